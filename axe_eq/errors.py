@@ -1,0 +1,76 @@
+"""Every error axe_eq raises: one class per stage, one text shape.
+
+The text reads ``<thing>: <what is wrong, with values>; expected <what>``, then optionally the user's
+source place and one action to try. "Not proved" is a result (`Unknown`), never an error.
+"""
+
+from __future__ import annotations
+
+
+class AxeError(Exception):
+    """Base of all errors of axe_eq.
+
+    Args:
+        thing: what is wrong ("layout (8:4)", "dtype 'f17'").
+        wrong: what is wrong with it, with the values.
+        expected: what would have been right; may be empty where nothing useful can be said.
+        at: the user's source place, "file:line: text".
+        hint: one action to try.
+    """
+
+    def __init__(
+        self, thing: str, wrong: str, expected: str = "", *, at: str = "", hint: str = ""
+    ) -> None:
+        self.thing, self.wrong, self.expected = thing, wrong, expected
+        self.at, self.hint = at, hint
+        super().__init__(thing, wrong, expected)
+
+    def __str__(self) -> str:
+        text = f"{self.thing}: {self.wrong}"
+        if self.expected:
+            text += f"; expected {self.expected}"
+        if self.at:
+            text += f"\n  at {self.at}"
+        if self.hint:
+            text += f"\n  try: {self.hint}"
+        return text
+
+
+class LayoutError(AxeError):
+    """An impossible layout or layout operation."""
+
+
+class NotationError(AxeError):
+    """A layout text that does not parse, or a layout that a notation cannot express."""
+
+
+class ProgramError(AxeError):
+    """A program that cannot be traced: shapes, dtypes or operators that do not fit."""
+
+
+class PackError(AxeError):
+    """A pack that does not load, or a law or operator that breaks the rules for packs."""
+
+
+class SearchError(AxeError):
+    """A search that hit a limit, or an unusable limit or switch."""
+
+
+class ScheduleError(AxeError):
+    """A schedule graph that cannot be built, planned or rebound."""
+
+
+class DispatchError(AxeError):
+    """No instruction of the target fits a primitive; carries every row's reason."""
+
+
+class EmitError(AxeError):
+    """A plan that an emitter cannot write as text."""
+
+
+class ArgumentError(AxeError):
+    """An argument of a compiled program with the wrong shape, dtype, strides or device."""
+
+
+class DeviceError(AxeError):
+    """A device or its driver is missing or failed."""
