@@ -1,0 +1,1 @@
+"""Programs: operators, signatures, tracing, numpy meaning, the array namespace."""

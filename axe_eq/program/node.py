@@ -1,0 +1,217 @@
+"""Nodes and programs: a hash-consed DAG of block operators and selectors.
+
+Equality of nodes is structural; names and source places live beside the graph (`Program.names`,
+`Program.places`) and never take part in it. Roots are ordered: outputs define what must be computed and what
+programs mean; whatever no root reaches is not part of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+from weakref import WeakValueDictionary
+
+import networkx as nx
+
+from axe_eq.errors import ProgramError
+from axe_eq.layout import Layout
+from axe_eq.program.ops import CELLS, MONOIDS, cell, selector, split_text
+from axe_eq.program.signature import signature
+from axe_eq.program.types import Array, ValueType, dtype, promote, value_type
+
+INPUT, OP, SEL = "input", "op", "sel"
+
+
+class Node:
+    """One value: an input, a block operator or a selector applied to nodes.
+
+    Attributes:
+        kind: "input", "op" or "sel".
+        text: input name, canonical signature text, or selector text.
+        cell: cell text of a block operator, "" otherwise.
+        args: operand nodes.
+        type: element type and shape.
+    """
+
+    __slots__ = ("__weakref__", "args", "cell", "kind", "text", "type")
+    _known: WeakValueDictionary[tuple[Any, ...], Node] = WeakValueDictionary()
+
+    kind: str
+    text: str
+    cell: str
+    args: tuple[Node, ...]
+    type: ValueType
+
+    def __new__(
+        cls, kind: str, text: str, cell: str, args: tuple[Node, ...], type: ValueType
+    ) -> Node:
+        key = (kind, text, cell, tuple(map(id, args)), type)
+        node = cls._known.get(key)
+        if node is None:
+            node = super().__new__(cls)
+            node.kind, node.text, node.cell, node.args, node.type = kind, text, cell, args, type
+            cls._known[key] = node
+        return node
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the value."""
+        return self.type.shape
+
+    @property
+    def dtype(self) -> str:
+        """Element type name."""
+        return self.type.dtype
+
+    def __repr__(self) -> str:
+        return f"<{self.kind} {self.text!r} {self.cell} {self.type}>"
+
+
+def input_node(name: str, type: ValueType) -> Node:
+    """An input of a program."""
+    return Node(INPUT, name, "", (), type)
+
+
+@lru_cache(maxsize=None)
+def op_type(sig: str, cell_text: str, types: tuple[ValueType, ...]) -> ValueType:
+    """Type of a block operator's value: shape from the signature, dtype from cell and monoid.
+
+    Raises:
+        ProgramError: shapes, arity or dtypes do not fit.
+    """
+    parsed = signature(sig)
+    declared, params = cell(cell_text)
+    if declared.arity not in (None, len(types)):
+        raise ProgramError(
+            f"cell {cell_text!r}", f"got {len(types)} operands", f"{declared.arity} operands"
+        )
+    shape = parsed.out_shape([t.shape for t in types])
+    result = _result(declared.result, f"cell {cell_text!r}", params, [t.dtype for t in types])
+    if parsed.monoid:
+        monoid = MONOIDS[parsed.monoid]
+        result = _result(monoid.result, f"reduction {parsed.monoid!r}", (), [result])
+    return ValueType(result, shape)
+
+
+def _result(rule: str, thing: str, params: tuple[Any, ...], dtypes: Sequence[str]) -> str:
+    if rule == "bool":
+        return "bool"
+    if rule == "param":
+        return dtype(params[0]).name
+    if rule == "last":  # where(condition, a, b): the condition does not take part
+        return promote(*dtypes[1:])
+    common = promote(*dtypes)
+    if rule == "float" and dtype(common).kind != "f":
+        raise ProgramError(thing, f"got {common}", "a floating dtype")
+    return common
+
+
+def op_node(sig: str, cell_text: str, args: Sequence[Node]) -> Node:
+    """Apply a block operator; the signature text is canonicalised."""
+    canonical = signature(sig).text
+    type_ = op_type(canonical, cell_text, tuple(a.type for a in args))
+    return Node(OP, canonical, cell_text, tuple(args), type_)
+
+
+def sel_type(text: str, types: tuple[ValueType, ...]) -> ValueType:
+    """Type of a selector's value.
+
+    Raises:
+        ProgramError: arity, shapes or parameters do not fit.
+    """
+    declared, params = selector(text)
+    if declared.arity is not None and declared.arity != len(types):
+        raise ProgramError(
+            f"selector {text!r}", f"got {len(types)} operands", f"{declared.arity} operands"
+        )
+    return declared.shape(params, types)
+
+
+def sel_node(text: str, args: Sequence[Node]) -> Node:
+    """Apply a selector."""
+    return Node(SEL, text, "", tuple(args), sel_type(text, tuple(a.type for a in args)))
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """One input: its node, its dim names (one per dim, "" where unnamed), the layout it arrives in."""
+
+    node: Node
+    dims: tuple[str, ...] = ()
+    layout: Layout | None = None
+
+    @property
+    def name(self) -> str:
+        """Name of the input."""
+        return self.node.text
+
+
+@dataclass(frozen=True)
+class Program:
+    """A traced program.
+
+    Attributes:
+        inputs: in the order of the function's arguments, flattened.
+        outputs: observed roots in order.
+        structure: nesting of the function's outputs, see `axe_eq.program.trace`.
+        constants: arrays captured by the function; each is also an input node by the same name.
+        names: node -> the user's name for it, where known.
+        places: node -> "file:line: source" that made it, where known.
+    """
+
+    inputs: tuple[InputSpec, ...]
+    outputs: tuple[Node, ...]
+    structure: Any = None
+    constants: dict[str, Array] = field(default_factory=dict)
+    names: dict[Node, str] = field(default_factory=dict)
+    places: dict[Node, str] = field(default_factory=dict)
+    output_layouts: tuple[Layout | None, ...] = ()
+
+    def nodes(self) -> list[Node]:
+        """Every node a root reaches, operands before users."""
+        return list(topological(self.outputs))
+
+    def graph(self) -> nx.DiGraph[Node]:
+        """The program as a networkx graph, edges from operand to user with attribute `operand`."""
+        graph: nx.DiGraph[Node] = nx.DiGraph()
+        for node in self.nodes():
+            graph.add_node(node)
+            for n, arg in enumerate(node.args):
+                graph.add_edge(arg, node, operand=n)
+        return graph
+
+    def __str__(self) -> str:
+        from axe_eq.program.show import program_text
+
+        return program_text(self)
+
+    def draw(self, path: str | None = None) -> str:
+        """A self-contained SVG of the program; written to `path` where given."""
+        from axe_eq.program.show import program_svg
+
+        return program_svg(self, path)
+
+
+def topological(roots: Iterable[Node]) -> Iterator[Node]:
+    """Nodes reachable from the roots, operands first, in a deterministic order (no recursion)."""
+    done: set[Node] = set()
+    for root in roots:
+        stack: list[tuple[Node, bool]] = [(root, False)]
+        while stack:
+            node, ready = stack.pop()
+            if node in done:
+                continue
+            if ready:
+                done.add(node)
+                yield node
+                continue
+            stack.append((node, True))
+            stack.extend((arg, False) for arg in reversed(node.args) if arg not in done)
+
+
+__all__ = [
+    "CELLS", "INPUT", "OP", "SEL", "InputSpec", "Node", "Program", "input_node", "op_node", "op_type",
+    "sel_node", "sel_type", "split_text", "topological", "value_type",
+]  # fmt: skip

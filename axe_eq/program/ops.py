@@ -1,0 +1,187 @@
+"""Operators: cells, monoids and selectors, each declared once.
+
+A block operator is a signature plus a *cell* (what happens at one point of the index space) plus, where dims
+are reduced, a *monoid*. A *selector* moves elements and never computes; its cell map is piecewise affine where
+`pull` says so (Tapestry, selectors). Cells and selectors may carry parameters in their text: ``cast f16``,
+``slice ((0, 2, 4), None)``.
+
+Cells and monoids work on arrays of index-space rank whose absent dims have extent 1, so that every operand
+broadcasts; numpy functions here are THE meaning, everything else is tested against them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Generic, TypeVar
+
+from axe_eq.errors import PackError, ProgramError
+from axe_eq.program.types import Array, ValueType
+
+State = tuple[Array, ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a block operator computes at one point of its index space.
+
+    Attributes:
+        name: first word of the cell's text.
+        arity: number of operands; None for any number of at least one (associative cells).
+        fn: numpy meaning, called as fn(*operands, *params) in the accumulation dtype.
+        result: "promote" (common dtype of the operands), "float" (the same, must be floating), "bool", or
+            "param" (the first parameter names the dtype).
+        commutative, associative, unit: algebra of a binary cell on reals; unit is its neutral element.
+        product: contracts with the "+" monoid as a sum of products (einsum).
+        flops: floating operations of one evaluation, for cost models.
+        enclose: interval meaning on (low, high) pairs of float64 arrays with outward rounding, for rigorous
+            refutation; None where nobody gave one.
+        rounds: False where the value is one of the operands' values (moves and selections round nothing).
+    """
+
+    name: str
+    arity: int | None
+    fn: Callable[..., Any]
+    result: str = "promote"
+    commutative: bool = False
+    associative: bool = False
+    unit: float | None = None
+    product: bool = False
+    flops: float = 1.0
+    enclose: Callable[..., Any] | None = None
+    rounds: bool = True
+
+
+@dataclass(frozen=True)
+class Monoid:
+    """A reduction that can be split: lift a chunk to a state, merge states, finish.
+
+    Attributes:
+        name: the word in signatures ("+", "max", ...).
+        lift: (cell values, reduced axes) -> state; reduced axes stay with extent 1.
+        merge: (state, state) -> state; associative and commutative on reals.
+        finish: state -> value with the reduced axes of extent 1.
+        unit: value of an empty reduction of a one-array state; None where there is none.
+        flops: operations per reduced cell, for cost models.
+        exact: merging is exact on floats (max, min), so order does not matter bit for bit.
+        n_values: number of cell values one lift takes (structured monoids take several).
+        result: dtype rule of the value, as in `Cell.result`.
+    """
+
+    name: str
+    lift: Callable[[State, tuple[int, ...]], State]
+    merge: Callable[[State, State], State]
+    finish: Callable[[State], Array]
+    unit: float | None = None
+    flops: float = 1.0
+    exact: bool = False
+    n_values: int = 1
+    result: str = "promote"
+
+
+@dataclass(frozen=True)
+class Pull:
+    """Where one operand dim of a selector is read: scale x output index + offset, along one output axis."""
+
+    axis: int
+    scale: int = 1
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Selector:
+    """An operator that moves elements.
+
+    Attributes:
+        name: first word of the selector's text.
+        arity: number of operands, None for one or more.
+        shape: (params, operand types) -> result type; raises ProgramError on what does not fit.
+        run: (params, operand arrays) -> array, the numpy meaning.
+        pull: (params, operand types) -> per operand, per operand dim, a `Pull`, or None where that dim must
+            be whole; None for selectors without operands.
+        fill: (params) -> value outside every operand; None where nothing is outside.
+    """
+
+    name: str
+    arity: int | None
+    shape: Callable[[tuple[Any, ...], Sequence[ValueType]], ValueType]
+    run: Callable[[tuple[Any, ...], Sequence[Array]], Array]
+    pull: Callable[[tuple[Any, ...], Sequence[ValueType]], list[list[Pull | None]]] | None = None
+    fill: Callable[[tuple[Any, ...]], float | None] | None = None
+
+
+Declared = TypeVar("Declared", Cell, Monoid, Selector)
+
+
+class Table(Generic[Declared]):
+    """Declared operators of one kind, by name."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._by_name: dict[str, Declared] = {}
+
+    def add(self, declared: Declared) -> Declared:
+        """Register; the same object twice is harmless, another one under a taken name is refused."""
+        old = self._by_name.setdefault(declared.name, declared)
+        if old is not declared and old != declared:
+            raise PackError(f"{self.kind} {declared.name!r}", "is declared twice", "one declaration")
+        return declared
+
+    def __getitem__(self, name: str) -> Declared:
+        try:
+            return self._by_name[name]
+        except KeyError:
+            known = " ".join(sorted(self._by_name))
+            raise ProgramError(f"{self.kind} {name!r}", "is not declared", f"one of {known}") from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def __iter__(self) -> Iterable[str]:  # type: ignore[override]
+        return iter(self._by_name)
+
+    def names(self) -> list[str]:
+        """Names in order of declaration."""
+        return list(self._by_name)
+
+
+CELLS: Table[Cell] = Table("cell")
+MONOIDS: Table[Monoid] = Table("monoid")
+SELECTORS: Table[Selector] = Table("selector")
+
+
+@lru_cache(maxsize=None)
+def split_text(text: str) -> tuple[str, tuple[Any, ...]]:
+    """Name and parameters of a cell's or selector's text; parameters are Python literals or words."""
+    name, _, rest = text.partition(" ")
+    return name, tuple(_literal(word) for word in _words(rest))
+
+
+def join_text(name: str, *params: Any) -> str:
+    """The text of a cell or selector with parameters; inverse of `split_text`."""
+    return " ".join([name, *(p if isinstance(p, str) else repr(p).replace(", ", ",") for p in params)])
+
+
+def _literal(word: str) -> Any:
+    try:
+        return ast.literal_eval(word)
+    except (ValueError, SyntaxError):
+        return word
+
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+def cell(text: str) -> tuple[Cell, tuple[Any, ...]]:
+    """The cell and the parameters that a cell text names."""
+    name, params = split_text(text)
+    return CELLS[name], params
+
+
+def selector(text: str) -> tuple[Selector, tuple[Any, ...]]:
+    """The selector and the parameters that a selector text names."""
+    name, params = split_text(text)
+    return SELECTORS[name], params
