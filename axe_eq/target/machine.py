@@ -1,0 +1,130 @@
+"""A target is a machine as data; nothing here knows which machine it is.
+
+Compilers read targets, they never test their names: a changed copy (`Target.replace`) is a machine of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
+from typing import Any
+
+from axe_eq.errors import PackError
+
+
+@dataclass(frozen=True)
+class Memory:
+    """One memory of a machine.
+
+    Attributes:
+        name: how kernels name it ("gmem", "smem", "reg", ...).
+        axes: the layout axes it owns.
+        n_bytes: capacity of one instance.
+        scope: the scope that shares one instance ("device", "cta", "thread", ...).
+        bytes_per_s: rate over the whole machine; 0 where nobody measured it.
+        accumulates: writes may add to what is there (PSUM, TMEM).
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    n_bytes: int
+    scope: str
+    bytes_per_s: float = 0.0
+    accumulates: bool = False
+
+
+@dataclass(frozen=True)
+class Instr:
+    """One row of a target's instruction table.
+
+    Attributes:
+        name: name of the row.
+        primitive: the kernel-language primitive it implements ("gemm", "copy", "map", ...).
+        shape: extents of one call; for a gemm (m, n, k).
+        dtypes: accepted operand dtypes, one tuple per accepted combination.
+        scope: who issues it ("thread", "warp", "warpgroup", "engine", ...).
+        completion: how completion is seen ("sync", "mbarrier", "commit_group", "wait_group", ...).
+        proxy: the memory proxy its accesses go through ("generic", "async", ...).
+        flops_per_s: rate of the whole machine when only this row runs; 0 where it does not compute.
+        efficiency: factor on the rate per named operand form (a swizzle width, say); "" is the default.
+        operands: layout patterns with unknowns, per operand name, in the form its backend's dispatch reads.
+        limits: named limits (alignments, box sizes, register counts).
+    """
+
+    name: str
+    primitive: str
+    shape: tuple[int, ...] = ()
+    dtypes: tuple[tuple[str, ...], ...] = ()
+    scope: str = "thread"
+    completion: str = "sync"
+    proxy: str = "generic"
+    flops_per_s: float = 0.0
+    efficiency: Mapping[str, float] = field(default_factory=dict)
+    operands: Mapping[str, Any] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A machine.
+
+    Attributes:
+        name: "cpu", "h200", ...
+        family: the backend that emits and runs for it ("cpu", "cuda", "nki").
+        n_units: independent compute units (SMs, cores, NeuronCores).
+        unit: what they are called.
+        memories: all memories, outermost first; the first one holds program values.
+        scopes: the kernel-language scopes that exist, outermost first.
+        instrs: instruction rows.
+        vector_flops_per_s: rate of ordinary arithmetic over the whole machine, f32.
+        launch_s: time between dependent kernel launches.
+        link_bytes_per_s: per-device rate to its peers; 0 where it has none.
+        link_latency_s: latency of one message or collective step.
+        limits: named limits (threads per block, registers, ...).
+        source: where the figures come from.
+    """
+
+    name: str
+    family: str
+    n_units: int
+    unit: str
+    memories: tuple[Memory, ...]
+    scopes: tuple[str, ...] = ("device",)
+    instrs: tuple[Instr, ...] = ()
+    vector_flops_per_s: float = 1e9
+    launch_s: float = 0.0
+    link_bytes_per_s: float = 0.0
+    link_latency_s: float = 0.0
+    limits: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    source: str = ""
+
+    def memory(self, name: str) -> Memory:
+        """The memory called `name`.
+
+        Raises:
+            PackError: the target has no such memory.
+        """
+        for memory in self.memories:
+            if memory.name == name:
+                return memory
+        known = " ".join(m.name for m in self.memories)
+        raise PackError(f"target {self.name!r}", f"has no memory {name!r}", f"one of {known}")
+
+    def rows(self, primitive: str) -> tuple[Instr, ...]:
+        """Instruction rows that implement a primitive."""
+        return tuple(row for row in self.instrs if row.primitive == primitive)
+
+    def replace(self, **changes: Any) -> Target:
+        """A changed copy. A memory's name as keyword sets its capacity: ``replace(smem=1 << 16)``.
+
+        Raises:
+            PackError: a keyword is neither a field nor a memory.
+        """
+        known = {f.name for f in fields(self)}
+        memories = list(changes.pop("memories", self.memories))
+        for name in [k for k in changes if k not in known]:
+            self.memory(name)
+            size = changes.pop(name)
+            memories = [replace(m, n_bytes=size) if m.name == name else m for m in memories]
+        return replace(self, memories=tuple(memories), **changes)
