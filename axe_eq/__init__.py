@@ -1,0 +1,76 @@
+"""Write a tensor program once; axe_eq proves what is equal and emits the cheapest.
+
+``import axe_eq as axe`` is cheap: each public name loads its module on first use, so that asking
+about a layout never loads the e-graph, and running a saved program needs neither.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from axe_eq.debug import debug as debug
+    from axe_eq.errors import ArgumentError as ArgumentError
+    from axe_eq.errors import AxeError as AxeError
+    from axe_eq.errors import DeviceError as DeviceError
+    from axe_eq.errors import DispatchError as DispatchError
+    from axe_eq.errors import EmitError as EmitError
+    from axe_eq.errors import LayoutError as LayoutError
+    from axe_eq.errors import NotationError as NotationError
+    from axe_eq.errors import PackError as PackError
+    from axe_eq.errors import ProgramError as ProgramError
+    from axe_eq.errors import ScheduleError as ScheduleError
+    from axe_eq.errors import SearchError as SearchError
+
+# Public name -> "module:attribute", or "module" where the name is a whole namespace. A name added
+# here is also imported above, for type checkers; tests/unit/test_public_names.py compares the two.
+_PUBLIC = {
+    "ArgumentError": "axe_eq.errors:ArgumentError",
+    "AxeError": "axe_eq.errors:AxeError",
+    "DeviceError": "axe_eq.errors:DeviceError",
+    "DispatchError": "axe_eq.errors:DispatchError",
+    "EmitError": "axe_eq.errors:EmitError",
+    "LayoutError": "axe_eq.errors:LayoutError",
+    "NotationError": "axe_eq.errors:NotationError",
+    "PackError": "axe_eq.errors:PackError",
+    "ProgramError": "axe_eq.errors:ProgramError",
+    "ScheduleError": "axe_eq.errors:ScheduleError",
+    "SearchError": "axe_eq.errors:SearchError",
+    "debug": "axe_eq.debug:debug",
+}
+
+
+class _Package(ModuleType):
+    """Keeps a public name when a module of the same name loads (`debug`, `run`).
+
+    Importing ``axe_eq.debug`` binds the module to the attribute ``debug`` of this package; the
+    public function of that name is what users were promised.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _PUBLIC and isinstance(value, ModuleType):
+            return
+        super().__setattr__(name, value)
+
+
+def __getattr__(name: str) -> Any:
+    """Load the public name `name` and keep it (PEP 562)."""
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'axe_eq' has no attribute {name!r}")
+    module, _, attribute = _PUBLIC[name].partition(":")
+    loaded = import_module(module)
+    value = getattr(loaded, attribute) if attribute else loaded
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(_PUBLIC)
+
+
+__all__ = sorted(_PUBLIC)
+
+sys.modules[__name__].__class__ = _Package

@@ -1,0 +1,1 @@
+"""Machines: one folder per family, with its data, instructions, schedules and emitter."""

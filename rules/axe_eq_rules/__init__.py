@@ -1,0 +1,1 @@
+"""Packs of laws that hold on every machine, one file each."""
