@@ -1,0 +1,1 @@
+"""NVIDIA GPUs: targets as data, instruction rows, schedules, CUDA C++ emission, launch."""

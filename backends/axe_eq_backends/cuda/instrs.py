@@ -1,0 +1,138 @@
+"""Instruction rows of Hopper: what layout algebra cannot know.
+
+A row's family is its name up to the first dot; the family's module derives plans for it (`copies`,
+`mma`, `warps`), emits its text and holds its meaning. Adding a row of a known family touches this
+file only. Rates are measured where the comment says so, else derived from the clock and the unit
+counts.
+
+Sources: PTX ISA 8.5, sections 9.7.8 (copies), 9.7.14 (mma, ldmatrix, stmatrix), 9.7.15 (wgmma);
+rates: one H200, burst protocol, random normal data, 2026-11 (docs/measurements.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from axe_eq.target import Instr
+
+
+@dataclass(frozen=True)
+class SmemForm:
+    """One way a matrix operand may lie in shared memory (PTX ISA, matrix descriptor).
+
+    Attributes:
+        name: key of the row's efficiency table.
+        major: "K" (the reduced dim is contiguous) or "MN".
+        width: bytes of one contiguous row of the pattern: the swizzle's width, 16 without one.
+        code: the descriptor's layout type, bits 62-63.
+    """
+
+    name: str
+    major: str
+    width: int
+    code: int
+
+    @property
+    def swizzle_bits(self) -> int:
+        """Bits of the XOR swizzle that this form needs; 0 for none."""
+        return self.width.bit_length() - 5
+
+
+K_MAJOR = tuple(
+    SmemForm(f"K {name}", "K", width, code)
+    for name, width, code in (("128B", 128, 1), ("64B", 64, 2), ("32B", 32, 3), ("none", 16, 0))
+)
+MN_MAJOR = tuple(
+    SmemForm(f"MN {name}", "MN", width, code)
+    for name, width, code in (("128B", 128, 1), ("64B", 64, 2), ("32B", 32, 3))
+)
+
+# Against the 128-byte swizzle in the same run, 128x256 tiles: 64 bytes 0.95-0.97, 32 bytes
+# 0.51-0.58, none 0.30-0.33. Not separated: TMA's writes of short rows, wgmma's reads, or the extra
+# barriers.
+_WIDTH_EFFICIENCY = {
+    "": 1.0,
+    "K 128B": 1.0,
+    "K 64B": 0.95,
+    "K 32B": 0.55,
+    "K none": 0.30,
+    "MN 128B": 1.0,
+    "MN 64B": 0.95,
+    "MN 32B": 0.51,
+}
+
+
+def _wgmma(dtype: str, flops_per_s: float, k: int, forms: tuple[SmemForm, ...]) -> Instr:
+    return Instr(
+        name=f"wgmma.{dtype}",
+        primitive="gemm",
+        shape=(64, 256, k),
+        dtypes=((dtype, dtype, "f32"),),
+        scope="warpgroup",
+        completion="wgmma_group",
+        proxy="async",
+        flops_per_s=flops_per_s,
+        efficiency={
+            n: e for n, e in _WIDTH_EFFICIENCY.items() if not n or n in {f.name for f in forms}
+        },
+        operands={"a": forms, "b": forms},
+        limits={"n_step": 8, "n_max": 256},
+    )
+
+
+def _mma(dtype: str) -> Instr:
+    # 362 TFLOP/s is what attention through mma.sync reached: a lower bound of the instruction's
+    # rate.
+    return Instr(
+        name=f"mma.{dtype}",
+        primitive="gemm",
+        shape=(16, 8, 16),
+        dtypes=((dtype, dtype, "f32"),),
+        scope="warp",
+        flops_per_s=362e12,
+    )
+
+
+WGMMA = (
+    _wgmma("f16", 770e12, 16, K_MAJOR + MN_MAJOR),
+    # bf16 ran 1.043 times faster than f16 with the same kernel on random normal data (power).
+    _wgmma("bf16", 800e12, 16, K_MAJOR + MN_MAJOR),
+)
+MMA = (_mma("f16"), _mma("bf16"))
+
+# A tensor map holds at most 5 dims and boxes of at most 256 elements per dim; strides and the base
+# are multiples of 16 bytes; the smem side is 128-byte aligned (more under a swizzle).
+_TMA_LIMITS = {"rank": 5, "box": 256, "stride_bytes": 16, "align_bytes": 128}
+_ANY = (("f16",), ("bf16",), ("f32",), ("i32",))
+TMA = (
+    Instr("tma.load", "copy_async", (), _ANY, "thread", "mbarrier", "async", limits=_TMA_LIMITS),
+    Instr("tma.store", "copy_async", (), _ANY, "thread", "bulk_group", "async", limits=_TMA_LIMITS),
+)
+CP_ASYNC = (
+    Instr(
+        "cp.async",
+        "copy_async",
+        (),
+        _ANY,
+        "thread",
+        "commit_group",
+        "generic",
+        limits={"bytes": 16},
+    ),
+)
+LOAD_STORE = tuple(
+    Instr(f"ldst.{place}", "copy", (), _ANY, limits={"bytes": 16})
+    for place in ("ld_global", "st_global", "ld_shared", "st_shared")
+)
+MATRIX = (
+    Instr("matrix.ldmatrix", "copy", (8, 8), (("f16",), ("bf16",)), "warp", limits={"count": 4}),
+    Instr("matrix.stmatrix", "copy", (8, 8), (("f16",), ("bf16",)), "warp", limits={"count": 4}),
+)
+REGISTERS = (
+    Instr("move.reg", "copy", (), _ANY),
+    Instr("cells.map", "map", (), ()),
+    Instr("cells.fill", "fill", (), ()),
+    Instr("shuffle.reduce", "reduce", (), (("f32",), ("i32",)), "warp"),
+)
+
+HOPPER = WGMMA + MMA + TMA + CP_ASYNC + LOAD_STORE + MATRIX + REGISTERS

@@ -1,0 +1,96 @@
+"""NVIDIA H200 and B200 as data.
+
+H200 figures are measured (one card, burst protocol, random normal data, driver 580, CUDA 13.0,
+2026-11) unless the comment says derived or datasheet. B200 figures are the datasheet's: no such
+card was measured.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from axe_eq.target import Instr, Memory, Target
+from axe_eq_backends.cuda.instrs import CP_ASYNC, HOPPER, LOAD_STORE, MATRIX, MMA, REGISTERS, TMA
+
+_KIB = 1 << 10
+
+_LIMITS = {
+    "threads_per_warp": 32,
+    "threads_per_cta": 1024,
+    "registers_per_unit": 65536,
+    "registers_per_thread": 255,
+    "register_granule": 8,
+    "smem_per_unit": 228 * _KIB,
+    "smem_reserved_per_cta": _KIB,
+    "ctas_per_unit": 32,
+    "threads_per_unit": 2048,
+    "named_barriers": 16,
+}
+
+
+def _memories(
+    gmem: int, gmem_rate: float, units: int, clock_hz: float, tmem: bool = False
+) -> tuple[Memory, ...]:
+    memories = (
+        Memory("gmem", ("m",), gmem, "device", gmem_rate),
+        # 227 KiB of the 228 KiB are a CTA's to use; 128 bytes per clock and SM (derived).
+        Memory("smem", ("m",), 227 * _KIB, "cta", units * 128 * clock_hz),
+        Memory("reg", ("reg",), 255 * 4, "thread"),
+    )
+    if not tmem:
+        return memories
+    # 128 lanes of 512 columns of 4 bytes per SM.
+    return (*memories, Memory("tmem", ("TLane", "TCol"), 256 * _KIB, "cta", accumulates=True))
+
+
+h200 = Target(
+    name="h200",
+    family="cuda",
+    n_units=132,
+    unit="SM",
+    # 143771 MiB as the driver reports; 4.28e12 B/s is the best copy, reads plus writes.
+    memories=_memories(143771 << 20, 4.28e12, 132, 1.98e9),
+    scopes=("device", "cluster", "cta", "warpgroup", "warp", "thread"),
+    instrs=HOPPER,
+    # Derived: 132 SM x 128 lanes x 2 x 1.98 GHz, the boost clock seen in bursts (datasheet: 67e12).
+    vector_flops_per_s=66.9e12,
+    # Inside a CUDA graph, which is how several kernels are launched; 4.6e-6 on a plain stream.
+    launch_s=0.71e-6,
+    # One way between two peers, copy engine; 370e9 with all ranks pulling at once.
+    link_bytes_per_s=384e9,
+    # Device barrier through peer memory on an idle card.
+    link_latency_s=4.6e-6,
+    limits={**_LIMITS, "compute_capability": 90, "l2_bytes": 60 << 20},
+    source="measured on one H200, 2026-11; rates of single instructions in cuda/instrs.py",
+)
+
+# Rows that Hopper shares with Blackwell; wgmma does not exist there. The 2.25e15 dense f16 rate
+# and the 8e12 B/s are datasheet figures; tcgen05 reads both operands from shared memory and
+# accumulates in TMEM.
+_TCGEN05 = tuple(
+    Instr(
+        name=f"tcgen05.{dtype}",
+        primitive="gemm",
+        shape=(128, 256, 16),
+        dtypes=((dtype, dtype, "f32"),),
+        scope="thread",
+        completion="mbarrier",
+        proxy="async",
+        flops_per_s=2.25e15,
+        efficiency={"": 1.0},
+    )
+    for dtype in ("f16", "bf16")
+)
+
+b200 = replace(
+    h200,
+    name="b200",
+    n_units=148,
+    memories=_memories(180 << 30, 8e12, 148, 1.85e9, tmem=True),
+    scopes=("device", "cluster", "cta_pair", "cta", "warpgroup", "warp", "thread"),
+    instrs=_TCGEN05 + MMA + TMA + CP_ASYNC + LOAD_STORE + MATRIX + REGISTERS,
+    vector_flops_per_s=148 * 128 * 2 * 1.85e9,
+    link_bytes_per_s=900e9,
+    limits={**_LIMITS, "compute_capability": 100, "l2_bytes": 126 << 20},
+    source="datasheet; not measured",
+)
