@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from threading import RLock, Timer
@@ -221,12 +221,13 @@ def _rows() -> dict[str, _Row]:
 
 
 def _unknown(thing: str, name: str, known: Sequence[str]) -> SearchError:
-    near = get_close_matches(name, known, n=1)
+    bare = {switch.removeprefix("AXE_"): switch for switch in known}
+    near = get_close_matches(name.removeprefix("AXE_"), bare, n=1)
     return SearchError(
         f"{thing} {name}",
         "is not a switch of axe_eq",
         f"one of {', '.join(known)}",
-        hint=near[0] if near else "",
+        hint=bare[near[0]] if near else "",
     )
 
 
@@ -465,7 +466,7 @@ def stage(
         add(record)
         say(1, str(record if now.level > 1 else replace(record, notes={})))
         for level, text in sorted((show or {}).items()):
-            say(level, lambda text=text: text(result))  # type: ignore[misc]
+            say(level, partial(text, result))
         if now.trace is not None:
             _trace(now.trace, record, (describe or str)(result))
         for least, verify in ((1, check), (2, compare)):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
+import importlib
 import os
 import random
 import re
 import shutil
 import tempfile
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(lambda: shutil.rmtree(cache, ignore_errors=True))
     os.environ["AXE_CACHE_DIR"] = cache
     os.environ["AXE_CHECK"] = "1"  # every stage verifies its output in every test
-    config.stash[_goldens] = _Goldens(update=config.getoption("--update-golden"))
+    config.stash[_goldens] = _Goldens(GOLDEN, config.getoption("--update-golden"))
 
 
 # -- devices --------------------------------------------------------------------------------------
@@ -62,11 +62,19 @@ def cuda_devices() -> int:
     return count.value
 
 
+def _imports(module: str) -> bool:
+    """Whether `module` really imports: the package index has placeholders that raise."""
+    try:
+        importlib.import_module(module)
+    except ImportError:
+        return False
+    return True
+
+
 def _absent(marker: str) -> str | None:
     """Why tests with `marker` cannot run here, or None."""
     if marker == "nki":
-        found = any(importlib.util.find_spec(name) for name in ("nki", "neuronxcc"))
-        return None if found else "no Neuron SDK (modules nki, neuronxcc) is installed"
+        return None if _imports("nki") or _imports("neuronxcc") else "no Neuron SDK is installed"
     needed, found_devices = {"gpu": 1, "multigpu": 2}[marker], cuda_devices()
     if found_devices >= needed:
         return None
@@ -105,32 +113,42 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
 # -- golden files ---------------------------------------------------------------------------------
 
 
+def _golden_name(item: pytest.Item) -> str:
+    """Path of a test's golden files under tests/golden, up to the suffix."""
+    name = re.sub(r"[^A-Za-z0-9_=-]+", "-", item.name).strip("-")
+    return f"{item.path.stem}/{name}"
+
+
 class _Goldens:
-    """The golden files used in this session."""
+    """The golden files this session's tests compared, and the tests that were skipped instead."""
 
-    def __init__(self, update: bool) -> None:
-        self.update = update
-        self.used: set[Path] = set()
-        self.orphans: list[Path] = []
+    def __init__(self, folder: Path, update: bool) -> None:
+        self.folder, self.update = folder, update
+        self.compared: set[str] = set()
+        self.skipped: set[str] = set()
+        self.orphans: list[str] = []
 
-    def compare(self, path: Path, text: str) -> None:
-        text = text.rstrip("\n") + "\n"
-        assert path not in self.used, f"{path.name} is compared twice; pass a key"
-        self.used.add(path)
+    def compare(self, name: str, text: str) -> None:
+        assert name not in self.compared, f"{name} is compared twice in this run; pass a key"
+        self.compared.add(name)
+        path, text = self.folder / name, text.rstrip("\n") + "\n"
         if self.update:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8")
-            return
-        assert path.exists(), f"no golden file {path}; run pytest --update-golden and review it"
-        assert text == path.read_text(encoding="utf-8"), f"differs from {path}"
+        assert path.exists(), f"no golden file {name}; run pytest --update-golden and review it"
+        assert text == path.read_text(encoding="utf-8"), f"differs from golden file {name}"
+
+    def find_orphans(self) -> None:
+        """Remember every golden file that no test stands for; remove it when updating."""
+        for path in sorted(self.folder.rglob("*.txt")):
+            name = path.relative_to(self.folder).as_posix()
+            if name not in self.compared and name.partition(".")[0] not in self.skipped:
+                self.orphans.append(name)
+                if self.update:
+                    path.unlink()
 
 
 _goldens = pytest.StashKey[_Goldens]()
-
-
-def _golden_path(item: pytest.Item, key: str = "") -> Path:
-    name = re.sub(r"[^A-Za-z0-9_.=-]+", "-", item.name).strip("-")
-    return GOLDEN / item.path.stem / f"{name}{'.' + key if key else ''}.txt"
 
 
 @pytest.fixture
@@ -139,37 +157,40 @@ def golden(request: pytest.FixtureRequest) -> Callable[..., None]:
     goldens = request.config.stash[_goldens]
 
     def compare(text: str, key: str = "") -> None:
-        goldens.compare(_golden_path(request.node, key), text)
+        __tracebackhide__ = True
+        goldens.compare(_golden_name(request.node) + (f".{key}" if key else "") + ".txt", text)
 
     return compare
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.skipped:
+        item.config.stash[_goldens].skipped.add(_golden_name(item))
+    return report
 
 
 def _ran_whole(session: pytest.Session) -> bool:
     options = session.config.option
     narrowed = options.keyword or options.markexpr or options.deselect or options.ignore
     whole = session.config.args_source is pytest.Config.ArgsSource.TESTPATHS
-    return whole and not narrowed and not session.shouldstop and not session.shouldfail
+    return whole and not narrowed and not session.shouldstop and not session.testsfailed
 
 
-@pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail a complete run that leaves a golden file uncompared (remove it when updating)."""
+    """Fail a complete run that leaves a golden file uncompared."""
     goldens = session.config.stash[_goldens]
-    if not _ran_whole(session) or session.testsfailed:
-        return
-    skipped = {_golden_path(item).stem for item in session.items if item.get_closest_marker("skip")}
-    for path in sorted(GOLDEN.rglob("*.txt")):
-        if path not in goldens.used and path.stem.split(".")[0] not in skipped:
-            goldens.orphans.append(path)
-    if goldens.orphans and goldens.update:
-        for path in goldens.orphans:
-            path.unlink()
-    elif goldens.orphans:
+    if _ran_whole(session):
+        goldens.find_orphans()
+    if goldens.orphans and not goldens.update:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     goldens = terminalreporter.config.stash[_goldens]
     verb = "removed" if goldens.update else "FAILED: no test compares"
-    for path in goldens.orphans:
-        terminalreporter.write_line(f"{verb} {path.relative_to(GOLDEN.parent.parent)}")
+    for name in goldens.orphans:
+        terminalreporter.write_line(f"{verb} golden file {name}")

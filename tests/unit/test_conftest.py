@@ -1,0 +1,80 @@
+"""The golden files' rules, tried on small suites that use this suite's conftest.py."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CONFTEST = Path(__file__).parents[1] / "conftest.py"
+SUITE = """
+import os
+import pytest
+
+def test_text(golden):
+    golden("first")
+    golden("second", key="k")
+
+@pytest.mark.skip(reason="no device")
+def test_skipped(golden):
+    golden("unseen")
+
+def test_environment(full):
+    assert full is False
+    assert sorted(n for n in os.environ if n.startswith("AXE_")) == ["AXE_CACHE_DIR", "AXE_CHECK"]
+"""
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    (tmp_path / "tests").mkdir()
+    shutil.copy(CONFTEST, tmp_path / "tests")
+    (tmp_path / "tests/test_it.py").write_text(SUITE)
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = tests\nmarkers =\n gpu\n")
+    return tmp_path
+
+
+def _run(suite: Path, *options: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options]
+    done = subprocess.run(
+        command, cwd=suite, capture_output=True, text=True, env={"AXE_DEBUG": "no such level"}
+    )
+    return done.returncode, done.stdout
+
+
+def _goldens(suite: Path) -> dict[str, str]:
+    folder = suite / "tests/golden"
+    return {p.relative_to(folder).as_posix(): p.read_text() for p in folder.rglob("*.txt")}
+
+
+def test_golden_files_are_written_compared_and_kept_alive(suite: Path) -> None:
+    code, output = _run(suite)
+    assert code == 1
+    assert "no golden file test_it/test_text.txt; run pytest --update-golden" in output
+
+    assert _run(suite, "--update-golden")[0] == 0
+    written = {"test_it/test_text.txt": "first\n", "test_it/test_text.k.txt": "second\n"}
+    assert _goldens(suite) == written
+    skipped = suite / "tests/golden/test_it/test_skipped.txt"
+    skipped.write_text("kept: its test is only skipped here\n")
+    assert _run(suite)[0] == 0
+
+    (suite / "tests/golden/test_it/test_text.txt").write_text("other\n")
+    code, output = _run(suite)
+    assert code == 1
+    assert "differs from golden file test_it/test_text.txt" in output
+
+
+def test_a_golden_file_nobody_compares_fails_a_whole_run_only(suite: Path) -> None:
+    _run(suite, "--update-golden")
+    stale = suite / "tests/golden/test_it/test_renamed.txt"
+    stale.write_text("stale\n")
+    assert _run(suite, "-k", "text")[0] == 0
+    code, output = _run(suite)
+    assert code == 1
+    assert "no test compares golden file test_it/test_renamed.txt" in output
+    assert _run(suite, "--update-golden")[0] == 0
+    assert not stale.exists()

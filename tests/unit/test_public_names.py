@@ -1,0 +1,80 @@
+"""`import axe_eq` is cheap, and its lazy names are those that type checkers see."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import axe_eq
+
+
+def _python(code: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def _checked_names() -> dict[str, str]:
+    """Public name -> module, from the `if TYPE_CHECKING:` block."""
+    tree = ast.parse(Path(axe_eq.__file__).read_text(encoding="utf-8"))
+    blocks = [node for node in tree.body if isinstance(node, ast.If)]
+    return {
+        alias.asname or alias.name: f"{node.module}:{alias.name}"
+        for block in blocks
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+def _same_target(door: str, checked: str) -> bool:
+    """ "package.module" and "package:module" both name a namespace."""
+    return door.replace(":", ".") == checked.replace(":", ".")
+
+
+def test_type_checkers_and_users_see_the_same_names() -> None:
+    public, checked = axe_eq._PUBLIC, _checked_names()
+    assert sorted(public) == sorted(checked)
+    assert [name for name in public if not _same_target(public[name], checked[name])] == []
+
+
+@pytest.mark.parametrize("name", axe_eq.__all__)
+def test_every_public_name_loads(name: str) -> None:
+    assert getattr(axe_eq, name) is not None
+    assert name in dir(axe_eq)
+
+
+def test_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'compil'"):
+        axe_eq.compil  # noqa: B018
+
+
+def test_importing_the_package_imports_nothing_else() -> None:
+    loaded = _python(
+        "import sys; before = set(sys.modules); import axe_eq; new = set(sys.modules) - before; "
+        "print(*sorted(name for name in new if name.startswith(('axe', 'egg', 'numpy'))))"
+    )
+    assert loaded == "axe_eq"
+
+
+def test_a_loaded_module_does_not_hide_the_public_name() -> None:
+    for name, target in axe_eq._PUBLIC.items():
+        module, _, attribute = target.partition(":")
+        if attribute and module == f"axe_eq.{name}":
+            assert not isinstance(getattr(axe_eq, name), ModuleType)
+    assert _python("import axe_eq.debug, axe_eq; print(axe_eq.debug.__name__)") == "debug"
+
+
+def test_only_the_e_graph_loads_egglog() -> None:
+    modules = [
+        target.partition(":")[0]
+        for target in axe_eq._PUBLIC.values()
+        if target.startswith(("axe_eq.layout", "axe_eq.errors", "axe_eq.debug", "axe_eq.program"))
+    ]
+    code = f"import sys, importlib; [importlib.import_module(m) for m in {modules}]; "
+    assert _python(code + "print('egglog' in sys.modules)") == "False"
