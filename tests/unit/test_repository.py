@@ -1,0 +1,332 @@
+"""Guards over the repository: rules that no tool of `make check` knows.
+
+Each rule is a function from a file's text to its violations, tried on samples that break it.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+import re
+import subprocess
+import tokenize
+from collections.abc import Callable, Iterator
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+import axe_eq.program
+from axe_eq.program import ops
+
+ROOT = Path(__file__).parents[2]
+MOST_LINES = 600
+MOST_LITERAL = 400
+
+# May say operators' names: the operators' own declarations and the namespaces users call.
+NAMES_OPERATORS = {
+    f"axe_eq/program/{name}.py" for name in ("ops", "cells", "monoids", "selectors", "array", "nn")
+}
+
+
+def tracked() -> list[Path]:
+    """Files git tracks or would track; in an unpacked archive, all files."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    names = listed.stdout.splitlines() if listed.returncode == 0 else []
+    files = [ROOT / name for name in names] or [
+        p for p in ROOT.rglob("*") if ".venv" not in p.parts
+    ]
+    return sorted(path for path in files if path.is_file())
+
+
+def python_files(*folders: str) -> list[Path]:
+    inside = [ROOT / folder for folder in folders]
+    return [
+        path
+        for path in tracked()
+        if path.suffix == ".py" and any(path.is_relative_to(folder) for folder in inside)
+    ]
+
+
+def violations(paths: list[Path], rule: Callable[[str], list[str]]) -> list[str]:
+    """Everything `rule` finds, as "path:line: what"."""
+    return [
+        f"{path.relative_to(ROOT)}:{found}"
+        for path in paths
+        for found in rule(path.read_text(encoding="utf-8"))
+    ]
+
+
+# -- size and leftovers ---------------------------------------------------------------------------
+
+
+def too_long(text: str) -> list[str]:
+    lines = text.count("\n")
+    return [f"{lines}: lines, at most {MOST_LINES}"] if lines > MOST_LINES else []
+
+
+def _remarks(text: str) -> Iterator[tuple[int, str]]:
+    """Comments and docstrings of Python, with their lines."""
+    for token in tokenize.generate_tokens(StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0].lineno if node.body else 1
+            yield first, ast.get_docstring(node, clean=False) or ""
+
+
+LEFTOVER = re.compile(r"\b(?:TODO|FIXME|XXX)\b(?!\s*\(?#\d+)")
+
+
+def leftovers(text: str) -> list[str]:
+    return [f"{line}: leftover without #issue" for line, r in _remarks(text) if LEFTOVER.search(r)]
+
+
+def leftovers_in_prose(text: str) -> list[str]:
+    lines = enumerate(text.splitlines(), 1)
+    return [f"{number}: leftover without #issue" for number, line in lines if LEFTOVER.search(line)]
+
+
+def test_no_python_file_is_too_long() -> None:
+    paths = [path for path in tracked() if path.suffix == ".py"]
+    assert violations(paths, too_long) == []
+    assert too_long("x\n" * (MOST_LINES + 1)) != []
+
+
+def test_nothing_is_left_to_do_without_an_issue() -> None:
+    code = [path for path in tracked() if path.suffix == ".py"]
+    prose = [path for path in tracked() if path.suffix in (".md", ".toml") or not path.suffix]
+    assert violations(code, leftovers) + violations(prose, leftovers_in_prose) == []
+    assert leftovers("x = 1  # TODO later") == ["1: leftover without #issue"]
+    assert leftovers('def f():\n    """FIXME."""') == ["2: leftover without #issue"]
+    assert leftovers("x = 'TODO'  # TODO(#12) and FIXME #3") == []
+    assert leftovers_in_prose("a\nTODO: b") == ["2: leftover without #issue"]
+
+
+# -- only extraction chooses ----------------------------------------------------------------------
+
+
+def operator_names() -> set[str]:
+    """Every operator declared once all modules of axe_eq.program are loaded."""
+    for module in pkgutil.walk_packages(axe_eq.program.__path__, "axe_eq.program."):
+        importlib.import_module(module.name)
+    tables = [table for table in vars(ops).values() if isinstance(table, ops.Table)]
+    return {name for table in tables for name in table.names() if name.isidentifier()}
+
+
+def _strings(node: ast.AST) -> Iterator[str]:
+    for part in ast.walk(node):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield part.value
+
+
+def _constants(tree: ast.Module) -> dict[str, ast.expr]:
+    """The module's assignments of one value to one name."""
+    constants: dict[str, ast.expr] = {}
+    for node in tree.body:
+        if isinstance(node, ast.AnnAssign) and node.value:
+            node = ast.Assign([node.target], node.value)
+        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            constants[node.targets[0].id] = node.value
+    return constants
+
+
+def _selected_by(node: ast.AST) -> list[ast.expr]:
+    """Expressions whose strings decide what `node` does: compared with, or looked up in."""
+    match node:
+        case ast.Compare(left=left, comparators=others):
+            # A call or an element is compared by what it returns, not by the strings inside it.
+            return [x for x in (left, *others) if not isinstance(x, ast.Call | ast.Subscript)]
+        case ast.MatchValue(value=value):
+            return [value]
+        case ast.Call(func=ast.Attribute(attr="startswith" | "endswith"), args=args):
+            return args
+        case ast.Call(func=ast.Attribute(value=table, attr="get"), args=[key, *_]):
+            return [] if isinstance(key, ast.Constant) else [table]
+        case ast.Subscript(value=table, slice=key):
+            return [] if isinstance(key, ast.Constant) else [table]
+    return []
+
+
+def _words(node: ast.expr, constants: dict[str, ast.expr]) -> Iterator[str]:
+    """Strings in an expression, those of module constants and keys of tables included."""
+    if isinstance(node, ast.Name) and node.id in constants:
+        node = constants[node.id]
+    parts = [key for key in node.keys if key] if isinstance(node, ast.Dict) else [node]
+    for part in parts:
+        yield from _strings(part)
+
+
+def name_tests(text: str, names: set[str]) -> list[str]:
+    tree = ast.parse(text)
+    constants = _constants(tree)
+    return [
+        f"{getattr(node, 'lineno', 0)}: decides by operator name {word!r}"
+        for node in ast.walk(tree)
+        for selector in _selected_by(node)
+        for word in _words(selector, constants)
+        if word.partition(" ")[0] in names
+    ]
+
+
+def test_no_code_outside_packs_tests_an_operator_s_name() -> None:
+    names = operator_names()
+    core = [
+        path
+        for path in python_files("axe_eq")
+        if path.relative_to(ROOT).as_posix() not in NAMES_OPERATORS
+    ]
+    assert violations(core, lambda text: name_tests(text, names)) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "if op.name == 'matmul': pass",
+        "if 'matmul' != op.name: pass",
+        "ok = op.name in ('x', 'matmul')",
+        "ok = op.name not in {'matmul'}",
+        "ok = op.text == 'matmul 3'",
+        "match op.name:\n  case 'x' | 'matmul': pass",
+        "match op:\n  case Op(name='matmul'): pass",
+        "ok = op.name.startswith('matmul')",
+        "PRODUCTS = frozenset({'matmul'})\nok = op.name in PRODUCTS",
+        "TABLE: dict[str, int] = {'matmul': 3}\nn = TABLE[op.name]",
+        "n = {'matmul': 3}.get(op.name, 0)",
+    ],
+)
+def test_every_way_to_test_an_operator_s_name_is_seen(code: str) -> None:
+    assert len(name_tests(code, {"matmul"})) == 1
+
+
+@pytest.mark.parametrize(
+    "code", ["f('matmul')", "x == 'other'", "t['matmul'] == 3", "{'a': 'matmul'}[b]"]
+)
+def test_saying_an_operator_s_name_is_not_testing_it(code: str) -> None:
+    assert name_tests(code, {"matmul"}) == []
+
+
+# -- stages that apply no law ---------------------------------------------------------------------
+
+LAW_MODULE = re.compile(r"^axe_eq_(rules|backends)\b|^axe_eq\.(rule\.laws?|packs?)\b|\.laws?$")
+
+
+def law_imports(text: str) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            modules = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        found += [f"{node.lineno}: imports {name}" for name in modules if LAW_MODULE.search(name)]
+    return found
+
+
+def test_tracing_and_encoding_know_no_law() -> None:
+    words = ("trace", "encode", "decode")
+    paths = [path for path in python_files("axe_eq") if path.stem.startswith(words)]
+    assert violations(paths, law_imports) == []
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import axe_eq_rules.layout",
+        "from axe_eq_rules import layout",
+        "from axe_eq.rule.law import Law",
+        "from axe_eq.rule import law",
+        "from axe_eq import packs",
+    ],
+)
+def test_every_way_to_import_a_law_is_seen(code: str) -> None:
+    assert len(law_imports(code)) == 1
+    assert law_imports("from axe_eq.rule.term import Term\nimport numpy.lawful") == []
+
+
+# -- emitters -------------------------------------------------------------------------------------
+
+
+def _docstrings(tree: ast.AST) -> set[int]:
+    """Identities of the constants that are docstrings."""
+    scopes = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    firsts = [node.body[0] for node in ast.walk(tree) if isinstance(node, scopes) and node.body]
+    return {id(first.value) for first in firsts if isinstance(first, ast.Expr)}
+
+
+def long_literals(text: str) -> list[str]:
+    """String literals, f-strings included, that are long enough to hold a kernel."""
+    tree = ast.parse(text)
+    docs = _docstrings(tree)
+    return [
+        f"{node.lineno}: a string of {len(literal)} characters, at most {MOST_LITERAL}"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant | ast.JoinedStr) and id(node) not in docs
+        if len(literal := "".join(_strings(node))) > MOST_LITERAL
+    ]
+
+
+def test_emitters_hold_no_whole_kernel() -> None:
+    emitters = [
+        path
+        for path in python_files("backends", "axe_eq")
+        if path.stem == "emit" or "emit" in path.relative_to(ROOT).parts
+    ]
+    assert violations(emitters, long_literals) == []
+
+
+def test_a_kernel_in_a_literal_is_seen() -> None:
+    assert len(long_literals(f"x = '{'a' * 401}'")) == 1
+    assert len(long_literals(f"x = '{'a' * 201}' '{'b' * 200}'")) == 1
+    assert len(long_literals(f"x = f'{'a' * 201}{{n}}{'b' * 200}'")) == 1
+    assert long_literals(f"def f():\n  '''{'a' * 401}'''\n  return '{'a' * 400}'") == []
+
+
+# -- documents ------------------------------------------------------------------------------------
+
+LINK = re.compile(r"\]\(<?(?!https?://|mailto:|#)([^)#>\s]+)")
+
+
+def broken_links(document: Path, text: str) -> list[str]:
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
+    return [link for link in LINK.findall(text) if not (document.parent / link).exists()]
+
+
+def test_every_link_in_the_documents_leads_somewhere() -> None:
+    documents = [path for path in tracked() if path.suffix == ".md"]
+    assert ROOT / "README.md" in documents
+    broken = {str(p.relative_to(ROOT)): broken_links(p, p.read_text("utf-8")) for p in documents}
+    assert {name: links for name, links in broken.items() if links} == {}
+
+
+def test_a_broken_link_is_seen() -> None:
+    text = "[a](docs/gone.md#x) [b](README.md#start) [c](https://x.org/y) `[d](code.md)` [e](#f)"
+    assert broken_links(ROOT / "README.md", text) == ["docs/gone.md"]
+
+
+MACHINE_PATH = re.compile(
+    rb"(?<![\w.~$}/-])/(?:work|root|home|Users|mnt|opt|tmp|venv)/\w[^\s'\"`]*"
+)
+
+
+def test_no_file_names_a_place_on_somebody_s_machine() -> None:
+    found = {
+        str(path.relative_to(ROOT)): match.group().decode(errors="replace")
+        for path in tracked()
+        if (match := MACHINE_PATH.search(path.read_bytes()))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize("folder", ["work", "home", "root", "tmp", "Users"])
+def test_a_machine_s_path_is_seen(folder: str) -> None:
+    assert MACHINE_PATH.search(f"see '/{folder}/me/file'".encode())
+    assert not MACHINE_PATH.search(f"https://example.org/{folder}/me and a/{folder}/b".encode())
