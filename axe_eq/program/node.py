@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 import networkx as nx
 
 from axe_eq.errors import ProgramError
-from axe_eq.layout import Layout
 from axe_eq.program.ops import CELLS, MONOIDS, cell, selector, split_text
 from axe_eq.program.signature import signature
 from axe_eq.program.types import Array, ValueType, dtype, promote, value_type
+
+if TYPE_CHECKING:
+    from axe_eq.layout import Layout
 
 INPUT, OP, SEL = "input", "op", "sel"
 
@@ -88,33 +90,66 @@ def op_type(sig: str, cell_text: str, types: tuple[ValueType, ...]) -> ValueType
             f"cell {cell_text!r}", f"got {len(types)} operands", f"{declared.arity} operands"
         )
     shape = parsed.out_shape([t.shape for t in types])
-    result = _result(declared.result, f"cell {cell_text!r}", params, [t.dtype for t in types])
-    if parsed.monoid:
-        monoid = MONOIDS[parsed.monoid]
-        result = _result(monoid.result, f"reduction {parsed.monoid!r}", (), [result])
-    return ValueType(result, shape)
+    dtypes = [t.dtype for t in types]
+    return ValueType(_value_dtype(declared, cell_text, params, parsed.monoid, dtypes), shape)
+
+
+def _value_dtype(
+    declared: Cell, text: str, params: tuple[Any, ...], reduction: str, dtypes: list[str]
+) -> str:
+    monoid = MONOIDS[reduction] if reduction else None
+    takes = monoid.n_values if monoid else 1
+    if declared.n_values != takes:
+        wanted = f"reduction {reduction!r} takes {takes}" if monoid else "there is no reduction"
+        raise ProgramError(
+            f"cell {text!r}", f"gives {declared.n_values} values, but {wanted}", "equal numbers"
+        )
+    if monoid is not None and takes > 1:
+        return _result(monoid.result, f"reduction {reduction!r}", (), dtypes)
+    result = _result(declared.result, f"cell {text!r}", params, dtypes)
+    return result if monoid is None else _reduced(monoid, result)
+
+
+def _reduced(monoid: Monoid, name: str) -> str:
+    return _result(monoid.result, f"reduction {monoid.name!r}", (), [name])
+
+
+_KINDS = {"number": "fi", "float": "f", "integer": "i", "logical": "b"}
+_WANTED = {
+    "number": "a numeric dtype",
+    "float": "a floating dtype",
+    "integer": "an integer dtype",
+    "logical": "bool operands",
+    "last": "a bool condition",
+}
 
 
 def _result(rule: str, thing: str, params: tuple[Any, ...], dtypes: Sequence[str]) -> str:
     if rule == "bool":
         return "bool"
     if rule == "param":
-        return dtype(params[0]).name
-    if rule == "last":  # where(condition, a, b): the condition does not take part
+        return dtype(params[0] if params else "").name
+    if rule == "last":
+        # A condition selects; only what it selects from takes part in the value's dtype. `argmax`
+        # takes the same rule for its (value, index) operands, where any first operand will do.
         return promote(*dtypes[1:])
-    common = promote(*dtypes)
-    if rule == "float" and dtype(common).kind != "f":
-        raise ProgramError(thing, f"got {common}", "a floating dtype")
-    return common
+    wrong = [d for d in dtypes if dtype(d).kind not in _KINDS.get(rule, "fib")]
+    if wrong:
+        raise ProgramError(thing, f"got {wrong[0]}", _WANTED[rule])
+    return promote(*dtypes)
 
 
-def op_node(sig: str, cell_text: str, args: Sequence[Node]) -> Node:
-    """Apply a block operator; the signature text is canonicalised."""
-    canonical = signature(sig).text
-    type_ = op_type(canonical, cell_text, tuple(a.type for a in args))
-    return Node(OP, canonical, cell_text, tuple(args), type_)
+def op_node(sig: str, cell: str, args: Sequence[Node]) -> Node:
+    """Apply a block operator; both texts are made canonical."""
+    canonical, name = signature(sig).text, cell_text(cell)
+    return Node(OP, canonical, name, tuple(args), op_type(canonical, name, _types(args)))
 
 
+def _types(args: Sequence[Node]) -> tuple[ValueType, ...]:
+    return tuple(a.type for a in args)
+
+
+@lru_cache(maxsize=None)
 def sel_type(text: str, types: tuple[ValueType, ...]) -> ValueType:
     """Type of a selector's value.
 
@@ -130,8 +165,9 @@ def sel_type(text: str, types: tuple[ValueType, ...]) -> ValueType:
 
 
 def sel_node(text: str, args: Sequence[Node]) -> Node:
-    """Apply a selector."""
-    return Node(SEL, text, "", tuple(args), sel_type(text, tuple(a.type for a in args)))
+    """Apply a selector; its text is made canonical."""
+    canonical = selector_text(text)
+    return Node(SEL, canonical, "", tuple(args), sel_type(canonical, _types(args)))
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""The only door to egglog: laws compiled to rules, sessions, saturation, workers."""

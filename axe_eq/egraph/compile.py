@@ -1,0 +1,273 @@
+"""Compile the term language to egglog text: sorts, tables, rules.
+
+Arithmetic is hoisted into rule bodies (egglog panics on right-hand sides). A law that calls primitives becomes
+one rule that fires and one rule per call that asks for the missing table entry. In a recording session every
+firing is written to a table of primitive columns and *names*; names are terms of a sort that is never merged,
+so a certificate can be read back although classes have merged since (`tid` keeps the oldest name).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from inspect import signature
+from typing import Any, get_args, get_type_hints
+
+from axe_eq.errors import PackError
+from axe_eq.rule.law import Law, Pattern
+from axe_eq.rule.term import (
+    MODE,
+    Analysis,
+    Call,
+    Cond,
+    Expr,
+    Primitive,
+    Recorder,
+    Sort,
+    Symbol,
+    Term,
+    Var,
+    postorder,
+)  # fmt: skip
+
+ANALYSIS = "analysis"
+_OPS = {"//": "/"}
+
+
+def quote(value: Any) -> str:
+    """A primitive value as egglog text."""
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return str(value)
+
+
+class Writer:
+    """Turns patterns into s-expressions, hoisting arithmetic of right-hand sides into the body."""
+
+    def __init__(self) -> None:
+        self.body: list[str] = []
+        self._count = 0
+
+    def fresh(self) -> str:
+        """A new variable name."""
+        self._count += 1
+        return f"_h{self._count}"
+
+    def text(self, value: Any, *, hoist: bool = False) -> str:
+        """The s-expression of a pattern value."""
+        if isinstance(value, Var):
+            return f"v_{value.name}"
+        if isinstance(value, Expr):
+            text = f"({_OPS.get(value.op, value.op)} {self.text(value.args[0])} {self.text(value.args[1])})"
+            if not hoist:
+                return text
+            name = self.fresh()
+            self.body.append(f"(= {name} {text})")
+            return name
+        if isinstance(value, Term):
+            return f"({' '.join([value.symbol.name, *(self.text(a, hoist=hoist) for a in value.args)])})"
+        return quote(value)
+
+    def condition(self, condition: Cond) -> str:
+        """The s-expression of a condition."""
+        return f"({condition.op} {self.text(condition.left)} {self.text(condition.right)})"
+
+    def call(self, call: Call) -> str:
+        """The fact that a call holds."""
+        args = " ".join(self.text(a) for a in call.args)
+        results = " ".join(self.text(r) for r in call.results)
+        if isinstance(call.function, Analysis):
+            return f"(= {results} ({call.function.name} {args}))"
+        return f"(p_{call.function.name} {args} {results})"
+
+    def need(self, call: Call) -> str:
+        """The request for a call's table entry."""
+        return f"(need_{call.function.name} {' '.join(self.text(a) for a in call.args)})"
+
+
+def rule(body: Iterable[str], actions: Iterable[str], ruleset: str, name: str) -> str:
+    """One egglog rule."""
+    return f"(rule ({' '.join(body)}) ({' '.join(actions)}) :ruleset {ruleset} :name {quote(name)})"
+
+
+def _variables(value: Any) -> set[str]:
+    if isinstance(value, Var):
+        return {value.name}
+    if isinstance(value, (Expr, Term)):
+        return set().union(*(_variables(a) for a in value.args)) if value.args else set()
+    if isinstance(value, Cond):
+        return _variables(value.left) | _variables(value.right)
+    return set()
+
+
+def _bodies(writer: Writer, pattern: Pattern, left: Any) -> tuple[list[str], list[list[str]]]:
+    """The whole body, and for every primitive call the body that asks for it."""
+    body = [f"(= _root {writer.text(left)})"]
+    bound = _variables(left)
+    waiting = list(pattern.conditions)
+    asks: list[list[str]] = []
+
+    def settle() -> None:
+        for condition in [c for c in waiting if _variables(c) <= bound]:
+            waiting.remove(condition)
+            body.append(writer.condition(condition))
+
+    settle()
+    for call in pattern.calls:
+        if isinstance(call.function, Primitive):
+            asks.append([*body, writer.need(call)])
+        body.append(writer.call(call))
+        bound |= {r.name for r in call.results}
+        settle()
+    if waiting:
+        raise PackError(
+            "law", f"condition {waiting[0]!r} has unbound variables", "variables of the left side"
+        )
+    return body, asks
+
+
+def law_rules(law: Law, key: str, ruleset: str, *, record: bool) -> list[str]:
+    """Egglog rules of a law: rewriting, asking for primitives, and recording where wanted."""
+    pattern = law.pattern()
+    directions = [(pattern.left, pattern.right)]
+    if law.both_ways:
+        directions.append((pattern.right, pattern.left))
+    rules = []
+    for n, (left, right) in enumerate(directions):
+        _check_direction(law, pattern, left)
+        writer = Writer()
+        body, asks = _bodies(writer, pattern, left)
+        name = key if n == 0 else f"{key} (back)"
+        for m, ask in enumerate(asks):
+            rules.append(rule(ask[:-1], ask[-1:], ruleset, f"{name} asks {m}"))
+        actions = [f"(union _root {writer.text(right, hoist=True)})"]
+        extra = _recording(law, pattern, key, writer) if record else ([], [])
+        rules.append(rule([*body, *writer.body, *extra[0]], [*actions, *extra[1]], ruleset, name))
+    return rules
+
+
+def _check_direction(law: Law, pattern: Pattern, left: Any) -> None:
+    if not isinstance(left, Term):
+        raise PackError(f"law {law.name!r}", "its left side is a bare variable", "an operator term")
+    results = {r.name for call in pattern.calls for r in call.results}
+    missing = {p.name for p in pattern.params} - _variables(left) - results
+    if missing:
+        raise PackError(
+            f"law {law.name!r}", f"parameters {sorted(missing)} are not on the side it starts from",
+            "every parameter on that side",
+        )  # fmt: skip
+
+
+def _recording(law: Law, pattern: Pattern, key: str, writer: Writer) -> tuple[list[str], list[str]]:
+    body, columns = [], []
+    for var in pattern.params:
+        if var.sort.primitive:
+            columns.append(writer.text(var))
+        else:
+            body.append(f"(= n_{var.name} (tid_{var.sort.name} v_{var.name}))")
+            columns.append(f"n_{var.name}")
+    columns += [writer.text(r) for r in chosen(pattern)]
+    return body, [f"(fired_{table_name(key)} {' '.join(columns)})"]
+
+
+def chosen(pattern: Pattern) -> list[Var]:
+    """Results of the relations a law calls: part of a firing's identity."""
+    return [
+        r
+        for c in pattern.calls
+        if isinstance(c.function, Primitive) and c.function.many
+        for r in c.results
+    ]
+
+
+def table_name(key: str) -> str:
+    """A law's key as an egglog identifier."""
+    return key.replace("/", "__").replace("-", "_").replace(".", "_")
+
+
+def fired_table(law: Law, key: str) -> str:
+    """Declaration of a law's firing table."""
+    pattern = law.pattern()
+    sorts = [s.name if s.primitive else "Name" for _, s in law.params]
+    sorts += [r.sort.name for r in chosen(pattern)]
+    return f"(relation fired_{table_name(key)} ({' '.join(sorts)}))"
+
+
+def analysis_pattern(fn: Callable[..., tuple[Term, Any]]) -> Pattern:
+    """An analysis rule run on variables: its left side, and the fact as its right side."""
+    hints = get_type_hints(fn, include_extras=True)
+    params = tuple(
+        Var(p, next(h for h in get_args(hints[p])[1:] if isinstance(h, Sort)))
+        for p in signature(fn).parameters
+    )
+    recorder = MODE.recorder = Recorder()
+    try:
+        left, fact = fn(*params)
+    finally:
+        MODE.recorder = None
+    return Pattern(params, left, fact, (), tuple(recorder.calls))
+
+
+def analysis_rules(analysis: Analysis) -> list[str]:
+    """Egglog rules that compute an analysis."""
+    rules = []
+    for fn in analysis.rules:
+        pattern = analysis_pattern(fn)
+        writer = Writer()
+        body, asks = _bodies(writer, pattern, pattern.left)
+        name = f"{analysis.name} {fn.__name__}"
+        rules += [rule(a[:-1], a[-1:], ANALYSIS, f"{name} asks {m}") for m, a in enumerate(asks)]
+        value = writer.text(pattern.right, hoist=True)
+        action = f"(set ({analysis.name} _root) {value})"
+        rules.append(rule([*body, *writer.body], [action], ANALYSIS, name))
+    return rules
+
+
+def symbols_in(values: Iterable[Any]) -> set[Symbol]:
+    """Symbols that occur in patterns."""
+    return {t.symbol for v in values if isinstance(v, Term) for t in postorder(v)}
+
+
+def declare(
+    symbols: Sequence[Symbol],
+    primitives: Sequence[Primitive],
+    analyses: Sequence[Analysis],
+    *,
+    record: bool,
+) -> str:
+    """Sorts, constructors and tables."""
+    sorts = sorted({s.name for y in symbols for s in (*y.args, y.result) if not s.primitive})
+    lines = [f"(ruleset {ANALYSIS})", *(f"(sort {s})" for s in sorts)]
+    for y in symbols:
+        tail = " :unextractable" if y.demand else ""
+        lines.append(
+            f"(constructor {y.name} ({' '.join(s.name for s in y.args)}) {y.result.name}{tail})"
+        )
+    lines += [f"(function num_{s} (i64) {s} :merge old)" for s in sorts]
+    for p in primitives:
+        args = " ".join(s.name for s in p.args)
+        lines.append(f"(relation need_{p.name} ({args}))")
+        lines.append(f"(relation p_{p.name} ({args} {' '.join(s.name for s in p.results)}))")
+    for a in analyses:
+        lines.append(f"(function {a.name} ({a.sort.name}) {a.results[0].name} :no-merge)")
+    if record:
+        lines += _names(symbols, sorts)
+    return "\n".join(lines)
+
+
+def _names(symbols: Sequence[Symbol], sorts: Sequence[str]) -> list[str]:
+    lines = ["(sort Name)", *(f"(function tid_{s} ({s}) Name :merge old)" for s in sorts)]
+    for y in symbols:
+        if y.demand:
+            continue
+        columns = " ".join(s.name if s.primitive else "Name" for s in y.args)
+        lines.append(f"(constructor N_{y.name} ({columns}) Name)")
+        variables = [f"x{i}" for i in range(len(y.args))]
+        names = [v if s.primitive else f"n{v}" for v, s in zip(variables, y.args, strict=True)]
+        body = [f"(= _root ({' '.join([y.name, *variables])}))"]
+        body += [
+            f"(= n{v} (tid_{s.name} {v}))"
+            for v, s in zip(variables, y.args, strict=True) if not s.primitive
+        ]  # fmt: skip
+        action = f"(set (tid_{y.result.name} _root) ({' '.join([f'N_{y.name}', *names])}))"
+        lines.append(rule(body, [action], ANALYSIS, f"name {y.name}"))
+    return lines

@@ -1,0 +1,321 @@
+"""A session: one e-graph with its laws, terms, numbers for classes, and limits.
+
+Terms are inserted as raw AST (100x cheaper than egglog's high-level API); every inserted class gets a number
+and is referred to as ``(num_Sort n)``, so no deep term is ever rebuilt. The private bindings of egglog are used
+here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from egglog import bindings as egg
+
+from axe_eq.egraph import compile as text
+from axe_eq.errors import AxeError, PackError, SearchError
+from axe_eq.rule.law import Law
+from axe_eq.rule.term import Analysis, Primitive, Symbol, Term, postorder
+
+_SPAN = egg.RustSpan("axe_eq", 0, 0)
+
+
+def literal(value: int | str) -> Any:
+    """A primitive value as AST."""
+    return egg.Lit(_SPAN, egg.Int(value) if isinstance(value, int) else egg.String(value))
+
+
+def call(name: str, args: Iterable[Any]) -> Any:
+    """An application as AST."""
+    return egg.Call(_SPAN, name, list(args))
+
+
+@dataclass
+class Limits:
+    """Bounds of a search; reaching one is reported, never silent.
+
+    Attributes:
+        rows: rows of all tables together.
+        seconds: wall time since the session began.
+    """
+
+    rows: int = 2_000_000
+    seconds: float = 120.0
+
+
+@dataclass
+class Report:
+    """What a saturation did.
+
+    Attributes:
+        stopped: "saturated", "rounds", "rows" or "time".
+        rounds: rounds run.
+        rows: rows at the end.
+        matches: firings per law key.
+    """
+
+    stopped: str = "saturated"
+    rounds: int = 0
+    rows: int = 0
+    matches: dict[str, int] = field(default_factory=dict)
+
+
+class Session:
+    """An e-graph that knows some laws.
+
+    Args:
+        laws: law key ("pack/law") -> law, by ruleset name (a strategy's phases).
+        symbols: constructors that terms may use besides those in laws.
+        analyses: facts to keep per class.
+        record: keep what certificates need.
+        limits: bounds.
+    """
+
+    def __init__(
+        self,
+        laws: Mapping[str, Mapping[str, Law]],
+        symbols: Sequence[Symbol],
+        analyses: Sequence[Analysis],
+        *,
+        record: bool = False,
+        limits: Limits | None = None,
+    ) -> None:
+        self.laws = {key: law for group in laws.values() for key, law in group.items()}
+        self.record = record
+        self.limits = limits or Limits()
+        self.analyses = {a.name: a for a in analyses}
+        self._start = time.perf_counter()
+        self._egg = egg.EGraph()
+        self._numbers: dict[Term, int] = {}
+        self._count = 0
+        self._strings: dict[Any, Any] = {}
+        self._closed: set[tuple[str, tuple[Any, ...]]] = set()
+        self._declare(laws, symbols, analyses)
+
+    def _declare(
+        self,
+        laws: Mapping[str, Mapping[str, Law]],
+        symbols: Sequence[Symbol],
+        analyses: Sequence[Analysis],
+    ) -> None:
+        patterns = {k: w.pattern() for g in laws.values() for k, w in g.items() if not w.normal}
+        known = {s.name: s for s in symbols}
+        for found in text.symbols_in(v for p in patterns.values() for v in (p.left, p.right)):
+            if known.setdefault(found.name, found) != found:
+                raise PackError(f"symbol {found.name!r}", "is declared twice", "one declaration")
+        self.symbols = dict(sorted(known.items()))
+        rules = [r for a in analyses for r in text.analysis_rules(a)]
+        self.primitives = {p.name: p for p in _primitives(patterns.values(), analyses)}
+        lines = [text.declare(list(self.symbols.values()), list(self.primitives.values()), analyses,
+                              record=self.record)]  # fmt: skip
+        for ruleset, group in laws.items():
+            lines.append(f"(ruleset {ruleset})")
+            for key, law in group.items():
+                if self.record:
+                    lines.append(text.fired_table(law, key))
+                if not law.normal:
+                    rules += text.law_rules(law, key, ruleset, record=self.record)
+        for line in [*lines, *rules]:
+            self._run_text(line)
+
+    def _run_text(self, source: str) -> None:
+        try:
+            self._egg.run_program(*self._egg.parse_program(source))
+        except egg.EggSmolError as error:
+            raise PackError(
+                "law compilation", f"egglog refused {source!r}: {error.context}"
+            ) from error
+
+    def _run(self, *commands: Any) -> list[Any]:
+        try:
+            return list(self._egg.run_program(*commands))
+        except egg.EggSmolError as error:
+            raise _trip_wire(error.context) from error
+
+    # --- terms in -------------------------------------------------------------------------------------------
+
+    def insert(self, term: Term) -> int:
+        """Insert a term and all its subterms; returns the number of its class."""
+        commands = []
+        for sub in postorder(term, self._numbers):
+            if sub.symbol.demand and sub is not term:
+                continue
+            commands.append(self._number(sub, self._ast(sub)))
+        if commands:
+            self._run(*commands)
+        return self._numbers[term]
+
+    def _number(self, term: Term, ast: Any) -> Any:
+        number = self._numbers[term] = self._count
+        self._count += 1
+        return egg.ActionCommand(egg.Set(_SPAN, f"num_{term.sort.name}", [literal(number)], ast))
+
+    def _ast(self, term: Term) -> Any:
+        return call(
+            term.symbol.name,
+            [self.reference(a) if isinstance(a, Term) else literal(a) for a in term.args],
+        )
+
+    def reference(self, term: Term) -> Any:
+        """AST that denotes the class of an inserted term."""
+        return call(f"num_{term.sort.name}", [literal(self._numbers[term])])
+
+    def union(self, left: Term, right: Term) -> None:
+        """Make two terms equal (normal forms computed in Python do this, with a recorded instance)."""
+        self.insert(left)
+        self.insert(right)
+        self._run(egg.ActionCommand(egg.Union(_SPAN, self.reference(left), self.reference(right))))
+
+    def set_fact(self, analysis: Analysis, term: Term, fact: int | str) -> None:
+        """State an analysis fact that Python already knows."""
+        self._run(
+            egg.ActionCommand(egg.Set(_SPAN, analysis.name, [self.reference(term)], literal(fact)))
+        )
+
+    def set_facts(self, analysis: Analysis, facts: Iterable[tuple[Term, int | str]]) -> None:
+        """State many analysis facts at once."""
+        self._run(*(
+            egg.ActionCommand(egg.Set(_SPAN, analysis.name, [self.reference(t)], literal(f)))
+            for t, f in facts
+        ))  # fmt: skip
+
+    # --- saturation -----------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Saturate analyses, computing the primitive entries that are asked for."""
+        self._repeat(text.ANALYSIS)
+        while self.fill():
+            self._repeat(text.ANALYSIS)
+
+    def _repeat(self, ruleset: str) -> Any:
+        run = egg.Run(_SPAN, egg.RunConfig(ruleset))
+        return self._run(egg.RunSchedule(egg.Saturate(_SPAN, run)))
+
+    def fill(self) -> int:
+        """Answer open requests for primitive entries; returns how many were answered."""
+        commands = []
+        frozen = self._egg.freeze().functions
+        answered = 0
+        for name, function in self.primitives.items():
+            for row in frozen[f"need_{name}"].rows:
+                args = tuple(
+                    self.read(v, s.name) for v, s in zip(row.inputs, function.args, strict=True)
+                )
+                if (name, args) in self._closed:
+                    continue
+                self._closed.add((name, args))
+                answered += 1
+                for result in function.rows(args):
+                    row_ast = call(f"p_{name}", [literal(x) for x in (*args, *result)])
+                    commands.append(egg.ActionCommand(egg.Expr_(_SPAN, row_ast)))
+        if commands:
+            self._run(*commands)
+        return answered
+
+    def run(self, ruleset: str, rounds: int | None = None) -> Report:
+        """Run a phase: analyses to a fixpoint, then one round of its laws, until nothing changes.
+
+        Args:
+            ruleset: phase name, a key of `laws`.
+            rounds: at most so many rounds; None for a fixpoint.
+        """
+        report = Report()
+        self.close()
+        before = self.rows()
+        while rounds is None or report.rounds < rounds:
+            if self._over(report, before):
+                break
+            outputs = self._run(egg.RunSchedule(egg.Run(_SPAN, egg.RunConfig(ruleset))))
+            changed = self._count_matches(outputs, report)
+            self.fill()
+            self.close()
+            report.rounds += 1
+            rows = self.rows()
+            if rows == before and not changed:
+                break
+            before = rows
+        else:
+            report.stopped = "rounds"
+        report.rows = before
+        return report
+
+    def _over(self, report: Report, rows: int) -> bool:
+        if rows > self.limits.rows:
+            report.stopped = "rows"
+        elif self.elapsed() > self.limits.seconds:
+            report.stopped = "time"
+        else:
+            return False
+        return True
+
+    def _count_matches(self, outputs: list[Any], report: Report) -> bool:
+        changed = False
+        for output in outputs:
+            found = getattr(output, "report", None)
+            if found is None:
+                continue
+            changed |= bool(found.updated)
+            for name, count in found.num_matches_per_rule.items():
+                if count and " asks " not in name:
+                    key = name.removesuffix(" (back)")
+                    report.matches[key] = report.matches.get(key, 0) + count
+        return changed
+
+    def elapsed(self) -> float:
+        """Seconds since the session began."""
+        return time.perf_counter() - self._start
+
+    def rows(self) -> int:
+        """Rows of all tables."""
+        return sum(len(f.rows) for f in self._egg.freeze().functions.values())
+
+    # --- terms out ------------------------------------------------------------------------------------------
+
+    def freeze(self) -> Mapping[str, Any]:
+        """Raw rows of every table: name -> object with `.rows`, each with `.inputs` and `.output`."""
+        return self._egg.freeze().functions
+
+    def read(self, value: Any, sort: str) -> Any:
+        """A primitive value from a raw row (texts are remembered)."""
+        if sort == "i64":
+            return self._egg.value_to_i64(value)
+        found = self._strings.get(value)
+        if found is None:
+            found = self._strings[value] = self._egg.value_to_string(value)
+        return found
+
+    def class_of(self, term: Term) -> Any:
+        """The class (a comparable value) of an inserted term, as of now."""
+        return self._egg.eval_expr(self.reference(term))[1]
+
+    def equal(self, left: Term, right: Term) -> bool:
+        """Whether two inserted terms are in one class."""
+        return bool(self.class_of(left) == self.class_of(right))
+
+
+def _primitives(patterns: Iterable[Any], analyses: Iterable[Analysis]) -> list[Primitive]:
+    found: dict[str, Primitive] = {}
+    calls = [c for p in patterns for c in p.calls]
+    calls += [c for a in analyses for c in _analysis_calls(a)]
+    for item in calls:
+        if isinstance(item.function, Primitive):
+            if found.setdefault(item.function.name, item.function) is not item.function:
+                raise PackError(
+                    f"primitive {item.function.name!r}", "is declared twice", "one declaration"
+                )
+    return list(found.values())
+
+
+def _analysis_calls(analysis: Analysis) -> list[Any]:
+    return [c for fn in analysis.rules for c in text.analysis_pattern(fn).calls]
+
+
+def _trip_wire(message: str) -> AxeError:
+    if "llegal merge" in message:
+        return PackError(
+            "laws", f"two different facts met in one class ({message.strip()})",
+            "laws that preserve types: one of those that fired is unsound",
+        )  # fmt: skip
+    return SearchError("e-graph", message.strip())

@@ -1,0 +1,173 @@
+"""Packs: one registration of operators, laws, schedules, targets, instructions and emitters.
+
+Packs are found by entry points of the group ``axe_eq.packs``; those of this distribution use the same door as
+anybody else's. Loading a pack imports it, which declares its operators; laws take part in a search only when
+their pack is asked for, and laws that hold on reals only live in packs marked so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from axe_eq import debug
+from axe_eq.errors import PackError
+from axe_eq.program.ops import CELLS, MONOIDS, SELECTORS, Cell, Monoid, Selector
+from axe_eq.rule.law import Law
+from axe_eq.rule.law import law as make_law
+from axe_eq.target import Target
+
+GROUP = "axe_eq.packs"
+
+
+@dataclass(eq=False)
+class Pack:
+    """One registration; any subset of its parts may be empty.
+
+    Attributes:
+        name: how packs are named on the command line and in law keys ("pack/law").
+        version: version of the pack; certificates carry it.
+        exact: its laws hold bit for bit; False marks a real pack (true on reals only).
+        laws: name -> law.
+        schedules: ways to implement cones, see `axe_eq.extract.price`.
+        targets: machines, by name.
+        emitters: target family -> emitter.
+        runners: target family -> runner.
+    """
+
+    name: str
+    version: str = "1"
+    exact: bool = True
+    summary: str = ""
+    laws: dict[str, Law] = field(default_factory=dict)
+    operators: list[str] = field(default_factory=list)
+    schedules: list[Any] = field(default_factory=list)
+    targets: dict[str, Target] = field(default_factory=dict)
+    emitters: dict[str, Any] = field(default_factory=dict)
+    runners: dict[str, Any] = field(default_factory=dict)
+
+    def law(self, *, source: str, **flags: Any) -> Callable[[Callable[..., tuple[Any, ...]]], Law]:
+        """Decorator: a law of this pack; flags as in `axe_eq.rule.law.Law`.
+
+        Raises:
+            PackError: the docstring states no equality, there is no source, or the name is taken.
+        """
+
+        def wrap(fn: Callable[..., tuple[Any, ...]]) -> Law:
+            try:
+                made = make_law(source=source, exact=self.exact, **flags)(fn)
+            except PackError as error:
+                error.thing = f"pack {self.name!r}, {error.thing}"
+                raise
+            if self.laws.setdefault(made.name, made) is not made:
+                raise PackError(
+                    f"law '{self.name}/{made.name}'", "is declared twice", "one declaration"
+                )
+            return made
+
+        return wrap
+
+    def cell(self, cell: Cell) -> Cell:
+        """Declare a cell."""
+        self.operators.append(f"cell {cell.name}")
+        return CELLS.add(cell)
+
+    def monoid(self, monoid: Monoid) -> Monoid:
+        """Declare a monoid."""
+        self.operators.append(f"monoid {monoid.name}")
+        return MONOIDS.add(monoid)
+
+    def selector(self, selector: Selector) -> Selector:
+        """Declare a selector."""
+        self.operators.append(f"selector {selector.name}")
+        return SELECTORS.add(selector)
+
+    def schedule(self, schedule: Any) -> Any:
+        """Register a schedule (also usable as a decorator of a class or function)."""
+        self.schedules.append(schedule)
+        return schedule
+
+    def target(self, target: Target) -> Target:
+        """Register a machine."""
+        self.targets[target.name] = target
+        return target
+
+
+@cache
+def installed() -> Mapping[str, Pack]:
+    """Every installed pack, by name, in the order of names.
+
+    Raises:
+        PackError: a pack does not load, or two have one name.
+    """
+    packs: dict[str, Pack] = {}
+    for point in sorted(entry_points(group=GROUP), key=lambda p: p.name):
+        pack = _load(point)
+        if packs.setdefault(pack.name, pack) is not pack:
+            raise PackError(
+                f"pack {pack.name!r}", "is installed twice", "one distribution per name"
+            )
+    return packs
+
+
+def _load(point: Any) -> Pack:
+    place = f"entry point {point.name} = {point.value}"
+    try:
+        pack = point.load()
+    except PackError:
+        raise
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}"
+        raise PackError(
+            f"pack {point.name!r}", f"does not load ({cause})", "an importable pack", at=place
+        ) from error
+    if not isinstance(pack, Pack):
+        raise PackError(f"pack {point.name!r}", f"is a {type(pack).__name__}", "a Pack", at=place)
+    return pack
+
+
+def packs(names: Iterable[str | Pack] | None = None, without: Iterable[str] = ()) -> list[Pack]:
+    """The packs to use: those named (all installed ones by default), less those in `without`.
+
+    Raises:
+        PackError: no such pack.
+    """
+    known = installed()
+    if names is None:
+        chosen = list(debug.switches().packs or known)
+    else:
+        chosen = list(names)
+    dropped = {*without, *debug.switches().without}
+    found = [p if isinstance(p, Pack) else _named(p, known) for p in chosen]
+    _check_without(dropped, found)
+    return [p for p in found if p.name not in dropped]
+
+
+def _named(name: str, known: Mapping[str, Pack]) -> Pack:
+    if name not in known:
+        raise PackError(f"pack {name!r}", "is not installed", f"one of {' '.join(known)}")
+    return known[name]
+
+
+def _check_without(dropped: Iterable[str], found: Sequence[Pack]) -> None:
+    laws = {key for p in found for n in p.laws for key in (n, f"{p.name}/{n}")}
+    known = laws | {p.name for p in found} | set(installed())
+    for name in dropped:
+        if name not in known:
+            raise PackError(
+                f"without {name!r}", "is neither a law nor a pack", "a name from 'axe packs list'"
+            )
+
+
+def laws_of(chosen: Iterable[Pack], without: Iterable[str] = ()) -> dict[str, Law]:
+    """Laws of these packs by key "pack/law", less those named in `without` (by name or key)."""
+    dropped = {*without, *debug.switches().without}
+    return {
+        f"{pack.name}/{name}": law
+        for pack in chosen
+        for name, law in pack.laws.items()
+        if name not in dropped and f"{pack.name}/{name}" not in dropped
+    }

@@ -1,0 +1,384 @@
+"""Terms: sorts, symbols, variables, integer and text expressions.
+
+Terms are hash-consed, so equal terms are one object and deep terms compare and hash in constant time. Primitive
+sorts (`INT`, `STR`) hold Python ints and strs; every other sort is an equality sort of the e-graph. A pattern
+is a term that contains variables; arithmetic on primitive variables builds an `Expr`, comparison a `Cond`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+from weakref import WeakValueDictionary
+
+from axe_eq.errors import PackError
+
+
+@dataclass(frozen=True)
+class Sort:
+    """A sort: primitive (Python ints or strs) or an equality sort."""
+
+    name: str
+    primitive: bool = False
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+INT = Sort("i64", primitive=True)
+STR = Sort("String", primitive=True)
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A constructor: name, argument sorts, result sort. Calling it builds a term.
+
+    `demand` symbols are requests (`place`, `tile`): they may be merged with what answers them but are never
+    chosen by extraction.
+    """
+
+    name: str
+    args: tuple[Sort, ...]
+    result: Sort
+    demand: bool = False
+
+    def __call__(self, *args: Any) -> Term:
+        if len(args) != len(self.args):
+            raise PackError(
+                f"symbol {self.name!r}", f"got {len(args)} arguments", str(len(self.args))
+            )
+        return Term(self, tuple(args))
+
+
+class Term:
+    """A symbol applied to terms, variables, expressions, ints and strs; hash-consed."""
+
+    __slots__ = ("__weakref__", "_digest", "args", "symbol")
+    _known: WeakValueDictionary[tuple[Any, ...], Term] = WeakValueDictionary()
+
+    symbol: Symbol
+    args: tuple[Any, ...]
+    _digest: bytes | None
+
+    def __new__(cls, symbol: Symbol, args: tuple[Any, ...]) -> Term:
+        key = (symbol, tuple(id(a) if isinstance(a, (Term, Var, Expr)) else a for a in args))
+        term = cls._known.get(key)
+        if term is None:
+            term = super().__new__(cls)
+            term.symbol, term.args, term._digest = symbol, args, None
+            cls._known[key] = term
+        return term
+
+    @property
+    def sort(self) -> Sort:
+        """Sort of the term."""
+        return self.symbol.result
+
+    @property
+    def digest(self) -> bytes:
+        """A structural digest: equal terms have equal digests in every process; orders terms."""
+        if self._digest is None:
+            for term in postorder(self):
+                if term._digest is None:
+                    parts = [term.symbol.name.encode()]
+                    for arg in term.args:
+                        parts.append(arg._digest if isinstance(arg, Term) else repr(arg).encode())
+                    term._digest = hashlib.sha256(b"\0".join(parts)).digest()
+        assert self._digest is not None
+        return self._digest
+
+    def __repr__(self) -> str:
+        if not self.args:
+            return self.symbol.name
+        return f"{self.symbol.name}({', '.join(map(repr, self.args))})"
+
+
+def postorder(term: Term, known: Container[Term] = ()) -> Iterator[Term]:
+    """Subterms of a term, each once, children first, without recursion; `known` ones are not entered."""
+    seen: set[int] = set()
+    stack: list[tuple[Term, bool]] = [(term, False)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            yield node
+            continue
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if node in known:
+            continue
+        stack.append((node, True))
+        stack.extend((a, False) for a in node.args if isinstance(a, Term) and id(a) not in seen)
+
+
+class _Primitive:
+    """Arithmetic and comparison shared by primitive variables and expressions."""
+
+    __slots__ = ()
+    sort: Sort
+
+    def __add__(self, other: Any) -> Expr:
+        return Expr("+", (self, other), self.sort)
+
+    def __radd__(self, other: Any) -> Expr:
+        return Expr("+", (other, self), self.sort)
+
+    def __sub__(self, other: Any) -> Expr:
+        return Expr("-", (self, other), self.sort)
+
+    def __rsub__(self, other: Any) -> Expr:
+        return Expr("-", (other, self), self.sort)
+
+    def __mul__(self, other: Any) -> Expr:
+        return Expr("*", (self, other), self.sort)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: Any) -> Expr:
+        return Expr("//", (self, other), self.sort)
+
+    def __mod__(self, other: Any) -> Expr:
+        return Expr("%", (self, other), self.sort)
+
+    def __neg__(self) -> Expr:
+        return Expr("-", (0, self), self.sort)
+
+    def __eq__(self, other: object) -> Any:
+        return Cond("=", self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return Cond("!=", self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return Cond("<", self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return Cond("<=", self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return Cond(">", self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return Cond(">=", self, other)
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
+class Var(_Primitive):
+    """A pattern variable."""
+
+    __slots__ = ("name", "sort")
+
+    def __init__(self, name: str, sort: Sort) -> None:
+        self.name, self.sort = name, sort
+
+    def __repr__(self) -> str:
+        return f"?{self.name}"
+
+
+class Expr(_Primitive):
+    """Arithmetic on primitives, evaluated in rule bodies (egglog panics on right-hand sides)."""
+
+    __slots__ = ("args", "op", "sort")
+
+    def __init__(self, op: str, args: tuple[Any, ...], sort: Sort) -> None:
+        self.op, self.args, self.sort = op, args, sort
+
+    def __repr__(self) -> str:
+        return f"({self.args[0]!r} {self.op} {self.args[1]!r})"
+
+
+class Cond:
+    """A comparison of primitives; conditions of laws are conjunctions of these."""
+
+    __slots__ = ("left", "op", "right")
+
+    def __init__(self, op: str, left: Any, right: Any) -> None:
+        self.op, self.left, self.right = op, left, right
+
+    def __bool__(self) -> bool:
+        raise PackError(
+            f"condition {self!r}",
+            "was used as a truth value inside a law",
+            "conditions returned one by one, without and/or/not/if",
+        )
+
+    def __repr__(self) -> str:
+        return f"{self.left!r} {self.op} {self.right!r}"
+
+
+Ground = Union[int, str, Term]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A primitive or an analysis applied to pattern values, and the variables that name its results."""
+
+    function: Primitive | Analysis
+    args: tuple[Any, ...]
+    results: tuple[Var, ...]
+
+
+class Undefined(Exception):
+    """A primitive is undefined at these arguments: the law does not apply here."""
+
+
+class Recorder:
+    """Collects the calls made while a law runs on variables."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+
+    def call(self, function: Primitive | Analysis, args: tuple[Any, ...]) -> Any:
+        """Record a call and return its result variables."""
+        number = len(self.calls)
+        results = tuple(Var(f"r{number}_{i}", sort) for i, sort in enumerate(function.results))
+        self.calls.append(Call(function, args, results))
+        return results[0] if len(results) == 1 else results
+
+
+class Mode:
+    """What laws run on now: variables (a recorder) or values (with the choices of relations)."""
+
+    recorder: Recorder | None = None
+    choices: list[tuple[Ground, ...]] | None = None
+    choose: Callable[[Sequence[tuple[Ground, ...]]], tuple[Ground, ...]] | None = None
+
+
+MODE = Mode()
+
+
+def is_pattern(value: object) -> bool:
+    """Whether a value is or contains a variable."""
+    if isinstance(value, (Var, Expr)):
+        return True
+    return isinstance(value, Term) and any(is_pattern(a) for a in value.args)
+
+
+class Primitive:
+    """A partial function on primitives, written in Python, that laws may call.
+
+    In the e-graph it is a table closed on demand: a law's match asks for the entry, Python computes it once.
+    With `many` it is a relation: `fn` returns a sequence of results, a law fires for each.
+
+    Args:
+        fn: on ints and strs; returns None (or an empty sequence) where undefined.
+        args: argument sorts.
+        results: result sorts.
+        many: whether several results may hold.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        args: tuple[Sort, ...],
+        results: tuple[Sort, ...],
+        many: bool = False,
+    ) -> None:
+        self.fn, self.args, self.results, self.many = fn, args, results, many
+        self.name = fn.__name__
+        self._memo: dict[tuple[Ground, ...], tuple[tuple[Ground, ...], ...]] = {}
+
+    def __call__(self, *args: Any) -> Any:
+        if len(args) != len(self.args):
+            raise PackError(
+                f"primitive {self.name!r}", f"got {len(args)} arguments", str(len(self.args))
+            )
+        if MODE.recorder is not None and any(map(is_pattern, args)):
+            return MODE.recorder.call(self, args)
+        rows = self.rows(args)
+        if not rows:
+            raise Undefined(self.name)
+        row = _choose(rows)
+        return row[0] if len(row) == 1 else row
+
+    def rows(self, args: tuple[Ground, ...]) -> tuple[tuple[Ground, ...], ...]:
+        """All results at concrete arguments, each a tuple over the result sorts."""
+        rows = self._memo.get(args)
+        if rows is None:
+            found = self.fn(*args)
+            if found is None:
+                rows = ()
+            elif self.many:
+                rows = tuple(r if isinstance(r, tuple) else (r,) for r in found)
+            else:
+                rows = (found if isinstance(found, tuple) else (found,),)
+            self._memo[args] = rows
+        return rows
+
+
+def _choose(rows: tuple[tuple[Ground, ...], ...]) -> tuple[Ground, ...]:
+    if len(rows) == 1:
+        row = rows[0]
+    elif MODE.choices is not None:
+        row = MODE.choices.pop(0) if MODE.choices else rows[0]
+        if row not in rows:
+            raise Undefined("choice")
+        return row
+    else:
+        row = MODE.choose(rows) if MODE.choose is not None else rows[0]
+    if MODE.choices:
+        MODE.choices.pop(0)
+    return row
+
+
+class Analysis:
+    """A primitive fact about every term of a sort (its type, its size), computed bottom-up.
+
+    In the e-graph it is a function that must not disagree inside a class: a trip-wire against unsound laws.
+
+    Args:
+        name: name of the table.
+        sort: the sort it is about.
+        result: sort of the fact.
+        compute: (term, facts of sub-terms by term) -> fact, or None where undefined.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        sort: Sort,
+        result: Sort,
+        compute: Callable[[Term, Callable[[Term], Any]], Any],
+    ) -> None:
+        self.name, self.sort, self.compute = name, sort, compute
+        self.results: tuple[Sort, ...] = (result,)
+        self.rules: list[Callable[..., tuple[Term, Any]]] = []
+        self._memo: dict[Term, Any] = {}
+
+    def __call__(self, term: Any) -> Any:
+        if MODE.recorder is not None and is_pattern(term):
+            return MODE.recorder.call(self, (term,))
+        if MODE.recorder is not None and isinstance(term, Var):
+            return MODE.recorder.call(self, (term,))
+        fact = self.of(term)
+        if fact is None:
+            raise Undefined(self.name)
+        return fact
+
+    def of(self, term: Term) -> Any:
+        """The fact about a concrete term, or None."""
+        if term not in self._memo:
+            for sub in postorder(term, self._memo):
+                if sub.sort == self.sort:
+                    self._memo[sub] = self.compute(sub, self._memo.get)
+        return self._memo.get(term)
+
+    def forget(self) -> None:
+        """Drop remembered facts (they hold terms alive)."""
+        self._memo.clear()
+
+    def rule(self, fn: Callable[..., tuple[Term, Any]]) -> Callable[..., tuple[Term, Any]]:
+        """Declare how the e-graph computes the fact for one constructor: (term, fact)."""
+        self.rules.append(fn)
+        return fn
+
+
+def primitive(
+    args: Sequence[Sort], results: Sequence[Sort], *, many: bool = False
+) -> Callable[[Callable[..., Any]], Primitive]:
+    """Decorator: make a Python function on primitives callable inside laws."""
+    return lambda fn: Primitive(fn, tuple(args), tuple(results), many)
