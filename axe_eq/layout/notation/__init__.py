@@ -1,0 +1,13 @@
+"""Notations: texts of other systems read into layouts, and layouts written back.
+
+Each notation is one module with ``read(text, context) -> Layout`` and ``write(layout, context) ->
+str``, and one grammar under ``grammars/``. A text or layout that the other side cannot express is
+refused with a `NotationError` that says why; nothing is approximated. docs/notations.md has the
+grammar of each notation with examples.
+"""
+
+from __future__ import annotations
+
+from axe_eq.layout.notation.registry import NOTATIONS, Notation, read, read_any, write
+
+__all__ = ["NOTATIONS", "Notation", "read", "read_any", "write"]

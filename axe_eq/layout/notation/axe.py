@@ -1,0 +1,125 @@
+"""Axe text: what ``str(layout)`` prints, ``S[..] + R[..] + o@axis`` with swizzles and a box.
+
+Source: Axe, sec. 2.2 (iters as extent over stride@axis), in the linear S/R/O spelling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from lark import Token, Transformer, v_args
+
+from axe_eq.errors import NotationError
+from axe_eq.layout.iters import DEFAULT_AXIS, Iter
+from axe_eq.layout.notation.text import Context, build, fit, parse, subject, zip_iters
+from axe_eq.layout.swizzle import Swizzle
+from axe_eq.layout.value import Layout
+
+Strides = tuple[tuple[int, str], ...]
+Extents = tuple[int, ...]
+
+_BYTE_MODES = {32: 1, 64: 2, 128: 3}  # bytes of a swizzled row -> bits XORed, above 16-byte units
+
+
+class _Part(NamedTuple):
+    kind: str
+    extents: Extents
+    strides: Strides
+
+
+class _ByteMode(NamedTuple):
+    row_bytes: int
+    axis: str
+
+
+@v_args(inline=True)
+class _Parts(Transformer[Token, Any]):
+    def INT(self, token: Token) -> int:
+        return int(token)
+
+    def axis(self, name: Token | None) -> str:
+        return DEFAULT_AXIS if name is None else str(name)
+
+    def stride(self, stride: int, axis: str) -> tuple[int, str]:
+        return stride, axis
+
+    def extents(self, *extents: int | None) -> Extents:
+        return tuple(extent for extent in extents if extent is not None)
+
+    def strides(self, *strides: tuple[int, str] | None) -> Strides:
+        return tuple(stride for stride in strides if stride is not None)
+
+    def box(self, box: Extents, padded: Extents | None) -> tuple[Extents, Extents | None]:
+        return box, padded
+
+    def swizzle(self, *items: Any) -> Swizzle | _ByteMode:
+        *numbers, axis = items
+        return _ByteMode(numbers[0], axis) if len(numbers) == 1 else Swizzle(axis, *numbers)
+
+    def shard(self, extents: Extents, strides: Strides) -> _Part:
+        return _Part("S", extents, strides)
+
+    def replica(self, extents: Extents, strides: Strides) -> _Part:
+        return _Part("R", extents, strides)
+
+    def offset(self, stride: tuple[int, str]) -> _Part:
+        return _Part("O", (), (stride,))
+
+    def start(self, *children: Any) -> tuple[Any, ...]:
+        return children
+
+
+def read(text: str, context: Context) -> Layout:
+    """Reads an axe text; axes left out are ``m``.
+
+    ``sw(128B)@m`` is a swizzle mode of the tensor memory accelerator (32, 64 or 128 bytes per row,
+    XOR in 16-byte units); it needs the itemsize, since swizzles count elements.
+
+    Raises:
+        NotationError: bad grammar, more than one S, or an impossible layout.
+    """
+    box, *rest = parse("axe", text, _Parts())
+    parts = [item for item in rest if isinstance(item, _Part)]
+    modes = [item for item in rest if not isinstance(item, _Part)]
+    swizzles = [_swizzle(text, mode, context.itemsize) for mode in modes]
+    if sum(part.kind == "S" for part in parts) > 1:
+        raise NotationError(subject("axe", text), "two S parts", "one S, then + R and + offsets")
+    offset: dict[str, int] = {}
+    for part in parts:
+        if part.kind == "O":
+            value, axis = part.strides[0]
+            offset[axis] = offset.get(axis, 0) + value
+    shard, replica = _iters(text, parts, "S"), _iters(text, parts, "R")
+    inner, padded = box or (None, None)
+    layout = build("axe", text, lambda: Layout(shard, replica, offset, swizzles, inner, padded))
+    return fit("axe", text, layout, context.shape)
+
+
+def _iters(text: str, parts: Sequence[_Part], kind: str) -> list[Iter]:
+    found: list[Iter] = []
+    for part in parts:
+        if part.kind == kind:
+            found += zip_iters("axe", text, part.extents, part.strides)
+    return found
+
+
+def _swizzle(text: str, mode: Swizzle | _ByteMode, itemsize: int | None) -> Swizzle:
+    if isinstance(mode, Swizzle):
+        return mode
+    if mode.row_bytes not in _BYTE_MODES:
+        raise NotationError(
+            subject("axe", text), f"swizzle mode {mode.row_bytes}B", "32B, 64B or 128B"
+        )
+    if itemsize not in (1, 2, 4, 8, 16):
+        raise NotationError(
+            subject("axe", text),
+            f"swizzle mode {mode.row_bytes}B with itemsize {itemsize}",
+            "itemsize 1, 2, 4, 8 or 16: swizzles count elements",
+        )
+    return Swizzle(mode.axis, _BYTE_MODES[mode.row_bytes], 5 - itemsize.bit_length(), 3)
+
+
+def write(layout: Layout, context: Context) -> str:
+    """Writes any layout: it is what ``str`` prints."""
+    return str(layout)

@@ -1,0 +1,118 @@
+"""The table of notations, and reading and writing by name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from axe_eq.errors import LayoutError, NotationError
+from axe_eq.layout.mesh import Mesh
+from axe_eq.layout.notation import axe
+from axe_eq.layout.notation.text import Context, quote
+from axe_eq.layout.value import Layout, check_extents
+
+
+class Notation(NamedTuple):
+    """One notation: its name, what it is, a text as an example, and both directions."""
+
+    name: str
+    about: str
+    example: str
+    read: Callable[[str, Context], Layout]
+    write: Callable[[Layout, Context], str]
+
+
+_TABLE = (
+    Notation(
+        "axe", "Axe layouts", "S[(8,4):(4@lane,1@reg)] + R[(2):(4@warp)]", axe.read, axe.write
+    ),
+)
+
+NOTATIONS: Mapping[str, Notation] = MappingProxyType({entry.name: entry for entry in _TABLE})
+"""Every notation by name."""
+
+_PREFIX = re.compile(r"\s*([A-Za-z_]\w*)\s*:(.*)", re.DOTALL)
+
+
+def read(
+    notation: str,
+    text: str,
+    *,
+    shape: Iterable[int] | None = None,
+    mesh: Mesh | None = None,
+    itemsize: int | None = None,
+) -> Layout:
+    """Reads a text of one notation.
+
+    Args:
+        notation: a name from `NOTATIONS`.
+        text: the text, without prefix.
+        shape: extents of the logical tensor; shardings and PartitionSpecs need it, the other
+            notations check it against their own size.
+        mesh: the devices; PartitionSpecs, DTensor placements and Alpa specs need it.
+        itemsize: bytes of one element, where the text counts bytes.
+
+    Returns:
+        The layout from row-major logical coordinates to places.
+
+    Raises:
+        NotationError: an unknown notation, a text that does not parse, or one that means nothing
+            a layout can express.
+    """
+    return _find(notation).read(_check_str(text), _context(shape, mesh, itemsize))
+
+
+def write(
+    notation: str, layout: Layout, *, shape: Iterable[int] | None = None, mesh: Mesh | None = None
+) -> str:
+    """Writes a layout in one notation, so that reading it back gives the same map.
+
+    Args:
+        notation: a name from `NOTATIONS`.
+        layout: any layout.
+        shape: extents of the logical tensor; without it the layout's box, or one dimension.
+        mesh: the devices, for notations of shardings.
+
+    Raises:
+        NotationError: the notation cannot express this layout, with the reason.
+    """
+    return _find(notation).write(layout, _context(shape, mesh, None))
+
+
+def read_any(
+    text: str,
+    *,
+    shape: Iterable[int] | None = None,
+    mesh: Mesh | None = None,
+    itemsize: int | None = None,
+) -> Layout:
+    """Reads a text whose prefix names its notation, ``cute:(4,8):(8,1)``; no prefix means axe."""
+    found = _PREFIX.match(_check_str(text))
+    name, body = found.groups() if found else ("axe", text)
+    return read(name, body.strip(), shape=shape, mesh=mesh, itemsize=itemsize)
+
+
+def _find(notation: str) -> Notation:
+    if notation in NOTATIONS:
+        return NOTATIONS[notation]
+    raise NotationError(f"notation {notation!r}", "unknown", f"one of {', '.join(NOTATIONS)}")
+
+
+def _check_str(text: object) -> str:
+    if isinstance(text, str):
+        return text
+    raise NotationError(f"layout text {quote(repr(text))}", f"a {type(text).__name__}", "a str")
+
+
+def _context(shape: Iterable[int] | None, mesh: Mesh | None, itemsize: int | None) -> Context:
+    try:
+        extents = None if shape is None else check_extents("shape", shape)
+    except (LayoutError, TypeError):
+        raise NotationError("shape", f"{quote(repr(shape))}", "integers of at least 1") from None
+    if mesh is not None and not isinstance(mesh, Mesh):
+        raise NotationError("mesh", f"a {type(mesh).__name__}", 'Mesh({"x": 2, "y": 4})')
+    if itemsize is not None and (type(itemsize) is not int or itemsize < 1):
+        raise NotationError("itemsize", repr(itemsize), "the bytes of one element, at least 1")
+    return Context(extents, mesh, itemsize)
