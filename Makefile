@@ -1,6 +1,8 @@
 # Every target makes its own environment first; VENV=path uses another, PYTHON=path another Python.
 VENV ?= .venv
-PYTHON ?= python3
+NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
+PYTHON ?= $(or $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
+  $$p -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$p && break; done),python3)
 PYTEST_ARGS ?=
 
 BIN := $(VENV)/bin
@@ -49,8 +51,9 @@ clean: ## remove what the other targets made
 
 # Remade when pyproject.toml changes: entry points are read from installed metadata.
 $(READY): pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
-	  echo "axe_eq: $(PYTHON) is $$($(PYTHON) -V 2>&1 || echo missing); expected Python 3.11 or newer" >&2; \
+	@$(PYTHON) -c '$(NEW_ENOUGH)' 2>/dev/null || { \
+	  found=$$(command -v $(PYTHON) >/dev/null && $(PYTHON) -V 2>&1 || echo absent); \
+	  echo "axe_eq: $(PYTHON) is $$found; expected Python 3.11 or newer" >&2; \
 	  echo "  try: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade "pip>=25.1"

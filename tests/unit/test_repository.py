@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import ast
 import importlib
+import importlib.metadata
 import pkgutil
 import re
 import subprocess
 import tokenize
+import tomllib
 from collections.abc import Callable, Iterator
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,23 +29,27 @@ MOST_LITERAL = 400
 
 # May say operators' names: the operators' own declarations and the namespaces users call.
 NAMES_OPERATORS = {
-    f"axe_eq/program/{name}.py" for name in ("ops", "cells", "monoids", "selectors", "array", "nn")
+    f"axe_eq/program/{name}.py" for name in ("ops", "standard", "selectors", "array", "nn")
 }
 
 
 def tracked() -> list[Path]:
-    """Files git tracks or would track; in an unpacked archive, all files."""
+    """Files git tracks or would track; in an unpacked archive, those in no hidden folder."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
         capture_output=True,
         text=True,
     )
-    names = listed.stdout.splitlines() if listed.returncode == 0 else []
-    files = [ROOT / name for name in names] or [
-        p for p in ROOT.rglob("*") if ".venv" not in p.parts
-    ]
+    if listed.returncode == 0:
+        files = [ROOT / name for name in listed.stdout.splitlines()]
+    else:
+        files = [path for path in ROOT.rglob("*") if not _is_derived(path.relative_to(ROOT))]
     return sorted(path for path in files if path.is_file())
+
+
+def _is_derived(path: Path) -> bool:
+    return any(part.startswith(".") or part == "__pycache__" for part in path.parts[:-1])
 
 
 def python_files(*folders: str) -> list[Path]:
@@ -108,6 +115,41 @@ def test_nothing_is_left_to_do_without_an_issue() -> None:
     assert leftovers('def f():\n    """FIXME."""') == ["2: leftover without #issue"]
     assert leftovers("x = 'TODO'  # TODO(#12) and FIXME #3") == []
     assert leftovers_in_prose("a\nTODO: b") == ["2: leftover without #issue"]
+
+
+# -- packaging ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def defines_pack(text: str) -> bool:
+    return "PACK" in _constants(ast.parse(text))
+
+
+def test_every_folder_of_code_is_type_checked(project: dict[str, Any]) -> None:
+    folders = {path.relative_to(ROOT).parts[0] for path in tracked() if path.suffix == ".py"}
+    assert folders - set(project["tool"]["mypy"]["files"]) == set()
+
+
+def test_every_pack_in_the_tree_is_an_entry_point(project: dict[str, Any]) -> None:
+    packs = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts[1:]).removesuffix(".__init__")
+        for path in python_files("rules", "backends")
+        if defines_pack(path.read_text(encoding="utf-8"))
+    }
+    listed = project["project"].get("entry-points", {}).get("axe_eq.packs", {})
+    assert {f"{module}:PACK" for module in packs} == set(listed.values())
+    assert defines_pack("PACK: Pack = Pack('x')")
+    assert not defines_pack("def f():\n  PACK = 1")
+
+
+def test_the_installed_entry_points_are_those_of_pyproject(project: dict[str, Any]) -> None:
+    installed = importlib.metadata.distribution("axe-eq").entry_points.select(group="axe_eq.packs")
+    listed = project["project"].get("entry-points", {}).get("axe_eq.packs", {})
+    assert {entry.name: entry.value for entry in installed} == listed, "pip install -e . again"
 
 
 # -- only extraction chooses ----------------------------------------------------------------------
