@@ -1,22 +1,32 @@
 """Nodes and programs: a hash-consed DAG of block operators and selectors.
 
 Equality of nodes is structural; names and source places live beside the graph (`Program.names`,
-`Program.places`) and never take part in it. Roots are ordered: outputs define what must be computed and what
-programs mean; whatever no root reaches is not part of the program.
+`Program.places`) and never take part in it. Roots are ordered: outputs define what must be computed
+and what programs mean; whatever no root reaches is not part of the program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakValueDictionary
 
 import networkx as nx
 
 from axe_eq.errors import ProgramError
-from axe_eq.program.ops import CELLS, MONOIDS, cell, selector, split_text
+from axe_eq.program.ops import (
+    CELLS,
+    MONOIDS,
+    Cell,
+    Monoid,
+    cell,
+    cell_text,
+    selector,
+    selector_text,
+    split_text,
+)
 from axe_eq.program.signature import signature
 from axe_eq.program.types import Array, ValueType, dtype, promote, value_type
 
@@ -38,7 +48,7 @@ class Node:
     """
 
     __slots__ = ("__weakref__", "args", "cell", "kind", "text", "type")
-    _known: WeakValueDictionary[tuple[Any, ...], Node] = WeakValueDictionary()
+    _known: ClassVar[WeakValueDictionary[tuple[Any, ...], Node]] = WeakValueDictionary()
 
     kind: str
     text: str
@@ -49,6 +59,7 @@ class Node:
     def __new__(
         cls, kind: str, text: str, cell: str, args: tuple[Node, ...], type: ValueType
     ) -> Node:
+        """The node with these parts: always the same object for the same parts."""
         key = (kind, text, cell, tuple(map(id, args)), type)
         node = cls._known.get(key)
         if node is None:
@@ -76,7 +87,7 @@ def input_node(name: str, type: ValueType) -> Node:
     return Node(INPUT, name, "", (), type)
 
 
-@lru_cache(maxsize=None)
+@cache
 def op_type(sig: str, cell_text: str, types: tuple[ValueType, ...]) -> ValueType:
     """Type of a block operator's value: shape from the signature, dtype from cell and monoid.
 
@@ -114,7 +125,7 @@ def _reduced(monoid: Monoid, name: str) -> str:
     return _result(monoid.result, f"reduction {monoid.name!r}", (), [name])
 
 
-_KINDS = {"number": "fi", "float": "f", "integer": "i", "logical": "b"}
+_KINDS = {"number": "fi", "float": "f", "integer": "i", "logical": "b", "last": "b"}
 _WANTED = {
     "number": "a numeric dtype",
     "float": "a floating dtype",
@@ -129,14 +140,13 @@ def _result(rule: str, thing: str, params: tuple[Any, ...], dtypes: Sequence[str
         return "bool"
     if rule == "param":
         return dtype(params[0] if params else "").name
-    if rule == "last":
-        # A condition selects; only what it selects from takes part in the value's dtype. `argmax`
-        # takes the same rule for its (value, index) operands, where any first operand will do.
-        return promote(*dtypes[1:])
-    wrong = [d for d in dtypes if dtype(d).kind not in _KINDS.get(rule, "fib")]
+    if rule == "index":
+        return dtypes[-1]
+    checked, typed = (dtypes[:1], dtypes[1:]) if rule == "last" else (dtypes, dtypes)
+    wrong = [d for d in checked if dtype(d).kind not in _KINDS.get(rule, "fib")]
     if wrong:
         raise ProgramError(thing, f"got {wrong[0]}", _WANTED[rule])
-    return promote(*dtypes)
+    return promote(*typed)
 
 
 def op_node(sig: str, cell: str, args: Sequence[Node]) -> Node:
@@ -149,7 +159,7 @@ def _types(args: Sequence[Node]) -> tuple[ValueType, ...]:
     return tuple(a.type for a in args)
 
 
-@lru_cache(maxsize=None)
+@cache
 def sel_type(text: str, types: tuple[ValueType, ...]) -> ValueType:
     """Type of a selector's value.
 
@@ -172,11 +182,20 @@ def sel_node(text: str, args: Sequence[Node]) -> Node:
 
 @dataclass(frozen=True)
 class InputSpec:
-    """One input: its node, its dim names (one per dim, "" where unnamed), the layout it arrives in."""
+    """One input.
+
+    Attributes:
+        node: its node.
+        dims: names of its dims, "" where unnamed; empty where none is named.
+        layout: the layout it arrives in, where that is prescribed.
+        divisible: per dim, a number its extent is a multiple of whatever it is bound to; empty
+            where nothing is promised.
+    """
 
     node: Node
     dims: tuple[str, ...] = ()
     layout: Layout | None = None
+    divisible: tuple[int, ...] = ()
 
     @property
     def name(self) -> str:
@@ -191,10 +210,13 @@ class Program:
     Attributes:
         inputs: in the order of the function's arguments, flattened.
         outputs: observed roots in order.
-        structure: nesting of the function's outputs, see `axe_eq.program.trace`.
+        structure: nesting of the function's outputs, see `axe_eq.program.nesting`.
         constants: arrays captured by the function; each is also an input node by the same name.
         names: node -> the user's name for it, where known.
         places: node -> "file:line: source" that made it, where known.
+        output_layouts: the layout each output is wanted in, where that is prescribed.
+        arguments: nesting of the function's arguments, a tuple of one entry per argument.
+        retrace: makes the program at other extents of its named dims, see `rebind`.
     """
 
     inputs: tuple[InputSpec, ...]
@@ -204,6 +226,22 @@ class Program:
     names: dict[Node, str] = field(default_factory=dict)
     places: dict[Node, str] = field(default_factory=dict)
     output_layouts: tuple[Layout | None, ...] = ()
+    arguments: Any = None
+    retrace: Callable[[Mapping[str, int]], Program] | None = None
+
+    def rebind(self, **extents: int) -> Program:
+        """The same function traced with other extents for its named dims.
+
+        Tracing again, rather than changing shapes, keeps what the function computes from an extent
+        (the divisor of a mean) right.
+
+        Raises:
+            ProgramError: a name that no dim has, an extent its dim cannot have, or a program that
+                was not traced.
+        """
+        if self.retrace is None:
+            raise ProgramError("program", "was not traced from a function", "a traced program")
+        return self.retrace(extents)
 
     def nodes(self) -> list[Node]:
         """Every node a root reaches, operands before users."""
@@ -248,6 +286,6 @@ def topological(roots: Iterable[Node]) -> Iterator[Node]:
 
 
 __all__ = [
-    "CELLS", "INPUT", "OP", "SEL", "InputSpec", "Node", "Program", "input_node", "op_node", "op_type",
-    "sel_node", "sel_type", "split_text", "topological", "value_type",
+    "CELLS", "INPUT", "OP", "SEL", "InputSpec", "Node", "Program", "input_node", "op_node",
+    "op_type", "sel_node", "sel_type", "split_text", "topological", "value_type",
 ]  # fmt: skip

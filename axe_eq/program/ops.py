@@ -1,24 +1,26 @@
 """Operators: cells, monoids and selectors, each declared once.
 
-A block operator is a signature plus a *cell* (what happens at one point of the index space) plus, where dims
-are reduced, a *monoid*. A *selector* moves elements and never computes; its cell map is piecewise affine where
-`pull` says so (Tapestry, selectors). Cells and selectors may carry parameters in their text: ``cast f16``,
-``slice ((0, 2, 4), None)``.
+A block operator is a signature plus a *cell* (what happens at one point of the index space) plus,
+where dims are reduced, a *monoid*. A *selector* moves elements and never computes; its cell map is
+piecewise affine where `pull` says so (Tapestry, selectors). Cells and selectors may carry
+parameters in their text: ``cast f16``, ``slice ((0, 2, 4), None)``.
 
-Cells and monoids work on arrays of index-space rank whose absent dims have extent 1, so that every operand
-broadcasts; numpy functions here are THE meaning, everything else is tested against them.
+Cells and monoids work on arrays of index-space rank whose absent dims have extent 1, so that every
+operand broadcasts; numpy functions here are THE meaning, everything else is tested against them.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Sequence
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any, Generic, TypeVar
 
 from axe_eq.errors import PackError, ProgramError
-from axe_eq.program.types import Array, ValueType
+from axe_eq.program.types import Array, ValueType, dtype
 
 State = tuple[Array, ...]
 
@@ -31,14 +33,19 @@ class Cell:
         name: first word of the cell's text.
         arity: number of operands; None for any number of at least one (associative cells).
         fn: numpy meaning, called as fn(*operands, *params) in the accumulation dtype.
-        result: "promote" (common dtype of the operands), "float" (the same, must be floating), "bool", or
-            "param" (the first parameter names the dtype).
-        commutative, associative, unit: algebra of a binary cell on reals; unit is its neutral element.
+        result: "promote" (common dtype of the operands), "number", "float", "integer" (the same,
+            must not be bool, must be floating, must be an integer), "logical" (all bool), "bool"
+            (any operands, bool value), "last" (the first operand is a bool condition, the value has
+            the common dtype of the others), or "param" (the first parameter names the dtype).
+        commutative, associative, unit: algebra of a binary cell on reals; unit is its neutral
+            element.
         product: contracts with the "+" monoid as a sum of products (einsum).
         flops: floating operations of one evaluation, for cost models.
-        enclose: interval meaning on (low, high) pairs of float64 arrays with outward rounding, for rigorous
-            refutation; None where nobody gave one.
-        rounds: False where the value is one of the operands' values (moves and selections round nothing).
+        enclose: interval meaning on (low, high) pairs of float64 arrays with outward rounding, for
+            rigorous refutation; None where nobody gave one.
+        rounds: False where the value is one of the operands' values (moves and selections round
+            nothing).
+        n_values: number of arrays `fn` returns; more than one only for a monoid that takes as many.
     """
 
     name: str
@@ -52,6 +59,7 @@ class Cell:
     flops: float = 1.0
     enclose: Callable[..., Any] | None = None
     rounds: bool = True
+    n_values: int = 1
 
 
 @dataclass(frozen=True)
@@ -67,7 +75,8 @@ class Monoid:
         flops: operations per reduced cell, for cost models.
         exact: merging is exact on floats (max, min), so order does not matter bit for bit.
         n_values: number of cell values one lift takes (structured monoids take several).
-        result: dtype rule of the value, as in `Cell.result`.
+        result: dtype rule of the value, as in `Cell.result`, or "index" (the last operand's); a
+            structured monoid applies it to its operands.
     """
 
     name: str
@@ -83,7 +92,7 @@ class Monoid:
 
 @dataclass(frozen=True)
 class Pull:
-    """Where one operand dim of a selector is read: scale x output index + offset, along one output axis."""
+    """Where a selector reads one operand dim: scale x (index along an output axis) + offset."""
 
     axis: int
     scale: int = 1
@@ -99,8 +108,8 @@ class Selector:
         arity: number of operands, None for one or more.
         shape: (params, operand types) -> result type; raises ProgramError on what does not fit.
         run: (params, operand arrays) -> array, the numpy meaning.
-        pull: (params, operand types) -> per operand, per operand dim, a `Pull`, or None where that dim must
-            be whole; None for selectors without operands.
+        pull: (params, operand types) -> per operand, per operand dim, a `Pull`, or None where that
+            dim must be whole; None for selectors without operands.
         fill: (params) -> value outside every operand; None where nothing is outside.
     """
 
@@ -123,10 +132,12 @@ class Table(Generic[Declared]):
         self._by_name: dict[str, Declared] = {}
 
     def add(self, declared: Declared) -> Declared:
-        """Register; the same object twice is harmless, another one under a taken name is refused."""
+        """Register; refuses another object under a taken name."""
         old = self._by_name.setdefault(declared.name, declared)
         if old is not declared and old != declared:
-            raise PackError(f"{self.kind} {declared.name!r}", "is declared twice", "one declaration")
+            raise PackError(
+                f"{self.kind} {declared.name!r}", "is declared twice", "one declaration"
+            )
         return declared
 
     def __getitem__(self, name: str) -> Declared:
@@ -134,12 +145,14 @@ class Table(Generic[Declared]):
             return self._by_name[name]
         except KeyError:
             known = " ".join(sorted(self._by_name))
-            raise ProgramError(f"{self.kind} {name!r}", "is not declared", f"one of {known}") from None
+            raise ProgramError(
+                f"{self.kind} {name!r}", "is not declared", f"one of {known}"
+            ) from None
 
     def __contains__(self, name: object) -> bool:
         return name in self._by_name
 
-    def __iter__(self) -> Iterable[str]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[str]:
         return iter(self._by_name)
 
     def names(self) -> list[str]:
@@ -152,27 +165,49 @@ MONOIDS: Table[Monoid] = Table("monoid")
 SELECTORS: Table[Selector] = Table("selector")
 
 
-@lru_cache(maxsize=None)
+@cache
 def split_text(text: str) -> tuple[str, tuple[Any, ...]]:
-    """Name and parameters of a cell's or selector's text; parameters are Python literals or words."""
-    name, _, rest = text.partition(" ")
-    return name, tuple(_literal(word) for word in _words(rest))
+    """Name and parameters (Python literals or words) of a cell's or selector's text."""
+    name, *words = _WORD.findall(text) or [""]
+    return name, tuple(_literal(word) for word in words)
 
 
 def join_text(name: str, *params: Any) -> str:
     """The text of a cell or selector with parameters; inverse of `split_text`."""
-    return " ".join([name, *(p if isinstance(p, str) else repr(p).replace(", ", ",") for p in params)])
+    return " ".join([name, *(p if isinstance(p, str) else _print(p) for p in params)])
+
+
+_WORD = re.compile(r"(?:\([^()]*(?:\([^()]*\)[^()]*)*\)|[^\s(])+")
+_NOT_LITERALS = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
 
 
 def _literal(word: str) -> Any:
+    if word in _NOT_LITERALS:
+        return _NOT_LITERALS[word]
     try:
         return ast.literal_eval(word)
     except (ValueError, SyntaxError):
         return word
 
 
-def _words(text: str) -> list[str]:
-    return text.split()
+def _print(param: Any) -> str:
+    return repr(param).replace(", ", ",")
+
+
+@cache
+def cell_text(text: str) -> str:
+    """The canonical text of a cell: parameters printed alike, dtypes by their own names."""
+    declared, params = cell(text)
+    if declared.result == "param":
+        params = (dtype(params[0] if params else "").name, *params[1:])
+    return join_text(declared.name, *params)
+
+
+@cache
+def selector_text(text: str) -> str:
+    """The canonical text of a selector."""
+    declared, params = selector(text)
+    return join_text(declared.name, *params)
 
 
 def cell(text: str) -> tuple[Cell, tuple[Any, ...]]:

@@ -1,13 +1,16 @@
 """Signatures of block operators: index space, operand projections, reduction.
 
-A block operator computes ``out[i] = reduce_r cell(arg_0[P_0(i, r)], arg_1[P_1(i, r)], ...)``: every operand
-is read through an affine projection of the index space, which covers permutation, broadcast, contraction,
-strided windows (convolution) and reduction in one form (Tapestry, index projections; Axe sec. 3).
+A block operator computes ``out[i] = reduce_r cell(arg_0[P_0(i, r)], arg_1[P_1(i, r)], ...)``: every
+operand is read through an affine projection of the index space, which covers permutation,
+broadcast, contraction, strided windows (convolution) and reduction in one form (Tapestry, index
+projections; Axe sec. 3).
 
-Text: ``a c, c b -> a b; + c`` is a matrix product. Index dims are letters; output dims come first, in order,
-then reduced dims in the order operands meet them, so equal signatures have equal texts. A projection of one
-operand dim is a sum such as ``2b+d`` or a constant; ``[b=5]`` fixes the extent of a dim no operand determines.
-Signatures hold no extents otherwise: those come from the operands' shapes.
+Text: ``a c, c b -> a b; + c`` is a matrix product. Index dims are letters; output dims come first,
+in order, then reduced dims in the order operands meet them, so equal signatures have equal texts. A
+projection of one operand dim is a sum such as ``2b+d`` or a constant; ``[b=5]`` fixes the extent of
+a dim no operand determines. Signatures hold no extents otherwise: those come from the operands'
+shapes. An operand without dims is empty text, so ``-> a b [a=2 b=3]`` broadcasts one scalar; every
+operator has at least one operand.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 
 from axe_eq.errors import ProgramError
 
@@ -93,7 +96,7 @@ class Signature:
         """The canonical text."""
         left = ", ".join(" ".join(p.text(LETTERS) for p in op) for op in self.operands)
         out = " ".join(LETTERS[: self.n_out])
-        text = f"{left} -> {out}".strip() if left else f"-> {out}".strip()
+        text = f"{left.strip()} -> {out}".strip()
         if self.n_reduced:
             text += f"; {self.monoid} {' '.join(LETTERS[self.n_out : self.n_dims])}"
         if self.fixed:
@@ -118,6 +121,13 @@ class Signature:
         self._check_ranks(shapes)
         self._plain_extents(shapes, found)
         self._window_extents(shapes, found)
+        if len(found) < self.n_dims:
+            open_dims = [LETTERS[d] for d in range(self.n_dims) if d not in found]
+            raise ProgramError(
+                f"op '{self}'",
+                f"no operand determines dim {' '.join(open_dims)}",
+                f"an extent in brackets, [{open_dims[0]}=...]",
+            )
         return tuple(found[d] for d in range(self.n_dims))
 
     def _check_ranks(self, shapes: Sequence[tuple[int, ...]]) -> None:
@@ -146,26 +156,42 @@ class Signature:
                     )
 
     def _window_extents(self, shapes: Sequence[tuple[int, ...]], found: dict[int, int]) -> None:
-        for n, (op, shape) in enumerate(zip(self.operands, shapes, strict=True)):
-            for axis, (projection, extent) in enumerate(zip(op, shape, strict=True)):
-                if projection.plain is not None:
-                    continue
-                self._solve(projection, extent, found, n, axis)
+        windows = [
+            (n, axis, projection, extent)
+            for n, (op, shape) in enumerate(zip(self.operands, shapes, strict=True))
+            for axis, (projection, extent) in enumerate(zip(op, shape, strict=True))
+            if projection.plain is None
+        ]
+        # A window with one open dim determines it; that may leave another window with one.
+        progress = True
+        while progress:
+            progress = any(self._solve(w[2], w[3], found) for w in windows)
+        for n, axis, projection, extent in windows:
+            self._check_window(projection, extent, found, n, axis)
 
-    def _solve(
+    @staticmethod
+    def _solve(projection: Affine, extent: int, found: dict[int, int]) -> bool:
+        """Find the one open dim of a window; False where there is not exactly one."""
+        unknown = [(d, c) for d, c in projection.terms if d not in found]
+        if len(unknown) != 1 or unknown[0][1] < 0:
+            return False
+        room = extent - 1 - projection.offset
+        room -= sum(c * (found[d] - 1) for d, c in projection.terms if d in found and c > 0)
+        dim, step = unknown[0]
+        found[dim] = max(room // step + 1, 1)
+        return True
+
+    def _check_window(
         self, projection: Affine, extent: int, found: dict[int, int], operand: int, axis: int
     ) -> None:
-        """Find the one unknown dim of a window, or check that the window fits."""
-        room = extent - 1 - projection.offset
-        unknown = [(d, c) for d, c in projection.terms if d not in found]
-        room -= sum(c * (found[d] - 1) for d, c in projection.terms if d in found and c > 0)
-        if len(unknown) == 1 and unknown[0][1] > 0 and room >= 0:
-            found[unknown[0][0]] = room // unknown[0][1] + 1
-        elif unknown or room < 0:
+        steps = [c * (found[d] - 1) for d, c in projection.terms if d in found]
+        low = projection.offset + sum(s for s in steps if s < 0)
+        high = projection.offset + sum(s for s in steps if s > 0)
+        if low < 0 or high >= extent:
             raise ProgramError(
                 f"op '{self}'",
                 f"window {projection.text(LETTERS)} does not fit dim {axis} of operand {operand}, "
-                f"extent {extent}",
+                f"extent {extent}: it reads {low}..{high}",
                 "a window inside the operand",
             )
 
@@ -193,6 +219,8 @@ def make(
                     seen.add(d)
                     order.append(d)
     order += sorted(wanted - seen)
+    if len(order) > len(LETTERS):
+        raise ProgramError("signature", f"has {len(order)} dims", f"at most {len(LETTERS)}")
     new = {d: i for i, d in enumerate(order)}
     images = {d: plain(i) for d, i in new.items()}
     determined = {p.plain for op in ops for p in op} - {None}
@@ -208,6 +236,8 @@ def make(
 
 
 _TERM = re.compile(r"([+-]?)(\d*)([A-Za-z]?)")
+_AFFINE = re.compile(r"[+-]?(\d+[A-Za-z]?|[A-Za-z])([+-](\d+[A-Za-z]?|[A-Za-z]))*")
+_FORM = "'a c, c b -> a b; + c [b=2]'"
 
 
 def _parse_affine(text: str, number: Mapping[str, int]) -> Affine:
@@ -224,7 +254,31 @@ def _parse_affine(text: str, number: Mapping[str, int]) -> Affine:
     return Affine.of(total, offset)
 
 
-@lru_cache(maxsize=None)
+def _parse_fixed(text: str, tail: str) -> dict[str, int]:
+    pairs = [pair.partition("=") for pair in tail.rstrip().removesuffix("]").split()]
+    if not all(len(d) == 1 and d in LETTERS and e.isdecimal() and int(e) for d, _, e in pairs):
+        raise ProgramError(f"signature {text!r}", f"has extents [{tail}", "extents such as [b=5]")
+    return {d: int(e) for d, _, e in pairs}
+
+
+def _check_text(text: str, operands: list[list[str]], out: list[str], reduced: list[str]) -> None:
+    """Refuse projections that do not parse, and dims that are named wrongly or not exactly once."""
+    bad = [p for op in operands for p in op if not _AFFINE.fullmatch(p)]
+    bad += [d for d in out + reduced if len(d) != 1 or d not in LETTERS]
+    if bad:
+        raise ProgramError(f"signature {text!r}", f"cannot read {bad[0]!r}", f"the form {_FORM}")
+    placed = out + reduced
+    wrong = [d for d in placed if placed.count(d) > 1]
+    wrong += [c for op in operands for p in op for c in p if c.isalpha() and c not in placed]
+    if wrong:
+        raise ProgramError(
+            f"signature {text!r}",
+            f"dim {wrong[0]} is neither output nor reduced, or repeated",
+            "every dim once, in the output or in the reduction",
+        )
+
+
+@cache
 def signature(text: str) -> Signature:
     """Parse a signature text, canonical or not (letters may be any, spaces between dims).
 
@@ -232,28 +286,26 @@ def signature(text: str) -> Signature:
         ProgramError: the text is not ``operands -> out; monoid dims [dim=extent]``.
     """
     head, bracket, tail = text.partition("[")
-    body, _, reduction = head.partition(";")
+    body, semicolon, reduction = head.partition(";")
     left, arrow, right = body.partition("->")
     if not arrow:
-        raise ProgramError(f"signature {text!r}", "has no '->'", "'a c, c b -> a b; + c'")
-    out = right.split()
+        raise ProgramError(f"signature {text!r}", "has no '->'", f"the form {_FORM}")
     monoid, *reduced = reduction.split() or [""]
-    operands = [part.split() for part in left.split(",")] if left.strip() or "," in left else []
-    used = dict.fromkeys(out + reduced)
-    used |= dict.fromkeys(c for op in operands for p in op for c in p if c.isalpha())
-    number = {name: i for i, name in enumerate(used)}
-    missing = [c for c in number if c not in out and c not in reduced]
-    if missing or len(set(out)) != len(out) or any(len(name) != 1 for name in number):
+    if semicolon and not reduced:
+        raise ProgramError(f"signature {text!r}", "reduces no dim after ';'", f"the form {_FORM}")
+    out = right.split()
+    operands = [part.split() for part in left.split(",")]
+    _check_text(text, operands, out, reduced)
+    fixed = _parse_fixed(text, tail) if bracket else {}
+    number = {name: i for i, name in enumerate(out + reduced)}
+    if unknown := [d for d in fixed if d not in number]:
         raise ProgramError(
-            f"signature {text!r}",
-            f"dims {missing or out} are neither output nor reduced, or repeated",
-            "every dim once in the output or in the reduction",
+            f"signature {text!r}", f"fixes dim {unknown[0]}, which it does not have", "a dim of it"
         )
-    fixed = dict(pair.split("=") for pair in tail.rstrip("]").split()) if bracket else {}
     return make(
         [[_parse_affine(p, number) for p in op] for op in operands],
         [number[c] for c in out],
         monoid,
         [number[c] for c in reduced],
-        {number[c]: int(e) for c, e in fixed.items()},
+        {number[c]: e for c, e in fixed.items()},
     )

@@ -1,14 +1,14 @@
 """Element types and value types.
 
-A value's type prints as ``f16[8192,4096]``; that text is what terms and the e-graph carry, so the parser
-here is the only place that gives it a meaning. Element types come from numpy and ml_dtypes.
+A value's type prints as ``f16[8192,4096]``; that text is what terms and the e-graph carry, so the
+parser here is the only place that gives it a meaning. Element types come from numpy and ml_dtypes.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -63,7 +63,17 @@ _ALIASES = {
 }  # fmt: skip
 _BY_NUMPY = {d.numpy: d for d in DTYPES.values()}
 # Wider floats win over narrower ones; f16 with bf16 has no common half type, so f32 holds both.
-_RANK = {"bool": 0, "i32": 1, "i64": 2, "f8e5m2": 3, "f8e4m3": 3, "f16": 4, "bf16": 4, "f32": 5, "f64": 6}
+_RANK = {
+    "bool": 0,
+    "i32": 1,
+    "i64": 2,
+    "f8e5m2": 3,
+    "f8e4m3": 3,
+    "f16": 4,
+    "bf16": 4,
+    "f32": 5,
+    "f64": 6,
+}
 
 
 def dtype(name: object) -> DType:
@@ -90,7 +100,7 @@ def _as_numpy_dtype(name: object) -> Any:
         return None
 
 
-@lru_cache(maxsize=None)
+@cache
 def promote(*names: str) -> str:
     """The common element type: the widest float, else the widest integer, else bool."""
     best = max(names, key=lambda n: _RANK[n])
@@ -129,7 +139,7 @@ class ValueType:
         return self.size * self.itemsize
 
 
-@lru_cache(maxsize=None)
+@cache
 def value_type(text: str) -> ValueType:
     """Parse a value type as `ValueType` prints it."""
     name, _, rest = text.partition("[")

@@ -1,0 +1,305 @@
+"""What programs mean: every operator evaluated with numpy. Everything else is tested against this.
+
+A block operator reads its operands through `operand_view`: strided views of index-space rank, in
+which a dim the operand lacks has extent 1. Its cell runs in the accumulation dtype, its monoid
+reduces there, and the value rounds once, at the output. `index_views`, `cell_values`, `lift`,
+`merge` and `finish` are the same steps on any part of the index space, so an executor streams a
+reduction chunk by chunk with them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from axe_eq.errors import ArgumentError, ProgramError
+from axe_eq.program.contract import product_sum
+from axe_eq.program.node import INPUT, OP, Node, Program, op_type, sel_type, topological
+from axe_eq.program.ops import MONOIDS, Cell, State, cell, selector
+from axe_eq.program.signature import Affine, Signature, signature
+from axe_eq.program.types import DTYPES, Array, ValueType, dtype, promote
+
+# Elements of one evaluation step; larger index spaces are evaluated in parts, to bound memory.
+PART = 1 << 22
+
+
+def array_type(array: Array) -> ValueType:
+    """The value type of a numpy array.
+
+    Raises:
+        ProgramError: its dtype is none of ours.
+    """
+    return ValueType(dtype(array.dtype).name, array.shape)
+
+
+# -- views of the index space ---------------------------------------------------------------------
+
+
+def operand_view(projection: Sequence[Affine], array: Array, extents: Sequence[int]) -> Array:
+    """The operand as a read-only strided view of the index space; dims it lacks have extent 1.
+
+    Args:
+        projection: per dim of the array, where it is read.
+        array: the operand.
+        extents: of all index dims.
+    """
+    strides = [0] * len(extents)
+    for axis, affine in enumerate(projection):
+        for dim, step in affine.terms:
+            strides[dim] += step * array.strides[axis]
+    present = {dim for affine in projection for dim, _ in affine.terms}
+    shape = [extent if dim in present else 1 for dim, extent in enumerate(extents)]
+    origin = array[tuple(slice(affine.offset, None) for affine in projection)]
+    return as_strided(origin, shape, strides, writeable=False)
+
+
+def index_views(
+    sig: Signature | str, arrays: Sequence[Array], extents: Sequence[int] | None = None
+) -> list[Array]:
+    """Views of all operands; a reduced dim that no operand holds is broadcast on the first."""
+    parsed = signature(sig) if isinstance(sig, str) else sig
+    space = tuple(extents or parsed.extents([a.shape for a in arrays]))
+    views = [operand_view(p, a, space) for p, a in zip(parsed.operands, arrays, strict=True)]
+    lacking = [d for d in parsed.reduced if all(v.shape[d] == 1 for v in views)]
+    if lacking:
+        shape = [space[d] if d in lacking else e for d, e in enumerate(views[0].shape)]
+        views[0] = np.broadcast_to(views[0], shape)
+    return views
+
+
+# -- one part of an operator ----------------------------------------------------------------------
+
+
+def _accumulators(declared: Cell, views: Sequence[Array], acc: str | None) -> list[str]:
+    """The dtype each operand is computed in."""
+    own = [dtype(v.dtype).name for v in views]
+    if declared.n_values > 1:
+        return [DTYPES[name].accumulate for name in own]
+    n_conditions = 1 if declared.result == "last" else 0
+    common = acc or DTYPES[promote(*own[n_conditions:])].accumulate
+    return own[:n_conditions] + [common] * (len(own) - n_conditions)
+
+
+def _accumulate(array: Array) -> Array:
+    return array.astype(DTYPES[dtype(array.dtype).accumulate].numpy, copy=False)
+
+
+def cell_values(cell_text: str, views: Sequence[Array], acc: str | None = None) -> State:
+    """The cell's values on index-space arrays, in the accumulation dtype.
+
+    Args:
+        cell_text: name and parameters.
+        views: operands; dims they lack have extent 1.
+        acc: dtype to compute in; by default the accumulation dtype of the operands' common dtype.
+
+    Returns:
+        One array, or as many as the cell has values.
+    """
+    declared, params = cell(cell_text)
+    wanted = _accumulators(declared, views, acc)
+    operands = [
+        v.astype(DTYPES[name].numpy, copy=False) for v, name in zip(views, wanted, strict=True)
+    ]
+    values = declared.fn(*operands, *params)
+    if declared.n_values > 1:
+        return tuple(values)
+    # A cast rounds to its dtype first; what follows is computed in that dtype's accumulator.
+    return (_accumulate(np.asarray(values)) if declared.result == "param" else values,)
+
+
+def lift(
+    monoid: str, cell_text: str, views: Sequence[Array], axes: Sequence[int], acc: str | None = None
+) -> State:
+    """State of reducing the cell over the axes of these views; axes stay with extent 1.
+
+    Sums of products go through BLAS without materialising the products. An axis that every view has
+    with extent 1 is taken to have that extent.
+    """
+    declared, _ = cell(cell_text)
+    along = tuple(axes)
+    if declared.product and monoid == "+":
+        wanted = _accumulators(declared, views, acc)
+        operands = [
+            v.astype(DTYPES[n].numpy, copy=False) for v, n in zip(views, wanted, strict=True)
+        ]
+        return (product_sum(operands, along),)
+    return MONOIDS[monoid].lift(cell_values(cell_text, views, acc), along)
+
+
+def merge(monoid: str, a: State, b: State) -> State:
+    """State of two chunks together."""
+    return MONOIDS[monoid].merge(a, b)
+
+
+def finish(monoid: str, state: State) -> Array:
+    """Value of a state, reduced axes with extent 1."""
+    return MONOIDS[monoid].finish(state)
+
+
+# -- whole operators ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Evaluation:
+    """One block operator, evaluated in parts of at most `PART` elements."""
+
+    sig: Signature
+    cell_text: str
+
+    @property
+    def _contracts(self) -> bool:
+        return self.sig.monoid == "+" and cell(self.cell_text)[0].product
+
+    def value(self, views: Sequence[Array]) -> Array:
+        """The value with reduced dims of extent 1, in the accumulation dtype."""
+        dim = self._cut(views, range(self.sig.n_out))
+        if dim is not None:
+            return np.concatenate([self.value(half) for half in _halves(views, dim)], axis=dim)
+        if not self.sig.monoid:
+            return cell_values(self.cell_text, views)[0]
+        return finish(self.sig.monoid, self._state(views))
+
+    def _state(self, views: Sequence[Array]) -> State:
+        dim = self._cut(views, self.sig.reduced)
+        if dim is None:
+            return lift(self.sig.monoid, self.cell_text, views, self.sig.reduced)
+        first, second = _halves(views, dim)
+        return merge(self.sig.monoid, self._state(first), self._state(second))
+
+    def _cut(self, views: Sequence[Array], dims: range) -> int | None:
+        """The longest of the dims, or None where there is nothing to cut or no need to."""
+        # A contraction holds its operands; everything else holds the index space.
+        shape = np.broadcast_shapes(*(v.shape for v in views))
+        if self._contracts:
+            shape = max((v.shape for v in views), key=math.prod)
+        longest = max(dims, key=lambda d: shape[d], default=None)
+        if longest is None or shape[longest] == 1 or math.prod(shape) <= PART:
+            return None
+        return longest
+
+
+def _halves(views: Sequence[Array], dim: int) -> tuple[list[Array], list[Array]]:
+    middle = max(v.shape[dim] for v in views) // 2
+    before, after = ([slice(None)] * dim + [s] for s in (slice(middle), slice(middle, None)))
+
+    def part(index: list[slice]) -> list[Array]:
+        return [v if v.shape[dim] == 1 else v[tuple(index)] for v in views]
+
+    return part(before), part(after)
+
+
+def evaluate_op(sig_text: str, cell_text: str, arrays: Sequence[Array]) -> Array:
+    """Value of a block operator.
+
+    Args:
+        sig_text: signature, canonical or not.
+        cell_text: name and parameters of the cell.
+        arrays: one per operand, of our dtypes.
+
+    Returns:
+        A fresh C-contiguous array of the operator's dtype and shape.
+
+    Raises:
+        ProgramError: shapes, arity or dtypes do not fit.
+    """
+    sig = signature(sig_text)
+    type_ = op_type(sig.text, cell_text, tuple(map(array_type, arrays)))
+    with np.errstate(all="ignore"):
+        value = _Evaluation(sig, cell_text).value(index_views(sig, arrays))
+        value = np.reshape(value, np.shape(value)[: sig.n_out])
+        return np.broadcast_to(value, type_.shape).astype(DTYPES[type_.dtype].numpy, order="C")
+
+
+def evaluate_sel(text: str, arrays: Sequence[Array]) -> Array:
+    """Value of a selector.
+
+    Raises:
+        ProgramError: arity, shapes or parameters do not fit.
+    """
+    sel_type(text, tuple(map(array_type, arrays)))
+    declared, params = selector(text)
+    return np.ascontiguousarray(declared.run(params, arrays))
+
+
+# -- programs -------------------------------------------------------------------------------------
+
+
+def evaluate_node(node: Node, arrays: Sequence[Array]) -> Array:
+    """Value of an operator node from its operands' values."""
+    if node.kind == OP:
+        return evaluate_op(node.text, node.cell, arrays)
+    return evaluate_sel(node.text, arrays)
+
+
+def evaluate_nodes(roots: Sequence[Node], inputs: Mapping[str, Array]) -> dict[Node, Array]:
+    """Values of every node the roots reach.
+
+    Args:
+        roots: nodes.
+        inputs: input name to array, of the input's type (captured constants included).
+    """
+    values: dict[Node, Array] = {}
+    for node in topological(roots):
+        if node.kind == INPUT:
+            values[node] = inputs[node.text]
+        else:
+            values[node] = evaluate_node(node, [values[a] for a in node.args])
+    return values
+
+
+def bind_inputs(program: Program, arrays: Sequence[Array]) -> dict[str, Array]:
+    """Arrays by input name, captured constants included.
+
+    Raises:
+        ArgumentError: a wrong number of arrays, or one of a wrong shape or dtype.
+    """
+    if len(arrays) != len(program.inputs):
+        names = ", ".join(i.name for i in program.inputs)
+        raise ArgumentError(
+            "arguments", f"got {len(arrays)} arrays", f"{len(program.inputs)} ({names})"
+        )
+    bound = dict(program.constants)
+    for spec, array in zip(program.inputs, arrays, strict=True):
+        bound[spec.name] = _check_argument(spec.name, spec.node.type, array)
+    return bound
+
+
+def _check_argument(name: str, wanted: ValueType, array: Array) -> Array:
+    given = np.asarray(array)
+    try:
+        found: object = array_type(given)
+    except ProgramError:
+        found = f"{given.dtype}{list(given.shape)}"
+    if found != wanted:
+        raise ArgumentError(f"argument {name!r}", f"is {found}", f"{wanted}")
+    return given
+
+
+def evaluate(program: Program, arrays: Sequence[Array]) -> list[Array]:
+    """Outputs of a program; values are dropped once no later operator reads them.
+
+    Args:
+        program: the program.
+        arrays: one per input, in order.
+
+    Raises:
+        ArgumentError: arrays that do not fit the inputs.
+    """
+    bound = bind_inputs(program, arrays)
+    order = program.nodes()
+    uses = Counter(a for node in order for a in node.args) + Counter(program.outputs)
+    values: dict[Node, Array] = {}
+    for node in order:
+        if node.kind == INPUT:
+            values[node] = bound[node.text]
+            continue
+        values[node] = evaluate_node(node, [values[a] for a in node.args])
+        uses.subtract(node.args)
+        for spent in {a for a in node.args if uses[a] == 0}:
+            del values[spent]
+    return [values[node] for node in program.outputs]
