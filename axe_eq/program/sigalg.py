@@ -1,0 +1,311 @@
+"""Algebra of signatures: what laws do to the signatures of block operators.
+
+Pure functions on `Signature`; each returns None where its result would not mean the same. They say
+nothing about cells: whether a cell may be inlined, reordered or split is the law's business.
+
+Extents are not part of signatures, so every function also keeps them: an index dim that only a
+window determines (``2b+d`` with b open) must be determined by the same window before and after,
+whatever the shapes. `is_rigid` says when a signature allows such statements at all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import permutations, product
+from math import factorial
+from typing import Any
+
+from axe_eq.program.signature import LETTERS, Affine, Signature, make, plain
+
+Operand = tuple[Affine, ...]
+TIE_LIMIT = 720  # orders tried among operands of equal keys
+
+
+# -- facts ----------------------------------------------------------------------------------------
+
+
+def plain_dims(sig: Signature) -> frozenset[int]:
+    """Index dims that some operand dim is, so that its extent is theirs."""
+    return frozenset(p.plain for op in sig.operands for p in op if p.plain is not None)
+
+
+def dims_of(operand: Iterable[Affine]) -> frozenset[int]:
+    """Index dims that an operand reads."""
+    return frozenset(d for p in operand for d, _ in p.terms)
+
+
+def windows(sig: Signature) -> dict[int, Affine] | None:
+    """The window that determines each dim neither plain nor fixed; None where that is ambiguous.
+
+    Two windows over one open dim, or one over two, make extents depend on the order of operands.
+    """
+    known = plain_dims(sig) | {d for d, _ in sig.fixed}
+    uses = [p for op in sig.operands for p in op if any(d not in known for d, _ in p.terms)]
+    count = Counter(d for p in uses for d, _ in p.terms if d not in known)
+    found: dict[int, Affine] = {}
+    for window in uses:
+        (dim, step), *others = [(d, c) for d, c in window.terms if d not in known]
+        if others or step < 0 or count[dim] > 1:
+            return None
+        found[dim] = window
+    return found if len(found) + len(known) == sig.n_dims else None
+
+
+def is_rigid(sig: Signature) -> bool:
+    """Whether operands' shapes determine all extents, independently of the order of operands."""
+    return windows(sig) is not None
+
+
+def pinned(sig: Signature, shapes: Sequence[tuple[int, ...]]) -> Signature:
+    """The same operator on operands of these shapes, every extent that is not plain fixed.
+
+    Raises:
+        ProgramError: the shapes do not fit.
+    """
+    return rebuild(sig, fixed=dict(enumerate(sig.extents(shapes))))
+
+
+def is_identity(sig: Signature) -> bool:
+    """Whether a signature of one operand reads it as it is."""
+    return transposition(sig) == tuple(range(sig.n_out))
+
+
+def transposition(sig: Signature) -> tuple[int, ...] | None:
+    """Operand dim of each output dim, if the signature only permutes the dims of one operand."""
+    if len(sig.operands) != 1 or sig.n_reduced or sig.fixed:
+        return None
+    read = [p.plain for p in sig.operands[0]]
+    if sorted(-1 if d is None else d for d in read) != list(range(sig.n_out)):
+        return None
+    return tuple(read.index(d) for d in range(sig.n_out))
+
+
+# -- construction ---------------------------------------------------------------------------------
+
+
+def numbering(operands: Iterable[Operand], out: Sequence[int], reduced: Iterable[int]) -> list[int]:
+    """The given index dims in the order in which `make` numbers them."""
+    wanted = set(reduced)
+    met = dict.fromkeys(d for op in operands for p in op for d, _ in p.terms if d in wanted)
+    return [*out, *met, *sorted(wanted - set(met))]
+
+
+def rebuild(
+    sig: Signature,
+    operands: Iterable[Operand] | None = None,
+    out: Sequence[int] | None = None,
+    reduced: Iterable[int] | None = None,
+    fixed: Mapping[int, int] | None = None,
+    monoid: str | None = None,
+) -> Signature:
+    """A signature over the same index dims with some parts replaced, canonical again."""
+    return make(
+        sig.operands if operands is None else operands,
+        range(sig.n_out) if out is None else out,
+        sig.monoid if monoid is None else monoid,
+        sig.reduced if reduced is None else reduced,
+        dict(sig.fixed) if fixed is None else fixed,
+    )
+
+
+def identity(rank: int) -> Signature:
+    """The signature that reads one operand of this rank as it is."""
+    return make([map(plain, range(rank))], range(rank))
+
+
+def elementwise(rank: int, n_operands: int) -> Signature:
+    """The signature of a cell on operands of one shape."""
+    return make([list(map(plain, range(rank)))] * n_operands, range(rank))
+
+
+def transpose(perm: Sequence[int]) -> Signature:
+    """The signature whose output dim i is operand dim perm[i]."""
+    return make([[plain(perm.index(d)) for d in range(len(perm))]], range(len(perm)))
+
+
+# -- one signature --------------------------------------------------------------------------------
+
+
+def permute_out(sig: Signature, perm: Sequence[int]) -> Signature | None:
+    """The operator followed by a transposition: output dim i is the former output dim perm[i]."""
+    if sorted(perm) != list(range(sig.n_out)):
+        return None
+    return rebuild(sig, out=perm)
+
+
+def reorder(sig: Signature, order: Sequence[int]) -> Signature | None:
+    """Operands in another order: operand i is the former operand order[i]."""
+    if sorted(order) != list(range(len(sig.operands))) or not is_rigid(sig):
+        return None
+    return rebuild(sig, [sig.operands[n] for n in order])
+
+
+def sort_operands(sig: Signature, keys: Sequence[Any]) -> tuple[tuple[int, ...], Signature] | None:
+    """Operands in the order of their keys; among equal keys the order of the least text.
+
+    Returns:
+        The order (as in `reorder`) and the signature; None where order matters or ties are many.
+    """
+    if len(keys) != len(sig.operands) or not is_rigid(sig):
+        return None
+    ranked = sorted(range(len(keys)), key=lambda n: keys[n])
+    groups: list[list[int]] = []
+    for n in ranked:
+        if groups and keys[groups[-1][0]] == keys[n]:
+            groups[-1].append(n)
+        else:
+            groups.append([n])
+    tries = 1
+    for group in groups:
+        tries *= factorial(len(group))
+    if tries > TIE_LIMIT:
+        return None
+    orders = [tuple(n for g in o for n in g) for o in product(*map(permutations, groups))]
+    names = renamings(sig)
+    if len(names) * tries > TIE_LIMIT:
+        return None
+    found = ((o, rebuild(s, [s.operands[n] for n in o])) for o in orders for s in names)
+    return min(found, key=lambda pair: (pair[1].text, pair[0]))
+
+
+def renamings(sig: Signature) -> list[Signature]:
+    """Copies with reduced dims exchanged that one window reads together (`make` orders all others)."""
+    free = set(sig.reduced)
+    together = sorted(
+        {
+            d
+            for op in sig.operands
+            for p in op
+            if sum(t in free for t, _ in p.terms) > 1
+            for d, _ in p.terms
+            if d in free
+        }
+    )
+    if factorial(len(together)) > TIE_LIMIT:
+        return []
+    copies = []
+    for names in permutations(together):
+        new = dict(enumerate(range(sig.n_dims))) | dict(zip(together, names, strict=True))
+        images = {d: plain(e) for d, e in new.items()}
+        operands = [tuple(p.substitute(images) for p in op) for op in sig.operands]
+        fixed = tuple(sorted((new[d], e) for d, e in sig.fixed))
+        copies.append(replace(sig, operands=tuple(operands), fixed=fixed))
+    return copies
+
+
+def without_operand(sig: Signature, position: int) -> Signature | None:
+    """The signature less one operand, where the others determine every extent."""
+    rest = (*sig.operands[:position], *sig.operands[position + 1 :])
+    if not rest:
+        return None
+    return _keeping_windows(sig, rebuild(sig, rest), numbering(rest, range(sig.n_out), sig.reduced))
+
+
+def map_part(sig: Signature) -> Signature:
+    """The operator without its reduction: reduced dims become the last output dims."""
+    return rebuild(sig, out=range(sig.n_dims), reduced=(), monoid="")
+
+
+def split_reduction(sig: Signature, first: Iterable[int]) -> tuple[Signature, Signature] | None:
+    """Reduce the dims in `first` inside, the others outside: (outer, inner), sig = outer of inner.
+
+    The inner value has the output dims, then the dims that are left, in order.
+    """
+    inside = set(first)
+    if not inside or not inside < set(sig.reduced):
+        return None
+    kept = [d for d in range(sig.n_dims) if d not in inside]
+    inner = rebuild(sig, out=kept, reduced=inside)
+    return make([map(plain, kept)], range(sig.n_out), sig.monoid, kept[sig.n_out :]), inner
+
+
+# -- two signatures -------------------------------------------------------------------------------
+
+
+def inline(outer: Signature, position: int, inner: Signature) -> Signature | None:
+    """Replace one operand of `outer` by the operands of the operator `inner` that computes it.
+
+    The inner reduction moves outwards, so the reductions must be the same where both reduce.
+    """
+    read = outer.operands[position]
+    clash = outer.n_reduced and inner.n_reduced and outer.monoid != inner.monoid
+    if inner.n_out != len(read) or clash or not is_rigid(outer):
+        return None
+    if not _read_plainly(inner, read):
+        return None
+    n_dims = outer.n_dims + inner.n_reduced
+    if n_dims > len(LETTERS):
+        return None
+    images = dict(enumerate([*read, *map(plain, range(outer.n_dims, n_dims))]))
+    moved = [tuple(p.substitute(images) for p in op) for op in inner.operands]
+    if _new_plain(inner.operands, moved):
+        return None
+    operands = [*outer.operands[:position], *moved, *outer.operands[position + 1 :]]
+    fixed = {d: e for k, e in inner.fixed if (d := images[k].plain) is not None} | dict(outer.fixed)
+    reduced = [*outer.reduced, *range(outer.n_dims, n_dims)]
+    result = make(operands, range(outer.n_out), outer.monoid or inner.monoid, reduced, fixed)
+    return result if is_rigid(result) else None
+
+
+def _new_plain(before: Sequence[Operand], after: Sequence[Operand]) -> bool:
+    """Whether a window became a plain dim, which would claim the whole extent."""
+    return any(
+        q.plain is not None and p.plain is None
+        for old, new in zip(before, after, strict=True)
+        for p, q in zip(old, new, strict=True)
+    )
+
+
+def _read_plainly(inner: Signature, read: Operand) -> bool:
+    """Whether windows that determine inner dims stay when `read` reads the inner value.
+
+    Where another term of such a window is read in part, the window would seem wider than it was.
+    """
+    found = windows(inner)
+    if found is None:
+        return False
+    others = {d for dim, window in found.items() for d, _ in window.terms if d != dim}
+    return all(d >= inner.n_out or read[d].plain is not None for d in others)
+
+
+def outline(
+    sig: Signature, group: Sequence[int], *, reduce: bool
+) -> tuple[Signature, Signature] | None:
+    """Compute some operands' part first: (outer, inner), the inverse of `inline`.
+
+    Args:
+        sig: the whole operator.
+        group: positions of the operands that `inner` takes, in their order; the inner value stands
+            at the least of them.
+        reduce: reduce dims that only the group reads inside (for cells over which the reduction
+            distributes); otherwise the inner operator only maps.
+    """
+    taken = set(group)
+    if not taken or len(taken) != len(group) or taken == set(range(len(sig.operands))):
+        return None
+    rest = [op for n, op in enumerate(sig.operands) if n not in taken]
+    mine = frozenset().union(*(dims_of(sig.operands[n]) for n in taken))
+    theirs = frozenset().union(*map(dims_of, rest))
+    inside = [d for d in sig.reduced if reduce and d in mine and d not in theirs]
+    kept = sorted(mine - set(inside))
+    fixed = {d: e for d, e in sig.fixed if d in mine}
+    inner = make([sig.operands[n] for n in group], kept, sig.monoid, inside, fixed)
+    place = sum(1 for n in range(min(taken)) if n not in taken)
+    operands = [*rest[:place], tuple(map(plain, kept)), *rest[place:]]
+    left = [d for d in sig.reduced if d not in inside]
+    still = {d: e for d, e in sig.fixed if d not in inside}
+    outer = make(operands, range(sig.n_out), sig.monoid, left, still)
+    dims = numbering([sig.operands[n] for n in group], kept, inside)
+    if _keeping_windows(sig, inner, dims) is None:
+        return None
+    return (outer, inner) if is_rigid(outer) else None
+
+
+def _keeping_windows(whole: Signature, part: Signature, dims: Sequence[int]) -> Signature | None:
+    """`part`, if dims that only windows determine are such in `whole` (part's i is dims[i])."""
+    before, after = windows(whole), windows(part)
+    if before is None or after is None:
+        return None
+    return part if all(dims[d] in before for d in after) else None
