@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from axe_eq.errors import LayoutError, NotationError
 from axe_eq.layout.mesh import Mesh
-from axe_eq.layout.notation import axe
+from axe_eq.layout.notation import axe, cute, xla
 from axe_eq.layout.notation.text import Context, quote
 from axe_eq.layout.value import Layout, check_extents
 
@@ -28,6 +28,8 @@ _TABLE = (
     Notation(
         "axe", "Axe layouts", "S[(8,4):(4@lane,1@reg)] + R[(2):(4@warp)]", axe.read, axe.write
     ),
+    Notation("cute", "CuTe layouts", "((128,4),8):((1,1024),128)", cute.read, cute.write),
+    Notation("xla", "XLA shapes with layouts", "f32[15,130]{1,0:T(8,128)}", xla.read, xla.write),
 )
 
 NOTATIONS: Mapping[str, Notation] = MappingProxyType({entry.name: entry for entry in _TABLE})
@@ -90,8 +92,13 @@ def read_any(
 ) -> Layout:
     """Reads a text whose prefix names its notation, ``cute:(4,8):(8,1)``; no prefix means axe."""
     found = _PREFIX.match(_check_str(text))
-    name, body = found.groups() if found else ("axe", text)
-    return read(name, body.strip(), shape=shape, mesh=mesh, itemsize=itemsize)
+    if found:
+        return read(found[1], found[2].strip(), shape=shape, mesh=mesh, itemsize=itemsize)
+    try:
+        return read("axe", text, shape=shape, mesh=mesh, itemsize=itemsize)
+    except NotationError as error:
+        hint = "a prefix for another notation, as in cute:(4,8):(8,1)"
+        raise NotationError(error.thing, error.wrong, error.expected, hint=hint) from None
 
 
 def _find(notation: str) -> Notation:

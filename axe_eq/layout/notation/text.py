@@ -193,7 +193,7 @@ def _word_at(text: str, position: int) -> str:
 
 def _alternatives(parser: Lark, error: UnexpectedInput) -> str:
     if isinstance(error, UnexpectedToken):
-        names: Iterable[str] = error.accepts or error.expected
+        names: Iterable[str] = error.accepts if error.accepts is not None else error.expected
     elif isinstance(error, UnexpectedCharacters):
         names = error.allowed or ()
     else:

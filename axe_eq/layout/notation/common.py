@@ -1,0 +1,77 @@
+"""What writers share: bringing a layout into the part of the model that a notation has."""
+
+from __future__ import annotations
+
+from axe_eq.errors import LayoutError
+from axe_eq.layout.iters import DEFAULT_AXIS, Iters
+from axe_eq.layout.notation.text import refusal
+from axe_eq.layout.value import Layout
+
+
+def without_box(notation: str, layout: Layout) -> Layout:
+    """The same map without a padded box.
+
+    Raises:
+        NotationError: the padding cannot be dropped without changing the map.
+    """
+    if layout.box is None:
+        return layout
+    plain = layout.canonical()
+    if plain.box is None:
+        return plain
+    raise refusal(
+        notation, layout, f"box {plain.box} is smaller than its padded shape", "no padding"
+    )
+
+
+def without_replica(notation: str, layout: Layout) -> Layout:
+    """The same map without replica iters.
+
+    Raises:
+        NotationError: some element has more than one copy.
+    """
+    if not layout.replica:
+        return layout
+    plain = layout.canonical()
+    if not plain.replica:
+        return plain
+    raise refusal(notation, layout, "an element has several places", "no replicas")
+
+
+def without_swizzle(notation: str, layout: Layout) -> Layout:
+    """The same map without a swizzle.
+
+    Raises:
+        NotationError: the swizzle moves some element.
+    """
+    if not layout.swizzle:
+        return layout
+    plain = layout.canonical()
+    if not plain.swizzle:
+        return plain
+    raise refusal(notation, layout, f"swizzle {plain.swizzle[0]}", "strides only")
+
+
+def only_axis(notation: str, layout: Layout, why: str, axis: str = DEFAULT_AXIS) -> int:
+    """Checks that the layout lives on one axis, and returns its offset there.
+
+    Raises:
+        NotationError: names the first other axis.
+    """
+    used = {item[2] for item in layout.shard + layout.replica if item[0] > 1 and item[1]}
+    used |= {name for name, _ in layout.offsets} | {sw.axis for sw in layout.swizzle}
+    for other in sorted(used - {axis}):
+        raise refusal(notation, layout, f"axis {other}", why)
+    return layout.offset.get(axis, 0)
+
+
+def blocks_of(notation: str, layout: Layout, shape: tuple[int, ...]) -> tuple[Iters, ...]:
+    """The iters of each dim of `shape`, fewest possible.
+
+    Raises:
+        NotationError: the shape does not fit, or an iter lies across two dims.
+    """
+    try:
+        return layout.group(shape).blocks
+    except LayoutError as error:
+        raise refusal(notation, layout, f"{error.thing}: {error.wrong}", error.expected) from None

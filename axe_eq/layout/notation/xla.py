@@ -1,0 +1,180 @@
+"""XLA shapes with layouts: ``bf16[16,256]{1,0:T(8,128)(2,1)}``, padding included.
+
+Source: XLA, "Shapes and layout" and "Tiled layout"; the properties of ``xla::Layout::ToString``.
+"""
+
+from __future__ import annotations
+
+import re
+from math import prod
+from typing import Any, NamedTuple, NoReturn
+
+from lark import Token, Transformer, v_args
+
+from axe_eq.errors import NotationError
+from axe_eq.layout.iters import DEFAULT_AXIS
+from axe_eq.layout.notation.cells import Cell, cells_of, layout_of
+from axe_eq.layout.notation.common import only_axis, without_replica, without_swizzle
+from axe_eq.layout.notation.text import Context, build, parse, refusal, subject
+from axe_eq.layout.notation.xla_tiles import COMBINE, TilingError, tile_array
+from axe_eq.layout.notation.xla_write import layout_text
+from axe_eq.layout.value import Layout
+
+_TYPES = frozenset(
+    ("pred", "bf16", "f16", "f32", "f64", "c64", "c128", "f4e2m1fn", "f8e8m0fnu", "f8e3m4")
+    + ("f8e5m2", "f8e5m2fnuz", "f8e4m3", "f8e4m3fn", "f8e4m3fnuz", "f8e4m3b11fnuz")
+    + tuple(f"{sign}{bits}" for sign in "su" for bits in (1, 2, 4, 8, 16, 32, 64))
+)
+_REFUSED = {
+    "SC": ("SC(...) splits the array over several buffers", "one buffer"),
+    "P": ("P(...) stores another shape", "the logical shape itself"),
+    "M": ("M(...) puts metadata before the elements", "element 0 at offset 0"),
+    "#": ("#(...) is the index type of a sparse array", "a dense array"),
+    "*": ("*(...) is the pointer type of a sparse array", "a dense array"),
+}
+
+
+class _Shape(NamedTuple):
+    type: str
+    dims: tuple[int | str, ...]
+    minor_to_major: tuple[int, ...] | None
+    properties: dict[str, Any]
+
+
+@v_args(inline=True)
+class _Shapes(Transformer[Token, Any]):
+    def INT(self, token: Token) -> int:
+        return int(token)
+
+    def dims(self, *dims: int | str | None) -> tuple[int | str, ...]:
+        return tuple(dim for dim in dims if dim is not None)
+
+    def dynamic(self, bound: int | None = None) -> str:
+        return "?" if bound is None else f"<={bound}"
+
+    def combine(self) -> int:
+        return COMBINE
+
+    def ints(self, *items: int | None) -> tuple[int, ...]:
+        return tuple(item for item in items if item is not None)
+
+    def property(self, key: Token, *values: Any) -> tuple[str, Any]:
+        return key.partition("(")[0], values
+
+    def shape(self, element: Token, dims: Any, order: Any, *items: Any) -> _Shape:
+        given = dict(item for item in items if item is not None)
+        return _Shape(element.lower(), dims, order, given)
+
+    def several(self, *shapes: _Shape | None) -> list[_Shape]:
+        return [shape for shape in shapes if shape is not None]
+
+    def start(self, shape: _Shape | list[_Shape]) -> _Shape | list[_Shape]:
+        return shape
+
+
+def read(text: str, context: Context) -> Layout:
+    """Reads an array shape; without ``{...}`` the layout is row-major.
+
+    Elements lie on the axis ``m``, in memory space n > 0 on ``S<n>``. Offsets count elements, so
+    the element type and ``E(bits)`` do not matter.
+
+    Raises:
+        NotationError: bad grammar, a tuple, a dynamic or sparse dimension, an order that is no
+            permutation, a tile extent below 1, or padding that no padded box expresses.
+    """
+    shape = parse("xla", text, _Shapes())
+    if isinstance(shape, list):
+        _refuse(text, f"a tuple of {len(shape)} shapes is {len(shape)} layouts", "one array shape")
+    if shape.type not in _TYPES:
+        _refuse(text, f"unknown element type {shape.type}", "an array type such as f32")
+    dims = _dims(text, shape, context.shape)
+    order = _order(text, shape.minor_to_major, len(dims))
+    tiles = [_tile(text, tile) for tile in shape.properties.pop("T", ())]
+    try:
+        cells = tile_array(dims, order, tiles)
+    except TilingError as error:
+        raise NotationError(
+            subject("xla", text), str(error), "padding at the end of dims"
+        ) from None
+    axis = _axis(text, shape.properties, prod(cell.whole for cell in cells))
+    return build("xla", text, lambda: layout_of([_on_axis(cell, axis) for cell in cells]))
+
+
+def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
+    raise NotationError(subject("xla", text), wrong, expected)
+
+
+def _dims(text: str, shape: _Shape, given: tuple[int, ...] | None) -> tuple[int, ...]:
+    dims: list[int] = []
+    for dim in shape.dims:
+        if isinstance(dim, str):
+            _refuse(text, f"dimension {dim} is only known at run time", "static extents")
+        if dim < 1:
+            _refuse(text, f"extent {dim}", "extents of at least 1")
+        dims.append(dim)
+    if given is not None and tuple(dims) != given:
+        _refuse(text, f"shape {tuple(dims)}", f"the given shape {given}")
+    return tuple(dims)
+
+
+def _order(text: str, order: tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
+    if order is None:
+        return tuple(reversed(range(rank)))
+    if sorted(order) != list(range(rank)):
+        _refuse(text, f"minor_to_major {order}", f"a permutation of 0 to {rank - 1}")
+    return order
+
+
+def _tile(text: str, tile: tuple[int, ...]) -> tuple[int, ...]:
+    shown = f"T({','.join('*' if extent == COMBINE else str(extent) for extent in tile)})"
+    if not tile or any(extent < 1 and extent != COMBINE for extent in tile):
+        _refuse(text, f"tile {shown}", "at least one extent, each at least 1")
+    if tile[-1] == COMBINE:
+        _refuse(text, f"tile {shown} combines with nothing", "an extent after *")
+    return tile
+
+
+def _axis(text: str, properties: dict[str, Any], elements: int) -> str:
+    """The axis of the memory space, once no property asks for more than a layout has."""
+    for name, values in properties.items():
+        if name in _REFUSED:
+            _refuse(text, *_REFUSED[name])
+        if name == "D" and any(not level.startswith("D") for level in values):
+            _refuse(text, f"D({','.join(values)}) is a sparse array", "dense dimensions D")
+        if name == "L" and (values[0] < 1 or elements % values[0]):
+            _refuse(text, f"L({values[0]}) pads {elements} elements at the end", "whole tiles only")
+    space = properties.get("S", (0,))[0]
+    return f"S{space}" if space else DEFAULT_AXIS
+
+
+def _on_axis(cell: Cell, axis: str) -> Cell:
+    return Cell(cell.valid, tuple((extent, stride, axis) for extent, stride, _ in cell.block))
+
+
+def write(layout: Layout, context: Context) -> str:
+    """Writes a layout as an ``f32`` array of the given shape; the element type says nothing.
+
+    Without a shape the array has the layout's box, or one dimension.
+
+    Raises:
+        NotationError: replicas, swizzles, offsets, several axes, or elements that share a place.
+    """
+    layout = without_swizzle("xla", without_replica("xla", layout))
+    space = _space_of(layout)
+    shape = context.shape or layout.box or (layout.size,)
+    if prod(shape) != layout.size:
+        raise refusal("xla", layout, f"shape {shape} has {prod(shape)} elements", str(layout.size))
+    try:
+        text = layout_text(cells_of(layout), shape)
+    except TilingError as error:
+        raise refusal("xla", layout, str(error), "elements one behind another") from None
+    memory = f"{'' if ':' in text else ':'}S({space})" if space else ""
+    return f"f32[{','.join(map(str, shape))}]{{{text}{memory}}}"
+
+
+def _space_of(layout: Layout) -> int:
+    """The memory space whose axis the layout uses: ``m`` is 0, ``S<n>`` is n."""
+    axis = next((a for a in layout.axes if re.fullmatch(r"S[1-9]\d*", a)), DEFAULT_AXIS)
+    if only_axis("xla", layout, "one memory, m or S<n>", axis):
+        raise refusal("xla", layout, f"offset {layout.offset[axis]}", "element 0 at offset 0")
+    return int(axis[1:]) if axis != DEFAULT_AXIS else 0

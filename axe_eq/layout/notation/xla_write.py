@@ -1,0 +1,286 @@
+"""XLA text of a layout: the order of dimensions and the tiles whose result it is.
+
+Every set of digits that lies in memory without overlap can be written: a tile peels the slowest
+digits off, a tile as large as the array pads it, and tiles of 1 and of whole dimensions reorder.
+
+Source: XLA, "Tiled layout"; that repeated tiles reach every order of digits is our construction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import NamedTuple
+
+from axe_eq.layout import iters as it
+from axe_eq.layout.iters import Iters
+from axe_eq.layout.notation.cells import Cell, cut
+from axe_eq.layout.notation.xla_tiles import COMBINE, TilingError
+
+Tile = list[int]
+
+
+class _Digit(NamedTuple):
+    """A digit of one group's index, and the place it takes in memory.
+
+    Args:
+        group: number of the group of dimensions.
+        radix: how much of the group's index one step covers.
+        extent: values that occur.
+        room: values that memory has room for.
+    """
+
+    group: int
+    radix: int
+    extent: int
+    room: int
+
+
+class _Array(NamedTuple):
+    """An array to write: groups of logical dimensions that no digit crosses, and their digits.
+
+    Args:
+        groups: the extents of each group's dimensions, slow to fast.
+        digits: from the largest stride down.
+        gap: the smallest stride.
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+    digits: tuple[_Digit, ...]
+    gap: int
+
+    def of_group(self, group: int) -> list[_Digit]:
+        """One group's digits, slow to fast."""
+        own = [digit for digit in self.digits if digit.group == group]
+        return sorted(own, key=lambda digit: -digit.radix)
+
+
+def layout_text(cells: Sequence[Cell], shape: Sequence[int]) -> str:
+    """The ``{...}`` of an array with these cells, the shortest of those tried.
+
+    Raises:
+        TilingError: no tiling has this map, with the reason.
+    """
+    array = _find_array(cells, shape)
+    return min((_text(array, order, tiles) for order, tiles in _candidates(array)), key=len)
+
+
+# ---- digits -------------------------------------------------------------------------------------
+
+
+def _find_array(cells: Sequence[Cell], shape: Sequence[int]) -> _Array:
+    """Groups the dimensions so that no digit crosses a group, and lists all digits."""
+    groups: list[tuple[int, ...]] = []
+    shares: list[list[Cell]] = []
+    rest, begin, end = list(cells), len(shape) - 1, len(shape)
+    while end:
+        pieces = cut(rest, (prod(shape[:begin]), prod(shape[begin:end])))
+        if pieces is None and begin:
+            begin -= 1
+            continue
+        rest, share = pieces if pieces is not None else ([], rest)
+        groups.insert(0, tuple(shape[begin:end]))
+        shares.insert(0, share)
+        begin, end = begin - 1, begin
+    digits, gap = _find_digits(shares)
+    return _Array(tuple(groups), digits, gap)
+
+
+def _find_digits(shares: Sequence[Sequence[Cell]]) -> tuple[tuple[_Digit, ...], int]:
+    strides: list[tuple[int, _Digit]] = []
+    for group, cells in enumerate(shares):
+        radix = 1
+        for cell in reversed(cells):
+            lower = radix
+            for extent, stride, _ in reversed(_used(cell)):
+                strides.append((stride, _Digit(group, lower, extent, extent)))
+                lower *= extent
+            radix *= cell.valid
+    strides.sort(key=lambda entry: -entry[0])
+    placed: list[_Digit] = []
+    above = 0
+    for stride, digit in strides:
+        if stride < 1:
+            raise TilingError(f"stride {stride}, and tiles only have positive ones")
+        room = above // stride if above else digit.extent
+        if room < digit.extent or above % stride:
+            raise TilingError(f"strides {above} and {stride} interleave")
+        placed.append(digit._replace(room=room))
+        above = stride
+    return tuple(placed), max(above, 1)
+
+
+def _used(cell: Cell) -> Iters:
+    """A cell's iters, the slowest one no longer than the valid values need."""
+    block = it.fuse(cell.block)
+    while block:
+        (_, stride, axis), lower = block[0], block[1:]
+        radix = it.size(lower)
+        if cell.valid > radix:
+            return ((-(-cell.valid // radix), stride, axis), *lower)
+        block = lower
+    return ()
+
+
+# ---- tiles --------------------------------------------------------------------------------------
+
+
+def _candidates(array: _Array) -> Iterator[tuple[tuple[int, ...], list[Tile]]]:
+    """Orders of the groups, major to minor, with the tiles that finish the job."""
+    found = False
+    for order in _orders(array):
+        tiles = _peel(array, order)
+        if tiles is not None:
+            found = True
+            yield order, tiles
+    if not found:
+        order = tuple(range(len(array.groups)))
+        yield order, _reorder(array, order)
+
+
+def _orders(array: _Array) -> list[tuple[int, ...]]:
+    """The logical order, and the orders in which groups first and last appear in memory."""
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    for place, digit in enumerate(array.digits):
+        first.setdefault(digit.group, place)
+        last[digit.group] = place
+    orders = [tuple(range(len(array.groups)))]
+    for places in (first, last):
+        order: list[int] = []
+        behind = len(array.digits)
+        for group in reversed(range(len(array.groups))):
+            behind = places.setdefault(group, behind)  # an extent of 1 stays before its neighbour
+        order = sorted(range(len(array.groups)), key=lambda group: (places[group], group))
+        orders.append(tuple(order))
+    return list(dict.fromkeys(orders))
+
+
+def _peel(array: _Array, order: Sequence[int]) -> list[Tile] | None:
+    """Tiles that each take the slowest digits off, in the order of the groups.
+
+    Returns:
+        None where the next digit in memory is not the slowest one left of its dimension.
+    """
+    left = {group: array.of_group(group) for group in order}
+    extent = {group: prod(array.groups[group]) for group in order}
+    tiles: list[Tile] = []
+    place = 0
+    while place < len(array.digits):
+        taken = _next_digits(array.digits[place:], left, order)
+        if not taken:
+            return None
+        tile = {group: taken[group].radix if group in taken else extent[group] for group in order}
+        padded = {
+            group: taken[group].room * tile[group]
+            for group in taken
+            if -(-extent[group] // tile[group]) != taken[group].room
+        }
+        if padded:
+            extent |= padded
+            tiles.append([extent[group] for group in order])
+        if all(extent[group] == 1 or tile[group] == 1 for group in order):
+            break
+        tiles.append([tile[group] for group in order])
+        extent = tile
+        place += len(taken)
+        for group in taken:
+            left[group].pop(0)
+    return tiles + ([[1], [array.gap]] if array.gap > 1 else [])
+
+
+def _next_digits(
+    digits: Sequence[_Digit], left: dict[int, list[_Digit]], order: Sequence[int]
+) -> dict[int, _Digit]:
+    """The longest run of next digits in memory that one tile can take off."""
+    taken: dict[int, _Digit] = {}
+    reached = -1
+    for digit in digits:
+        place = order.index(digit.group)
+        if place <= reached or left[digit.group][0] != digit:
+            break
+        taken[digit.group] = digit
+        reached = place
+    return taken
+
+
+class _Piece(NamedTuple):
+    """A dimension of the array while tiles are applied: its extent and its digits, slow to fast."""
+
+    extent: int
+    digits: tuple[_Digit, ...]
+
+
+_UNIT = _Piece(1, ())
+
+
+def _reorder(array: _Array, order: Sequence[int]) -> list[Tile]:
+    """Tiles that split every dimension into its digits, then move digits to the back, then pad."""
+    tiles: list[Tile] = []
+    pieces = [_Piece(prod(array.groups[group]), tuple(array.of_group(group))) for group in order]
+    if any(len(extents) > 1 for extents in array.groups):
+        tiles.append([piece.extent for piece in pieces])  # makes every `*` part of the first tile
+    while any(len(piece.digits) > 1 for piece in pieces):
+        pieces = _tiled(tiles, pieces, [_cut_slowest(piece) for piece in pieces])
+    now = [piece.digits[0] for piece in pieces if piece.digits]
+    for run in _runs(now, array.digits):
+        moved = [piece.extent if set(run) & set(piece.digits) else 1 for piece in pieces]
+        pieces = _tiled(tiles, pieces, moved)
+    if any(digit.room > digit.extent for digit in array.digits):
+        tiles.append([piece.digits[0].room if piece.digits else 1 for piece in pieces])
+    return tiles + ([[1], [array.gap]] if array.gap > 1 else [])
+
+
+def _cut_slowest(piece: _Piece) -> int:
+    return piece.digits[0].radix if len(piece.digits) > 1 else 1
+
+
+def _tiled(tiles: list[Tile], pieces: list[_Piece], tile: Tile) -> list[_Piece]:
+    """The array after one more tile, whose leading ones are left out: they change nothing."""
+    lead = next(place for place, extent in enumerate(tile) if extent > 1)
+    tiles.append(tile[lead:])
+    slow, fast = [], []
+    for piece, extent in zip(pieces[lead:], tile[lead:], strict=True):
+        if extent == 1:
+            halves = piece, _UNIT
+        elif extent == piece.extent:
+            halves = _UNIT, piece
+        else:
+            outer = -(-piece.extent // extent)
+            halves = _Piece(outer, piece.digits[:1]), _Piece(extent, piece.digits[1:])
+        slow.append(halves[0])
+        fast.append(halves[1])
+    return pieces[:lead] + slow + fast
+
+
+def _runs(now: Sequence[_Digit], wanted: Sequence[_Digit]) -> list[list[_Digit]]:
+    """The wanted order in pieces that each already stand in order, without the first piece."""
+    runs: list[list[_Digit]] = [[]]
+    for digit in wanted:
+        if runs[-1] and now.index(digit) < now.index(runs[-1][-1]):
+            runs.append([])
+        runs[-1].append(digit)
+    return runs[1:]
+
+
+# ---- text ---------------------------------------------------------------------------------------
+
+
+def _text(array: _Array, order: Sequence[int], tiles: Sequence[Tile]) -> str:
+    dims = [range(len(extents)) for extents in array.groups]
+    starts = [sum(map(len, dims[:group])) for group in range(len(dims))]
+    physical = [starts[group] + dim for group in order for dim in dims[group]]
+    written = ",".join(map(str, reversed(physical)))
+    if not tiles:
+        return written
+    stars = [[COMBINE] * (len(array.groups[group]) - 1) for group in order]
+    first = [[*star, extent] for star, extent in zip(stars, tiles[0], strict=False)]
+    if len(tiles[0]) < len(order):  # a tile of the most minor dimensions only
+        first = [[extent] for extent in tiles[0]]
+    shown = [_tile_text([entry for entries in first for entry in entries])]
+    return f"{written}:T{''.join(shown + [_tile_text(tile) for tile in tiles[1:]])}"
+
+
+def _tile_text(tile: Sequence[int]) -> str:
+    lead = next((place for place, extent in enumerate(tile) if extent != 1), len(tile) - 1)
+    return f"({','.join('*' if extent == COMBINE else str(extent) for extent in tile[lead:])})"
