@@ -13,7 +13,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from typing import Any
 
-from axe_eq import debug
+from axe_eq.debug import switches
 from axe_eq.errors import PackError
 from axe_eq.program.ops import CELLS, MONOIDS, SELECTORS, Cell, Monoid, Selector
 from axe_eq.rule.law import Law
@@ -137,10 +137,10 @@ def packs(names: Iterable[str | Pack] | None = None, without: Iterable[str] = ()
     """
     known = installed()
     if names is None:
-        chosen = list(debug.switches().packs or known)
+        chosen = list(switches().packs or known)
     else:
         chosen = list(names)
-    dropped = {*without, *debug.switches().without}
+    dropped = {*without, *switches().without}
     found = [p if isinstance(p, Pack) else _named(p, known) for p in chosen]
     _check_without(dropped, found)
     return [p for p in found if p.name not in dropped]
@@ -164,7 +164,7 @@ def _check_without(dropped: Iterable[str], found: Sequence[Pack]) -> None:
 
 def laws_of(chosen: Iterable[Pack], without: Iterable[str] = ()) -> dict[str, Law]:
     """Laws of these packs by key "pack/law", less those named in `without` (by name or key)."""
-    dropped = {*without, *debug.switches().without}
+    dropped = {*without, *switches().without}
     return {
         f"{pack.name}/{name}": law
         for pack in chosen

@@ -1,0 +1,258 @@
+"""The saturated e-graph as plain Python: placed classes, tile classes and their alternatives.
+
+Classes get small integers in a deterministic order. Everything that pricing needs of one alternative is
+computed here once; nothing here chooses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from axe_eq.egraph.session import Session
+from axe_eq.program.ops import CELLS, MONOIDS, split_text
+from axe_eq.program.signature import signature
+from axe_eq.program.types import DTYPES, ValueType, value_type
+from axe_eq.schedule import box as boxes
+
+LOAD, CELL, GATHER = "load", "cell", "gather"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One way to get a tile.
+
+    Attributes:
+        kind: "load", "cell" or "gather".
+        text: signature or selector text ("" for loads).
+        cell: cell text ("" otherwise).
+        children: tile classes of the operands.
+        source: placed class that is loaded, -1 otherwise.
+        product: floating operations of sums of products, over the whole index space.
+        vector: other floating operations, over the whole index space.
+        dtype: element type the products multiply.
+        structured: reduces by a structured monoid.
+        reduces: reduces at least one dim.
+    """
+
+    kind: str
+    text: str
+    cell: str
+    children: tuple[int, ...]
+    source: int = -1
+    product: float = 0.0
+    vector: float = 0.0
+    dtype: str = ""
+    structured: bool = False
+    reduces: bool = False
+
+
+@dataclass
+class TileClass:
+    """A box of a value inside a kernel, and the ways to get it.
+
+    Attributes:
+        value: value class.
+        box: box text.
+        type: type of the value.
+        letters: loop letters of the box.
+        extents: letter -> extent of the dim it runs over.
+        star: elements of the dims that are whole.
+        compute: alternatives that compute it.
+        loads: alternatives that load it.
+    """
+
+    value: int
+    box: str
+    type: ValueType
+    letters: frozenset[str]
+    extents: dict[str, int]
+    star: int
+    compute: list[Choice] = field(default_factory=list)
+    loads: list[Choice] = field(default_factory=list)
+
+
+@dataclass
+class PlacedClass:
+    """A value materialised in a layout, and the ways to get it there.
+
+    Attributes:
+        requests: (value class, layout text) pairs that this class answers.
+        kernels: root tile classes with the layout they store in.
+        buffers: (input name, layout) where it is an input as it arrives.
+        moves: (source placed class, layout from, layout to).
+    """
+
+    requests: list[tuple[int, str]] = field(default_factory=list)
+    kernels: list[int] = field(default_factory=list)
+    buffers: list[tuple[str, str]] = field(default_factory=list)
+    moves: list[tuple[int, str, str]] = field(default_factory=list)
+
+
+@dataclass
+class Forest:
+    """All placed and tile classes of a session.
+
+    Attributes:
+        types: value class -> type.
+        tiles: tile classes.
+        placed: placed classes.
+        roots: placed class of every program output, in order.
+        users: placed class -> tile classes that can load it.
+    """
+
+    types: dict[int, ValueType]
+    tiles: list[TileClass]
+    placed: list[PlacedClass]
+    roots: list[int]
+    users: dict[int, list[int]]
+    names: dict[int, str] = field(default_factory=dict)
+
+    def type_of(self, placed: int) -> ValueType:
+        """Type of the value of a placed class (of its first request)."""
+        return self.types[self.placed[placed].requests[0][0]]
+
+    def layout_of(self, placed: int) -> str:
+        """Layout text of a placed class."""
+        node = self.placed[placed]
+        return node.requests[0][1] if node.requests else node.buffers[0][1]
+
+
+class _Reader:
+    """Reads frozen rows into a forest."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.rows = session.freeze()
+        self.number: dict[str, dict[Any, int]] = {"Value": {}, "Tile": {}, "Placed": {}}
+
+    def table(self, name: str) -> Sequence[Any]:
+        return self.rows[name].rows if name in self.rows else ()
+
+    def id(self, sort: str, value: Any) -> int:
+        known = self.number[sort]
+        return known.setdefault(value, len(known))
+
+    def text(self, value: Any) -> str:
+        return str(self.session.read(value, "String"))
+
+
+def read_forest(session: Session, roots: Sequence[Any]) -> Forest:
+    """Read a saturated session.
+
+    Args:
+        session: after the demand phase.
+        roots: the `place` terms of the outputs, inserted.
+    """
+    reader = _Reader(session)
+    types = {
+        reader.id("Value", r.inputs[0]): value_type(reader.text(r.output))
+        for r in reader.table("type")
+    }
+    placed: dict[int, PlacedClass] = {}
+    _read_placed(reader, placed)
+    tiles = _read_tiles(reader, types)
+    _read_choices(reader, tiles)
+    root_ids = [reader.id("Placed", session.class_of(r)) for r in roots]
+    n_placed = len(reader.number["Placed"])
+    users: dict[int, list[int]] = {}
+    for number, tile in enumerate(tiles):
+        for choice in tile.loads:
+            users.setdefault(choice.source, []).append(number)
+    return Forest(
+        types, tiles, [placed.get(i, PlacedClass()) for i in range(n_placed)], root_ids, users
+    )
+
+
+def _read_placed(reader: _Reader, placed: dict[int, PlacedClass]) -> None:
+    def at(value: Any) -> PlacedClass:
+        return placed.setdefault(reader.id("Placed", value), PlacedClass())
+
+    for row in reader.table("place"):
+        at(row.output).requests.append(
+            (reader.id("Value", row.inputs[0]), reader.text(row.inputs[1]))
+        )
+    for row in reader.table("Buffer"):
+        at(row.output).buffers.append((reader.text(row.inputs[0]), reader.text(row.inputs[1])))
+    for row in reader.table("Move"):
+        source = reader.id("Placed", row.inputs[0])
+        at(row.output).moves.append(
+            (source, reader.text(row.inputs[1]), reader.text(row.inputs[2]))
+        )
+    for row in reader.table("Kernel"):
+        at(row.output).kernels.append(reader.id("Tile", row.inputs[0]))
+
+
+def _read_tiles(reader: _Reader, types: Mapping[int, ValueType]) -> list[TileClass]:
+    found: dict[int, TileClass] = {}
+    for row in reader.table("tile"):
+        number = reader.id("Tile", row.output)
+        if number not in found:
+            value, box = reader.id("Value", row.inputs[0]), reader.text(row.inputs[1])
+            found[number] = tile_class(value, box, types[value])
+    return [found[i] for i in range(len(reader.number["Tile"]))]
+
+
+def tile_class(value: int, box: str, type: ValueType) -> TileClass:
+    """A tile class without alternatives."""
+    entries = boxes.parse(box)
+    extents = {e.letter: n for e, n in zip(entries, type.shape, strict=True)
+               if e.letter not in ("", boxes.WHOLE)}  # fmt: skip
+    star = math.prod(
+        n if e.letter == boxes.WHOLE else e.window if e.letter == "" else 1
+        for e, n in zip(entries, type.shape, strict=True)
+    )
+    return TileClass(value, box, type, frozenset(extents), extents, star)
+
+
+def _read_choices(reader: _Reader, tiles: list[TileClass]) -> None:
+    lists = {row.output: row.inputs for row in reader.table("TCons")}
+
+    def children(value: Any) -> tuple[int, ...]:
+        found = []
+        while value in lists:
+            head, value = lists[value]
+            found.append(reader.id("Tile", head))
+        return tuple(found)
+
+    for row in reader.table("Load"):
+        tile = tiles[reader.id("Tile", row.output)]
+        tile.loads.append(Choice(LOAD, "", "", (), reader.id("Placed", row.inputs[0])))
+    for row in reader.table("Cell"):
+        number = reader.id("Tile", row.output)
+        sig, cell = reader.text(row.inputs[0]), reader.text(row.inputs[1])
+        operands = children(row.inputs[3])
+        tiles[number].compute.append(
+            _cell_choice(sig, cell, [tiles[c] for c in operands], operands)
+        )
+    for row in reader.table("Gather"):
+        number = reader.id("Tile", row.output)
+        operands = children(row.inputs[2])
+        choice = Choice(
+            GATHER, reader.text(row.inputs[0]), "", operands, vector=float(tiles[number].type.size)
+        )
+        tiles[number].compute.append(choice)
+    for tile in tiles:
+        tile.compute.sort(
+            key=lambda c: (c.product + c.vector, len(c.children), c.text, c.cell, c.children)
+        )
+
+
+def _cell_choice(
+    sig_text: str, cell_text: str, operands: Iterable[TileClass], ids: tuple[int, ...]
+) -> Choice:
+    sig = signature(sig_text)
+    cell = CELLS[split_text(cell_text)[0]]
+    given = list(operands)
+    space = math.prod(sig.extents([o.type.shape for o in given]))
+    structured = bool(sig.monoid) and MONOIDS[sig.monoid].n_values > 1
+    if sig.monoid and (structured or (cell.product and len(given) > 1)):
+        wide = max((o.type for o in given), key=lambda t: DTYPES[t.dtype].itemsize).dtype
+        extra = MONOIDS[sig.monoid].flops * math.prod(given[0].type.shape) if structured else 0.0
+        return Choice(
+            CELL, sig_text, cell_text, ids, -1, 2.0 * space, extra, wide, structured, True
+        )
+    flops = cell.flops * space + (MONOIDS[sig.monoid].flops * space if sig.monoid else 0.0)
+    return Choice(CELL, sig_text, cell_text, ids, -1, 0.0, flops, "", False, bool(sig.monoid))

@@ -1,0 +1,239 @@
+"""The schedule graph: steps over buffers, on one device or a mesh.
+
+A step is a kernel (the cone that extraction chose, as a small DAG of tile nodes), a movement between layouts, or
+a collective. Buffers are flat memory with a layout; every access of a step carries the layout it reads or
+writes with, so a step never looks at a buffer's own. The graph is plain data: it prints, saves to JSON and
+runs without the e-graph.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import networkx as nx
+
+from axe_eq.program.types import ValueType, value_type
+
+
+@dataclass(frozen=True)
+class TileNode:
+    """One tile value of a kernel.
+
+    Attributes:
+        kind: "load", "cell" or "gather".
+        text: signature of a cell, selector of a gather, "" for a load.
+        cell: cell text.
+        box: which part of the value, see `axe_eq.schedule.box`.
+        type: type text of the whole value.
+        operands: node numbers within the kernel.
+        access: for a load, the number of the kernel's read it goes through; -1 otherwise.
+        view: selectors, in order, that turn the buffer's value into this one without moving anything.
+    """
+
+    kind: str
+    text: str
+    cell: str
+    box: str
+    type: str
+    operands: tuple[int, ...] = ()
+    access: int = -1
+    view: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Access:
+    """A buffer as one step sees it: name and the layout it is read or written with (canonical axe text)."""
+
+    buffer: str
+    layout: str
+
+
+@dataclass(frozen=True)
+class KernelStep:
+    """One kernel.
+
+    Attributes:
+        name: unique within the graph; readable ("k3_mul_sum").
+        nodes: tile nodes, operands before users.
+        roots: node numbers that are stored, aligned with `writes`.
+        reads, writes: buffer accesses.
+        loops: extent of every loop letter.
+        schedule: name of the schedule that prices and implements it.
+        row: instruction row it is built on, "" where none.
+        parameters: block sizes by letter, stages and other parameters.
+        time_s: estimated seconds.
+        costs: named costs with units in their names.
+        rejected: reason -> number of candidates it ruled out.
+        rounds: every node rounds to its own dtype (exact numerics); else only stores round.
+    """
+
+    name: str
+    nodes: tuple[TileNode, ...]
+    roots: tuple[int, ...]
+    reads: tuple[Access, ...]
+    writes: tuple[Access, ...]
+    loops: Mapping[str, int]
+    schedule: str
+    row: str = ""
+    parameters: Mapping[str, int] = field(default_factory=dict)
+    time_s: float = 0.0
+    costs: Mapping[str, float] = field(default_factory=dict)
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    rounds: bool = False
+    kind: str = "kernel"
+
+
+@dataclass(frozen=True)
+class MoveStep:
+    """A copy of one value from a layout to another; bytes are what crosses links (0 on one device)."""
+
+    name: str
+    reads: tuple[Access, ...]
+    writes: tuple[Access, ...]
+    n_bytes: int = 0
+    time_s: float = 0.0
+    costs: Mapping[str, float] = field(default_factory=dict)
+    kind: str = "move"
+
+
+@dataclass(frozen=True)
+class CollectiveStep:
+    """A reduction over mesh axes of an index dim that lies on them.
+
+    Attributes:
+        collective: "all_reduce" or "reduce_scatter".
+        monoid: how partial results merge.
+        axes: mesh axes reduced over.
+        n_bytes: bytes that cross links, all devices together.
+    """
+
+    name: str
+    collective: str
+    monoid: str
+    axes: tuple[str, ...]
+    reads: tuple[Access, ...]
+    writes: tuple[Access, ...]
+    n_bytes: int = 0
+    time_s: float = 0.0
+    costs: Mapping[str, float] = field(default_factory=dict)
+    kind: str = "collective"
+
+
+Step = KernelStep | MoveStep | CollectiveStep
+
+
+@dataclass(frozen=True)
+class BufferSpec:
+    """A buffer: flat memory that holds one value in a layout.
+
+    Attributes:
+        name: unique within the graph.
+        type: type text of the value as its writer sees it.
+        layout: canonical axe text of the layout it is kept in.
+        role: "input", "output", "constant" or "temporary".
+        source: for outputs that are an input's own buffer, the input's name.
+    """
+
+    name: str
+    type: str
+    layout: str
+    role: str
+
+    @property
+    def value_type(self) -> ValueType:
+        """Type of the value."""
+        return value_type(self.type)
+
+
+@dataclass(frozen=True)
+class ScheduleGraph:
+    """The chosen schedule.
+
+    Attributes:
+        target: target name.
+        buffers: by name.
+        steps: in a valid order.
+        inputs: buffer names in the order of the program's inputs (constants included, after them).
+        outputs: buffer names in the order of the program's outputs.
+        dims: input name -> dim names ("" where unnamed), for rebinding.
+        mesh: mesh axes and sizes, None on one device.
+        time_s: estimated seconds of the whole graph.
+    """
+
+    target: str
+    buffers: Mapping[str, BufferSpec]
+    steps: tuple[Step, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    mesh: Mapping[str, int] | None = None
+    time_s: float = 0.0
+
+    def networkx(self) -> nx.DiGraph[str]:
+        """Steps as nodes (by name), buffers as edge attributes `buffer`."""
+        graph: nx.DiGraph[str] = nx.DiGraph()
+        writer = {w.buffer: s.name for s in self.steps for w in s.writes}
+        for step in self.steps:
+            graph.add_node(step.name, step=step)
+            for read in step.reads:
+                if read.buffer in writer:
+                    graph.add_edge(writer[read.buffer], step.name, buffer=read.buffer)
+        return graph
+
+    @property
+    def kernels(self) -> tuple[KernelStep, ...]:
+        """The kernels, in order."""
+        return tuple(s for s in self.steps if isinstance(s, KernelStep))
+
+    def with_layouts(self, layouts: Mapping[str, str]) -> ScheduleGraph:
+        """The same schedule with some buffers kept in other layouts, by every reader and the writer."""
+
+        def changed(accesses: Iterable[Access]) -> tuple[Access, ...]:
+            return tuple(Access(a.buffer, layouts.get(a.buffer, a.layout)) for a in accesses)
+
+        steps = tuple(
+            replace(s, reads=changed(s.reads), writes=changed(s.writes)) for s in self.steps
+        )
+        buffers = {n: replace(b, layout=layouts.get(n, b.layout)) for n, b in self.buffers.items()}
+        return replace(self, buffers=buffers, steps=steps)
+
+    def to_json(self) -> str:
+        """The whole graph as JSON text."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+_KINDS: dict[str, type[Any]] = {
+    "kernel": KernelStep,
+    "move": MoveStep,
+    "collective": CollectiveStep,
+}
+
+
+def from_json(text: str) -> ScheduleGraph:
+    """Inverse of `ScheduleGraph.to_json`."""
+    data = json.loads(text)
+    data["buffers"] = {n: BufferSpec(**b) for n, b in data["buffers"].items()}
+    data["steps"] = tuple(_step(s) for s in data["steps"])
+    for key in ("inputs", "outputs"):
+        data[key] = tuple(data[key])
+    data["dims"] = {n: tuple(d) for n, d in data["dims"].items()}
+    return ScheduleGraph(**data)
+
+
+def _step(data: dict[str, Any]) -> Step:
+    for key in ("reads", "writes"):
+        data[key] = tuple(Access(**a) for a in data[key])
+    if "nodes" in data:
+        data["nodes"] = tuple(_node(n) for n in data["nodes"])
+        data["roots"] = tuple(data["roots"])
+    if "axes" in data:
+        data["axes"] = tuple(data["axes"])
+    made: Step = _KINDS[data["kind"]](**data)
+    return made
+
+
+def _node(data: dict[str, Any]) -> TileNode:
+    return TileNode(**data | {"operands": tuple(data["operands"]), "view": tuple(data["view"])})

@@ -1,0 +1,210 @@
+"""Summaries: a cone in figures, which is all that a cost model sees of it.
+
+Every figure is given per loop letter, so a cost model multiplies by block counts and nothing else; equal
+summaries have equal prices. `Columns` holds candidate parameters and what they cost, one numpy entry each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from axe_eq.schedule.box import GRID_LETTERS, STREAM_LETTERS, TILE_LETTERS
+from axe_eq.target import Target
+
+Column = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Access:
+    """A load or a store of one cone, in figures.
+
+    Attributes:
+        n_bytes: bytes of the whole value, once.
+        letters: loop letters of its box.
+        star: elements per index of the letters (dims that are whole).
+        itemsize: bytes of one element.
+        passes: how often streaming loops sweep it.
+        feeds_product: a sum of products reads it (so it goes through tile memory).
+    """
+
+    n_bytes: float
+    letters: str
+    star: int
+    itemsize: int
+    passes: int = 1
+    feeds_product: bool = False
+
+
+@dataclass(frozen=True)
+class Work:
+    """Arithmetic of one cone node: operations over the whole index space, done once per missing letter."""
+
+    flops: float
+    letters: str
+    dtype: str = ""
+    structured: bool = False
+    star: int = 1
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A cone in figures; equal summaries have equal prices.
+
+    Attributes:
+        extents: (letter, extent) of every loop.
+        loads, stores: memory accesses.
+        products: sums of products (matrix units).
+        vector: all other arithmetic.
+        resident: (elements per index of letters, letters) of tiles that must stay on chip.
+        staged: elements of product operands computed in the kernel, which pass through tile memory.
+        n_nodes: nodes computed.
+    """
+
+    extents: tuple[tuple[str, int], ...]
+    loads: tuple[Access, ...]
+    stores: tuple[Access, ...]
+    products: tuple[Work, ...]
+    vector: tuple[Work, ...]
+    resident: tuple[tuple[int, str], ...]
+    staged: tuple[Work, ...]
+    n_nodes: int
+
+    def extent(self, letter: str) -> int:
+        """Extent of a loop letter; 1 where the cone does not have it."""
+        return dict(self.extents).get(letter, 1)
+
+    def has(self, letter: str) -> bool:
+        """Whether the cone loops over a letter."""
+        return any(name == letter for name, _ in self.extents)
+
+    @property
+    def grid(self) -> tuple[str, ...]:
+        """Loop letters that cut the grid."""
+        return tuple(letter for letter, _ in self.extents if letter in GRID_LETTERS)
+
+    @property
+    def streams(self) -> tuple[str, ...]:
+        """Loop letters that stream inside a block."""
+        return tuple(letter for letter, _ in self.extents if letter in STREAM_LETTERS)
+
+    def bytes_once(self) -> float:
+        """Bytes of everything loaded and stored, each once."""
+        return sum(a.n_bytes for a in (*self.loads, *self.stores))
+
+
+@dataclass
+class Columns:
+    """A table of candidates.
+
+    Attributes:
+        block: letter -> block size ("p", "q", "k", "s").
+        extra: other parameters ("stages", ...).
+        rows: instruction row of each candidate, by name ("" where none).
+        time_s: estimated time; inf where rejected.
+        costs: named cost columns with the unit in the name ("gmem_bytes", "smem_bytes", ...).
+        rejected: reason -> number of candidates it ruled out.
+    """
+
+    block: dict[str, Column]
+    extra: dict[str, Column] = field(default_factory=dict)
+    rows: tuple[str, ...] = ()
+    time_s: Column = field(default_factory=lambda: np.zeros(0))
+    costs: dict[str, Column] = field(default_factory=dict)
+    rejected: dict[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.block.values())))
+
+    def reject(self, mask: npt.NDArray[np.bool_], reason: str) -> None:
+        """Rule out the candidates of a mask; the reason is kept with their number."""
+        count = int(np.count_nonzero(mask & np.isfinite(self.time_s)))
+        if count:
+            self.rejected[reason] = self.rejected.get(reason, 0) + count
+            self.time_s = np.where(mask, np.inf, self.time_s)
+
+    def size(self, letter: str, extent: int) -> Column:
+        """Block size of a letter: its column, clipped to the extent; 1 for unit letters."""
+        if letter in TILE_LETTERS or letter in STREAM_LETTERS:
+            return np.minimum(self.block[letter], extent)
+        return np.ones(len(self))
+
+
+class Schedule(Protocol):
+    """A way to implement cones on a family of targets; packs register these.
+
+    Attributes:
+        name: how explanations call it.
+        families: target families it exists for.
+    """
+
+    name: str
+    families: tuple[str, ...]
+
+    def refuse(self, summary: Summary, target: Target) -> str | None:
+        """Why it cannot implement such a cone on such a machine; None where it can."""
+
+    def price(self, summary: Summary, target: Target) -> Columns:
+        """Candidates with their costs."""
+
+
+def grid_of(*sizes: Any) -> list[Column]:
+    """All combinations of the given sizes, one column each."""
+    return [c.ravel().astype(float) for c in np.meshgrid(*map(np.asarray, sizes), indexing="ij")]
+
+
+def counts(summary: Summary, columns: Columns) -> dict[str, Column]:
+    """Number of blocks per grid letter."""
+    return {
+        letter: np.ceil(extent / columns.size(letter, extent))
+        for letter, extent in summary.extents
+        if letter in GRID_LETTERS
+    }
+
+
+def times(number: Mapping[str, Column], letters: str, n: int) -> Column:
+    """How often a node without these letters runs: the product of the block counts it lacks."""
+    result = np.ones(n)
+    for letter, count in number.items():
+        if letter not in letters:
+            result = result * count
+    return result
+
+
+def elements(access_letters: str, star: int, summary: Summary, columns: Columns) -> Column:
+    """Elements of one block's tile."""
+    result = np.full(len(columns), float(star))
+    for letter in access_letters:
+        result = result * columns.size(letter, summary.extent(letter))
+    return result
+
+
+def traffic(summary: Summary, columns: Columns) -> tuple[Column, Column]:
+    """Bytes that must cross main memory once, and bytes that are read again (caches may serve those)."""
+    number = counts(summary, columns)
+    once, again = np.zeros(len(columns)), np.zeros(len(columns))
+    for access in summary.loads:
+        reads = access.passes * times(number, access.letters, len(columns))
+        once = once + access.n_bytes
+        again = again + access.n_bytes * (reads - 1)
+    for access in summary.stores:
+        once = once + access.n_bytes
+    return once, again
+
+
+def flops(works: tuple[Work, ...], summary: Summary, columns: Columns) -> Column:
+    """Operations of all blocks together, recomputation included."""
+    number = counts(summary, columns)
+    result = np.zeros(len(columns))
+    for work in works:
+        result = result + work.flops * times(number, work.letters, len(columns))
+    return result
+
+
+def blocks(summary: Summary, columns: Columns) -> Column:
+    """Number of blocks of the grid."""
+    return times(counts(summary, columns), "", len(columns))

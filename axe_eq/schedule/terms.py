@@ -1,0 +1,45 @@
+"""Terms of schedules: placed values, tile values, kernels.
+
+``place(t, L)`` asks for value t materialised in layout L (an axe layout text, canonical); ``tile(t, b)`` asks
+for the box b of it inside a kernel. A kernel is the cone of tile values chosen under one `Kernel` root.
+Demand laws (packs `tiling`, `sharding`) answer the requests; only extraction chooses among the answers.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from axe_eq.program.terms import ARGS, VALUE
+from axe_eq.rule.term import STR, Analysis, Sort, Symbol, Term
+
+PLACED = Sort("Placed")
+TILE = Sort("Tile")
+TILES = Sort("Tiles")
+
+Placed = Annotated[Any, PLACED]
+Tile = Annotated[Any, TILE]
+Tiles = Annotated[Any, TILES]
+Box = Annotated[Any, STR]
+Boxes = Annotated[Any, STR]
+LayoutText = Annotated[Any, STR]
+
+place = Symbol("place", (VALUE, STR), PLACED, demand=True)
+tile = Symbol("tile", (VALUE, STR), TILE, demand=True)
+tiles = Symbol("tiles", (ARGS, STR), TILES, demand=True)
+
+Buffer = Symbol("Buffer", (STR, STR), PLACED)  # input name, layout it arrives in
+Kernel = Symbol("Kernel", (TILE, STR), PLACED)  # root tile, layout it is stored in
+Move = Symbol("Move", (PLACED, STR, STR), PLACED)  # source, its layout, layout wanted
+Load = Symbol("Load", (PLACED, STR), TILE)  # source, box
+Cell = Symbol("Cell", (STR, STR, STR, TILES), TILE)  # signature, cell, box, operands
+Gather = Symbol("Gather", (STR, STR, TILES), TILE)  # selector, box, operands
+TNil = Symbol("TNil", (), TILES)
+TCons = Symbol("TCons", (TILE, TILES), TILES)
+
+
+def _no_arrival(term: Term, known: Any) -> None:
+    return None
+
+
+arrival = Analysis("arrival", VALUE, STR, _no_arrival)
+"""The layout an input arrives in; stated by the encoder, computed by nothing."""

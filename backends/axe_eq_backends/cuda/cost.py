@@ -1,0 +1,202 @@
+"""Cost model of NVIDIA GPUs: a roofline over main memory, L2, matrix units and vector lanes.
+
+Candidates come from the target's gemm rows and capacities; nothing here knows a program or a shape.
+Times are for comparing decisions: the fitted constants say where they come from.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from axe_eq.program.types import DTYPES
+from axe_eq.schedule.summary import (
+    Column,
+    Columns,
+    Summary,
+    blocks,
+    elements,
+    flops,
+    grid_of,
+    traffic,
+)  # fmt: skip
+from axe_eq.target import Instr, Target
+
+# Re-reads come from L2: GEMM tiles of 128 x 256 at 770 TFLOP/s draw 9.0e12 B/s from it, so at least 2.1; 3 fits.
+L2_OVER_HBM = 3.0
+# Share of arithmetic that does not hide behind memory traffic.
+EXPOSED = 0.1
+# A tile of 128 x 256 reaches the row's rate; smaller tiles lose with their perimeter (128 x 128
+# measured at 0.92).
+FULL_TILE = 128 * 256
+SMALL_TILE_EXPONENT = 0.12
+# Relative loss of a pipeline: per element of a chunk, and per stage beyond the first (fitted to four GEMM shapes
+# at k = 64 with 3 and 4 stages, which are equal within 1 %).
+SHORT_CHUNK = 0.64
+FEW_STAGES = 0.02
+# An operand computed in the kernel costs about this many lane operations per element (convert, swizzle, store).
+STAGED_FLOPS = 8.0
+# A grid too small to fill the machine still streams from a few units at most this part of the
+# bandwidth each.
+UNIT_BANDWIDTH = 1 / 40
+
+
+@dataclass(frozen=True)
+class TensorCores:
+    """Cones with sums of products on matrix units: one instruction row per candidate."""
+
+    name: str = "tensor_cores"
+    families: tuple[str, ...] = ("cuda",)
+
+    def refuse(self, summary: Summary, target: Target) -> str | None:
+        """Refused without products, without two block dims, or without a row for the dtype."""
+        if not summary.products:
+            return "no sum of products"
+        if not summary.has("p"):
+            return "no block dim p"
+        missing = {w.dtype for w in summary.products if not _rows(target, w.dtype)}
+        return f"no gemm row for {' '.join(sorted(missing))}" if missing else None
+
+    def price(self, summary: Summary, target: Target) -> Columns:
+        """One table over all rows: tiles are multiples of the row's shape."""
+        columns = _tiles(_rows(target, summary.products[0].dtype), summary)
+        rate = np.array([r.flops_per_s for r in _row_of(columns, target)])
+        p = columns.size("p", summary.extent("p"))
+        q = columns.size("q", summary.extent("q"))
+        area = np.minimum(_accumulated(summary, columns), FULL_TILE)
+        rate = rate * (area / FULL_TILE) ** SMALL_TILE_EXPONENT
+        wasted = columns.block["p"] / p * np.where(q > 1, columns.block["q"] / q, 1.0)
+        matrix = flops(summary.products, summary, columns) / rate * wasted
+        matrix = matrix * _pipeline(columns) + _staging(summary, target, columns)
+        _roofline(summary, target, columns, matrix)
+        _check_tensor_capacity(summary, target, columns)
+        return columns
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """Cones computed on ordinary lanes: cells, row reductions, permutations, products without a
+    gemm row."""
+
+    name: str = "lanes"
+    families: tuple[str, ...] = ("cuda",)
+
+    def refuse(self, summary: Summary, target: Target) -> str | None:
+        """Any cone; it is only ever slow."""
+        return None
+
+    def price(self, summary: Summary, target: Target) -> Columns:
+        """Blocks of rows and columns, with streaming chunks where the cone streams."""
+        p, q, k = grid_of((1, 2, 4, 8, 16, 32, 64, 128, 256), (64, 256, 1024), (256, 1024, 4096))
+        columns = Columns({"p": p, "q": q, "k": k, "s": k}, {"stages": np.ones(len(p))})
+        columns.rows = ("",) * len(p)
+        _roofline(
+            summary,
+            target,
+            columns,
+            flops(summary.products, summary, columns) / target.vector_flops_per_s,
+        )
+        limit = target.memory("smem").n_bytes + _register_bytes(target)
+        columns.reject(_row_bytes(summary, columns) > limit, f"row tiles exceed {limit} B on chip")
+        return columns
+
+
+def _rows(target: Target, dtype: str) -> list[Instr]:
+    return [r for r in target.rows("gemm") if any(dtype in accepted for accepted in r.dtypes)]
+
+
+def _row_of(columns: Columns, target: Target) -> list[Instr]:
+    by_name = {r.name: r for r in target.rows("gemm")}
+    return [by_name[name] for name in columns.rows]
+
+
+def _tiles(rows: list[Instr], summary: Summary) -> Columns:
+    """Tiles of every row: multiples of its m and n, a few depths and stage counts."""
+    parts, names = [], []
+    for row in rows:
+        m, n, k = row.shape
+        step = row.limits.get("n_step", n)
+        widths = sorted({w for w in (32, 64, 128, 192, 256) if w % step == 0})
+        table = grid_of([m, 2 * m, 4 * m], widths, [2 * k, 4 * k, 8 * k], [2, 3, 4, 6])
+        parts.append(table)
+        names += [row.name] * len(table[0])
+    p, q, k, stages = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return Columns({"p": p, "q": q, "k": k, "s": k}, {"stages": stages}, tuple(names))
+
+
+def _accumulated(summary: Summary, columns: Columns) -> Column:
+    """Elements of all product tiles of a block together: they share the operands that are loaded."""
+    return sum(
+        (elements(letters, star, summary, columns) for star, letters in summary.resident),
+        np.zeros(len(columns)),
+    )
+
+
+def _pipeline(columns: Columns) -> Column:
+    """Loss of shallow pipelines: few stages or short chunks expose the latency of loads."""
+    return 1 + SHORT_CHUNK / columns.block["k"] + FEW_STAGES / (columns.extra["stages"] - 1)
+
+
+def _staging(summary: Summary, target: Target, columns: Columns) -> Column:
+    """Seconds to write computed operands to shared memory, between loads and matrix units."""
+    staged = flops(summary.staged, summary, columns)
+    return np.asarray(staged * STAGED_FLOPS / target.vector_flops_per_s)
+
+
+def _roofline(summary: Summary, target: Target, columns: Columns, matrix: Column) -> None:
+    """Fill time_s and the cost columns."""
+    once, again = traffic(summary, columns)
+    n_blocks = blocks(summary, columns)
+    rate = target.memories[0].bytes_per_s
+    vector = flops(summary.vector, summary, columns) / target.vector_flops_per_s
+    busy = np.minimum(1.0, n_blocks / target.n_units)
+    waves = np.ceil(n_blocks / target.n_units) / (n_blocks / target.n_units)
+    streaming = np.minimum(1.0, n_blocks * UNIT_BANDWIDTH)
+    memory = once / rate / streaming + again / (rate * L2_OVER_HBM) / busy
+    compute = np.maximum(matrix, vector) * waves
+    columns.time_s = target.launch_s + np.maximum(memory, compute) + EXPOSED * np.minimum(
+        memory, matrix + vector
+    )  # fmt: skip
+    columns.costs = {
+        "gmem_bytes": once, "reread_bytes": again, "matrix_s": matrix, "vector_s": vector,
+        "memory_s": memory, "blocks": n_blocks,
+    }  # fmt: skip
+
+
+def _register_bytes(target: Target) -> float:
+    return target.limits.get("registers_per_unit", 65536) * 4.0
+
+
+def _row_bytes(summary: Summary, columns: Columns) -> Column:
+    """Bytes of tiles that hold whole dims (rows kept on chip), the largest load counted once
+    each."""
+    total = np.zeros(len(columns))
+    for access in summary.loads:
+        if access.star > 1:
+            total = (
+                total + elements(access.letters, access.star, summary, columns) * access.itemsize
+            )
+    return total
+
+
+def _check_tensor_capacity(summary: Summary, target: Target, columns: Columns) -> None:
+    """Operand stages in shared memory, accumulators in registers."""
+    smem, registers = np.zeros(len(columns)), np.zeros(len(columns))
+    for access in summary.loads:
+        size = elements(access.letters, access.star, summary, columns) * access.itemsize
+        streamed = any(s in access.letters for s in summary.streams)
+        if access.feeds_product or access.star > 1 or streamed:
+            smem = smem + size * (columns.extra["stages"] if streamed else 1.0)
+    for star, letters in summary.resident:
+        registers = registers + elements(letters, star, summary, columns) * DTYPES["f32"].itemsize
+    for access in summary.stores:
+        smem = smem + elements(access.letters, access.star, summary, columns) * access.itemsize / 2
+    limit = target.memory("smem").n_bytes
+    columns.costs |= {"smem_bytes": smem, "register_bytes": registers}
+    columns.reject(smem > limit, f"tiles exceed smem {limit} B")
+    room = 0.75 * _register_bytes(target)
+    columns.reject(registers > room, f"accumulators exceed {room:.0f} B of registers")
+
+
+SCHEDULES = (TensorCores(), Lanes())

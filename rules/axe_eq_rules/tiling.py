@@ -1,0 +1,131 @@
+"""Demand laws of one device: every way to compute a value in boxes, inside kernels.
+
+Legend: t, a values; L a layout text; b a box; place(t, L) = t materialised in L; tile(t, b) = box b of t in a
+kernel. A request equals each of its answers. No fusion is written here: a kernel is whatever cone of tile
+values extraction chooses between one `Kernel` root and the values that are materialised.
+"""
+
+from __future__ import annotations
+
+from axe_eq.layout import Layout
+from axe_eq.pack import Pack
+from axe_eq.program.terms import Args, Cell, In, Op, Sel, Sig, Spec, Text, Type, Value, sel
+from axe_eq.program.terms import Cons, Nil, type_of, types_of
+from axe_eq.program.types import value_type
+from axe_eq.rule.term import STR, primitive
+from axe_eq.schedule import box as boxes
+from axe_eq.schedule import terms as s
+from axe_eq.schedule.terms import Box, Boxes, LayoutText
+
+PACK = Pack("tiling", summary="values computed in boxes: the demand laws of one device")
+
+
+@primitive((STR,), (STR,), many=True)
+def root_box(type: str) -> tuple[str, ...]:
+    """Boxes a kernel may have at its root."""
+    return boxes.root_boxes(type)
+
+
+@primitive((STR,), (STR,), many=True)
+def stored_in(type: str) -> tuple[str, ...]:
+    """Layouts in which a value of this type may be kept between kernels: dense row-major."""
+    return (row_major(type),)
+
+
+def row_major(type: str) -> str:
+    """The canonical text of the dense row-major layout."""
+    return str(Layout(shard=[(value_type(type).size, 1, "m")]))
+
+
+@primitive((STR, STR, STR, STR), (STR,), many=True)
+def operand_boxes(sig: str, cell: str, types: str, box: str) -> list[str]:
+    """Box lists in which a block operator's operands may be read."""
+    return ["".join(f"{b};" for b in way) for way in boxes.op_boxes(sig, cell, types, box)]
+
+
+@primitive((STR, STR, STR), (STR,))
+def selected_boxes(spec: str, types: str, box: str) -> str | None:
+    """The box list in which a selector's operands are read."""
+    way = boxes.sel_boxes(spec, types, box)
+    return None if way is None else "".join(f"{b};" for b in way)
+
+
+@primitive((STR,), (STR, STR))
+def first_box(boxes: str) -> tuple[str, str]:
+    """Head and rest of a box list."""
+    head, _, rest = boxes.partition(";")
+    return head, rest
+
+
+@primitive((STR,), (STR,))
+def keeps_order(spec: str) -> str | None:
+    """Defined for selectors that keep the row-major order of all elements."""
+    return spec if spec.partition(" ")[0] in ("split", "merge") else None
+
+
+@PACK.law(source="Tapestry, block operators; Axe sec. 3", demand=True)
+def kernel(t: Value, L: LayoutText):
+    """place(t, L) = Kernel(tile(t, b), L)   for every root box b of t's rank."""
+    return s.place(t, L), s.Kernel(s.tile(t, root_box(type_of(t))), L)
+
+
+@PACK.law(source="definition of place", demand=True)
+def move_input(name: Text, type: Type, L: LayoutText):
+    """place(In(name), L) = Move(Buffer(name, A), A, L)   where the input arrives in A."""
+    value = In(name, type)
+    arrives = s.arrival(value)
+    return s.place(value, L), s.Move(s.Buffer(name, arrives), arrives, L)
+
+
+@PACK.law(source="definition of tile", demand=True)
+def load(sig: Sig, cell: Cell, a: Args, b: Box):
+    """tile(t, b) = Load(place(t, L), b)   for a computed t and a layout L it may be kept in."""
+    t = Op(sig, cell, a)
+    return s.tile(t, b), s.Load(s.place(t, stored_in(type_of(t))), b)
+
+
+@PACK.law(source="definition of tile", demand=True)
+def load_selected(spec: Spec, a: Value, rest: Args, b: Box):
+    """tile(t, b) = Load(place(t, L), b)   for a selector t of at least one operand."""
+    t = Sel(spec, Cons(a, rest))
+    return s.tile(t, b), s.Load(s.place(t, stored_in(type_of(t))), b)
+
+
+@PACK.law(source="definition of tile", demand=True)
+def load_input(name: Text, type: Type, b: Box):
+    """tile(In(name), b) = Load(Buffer(name, A), b)   where the input arrives in A."""
+    value = In(name, type)
+    return s.tile(value, b), s.Load(s.Buffer(name, s.arrival(value)), b)
+
+
+@PACK.law(source="Tapestry, index projections", demand=True)
+def compute(sig: Sig, cell: Cell, a: Args, b: Box):
+    """tile(Op(s, f, a), b) = Cell(s, f, b, tiles(a, bs))   for the projections bs of b."""
+    bs = operand_boxes(sig, cell, types_of(a), b)
+    return s.tile(Op(sig, cell, a), b), s.Cell(sig, cell, b, s.tiles(a, bs))
+
+
+@PACK.law(source="Tapestry, selectors", demand=True)
+def select(spec: Spec, a: Args, b: Box):
+    """tile(Sel(f, a), b) = Gather(f, b, tiles(a, bs))   for the pulled-back boxes bs of b."""
+    bs = selected_boxes(spec, types_of(a), b)
+    return s.tile(Sel(spec, a), b), s.Gather(spec, b, s.tiles(a, bs))
+
+
+@PACK.law(source="definition of tiles", demand=True)
+def each_operand(a: Value, rest: Args, bs: Boxes):
+    """tiles(a : rest, b : bs) = tile(a, b) : tiles(rest, bs)."""
+    head, tail = first_box(bs)
+    return s.tiles(Cons(a, rest), bs), s.TCons(s.tile(a, head), s.tiles(rest, tail))
+
+
+@PACK.law(source="definition of tiles", demand=True)
+def no_operand(bs: Boxes):
+    """tiles(nothing, bs) = nothing."""
+    return s.tiles(Nil(), bs), s.TNil()
+
+
+@PACK.law(source="Axe def. 2.2: a layout maps the row-major index", demand=True)
+def reshape_is_a_view(spec: Spec, a: Value, L: LayoutText):
+    """place(split(a), L) = place(a, L)   and likewise for merge: row-major order is kept."""
+    return s.place(sel(spec, a), L), s.place(a, L), keeps_order(spec) == spec
