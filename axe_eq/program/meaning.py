@@ -223,7 +223,7 @@ def evaluate_sel(text: str, arrays: Sequence[Array]) -> Array:
     """
     sel_type(text, tuple(map(array_type, arrays)))
     declared, params = selector(text)
-    return np.ascontiguousarray(declared.run(params, arrays))
+    return np.asarray(declared.run(params, arrays), order="C")
 
 
 # -- programs -------------------------------------------------------------------------------------

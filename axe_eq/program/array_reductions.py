@@ -1,0 +1,226 @@
+"""Statistical, searching and utility functions of the array namespace (array API standard)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from axe_eq.errors import ProgramError
+from axe_eq.program.array_dtypes import astype
+from axe_eq.program.array_elementwise import divide, sqrt, square, subtract, truth
+from axe_eq.program.array_manipulation import Axes, all_axes, concat, one_axis, reshape
+from axe_eq.program.indexing import insert_dims
+from axe_eq.program.ops import join_text
+from axe_eq.program.signature import make, plain
+from axe_eq.program.traced import Operand, Traced, as_traced, block, elementwise, select
+from axe_eq.program.types import DTYPES
+
+
+def _reduce(
+    x: Traced, monoid: str, axes: Sequence[int], keepdims: object, index: Sequence[Traced] = ()
+) -> Traced:
+    """Reduce over the axes; `index` is the second operand of a structured monoid, along one."""
+    kept = [d for d in range(x.ndim) if d not in axes]
+    dims = {d: n for n, d in enumerate([*kept, *axes])}
+    operands = [[plain(dims[d]) for d in range(x.ndim)]]
+    operands += [[plain(dims[axes[0]])] for _ in index]
+    result = x
+    if axes:
+        sig = make(operands, range(len(kept)), monoid, range(len(kept), x.ndim))
+        result = block(sig.text, "pair" if index else "id", x, *index)
+    return insert_dims(result, sorted(axes)) if keepdims else result
+
+
+def _widened(x: Traced, dtype_: object) -> Traced:
+    """As the standard says: integers and bools are summed in the default integer type."""
+    if dtype_ is not None:
+        return astype(x, dtype_)
+    return astype(x, "i64") if DTYPES[x.dtype].kind in "bi" else x
+
+
+def sum(
+    x: Operand, /, *, axis: Axes = None, dtype: object = None, keepdims: object = False
+) -> Traced:
+    """Sum over the axes; half types are summed in f32 and rounded once."""
+    operand = _widened(as_traced(x), dtype)
+    return _reduce(operand, "+", all_axes(axis, operand.ndim), keepdims)
+
+
+def prod(
+    x: Operand, /, *, axis: Axes = None, dtype: object = None, keepdims: object = False
+) -> Traced:
+    """Product over the axes."""
+    operand = _widened(as_traced(x), dtype)
+    return _reduce(operand, "*", all_axes(axis, operand.ndim), keepdims)
+
+
+def max(x: Operand, /, *, axis: Axes = None, keepdims: object = False) -> Traced:
+    """Largest value over the axes, NaN if there is one."""
+    operand = as_traced(x)
+    return _reduce(operand, "max", all_axes(axis, operand.ndim), keepdims)
+
+
+def min(x: Operand, /, *, axis: Axes = None, keepdims: object = False) -> Traced:
+    """Smallest value over the axes, NaN if there is one."""
+    operand = as_traced(x)
+    return _reduce(operand, "min", all_axes(axis, operand.ndim), keepdims)
+
+
+def all(x: Operand, /, *, axis: Axes = None, keepdims: object = False) -> Traced:
+    """Whether every element over the axes is true (not 0)."""
+    operand = truth(as_traced(x))
+    return _reduce(operand, "and", all_axes(axis, operand.ndim), keepdims)
+
+
+def any(x: Operand, /, *, axis: Axes = None, keepdims: object = False) -> Traced:
+    """Whether some element over the axes is true (not 0)."""
+    operand = truth(as_traced(x))
+    return _reduce(operand, "or", all_axes(axis, operand.ndim), keepdims)
+
+
+def count_nonzero(x: Operand, /, *, axis: Axes = None, keepdims: object = False) -> Traced:
+    """Number of elements over the axes that are not 0."""
+    return sum(truth(as_traced(x)), axis=axis, keepdims=keepdims)
+
+
+def mean(x: Operand, /, *, axis: Axes = None, keepdims: object = False) -> Traced:
+    """Mean over the axes; half types are summed and divided in f32, integers give f64."""
+    operand = _exactly(as_traced(x))
+    axes = all_axes(axis, operand.ndim)
+    total = _reduce(operand, "+", axes, keepdims)
+    return _rounded(divide(total, _count(operand, axes)), as_traced(x))
+
+
+def var(
+    x: Operand, /, *, axis: Axes = None, correction: float = 0.0, keepdims: object = False
+) -> Traced:
+    """Variance over the axes: squares of differences from the mean over (count - correction)."""
+    operand = _exactly(as_traced(x))
+    axes = all_axes(axis, operand.ndim)
+    centred = subtract(operand, mean(operand, axis=axes, keepdims=True))
+    total = _reduce(square(centred), "+", axes, keepdims)
+    return _rounded(divide(total, _count(operand, axes) - float(correction)), as_traced(x))
+
+
+def std(
+    x: Operand, /, *, axis: Axes = None, correction: float = 0.0, keepdims: object = False
+) -> Traced:
+    """Standard deviation over the axes."""
+    operand = _exactly(as_traced(x))
+    spread = sqrt(var(operand, axis=axis, correction=correction, keepdims=keepdims))
+    return _rounded(spread, as_traced(x))
+
+
+def _exactly(x: Traced) -> Traced:
+    """In the dtype a statistic is computed in: sums of half types would overflow in their own."""
+    of = DTYPES[x.dtype]
+    return astype(x, of.accumulate if of.kind == "f" else "f64")
+
+
+def _rounded(value: Traced, x: Traced) -> Traced:
+    """A statistic of x in the dtype of x; of integers in f64."""
+    return astype(value, x.dtype) if DTYPES[x.dtype].kind == "f" else value
+
+
+def _count(x: Traced, axes: Sequence[int]) -> float:
+    count = 1.0
+    for axis in axes:
+        count *= x.shape[axis]
+    return count
+
+
+# -- searching ------------------------------------------------------------------------------------
+
+
+def argmax(x: Operand, /, *, axis: int | None = None, keepdims: object = False) -> Traced:
+    """Index of the first largest value along an axis; of the flattened array where it is None."""
+    return _position(as_traced(x), "argmax", axis, keepdims)
+
+
+def argmin(x: Operand, /, *, axis: int | None = None, keepdims: object = False) -> Traced:
+    """Index of the first smallest value along an axis; of the flattened array where it is None."""
+    return _position(as_traced(x), "argmin", axis, keepdims)
+
+
+def _position(x: Traced, monoid: str, axis: int | None, keepdims: object) -> Traced:
+    if axis is None:
+        found = _position(reshape(x, (-1,)), monoid, 0, False)
+        return insert_dims(found, range(x.ndim)) if keepdims else found
+    place = one_axis(axis, x.ndim)
+    positions = select(join_text("iota", x.node.shape[place], "i64"))
+    return _reduce(x, monoid, (place,), keepdims, [positions])
+
+
+# -- cumulative -----------------------------------------------------------------------------------
+
+
+def cumulative_sum(
+    x: Operand,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: object = None,
+    include_initial: object = False,
+) -> Traced:
+    """Sums of the elements up to each, along an axis; half types are summed in f32."""
+    return _cumulative(as_traced(x), "add", 0.0, axis, dtype, include_initial)
+
+
+def cumulative_prod(
+    x: Operand,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: object = None,
+    include_initial: object = False,
+) -> Traced:
+    """Products of the elements up to each, along an axis."""
+    return _cumulative(as_traced(x), "mul", 1.0, axis, dtype, include_initial)
+
+
+def _cumulative(
+    x: Traced, cell: str, unit: float, axis: int | None, dtype_: object, include_initial: object
+) -> Traced:
+    if axis is None and x.ndim != 1:
+        raise ProgramError("cumulative", f"needs an axis for {x.node.type}", "axis=...")
+    place = one_axis(0 if axis is None else axis, x.ndim)
+    operand = _widened(x, dtype_)
+    result = _scan(astype(operand, DTYPES[operand.dtype].accumulate), cell, unit, place)
+    if include_initial:
+        result = _shifted(result, place, 1, unit, result.node.shape[place] + 1)
+    return astype(result, operand.dtype)
+
+
+def _scan(x: Traced, cell: str, unit: float, axis: int) -> Traced:
+    """Inclusive scan by doubling: log2(n) shifted combinations (Hillis and Steele, 1986)."""
+    extent, step = x.node.shape[axis], 1
+    while step < extent:
+        x = elementwise(cell, x, _shifted(x, axis, step, unit, extent))
+        step *= 2
+    return x
+
+
+def _shifted(x: Traced, axis: int, by: int, unit: float, extent: int) -> Traced:
+    """Moved up along an axis, the unit in front, the first `extent` elements."""
+    value = unit if DTYPES[x.dtype].kind == "f" else int(unit)
+    widths = tuple((by, 0) if d == axis else (0, 0) for d in range(x.ndim))
+    moved = select(join_text("pad", widths, value), x)
+    return moved[(*(slice(None),) * axis, slice(0, extent))]
+
+
+def diff(x: Operand, /, *, axis: int = -1, n: int = 1, prepend: Operand = None,
+         append: Operand = None) -> Traced:  # fmt: skip
+    """Differences of neighbours along an axis, n times; bools are compared."""
+    parts = [as_traced(p) for p in (prepend, x, append) if p is not None]
+    place = one_axis(axis, parts[0].ndim)
+    operand = concat(parts, axis=place) if len(parts) > 1 else parts[0]
+    before = (slice(None),) * place
+    for _ in range(n):
+        upper, lower = operand[(*before, slice(1, None))], operand[(*before, slice(None, -1))]
+        operand = elementwise("ne" if operand.dtype == "bool" else "sub", upper, lower)
+    return operand
+
+
+__all__ = [
+    "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff",
+    "max", "mean", "min", "prod", "std", "sum", "var",
+]  # fmt: skip

@@ -1,0 +1,50 @@
+"""Nestings of tuples, lists and dicts: taken apart into leaves and put together again.
+
+A nesting is JSON data: ``0`` is leaf 0, ``["tuple", [...]]``, ``["list", [...]]`` and
+``["dict", [[key, ...], ...]]`` hold nestings. Saved programs carry it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+Nesting = Any
+
+
+def flatten(value: Any) -> tuple[Nesting, list[Any]]:
+    """The nesting of a value and its leaves; what is no tuple, list or dict is a leaf."""
+    leaves: list[Any] = []
+    return _take(value, leaves), leaves
+
+
+def _take(value: Any, leaves: list[Any]) -> Nesting:
+    if isinstance(value, tuple | list):
+        kind = "tuple" if isinstance(value, tuple) else "list"
+        return [kind, [_take(v, leaves) for v in value]]
+    if isinstance(value, dict):
+        return ["dict", [[key, _take(v, leaves)] for key, v in value.items()]]
+    leaves.append(value)
+    return len(leaves) - 1
+
+
+def unflatten(nesting: Nesting, leaves: Sequence[Any]) -> Any:
+    """The value with this nesting and these leaves; inverse of `flatten`."""
+    if isinstance(nesting, int):
+        return leaves[nesting]
+    kind, parts = nesting
+    if kind == "dict":
+        return {key: unflatten(part, leaves) for key, part in parts}
+    items = [unflatten(part, leaves) for part in parts]
+    return tuple(items) if kind == "tuple" else items
+
+
+def leaf_names(nesting: Nesting, prefix: str) -> Iterator[str]:
+    """A name per leaf, in order: the prefix, then keys and positions joined by dots."""
+    if isinstance(nesting, int):
+        yield prefix
+        return
+    kind, parts = nesting
+    named = parts if kind == "dict" else enumerate(parts)
+    for key, part in named:
+        yield from leaf_names(part, f"{prefix}.{key}" if prefix else str(key))

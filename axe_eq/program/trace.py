@@ -1,0 +1,165 @@
+"""Tracing: run a Python function on traced arrays and keep what it did as a program."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from textwrap import shorten
+from types import TracebackType
+from typing import Any
+
+from axe_eq.errors import ProgramError
+from axe_eq.program.nesting import flatten, leaf_names, unflatten
+from axe_eq.program.node import InputSpec, Node, Program, input_node, topological
+from axe_eq.program.spec import Dim, Spec, as_spec, dim, named_extents, parse_spec
+from axe_eq.program.traced import TRACING, Place, Traced, Tracing, as_traced, is_internal
+
+__all__ = ["Dim", "Spec", "Traced", "as_spec", "dim", "parse_spec", "trace"]
+
+
+def trace(fn: Callable[..., Any], *specs: Any) -> Program:
+    """The program a function computes.
+
+    Args:
+        fn: a function of arrays that returns an array or a tuple, list or dict of arrays, nested in
+            any way. It runs once, on `Traced` arrays; it may capture arrays.
+        specs: one per argument: a `Spec`, a spec text (``"8192x4096:f16"``), an array that stands
+            for its spec, or a tuple, list or dict of these.
+
+    Returns:
+        The program; no law is applied to it. Inputs are named after the parameters.
+
+    Raises:
+        ProgramError: arguments that do not fit the function, or anything in it that cannot be
+            traced, with the user's line.
+    """
+    arguments = _bind(fn, specs)
+    nesting, leaves = flatten(specs)
+    given = [as_spec(leaf) for leaf in leaves]
+    named_extents(given)
+    inputs = [
+        _input(name, spec) for name, spec in zip(_names(nesting, arguments), given, strict=True)
+    ]
+    handed = [Traced(i.node, spec.shape) for i, spec in zip(inputs, given, strict=True)]
+    tracing = Tracing(stop=(trace.__code__,))
+    result = _run(fn, unflatten(nesting, handed), tracing)
+    structure, outputs = _outputs(result, tracing)
+    roots = tuple(x.node for x in outputs)
+    return Program(
+        inputs=tuple(inputs),
+        outputs=roots,
+        structure=structure,
+        constants=_used_constants(roots, tracing),
+        names=_value_names(tracing, roots),
+        places={node: _place_text(place) for node, place in tracing.places.items()},
+        arguments=nesting,
+        retrace=partial(_retrace, fn, nesting, given),
+    )
+
+
+def _bind(fn: Callable[..., Any], specs: Sequence[Any]) -> list[str]:
+    """Parameter name per argument."""
+    name = getattr(fn, "__name__", type(fn).__name__)
+    try:
+        bound = inspect.signature(fn).bind(*specs)
+    except TypeError as error:
+        wrong = f"does not take {len(specs)} arguments ({error})"
+        raise ProgramError(f"function {name!r}", wrong, "one spec per parameter") from None
+    names: list[str] = []
+    for parameter, value in bound.arguments.items():
+        variadic = bound.signature.parameters[parameter].kind is inspect.Parameter.VAR_POSITIONAL
+        names += [f"{parameter}.{n}" for n in range(len(value))] if variadic else [parameter]
+    return names
+
+
+def _names(nesting: Any, arguments: Sequence[str]) -> list[str]:
+    return [
+        leaf
+        for name, part in zip(arguments, nesting[1], strict=True)
+        for leaf in leaf_names(part, name)
+    ]
+
+
+def _input(name: str, spec: Spec) -> InputSpec:
+    layout: Any = spec.layout
+    return InputSpec(input_node(name, spec.type), spec.dims, layout, spec.divisible)
+
+
+def _run(fn: Callable[..., Any], arguments: Sequence[Any], tracing: Tracing) -> Any:
+    token = TRACING.set(tracing)
+    try:
+        return fn(*arguments)
+    except ProgramError as error:
+        error.at = error.at or _error_place(error.__traceback__)
+        raise
+    finally:
+        TRACING.reset(token)
+
+
+_OUTPUTS = "arrays, nested in tuples, lists or dicts"
+
+
+def _outputs(result: Any, tracing: Tracing) -> tuple[Any, list[Traced]]:
+    structure, leaves = flatten(result)
+    if not leaves:
+        raise ProgramError("output of the function", f"is {result!r}", _OUTPUTS)
+    token = TRACING.set(tracing)
+    try:
+        return structure, [as_traced(leaf) for leaf in leaves]
+    except ProgramError as error:
+        raise ProgramError("output of the function", error.wrong, _OUTPUTS) from None
+    finally:
+        TRACING.reset(token)
+
+
+def _used_constants(roots: Sequence[Node], tracing: Tracing) -> dict[str, Any]:
+    used = {node.text for node in topological(roots)}
+    return {name: array for name, array in tracing.constants.items() if name in used}
+
+
+def _retrace(
+    fn: Callable[..., Any], nesting: Any, specs: Sequence[Spec], extents: Mapping[str, int]
+) -> Program:
+    known = named_extents(specs)
+    for name in extents:
+        if name not in known:
+            named = " ".join(known) or "none is named"
+            raise ProgramError(f"dim {name!r}", "is not a dim of the program", f"one of: {named}")
+    return trace(fn, *unflatten(nesting, [spec.bound(extents) for spec in specs]))
+
+
+# -- names and places -----------------------------------------------------------------------------
+
+_ASSIGNED = re.compile(r"\s*([A-Za-z_]\w*)\s*(?::[^=]*)?=(?!=)")
+
+
+def _value_names(tracing: Tracing, roots: Sequence[Node]) -> dict[Node, str]:
+    """The user's names: the last value made on a line ``name = ...`` is `name`."""
+    reached = set(topological(roots))
+    names: dict[Node, str] = {}
+    for (path, line), node in tracing.last.items():
+        match = _ASSIGNED.match(linecache.getline(path, line))
+        if match and node in reached:
+            names.setdefault(node, match[1])
+    return names
+
+
+def _place_text(place: Place) -> str:
+    path, line = place
+    text = shorten(linecache.getline(path, line).strip(), 100, placeholder=" ...")
+    return f"{Path(path).name}:{line}: {text}"
+
+
+def _error_place(traceback: TracebackType | None) -> str:
+    """The innermost line of the user's on the way to an error."""
+    found = ""
+    while traceback is not None:
+        path = traceback.tb_frame.f_code.co_filename
+        if not is_internal(path):
+            found = _place_text((path, traceback.tb_lineno))
+        traceback = traceback.tb_next
+    return found

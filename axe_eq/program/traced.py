@@ -1,0 +1,524 @@
+"""Traced arrays: what a function sees while it is traced, and how operators are applied to them.
+
+Nothing here applies a law: ``x + 0`` stays, constants are not folded; equal nodes are one node. The
+functions on traced arrays are in the namespace `axe_eq.array`; the operators of Python call them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from types import CodeType, FrameType, ModuleType
+from typing import Any, NoReturn
+
+import numpy as np
+
+from axe_eq.errors import ProgramError
+from axe_eq.program.node import OP, Node, input_node, op_node, sel_node
+from axe_eq.program.ops import join_text, selector
+from axe_eq.program.signature import Affine, make, plain, signature
+from axe_eq.program.spec import Dim
+from axe_eq.program.types import DTYPES, Array, ValueType, dtype, promote
+
+Operand = Any  # a Traced, a Python number, or an array of any library
+Place = tuple[str, int]  # file, line
+
+
+@dataclass
+class Tracing:
+    """What one run of a function under `trace` collects beside its nodes.
+
+    Attributes:
+        stop: code objects in which the search for the user's frame ends.
+        constants: captured arrays by name.
+        places: node -> where it was made first.
+        last: place -> the last node made or met there.
+    """
+
+    stop: tuple[CodeType, ...] = ()
+    constants: dict[str, Array] = field(default_factory=dict)
+    places: dict[Node, Place] = field(default_factory=dict)
+    last: dict[Place, Node] = field(default_factory=dict)
+
+    def note(self, node: Node) -> None:
+        """Remember the user's place that made this node."""
+        frame = _user_frame(self.stop)
+        if frame is None:
+            return
+        place = frame.f_code.co_filename, frame.f_lineno
+        self.places.setdefault(node, place)
+        # The line of a lambda assigns something else, if it assigns at all.
+        if frame.f_code.co_name != "<lambda>":
+            self.last[place] = node
+
+
+TRACING: ContextVar[Tracing | None] = ContextVar("tracing", default=None)
+_INTERNAL = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], *np.__path__))
+
+
+def is_internal(path: str) -> bool:
+    """Whether a source file belongs to this package or to one that hands calls on to it."""
+    return path.startswith(_INTERNAL) or "array_api_compat" in path
+
+
+@cache
+def _namespace() -> ModuleType:
+    # By name: the namespace is made of this module, and stands above it.
+    return import_module("axe_eq.array")
+
+
+def _user_frame(stop: tuple[CodeType, ...]) -> FrameType | None:
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code not in stop:
+        if not is_internal(frame.f_code.co_filename):
+            return frame
+        frame = frame.f_back
+    return None
+
+
+class Traced:
+    """An array of a program under construction (Python array API standard).
+
+    It has a shape and a dtype but no values: asking for one (``bool(x)``, ``float(x)``) is an error
+    that says what to use instead.
+    """
+
+    __slots__ = ("__weakref__", "node", "shape")
+    __array_priority__ = 1000
+
+    node: Node
+    shape: tuple[int, ...]
+
+    def __init__(self, node: Node, shape: tuple[int, ...] | None = None) -> None:
+        """Wrap a node; `shape` may hold its named dims (`Dim`)."""
+        self.node = node
+        self.shape = node.shape if shape is None else shape
+
+    # -- attributes of the standard
+
+    @property
+    def dtype(self) -> str:
+        """Name of the element type."""
+        return self.node.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dims."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.node.type.size
+
+    @property
+    def device(self) -> str:
+        """A name only: a program belongs to no device yet."""
+        return "traced"
+
+    @property
+    def T(self) -> Traced:
+        """The transpose of a matrix."""
+        if self.ndim != 2:
+            wrong = f"needs 2 dims, has shape {self.node.shape}"
+            raise ProgramError("x.T", wrong, "a matrix", hint="x.mT or permute_dims(x, axes)")
+        return _call("permute_dims", self, (1, 0))
+
+    @property
+    def mT(self) -> Traced:
+        """The transpose of every matrix of a stack."""
+        return _call("matrix_transpose", self)
+
+    def to_device(self, device: object, /, *, stream: object = None) -> Traced:
+        """The array itself: devices are chosen when a program is compiled."""
+        return self
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        return _namespace()
+
+    # -- arithmetic, comparison and bitwise operators
+
+    def __neg__(self) -> Traced:
+        return _call("negative", self)
+
+    def __pos__(self) -> Traced:
+        return _call("positive", self)
+
+    def __abs__(self) -> Traced:
+        return _call("abs", self)
+
+    def __invert__(self) -> Traced:
+        return _call("bitwise_invert", self)
+
+    def __add__(self, other: Operand) -> Traced:
+        return _call("add", self, other)
+
+    def __radd__(self, other: Operand) -> Traced:
+        return _call("add", other, self)
+
+    def __sub__(self, other: Operand) -> Traced:
+        return _call("subtract", self, other)
+
+    def __rsub__(self, other: Operand) -> Traced:
+        return _call("subtract", other, self)
+
+    def __mul__(self, other: Operand) -> Traced:
+        return _call("multiply", self, other)
+
+    def __rmul__(self, other: Operand) -> Traced:
+        return _call("multiply", other, self)
+
+    def __truediv__(self, other: Operand) -> Traced:
+        return _call("divide", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Traced:
+        return _call("divide", other, self)
+
+    def __floordiv__(self, other: Operand) -> Traced:
+        return _call("floor_divide", self, other)
+
+    def __rfloordiv__(self, other: Operand) -> Traced:
+        return _call("floor_divide", other, self)
+
+    def __mod__(self, other: Operand) -> Traced:
+        return _call("remainder", self, other)
+
+    def __rmod__(self, other: Operand) -> Traced:
+        return _call("remainder", other, self)
+
+    def __pow__(self, other: Operand) -> Traced:
+        return _call("pow", self, other)
+
+    def __rpow__(self, other: Operand) -> Traced:
+        return _call("pow", other, self)
+
+    def __matmul__(self, other: Operand) -> Traced:
+        return _call("matmul", self, other)
+
+    def __rmatmul__(self, other: Operand) -> Traced:
+        return _call("matmul", other, self)
+
+    def __and__(self, other: Operand) -> Traced:
+        return _call("bitwise_and", self, other)
+
+    def __rand__(self, other: Operand) -> Traced:
+        return _call("bitwise_and", other, self)
+
+    def __or__(self, other: Operand) -> Traced:
+        return _call("bitwise_or", self, other)
+
+    def __ror__(self, other: Operand) -> Traced:
+        return _call("bitwise_or", other, self)
+
+    def __xor__(self, other: Operand) -> Traced:
+        return _call("bitwise_xor", self, other)
+
+    def __rxor__(self, other: Operand) -> Traced:
+        return _call("bitwise_xor", other, self)
+
+    def __lshift__(self, other: Operand) -> Traced:
+        return _call("bitwise_left_shift", self, other)
+
+    def __rlshift__(self, other: Operand) -> Traced:
+        return _call("bitwise_left_shift", other, self)
+
+    def __rshift__(self, other: Operand) -> Traced:
+        return _call("bitwise_right_shift", self, other)
+
+    def __rrshift__(self, other: Operand) -> Traced:
+        return _call("bitwise_right_shift", other, self)
+
+    def __eq__(self, other: Operand) -> Traced:  # type: ignore[override]
+        return _call("equal", self, other)
+
+    def __ne__(self, other: Operand) -> Traced:  # type: ignore[override]
+        return _call("not_equal", self, other)
+
+    def __lt__(self, other: Operand) -> Traced:
+        return _call("less", self, other)
+
+    def __le__(self, other: Operand) -> Traced:
+        return _call("less_equal", self, other)
+
+    def __gt__(self, other: Operand) -> Traced:
+        return _call("greater", self, other)
+
+    def __ge__(self, other: Operand) -> Traced:
+        return _call("greater_equal", self, other)
+
+    __hash__ = object.__hash__
+
+    # -- indexing
+
+    def __getitem__(self, key: Any) -> Traced:
+        from axe_eq.program.indexing import index
+
+        result: Traced = index(self, key)
+        return result
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        hint = "where(mask, value, x), or concat of slices"
+        raise ProgramError("traced array", "is never changed in place", "a new array", hint=hint)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise ProgramError("len(x)", "x has no dims", "at least one dim", hint="x.size")
+        return self.shape[0]
+
+    def __iter__(self) -> Iterator[Traced]:
+        for n in range(len(self)):
+            yield self[n]
+
+    # -- values that tracing does not have
+
+    def __bool__(self) -> bool:
+        _no_value("bool(x)", "where(condition, a, b)")
+
+    def __int__(self) -> int:
+        _no_value("int(x)", "astype(x, 'i64')")
+
+    def __float__(self) -> float:
+        _no_value("float(x)", "astype(x, 'f64')")
+
+    def __complex__(self) -> complex:
+        _no_value("complex(x)", "an array of a dtype of ours")
+
+    def __index__(self) -> int:
+        _no_value("x as an index", "where, or a slice with known bounds")
+
+    def __contains__(self, item: object) -> bool:
+        _no_value("item in x", "any(x == item)")
+
+    # -- numpy functions on traced arrays
+
+    def __array__(self, *args: object, **kwargs: object) -> Any:
+        _no_value("numpy.asarray(x)", "functions of axe_eq.array")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *args: Any, **kwargs: Any) -> Any:
+        if method != "__call__" or kwargs:
+            called = f"numpy.{ufunc.__name__}.{method}"
+            raise ProgramError(
+                called, "has no meaning on traced arrays", "functions of axe_eq.array"
+            )
+        return _call_numpy(ufunc.__name__, args, {})
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return _call_numpy(func.__name__, args, kwargs)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        hint = ""
+        if not name.startswith("_") and hasattr(_namespace(), name):
+            hint = f"; try axe_eq.array.{name}(x, ...)"
+        raise AttributeError(f"a traced array has no attribute {name!r}{hint}")
+
+    def __repr__(self) -> str:
+        return f"<traced {self.node.type}>"
+
+
+def _no_value(what: str, instead: str) -> NoReturn:
+    raise ProgramError(
+        what, "x is traced and has no values yet", "shapes and dtypes only", hint=instead
+    )
+
+
+def _call(name: str, *args: Any) -> Traced:
+    result: Traced = getattr(_namespace(), name)(*args)
+    return result
+
+
+_NUMPY_NAMES = {
+    "absolute": "abs", "power": "pow", "invert": "bitwise_invert", "concatenate": "concat",
+    "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift", "amax": "max",
+    "amin": "min", "transpose": "permute_dims", "arccos": "acos", "arccosh": "acosh",
+    "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2",
+    "arctanh": "atanh", "cumsum": "cumulative_sum", "cumprod": "cumulative_prod",
+}  # fmt: skip
+
+
+def _call_numpy(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A numpy function called on a traced array: the namespace's function of that name."""
+    found = getattr(_namespace(), _NUMPY_NAMES.get(name, name), None)
+    if found is None:
+        raise ProgramError(
+            f"numpy.{name}", "has no counterpart for traced arrays", "a function of axe_eq.array"
+        )
+    return found(*args, **kwargs)
+
+
+# -- operands -------------------------------------------------------------------------------------
+
+
+def as_traced(value: Operand, like: Sequence[str] = ()) -> Traced:
+    """The operand as a traced array.
+
+    A Python number takes the dtype of the arrays beside it where that can hold it (`like`), as in
+    the array API standard and numpy; arrays become captured constants.
+
+    Raises:
+        ProgramError: neither a number nor an array of our dtypes, or a number its dtype cannot
+            hold.
+    """
+    if isinstance(value, Traced):
+        return value
+    if isinstance(value, np.generic):
+        return constant(np.asarray(value))
+    if isinstance(value, bool | int | float):
+        return scalar(value, weak_dtype(value, like))
+    if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
+        return constant(np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value))
+    raise ProgramError(
+        f"operand {value!r}", f"is of type {type(value).__name__}", "an array or a real number"
+    )
+
+
+def as_operands(*values: Operand) -> list[Traced]:
+    """All operands of one operator as traced arrays, numbers in the dtype of the others."""
+    strong = [v if is_number(v) else as_traced(v) for v in values]
+    like = [v.dtype for v in strong if isinstance(v, Traced)]
+    return [as_traced(v, like) for v in strong]
+
+
+def is_number(value: object) -> bool:
+    """Whether this is a Python number, whose dtype yields to arrays (numpy's scalars do not)."""
+    return isinstance(value, bool | int | float) and not isinstance(value, np.generic)
+
+
+def weak_dtype(value: float, like: Sequence[str]) -> str:
+    """The dtype a Python number takes beside arrays of these dtypes."""
+    kinds = {DTYPES[name].kind for name in like}
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int):
+        return promote(*like) if kinds & {"i", "f"} else "i64"
+    return promote(*like) if "f" in kinds else "f64"
+
+
+def scalar(value: float, name: str) -> Traced:
+    """A constant without dims."""
+    kind = DTYPES[name].kind
+    typed = bool(value) if kind == "b" else float(value) if kind == "f" else value
+    return select(join_text("full", (), typed, name))
+
+
+def constant(array: Array) -> Traced:
+    """A captured array; its name is a digest of its contents, so equal arrays are one input.
+
+    Raises:
+        ProgramError: no function is being traced, or the dtype is none of ours.
+    """
+    name = dtype(array.dtype).name
+    if array.ndim == 0:
+        return scalar(float(array) if DTYPES[name].kind == "f" else array.item(), name)
+    tracing = TRACING.get()
+    if tracing is None:
+        hint = "call it in a function given to axe_eq.trace"
+        raise ProgramError(
+            "array", "is captured outside of a trace", "a traced function", hint=hint
+        )
+    held = np.array(array, order="C")
+    type_ = ValueType(name, tuple(held.shape))
+    digest = hashlib.blake2b(str(type_).encode(), digest_size=16)
+    digest.update(held.reshape(-1).view(np.uint8).data)
+    name = f"const_{digest.hexdigest()}"
+    tracing.constants.setdefault(name, held)
+    return Traced(input_node(name, type_))
+
+
+# -- operators ------------------------------------------------------------------------------------
+
+
+def block(sig: str, cell: str, *arrays: Operand) -> Traced:
+    """Apply a block operator.
+
+    Args:
+        sig: its signature, ``"a c, c b -> a b; + c"``.
+        cell: what happens at one point of the index space, ``"mul"``, ``"cast f16"``.
+        arrays: one per operand of the signature.
+
+    Raises:
+        ProgramError: the signature does not parse, or arity, shapes or dtypes do not fit.
+    """
+    operands = as_operands(*arrays)
+    return _made(op_node(sig, cell, [x.node for x in operands]), operands)
+
+
+def select(text: str, *arrays: Operand) -> Traced:
+    """Apply a selector given by its text, such as ``"concat 0"``.
+
+    Raises:
+        ProgramError: the text names no selector, or arity, shapes or parameters do not fit.
+    """
+    operands = as_operands(*arrays)
+    return _made(sel_node(text, [x.node for x in operands]), operands)
+
+
+def elementwise(cell: str, *arrays: Operand) -> Traced:
+    """Apply a cell to arrays broadcast against each other.
+
+    Raises:
+        ProgramError: shapes that do not broadcast, or dtypes the cell does not take.
+    """
+    operands = as_operands(*arrays)
+    sig = _broadcast_signature(cell, tuple(x.node.shape for x in operands))
+    return _made(op_node(sig, cell, [x.node for x in operands]), operands)
+
+
+@cache
+def _broadcast_signature(cell: str, shapes: tuple[tuple[int, ...], ...]) -> str:
+    """Right-aligned dims; an operand's dim of extent 1 beside a longer one is read at 0."""
+    try:
+        out = np.broadcast_shapes(*shapes)
+    except ValueError:
+        given = " and ".join(map(str, shapes))
+        raise ProgramError(
+            f"cell {cell!r}", f"shapes {given} do not broadcast", "equal extents, or 1"
+        ) from None
+    return make([projection(shape, out) for shape in shapes], range(len(out))).text
+
+
+def projection(shape: tuple[int, ...], out: Sequence[int]) -> list[Affine]:
+    """Where an operand of this shape is read when it is broadcast to the last dims of `out`."""
+    first = len(out) - len(shape)
+    return [
+        plain(first + n) if extent == out[first + n] else Affine(())
+        for n, extent in enumerate(shape)
+    ]
+
+
+def _made(node: Node, operands: Sequence[Traced]) -> Traced:
+    tracing = TRACING.get()
+    if tracing is not None:
+        tracing.note(node)
+    if not any(isinstance(e, Dim) for x in operands for e in x.shape):
+        return Traced(node)
+    return Traced(node, _named_shape(node, operands))
+
+
+def _named_shape(node: Node, operands: Sequence[Traced]) -> tuple[int, ...]:
+    """The node's shape with the operands' named dims where the operator passes them through."""
+    shape: list[int] = list(node.shape)
+    for operand, row in zip(operands, _passed(node), strict=True):
+        for extent, axis in zip(operand.shape, row, strict=True):
+            if axis is not None and isinstance(extent, Dim) and shape[axis] == extent:
+                shape[axis] = extent
+    return tuple(shape)
+
+
+def _passed(node: Node) -> list[list[int | None]]:
+    """Per operand, per dim, the output axis it is passed to unchanged."""
+    if node.kind == OP:
+        sig = signature(node.text)
+        dims = [[p.plain for p in operand] for operand in sig.operands]
+        return [[d if d is not None and d < sig.n_out else None for d in row] for row in dims]
+    declared, params = selector(node.text)
+    if declared.pull is None:
+        return [[None] * len(a.shape) for a in node.args]
+    pulls = declared.pull(params, [a.type for a in node.args])
+    return [[p.axis if p and (p.scale, p.offset) == (1, 0) else None for p in row] for row in pulls]
