@@ -1,0 +1,202 @@
+"""Layers of neural networks, written in the array namespace: no operator of their own.
+
+Functions of one array run on whatever array they get, through its ``__array_namespace__`` (numpy,
+jax, traced). Those with windows or einsum subscripts are block operators; on numpy arrays they are
+evaluated by their meaning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from axe_eq.errors import ProgramError
+from axe_eq.program.meaning import evaluate_op
+from axe_eq.program.ops import CELLS
+from axe_eq.program.traced import Traced, block
+from axe_eq.program.types import DTYPES, dtype
+
+Axis = int | Sequence[int] | None
+
+# The gain and curvature of the tanh form of GELU (Hendrycks and Gimpel, arXiv:1606.08415, sec. 2).
+_TANH_GAIN = math.sqrt(2 / math.pi)
+_TANH_CUBIC = 0.044715
+
+
+def namespace_of(x: Any) -> Any:
+    """The array namespace of an array.
+
+    Raises:
+        ProgramError: the array's library offers none.
+    """
+    if hasattr(x, "__array_namespace__"):
+        return x.__array_namespace__()
+    hint = "array_api_compat wraps libraries without one"
+    wrong = "has no array namespace"
+    raise ProgramError(f"{type(x).__name__} value", wrong, "an array of the standard", hint=hint)
+
+
+def apply_cell(name: str, x: Any) -> Any:
+    """A cell that the standard has no function for, element by element, in the dtype of x."""
+    xp = namespace_of(x)
+    if hasattr(xp, name):
+        return getattr(xp, name)(x)
+    return xp.asarray(CELLS[name].fn(x), dtype=x.dtype)
+
+
+def apply_block(sig: str, cell: str, *arrays: Any) -> Any:
+    """A block operator on traced arrays, or evaluated on numpy arrays."""
+    if any(isinstance(a, Traced) for a in arrays):
+        return block(sig, cell, *arrays)
+    return evaluate_op(sig, cell, [np.asarray(a) for a in arrays])
+
+
+def exactly(x: Any) -> Any:
+    """Half types in f32: sums of their squares overflow in their own."""
+    name = dtype(x.dtype).accumulate
+    if isinstance(x, Traced):
+        return namespace_of(x).astype(x, name)
+    return x.astype(DTYPES[name].numpy, copy=False)
+
+
+# -- activations ----------------------------------------------------------------------------------
+
+
+def relu(x: Any) -> Any:
+    """max(x, 0)."""
+    return namespace_of(x).maximum(x, 0)
+
+
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x))."""
+    return apply_cell("sigmoid", x)
+
+
+def silu(x: Any) -> Any:
+    """Sigmoid linear unit: x * sigmoid(x)."""
+    return x * sigmoid(x)
+
+
+def gelu(x: Any, *, approximate: str = "none") -> Any:
+    """Gaussian error linear unit: x * Phi(x), Phi the normal distribution (Hendrycks and Gimpel, arXiv:1606.08415).
+
+    Args:
+        x: array of a floating dtype.
+        approximate: "none" (by erf) or "tanh".
+
+    Raises:
+        ProgramError: another approximation.
+    """
+    if approximate == "none":
+        return 0.5 * x * (1 + apply_cell("erf", x * math.sqrt(0.5)))
+    if approximate == "tanh":
+        cubic = x + _TANH_CUBIC * (x * x * x)
+        return 0.5 * x * (1 + namespace_of(x).tanh(_TANH_GAIN * cubic))
+    raise ProgramError("gelu", f"approximate is {approximate!r}", "'none' or 'tanh'")
+
+
+# -- normalisations -------------------------------------------------------------------------------
+
+
+def softmax(x: Any, *, axis: int = -1) -> Any:
+    """exp(x - max x) / sum exp(x - max x) along an axis, in the dtype of x."""
+    xp = namespace_of(x)
+    weights = xp.exp(x - xp.max(x, axis=axis, keepdims=True))
+    return weights / xp.sum(weights, axis=axis, keepdims=True)
+
+
+def mean(x: Any, *, axis: Axis = None, keepdims: bool = False) -> Any:
+    """Arithmetic mean over the axes; half types are summed and divided in f32."""
+    return namespace_of(x).mean(x, axis=axis, keepdims=keepdims)
+
+
+def rmsnorm(x: Any, *, axis: Axis = -1, eps: float = 1e-6) -> Any:
+    """Root mean square norm, x / sqrt(mean x^2 + eps) (Zhang and Sennrich, arXiv:1910.07467).
+
+    Half types are computed in f32 and rounded at the end.
+    """
+    exact = exactly(x)
+    mean_square = mean(exact * exact, axis=axis, keepdims=True)
+    return _back(exact * apply_cell("rsqrt", mean_square + eps), x)
+
+
+def layernorm(x: Any, *, axis: Axis = -1, eps: float = 1e-5) -> Any:
+    """Layer norm, (x - mean x) / sqrt(var x + eps) (Ba et al., arXiv:1607.06450).
+
+    Half types are computed in f32 and rounded at the end.
+    """
+    exact = exactly(x)
+    centred = exact - mean(exact, axis=axis, keepdims=True)
+    variance = mean(centred * centred, axis=axis, keepdims=True)
+    return _back(centred * apply_cell("rsqrt", variance + eps), x)
+
+
+def _back(value: Any, x: Any) -> Any:
+    return namespace_of(value).astype(value, x.dtype)
+
+
+# -- einsum ---------------------------------------------------------------------------------------
+
+
+def einsum(subscripts: str, *arrays: Any) -> Any:
+    """Sums of products by subscripts, ``"bij,bjk->bik"`` (numpy's einsum, with one letter per dim).
+
+    A letter twice in one operand reads its diagonal; without ``->`` the output has the letters met
+    once, in alphabetic order; ``...`` stands for dims that broadcast. Three or more operands are
+    contracted from left to right.
+
+    Raises:
+        ProgramError: subscripts that do not parse or do not fit the operands.
+    """
+    given, out = _subscripts(subscripts, [a.ndim for a in arrays])
+    result, letters = arrays[0], given[0]
+    for n, (other, theirs) in enumerate(zip(arrays[1:], given[1:], strict=True), start=2):
+        later = set("".join(given[n:]) + out)
+        kept = [c for c in dict.fromkeys(letters + theirs) if c in later]
+        target = out if n == len(arrays) else "".join(kept)
+        result, letters = _contract([result, other], [letters, theirs], target), target
+    return result if len(arrays) > 1 else _contract([result], [letters], out)
+
+
+def _contract(arrays: list[Any], letters: list[str], out: str) -> Any:
+    """One block operator; a letter's dims of extent 1 beside longer ones are read at 0."""
+    extents: dict[str, int] = {}
+    for array, row in zip(arrays, letters, strict=True):
+        for c, extent in zip(row, array.shape, strict=True):
+            extents[c] = max(extents.get(c, 1), extent)
+    reduced = [c for c in dict.fromkeys("".join(letters)) if c not in out]
+    operands = ", ".join(
+        " ".join(c if e == extents[c] else "0" for c, e in zip(row, array.shape, strict=True))
+        for array, row in zip(arrays, letters, strict=True)
+    )
+    sig = f"{operands} -> {' '.join(out)}" + (f"; + {' '.join(reduced)}" if reduced else "")
+    return apply_block(sig, "mul" if len(arrays) > 1 else "id", *arrays)
+
+
+def _subscripts(text: str, ranks: Sequence[int]) -> tuple[list[str], str]:
+    """Letters per operand and of the output, `...` replaced by letters nobody uses."""
+    left, arrow, right = text.replace(" ", "").partition("->")
+    given = left.split(",")
+    widths = [rank - len(g.replace("...", "")) for g, rank in zip(given, ranks, strict=False)]
+    fits = len(given) == len(ranks)
+    fits = fits and all(
+        w >= 0 if "..." in g else w == 0 for g, w in zip(given, widths, strict=True)
+    )
+    dots = "".join(c for c in _LETTERS if c not in text)[: max(widths, default=0)]
+    letters = [g.replace("...", dots[len(dots) - w :]) for g, w in zip(given, widths, strict=False)]
+    out = right.replace("...", dots) if arrow else dots + _met_once(left.replace("...", ""))
+    known = set("".join(letters))
+    if not (fits and set(out) <= known <= set(_LETTERS) and len(set(out)) == len(out)):
+        wrong = f"does not fit operands of {list(ranks)} dims"
+        raise ProgramError(f"einsum {text!r}", wrong, "one letter per dim, output letters once")
+    return letters, out
+
+
+def _met_once(letters: str) -> str:
+    return "".join(sorted(c for c in letters if c.isalpha() and letters.count(c) == 1))
+
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
