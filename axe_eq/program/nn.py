@@ -81,7 +81,9 @@ def silu(x: Any) -> Any:
 
 
 def gelu(x: Any, *, approximate: str = "none") -> Any:
-    """Gaussian error linear unit: x * Phi(x), Phi the normal distribution (Hendrycks and Gimpel, arXiv:1606.08415).
+    """Gaussian error linear unit: x * Phi(x) (Hendrycks and Gimpel, arXiv:1606.08415).
+
+    Phi is the distribution function of the normal distribution.
 
     Args:
         x: array of a floating dtype.

@@ -16,6 +16,7 @@ import numpy as np
 
 from axe_eq.program import selectors as selectors  # declares the selectors
 from axe_eq.program.contract import product_sum, shared
+from axe_eq.program.interval import ENCLOSE
 from axe_eq.program.ops import CELLS, MONOIDS, Cell, Monoid, State
 from axe_eq.program.types import Array, dtype
 
@@ -23,7 +24,7 @@ Fn = Callable[..., Any]
 
 
 def _cell(name: str, arity: int | None, fn: Fn, result: str = "promote", **facts: Any) -> None:
-    CELLS.add(Cell(name, arity, fn, result, **facts))
+    CELLS.add(Cell(name, arity, fn, result, enclose=ENCLOSE[name], **facts))
 
 
 def _fold(fn: Callable[[Any, Any], Any]) -> Fn:
