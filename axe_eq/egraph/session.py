@@ -113,7 +113,7 @@ class Session:
         for ruleset, group in laws.items():
             lines.append(f"(ruleset {ruleset})")
             for key, law in group.items():
-                if self.record:
+                if self.record and not law.normal:
                     lines.append(text.fired_table(law, key))
                 if not law.normal:
                     rules += text.law_rules(law, key, ruleset, record=self.record)
@@ -167,6 +167,17 @@ class Session:
         self.insert(left)
         self.insert(right)
         self._run(egg.ActionCommand(egg.Union(_SPAN, self.reference(left), self.reference(right))))
+
+    def union_all(self, pairs: Iterable[tuple[Term, Term]]) -> None:
+        """Make pairs of terms equal, all at once."""
+        commands = []
+        for left, right in pairs:
+            for sub in (s for t in (left, right) for s in postorder(t, self._numbers)):
+                commands.append(self._number(sub, self._ast(sub)))
+            sides = self.reference(left), self.reference(right)
+            commands.append(egg.ActionCommand(egg.Union(_SPAN, *sides)))
+        if commands:
+            self._run(*commands)
 
     def set_fact(self, analysis: Analysis, term: Term, fact: int | str) -> None:
         """State an analysis fact that Python already knows."""

@@ -171,7 +171,7 @@ def sort_operands(sig: Signature, keys: Sequence[Any]) -> tuple[tuple[int, ...],
 
 
 def renamings(sig: Signature) -> list[Signature]:
-    """Copies with reduced dims exchanged that one window reads together (`make` orders all others)."""
+    """Copies that exchange the reduced dims of one window; `make` orders all others."""
     free = set(sig.reduced)
     together = sorted(
         {
