@@ -34,6 +34,7 @@ from axe_eq.program.interval.value import (
     disjoint,
     literal,
     point,
+    together,
     undefined,
     within,
     without,
@@ -41,5 +42,5 @@ from axe_eq.program.interval.value import (
 
 __all__ = [
     "ENCLOSE", "ENCLOSE_MONOID", "Interval", "arithmetic", "choices", "contract", "defined",
-    "disjoint", "functions", "literal", "point", "undefined", "within", "without",
+    "disjoint", "functions", "literal", "point", "together", "undefined", "within", "without",
 ]  # fmt: skip

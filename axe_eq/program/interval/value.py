@@ -106,6 +106,12 @@ def disjoint(x: Interval, y: Interval) -> Array:
         return apart
 
 
+def together(move: Callable[..., Array], *xs: Interval) -> Interval:
+    """Apply a function that only moves elements of several arrays to both bounds."""
+    low = move(*(x.low for x in xs))
+    return Interval(low, low if all(x.is_point for x in xs) else move(*(x.high for x in xs)))
+
+
 def without(x: Interval, bad: Array) -> Interval:
     """Mark cells as undefined."""
     if not np.any(bad):

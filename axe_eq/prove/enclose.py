@@ -1,0 +1,290 @@
+"""Enclosures of program outputs over the reals, whole or only at chosen indices.
+
+A backward pass finds which elements of every value the wanted outputs depend on; a forward pass
+evaluates only those, in interval arithmetic. One output row of a large matrix product then costs
+one row, so programs are compared at their own shapes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from axe_eq.program.interval import (
+    ENCLOSE,
+    ENCLOSE_MONOID,
+    Interval,
+    contract,
+    literal,
+    point,
+    together,
+    undefined,
+    within,
+)
+from axe_eq.program.meaning import bind_inputs, operand_view
+from axe_eq.program.node import INPUT, OP, Node, Program, topological
+from axe_eq.program.ops import cell, selector
+from axe_eq.program.signature import Affine, Signature, signature
+from axe_eq.program.types import Array
+from axe_eq.prove.region import (
+    Region,
+    Source,
+    check_size,
+    index_space,
+    is_whole,
+    op_needs,
+    read,
+    sel_sources,
+    size,
+    union,
+    whole,
+)
+
+Given = Callable[[Node, Region], Interval]
+
+# A multiply-add inside a matrix product costs about this part of one interval operation.
+_CONTRACTED = 1 / 256
+_PER_NODE = 2000  # interval operations that the bookkeeping of one node costs
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to evaluate for a region of every output.
+
+    Attributes:
+        outputs: the wanted values, with repetitions where a program has them.
+        wanted: per output, the wanted region.
+        regions: of every value they depend on, the part to evaluate.
+        cost: interval operations, about 50 ns each.
+    """
+
+    outputs: tuple[Node, ...]
+    wanted: tuple[Region, ...]
+    regions: dict[Node, Region]
+    cost: float
+
+
+def plan(outputs: Sequence[Node], wanted: Sequence[Region]) -> Plan:
+    """Find what the wanted regions of the outputs depend on.
+
+    Raises:
+        SearchError: an operator would materialise too many elements.
+    """
+    regions: dict[Node, Region] = {}
+    for node, region in zip(outputs, wanted, strict=True):
+        regions[node] = union(regions.get(node), region)
+    cost = 0.0
+    for node in reversed(list(topological(outputs))):
+        region = regions[node]
+        check_size(size(region))
+        cost += _cost(node, region)
+        for arg, needed in zip(node.args, _needs(node, region), strict=True):
+            regions[arg] = union(regions.get(arg), needed)
+    return Plan(tuple(outputs), tuple(wanted), regions, cost)
+
+
+def _needs(node: Node, region: Region) -> list[Region]:
+    if node.kind == INPUT:
+        return []
+    if node.kind == OP:
+        return op_needs(node, region)
+    if is_whole(region, node.shape):
+        return [whole(a.shape) for a in node.args]
+    return [source.needs() for source in sel_sources(node, region)]
+
+
+def _cost(node: Node, region: Region) -> float:
+    if node.kind != OP:
+        return _PER_NODE + size(region)
+    n_cells = size(index_space(node, region))
+    if _contracts(node):
+        return _PER_NODE + n_cells * _CONTRACTED + size(region)
+    check_size(n_cells)
+    return _PER_NODE + n_cells
+
+
+def run(plan: Plan, given: Given) -> list[Interval]:
+    """Enclosures of the wanted regions of the outputs.
+
+    Args:
+        plan: from `plan`.
+        given: the value of an input on a region.
+    """
+    order = list(topological(plan.outputs))
+    uses = Counter(a for node in order for a in node.args) + Counter(plan.outputs)
+    values: dict[Node, Interval] = {}
+    with np.errstate(all="ignore"):
+        for node in order:
+            values[node] = _value(node, plan, values, given)
+            uses.subtract(node.args)
+            for spent in {a for a in node.args if uses[a] == 0}:
+                del values[spent]
+    return [
+        _part(values[node], plan.regions[node], region)
+        for node, region in zip(plan.outputs, plan.wanted, strict=True)
+    ]
+
+
+def _part(value: Interval, have: Region, wanted: Region) -> Interval:
+    """The wanted part of a value that others may need more of."""
+    if all(len(h) == len(w) for h, w in zip(have, wanted, strict=True)):
+        return value
+    at = np.ix_(*(np.searchsorted(h, w) for h, w in zip(have, wanted, strict=True)))
+    return value.map(lambda bound: bound[at])
+
+
+def enclose_program(program: Program, inputs: Sequence[Array]) -> list[Interval]:
+    """Enclosures of every output over the reals, for exactly known inputs.
+
+    Args:
+        program: the program.
+        inputs: one array per input, of its type.
+
+    Returns:
+        Per output, bounds of the output's shape; NaN where the value may be undefined.
+
+    Raises:
+        ArgumentError: arrays that do not fit the inputs.
+        SearchError: the program is too large to evaluate whole.
+    """
+    bound = bind_inputs(program, inputs)
+    everything = plan(program.outputs, [whole(node.shape) for node in program.outputs])
+
+    def given(node: Node, region: Region) -> Interval:
+        part = np.asarray(bound[node.text])[np.ix_(*region)]
+        if node.text in program.constants:
+            return literal(part, node.dtype)
+        # Integers beyond 2^53 are enclosed; floats are what they are.
+        return literal(part, "i64") if part.dtype.kind == "i" else point(part)
+
+    return run(everything, given)
+
+
+# -- one value ------------------------------------------------------------------------------------
+
+
+def _value(node: Node, plan: Plan, values: dict[Node, Interval], given: Given) -> Interval:
+    region = plan.regions[node]
+    if node.kind == INPUT:
+        return given(node, region)
+    operands = [values[a] for a in node.args]
+    have = [plan.regions[a] for a in node.args]
+    if node.kind == OP:
+        return _enclose_op(node, region, operands, have)
+    if not node.args:
+        return _constant(node, region)
+    return _enclose_sel(node, region, operands, have)
+
+
+def _enclose_op(
+    node: Node, region: Region, operands: Sequence[Interval], have: Sequence[Region]
+) -> Interval:
+    sig = signature(node.text)
+    space = index_space(node, region)
+    dense = is_whole(region, node.shape)
+    views = [
+        _view(projection, value, h, space, dense and is_whole(h, arg.shape))
+        for projection, value, h, arg in zip(sig.operands, operands, have, node.args, strict=True)
+    ]
+    result = _cells(node, sig, _widened(views, sig, space))
+    shape = tuple(len(indices) for indices in region)
+    if result is None:
+        return undefined(shape)
+
+    def fit(bound: Array) -> Array:
+        return np.broadcast_to(bound.reshape(bound.shape[: sig.n_out]), shape)
+
+    return within(result.map(fit), node.dtype)
+
+
+def _contracts(node: Node) -> bool:
+    declared, _ = cell(node.cell)
+    return declared.product and signature(node.text).monoid == "+" and len(node.args) == 2
+
+
+def _view(
+    projection: Sequence[Affine], value: Interval, have: Region, space: Region, dense: bool
+) -> Interval:
+    """An operand over the index space, dims it lacks with extent 1; all there is if `dense`."""
+    if dense or all(_aligned(p, h, space) for p, h in zip(projection, have, strict=True)):
+        extents = [len(indices) for indices in space]
+        return value.map(lambda bound: operand_view(projection, bound, extents))
+    at = tuple(
+        np.searchsorted(indices, read(p, space))
+        for p, indices in zip(projection, have, strict=True)
+    )
+    return value.map(lambda bound: np.asarray(bound[at]))
+
+
+def _aligned(affine: Affine, have: Array, space: Region) -> bool:
+    """We have just the indices of one index dim."""
+    return affine.plain is not None and len(have) == len(space[affine.plain])
+
+
+def _widened(views: list[Interval], sig: Signature, space: Region) -> list[Interval]:
+    """A reduced dim that no operand holds is broadcast on the first."""
+    lacking = [d for d in sig.reduced if all(v.shape[d] == 1 for v in views)]
+    if not lacking:
+        return views
+    shape = [len(space[d]) if d in lacking else e for d, e in enumerate(views[0].shape)]
+    return [views[0].map(lambda bound: np.broadcast_to(bound, shape)), *views[1:]]
+
+
+def _cells(node: Node, sig: Signature, views: Sequence[Interval]) -> Interval | None:
+    """Cell and monoid; reduced dims stay with extent 1. None where nobody gave an enclosure."""
+    axes = tuple(sig.reduced)
+    if _contracts(node):
+        return contract(views, axes)
+    declared, params = cell(node.cell)
+    enclose = declared.enclose or ENCLOSE.get(declared.name)
+    reduction = ENCLOSE_MONOID.get(sig.monoid)
+    if enclose is None or (sig.monoid and reduction is None):
+        return None
+    values = enclose(*views, *params)
+    intervals = [Interval(*v) for v in (values if declared.n_values > 1 else (values,))]
+    return reduction(intervals, axes) if reduction else intervals[0]
+
+
+def _constant(node: Node, region: Region) -> Interval:
+    """A selector without operands."""
+    declared, params = selector(node.text)
+    shape = tuple(len(indices) for indices in region)
+    if declared.fill is not None:
+        value = literal(declared.fill(params), node.dtype)
+        return value.map(lambda bound: np.broadcast_to(bound, shape))
+    check_size(math.prod(node.shape))
+    return literal(np.asarray(declared.run(params, []))[np.ix_(*region)], node.dtype)
+
+
+def _enclose_sel(
+    node: Node, region: Region, operands: Sequence[Interval], have: Sequence[Region]
+) -> Interval:
+    declared, params = selector(node.text)
+    complete = all(is_whole(h, arg.shape) for h, arg in zip(have, node.args, strict=True))
+    if complete and is_whole(region, node.shape) and declared.fill is None:
+        return together(lambda *bounds: np.asarray(declared.run(params, bounds)), *operands)
+    fill = declared.fill(params) if declared.fill else None
+    shape = tuple(len(indices) for indices in region)
+    outside = undefined(()) if fill is None else literal(fill, node.dtype)
+    result = outside.map(lambda bound: np.broadcast_to(bound, shape))
+    for value, indices, source in zip(operands, have, sel_sources(node, region), strict=True):
+        if source.reads:
+            inside, at = _gather(source, indices, shape)
+            result = together(lambda v, r, i=inside, a=at: np.where(i, v[a], r), value, result)
+    return result
+
+
+def _gather(source: Source, have: Region, shape: tuple[int, ...]) -> tuple[Array, Region]:
+    """Where in the region an operand is read, and the positions among the indices we have."""
+    inside = np.ones(shape, bool)
+    for valid in source.valid:
+        inside = inside & valid
+    at = (
+        np.searchsorted(indices, np.where(valid, coordinate, indices[0]))
+        for indices, coordinate, valid in zip(have, *source, strict=True)
+    )
+    return inside, tuple(at)

@@ -1,0 +1,247 @@
+"""Refutation of program equality, rigorous: what it returns is never a rounding difference.
+
+Over the reals, two programs are refuted by inputs on which the enclosures of one output element are
+disjoint. Inputs are small integers (then quarters and larger integers), dense and sparse, at the
+programs' own shapes; where evaluating whole outputs would exceed the budget, only some of their
+elements are evaluated. Bit for bit, they are refuted by a difference that no order of summation and
+no implementation of a function can explain.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from axe_eq.errors import ArgumentError, SearchError
+from axe_eq.program.interval import Interval, disjoint, literal, point
+from axe_eq.program.node import Node, Program
+from axe_eq.program.types import DTYPES, Array
+from axe_eq.prove.bitwise import differing_bits
+from axe_eq.prove.enclose import Plan, enclose_program, plan, run
+from axe_eq.prove.rebuild import over_inputs_of, reductions, reshape_program, type_difference
+from axe_eq.prove.region import Region, whole
+from axe_eq.prove.sample import PLAIN, RANDOM, SEARCHED, Sample, sampled
+from axe_eq.prove.verdict import ProgramCounterexample, Refuted
+
+__all__ = ["BUDGET", "enclose_program", "find_counterexample", "refute", "reshape_program"]
+
+BUDGET = 1 << 27  # interval operations, about 50 ns each
+_ROUNDS = 4
+_SHARE = 4  # at least so many evaluations fit in a budget
+_READABLE = 64  # inputs with more elements get a witness at smaller extents
+
+
+def refute(
+    a: Program, b: Program, *, numerics: str = "real", seed: int = 0, budget: float = BUDGET
+) -> Refuted | None:
+    """Refute that two programs are equal.
+
+    Args:
+        a: a program.
+        b: another; inputs and outputs are matched by position.
+        numerics: "real" (over the reals) or "exact" (bit for bit, NaN = NaN).
+        seed: of all choices; equal seeds give equal answers.
+        budget: interval operations to spend, about 50 ns each.
+
+    Returns:
+        None where no certain difference was found.
+
+    Raises:
+        ArgumentError: unknown numerics.
+    """
+    difference = type_difference(a, b)
+    if difference is not None:
+        return Refuted(None, f"the types differ: {difference}")
+    found = find_counterexample(a, b, numerics=numerics, seed=seed, budget=budget)
+    if found is None:
+        return None
+    how = "over the reals" if numerics == "real" else "bit for bit"
+    return Refuted(found, f"output {found.output} differs {how}")
+
+
+def find_counterexample(
+    a: Program, b: Program, *, numerics: str = "real", seed: int = 0, budget: float = BUDGET
+) -> ProgramCounterexample | None:
+    """Inputs that tell two programs of equal types apart, with a witness at smaller extents.
+
+    Arguments and errors as for `refute`.
+    """
+    if numerics not in ("real", "exact"):
+        raise ArgumentError("numerics", f"is {numerics!r}", "'real' or 'exact'")
+    pair = _Pair.of(a, b)
+    if not pair.open_outputs:
+        return None
+    search = _search_real if numerics == "real" else _search_exact
+    found = search(pair, seed, budget)
+    if found is None or sum(x.type.size for x in pair.inputs) <= _READABLE:
+        return found
+    return dataclasses.replace(found, reduced=_reduced(a, b, numerics, seed, budget / 16))
+
+
+def _reduced(
+    a: Program, b: Program, numerics: str, seed: int, budget: float
+) -> ProgramCounterexample | None:
+    """A counterexample to the same two programs at smaller extents."""
+    for extents in reductions([a, b]):
+        small = reshape_program(a, extents), reshape_program(b, extents)
+        if small[0] is None or small[1] is None or type_difference(small[0], small[1]):
+            continue
+        pair = _Pair.of(small[0], small[1])
+        search = _search_real if numerics == "real" else _search_exact
+        found = search(pair, seed, budget) if pair.open_outputs else None
+        if found is not None:
+            return found
+    return None
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """Two programs over one list of inputs."""
+
+    inputs: tuple[Node, ...]
+    constants: dict[str, Array]
+    outputs_a: tuple[Node, ...]
+    outputs_b: tuple[Node, ...]
+
+    @staticmethod
+    def of(a: Program, b: Program) -> _Pair:
+        inputs = tuple(i.node for i in a.inputs)
+        return _Pair(inputs, a.constants | b.constants, a.outputs, tuple(over_inputs_of(a, b)))
+
+    @property
+    def open_outputs(self) -> list[int]:
+        """Outputs that are not one node on both sides."""
+        both = zip(self.outputs_a, self.outputs_b, strict=True)
+        return [n for n, (x, y) in enumerate(both) if x is not y]
+
+    def counterexample(
+        self, sample: Sample, output: int, index: Sequence[int], a: Interval, b: Interval
+    ) -> ProgramCounterexample:
+        """From what the two sides have at one element."""
+        kind = DTYPES[self.outputs_a[output].dtype].kind
+        return ProgramCounterexample(
+            inputs=sampled(sample, [n.type for n in self.inputs]),
+            output=output,
+            index=tuple(map(int, index)),
+            value_a=_value(a, kind),
+            value_b=_value(b, kind),
+            bounds_a=(float(a.low), float(a.high)),
+            bounds_b=(float(b.low), float(b.high)),
+            names=tuple(n.text for n in self.inputs),
+        )
+
+
+def _value(x: Interval, kind: str) -> float | int | bool:
+    if x.low != x.high:
+        return float(x.low / 2 + x.high / 2)
+    return bool(x.low) if kind == "b" else int(x.low) if kind == "i" else float(x.low)
+
+
+# -- bit for bit ---------------------------------------------------------------------------------
+
+
+def _search_exact(pair: _Pair, seed: int, budget: float) -> ProgramCounterexample | None:
+    outputs = [*pair.outputs_a, *pair.outputs_b]
+    planned = _affordable(outputs, [whole(node.shape) for node in outputs], budget / _SHARE)
+    if planned is None:
+        return None
+    for turn in range(_ROUNDS):
+        for pattern in (*PLAIN, *SEARCHED, *RANDOM):
+            budget -= planned.cost
+            found = _try_exact(pair, Sample(pattern, seed + turn)) if budget >= 0 else None
+            if found is not None:
+                return found
+    return None
+
+
+def _try_exact(pair: _Pair, sample: Sample) -> ProgramCounterexample | None:
+    arrays = {n.text: sample.array(i, n.type) for i, n in enumerate(pair.inputs)}
+    found = differing_bits(pair.outputs_a, pair.outputs_b, pair.constants | arrays)
+    if found is None:
+        return None
+    output, index, *values = found
+    return pair.counterexample(sample, output, index, *(point(np.asarray(v)) for v in values))
+
+
+# -- over the reals -------------------------------------------------------------------------------
+
+
+def _search_real(pair: _Pair, seed: int, budget: float) -> ProgramCounterexample | None:
+    for turn, planned in enumerate(_plans(pair, seed, budget / _SHARE)):
+        for pattern in SEARCHED:
+            budget -= planned.cost
+            if budget < 0:
+                return None
+            found = _try(pair, planned, Sample(pattern, seed + turn))
+            if found is not None:
+                return _plainer(pair, planned, seed) or found
+    return None
+
+
+def _plainer(pair: _Pair, planned: Plan, seed: int) -> ProgramCounterexample | None:
+    """The counterexample of the plainest pattern that gives one."""
+    tries = (_try(pair, planned, Sample(pattern, seed)) for pattern in PLAIN)
+    return next((found for found in tries if found is not None), None)
+
+
+def _plans(pair: _Pair, seed: int, limit: float) -> Iterator[Plan]:
+    """What to evaluate in each round: whole outputs, or as many elements as the limit lets."""
+    outputs = [side[n] for n in pair.open_outputs for side in (pair.outputs_a, pair.outputs_b)]
+    complete = _affordable(outputs, [whole(node.shape) for node in outputs], limit)
+    if complete is not None:
+        yield from [complete] * _ROUNDS
+        return
+    for most in (16, 4, 1):
+        found = [_sparse_plan(outputs, most, [seed, turn], limit) for turn in range(_ROUNDS)]
+        if any(found):
+            yield from filter(None, found)
+            return
+
+
+def _sparse_plan(
+    outputs: Sequence[Node], most: int, seed: Sequence[int], limit: float
+) -> Plan | None:
+    """At most so many indices per dim of every output, the same on both sides."""
+    rng = np.random.default_rng(seed)
+    wanted = [tuple(_few(extent, most, rng) for extent in node.shape) for node in outputs[::2]]
+    return _affordable(outputs, [region for region in wanted for _ in "ab"], limit)
+
+
+def _affordable(outputs: Sequence[Node], wanted: Sequence[Region], limit: float) -> Plan | None:
+    try:
+        planned = plan(outputs, wanted)
+    except SearchError:
+        return None
+    return planned if planned.cost <= limit else None
+
+
+def _few(extent: int, most: int, rng: np.random.Generator) -> Array:
+    """Indices at both ends, around the middle and at random."""
+    if extent <= most:
+        return np.arange(extent)
+    middle = extent // 2
+    edges = [0, extent - 1, middle - 1, middle, 1, extent - 2][: most // 2]
+    chosen = np.union1d(edges, rng.integers(0, extent, most - len(edges)))
+    return chosen.astype(np.int64)
+
+
+def _try(pair: _Pair, planned: Plan, sample: Sample) -> ProgramCounterexample | None:
+    values = run(planned, lambda node, region: _given(pair, sample, node, region))
+    for m, n in enumerate(pair.open_outputs):
+        a, b = values[2 * m], values[2 * m + 1]
+        apart = disjoint(a, b)
+        if apart.any():
+            at = np.unravel_index(int(np.argmax(apart)), apart.shape)
+            index = [indices[i] for indices, i in zip(planned.wanted[2 * m], at, strict=True)]
+            here = (Interval(*(np.asarray(bound[at]) for bound in x)) for x in (a, b))
+            return pair.counterexample(sample, n, index, *here)
+    return None
+
+
+def _given(pair: _Pair, sample: Sample, node: Node, region: Region) -> Interval:
+    if node.text in pair.constants:
+        return literal(pair.constants[node.text][np.ix_(*region)], node.dtype)
+    return point(sample.values(pair.inputs.index(node), node.type, region))

@@ -1,0 +1,211 @@
+"""Regions of values: which operand elements a part of a value depends on.
+
+A region lists, per dim, the wanted indices. Block operators are pulled back through their
+projections, selectors through their declared pulls or, where those are silent (reshapes,
+interleavings), by running the selector on its operands' element numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from axe_eq.errors import ProgramError, SearchError
+from axe_eq.program.node import Node, sel_type
+from axe_eq.program.ops import Pull, selector
+from axe_eq.program.signature import Affine, signature
+from axe_eq.program.types import Array, ValueType
+
+Region = tuple[Array, ...]  # per dim, the wanted indices, ascending
+Row = Sequence[Pull | None]
+
+LARGEST = 1 << 24  # elements of one array that an evaluation may hold
+_FAR = 2.0**40  # more than any element number
+
+
+def whole(shape: Sequence[int]) -> Region:
+    """The region of all indices."""
+    return tuple(np.arange(extent) for extent in shape)
+
+
+def is_whole(region: Region, shape: Sequence[int]) -> bool:
+    """The region has every index."""
+    return all(len(indices) == extent for indices, extent in zip(region, shape, strict=True))
+
+
+def size(region: Region) -> int:
+    """Number of elements of the region."""
+    return math.prod(len(indices) for indices in region)
+
+
+def check_size(elements: int) -> None:
+    """Refuse arrays that are too large to evaluate.
+
+    Raises:
+        SearchError: more elements than `LARGEST`.
+    """
+    if elements > LARGEST:
+        raise SearchError("evaluation", f"needs an array of {elements} elements", f"<= {LARGEST}")
+
+
+def union(a: Region | None, b: Region) -> Region:
+    """The smallest region that has both."""
+    return b if a is None else tuple(np.union1d(x, y) for x, y in zip(a, b, strict=True))
+
+
+# -- block operators ------------------------------------------------------------------------------
+
+
+def index_space(node: Node, region: Region) -> Region:
+    """Indices of every index dim: the region's for output dims, all of them for reduced dims."""
+    sig = signature(node.text)
+    extents = sig.extents([a.shape for a in node.args])
+    return (*region, *(np.arange(extents[d]) for d in sig.reduced))
+
+
+def read(affine: Affine, space: Region) -> Array:
+    """Operand indices that a projection reads, as an array over the index space."""
+    at = np.full((1,) * len(space), affine.offset)
+    for dim, step in affine.terms:
+        at = at + _along(step * space[dim], dim, len(space))
+    return at
+
+
+def op_needs(node: Node, region: Region) -> list[Region]:
+    """Per operand of a block operator, the region it reads."""
+    space = index_space(node, region)
+    return [
+        tuple(space[p.plain] if p.plain is not None else np.unique(read(p, space)) for p in operand)
+        for operand in signature(node.text).operands
+    ]
+
+
+def _along(indices: Array, axis: int, rank: int) -> Array:
+    return indices.reshape([-1 if d == axis else 1 for d in range(rank)])
+
+
+# -- selectors ------------------------------------------------------------------------------------
+
+
+class Source(NamedTuple):
+    """Where a region of a selector's value reads one operand.
+
+    Attributes:
+        coordinates: per operand dim, the index there, broadcastable over the region.
+        valid: per operand dim, where that index is inside, of the same shape.
+    """
+
+    coordinates: Region
+    valid: Region
+
+    @property
+    def reads(self) -> bool:
+        """Anything of the operand is read."""
+        return all(v.any() for v in self.valid)
+
+    def needs(self) -> Region:
+        """Indices of the operand that are read."""
+        if not self.reads:
+            return tuple(np.arange(0) for _ in self.coordinates)
+        return tuple(np.unique(c[v]) for c, v in zip(*self, strict=True))
+
+
+def sel_sources(node: Node, region: Region) -> list[Source]:
+    """Per operand of a selector, where a region of its value reads it.
+
+    Raises:
+        SearchError: the selector would have to run on too many elements.
+    """
+    declared, params = selector(node.text)
+    types = [a.type for a in node.args]
+    rows: Sequence[Row] = [[None] * t.rank for t in types]
+    if declared.pull is not None:
+        rows = declared.pull(params, types)
+    found = [_pulled(row, t, region) for row, t in zip(rows, types, strict=True)]
+    known = [source for source in found if source is not None]
+    return known if len(known) == len(found) else _numbered(node, rows, region)
+
+
+def _pulled(row: Row, of: ValueType, region: Region) -> Source | None:
+    """Source by affine pulls; None where a dim has none."""
+    coordinates, valid = [], []
+    for pull, extent in zip(row, of.shape, strict=True):
+        if pull is None:
+            return None
+        at = _along(pull.scale * region[pull.axis] + pull.offset, pull.axis, len(region))
+        coordinates.append(at)
+        valid.append((at >= 0) & (at < extent))
+    return Source(tuple(coordinates), tuple(valid))
+
+
+def _numbered(node: Node, rows: Sequence[Row], region: Region) -> list[Source]:
+    """Sources by running the selector on the element numbers of its operands.
+
+    Axes that only pass through have extent 1 there: regrouping the heads of a long sequence costs
+    no more than one token.
+    """
+    axes = _passed_axes(node, rows)
+    shapes = [_thin(row, a.shape, axes) for row, a in zip(rows, node.args, strict=True)]
+    ends = np.cumsum([0, *map(math.prod, shapes)])
+    check_size(
+        max(int(ends[-1]), math.prod(1 if d in axes else e for d, e in enumerate(node.shape)))
+    )
+    shown = _shown_numbers(node, ends, shapes)
+    here = tuple(np.zeros(1, int) if d in axes else indices for d, indices in enumerate(region))
+    numbers = shown[np.ix_(*here)]
+    return [
+        _unnumbered(numbers, int(ends[k]), shapes[k], rows[k], axes, region)
+        for k in range(len(shapes))
+    ]
+
+
+def _thin(row: Row, shape: Sequence[int], axes: set[int]) -> tuple[int, ...]:
+    """The operand's shape with the dims that pass through cut to extent 1."""
+    return tuple(1 if p and p.axis in axes else e for p, e in zip(row, shape, strict=True))
+
+
+def _passed_axes(node: Node, rows: Sequence[Row]) -> set[int]:
+    """Output axes that every operand has at their extent and that the selector leaves alone."""
+    axes = set(range(len(node.shape)))
+    for row, arg in zip(rows, node.args, strict=True):
+        through = zip(row, arg.shape, strict=True)
+        axes &= {p.axis for p, e in through if p and p == Pull(p.axis) and e == node.shape[p.axis]}
+    thin = (
+        ValueType(a.dtype, _thin(row, a.shape, axes))
+        for row, a in zip(rows, node.args, strict=True)
+    )
+    try:
+        found = sel_type(node.text, tuple(thin)).shape
+    except ProgramError:
+        return set()
+    return (
+        axes if found == tuple(1 if d in axes else e for d, e in enumerate(node.shape)) else set()
+    )
+
+
+def _shown_numbers(node: Node, ends: Array, shapes: Sequence[tuple[int, ...]]) -> Array:
+    """The element number every cell of the value shows; -1 where it shows none (padding)."""
+    declared, params = selector(node.text)
+    numbers = [np.arange(ends[k], ends[k + 1]).reshape(s) * 1.0 for k, s in enumerate(shapes)]
+    near = np.asarray(declared.run(params, numbers))
+    far = np.asarray(declared.run(params, [n + _FAR for n in numbers]))
+    return np.where(far - near == _FAR, near, -1).astype(np.int64)
+
+
+def _unnumbered(
+    numbers: Array, begin: int, shape: tuple[int, ...], row: Row, axes: set[int], region: Region
+) -> Source:
+    """Coordinates in one operand from element numbers."""
+    inside = (numbers >= begin) & (numbers < begin + math.prod(shape))
+    within = np.unravel_index(np.where(inside, numbers - begin, 0), shape)
+    coordinates, valid = [], []
+    for pull, at in zip(row, within, strict=True):
+        through = pull is not None and pull.axis in axes
+        if through and pull is not None:
+            at = _along(region[pull.axis], pull.axis, len(region))
+        coordinates.append(at)
+        valid.append(np.ones(at.shape, bool) & inside.any() if through else inside)
+    return Source(tuple(coordinates), tuple(valid))

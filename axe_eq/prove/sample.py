@@ -1,0 +1,136 @@
+"""Deterministic program inputs, computed element by element.
+
+An element's value is a hash of the seed, the input's position and the element's number, so any
+region of an input costs only its size, and equal seeds give equal inputs whatever is asked for.
+Except for the `RANDOM` patterns, all values are exact in every floating type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from axe_eq.program.types import DTYPES, Array, ValueType
+from axe_eq.prove.region import Region, whole
+
+_EAGER = 1 << 24  # elements of all inputs together that are made at once
+
+
+def _mix(x: Array) -> Array:
+    """Finaliser of splitmix64 (Steele, Lea, Flood, Fast Splittable Pseudorandom Generators)."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: Array = x ^ (x >> np.uint64(31))
+    return mixed
+
+
+def _below(h: Array, n: int) -> Array:
+    return np.asarray(h % np.uint64(n), np.float64)
+
+
+def _dense(h: Array) -> Array:
+    return _below(h, 7) - 3
+
+
+def _sparse(h: Array) -> Array:
+    return np.where(_below(h, 5) == 0, _dense(h >> np.uint64(20)), 0.0)
+
+
+def _wide(h: Array) -> Array:
+    return _dense(h) * 2.0 ** _below(h >> np.uint64(20), 7)
+
+
+def _uniform(h: Array) -> Array:
+    return (h >> np.uint64(11)).astype(np.float64) * 2.0**-51 - 2
+
+
+def _special(h: Array) -> Array:
+    return _SPECIAL[(h % np.uint64(len(_SPECIAL))).astype(np.int64)]
+
+
+_SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-7, 3e4, 1 / 3])
+PATTERNS: dict[str, Callable[[Array], Array]] = {
+    "ones": lambda h: np.ones(h.shape),
+    "sparse": _sparse,
+    "dense": _dense,
+    "positive": lambda h: _below(h, 3) + 1,
+    "wide": _wide,
+    "quarters": lambda h: (_below(h, 13) - 6) / 4,
+    "uniform": _uniform,
+    "special": _special,
+}
+SEARCHED = ("dense", "positive", "sparse", "quarters", "wide")
+# Rounded to the input's type, for comparisons bit for bit.
+RANDOM = ("uniform", "special")
+# Tried once others have told two programs apart, for a counterexample that is easier to read.
+PLAIN = ("ones", "one hot", "sparse", "dense")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One choice of all inputs of a program: a pattern and a seed."""
+
+    pattern: str
+    seed: int
+
+    def values(self, position: int, of: ValueType, region: Region) -> Array:
+        """Values of one input on a region, as float64."""
+        number = np.zeros((1,) * of.rank, np.uint64)
+        for axis, (indices, extent) in enumerate(zip(region, of.shape, strict=True)):
+            shape = [-1 if d == axis else 1 for d in range(of.rank)]
+            number = number * np.uint64(extent) + indices.astype(np.uint64).reshape(shape)
+        key = int(_mix(np.array([self.seed * 1000003 + position * 7919 + 1], np.uint64))[0])
+        if self.pattern == "one hot":
+            return np.asarray(number == np.uint64(key % max(of.size, 1)), np.float64)
+        hashed = _mix(np.atleast_1d(number) + np.uint64(key)).reshape(number.shape)
+        return _fit(PATTERNS[self.pattern](hashed), of.dtype)
+
+    def array(self, position: int, of: ValueType) -> Array:
+        """One input whole, in its own type."""
+        result = np.empty(of.shape, DTYPES[of.dtype].numpy)
+        rows = max(1, (_EAGER // 16) * max(of.shape[:1], default=1) // max(of.size, 1))
+        region = whole(of.shape)
+        for begin in range(0, of.shape[0] if of.rank else 1, rows):
+            part = slice(begin, begin + rows)
+            here = (region[0][part], *region[1:]) if of.rank else region
+            result[part if of.rank else ...] = self.values(position, of, here)
+        return result
+
+
+def _fit(values: Array, name: str) -> Array:
+    kind = DTYPES[name].kind
+    if kind == "b":
+        return np.asarray(np.isin(np.abs(values), (1, 3)), np.float64)
+    return np.trunc(np.nan_to_num(values, posinf=0, neginf=0)) if kind == "i" else values
+
+
+class SampledInputs(Sequence[Array]):
+    """The inputs of a sample, made when asked for: those of a large model do not fit in memory."""
+
+    def __init__(self, sample: Sample, types: Sequence[ValueType]) -> None:
+        self._sample, self._types = sample, tuple(types)
+
+    def __len__(self) -> int:
+        return len(self._types)
+
+    def __getitem__(self, position):  # type: ignore[no-untyped-def]
+        if isinstance(position, slice):
+            return [self[n] for n in range(len(self))[position]]
+        position = range(len(self))[position]
+        return self._sample.array(position, self._types[position])
+
+    def __iter__(self) -> Iterator[Array]:
+        return (self[n] for n in range(len(self)))
+
+    def __str__(self) -> str:
+        types = ", ".join(map(str, self._types))
+        return f"{types}: pattern {self._sample.pattern!r}, seed {self._sample.seed}"
+
+
+def sampled(sample: Sample, types: Sequence[ValueType]) -> Sequence[Array]:
+    """The inputs of a sample: arrays, or a sequence that makes them when asked for if many."""
+    if sum(of.size for of in types) > _EAGER:
+        return SampledInputs(sample, types)
+    return tuple(sample.array(n, of) for n, of in enumerate(types))

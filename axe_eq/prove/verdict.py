@@ -1,0 +1,173 @@
+"""Verdicts: Proved, Refuted, Unknown, and the counterexamples of refutations.
+
+A verdict is a result, never an error. Only `Proved` is true in a condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from axe_eq.program.types import Array
+
+Image = frozenset[tuple[tuple[str, int], ...]]
+_MOST_SHOWN = 64  # elements of an input that a counterexample prints
+
+
+@dataclass(frozen=True)
+class LayoutCounterexample:
+    """A logical index that two layouts send to different places.
+
+    Attributes:
+        x: the logical index, one integer or one per dim.
+        image_a, image_b: where each layout puts it, sets of coordinates.
+    """
+
+    x: int | tuple[int, ...]
+    image_a: Image
+    image_b: Image
+
+    def __str__(self) -> str:
+        return f"at x = {self.x}: a gives {_image(self.image_a)}, b gives {_image(self.image_b)}"
+
+
+@dataclass(frozen=True, eq=False)
+class ProgramCounterexample:
+    """Inputs on which two programs differ at one place of one output.
+
+    Attributes:
+        inputs: one array per input, in order, of the inputs' types and shapes; small integers where
+            integers tell the programs apart. Those of a large program are made when asked for.
+        output: which output differs.
+        index: where in that output.
+        value_a, value_b: the values there, exact where they are exact in float64; otherwise the
+            midpoints of the bounds.
+        bounds_a, bounds_b: disjoint enclosures of the two real values; the values themselves where
+            programs were compared bit for bit.
+        names: the first program's input names.
+        reduced: the same for both programs at smaller extents, where that is known to differ too.
+    """
+
+    inputs: Sequence[Array]
+    output: int
+    index: tuple[int, ...]
+    value_a: float | int | bool
+    value_b: float | int | bool
+    bounds_a: tuple[float, float]
+    bounds_b: tuple[float, float]
+    names: tuple[str, ...] = ()
+    reduced: ProgramCounterexample | None = None
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        place = f"output {self.output}" + (f" at {self.index}" if self.index else "")
+        a, b = (
+            _value(v, r) for v, r in ((self.value_a, self.bounds_a), (self.value_b, self.bounds_b))
+        )
+        yield f"{place}: a gives {a}, b gives {b}"
+        if not isinstance(self.inputs, tuple):  # too large to make just to print
+            yield f"  {self.inputs}"
+        else:
+            names = self.names or [f"input {n}" for n in range(len(self.inputs))]
+            yield from (f"  {n}: {_array(x)}" for n, x in zip(names, self.inputs, strict=True))
+        if self.reduced is not None:
+            yield "the same at smaller extents:"
+            yield from ("  " + line for line in str(self.reduced).splitlines())
+
+
+Counterexample = LayoutCounterexample | ProgramCounterexample
+
+
+@dataclass(frozen=True)
+class Proved:
+    """The two sides are equal, and a certificate says why.
+
+    Attributes:
+        certificate: what an independent checker accepts.
+        statement: what is proved: the two sides, the packs, the numerics.
+    """
+
+    certificate: Any
+    statement: Any
+
+    def __bool__(self) -> Literal[True]:
+        return True
+
+    def __str__(self) -> str:
+        return f"Proved: {self.statement}"
+
+
+@dataclass(frozen=True)
+class Refuted:
+    """The two sides differ, certainly.
+
+    Attributes:
+        counterexample: where they differ; None where the reason says all (types that differ).
+        reason: one sentence.
+    """
+
+    counterexample: Counterexample | None
+    reason: str
+
+    def __bool__(self) -> Literal[False]:
+        return False
+
+    def __str__(self) -> str:
+        text = f"Refuted: {self.reason}"
+        return text if self.counterexample is None else f"{text}\n{self.counterexample}"
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Neither proved nor refuted within the budget.
+
+    Attributes:
+        missing: what stood in the way: a law, an enclosure, time.
+        budget: what was spent or allowed.
+    """
+
+    missing: Any
+    budget: Any = None
+
+    def __bool__(self) -> Literal[False]:
+        return False
+
+    def __str__(self) -> str:
+        spent = "" if self.budget is None else f" (budget: {self.budget})"
+        return f"Unknown: {self.missing}{spent}"
+
+
+Verdict = Proved | Refuted | Unknown
+
+
+def _image(image: Image) -> str:
+    if not image:
+        return "nothing"
+    return "{" + ", ".join(map(_coordinate, sorted(image))) + "}"
+
+
+def _coordinate(coordinate: tuple[tuple[str, int], ...]) -> str:
+    return " ".join(f"{value}@{axis}" for axis, value in coordinate) or "0"
+
+
+def _value(value: float | int | bool, bounds: tuple[float, float]) -> str:
+    low, high = bounds
+    return str(value) if low == high or low != low else f"{value} (in [{low}, {high}])"
+
+
+def _array(array: Array) -> str:
+    kind = f"{array.dtype}{list(array.shape)}"
+    shown = array.astype(np.float64) if array.dtype.kind not in "ib" else array
+    if array.size > _MOST_SHOWN:
+        return f"{kind}, {int(np.count_nonzero(shown))} of {array.size} not zero"
+    text = np.array2string(shown, separator=", ", max_line_width=1000, formatter={"float": _number})
+    return f"{kind} {' '.join(text.split())}"
+
+
+def _number(value: Any) -> str:
+    return str(int(value)) if float(value).is_integer() else str(value)
