@@ -55,7 +55,9 @@ def operand_view(projection: Sequence[Affine], array: Array, extents: Sequence[i
     present = {dim for affine in projection for dim, _ in affine.terms}
     shape = [extent if dim in present else 1 for dim, extent in enumerate(extents)]
     origin = array[tuple(slice(affine.offset, None) for affine in projection)]
-    return as_strided(origin, shape, strides, writeable=False)
+    # As raw words, because numpy cannot restride the 8-bit floats by their own type.
+    words = origin.view(f"u{array.itemsize}")
+    return as_strided(words, shape, strides, writeable=False).view(array.dtype)
 
 
 def index_views(
