@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from functools import partial
 from html import escape
 from pathlib import Path
-
-import networkx as nx
 
 from axe_eq.program.node import INPUT, OP, Node, Program
 
@@ -86,6 +84,11 @@ _ARROW = (
 )
 
 
+Via = tuple[Node, int]  # where a value passes a layer on its way to users further down
+Place = Node | Via
+Box = tuple[float, float, float, float]  # x, y, width, height
+
+
 def program_svg(program: Program, path: str | None = None) -> str:
     """A self-contained picture: values in layers, operands above their users.
 
@@ -97,15 +100,17 @@ def program_svg(program: Program, path: str | None = None) -> str:
         path: file to write; none by default.
     """
     names = value_names(program)
-    texts = {node: _box_text(node, names) for node in program.nodes()}
-    boxes = _placed(_layers(program), texts)
+    nodes = program.nodes()
+    texts = {node: _box_text(node, names) for node in nodes}
+    levels = _levels(nodes)
+    boxes = _boxes(_layers(nodes, levels), texts)
     width = max((x + w for x, _, w, _ in boxes.values()), default=0) + _GAP_X
     height = max((y + h for _, y, _, h in boxes.values()), default=0) + _GAP_X
-    parts = [_arrow(boxes[a], boxes[node]) for node in boxes for a in node.args]
-    parts += [_box(node, boxes[node], texts[node], node in program.outputs) for node in boxes]
+    parts = [_line(place, boxes, levels) for place in boxes]
+    parts += [_box(node, boxes[node], texts[node], node in program.outputs) for node in nodes]
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}">'
-        f"<style>{_STYLE}</style>{_ARROW}\n" + "\n".join(parts) + "\n</svg>\n"
+        f"<style>{_STYLE}</style>{_ARROW}\n" + "\n".join(filter(None, parts)) + "\n</svg>\n"
     )
     if path is not None:
         Path(path).write_text(svg, encoding="utf-8")
@@ -118,49 +123,88 @@ def _box_text(node: Node, names: dict[Node, str]) -> list[str]:
     return [f"{names[node]} = {_expression(node, names)}", _signature(node), str(node.type)]
 
 
-def _layers(program: Program) -> list[list[Node]]:
-    """Topological generations, each ordered by the mean place of its operands."""
-    layers: list[list[Node]] = [list(g) for g in nx.topological_generations(program.graph())]
-    place: dict[Node, float] = {}
+def _levels(nodes: Sequence[Node]) -> dict[Node, int]:
+    """The layer of every value; values without operands stand just above their first user."""
+    levels: dict[Node, int] = {}
+    for node in nodes:
+        levels[node] = max((levels[a] + 1 for a in node.args), default=0)
+    first: dict[Node, int] = {}
+    for node in nodes:
+        for a in node.args:
+            first[a] = min(first.get(a, levels[node]), levels[node])
+    return levels | {n: first[n] - 1 for n in nodes if not n.args and n in first}
+
+
+def _parents(place: Place, levels: dict[Node, int]) -> list[Place]:
+    """What is drawn in the layer above with a line to this place."""
+    if isinstance(place, Node):
+        above = levels[place] - 1
+        return [a if levels[a] == above else (a, above) for a in place.args]
+    node, level = place
+    return [node if levels[node] == level - 1 else (node, level - 1)]
+
+
+def _layers(nodes: Sequence[Node], levels: dict[Node, int]) -> list[list[Place]]:
+    """Values and lines by layer, each layer ordered by the mean place of what is above."""
+    layers: list[list[Place]] = [[] for _ in range(max(levels.values()) + 1)]
+    passing: set[Place] = set()
+    for node in nodes:
+        layers[levels[node]].append(node)
+        for a in node.args:
+            for level in range(levels[a] + 1, levels[node]):
+                if (a, level) not in passing:
+                    passing.add((a, level))
+                    layers[level].append((a, level))
+    at: dict[Place, float] = {}
     for layer in layers:
-        layer.sort(key=partial(_mean_place, place))
-        place |= {node: n - len(layer) / 2 for n, node in enumerate(layer)}
+        means = {
+            place: sum(at[p] for p in parents) / len(parents) if parents else math.inf
+            for place in layer
+            for parents in [_parents(place, levels)]
+        }
+        layer.sort(key=means.__getitem__)
+        at |= {place: n - len(layer) / 2 for n, place in enumerate(layer)}
     return layers
 
 
-def _mean_place(place: dict[Node, float], node: Node) -> float:
-    return sum(place[a] for a in node.args) / max(len(node.args), 1)
-
-
-Box = tuple[float, float, float, float]  # x, y, width, height
-
-
-def _placed(layers: Sequence[Sequence[Node]], texts: dict[Node, list[str]]) -> dict[Node, Box]:
-    """Boxes of the values: layers from top to bottom, each centred."""
+def _boxes(layers: Sequence[Sequence[Place]], texts: dict[Node, list[str]]) -> dict[Place, Box]:
+    """Boxes of the places: layers from top to bottom, each centred."""
     sizes = {
         node: (max(map(len, lines)) * _CHAR + 2 * _PAD, sum(map(bool, lines)) * _LINE + _PAD)
         for node, lines in texts.items()
     }
-    rows = [sum(sizes[node][0] + _GAP_X for node in layer) for layer in layers]
-    boxes: dict[Node, Box] = {}
+    boxes: dict[Place, Box] = {}
     y = float(_GAP_X)
-    for layer, row in zip(layers, rows, strict=True):
-        x = _GAP_X + (max(rows) - row) / 2
-        for node in layer:
-            boxes[node] = (x, y, *sizes[node])
-            x += sizes[node][0] + _GAP_X
-        y += max(sizes[node][1] for node in layer) + _GAP_Y
-    return boxes
+    for layer in layers:
+        height = max(sizes[p][1] for p in layer if isinstance(p, Node))
+        x = -sum((sizes[p][0] if isinstance(p, Node) else 0) + _GAP_X for p in layer) / 2
+        for place in layer:
+            size = sizes[place] if isinstance(place, Node) else (0.0, height)
+            boxes[place] = (x, y, *size)
+            x += size[0] + _GAP_X
+        y += height + _GAP_Y
+    left = min(x for x, _, _, _ in boxes.values()) - _GAP_X
+    return {place: (x - left, y, w, h) for place, (x, y, w, h) in boxes.items()}
 
 
-def _arrow(source: Box, target: Box) -> str:
+def _line(place: Place, boxes: dict[Place, Box], levels: dict[Node, int]) -> str:
+    """The lines that end at a place, and the line through it where it is no value."""
+    parts = [
+        _arrow(boxes[p], boxes[place], isinstance(place, Node)) for p in _parents(place, levels)
+    ]
+    if not isinstance(place, Node):
+        x, y, _, height = boxes[place]
+        parts.append(f'<path d="M{x:.0f} {y:.0f}v{height:.0f}"/>')
+    return "".join(parts)
+
+
+def _arrow(source: Box, target: Box, tip: bool) -> str:
     x1, y1 = source[0] + source[2] / 2, source[1] + source[3]
     x2, y2 = target[0] + target[2] / 2, target[1]
-    bend = (y2 - y1) / 2
-    curve = (
-        f"M{x1:.0f} {y1:.0f}C{x1:.0f} {y1 + bend:.0f} {x2:.0f} {y2 - bend:.0f} {x2:.0f} {y2:.0f}"
-    )
-    return f'<path d="{curve}" marker-end="url(#tip)"/>'
+    middle = (y1 + y2) / 2
+    curve = f"M{x1:.0f} {y1:.0f}C{x1:.0f} {middle:.0f} {x2:.0f} {middle:.0f} {x2:.0f} {y2:.0f}"
+    marker = ' marker-end="url(#tip)"' if tip else ""
+    return f'<path d="{curve}"{marker}/>'
 
 
 def _box(node: Node, box: Box, lines: Sequence[str], is_output: bool) -> str:
