@@ -292,7 +292,7 @@ class Primitive:
         rows = self.rows(args)
         if not rows:
             raise Undefined(self.name)
-        row = _choose(rows)
+        row = _choose(rows) if self.many else rows[0]
         return row[0] if len(row) == 1 else row
 
     def rows(self, args: tuple[Ground, ...]) -> tuple[tuple[Ground, ...], ...]:
@@ -311,18 +311,13 @@ class Primitive:
 
 
 def _choose(rows: tuple[tuple[Ground, ...], ...]) -> tuple[Ground, ...]:
-    if len(rows) == 1:
-        row = rows[0]
-    elif MODE.choices is not None:
-        row = MODE.choices.pop(0) if MODE.choices else rows[0]
+    """The result of a relation: the next given choice, which must hold, or one that is picked."""
+    if MODE.choices is not None:
+        row = MODE.choices.pop(0) if MODE.choices else None
         if row not in rows:
             raise Undefined("choice")
         return row
-    else:
-        row = MODE.choose(rows) if MODE.choose is not None else rows[0]
-    if MODE.choices:
-        MODE.choices.pop(0)
-    return row
+    return MODE.choose(rows) if MODE.choose is not None else rows[0]
 
 
 class Analysis:
