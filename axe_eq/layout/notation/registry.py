@@ -9,7 +9,18 @@ from typing import NamedTuple
 
 from axe_eq.errors import LayoutError, NotationError
 from axe_eq.layout.mesh import Mesh
-from axe_eq.layout.notation import axe, cute, xla
+from axe_eq.layout.notation import (
+    alpa,
+    axe,
+    cute,
+    dtensor,
+    hlo_sharding,
+    jax,
+    matrix,
+    strides,
+    triton,
+    xla,
+)
 from axe_eq.layout.notation.text import Context, quote
 from axe_eq.layout.value import Layout, check_extents
 
@@ -28,8 +39,47 @@ _TABLE = (
     Notation(
         "axe", "Axe layouts", "S[(8,4):(4@lane,1@reg)] + R[(2):(4@warp)]", axe.read, axe.write
     ),
+    Notation(
+        "matrix",
+        "the matrix form of the Axe paper",
+        "(8 4 | 4@lane 1@reg) + [2 | 4@warp]",
+        matrix.read,
+        matrix.write,
+    ),
     Notation("cute", "CuTe layouts", "((128,4),8):((1,1024),128)", cute.read, cute.write),
     Notation("xla", "XLA shapes with layouts", "f32[15,130]{1,0:T(8,128)}", xla.read, xla.write),
+    Notation(
+        "hlo_sharding",
+        "XLA HLO shardings",
+        "{devices=[2,1,2]<=[4] last_tile_dim_replicate}",
+        hlo_sharding.read,
+        hlo_sharding.write,
+    ),
+    Notation(
+        "jax", "JAX PartitionSpecs on a mesh", "P('x', ('y', 'z'), None)", jax.read, jax.write
+    ),
+    Notation(
+        "dtensor",
+        "torch DTensor placements on a mesh",
+        "(Shard(dim=0), Replicate())",
+        dtensor.read,
+        dtensor.write,
+    ),
+    Notation("alpa", "Alpa sharding specs on a mesh", "S0S1", alpa.read, alpa.write),
+    Notation(
+        "triton",
+        "Triton linear and blocked layouts",
+        "#ttg.linear<{register = [[0, 1]], lane = [[1, 0]], warp = [], block = []}>",
+        triton.read,
+        triton.write,
+    ),
+    Notation(
+        "strides",
+        "numpy and torch strides",
+        "shape=(2,3), strides=(3,1), offset=0",
+        strides.read,
+        strides.write,
+    ),
 )
 
 NOTATIONS: Mapping[str, Notation] = MappingProxyType({entry.name: entry for entry in _TABLE})

@@ -12,7 +12,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple
 
-from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedEOF, UnexpectedInput
+from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput
 from lark.exceptions import UnexpectedToken, VisitError
 
 from axe_eq.errors import AxeError, LayoutError, NotationError
@@ -175,10 +175,7 @@ def parse(notation: str, text: str, transformer: Transformer[Token, Any]) -> Any
 
 
 def _syntax_error(notation: str, text: str, parser: Lark, error: UnexpectedInput) -> NotationError:
-    at_end = isinstance(error, UnexpectedEOF) or (
-        isinstance(error, UnexpectedToken) and error.token.type == "$END"
-    )
-    if at_end:
+    if isinstance(error, UnexpectedToken) and error.token.type == "$END":
         wrong = f"ends too early, after column {len(text.rstrip())}"
     else:
         position = error.pos_in_stream or 0
@@ -193,9 +190,9 @@ def _word_at(text: str, position: int) -> str:
 
 def _alternatives(parser: Lark, error: UnexpectedInput) -> str:
     if isinstance(error, UnexpectedToken):
-        names: Iterable[str] = error.accepts if error.accepts is not None else error.expected
+        names: Iterable[str] = error.accepts
     elif isinstance(error, UnexpectedCharacters):
-        names = error.allowed or ()
+        names = error.allowed
     else:
         names = getattr(error, "expected", ())
     ignored = set(parser.ignore_tokens)

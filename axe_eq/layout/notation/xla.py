@@ -20,11 +20,10 @@ from axe_eq.layout.notation.xla_tiles import COMBINE, TilingError, tile_array
 from axe_eq.layout.notation.xla_write import layout_text
 from axe_eq.layout.value import Layout
 
-_TYPES = frozenset(
-    ("pred", "bf16", "f16", "f32", "f64", "c64", "c128", "f4e2m1fn", "f8e8m0fnu", "f8e3m4")
-    + ("f8e5m2", "f8e5m2fnuz", "f8e4m3", "f8e4m3fn", "f8e4m3fnuz", "f8e4m3b11fnuz")
-    + tuple(f"{sign}{bits}" for sign in "su" for bits in (1, 2, 4, 8, 16, 32, 64))
-)
+_TYPES = {f"{sign}{bits}" for sign in "su" for bits in (1, 2, 4, 8, 16, 32, 64)} | {
+    *("pred", "bf16", "f16", "f32", "f64", "c64", "c128", "f4e2m1fn", "f8e8m0fnu", "f8e3m4"),
+    *("f8e5m2", "f8e5m2fnuz", "f8e4m3", "f8e4m3fn", "f8e4m3fnuz", "f8e4m3b11fnuz"),
+}
 _REFUSED = {
     "SC": ("SC(...) splits the array over several buffers", "one buffer"),
     "P": ("P(...) stores another shape", "the logical shape itself"),

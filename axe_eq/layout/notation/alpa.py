@@ -1,0 +1,67 @@
+"""Alpa sharding specs: ``S0S1``, ``S01R``, ``RS0``, one symbol per tensor dim.
+
+Source: Alpa (Zheng et al., 2022), sec. 4.1: the digits after S are mesh dims, the first slowest.
+"""
+
+from __future__ import annotations
+
+from lark import Token, Transformer
+
+from axe_eq.errors import NotationError
+from axe_eq.layout.notation.jax import names_of, sharded
+from axe_eq.layout.notation.sharding import confirmed, mesh_dims, needed_mesh, needed_shape
+from axe_eq.layout.notation.text import Context, build, parse, refusal, subject
+from axe_eq.layout.value import Layout
+
+
+class _Symbols(Transformer[Token, list[tuple[int, ...]]]):
+    def REPLICATED(self, _token: Token) -> tuple[int, ...]:
+        return ()
+
+    def SHARDED(self, token: Token) -> tuple[int, ...]:
+        return tuple(map(int, token[1:]))
+
+    def start(self, symbols: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+        return symbols
+
+
+def read(text: str, context: Context) -> Layout:
+    """Reads a spec; needs the mesh and the shape. Mesh dims that no symbol names replicate.
+
+    Raises:
+        NotationError: not one symbol per dim, or a mesh dim that does not exist or repeats.
+    """
+    shape, mesh = needed_shape("alpa", text, context), needed_mesh("alpa", text, context)
+    symbols = parse("alpa", text, _Symbols())
+    if len(symbols) != len(shape):
+        raise NotationError(
+            subject("alpa", text), f"{len(symbols)} symbols", f"one per dim of {shape}"
+        )
+    names = list(mesh.shape)
+    for digit in (digit for symbol in symbols for digit in symbol):
+        if digit >= len(names):
+            raise NotationError(
+                subject("alpa", text), f"mesh dim {digit}", f"0 to {len(names) - 1} of {mesh}"
+            )
+    dims = [tuple(names[digit] for digit in symbol) for symbol in symbols]
+    return build("alpa", text, lambda: sharded("alpa", text, shape, mesh, dims))
+
+
+def write(layout: Layout, context: Context) -> str:
+    """Writes a layout as a spec; needs the mesh, of at most ten dims.
+
+    Raises:
+        NotationError: the layout is no sharding over whole mesh dims.
+    """
+    mesh = context.mesh
+    if mesh is None:
+        raise refusal("alpa", layout, "the devices are not known", "mesh=Mesh(...)")
+    dims = mesh_dims("alpa", layout, context, mesh)
+    names = [names_of("alpa", layout, dim) for dim in dims]
+    order = list(mesh.shape)
+    digits = [[order.index(name) for name in dim] for dim in names]
+    if any(digit > 9 for dim in digits for digit in dim):
+        raise refusal("alpa", layout, f"{len(order)} mesh dims", "one digit per mesh dim")
+    text = "".join(f"S{''.join(map(str, dim))}" if dim else "R" for dim in digits)
+    shape = context.shape or layout.box or ()
+    return confirmed("alpa", layout, sharded("alpa", text, shape, mesh, names), text)

@@ -1,0 +1,221 @@
+"""Torch DTensor placements on a mesh: ``(Shard(dim=0), Replicate())``, one per mesh dim.
+
+Placements apply from left to right, each to the shard that the earlier ones left. ``Shard`` gives
+out consecutive chunks; ``_StridedShard`` first cuts the local dim into ``split_factor`` pieces and
+gives out chunks of each, so that a mesh dim further right can have the pieces.
+
+Source: PyTorch, ``torch.distributed.tensor.placement_types`` (chunks as ``torch.chunk``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple, NoReturn
+
+from lark import Token, Transformer, v_args
+
+from axe_eq.errors import NotationError
+from axe_eq.layout.mesh import Mesh
+from axe_eq.layout.notation.sharding import (
+    Digit,
+    MeshDigit,
+    Part,
+    confirmed,
+    mesh_dims,
+    needed_mesh,
+    needed_shape,
+    place,
+    unused_replicas,
+)
+from axe_eq.layout.notation.text import Context, build, parse, refusal, subject
+from axe_eq.layout.value import Layout
+
+
+class _Shard(NamedTuple):
+    dim: int
+    split_factor: int
+
+    def __str__(self) -> str:
+        if self.split_factor == 1:
+            return f"Shard(dim={self.dim})"
+        return f"_StridedShard(dim={self.dim}, split_factor={self.split_factor})"
+
+
+_Placement = _Shard | None
+
+
+@v_args(inline=True)
+class _Placements(Transformer[Token, Any]):
+    def INT(self, token: Token) -> int:
+        return int(token)
+
+    def shard(self, dim: int, split_factor: int = 1) -> _Shard:
+        return _Shard(dim, split_factor)
+
+    def replicate(self) -> str:
+        return "R"
+
+    def partial(self, arguments: Token) -> str:
+        return f"Partial{arguments}"
+
+    def start(self, *placements: _Shard | str | None) -> list[_Shard | str]:
+        return [placement for placement in placements if placement is not None]
+
+
+# ---- reading ------------------------------------------------------------------------------------
+
+
+def read(text: str, context: Context) -> Layout:
+    """Reads placements; needs the mesh and the shape.
+
+    A chunk that is smaller than the first one lies in a buffer of the first one's size.
+
+    Raises:
+        NotationError: not one placement per mesh dim, a dim out of range, a Partial, or chunks of
+            chunks whose sizes differ between devices.
+    """
+    shape, mesh = needed_shape("dtensor", text, context), needed_mesh("dtensor", text, context)
+    placements = _checked(text, parse("dtensor", text, _Placements()), shape, mesh)
+    return build("dtensor", text, lambda: _sharded(text, placements, shape, mesh))
+
+
+def _checked(
+    text: str, placements: Sequence[_Shard | str], shape: Sequence[int], mesh: Mesh
+) -> list[_Placement]:
+    if len(placements) != len(mesh.shape):
+        _refuse(text, f"{len(placements)} placements", f"{len(mesh.shape)}, one per dim of {mesh}")
+    checked: list[_Placement] = []
+    for placement in placements:
+        if isinstance(placement, str):
+            if placement.startswith("Partial"):
+                _refuse(
+                    text,
+                    f"{placement} is a pending reduction: a value with one more dim, not a place",
+                    "Shard, Replicate or _StridedShard",
+                )
+            checked.append(None)
+            continue
+        if not -len(shape) <= placement.dim < len(shape):
+            _refuse(text, f"dim {placement.dim}", f"below the rank {len(shape)}")
+        if placement.split_factor < 1:
+            _refuse(text, f"split_factor {placement.split_factor}", "at least 1")
+        checked.append(placement._replace(dim=placement.dim % len(shape)))
+    return checked
+
+
+def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
+    raise NotationError(subject("dtensor", text), wrong, expected)
+
+
+def _sharded(
+    text: str, placements: Sequence[_Placement], shape: Sequence[int], mesh: Mesh
+) -> Layout:
+    dims = [_LocalDim(text, extent) for extent in shape]
+    used: set[str] = set()
+    for placement, (name, (count, stride)) in zip(placements, mesh.axes.items(), strict=True):
+        if placement is not None:
+            used.add(name)
+            dims[placement.dim].give_out(count, stride, placement.split_factor)
+    return place([dim.parts() for dim in dims], mesh.axis, unused_replicas(mesh, used))
+
+
+class _LocalDim:
+    """A tensor dim while placements apply: its digits, and how many values its devices have."""
+
+    def __init__(self, text: str, extent: int) -> None:
+        self.text = text
+        self.closed: list[Part] = []
+        self.valid = extent
+        self.digits = [Digit(extent)]
+        self.sizes = {extent}  # of the devices that have any; more than one after uneven chunks
+
+    def parts(self) -> list[Part]:
+        """The finished dim."""
+        return [*self.closed, Part(self.valid, tuple(self.digits))]
+
+    def give_out(self, count: int, stride: int, split_factor: int) -> None:
+        """Gives `count` chunks of each of `split_factor` pieces of the local values to devices."""
+        local = [digit.extent for digit in self.digits if digit.stride is None]
+        if split_factor == 1 and len(local) == 1 and self.digits[-1].stride is None:
+            self._give_chunks(local[0], count, stride)
+            return
+        if self.sizes != {prod(local)}:
+            self._refuse(f"uneven shards of {sorted(self.sizes)} values in {split_factor} pieces")
+        self._give_pieces(count, stride, split_factor)
+        self.sizes = {prod(local) // count}
+
+    def _give_chunks(self, whole: int, count: int, stride: int) -> None:
+        chunk = -(-whole // count)
+        if whole % count:
+            if self.sizes != {whole}:
+                self._refuse(f"uneven shards of {sorted(self.sizes)} values in {count} chunks")
+            if self.digits[:-1]:
+                self.closed.append(Part(self.valid // whole, tuple(self.digits[:-1])))
+            self.valid, self.digits = whole, []
+        elif any(-(-size // count) != chunk for size in self.sizes):
+            self._refuse(f"uneven shards of {sorted(self.sizes)} values in {count} chunks")
+        self.digits = [*self.digits[:-1], Digit(count, stride), Digit(chunk)]
+        self.sizes = {min(size, chunk) for size in self.sizes} | {
+            size % chunk for size in self.sizes
+        }
+        self.sizes.discard(0)
+
+    def _give_pieces(self, count: int, stride: int, split_factor: int) -> None:
+        digits: list[Digit] = []
+        skip, take = split_factor, count
+        for digit in self.digits:
+            extent = digit.extent
+            if digit.stride is not None:
+                digits.append(digit)
+                continue
+            kept, extent, skip = self._shared(extent, skip)
+            given, extent, take = self._shared(extent, take) if skip == 1 else (1, extent, take)
+            digits += [Digit(kept), Digit(given, stride * take), Digit(extent)]
+        if skip * take > 1:
+            self._refuse(f"{split_factor} pieces of {count} chunks")
+        self.digits = [digit for digit in digits if digit.extent > 1] or [Digit(1)]
+
+    def _shared(self, extent: int, wanted: int) -> tuple[int, int, int]:
+        """How much of `wanted` a digit provides, what is left of the digit, and what is missing."""
+        if wanted % extent == 0:
+            return extent, 1, wanted // extent
+        if extent % wanted == 0:
+            return wanted, extent // wanted, 1
+        self._refuse(f"{extent} values in {wanted} pieces")
+
+    def _refuse(self, wrong: str) -> NoReturn:
+        _refuse(self.text, wrong, "equal ones: only the last cut may be uneven")
+
+
+# ---- writing ------------------------------------------------------------------------------------
+
+
+def write(layout: Layout, context: Context) -> str:
+    """Writes a layout as one placement per mesh dim; needs the mesh.
+
+    Raises:
+        NotationError: the layout is no sharding over whole mesh dims.
+    """
+    mesh = context.mesh
+    if mesh is None:
+        raise refusal("dtensor", layout, "the devices are not known", "mesh=Mesh(...)")
+    dims = mesh_dims("dtensor", layout, context, mesh)
+    placements = [_placement(mesh, name, dims) for name in mesh.shape]
+    text = ", ".join(str(placement or "Replicate()") for placement in placements)
+    text = f"({text},)" if len(placements) == 1 else f"({text})"
+    shape = context.shape or layout.box or ()
+    return confirmed("dtensor", layout, _sharded(text, placements, shape, mesh), text)
+
+
+def _placement(mesh: Mesh, name: str, dims: Sequence[Sequence[MeshDigit]]) -> _Placement:
+    """The placement of one mesh dim; digits slower than its own that come later make it strided."""
+    later = list(mesh.shape)[list(mesh.shape).index(name) :]
+    for position, digits in enumerate(dims):
+        factor = 1
+        for digit in digits:
+            if digit.name == name:
+                return _Shard(position, factor)
+            if digit.name is None or digit.name in later:
+                factor *= digit.extent
+    return None

@@ -1,0 +1,310 @@
+"""HLO shardings: ``{devices=[2,1,2]<=[4] last_tile_dim_replicate}``, explicit lists, tuples.
+
+Blocks have ``ceil(extent / tiles)`` elements. A tile assignment ``<=[d]T(p)`` is the iota of shape
+d, transposed by p.
+
+Source: GSPMD (Xu et al., 2021), sec. 3; the texts of ``xla::HloSharding``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+from lark import Token, Transformer, v_args
+from numpy.typing import NDArray
+
+from axe_eq.errors import NotationError
+from axe_eq.layout import iters as it
+from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters
+from axe_eq.layout.notation.sharding import (
+    Part,
+    confirmed,
+    device_axis,
+    iters_of_set,
+    iters_of_table,
+    needed_mesh,
+    needed_shape,
+    place,
+    sharded_dims,
+    split,
+)
+from axe_eq.layout.notation.text import Context, build, parse, refusal, subject
+from axe_eq.layout.value import Layout
+
+MAX_DEVICES = 1 << 20
+
+
+class _Tiled(NamedTuple):
+    """A tile assignment: `tile` devices per dim, the last `copies` dims replicate."""
+
+    tile: tuple[int, ...]
+    devices: NDArray[np.int64]
+    copies: int
+
+
+class _Iota(NamedTuple):
+    dims: tuple[int, ...]
+    permutation: tuple[int, ...] | None
+
+
+class _Maximal(NamedTuple):
+    device: int
+
+
+_Sharding = Any  # a name, _Maximal, _Tiled or a list of shardings
+
+
+@v_args(inline=True)
+class _Shardings(Transformer[Token, Any]):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+    def INT(self, token: Token) -> int:
+        return int(token)
+
+    def ints(self, *items: int) -> tuple[int, ...]:
+        return items
+
+    def iota(self, dims: tuple[int, ...], permutation: tuple[int, ...] | None) -> _Iota:
+        return _Iota(dims, permutation)
+
+    def named(self, name: Token) -> str:
+        return str(name)
+
+    def maximal(self, device: int) -> _Maximal:
+        return _Maximal(device)
+
+    def replicated(self) -> int:
+        return 1
+
+    def group(self, _name: Token, _number: int) -> int:
+        return 0  # asks the compiler to treat values alike; says nothing of places
+
+    def subgroups(self, *kinds: Token | None) -> int:
+        for kind in kinds:
+            if kind is not None and kind != "replicated":
+                _refuse(
+                    self.text, f"the last tile dim is {kind}", "replicated: only that is a place"
+                )
+        return sum(kind is not None for kind in kinds)
+
+    def tiled(
+        self, tile: tuple[int, ...], devices: tuple[int, ...] | _Iota, *copies: int
+    ) -> _Tiled:
+        return _checked(self.text, tile, devices, sum(copies))
+
+    def several(self, *shardings: _Sharding | None) -> list[_Sharding]:
+        return [sharding for sharding in shardings if sharding is not None]
+
+    def start(self, sharding: _Sharding, _metadata: Token | None = None) -> _Sharding:
+        return sharding
+
+
+# ---- reading ------------------------------------------------------------------------------------
+
+
+def read(text: str, context: Context) -> Layout:
+    """Reads one sharding; needs the shape, and for ``{replicated}`` the mesh.
+
+    A tuple of one sharding is that sharding; `read_tuple` reads longer ones.
+
+    Raises:
+        NotationError: bad grammar, a tile assignment that does not fit, devices in an order that
+            no strides give, or a sharding that is no placement (manual, unknown, unreduced).
+    """
+    sharding = parse("hlo_sharding", text, _Shardings(text))
+    if isinstance(sharding, list):
+        if len(sharding) != 1:
+            _refuse(text, f"a tuple of {len(sharding)} shardings", "one sharding, or read_tuple")
+        sharding = sharding[0]
+    return _layout(text, sharding, context)
+
+
+def read_tuple(text: str, contexts: Sequence[Context]) -> tuple[Layout, ...]:
+    """Reads a tuple of shardings, one per context.
+
+    Raises:
+        NotationError: as `read`, or the tuple has another length.
+    """
+    shardings = parse("hlo_sharding", text, _Shardings(text))
+    if not isinstance(shardings, list):
+        shardings = [shardings]
+    if len(shardings) != len(contexts):
+        _refuse(text, f"a tuple of {len(shardings)} shardings", f"{len(contexts)}")
+    pairs = zip(shardings, contexts, strict=True)
+    return tuple(_layout(text, sharding, context) for sharding, context in pairs)
+
+
+def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
+    raise NotationError(subject("hlo_sharding", text), wrong, expected)
+
+
+def _layout(text: str, sharding: _Sharding, context: Context) -> Layout:
+    if isinstance(sharding, list):
+        _refuse(text, "a tuple inside a tuple", "one sharding")
+    if isinstance(sharding, str) and sharding != "replicated":
+        _refuse(text, f"{sharding} names no place", "replicated, maximal or devices=[...]")
+    shape, axis = needed_shape("hlo_sharding", text, context), device_axis(context)
+    if isinstance(sharding, str):
+        mesh = needed_mesh("hlo_sharding", text, context)
+        copies = ((mesh.size, 1, axis),)
+        return build("hlo_sharding", text, lambda: _whole(shape, axis, copies, {}))
+    if isinstance(sharding, _Maximal):
+        device = sharding.device
+        if context.mesh is not None and device >= context.mesh.size:
+            _refuse(text, f"device {device}", f"below {context.mesh.size}")
+        return build("hlo_sharding", text, lambda: _whole(shape, axis, (), {axis: device}))
+    if context.mesh is not None and context.mesh.size != len(sharding.devices):
+        _refuse(text, f"{len(sharding.devices)} devices", f"the mesh's {context.mesh.size}")
+    rank = len(sharding.tile) - sharding.copies
+    if rank != len(shape):
+        _refuse(text, f"tiles {rank} dims", f"{len(shape)}, the dims of {shape}")
+    return build("hlo_sharding", text, lambda: tiled(text, shape, sharding, axis))
+
+
+def _whole(shape: Sequence[int], axis: str, replica: Iters, offset: dict[str, int]) -> Layout:
+    return place([split(extent, ()) for extent in shape], axis, replica, offset)
+
+
+def _checked(
+    text: str, tile: tuple[int, ...], devices: tuple[int, ...] | _Iota, copies: int
+) -> _Tiled:
+    """The tile assignment as a table of device ids."""
+    count = prod(tile)
+    if count < 1 or count > MAX_DEVICES:
+        _refuse(text, f"{count} devices", f"1 to {MAX_DEVICES}")
+    if copies > len(tile):
+        _refuse(text, f"{copies} replicated dims of {len(tile)}", "at most all")
+    if isinstance(devices, _Iota):
+        return _Tiled(tile, _iota(text, devices, count), copies)
+    if len(devices) != count:
+        _refuse(text, f"{len(devices)} devices", f"{count}, the product of {tile}")
+    if max(devices) >= MAX_DEVICES:
+        _refuse(text, f"device {max(devices)}", f"below {MAX_DEVICES}")
+    table = np.array(devices, dtype=np.int64)
+    if len(np.unique(table)) != count:
+        _refuse(text, "a device appears twice", "each device once")
+    return _Tiled(tile, table, copies)
+
+
+def _iota(text: str, iota: _Iota, count: int) -> NDArray[np.int64]:
+    order = iota.permutation or tuple(range(len(iota.dims)))
+    if prod(iota.dims) != count:
+        _refuse(text, f"an iota of {prod(iota.dims)} devices", f"{count}")
+    if sorted(order) != list(range(len(iota.dims))):
+        _refuse(text, f"T{order}", f"a permutation of 0 to {len(iota.dims) - 1}")
+    return np.arange(count, dtype=np.int64).reshape(iota.dims).transpose(order).reshape(-1)
+
+
+def tiled(text: str, shape: Sequence[int], sharding: _Tiled, axis: str) -> Layout:
+    """The layout of a tile assignment.
+
+    Raises:
+        NotationError: the devices of the tiles, or of the copies, follow no strides.
+    """
+    counts = sharding.tile[: len(shape)]
+    groups = np.sort(sharding.devices.reshape(prod(counts), -1), axis=1)
+    if (groups - groups[:, :1] != groups[0] - groups[0, 0]).any():
+        _refuse(text, "groups of copies of different patterns", "one pattern for all tiles")
+    tiles = iters_of_table(groups[:, 0], axis)
+    copies = iters_of_set(groups[0] - groups[0, 0], axis)
+    if tiles is None or copies is None:
+        _refuse(text, f"device order {_some(sharding.devices)}", "an order that strides give")
+    dims = _cut_dims(shape, counts, tiles)
+    if dims is None:
+        _refuse(text, f"device order {_some(sharding.devices)}", "an order that strides give")
+    return place(dims, axis, copies, {axis: int(groups[0, 0])})
+
+
+def _cut_dims(
+    shape: Sequence[int], counts: Sequence[int], tiles: Sequence[Iter]
+) -> list[list[Part]] | None:
+    """The tiles of each dim; neighbours with blocks of one element are cut together if need be."""
+    blocks = it.split_blocks(tiles, counts)
+    if blocks is not None:
+        return [split(extent, block) for extent, block in zip(shape, blocks, strict=True)]
+    runs: list[tuple[int, int]] = []
+    for extent, count in zip(shape, counts, strict=True):
+        if runs and runs[-1][0] <= runs[-1][1] and extent % count == 0:
+            runs[-1] = runs[-1][0] * extent, runs[-1][1] * count
+        else:
+            runs.append((extent, count))
+    blocks = it.split_blocks(tiles, [count for _, count in runs])
+    if blocks is None:
+        return None
+    return [split(extent, block) for (extent, _), block in zip(runs, blocks, strict=True)]
+
+
+def _some(devices: NDArray[np.int64]) -> str:
+    return ",".join(map(str, devices[:16])) + (",..." if len(devices) > 16 else "")
+
+
+# ---- writing ------------------------------------------------------------------------------------
+
+
+def write(layout: Layout, context: Context) -> str:
+    """Writes a layout as a sharding of all devices, as an iota where strides permit.
+
+    Raises:
+        NotationError: the layout is no sharding, or skips a device.
+    """
+    axis = device_axis(context)
+    dims = sharded_dims("hlo_sharding", layout, context.shape, axis)
+    shape = context.shape or layout.box or ()
+    tiles = [_leading(layout, dim, axis) for dim in dims]
+    used = [item for dim in tiles for item in dim]
+    start = layout.offset.get(axis, 0)
+    if any(item[2] == DEFAULT_AXIS for item in layout.replica if item[0] > 1 and item[1]):
+        raise refusal("hlo_sharding", layout, "copies inside a device", "copies on devices only")
+    copies = layout.replica_table(axis)
+    if not used and len(copies) == 1:
+        again = _whole(shape, axis, (), {axis: start + int(copies[0])})
+        return confirmed("hlo_sharding", layout, again, f"{{maximal device={start}}}")
+    counts = [it.size(dim) for dim in tiles]
+    table = np.array([start], dtype=np.int64)
+    for extent, stride, _ in used:
+        table = np.add.outer(table, np.arange(extent) * stride).reshape(-1)
+    table = np.add.outer(table, copies).reshape(-1)
+    if not np.array_equal(np.sort(table), np.arange(len(table))):
+        raise refusal(
+            "hlo_sharding", layout, f"devices {_some(np.sort(table))}", "each of 0 to n - 1 once"
+        )
+    sharding = _Tiled((*counts, len(copies)), table, 1)
+    text = _text(sharding)
+    return confirmed("hlo_sharding", layout, tiled(text, shape, sharding, axis), text)
+
+
+def _leading(layout: Layout, dim: Sequence[Iter], axis: str) -> Iters:
+    tiles = tuple(item for item in dim if item[2] == axis)
+    if tiles != tuple(dim[: len(tiles)]):
+        raise refusal(
+            "hlo_sharding", layout, "blocks are dealt out in turns", "one block per device"
+        )
+    return tiles
+
+
+def _text(sharding: _Tiled) -> str:
+    copied = sharding.tile[-1] > 1
+    tile = sharding.tile if copied else sharding.tile[:-1]
+    suffix = " last_tile_dim_replicate" if copied else ""
+    return f"{{devices=[{_ints(tile)}]{_devices(sharding.devices)}{suffix}}}"
+
+
+def _devices(table: NDArray[np.int64]) -> str:
+    iters = iters_of_table(table, DEFAULT_AXIS)
+    if iters is None or table[0]:
+        return _ints(table)
+    by_stride = sorted(range(len(iters)), key=lambda place: -iters[place][1])
+    dims = [iters[place][0] for place in by_stride] or [1]
+    if by_stride == list(range(len(iters))):
+        return f"<=[{prod(dims)}]"
+    order = [by_stride.index(place) for place in range(len(iters))]
+    return f"<=[{_ints(dims)}]T({_ints(order)})"
+
+
+def _ints(values: Sequence[int] | NDArray[np.int64]) -> str:
+    return ",".join(map(str, values))

@@ -1,0 +1,149 @@
+"""JAX ``PartitionSpec`` on a mesh: ``P('x', ('y', 'z'), None)``.
+
+Source: JAX, ``jax.sharding.NamedSharding``: the first name of a tuple is the slowest; mesh dims
+that are not named replicate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from lark import Token, Transformer, v_args
+
+from axe_eq.errors import NotationError
+from axe_eq.layout.mesh import Mesh
+from axe_eq.layout.notation.sharding import (
+    MeshDigit,
+    confirmed,
+    mesh_dims,
+    mesh_tiles,
+    needed_mesh,
+    needed_shape,
+    place,
+    split,
+    unused_replicas,
+)
+from axe_eq.layout.notation.text import Context, build, parse, refusal, subject
+from axe_eq.layout.value import Layout
+
+Names = tuple[str, ...]
+
+
+class _Keyword(NamedTuple):
+    name: str
+    value: Names
+
+
+@v_args(inline=True)
+class _Entries(Transformer[Token, Any]):
+    def STRING(self, token: Token) -> str:
+        return token[1:-1]
+
+    def names(self, *names: str | None) -> Names:
+        return tuple(name for name in names if name is not None)
+
+    def unconstrained(self) -> str:
+        return "UNCONSTRAINED"
+
+    def keyword(self, name: Token, *names: str | None) -> _Keyword:
+        return _Keyword(str(name), self.names(*names))
+
+    def start(self, *entries: Names | str | _Keyword | None) -> list[Names | str | _Keyword]:
+        return [entry for entry in entries if entry is not None]
+
+
+def read(text: str, context: Context) -> Layout:
+    """Reads a PartitionSpec; needs the mesh and the shape.
+
+    Raises:
+        NotationError: an unknown or repeated mesh dim, more entries than dims, an entry that
+            leaves the choice to the compiler, or unreduced dims.
+    """
+    shape, mesh = needed_shape("jax", text, context), needed_mesh("jax", text, context)
+    dims: list[Names] = []
+    for entry in parse("jax", text, _Entries()):
+        if isinstance(entry, _Keyword):
+            _check_keyword(text, entry)
+        elif isinstance(entry, str):
+            _refuse(text, "UNCONSTRAINED leaves the choice to the compiler", "names or None")
+        else:
+            dims.append(entry)
+    if len(dims) > len(shape):
+        _refuse(text, f"{len(dims)} entries", f"at most {len(shape)}, the dims of {shape}")
+    dims += [()] * (len(shape) - len(dims))
+    return build("jax", text, lambda: sharded("jax", text, shape, mesh, dims))
+
+
+def _check_keyword(text: str, keyword: _Keyword) -> None:
+    if keyword.name not in ("reduced", "unreduced"):
+        _refuse(text, f"unknown argument {keyword.name}", "entries, reduced= or unreduced=")
+    if keyword.value:
+        names = ", ".join(keyword.value)
+        _refuse(
+            text,
+            f"{keyword.name} over {names} is a pending sum, a value with one more dim",
+            "placements only",
+        )
+
+
+def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
+    raise NotationError(subject("jax", text), wrong, expected)
+
+
+def sharded(
+    notation: str, text: str, shape: Sequence[int], mesh: Mesh, dims: Sequence[Names]
+) -> Layout:
+    """The layout of a tensor whose dims are sharded over mesh dims, slowest first.
+
+    Raises:
+        NotationError: an unknown or repeated mesh dim.
+    """
+    used: set[str] = set()
+    for name in (name for names in dims for name in names):
+        if name not in mesh.shape:
+            raise NotationError(
+                subject(notation, text),
+                f"unknown mesh dim {name!r}",
+                f"one of {', '.join(mesh.shape)}",
+            )
+        if name in used:
+            raise NotationError(subject(notation, text), f"mesh dim {name!r} twice", "once")
+        used.add(name)
+    parts = [
+        split(extent, mesh_tiles(mesh, names)) for extent, names in zip(shape, dims, strict=True)
+    ]
+    return place(parts, mesh.axis, unused_replicas(mesh, used))
+
+
+def write(layout: Layout, context: Context) -> str:
+    """Writes a layout as a PartitionSpec; needs the mesh.
+
+    Raises:
+        NotationError: the layout is no sharding over whole mesh dims.
+    """
+    if context.mesh is None:
+        raise refusal("jax", layout, "the devices are not known", "mesh=Mesh(...)")
+    dims = mesh_dims("jax", layout, context, context.mesh)
+    names = [names_of("jax", layout, dim) for dim in dims]
+    text = f"P({', '.join(map(_entry, names))})"
+    shape = context.shape or layout.box or ()
+    return confirmed("jax", layout, sharded("jax", text, shape, context.mesh, names), text)
+
+
+def names_of(notation: str, layout: Layout, dim: Sequence[MeshDigit]) -> Names:
+    """The mesh dims of one tensor dim, which must be its slowest digits.
+
+    Raises:
+        NotationError: a digit inside the devices is slower.
+    """
+    names = [digit.name for digit in dim if digit.name is not None]
+    if any(digit.name is None for digit in dim[: len(names)]):
+        raise refusal(notation, layout, "blocks are dealt out in turns", "one block per device")
+    return tuple(names)
+
+
+def _entry(names: Names) -> str:
+    if len(names) == 1:
+        return repr(names[0])
+    return f"({', '.join(map(repr, names))})" if names else "None"

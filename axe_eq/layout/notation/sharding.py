@@ -1,0 +1,270 @@
+"""What the notations of shardings share: dims cut into device digits and local digits.
+
+A sharding says which device has which block of a tensor; inside a device the block lies dense and
+row-major on ``m``. A dim that its blocks do not divide is padded: every block is as large as the
+first one, and the box keeps the real extent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axe_eq.errors import NotationError
+from axe_eq.layout import iters as it
+from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters
+from axe_eq.layout.mesh import Mesh
+from axe_eq.layout.notation.cells import Cell, cells_of, cut, layout_of
+from axe_eq.layout.notation.common import without_swizzle
+from axe_eq.layout.notation.text import Context, refusal, subject
+from axe_eq.layout.value import Layout
+
+DEVICE_AXIS = "gpuid"
+
+
+class Digit(NamedTuple):
+    """A digit of a tensor dim: `stride` device ids apart, or inside a device if that is None."""
+
+    extent: int
+    stride: int | None = None
+
+
+class Part(NamedTuple):
+    """Consecutive digits of a dim, slow to fast, of whose values only the first `valid` exist."""
+
+    valid: int
+    digits: tuple[Digit, ...]
+
+
+class MeshDigit(NamedTuple):
+    """A digit of a tensor dim: over the mesh dim `name`, or inside a device if that is None."""
+
+    extent: int
+    name: str | None
+
+
+# ---- reading ------------------------------------------------------------------------------------
+
+
+def needed_shape(notation: str, text: str, context: Context) -> tuple[int, ...]:
+    """The caller's shape.
+
+    Raises:
+        NotationError: there is none; a sharding alone does not say how large the tensor is.
+    """
+    if context.shape is None:
+        raise NotationError(
+            subject(notation, text), "says nothing of the tensor's extents", "shape=(...)"
+        )
+    return context.shape
+
+
+def needed_mesh(notation: str, text: str, context: Context) -> Mesh:
+    """The caller's mesh.
+
+    Raises:
+        NotationError: there is none.
+    """
+    if context.mesh is None:
+        raise NotationError(
+            subject(notation, text), "says nothing of the devices", 'mesh=Mesh({"x": 2, "y": 4})'
+        )
+    return context.mesh
+
+
+def device_axis(context: Context) -> str:
+    """The axis of device ids."""
+    return DEVICE_AXIS if context.mesh is None else context.mesh.axis
+
+
+def split(extent: int, tiles: Sequence[Iter]) -> list[Part]:
+    """A dim cut into as many equal blocks as the tiles' extents multiply to."""
+    blocks = prod(tile[0] for tile in tiles)
+    digits = [Digit(count, stride) for count, stride, _ in tiles]
+    return [Part(extent, (*digits, Digit(-(-extent // blocks))))]
+
+
+def place(
+    dims: Sequence[Sequence[Part]],
+    axis: str,
+    replica: Iters = (),
+    offset: dict[str, int] | None = None,
+) -> Layout:
+    """The layout of a sharding.
+
+    Args:
+        dims: the parts of each tensor dim.
+        axis: the axis of device ids.
+        replica: copies on that axis.
+        offset: the first device, by axis.
+    """
+    pitch = prod(
+        digit.extent
+        for dim in dims
+        for part in dim
+        for digit in part.digits
+        if digit.stride is None
+    )
+    cells: list[Cell] = []
+    for part in (part for dim in dims for part in dim):
+        block: list[Iter] = []
+        for extent, stride in part.digits:
+            if stride is None:
+                pitch //= extent
+                block.append((extent, pitch, DEFAULT_AXIS))
+            else:
+                block.append((extent, stride, axis))
+        cells.append(Cell(part.valid, tuple(block)))
+    return layout_of(cells, replica, offset)
+
+
+def unused_replicas(mesh: Mesh, used: set[str]) -> Iters:
+    """Replicas over the mesh dims that shard nothing."""
+    return tuple(
+        (extent, stride, mesh.axis)
+        for name, (extent, stride) in mesh.axes.items()
+        if name not in used and extent > 1
+    )
+
+
+def mesh_tiles(mesh: Mesh, names: Sequence[str]) -> list[Iter]:
+    """The tiles of a dim that is sharded over mesh dims, the first one slowest."""
+    return [(*mesh.axes[name], mesh.axis) for name in names]
+
+
+def iters_of_table(values: NDArray[np.int64], axis: str) -> Iters | None:
+    """The shortest iter list whose map, from 0, is this table, or None where there is none.
+
+    The fastest iter of a fused list ends where the table leaves its first arithmetic progression;
+    what remains is the table of every such step (Axe, Theorem A.8: fused lists are unique).
+    """
+    found: list[Iter] = []
+    values = values - values[0]
+    while len(values) > 1:
+        stride = int(values[1])
+        breaks = np.flatnonzero(values != np.arange(len(values)) * stride)
+        extent = int(breaks[0]) if len(breaks) else len(values)
+        slow = values[::extent]
+        if len(values) % extent or not np.array_equal(
+            values, np.add.outer(slow, np.arange(extent) * stride).reshape(-1)
+        ):
+            return None
+        found.insert(0, (extent, stride, axis))
+        values = slow
+    return tuple(found)
+
+
+def iters_of_set(values: NDArray[np.int64], axis: str) -> Iters | None:
+    """Replica iters without repeats whose image is this ascending set from 0, or None.
+
+    The least positive element is a stride of every such list; dividing its progression out of the
+    set, longest first, leaves a smaller set to solve.
+    """
+    members = set(map(int, values))
+    if len(members) == 1:
+        return ()
+    stride = int(values[1])
+    longest = next(count for count in range(1, len(members) + 1) if count * stride not in members)
+    for extent in range(longest, 1, -1):
+        rest = _divided(members, extent, stride)
+        if rest is not None:
+            slow = iters_of_set(np.array(sorted(rest), dtype=np.int64), axis)
+            if slow is not None:
+                return (*slow, (extent, stride, axis))
+    return None
+
+
+def _divided(members: set[int], extent: int, stride: int) -> set[int] | None:
+    """The set A with A + {0, stride, ...} = members, each once, or None."""
+    left, rest = set(members), set()
+    for value in sorted(members):
+        if value in left:
+            run = {value + step * stride for step in range(extent)}
+            if not run <= left:
+                return None
+            left -= run
+            rest.add(value)
+    return rest
+
+
+# ---- writing ------------------------------------------------------------------------------------
+
+
+def sharded_dims(
+    notation: str, layout: Layout, shape: Sequence[int] | None, axis: str
+) -> list[list[Iter]]:
+    """Per dim of `shape` the iters of a sharding, slow to fast, padding included.
+
+    Raises:
+        NotationError: the layout has more than shards: another axis, a swizzle, an iter across
+            two dims.
+    """
+    layout = without_swizzle(notation, layout)
+    extents = shape or layout.box
+    if extents is None:
+        raise refusal(notation, layout, "the tensor's extents are not known", "shape=(...)")
+    if prod(extents) != layout.size:
+        raise refusal(notation, layout, f"shape {tuple(extents)}", f"{layout.size} elements")
+    for other in sorted(set(layout.axes) - {axis, DEFAULT_AXIS}):
+        raise refusal(notation, layout, f"axis {other}", f"devices on {axis}, elements on m")
+    if DEFAULT_AXIS in layout.offset:
+        raise refusal(notation, layout, f"offset {layout.offset[DEFAULT_AXIS]}@m", "offset 0")
+    shares = cut(cells_of(layout), extents)
+    if shares is None:
+        raise refusal(
+            notation, layout, f"an iter crosses the dims of {tuple(extents)}", "none does"
+        )
+    return [[item for cell in share for item in it.fuse(cell.block)] for share in shares]
+
+
+def mesh_dims(notation: str, layout: Layout, context: Context, mesh: Mesh) -> list[list[MeshDigit]]:
+    """Per tensor dim its digits over mesh dims and inside a device, slow to fast.
+
+    Raises:
+        NotationError: as `sharded_dims`, or a device stride that is no product of mesh dims.
+    """
+    if mesh.axis in layout.offset:
+        raise refusal(notation, layout, f"offset {layout.offset[mesh.axis]}", "all of the mesh")
+    dims = sharded_dims(notation, layout, context.shape, mesh.axis)
+    return [_mesh_digits(notation, layout, dim, mesh) for dim in dims]
+
+
+def _mesh_digits(notation: str, layout: Layout, dim: Sequence[Iter], mesh: Mesh) -> list[MeshDigit]:
+    digits: list[MeshDigit] = []
+    for extent, stride, axis in dim:
+        if axis != mesh.axis:
+            digits.append(MeshDigit(extent, None))
+            continue
+        reach = extent * stride
+        while extent > 1:
+            name = next(
+                (
+                    name
+                    for name, (size, step) in mesh.axes.items()
+                    if size > 1 and size * step == reach and extent % size == 0
+                ),
+                None,
+            )
+            if name is None:
+                raise refusal(
+                    notation, layout, f"{extent} blocks {stride} devices apart", f"dims of {mesh}"
+                )
+            size, reach = mesh.axes[name]
+            digits.append(MeshDigit(size, name))
+            extent //= size
+    return digits
+
+
+def confirmed(notation: str, layout: Layout, again: Layout, text: str) -> str:
+    """Returns `text` after checking that it reads as `layout`.
+
+    Raises:
+        NotationError: the nearest sharding is another map.
+    """
+    if again.canonical() != layout.canonical():
+        raise refusal(notation, layout, f"{text} is another map", "blocks dense and row-major on m")
+    return text

@@ -1,0 +1,105 @@
+"""Strided arrays of numpy and torch: ``shape=(2,3), strides=(3,1), offset=0``.
+
+torch's words ``size``, ``stride`` and ``storage_offset`` are accepted too. Strides and offset count
+elements, as in torch; with an itemsize given they count bytes, as in numpy.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from lark import Token, Transformer, v_args
+
+from axe_eq.errors import NotationError
+from axe_eq.layout.iters import DEFAULT_AXIS
+from axe_eq.layout.notation.common import (
+    blocks_of,
+    only_axis,
+    without_box,
+    without_replica,
+    without_swizzle,
+)
+from axe_eq.layout.notation.text import Context, build, parse, refusal, subject, zip_iters
+from axe_eq.layout.value import Layout
+
+_KEYS = {"size": "shape", "stride": "strides", "storage_offset": "offset"}
+
+
+@v_args(inline=True)
+class _Fields(Transformer[Token, Any]):
+    def INT(self, token: Token) -> int:
+        return int(token)
+
+    def ints(self, *items: int | None) -> tuple[int, ...]:
+        return tuple(item for item in items if item is not None)
+
+    def field(self, key: Token, value: Any) -> tuple[str, Any]:
+        return _KEYS.get(key, str(key)), value
+
+    def start(self, *fields: tuple[str, Any]) -> tuple[tuple[str, Any], ...]:
+        return fields
+
+
+def read(text: str, context: Context) -> Layout:
+    """Reads shape, strides and an optional offset; the elements lie on ``m``.
+
+    Raises:
+        NotationError: a field is missing, repeated or of the wrong kind, or bytes are no whole
+            elements.
+    """
+    fields: dict[str, Any] = {"offset": 0}
+    seen: set[str] = set()
+    for key, value in parse("strides", text, _Fields()):
+        if key in seen:
+            _refuse(text, f"{key} twice", "once")
+        seen.add(key)
+        fields[key] = value
+    for key, kind in (("shape", tuple), ("strides", tuple), ("offset", int)):
+        if not isinstance(fields.get(key), kind):
+            wrong = f"{key}={fields[key]}" if key in fields else f"no {key}"
+            _refuse(text, wrong, "an integer" if kind is int else f"{key}=(...)")
+    shape = fields["shape"]
+    if context.shape is not None and shape != context.shape:
+        _refuse(text, f"shape {shape}", f"the given shape {context.shape}")
+    size = context.itemsize or 1
+    strides = [(_elements(text, stride, size), DEFAULT_AXIS) for stride in fields["strides"]]
+    offset = {DEFAULT_AXIS: _elements(text, fields["offset"], size)}
+    shard = zip_iters("strides", text, shape, strides)
+    return build("strides", text, lambda: Layout(shard, (), offset))
+
+
+def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
+    raise NotationError(subject("strides", text), wrong, expected)
+
+
+def _elements(text: str, distance: int, itemsize: int) -> int:
+    if distance % itemsize:
+        _refuse(text, f"{distance} bytes", f"a multiple of the itemsize {itemsize}")
+    return distance // itemsize
+
+
+def write(layout: Layout, context: Context) -> str:
+    """Writes one stride per dim of the shape; without a shape, one dim per iter.
+
+    Raises:
+        NotationError: several axes, replicas, swizzles, padding, or a dim with several strides.
+    """
+    layout = without_swizzle("strides", without_box("strides", without_replica("strides", layout)))
+    offset = only_axis("strides", layout, "one memory, m")
+    dims = [(extent, stride) for extent, stride, _ in layout.shard]
+    if context.shape is not None:
+        dims = []
+        blocks = blocks_of("strides", layout, context.shape)
+        for dim, (extent, block) in enumerate(zip(context.shape, blocks, strict=True)):
+            if len(block) > 1:
+                strides = ", ".join(str(stride) for _, stride, _ in block)
+                raise refusal(
+                    "strides", layout, f"dim {dim} has the strides {strides}", "one per dim"
+                )
+            dims.append((extent, block[0][1] if block else 0))
+    shape, strides = (f"({','.join(map(str, column))})" for column in _columns(dims))
+    return f"shape={shape}, strides={strides}, offset={offset}"
+
+
+def _columns(dims: list[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    return [extent for extent, _ in dims], [stride for _, stride in dims]
