@@ -12,13 +12,16 @@ from textwrap import shorten
 from types import TracebackType
 from typing import Any
 
+import numpy as np
+
 from axe_eq.errors import ProgramError
+from axe_eq.program.meaning import evaluate
 from axe_eq.program.nesting import flatten, leaf_names, unflatten
 from axe_eq.program.node import InputSpec, Node, Program, input_node, topological
 from axe_eq.program.spec import Dim, Spec, as_spec, dim, named_extents, parse_spec
 from axe_eq.program.traced import TRACING, Place, Traced, Tracing, as_traced, is_internal
 
-__all__ = ["Dim", "Spec", "Traced", "as_spec", "dim", "parse_spec", "trace"]
+__all__ = ["Dim", "Spec", "Traced", "as_spec", "dim", "parse_spec", "run", "trace"]
 
 
 def trace(fn: Callable[..., Any], *specs: Any) -> Program:
@@ -59,6 +62,24 @@ def trace(fn: Callable[..., Any], *specs: Any) -> Program:
         arguments=nesting,
         retrace=partial(_retrace, fn, nesting, given),
     )
+
+
+def run(fn: Callable[..., Any], *arrays: Any) -> Any:
+    """What a function of arrays means: traced, then evaluated with numpy.
+
+    Args:
+        fn: a function as `trace` takes it.
+        arrays: numpy arrays, nested as the function takes them.
+
+    Returns:
+        numpy arrays, nested as the function returns them.
+
+    Raises:
+        ProgramError: see `trace`.
+    """
+    program = trace(fn, *arrays)
+    leaves = [np.asarray(leaf) for leaf in flatten(arrays)[1]]
+    return unflatten(program.structure, evaluate(program, leaves))
 
 
 def _bind(fn: Callable[..., Any], specs: Sequence[Any]) -> list[str]:
