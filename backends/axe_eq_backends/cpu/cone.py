@@ -1,0 +1,262 @@
+"""One kernel: its tile nodes, evaluated box by box as a device would.
+
+The grid letters are walked block by block; inside a block a reduction whose operands have a
+streaming letter that it lacks walks that letter chunk by chunk, merging states of its monoid.
+Everything else is evaluated on tiles. Between nodes values keep their accumulation dtype; they are
+rounded where they are stored. An exact kernel (`KernelStep.rounds`) keeps the meaning's own order
+of every reduction instead, which blocks would change, so it runs as one block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from axe_eq.errors import ScheduleError
+from axe_eq.program.meaning import cell_values, evaluate_op, evaluate_sel, finish, lift, merge
+from axe_eq.program.ops import State
+from axe_eq.program.types import Array
+from axe_eq.schedule.box import TILE_LETTERS, UNIT_LETTERS, Range
+from axe_eq.schedule.graph import KernelStep
+from axe_eq_backends.cpu.flat import Coverage, View, cut
+from axe_eq_backends.cpu.nodes import (
+    Cell,
+    Gather,
+    Loops,
+    Node,
+    Ranges,
+    Tile,
+    alike,
+    landing,
+    read_along,
+    transposed,
+    window,
+)  # fmt: skip
+
+
+class Kernel:
+    """One kernel over its buffers.
+
+    Args:
+        step: the kernel.
+        reads, writes: its buffers, aligned with the step's accesses; `reads` by node number.
+        coverage: one per write where stores are to be checked.
+    """
+
+    def __init__(
+        self,
+        step: KernelStep,
+        nodes: Sequence[Node],
+        reads: Mapping[int, View],
+        writes: Sequence[View],
+        coverage: Sequence[Coverage] = (),
+    ) -> None:
+        self.step, self.reads, self.writes, self.coverage = step, reads, writes, coverage
+        self.roots = [nodes[r] for r in step.roots]
+        self._number = {id(node): number for number, node in enumerate(nodes)}
+        self._latest: dict[int, tuple[Any, Tile]] = {}
+        self._constants: dict[int, Array] = {}
+
+    def run(self) -> None:
+        """Compute every root and store it.
+
+        Raises:
+            ScheduleError: a box that its operands do not cover, or (where coverage is given) an
+                element that is not stored exactly once.
+        """
+        if self.step.rounds:
+            self._run_rounded()
+        else:
+            for loops in self._blocks():
+                self._store_block(loops)
+        for coverage in self.coverage:
+            coverage.check()
+
+    def _blocks(self) -> Iterator[Loops]:
+        """The blocks of the grid; letters that change slowly first, so that tiles are kept."""
+        used = {letter for root in self.roots for letter in root.letters}
+        order = [letter for letter in (*UNIT_LETTERS, *TILE_LETTERS) if letter in used]
+        cuts = [list(self._chunks(letter, self._extent(letter))) for letter in order]
+        for parts in product(*cuts):
+            yield dict(zip(order, parts, strict=True))
+
+    def _extent(self, letter: str) -> int:
+        if letter not in self.step.loops:
+            raise ScheduleError(
+                f"step {self.step.name}", f"has no loop over {letter}", "every letter of its boxes"
+            )
+        return self.step.loops[letter]
+
+    def _chunks(self, letter: str, extent: int) -> Iterator[Range]:
+        whole = 1 if letter in UNIT_LETTERS else extent
+        size = max(1, min(self.step.parameters.get(letter, whole), extent))
+        for begin in range(0, extent, size):
+            yield Range(begin, min(begin + size, extent))
+
+    def _store_block(self, loops: Loops) -> None:
+        for number, root in enumerate(self.roots):
+            # A root without one of the grid's letters is stored by the first block along it.
+            if any(loops[letter].begin for letter in loops if letter not in root.letters):
+                continue
+            where = root.ranges(loops)
+            if all(r.size for r in where):
+                self._store(number, self.tile(root, loops))
+
+    def _store(self, number: int, tile: Tile) -> None:
+        self.writes[number].write(tile.ranges, tile.array)
+        if self.coverage:
+            self.coverage[number].add(tile.ranges)
+
+    def _run_rounded(self) -> None:
+        values: dict[int, Array] = {}
+        for node in self._needed():
+            values[id(node)] = self._rounded(node, [values[id(o)] for o in node.operands])
+        for number, root in enumerate(self.roots):
+            self._store(number, Tile(values[id(root)], root.everything))
+
+    def _needed(self) -> list[Node]:
+        found: dict[int, Node] = {}
+        stack = list(self.roots)
+        while stack:
+            node = stack.pop()
+            if id(node) not in found:
+                found[id(node)] = node
+                stack.extend(node.operands)
+        return sorted(found.values(), key=lambda n: self._number[id(n)])
+
+    def _rounded(self, node: Node, operands: list[Array]) -> Array:
+        if isinstance(node, Cell):
+            return evaluate_op(node.source.text, node.source.cell, operands)
+        if isinstance(node, Gather):
+            return evaluate_sel(node.source.text, operands)
+        return np.ascontiguousarray(self.reads[self._number[id(node)]].read(node.everything))
+
+    # -- tiles ------------------------------------------------------------------------------------
+
+    def tile(self, node: Node, loops: Loops | None) -> Tile:
+        """The node's tile; its latest one is kept, for other users and blocks.
+
+        Args:
+            node: a node.
+            loops: the ranges of its letters (others are ignored); None for the whole value.
+        """
+        key = None if loops is None else tuple(loops[letter] for letter in node.letters)
+        number = self._number[id(node)]
+        latest = self._latest.get(number)
+        if latest is not None and latest[0] == key:
+            return latest[1]
+        where = node.ranges(loops)
+        if all(r.size for r in where):
+            array = self._compute(node, number, where, loops)
+        else:
+            array = np.empty([r.size for r in where], node.accumulator)
+        tile = Tile(array, where)
+        self._latest[number] = key, tile
+        return tile
+
+    def _compute(self, node: Node, number: int, where: Ranges, loops: Loops | None) -> Array:
+        if isinstance(node, Cell):
+            return self._cell(node, where, loops)
+        if isinstance(node, Gather):
+            return self._gather(node, where, loops)
+        return self.reads[number].read(where)
+
+    # -- block operators --------------------------------------------------------------------------
+
+    def _cell(self, node: Cell, where: Ranges, loops: Loops | None) -> Array:
+        sig, text = node.sig, node.source.cell
+        if sig.monoid:
+            value = finish(sig.monoid, self._state(node, where, loops))
+        else:
+            value = cell_values(text, self._views(node, where, loops))[0]
+        value = np.reshape(value, np.shape(value)[: sig.n_out])
+        return np.broadcast_to(value, [r.size for r in where])
+
+    def _state(self, node: Cell, where: Ranges, loops: Loops | None) -> State:
+        """The state of the whole reduction, chunk by chunk where it streams."""
+        reduced = [Range(0, node.extents[d]) for d in node.sig.reduced]
+        if node.stream is None or loops is None:
+            return self._lift(node, (*where, *reduced), loops)
+        dim, letter = node.stream
+        state: State | None = None
+        for chunk in self._chunks(letter, node.extents[dim]):
+            reduced[dim - node.sig.n_out] = chunk
+            part = self._lift(node, (*where, *reduced), loops | {letter: chunk})
+            state = part if state is None else merge(node.sig.monoid, state, part)
+        assert state is not None  # extents are at least 1
+        return state
+
+    def _lift(self, node: Cell, space: Ranges, loops: Loops | None) -> State:
+        views = self._views(node, space, loops)
+        return lift(node.sig.monoid, node.source.cell, views, node.sig.reduced)
+
+    def _views(self, node: Cell, space: Ranges, loops: Loops | None) -> list[Array]:
+        """The operands on this part of the index space."""
+        views = []
+        for number, operand in enumerate(node.operands):
+            tile = self.tile(operand, loops)
+            dims = node.transposes[number]
+            if dims is None:
+                views.append(window(node, node.sig.operands[number], tile, space))
+            else:
+                views.append(transposed(node, dims, tile, space))
+        if node.absent:
+            shape = [space[d].size if d in node.absent else e for d, e in enumerate(views[0].shape)]
+            views[0] = np.broadcast_to(views[0], shape)
+        return views
+
+    # -- selectors --------------------------------------------------------------------------------
+
+    def _gather(self, node: Gather, where: Ranges, loops: Loops | None) -> Array:
+        if not node.operands:
+            return cut(self._constant(node), [slice(r.begin, r.end) for r in where])
+        if node.affine:
+            return self._pulled(node, where, [self.tile(o, loops) for o in node.operands])
+        # A selector can run on tiles along axes that it leaves alone; else it needs all of them.
+        inside = loops if node.passes else None
+        tiles = alike([self.tile(o, inside).array for o in node.operands], node)
+        declared, params = node.declared
+        return _clipped(node, declared.run(params, tiles), where)
+
+    def _constant(self, node: Gather) -> Array:
+        number = self._number[id(node)]
+        if number not in self._constants:
+            self._constants[number] = evaluate_sel(node.source.text, [])
+        return self._constants[number]
+
+    def _pulled(self, node: Gather, where: Ranges, tiles: Sequence[Tile]) -> Array:
+        """Every operand copied to where it lands in the tile; the rest is outside."""
+        arrays = alike([t.array for t in tiles], node)
+        outside = node.outside.astype(arrays[0].dtype)
+        result = np.full([r.size for r in where], outside, outside.dtype)
+        for operand, pulls, array, tile in zip(
+            node.operands, node.pulls, arrays, tiles, strict=True
+        ):
+            fills = landing(pulls, operand.type.shape, where)
+            if all(r.size for r in fills):
+                into = cut(result, [_within(r, w) for r, w in zip(fills, where, strict=True)])
+                into[...] = read_along(node, pulls, Tile(array, tile.ranges), fills)
+        return result
+
+
+def _within(part: Range, of: Range) -> slice:
+    return slice(part.begin - of.begin, part.end - of.begin)
+
+
+def _clipped(node: Gather, result: Array, where: Ranges) -> Array:
+    """The tile from a selector's result, which has axes it passes through as the tiles had them."""
+    slices = []
+    for axis, (have, whole, r) in enumerate(zip(result.shape, node.type.shape, where, strict=True)):
+        if have == whole:
+            slices.append(slice(r.begin, r.end))
+        elif have == r.size and axis in node.through:
+            slices.append(slice(None))
+        else:
+            raise node.wrong(
+                f"gives {have} elements of axis {axis} for a tile of {r.size}",
+                f"{whole}, or the tile's along an axis it leaves alone",
+            )
+    return cut(result, slices)

@@ -1,0 +1,193 @@
+"""Runs schedule graphs on the CPU, step by step, on flat buffers addressed through layouts.
+
+Every step reads and writes through the layouts of its own accesses; a buffer's own layout is only
+used to bring arguments in and results out. Temporaries lie in one arena of bytes, where the memory
+plan puts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from axe_eq.debug import switches
+from axe_eq.errors import ArgumentError, ScheduleError
+from axe_eq.program.meaning import array_type
+from axe_eq.program.types import DTYPES, Array
+from axe_eq.schedule.graph import (
+    Access,
+    BufferSpec,
+    CollectiveStep,
+    KernelStep,
+    MoveStep,
+    ScheduleGraph,
+)
+from axe_eq.schedule.memory import ALIGNMENT_BYTES, MemoryPlan, buffer_elements, plan
+from axe_eq_backends.cpu.cone import Kernel
+from axe_eq_backends.cpu.flat import Coverage, View
+from axe_eq_backends.cpu.nodes import Node, read_nodes
+
+Run = Callable[[Sequence[Array]], list[Array]]
+
+
+class CpuRunner:
+    """The runner of family "cpu"; it runs graphs chosen for any single-device target."""
+
+    def prepare(self, graph: ScheduleGraph) -> Run:
+        """Check a graph once; the result runs it on arrays, one per input, in order.
+
+        Raises:
+            ScheduleError: the graph cannot run here.
+        """
+        return _Prepared(graph)
+
+
+def run_schedule(graph: ScheduleGraph, arrays: Sequence[Array]) -> list[Array]:
+    """Run a schedule graph.
+
+    Args:
+        graph: a graph for one device.
+        arrays: one per name of `graph.inputs`, of its type.
+
+    Returns:
+        One C-contiguous array per name of `graph.outputs`.
+
+    Raises:
+        ArgumentError: arrays that do not fit the inputs.
+        ScheduleError: the graph is not valid, or asks for what this executor does not do.
+    """
+    return CpuRunner().prepare(graph)(arrays)
+
+
+class _Prepared:
+    """A graph with its texts read, its memory planned and its accesses checked."""
+
+    def __init__(self, graph: ScheduleGraph) -> None:
+        for step in graph.steps:
+            if isinstance(step, CollectiveStep):
+                raise ScheduleError(
+                    f"step {step.name}",
+                    f"is a collective over mesh axes {' '.join(step.axes)}",
+                    "a graph for one device: the cpu runner has no mesh",
+                )
+        _check_names(graph)
+        self.graph = graph
+        self.memory: MemoryPlan = plan(graph)
+        self.nodes: dict[str, list[Node]] = {k.name: read_nodes(k) for k in graph.kernels}
+        for kernel in graph.kernels:
+            _check_kernel(kernel)
+
+    def __call__(self, arrays: Sequence[Array]) -> list[Array]:
+        """Run on arrays, one per input."""
+        flats = self._allocate()
+        self._bring_in(flats, arrays)
+        with np.errstate(all="ignore"):
+            for step in self.graph.steps:
+                if isinstance(step, KernelStep):
+                    self._kernel(step, flats)
+                elif isinstance(step, MoveStep):
+                    self._move(step, flats)
+        return [self._bring_out(flats, name) for name in self.graph.outputs]
+
+    # -- buffers ----------------------------------------------------------------------------------
+
+    def _allocate(self) -> dict[str, Array]:
+        arena = _aligned_bytes(self.memory.arena_bytes)
+        flats: dict[str, Array] = {}
+        for name, buffer in self.graph.buffers.items():
+            dtype = DTYPES[buffer.value_type.dtype].numpy
+            count = buffer_elements(buffer.layout)
+            if name in self.memory.offsets:
+                begin = self.memory.offsets[name]
+                flats[name] = arena[begin : begin + count * dtype.itemsize].view(dtype)
+            else:
+                flats[name] = np.empty(count, dtype)
+        return flats
+
+    def _bring_in(self, flats: Mapping[str, Array], arrays: Sequence[Array]) -> None:
+        names = self.graph.inputs
+        if len(arrays) != len(names):
+            raise ArgumentError(
+                "arguments", f"got {len(arrays)} arrays", f"{len(names)} ({', '.join(names)})"
+            )
+        for name, array in zip(names, arrays, strict=True):
+            buffer = self.graph.buffers[name]
+            given = np.asarray(array)
+            if str(found := array_type(given)) != buffer.type:
+                raise ArgumentError(f"argument {name!r}", f"is {found}", buffer.type)
+            view = _own_view(flats[name], buffer, given.shape)
+            view.write(view.everything, given)
+
+    def _bring_out(self, flats: Mapping[str, Array], name: str) -> Array:
+        buffer = self.graph.buffers[name]
+        view = _own_view(flats[name], buffer, buffer.value_type.shape)
+        return np.array(view.read(view.everything), order="C", copy=True)
+
+    # -- steps ------------------------------------------------------------------------------------
+
+    def _kernel(self, step: KernelStep, flats: Mapping[str, Array]) -> None:
+        nodes = self.nodes[step.name]
+        reads = {
+            number: _view(step.name, flats, step.reads[n.source.access], n.type.shape)
+            for number, n in enumerate(nodes)
+            if n.source.kind == "load"
+        }
+        writes, coverage = [], []
+        for root, access in zip(step.roots, step.writes, strict=True):
+            writes.append(_view(step.name, flats, access, nodes[root].type.shape))
+            if switches().check:
+                place = f"step {step.name}, buffer {access.buffer!r}"
+                coverage.append(Coverage(place, writes[-1], access.layout))
+        Kernel(step, nodes, reads, writes, coverage).run()
+
+    def _move(self, step: MoveStep, flats: Mapping[str, Array]) -> None:
+        (read,), (write,) = step.reads, step.writes
+        shape = self.graph.buffers[write.buffer].value_type.shape
+        source = _view(step.name, flats, read, shape)
+        view = _view(step.name, flats, write, shape)
+        view.write(view.everything, source.read(source.everything))
+
+
+def _aligned_bytes(n_bytes: int) -> Array:
+    raw = np.empty(n_bytes + ALIGNMENT_BYTES, np.uint8)
+    skip = -raw.ctypes.data % ALIGNMENT_BYTES
+    return raw[skip : skip + n_bytes]
+
+
+def _view(step: str, flats: Mapping[str, Array], access: Access, shape: tuple[int, ...]) -> View:
+    place = f"step {step}, buffer {access.buffer!r}"
+    return View(place, flats[access.buffer], access.layout, shape)
+
+
+def _own_view(flat: Array, buffer: BufferSpec, shape: tuple[int, ...]) -> View:
+    return View(f"buffer {buffer.name!r}", flat, buffer.layout, shape)
+
+
+def _check_names(graph: ScheduleGraph) -> None:
+    """Every name that the graph uses is a buffer of it."""
+    used = [*graph.inputs, *graph.outputs]
+    used += [a.buffer for s in graph.steps for a in (*s.reads, *s.writes)]
+    for name in used:
+        if name not in graph.buffers:
+            raise ScheduleError(f"buffer {name!r}", "is not in the graph", "a buffer")
+
+
+def _check_kernel(step: KernelStep) -> None:
+    """Roots and loads refer to accesses that exist."""
+    if len(step.roots) != len(step.writes) or not step.roots:
+        raise ScheduleError(
+            f"step {step.name}",
+            f"has {len(step.roots)} roots and {len(step.writes)} writes",
+            "one write per root",
+        )
+    for node in step.nodes:
+        if node.kind == "load" and not 0 <= node.access < len(step.reads):
+            raise ScheduleError(
+                f"step {step.name}",
+                f"loads through access {node.access}",
+                f"one of its {len(step.reads)} reads",
+            )
+
+
+__all__ = ["CpuRunner", "Run", "run_schedule"]
