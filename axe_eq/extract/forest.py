@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from axe_eq.egraph.session import Session
-from axe_eq.program.ops import CELLS, MONOIDS, split_text
+from axe_eq.program.ops import CELLS, MONOIDS, selector, split_text
 from axe_eq.program.signature import signature
 from axe_eq.program.types import DTYPES, ValueType, value_type
+from axe_eq.rule.term import Term
 from axe_eq.schedule import box as boxes
 
 LOAD, CELL, GATHER = "load", "cell", "gather"
@@ -101,6 +102,8 @@ class Forest:
         placed: placed classes.
         roots: placed class of every program output, in order.
         users: placed class -> tile classes that can load it.
+        views: value class -> (value class, selector text) pairs that keep the row-major order.
+        names: value class -> the user's name for it, where there is one.
     """
 
     types: dict[int, ValueType]
@@ -108,11 +111,29 @@ class Forest:
     placed: list[PlacedClass]
     roots: list[int]
     users: dict[int, list[int]]
+    views: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
 
     def type_of(self, placed: int) -> ValueType:
         """Type of the value of a placed class (of its first request)."""
         return self.types[self.placed[placed].requests[0][0]]
+
+    def label(self, placed: int) -> str:
+        """How people call the value of a placed class: the user's name, else number and type."""
+        node = self.placed[placed]
+        named = [self.names[v] for v, _ in node.requests if v in self.names]
+        return named[0] if named else f"value {placed} ({self.type_of(placed)})"
+
+    def view(self, start: int, goal: int) -> tuple[str, ...] | None:
+        """Selectors that turn one value class into another without moving anything; None if none do."""
+        paths: dict[int, tuple[str, ...]] = {start: ()}
+        queue = [start]
+        for value in queue:
+            for other, text in self.views.get(value, ()):
+                if other not in paths:
+                    paths[other] = (*paths[value], text)
+                    queue.append(other)
+        return paths.get(goal)
 
     def layout_of(self, placed: int) -> str:
         """Layout text of a placed class."""
@@ -139,12 +160,15 @@ class _Reader:
         return str(self.session.read(value, "String"))
 
 
-def read_forest(session: Session, roots: Sequence[Any]) -> Forest:
+def read_forest(
+    session: Session, roots: Sequence[Term], names: Mapping[Term, str] | None = None
+) -> Forest:
     """Read a saturated session.
 
     Args:
         session: after the demand phase.
         roots: the `place` terms of the outputs, inserted.
+        names: what people call inserted values.
     """
     reader = _Reader(session)
     types = {

@@ -111,6 +111,9 @@ class Selector:
         pull: (params, operand types) -> per operand, per operand dim, a `Pull`, or None where that
             dim must be whole; None for selectors without operands.
         fill: (params) -> value outside every operand; None where nothing is outside.
+        inverse: (params, operand type) -> the selector text that undoes it; given exactly by the
+            selectors of one operand that keep the row-major order of all elements, which therefore
+            move nothing in memory.
     """
 
     name: str
@@ -119,6 +122,7 @@ class Selector:
     run: Callable[[tuple[Any, ...], Sequence[Array]], Array]
     pull: Callable[[tuple[Any, ...], Sequence[ValueType]], list[list[Pull | None]]] | None = None
     fill: Callable[[tuple[Any, ...]], float | None] | None = None
+    inverse: Callable[[tuple[Any, ...], ValueType], str] | None = None
 
 
 Declared = TypeVar("Declared", Cell, Monoid, Selector)

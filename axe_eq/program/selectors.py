@@ -244,6 +244,15 @@ def _split_pull(params: Params, types: Types) -> Pulls:
     ]
 
 
+def _split_inverse(params: Params, of: ValueType) -> str:
+    return join_text("merge", params[0], len(params[1]))
+
+
+def _merge_inverse(params: Params, of: ValueType) -> str:
+    axis, count = params
+    return join_text("split", axis, (-1, *of.shape[axis + 1 : axis + count]))
+
+
 def _merge_shape(params: Params, types: Types) -> ValueType:
     (of,) = types
     ok = len(params) == 2 and _is_int(*params) and params[1] >= 1
@@ -331,12 +340,12 @@ def _declare() -> None:
     add("flip", 1, _flip_shape, flip, _flip_pull)
     add("concat", None, _concat_shape, concat, _concat_pull)
     add("pad", 1, _pad_shape, _pad_run, _pad_pull, fill=lambda params: params[1])
-    add("split", 1, _split_shape, _split_run, _split_pull)
-    add("merge", 1, _merge_shape, _merge_run, _merge_pull)
+    add("split", 1, _split_shape, _split_run, _split_pull, inverse=_split_inverse)
+    add("merge", 1, _merge_shape, _merge_run, _merge_pull, inverse=_merge_inverse)
     add("repeat", 1, _repeat_shape, _repeat_run, _whole_axis)
     add("interleave", None, _interleave_shape, _interleave_run, _whole_axis)
     add("iota", 0, _iota_shape, _iota_run)
-    add("full", 0, _full_shape, _full_run)
+    add("full", 0, _full_shape, _full_run, fill=lambda params: params[1])
 
 
 _declare()

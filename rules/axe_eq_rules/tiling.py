@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from axe_eq.layout import Layout
 from axe_eq.pack import Pack
+from axe_eq.program.ops import selector
 from axe_eq.program.terms import Args, Cell, In, Op, Sel, Sig, Spec, Text, Type, Value, sel
 from axe_eq.program.terms import Cons, Nil, type_of, types_of
 from axe_eq.program.types import value_type
@@ -60,7 +61,7 @@ def first_box(boxes: str) -> tuple[str, str]:
 @primitive((STR,), (STR,))
 def keeps_order(spec: str) -> str | None:
     """Defined for selectors that keep the row-major order of all elements."""
-    return spec if spec.partition(" ")[0] in ("split", "merge") else None
+    return spec if selector(spec)[0].inverse is not None else None
 
 
 @PACK.law(source="Tapestry, block operators; Axe sec. 3", demand=True)

@@ -1,0 +1,100 @@
+"""The extraction stage: search, merge kernels, rank alternatives, and keep why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from axe_eq.extract.choose import Group, merged
+from axe_eq.extract.forest import Forest
+from axe_eq.extract.price import Pricer
+from axe_eq.extract.search import Search, Selection
+
+MAX_ALTERNATIVES = 64
+
+
+@dataclass(frozen=True)
+class RunnerUp:
+    """A schedule that was not chosen: what differs, and its estimated seconds."""
+
+    change: str
+    time_s: float
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """What extraction found.
+
+    Attributes:
+        forest: the classes it chose from.
+        selection: the chosen values and their kernels.
+        groups: kernels, those merged that gain by it, in a valid order.
+        unfused_s: estimated seconds with every value materialised.
+        runners_up: the cheapest schedules one change away.
+        evaluated, priced: kernels evaluated, distinct cones priced.
+    """
+
+    forest: Forest
+    selection: Selection
+    groups: list[Group]
+    unfused_s: float
+    runners_up: tuple[RunnerUp, ...] = ()
+    evaluated: int = 0
+    priced: int = 0
+    outputs: Sequence[tuple[int, str]] = field(default_factory=list)
+
+    @property
+    def time_s(self) -> float:
+        """Estimated seconds of the chosen kernels."""
+        return sum(g.price.time_s for g in self.groups)
+
+
+def extract(
+    forest: Forest,
+    pricer: Pricer,
+    *,
+    keep: int = 5,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Extracted:
+    """Choose the cheapest schedule of a forest.
+
+    Args:
+        forest: of a saturated session.
+        pricer: prices cones on the target.
+        keep: number of runners-up to report.
+        progress: told how far the search is.
+
+    Raises:
+        SearchError: an output that nothing computes.
+    """
+    search = Search(forest, pricer)
+    unfused = search.total()
+    selection = search.run(progress)
+    groups = merged(forest, pricer, selection)
+    gain = selection.time_s - sum(g.price.time_s for g in groups)
+    runners = _runners_up(search, selection, gain)[:keep]
+    outputs = [(root, forest.layout_of(root)) for root in forest.roots]
+    return Extracted(
+        forest, selection, groups, unfused, runners, search.evaluated, pricer.priced, outputs
+    )
+
+
+def _runners_up(search: Search, selection: Selection, gain: float) -> tuple[RunnerUp, ...]:
+    """Every schedule one changed value away from the chosen one, cheapest first.
+
+    Args:
+        search: at the chosen M.
+        selection: the chosen schedule.
+        gain: seconds that merging kernels saved; taken off the others alike.
+    """
+    found = []
+    live = selection.materialised
+    nearby = {p for m in selection.kernels.values() for p in m.met} & set(search.values)
+    for value in sorted(nearby)[:MAX_ALTERNATIVES]:
+        undo = search.set_materialised([value])
+        cost = search.total()
+        search.restore([value], undo)
+        if cost < float("inf") and abs(cost - selection.time_s) > 1e-15:
+            what = "recompute" if value in live else "materialise"
+            found.append(RunnerUp(f"{what} {search.forest.label(value)}", cost - gain))
+    return tuple(sorted(found, key=lambda r: (r.time_s, r.change)))

@@ -1,0 +1,236 @@
+"""The way through, read this first: from a Python function to a schedule that runs.
+
+    function --trace--> program --encode--> terms --saturate--> e-graph --extract--> selection --build--> graph
+
+One line per stage in `compile`, each through `debug.stage`, which times it, prints it, dumps it and checks what
+it must hold. Trace and encode apply no law; only extract chooses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from axe_eq.debug import Report, progress, stage, switches
+from axe_eq.egraph.phases import Saturated, saturate
+from axe_eq.egraph.session import Limits
+from axe_eq.errors import PackError, ProgramError, SearchError
+from axe_eq.extract.choose import chosen
+from axe_eq.extract.forest import read_forest
+from axe_eq.extract.price import Pricer
+from axe_eq.extract.stage import Extracted, extract
+from axe_eq.layout import Layout
+from axe_eq.pack import Pack, laws_of, packs as find_packs
+from axe_eq.program.node import INPUT, Node, Program
+from axe_eq.program.terms import Cons, In, Nil, Op, Sel, decode, encode, type_of, types_of
+from axe_eq.program.trace import trace
+from axe_eq.program.types import ValueType
+from axe_eq.rule.term import Term
+from axe_eq.run.executable import Executable
+from axe_eq.schedule import terms as schedule_terms
+from axe_eq.schedule.build import build
+from axe_eq.schedule.graph import ScheduleGraph
+from axe_eq.target import Target
+
+SYMBOLS = (In, Op, Sel, Nil, Cons, schedule_terms.Buffer)
+ANALYSES = (type_of, types_of, schedule_terms.arrival)
+
+
+def compile(
+    fn: Callable[..., Any] | Program,
+    *specs: Any,
+    target: str | Target | None = None,
+    mesh: Any = None,
+    packs: Iterable[str | Pack] | None = None,
+    without: Iterable[str] = (),
+    numerics: str = "real",
+    tune: bool = False,
+) -> Executable:
+    """Compile a function of arrays: choose the cheapest schedule and make it runnable.
+
+    Args:
+        fn: a function of arrays, see `trace`; or a traced program.
+        specs: what its arguments look like; arrays may stand for specs.
+        target: a machine or its name; by default the first GPU that is a known target, else "cpu".
+        mesh: devices, see `axe_eq.layout.Mesh`; None for one.
+        packs: names of packs or packs; all installed ones by default.
+        without: laws ("pack/law" or "law") and packs to leave out.
+        numerics: "real" (laws of real numbers allowed) or "exact" (bit for bit laws only).
+        tune: reserved for measuring candidates on the device; must be False here.
+
+    Returns:
+        The executable.
+
+    Raises:
+        ProgramError, PackError, SearchError, ScheduleError: see their texts.
+    """
+    if numerics not in ("real", "exact"):
+        raise ProgramError(f"numerics {numerics!r}", "is not a mode", "'real' or 'exact'")
+    if tune:
+        raise SearchError("tune=True", "measuring on a device is not available", "tune=False")
+    left_out = tuple(without)
+    used = [p for p in find_packs(packs, left_out) if p.exact or numerics == "real"]
+    machine = find_target(target, find_packs(packs))
+    report = Report()
+    program = stage("trace", lambda: as_program(fn, specs), report=report, show={5: str})
+    terms = stage("encode", lambda: encode(program.outputs), report=report,
+                  notes=lambda t: {"nodes": len(t)}, check=lambda t: check_decodes(t, program))  # fmt: skip
+    if mesh is not None:
+        from axe_eq.extract.mesh import compile_mesh
+
+        return compile_mesh(program, terms, mesh, machine, used, left_out, report)
+    graph = stage("saturate", lambda: saturate_program(program, terms, used, left_out),
+                  report=report, notes=saturation_notes)  # fmt: skip
+    found = stage("extract", lambda: extract_program(program, terms, graph, machine, used),
+                  report=report, notes=extraction_notes)  # fmt: skip
+    schedule = stage("build", lambda: build_program(program, found, machine, numerics),
+                     report=report, notes=lambda g: {"steps": len(g.steps)})  # fmt: skip
+    return Executable(
+        program, schedule, machine, tuple(used), numerics, report, found, graph.matches
+    )
+
+
+def as_program(fn: Callable[..., Any] | Program, specs: Sequence[Any]) -> Program:
+    """Trace a function; programs pass."""
+    return fn if isinstance(fn, Program) else trace(fn, *specs)
+
+
+def check_decodes(terms: Mapping[Node, Term], program: Program) -> None:
+    """Encoding must apply no law: decoding gives back the very same nodes.
+
+    Raises:
+        SearchError: it does not.
+    """
+    for root in program.outputs:
+        if decode(terms[root]) is not root:
+            raise SearchError("encode", f"changed {root!r}", "the same program back")
+
+
+def find_target(target: str | Target | None, known: Sequence[Pack]) -> Target:
+    """The machine meant by `target`.
+
+    Raises:
+        PackError: no pack knows it.
+    """
+    if isinstance(target, Target):
+        return target
+    machines = {name: t for pack in known for name, t in pack.targets.items()}
+    if target is None:
+        runners = {f: r for pack in known for f, r in pack.runners.items()}
+        present = [
+            n for n, t in machines.items() if t.family in runners and runners[t.family].present(t)
+        ]
+        target = (
+            sorted(present, key=lambda n: (machines[n].family == "cpu", n))[0] if present else "cpu"
+        )
+    if target not in machines:
+        raise PackError(
+            f"target {target!r}", "is not known", f"one of {' '.join(sorted(machines))}"
+        )
+    return machines[target]
+
+
+def limits() -> Limits:
+    """Limits of the search, from the switches."""
+    now = switches()
+    default = Limits()
+    return Limits(now.node_limit or default.rows, now.time_limit_s or default.seconds)
+
+
+def row_major(type: ValueType) -> str:
+    """The canonical text of the dense row-major layout of a value."""
+    return str(Layout(shard=[(type.size, 1, "m")]))
+
+
+def arrival_layouts(program: Program) -> dict[str, str]:
+    """Input name -> the layout it arrives in: as its spec says, else dense row-major."""
+    return {
+        i.name: str(i.layout.canonical()) if i.layout is not None else row_major(i.node.type)
+        for i in program.inputs
+    }
+
+
+def output_layouts(program: Program) -> list[str]:
+    """The layout wanted of every output: dense row-major unless the program says otherwise."""
+    wanted = program.output_layouts or (None,) * len(program.outputs)
+    return [
+        str(layout.canonical()) if layout is not None else row_major(root.type)
+        for root, layout in zip(program.outputs, wanted, strict=True)
+    ]
+
+
+def requests_of(program: Program, terms: Mapping[Node, Term]) -> list[Term]:
+    """One `place` request per output."""
+    return [
+        schedule_terms.place(terms[root], layout)
+        for root, layout in zip(program.outputs, output_layouts(program), strict=True)
+    ]
+
+
+def saturate_program(
+    program: Program, terms: Mapping[Node, Term], used: Sequence[Pack], without: Iterable[str]
+) -> Saturated:
+    """Run all laws of these packs on a program and demand its outputs."""
+    layouts = arrival_layouts(program)
+    for name, node in ((n.text, n) for n in terms if n.kind == INPUT):
+        layouts.setdefault(name, row_major(node.type))
+    known = [
+        (type_of, [(term, str(node.type)) for node, term in terms.items()]),
+        (
+            schedule_terms.arrival,
+            [(t, layouts[n.text]) for n, t in terms.items() if n.kind == INPUT],
+        ),
+    ]
+    return saturate(
+        laws_of(used, without), SYMBOLS, ANALYSES, list(terms.values()), known,
+        requests_of(program, terms), limits=limits(), progress=progress.at,
+    )  # fmt: skip
+
+
+def saturation_notes(graph: Saturated) -> dict[str, object]:
+    """Figures of a saturation."""
+    return {"rows": graph.rows, "stopped": graph.stopped}
+
+
+def extract_program(
+    program: Program,
+    terms: Mapping[Node, Term],
+    graph: Saturated,
+    target: Target,
+    used: Sequence[Pack],
+) -> Extracted:
+    """Read the e-graph and choose."""
+    names = {terms[node]: name for node, name in program.names.items() if node in terms}
+    forest = read_forest(graph.session, graph.requests, names)
+    pricer = Pricer(target, [s for pack in used for s in pack.schedules])
+    return extract(forest, pricer, progress=progress.at)
+
+
+def extraction_notes(found: Extracted) -> dict[str, object]:
+    """Figures of an extraction."""
+    return {"kernels": len(found.groups), "priced": found.priced, "exact": found.selection.exact}
+
+
+def build_program(
+    program: Program, found: Extracted, target: Target, numerics: str
+) -> ScheduleGraph:
+    """The schedule graph of a selection."""
+    layouts = arrival_layouts(program)
+    inputs = [(i.name, i.node.type, layouts[i.name]) for i in program.inputs]
+    inputs += [
+        (name, node.type, row_major(node.type)) for name, node in constant_nodes(program).items()
+    ]
+    return build(
+        chosen(found.forest, found.groups, found.outputs),
+        target=target.name,
+        inputs=inputs,
+        constants=tuple(program.constants),
+        dims={i.name: i.dims for i in program.inputs if any(i.dims)},
+        rounds=numerics == "exact",
+    )
+
+
+def constant_nodes(program: Program) -> dict[str, Node]:
+    """Input nodes of the captured constants that the program uses."""
+    found = {n.text: n for n in program.nodes() if n.kind == INPUT}
+    return {name: found[name] for name in program.constants if name in found}

@@ -1,0 +1,1 @@
+"""Executables: compiled programs that run, explain themselves, save and load."""

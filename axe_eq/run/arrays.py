@@ -1,0 +1,45 @@
+"""Arrays of other libraries: in by DLPack or the buffer protocol, out to the caller's own library."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from axe_eq.errors import ArgumentError
+from axe_eq.program.types import Array
+
+
+def as_numpy(array: Any, name: str) -> Array:
+    """The array as numpy, without a copy where its memory is host memory.
+
+    Raises:
+        ArgumentError: not an array, or memory that the host cannot read.
+    """
+    if isinstance(array, np.ndarray):
+        return array
+    if isinstance(array, (int, float, bool, np.generic)):
+        return np.asarray(array)
+    if hasattr(array, "__dlpack__"):
+        try:
+            return np.from_dlpack(array)
+        except (BufferError, RuntimeError, TypeError, ValueError) as error:
+            raise ArgumentError(
+                f"argument {name!r}",
+                f"cannot be read by the host ({error})",
+                "an array in host memory",
+            ) from None
+    raise ArgumentError(f"argument {name!r}", f"is a {type(array).__name__}", "an array")
+
+
+def like(given: Sequence[Any], result: Array) -> Any:
+    """The result in the library of the arrays given: numpy stays numpy, DLPack libraries get theirs."""
+    foreign = next(
+        (a for a in given if not isinstance(a, np.ndarray) and hasattr(a, "__dlpack__")), None
+    )
+    if foreign is None:
+        return result
+    library = sys.modules[type(foreign).__module__.partition(".")[0]]
+    return library.from_dlpack(np.ascontiguousarray(result))

@@ -1,0 +1,276 @@
+"""What `compile` returns: a schedule that runs on its target and says why it was chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from axe_eq.debug import Report
+from axe_eq.errors import ArgumentError, DeviceError, PackError
+from axe_eq.pack import Pack
+from axe_eq.program.nesting import flatten, unflatten
+from axe_eq.program.node import Program
+from axe_eq.program.types import Array, ValueType, dtype
+from axe_eq.run.arrays import as_numpy, like
+from axe_eq.schedule.bind import bind
+from axe_eq.schedule.graph import ScheduleGraph
+from axe_eq.target import Target
+
+
+@dataclass(frozen=True)
+class Call:
+    """How arrays go in and out of a compiled program.
+
+    Attributes:
+        names: input names in order.
+        types: their types.
+        arguments: nesting of the arguments.
+        structure: nesting of the outputs.
+        dims: per input, its dim names ("" where unnamed; empty where none).
+    """
+
+    names: tuple[str, ...]
+    types: tuple[ValueType, ...]
+    arguments: Any
+    structure: Any
+    dims: tuple[tuple[str, ...], ...] = ()
+
+    @classmethod
+    def of(cls, program: Program) -> Call:
+        """The call of a program."""
+        return cls(
+            tuple(i.name for i in program.inputs),
+            tuple(i.node.type for i in program.inputs),
+            program.arguments,
+            program.structure,
+            tuple(i.dims for i in program.inputs),
+        )
+
+    def flat(self, arrays: Sequence[Any]) -> list[Any]:
+        """The arrays in the order of the inputs.
+
+        Raises:
+            ArgumentError: another nesting or number of arrays.
+        """
+        nesting, leaves = flatten(tuple(arrays))
+        if len(leaves) != len(self.names) or (
+            self.arguments is not None and nesting != self.arguments
+        ):
+            wanted = ", ".join(f"{n}: {t}" for n, t in zip(self.names, self.types, strict=True))
+            raise ArgumentError("call", f"got {len(leaves)} arrays", f"{len(self.names)}: {wanted}")
+        return leaves
+
+    def extents(self, arrays: Sequence[Array]) -> dict[str, int]:
+        """The extents of named dims that these arrays have, where they differ from the compiled ones.
+
+        Raises:
+            ArgumentError: a shape or dtype that does not fit.
+        """
+        found: dict[str, int] = {}
+        for n, array in enumerate(arrays):
+            found |= self._check(n, array, found)
+        return found
+
+    def _check(self, number: int, array: Array, known: Mapping[str, int]) -> dict[str, int]:
+        name, wanted = self.names[number], self.types[number]
+        dims = self.dims[number] or ("",) * wanted.rank if self.dims else ("",) * wanted.rank
+        if array.dtype != dtype(wanted.dtype).numpy:
+            got = f"has dtype {array.dtype}"
+            raise ArgumentError(f"argument {name!r}", got, wanted.dtype)
+        if len(array.shape) != wanted.rank:
+            raise ArgumentError(f"argument {name!r}", f"has shape {array.shape}", str(wanted))
+        changed: dict[str, int] = {}
+        for axis, (extent, was, dim) in enumerate(
+            zip(array.shape, wanted.shape, dims, strict=True)
+        ):
+            if extent == was and dim not in known:
+                continue
+            if not dim or known.get(dim, extent) != extent:
+                got = f"has shape {array.shape}, extent {extent} in dim {axis}"
+                raise ArgumentError(f"argument {name!r}", got, f"shape {wanted.shape}")
+            changed[dim] = extent
+        return changed
+
+
+@dataclass
+class Schedule:
+    """The schedule graph of an executable, with the means to run and rebind it."""
+
+    graph: ScheduleGraph
+    call: Call
+    target: Target
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    runners: Mapping[str, Any] = field(default_factory=dict)
+
+    def bind(self, **dims: int) -> Schedule:
+        """The same schedule with named dims at other extents.
+
+        Raises:
+            ScheduleError: no such dim, or something in the schedule depends on its extent.
+        """
+        graph = bind(self.graph, **dims)
+        types = tuple(graph.buffers[n].value_type for n in self.call.names)
+        call = Call(
+            self.call.names, types, self.call.arguments, self.call.structure, self.call.dims
+        )
+        return Schedule(graph, call, self.target, self.constants, self.runners)
+
+    def run(self, *arrays: Any) -> Any:
+        """Run every step on the `cpu` runner, whatever the schedule was chosen for."""
+        return self._run("cpu", arrays)
+
+    def launch(self, *arrays: Any) -> Any:
+        """Run on the target.
+
+        Raises:
+            DeviceError: no runner, or the machine has no such device.
+        """
+        return self._run(self.target.family, arrays)
+
+    def _run(self, family: str, arrays: Sequence[Any]) -> Any:
+        given = self.call.flat(arrays)
+        plain = [as_numpy(a, n) for a, n in zip(given, self.call.names, strict=True)]
+        extents = self.call.extents(plain)
+        bound = self.bind(**extents) if extents else self
+        results = bound.prepared(family)([*plain, *self.constants.values()])
+        return unflatten(self.call.structure, [like(given, r) for r in results])
+
+    def prepared(self, family: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
+        """The schedule made ready on a runner, once."""
+        if family not in self._prepared:
+            runner = self.runners.get(family)
+            if runner is None:
+                known = " ".join(sorted(self.runners))
+                raise DeviceError(
+                    f"target {self.target.name!r}", f"no runner for {family!r}", known
+                )
+            self._prepared[family] = runner.prepare(self.graph)
+        return self._prepared[family]
+
+    @cached_property
+    def _prepared(self) -> dict[str, Callable[[Sequence[Array]], Sequence[Array]]]:
+        return {}
+
+    @property
+    def steps(self) -> tuple[Any, ...]:
+        """Steps of the graph."""
+        return self.graph.steps
+
+    @property
+    def buffers(self) -> Mapping[str, Any]:
+        """Buffers of the graph."""
+        return self.graph.buffers
+
+    def __str__(self) -> str:
+        from axe_eq.schedule.show import graph_text
+
+        return graph_text(self.graph)
+
+    def html(self, path: str | Path | None = None) -> str:
+        """One self-contained page of the schedule; written to `path` where given."""
+        from axe_eq.schedule.html import schedule_html
+
+        text = schedule_html(self.graph, self.target)
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
+
+
+class Executable:
+    """A compiled program; see `axe_eq.pipeline.compile`."""
+
+    def __init__(
+        self,
+        program: Program,
+        graph: ScheduleGraph,
+        target: Target,
+        packs: Sequence[Pack],
+        numerics: str,
+        report: Report,
+        found: Any = None,
+        matches: Mapping[str, int] | None = None,
+    ) -> None:
+        from axe_eq.pack import packs as find_packs
+
+        self.program, self.target, self.numerics, self.report = program, target, numerics, report
+        self.packs = tuple(packs)
+        self.matches = dict(matches or {})
+        self._found = found
+        runners = {f: r for p in (*find_packs(), *packs) for f, r in p.runners.items()}
+        self.schedule = Schedule(graph, Call.of(program), target, program.constants, runners)
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Run on the target: same nesting and dtypes as the function's own outputs.
+
+        Raises:
+            ArgumentError: an array that does not fit.
+            DeviceError: the target is not there.
+        """
+        return self.schedule.launch(*arrays)
+
+    def bind(self, *arrays: Any) -> Callable[[], Any]:
+        """A prepared call for these very arrays: checks are done once, now."""
+        self.schedule.call.extents(
+            [as_numpy(a, n) for a, n in zip(self.schedule.call.flat(arrays), self.schedule.call.names, strict=True)]
+        )  # fmt: skip
+        return lambda: self.schedule.launch(*arrays)
+
+    @property
+    def kernels(self) -> tuple[Any, ...]:
+        """The kernels, in order."""
+        return self.schedule.graph.kernels
+
+    @property
+    def source(self) -> dict[str, str]:
+        """Kernel name -> emitted text.
+
+        Raises:
+            PackError: no emitter exists for the target's family.
+        """
+        emitters = {f: e for p in self.packs for f, e in p.emitters.items()}
+        if self.target.family not in emitters:
+            raise PackError(f"target {self.target.name!r}", "has no emitter", "a pack with one")
+        return dict(emitters[self.target.family].emit(self.schedule.graph, self.target))
+
+    @property
+    def cost(self) -> dict[str, float]:
+        """Named costs of the whole schedule; units are in the names."""
+        from axe_eq.run.explain import total_cost
+
+        return total_cost(self.schedule.graph)
+
+    def explain(self) -> str:
+        """The chosen kernels, the schedules that lost, and why."""
+        from axe_eq.run.explain import explain
+
+        return explain(self.schedule.graph, self.target, self._found, self.matches, self.numerics)
+
+    def save(self, path: str | Path) -> None:
+        """Write everything needed to run without compiling; see `load`."""
+        from axe_eq.run.store import save
+
+        save(self.schedule, self.explain(), path)
+
+    def __repr__(self) -> str:
+        return f"<Executable for {self.target.name}: {len(self.kernels)} kernels>"
+
+
+def run(fn: Callable[..., Any] | Program, *arrays: Any) -> Any:
+    """The numpy meaning of a function on arrays.
+
+    Raises:
+        ProgramError: the function cannot be traced on such arrays.
+    """
+    from axe_eq.program.meaning import evaluate
+    from axe_eq.program.trace import trace
+
+    program = fn if isinstance(fn, Program) else trace(fn, *arrays)
+    given = Call.of(program).flat(arrays) if program.arguments is not None else list(arrays)
+    plain = [as_numpy(a, i.name) for a, i in zip(given, program.inputs, strict=True)]
+    results = evaluate(program, plain)
+    return unflatten(program.structure, [like(given, np.asarray(r)) for r in results])
