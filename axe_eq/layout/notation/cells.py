@@ -73,6 +73,8 @@ def cut(cells: Iterable[Cell], extents: Sequence[int]) -> list[list[Cell]] | Non
         falls inside a cell that cannot be split there.
     """
     rest = list(cells)
+    if [cell.valid for cell in rest] == list(extents):
+        return [[cell] for cell in rest]
     shares: list[list[Cell]] = []
     for extent in reversed(extents[1:]):
         share: list[Cell] = []

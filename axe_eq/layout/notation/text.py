@@ -178,7 +178,7 @@ def _syntax_error(notation: str, text: str, parser: Lark, error: UnexpectedInput
     if isinstance(error, UnexpectedToken) and error.token.type == "$END":
         wrong = f"ends too early, after column {len(text.rstrip())}"
     else:
-        position = error.pos_in_stream or 0
+        position: int = error.pos_in_stream  # type: ignore[assignment]  # declared as None
         wrong = f"unexpected {_word_at(text, position)!r} at column {position + 1}"
     return NotationError(subject(notation, text), wrong, _alternatives(parser, error))
 

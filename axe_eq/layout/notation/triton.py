@@ -58,7 +58,7 @@ class _Texts(Transformer[Token, Any]):
     def INT(self, token: Token) -> int:
         return int(token)
 
-    def list(self, *items: Any) -> tuple[Any, ...]:
+    def vector(self, *items: Any) -> tuple[Any, ...]:
         return tuple(item for item in items if item is not None)
 
     def field(self, name: Token, value: Any) -> tuple[str, Any]:
