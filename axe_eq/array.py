@@ -1,8 +1,43 @@
-"""The array namespace of traced arrays; see `axe_eq.program.array`."""
+"""The array namespace: functions of the Python array API standard on traced arrays.
+
+A function written with ``xp = x.__array_namespace__()`` or array_api_compat runs on numpy, torch
+and jax arrays and is traced by `axe_eq.trace`. Extensions: `block` and `select` apply any operator
+by its text; `erf`, `rsqrt`, `sigmoid`, `pad` are functions other libraries keep elsewhere. What
+would give shapes that depend on values (masks, unique, nonzero) and sorting do not exist.
+"""
+
+# Star imports gather the namespace from its parts.
+# ruff: noqa: F403, F405
 
 from __future__ import annotations
 
-from axe_eq.program import array
-from axe_eq.program.array import *  # noqa: F403
+from axe_eq.program.array_creation import *
+from axe_eq.program.array_dtypes import *
+from axe_eq.program.array_elementwise import *
+from axe_eq.program.array_linalg import *
+from axe_eq.program.array_manipulation import *
+from axe_eq.program.array_reductions import *
+from axe_eq.program.traced import block as block
+from axe_eq.program.traced import select as select
 
-__all__ = list(array.__all__)
+# Literal, because type checkers take the public names of a module from here.
+__all__ = [  # noqa: RUF022
+    "__array_api_version__", "__array_namespace_info__", "abs", "acos", "acosh", "add", "all",
+    "any", "arange", "argmax", "argmin", "asarray", "asin", "asinh", "astype", "atan", "atan2",
+    "atanh", "bfloat16", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or",
+    "bitwise_right_shift", "bitwise_xor", "block", "bool", "broadcast_arrays", "broadcast_shapes",
+    "broadcast_to", "can_cast", "ceil", "clip", "concat", "copysign", "cos", "cosh",
+    "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "divide", "e", "empty",
+    "empty_like", "equal", "erf", "exp", "expand_dims", "expm1", "eye", "finfo", "flip", "float16",
+    "float32", "float64", "float8_e4m3fn", "float8_e5m2", "floor", "floor_divide", "from_dlpack",
+    "full", "full_like", "greater", "greater_equal", "hypot", "iinfo", "inf", "int32", "int64",
+    "isdtype", "isfinite", "isinf", "isnan", "less", "less_equal", "linspace", "log", "log10",
+    "log1p", "log2", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "matmul", "matrix_transpose", "max", "maximum", "mean", "meshgrid", "min", "minimum",
+    "moveaxis", "multiply", "nan", "negative", "newaxis", "nextafter", "not_equal", "ones",
+    "ones_like", "pad", "permute_dims", "pi", "positive", "pow", "prod", "reciprocal", "remainder",
+    "repeat", "reshape", "result_type", "roll", "round", "rsqrt", "select", "sigmoid", "sign",
+    "signbit", "sin", "sinh", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "tan",
+    "tanh", "tensordot", "tile", "tril", "triu", "trunc", "unstack", "var", "vecdot", "where",
+    "zeros", "zeros_like",
+]  # fmt: skip

@@ -205,7 +205,7 @@ def _masked(x: Traced, compare: str, k: int) -> Traced:
     return elementwise("where", mask, x, scalar(0, x.dtype))
 
 
-def meshgrid(*arrays: Operand, indexing: str = "xy") -> list[Traced]:
+def meshgrid(*arrays: Operand, indexing: str = "xy") -> tuple[Traced, ...]:
     """Coordinate arrays of a grid: one per vector, of the common shape.
 
     Raises:
@@ -223,10 +223,10 @@ def meshgrid(*arrays: Operand, indexing: str = "xy") -> list[Traced]:
     shape = [0] * len(vectors)
     for place, vector in zip(order, vectors, strict=True):
         shape[place] = vector.node.shape[0]
-    return [
+    return tuple(
         broadcast_to(_along(astype(x, name), place, len(order)), shape)
         for place, x in zip(order, vectors, strict=True)
-    ]
+    )
 
 
 def _along(x: Traced, axis: int, rank: int) -> Traced:

@@ -123,11 +123,11 @@ def broadcast_to(x: Operand, /, shape: Sequence[int]) -> Traced:
     return block(sig.text, "id", operand)
 
 
-def broadcast_arrays(*arrays: Operand) -> list[Traced]:
+def broadcast_arrays(*arrays: Operand) -> tuple[Traced, ...]:
     """All arrays broadcast to their common shape."""
     operands = as_operands(*arrays)
     shape = broadcast_shapes(*(x.node.shape for x in operands))
-    return [broadcast_to(x, shape) for x in operands]
+    return tuple(broadcast_to(x, shape) for x in operands)
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
