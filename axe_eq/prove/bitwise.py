@@ -43,8 +43,9 @@ def differing_bits(
     Returns:
         Output number, index, and the two values, or None.
     """
-    values = evaluate_nodes([*outputs_a, *outputs_b], inputs)
-    free = _free_nodes(outputs_a, outputs_b, values)
+    with np.errstate(all="ignore"):
+        values = evaluate_nodes([*outputs_a, *outputs_b], inputs)
+        free = _free_nodes(outputs_a, outputs_b, values)
     for n, (a, b) in enumerate(zip(outputs_a, outputs_b, strict=True)):
         if a in free or b in free:
             continue

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from axe_eq.program.interval import (
-    ENCLOSE,
     ENCLOSE_MONOID,
     Interval,
     contract,
@@ -240,11 +239,10 @@ def _cells(node: Node, sig: Signature, views: Sequence[Interval]) -> Interval | 
     if _contracts(node):
         return contract(views, axes)
     declared, params = cell(node.cell)
-    enclose = declared.enclose or ENCLOSE.get(declared.name)
     reduction = ENCLOSE_MONOID.get(sig.monoid)
-    if enclose is None or (sig.monoid and reduction is None):
+    if declared.enclose is None or (sig.monoid and reduction is None):
         return None
-    values = enclose(*views, *params)
+    values = declared.enclose(*views, *params)
     intervals = [Interval(*v) for v in (values if declared.n_values > 1 else (values,))]
     return reduction(intervals, axes) if reduction else intervals[0]
 

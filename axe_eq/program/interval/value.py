@@ -56,9 +56,9 @@ def undefined(shape: tuple[int, ...]) -> Interval:
 def literal(values: Any, name: str) -> Interval:
     """Enclose constants of element type `name`.
 
-    A constant that looks rounded (0.1, 1/3) stands for the real that somebody rounded to it, so it
-    is widened by one unit in the last place of its type; small integers and short binary fractions
-    are exact.
+    A constant that looks rounded (0.1, 1/3) stands for any real that somebody may have rounded to
+    it, in its type or in double precision, and for what its type makes of it. Small integers and
+    short binary fractions are exact.
     """
     given = np.asarray(values, dtype=np.float64)
     if dtype(name).kind != "f":
@@ -71,8 +71,10 @@ def literal(values: Any, name: str) -> Interval:
         short = np.rint(scaled := mantissa * 2.0 ** max(digits - 3, 1)) == scaled
         whole = (np.rint(given) == given) & (np.abs(given) <= 2.0**digits)
         exact = np.isinf(given) | ((rounded == given) & (short | whole))
-        unit = np.ldexp(1.0, np.maximum(exponent - digits, -1074)) + 4 * np.abs(given) * EPSILON
-        low, high = np.fmin(given, rounded) - unit, np.fmax(given, rounded) + unit
+        # A number its type cannot hold was not rounded to it: it lies beside what it rounds to.
+        half = np.where(rounded == given, np.ldexp(0.5, np.maximum(exponent - digits, -1073)), 0.0)
+        slack = half + 4 * np.abs(given) * EPSILON
+        low, high = np.fmin(given, rounded) - slack, np.fmax(given, rounded) + slack
     return _hull_unless(exact, given, Interval(low, high))
 
 
