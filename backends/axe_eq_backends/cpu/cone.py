@@ -132,7 +132,7 @@ class Kernel:
             return evaluate_op(node.source.text, node.source.cell, operands)
         if isinstance(node, Gather):
             return evaluate_sel(node.source.text, operands)
-        return np.ascontiguousarray(self.reads[self._number[id(node)]].read(node.everything))
+        return np.asarray(self.reads[self._number[id(node)]].read(node.everything), order="C")
 
     # -- tiles ------------------------------------------------------------------------------------
 

@@ -14,7 +14,6 @@ from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from axe_eq.errors import LayoutError, ScheduleError
@@ -170,8 +169,10 @@ class View:
     def _strided(self, displacement: int) -> Array:
         assert self.where.strides is not None
         item = self.flat.itemsize
-        origin = self.flat[self.where.offset + displacement :]
-        return as_strided(origin, self.where.shape, [s * item for s in self.where.strides])
+        strides = [s * item for s in self.where.strides]
+        begin = (self.where.offset + displacement) * item
+        # Unlike as_strided this checks the bounds, and knows the 8-bit floats.
+        return np.ndarray(self.where.shape, self.flat.dtype, self.flat, begin, strides)
 
     def read(self, ranges: Sequence[Range]) -> Array:
         """The elements of a region; a view of the buffer where strides allow."""
