@@ -1,0 +1,163 @@
+"""Concatenations of operators' values and of their operands: what laws say of them.
+
+Used by the exact laws of selectors and, for sums, by the real ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from axe_eq.program import sigalg
+from axe_eq.program.ops import MONOIDS, join_text, split_text
+from axe_eq.program.signature import Affine, Signature, signature
+from axe_eq.program.terms import Args, Cell, Op, Sig, Spec, Value, args, op, sel, type_of, types_of
+from axe_eq.program.types import ValueType, value_type
+from axe_eq.rule.term import STR, Primitive, primitive
+from axe_eq_rules import selecting, through
+from axe_eq_rules.tensor import Sides
+
+
+def types_in(text: str) -> list[ValueType]:
+    """The types in a list of type texts, each followed by a semicolon."""
+    return [value_type(t) for t in text.split(";")[:-1]]
+
+
+def shape_in(text: str) -> selecting.Shape:
+    """The shape of a type's text."""
+    return value_type(text).shape
+
+
+def named(stem: str, positions: Sequence[int]) -> str:
+    """A law's name with the operands it changes."""
+    return "_".join([stem, *map(str, positions)])
+
+
+def type_list(values: Sequence[Any], rest: Any) -> Any:
+    """The list of the types of values and of further operands."""
+    text = types_of(rest)
+    for value in reversed(values):
+        text = type_of(value) + ";" + text
+    return text
+
+
+def join_axis(spec: str) -> int | None:
+    """The axis of a concatenation's text; None for other selectors."""
+    name, params = split_text(spec)
+    return int(params[0]) if name == "concat" else None
+
+
+def joined_operands(touched: tuple[int, ...]) -> Primitive:
+    """(concat, sig, types of the first) -> the concatenations of just these operands."""
+
+    def fn(join: str, sig: str, types: str) -> tuple[str, ...] | None:
+        axis, whole = join_axis(join), signature(sig)
+        if axis is None or axis in dict(whole.fixed):
+            return None
+        axes = [_axis_of(operand, axis) for operand in whole.operands]
+        if (
+            any(a == -1 for a in axes)
+            or tuple(n for n, a in enumerate(axes) if a is not None) != touched
+        ):
+            return None
+        return tuple(join_text("concat", axes[n]) for n in touched)
+
+    fn.__name__ = named("joined", touched)
+    return Primitive(fn, (STR, STR, STR), (STR,) * len(touched))
+
+
+def _axis_of(operand: tuple[Affine, ...], dim: int) -> int | None:
+    """The axis that reads an index dim; None for no axis, -1 for several or a window."""
+    reads = [n for n, p in enumerate(operand) if any(d == dim for d, _ in p.terms)]
+    if not reads:
+        return None
+    return reads[0] if len(reads) == 1 and operand[reads[0]].plain == dim else -1
+
+
+MERGE_CELL = {
+    "+": "add", "*": "mul", "max": "maximum", "min": "minimum", "and": "and", "or": "or",
+}  # fmt: skip
+
+
+def apart(position: int, other: int | None, wanted: Callable[[Signature, int], str]) -> Primitive:
+    """(sig, concat, x, y, types of the others) -> how the values are joined, the other's slices.
+
+    `wanted` gives the text that joins along a dim, "" where the law is not about such dims.
+    """
+
+    def fn(sig: str, join: str, x: str, y: str, others: str) -> tuple[str, ...] | None:
+        axis, whole = join_axis(join), signature(sig)
+        dim = None if axis is None else through.joined_dim(whole, position, axis)
+        text = "" if dim is None else wanted(whole, dim)
+        if dim is None or axis is None or not text:
+            return None
+        types = types_in(others)
+        types.insert(position, value_type(x))
+        cuts = through.parts_of_operands(whole, dim, position, types, shape_in(x)[axis])
+        if [bool(a) for a, _ in cuts] != [n == other for n in range(len(cuts))]:
+            return None
+        return (text, *(() if other is None else cuts[other]))
+
+    fn.__name__ = f"apart_{position}_{other}_{wanted.__name__}"
+    return Primitive(fn, (STR,) * 5, (STR,) * (1 if other is None else 3))
+
+
+def along_output(sig: Signature, dim: int) -> str:
+    """The concatenation of the values, along an output dim."""
+    return join_text("concat", dim) if dim < sig.n_out else ""
+
+
+def along_exact(sig: Signature, dim: int) -> str:
+    """The cell that merges two values reduced by an exact monoid."""
+    exact = dim >= sig.n_out and MONOIDS[sig.monoid].exact
+    return MERGE_CELL.get(sig.monoid, "") if exact else ""
+
+
+def along_rounding(sig: Signature, dim: int) -> str:
+    """The cell that merges two values reduced by a monoid that rounds."""
+    rounds = dim >= sig.n_out and not MONOIDS[sig.monoid].exact
+    return MERGE_CELL.get(sig.monoid, "") if rounds else ""
+
+
+@primitive((STR,), (STR,))
+def pointwise(sig: str) -> str:
+    """The signature of a cell on two values of this operator's shape."""
+    return sigalg.elementwise(signature(sig).n_out, 2).text
+
+
+def operator_of_concat(
+    position: int, other: int | None, wanted: Callable[[Signature, int], str]
+) -> Callable[..., Sides]:
+    """The law that takes an operator of a concatenation apart.
+
+    Args:
+        position: operand that is concatenated.
+        other: the other operand that reads the dim, if any.
+        wanted: as in `apart`.
+    """
+    parts = apart(position, other, wanted)
+
+    def sides(s: Any, f: Any, c: Any, x: Any, y: Any, values: list[Any], rest: Any) -> Sides:
+        found = parts(s, c, type_of(x), type_of(y), type_list(values, rest))
+        text, *cuts = found if isinstance(found, tuple) else (found,)
+        halves = []
+        for n, half in enumerate((x, y)):
+            operands = [sel(cuts[n], v) if cuts else v for v in values]
+            operands.insert(position, half)
+            halves.append(Op(s, f, args(*operands, rest=rest)))
+        whole = list(values)
+        whole.insert(position, sel(c, x, y))
+        left = Op(s, f, args(*whole, rest=rest))
+        if wanted is along_output:
+            return left, sel(text, *halves)
+        return left, op(pointwise(s), text, *halves)
+
+    def alone(s: Sig, f: Cell, c: Spec, x: Value, y: Value, rest: Args) -> Sides:
+        """s[f](x ++ y, rest) = s[f](x, rest) ++ s[f](y, rest), merged by the monoid if reduced."""
+        return sides(s, f, c, x, y, [], rest)
+
+    def paired(s: Sig, f: Cell, c: Spec, x: Value, y: Value, z: Value, rest: Args) -> Sides:
+        """s[f](x ++ y, z, rest) = s[f](x, z', rest) ++ s[f](y, z'', rest), or so merged."""
+        return sides(s, f, c, x, y, [z], rest)
+
+    return alone if position == 0 and other is None else paired

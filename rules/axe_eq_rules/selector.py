@@ -1,0 +1,478 @@
+"""Laws of selectors that hold bit for bit: they move elements and never compute.
+
+Legend: x, y, z, a, b values; rest, further operands; k, m, c texts of selectors; s, t signatures;
+f a cell. ``k(x)`` a selector of one operand, ``x ++ y`` a concatenation, ``s[f](x, y)`` an op.
+
+Directions: slices, pads and splits go into operators, merges come out of their operands; among
+themselves slices are innermost, then splits, merges, pads. A concatenation of equal operators
+becomes one operator on concatenations; the converse, which copies, is marked `expands`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from typing import Any
+
+from axe_eq.pack import Pack
+from axe_eq.program.ops import join_text, split_text
+from axe_eq.program.signature import make, plain, signature
+from axe_eq.program.terms import (
+    Args,
+    Cell,
+    Cons,
+    Op,
+    Sel,
+    Sig,
+    Spec,
+    Value,
+    args,
+    op,
+    sel,
+    type_of,
+)
+from axe_eq.program.types import value_type
+from axe_eq.rule.term import STR, Primitive, primitive
+from axe_eq_rules import selecting, through
+from axe_eq_rules.joins import (
+    along_exact,
+    along_output,
+    join_axis,
+    joined_operands,
+    named,
+    operator_of_concat,
+    shape_in,
+    type_list,
+    types_in,
+)
+from axe_eq_rules.tensor import Sides
+
+PACK = Pack("selector", summary="slices, pads, reshapes and concatenations, bit for bit")
+
+
+# -- selectors by other selectors ------------------------------------------------------------------
+
+
+@primitive((STR, STR), (STR,))
+def flip_as_slice(spec: str, x: str) -> str | None:
+    """The slice that a flip is."""
+    name, params = split_text(spec)
+    if name != "flip":
+        return None
+    shape = shape_in(x)
+    parts = ((e - 1, -1, e) if a in params[0] and e > 1 else None for a, e in enumerate(shape))
+    return selecting.slice_text(parts, shape)
+
+
+@PACK.law(source="definition of flip")
+def flip_is_slice(k: Spec, x: Value) -> Sides:
+    """flip(x) = slice(x) with steps of -1."""
+    return sel(k, x), sel(flip_as_slice(k, type_of(x)), x)
+
+
+@primitive((STR, STR), (STR, STR))
+def repeat_as_merge(spec: str, x: str) -> tuple[str, str] | None:
+    """(merge, view): the view repeats in a new dim before the axis, the merge joins the two."""
+    name, params = split_text(spec)
+    if name != "repeat":
+        return None
+    axis, times = params
+    rank = value_type(x).rank
+    dims = [d if d < axis else d + 1 for d in range(rank)]
+    view = make([map(plain, dims)], range(rank + 1), fixed={axis: times})
+    return join_text("merge", axis, 2), view.text
+
+
+@PACK.law(source="definition of repeat")
+def repeat_is_merge(k: Spec, x: Value) -> Sides:
+    """repeat(x) = merge(broadcast of x in a new dim)."""
+    m, v = repeat_as_merge(k, type_of(x))
+    return sel(k, x), sel(m, op(v, "id", x))
+
+
+@primitive((STR, STR), (STR, STR, STR))
+def interleave_as_merge(spec: str, x: str) -> tuple[str, str, str] | None:
+    """(merge, concat, view): the view adds a unit dim after the axis."""
+    name, params = split_text(spec)
+    if name != "interleave":
+        return None
+    (axis,) = params
+    rank = value_type(x).rank
+    dims = [d if d <= axis else d + 1 for d in range(rank)]
+    view = make([map(plain, dims)], range(rank + 1), fixed={axis + 1: 1})
+    return join_text("merge", axis, 2), join_text("concat", axis + 1), view.text
+
+
+@PACK.law(source="definition of interleave")
+def interleave_is_merge(k: Spec, x: Value, y: Value) -> Sides:
+    """interleave(x, y) = merge(x' ++ y')   for x', y' with a unit dim after the axis."""
+    m, c, v = interleave_as_merge(k, type_of(x))
+    return sel(k, x, y), sel(m, sel(c, op(v, "id", x), op(v, "id", y)))
+
+
+@primitive((STR, STR), (STR,))
+def keeps_everything(spec: str, x: str) -> str | None:
+    """Defined for selectors that are the identity on this type."""
+    joins = split_text(spec)[0] in ("concat", "interleave")
+    return spec if joins or selecting.keeps_all(spec, shape_in(x)) else None
+
+
+@PACK.law(source="definition of selectors")
+def selects_all(k: Spec, x: Value) -> Sides:
+    """k(x) = x   if k takes everything in order, as a concatenation of one value does."""
+    keeps_everything(k, type_of(x))
+    return sel(k, x), x
+
+
+# -- one selector after another --------------------------------------------------------------------
+
+
+@primitive((STR, STR, STR), (STR,))
+def undoes(outer: str, inner: str, x: str) -> str | None:
+    """Defined where the outer selector undoes the inner one."""
+    return outer if selecting.cancels(outer, inner, shape_in(x)) else None
+
+
+@primitive((STR, STR, STR), (STR,))
+def as_one(outer: str, inner: str, x: str) -> str | None:
+    """The selector that does both."""
+    return selecting.fused(outer, inner, shape_in(x))
+
+
+@primitive((STR, STR, STR), (STR, STR))
+def in_order(outer: str, inner: str, x: str) -> tuple[str, str] | None:
+    """The two selectors in canonical order."""
+    return selecting.exchanged(outer, inner, shape_in(x))
+
+
+@primitive((STR, STR, STR), (STR, STR))
+def picks_factor(outer: str, inner: str, x: str) -> tuple[str, str] | None:
+    """(view with a unit dim, slice) for a slice that takes one index of a split's last factor."""
+    found = selecting.picked(outer, inner, shape_in(x))
+    if found is None:
+        return None
+    spec, axis = found
+    rank = value_type(x).rank
+    dims = [d if d <= axis else d + 1 for d in range(rank)]
+    return make([map(plain, dims)], range(rank + 1), fixed={axis + 1: 1}).text, spec
+
+
+@PACK.law(source="ours, from the definitions of merge, split, pad and slice")
+def selectors_cancel(k: Spec, m: Spec, x: Value) -> Sides:
+    """k(m(x)) = x   if k undoes m: merge of split, split of merge, slice of pad."""
+    undoes(k, m, type_of(x))
+    return sel(k, sel(m, x)), x
+
+
+@PACK.law(source="ours, from the definitions of slice, pad, split and merge")
+def selectors_fuse(k: Spec, m: Spec, x: Value) -> Sides:
+    """k(m(x)) = n(x)   for n = k m: slice of slice, pad of pad, split of split, merge of merge."""
+    return sel(k, sel(m, x)), sel(as_one(k, m, type_of(x)), x)
+
+
+@PACK.law(source="ours, from the definitions of slice, pad, split and merge")
+def selectors_exchange(k: Spec, m: Spec, x: Value) -> Sides:
+    """k(m(x)) = m'(k'(x))   into the order: slices innermost, then splits, merges, pads."""
+    outer, inner = in_order(k, m, type_of(x))
+    return sel(k, sel(m, x)), sel(outer, sel(inner, x))
+
+
+@PACK.law(source="ours, from the definitions of slice and split")
+def slice_picks_factor(k: Spec, m: Spec, x: Value) -> Sides:
+    """k(m(x)) = v[id](n(x))   if slice k takes one index of the last factor of split m."""
+    v, n = picks_factor(k, m, type_of(x))
+    return sel(k, sel(m, x)), op(v, "id", sel(n, x))
+
+
+# -- selectors of operators ------------------------------------------------------------------------
+
+# Which of the first three operands a law changes; the rest it leaves as they are.
+CHOICES = [c for n in (1, 2, 3) for c in combinations(range(3), n)]
+
+
+def _pushed(touched: tuple[int, ...]) -> Primitive:
+    """(spec, sig, cell, types) -> signature and the selectors of just these operands."""
+
+    def fn(spec: str, sig: str, f: str, types: str) -> tuple[str, ...] | None:
+        found = through.pushed(spec, sig, f, types_in(types))
+        if found is None or tuple(n for n, k in enumerate(found[1]) if k) != touched:
+            return None
+        return (found[0].text, *(found[1][n] for n in touched))
+
+    fn.__name__ = named("pushed_into", touched)
+    return Primitive(fn, (STR, STR, STR, STR), (STR,) * (1 + len(touched)))
+
+
+def _select_operands(touched: tuple[int, ...]) -> Callable[..., Sides]:
+    into = _pushed(touched)
+
+    def sides(k: Any, s: Any, f: Any, values: list[Any], rest: Any) -> Sides:
+        found = into(k, s, f, type_list(values, rest))
+        sig, *specs = found if touched else (found,)
+        new = list(values)
+        for n, spec in zip(touched, specs, strict=True):
+            new[n] = sel(spec, values[n])
+        left = sel(k, Op(s, f, args(*values, rest=rest)))
+        return left, Op(sig, f, args(*new, rest=rest))
+
+    def none(k: Spec, s: Sig, f: Cell, rest: Args) -> Sides:
+        """k(s[f](rest)) = t[f](rest)   if the dims that k changes are read by no operand."""
+        return sides(k, s, f, [], rest)
+
+    def one(k: Spec, s: Sig, f: Cell, x: Value, rest: Args) -> Sides:
+        """k(s[f](x, rest)) = t[f](k'(x), rest)   if only x reads the dims that k changes."""
+        return sides(k, s, f, [x], rest)
+
+    def two(k: Spec, s: Sig, f: Cell, x: Value, y: Value, rest: Args) -> Sides:
+        """k(s[f](x, y, rest)) = t[f](k'(x), k''(y), rest)   or x for k'(x) if it lacks k's dims."""
+        return sides(k, s, f, [x, y], rest)
+
+    def three(k: Spec, s: Sig, f: Cell, x: Value, y: Value, z: Value, rest: Args) -> Sides:
+        """k(s[f](x, y, z, rest)) = t[f](k'(x), k''(y), k'''(z), rest)   as they read them."""
+        return sides(k, s, f, [x, y, z], rest)
+
+    return (none, one, two, three)[max(touched, default=-1) + 1]
+
+
+for _touched in [(), *CHOICES]:
+    PACK.law(
+        source="Tapestry, selectors and block operators; ours for pads and reshapes",
+        name=named("selector_of_operator", _touched),
+    )(_select_operands(_touched))
+
+
+# -- operators of merges ---------------------------------------------------------------------------
+
+
+def _unmerged(position: int, other: int | None, reduced: bool) -> Primitive:
+    """(sig, merge, x) -> signature, the merge of the value, the split of the other operand."""
+
+    def fn(sig: str, spec: str, x: str) -> tuple[str, ...] | None:
+        whole = signature(sig)
+        found = through.merged_operand(whole, position, spec, shape_in(x))
+        if found is None:
+            return None
+        expanded, wrap, splits = found
+        wanted = [other is not None and n == other for n in range(len(splits))]
+        if [bool(split) for split in splits] != wanted or bool(wrap) == reduced:
+            return None
+        tail = () if other is None else (splits[other],)
+        return (expanded.text, *(() if reduced else (wrap,)), *tail)
+
+    fn.__name__ = f"unmerged_{position}_{other}_{'reduced' if reduced else 'kept'}"
+    count = 1 + (not reduced) + (other is not None)
+    return Primitive(fn, (STR, STR, STR), (STR,) * count)
+
+
+def _operator_of_merge(position: int, other: int | None, reduced: bool) -> Callable[..., Sides]:
+    unmerged = _unmerged(position, other, reduced)
+
+    def sides(s: Any, f: Any, m: Any, values: list[Any], rest: Any) -> Sides:
+        x = values[position]
+        found = unmerged(s, m, type_of(x))
+        parts = list(found) if isinstance(found, tuple) else [found]
+        merged, new = list(values), list(values)
+        merged[position] = sel(m, x)
+        if other is not None:
+            new[other] = sel(parts.pop(), values[other])
+        result = Op(parts[0], f, args(*new, rest=rest))
+        left = Op(s, f, args(*merged, rest=rest))
+        return left, result if reduced else sel(parts[1], result)
+
+    def first(s: Sig, f: Cell, m: Spec, x: Value, rest: Args) -> Sides:
+        """s[f](m(x), rest) = m'(t[f](x, rest))   for a merge m; no m' if reduced."""
+        return sides(s, f, m, [x], rest)
+
+    def second(s: Sig, f: Cell, m: Spec, x: Value, y: Value, rest: Args) -> Sides:
+        """s[f](x, y, rest) = m'(t[f](x', y', rest))   for y or x a merge m; x', y' unmerged."""
+        return sides(s, f, m, [x, y], rest)
+
+    def third(s: Sig, f: Cell, m: Spec, x: Value, y: Value, z: Value, rest: Args) -> Sides:
+        """s[f](x, y, m(z), rest) = m'(t[f](x, y, z, rest))   for a merge m."""
+        return sides(s, f, m, [x, y, z], rest)
+
+    return (first, second, third)[max(position, -1 if other is None else other)]
+
+
+for _position, _other in ((0, None), (1, None), (2, None), (0, 1), (1, 0)):
+    for _reduced in (False, True):
+        _stem = "operator_of_merge_reduced" if _reduced else "operator_of_merge"
+        PACK.law(
+            source="row-major order; Tapestry, index projections",
+            name=named(_stem, (_position, *([] if _other is None else [_other]))),
+        )(_operator_of_merge(_position, _other, _reduced))
+
+
+# -- concatenations --------------------------------------------------------------------------------
+
+
+@primitive((STR,), (STR,))
+def is_concat(spec: str) -> str | None:
+    """Defined for concatenations."""
+    return spec if join_axis(spec) is not None else None
+
+
+@PACK.law(source="folklore: concatenation is associative")
+def concat_of_many(k: Spec, x: Value, y: Value, z: Value, rest: Args) -> Sides:
+    """concat(x, y, z, rest) = x ++ concat(y, z, rest)."""
+    is_concat(k)
+    tail = Cons(y, Cons(z, rest))
+    return Sel(k, Cons(x, tail)), sel(k, x, Sel(k, tail))
+
+
+@PACK.law(source="folklore: concatenation is associative")
+def concat_to_the_right(k: Spec, x: Value, y: Value, z: Value) -> Sides:
+    """(x ++ y) ++ z = x ++ (y ++ z)."""
+    is_concat(k)
+    return sel(k, sel(k, x, y), z), sel(k, x, sel(k, y, z))
+
+
+@primitive((STR, STR, STR, STR, STR, STR), (STR,))
+def exchange_concats(outer: str, inner: str, a: str, b: str, c: str, d: str) -> str | None:
+    """Defined where concatenations on two axes cut all four values alike and are out of order."""
+    i, j = join_axis(outer), join_axis(inner)
+    if i is None or j is None or i <= j:
+        return None
+    sizes = [shape_in(t) for t in (a, b, c, d)]
+    return outer if sizes[0][j] == sizes[2][j] and sizes[1][j] == sizes[3][j] else None
+
+
+@PACK.law(source="folklore: block matrices")
+def concat_of_concats(k: Spec, m: Spec, a: Value, b: Value, x: Value, y: Value) -> Sides:
+    """(a ++ b) +++ (x ++ y) = (a +++ x) ++ (b +++ y)   on two axes, where the cuts agree."""
+    exchange_concats(k, m, type_of(a), type_of(b), type_of(x), type_of(y))
+    return sel(k, sel(m, a, b), sel(m, x, y)), sel(m, sel(k, a, x), sel(k, b, y))
+
+
+def _sliced(first: bool, second: bool, forwards: bool) -> Primitive:
+    """(slice, concat, a, b) -> slices of the values from which something is taken."""
+
+    def fn(spec: str, join: str, a: str, b: str) -> tuple[str, ...] | None:
+        axis = join_axis(join)
+        if axis is None:
+            return None
+        found = selecting.slice_of_join(spec, axis, shape_in(a), shape_in(b))
+        if found is None or (bool(found[0]), bool(found[1])) != (first, second):
+            return None
+        part = (selecting.parts_of(spec) or ())[axis]
+        if first and second and (part is None or part[1] > 0) != forwards:
+            return None
+        return tuple(k for k in found if k)
+
+    fn.__name__ = f"slices_{first:d}{second:d}{forwards:d}"
+    return Primitive(fn, (STR, STR, STR, STR), (STR,) * (first + second))
+
+
+_SLICE_FIRST, _SLICE_SECOND = _sliced(True, False, True), _sliced(False, True, True)
+_SLICE_BOTH, _SLICE_BACK = _sliced(True, True, True), _sliced(True, True, False)
+
+
+@PACK.law(source="definition of slice and concat")
+def slice_of_first(k: Spec, c: Spec, x: Value, y: Value) -> Sides:
+    """k(x ++ y) = k'(x)   if slice k takes nothing of y."""
+    return sel(k, sel(c, x, y)), sel(_SLICE_FIRST(k, c, type_of(x), type_of(y)), x)
+
+
+@PACK.law(source="definition of slice and concat")
+def slice_of_second(k: Spec, c: Spec, x: Value, y: Value) -> Sides:
+    """k(x ++ y) = k'(y)   if slice k takes nothing of x."""
+    return sel(k, sel(c, x, y)), sel(_SLICE_SECOND(k, c, type_of(x), type_of(y)), y)
+
+
+@PACK.law(source="definition of slice and concat")
+def slice_of_both(k: Spec, c: Spec, x: Value, y: Value) -> Sides:
+    """k(x ++ y) = k'(x) ++ k''(y)   for a slice k of both, forwards."""
+    a, b = _SLICE_BOTH(k, c, type_of(x), type_of(y))
+    return sel(k, sel(c, x, y)), sel(c, sel(a, x), sel(b, y))
+
+
+@PACK.law(source="definition of slice and concat")
+def slice_backwards(k: Spec, c: Spec, x: Value, y: Value) -> Sides:
+    """k(x ++ y) = k''(y) ++ k'(x)   for a slice k of both, backwards."""
+    a, b = _SLICE_BACK(k, c, type_of(x), type_of(y))
+    return sel(k, sel(c, x, y)), sel(c, sel(b, y), sel(a, x))
+
+
+@primitive((STR, STR, STR, STR), (STR, STR, STR))
+def before_concat(spec: str, join: str, a: str, b: str) -> tuple[str, str, str] | None:
+    """(concat, of the first, of the second): a pad, split or merge done before it."""
+    axis = join_axis(join)
+    found = None if axis is None else selecting.over_join(spec, axis, shape_in(a), shape_in(b))
+    return None if found is None else (join_text("concat", found[0]), *found[1:])
+
+
+@PACK.law(source="definition of pad, split, merge and concat")
+def selector_of_concat(k: Spec, c: Spec, x: Value, y: Value) -> Sides:
+    """k(x ++ y) = k'(x) ++ k''(y)   for a pad, split or merge k."""
+    join, a, b = before_concat(k, c, type_of(x), type_of(y))
+    return sel(k, sel(c, x, y)), sel(join, sel(a, x), sel(b, y))
+
+
+@primitive((STR, STR, STR, STR), (STR,))
+def together(join: str, first: str, second: str, x: str) -> str | None:
+    """The slice that takes what two joined slices of one value take."""
+    name, params = split_text(join)
+    rule = {"concat": selecting.adjacent, "interleave": selecting.alternating}.get(name)
+    return None if rule is None else rule(first, second, params[0], shape_in(x))
+
+
+@PACK.law(source="definition of slice, concat and interleave")
+def join_of_slices(c: Spec, k: Spec, m: Spec, x: Value) -> Sides:
+    """k(x) ++ m(x) = n(x)   for slices side by side; interleaved, for alternating slices."""
+    return sel(c, sel(k, x), sel(m, x)), sel(together(c, k, m, type_of(x)), x)
+
+
+@PACK.law(source="definition of slice and concat")
+def concat_of_slices_first(c: Spec, k: Spec, m: Spec, x: Value, y: Value) -> Sides:
+    """k(x) ++ (m(x) ++ y) = n(x) ++ y   for slices k, m side by side."""
+    is_concat(c)
+    n = together(c, k, m, type_of(x))
+    return sel(c, sel(k, x), sel(c, sel(m, x), y)), sel(c, sel(n, x), y)
+
+
+# -- concatenations of operators and operators of concatenations -----------------------------------
+
+
+def _concat_of_operators(touched: tuple[int, ...]) -> Callable[..., Sides]:
+    joined = joined_operands(touched)
+
+    def sides(c: Any, s: Any, f: Any, first: list[Any], second: list[Any], rest: Any) -> Sides:
+        found = joined(c, s, type_list(first, rest))
+        specs = found if isinstance(found, tuple) else (found,)
+        new = list(first)
+        for n, spec in zip(touched, specs, strict=True):
+            new[n] = sel(spec, first[n], second[n])
+        a, b = (Op(s, f, args(*values, rest=rest)) for values in (first, second))
+        return sel(c, a, b), Op(s, f, args(*new, rest=rest))
+
+    def one(c: Spec, s: Sig, f: Cell, x: Value, a: Value, rest: Args) -> Sides:
+        """s[f](x, rest) ++ s[f](a, rest) = s[f](x ++ a, rest)   along a dim that x reads."""
+        return sides(c, s, f, [x], [a], rest)
+
+    def two(c: Spec, s: Sig, f: Cell, x: Value, y: Value, a: Value, b: Value, rest: Args) -> Sides:
+        """s[f](x, y, rest) ++ s[f](a, b, rest) = s[f](x ++ a, y ++ b, rest)   along both."""
+        return sides(c, s, f, [x, y], [a, b], rest)
+
+    def other(c: Spec, s: Sig, f: Cell, x: Value, y: Value, b: Value, rest: Args) -> Sides:
+        """s[f](x, y, rest) ++ s[f](x, b, rest) = s[f](x, y ++ b, rest)   along a dim of y alone."""
+        return sides(c, s, f, [x, y], [x, b], rest)
+
+    laws: dict[tuple[int, ...], Callable[..., Sides]] = {(0,): one, (1,): other, (0, 1): two}
+    return laws[touched]
+
+
+for _touched in ((0,), (1,), (0, 1)):
+    PACK.law(
+        source="TASO (SOSP 2019), table 2, for convolution and matrix product; ours in general",
+        name=named("concat_of_operators", _touched),
+    )(_concat_of_operators(_touched))
+
+
+for _position, _other in ((0, None), (1, None), (0, 1), (1, 0)):
+    for _wanted in (along_output, along_exact):
+        _stem = "operator_of_concat" if _wanted is along_output else "reduction_of_concat"
+        PACK.law(
+            source="definition of block operators",
+            expands=True,
+            name=named(_stem, (_position, *([] if _other is None else [_other]))),
+        )(operator_of_concat(_position, _other, _wanted))
