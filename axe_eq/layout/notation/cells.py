@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from axe_eq.layout import iters as it
 from axe_eq.layout.iters import Iters
+from axe_eq.layout.swizzle import Swizzle
 from axe_eq.layout.value import Layout
 
 
@@ -39,14 +40,17 @@ def cells_of(layout: Layout) -> list[Cell]:
 
 
 def layout_of(
-    cells: Sequence[Cell], replica: Iters = (), offset: dict[str, int] | None = None
+    cells: Sequence[Cell],
+    replica: Iters = (),
+    offset: dict[str, int] | None = None,
+    swizzles: Sequence[Swizzle] = (),
 ) -> Layout:
     """The layout of cells; the box is their valid extents, if any cell is padded."""
     shard = [item for cell in cells for item in it.fuse(cell.block)]
     if all(cell.is_exact for cell in cells):
-        return Layout(shard, replica, offset)
+        return Layout(shard, replica, offset, swizzles)
     box, padded = [cell.valid for cell in cells], [cell.whole for cell in cells]
-    return Layout(shard, replica, offset, box=box, padded=padded)
+    return Layout(shard, replica, offset, swizzles, box, padded)
 
 
 def trimmed(cell: Cell) -> Iters | None:
@@ -78,7 +82,8 @@ def cut(cells: Iterable[Cell], extents: Sequence[int]) -> list[list[Cell]] | Non
     shares: list[list[Cell]] = []
     for extent in reversed(extents[1:]):
         share: list[Cell] = []
-        while extent > 1:
+        unit = extent == 1
+        while extent > 1 or (unit and rest and rest[-1].valid == 1):
             if not rest:
                 return None
             cell = rest.pop()

@@ -90,13 +90,15 @@ def read(text: str, context: Context) -> Layout:
     order = _order(text, shape.minor_to_major, len(dims))
     tiles = [_tile(text, tile) for tile in shape.properties.pop("T", ())]
     try:
-        cells = tile_array(dims, order, tiles)
+        cells, swizzles = tile_array(dims, order, tiles)
     except TilingError as error:
         raise NotationError(
             subject("xla", text), str(error), "padding at the end of dims"
         ) from None
     axis = _axis(text, shape.properties, prod(cell.whole for cell in cells))
-    return build("xla", text, lambda: layout_of([_on_axis(cell, axis) for cell in cells]))
+    placed = [_on_axis(cell, axis) for cell in cells]
+    moved = [sw._replace(axis=axis) for sw in swizzles]
+    return build("xla", text, lambda: layout_of(placed, swizzles=moved))
 
 
 def _refuse(text: str, wrong: str, expected: str) -> NoReturn:

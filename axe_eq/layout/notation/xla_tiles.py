@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from math import prod
 
 from axe_eq.layout.iters import DEFAULT_AXIS
+from axe_eq.layout.notation import f2
 from axe_eq.layout.notation.cells import Cell, cut, trimmed, truncated
+from axe_eq.layout.swizzle import Swizzle
 from axe_eq.layout.value import MAX_VALUE
 
 COMBINE = -1
@@ -54,6 +56,18 @@ class _Dim:
                 raise TilingError(f"a tile pads inside the padded extent {self.valid}")
             block += exact
         return [Cell(self.valid, block)]
+
+    def leaves(self) -> list[_Dim]:
+        """The unsplit dimensions that this one consists of, slow to fast.
+
+        Raises:
+            TilingError: it is combined with others.
+        """
+        if self.combined is not None:
+            raise TilingError("a combined dimension is padded inside")
+        if self.halves is None:
+            return [self]
+        return [leaf for half in self.halves for leaf in half.leaves()]
 
 
 class _Combined:
@@ -137,8 +151,8 @@ class _Tiling:
 
 def tile_array(
     shape: Sequence[int], minor_to_major: Sequence[int], tiles: Sequence[Sequence[int]]
-) -> list[Cell]:
-    """The cells of a tiled array, on the axis ``m``.
+) -> tuple[list[Cell], list[Swizzle]]:
+    """The cells of a tiled array on the axis ``m``, and swizzles to apply to the coordinate.
 
     Args:
         shape: logical extents, slow to fast.
@@ -146,7 +160,8 @@ def tile_array(
         tiles: per tile its extents, major to minor; `COMBINE` for ``*``.
 
     Returns:
-        One cell per logical dimension, or finer ones where a tile pads inside another.
+        One cell per logical dimension, or finer ones where a tile pads inside another. Swizzles
+        are needed where a tile pads inside a dimension that an earlier tile has padded.
 
     Raises:
         TilingError: the tiled index is no padded mixed-radix map of the logical one.
@@ -156,12 +171,38 @@ def tile_array(
     for tile in tiles:
         tiling.apply(tile)
     tiling.place()
-    cells = _logical_cells(logical)
+    swizzles: list[Swizzle] = []
+    try:
+        cells = _logical_cells(logical)
+    except TilingError as error:
+        swizzles = _straightened([*tiling.units, *logical], error)
+        cells = _logical_cells(logical)
     holes = tuple(item for unit in tiling.units for cell in unit.cells() for item in cell.block)
     if all(extent == 1 for extent, _, _ in holes):
-        return cells
+        return cells, swizzles
     first = cells[0] if cells else Cell(1, ())
-    return [Cell(first.valid, holes + first.block), *cells[1:]]
+    return [Cell(first.valid, holes + first.block), *cells[1:]], swizzles
+
+
+def _straightened(dims: Sequence[_Dim], error: TilingError) -> list[Swizzle]:
+    """Moves the digits of every remainder side by side, and returns the swizzles that undo it.
+
+    Side by side, the digits of a remainder are one number again, of which a box can keep the first
+    values. All extents must be powers of two: only bits can be put back by swizzles.
+    """
+    groups: list[list[_Dim]] = []
+    for dim in dims:
+        slow, fast = dim.halves or (dim, _Dim(1, 1))
+        groups += [[leaf] for leaf in slow.leaves()] + [fast.leaves()]
+    if any(leaf.extent & (leaf.extent - 1) for group in groups for leaf in group):
+        raise error
+    groups.sort(key=lambda group: min(leaf.stride for leaf in group))
+    columns: list[int] = []
+    for leaf in (leaf for group in groups for leaf in reversed(group)):
+        bits = leaf.extent.bit_length() - 1
+        columns += [leaf.stride << bit for bit in range(bits)]
+        leaf.stride = 1 << len(columns) - bits
+    return f2.swizzles(columns, DEFAULT_AXIS)
 
 
 def _logical_cells(logical: Sequence[_Dim]) -> list[Cell]:
