@@ -113,8 +113,6 @@ def _spec(text: str, extents: Mapping[int, int]) -> str:
     declared, params = selector(text)
     if declared.fill is not None:
         _refuse_encoded(declared.fill(params), extents)
-        value = declared.fill(params)
-        return join_text(declared.name, *(p if p is value else _mapped(p, extents) for p in params))
     return join_text(declared.name, *(_mapped(p, extents) for p in params))
 
 

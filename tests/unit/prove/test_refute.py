@@ -14,7 +14,7 @@ from axe_eq.errors import ArgumentError, SearchError
 from axe_eq.program.interval import Interval
 from axe_eq.program.meaning import evaluate
 from axe_eq.program.node import InputSpec, Node, Program, input_node, op_node, sel_node
-from axe_eq.program.ops import CELLS, SELECTORS, Cell, Selector, join_text
+from axe_eq.program.ops import CELLS, SELECTORS, Cell, Pull, Selector, join_text
 from axe_eq.program.types import Array, ValueType, value_type
 from axe_eq.prove.enclose import enclose_program, plan, run
 from axe_eq.prove.rebuild import reshape_program, type_difference
@@ -321,7 +321,7 @@ def test_selector_of_a_pack_without_pull(monkeypatch: pytest.MonkeyPatch) -> Non
     mirror = Selector("test_mirror", 1, shape, shown, None, fill=lambda params: 7.0)
     declare(monkeypatch, SELECTORS, mirror)
     a = program(lambda x: sel_node("test_mirror", [x]), "f32[3,5]")
-    x = np.arange(15, dtype=np.float32).reshape(3, 5)
+    x = np.arange(15, dtype=np.float32).reshape(3, 5) ** 2 + 50
     (complete,) = enclose_program(a, [x])
     np.testing.assert_array_equal(complete.low, shown((), [x]))
     region = (np.array([1, 3, 4]), np.array([0, 4]))
@@ -330,6 +330,24 @@ def test_selector_of_a_pack_without_pull(monkeypatch: pytest.MonkeyPatch) -> Non
         lambda node, r: Interval(*[x[np.ix_(*r)].astype(np.float64)] * 2),
     )
     np.testing.assert_array_equal(part.low, shown((), [x])[np.ix_(*region)])
+
+
+def test_selector_that_skews(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Column j turned by j: the second axis passes through, and yet decides about the first."""
+
+    def skewed(params: Any, arrays: Sequence[Array]) -> Array:
+        x = arrays[0]
+        rows, columns = np.indices(x.shape)
+        return np.asarray(x[(rows + columns) % x.shape[0], columns])
+
+    pull = [[None, Pull(1)]]
+    skew = Selector("test_skew", 1, lambda p, types: types[0], skewed, lambda p, types: pull)
+    declare(monkeypatch, SELECTORS, skew)
+    a = program(lambda x: sel_node("test_skew", [x]), "f32[4,5]")
+    x = np.arange(20.0).reshape(4, 5)
+    region = (np.array([0, 2]), np.array([1, 3]))
+    (part,) = run(plan(a.outputs, [region]), lambda node, r: Interval(*[x[np.ix_(*r)]] * 2))
+    np.testing.assert_array_equal(part.low, skewed((), [x])[np.ix_(*region)])
 
 
 # -- programs at their own, large shapes -----------------------------------------------------------
@@ -488,6 +506,9 @@ SAME_BITS: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[str, ..
     "implementation of exp is free": (
         chain("exp"), lambda x: sel_node("flip (0,)", [cell("exp", sel_node("flip (0,)", [x]))]),
         ("f32[64]",),
+    ),
+    "value of exp is free": (
+        chain("exp"), lambda x: scaled(cell("expm1", x), "add", 1.0), ("f32[64]",),
     ),
     "which zero is larger is free": (
         lambda x, y: cell("maximum", x, y),
