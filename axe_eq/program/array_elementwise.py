@@ -41,7 +41,7 @@ def _binary(name: str, what: str, cell: str = "") -> Binary:
 
 def _float_binary(name: str, what: str, cell: str = "") -> Binary:
     def function(x1: Operand, x2: Operand, /) -> Traced:
-        a, b = _without_bools(*as_operands(x1, x2))
+        a, b = as_operands(x1, x2)
         if DTYPES[promote(a.dtype, b.dtype)].kind == "i":
             a, b = _to_float(a), _to_float(b)
         return elementwise(cell or name, a, b)
@@ -49,17 +49,12 @@ def _float_binary(name: str, what: str, cell: str = "") -> Binary:
     return _documented(function, name, f"{what}, element by element. Integers give f64.")
 
 
-def _without_bools(a: Traced, b: Traced) -> list[Traced]:
-    """A bool beside numbers counts as 0 or 1 of the other's dtype."""
-    common = promote(a.dtype, b.dtype)
-    return [astype(x, common) if x.dtype == "bool" and common != "bool" else x for x in (a, b)]
-
-
-def _number_binary(name: str, what: str, cell: str = "") -> Binary:
+def _ring(name: str, what: str, cell: str, boolean: str) -> Binary:
     def function(x1: Operand, x2: Operand, /) -> Traced:
-        return elementwise(cell or name, *_without_bools(*as_operands(x1, x2)))
+        a, b = as_operands(x1, x2)
+        return elementwise(boolean if promote(a.dtype, b.dtype) == "bool" else cell, a, b)
 
-    return _documented(function, name, f"{what}, element by element, broadcast against each other.")
+    return _documented(function, name, f"{what}, element by element; of bools, {boolean}.")
 
 
 def _logical(name: str, cell: str) -> Callable[..., Traced]:
@@ -125,12 +120,12 @@ sqrt = _float("sqrt", "Square root")
 tan = _float("tan", "Tangent")
 tanh = _float("tanh", "Hyperbolic tangent")
 
-add = _binary("add", "Sum")
-multiply = _binary("multiply", "Product", "mul")
-subtract = _number_binary("subtract", "Difference", "sub")
-floor_divide = _number_binary("floor_divide", "Quotient rounded down")
-remainder = _number_binary("remainder", "x1 - x2 * floor(x1 / x2)")
-pow = _number_binary("pow", "x1 to the x2")
+add = _ring("add", "Sum", "add", "or")
+multiply = _ring("multiply", "Product", "mul", "and")
+subtract = _binary("subtract", "Difference", "sub")
+floor_divide = _binary("floor_divide", "Quotient rounded down")
+remainder = _binary("remainder", "x1 - x2 * floor(x1 / x2)")
+pow = _binary("pow", "x1 to the x2")
 maximum = _binary("maximum", "The larger, NaN if either is")
 minimum = _binary("minimum", "The smaller, NaN if either is")
 divide = _float_binary("divide", "Quotient", "div")

@@ -8,6 +8,7 @@ from axe_eq.errors import ProgramError
 from axe_eq.program.array_manipulation import broadcast_shapes, one_axis, permute_dims
 from axe_eq.program.signature import Affine, make, plain
 from axe_eq.program.traced import Operand, Traced, as_operands, as_traced, block, projection
+from axe_eq.program.types import promote
 
 
 def matmul(x1: Operand, x2: Operand, /) -> Traced:
@@ -28,8 +29,16 @@ def matmul(x1: Operand, x2: Operand, /) -> Traced:
     k = plain(n_out)
     first = [*projection(left[:-2], batch), *row, k]
     second = [*projection(right[:-2], batch), k, *col]
-    sig = make([first, second], range(n_out), "+", [n_out])
-    return block(sig.text, "mul", a, b)
+    return _contract([first, second], n_out, [n_out], a, b)
+
+
+def _contract(
+    operands: Sequence[Sequence[Affine]], n_out: int, reduced: Sequence[int], a: Traced, b: Traced
+) -> Traced:
+    """Sum of products over the reduced dims; of bools, whether any pair is true, as in numpy."""
+    is_bool = promote(a.dtype, b.dtype) == "bool"
+    sig = make(operands, range(n_out), "or" if is_bool else "+", reduced)
+    return block(sig.text, "and" if is_bool else "mul", a, b)
 
 
 def _next(dim: int, wanted: bool) -> list[Affine]:
@@ -74,8 +83,7 @@ def tensordot(
         [plain(dims_a[d]) for d in range(a.ndim)],
         [plain(dims_b[d]) for d in range(b.ndim)],
     ]
-    sig = make(operands, range(n_out), "+", range(n_out, n_out + len(pairs)))
-    return block(sig.text, "mul", a, b)
+    return _contract(operands, n_out, range(n_out, n_out + len(pairs)), a, b)
 
 
 def _pairs(
@@ -110,7 +118,7 @@ def vecdot(x1: Operand, x2: Operand, /, *, axis: int = -1) -> Traced:
     rows = [projection(shape, out) for shape in shapes]
     for row, place in zip(rows, places, strict=True):
         row.insert(place, plain(len(out)))
-    return block(make(rows, range(len(out)), "+", [len(out)]).text, "mul", a, b)
+    return _contract(rows, len(out), [len(out)], a, b)
 
 
 __all__ = ["matmul", "matrix_transpose", "tensordot", "vecdot"]

@@ -81,7 +81,9 @@ def _accumulators(declared: Cell, views: Sequence[Array], acc: str | None) -> li
     """The dtype each operand is computed in."""
     own = [dtype(v.dtype).name for v in views]
     if declared.n_values > 1:
-        return [DTYPES[name].accumulate for name in own]
+        floats = [name for name in own if DTYPES[name].kind == "f"]
+        common = acc or (DTYPES[promote(*floats)].accumulate if floats else "")
+        return [common if name in floats else name for name in own]
     n_conditions = 1 if declared.result == "last" else 0
     common = acc or DTYPES[promote(*own[n_conditions:])].accumulate
     return own[:n_conditions] + [common] * (len(own) - n_conditions)

@@ -142,11 +142,11 @@ def _result(rule: str, thing: str, params: tuple[Any, ...], dtypes: Sequence[str
         return dtype(params[0] if params else "").name
     if rule == "index":
         return dtypes[-1]
-    checked, typed = (dtypes[:1], dtypes[1:]) if rule == "last" else (dtypes, dtypes)
-    wrong = [d for d in checked if dtype(d).kind not in _KINDS.get(rule, "fib")]
-    if wrong:
-        raise ProgramError(thing, f"got {wrong[0]}", _WANTED[rule])
-    return promote(*typed)
+    common = promote(*(dtypes[1:] if rule == "last" else dtypes))
+    checked = dtypes[0] if rule == "last" else common
+    if dtype(checked).kind not in _KINDS.get(rule, "fib"):
+        raise ProgramError(thing, f"got {checked}", _WANTED[rule])
+    return common
 
 
 def op_node(sig: str, cell: str, args: Sequence[Node]) -> Node:

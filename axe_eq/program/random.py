@@ -81,8 +81,10 @@ class _Refused(Exception):
 class _Maker:
     """A program under construction."""
 
-    def __init__(self, rng: np.random.Generator, max_inputs: int, windows: bool) -> None:
-        self.rng, self.max_inputs, self.windows = rng, max_inputs, windows
+    def __init__(
+        self, rng: np.random.Generator, max_inputs: int, windows: bool, without: Collection[str]
+    ) -> None:
+        self.rng, self.max_inputs, self.windows, self.without = rng, max_inputs, windows, without
         self.inputs: list[_Value] = []
         self.values: list[_Value] = []
         self.read: set[Node] = set()
@@ -144,6 +146,8 @@ class _Maker:
             low, high = low - slack, high + slack
         limit = _LIMITS.get(node.dtype, _INT_LIMIT)
         if not max(abs(low), abs(high)) <= limit or node.type.size > MAX_SIZE:
+            raise _Refused
+        if split_text(node.cell or node.text)[0] in self.without:
             raise _Refused
         self.read.update(node.args)
         value = _Value(node, (low, high))
@@ -400,7 +404,7 @@ def random_program(
     names = operator_names(without)
     shares = np.array([(weights or {}).get(n, 1.0) for n in names])
     while True:
-        maker = _Maker(rng, max_inputs, windows)
+        maker = _Maker(rng, max_inputs, windows, without)
         maker.input("f")
         made = 0
         while made < n_ops:

@@ -73,8 +73,8 @@ def _declare_moves() -> None:
 
 def _declare_arithmetic() -> None:
     ring: dict[str, Any] = {"commutative": True, "associative": True}
-    _cell("add", None, _fold(np.add), unit=0.0, **ring)
-    _cell("mul", None, _fold(np.multiply), unit=1.0, product=True, **ring)
+    _cell("add", None, _fold(np.add), "number", unit=0.0, **ring)
+    _cell("mul", None, _fold(np.multiply), "number", unit=1.0, product=True, **ring)
     # For integers the units of maximum and minimum are the ends of their range, not infinities.
     _cell("maximum", None, _fold(np.maximum), unit=-math.inf, rounds=False, **ring)
     _cell("minimum", None, _fold(np.minimum), unit=math.inf, rounds=False, **ring)
@@ -153,8 +153,15 @@ def _declare_reductions() -> None:
 
         MONOIDS.add(Monoid(name, lift, join, _first, unit, **facts))
 
-    monoid("+", lambda x, **of: np.sum(x, dtype=x.dtype, **of), np.add, 0.0)
-    monoid("*", lambda x, **of: np.prod(x, dtype=x.dtype, **of), np.multiply, 1.0)
+    def total(x: Array, **of: Any) -> Any:
+        return np.sum(x, dtype=x.dtype, **of)
+
+    def product(x: Array, **of: Any) -> Any:
+        return np.prod(x, dtype=x.dtype, **of)
+
+    # Sums and products of bools would be other operations (or, and), whose laws are others.
+    monoid("+", total, np.add, 0.0, result="number")
+    monoid("*", product, np.multiply, 1.0, result="number")
     monoid("max", np.max, np.maximum, -math.inf, exact=True)
     monoid("min", np.min, np.minimum, math.inf, exact=True)
     monoid("and", np.all, np.logical_and, 1.0, exact=True, result="logical")

@@ -363,6 +363,11 @@ def test_matmul(
     check(lambda x, y: (namespace(x).matmul(x, y), x @ y), x, y)
 
 
+def test_matmul_of_bools() -> None:
+    x = np.array([[True, False], [True, True]])
+    check(lambda x: (x @ x, x @ ~x), x)
+
+
 @pytest.mark.parametrize("axes", [0, 1, 2, ((0, 2), (1, 0)), ((), ()), ((-1,), (-3,))])
 def test_tensordot(axes: Any, rng: np.random.Generator) -> None:
     shapes = {1: ((2, 3, 4), (4, 5)), 2: ((2, 3, 4), (3, 4, 5)), 0: ((2, 3), (4,))}
