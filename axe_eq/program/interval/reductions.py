@@ -195,7 +195,7 @@ def _contract_pair(x: Interval, y: Interval, axes: Axes) -> Interval:
             (_up(np.abs(x_middle) + x_radius), _up(np.abs(y_middle) + y_radius)), axes
         )
     radius = (reach - size) + _gamma(terms + 4) * (reach + size) + terms * 2.0**-1060
-    low, high = np.nextafter(middle - radius, -np.inf), _up(middle + radius)
+    low, high = np.nextafter(middle - radius, -np.inf), np.nextafter(middle + radius, np.inf)
     if points and is_whole(x.low, y.low):
         exact = size < EXACT
         low, high = np.where(exact, middle, low), np.where(exact, middle, high)
@@ -203,7 +203,13 @@ def _contract_pair(x: Interval, y: Interval, axes: Axes) -> Interval:
 
 
 def _up(a: Array) -> Array:
-    return np.nextafter(a, np.inf)
+    """At least the exact value of a sum or difference of magnitudes.
+
+    Relative, not by one place: matrix products are a hundred times slower on the subnormal numbers
+    next to zero.
+    """
+    larger: Array = a * (1 + 2.0**-51)
+    return larger
 
 
 def _contracts_exactly(a: Array, b: Array, terms: int) -> bool:
