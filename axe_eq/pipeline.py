@@ -9,6 +9,7 @@ it must hold. Trace and encode apply no law; only extract chooses.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from axe_eq.debug import Report, progress, stage, switches
@@ -17,9 +18,10 @@ from axe_eq.egraph.session import Limits
 from axe_eq.errors import PackError, ProgramError, SearchError
 from axe_eq.extract.choose import chosen
 from axe_eq.extract.forest import read_forest
+from axe_eq.extract.mesh import build_mesh, plan_mesh, read_mesh
 from axe_eq.extract.price import Pricer
 from axe_eq.extract.stage import Extracted, extract
-from axe_eq.layout import Layout
+from axe_eq.layout import Layout, Mesh
 from axe_eq.pack import Pack, laws_of, packs as find_packs
 from axe_eq.program.node import INPUT, Node, Program
 from axe_eq.program.terms import Cons, In, Nil, Op, Sel, decode, encode, type_of, types_of
@@ -30,6 +32,7 @@ from axe_eq.run.executable import Executable
 from axe_eq.schedule import terms as schedule_terms
 from axe_eq.schedule.build import build
 from axe_eq.schedule.graph import ScheduleGraph
+from axe_eq.schedule.shard import box_of, mesh_text
 from axe_eq.target import Target
 
 SYMBOLS = (In, Op, Sel, Nil, Cons, schedule_terms.Buffer)
@@ -40,7 +43,8 @@ def compile(
     fn: Callable[..., Any] | Program,
     *specs: Any,
     target: str | Target | None = None,
-    mesh: Any = None,
+    mesh: Mesh | None = None,
+    outputs: Sequence[Layout | None] | None = None,
     packs: Iterable[str | Pack] | None = None,
     without: Iterable[str] = (),
     numerics: str = "real",
@@ -52,7 +56,9 @@ def compile(
         fn: a function of arrays, see `trace`; or a traced program.
         specs: what its arguments look like; arrays may stand for specs.
         target: a machine or its name; by default the first GPU that is a known target, else "cpu".
-        mesh: devices, see `axe_eq.layout.Mesh`; None for one.
+        mesh: devices; None for one. On a mesh the schedule graph is planned, not run.
+        outputs: the layout wanted of every output; None, or None in it, leaves dense row-major on
+            one device and the cheapest cut on a mesh.
         packs: names of packs or packs; all installed ones by default.
         without: laws ("pack/law" or "law") and packs to leave out.
         numerics: "real" (laws of real numbers allowed) or "exact" (bit for bit laws only).
@@ -75,10 +81,10 @@ def compile(
     program = stage("trace", lambda: as_program(fn, specs), report=report, show={5: str})
     terms = stage("encode", lambda: encode(program.outputs), report=report,
                   notes=lambda t: {"nodes": len(t)}, check=lambda t: check_decodes(t, program))  # fmt: skip
+    if outputs is not None:
+        program = replace(program, output_layouts=tuple(outputs))
     if mesh is not None:
-        from axe_eq.extract.mesh import compile_mesh
-
-        return compile_mesh(program, terms, mesh, machine, used, left_out, report)
+        return _compile_mesh(program, terms, mesh, machine, used, left_out, numerics, report)
     graph = stage("saturate", lambda: saturate_program(program, terms, used, left_out),
                   report=report, notes=saturation_notes)  # fmt: skip
     found = stage("extract", lambda: extract_program(program, terms, graph, machine, used),
@@ -88,6 +94,45 @@ def compile(
     return Executable(
         program, schedule, machine, tuple(used), numerics, report, found, graph.matches
     )
+
+
+def _compile_mesh(
+    program: Program,
+    terms: Mapping[Node, Term],
+    mesh: Mesh,
+    target: Target,
+    used: Sequence[Pack],
+    without: Sequence[str],
+    numerics: str,
+    report: Report,
+) -> Executable:
+    """The stages from saturate on, for a mesh: the same graph, with requests for cuts over devices."""
+    text = mesh_text(mesh)
+    requests = mesh_requests(program, terms, text)
+    graph = stage("saturate", lambda: saturate_program(program, terms, used, without, requests),
+                  report=report, notes=saturation_notes)  # fmt: skip
+    forest = stage("read", lambda: read_mesh(graph.session, text, target, requests), report=report)
+    ways = stage("extract", lambda: plan_mesh(forest, text, target), report=report)
+    layouts = arrival_layouts(program)
+    inputs = [(i.name, i.node.type, layouts[i.name]) for i in program.inputs]
+    schedule = stage("build", lambda: build_mesh(ways, text, target, inputs),
+                     report=report, notes=lambda g: {"steps": len(g.steps)})  # fmt: skip
+    return Executable(program, schedule, target, tuple(used), numerics, report, None, graph.matches)
+
+
+def mesh_requests(program: Program, terms: Mapping[Node, Term], mesh: str) -> list[Term]:
+    """One request per output: the cut its layout is, or any cut.
+
+    Raises:
+        ScheduleError: a layout that is no cut over the mesh.
+    """
+    wanted = program.output_layouts or (None,) * len(program.outputs)
+    return [
+        schedule_terms.spread(terms[root], mesh)
+        if layout is None
+        else schedule_terms.shard(terms[root], box_of(str(root.type), layout, mesh), mesh)
+        for root, layout in zip(program.outputs, wanted, strict=True)
+    ]
 
 
 def as_program(fn: Callable[..., Any] | Program, specs: Sequence[Any]) -> Program:
@@ -168,9 +213,13 @@ def requests_of(program: Program, terms: Mapping[Node, Term]) -> list[Term]:
 
 
 def saturate_program(
-    program: Program, terms: Mapping[Node, Term], used: Sequence[Pack], without: Iterable[str]
+    program: Program,
+    terms: Mapping[Node, Term],
+    used: Sequence[Pack],
+    without: Iterable[str],
+    requests: Sequence[Term] | None = None,
 ) -> Saturated:
-    """Run all laws of these packs on a program and demand its outputs."""
+    """Run all laws of these packs on a program and demand its outputs (or what `requests` says)."""
     layouts = arrival_layouts(program)
     for name, node in ((n.text, n) for n in terms if n.kind == INPUT):
         layouts.setdefault(name, row_major(node.type))
@@ -183,7 +232,7 @@ def saturate_program(
     ]
     return saturate(
         laws_of(used, without), SYMBOLS, ANALYSES, list(terms.values()), known,
-        requests_of(program, terms), limits=limits(), progress=progress.at,
+        requests if requests is not None else requests_of(program, terms), limits=limits(), progress=progress.at,
     )  # fmt: skip
 
 

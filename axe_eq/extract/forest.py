@@ -141,7 +141,7 @@ class Forest:
         return node.requests[0][1] if node.requests else node.buffers[0][1]
 
 
-class _Reader:
+class Reader:
     """Reads frozen rows into a forest."""
 
     def __init__(self, session: Session) -> None:
@@ -170,7 +170,7 @@ def read_forest(
         roots: the `place` terms of the outputs, inserted.
         names: what people call inserted values.
     """
-    reader = _Reader(session)
+    reader = Reader(session)
     types = {
         reader.id("Value", r.inputs[0]): value_type(reader.text(r.output))
         for r in reader.table("type")
@@ -190,7 +190,7 @@ def read_forest(
     )
 
 
-def _read_placed(reader: _Reader, placed: dict[int, PlacedClass]) -> None:
+def _read_placed(reader: Reader, placed: dict[int, PlacedClass]) -> None:
     def at(value: Any) -> PlacedClass:
         return placed.setdefault(reader.id("Placed", value), PlacedClass())
 
@@ -209,7 +209,7 @@ def _read_placed(reader: _Reader, placed: dict[int, PlacedClass]) -> None:
         at(row.output).kernels.append(reader.id("Tile", row.inputs[0]))
 
 
-def _read_tiles(reader: _Reader, types: Mapping[int, ValueType]) -> list[TileClass]:
+def _read_tiles(reader: Reader, types: Mapping[int, ValueType]) -> list[TileClass]:
     found: dict[int, TileClass] = {}
     for row in reader.table("tile"):
         number = reader.id("Tile", row.output)
@@ -231,7 +231,7 @@ def tile_class(value: int, box: str, type: ValueType) -> TileClass:
     return TileClass(value, box, type, frozenset(extents), extents, star)
 
 
-def _read_choices(reader: _Reader, tiles: list[TileClass]) -> None:
+def _read_choices(reader: Reader, tiles: list[TileClass]) -> None:
     lists = {row.output: row.inputs for row in reader.table("TCons")}
 
     def children(value: Any) -> tuple[int, ...]:

@@ -17,7 +17,6 @@ from axe_eq.program.nesting import flatten, unflatten
 from axe_eq.program.node import Program
 from axe_eq.program.types import Array, ValueType, dtype
 from axe_eq.run.arrays import as_numpy, like
-from axe_eq.schedule.bind import bind
 from axe_eq.schedule.graph import ScheduleGraph
 from axe_eq.target import Target
 
@@ -113,6 +112,8 @@ class Schedule:
         Raises:
             ScheduleError: no such dim, or something in the schedule depends on its extent.
         """
+        from axe_eq.schedule.bind import bind
+
         graph = bind(self.graph, **dims)
         types = tuple(graph.buffers[n].value_type for n in self.call.names)
         call = Call(

@@ -22,10 +22,18 @@ Tiles = Annotated[Any, TILES]
 Box = Annotated[Any, STR]
 Boxes = Annotated[Any, STR]
 LayoutText = Annotated[Any, STR]
+MeshBox = Annotated[Any, STR]
+MeshText = Annotated[Any, STR]
 
 place = Symbol("place", (VALUE, STR), PLACED, demand=True)
 tile = Symbol("tile", (VALUE, STR), TILE, demand=True)
 tiles = Symbol("tiles", (ARGS, STR), TILES, demand=True)
+
+SPREAD = Sort("Spread")
+PLACES = Sort("Places")
+shard = Symbol("shard", (VALUE, STR, STR), PLACED, demand=True)  # value, mesh box, mesh
+shards = Symbol("shards", (ARGS, STR, STR), PLACES, demand=True)
+spread = Symbol("spread", (VALUE, STR), SPREAD, demand=True)
 
 Buffer = Symbol("Buffer", (STR, STR), PLACED)  # input name, layout it arrives in
 Kernel = Symbol("Kernel", (TILE, STR), PLACED)  # root tile, layout it is stored in
@@ -35,6 +43,14 @@ Cell = Symbol("Cell", (STR, STR, STR, TILES), TILE)  # signature, cell, box, ope
 Gather = Symbol("Gather", (STR, STR, TILES), TILE)  # selector, box, operands
 TNil = Symbol("TNil", (), TILES)
 TCons = Symbol("TCons", (TILE, TILES), TILES)
+
+
+Spmd = Symbol("Spmd", (STR, STR, STR, PLACES), PLACED)  # signature, cell, mesh box, operands
+Collective = Symbol("Collective", (PLACED, STR, STR, STR), PLACED)  # partial, signature, axis, box
+MoveAny = Symbol("MoveAny", (SPREAD, STR), PLACED)  # from any cut of the value, to this box
+From = Symbol("From", (PLACED, STR), SPREAD)
+PNil = Symbol("PNil", (), PLACES)
+PCons = Symbol("PCons", (PLACED, PLACES), PLACES)
 
 
 def _no_arrival(term: Term, known: Any) -> None:

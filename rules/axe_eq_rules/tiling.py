@@ -16,6 +16,7 @@ from axe_eq.program.types import value_type
 from axe_eq.rule.term import STR, primitive
 from axe_eq.schedule import box as boxes
 from axe_eq.schedule import terms as s
+from axe_eq.schedule.shard import DEVICE_AXIS
 from axe_eq.schedule.terms import Box, Boxes, LayoutText
 
 PACK = Pack("tiling", summary="values computed in boxes: the demand laws of one device")
@@ -36,6 +37,12 @@ def stored_in(type: str) -> tuple[str, ...]:
 def row_major(type: str) -> str:
     """The canonical text of the dense row-major layout."""
     return str(Layout(shard=[(value_type(type).size, 1, "m")]))
+
+
+@primitive((STR,), (STR,))
+def on_one_device(layout: str) -> str | None:
+    """Defined for layouts without a device axis."""
+    return None if f"@{DEVICE_AXIS}" in layout else layout
 
 
 @primitive((STR, STR, STR, STR), (STR,), many=True)
@@ -66,8 +73,9 @@ def keeps_order(spec: str) -> str | None:
 
 @PACK.law(source="Tapestry, block operators; Axe sec. 3", demand=True)
 def kernel(t: Value, L: LayoutText):
-    """place(t, L) = Kernel(tile(t, b), L)   for every root box b of t's rank."""
-    return s.place(t, L), s.Kernel(s.tile(t, root_box(type_of(t))), L)
+    """place(t, L) = Kernel(tile(t, b), L)   for every root box b of t, if L is on one device."""
+    here = on_one_device(L)
+    return s.place(t, L), s.Kernel(s.tile(t, root_box(type_of(t))), L), here == L
 
 
 @PACK.law(source="definition of place", demand=True)

@@ -1,0 +1,255 @@
+"""Boxes at device level: which mesh axes cut each dim, what moving between two such cuts costs in bytes.
+
+A mesh box has one entry per dim: the mesh axes that cut it, major first, joined by dots; "-" where none does.
+The same projection that cuts an operator's operands over a grid cuts them over a mesh; a reduced dim that is
+cut gives a partial value with one more dim on the mesh, which a collective reduces (Axe fig. 8; Tapestry).
+A mesh text is ``x=2:4 y=4:1``: axis name, size, stride on the device axis.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+
+from axe_eq.errors import ScheduleError
+from axe_eq.layout import Layout, Mesh
+from axe_eq.program.ops import join_text
+from axe_eq.program.signature import Affine, make, plain, signature
+from axe_eq.program.types import ValueType, value_type
+
+NONE = "-"
+DEVICE_AXIS = "gpuid"
+
+
+def mesh_text(mesh: Mesh) -> str:
+    """The text of a mesh, as terms carry it."""
+    return " ".join(f"{name}={size}:{stride}" for name, (size, stride) in mesh.axes.items())
+
+
+@lru_cache(maxsize=None)
+def mesh_axes(text: str) -> dict[str, tuple[int, int]]:
+    """Size and stride of every axis of a mesh text."""
+    axes = {}
+    for word in text.split():
+        name, _, figures = word.partition("=")
+        size, _, stride = figures.partition(":")
+        axes[name] = (int(size), int(stride))
+    return axes
+
+
+def n_devices(mesh: str) -> int:
+    """Number of devices."""
+    return math.prod(size for size, _ in mesh_axes(mesh).values())
+
+
+def entries(box: str) -> list[tuple[str, ...]]:
+    """Mesh axes per dim."""
+    return [() if word == NONE else tuple(word.split(".")) for word in box.split()]
+
+
+def show(dims: Iterable[Sequence[str]]) -> str:
+    """The text of a mesh box."""
+    return " ".join(".".join(axes) or NONE for axes in dims)
+
+
+def ways(axes: Sequence[str], mesh: str) -> int:
+    """Number of parts that these axes cut a dim into."""
+    known = mesh_axes(mesh)
+    return math.prod(known[a][0] for a in axes)
+
+
+@lru_cache(maxsize=None)
+def boxes(type_text: str, mesh: str) -> tuple[str, ...]:
+    """All mesh boxes of a value: every axis cuts one dim that it divides, or none."""
+    type_ = value_type(type_text)
+    names = list(mesh_axes(mesh))
+    found = []
+    for choice in product(range(-1, type_.rank), repeat=len(names)):
+        dims = [tuple(n for n, d in zip(names, choice, strict=True) if d == i) for i in range(type_.rank)]
+        if fits(type_, dims, mesh):
+            found.append(show(dims))
+    return tuple(found)
+
+
+def fits(type: ValueType, dims: Sequence[Sequence[str]], mesh: str) -> bool:
+    """Whether every cut divides its extent."""
+    return all(n % ways(axes, mesh) == 0 for n, axes in zip(type.shape, dims, strict=True))
+
+
+def local_type(type: ValueType, box: str, mesh: str) -> ValueType:
+    """The part one device holds."""
+    shape = tuple(
+        n // ways(axes, mesh) for n, axes in zip(type.shape, entries(box), strict=True)
+    )
+    return ValueType(type.dtype, shape)
+
+
+@lru_cache(maxsize=None)
+def layout_text(type_text: str, box: str, mesh: str) -> str:
+    """The Axe layout of a value cut so: shard iters on the device axis, replicas over unused axes, dense
+    row-major local memory; canonical."""
+    type_ = value_type(type_text)
+    known = mesh_axes(mesh)
+    cuts = entries(box)
+    local = local_type(type_, box, mesh).shape
+    shard = []
+    for dim, (axes, extent) in enumerate(zip(cuts, local, strict=True)):
+        shard += [(*known[a], DEVICE_AXIS) for a in axes]
+        shard.append((extent, math.prod(local[dim + 1 :]), "m"))
+    used = {a for axes in cuts for a in axes}
+    replica = [(*known[a], DEVICE_AXIS) for a in known if a not in used]
+    return str(Layout(shard=shard, replica=replica).canonical())
+
+
+def box_of(type_text: str, layout: Layout, mesh: str) -> str:
+    """The mesh box whose layout this is.
+
+    Raises:
+        ScheduleError: no cut of the value over the mesh has that layout.
+    """
+    wanted = str(layout.canonical())
+    for box in boxes(type_text, mesh):
+        if layout_text(type_text, box, mesh) == wanted:
+            return box
+    raise ScheduleError(
+        f"layout {layout}",
+        f"is no cut of {type_text} over mesh {mesh}",
+        "shard iters of mesh axes outside each dim, dense row-major local memory",
+    )
+
+
+@lru_cache(maxsize=None)
+def operand_boxes(sig_text: str, types: str, box: str, mesh: str) -> tuple[str, ...] | None:
+    """Mesh boxes of the operands of a block operator whose output is cut as `box`, reduced dims whole."""
+    sig = signature(sig_text)
+    given = [value_type(t) for t in types.split(";")[:-1]]
+    out = entries(box)
+    if len(out) != sig.n_out:
+        return None
+    cuts = {**dict(enumerate(out)), **{d: () for d in sig.reduced}}
+    found = []
+    for operand, type_ in zip(sig.operands, given, strict=True):
+        dims = [_cut(p, cuts) for p in operand]
+        if None in dims or not fits(type_, [d or () for d in dims], mesh):
+            return None
+        found.append(show([d or () for d in dims]))
+    return tuple(found)
+
+
+def _cut(projection: Affine, cuts: dict[int, tuple[str, ...]]) -> tuple[str, ...] | None:
+    """How an operand dim is cut, or None where a cut dim is read through a window."""
+    if projection.plain is not None:
+        return cuts[projection.plain]
+    return None if any(cuts[d] for d, _ in projection.terms) else ()
+
+
+@dataclass(frozen=True)
+class Partial:
+    """A reduction cut over one mesh axis.
+
+    Attributes:
+        sig: signature of the partial operator: one more output dim, in front, on the mesh axis.
+        splits: per operand the selector that splits its cut dim, "" where it has none.
+        box: mesh box of the partial value.
+        axis: the mesh axis.
+        scatters: the result is cut over the axis too (reduce-scatter), else not (all-reduce).
+    """
+
+    sig: str
+    splits: tuple[str, ...]
+    box: str
+    axis: str
+    scatters: bool
+
+
+@lru_cache(maxsize=None)
+def partials(sig_text: str, types: str, box: str, mesh: str) -> tuple[Partial, ...]:
+    """Ways to cut a reduced dim of a block operator over a mesh axis.
+
+    Only dims that every operand reads plainly, if at all, and that the axis divides.
+    """
+    sig = signature(sig_text)
+    given = [value_type(t) for t in types.split(";")[:-1]]
+    extents = sig.extents([t.shape for t in given])
+    cuts = entries(box)
+    found = []
+    for dim, (axis, (size, _)) in product(sig.reduced, mesh_axes(mesh).items()):
+        if extents[dim] % size or not _only_plain(sig.operands, dim):
+            continue
+        if cuts and cuts[0] == (axis,) and extents[0] == size:
+            continue  # one device per index: what is partial over this axis already
+        outer = sig.n_dims
+        operands, splits = [], []
+        for operand in sig.operands:
+            place = next((n for n, p in enumerate(operand) if p.plain == dim), None)
+            splits.append("" if place is None else join_text("split", place, (-1, extents[dim] // size)))
+            dims = list(operand)
+            if place is not None:
+                dims.insert(place, plain(outer))
+            operands.append(dims)
+        fixed = dict(sig.fixed)
+        new = make(operands, [outer, *range(sig.n_out)], sig.monoid, sig.reduced, fixed)
+        scatters = any(axis in axes for axes in cuts)
+        inner = [tuple(a for a in axes if a != axis) for axes in cuts]
+        found.append(Partial(new.text, tuple(splits), show([(axis,), *inner]), axis, scatters))
+    return tuple(found)
+
+
+def _only_plain(operands: Iterable[Iterable[Affine]], dim: int) -> bool:
+    return all(p.plain == dim or all(d != dim for d, _ in p.terms) for op in operands for p in op)
+
+
+@lru_cache(maxsize=None)
+def unsplit_box(spec: str, box: str) -> str | None:
+    """The mesh box of a value whose split, outermost factor cut, has this box; None where it has none."""
+    name, axis, factors = spec.split(" ")
+    if name != "split":
+        return None
+    at, count = int(axis), factors.count(",") + (not factors.endswith(",)"))
+    dims = entries(box)
+    if any(dims[at + 1 : at + count]):
+        return None
+    return show([*dims[: at + 1], *dims[at + count :]])
+
+
+def _intervals(type: ValueType, box: str, mesh: str, device: dict[str, int]) -> list[tuple[int, int]]:
+    known = mesh_axes(mesh)
+    found = []
+    for extent, axes in zip(type.shape, entries(box), strict=True):
+        index, parts = 0, 1
+        for a in axes:
+            index = index * known[a][0] + device[a]
+            parts *= known[a][0]
+        found.append((index * extent // parts, (index + 1) * extent // parts))
+    return found
+
+
+@lru_cache(maxsize=None)
+def moved_bytes(type_text: str, source: str, goal: str, mesh: str) -> int:
+    """Bytes that devices must receive to go from one cut to another: needed less held, by box intersection."""
+    type_ = value_type(type_text)
+    known = mesh_axes(mesh)
+    total = 0
+    for place in product(*(range(size) for size, _ in known.values())):
+        device = dict(zip(known, place, strict=True))
+        have = _intervals(type_, source, mesh, device)
+        want = _intervals(type_, goal, mesh, device)
+        common = math.prod(
+            max(0, min(a[1], b[1]) - max(a[0], b[0])) for a, b in zip(have, want, strict=True)
+        )
+        total += math.prod(e - b for b, e in want) - common
+    return total * type_.itemsize
+
+
+def collective_bytes(type: ValueType, box: str, axis: str, scatters: bool, mesh: str) -> int:
+    """Bytes on all links of a ring reduction of a partial value (its first dim is on the axis).
+
+    Bandwidth-optimal accounting: reduce-scatter (g-1)/g of the buffer per device, all-reduce twice that.
+    """
+    size = mesh_axes(mesh)[axis][0]
+    local = local_type(type, box, mesh).n_bytes
+    per_device = local * (size - 1) * (1 if scatters else 2)
+    return per_device * n_devices(mesh) // size

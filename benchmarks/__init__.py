@@ -1,0 +1,1 @@
+"""Benchmarks: one command each, JSON with machine, versions and spread in results/."""

@@ -1,0 +1,138 @@
+"""Demand laws of a mesh: every way to have a value distributed over devices.
+
+Legend: t, a, c values; b a mesh box (see `axe_eq.schedule.shard`); M a mesh text; shard(t, b, M) = t cut so
+over the mesh; spread(t, M) = t on the mesh in any cut. The same projections that cut operands over a grid cut
+them over a mesh; only extraction chooses.
+"""
+
+from __future__ import annotations
+
+from axe_eq.pack import Pack
+from axe_eq.program.terms import (
+    Args, Cell, Cons, In, Nil, Op, Sig, Spec, Text, Type, Value, args, op, sel, type_of, types_of,
+)  # fmt: skip
+from axe_eq.rule.term import STR, primitive
+from axe_eq.schedule import shard as s
+from axe_eq.schedule import terms
+from axe_eq.schedule.terms import Boxes, MeshBox, MeshText
+from axe_eq_rules.tiling import first_box
+
+PACK = Pack("sharding", exact=False, summary="values on a mesh of devices: demand laws")
+
+
+@primitive((STR, STR), (STR,), many=True)
+def mesh_box(type: str, mesh: str) -> tuple[str, ...]:
+    """All ways to cut a value over a mesh."""
+    return s.boxes(type, mesh)
+
+
+@primitive((STR, STR, STR), (STR,))
+def mesh_layout(type: str, box: str, mesh: str) -> str:
+    """The Axe layout of a value cut over a mesh."""
+    return s.layout_text(type, box, mesh)
+
+
+@primitive((STR, STR, STR, STR), (STR,))
+def mesh_operand_boxes(sig: str, types: str, box: str, mesh: str) -> str | None:
+    """How operands are cut where the output is cut by `box`."""
+    way = s.operand_boxes(sig, types, box, mesh)
+    return None if way is None else "".join(f"{b};" for b in way)
+
+
+@primitive((STR, STR, STR, STR), (STR, STR, STR, STR), many=True)
+def partial_of_one(sig: str, types: str, box: str, mesh: str) -> list[tuple[str, ...]]:
+    """Cuts of a reduced dim of an operator of one operand: signature, split, box, axis."""
+    ways = s.partials(sig, types, box, mesh) if types.count(";") == 1 else ()
+    return [(w.sig, w.splits[0], w.box, w.axis) for w in ways if all(w.splits)]
+
+
+@primitive((STR, STR, STR, STR), (STR, STR, STR, STR, STR), many=True)
+def partial_of_two(sig: str, types: str, box: str, mesh: str) -> list[tuple[str, ...]]:
+    """Cuts of a reduced dim that both of two operands have."""
+    ways = s.partials(sig, types, box, mesh) if types.count(";") == 2 else ()
+    return [(w.sig, *w.splits, w.box, w.axis) for w in ways if all(w.splits)]
+
+
+@primitive((STR, STR), (STR,))
+def unsplit(spec: str, box: str) -> str | None:
+    """The cut of a value, given the cut of its split."""
+    return s.unsplit_box(spec, box)
+
+
+@PACK.law(source="Axe sec. 2.2: a sharding is a layout with device axes", demand=True)
+def shard_is_a_place(t: Value, b: MeshBox, M: MeshText):
+    """shard(t, b, M) = place(t, L)   where L is the layout of that cut."""
+    return terms.shard(t, b, M), terms.place(t, mesh_layout(type_of(t), b, M))
+
+
+@PACK.law(source="definition of shard", demand=True)
+def arrives(name: Text, type: Type, b: MeshBox, M: MeshText):
+    """shard(In(name), b, M) = Buffer(name, A)   if it arrives in the layout A of that cut."""
+    value = In(name, type)
+    layout = mesh_layout(type, b, M)
+    arrived = terms.arrival(value)
+    return terms.shard(value, b, M), terms.Buffer(name, arrived), arrived == layout
+
+
+@PACK.law(source="Tapestry, index projections; Axe sec. 3", demand=True)
+def spmd(sig: Sig, cell: Cell, a: Args, b: MeshBox, M: MeshText):
+    """shard(Op(s, f, a), b, M) = Spmd(s, f, b, shards(a, bs, M))   for the projections bs of b."""
+    bs = mesh_operand_boxes(sig, types_of(a), b, M)
+    return terms.shard(Op(sig, cell, a), b, M), terms.Spmd(sig, cell, b, terms.shards(a, bs, M))
+
+
+@PACK.law(source="definition of shards", demand=True)
+def each_shard(a: Value, rest: Args, bs: Boxes, M: MeshText):
+    """shards(a : rest, b : bs) = shard(a, b) : shards(rest, bs)."""
+    head, tail = first_box(bs)
+    return (
+        terms.shards(Cons(a, rest), bs, M),
+        terms.PCons(terms.shard(a, head, M), terms.shards(rest, tail, M)),
+    )
+
+
+@PACK.law(source="definition of shards", demand=True)
+def no_shard(bs: Boxes, M: MeshText):
+    """shards(nothing, bs) = nothing."""
+    return terms.shards(Nil(), bs, M), terms.PNil()
+
+
+@PACK.law(source="redistribution: Rink et al. 2112.01075, with any-to-any moves", demand=True)
+def move_from_anywhere(t: Value, b: MeshBox, M: MeshText):
+    """shard(t, b, M) = MoveAny(spread(t, M), b)."""
+    return terms.shard(t, b, M), terms.MoveAny(terms.spread(t, M), b)
+
+
+@PACK.law(source="definition of spread", demand=True)
+def anywhere(t: Value, M: MeshText):
+    """spread(t, M) = From(shard(t, b, M), b)   for every cut b of t."""
+    b = mesh_box(type_of(t), M)
+    return terms.spread(t, M), terms.From(terms.shard(t, b, M), b)
+
+
+@PACK.law(source="Axe fig. 8: a partial sum is one more dim on the device axis", demand=True)
+def reduce_one(sig: Sig, cell: Cell, a: Value, b: MeshBox, M: MeshText):
+    """shard(Op(s, f, a), b, M) = Collective(shard(partial, b1, M), axis, b)   reduced over a mesh axis."""
+    partial, split, box, axis = partial_of_one(sig, types_of(args(a)), b, M)
+    value = op(partial, cell, sel(split, a))
+    return (
+        terms.shard(op(sig, cell, a), b, M),
+        terms.Collective(terms.shard(value, box, M), sig, axis, b),
+    )
+
+
+@PACK.law(source="Axe fig. 8: a partial sum is one more dim on the device axis", demand=True)
+def reduce_two(sig: Sig, cell: Cell, a: Value, c: Value, b: MeshBox, M: MeshText):
+    """shard(Op(s, f, a, c), b, M) = Collective(shard(partial, b1, M), axis, b)   reduced over an axis."""
+    partial, first, second, box, axis = partial_of_two(sig, types_of(args(a, c)), b, M)
+    value = op(partial, cell, sel(first, a), sel(second, c))
+    return (
+        terms.shard(op(sig, cell, a, c), b, M),
+        terms.Collective(terms.shard(value, box, M), sig, axis, b),
+    )
+
+
+@PACK.law(source="Axe def. 2.2: splitting a dim keeps the row-major index", demand=True)
+def split_shard(spec: Spec, a: Value, b: MeshBox, M: MeshText):
+    """shard(split(a), b, M) = shard(a, b', M)   if only the outermost factor is cut."""
+    return terms.shard(sel(spec, a), b, M), terms.shard(a, unsplit(spec, b), M)

@@ -1,0 +1,95 @@
+"""Extraction against exhaustive search over every set of materialised values."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import pytest
+
+from axe_eq.extract.cone import Cones, summarise, used
+from axe_eq.extract.forest import LOAD, Forest
+from axe_eq.extract.price import Pricer
+from tests.unit.extract.graphs import forest_of, random_program, search_of
+
+SMALL, MEDIUM = 200, 60
+SAMPLE = 0.05
+
+
+def exhaustive(forest: Forest, pricer: Pricer) -> float:
+    """The least cost over all sets, by trying them all; kernels are enumerated afresh per value."""
+    inputs = frozenset(i for i, p in enumerate(forest.placed) if p.buffers)
+    roots = [r for r in forest.roots if r not in inputs]
+    values = [i for i, p in enumerate(forest.placed) if p.kernels and i not in roots]
+    known: dict[int, dict[frozenset[int], dict[frozenset[int], tuple[float, frozenset[int]]]]] = {}
+
+    def kernel(placed: int, chosen: frozenset[int]) -> tuple[float, frozenset[int]]:
+        by_met = known.setdefault(placed, {})
+        for met, entries in by_met.items():
+            if chosen & met in entries:
+                return entries[chosen & met]
+        cost, leaves, met = _best(forest, pricer, inputs, placed, chosen)
+        by_met.setdefault(met, {})[chosen & met] = (cost, leaves)
+        return cost, leaves
+
+    best = float("inf")
+    for count in range(len(values) + 1):
+        for subset in combinations(values, count):
+            best = min(best, _total(roots, inputs, frozenset((*subset, *roots)), kernel))
+    return best
+
+
+def _best(forest, pricer, inputs, placed, chosen):  # type: ignore[no-untyped-def]
+    cones = Cones(forest, inputs)
+    cost, leaves, met = float("inf"), frozenset(), frozenset()
+    for root in forest.placed[placed].kernels:
+        alternatives, below = cones.of(root, chosen)
+        met |= below
+        for picks in alternatives:
+            price = pricer.price(summarise(forest, [root], picks)).time_s
+            if price < cost:
+                order = used(forest, [root], picks)
+                cost = price
+                leaves = frozenset(picks[t].source for t in order if picks[t].kind == LOAD)
+    return cost, leaves - inputs, met
+
+
+def _total(roots, inputs, chosen, kernel):  # type: ignore[no-untyped-def]
+    seen: set[int] = set()
+    stack = list(roots)
+    total = 0.0
+    while stack:
+        placed = stack.pop()
+        if placed in seen:
+            continue
+        seen.add(placed)
+        cost, leaves = kernel(placed, chosen)
+        total += cost
+        stack.extend(leaves)
+    return total
+
+
+def seeds(count: int, full: bool) -> range:
+    """All seeds, or a sample of them."""
+    return range(count if full else max(3, int(count * SAMPLE)))
+
+
+def test_small_graphs_are_solved_exactly(full: bool) -> None:
+    """Up to 12 values, extraction finds what exhaustive search finds."""
+    for seed in seeds(SMALL, full):
+        forest = forest_of(random_program(seed, 4 + seed % 5))
+        search = search_of(forest)
+        assert len(search.values) <= 12, seed
+        assert search.run().time_s == pytest.approx(exhaustive(forest, search.pricer)), seed
+
+
+@pytest.mark.slow
+def test_medium_graphs_are_within_five_percent(full: bool) -> None:
+    """From 13 to 18 values, extraction is within 1.05 of exhaustive search."""
+    gaps = []
+    for seed in range(MEDIUM if full else 1):
+        forest = forest_of(random_program(1000 + seed, 11 + seed % 3))
+        search = search_of(forest)
+        if 13 <= len(search.values) <= 18:
+            gaps.append(search.run().time_s / exhaustive(forest, search.pricer))
+    assert gaps
+    assert max(gaps) <= 1.05, sorted(gaps)[-5:]
