@@ -19,7 +19,7 @@ from axe_eq.program.signature import Affine, Signature, make, plain, signature
 from axe_eq.program.terms import ARGS, VALUE, Cons, In, Nil, Op, Sel, operands, type_of
 from axe_eq.program.types import DTYPES, ValueType, value_type
 from axe_eq.prove.draw import Draw
-from axe_eq.prove.selsample import sample_selector
+from axe_eq.prove.selsample import sample_selector, shapes_for
 from axe_eq.rule.law import Instance, Law, Pattern
 from axe_eq.rule.term import INT, STR, Expr, Ground, Sort, Term, Var
 
@@ -117,13 +117,19 @@ class Maker:
         wanted = _operand_kinds(declared, text, kinds)
         n_rest = self.rest_length(declared, len(listed), rest, at)
         parts = [*listed, *([None] * n_rest)]
-        if isinstance(pattern.args[0], Var) and pattern.args[0].name not in self.bound:
-            sig, terms = self.new_signature(declared, parts, wanted, shape, at)
-            self.bound[pattern.args[0].name] = sig.text
+        sig_pattern = pattern.args[0]
+        if isinstance(sig_pattern, Var) and sig_pattern.name not in self.bound:
+            if sig_pattern.name in _names(pattern.args[2]):
+                # The operands speak of this signature: it must be there before them.
+                sig, _ = self.new_signature(declared, [None] * len(parts), wanted, shape, at)
+                self.bound[sig_pattern.name] = sig.text
+                sig, terms = self.known_signature(sig.text, parts, wanted, shape, at)
+            else:
+                sig, terms = self.new_signature(declared, parts, wanted, shape, at)
+                self.bound[sig_pattern.name] = sig.text
         else:
-            sig, terms = self.known_signature(
-                str(self.primitive(pattern.args[0])), parts, wanted, shape, at
-            )
+            text_of = str(self.primitive(sig_pattern))
+            sig, terms = self.known_signature(text_of, parts, wanted, shape, at)
         return Op(sig.text, text, self.close(terms, len(listed), rest))
 
     def primitive(self, pattern: Any) -> Ground:
@@ -294,13 +300,16 @@ class Maker:
         name = self.dtype(kinds, f"{at}.of")
         if any(known):
             name = next(t.dtype for t in known if t is not None)
-        before = self.types_of.get(spec or "")
-        found = sample_selector(
-            self.draw, at, spec, before, known, ValueType(name, shape), self.extent
-        )
+        of = ValueType(name, shape)
+        if spec is not None:
+            found = shapes_for(self.draw, at, spec, self.types_of.get(spec), known, of)
+        else:
+            found = sample_selector(self.draw, at, known, of)
         if found is None:
             raise Misfit
         text, shapes = found
+        if unbound:
+            self.bound[pattern.args[0].name] = text
         kind = DTYPES[name].kind if parts else kinds
         terms = [
             self.leaf(kind, of, f"{at}.{n}")
@@ -308,8 +317,6 @@ class Maker:
             else self.value(part, kind, of, f"{at}.{n}")
             for n, (part, of) in enumerate(zip(parts, shapes, strict=True))
         ]
-        if unbound:
-            self.bound[pattern.args[0].name] = text
         self.types_of[text] = tuple(value_type(type_of(t)) for t in terms)
         return Sel(text, self.close(terms, len(_listed(pattern.args[1])[0]), rest))
 
@@ -366,6 +373,14 @@ class Maker:
             for i, of in enumerate(value_type(type_of(x)) for x in leaves)
         ]
         return Op(sig.text, text, _listing(grown))
+
+
+def _names(pattern: Any) -> set[str]:
+    """Names of the parameters in a pattern."""
+    if isinstance(pattern, Var):
+        return {pattern.name}
+    args = pattern.args if isinstance(pattern, Term | Expr) else ()
+    return set().union(*map(_names, args))
 
 
 def _listed(pattern: Any) -> tuple[list[Any], Any]:

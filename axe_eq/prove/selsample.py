@@ -25,31 +25,18 @@ _CONSTANTS: dict[str, tuple[Any, ...]] = {
 }
 
 
-def sample_selector(
-    draw: Draw,
-    at: str,
-    spec: str | None,
-    before: Sequence[ValueType] | None,
-    known: Known,
-    wanted: ValueType,
-    extent: Callable[[str], int],
-) -> Found | None:
+def sample_selector(draw: Draw, at: str, known: Known, wanted: ValueType) -> Found | None:
     """A selector's text and the shapes of its operands.
 
     Args:
         draw: decisions.
         at: prefix of their names.
-        spec: the text where it is given.
-        before: operand types of an earlier use of that text.
         known: per operand its type, where it is given.
         wanted: type of the value.
-        extent: draws a small extent.
 
     Returns:
         None where these decisions do not fit.
     """
-    if spec is not None:
-        return _of_spec(spec, before, known, wanted)
     given = [t for t in known if t is not None]
     if given and len(known) == 1:
         return _of_operand(draw, at, given[0], wanted)
@@ -58,22 +45,40 @@ def sample_selector(
     return _MAKERS[name](draw, at, wanted, len(known))
 
 
-def _of_spec(
-    spec: str, before: Sequence[ValueType] | None, known: Known, wanted: ValueType
+def shapes_for(
+    draw: Draw,
+    at: str,
+    spec: str,
+    before: Sequence[ValueType] | None,
+    known: Known,
+    wanted: ValueType,
 ) -> Found | None:
-    """Operand shapes for a given text: those given, else those of its earlier use."""
+    """Operand shapes for a text that is given: those given or of an earlier use, or fitting ones.
+
+    Arguments as for `sample_selector`; `before` are the operand types of an earlier use.
+    """
+    name, params = split_text(spec)
+    if name in ("concat", "interleave") and not any(known):
+        found = _MAKERS[name](draw, at, wanted, len(known))
+        return found if found is not None and found[0] == spec else None
     if before is None:
-        return (spec, []) if not known else None
+        shape = _operand_of(name, params, wanted.shape) if len(known) == 1 else None
+        return (spec, [shape]) if shape is not None else None if known else (spec, [])
     if len(before) != len(known):
         return None
-    shapes = [b.shape if k is None else k.shape for b, k in zip(before, known, strict=True)]
-    name, params = split_text(spec)
-    if name == "concat" and not any(known):
-        axis = params[0]
-        rest = [e for d, e in enumerate(wanted.shape) if d != axis]
-        if len(rest) + 1 == len(wanted.shape):
-            shapes = [(*wanted.shape[:axis], s[axis], *wanted.shape[axis + 1 :]) for s in shapes]
-    return spec, shapes
+    return spec, [b.shape if k is None else k.shape for b, k in zip(before, known, strict=True)]
+
+
+def _operand_of(name: str, params: Sequence[Any], shape: Shape) -> Shape | None:
+    """The least operand shape from which a selector makes this shape."""
+    if name == "slice" and len(params[0]) == len(shape):
+        return tuple(
+            e if p is None else max(p[0], p[0] + p[1] * (p[2] - 1)) + 1
+            for p, e in zip(params[0], shape, strict=True)
+        )
+    if name == "pad" and len(params[0]) == len(shape):
+        return tuple(e - lo - hi for (lo, hi), e in zip(params[0], shape, strict=True))
+    return shape if name == "flip" else None
 
 
 def _of_operand(draw: Draw, at: str, of: ValueType, wanted: ValueType) -> Found | None:
