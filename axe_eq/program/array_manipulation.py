@@ -167,15 +167,13 @@ def reshape(x: Operand, /, shape: Sequence[int] | int, *, copy: object = None) -
 
 
 def _inferred(x: Traced, shape: tuple[int, ...]) -> tuple[int, ...]:
-    known = math.prod(int(e) for e in shape if e != -1)
-    fits = all(e == -1 or e >= 1 for e in shape) and shape.count(-1) <= 1
-    if fits and -1 in shape:
-        fits = x.size % known == 0
-        shape = tuple(x.size // known if e == -1 else e for e in shape)
-    if not fits or math.prod(int(e) for e in shape) != x.size:
+    known = max(math.prod(int(e) for e in shape if e != -1), 1)
+    legal = all(e == -1 or e >= 1 for e in shape) and shape.count(-1) <= 1
+    fits = x.size % known == 0 if -1 in shape else x.size == known
+    if not legal or not fits:
         wrong = f"{x.node.type} of {x.size} elements does not have shape {shape}"
         raise ProgramError("reshape", wrong, "extents of the same product, one of them may be -1")
-    return shape
+    return tuple(x.size // known if e == -1 else e for e in shape)
 
 
 def _groups(old: tuple[int, ...], new: tuple[int, ...]) -> list[tuple[list[int], list[int]]]:

@@ -39,7 +39,7 @@ def program_text(program: Program) -> str:
     rows = [
         (names[node], str(node.type), _expression(node, names), _signature(node))
         for node in program.nodes()
-        if node.kind != INPUT
+        if node.kind != INPUT or node.text in program.constants
     ]
     widths = [max((len(row[k]) for row in rows), default=0) for k in range(3)]
     lines = [f"program({', '.join(_inputs(program))})"]
@@ -60,6 +60,8 @@ def _inputs(program: Program) -> list[str]:
 
 
 def _expression(node: Node, names: dict[Node, str]) -> str:
+    if node.kind == INPUT:
+        return "captured array"
     operands = ", ".join(names[a] for a in node.args)
     what = node.cell if node.kind == OP else node.text
     return f"{what}({operands})" if operands else what
