@@ -8,6 +8,7 @@ from __future__ import annotations
 from lark import Token, Transformer
 
 from axe_eq.errors import NotationError
+from axe_eq.layout.notation.common import given_shape
 from axe_eq.layout.notation.jax import names_of, sharded
 from axe_eq.layout.notation.sharding import confirmed, mesh_dims, needed_mesh, needed_shape
 from axe_eq.layout.notation.text import Context, build, parse, refusal, subject
@@ -57,11 +58,11 @@ def write(layout: Layout, context: Context) -> str:
     if mesh is None:
         raise refusal("alpa", layout, "the devices are not known", "mesh=Mesh(...)")
     dims = mesh_dims("alpa", layout, context, mesh)
-    names = [names_of("alpa", layout, dim) for dim in dims]
+    names = [names_of("alpa", layout, mesh, dim) for dim in dims]
     order = list(mesh.shape)
     digits = [[order.index(name) for name in dim] for dim in names]
     if any(digit > 9 for dim in digits for digit in dim):
         raise refusal("alpa", layout, f"{len(order)} mesh dims", "one digit per mesh dim")
     text = "".join(f"S{''.join(map(str, dim))}" if dim else "R" for dim in digits)
-    shape = context.shape or layout.box or ()
+    shape = given_shape(layout, context) or ()
     return confirmed("alpa", layout, sharded("alpa", text, shape, mesh, names), text)

@@ -4,8 +4,22 @@ from __future__ import annotations
 
 from axe_eq.errors import LayoutError
 from axe_eq.layout.iters import DEFAULT_AXIS, Iters
-from axe_eq.layout.notation.text import refusal
-from axe_eq.layout.value import Layout
+from axe_eq.layout.notation.text import Context, refusal
+from axe_eq.layout.value import Layout, make
+
+
+def given_shape(layout: Layout, context: Context) -> tuple[int, ...] | None:
+    """The extents of the tensor: the caller's, else those of the layout's box."""
+    return layout.box if context.shape is None else context.shape
+
+
+def settled(layout: Layout) -> Layout:
+    """The same map with canonical replicas and offset; shard, swizzles and box stay as given."""
+    if not layout.replica:
+        return layout
+    linear = layout.linear().canonical()
+    box, padded = layout.box, layout.padded
+    return make(layout.shard, linear.replica, linear.offsets, layout.swizzle, box, padded)
 
 
 def without_box(notation: str, layout: Layout) -> Layout:
@@ -30,9 +44,7 @@ def without_replica(notation: str, layout: Layout) -> Layout:
     Raises:
         NotationError: some element has more than one copy.
     """
-    if not layout.replica:
-        return layout
-    plain = layout.canonical()
+    plain = settled(layout)
     if not plain.replica:
         return plain
     raise refusal(notation, layout, "an element has several places", "no replicas")

@@ -10,7 +10,7 @@ Source: NVIDIA CUTLASS, CuTe layout algebra; ``Swizzle<B,M,S>`` of ``cute/swizzl
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from lark import Token, Transformer, v_args
 
@@ -28,14 +28,20 @@ class _Pointer(NamedTuple):
     bits: int
 
 
+class _Offset(NamedTuple):
+    value: int
+
+
 class _Swizzle(NamedTuple):
     bits: int
     base: int
     shift: int
-    offset: int | _Pointer
 
     def __str__(self) -> str:
         return f"Sw<{self.bits},{self.base},{self.shift}>"
+
+
+_Front = _Swizzle | _Offset | _Pointer
 
 
 @v_args(inline=True)
@@ -52,11 +58,17 @@ class _Trees(Transformer[Token, Any]):
     def basis(self, *numbers: int) -> str:
         return "@".join(map(str, numbers))
 
+    def unit_basis(self, *numbers: int) -> str:
+        return f"E<{','.join(map(str, numbers))}>"
+
+    def offset(self, value: int) -> _Offset:
+        return _Offset(value)
+
     def pointer(self, bits: int, _address: Token) -> _Pointer:
         return _Pointer(bits)
 
-    def swizzle(self, bits: int, base: int, shift: int, offset: int | _Pointer | None) -> _Swizzle:
-        return _Swizzle(bits, base, shift, offset or 0)
+    def swizzle(self, bits: int, base: int, shift: int) -> _Swizzle:
+        return _Swizzle(bits, base, shift)
 
     def start(self, *children: Any) -> tuple[Any, ...]:
         return children
@@ -75,50 +87,60 @@ def read(text: str, context: Context) -> Layout:
         NotationError: bad grammar, shape and stride of different profiles, a dynamic extent, a
             coordinate stride (``1@0``), or a swizzle that CuTe refuses.
     """
-    *swizzles, shape, stride = parse("cute", text, _Trees())
+    *front, shape, stride = parse("cute", text, _Trees())
     modes = _modes(text, shape, stride, context.shape)
     shard = [item for mode in modes for item in reversed(mode)]
-    offset, acting = 0, []
-    for position, sw in enumerate(swizzles):
-        acting += _read_swizzle(text, sw)
-        offset = sw.offset if isinstance(sw.offset, int) else 0
-        if offset and position + 1 < len(swizzles):
-            raise NotationError(
-                subject("cute", text), f"offset {offset} between two swizzles", "offset 0 there"
-            )
-    return build("cute", text, lambda: Layout(shard, (), {DEFAULT_AXIS: offset}, acting))
+    offset, swizzles = _read_front(text, front)
+    return build("cute", text, lambda: Layout(shard, (), {DEFAULT_AXIS: offset}, swizzles))
+
+
+def _read_front(text: str, front: Sequence[_Front]) -> tuple[int, list[Swizzle]]:
+    """The offset that is added first, and the swizzles after it: each may bring an offset."""
+    swizzles: list[Swizzle] = []
+    for place, item in enumerate(front):
+        if isinstance(item, _Swizzle):
+            bits = front[place + 1] if place + 1 < len(front) else None
+            swizzles += _read_swizzle(text, item, bits.bits if isinstance(bits, _Pointer) else 8)
+        elif not place or not isinstance(front[place - 1], _Swizzle):
+            _refuse(text, "an offset without a swizzle before it", "Sw<B,M,S> o offset o layout")
+    last = front[-1] if front else _Offset(0)
+    inner = [item for item in front[:-1] if isinstance(item, _Offset) and item.value]
+    if inner:
+        _refuse(text, f"offset {inner[0].value} between two swizzles", "offset 0 there")
+    return last.value if isinstance(last, _Offset) else 0, swizzles
+
+
+def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
+    raise NotationError(subject("cute", text), wrong, expected)
 
 
 def _modes(
     text: str, shape: Tree, stride: Tree, dims: tuple[int, ...] | None
 ) -> Sequence[Sequence[Iter]]:
     """The top-level modes in the order in which Axe's linear index has them, slow to fast."""
-    check_profile(text, shape, stride)
+    _check_profile(text, shape, stride)
     pairs = zip(shape, stride, strict=True) if isinstance(shape, tuple) else [(shape, stride)]
     modes = [tuple(_leaves(text, *pair)) for pair in pairs]
     if dims is None:
         return modes[::-1]
     sizes = tuple(map(size, modes))
     if sizes != dims:
-        raise NotationError(
-            subject("cute", text), f"top-level modes of sizes {sizes}", f"the shape {dims}"
-        )
+        _refuse(text, f"top-level modes of sizes {sizes}", f"the shape {dims}")
     return modes
 
 
-def check_profile(text: str, shape: Tree, stride: Tree) -> None:
+def _check_profile(text: str, shape: Tree, stride: Tree) -> None:
     """Checks that shape and stride are nested alike, as CuTe demands."""
-    if isinstance(shape, tuple) != isinstance(stride, tuple) or (
-        isinstance(shape, tuple) and len(shape) != len(stride)
-    ):
-        raise NotationError(
-            subject("cute", text),
+    nested = isinstance(shape, tuple)
+    if nested != isinstance(stride, tuple) or (nested and len(shape) != len(stride)):
+        _refuse(
+            text,
             f"shape {show(shape)} and stride {show(stride)} are nested differently",
             "the same profile",
         )
-    if isinstance(shape, tuple):
+    if nested:
         for inner in zip(shape, stride, strict=True):
-            check_profile(text, *inner)
+            _check_profile(text, *inner)
 
 
 def _leaves(text: str, shape: Tree, stride: Tree) -> Iterator[Iter]:
@@ -129,29 +151,22 @@ def _leaves(text: str, shape: Tree, stride: Tree) -> Iterator[Iter]:
     for value in (shape, stride):
         if isinstance(value, str):
             reason = "is only known at run time" if value == "?" else "counts along a coordinate"
-            raise NotationError(subject("cute", text), f"{value} {reason}", "an integer")
+            _refuse(text, f"{value} {reason}", "an integer")
     yield shape, stride, DEFAULT_AXIS
 
 
-def _read_swizzle(text: str, sw: _Swizzle) -> list[Swizzle]:
+def _read_swizzle(text: str, sw: _Swizzle, bits: int) -> list[Swizzle]:
+    """The swizzle on elements of so many bits, where CuTe's own acts on bytes."""
     if sw.bits < 0 or sw.base < 0 or abs(sw.shift) < sw.bits:
-        raise NotationError(subject("cute", text), str(sw), "B >= 0, M >= 0 and |S| >= B")
+        _refuse(text, str(sw), "B >= 0, M >= 0 and |S| >= B")
+    if bits < 1 or bits & (bits - 1):
+        _refuse(text, f"elements of {bits} bits", "a power of two")
     if sw.bits == 0:
         return []
-    base = sw.base
-    if isinstance(sw.offset, _Pointer):
-        base -= _log2_bytes(text, sw.offset.bits)
+    base = sw.base - (bits.bit_length() - 4)
     if base < 0:
-        raise NotationError(
-            subject("cute", text), f"{sw} moves bits below one element", "whole elements"
-        )
+        _refuse(text, f"{sw} moves bits below one element", "whole elements")
     return [Swizzle(DEFAULT_AXIS, sw.bits, base, sw.shift)]
-
-
-def _log2_bytes(text: str, bits: int) -> int:
-    if bits < 1 or bits & (bits - 1):
-        raise NotationError(subject("cute", text), f"elements of {bits} bits", "a power of two")
-    return bits.bit_length() - 4
 
 
 # ---- writing ------------------------------------------------------------------------------------

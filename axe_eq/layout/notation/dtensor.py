@@ -17,6 +17,7 @@ from lark import Token, Transformer, v_args
 
 from axe_eq.errors import NotationError
 from axe_eq.layout.mesh import Mesh
+from axe_eq.layout.notation.common import given_shape
 from axe_eq.layout.notation.sharding import (
     Digit,
     MeshDigit,
@@ -204,7 +205,7 @@ def write(layout: Layout, context: Context) -> str:
     placements = [_placement(mesh, name, dims) for name in mesh.shape]
     text = ", ".join(str(placement or "Replicate()") for placement in placements)
     text = f"({text},)" if len(placements) == 1 else f"({text})"
-    shape = context.shape or layout.box or ()
+    shape = given_shape(layout, context) or ()
     return confirmed("dtensor", layout, _sharded(text, placements, shape, mesh), text)
 
 

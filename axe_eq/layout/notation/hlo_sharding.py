@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from axe_eq.errors import NotationError
 from axe_eq.layout import iters as it
 from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters
+from axe_eq.layout.notation.common import given_shape, settled
 from axe_eq.layout.notation.sharding import (
     Part,
     confirmed,
@@ -252,9 +253,9 @@ def write(layout: Layout, context: Context) -> str:
     Raises:
         NotationError: the layout is no sharding, or skips a device.
     """
-    axis = device_axis(context)
-    dims = sharded_dims("hlo_sharding", layout, context.shape, axis)
-    shape = context.shape or layout.box or ()
+    axis, layout = device_axis(context), settled(layout)
+    dims = sharded_dims("hlo_sharding", layout, given_shape(layout, context), axis)
+    shape = given_shape(layout, context) or ()
     tiles = [_leading(layout, dim, axis) for dim in dims]
     used = [item for dim in tiles for item in dim]
     start = layout.offset.get(axis, 0)

@@ -13,6 +13,7 @@ from lark import Token, Transformer, v_args
 
 from axe_eq.errors import NotationError
 from axe_eq.layout.mesh import Mesh
+from axe_eq.layout.notation.common import given_shape
 from axe_eq.layout.notation.sharding import (
     MeshDigit,
     confirmed,
@@ -46,8 +47,8 @@ class _Entries(Transformer[Token, Any]):
     def unconstrained(self) -> str:
         return "UNCONSTRAINED"
 
-    def keyword(self, name: Token, *names: str | None) -> _Keyword:
-        return _Keyword(str(name), self.names(*names))
+    def keyword(self, name: Token, names: Names | None) -> _Keyword:
+        return _Keyword(str(name), names or ())
 
     def start(self, *entries: Names | str | _Keyword | None) -> list[Names | str | _Keyword]:
         return [entry for entry in entries if entry is not None]
@@ -125,19 +126,23 @@ def write(layout: Layout, context: Context) -> str:
     if context.mesh is None:
         raise refusal("jax", layout, "the devices are not known", "mesh=Mesh(...)")
     dims = mesh_dims("jax", layout, context, context.mesh)
-    names = [names_of("jax", layout, dim) for dim in dims]
+    names = [names_of("jax", layout, context.mesh, dim) for dim in dims]
     text = f"P({', '.join(map(_entry, names))})"
-    shape = context.shape or layout.box or ()
+    shape = given_shape(layout, context) or ()
     return confirmed("jax", layout, sharded("jax", text, shape, context.mesh, names), text)
 
 
-def names_of(notation: str, layout: Layout, dim: Sequence[MeshDigit]) -> Names:
+def names_of(notation: str, layout: Layout, mesh: Mesh, dim: Sequence[MeshDigit]) -> Names:
     """The mesh dims of one tensor dim, which must be its slowest digits.
 
     Raises:
-        NotationError: a digit inside the devices is slower.
+        NotationError: a digit inside the devices is slower, or a mesh dim is used in part.
     """
     names = [digit.name for digit in dim if digit.name is not None]
+    for digit in dim:
+        if digit.name is not None and digit.extent != mesh.shape[digit.name]:
+            wrong = f"{digit.extent} blocks over mesh dim {digit.name}"
+            raise refusal(notation, layout, wrong, f"{mesh.shape[digit.name]}, all of it")
     if any(digit.name is None for digit in dim[: len(names)]):
         raise refusal(notation, layout, "blocks are dealt out in turns", "one block per device")
     return tuple(names)

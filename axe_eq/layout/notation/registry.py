@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from axe_eq.errors import LayoutError, NotationError
+from axe_eq.layout.check import check_extents
 from axe_eq.layout.mesh import Mesh
 from axe_eq.layout.notation import (
     alpa,
@@ -22,7 +23,7 @@ from axe_eq.layout.notation import (
     xla,
 )
 from axe_eq.layout.notation.text import Context, quote
-from axe_eq.layout.value import Layout, check_extents
+from axe_eq.layout.value import Layout
 
 
 class Notation(NamedTuple):

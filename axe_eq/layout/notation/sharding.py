@@ -19,7 +19,7 @@ from axe_eq.layout import iters as it
 from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters
 from axe_eq.layout.mesh import Mesh
 from axe_eq.layout.notation.cells import Cell, cells_of, cut, layout_of
-from axe_eq.layout.notation.common import without_swizzle
+from axe_eq.layout.notation.common import given_shape, settled, without_swizzle
 from axe_eq.layout.notation.text import Context, refusal, subject
 from axe_eq.layout.value import Layout
 
@@ -195,16 +195,15 @@ def _divided(members: set[int], extent: int, stride: int) -> set[int] | None:
 
 
 def sharded_dims(
-    notation: str, layout: Layout, shape: Sequence[int] | None, axis: str
+    notation: str, layout: Layout, extents: tuple[int, ...] | None, axis: str
 ) -> list[list[Iter]]:
-    """Per dim of `shape` the iters of a sharding, slow to fast, padding included.
+    """Per tensor dim the iters of a sharding, slow to fast, padding included.
 
     Raises:
         NotationError: the layout has more than shards: another axis, a swizzle, an iter across
             two dims.
     """
-    layout = without_swizzle(notation, layout)
-    extents = shape or layout.box
+    layout = settled(without_swizzle(notation, layout))
     if extents is None:
         raise refusal(notation, layout, "the tensor's extents are not known", "shape=(...)")
     if prod(extents) != layout.size:
@@ -227,9 +226,10 @@ def mesh_dims(notation: str, layout: Layout, context: Context, mesh: Mesh) -> li
     Raises:
         NotationError: as `sharded_dims`, or a device stride that is no product of mesh dims.
     """
+    layout = settled(layout)
     if mesh.axis in layout.offset:
         raise refusal(notation, layout, f"offset {layout.offset[mesh.axis]}", "all of the mesh")
-    dims = sharded_dims(notation, layout, context.shape, mesh.axis)
+    dims = sharded_dims(notation, layout, given_shape(layout, context), mesh.axis)
     return [_mesh_digits(notation, layout, dim, mesh) for dim in dims]
 
 
@@ -239,24 +239,26 @@ def _mesh_digits(notation: str, layout: Layout, dim: Sequence[Iter], mesh: Mesh)
         if axis != mesh.axis:
             digits.append(MeshDigit(extent, None))
             continue
-        reach = extent * stride
         while extent > 1:
-            name = next(
-                (
-                    name
-                    for name, (size, step) in mesh.axes.items()
-                    if size > 1 and size * step == reach and extent % size == 0
-                ),
-                None,
-            )
-            if name is None:
+            name, part = _slowest(mesh, extent, stride)
+            if part == 1:
                 raise refusal(
                     notation, layout, f"{extent} blocks {stride} devices apart", f"dims of {mesh}"
                 )
-            size, reach = mesh.axes[name]
-            digits.append(MeshDigit(size, name))
-            extent //= size
+            digits.append(MeshDigit(part, name))
+            extent //= part
     return digits
+
+
+def _slowest(mesh: Mesh, extent: int, stride: int) -> tuple[str, int]:
+    """The mesh dim that the slowest part of a device iter runs over, and that part's extent."""
+    reach = extent * stride
+    for name, (size, step) in mesh.axes.items():
+        part = reach // max(step, stride)
+        inside = step < reach <= size * step and size * step % reach == 0
+        if inside and reach % max(step, stride) == 0 and extent % part == 0:
+            return name, part
+    return "", 1
 
 
 def confirmed(notation: str, layout: Layout, again: Layout, text: str) -> str:

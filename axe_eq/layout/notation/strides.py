@@ -1,7 +1,7 @@
 """Strided arrays of numpy and torch: ``shape=(2,3), strides=(3,1), offset=0``.
 
-torch's words ``size``, ``stride`` and ``storage_offset`` are accepted too. Strides and offset count
-elements, as in torch; with an itemsize given they count bytes, as in numpy.
+torch's words ``size``, ``stride`` and ``storage_offset`` are read too. They count elements;
+``byte_strides`` and ``byte_offset``, which is what numpy's attributes hold, need the itemsize.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from axe_eq.layout.notation.text import Context, build, parse, refusal, subject,
 from axe_eq.layout.value import Layout
 
 _KEYS = {"size": "shape", "stride": "strides", "storage_offset": "offset"}
+_BYTES = {"byte_strides": "strides", "byte_offset": "offset"}
 
 
 @v_args(inline=True)
@@ -36,6 +37,11 @@ class _Fields(Transformer[Token, Any]):
     def field(self, key: Token, value: Any) -> tuple[str, Any]:
         return _KEYS.get(key, str(key)), value
 
+    def plain(
+        self, shape: tuple[int, ...], strides: tuple[int, ...], offset: int | None
+    ) -> tuple[tuple[str, Any], ...]:
+        return ("shape", shape), ("strides", strides), ("offset", offset or 0)
+
     def start(self, *fields: tuple[str, Any]) -> tuple[tuple[str, Any], ...]:
         return fields
 
@@ -47,24 +53,23 @@ def read(text: str, context: Context) -> Layout:
         NotationError: a field is missing, repeated or of the wrong kind, or bytes are no whole
             elements.
     """
-    fields: dict[str, Any] = {"offset": 0}
-    seen: set[str] = set()
+    fields: dict[str, Any] = {}
     for key, value in parse("strides", text, _Fields()):
-        if key in seen:
-            _refuse(text, f"{key} twice", "once")
-        seen.add(key)
-        fields[key] = value
-    for key, kind in (("shape", tuple), ("strides", tuple), ("offset", int)):
-        if not isinstance(fields.get(key), kind):
-            wrong = f"{key}={fields[key]}" if key in fields else f"no {key}"
-            _refuse(text, wrong, "an integer" if kind is int else f"{key}=(...)")
+        name = _BYTES.get(key, key)
+        if name in fields:
+            _refuse(text, f"{name} twice", "once")
+        if isinstance(value, int) != (name == "offset"):
+            _refuse(text, f"{key}={value}", "an integer" if name == "offset" else f"{key}=(...)")
+        fields[name] = value if key == name else _elements(text, key, value, context.itemsize)
+    for name in ("shape", "strides"):
+        if name not in fields:
+            _refuse(text, f"no {name}", f"{name}=(...)")
     shape = fields["shape"]
     if context.shape is not None and shape != context.shape:
         _refuse(text, f"shape {shape}", f"the given shape {context.shape}")
-    size = context.itemsize or 1
-    strides = [(_elements(text, stride, size), DEFAULT_AXIS) for stride in fields["strides"]]
-    offset = {DEFAULT_AXIS: _elements(text, fields["offset"], size)}
+    strides = [(stride, DEFAULT_AXIS) for stride in fields["strides"]]
     shard = zip_iters("strides", text, shape, strides)
+    offset = {DEFAULT_AXIS: fields.get("offset", 0)}
     return build("strides", text, lambda: Layout(shard, (), offset))
 
 
@@ -72,10 +77,16 @@ def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
     raise NotationError(subject("strides", text), wrong, expected)
 
 
-def _elements(text: str, distance: int, itemsize: int) -> int:
-    if distance % itemsize:
-        _refuse(text, f"{distance} bytes", f"a multiple of the itemsize {itemsize}")
-    return distance // itemsize
+def _elements(text: str, key: str, value: Any, itemsize: int | None) -> Any:
+    """Bytes as elements."""
+    if itemsize is None:
+        _refuse(text, f"{key} without the size of an element", "itemsize=...")
+    distances = [value] if isinstance(value, int) else list(value)
+    for distance in distances:
+        if distance % itemsize:
+            _refuse(text, f"{distance} bytes", f"a multiple of the itemsize {itemsize}")
+    elements = tuple(distance // itemsize for distance in distances)
+    return elements[0] if isinstance(value, int) else elements
 
 
 def write(layout: Layout, context: Context) -> str:

@@ -16,9 +16,10 @@ from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput
 from lark.exceptions import UnexpectedToken, VisitError
 
 from axe_eq.errors import AxeError, LayoutError, NotationError
+from axe_eq.layout.check import MAX_ITERS
 from axe_eq.layout.iters import Iter
 from axe_eq.layout.mesh import Mesh
-from axe_eq.layout.value import MAX_ITERS, Layout, check_shape
+from axe_eq.layout.value import Layout, check_shape
 
 MAX_CHARS = 1 << 16
 """Longest accepted text; an explicit list of 8192 devices fits."""

@@ -20,7 +20,7 @@ from axe_eq.errors import NotationError
 from axe_eq.layout import iters as it
 from axe_eq.layout.iters import Iter
 from axe_eq.layout.notation import f2
-from axe_eq.layout.notation.common import without_box
+from axe_eq.layout.notation.common import settled, without_box
 from axe_eq.layout.notation.text import Context, build, parse, refusal, subject
 from axe_eq.layout.swizzle import Swizzle
 from axe_eq.layout.value import Layout
@@ -343,10 +343,10 @@ def write(layout: Layout, context: Context) -> str:
         NotationError: extents or strides that are no powers of two, an offset, elements that share
             a place, or places between them that hold nothing.
     """
-    layout = without_box("triton", layout)
+    layout = settled(without_box("triton", layout))
     if layout.offset:
         raise refusal("triton", layout, f"offset {layout.offset}", "index 0 holds element 0")
-    shape = context.shape or (layout.size,)
+    shape = (layout.size,) if context.shape is None else context.shape
     if prod(shape) != layout.size:
         raise refusal("triton", layout, f"shape {shape}", f"{layout.size} elements")
     if any(extent & (extent - 1) for extent in shape):
@@ -367,7 +367,7 @@ def _axis_bits(layout: Layout) -> dict[str, list[tuple[int, int]]]:
     held: dict[str, list[tuple[int, int]]] = {}
     radix = 1
     shard = [(*item, True) for item in reversed(layout.shard)]
-    copies = [(*item, False) for item in layout.canonical().replica]
+    copies = [(*item, False) for item in layout.replica]
     for extent, stride, axis, is_shard in [*shard, *copies]:
         powers = extent & (extent - 1) == 0 and stride > 0 and stride & (stride - 1) == 0
         if extent > 1 and not powers:

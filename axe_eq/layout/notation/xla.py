@@ -14,7 +14,7 @@ from lark import Token, Transformer, v_args
 from axe_eq.errors import NotationError
 from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.layout.notation.cells import Cell, cells_of, layout_of
-from axe_eq.layout.notation.common import only_axis, without_replica, without_swizzle
+from axe_eq.layout.notation.common import given_shape, only_axis, without_replica, without_swizzle
 from axe_eq.layout.notation.text import Context, build, parse, refusal, subject
 from axe_eq.layout.notation.xla_tiles import COMBINE, TilingError, tile_array
 from axe_eq.layout.notation.xla_write import layout_text
@@ -162,7 +162,8 @@ def write(layout: Layout, context: Context) -> str:
     """
     layout = without_swizzle("xla", without_replica("xla", layout))
     space = _space_of(layout)
-    shape = context.shape or layout.box or (layout.size,)
+    given = given_shape(layout, context)
+    shape = (layout.size,) if given is None else given
     if prod(shape) != layout.size:
         raise refusal("xla", layout, f"shape {shape} has {prod(shape)} elements", str(layout.size))
     try:

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from axe_eq.layout.check import MAX_VALUE
 from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.layout.notation import f2
 from axe_eq.layout.notation.cells import Cell, cut, trimmed, truncated
 from axe_eq.layout.swizzle import Swizzle
-from axe_eq.layout.value import MAX_VALUE
 
 COMBINE = -1
 """The tile entry ``*``: combine this dimension with the next more minor one."""
