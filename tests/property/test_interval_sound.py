@@ -6,6 +6,7 @@ the reals, and against mutants.
 
 from __future__ import annotations
 
+import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -29,7 +30,7 @@ from axe_eq.program.node import (
 )
 from axe_eq.program.ops import CELLS, join_text, split_text
 from axe_eq.program.random import JUMPING, random_inputs, random_program
-from axe_eq.program.signature import Affine, make, signature
+from axe_eq.program.signature import LETTERS, Affine, make, signature
 from axe_eq.program.types import DTYPES, ValueType
 from axe_eq.prove.enclose import enclose_program, plan, run
 from axe_eq.prove.rebuild import rebuild
@@ -38,7 +39,7 @@ from axe_eq.prove.region import whole
 from axe_eq.prove.sample import Sample
 
 Rng = np.random.Generator
-LETTERS = "abcdefgh"
+
 TRIES = 1 << 18  # interval operations per pair of programs: several rounds of the search
 
 
@@ -224,6 +225,7 @@ def _definition(name: str) -> Callable[[Callable[..., Node]], Callable[[Node, Rn
             sig = signature(n.text)
             need(all(p.plain is not None for op in sig.operands for p in op))
             args = [_broadcast(n, k) for k in range(len(n.args))]
+            need(len(args) == len(inspect.signature(build).parameters))
             return build(*args)
 
         return rewrite
