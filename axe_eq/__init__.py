@@ -12,6 +12,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from axe_eq import array as array
+    from axe_eq import nn as nn
     from axe_eq.debug import debug as debug
     from axe_eq.errors import ArgumentError as ArgumentError
     from axe_eq.errors import AxeError as AxeError
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
     from axe_eq.errors import ProgramError as ProgramError
     from axe_eq.errors import ScheduleError as ScheduleError
     from axe_eq.errors import SearchError as SearchError
+    from axe_eq.program.node import Program as Program
+    from axe_eq.program.spec import Spec as Spec
+    from axe_eq.program.spec import dim as dim
+    from axe_eq.program.trace import run as run
+    from axe_eq.program.trace import trace as trace
 
 # Public name -> "module:attribute", or "module" where the name is a whole namespace. A name added
 # here is also imported above, for type checkers; tests/unit/test_public_names.py compares the two.
@@ -36,10 +43,17 @@ _PUBLIC = {
     "LayoutError": "axe_eq.errors:LayoutError",
     "NotationError": "axe_eq.errors:NotationError",
     "PackError": "axe_eq.errors:PackError",
+    "Program": "axe_eq.program.node:Program",
     "ProgramError": "axe_eq.errors:ProgramError",
     "ScheduleError": "axe_eq.errors:ScheduleError",
     "SearchError": "axe_eq.errors:SearchError",
+    "Spec": "axe_eq.program.spec:Spec",
+    "array": "axe_eq.array",
     "debug": "axe_eq.debug:debug",
+    "dim": "axe_eq.program.spec:dim",
+    "nn": "axe_eq.nn",
+    "run": "axe_eq.program.trace:run",
+    "trace": "axe_eq.program.trace:trace",
 }
 
 
