@@ -189,7 +189,7 @@ def parse(text: str | bytes) -> Proof:
         raise refuse(f"is not JSON ({error})") from None
     names = ("format", "version", "statement", "terms", "instances")
     form, version, statement, terms, instances = _fields(document, names)
-    if form != FORMAT or version != VERSION:
+    if form != FORMAT or type(version) is not int or version != VERSION:
         raise refuse(f"has format {form!r} version {version!r}", f"{FORMAT!r} version {VERSION}")
     claimed = _read_statement(statement)
     table = _read_table(terms, SYMBOLS[claimed.kind])

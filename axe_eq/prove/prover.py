@@ -233,7 +233,7 @@ def certify(search: Search) -> Certificate | None:
         return None
     needed = closure.explain(zip(statement.left, statement.right, strict=True))
     chosen = minimise([steps[n] for n in sorted(needed) if n >= 0], statement)
-    return write(Proof(_trusting(statement, chosen), tuple(firing for firing, _ in chosen)))
+    return write(Proof(trusting(statement, chosen), tuple(firing for firing, _ in chosen)))
 
 
 def _firings(search: Search) -> Iterator[Firing]:
@@ -273,7 +273,7 @@ def minimise(steps: Sequence[Step], statement: Statement, seconds: float = 2.0) 
         at = 0
         while at < len(kept) and time.monotonic() < end:
             fewer = kept[:at] + kept[at + size :]
-            if _suffices(fewer, statement):
+            if suffices(fewer, statement):
                 kept = fewer
             else:
                 at += size
@@ -282,14 +282,15 @@ def minimise(steps: Sequence[Step], statement: Statement, seconds: float = 2.0) 
     return kept
 
 
-def _suffices(steps: Iterable[Step], statement: Statement) -> bool:
+def suffices(steps: Iterable[Step], statement: Statement) -> bool:
+    """Whether these instances prove a statement."""
     closure = _assuming(statement)
     for _, instance in steps:
         closure.merge(instance.left, instance.right, 0)
     return _joined(closure, statement)
 
 
-def _trusting(statement: Statement, steps: Iterable[Step]) -> Statement:
+def trusting(statement: Statement, steps: Iterable[Step]) -> Statement:
     """The statement with only the packs whose laws are used."""
     used = {firing.law.partition("/")[0] for firing, _ in steps}
     packs = {name: version for name, version in statement.packs.items() if name in used}
