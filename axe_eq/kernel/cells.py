@@ -1,0 +1,130 @@
+"""Cell expressions: what a `map` computes at one element, over the cells of programs.
+
+A cell expression is a tree of cell texts (``add``, ``cast f16``) over operands and constants. Its
+meaning is that of the named cells (`axe_eq.program.ops`); a backend adds their spelling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from axe_eq.errors import ScheduleError
+from axe_eq.program import ops
+from axe_eq.program.types import DTYPES, dtype, promote
+
+
+@dataclass(frozen=True)
+class Operand:
+    """The map's operand number `index` at this element."""
+
+    index: int
+
+    def __str__(self) -> str:
+        return f"x{self.index}"
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A number, in the accumulation dtype of its partners."""
+
+    value: float
+
+    def __str__(self) -> str:
+        return repr(self.value)
+
+
+@dataclass(frozen=True)
+class Apply:
+    """A cell applied to cell expressions."""
+
+    cell: str
+    args: tuple[Cell, ...]
+
+    def __str__(self) -> str:
+        return f"{self.cell.replace(' ', ':')}({', '.join(map(str, self.args))})"
+
+
+Cell = Operand | Constant | Apply
+
+
+def arg(index: int) -> Operand:
+    """Operand number `index` of a map."""
+    return Operand(index)
+
+
+def apply(cell: str, *args: Cell | float) -> Apply:
+    """The cell `cell` of `args`; plain numbers become constants.
+
+    Raises:
+        ProgramError: no such cell is declared.
+        ScheduleError: the cell takes another number of operands.
+    """
+    declared, _ = ops.cell(cell)
+    if declared.arity is not None and declared.arity != len(args):
+        raise ScheduleError(f"cell {cell!r}", f"is applied to {len(args)}", f"{declared.arity}")
+    trees = tuple(a if isinstance(a, Cell) else Constant(float(a)) for a in args)
+    return Apply(cell, trees)
+
+
+IDENTITY = arg(0)
+
+
+def n_operands(cell: Cell) -> int:
+    """One more than the largest operand number."""
+    if isinstance(cell, Operand):
+        return cell.index + 1
+    return max(map(n_operands, cell.args), default=0) if isinstance(cell, Apply) else 0
+
+
+def used(cell: Cell) -> set[int]:
+    """Numbers of the operands that a cell expression depends on."""
+    if isinstance(cell, Operand):
+        return {cell.index}
+    return set().union(*map(used, cell.args)) if isinstance(cell, Apply) else set()
+
+
+def renumber(cell: Cell, numbers: Mapping[int, int]) -> Cell:
+    """The cell expression with its operands renumbered."""
+    if isinstance(cell, Operand):
+        return Operand(numbers[cell.index])
+    if isinstance(cell, Apply):
+        return Apply(cell.cell, tuple(renumber(a, numbers) for a in cell.args))
+    return cell
+
+
+def result_dtype(cell: Cell, dtypes: Sequence[str]) -> str:
+    """The dtype a cell expression computes in, from its operands' dtypes."""
+    if isinstance(cell, Operand):
+        return DTYPES[dtypes[cell.index]].accumulate
+    if isinstance(cell, Constant):
+        return "f32"
+    declared, params = ops.cell(cell.cell)
+    if declared.result == "bool":
+        return "bool"
+    if declared.result == "param":
+        return DTYPES[dtype(params[0]).name].accumulate
+    known = [result_dtype(a, dtypes) for a in cell.args if not isinstance(a, Constant)]
+    numbers = [d for d in known if d != "bool"] or known or ["f32"]
+    return DTYPES[promote(*numbers)].accumulate
+
+
+def evaluate(cell: Cell, operands: Sequence[Any]) -> Any:
+    """The numpy meaning on arrays that are already in their accumulation dtypes."""
+    if isinstance(cell, Operand):
+        return operands[cell.index]
+    if isinstance(cell, Constant):
+        return np.float32(cell.value)
+    declared, params = ops.cell(cell.cell)
+    value = np.asarray(declared.fn(*(evaluate(a, operands) for a in cell.args), *params))
+    return value.astype(_accumulation(value.dtype))
+
+
+@lru_cache(maxsize=64)
+def _accumulation(held: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype that values are computed in: a cast rounds, the next cell goes on wide."""
+    return DTYPES[DTYPES[dtype(held).name].accumulate].numpy

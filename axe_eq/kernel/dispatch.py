@@ -1,0 +1,201 @@
+"""Dispatch: a primitive, its operands' layouts, its scope and a target -> a plan, or the reasons.
+
+Derive by layout algebra, decide by enumeration: a row's family derives a plan from the operands'
+placements and checks it on every element. Derivations are pure and cached by placement, so dispatch
+is cheap enough to be called while alternatives are tabulated; lowering calls it again and gets the
+same plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from axe_eq.errors import AxeError, DispatchError, LayoutError
+from axe_eq.kernel import ir
+from axe_eq.kernel.expr import Var, var
+from axe_eq.kernel.plan import Plan, Require, TensorMap
+from axe_eq.target import Instr, Target
+
+
+class Names:
+    """Fresh names of values that plans compute."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self.elements: set[str] = set()
+
+    def fresh(
+        self, stem: str, low: int | None = 0, high: int | None = None, *, element: bool = False
+    ) -> Var:
+        """A variable no other plan of the kernel uses; `element` marks element numbers."""
+        self._count += 1
+        v = var(f"{stem}{self._count}", 1, low, high)
+        if element:
+            self.elements.add(v.name)
+        return v
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a derivation may use besides the primitive."""
+
+    target: Target
+    where: ir.Where
+    names: Names
+
+
+Derive = Callable[[Instr, ir.Primitive, Context], Plan]
+Families = Mapping[str, Derive]
+
+
+@dataclass
+class Choice:
+    """The plan of a primitive, with the rows that lost and why."""
+
+    plan: Plan
+    lost: list[tuple[str, str]]
+
+
+@dataclass
+class Planned:
+    """A kernel with a plan for every primitive.
+
+    Attributes:
+        kernel: the kernel.
+        target: what it was planned for.
+        names: of the values that plans compute.
+        choices: per primitive.
+        maps: tensor maps by name, in order of first use.
+    """
+
+    kernel: ir.Kernel
+    target: Target
+    names: Names = field(default_factory=Names)
+    choices: dict[ir.Primitive, Choice] = field(default_factory=dict)
+    maps: dict[str, TensorMap] = field(default_factory=dict)
+
+    def plan(self, primitive: ir.Primitive) -> Plan:
+        """The plan of a primitive."""
+        return self.choices[primitive].plan
+
+    @property
+    def requires(self) -> list[Require]:
+        """Every run-time precondition, once, in program order."""
+        found = (r for choice in self.choices.values() for r in choice.plan.requires)
+        return list(dict.fromkeys(found))
+
+    @property
+    def align(self) -> dict[str, int]:
+        """Bytes that each tensor's base address must be a multiple of."""
+        needed: dict[str, int] = {}
+        for choice in self.choices.values():
+            for name, n_bytes in choice.plan.align.items():
+                needed[name] = max(needed.get(name, 1), n_bytes)
+        return needed
+
+    def map_name(self, tensor_map: TensorMap) -> str:
+        """The name of a tensor map; equal maps share one."""
+        for name, known in self.maps.items():
+            if known == tensor_map:
+                return name
+        taken = sum(m.buffer is tensor_map.buffer for m in self.maps.values())
+        name = f"map_{tensor_map.buffer}" + (f"_{taken}" if taken else "")
+        self.maps[name] = tensor_map
+        return name
+
+    def is_element(self, v: Var) -> bool:
+        """Whether a plan's value numbers elements of a global tensor, which may exceed 32 bits."""
+        return v.name in self.names.elements
+
+    def explain(self) -> str:
+        """Per primitive: the chosen row, and every other row with its reason."""
+        lines = []
+        for primitive, choice in self.choices.items():
+            lines.append(f"{describe(primitive)}: {choice.plan.row.name} ({choice.plan.notes})")
+            lines += [f"  not {name}: {reason}" for name, reason in choice.lost]
+        return "\n".join(lines)
+
+
+_PRIMITIVES: dict[type[ir.Primitive], str] = {
+    ir.Copy: "copy",
+    ir.CopyAsync: "copy_async",
+    ir.Gemm: "gemm",
+    ir.Map: "map",
+    ir.Reduce: "reduce",
+    ir.Fill: "fill",
+    ir.Index: "index",
+}
+
+
+def describe(primitive: ir.Primitive) -> str:
+    """A primitive in one line, for messages."""
+    out, *ins = primitive.views()
+    name = _PRIMITIVES[type(primitive)]
+    return f"{name} {out}" + (f" <- {', '.join(map(str, ins))}" if ins else "")
+
+
+def choose(
+    primitive: ir.Primitive, target: Target, where: ir.Where, families: Families, names: Names
+) -> Choice:
+    """The cheapest plan of a primitive.
+
+    Raises:
+        DispatchError: no row fits; the hint holds every row's reason.
+    """
+    plans, lost = [], []
+    via = getattr(primitive, "via", "")
+    for row in target.rows(_PRIMITIVES[type(primitive)]):
+        family = row.name.partition(".")[0]
+        if via and via not in (family, row.name):
+            continue
+        try:
+            plans.append(_derive(row, family, primitive, Context(target, where, names), families))
+        except (DispatchError, LayoutError) as refusal:
+            lost.append((row.name, _reason(refusal)))
+    if not plans:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in lost)
+        raise DispatchError(
+            describe(primitive),
+            f"no instruction of {target.name} fits in scope {where.scope}"
+            + (f" via {via}" if via else ""),
+            "operand layouts that one row accepts",
+            at=primitive.at,
+            hint=reasons or f"the rows are {' '.join(r.name for r in target.instrs)}",
+        )
+    best = min(plans, key=lambda plan: plan.cycles)
+    lost += [
+        (p.row.name, f"{p.cycles:.0f} cycles against {best.cycles:.0f}")
+        for p in plans
+        if p is not best
+    ]
+    return Choice(best, lost)
+
+
+def _derive(
+    row: Instr, family: str, primitive: ir.Primitive, context: Context, families: Families
+) -> Plan:
+    if family not in families:
+        raise DispatchError(f"row {row.name}", f"family {family} has no derivation")
+    return families[family](row, primitive, context)
+
+
+def _reason(error: AxeError) -> str:
+    return f"{error.thing}: {error.wrong}" + (f"; needs {error.expected}" if error.expected else "")
+
+
+def dispatch(kernel: ir.Kernel, target: Target, families: Families) -> Planned:
+    """Plan every primitive of a kernel.
+
+    Raises:
+        DispatchError: a primitive that no row of the target implements.
+    """
+    planned = Planned(kernel, target)
+    for statement, where in ir.walk(kernel):
+        if isinstance(statement, ir.Primitive):
+            choice = choose(statement, target, where, families, planned.names)
+            planned.choices[statement] = choice
+            for call in choice.plan.calls:
+                if isinstance(call.args.get("map"), TensorMap):
+                    planned.map_name(call["map"])
+    return planned
