@@ -1,0 +1,87 @@
+"""The interpreter: kernels run on CPU over real byte and register memories, at both levels.
+
+Primitive level: `interpret(kernel, arrays)`. Plan level: with the dispatched kernel and its
+backend's meanings of instruction calls. Both check races, deadlocks, stray accesses, uninitialised
+reads, and that every element of an output is written exactly once.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from axe_eq.kernel import ir
+from axe_eq.kernel.dispatch import Planned
+from axe_eq.kernel.expr import evaluate
+from axe_eq.kernel.interp.machine import ORDERS, Cta, Issue, Meaning
+from axe_eq.kernel.interp.memory import GlobalTensor, KernelFault
+
+__all__ = ["ORDERS", "Issue", "KernelFault", "Meaning", "Report", "interpret"]
+
+
+@dataclass(frozen=True)
+class Report:
+    """A finished run.
+
+    Attributes:
+        outputs: the arrays of the kernel's outputs.
+        n_ctas: CTAs that ran.
+        n_steps: scheduling steps of all CTAs.
+    """
+
+    outputs: dict[str, npt.NDArray[Any]]
+    n_ctas: int
+    n_steps: int
+
+
+def interpret(
+    kernel: ir.Kernel,
+    arrays: Mapping[str, npt.NDArray[Any]],
+    params: Mapping[str, int] | None = None,
+    *,
+    planned: Planned | None = None,
+    meanings: Mapping[str, Meaning] | None = None,
+    n_ctas: int = 2,
+    order: str = "random",
+    seed: int = 0,
+) -> Report:
+    """Run a kernel.
+
+    Args:
+        kernel: the kernel.
+        arrays: an array per tensor, in its logical shape; those of outputs give the dtype only.
+        params: values of the run-time parameters.
+        planned: run the plans' instruction calls instead of the primitives.
+        meanings: what instruction calls do, by name.
+        n_ctas: CTAs of a persistent kernel's grid; others get one per tile.
+        order: when asynchronous effects happen: "early", "late" or "random".
+        seed: of the random choices.
+
+    Raises:
+        KernelFault: the first thing that is wrong.
+    """
+    rng, env = random.Random(seed), dict(params or {})
+    tensors = {t.name: GlobalTensor(t, arrays[t.name], env) for t in kernel.tensors}
+    for name in kernel.outputs:
+        tensors[name].data[:] = 0
+    tiles = int(evaluate(kernel.tiles, env))
+    grid = min(n_ctas, tiles) if kernel.persistent else tiles
+    steps = 0
+    for number in range(grid):
+        inner = {**env, ir.CTA.name: number, ir.N_CTAS.name: grid}
+        cta = Cta(kernel, tensors, inner, order, rng, planned, meanings or {})
+        cta.run()
+        steps += cta.n_steps
+    for name in kernel.outputs:
+        written = tensors[name].count[tensors[name].index]
+        if (written != 1).any():
+            at = tuple(int(x[0]) for x in np.nonzero(written != 1))
+            raise KernelFault(
+                f"output {name}", f"element {at} is written {int(written[at])} times", "once"
+            )
+    return Report({n: tensors[n].array() for n in kernel.outputs}, grid, steps)

@@ -1,0 +1,361 @@
+"""One CTA of the interpreter: agents that run the body, barriers, asynchronous effects.
+
+A kernel with roles has one agent per warpgroup, others have one agent. An agent is a generator that
+yields where it waits. Asynchronous effects (bulk copies, matrix products, async copies) change
+memory when they are issued ("early"), as late as a wait allows ("late"), or in between ("random"):
+only values depend on that, verdicts do not. A primitive is executed from its layouts, or from its
+plan's instruction calls where a plan is given.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from axe_eq.kernel import ir
+from axe_eq.kernel.dispatch import Planned
+from axe_eq.kernel.expr import evaluate
+from axe_eq.kernel.interp.memory import (
+    Clocks,
+    GlobalTensor,
+    Ints,
+    KernelFault,
+    SharedMemory,
+    Threads,
+)
+from axe_eq.kernel.placement import LANES
+from axe_eq.kernel.plan import Call
+from axe_eq.program.types import DTYPES
+
+Env = dict[str, Any]
+Blocked = tuple[str, Callable[[], bool]]
+ORDERS = ("early", "late", "random")
+
+
+class Meaning(Protocol):
+    """What an instruction call does; env holds lane, warp and the variables in scope."""
+
+    def __call__(self, cta: Cta, call: Call, env: Env, issue: Issue) -> None:
+        """Change the CTA's state."""
+
+
+@dataclass(frozen=True)
+class Issue:
+    """Who issues a primitive, and the primitive itself."""
+
+    who: Threads
+    where: ir.Where
+    primitive: ir.Primitive
+
+    def __str__(self) -> str:
+        return f"{type(self.primitive).__name__} {self.primitive.views()[0]}"
+
+    @property
+    def what(self) -> str:
+        """For messages: the statement and its place."""
+        return f"{self} by {self.who}" + (f" ({self.primitive.at})" if self.primitive.at else "")
+
+
+@dataclass
+class Slot:
+    """One transaction barrier: the present phase, and what completed phases know."""
+
+    arrivals: int
+    actor: int
+    pending: int
+    seen: Ints
+    shown: Ints
+    n_bytes: int = 0
+    phase: int = 0
+    gathered_seen: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    gathered_shown: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+
+
+@dataclass
+class Queue:
+    """Asynchronous operations of one kind that complete in groups, in order."""
+
+    committed: int = 0
+    effects: list[list[Callable[[], None]]] = field(default_factory=lambda: [[]])
+
+    def run(self, groups: int) -> None:
+        """Let the first `groups` groups have their effects."""
+        for group in self.effects[:groups]:
+            while group:
+                group.pop(0)()
+
+
+class Cta:
+    """One CTA while it runs."""
+
+    def __init__(
+        self,
+        kernel: ir.Kernel,
+        tensors: Mapping[str, GlobalTensor],
+        env: Env,
+        order: str,
+        rng: random.Random,
+        planned: Planned | None,
+        meanings: Mapping[str, Meaning],
+    ) -> None:
+        self.kernel, self.tensors, self.env = kernel, tensors, env
+        self.order, self.rng = order, rng
+        self.planned, self.meanings = planned, meanings
+        has_roles = any(isinstance(s, ir.Roles) for s in kernel.body)
+        self.n_groups = kernel.n_warps // ir.WARPS_PER_GROUP if has_roles else 1
+        names = [f"{b.name}[{i}]" for b in kernel.barriers for i in range(b.slots)]
+        self.clocks = Clocks(kernel.n_warps, self.n_groups, names)
+        self.memory = SharedMemory(kernel, self.clocks)
+        self.slots: dict[tuple[str, int], Slot] = {}
+        n = len(self.clocks.names)
+        for barrier in kernel.barriers:
+            for i in range(barrier.slots):
+                clock = [np.zeros(n, np.int64) for _ in range(4)]
+                actor = self.clocks.slot(len(self.slots))
+                count = barrier.arrivals
+                self.slots[barrier.name, i] = Slot(
+                    count, actor, count, clock[0], clock[1], 0, 0, clock[2], clock[3]
+                )
+        self.queues: dict[tuple[str, int], Queue] = {}
+        self.registers: dict[ir.Buffer, tuple[Any, Any]] = {}
+        self.busy: dict[tuple[ir.Buffer, int], int] = {}
+        self.pending: list[Callable[[], None]] = []
+        self.n_steps = 0
+
+    # -- storage --
+
+    def regs(self, buffer: ir.Buffer) -> tuple[Any, Any]:
+        """Values (warps, lanes, registers) of a register buffer, and which were written."""
+        if buffer not in self.registers:
+            shape = (self.kernel.n_warps, LANES, buffer.n_elements)
+            dtype = DTYPES[buffer.dtype].numpy
+            self.registers[buffer] = np.zeros(shape, dtype), np.zeros(shape, bool)
+        return self.registers[buffer]
+
+    def read_regs(self, buffer: ir.Buffer, warp: Ints, lane: Ints, reg: Ints, issue: Issue) -> Any:
+        """Registers of single threads; they must be written, and no product may be on its way."""
+        values, defined = self.regs(buffer)
+        group = issue.who.group
+        started = self.busy.get((buffer, group), 0)
+        classes = self.clocks.classes(issue.who)
+        if self.clocks.seen[classes, self.clocks.products(group)].min() < started:
+            raise KernelFault(issue.what, f"reads {buffer} before its product is done", "a wait")
+        if not defined[warp, lane, reg].all():
+            raise KernelFault(issue.what, f"reads registers of {buffer} that were never written")
+        return values[warp, lane, reg]
+
+    def write_regs(self, buffer: ir.Buffer, warp: Ints, lane: Ints, reg: Ints, values: Any) -> None:
+        """Set registers of single threads, rounding to the buffer's dtype."""
+        stored, defined = self.regs(buffer)
+        stored[warp, lane, reg] = np.asarray(values).astype(stored.dtype)
+        defined[warp, lane, reg] = True
+
+    def queue(self, kind: str, group: int) -> Queue:
+        """The asynchronous operations of one kind that a group issued."""
+        return self.queues.setdefault((kind, group), Queue())
+
+    # -- scheduling --
+
+    def run(self) -> None:
+        """Run to the end.
+
+        Raises:
+            KernelFault: the first thing that is wrong.
+        """
+        agents = {}
+        per_group = self.kernel.n_warps // self.n_groups
+        for g in range(self.n_groups):
+            who = Threads(g * per_group, per_group, False, g)
+            where = ir.Where("cta" if self.n_groups == 1 else "warpgroup", per_group)
+            agents[g] = self._body(self.kernel.body, dict(self.env), who, where)
+        blocked: dict[int, Blocked] = {}
+        while agents:
+            self._step(agents, blocked)
+        while self.pending:
+            self.pending.pop(self.rng.randrange(len(self.pending)))()
+        self._check_exit()
+
+    def _step(
+        self, agents: dict[int, Iterator[Blocked | None]], blocked: dict[int, Blocked]
+    ) -> None:
+        ready = [g for g in agents if g not in blocked or blocked[g][1]()]
+        overtake = self.order == "random" and self.rng.random() < 0.4
+        if self.pending and (not ready or overtake):
+            self.pending.pop(self.rng.randrange(len(self.pending)))()
+            return
+        if not ready:
+            waits = "; ".join(f"group {g} waits for {blocked[g][0]}" for g in agents)
+            raise KernelFault(f"kernel {self.kernel.name}", f"deadlock: {waits}", "progress")
+        g = self.rng.choice(ready)
+        blocked.pop(g, None)
+        self.n_steps += 1
+        try:
+            wait = next(agents[g])
+            if wait:
+                blocked[g] = wait
+        except StopIteration:
+            del agents[g]
+
+    def _check_exit(self) -> None:
+        for g in range(self.n_groups):
+            queue = self.queue("bulk", g)
+            done = self.clocks.seen[self.clocks.elected(g), self.clocks.stores(g)]
+            if queue.effects[-1] or done < queue.committed:
+                raise KernelFault(
+                    f"kernel {self.kernel.name}",
+                    f"group {g} ends while its bulk stores may still read shared memory",
+                    "wait_group bulk 0",
+                )
+
+    # -- control --
+
+    def _body(
+        self, body: ir.Body, env: Env, who: Threads, where: ir.Where
+    ) -> Iterator[Blocked | None]:
+        for s in body:
+            match s:
+                case ir.For():
+                    for i in range(*(int(evaluate(x, env)) for x in (s.start, s.stop, s.step))):
+                        env[s.var.name] = i
+                        yield from self._body(s.body, env, who, where)
+                case ir.If():
+                    if evaluate(s.condition, env):
+                        yield from self._body(s.body, env, who, where)
+                case ir.Roles():
+                    for role in s.branches:
+                        if role.low <= who.group < role.high:
+                            inner = {**env, role.var.name: who.group}
+                            at = ir.Where("warpgroup", ir.WARPS_PER_GROUP, role)
+                            yield from self._body(role.body, inner, who, at)
+                case ir.Scope():
+                    one = Threads(who.first_warp, who.n_warps, s.kind == "elect", who.group)
+                    yield from self._body(s.body, env, one, where.inside(s))
+                case ir.Let() | ir.Assign():
+                    env[s.var.name] = int(evaluate(s.value, env))
+                case _:
+                    yield from self._statement(s, env, who, where)
+
+    def _statement(
+        self, s: ir.Statement, env: Env, who: Threads, where: ir.Where
+    ) -> Iterator[Blocked | None]:
+        if isinstance(s, ir.Wait):
+            slot, parity = self._slot(s.barrier, s.slot, env), int(evaluate(s.parity, env))
+            at = f"{s.barrier.name}[{evaluate(s.slot, env)}] parity {parity} ({s.at})"
+            if slot.phase & 1 == parity:
+                yield at, lambda: slot.phase & 1 != parity
+            self.clocks.join(self.clocks.classes(who), slot.seen, slot.shown)
+        elif isinstance(s, ir.Primitive):
+            self._primitive(s, env, who, where)
+        else:
+            self._synchronise(s, env, who, where)
+        if self.order != "early":
+            yield None
+
+    def _synchronise(self, s: ir.Statement, env: Env, who: Threads, where: ir.Where) -> None:
+        classes = self.clocks.classes(who)
+        match s:
+            case ir.Arrive():
+                threads = 1 if who.elected else LANES * who.n_warps
+                self._arrive(self._slot(s.barrier, s.slot, env), classes, threads, s)
+            case ir.Expect():
+                slot = self._slot(s.barrier, s.slot, env)
+                slot.n_bytes += s.n_bytes
+                self._arrive(slot, classes, 1, s)
+            case ir.Sync():
+                self._sync(classes, where, who)
+            case ir.FenceAsync():
+                self.clocks.fence(classes)
+            case ir.Commit():
+                queue = self.queue(s.kind, who.group)
+                queue.committed += 1
+                queue.effects.append([])
+            case ir.WaitGroup():
+                self._wait_group(s, who)
+
+    def _sync(self, classes: list[int], where: ir.Where, who: Threads) -> None:
+        if where.scope != "warp":
+            self.clocks.barrier(classes)
+            return
+        for warp in range(who.first_warp, who.first_warp + who.n_warps):
+            self.clocks.barrier([c for c in classes if self.clocks.warp_of[c] == warp])
+
+    # -- barriers --
+
+    def _slot(self, barrier: ir.MBarrier, index: Any, env: Env) -> Slot:
+        i = int(evaluate(index, env))
+        if not 0 <= i < barrier.slots:
+            raise KernelFault(f"barrier {barrier.name}", f"slot {i}", f"0 to {barrier.slots - 1}")
+        return self.slots[barrier.name, i]
+
+    def slot_of(self, copy: ir.CopyAsync, env: Env) -> Slot:
+        """The slot that an asynchronous copy completes on."""
+        assert copy.barrier is not None
+        return self._slot(copy.barrier, copy.slot, env)
+
+    def _arrive(self, slot: Slot, classes: list[int], count: int, s: ir.Statement) -> None:
+        for c in classes:
+            np.maximum(slot.gathered_seen, self.clocks.seen[c], out=slot.gathered_seen)
+            np.maximum(slot.gathered_shown, self.clocks.shown[c], out=slot.gathered_shown)
+        slot.pending -= count
+        if slot.pending < 0:
+            raise KernelFault(f"arrive at {s.at}", f"{-slot.pending} more than its count", "once")
+        self.complete(slot)
+
+    def complete(self, slot: Slot) -> None:
+        """End the phase where all arrivals and bytes are there."""
+        if slot.pending or slot.n_bytes:
+            return
+        slot.phase += 1
+        slot.pending = slot.arrivals
+        slot.gathered_seen[slot.actor] = slot.gathered_shown[slot.actor] = slot.phase
+        np.maximum(slot.seen, slot.gathered_seen, out=slot.seen)
+        np.maximum(slot.shown, slot.gathered_shown, out=slot.shown)
+
+    def _wait_group(self, s: ir.WaitGroup, who: Threads) -> None:
+        kind = "bulk" if s.kind == "bulk_read" else s.kind
+        queue = self.queue(kind, who.group)
+        done = max(0, queue.committed - s.pending)
+        queue.run(done)
+        for c in self.clocks.classes(who):
+            warp = int(self.clocks.warp_of[c])
+            actor = {
+                "wgmma": self.clocks.products(who.group),
+                "bulk": self.clocks.stores(who.group),
+                "cp_async": self.clocks.async_copies(warp),
+            }[kind]
+            for clock in (self.clocks.seen, self.clocks.shown):
+                clock[c, actor] = max(clock[c, actor], done)
+
+    def defer(self, effect: Callable[[], None]) -> None:
+        """Let an asynchronous effect happen at once, or at some later step."""
+        if self.order == "early":
+            effect()
+        else:
+            self.pending.append(effect)
+
+    # -- primitives --
+
+    def _primitive(self, s: ir.Primitive, env: Env, who: Threads, where: ir.Where) -> None:
+        from axe_eq.kernel.interp.tiles import EXECUTE
+
+        issue = Issue(who, where, s)
+        if self.planned is None:
+            EXECUTE[type(s)](self, s, env, issue)
+            return
+        plan = self.planned.plan(s)
+        inner = {**env, **self.thread_numbers(who)}
+        for v, value in plan.lets:
+            inner[v.name] = evaluate(value, inner)
+        for call in plan.calls:
+            self.meanings[call.op](self, call, inner, issue)
+
+    def thread_numbers(self, who: Threads) -> Env:
+        """Values of lane and warp (of the scope) for every issuing thread."""
+        n_warps, n_lanes = (1, 1) if who.elected else (who.n_warps, LANES)
+        warp, lane = np.meshgrid(np.arange(n_warps), np.arange(n_lanes), indexing="ij")
+        thread = (warp + who.first_warp) * LANES + lane
+        return {"warp": warp, "lane": lane, "thread": thread}

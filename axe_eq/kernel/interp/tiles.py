@@ -1,0 +1,385 @@
+"""The primitive level: every primitive executed from its operands' layouts alone.
+
+Nothing here knows instructions. A tile's elements are found in registers (warp, lane, number) and
+memory (byte through layout, offset and swizzle) as the layouts say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from axe_eq.kernel import cells, ir
+from axe_eq.kernel.expr import evaluate
+from axe_eq.kernel.interp.machine import Cta, Env, Issue
+from axe_eq.kernel.interp.memory import Ints, KernelFault
+from axe_eq.kernel.placement import LANES, Placement, number
+from axe_eq.program import ops
+from axe_eq.program.types import DTYPES
+
+Where3 = tuple[Ints, Ints, Ints]
+
+
+@lru_cache(maxsize=1024)
+def _held(place: Placement, where: ir.Where) -> Where3:
+    """(warp, lane, register) of every copy of every element, with the copies as first dim."""
+    copies = [{"warp": 0, "lane": 0}]
+    for i in place.replica:
+        steps = [number(i.stride) * n for n in range(number(i.extent))]
+        copies = [{**c, i.axis: c[i.axis] + s} for c in copies for s in steps]
+    free = {"warp": range(where.n_warps), "lane": range(LANES)}
+    for axis in ("warp", "lane"):
+        if axis not in where.axes:
+            copies = [{**c, axis: n} for c in copies for n in free[axis]]
+    shape = (len(copies),) + (1,) * len(place.blocks)
+    offsets = [np.array([c[a] for c in copies]).reshape(shape) for a in ("warp", "lane")]
+    whole = (len(copies), *map(number, place.shape))
+    warp, lane = (
+        np.broadcast_to(place.coordinate(a)[None] + o, whole)
+        for a, o in zip(("warp", "lane"), offsets, strict=True)
+    )
+    return warp, lane, np.broadcast_to(place.coordinate("reg")[None], whole)
+
+
+def held(view: ir.View, issue: Issue) -> Where3:
+    """Where a register view's elements are; warps are those of the CTA."""
+    warp, lane, reg = _held(view.place.static(), issue.where)
+    return warp + issue.who.first_warp, lane, reg + number(view.place.at("reg"))
+
+
+def _per_copy(value: Any, warp: Ints, lane: Ints) -> Ints:
+    """A value that may depend on the thread, per copy of a tile (its first dim)."""
+    array = np.asarray(value)
+    if array.ndim == 0:
+        return array
+    first = (slice(None),) + (0,) * (warp.ndim - 1)
+    whole = np.broadcast_to(array, (int(warp.max()) + 1, LANES))
+    return whole[warp[first], lane[first]].reshape((-1,) + (1,) * (warp.ndim - 1))
+
+
+def smem_bytes(view: ir.View, env: Env) -> Any:
+    """Byte of every element of a shared-memory view; thread-dependent offsets give arrays."""
+    place, size = view.place, view.buffer.itemsize
+    _inside(view, env)
+    element = place.coordinate("m") + evaluate(place.at("m"), env)
+    if place.swizzle is not None:
+        element = place.swizzle.apply_table(np.asarray(element, np.int64))
+    return view.buffer.offset + element * size
+
+
+def _inside(view: ir.View, env: Env) -> None:
+    for dim, (begin, extent) in enumerate(zip(view.begin, view.extent, strict=True)):
+        at = np.asarray(evaluate(begin, env))
+        size = number(view.buffer.shape[dim])
+        if at.min() < 0 or at.max() + extent > size:
+            raise KernelFault(
+                f"view {view}", f"begins at {at.max()} in dim {dim}", f"inside {size}"
+            )
+
+
+def global_elements(view: ir.View, cta: Cta, env: Env, issue: Issue) -> tuple[Ints, Any]:
+    """Storage element of every element of a global view, and whether it is inside the tensor."""
+    tensor = cta.tensors[view.buffer.name]
+    numbers = {**env, **cta.thread_numbers(issue.who)}
+    whole = np.zeros((1, *view.shape), np.int64)
+    probe = np.indices((len(_copies(issue)), *view.shape), sparse=True)[0] + whole
+    index = []
+    for d in range(len(view.buffer.shape)):
+        begin = np.asarray(evaluate(view.begin[d], numbers))
+        if begin.ndim and view.begin[d] is not None:
+            warp = np.array([w for w, _ in _copies(issue)])
+            lane = np.array([x for _, x in _copies(issue)])
+            flat = np.broadcast_to(begin, (issue.who.n_warps, LANES))[warp, lane]
+            begin = flat.reshape((-1,) + (1,) * len(view.shape))
+        position = view.dims.index(d) if d in view.dims else None
+        step = np.arange(view.extent[d])
+        shape = [1] * (len(view.shape) + 1)
+        if position is not None:
+            shape[position + 1] = -1
+            step = step.reshape(shape)
+        else:
+            step = np.zeros(1, np.int64).reshape(shape)
+        index.append(begin + step + 0 * probe)
+    return tensor.element(index), tensor.inside(index)
+
+
+def _copies(issue: Issue) -> list[tuple[int, int]]:
+    """(warp of the scope, lane) of each independent copy of a primitive."""
+    where = issue.where
+    if where.scope == "thread":
+        return list(product(range(where.n_warps), range(LANES)))
+    return [(w, 0) for w in range(where.n_warps)] if where.scope == "warp" else [(0, 0)]
+
+
+def _spread(values: Any, held_shape: tuple[int, ...], n_copies: int) -> Any:
+    """Values per independent copy, repeated over the replicas of the tile."""
+    replicas = held_shape[0] // n_copies
+    values = np.broadcast_to(values, (n_copies, *held_shape[1:]))
+    return np.tile(values, (replicas,) + (1,) * (len(held_shape) - 1))
+
+
+def copy(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
+    """Registers, shared memory and global tensors, in any pair with registers."""
+    assert isinstance(s, ir.Copy)
+    if s.src.buffer.memory == "reg" and s.dst.buffer.memory == "reg":
+        map_cells(cta, ir.Map(cells.IDENTITY, s.dst, (s.src,)), env, issue)
+    elif s.dst.buffer.memory == "reg":
+        warp, lane, reg = held(s.dst, issue)
+        values = _fetch(cta, s, env, issue, warp, lane)
+        cta.write_regs(s.dst.buffer, warp, lane, reg, values)
+    else:
+        _put(cta, s, env, issue)
+
+
+def _fetch(cta: Cta, s: ir.Copy, env: Env, issue: Issue, warp: Ints, lane: Ints) -> Any:
+    view, n = s.src, len(_copies(issue))
+    if view.buffer.memory == "gmem":
+        element, inside = global_elements(view, cta, env, issue)
+        values = cta.tensors[view.buffer.name].read(element, inside, s.fill)
+        return _spread(values, warp.shape, n)
+    byte = _thread_bytes(cta, view, env, issue, warp, lane)
+    size = view.buffer.itemsize
+    cta.memory.access(byte, size, issue.who, warp, lane, False, issue.what)
+    return cta.memory.load(byte, DTYPES[view.buffer.dtype].numpy)[..., 0]
+
+
+def _thread_bytes(cta: Cta, view: ir.View, env: Env, issue: Issue, warp: Ints, lane: Ints) -> Ints:
+    numbers = {**env, **cta.thread_numbers(issue.who)}
+    place = view.place
+    offset = _per_copy(evaluate(place.at("m"), numbers), warp - issue.who.first_warp, lane)
+    element = place.coordinate("m")[None] + offset
+    if place.swizzle is not None:
+        element = place.swizzle.apply_table(np.asarray(element, np.int64))
+    return np.broadcast_to(view.buffer.offset + element * view.buffer.itemsize, warp.shape)
+
+
+def _put(cta: Cta, s: ir.Copy, env: Env, issue: Issue) -> None:
+    warp, lane, reg = held(s.src, issue)
+    values = cta.read_regs(s.src.buffer, warp, lane, reg, issue)
+    n = len(_copies(issue))
+    stride = warp.shape[0] // n
+    same = values.reshape(stride, n, *values.shape[1:]) if n == 1 else values[:n][None]
+    first = same[0]
+    if n == 1 and stride > 1 and not _equal(values, first):
+        raise KernelFault(issue.what, f"copies of {s.src} differ between threads", "equal replicas")
+    view = s.dst
+    if view.buffer.memory == "gmem":
+        element, inside = global_elements(view, cta, env, issue)
+        cta.tensors[view.buffer.name].write(element, first, inside)
+        return
+    byte = _thread_bytes(cta, view, env, issue, warp, lane)[:n]
+    size = view.buffer.itemsize
+    cta.memory.access(byte, size, issue.who, warp[:n], lane[:n], True, issue.what)
+    cta.memory.store(byte, first[..., None])
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return bool(((a == b) | ((a != a) & (b != b))).all())
+
+
+@lru_cache(maxsize=512)
+def _operand_registers(out: Placement, operand: Placement, where: ir.Where) -> Any:
+    """Register of the operand in the thread of every element of `out`; -1 where none."""
+    warp, lane, _ = _held(out, where)
+    shape = (1,) * (len(out.blocks) - len(operand.blocks)) + tuple(map(number, operand.shape))
+    w, x, r = (a.reshape(len(a), *shape) for a in _held(operand, where))
+    table = np.full((where.n_warps * LANES, *shape), -1)
+    flat = np.indices(shape, sparse=True)
+    table[(w * LANES + x, *(i[None] for i in flat))] = r
+    index = np.indices(tuple(map(number, out.shape)), sparse=True)
+    kept = [np.zeros_like(i) if e == 1 else i for i, e in zip(index, shape, strict=True)]
+    return table[(warp * LANES + lane, *(i[None] for i in kept))]
+
+
+def _name(dtype: Any) -> str:
+    return next(n for n, d in DTYPES.items() if d.numpy == dtype)
+
+
+def map_cells(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
+    """Every thread applies the cell to its own registers."""
+    assert isinstance(s, ir.Map)
+    warp, lane, reg = held(s.out, issue)
+    values = []
+    for view in s.ins:
+        place = view.place.static()
+        numbers = _operand_registers(s.out.place.static(), place, issue.where)
+        if (numbers < 0).any():
+            raise KernelFault(issue.what, f"{view} is not in the registers of every thread", "it")
+        at = numbers + number(view.place.at("reg"))
+        values.append(accumulate_type(cta.read_regs(view.buffer, warp, lane, at, issue)))
+    result = cells.evaluate(s.cell, values)
+    cta.write_regs(s.out.buffer, warp, lane, reg, np.broadcast_to(result, warp.shape))
+
+
+def accumulate_type(values: Any) -> Any:
+    """Values in the dtype that cells compute in."""
+    dtype = DTYPES[_name(values.dtype)]
+    return values.astype(DTYPES[dtype.accumulate].numpy)
+
+
+def fill(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
+    """Set every element."""
+    assert isinstance(s, ir.Fill)
+    warp, lane, reg = held(s.out, issue)
+    cta.write_regs(s.out.buffer, warp, lane, reg, np.full(warp.shape, s.value))
+
+
+def index(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
+    """Set every element to its position."""
+    assert isinstance(s, ir.Index)
+    warp, lane, reg = held(s.out, issue)
+    begin = evaluate(s.begin, {**env, **cta.thread_numbers(issue.who)})
+    start = _per_copy(begin, warp - issue.who.first_warp, lane)
+    position = np.indices(s.out.shape, sparse=True)[s.dim][None]
+    cta.write_regs(s.out.buffer, warp, lane, reg, np.broadcast_to(start + position, warp.shape))
+
+
+def reduce(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
+    """Reduce the logical tile; every replica of the result holds it."""
+    assert isinstance(s, ir.Reduce)
+    warp, lane, reg = held(s.src, issue)
+    values = accumulate_type(cta.read_regs(s.src.buffer, warp, lane, reg, issue))
+    copies = len(_copies(issue))
+    monoid = ops.MONOIDS[s.monoid]
+    dims = tuple(d + 1 for d in s.dims)
+    total = monoid.finish(monoid.lift((values[:copies],), dims))
+    to_warp, to_lane, to_reg = held(s.out, issue)
+    cta.write_regs(s.out.buffer, to_warp, to_lane, to_reg, _spread(total, to_warp.shape, copies))
+
+
+def gemm(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
+    """Multiply shared-memory or register tiles into an accumulator."""
+    assert isinstance(s, ir.Gemm)
+    tiles = [_operand(cta, v, env, issue) for v in (s.a, s.b)]
+    start_product(cta, s, tiles[0], tiles[1], env, issue)
+
+
+def _operand(cta: Cta, view: ir.View, env: Env, issue: Issue) -> Callable[[], Any]:
+    """A function that reads a matrix operand when the product happens."""
+    if view.buffer.memory == "reg":
+        warp, lane, reg = held(view, issue)
+        values = cta.read_regs(view.buffer, warp, lane, reg, issue)[0]
+        return lambda: values
+    byte = smem_bytes(view, env)
+    note_product_read(cta, byte, view.buffer.itemsize, issue)
+    return lambda: cta.memory.load(byte, DTYPES[view.buffer.dtype].numpy)[..., 0]
+
+
+def note_product_read(cta: Cta, byte: Ints, size: int, issue: Issue) -> None:
+    """Check and remember that a product of this group reads shared memory."""
+    k = cta.memory.chunks(byte, size, issue.what).ravel()
+    classes = cta.clocks.classes(issue.who)
+    for c in classes:
+        cta.memory.check_read(k, np.full(k.shape, c), np.full(k.shape, -2), issue.what)
+    primitive = issue.primitive
+    if isinstance(primitive, ir.Gemm) and primitive.asynchronous:
+        cta.memory.check_proxy(k, classes, issue.what)
+        number_ = cta.queue("wgmma", issue.who.group).committed + 1
+        cta.memory.note_read(k, cta.clocks.products(issue.who.group), number_, -1)
+
+
+def start_product(
+    cta: Cta, s: ir.Gemm, a: Callable[[], Any], b: Callable[[], Any], env: Env, issue: Issue
+) -> None:
+    """Do acc (+)= a b^T now, or when the group's turn comes."""
+    warp, lane, reg = (x[0] for x in held(s.acc, issue))
+    keep = bool(evaluate(s.accumulate, env))
+    if keep and not cta.regs(s.acc.buffer)[1][warp, lane, reg].all():
+        raise KernelFault(issue.what, f"accumulates into {s.acc}, which was never written")
+    cta.regs(s.acc.buffer)[1][warp, lane, reg] = True
+
+    def effect() -> None:
+        values = cta.regs(s.acc.buffer)[0]
+        # Not BLAS: its threads cost more than tiles of this size take.
+        x = np.einsum("mk,nk->mn", a().astype(np.float32), b().astype(np.float32))
+        values[warp, lane, reg] = values[warp, lane, reg] + x if keep else x
+
+    if not s.asynchronous:
+        effect()
+        return
+    queue = cta.queue("wgmma", issue.who.group)
+    queue.effects[-1].append(effect)
+    commit_product(cta, s, issue)
+
+
+def commit_product(cta: Cta, s: ir.Gemm, issue: Issue) -> None:
+    """Close the group of a product."""
+    queue = cta.queue("wgmma", issue.who.group)
+    queue.committed += 1
+    queue.effects.append([])
+    number_ = queue.committed
+    cta.busy[s.acc.buffer, issue.who.group] = number_
+    cta.defer(lambda: queue.run(number_))
+
+
+def copy_async(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
+    """Bulk copies by one thread."""
+    assert isinstance(s, ir.CopyAsync)
+    if not issue.who.elected:
+        raise KernelFault(issue.what, "is issued by every thread", "one thread")
+    load = s.src.buffer.memory == "gmem"
+    tensor, tile = (s.src, s.dst) if load else (s.dst, s.src)
+    byte = smem_bytes(tile, env)
+    element, inside = global_elements(tensor, cta, env, issue)
+    if load:
+        bulk_load(cta, s, byte, element[0], inside[0], env, issue)
+    else:
+        bulk_store(cta, s, byte, element[0], inside[0], issue)
+
+
+def bulk_load(
+    cta: Cta, s: ir.CopyAsync, byte: Ints, element: Ints, inside: Any, env: Env, issue: Issue
+) -> None:
+    """Start a load into shared memory that completes on the copy's barrier slot."""
+    slot, size = cta.slot_of(s, env), s.dst.buffer.itemsize
+    k = cta.memory.chunks(byte, size, issue.what).ravel()
+    elected = np.full(k.shape, cta.clocks.elected(issue.who.group))
+    cta.memory.check_write(k, elected, np.zeros(k.shape, int), issue.what)
+    cta.memory.note_write(k, slot.actor, slot.phase + 1, -1)
+    tensor = cta.tensors[s.src.buffer.name]
+
+    def effect() -> None:
+        cta.memory.store(byte, tensor.read(element, inside)[..., None])
+        slot.n_bytes -= byte.size * size
+        cta.complete(slot)
+
+    cta.defer(effect)
+
+
+def bulk_store(
+    cta: Cta, s: ir.CopyAsync, byte: Ints, element: Ints, inside: Any, issue: Issue
+) -> None:
+    """Start a store from shared memory that completes with the next committed group."""
+    group = issue.who.group
+    queue, elected = cta.queue("bulk", group), cta.clocks.elected(group)
+    k = cta.memory.chunks(byte, s.src.buffer.itemsize, issue.what).ravel()
+    cta.memory.check_read(k, np.full(k.shape, elected), np.zeros(k.shape, int), issue.what)
+    cta.memory.check_proxy(k, [elected], issue.what)
+    cta.memory.note_read(k, cta.clocks.stores(group), queue.committed + 1, -1)
+    tensor = cta.tensors[s.dst.buffer.name]
+    done = [False]
+
+    def effect() -> None:
+        if not done[0]:
+            done[0] = True
+            values = cta.memory.load(byte, DTYPES[s.src.buffer.dtype].numpy)[..., 0]
+            tensor.write(element, values, inside)
+
+    queue.effects[-1].append(effect)
+    cta.defer(effect)
+
+
+Execute = Callable[[Cta, Any, Env, Issue], None]
+EXECUTE: dict[type[ir.Primitive], Execute] = {
+    ir.Copy: copy,
+    ir.CopyAsync: copy_async,
+    ir.Gemm: gemm,
+    ir.Map: map_cells,
+    ir.Reduce: reduce,
+    ir.Fill: fill,
+    ir.Index: index,
+}
