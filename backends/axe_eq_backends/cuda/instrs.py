@@ -132,6 +132,7 @@ REGISTERS = (
     Instr("move.reg", "copy", (), _ANY),
     Instr("cells.map", "map", (), ()),
     Instr("cells.fill", "fill", (), ()),
+    Instr("cells.index", "index", (), (("i32",),)),
     Instr("shuffle.reduce", "reduce", (), (("f32",), ("i32",)), "warp"),
 )
 

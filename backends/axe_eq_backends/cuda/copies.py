@@ -1,0 +1,262 @@
+"""Copies between registers and memory: vectorised, predicated loads and stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import gcd
+
+import numpy as np
+
+from axe_eq.errors import DispatchError
+from axe_eq.kernel import ir
+from axe_eq.kernel.dispatch import Context
+from axe_eq.kernel.expr import Expr, Int, Var, both, bounds, divisor, evaluate, make, variables
+from axe_eq.kernel.placement import LANES, Placement, number
+from axe_eq.kernel.plan import Address, Call, Plan, Regs
+from axe_eq.target import Instr
+from axe_eq_backends.cuda import threads
+from axe_eq_backends.cuda.threads import Register, Step, Swizzled
+
+ISSUE = 1  # cycles of a call beside its memory passes: address arithmetic and issue
+
+
+@dataclass(frozen=True)
+class Access:
+    """A load or store of a register tile, relative to the view's offset.
+
+    Attributes:
+        vector: elements of one call.
+        thread: element offset that depends on the thread, unswizzled.
+        groups: per call its registers; the first one's `memory` is the call's register part.
+        swizzled: how the swizzle splits.
+    """
+
+    vector: int
+    thread: Int
+    groups: tuple[tuple[Register, ...], ...]
+    swizzled: Swizzled
+
+
+@lru_cache(maxsize=1024)
+def access(
+    tile: Placement, memory: Placement, limit: int, itemsize: int, where: ir.Where
+) -> Access:
+    """Derive the widest access of at most `limit` elements and check it on every element.
+
+    Raises:
+        LayoutError, DispatchError: the layouts have no common digits, or threads are not covered.
+    """
+    threads.check_threads(tile, where)
+    parts = threads.steps(tile, memory)
+    regs = threads.registers(parts, len(tile.blocks))
+    vector = _vector(parts, memory, limit)
+    groups = tuple(tuple(regs[i : i + vector]) for i in range(0, len(regs), vector))
+    thread = threads.thread_part(parts, where)
+    constants = [g[0].memory for g in groups]
+    split = (
+        threads.split_swizzle(memory.swizzle, thread, list(map(number, constants)), where)
+        if memory.swizzle
+        else Swizzled(None, False)
+    )
+    return Access(vector, thread, groups, split)
+
+
+def _vector(parts: Sequence[Step], memory: Placement, limit: int) -> int:
+    """Elements that consecutive registers hold consecutively, aligned in every term."""
+    run = [s for s in parts if s.axis == "reg" and s.coordinate == 1 and s.memory == 1]
+    if not run:
+        return 1
+    vector = gcd(run[0].extent, limit)
+    for s in parts:
+        if s is not run[0]:
+            vector = gcd(vector, divisor(s.memory))
+        if s is not run[0] and s.axis == "reg":
+            vector = gcd(vector, s.coordinate)
+    if memory.swizzle is not None:
+        vector = min(vector, 1 << memory.swizzle.base)
+    return vector & -vector
+
+
+@lru_cache(maxsize=1024)
+def bank_passes(a: Access, itemsize: int, where: ir.Where) -> int:
+    """Shared-memory passes of the worst warp and call, over the fewest possible."""
+    element = np.broadcast_to(evaluate(a.thread, threads.grid(where)), (where.n_warps, LANES))
+    worst = 1
+    for group in a.groups[:8]:  # later calls repeat the pattern of the first ones
+        at = element + number(group[0].memory)
+        at = a.swizzled.swizzle.apply_table(at) if a.swizzled.swizzle else at
+        width = a.vector * itemsize
+        worst = max(worst, *(threads.conflicts(row * itemsize, width) for row in at))
+    return worst
+
+
+def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
+    """Plan a copy between registers and memory for a row ``ldst.<ld|st>_<global|shared>``."""
+    assert isinstance(primitive, ir.Copy)
+    kind = row.name.partition(".")[2]
+    load, place = kind.startswith("ld"), {"global": "gmem", "shared": "smem"}[kind[3:]]
+    tile, memory = (primitive.dst, primitive.src) if load else (primitive.src, primitive.dst)
+    if tile.buffer.memory != "reg" or memory.buffer.memory != place:
+        moved = f"{primitive.src.buffer.memory} to {primitive.dst.buffer.memory}"
+        raise DispatchError(row.name, f"the copy goes from {moved}", f"registers and {place}")
+    if (tile.buffer.dtype,) not in row.dtypes:
+        known = " ".join(t[0] for t in row.dtypes)
+        raise DispatchError(row.name, f"dtype {tile.buffer.dtype}", known)
+    build = _global if place == "gmem" else _shared
+    return build(row, kind, primitive, tile, memory, context)
+
+
+def _shared(
+    row: Instr, kind: str, copy: ir.Copy, tile: ir.View, memory: ir.View, context: Context
+) -> Plan:
+    size, place, where = tile.buffer.itemsize, memory.place, context.where
+    offset = place.at("m")
+    limit = gcd(row.limits["bytes"] // size, divisor(offset) or row.limits["bytes"] // size)
+    if place.swizzle is not None and not threads.aligned_to(place.swizzle, offset):
+        raise DispatchError(
+            f"view {memory}",
+            f"begins at element {offset}, inside its swizzle's pattern",
+            f"a multiple of {1 << place.swizzle.reach}",
+        )
+    a = access(tile.place.static(), place.static(), limit, size, where)
+    guard = None if kind == "ld_shared" else threads.first_replica(tile.place, where)
+    lets, address = _addresses(a, offset, size, memory.buffer, context)
+    calls = [
+        Call(
+            kind,
+            {"regs": _regs(tile, group), "address": address(group[0].memory), "guard": guard},
+        )
+        for group in a.groups
+    ]
+    plan = Plan(row, calls, lets)
+    phases = max(1, a.vector * size * LANES // 128)
+    passes = bank_passes(a, size, where)
+    plan.cycles = float(len(calls) * where.n_warps * (ISSUE + phases * passes))
+    plan.notes = f"{a.vector * size} bytes a thread, {passes}-way"
+    return plan
+
+
+def _addresses(
+    a: Access, offset: Int, size: int, buffer: ir.Buffer, context: Context
+) -> tuple[list[tuple[Var, Int]], Callable[[Int], Address]]:
+    """The lets of the thread part, and the address of a call from its register part."""
+    swizzle, xor = a.swizzled.swizzle, a.swizzled.xor
+    first = (threads.apply_swizzle(swizzle, a.thread) if xor else a.thread) * size
+    lets: list[tuple[Var, Int]] = []
+    if isinstance(first, Expr) and not isinstance(first, Var):
+        v = context.names.fresh("at", high=bounds(first)[1])
+        lets, first = [(v, first)], v
+
+    def address(register_part: Int) -> Address:
+        if xor:
+            byte = make("^", first, a.swizzled.constant(number(register_part)) * size)
+        elif swizzle is not None:
+            byte = threads.apply_swizzle(swizzle, a.thread + register_part) * size
+        else:
+            byte = first + register_part * size
+        return Address(buffer, byte + offset * size)
+
+    return ([] if swizzle is not None and not xor else lets), address
+
+
+def _regs(tile: ir.View, group: Sequence[Register]) -> Regs:
+    base = number(tile.place.at("reg"))
+    if len(group) > 1 and (base + group[0].number) * tile.buffer.itemsize % 4:
+        raise DispatchError(f"view {tile}", f"begins inside a register ({base})", "whole registers")
+    return Regs(tile.buffer, tuple(base + r.number for r in group))
+
+
+def _global(
+    row: Instr, kind: str, copy: ir.Copy, tile: ir.View, memory: ir.View, context: Context
+) -> Plan:
+    size, place, where = tile.buffer.itemsize, memory.place, context.where
+    if place.swizzle is not None:
+        raise DispatchError(f"view {memory}", "is swizzled", "a linear global layout")
+    offset = place.at("m")
+    limit = row.limits["bytes"] // size
+    tails = _tails(memory)
+    a = access(tile.place.static(), place.static(), limit, size, where)
+    vector = gcd(a.vector, divisor(offset) or a.vector)
+    for dim in tails:
+        vector = gcd(vector, _tail_vector(memory, dim, a, place) or vector)
+    if vector != a.vector:
+        a = access(tile.place.static(), place.static(), vector & -vector, size, where)
+    parts = threads.steps(tile.place.static(), place.static())
+    plan = Plan(row, [], align={memory.buffer.name: a.vector * size})
+    base = _named(plan, "g", offset + a.thread, context)
+    index = {}
+    for dim in tails:
+        first = memory.begin[memory.dims[dim]] + threads.thread_index(parts, dim, where)
+        index[dim] = _named(plan, "i", first, context)
+    once = None if kind == "ld_global" else threads.first_replica(tile.place, where)
+    for group in a.groups:
+        guard = once
+        for dim, at in index.items():
+            extent = memory.buffer.shape[memory.dims[dim]]
+            guard = both(guard, at + group[0].at[dim] < extent)
+        plan.calls += _call(kind, _regs(tile, group), memory, base + group[0].memory, guard, copy)
+    _drop_unused(plan)
+    phases = max(1, a.vector * size * LANES // 128)
+    plan.cycles = float(len(plan.calls) * where.n_warps * (ISSUE + phases))
+    plan.notes = f"{a.vector * size} bytes a thread" + (f", dims {tails} guarded" if tails else "")
+    return plan
+
+
+def _call(
+    kind: str, regs: Regs, memory: ir.View, element: Int, guard: Int | None, copy: ir.Copy
+) -> list[Call]:
+    """The call of some registers; none, or a fill, where all of it is proven to be outside."""
+    load = kind == "ld_global"
+    if isinstance(guard, int) and not guard:
+        return [Call("fill", {"out": regs, "value": copy.fill})] if load else []
+    args = {
+        "regs": regs,
+        "tensor": memory.buffer,
+        "element": element,
+        "guard": guard if isinstance(guard, Expr) else None,
+        "fill": copy.fill if load else None,
+    }
+    return [Call(kind, args)]
+
+
+def _drop_unused(plan: Plan) -> None:
+    """Forget values that no call uses."""
+    used = {
+        v.name
+        for call in plan.calls
+        for e in call.args.values()
+        if isinstance(e, Expr)
+        for v in variables(e)
+    }
+    plan.lets = [(v, value) for v, value in plan.lets if v.name in used]
+
+
+def _named(plan: Plan, stem: str, value: Int, context: Context) -> Int:
+    if not isinstance(value, Expr) or isinstance(value, Var):
+        return value
+    low, high = bounds(value)
+    v = context.names.fresh(stem, low, high, element=stem == "g")
+    plan.lets.append((v, value))
+    return v
+
+
+def _tails(memory: ir.View) -> list[int]:
+    """Dims of the view that are not proven to stay inside the buffer."""
+    out = []
+    for dim, d in enumerate(memory.dims):
+        last = memory.begin[d] + (memory.extent[d] - 1)
+        inside = last < memory.buffer.shape[d]
+        if not (isinstance(inside, int) and inside):
+            out.append(dim)
+    return out
+
+
+def _tail_vector(memory: ir.View, dim: int, a: Access, place: Placement) -> int:
+    """Elements of one call that are all inside or all outside along `dim`; 0: any number."""
+    contiguous = any(i.stride == 1 for i in place.blocks[dim])
+    if not contiguous or a.vector == 1:
+        return 0
+    d = memory.dims[dim]
+    return gcd(divisor(memory.buffer.shape[d]), divisor(memory.begin[d]))

@@ -1,0 +1,32 @@
+"""Which family of instruction rows is derived where; plans of whole kernels for a CUDA target."""
+
+from __future__ import annotations
+
+from axe_eq.kernel import ir
+from axe_eq.kernel.check import check
+from axe_eq.kernel.dispatch import Families, Planned, dispatch
+from axe_eq.target import Target
+from axe_eq_backends.cuda import copies, cp_async, matrix, mma, tma, warps, wgmma
+
+FAMILIES: Families = {
+    "tma": tma.derive,
+    "cp": cp_async.derive,
+    "wgmma": wgmma.derive,
+    "mma": mma.derive,
+    "ldst": copies.derive,
+    "matrix": matrix.derive,
+    "move": warps.derive_move,
+    "cells": warps.derive_cells,
+    "shuffle": warps.derive_reduce,
+}
+
+
+def plan(kernel: ir.Kernel, target: Target) -> Planned:
+    """Check a kernel and plan all its primitives.
+
+    Raises:
+        ScheduleError: the kernel breaks a rule of the language or a limit of the target.
+        DispatchError: a primitive that no instruction implements.
+    """
+    check(kernel, target)
+    return dispatch(kernel, target, FAMILIES)

@@ -1,0 +1,211 @@
+"""Primitives on registers: cells, fills, moves, and reductions over threads.
+
+Every thread applies the same instruction to the same register numbers, so operands must lie on the
+threads where the result lies; a digit that does not is refused with its name.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import product
+
+from axe_eq.errors import DispatchError
+from axe_eq.kernel import ir
+from axe_eq.kernel.cells import IDENTITY
+from axe_eq.kernel.dispatch import Context
+from axe_eq.kernel.expr import Expr, Int, Var, bounds
+from axe_eq.kernel.placement import LANES, Block, Iter, Placement, number, refine
+from axe_eq.kernel.plan import Address, Call, Plan, Regs
+from axe_eq.target import Instr
+from axe_eq_backends.cuda import threads
+
+SHUFFLED_BYTES = 4
+
+
+@lru_cache(maxsize=4096)
+def matching(out: Placement, operand: Placement) -> tuple[tuple[int, int], ...]:
+    """(register of out, register of operand) for every register of out; operand may broadcast.
+
+    Raises:
+        DispatchError: an element of the operand is not in the registers of the thread that needs
+            it.
+    """
+    blocks = list(operand.blocks)
+    blocks = [()] * (len(out.blocks) - len(blocks)) + blocks
+    digits: list[tuple[int, int, int]] = []
+    for dim, (a, b) in enumerate(zip(out.blocks, blocks, strict=True)):
+        whole = b if b else _repeated(a)
+        for d in refine(a, whole, f"dim {dim} of {out} and {operand}"):
+            if (d.a_axis != "reg" or d.b_axis != "reg") and (d.a_axis, d.a) != (d.b_axis, d.b):
+                raise DispatchError(
+                    f"operand {operand}",
+                    f"dim {dim} lies on {d.b}@{d.b_axis} where the result is on {d.a}@{d.a_axis}",
+                    "the same threads",
+                )
+            if d.a_axis == "reg":
+                digits.append((d.extent, number(d.a), number(d.b)))
+    pairs = [
+        (sum(x * s for x, (_, s, _) in zip(at, digits, strict=True)),
+         sum(x * s for x, (_, _, s) in zip(at, digits, strict=True)))
+        for at in product(*(range(e) for e, _, _ in digits))
+    ]  # fmt: skip
+    return tuple(sorted(pairs))
+
+
+def _repeated(block: Block) -> Block:
+    """The block of an operand without this dim: one register for all, on the same threads."""
+    return tuple(i._replace(stride=0) if i.axis == "reg" else i for i in block)
+
+
+def _registers(view: ir.View, numbers: list[int]) -> Regs:
+    base = number(view.place.at("reg"))
+    return Regs(view.buffer, tuple(base + n for n in numbers))
+
+
+def _check_tile(row: Instr, view: ir.View, where: ir.Where) -> None:
+    if view.buffer.memory != "reg":
+        raise DispatchError(row.name, f"{view} lies in {view.buffer.memory}", "registers")
+    threads.check_threads(view.place, where)
+
+
+def derive_cells(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
+    """Plan a map or a fill, one call over all registers of the thread."""
+    if isinstance(primitive, ir.Index):
+        return derive_index(row, primitive, context)
+    views = primitive.views()
+    for view in views:
+        _check_tile(row, view, context.where)
+    out, *ins = views
+    pairs = [matching(out.place.static(), view.place.static()) for view in ins]
+    numbers = sorted(r for r, _ in matching(out.place.static(), out.place.static()))
+    _check_pairs(out, numbers)
+    args: dict[str, object] = {"out": _registers(out, numbers)}
+    if isinstance(primitive, ir.Fill):
+        args["value"] = primitive.value
+        call = Call("fill", args)
+    else:
+        cell = primitive.cell if isinstance(primitive, ir.Map) else IDENTITY
+        operands = tuple(_registers(v, [r for _, r in p]) for v, p in zip(ins, pairs, strict=True))
+        call = Call("map", {**args, "ins": operands, "cell": cell})
+    return Plan(row, [call], cycles=float(len(numbers)), notes=f"{len(numbers)} registers a thread")
+
+
+def derive_index(row: Instr, index: ir.Index, context: Context) -> Plan:
+    """Plan positions along a dim: a thread part once, a constant per register."""
+    out, where = index.out, context.where
+    _check_tile(row, out, where)
+    parts = threads.steps(out.place.static(), out.place.static())
+    start = index.begin + threads.thread_index(parts, index.dim, where)
+    plan = Plan(row, [])
+    if isinstance(start, Expr) and not isinstance(start, Var):
+        v = context.names.fresh("first", *bounds(start))
+        plan.lets.append((v, start))
+        start = v
+    found = {r.number: r.at[index.dim] for r in threads.registers(parts, len(out.shape))}
+    values = tuple(start + found[number] for number in sorted(found))
+    call = Call("index", {"out": _registers(out, sorted(found)), "values": values})
+    plan.calls.append(call)
+    plan.cycles = float(len(values))
+    return plan
+
+
+def _check_pairs(out: ir.View, numbers: list[int]) -> None:
+    """Elements narrower than a register are written in whole registers."""
+    per_word = max(1, 4 // out.buffer.itemsize)
+    base = number(out.place.at("reg"))
+    words = {(base + n) // per_word for n in numbers}
+    if len(words) * per_word != len(numbers):
+        raise DispatchError(f"tile {out}", "covers parts of registers", f"groups of {per_word}")
+
+
+def derive_move(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
+    """Plan a copy between register tiles of one thread."""
+    for view in primitive.views():
+        if view.buffer.memory != "reg":
+            raise DispatchError(row.name, f"{view} lies in {view.buffer.memory}", "registers")
+    return derive_cells(row, primitive, context)
+
+
+def derive_reduce(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
+    """Plan a reduction: registers of a thread, lanes by shuffles, warps through scratch."""
+    assert isinstance(primitive, ir.Reduce)
+    out, src, where = primitive.out, primitive.src, context.where
+    for view in (out, src):
+        _check_tile(row, view, where)
+    if (out.buffer.dtype,) not in row.dtypes:
+        known = " ".join(t[0] for t in row.dtypes)
+        raise DispatchError(row.name, f"result dtype {out.buffer.dtype}", known)
+    plan = Plan(row, _local(primitive))
+    lanes, warps = (_reduced(src, primitive.dims, axis) for axis in ("lane", "warp"))
+    regs = [r for r, _ in matching(out.place.static(), out.place.static())]
+    for stride, extent in lanes:
+        if extent & (extent - 1):
+            raise DispatchError(row.name, f"reduces {extent} lanes", "a power of two")
+        for step in range(extent.bit_length() - 1):
+            plan.calls.append(
+                Call("shuffle", {"monoid": primitive.monoid, "regs": _registers(out, regs),
+                                 "mask": stride << step})
+            )  # fmt: skip
+    if warps:
+        plan.calls += _across_warps(row, primitive, regs, warps, where)
+    plan.cycles = float(len(plan.calls) * max(1, len(regs)))
+    plan.notes = f"lanes {lanes or 'none'}, warps {warps or 'none'}"
+    return plan
+
+
+def _local(reduce: ir.Reduce) -> list[Call]:
+    """Combine the registers of each thread."""
+    groups: dict[int, list[int]] = {}
+    for from_reg, to_reg in matching(reduce.src.place.static(), reduce.out.place.static()):
+        groups.setdefault(to_reg, []).append(from_reg)
+    return [
+        Call("accumulate", {"monoid": reduce.monoid, "out": _registers(reduce.out, [to]),
+                            "ins": _registers(reduce.src, numbers)})
+        for to, numbers in sorted(groups.items())
+    ]  # fmt: skip
+
+
+def _reduced(src: ir.View, dims: tuple[int, ...], axis: str) -> list[tuple[int, int]]:
+    """(stride, extent) of the reduced dims' iters on a thread axis."""
+    found: list[Iter] = [i for d in dims for i in src.place.blocks[d] if i.axis == axis]
+    return sorted((number(i.stride), number(i.extent)) for i in found)
+
+
+def _across_warps(
+    row: Instr, reduce: ir.Reduce, regs: list[int], warps: list[tuple[int, int]], where: ir.Where
+) -> list[Call]:
+    """Exchange partial results through shared memory: every warp writes, all read their peers'."""
+    needed = len(regs) * where.n_warps * LANES
+    scratch = reduce.scratch
+    if scratch is None or scratch.n_elements * scratch.itemsize < needed * SHUFFLED_BYTES:
+        raise DispatchError(
+            row.name, f"reduces over warps {warps} with scratch {scratch}",
+            f"shared memory of {needed * SHUFFLED_BYTES} bytes",
+        )  # fmt: skip
+    warp = threads.warp_of(where)
+    mine: Int = warp
+    for stride, extent in warps:
+        mine = mine - warp // stride % extent * stride
+    peers = [
+        sum(x * s for x, (s, _) in zip(at, warps, strict=True))
+        for at in product(*(range(e) for _, e in warps))
+    ]
+
+    def slot(position: int, of: Int) -> Address:
+        element = (of + position * where.n_warps) * LANES + ir.LANE
+        return Address(scratch, element * SHUFFLED_BYTES)
+
+    calls = [Call("sync", {})]
+    for position, r in enumerate(regs):
+        one = _registers(reduce.out, [r])
+        calls.append(
+            Call("st_shared", {"regs": one, "address": slot(position, warp), "guard": None})
+        )
+    calls.append(Call("sync", {}))
+    for position, r in enumerate(regs):
+        one = _registers(reduce.out, [r])
+        for nth, peer in enumerate(peers):
+            args = {"regs": one, "address": slot(position, mine + peer), "guard": None}
+            combine = {"monoid": reduce.monoid} if nth else {}
+            calls.append(Call("ld_combine" if nth else "ld_shared", {**args, **combine}))
+    return calls

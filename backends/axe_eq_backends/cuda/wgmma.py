@@ -1,0 +1,197 @@
+"""Warpgroup matrix products from shared memory: wgmma.
+
+One instruction multiplies 64 x k by k x n operand tiles. A tile's place in shared memory is a
+descriptor: start, two strides between 8-row groups, and the swizzle (PTX ISA 9.7.15.5). Which
+unknown is which stride follows from the operand form; the forms are rows of data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from axe_eq.errors import DispatchError, LayoutError
+from axe_eq.kernel import ir
+from axe_eq.kernel.dispatch import Context
+from axe_eq.kernel.expr import Int
+from axe_eq.kernel.placement import Iter, Placement, number, sliced, tile_of, unify
+from axe_eq.kernel.plan import Address, Call, Plan, Regs
+from axe_eq.layout import Layout
+from axe_eq.target import Instr
+from axe_eq_backends.cuda import threads
+from axe_eq_backends.cuda.instrs import SmemForm
+
+CORE_ROWS = 8
+Pattern = list[list[tuple[int, int | str]]]
+
+
+def pattern(form: SmemForm, mn: int, k: int, size: int) -> Pattern:
+    """How the (mn, k) tile of one instruction lies, in elements, with unknowns "lbo" and "sbo"."""
+    wide, atom = form.width // size, 16 // size
+    if form.major == "K" and form.swizzle_bits:
+        return [[(mn // CORE_ROWS, "sbo"), (CORE_ROWS, wide)], [(k, 1)]]
+    if form.major == "K":
+        return [[(mn // CORE_ROWS, "sbo"), (CORE_ROWS, atom)], [(k // atom, "lbo"), (atom, 1)]]
+    groups, wide = max(mn // wide, 1), min(wide, mn)
+    return [
+        [(groups, "lbo"), (wide, 1)],
+        [(k // CORE_ROWS, "sbo"), (CORE_ROWS, form.width // size)],
+    ]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A matched operand: its form and the descriptor's constant bits."""
+
+    form: SmemForm
+    bits: int
+
+    @property
+    def transposed(self) -> int:
+        """The instruction's transpose bit: 1 where k is not contiguous."""
+        return int(self.form.major == "MN")
+
+    def __str__(self) -> str:
+        return f"{self.form.name} {self.bits:#x}"
+
+
+@lru_cache(maxsize=1024)
+def match(
+    place: Placement, mn: int, k: int, size: int, forms: tuple[SmemForm, ...], thing: str
+) -> Operand:
+    """The form that an operand's (mn, k) corner has.
+
+    Raises:
+        DispatchError: none; every form's reason is given.
+    """
+    corner, reasons = sliced(place, (0, 0), (mn, k), thing), []
+    for form in forms:
+        bits = place.swizzle.bits if place.swizzle else 0
+        if bits != form.swizzle_bits:
+            reasons.append(f"{form.name}: swizzle of {bits} bits, needs {form.swizzle_bits}")
+            continue
+        try:
+            found = unify(corner, pattern(form, mn, k, size), thing)
+        except LayoutError as refusal:
+            reasons.append(f"{form.name}: {refusal.wrong}, needs {refusal.expected}")
+            continue
+        # Strides of absent groups are never used; 16 bytes is what CUTLASS writes there.
+        lbo, sbo = (found.get(n, 16 // size) * size >> 4 for n in ("lbo", "sbo"))
+        return Operand(form, (lbo & 0x3FFF) << 16 | (sbo & 0x3FFF) << 32 | form.code << 62)
+    raise DispatchError(thing, "; ".join(reasons), "a matrix operand's shared-memory form")
+
+
+def accumulator(m: int, n: int) -> Layout:
+    """The layout of an (m, n) f32 accumulator: m / 64 row tiles of the instruction's."""
+    rows = [(m // 64, n // 2, "reg")] if m > 64 else []
+    return Layout(
+        [
+            *rows,
+            (4, 1, "warp"),
+            (2, 2, "reg"),
+            (8, 4, "lane"),
+            (n // 8, 4, "reg"),
+            (4, 1, "lane"),
+            (2, 1, "reg"),
+        ]
+    )
+
+
+def _instruction_accumulator(n: int) -> Placement:
+    rows = (Iter(4, 1, "warp"), Iter(2, 2, "reg"), Iter(8, 4, "lane"))
+    return Placement((rows, (Iter(n // 8, 4, "reg"), Iter(4, 1, "lane"), Iter(2, 1, "reg"))))
+
+
+def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
+    """Plan an asynchronous matrix product for a row ``wgmma.<dtype>``."""
+    assert isinstance(primitive, ir.Gemm)
+    gemm, (m, n_max, k) = primitive, row.shape
+    views = (gemm.a, gemm.b)
+    _check(row, gemm, context)
+    (rows, depth), cols = gemm.a.shape, gemm.b.shape[0]
+    n = next((n for n in range(n_max, 0, -row.limits["n_step"]) if cols % n == 0), 0)
+    if rows % m or depth % k or not n:
+        raise DispatchError(
+            row.name, f"tile of {rows} x {cols} x {depth}",
+            f"multiples of {m}, {row.limits['n_step']} and {k}",
+        )  # fmt: skip
+    size = gemm.a.buffer.itemsize
+    matched = []
+    for view, mn, name in zip(views, (m, n), "ab", strict=True):
+        if not threads.aligned_to(view.place.swizzle, view.place.at("m")):
+            at = f"begins at element {view.place.at('m')}"
+            raise DispatchError(f"operand {view}", at, "the swizzle's period")
+        forms = row.operands[name]
+        matched.append(match(view.place.static(), mn, k, size, forms, f"operand {view}"))
+    calls = _calls(row, gemm, n, matched)
+    flops = 2.0 * rows * cols * depth
+    efficiency = min(row.efficiency.get(o.form.name, 1.0) for o in matched)
+    rate = row.flops_per_s / context.target.n_units / 1e9  # per SM and nanosecond
+    notes = f"{len(calls) - 2} x m{m}n{n}k{k}, a {matched[0].form.name}, b {matched[1].form.name}"
+    return Plan(row, calls, cycles=flops / rate / efficiency, notes=notes)
+
+
+def _check(row: Instr, gemm: ir.Gemm, context: Context) -> None:
+    dtypes = (gemm.a.buffer.dtype, gemm.b.buffer.dtype, gemm.acc.buffer.dtype)
+    if dtypes not in row.dtypes:
+        raise DispatchError(row.name, f"dtypes {' '.join(dtypes)}", " ".join(row.dtypes[0]))
+    if not gemm.asynchronous:
+        raise DispatchError(row.name, "the product is synchronous", "gemm_async")
+    if context.where.scope not in ("cta", "warpgroup") or context.where.n_warps != 4:
+        where = f"scope {context.where.scope} of {context.where.n_warps} warps"
+        raise DispatchError(row.name, where, "one warpgroup")
+    memories = [v.buffer.memory for v in (gemm.a, gemm.b, gemm.acc)]
+    if memories != ["smem", "smem", "reg"]:
+        raise DispatchError(row.name, f"operands in {' '.join(memories)}", "smem smem reg")
+
+
+def _calls(row: Instr, gemm: ir.Gemm, n: int, matched: list[Operand]) -> list[Call]:
+    (m, _, k), size = row.shape, gemm.a.buffer.itemsize
+    (rows, depth), cols = gemm.a.shape, gemm.b.shape[0]
+    starts = _accumulators(gemm.acc, n)
+    calls = [Call("wgmma_fence", {})]
+    for ki in range(0, depth, k):
+        for mi in range(0, rows, m):
+            for ni in range(0, cols, n):
+                first = starts[mi // m, ni // n]
+                calls.append(
+                    Call(
+                        "wgmma",
+                        {
+                            "regs": Regs(gemm.acc.buffer, tuple(range(first, first + n // 2))),
+                            "a": _start(gemm.a, mi, ki, m, k, size),
+                            "b": _start(gemm.b, ni, ki, n, k, size),
+                            "a_form": matched[0],
+                            "b_form": matched[1],
+                            "accumulate": gemm.accumulate if ki == 0 else 1,
+                            "n": n,
+                            "k": k,
+                            "dtype": gemm.a.buffer.dtype,
+                        },
+                    )
+                )
+    return [*calls, Call("wgmma_commit", {})]
+
+
+def _start(view: ir.View, mn: int, k: int, n_mn: int, n_k: int, size: int) -> Address:
+    part = sliced(view.place, (mn, k), (n_mn, n_k), f"operand {view}")
+    return Address(view.buffer, part.at("m") * size)
+
+
+def _accumulators(acc: ir.View, n: int) -> dict[tuple[int, int], int]:
+    """First register of every instruction tile.
+
+    Raises:
+        LayoutError: the accumulator is not a tiling of the instruction's.
+    """
+    tiles = tile_of(acc.place, _instruction_accumulator(n), f"accumulator {acc}")
+    grid = Placement(tiles)
+    if grid.has("lane", "warp") or acc.place.replica:
+        raise DispatchError(f"accumulator {acc}", "tiles lie on other threads", "axis reg")
+    base: Int = acc.place.at("reg")
+    table = grid.coordinate("reg")
+    return {
+        (i, j): number(base) + int(table[i, j]) * (n // 2)
+        for i in range(table.shape[0])
+        for j in range(table.shape[1])
+    }
