@@ -1,0 +1,427 @@
+"""One text per instruction call: how emitted kernels write what plans say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from axe_eq.errors import EmitError
+from axe_eq.kernel import ir
+from axe_eq.kernel.cells import Cell, Operand, result_dtype
+from axe_eq.kernel.expr import Expr, Int, bounds, variables
+from axe_eq.kernel.plan import Address, Call, Regs
+from axe_eq_backends.cuda import cells, prelude
+
+if TYPE_CHECKING:
+    from axe_eq_backends.cuda.emit import Writer
+
+
+INT_MAX = (1 << 31) - 1
+
+
+def is_large(e: Int) -> bool:
+    """Whether 32 bits are not proven to hold a value."""
+    low, high = bounds(e)
+    return high is None or high > INT_MAX or low is None or low < -INT_MAX
+
+
+def _words(w: Writer, regs: Regs) -> list[str]:
+    """The 32-bit registers that hold consecutive elements."""
+    per = max(1, 4 // regs.buffer.itemsize)
+    name = w.name(regs.buffer)
+    return [f"{name}[{i // per}]" for i in regs.index[::per]]
+
+
+def _helpers(w: Writer, *texts: str) -> None:
+    """Include every fixed device function that a text calls."""
+    for name in prelude.FIXED:
+        mark = name if name.isupper() else f"{name}("
+        if any(mark in text for text in texts):
+            w.use(name)
+
+
+def _memory(w: Writer, call: Call, op: str, space: str, at: str, cached: bool = True) -> str:
+    """One load or store statement."""
+    regs: Regs = call["regs"]
+    if len(regs.index) * regs.buffer.itemsize == 2:
+        return _half(w, regs, op, space, at)
+    kind = w.register_type(regs.buffer.dtype)
+    words = _words(w, regs)
+    name = prelude.access_name(op, space, len(words), kind, cached)
+    w.use(name, lambda: prelude.access(op, space, len(words), kind, cached))
+    args = [*words, at] if op == "ld" else [at, *words]
+    return f"{name}({', '.join(args)});"
+
+
+def _half(w: Writer, regs: Regs, op: str, space: str, at: str) -> str:
+    i = regs.index[0]
+    name, function = w.name(regs.buffer), w.use(f"{op}_{space}_u16")
+    if op == "ld":
+        w.use("set_half")
+        return f"set_half({name}[{i // 2}], {i % 2}, {function}({at}));"
+    return f"{function}({at}, {name}[{i // 2}] >> {16 * (i % 2)});"
+
+
+def _guarded(w: Writer, guard: Int | None, statement: str, otherwise: str = "") -> None:
+    if guard is None:
+        w.line(statement)
+    else:
+        w.line(f"if ({w.expr(guard)}) {statement}" + (f" else {otherwise}" if otherwise else ""))
+
+
+def _global_address(w: Writer, call: Call) -> str:
+    element: Int = call["element"]
+    if element == 0:
+        return w.name(call["tensor"])
+    named = all(map(w.planned.is_element, variables(element)))
+    shown = w.expr(element) if named or not is_large(element) else w.wide(element)
+    return f"{w.name(call['tensor'])} + {shown}"
+
+
+def ld_global(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """A predicated vector load; registers are filled where the guard fails."""
+    read_only = call["tensor"].name not in w.kernel.outputs
+    load = _memory(w, call, "ld", "global", _global_address(w, call), not read_only)
+    _guarded(w, call["guard"], load, _filled(w, call["regs"], call["fill"]))
+
+
+def _filled(w: Writer, regs: Regs, value: float) -> str:
+    dtype = regs.buffer.dtype
+    if len(regs.index) * regs.buffer.itemsize == 2:
+        w.use("set_half")
+        i = regs.index[0]
+        word = f"{w.name(regs.buffer)}[{i // 2}]"
+        return f"set_half({word}, {i % 2}, {_constant(w, dtype, value)} & 0xffffu);"
+    return f"{' = '.join(_words(w, regs))} = {_constant(w, dtype, value)};"
+
+
+def _constant(w: Writer, dtype: str, value: float) -> str:
+    """A register that holds a constant in every element."""
+    if dtype in ("f16", "bf16"):
+        if value == 0:
+            return "0u"
+        text = cells.number(value, "f32")
+        _helpers(w, text)
+        return f"{w.use(f'pack_{dtype}')}({text}, {text})"
+    text = cells.number(value, dtype)
+    _helpers(w, text)
+    return text
+
+
+def st_global(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """A predicated vector store."""
+    _guarded(w, call["guard"], _memory(w, call, "st", "global", _global_address(w, call)))
+
+
+def ld_shared(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """A vector load from shared memory."""
+    _guarded(
+        w,
+        call["guard"] if "guard" in call.args else None,
+        _memory(w, call, "ld", "shared", w.address(call["address"])),
+    )
+
+
+def st_shared(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """A vector store to shared memory."""
+    _guarded(w, call["guard"], _memory(w, call, "st", "shared", w.address(call["address"])))
+
+
+def _matrix(w: Writer, call: Call, op: str) -> None:
+    count, trans = call["count"], call["trans"]
+    name = prelude.matrix_name(op, count, trans)
+    w.use(name, lambda: prelude.matrix(op, count, trans))
+    registers = [f"{w.name(call['regs'].buffer)}[{i // 2}]" for i in call["regs"].index]
+    at = w.address(call["address"])
+    args = [*registers, at] if op == "ldmatrix" else [at, *registers]
+    w.line(f"{name}({', '.join(args)});")
+
+
+def ldmatrix(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """Matrices from shared memory."""
+    _matrix(w, call, "ldmatrix")
+
+
+def stmatrix(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """Matrices to shared memory."""
+    _matrix(w, call, "stmatrix")
+
+
+def tma_load(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """A bulk load."""
+    coords = call["coords"]
+    name = w.use(f"tma_load_{len(coords)}d", lambda: prelude.tma_load(len(coords)))
+    w.use("TensorMap")
+    barrier = w.slot(call["barrier"], call["slot"])
+    args = [w.address(call["address"]), f"&{w.planned.map_name(call['map'])}", barrier]
+    w.line(f"{name}({', '.join([*args, *map(w.expr, coords)])});")
+
+
+def tma_store(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """A bulk store."""
+    coords = call["coords"]
+    name = w.use(f"tma_store_{len(coords)}d", lambda: prelude.tma_store(len(coords)))
+    w.use("TensorMap")
+    args = [f"&{w.planned.map_name(call['map'])}", w.address(call["address"])]
+    w.line(f"{name}({', '.join([*args, *map(w.expr, coords)])});")
+
+
+def cp_async(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """An ordinary async copy."""
+    n_bytes = call["count"] * call["tensor"].itemsize
+    name = w.use(f"cp_async_{n_bytes}", lambda: prelude.cp_async(n_bytes))
+    inside = "true" if call["guard"] is None else w.expr(call["guard"])
+    copy = f"{name}({w.address(call['address'])}, {_global_address(w, call)}, {inside});"
+    _guarded(w, None if call["live"] == 1 else call["live"], copy)
+
+
+# -- products --
+
+
+def wgmma(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """One warpgroup product; constant steps are added to a descriptor made once per base."""
+    a_form, b_form, n, k = call["a_form"], call["b_form"], call["n"], call["k"]
+    shape = (n, k, call["dtype"], a_form.transposed, b_form.transposed)
+    name = prelude.wgmma_name(n, call["dtype"], a_form.transposed, b_form.transposed)
+    w.use(name, lambda: prelude.wgmma(*shape))
+    a, b = _descriptor(w, call["a"], a_form.bits, s), _descriptor(w, call["b"], b_form.bits, s)
+    regs: Regs = call["regs"]
+    acc = w.name(regs.buffer) + (f" + {regs.index[0]}" if regs.index[0] else "")
+    w.line(f"{name}({acc}, {a}, {b}, {w.expr(call['accumulate'])});")
+
+
+def _descriptor(w: Writer, address: Address, form: int, s: ir.Primitive) -> str:
+    byte: Int = address.byte
+    step = 0
+    if isinstance(byte, Expr) and byte.op == "+" and isinstance(byte.args[1], int):
+        step, byte = byte.args[1], byte.args[0]
+    elif isinstance(byte, int):
+        byte, step = 0, byte
+    key = (id(s), address.buffer.name, w.expr(byte), form)
+    if key not in w.cells:
+        w.n_descriptors += 1
+        w.cells[key] = f"{w.name(address.buffer)}_{w.n_descriptors}"
+        start = w.address(Address(address.buffer, byte))
+        w.line(f"const unsigned long long {w.cells[key]} = descriptor({start}, {form:#018x}ull);")
+    return w.cells[key] + (f" + {step >> 4}" if step else "")
+
+
+def wgmma_fence(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """Before the first product of a group."""
+    w.line(f"{w.use('wgmma_fence')}();")
+
+
+def wgmma_commit(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """After the last product of a group."""
+    w.line(f"{w.use('wgmma_commit')}();")
+
+
+def mma(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """One warp product."""
+    name = w.use(f"mma_{call['dtype']}", lambda: prelude.mma(call["dtype"]))
+    acc, a, b = call["acc"], call["a"], call["b"]
+    args = [
+        f"{w.name(acc.buffer)} + {acc.index[0]}",
+        f"{w.name(a.buffer)} + {a.index[0] // 2}",
+        f"{w.name(b.buffer)} + {b.index[0] // 2}",
+        w.expr(call["accumulate"]),
+    ]
+    w.line(f"{name}({', '.join(args)});")
+
+
+# -- registers --
+
+
+def digits(numbers: Sequence[int]) -> list[tuple[int, int, int]] | None:
+    """(size, radix, stride) per digit such that numbers[i] - numbers[0] is their sum, or None."""
+    out: list[tuple[int, int, int]] = []
+    size = 1
+    while size < len(numbers):
+        stride = numbers[size] - numbers[0]
+        radix = 1
+        while size * (radix + 1) <= len(numbers) and all(
+            numbers[size * radix + j] - numbers[j] == stride * radix for j in range(size)
+        ):
+            radix += 1
+        if radix == 1 or len(numbers) % (size * radix):
+            return None
+        out.append((size, radix, stride))
+        size *= radix
+    return out
+
+
+def _index(numbers: Sequence[int], i: str) -> str | None:
+    """An expression of the loop counter that gives the register numbers."""
+    found = digits(numbers)
+    if found is None:
+        return None
+    terms = []
+    for size, radix, stride in found:
+        digit = i if size == 1 else f"{i} / {size}"
+        if size * radix < len(numbers):
+            digit += f" % {radix}"
+        if stride:
+            terms.append(
+                digit
+                if stride == 1
+                else f"{digit} * {stride}"
+                if " " not in digit
+                else f"({digit}) * {stride}"
+            )
+    if numbers[0] or not terms:
+        terms.insert(0, str(numbers[0]))
+    return " + ".join(terms)
+
+
+def map_cells(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """A cell over registers: a loop that unrolls, or lines where numbers are irregular."""
+    out: Regs = call["out"]
+    ins: tuple[Regs, ...] = call["ins"]
+    function = _cell_function(w, call["cell"], ins)
+    per = max(1, 4 // out.buffer.itemsize)
+    indices = [_index(r.index, "i") for r in (out, *ins)]
+    if len(out.index) > per and all(i is not None for i in indices):
+        w.line("#pragma unroll")
+        step = "i++" if per == 1 else f"i += {per}"
+        w.line(f"for (int i = 0; i < {len(out.index)}; {step})")
+        w.depth += 1
+        texts = [_shifted(r.index, per) for r in (out, *ins)]
+        _assign(w, function, out, ins, texts, call)
+        w.depth -= 1
+        return
+    for first in range(0, len(out.index), per):
+        texts = [[str(n) for n in r.index[first : first + per]] for r in (out, *ins)]
+        _assign(w, function, out, ins, texts, call)
+
+
+def _shifted(numbers: Sequence[int], per: int) -> list[str]:
+    """Index texts of the `per` elements of one step."""
+    return [_index(numbers, "i" if j == 0 else f"(i + {j})") or "0" for j in range(per)]
+
+
+def _assign(
+    w: Writer, function: str, out: Regs, ins: Sequence[Regs], texts: list[list[str]], call: Call
+) -> None:
+    values = [
+        f"{function}({', '.join(w.element(r, t[j]) for r, t in zip(ins, texts[1:], strict=True))})"
+        for j in range(len(texts[0]))
+    ]
+    w.line(_stored(w, out, texts[0][0], values))
+
+
+def _stored(w: Writer, out: Regs, index: str, values: Sequence[str]) -> str:
+    name, dtype = w.name(out.buffer), out.buffer.dtype
+    if len(values) == 1:
+        return f"{name}[{index}] = {values[0]};"
+    plain = index.isidentifier()
+    word = str(int(index) // 2) if index.isdigit() else f"{index if plain else f'({index})'} / 2"
+    return f"{name}[{word}] = {w.use(f'pack_{dtype}')}({', '.join(values)});"
+
+
+def _cell_function(w: Writer, cell: Cell, ins: Sequence[Regs]) -> str:
+    """A device function for the cell, shared by equal cells."""
+    dtypes = tuple(r.buffer.dtype for r in ins)
+    key = ("cell", cell, dtypes)
+    if key in w.cells:
+        return w.cells[key]
+    kinds = [cells.C_TYPE.get(result_dtype(Operand(i), dtypes), "") for i in range(len(ins))]
+    if "" in kinds:
+        raise EmitError(f"map of {' '.join(dtypes)}", "has no CUDA registers", "f16 bf16 f32 i32")
+    result = result_dtype(cell, dtypes)
+    body = cells.spell(cell, [f"x{i}" for i in range(len(ins))], dtypes)
+    _helpers(w, body)
+    name = f"cell_{len(w.cell_texts)}"
+    args = ", ".join(f"{kind} x{i}" for i, kind in enumerate(kinds))
+    w.cell_texts.append(
+        f"// {cell}\n{prelude.DEVICE} {cells.C_TYPE[result]} {name}({args}) {{ return {body}; }}\n"
+    )
+    w.cells[key] = name
+    return name
+
+
+def fill(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """A constant in registers."""
+    out: Regs = call["out"]
+    if len(out.index) * out.buffer.itemsize == 2:
+        w.line(_filled(w, out, call["value"]))
+        return
+    value = _constant(w, out.buffer.dtype, call["value"])
+    words = _words(w, out)
+    w.line(f"{' = '.join(words)} = {value};" if len(words) <= 8 else _fill_loop(w, out, value))
+
+
+def _fill_loop(w: Writer, out: Regs, value: str) -> str:
+    per = max(1, 4 // out.buffer.itemsize)
+    numbers = [i // per for i in out.index[::per]]
+    index = _index(numbers, "i")
+    if index is None:
+        return " ".join(f"{word} = {value};" for word in _words(w, out))
+    w.line("#pragma unroll")
+    return f"for (int i = 0; i < {len(numbers)}; i++) {w.name(out.buffer)}[{index}] = {value};"
+
+
+def index(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """Positions in registers."""
+    out: Regs = call["out"]
+    name = w.name(out.buffer)
+    for i, value in zip(out.index, call["values"], strict=True):
+        w.line(f"{name}[{i}] = {w.expr(value)};")
+
+
+def accumulate(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """Combine registers of one thread."""
+    out, ins = call["out"], call["ins"]
+    dtype = out.buffer.dtype
+    target = f"{w.name(out.buffer)}[{out.index[0]}]"
+    w.line(f"{target} = {w.element(ins, str(ins.index[0]))};")
+    rest = ins.index[1:]
+    index = _index(rest, "i") if len(rest) > 1 else None
+    if index is not None:
+        w.line("#pragma unroll")
+        merged = cells.combine(call["monoid"], target, w.element(ins, index), dtype)
+        w.line(f"for (int i = 0; i < {len(rest)}; i++) {target} = {merged};")
+        _helpers(w, merged)
+        return
+    for i in rest:
+        merged = cells.combine(call["monoid"], target, w.element(ins, str(i)), dtype)
+        _helpers(w, merged)
+        w.line(f"{target} = {merged};")
+
+
+def shuffle(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """Combine with other lanes."""
+    regs: Regs = call["regs"]
+    function = w.use("shuffle_xor_i32" if regs.buffer.dtype == "i32" else "shuffle_xor")
+    for i in regs.index:
+        x = f"{w.name(regs.buffer)}[{i}]"
+        merged = cells.combine(
+            call["monoid"], x, f"{function}({x}, {call['mask']})", regs.buffer.dtype
+        )
+        _helpers(w, merged)
+        w.line(f"{x} = {merged};")
+
+
+def ld_combine(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """Read from shared memory and combine."""
+    regs: Regs = call["regs"]
+    kind = w.register_type(regs.buffer.dtype)
+    name = prelude.access_name("ld", "shared", 1, kind)
+    w.use(name, lambda: prelude.access("ld", "shared", 1, kind))
+    x = f"{w.name(regs.buffer)}[{regs.index[0]}]"
+    merged = cells.combine(call["monoid"], x, "other", regs.buffer.dtype)
+    _helpers(w, merged)
+    w.line(f"{{ {kind} other; {name}(other, {w.address(call['address'])}); {x} = {merged}; }}")
+
+
+def sync(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """Barrier of the scope."""
+    w.sync(w.where)
+
+
+CALLS: Mapping[str, Callable[[Writer, Call, Any], None]] = {
+    "ld_global": ld_global, "st_global": st_global, "ld_shared": ld_shared,
+    "st_shared": st_shared, "ldmatrix": ldmatrix, "stmatrix": stmatrix, "tma_load": tma_load,
+    "tma_store": tma_store, "cp_async": cp_async, "wgmma": wgmma, "wgmma_fence": wgmma_fence,
+    "wgmma_commit": wgmma_commit, "mma": mma, "map": map_cells, "fill": fill, "index": index,
+    "accumulate": accumulate, "shuffle": shuffle, "ld_combine": ld_combine, "sync": sync,
+}  # fmt: skip

@@ -1,0 +1,127 @@
+"""How CUDA C++ spells cells and monoids: rows of text templates, by cell name and kind of number.
+
+Operands are f32 (every narrower float), i32 or bool values. ``{0}`` is the first operand's text;
+``{p0}`` the first parameter of the cell's text.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from axe_eq.errors import EmitError
+from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, result_dtype
+from axe_eq.program import ops
+from axe_eq.program.types import dtype
+
+FLOAT: dict[str, str] = {
+    "id": "{0}", "add": "({0} + {1})", "mul": "({0} * {1})", "sub": "({0} - {1})",
+    "div": "({0} / {1})", "neg": "(-{0})", "abs": "fabsf({0})", "maximum": "max_f32({0}, {1})",
+    "minimum": "min_f32({0}, {1})", "where": "({0} ? {1} : {2})", "floor": "floorf({0})",
+    "ceil": "ceilf({0})", "trunc": "truncf({0})", "round": "rintf({0})", "sqrt": "sqrtf({0})",
+    "rsqrt": "rsqrtf({0})", "exp": "expf({0})", "log": "logf({0})", "log2": "log2f({0})",
+    "log10": "log10f({0})", "sin": "sinf({0})", "cos": "cosf({0})", "tanh": "tanhf({0})",
+    "sigmoid": "(1.0f / (1.0f + expf(-{0})))", "expm1": "expm1f({0})", "log1p": "log1pf({0})",
+    "tan": "tanf({0})", "sinh": "sinhf({0})", "cosh": "coshf({0})", "erf": "erff({0})",
+    "acos": "acosf({0})", "acosh": "acoshf({0})", "asin": "asinf({0})", "asinh": "asinhf({0})",
+    "atan": "atanf({0})", "atanh": "atanhf({0})", "atan2": "atan2f({0}, {1})",
+    "hypot": "hypotf({0}, {1})", "copysign": "copysignf({0}, {1})", "pow": "powf({0}, {1})",
+    "nextafter": "nextafterf({0}, {1})", "isnan": "({0} != {0})",
+    "isinf": "(fabsf({0}) == INFINITY_F32)", "isfinite": "(fabsf({0}) < INFINITY_F32)",
+}  # fmt: skip
+INTEGER: dict[str, str] = {
+    "id": "{0}", "add": "({0} + {1})", "mul": "({0} * {1})", "sub": "({0} - {1})",
+    "neg": "(-{0})", "abs": "abs({0})", "maximum": "max({0}, {1})", "minimum": "min({0}, {1})",
+    "where": "({0} ? {1} : {2})", "floor": "{0}", "ceil": "{0}", "trunc": "{0}", "round": "{0}",
+    "bit_and": "({0} & {1})", "bit_or": "({0} | {1})", "bit_xor": "({0} ^ {1})",
+    "bit_not": "(~{0})",
+}  # fmt: skip
+COMPARE: dict[str, str] = {
+    "eq": "({0} == {1})", "ne": "({0} != {1})", "lt": "({0} < {1})", "le": "({0} <= {1})",
+    "gt": "({0} > {1})", "ge": "({0} >= {1})", "and": "({0} && {1})", "or": "({0} || {1})",
+    "xor": "({0} != {1})", "not": "(!{0})",
+}  # fmt: skip
+MONOIDS: dict[str, tuple[str, str]] = {  # on f32, on i32
+    "+": ("({0} + {1})", "({0} + {1})"),
+    "*": ("({0} * {1})", "({0} * {1})"),
+    "max": ("max_f32({0}, {1})", "max({0}, {1})"),
+    "min": ("min_f32({0}, {1})", "min({0}, {1})"),
+}
+C_TYPE = {"f32": "float", "i32": "int", "bool": "bool"}
+
+
+def number(value: float, dtype: str) -> str:
+    """A constant of a dtype."""
+    if dtype == "i32":
+        return str(int(value))
+    if dtype == "bool":
+        return "true" if value else "false"
+    if math.isnan(value):
+        return "NAN_F32"
+    if math.isinf(value):
+        return "INFINITY_F32" if value > 0 else "(-INFINITY_F32)"
+    return f"{value!r}f" if value >= 0 else f"({value!r}f)"
+
+
+def spell(cell: Cell, operands: Sequence[str], dtypes: Sequence[str]) -> str:
+    """A cell expression as CUDA C++ text.
+
+    Args:
+        cell: the expression.
+        operands: texts of its operands, in their accumulation dtypes.
+        dtypes: element dtypes of its operands.
+
+    Raises:
+        EmitError: a cell without a row, or with a number kind that it has no row for.
+    """
+    if isinstance(cell, Operand):
+        return operands[cell.index]
+    if isinstance(cell, Constant):
+        return number(cell.value, "f32")
+    name, params = ops.split_text(cell.cell)
+    kinds = [result_dtype(a, dtypes) for a in cell.args if not isinstance(a, Constant)]
+    kind = "f32" if "f32" in kinds or not kinds else kinds[-1]
+    args = [
+        number(a.value, kind) if isinstance(a, Constant) else spell(a, operands, dtypes)
+        for a in cell.args
+    ]
+    if name == "cast":
+        return _cast(args[0], kind, dtype(params[0]).name)
+    return _apply(cell, name, args, kind)
+
+
+def _apply(cell: Apply, name: str, args: list[str], kind: str) -> str:
+    row = COMPARE.get(name) or {"f32": FLOAT, "i32": INTEGER}.get(kind, {}).get(name)
+    if row is None:
+        known = " ".join(sorted(FLOAT))
+        raise EmitError(f"cell {cell.cell!r}", f"has no CUDA spelling on {kind}", known)
+    if len(args) > 2 and "{2}" not in row:  # n-ary associative cells
+        text = args[0]
+        for more in args[1:]:
+            text = row.format(text, more)
+        return text
+    return row.format(*args) if len(args) > 1 or "{1}" not in row else args[0]
+
+
+def _cast(text: str, kind: str, to: str) -> str:
+    """Round to a narrower type and come back, or change the kind of number."""
+    if to in ("f16", "bf16"):
+        return f"round_{to}({text})"
+    if to == "bool":
+        return f"({text} != 0)"
+    if to not in C_TYPE:
+        raise EmitError(
+            f"cell 'cast {to}'", f"from {kind} has no CUDA spelling", "f16 bf16 f32 i32"
+        )
+    return text if kind == to else f"(({C_TYPE[to]})({text}))"
+
+
+def combine(monoid: str, a: str, b: str, dtype: str) -> str:
+    """Merge two values of a reduction.
+
+    Raises:
+        EmitError: a monoid without a row.
+    """
+    if monoid not in MONOIDS:
+        raise EmitError(f"monoid {monoid!r}", "has no CUDA spelling", " ".join(MONOIDS))
+    return MONOIDS[monoid][dtype == "i32"].format(a, b)

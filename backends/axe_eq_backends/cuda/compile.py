@@ -1,0 +1,98 @@
+"""NVRTC: emitted text to machine code, on any machine; no device is needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from axe_eq.errors import DeviceError, EmitError
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A compiled kernel.
+
+    Attributes:
+        cubin: machine code.
+        log: what the compiler said (register use, warnings).
+        version: NVRTC's version.
+    """
+
+    cubin: bytes
+    log: str
+    version: str
+
+
+@cache
+def _nvrtc() -> Any:
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError:
+        raise DeviceError(
+            "NVRTC", "package cuda.bindings is not installed", "cuda-bindings",
+            hint="pip install cuda-bindings nvidia-cuda-nvrtc",
+        ) from None  # fmt: skip
+    try:
+        nvrtc.nvrtcVersion()
+    except Exception as error:  # the bindings raise their own class where the library is missing
+        raise DeviceError(
+            "NVRTC", f"cannot be loaded ({error})", "its shared library",
+            hint="pip install nvidia-cuda-nvrtc",
+        ) from None  # fmt: skip
+    return nvrtc
+
+
+def version() -> str:
+    """NVRTC's version, "13.0".
+
+    Raises:
+        DeviceError: NVRTC is not installed.
+    """
+    _, major, minor = _nvrtc().nvrtcVersion()
+    return f"{major}.{minor}"
+
+
+def options(compute_capability: int) -> tuple[str, ...]:
+    """Compiler options for a target; architecture-specific instructions need the "a" suffix."""
+    return (f"--gpu-architecture=sm_{compute_capability}a", "--std=c++17", "--ptxas-options=-v")
+
+
+def compile_text(text: str, compute_capability: int, name: str = "kernel") -> Binary:
+    """Compile CUDA C++ to machine code.
+
+    Raises:
+        DeviceError: NVRTC is not installed.
+        EmitError: the text does not compile; the message holds the compiler's first lines.
+    """
+    nvrtc = _nvrtc()
+    program = _check(
+        nvrtc, nvrtc.nvrtcCreateProgram(text.encode(), f"{name}.cu".encode(), 0, [], [])
+    )
+    flags = [option.encode() for option in options(compute_capability)]
+    (result,) = nvrtc.nvrtcCompileProgram(program, len(flags), flags)
+    log = _log(nvrtc, program)
+    if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        nvrtc.nvrtcDestroyProgram(program)
+        raise EmitError(f"kernel {name}", f"does not compile:\n{log[:2000]}", "valid CUDA C++")
+    size = _check(nvrtc, nvrtc.nvrtcGetCUBINSize(program))
+    cubin = b" " * size
+    nvrtc.nvrtcGetCUBIN(program, cubin)
+    nvrtc.nvrtcDestroyProgram(program)
+    return Binary(cubin, log, version())
+
+
+def _check(nvrtc: Any, returned: Any) -> Any:
+    result, *values = returned
+    if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+        raise DeviceError(
+            "NVRTC", f"call failed: {nvrtc.nvrtcGetErrorString(result)[1]}", "success"
+        )
+    return values[0]
+
+
+def _log(nvrtc: Any, program: Any) -> str:
+    size = _check(nvrtc, nvrtc.nvrtcGetProgramLogSize(program))
+    log = b" " * size
+    nvrtc.nvrtcGetProgramLog(program, log)
+    return str(log.decode(errors="replace")).rstrip("\0").strip()

@@ -1,0 +1,403 @@
+"""Planned kernels as CUDA C++ text: pure, deterministic, readable, and complete without headers.
+
+All decisions were made in dispatch; this writes control flow, and one text per instruction call.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from axe_eq.errors import EmitError
+from axe_eq.kernel import ir
+from axe_eq.kernel.dispatch import Planned, describe
+from axe_eq.kernel.expr import Expr, Int, Var, substitute, text, variables
+from axe_eq.kernel.plan import Address, Regs, TensorMap
+from axe_eq_backends.cuda import prelude
+from axe_eq_backends.cuda.calls import CALLS, is_large
+
+SPELL = {"//": "/", "and": "&&"}
+_C_TYPES = {"f16": "f16", "bf16": "bf16", "f32": "float", "i32": "int"}
+_RESERVED = frozenset({
+    "auto", "bool", "break", "case", "char", "const", "continue", "default", "do", "double",
+    "else", "enum", "extern", "float", "for", "goto", "if", "int", "long", "new", "register",
+    "return", "short", "signed", "sizeof", "static", "struct", "switch", "this", "typedef",
+    "union", "unsigned", "void", "volatile", "while", "lane", "warp", "thread", "cta", "n_ctas",
+    "smem", "group", "template", "operator", "class", "f16", "bf16", "min", "max",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One kernel argument: a tensor map, a pointer, or a run-time integer."""
+
+    kind: str
+    name: str
+    map: TensorMap | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """An emitted kernel.
+
+    Attributes:
+        name: entry point.
+        text: CUDA C++, complete.
+        arguments: in the order of the entry point's parameters.
+        n_threads: threads of one CTA.
+        smem_bytes: dynamic shared memory, alignment slack included.
+    """
+
+    name: str
+    text: str
+    arguments: tuple[Argument, ...]
+    n_threads: int
+    smem_bytes: int
+
+
+def emit(planned: Planned) -> Source:
+    """Write a planned kernel.
+
+    Raises:
+        EmitError: a dtype or a cell without a CUDA spelling.
+    """
+    return Writer(planned).source()
+
+
+def identifier(name: str) -> str:
+    """A C identifier for a name of the kernel."""
+    clean = re.sub(r"\W", "_", name)
+    return f"{clean}_" if clean in _RESERVED or clean[:1].isdigit() or not clean else clean
+
+
+class Writer:
+    """Text of one kernel while it is written."""
+
+    def __init__(self, planned: Planned) -> None:
+        self.planned, self.kernel = planned, planned.kernel
+        self.lines: list[str] = []
+        self.depth = 1
+        self.used: dict[str, Callable[[], str]] = {}
+        self.cells: dict[tuple[object, ...], str] = {}
+        self.cell_texts: list[str] = []
+        self.names: dict[int, str] = {}
+        self.where = ir.Where("cta", self.kernel.n_warps)
+        self.n_descriptors = 0
+        self._claim_names()
+        self.assigned = {s.var.name for s, _ in ir.walk(self.kernel) if isinstance(s, ir.Assign)}
+
+    # -- names, expressions, helpers for calls --
+
+    def _claim_names(self) -> None:
+        taken: set[str] = set()
+        kernel = self.kernel
+        things = [(id(b), b.name) for b in kernel.tensors + kernel.buffers]
+        for number, wanted in things + [(id(b), b.name) for b in kernel.barriers]:
+            name = identifier(wanted)
+            while name in taken:
+                name += "_"
+            taken.add(name)
+            self.names[number] = name
+
+    def name(self, thing: ir.Buffer | ir.MBarrier) -> str:
+        """The C name of a buffer or barrier array."""
+        return self.names[id(thing)]
+
+    def use(self, name: str, make: Callable[[], str] | None = None) -> str:
+        """Include a device function; its name."""
+        self.used.setdefault(name, make or (lambda: ""))
+        return name
+
+    def line(self, content: str) -> None:
+        """One line at the present depth."""
+        self.lines.append("  " * self.depth + content)
+
+    def expr(self, e: Int) -> str:
+        """An integer expression."""
+        return text(e, SPELL)
+
+    def wide(self, e: Int) -> str:
+        """An integer expression in 64 bits."""
+        if not isinstance(e, Expr):
+            return f"{e}ll"
+        cast = {
+            v.name: Var(name=f"(long long){v.name}", divisor=v.divisor, low=v.low, high=v.high)
+            for v in variables(e)
+        }
+        return text(substitute(e, cast), SPELL)
+
+    def address(self, a: Address) -> str:
+        """A shared-memory address."""
+        return (
+            f"{self.name(a.buffer)} + {self.expr(a.byte)}" if a.byte != 0 else self.name(a.buffer)
+        )
+
+    def slot(self, barrier: ir.MBarrier, slot: Int) -> str:
+        """The address of a barrier slot."""
+        offset = slot * 8
+        return self.name(barrier) + (f" + {self.expr(offset)}" if offset != 0 else "")
+
+    def c_type(self, dtype: str) -> str:
+        """The C type of an element in memory."""
+        if dtype not in _C_TYPES:
+            raise EmitError(f"dtype {dtype}", "has no CUDA storage here", " ".join(_C_TYPES))
+        return _C_TYPES[dtype]
+
+    def register_type(self, dtype: str) -> str:
+        """The C type of one register: narrower elements are packed in unsigned words."""
+        kind = self.c_type(dtype)
+        return kind if kind in ("float", "int") else "unsigned"
+
+    def element(self, regs: Regs, index: str) -> str:
+        """One element of a register tile, in its accumulation dtype."""
+        name, dtype = self.name(regs.buffer), regs.buffer.dtype
+        if dtype in ("f16", "bf16"):
+            return f"{self.use(f'get_{dtype}')}({name}, {index})"
+        return f"{name}[{index}]"
+
+    # -- the whole --
+
+    def source(self) -> Source:
+        """Everything, in order."""
+        kernel = self.kernel
+        self._body(kernel.body, self.where)
+        body = self.lines
+        arguments = self._arguments()
+        self.lines = []
+        self._prologue(arguments)
+        align = max((b.alignment for b in kernel.buffers if b.memory == "smem"), default=16)
+        slack = align if kernel.smem_bytes and align > 16 else 0
+        parameters = ",\n    ".join(self._parameter(a) for a in arguments)
+        residency = ", 1" if any(isinstance(s, ir.Roles) for s in kernel.body) else ""
+        head = (
+            f'extern "C" __global__ void __launch_bounds__({kernel.n_threads}{residency})\n'
+            f"{identifier(kernel.name)}(\n    {parameters}) {{"
+        )
+        functions = prelude.collect(self.used) + "".join(self.cell_texts)
+        code = "\n".join([self._comment() + functions, head, *self.lines, *body, "}", ""])
+        return Source(
+            identifier(kernel.name), code, arguments, kernel.n_threads, kernel.smem_bytes + slack
+        )
+
+    def _comment(self) -> str:
+        lines = [f"{self.kernel.name}: {self.kernel.n_warps} warps, {self.kernel.tiles} tiles"]
+        for b in self.kernel.tensors + self.kernel.buffers:
+            shape = "x".join(map(str, b.shape))
+            lines.append(f"{b.memory} {self.name(b)} {b.dtype}[{shape}] = {b.place}")
+        return "".join(f"// {line}\n" for line in lines)
+
+    def _arguments(self) -> tuple[Argument, ...]:
+        mapped = {m.buffer for m in self.planned.maps.values()}
+        pointed = {
+            c["tensor"]
+            for choice in self.planned.choices.values()
+            for c in choice.plan.calls
+            if "tensor" in c.args
+        }
+        maps = [Argument("map", n, m) for n, m in self.planned.maps.items()]
+        pointers = [
+            Argument("pointer", t.name)
+            for t in self.kernel.tensors
+            if t in pointed or t not in mapped
+        ]
+        return (*maps, *pointers, *(Argument("int", p.name) for p in self.kernel.params))
+
+    def _parameter(self, argument: Argument) -> str:
+        if argument.kind == "map":
+            self.use("TensorMap")
+            return f"const __grid_constant__ TensorMap {identifier(argument.name)}"
+        if argument.kind == "int":
+            return f"const int {identifier(argument.name)}"
+        tensor = self.kernel.tensor(argument.name)
+        self.use("types")
+        const = "" if argument.name in self.kernel.outputs else "const "
+        return f"{const}{self.c_type(tensor.dtype)}* __restrict__ {self.name(tensor)}"
+
+    def _prologue(self, arguments: Sequence[Argument]) -> None:
+        shared = [b for b in self.kernel.buffers if b.memory == "smem"]
+        if shared or self.kernel.barriers:
+            align = max((b.alignment for b in shared), default=16)
+            self.use("shared_address")
+            self.line("extern __shared__ unsigned char smem_bytes[];")
+            aligned = f"(shared_address(smem_bytes) + {align - 1}) & ~{align - 1}u"
+            self.line(
+                f"const unsigned smem = {aligned if align > 16 else 'shared_address(smem_bytes)'};"
+            )
+            places = [(self.name(b), b.offset) for b in shared]
+            places += [(self.name(b), b.offset) for b in self.kernel.barriers]
+            for name, offset in places:
+                self.line(f"const unsigned {name} = smem + {offset};")
+        self.line("const int thread = threadIdx.x, lane = thread & 31;")
+        if self._has_roles():
+            self.line("const int group = thread >> 7, warp = thread >> 5 & 3;")
+        else:
+            self.line("const int warp = thread >> 5;")
+        self.line("const int cta = blockIdx.x, n_ctas = gridDim.x;")
+        self._init_barriers(arguments)
+        if not self._has_roles():
+            self._declare_registers(self.kernel.body)
+
+    def _has_roles(self) -> bool:
+        return any(isinstance(s, ir.Roles) for s in self.kernel.body)
+
+    def _init_barriers(self, arguments: Sequence[Argument]) -> None:
+        maps = [a for a in arguments if a.kind == "map"]
+        if not self.kernel.barriers:
+            return
+        self.use("barrier_init")
+        self.line("if (thread == 0) {")
+        for b in self.kernel.barriers:
+            name = self.name(b)
+            self.line(
+                f"  for (int i = 0; i < {b.slots}; i++) barrier_init({name} + 8 * i, {b.arrivals});"
+            )
+        self.line('  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");')
+        for a in maps:
+            self.line(f'  asm volatile("prefetch.tensormap [%0];" :: "l"(&{identifier(a.name)}));')
+        self.line("}")
+        self.line("__syncthreads();")
+
+    def _declare_registers(self, body: ir.Body) -> None:
+        seen: dict[ir.Buffer, None] = {}
+        for s in _statements(body):
+            if isinstance(s, ir.Primitive):
+                seen.update({v.buffer: None for v in s.views() if v.buffer.memory == "reg"})
+        for b in seen:
+            kind = self.register_type(b.dtype)
+            count = -(-b.n_elements * b.itemsize // 4)
+            self.line(f"{kind} {self.name(b)}[{count}];")
+
+    # -- statements --
+
+    def _block(self, head: str, body: ir.Body, where: ir.Where, tail: str = "}") -> None:
+        self.line(head + " {")
+        self.depth += 1
+        self._body(body, where)
+        self.depth -= 1
+        self.line(tail)
+
+    def _body(self, body: ir.Body, where: ir.Where) -> None:
+        for s in body:
+            self.where = where
+            self._statement(s, where)
+
+    def _statement(self, s: ir.Statement, where: ir.Where) -> None:
+        match s:
+            case ir.For():
+                self._for(s, where)
+            case ir.If():
+                self._block(f"if ({self.expr(s.condition)})", s.body, where)
+            case ir.Roles():
+                self._roles(s)
+            case ir.Scope(kind="elect"):
+                first = "(thread & 127) == 0" if where.role else "thread == 0"
+                self._block(f"if ({first})", s.body, where.inside(s))
+            case ir.Scope():
+                self._body(s.body, where.inside(s))
+            case ir.Let():
+                self.declare(s.var, s.value)
+            case ir.Assign():
+                self.line(f"{s.var.name} = {self.expr(s.value)};")
+            case ir.Primitive():
+                self._primitive(s)
+            case _:
+                self._synchronise(s, where)
+
+    def _for(self, s: ir.For, where: ir.Where) -> None:
+        v = s.var.name
+        self.line("#pragma unroll 1")
+        step = f"{v} += {self.expr(s.step)}"
+        head = f"for (int {v} = {self.expr(s.start)}; {v} < {self.expr(s.stop)}; {step})"
+        self._block(head, s.body, where)
+
+    def declare(self, v: Var, value: Int) -> None:
+        """Name a value. Element numbers of global tensors may need 64 bits, indices never do."""
+        const = "" if v.name in self.assigned else "const "
+        if self.planned.is_element(v) and is_large(value):
+            self.line(f"{const}long long {v.name} = {self.wide(value)};")
+        else:
+            self.line(f"{const}int {v.name} = {self.expr(value)};")
+
+    def _roles(self, s: ir.Roles) -> None:
+        """One if/else chain: separate ifs cost the assembler its warp-uniformity."""
+        entry = min(65536 // self.kernel.n_threads // 8 * 8, 248)
+        for number, role in enumerate(s.branches):
+            last = number == len(s.branches) - 1
+            test = (
+                f"group == {role.low}"
+                if role.high == role.low + 1
+                else f"group >= {role.low} && group < {role.high}"
+            )
+            head = f"if ({test})" if number == 0 else "else" if last else f"else if ({test})"
+            self.line(head + " {")
+            self.depth += 1
+            if role.registers:
+                change = "inc" if role.registers > entry else "dec"
+                form = f"setmaxnreg.{change}.sync.aligned.u32 {role.registers};"
+                self.line(f'asm volatile("{form}");')
+            here = len(self.lines)
+            self._declare_registers(role.body)
+            self._body(role.body, ir.Where("warpgroup", ir.WARPS_PER_GROUP, role))
+            if any(re.search(rf"\b{role.var.name}\b", line) for line in self.lines[here:]):
+                self.lines.insert(here, "  " * self.depth + f"const int {role.var.name} = group;")
+            self.depth -= 1
+            self.line("}")
+
+    def _synchronise(self, s: ir.Statement, where: ir.Where) -> None:
+        match s:
+            case ir.Wait():
+                self.use("barrier_wait")
+                self.line(f"barrier_wait({self.slot(s.barrier, s.slot)}, {self.expr(s.parity)});")
+            case ir.Arrive():
+                self.use("barrier_arrive")
+                self.line(f"barrier_arrive({self.slot(s.barrier, s.slot)});")
+            case ir.Expect():
+                self.use("barrier_expect")
+                self.line(f"barrier_expect({self.slot(s.barrier, s.slot)}, {s.n_bytes});")
+            case ir.Sync():
+                self.sync(where)
+            case ir.FenceAsync():
+                self.line(f"{self.use('fence_async')}();")
+            case ir.Commit() | ir.WaitGroup():
+                self.line(f'asm volatile("{_group_form(s)}" ::: "memory");')
+            case _:
+                raise EmitError(f"statement {type(s).__name__}", "has no CUDA text", "a known one")
+
+    def sync(self, where: ir.Where) -> None:
+        """Barrier of a scope."""
+        if where.scope == "warp":
+            self.line("__syncwarp();")
+        elif where.role is None:
+            self.line("__syncthreads();")
+        else:
+            name = where.role.var.name
+            self.line(f'asm volatile("bar.sync %0, 128;" :: "r"({name} + 1) : "memory");')
+
+    def _primitive(self, s: ir.Primitive) -> None:
+        plan = self.planned.plan(s)
+        self.line(f"// {describe(s)}: {plan.row.name}, {plan.notes}")
+        for v, value in plan.lets:
+            self.declare(v, value)
+        for call in plan.calls:
+            CALLS[call.op](self, call, s)
+
+
+def _statements(body: ir.Body) -> list[ir.Statement]:
+    out: list[ir.Statement] = []
+    for s in body:
+        out.append(s)
+        for inner in ir.children(s):
+            out += _statements(inner)
+    return out
+
+
+def _group_form(s: ir.Commit | ir.WaitGroup) -> str:
+    if isinstance(s, ir.Commit):
+        return {"bulk": "cp.async.bulk.commit_group;", "cp_async": "cp.async.commit_group;"}[s.kind]
+    return {
+        "wgmma": f"wgmma.wait_group.sync.aligned {s.pending};",
+        "bulk": f"cp.async.bulk.wait_group {s.pending};",
+        "bulk_read": f"cp.async.bulk.wait_group.read {s.pending};",
+        "cp_async": f"cp.async.wait_group {s.pending};",
+    }[s.kind]
