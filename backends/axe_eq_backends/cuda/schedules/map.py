@@ -1,0 +1,71 @@
+"""Cell cones: elementwise kernels with any cells, broadcasts and several outputs, memory-bound.
+
+Every thread reads 16-byte vectors of each operand, applies the cells and writes. Dims that are one
+run in all operands are fused first, so a dense kernel becomes one-dimensional.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from axe_eq.kernel import ir
+from axe_eq.kernel.build import Builder
+from axe_eq.kernel.cells import Cell
+from axe_eq_backends.cuda.schedules.tensors import (
+    Operand,
+    Space,
+    collapse,
+    power_of_two_from,
+    thread_layout,
+    vector,
+)  # fmt: skip
+
+WARP = 32
+
+
+def elementwise(
+    shape: Sequence[int],
+    operands: Sequence[Operand],
+    outputs: Sequence[tuple[Operand, Cell]],
+    *,
+    name: str = "elementwise",
+    warps: int = 4,
+    vectors: int = 2,
+) -> ir.Kernel:
+    """The kernel that computes every output's cell over the operands at every index.
+
+    Args:
+        shape: the index space.
+        operands: tensors that are read; operand i of a cell is the i-th.
+        outputs: tensors that are written, with their cells.
+        name: of the kernel.
+        warps: of one CTA.
+        vectors: 16-byte vectors per thread and operand.
+    """
+    everything = [*operands, *(o for o, _ in outputs)]
+    shape, fused = collapse(shape, everything)
+    if len(shape) < 2:
+        shape = (1, *shape)
+        fused = [Operand(o.name, o.dtype, (0, *o.strides)) for o in fused]
+    ins, outs = fused[: len(operands)], fused[len(operands) :]
+    wide = vector(fused)
+    threads = WARP * warps
+    across = min(power_of_two_from(-(-shape[-1] // wide)), threads)
+    if shape[-2] == 1:
+        across = threads
+    down = threads // across
+    repeats = (1, vectors) if down == 1 else (vectors, 1)
+    tile = (repeats[0] * down, repeats[1] * across * wide)
+    layout = thread_layout((repeats[0], down), (repeats[1], across), wide)
+    k = Builder(name, warps)
+    space = Space(k, shape, ins, outs)
+    index = k.reg("index", "i32", tile, layout)
+    with k.tiles(space.tiles(tile), persistent=False) as number:
+        begin = space.begin(number, tile)
+        values = [space.load(o.name, begin, tile, index) for o in ins]
+        for out, (_, cell) in zip(outs, outputs, strict=True):
+            result = k.reg_like(out.name, out.dtype, index.all)
+            k.map(cell, result.all, *values)
+            kept = tuple(slice(None) if s else 0 for s in out.strides[-2:])
+            k.copy(space.view(out.name, begin, tile), result.all[kept])
+    return k.finish()

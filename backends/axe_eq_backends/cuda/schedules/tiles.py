@@ -1,0 +1,47 @@
+"""Shared-memory layouts that the matrix instructions and the bulk copies read, as layouts."""
+
+from __future__ import annotations
+
+from math import prod
+
+from axe_eq.layout import Layout
+from axe_eq.layout.swizzle import Swizzle
+from axe_eq_backends.cuda.instrs import SmemForm
+
+
+def swizzle(width: int, itemsize: int) -> tuple[Swizzle, ...]:
+    """The hardware's swizzle of `width` bytes (32, 64 or 128), on elements; none for 16."""
+    bits = width.bit_length() - 5
+    return (Swizzle("m", bits, 4, 3).scaled(-(itemsize.bit_length() - 1)),) if bits else ()
+
+
+def panels(lead: tuple[int, ...], rows: int, cols: int, itemsize: int, width: int = 128) -> Layout:
+    """(lead..., rows, cols) as column panels of `width` bytes, swizzled, panel after panel."""
+    wide = min(width // itemsize, cols)
+    inner = [(rows, wide), (cols // wide, rows * wide), (wide, 1)]
+    shard = [*_lead(lead, rows * cols), *inner]
+    return Layout(shard, swizzle=swizzle(wide * itemsize, itemsize))
+
+
+def transposed_panels(lead: tuple[int, ...], rows: int, cols: int, itemsize: int) -> Layout:
+    """(lead..., rows, cols) with rows contiguous: row panels of 128 bytes, swizzled."""
+    wide = min(128 // itemsize, rows)
+    inner = [(rows // wide, wide * cols), (wide, 1), (cols, wide)]
+    shard = [*_lead(lead, rows * cols), *inner]
+    return Layout(shard, swizzle=swizzle(wide * itemsize, itemsize))
+
+
+def operand(stages: int, rows: int, k: int, itemsize: int, form: SmemForm) -> Layout:
+    """A ring of (rows, k) matrix operands in one of wgmma's forms."""
+    if form.major == "MN":
+        wide = form.width // itemsize
+        shard = [(stages, rows * k), (rows // wide, wide * k), (wide, 1), (k, wide)]
+        return Layout(shard, swizzle=swizzle(form.width, itemsize))
+    if form.swizzle_bits:
+        return panels((stages,), rows, k, itemsize, form.width)
+    atom = 16 // itemsize
+    return Layout([(stages, rows * k), (rows, atom), (k // atom, rows * atom), (atom, 1)])
+
+
+def _lead(lead: tuple[int, ...], unit: int) -> list[tuple[int, int]]:
+    return [(e, unit * prod(lead[d + 1 :])) for d, e in enumerate(lead)]

@@ -1,0 +1,346 @@
+"""Kernels of forty cones: right at both levels of the interpreter, compiled, and right on a GPU.
+
+A cone is a kernel, random arrays, and the expected outputs from float64 numpy formulas that share
+no code with cells, schedules or interpreter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from axe_eq.kernel import ir
+from axe_eq.kernel.cells import Cell, apply, arg
+from axe_eq.kernel.dispatch import Planned
+from axe_eq.kernel.interp import ORDERS, interpret
+from axe_eq.kernel.placement import number
+from axe_eq_backends.cuda.compile import compile_text
+from axe_eq_backends.cuda.emit import emit
+from axe_eq_backends.cuda.meaning import MEANINGS
+from axe_eq_backends.cuda.planning import plan
+from axe_eq_backends.cuda.schedules.gemm import Extra, Matrix, Problem, Tiling, gemm, parameters
+from axe_eq_backends.cuda.schedules.map import elementwise
+from axe_eq_backends.cuda.schedules.rows import Reduction, reduce_rows
+from axe_eq_backends.cuda.schedules.tensors import dense
+from axe_eq_backends.cuda.schedules.transpose import transpose
+from axe_eq_backends.cuda.target import h200
+
+Arrays = dict[str, Any]
+NUMPY = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "i32": np.int32}
+erf = np.vectorize(math.erf)
+
+
+@dataclass(frozen=True)
+class Cone:
+    kernel: ir.Kernel
+    arrays: Arrays
+    expected: Arrays
+    params: dict[str, int]
+    tolerance: float
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def normal(shape: tuple[int, ...], dtype: str = "f16", seed: int = 0) -> Any:
+    return rng(seed).standard_normal(shape).astype(NUMPY[dtype])
+
+
+def wide(x: Any) -> Any:
+    return np.asarray(x).astype(np.float64)
+
+
+# -- products --
+
+
+RESULT = Matrix("C")
+ROW_BY_ROW = ((Matrix("A"), Matrix("B")),)
+
+
+def product(
+    size: tuple[int, int, int],
+    tiling: Tiling,
+    fn: Callable[..., Any] | None = None,
+    cell: Cell | None = None,
+    extras: tuple[Extra, ...] = (),
+    products: tuple[tuple[Matrix, Matrix], ...] = ROW_BY_ROW,
+    out: Matrix = RESULT,
+    static: bool = False,
+    divisors: tuple[int, int, int] = (1, 8, 8),
+) -> Cone:
+    m, n, k = size
+    extents: Any = size if static else parameters(divisors)
+    problem = Problem(extents[0], extents[1], extents[2], products, cell or arg(0), extras, out)
+    arrays: Arrays = {}
+    for n_th, (a, b) in enumerate(products):
+        arrays.setdefault(a.name, normal((m, k), a.dtype, 10 + n_th))
+        arrays.setdefault(b.name, normal((n, k), b.dtype, 20 + n_th))
+    shapes = {"mn": (m, n), "m": (m,), "n": (n,)}
+    for n_th, e in enumerate(extras):
+        arrays[e.name] = normal(shapes[e.dims], e.dtype, 30 + n_th)
+    accs = [wide(arrays[a.name]) @ wide(arrays[b.name]).T for a, b in products]
+    ins = [wide(arrays[e.name])[:, None] if e.dims == "m" else wide(arrays[e.name]) for e in extras]
+    expected = fn(*accs, *ins) if fn else accs[0]
+    arrays[out.name] = np.zeros((m, n), NUMPY[out.dtype])
+    params = {} if static else dict(zip("MNK", size, strict=True))
+    return Cone(gemm(problem, tiling), arrays, {out.name: expected}, params, 3e-2)
+
+
+SMALL = Tiling(128, 128, 64, 3, 2, 2)
+X, Y = arg(0), arg(1)
+RELU = apply("maximum", X, 0.0)
+BIAS_RELU = apply("maximum", apply("add", X, Y), 0.0)
+SILU_GATE = apply("mul", apply("mul", X, apply("sigmoid", X)), Y)
+COLUMN_A, COLUMN_B = Matrix("A", major=0), Matrix("B", major=0)
+
+
+def _gated(a: Any, b: Any) -> Any:
+    return a / (1 + np.exp(-a)) * b
+
+
+PRODUCTS: dict[str, Callable[[], Cone]] = {
+    "plain": lambda: product((256, 256, 192), SMALL),
+    "plain static": lambda: product((256, 256, 192), SMALL, static=True),
+    "one step": lambda: product((128, 128, 64), SMALL, static=True),
+    "ragged": lambda: product((200, 168, 136), SMALL),
+    "ragged rows 1": lambda: product((1, 136, 72), SMALL),
+    "tile 128x256": lambda: product((128, 512, 128), Tiling()),
+    "tile 256x128": lambda: product((256, 128, 128), Tiling(256, 128, 64, 2)),
+    "one consumer": lambda: product((128, 128, 128), Tiling(64, 128, 64, 4, 1)),
+    "two stages": lambda: product((128, 128, 320), Tiling(128, 128, 64, 2, 2, 1)),
+    "a mn-major": lambda: product(
+        (136, 128, 136), SMALL, products=((COLUMN_A, Matrix("B")),), divisors=(8, 8, 8)
+    ),
+    "b mn-major": lambda: product((128, 136, 136), SMALL, products=((Matrix("A"), COLUMN_B),)),
+    "both mn-major": lambda: product(
+        (128, 128, 72), SMALL, products=((COLUMN_A, COLUMN_B),), divisors=(8, 8, 8)
+    ),
+    "64-byte swizzle": lambda: product((128, 128, 96), Tiling(128, 128, 32, 4)),
+    "32-byte swizzle": lambda: product((128, 128, 48), Tiling(128, 128, 16, 4)),
+    "no swizzle": lambda: product(
+        (128, 128, 128), Tiling(128, 128, 64, 2, forms={"A": "K none", "B": "K none"})
+    ),
+    "mn-major 64B and 32B": lambda: product(
+        (128, 128, 72), Tiling(128, 128, 64, 2, forms={"A": "MN 64B", "B": "MN 32B"}),
+        products=((COLUMN_A, COLUMN_B),), divisors=(8, 8, 8),
+    ),
+    "relu": lambda: product((128, 128, 64), SMALL, lambda c: np.maximum(c, 0), RELU),
+    "bias+relu": lambda: product(
+        (136, 136, 64), SMALL, lambda c, b: np.maximum(c + b, 0), BIAS_RELU, (Extra("bias", "n"),)
+    ),
+    "row scale": lambda: product(
+        (136, 136, 64), SMALL, lambda c, s: c * s, apply("mul", X, Y), (Extra("scale", "m"),)
+    ),
+    "residual": lambda: product(
+        (136, 136, 64), SMALL, lambda c, r: c + r, apply("add", X, Y), (Extra("R", "mn"),)
+    ),
+    "gated": lambda: product(
+        (136, 136, 64), SMALL, _gated, SILU_GATE,
+        products=((Matrix("A"), Matrix("B")), (Matrix("A"), Matrix("G"))),
+    ),
+    "column-major result": lambda: product(
+        (136, 136, 64), SMALL, out=Matrix("C", major=0), divisors=(8, 8, 8)
+    ),
+    "f32 result": lambda: product((136, 136, 64), Tiling(128, 128, 64, 2), out=Matrix("C", "f32")),
+    "bf16": lambda: product(
+        (136, 136, 64), SMALL, products=((Matrix("A", "bf16"), Matrix("B", "bf16")),),
+        out=Matrix("C", "bf16"),
+    ),
+    "unaligned result": lambda: product((130, 133, 72), SMALL, static=True),
+    "padded leading dims": lambda: product(
+        (128, 128, 128), SMALL, static=True,
+        products=((Matrix("A", stride=136), Matrix("B", stride=200)),), out=Matrix("C", stride=160),
+    ),
+    "small staging": lambda: product((128, 256, 64), Tiling(128, 256, 64, 2, 2, 8, staging=1)),
+}  # fmt: skip
+
+
+# -- cells --
+
+
+def cells(
+    shape: tuple[int, ...],
+    fn: Callable[..., Any],
+    cell: Cell,
+    operands: dict[str, tuple[str, Any]],
+    out: str = "f16",
+) -> Cone:
+    ops, arrays, ins = [], {}, []
+    for n_th, (name, (dtype, kept)) in enumerate(operands.items()):
+        dims = range(len(shape)) if kept is None else kept
+        value = normal(tuple(shape[d] for d in dims), dtype, n_th)
+        if dtype == "i32":
+            value = rng(n_th).integers(-50, 50, value.shape).astype(np.int32)
+        ops.append(dense(name, dtype, shape, kept))
+        arrays[name] = value
+        ins.append(wide(value).reshape([e if d in dims else 1 for d, e in enumerate(shape)]))
+    kernel = elementwise(shape, ops, [(dense("y", out, shape), cell)])
+    arrays["y"] = np.zeros(shape, NUMPY[out])
+    flat = {t.name: arrays[t.name].reshape([number(e) for e in t.shape]) for t in kernel.tensors}
+    expected = np.broadcast_to(fn(*ins), shape).reshape(flat["y"].shape)
+    return Cone(kernel, flat, {"y": expected}, {}, 5e-3)
+
+
+T = apply("add", X, Y)
+HALF_ERF = apply("add", apply("erf", apply("mul", T, 0.5**0.5)), 1.0)
+GELU = apply("mul", apply("mul", T, 0.5), HALF_ERF)
+SMALLER = apply("where", apply("lt", X, Y), X, apply("exp", Y))
+F16, F32, BF16, I32 = ("f16", None), ("f32", None), ("bf16", None), ("i32", None)
+
+
+def _gelu(x: Any, b: Any) -> Any:
+    return 0.5 * (x + b) * (1 + erf((x + b) * 0.5**0.5))
+
+
+CELLS: dict[str, Callable[[], Cone]] = {
+    "bias+gelu": lambda: cells((9, 1000), _gelu, GELU, {"x": F16, "b": ("f16", [1])}),
+    "one run": lambda: cells((5, 7, 64), lambda x: 2 * x, apply("mul", X, 2.0), {"x": F16}),
+    "odd size": lambda: cells((3, 333), np.abs, apply("abs", X), {"x": F16}),
+    "outer broadcast": lambda: cells(
+        (6, 4, 72), np.subtract, apply("sub", X, Y), {"x": F16, "b": ("f32", [0, 2])}, "f32"
+    ),
+    "column broadcast": lambda: cells(
+        (40, 96), np.multiply, apply("mul", X, Y), {"x": BF16, "s": ("f32", [0])}, "bf16"
+    ),
+    "integers": lambda: cells(
+        (17, 40), np.maximum, apply("maximum", X, Y), {"x": I32, "z": ("i32", [1])}, "i32"
+    ),
+    "where": lambda: cells(
+        (8, 64), lambda x, y: np.where(x < y, x, np.exp(y)), SMALLER, {"x": F32, "z": F32}, "f32"
+    ),
+    "one element": lambda: cells((1,), lambda x: x, X, {"x": F16}),
+}
+
+
+# -- rows --
+
+
+def softmax(shape: tuple[int, int], elements: int = 16) -> Cone:
+    e = apply("exp", apply("sub", X, Y))
+    kernel = reduce_rows(
+        shape, [dense("x", "f16", shape)], [Reduction("max", X), Reduction("+", e)],
+        [(dense("y", "f16", shape), apply("div", e, arg(2)))], elements=elements,
+    )  # fmt: skip
+    x = normal(shape)
+    f = np.exp(wide(x) - wide(x).max(1, keepdims=True))
+    arrays = {"x": x, "y": np.zeros(shape, np.float16)}
+    return Cone(kernel, arrays, {"y": f / f.sum(1, keepdims=True)}, {}, 1e-3)
+
+
+def rmsnorm(shape: tuple[int, int]) -> Cone:
+    rows, cols = shape
+    scale = apply("rsqrt", apply("add", apply("mul", arg(2), 1 / cols), 1e-6))
+    kernel = reduce_rows(
+        shape, [dense("x", "f16", shape), dense("w", "f16", shape, [1])],
+        [Reduction("+", apply("mul", X, X))],
+        [(dense("y", "f16", shape), apply("mul", apply("mul", X, scale), Y)),
+         (dense("r", "f32", shape, [0]), arg(2))],
+    )  # fmt: skip
+    x, w = normal(shape), normal((cols,), seed=1)
+    squares = (wide(x) ** 2).sum(1)
+    y = wide(x) / np.sqrt(squares[:, None] / cols + 1e-6) * wide(w)
+    arrays = {"x": x, "w": w, "y": np.zeros(shape, np.float16), "r": np.zeros(rows, np.float32)}
+    return Cone(kernel, arrays, {"y": y, "r": squares}, {}, 5e-3)
+
+
+def row_sum(shape: tuple[int, int], monoid: str, fn: Callable[..., Any]) -> Cone:
+    kernel = reduce_rows(
+        shape,
+        [dense("x", "f32", shape)],
+        [Reduction(monoid, X)],
+        [(dense("y", "f32", shape, [0]), Y)],
+    )
+    x = normal(shape, "f32")
+    return Cone(
+        kernel, {"x": x, "y": np.zeros(shape[0], np.float32)}, {"y": fn(wide(x), 1)}, {}, 1e-3
+    )
+
+
+ROWS: dict[str, Callable[[], Cone]] = {
+    "softmax 1000": lambda: softmax((5, 1000)),
+    "softmax 4096": lambda: softmax((3, 4096)),
+    "softmax 17": lambda: softmax((130, 17)),
+    "softmax 64": lambda: softmax((6, 64), 8),
+    "rmsnorm": lambda: rmsnorm((5, 1024)),
+    "row sums": lambda: row_sum((9, 333), "+", np.sum),
+    "row minima": lambda: row_sum((4, 2048), "min", np.min),
+}
+
+
+def turned(
+    shape: tuple[int, ...], dtype: str = "f16", cell: Cell = X, fn: Any = lambda x: x
+) -> Cone:
+    x = normal(shape, dtype)
+    kernel = transpose(shape, dtype, cell)
+    flat = x.reshape(-1, *shape[-2:])
+    arrays = {"x": flat, "out": np.zeros((len(flat), shape[-1], shape[-2]), NUMPY[dtype])}
+    return Cone(kernel, arrays, {"out": fn(wide(flat)).swapaxes(1, 2)}, {}, 1e-3)
+
+
+TURNS: dict[str, Callable[[], Cone]] = {
+    "transpose by matrices": lambda: turned((2, 128, 192)),
+    "transpose with tails": lambda: turned((72, 200)),
+    "transpose by elements": lambda: turned((33, 70)),
+    "transpose f32": lambda: turned((2, 40, 65), "f32"),
+    "transpose with a cell": lambda: turned((64, 72), cell=RELU, fn=lambda x: np.maximum(x, 0)),
+}
+
+CONES = {**PRODUCTS, **CELLS, **ROWS, **TURNS}
+
+
+@cache
+def cone(name: str) -> Cone:
+    return CONES[name]()
+
+
+@cache
+def planned(name: str) -> Planned:
+    return plan(cone(name).kernel, h200)
+
+
+def check(found: Arrays, wanted: Cone) -> None:
+    for name, expected in wanted.expected.items():
+        scale = np.abs(expected).max() + 1e-6
+        np.testing.assert_allclose(
+            wide(found[name]), expected, rtol=0, atol=wanted.tolerance * scale
+        )
+
+
+@pytest.mark.parametrize("name", CONES)
+def test_both_levels_give_the_expected_values_in_every_order(name: str, full: bool) -> None:
+    c = cone(name)
+    orders = [("random", seed) for seed in range(50)] if full else [(o, 0) for o in ORDERS]
+    for order, seed in orders:
+        for plans in (None, planned(name)):
+            run = interpret(
+                c.kernel,
+                c.arrays,
+                c.params,
+                planned=plans,
+                meanings=MEANINGS,
+                order=order,
+                seed=seed,
+            )
+            check(run.outputs, c)
+
+
+@pytest.mark.parametrize("name", CONES)
+def test_the_text_is_deterministic_and_compiles_without_spills(name: str) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    source = emit(planned(name))
+    assert source.text == emit(plan(CONES[name]().kernel, h200)).text
+    log = compile_text(source.text, 90, source.name).log
+    assert "0 bytes spill stores, 0 bytes spill loads" in log
+    assert "warning" not in log
+
+
+def test_forty_cones() -> None:
+    assert len(CONES) >= 40
