@@ -83,7 +83,7 @@ def empty_like(x: Operand, /, *, dtype: object = None, device: object = None) ->
 
 
 def asarray(
-    obj: Any, /, *, dtype: object = None, device: object = None, copy: object = None
+    obj: Any, /, *, dtype: object = None, device: object = None, copy: bool | None = None
 ) -> Traced:
     """A traced array itself, or numbers and arrays as constants.
 
@@ -106,7 +106,7 @@ def _nested(obj: Any) -> Any:
         raise ProgramError("asarray", "got lists of different lengths", "one shape") from None
 
 
-def from_dlpack(x: Any, /, *, device: object = None, copy: object = None) -> Traced:
+def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -> Traced:
     """An array of another library as a constant."""
     return as_traced(x)
 
@@ -153,7 +153,7 @@ def linspace(
     num: int,
     *,
     dtype: object = None,
-    endpoint: object = True,
+    endpoint: bool = True,
     device: object = None,
 ) -> Traced:
     """`num` evenly spaced values from start to stop, stop included unless `endpoint` is false."""

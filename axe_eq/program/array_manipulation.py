@@ -146,7 +146,7 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 # -- reshape --------------------------------------------------------------------------------------
 
 
-def reshape(x: Operand, /, shape: Sequence[int] | int, *, copy: object = None) -> Traced:
+def reshape(x: Operand, /, shape: Sequence[int] | int, *, copy: bool | None = None) -> Traced:
     """The elements in row-major order in another shape; one extent may be -1.
 
     Raises:

@@ -16,7 +16,7 @@ from axe_eq.program.types import DTYPES
 
 
 def _reduce(
-    x: Traced, monoid: str, axes: Sequence[int], keepdims: object, index: Sequence[Traced] = ()
+    x: Traced, monoid: str, axes: Sequence[int], keepdims: bool, index: Sequence[Traced] = ()
 ) -> Traced:
     """Reduce over the axes; `index` is the second operand of a structured monoid, along one."""
     kept = [d for d in range(x.ndim) if d not in axes]
@@ -38,7 +38,7 @@ def _widened(x: Traced, dtype_: object) -> Traced:
 
 
 def sum(
-    x: Operand, /, *, axis: Axes = None, dtype: object = None, keepdims: object = False
+    x: Operand, /, *, axis: Axes = None, dtype: object = None, keepdims: bool = False
 ) -> Traced:
     """Sum over the axes; half types are summed in f32 and rounded once."""
     operand = _widened(as_traced(x), dtype)
@@ -46,43 +46,43 @@ def sum(
 
 
 def prod(
-    x: Operand, /, *, axis: Axes = None, dtype: object = None, keepdims: object = False
+    x: Operand, /, *, axis: Axes = None, dtype: object = None, keepdims: bool = False
 ) -> Traced:
     """Product over the axes."""
     operand = _widened(as_traced(x), dtype)
     return _reduce(operand, "*", all_axes(axis, operand.ndim), keepdims)
 
 
-def max(x: Operand, /, *, axis: Axes = None, keepdims: object = False) -> Traced:
+def max(x: Operand, /, *, axis: Axes = None, keepdims: bool = False) -> Traced:
     """Largest value over the axes, NaN if there is one."""
     operand = as_traced(x)
     return _reduce(operand, "max", all_axes(axis, operand.ndim), keepdims)
 
 
-def min(x: Operand, /, *, axis: Axes = None, keepdims: object = False) -> Traced:
+def min(x: Operand, /, *, axis: Axes = None, keepdims: bool = False) -> Traced:
     """Smallest value over the axes, NaN if there is one."""
     operand = as_traced(x)
     return _reduce(operand, "min", all_axes(axis, operand.ndim), keepdims)
 
 
-def all(x: Operand, /, *, axis: Axes = None, keepdims: object = False) -> Traced:
+def all(x: Operand, /, *, axis: Axes = None, keepdims: bool = False) -> Traced:
     """Whether every element over the axes is true (not 0)."""
     operand = truth(as_traced(x))
     return _reduce(operand, "and", all_axes(axis, operand.ndim), keepdims)
 
 
-def any(x: Operand, /, *, axis: Axes = None, keepdims: object = False) -> Traced:
+def any(x: Operand, /, *, axis: Axes = None, keepdims: bool = False) -> Traced:
     """Whether some element over the axes is true (not 0)."""
     operand = truth(as_traced(x))
     return _reduce(operand, "or", all_axes(axis, operand.ndim), keepdims)
 
 
-def count_nonzero(x: Operand, /, *, axis: Axes = None, keepdims: object = False) -> Traced:
+def count_nonzero(x: Operand, /, *, axis: Axes = None, keepdims: bool = False) -> Traced:
     """Number of elements over the axes that are not 0."""
     return sum(truth(as_traced(x)), axis=axis, keepdims=keepdims)
 
 
-def mean(x: Operand, /, *, axis: Axes = None, keepdims: object = False) -> Traced:
+def mean(x: Operand, /, *, axis: Axes = None, keepdims: bool = False) -> Traced:
     """Mean over the axes; half types are summed and divided in f32, integers give f64."""
     operand = _exactly(as_traced(x))
     axes = all_axes(axis, operand.ndim)
@@ -91,7 +91,7 @@ def mean(x: Operand, /, *, axis: Axes = None, keepdims: object = False) -> Trace
 
 
 def var(
-    x: Operand, /, *, axis: Axes = None, correction: float = 0.0, keepdims: object = False
+    x: Operand, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
 ) -> Traced:
     """Variance over the axes: squares of differences from the mean over (count - correction)."""
     operand = _exactly(as_traced(x))
@@ -102,7 +102,7 @@ def var(
 
 
 def std(
-    x: Operand, /, *, axis: Axes = None, correction: float = 0.0, keepdims: object = False
+    x: Operand, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
 ) -> Traced:
     """Standard deviation over the axes."""
     operand = _exactly(as_traced(x))
@@ -131,17 +131,17 @@ def _count(x: Traced, axes: Sequence[int]) -> float:
 # -- searching ------------------------------------------------------------------------------------
 
 
-def argmax(x: Operand, /, *, axis: int | None = None, keepdims: object = False) -> Traced:
+def argmax(x: Operand, /, *, axis: int | None = None, keepdims: bool = False) -> Traced:
     """Index of the first largest value along an axis; of the flattened array where it is None."""
     return _position(as_traced(x), "argmax", axis, keepdims)
 
 
-def argmin(x: Operand, /, *, axis: int | None = None, keepdims: object = False) -> Traced:
+def argmin(x: Operand, /, *, axis: int | None = None, keepdims: bool = False) -> Traced:
     """Index of the first smallest value along an axis; of the flattened array where it is None."""
     return _position(as_traced(x), "argmin", axis, keepdims)
 
 
-def _position(x: Traced, monoid: str, axis: int | None, keepdims: object) -> Traced:
+def _position(x: Traced, monoid: str, axis: int | None, keepdims: bool) -> Traced:
     if axis is None:
         found = _position(reshape(x, (-1,)), monoid, 0, False)
         return insert_dims(found, range(x.ndim)) if keepdims else found
@@ -159,7 +159,7 @@ def cumulative_sum(
     *,
     axis: int | None = None,
     dtype: object = None,
-    include_initial: object = False,
+    include_initial: bool = False,
 ) -> Traced:
     """Sums of the elements up to each, along an axis; half types are summed in f32."""
     return _cumulative(as_traced(x), "add", 0.0, axis, dtype, include_initial)
@@ -171,14 +171,14 @@ def cumulative_prod(
     *,
     axis: int | None = None,
     dtype: object = None,
-    include_initial: object = False,
+    include_initial: bool = False,
 ) -> Traced:
     """Products of the elements up to each, along an axis."""
     return _cumulative(as_traced(x), "mul", 1.0, axis, dtype, include_initial)
 
 
 def _cumulative(
-    x: Traced, cell: str, unit: float, axis: int | None, dtype_: object, include_initial: object
+    x: Traced, cell: str, unit: float, axis: int | None, dtype_: object, include_initial: bool
 ) -> Traced:
     if axis is None and x.ndim != 1:
         raise ProgramError("cumulative", f"needs an axis for {x.node.type}", "axis=...")

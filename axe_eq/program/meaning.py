@@ -150,20 +150,22 @@ def finish(monoid: str, state: State) -> Array:
 
 @dataclass(frozen=True)
 class _Evaluation:
-    """One block operator, evaluated in parts of at most `PART` elements."""
+    """One block operator, evaluated in parts that bound its memory."""
 
     sig: Signature
     cell_text: str
 
-    @property
-    def _contracts(self) -> bool:
-        return self.sig.monoid == "+" and cell(self.cell_text)[0].product
-
-    def value(self, views: Sequence[Array]) -> Array:
-        """The value with reduced dims of extent 1, in the accumulation dtype."""
+    def fill(self, out: Array, views: Sequence[Array]) -> None:
+        """Compute the values of `out`, which has the output dims of these views."""
         dim = self._cut(views, range(self.sig.n_out))
-        if dim is not None:
-            return np.concatenate([self.value(half) for half in _halves(views, dim)], axis=dim)
+        if dim is None:
+            value = np.asarray(self._value(views))
+            out[...] = value.reshape(value.shape[: self.sig.n_out])
+            return
+        for part, half in zip(_halves([out], dim), _halves(views, dim), strict=True):
+            self.fill(part[0], half)
+
+    def _value(self, views: Sequence[Array]) -> Array:
         if not self.sig.monoid:
             return cell_values(self.cell_text, views)[0]
         return finish(self.sig.monoid, self._state(views))
@@ -177,12 +179,12 @@ class _Evaluation:
 
     def _cut(self, views: Sequence[Array], dims: range) -> int | None:
         """The longest of the dims, or None where there is nothing to cut or no need to."""
-        # A contraction holds its operands; everything else holds the index space.
-        shape = np.broadcast_shapes(*(v.shape for v in views))
-        if self._contracts:
-            shape = max((v.shape for v in views), key=math.prod)
+        # A contraction holds its operands; everything else holds the index space, several times.
+        shape, limit = np.broadcast_shapes(*(v.shape for v in views)), PART
+        if self.sig.monoid == "+" and cell(self.cell_text)[0].product:
+            shape, limit = max((v.shape for v in views), key=math.prod), 4 * PART
         longest = max(dims, key=lambda d: shape[d], default=None)
-        if longest is None or shape[longest] == 1 or math.prod(shape) <= PART:
+        if longest is None or shape[longest] == 1 or math.prod(shape) <= limit:
             return None
         return longest
 
@@ -213,10 +215,10 @@ def evaluate_op(sig_text: str, cell_text: str, arrays: Sequence[Array]) -> Array
     """
     sig = signature(sig_text)
     type_ = op_type(sig.text, cell_text, tuple(map(array_type, arrays)))
+    out = np.empty(type_.shape, DTYPES[type_.dtype].numpy)
     with np.errstate(all="ignore"):
-        value = _Evaluation(sig, cell_text).value(index_views(sig, arrays))
-        value = np.reshape(value, np.shape(value)[: sig.n_out])
-        return np.broadcast_to(value, type_.shape).astype(DTYPES[type_.dtype].numpy, order="C")
+        _Evaluation(sig, cell_text).fill(out, index_views(sig, arrays))
+    return out
 
 
 def evaluate_sel(text: str, arrays: Sequence[Array]) -> Array:

@@ -203,7 +203,7 @@ class InputSpec:
         return self.node.text
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Program:
     """A traced program.
 
@@ -221,13 +221,14 @@ class Program:
 
     inputs: tuple[InputSpec, ...]
     outputs: tuple[Node, ...]
-    structure: Any = None
-    constants: dict[str, Array] = field(default_factory=dict)
-    names: dict[Node, str] = field(default_factory=dict)
-    places: dict[Node, str] = field(default_factory=dict)
+    structure: Any = field(default=None, hash=False)
+    # Named by their contents, so nodes tell whether constants are equal.
+    constants: dict[str, Array] = field(default_factory=dict, compare=False)
+    names: dict[Node, str] = field(default_factory=dict, compare=False)
+    places: dict[Node, str] = field(default_factory=dict, compare=False)
     output_layouts: tuple[Layout | None, ...] = ()
-    arguments: Any = None
-    retrace: Callable[[Mapping[str, int]], Program] | None = None
+    arguments: Any = field(default=None, hash=False)
+    retrace: Callable[[Mapping[str, int]], Program] | None = field(default=None, compare=False)
 
     def rebind(self, **extents: int) -> Program:
         """The same function traced with other extents for its named dims.
@@ -255,6 +256,11 @@ class Program:
             for n, arg in enumerate(node.args):
                 graph.add_edge(arg, node, operand=n)
         return graph
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{i.name}: {i.node.type}" for i in self.inputs)
+        made = ", ".join(str(node.type) for node in self.outputs)
+        return f"<program ({given}) -> ({made})>"
 
     def __str__(self) -> str:
         from axe_eq.program.show import program_text

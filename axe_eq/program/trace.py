@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import linecache
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from textwrap import shorten
@@ -44,13 +44,10 @@ def trace(fn: Callable[..., Any], *specs: Any) -> Program:
     nesting, leaves = flatten(specs)
     given = [as_spec(leaf) for leaf in leaves]
     named_extents(given)
-    inputs = [
-        _input(name, spec) for name, spec in zip(_names(nesting, arguments), given, strict=True)
-    ]
-    handed = [Traced(i.node, spec.shape) for i, spec in zip(inputs, given, strict=True)]
+    names = _names(nesting, arguments)
+    inputs = [_input(name, spec) for name, spec in zip(names, given, strict=True)]
     tracing = Tracing(stop=(trace.__code__,))
-    result = _run(fn, unflatten(nesting, handed), tracing)
-    structure, outputs = _outputs(result, tracing)
+    structure, outputs = _run(fn, nesting, zip(inputs, given, strict=True), tracing)
     roots = tuple(x.node for x in outputs)
     return Program(
         inputs=tuple(inputs),
@@ -98,11 +95,14 @@ def _bind(fn: Callable[..., Any], specs: Sequence[Any]) -> list[str]:
 
 
 def _names(nesting: Any, arguments: Sequence[str]) -> list[str]:
-    return [
+    names = [
         leaf
         for name, part in zip(arguments, nesting[1], strict=True)
         for leaf in leaf_names(part, name)
     ]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ProgramError(f"argument {twice[0]!r}", "is the name of two arrays", "other dict keys")
+    return names
 
 
 def _input(name: str, spec: Spec) -> InputSpec:
@@ -110,10 +110,18 @@ def _input(name: str, spec: Spec) -> InputSpec:
     return InputSpec(input_node(name, spec.type), spec.dims, layout, spec.divisible)
 
 
-def _run(fn: Callable[..., Any], arguments: Sequence[Any], tracing: Tracing) -> Any:
+def _run(
+    fn: Callable[..., Any],
+    nesting: Any,
+    inputs: Iterable[tuple[InputSpec, Spec]],
+    tracing: Tracing,
+) -> tuple[Any, list[Traced]]:
+    """Nesting and leaves of what the function returns on traced arrays."""
     token = TRACING.set(tracing)
     try:
-        return fn(*arguments)
+        handed = [Traced(given.node, spec.shape) for given, spec in inputs]
+        structure, leaves = flatten(fn(*unflatten(nesting, handed)))
+        return structure, _outputs(leaves)
     except ProgramError as error:
         error.at = error.at or _error_place(error.__traceback__)
         raise
@@ -121,20 +129,14 @@ def _run(fn: Callable[..., Any], arguments: Sequence[Any], tracing: Tracing) -> 
         TRACING.reset(token)
 
 
-_OUTPUTS = "arrays, nested in tuples, lists or dicts"
-
-
-def _outputs(result: Any, tracing: Tracing) -> tuple[Any, list[Traced]]:
-    structure, leaves = flatten(result)
+def _outputs(leaves: Sequence[Any]) -> list[Traced]:
+    wanted = "arrays, nested in tuples, lists or dicts"
     if not leaves:
-        raise ProgramError("output of the function", f"is {result!r}", _OUTPUTS)
-    token = TRACING.set(tracing)
+        raise ProgramError("output of the function", "holds no array", wanted)
     try:
-        return structure, [as_traced(leaf) for leaf in leaves]
+        return [as_traced(leaf) for leaf in leaves]
     except ProgramError as error:
-        raise ProgramError("output of the function", error.wrong, _OUTPUTS) from None
-    finally:
-        TRACING.reset(token)
+        raise ProgramError("output of the function", error.wrong, wanted) from None
 
 
 def _used_constants(roots: Sequence[Node], tracing: Tracing) -> dict[str, Any]:

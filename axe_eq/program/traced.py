@@ -90,16 +90,18 @@ class Traced:
     that says what to use instead.
     """
 
-    __slots__ = ("__weakref__", "node", "shape")
+    __slots__ = ("__weakref__", "node", "shape", "tracing")
     __array_priority__ = 1000
 
     node: Node
     shape: tuple[int, ...]
+    tracing: Tracing | None
 
     def __init__(self, node: Node, shape: tuple[int, ...] | None = None) -> None:
-        """Wrap a node; `shape` may hold its named dims (`Dim`)."""
+        """Wrap a node for the present run; `shape` may hold its named dims (`Dim`)."""
         self.node = node
         self.shape = node.shape if shape is None else shape
+        self.tracing = TRACING.get()
 
     # -- attributes of the standard
 
@@ -362,10 +364,13 @@ def as_traced(value: Operand, like: Sequence[str] = ()) -> Traced:
     the array API standard and numpy; arrays become captured constants.
 
     Raises:
-        ProgramError: neither a number nor an array of our dtypes, or a number its dtype cannot
-            hold.
+        ProgramError: neither a number nor an array of our dtypes, a number its dtype cannot hold,
+            or a value of another trace.
     """
     if isinstance(value, Traced):
+        if value.tracing is not None and value.tracing is not TRACING.get():
+            wanted = "values of the function being traced"
+            raise ProgramError(f"operand {value!r}", "belongs to another trace", wanted)
         return value
     if isinstance(value, np.generic):
         return constant(np.asarray(value))

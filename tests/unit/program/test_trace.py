@@ -469,7 +469,7 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     ),
     (
         lambda: trace(lambda x: (), "3:f32"),
-        "output of the function: is (); expected arrays, nested in tuples, lists or dicts",
+        "output of the function: holds no array; expected arrays, nested in tuples, lists or dicts",
     ),
     (
         lambda: trace(
@@ -483,6 +483,40 @@ CALLS: list[tuple[Callable[[], object], str]] = [
         "  try: call it in a function given to axe_eq.trace",
     ),
 ]
+
+
+def test_a_value_of_another_trace_is_refused() -> None:
+    kept: list[Any] = []
+
+    def keep(x: Any) -> Any:
+        kept.append(x)
+        return x
+
+    trace(keep, "3:f32")
+    with pytest.raises(ProgramError, match="belongs to another trace"):
+        trace(lambda x: x + kept[0], "3:f32")
+    with pytest.raises(ProgramError, match="belongs to another trace"):
+        trace(lambda x: kept[0], "3:f32")
+    with pytest.raises(ProgramError, match="belongs to another trace"):
+        trace(lambda x: trace(lambda y: x * y, "3:f32").outputs[0], "3:f32")
+
+
+def test_ambiguous_names_of_arguments_are_refused() -> None:
+    spec = Spec((3,), "f32")
+    with pytest.raises(ProgramError, match="is the name of two arrays; expected other dict keys"):
+        trace(lambda p: p["a.b"], {"a": {"b": spec}, "a.b": spec})
+
+
+def test_programs_compare_by_what_they_compute() -> None:
+    def fn(x: Any) -> Any:
+        return {"y": x * np.ones(3)}
+
+    one, two = trace(fn, "3:f64"), trace(fn, "3:f64")
+    assert one == two
+    assert hash(one) == hash(two)
+    assert one != trace(lambda x: x * np.ones(3), "3:f64")
+    assert one != trace(lambda x: {"y": x * (np.ones(3) + 1)}, "3:f64")
+    assert repr(one) == "<program (x: f64[3]) -> (f64[3])>"
 
 
 @pytest.mark.parametrize(("call", "text"), CALLS, ids=lambda v: str(v)[:40])
