@@ -124,17 +124,19 @@ def representatives(rows: Iterable[Row]) -> dict[Class, Term]:
 
 
 def _best(rows: Iterable[Row], known: Mapping[Class, Term]) -> list[tuple[Class, Term]]:
-    found: dict[Class, Term] = {}
-    for symbol, args, where in rows:
+    found: dict[Class, tuple[int, bytes, Term]] = {}
+    for row in rows:
+        symbol, args, where = row
         if where in known:
             continue
         term = build(symbol, args, known)
         if term is None or not _typed(term):
             continue
-        old = found.get(where)
-        if old is None or term.digest < old.digest:
-            found[where] = term
-    return list(found.items())
+        # At equal depth what normal forms see through goes on top: they start there.
+        found[where] = min(
+            found.get(where, (_OTHER + 1, b"", term)), (_weight(row), term.digest, term)
+        )
+    return [(where, term) for where, (_, _, term) in found.items()]
 
 
 def _weight(row: Row) -> int:

@@ -81,11 +81,20 @@ def tidy(monomial: Monomial, n_out: int) -> Monomial:
     kept = [d for d in range(len(extents)) if d < n_out or d in read]
     count = prod(e for d, e in enumerate(extents) if d not in kept)
     new = {d: plain(i) for i, d in enumerate(kept)}
-    return Monomial(
-        monomial.coefficient * count,
-        tuple((a, tuple(p.substitute(new) for p in of)) for a, of in factors),
-        tuple(extents[d] for d in kept),
-    )
+    space = tuple(extents[d] for d in kept)
+    moved = [(a, tuple(p.substitute(new) for p in of)) for a, of in factors]
+    cut = tuple((_cut(a, of, space), of) for a, of in moved)
+    return Monomial(monomial.coefficient * count, cut, space)
+
+
+def _cut(whole: Term, of: Operand, extents: Sequence[int]) -> Term:
+    """The atom less what is not read of it where it is read plainly: that claims the whole dim."""
+    shape = shape_of(whole).shape
+    read = [e if p.plain is None else extents[p.plain] for p, e in zip(of, shape, strict=True)]
+    if tuple(read) == shape:
+        return whole
+    parts = (None if r == e else (0, 1, r) for r, e in zip(read, shape, strict=True))
+    return sel(join_text("slice", tuple(parts)), whole)
 
 
 def read_through(poly: Polynomial, read: Operand, space: Sequence[int]) -> Polynomial:
@@ -97,19 +106,8 @@ def read_through(poly: Polynomial, read: Operand, space: Sequence[int]) -> Polyn
 def _read_through(monomial: Monomial, read: Operand, space: tuple[int, ...]) -> Monomial:
     extra = monomial.extents[len(read) :]
     images = dict(enumerate([*read, *map(plain, range(len(space), len(space) + len(extra)))]))
-    factors = [(a, tuple(p.substitute(images) for p in of)) for a, of in monomial.factors]
-    cut = tuple((_cut(a, of, space + extra), of) for a, of in factors)
-    return tidy(Monomial(monomial.coefficient, cut, space + extra), len(space))
-
-
-def _cut(whole: Term, of: Operand, extents: Sequence[int]) -> Term:
-    """The atom less what is not read of it where it is read plainly: that claims the whole dim."""
-    shape = shape_of(whole).shape
-    read = [e if p.plain is None else extents[p.plain] for p, e in zip(of, shape, strict=True)]
-    if tuple(read) == shape:
-        return whole
-    parts = (None if r == e else (0, 1, r) for r, e in zip(read, shape, strict=True))
-    return sel(join_text("slice", tuple(parts)), whole)
+    factors = tuple((a, tuple(p.substitute(images) for p in of)) for a, of in monomial.factors)
+    return tidy(Monomial(monomial.coefficient, factors, space + extra), len(space))
 
 
 def multiply(polys: Sequence[Polynomial], n_out: int) -> Polynomial:
