@@ -14,10 +14,11 @@ from axe_eq.program.node import Program
 from axe_eq.program.spec import Spec
 from axe_eq.program.trace import trace
 from axe_eq.prove.layouts import equivalent_layouts
-from axe_eq.prove.prover import Budget, prove_programs
+from axe_eq.prove.prover import prove_programs
 from axe_eq.prove.rebuild import type_difference
 from axe_eq.prove.refute import BUDGET as REFUTE_BUDGET
 from axe_eq.prove.refute import refute
+from axe_eq.prove.search import Budget
 from axe_eq.prove.verdict import Proved, Refuted, Unknown, Verdict
 
 _CHEAP = 1 / 32  # share of the refutation budget that is spent before a proof is tried

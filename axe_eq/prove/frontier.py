@@ -10,7 +10,7 @@ from typing import Any
 from axe_eq.egraph.normal import Class, Row, read_rows, representatives
 from axe_eq.egraph.session import Session
 from axe_eq.program.ops import split_text
-from axe_eq.program.terms import ARGS, VALUE, In, Op, operands
+from axe_eq.program.terms import ARGS, In, Op, operands
 from axe_eq.prove.certificate import Statement
 from axe_eq.rule.term import Symbol, Term, postorder
 
@@ -73,13 +73,22 @@ def find_frontier(session: Session, statement: Statement, stopped: str, turns: i
 
 
 class _Walk:
+    """The classes of an e-graph as operators over operands."""
+
     def __init__(self, rows: Iterable[Row], known: Mapping[Class, Term]) -> None:
         self._known = known
         self._heads: dict[Class, dict[tuple[Any, ...], list[tuple[Class, ...]]]]
         self._heads = defaultdict(lambda: defaultdict(list))
+        lists: dict[Class, tuple[Class, ...]] = {}
+        operators = []
         for symbol, args, where in rows:
-            children = tuple(a for a, s in zip(args, symbol.args, strict=True) if not s.primitive)
-            self._heads[where][_head(symbol, args)].append(children)
+            if symbol.result == ARGS:
+                lists.setdefault(where, args)
+            else:
+                operators.append((symbol, args, where))
+        for symbol, args, where in operators:
+            if symbol is not In:
+                self._heads[where][_head(symbol, args)].append(_elements(args[-1], lists))
 
     def stuck(self, roots: Sequence[tuple[Class, Class]]) -> Iterator[StuckPair]:
         """Pairs below these roots at which nothing matches."""
@@ -93,24 +102,43 @@ class _Walk:
             below = self._below(*pair, seen)
             if below:
                 todo += below
-            elif pair[0][0] == VALUE.name and all(side in self._known for side in pair):
+            elif all(side in self._known for side in pair):
                 left, right = (self._known[side] for side in pair)
                 yield StuckPair(left, right, family(left, right))
 
     def _below(
         self, left: Class, right: Class, seen: set[tuple[Class, Class]]
     ) -> list[tuple[Class, Class]]:
-        """Children that differ, of the two nodes that differ least; nothing where none match."""
+        """Operands that differ, of the two nodes that differ least.
+
+        Nothing where no nodes match, or where they match in no operand: then the pair itself, not
+        its operands, is what would have to be equal.
+        """
         best: list[tuple[Class, Class]] = []
+        for mine, other in self._matches(left, right):
+            apart = [p for p in zip(mine, other, strict=True) if p[0] != p[1]]
+            local = len(apart) < len(mine) or len(mine) == 1
+            if local and not any(p in seen for p in apart) and (not best or len(apart) < len(best)):
+                best = apart
+        return best
+
+    def _matches(
+        self, left: Class, right: Class
+    ) -> Iterator[tuple[tuple[Class, ...], tuple[Class, ...]]]:
         for head, ours in self._heads[left].items():
             for mine in ours:
                 for other in self._heads[right].get(head, ()):
                     if len(mine) == len(other):
-                        apart = [p for p in zip(mine, other, strict=True) if p[0] != p[1]]
-                        new = apart and not any(p in seen for p in apart)
-                        if new and (not best or len(apart) < len(best)):
-                            best = apart
-        return best
+                        yield mine, other
+
+
+def _elements(where: Class, lists: Mapping[Class, tuple[Class, ...]]) -> tuple[Class, ...]:
+    """Classes of the operands in an operand list."""
+    found: list[Class] = []
+    while where in lists and lists[where] and len(found) < _LONGEST:
+        head, where = lists[where]
+        found.append(head)
+    return tuple(found)
 
 
 def _head(symbol: Symbol, args: Sequence[Any]) -> tuple[Any, ...]:

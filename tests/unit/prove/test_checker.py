@@ -136,6 +136,8 @@ def test_choices_of_relations_must_hold() -> None:
     assert why(claim, Firing("here/chosen", ("add", X, Y), (("minimum",),))) is None
     for choices in ((("maximum",),), (("mul",),), ((),), ((3,),), ()):
         assert why(claim, Firing("here/chosen", ("add", X, Y), choices)) is not None
+    product = stated(maximum, op(S, "mul", X, Y))
+    assert why(product, Firing("here/chosen", ("add", X, Y), (("mul",),))) is not None
 
 
 REFUSED: dict[str, tuple[Statement, tuple[Firing, ...], str]] = {
