@@ -351,11 +351,19 @@ class Maker:
 
     def random_value(self, depth: int, at: str) -> Term:
         """A value made of a few operators, mostly those that normal forms see through."""
-        return self._random(depth, "f", self.shape(at), at)
+        kinds = "i" if self.draw.chance(f"{at}.ring", 0.15) else "f"
+        return self._random(depth, kinds, self.shape(at), at)
 
     def _random(self, depth: int, kinds: str, shape: Shape, at: str) -> Term:
         if depth == 0 or self.draw.chance(f"{at}.leaf", 0.15):
             return self.leaf(kinds, shape, at)
+        if self.draw.chance(f"{at}.moved", 0.2):
+            of = ValueType(self.dtype(kinds, at), shape)
+            found = sample_selector(self.draw, at, [None], of)
+            if found is None:
+                raise Misfit
+            text, (inner_shape,) = found
+            return Sel(text, _listing([self._random(depth - 1, kinds, inner_shape, f"{at}.0")]))
         open_cells = [
             c.name
             for c in map(CELLS.__getitem__, CELLS)
@@ -363,7 +371,9 @@ class Maker:
         ]
         names = [n for n in open_cells if _fits(CELLS[n], 1, True, kinds)]
         declared = CELLS[self.draw.pick(f"{at}.cell", names)]
-        text = f"{declared.name} f64" if declared.result == "param" else declared.name
+        text = declared.name
+        if declared.result == "param":
+            text = f"{text} {self.dtype(kinds, f'{at}.to')}"
         n = declared.arity or self.draw.integer(f"{at}.n", 1, 3)
         inner = [Var(f"{at}.{i}", VALUE) for i in range(n)]
         wanted = _operand_kinds(declared, text, kinds)

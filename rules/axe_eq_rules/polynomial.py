@@ -33,8 +33,8 @@ SUMS = frozenset({"add", "sub", "neg"})
 # Cells defined for every real operand: cancelling a value of these loses no place where it is
 # undefined.
 TOTAL = frozenset({
-    "add", "sub", "neg", "mul", "id", "cast", "abs", "maximum", "minimum", "exp", "tanh", "sigmoid", "erf",
-    "where", "sign", "floor", "ceil", "round", "trunc", "sin", "cos",
+    "add", "sub", "neg", "mul", "id", "cast", "abs", "maximum", "minimum", "where", "sign",
+    "floor", "ceil", "round", "trunc", "exp", "tanh", "sigmoid", "erf", "sin", "cos",
 })  # fmt: skip
 
 
@@ -93,13 +93,22 @@ def _cut(whole: Term, of: Operand, extents: Sequence[int]) -> Term:
     read = [e if p.plain is None else extents[p.plain] for p, e in zip(of, shape, strict=True)]
     if tuple(read) == shape:
         return whole
-    parts = (None if r == e else (0, 1, r) for r, e in zip(read, shape, strict=True))
-    return sel(join_text("slice", tuple(parts)), whole)
+    base = _uncut(whole)
+    parts = zip(read, shape_of(base).shape, strict=True)
+    return sel(join_text("slice", tuple(None if r == e else (0, 1, r) for r, e in parts)), base)
+
+
+def _uncut(whole: Term) -> Term:
+    """What an atom that was cut is cut from, so that cutting twice is cutting once."""
+    if whole.symbol is Sel:
+        name, params = split_text(whole.args[0])
+        if name == "slice" and all(p is None or p[:2] == (0, 1) for p in params[0]):
+            return operands(whole)[0]
+    return whole
 
 
 def read_through(poly: Polynomial, read: Operand, space: Sequence[int]) -> Polynomial:
-    """The polynomial read through a projection of another index space (all its dims are
-    outputs)."""
+    """The polynomial read through a projection of an index space, all of its dims outputs."""
     return tuple(_read_through(m, read, tuple(space)) for m in poly)
 
 
@@ -328,8 +337,7 @@ def _write(monomial: Monomial, n_out: int) -> _Written:
 
 
 def collect(monomials: Iterable[Monomial], n_out: int) -> Polynomial:
-    """Add up monomials that are the same product; drop what cancels, where it is defined
-    everywhere."""
+    """Add up monomials of one product; drop what cancels, where it is defined everywhere."""
     found: dict[_Written, Monomial] = {}
     for m in monomials:
         key = _write(m, n_out)
