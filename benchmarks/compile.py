@@ -53,7 +53,9 @@ class Maker:
         """Root-mean-square norm with a gain."""
         square = self.op("a b, a b -> a b", "mul", x, x)
         scale = self.op("a -> a", "rsqrt", self.op("a b -> a; + b", "id", square))
-        return self.op("a b, b -> a b", "mul", self.op("a b, a -> a b", "mul", x, scale), self.input(HIDDEN))
+        return self.op(
+            "a b, b -> a b", "mul", self.op("a b, a -> a b", "mul", x, scale), self.input(HIDDEN)
+        )
 
     def mlp(self, x: Node) -> Node:
         """A gated MLP block with its residual."""
@@ -68,7 +70,10 @@ class Maker:
     def attention(self, x: Node) -> Node:
         """Attention of all heads with its residual."""
         h = self.norm(x)
-        q, k, v = (self.op("b d, d a c -> a b c; + d", "mul", h, self.input(HIDDEN, HEADS, HEAD)) for _ in "qkv")
+        q, k, v = (
+            self.op("b d, d a c -> a b c; + d", "mul", h, self.input(HIDDEN, HEADS, HEAD))
+            for _ in "qkv"
+        )
         s = self.op("a b d, a c d -> a b c; + d", "mul", q, k)
         top = self.op("a b c -> a b; max c", "id", s)
         e = self.op("a b c -> a b c", "exp", self.op("a b c, a b -> a b c", "sub", s, top))
@@ -162,7 +167,9 @@ def measured(family: str, size: int, runs: int) -> dict[str, Any]:
         "ops": found[0]["ops"],
         "total_s": statistics.median(totals),
         "spread_s": [totals[0], totals[-1]],
-        "stages_s": {k: statistics.median(f["stages"][k] for f in found) for k in found[0]["stages"]},
+        "stages_s": {
+            k: statistics.median(f["stages"][k] for f in found) for k in found[0]["stages"]
+        },
         "peak_mib": max(f["peak_mib"] for f in found),
         "notes": found[0]["notes"],
         "estimate_s": found[0]["time_s"],
@@ -192,7 +199,10 @@ def main() -> None:
         print(json.dumps(once(given.once[0], int(given.once[1])), default=str))
         return
     cases = [(family, size) for family in FAMILIES for size in given.sizes]
-    rows = [measured(f, s, given.runs) for f, s in track(cases, "compiling", console=Console(stderr=True))]
+    rows = [
+        measured(f, s, given.runs)
+        for f, s in track(cases, "compiling", console=Console(stderr=True))
+    ]
     table = Table(title="compile time, seconds (median)")
     stages = list(rows[0]["stages_s"])
     for column in ("program", "ops", "total", *stages, "rows", "MiB"):
@@ -203,8 +213,12 @@ def main() -> None:
                       str(row["notes"].get("rows")), f"{row['peak_mib']:.0f}")  # fmt: skip
     Console().print(table)
     worse = growth(rows)
-    Console().print("\n".join(worse) or "no stage over 50 ms grows more than 2.5 times from 500 to 1000")
-    RESULT.write_text(json.dumps({"machine": machine(), "rows": rows, "grows": worse}, indent=1) + "\n")
+    Console().print(
+        "\n".join(worse) or "no stage over 50 ms grows more than 2.5 times from 500 to 1000"
+    )
+    RESULT.write_text(
+        json.dumps({"machine": machine(), "rows": rows, "grows": worse}, indent=1) + "\n"
+    )
 
 
 if __name__ == "__main__":

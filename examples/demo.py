@@ -44,7 +44,9 @@ def layouts() -> str:
     miss = axe.equivalent(XLA, NEAR_MISS)
     check(isinstance(miss, axe.Refuted), f"near miss {NEAR_MISS}: {miss.reason}")
     clash = miss.counterexample
-    console.print(f"     element {clash.x}: {sorted(clash.image_a)} against {sorted(clash.image_b)}")
+    console.print(
+        f"     element {clash.x}: {sorted(clash.image_a)} against {sorted(clash.image_b)}"
+    )
     return "three notations, one layout: proved; a near miss: refuted with the element"
 
 
@@ -76,7 +78,9 @@ def streaming() -> str:
     tiny = axe.compile(qwen.attention, *qwen.attention_specs(16, 64, 4, 16), target="cpu")
     error = relative_error(tiny(*arrays), axe.run(qwen.attention, *arrays))
     check(error < 5e-3, f"a small one compiled and run on cpu: relative error {error:.1e}")
-    return f"attention block: {len(fused.kernels)} kernels with real laws, {len(exact.kernels)} exact"
+    return (
+        f"attention block: {len(fused.kernels)} kernels with real laws, {len(exact.kernels)} exact"
+    )
 
 
 def proofs() -> str:
@@ -95,9 +99,9 @@ def random_arrays(specs: list[axe.Spec]) -> list[np.ndarray]:
     """Normal arrays, weights scaled so that every stage keeps its size."""
     rng = np.random.default_rng(0)
     return [
-        (rng.standard_normal(s.shape) / np.sqrt(s.shape[0] if len(s.shape) > 1 and n else 1.0)).astype(
-            np.float16
-        )
+        (
+            rng.standard_normal(s.shape) / np.sqrt(s.shape[0] if len(s.shape) > 1 and n else 1.0)
+        ).astype(np.float16)
         for n, s in enumerate(specs)
     ]
 

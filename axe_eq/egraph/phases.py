@@ -25,10 +25,10 @@ def phase_of(law: Law) -> str:
 
 
 def by_phase(laws: Mapping[str, Law]) -> dict[str, dict[str, Law]]:
-    """Laws grouped by phase; normal forms, which Python drives, are left out."""
+    """Laws that search for schedules, by phase; normal forms and laws for proofs only are left out."""
     groups: dict[str, dict[str, Law]] = {EXACT: {}, GROW: {}, REAL: {}, DEMAND: {}}
     for key, law in laws.items():
-        if not law.normal:
+        if law.search and not law.normal:
             groups[phase_of(law)][key] = law
     return groups
 

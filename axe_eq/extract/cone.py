@@ -11,10 +11,9 @@ from collections.abc import Collection, Sequence
 from itertools import product
 
 from axe_eq.extract.forest import CELL, LOAD, Choice, Forest
-from axe_eq.schedule.box import STREAM_LETTERS
 from axe_eq.schedule.summary import Access, Summary, Work
 
-MAX_NODES = 64
+MAX_NODES = 40
 MAX_CONES = 12
 MAX_DEPTH = 40
 
@@ -39,21 +38,15 @@ class Cones:
         """Forget what depends on whether these classes are materialised; returns it, for `reinstate`."""
         forgotten: Memo = {}
         for p in placed:
-            for tile in self._met_by.pop(p, ()):
-                entry = self._memo.pop(tile, None)
-                if entry is not None:
-                    forgotten[tile] = entry
+            for tile in self._met_by.get(p, ()):
+                entry = self._memo.get(tile)
+                if entry is not None and p in entry[1]:
+                    forgotten[tile] = self._memo.pop(tile)
         return forgotten
 
     def reinstate(self, entries: Memo) -> None:
         """Put back what `invalidate` returned, once M is again as it was."""
-        for tile, entry in entries.items():
-            self._remember(tile, entry)
-
-    def _remember(self, tile: int, entry: tuple[list[Picks], frozenset[int]]) -> None:
-        self._memo[tile] = entry
-        for p in entry[1]:
-            self._met_by.setdefault(p, set()).add(tile)
+        self._memo.update(entries)  # `_met_by` only grows, so it still names them
 
     def _below(
         self, tile: int, materialised: Collection[int], depth: int
@@ -86,7 +79,9 @@ class Cones:
         cones.sort(key=len)
         found = (cones[:MAX_CONES], met)
         if depth <= MAX_DEPTH:
-            self._remember(tile, found)
+            self._memo[tile] = found
+            for p in met:
+                self._met_by.setdefault(p, set()).add(tile)
         return found
 
     @staticmethod
@@ -105,45 +100,46 @@ def used(forest: Forest, roots: Sequence[int], picks: Picks) -> list[int]:
     """Tile classes of a cone that its roots reach, users before operands."""
     order: list[int] = []
     seen: set[int] = set()
-    stack = [(r, False) for r in reversed(roots)]
+    stack = list(reversed(roots))
     while stack:
-        tile, ready = stack.pop()
-        if ready:
-            order.append(tile)
+        tile = stack.pop()
+        if tile < 0:
+            order.append(~tile)
         elif tile not in seen:
             seen.add(tile)
-            stack.append((tile, True))
-            stack.extend((c, False) for c in picks[tile].children)
-    return order[::-1]
+            stack.append(~tile)
+            stack.extend(picks[tile].children)
+    order.reverse()
+    return order
 
 
-def sweeps(forest: Forest, order: Sequence[int], picks: Picks) -> dict[int, frozenset[int]]:
-    """In which sweeps of the streaming loop every tile is needed (0 for tiles outside any).
+def sweeps(forest: Forest, order: Sequence[int], picks: Picks) -> dict[int, int]:
+    """How many sweeps of the streaming loop need each streaming tile; empty where nothing streams.
 
-    A reduction over a streaming letter ends a sweep; a tile that uses its result inside a streaming box needs
-    another one. That is why softmax over a streamed row takes more than one pass.
+    A reduction over a streaming letter ends a sweep; a tile that uses its result inside a streaming
+    box needs another one. That is why softmax over a streamed row takes more than one pass.
     """
+    tiles = forest.tiles
+    if not any(tiles[t].streams for t in order):
+        return {}
     level: dict[int, int] = {}
     for tile in reversed(order):
+        outside = not tiles[tile].streams
         inner = 0
         for child in picks[tile].children:
-            ends = _streaming(forest, child) and not _streaming(forest, tile)
-            inner = max(inner, level[child] + (1 if ends else 0))
+            inner = max(inner, level[child] + (outside and tiles[child].streams))
         level[tile] = inner
     needed: dict[int, set[int]] = {tile: set() for tile in order}
     for tile in order:
+        inside = tiles[tile].streams
         for child in picks[tile].children:
-            if not _streaming(forest, child):
+            if not tiles[child].streams:
                 continue
-            if _streaming(forest, tile):
+            if inside:
                 needed[child] |= {max(s, level[child]) for s in needed[tile] or {level[tile]}}
             else:
                 needed[child].add(level[tile] - 1)
-    return {tile: frozenset(s) for tile, s in needed.items()}
-
-
-def _streaming(forest: Forest, tile: int) -> bool:
-    return not forest.tiles[tile].letters.isdisjoint(STREAM_LETTERS)
+    return {tile: len(s) for tile, s in needed.items() if s}
 
 
 def summarise(forest: Forest, roots: Sequence[int], picks: Picks) -> Summary:
@@ -153,43 +149,53 @@ def summarise(forest: Forest, roots: Sequence[int], picks: Picks) -> Summary:
     extents: dict[str, int] = {}
     loads: list[Access] = []
     products: list[Work] = []
-    vector: list[Work] = []
+    vector: dict[str, float] = {}
     staged: list[Work] = []
     resident: list[tuple[int, str]] = []
     fed = {c for t in order if picks[t].product for c in picks[t].children}
+    computed = 0
     for tile in order:
         node, choice = forest.tiles[tile], picks[tile]
         for letter, extent in node.extents.items():
-            extents[letter] = max(extent, extents.get(letter, 1))
-        times = max(1, len(passes[tile]))
-        letters = "".join(sorted(node.letters))
+            if extents.get(letter, 0) < extent:
+                extents[letter] = extent
+        times = passes.get(tile, 1)
         if choice.kind == LOAD:
-            loads.append(
-                Access(
-                    node.type.n_bytes, letters, node.star, node.type.itemsize, times, tile in fed
+            size = node.type.itemsize
+            loads.append(Access(node.n_bytes, node.key, node.star, size, times, tile in fed))
+            continue
+        computed += choice.kind == CELL
+        if choice.product:
+            products.append(
+                Work(
+                    choice.product * times,
+                    choice.inside,
+                    choice.dtype,
+                    choice.structured,
+                    node.star,
                 )
             )
-        else:
-            inside = "".join(
-                sorted(node.letters.union(*(forest.tiles[c].letters for c in choice.children)))
-            )
-            if choice.product:
-                products.append(
-                    Work(choice.product * times, inside, choice.dtype, choice.structured, node.star)
-                )
-                resident.append((node.star, letters))
-                staged += _staged(forest, choice, picks, times)
-            if choice.vector:
-                vector.append(Work(choice.vector * times, inside))
-    stores = tuple(
-        Access(t.type.n_bytes, "".join(sorted(t.letters)), t.star, t.type.itemsize)
-        for t in (forest.tiles[r] for r in roots)
-    )
-    computed = sum(picks[t].kind == CELL for t in order)
+            resident.append((node.star, node.key))
+            staged += _staged(forest, choice, picks, times)
+        if choice.vector:
+            vector[choice.inside] = vector.get(choice.inside, 0.0) + choice.vector * times
     return Summary(
-        tuple(sorted(extents.items())), _merged(loads), stores, tuple(products), _added(vector),
-        tuple(sorted(resident)), _added(staged), computed,
-    )  # fmt: skip
+        tuple(sorted(extents.items())),
+        tuple(sorted(loads, key=_load_order)),
+        tuple(
+            Access(t.n_bytes, t.key, t.star, t.type.itemsize)
+            for t in (forest.tiles[r] for r in roots)
+        ),
+        tuple(products),
+        tuple(Work(flops, letters) for letters, flops in sorted(vector.items())),
+        tuple(sorted(resident)),
+        tuple(staged),
+        computed,
+    )
+
+
+def _load_order(access: Access) -> tuple[str, float, int, int, bool]:
+    return access.letters, access.n_bytes, access.star, access.passes, access.feeds_product
 
 
 def _staged(forest: Forest, choice: Choice, picks: Picks, times: int) -> list[Work]:
@@ -197,17 +203,4 @@ def _staged(forest: Forest, choice: Choice, picks: Picks, times: int) -> list[Wo
     if choice.structured:
         return []
     made = (forest.tiles[c] for c in choice.children if picks[c].kind != LOAD)
-    return [Work(float(t.type.size * times), "".join(sorted(t.letters))) for t in made]
-
-
-def _merged(loads: Sequence[Access]) -> tuple[Access, ...]:
-    return tuple(
-        sorted(loads, key=lambda a: (a.letters, a.n_bytes, a.star, a.passes, a.feeds_product))
-    )
-
-
-def _added(works: Sequence[Work]) -> tuple[Work, ...]:
-    total: dict[str, float] = {}
-    for work in works:
-        total[work.letters] = total.get(work.letters, 0.0) + work.flops
-    return tuple(Work(flops, letters) for letters, flops in sorted(total.items()))
+    return [Work(float(t.type.size * times), t.key) for t in made]

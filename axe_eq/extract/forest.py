@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from axe_eq.egraph.session import Session
+from axe_eq.extract.order import admissible
 from axe_eq.program.ops import CELLS, MONOIDS, selector, split_text
 from axe_eq.program.signature import signature
 from axe_eq.program.types import DTYPES, ValueType, value_type
@@ -36,6 +37,7 @@ class Choice:
         dtype: element type the products multiply.
         structured: reduces by a structured monoid.
         reduces: reduces at least one dim.
+        inside: letters of the tile and its operands, sorted, as one text.
     """
 
     kind: str
@@ -48,6 +50,7 @@ class Choice:
     dtype: str = ""
     structured: bool = False
     reduces: bool = False
+    inside: str = ""
 
 
 @dataclass
@@ -61,6 +64,9 @@ class TileClass:
         letters: loop letters of the box.
         extents: letter -> extent of the dim it runs over.
         star: elements of the dims that are whole.
+        key: the letters, sorted, as one text.
+        streams: a streaming letter is among them.
+        n_bytes: bytes of the whole value.
         compute: alternatives that compute it.
         loads: alternatives that load it.
     """
@@ -71,6 +77,9 @@ class TileClass:
     letters: frozenset[str]
     extents: dict[str, int]
     star: int
+    key: str
+    streams: bool
+    n_bytes: int
     compute: list[Choice] = field(default_factory=list)
     loads: list[Choice] = field(default_factory=list)
 
@@ -185,9 +194,55 @@ def read_forest(
     for number, tile in enumerate(tiles):
         for choice in tile.loads:
             users.setdefault(choice.source, []).append(number)
-    return Forest(
-        types, tiles, [placed.get(i, PlacedClass()) for i in range(n_placed)], root_ids, users
-    )
+    nodes = [placed.get(i, PlacedClass()) for i in range(n_placed)]
+    views = _read_views(reader, types)
+    _drop_circles(reader, tiles, views)
+    labels = {reader.id("Value", session.class_of(t)): name for t, name in (names or {}).items()}
+    return Forest(types, tiles, nodes, root_ids, users, views, labels)
+
+
+def _drop_circles(
+    reader: Reader, tiles: Sequence[TileClass], views: Mapping[int, list[tuple[int, str]]]
+) -> None:
+    """Leave out alternatives through which a value could wait for itself."""
+    pairs = [(v, other) for v, ends in views.items() for other, _ in ends]
+    allowed = admissible(_read_values(reader), pairs)
+    for tile in tiles:
+        tile.compute = [
+            c for c in tile.compute if allowed(tile.value, (tiles[x].value for x in c.children))
+        ]
+
+
+def _read_values(reader: Reader) -> dict[int, list[tuple[int, ...]]]:
+    """Operand value classes of every alternative of every value class."""
+    lists = {row.output: row.inputs for row in reader.table("ACons")}
+    found: dict[int, list[tuple[int, ...]]] = {}
+    for row in reader.table("In"):
+        found.setdefault(reader.id("Value", row.output), []).append(())
+    for name in ("Op", "Sel"):
+        for row in reader.table(name):
+            operands, rest = [], row.inputs[-1]
+            while rest in lists:
+                head, rest = lists[rest]
+                operands.append(reader.id("Value", head))
+            found.setdefault(reader.id("Value", row.output), []).append(tuple(operands))
+    return found
+
+
+def _read_views(reader: Reader, types: Mapping[int, ValueType]) -> dict[int, list[tuple[int, str]]]:
+    """Selectors that keep the row-major order, in both directions."""
+    views: dict[int, list[tuple[int, str]]] = {}
+    lists = {row.output: row.inputs for row in reader.table("ACons")}
+    for row in reader.table("Sel"):
+        text = reader.text(row.inputs[0])
+        declared, params = selector(text)
+        if declared.inverse is None:
+            continue
+        source = reader.id("Value", lists[row.inputs[1]][0])
+        made = reader.id("Value", row.output)
+        views.setdefault(source, []).append((made, text))
+        views.setdefault(made, []).append((source, declared.inverse(params, types[source])))
+    return views
 
 
 def _read_placed(reader: Reader, placed: dict[int, PlacedClass]) -> None:
@@ -228,7 +283,11 @@ def tile_class(value: int, box: str, type: ValueType) -> TileClass:
         n if e.letter == boxes.WHOLE else e.window if e.letter == "" else 1
         for e, n in zip(entries, type.shape, strict=True)
     )
-    return TileClass(value, box, type, frozenset(extents), extents, star)
+    key = "".join(sorted(extents))
+    streams = not frozenset(extents).isdisjoint(boxes.STREAM_LETTERS)
+    return TileClass(
+        value, box, type, frozenset(extents), extents, star, key, streams, type.n_bytes
+    )
 
 
 def _read_choices(reader: Reader, tiles: list[TileClass]) -> None:
@@ -259,9 +318,14 @@ def _read_choices(reader: Reader, tiles: list[TileClass]) -> None:
         )
         tiles[number].compute.append(choice)
     for tile in tiles:
+        tile.compute = [replace(c, inside=_inside(tile, c, tiles)) for c in tile.compute]
         tile.compute.sort(
             key=lambda c: (c.product + c.vector, len(c.children), c.text, c.cell, c.children)
         )
+
+
+def _inside(tile: TileClass, choice: Choice, tiles: Sequence[TileClass]) -> str:
+    return "".join(sorted(tile.letters.union(*(tiles[c].letters for c in choice.children))))
 
 
 def _cell_choice(

@@ -75,9 +75,7 @@ class MeshForest:
     roots: list[list[int]] = field(default_factory=list)
 
 
-def read_mesh(
-    session: Session, mesh: str, target: Target, requests: Sequence[Term]
-) -> MeshForest:
+def read_mesh(session: Session, mesh: str, target: Target, requests: Sequence[Term]) -> MeshForest:
     """Read a session saturated with the sharding laws.
 
     Args:
@@ -88,7 +86,8 @@ def read_mesh(
     """
     reader = Reader(session)
     types = {
-        reader.id("Value", r.inputs[0]): value_type(reader.text(r.output)) for r in reader.table("type")
+        reader.id("Value", r.inputs[0]): value_type(reader.text(r.output))
+        for r in reader.table("type")
     }
     forest = MeshForest()
     for row in reader.table("shard"):
@@ -102,7 +101,9 @@ def read_mesh(
     for request in requests:
         value = reader.id("Value", session.class_of(request.args[0]))
         anywhere = forest.by_value.get(value, [])
-        one = [reader.id("Placed", session.class_of(request))] if request.sort == PLACED else anywhere
+        one = (
+            [reader.id("Placed", session.class_of(request))] if request.sort == PLACED else anywhere
+        )
         forest.roots.append(one)
     return forest
 
@@ -141,9 +142,7 @@ def _read_spmd(reader: Reader, forest: MeshForest, mesh: str, target: Target) ->
         forest.ways.append(Way("spmd", placed, tuple(needs), seconds, 0, (sig, cell), site, given))
 
 
-def _local_seconds(
-    sig: str, given: Sequence[ValueType], out: ValueType, target: Target
-) -> float:
+def _local_seconds(sig: str, given: Sequence[ValueType], out: ValueType, target: Target) -> float:
     """Roofline of one operator on one device: matrix rate for products of two, else lanes."""
     parsed = signature(sig)
     space = math.prod(parsed.extents([t.shape for t in given]))
@@ -162,7 +161,12 @@ def _read_collectives(reader: Reader, forest: MeshForest, mesh: str, target: Tar
         site = next((s for s in forest.sites.get(placed, ()) if s.box == box), None)
         rank = None if site is None else site.type.rank + 1
         partial = next(
-            (s for s in forest.sites.get(source, ()) if s.type.rank == rank and s.box.startswith(axis)), None
+            (
+                s
+                for s in forest.sites.get(source, ())
+                if s.type.rank == rank and s.box.startswith(axis)
+            ),
+            None,
         )
         if site is None or partial is None:
             continue
@@ -170,7 +174,9 @@ def _read_collectives(reader: Reader, forest: MeshForest, mesh: str, target: Tar
         n_bytes = shard.collective_bytes(partial.type, partial.box, axis, scatters, mesh)
         steps = (shard.mesh_axes(mesh)[axis][0] - 1) * (1 if scatters else 2)
         seconds = link_seconds(n_bytes, mesh, target, steps)
-        forest.ways.append(Way("collective", placed, (source,), seconds, n_bytes, (sig, axis), site))
+        forest.ways.append(
+            Way("collective", placed, (source,), seconds, n_bytes, (sig, axis), site)
+        )
 
 
 def link_seconds(n_bytes: int, mesh: str, target: Target, steps: int = 1) -> float:
@@ -181,7 +187,9 @@ def link_seconds(n_bytes: int, mesh: str, target: Target, steps: int = 1) -> flo
     """
     if not target.link_bytes_per_s:
         raise SearchError(
-            f"target {target.name!r}", "has no links to other devices", "a target with link_bytes_per_s"
+            f"target {target.name!r}",
+            "has no links to other devices",
+            "a target with link_bytes_per_s",
         )
     return target.link_latency_s * steps + n_bytes / shard.n_devices(mesh) / target.link_bytes_per_s
 
@@ -349,7 +357,9 @@ def _local_kernel(
     sig, cell = way.detail
     parsed = signature(sig)
     nodes = [
-        TileNode("load", "", "", _whole(s.type.rank), str(shard.local_type(s.type, s.box, mesh)), (), i)
+        TileNode(
+            "load", "", "", _whole(s.type.rank), str(shard.local_type(s.type, s.box, mesh)), (), i
+        )
         for i, s in enumerate(way.given)
     ]
     out = str(shard.local_type(way.site.type, way.site.box, mesh))

@@ -98,6 +98,8 @@ class Search:
         self.kernels: dict[int, Mapped] = {}
         self.users: dict[int, set[int]] = {}
         self.evaluated = 0
+        self.cost = INFINITE
+        self._changed: set[int] = set()
 
     # --- kernels --------------------------------------------------------------------------------------------
 
@@ -215,10 +217,19 @@ class Search:
                 )  # fmt: skip
         if len(self.values) <= EXACT_VALUES:
             return self._exact()
+        self.cost = self.total()
+        dirty = frozenset(self.values)
         for number in range(PASSES):
-            progress(f"pass {number}, {self.evaluated} kernels priced")
+            progress(f"pass {number}, {len(dirty)} values to try, {self.evaluated} kernels priced")
             self._drop_dead()
-            if not self._pass(backwards=number % 2 == 0, sink=number > 0):
+            self._changed = set()
+            order = reversed(self.values) if number % 2 == 0 else self.values
+            for value in order:
+                if value in dirty and not self._toggle(value) and number:
+                    self._sink(value)
+            # The first pass only toggles; the second tries every value again, with sinking.
+            dirty = frozenset(self._changed) if number else frozenset(self.values)
+            if not dirty or (number and not self._changed):
                 break
         if len(self.values) <= WINDOW_GRAPH:
             self._windows()
@@ -254,32 +265,20 @@ class Search:
             if u in self.kernels and u in self.materialised and placed in self.kernels[u].met
         ]  # fmt: skip
 
-    def _pass(self, *, backwards: bool, sink: bool) -> bool:
-        changed = False
-        for value in reversed(self.values) if backwards else self.values:
-            changed |= self._toggle(value) or (sink and self._sink(value))
-        return changed
-
     def _gain(self, flips: Collection[int]) -> bool:
-        """Flip these if that makes the kernels concerned cheaper together; else leave M as it was."""
-        before = {u for p in flips for u in self._affected(p)} | (set(flips) & self.materialised)
-        old = sum(self.kernel(u).time_s for u in before)
+        """Flip these if the whole schedule gets cheaper; else leave M as it was."""
         undo = self.set_materialised(flips)
-        after = {u for u in before if u in self.materialised} | (set(flips) & self.materialised)
-        new = 0.0
-        for u in sorted(after):
-            new += self.kernel(u).time_s
-            if new >= old - 1e-15:
-                self.restore(flips, undo)
-                return False
+        cost = self.total(self.cost)
+        if cost >= self.cost - 1e-15:
+            self.restore(flips, undo)
+            return False
+        self.cost = cost
+        for mapped in undo.kernels.values():
+            self._changed |= mapped.met | mapped.leaves | {mapped.placed}
         return True
 
     def _toggle(self, value: int) -> bool:
-        if not self._affected(value):
-            if value in self.materialised:
-                self.set_materialised([value])
-            return False
-        return self._gain([value])
+        return bool(self._affected(value)) and self._gain([value])
 
     def _sink(self, value: int) -> bool:
         """Materialise a value and stop materialising what only its kernel loads."""

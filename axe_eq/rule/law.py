@@ -50,6 +50,8 @@ class Law:
         demand: answers requests (`place`, `tile`); runs in the last phase.
         normal: the left side is any one term: Python picks the terms (normal forms of sums and products).
         sampler: makes argument tuples for the soundness test where types alone do not.
+        search: takes part in schedule search; False where both sides always cost the same, so that
+            only proofs need it.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Law:
     demand: bool = False
     normal: bool = False
     sampler: Callable[[Any], tuple[Any, ...] | None] | None = field(default=None)
+    search: bool = True
 
     def pattern(self) -> Pattern:
         """Run the law on variables."""
@@ -120,6 +123,7 @@ def law(
     demand: bool = False,
     normal: bool = False,
     sampler: Callable[[Any], tuple[Any, ...] | None] | None = None,
+    search: bool = True,
     name: str = "",
 ) -> Callable[[Callable[..., tuple[Any, ...]]], Law]:
     """Decorator: make a function a law; see `Law` for the flags.
@@ -146,7 +150,18 @@ def law(
         names = list(inspect.signature(fn).parameters)
         params = tuple((p, _sort_of(title, p, hints.get(p))) for p in names)
         return Law(
-            title, fn, source, statement, params, exact, expands, both_ways, demand, normal, sampler
+            title,
+            fn,
+            source,
+            statement,
+            params,
+            exact,
+            expands,
+            both_ways,
+            demand,
+            normal,
+            sampler,
+            search,
         )
 
     return wrap

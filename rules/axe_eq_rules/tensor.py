@@ -198,7 +198,7 @@ def swap_exactly(sig: str, f: str) -> str | None:
     return swapped(sig, f, exact=True)
 
 
-@PACK.law(source="IEEE 754, 5.4.1: add and multiply are commutative", expands=True)
+@PACK.law(source="IEEE 754, 5.4.1: add and multiply are commutative", expands=True, search=False)
 def commute(s: Sig, f: Cell, x: Value, y: Value) -> Sides:
     """s[f](x, y) = s'[f](y, x)   if f is commutative, s' with its operands exchanged."""
     return op(s, f, x, y), op(swap_exactly(s, f), f, y, x)
@@ -208,9 +208,12 @@ def commute(s: Sig, f: Cell, x: Value, y: Value) -> Sides:
 
 
 def constant(spec: str) -> tuple[Any, str] | None:
-    """Value and dtype of a scalar constant's text."""
+    """Value (as its dtype rounds it) and dtype of a scalar constant's text."""
     name, params = split_text(spec)
-    return (params[1], params[2]) if name == "full" and params[0] == () else None
+    if name != "full" or params[0] != ():
+        return None
+    value = evaluate_sel(spec, [])
+    return value.item() if value.dtype.kind in "ib" else float(value), params[2]
 
 
 def constant_text(value: Any, name: str) -> str:
@@ -485,7 +488,9 @@ def either_branch(sig: str) -> str | None:
     if whole.operands[1] != whole.operands[2]:
         return None
     rest = sigalg.without_operand(whole, 2)
-    return None if rest is None else text(sigalg.without_operand(rest, 0))
+    if rest is None or not keeps_order(whole, whole.operands[1:2]):
+        return None
+    return text(sigalg.without_operand(rest, 0))
 
 
 @PACK.law(source="definition of where")
@@ -509,11 +514,15 @@ def where_not(s: Sig, t: Sig, c: Value, x: Value, y: Value) -> Sides:
     return left, op(exchanged_branches(s, t), "where", c, y, x)
 
 
-@primitive((STR, INT, STR), (STR,))
-def decided_branch(outer: str, position: int, inner: str) -> str | None:
-    """The signature of a choice in a branch whose condition is decided already."""
+@primitive((STR, INT, STR, STR, STR), (STR,))
+def decided_branch(outer: str, position: int, inner: str, live: str, dead: str) -> str | None:
+    """The signature of a choice in a branch whose condition is decided already.
+
+    The dead value must not have decided the dtype of the live one.
+    """
     s, t = signature(outer), signature(inner)
-    if t.n_reduced or s.n_reduced:
+    own = value_type(live).dtype
+    if t.n_reduced or s.n_reduced or promote(own, value_type(dead).dtype) != own:
         return None
     whole = sigalg.inline(s, position, t)
     if whole is None or whole.operands[0] != whole.operands[position]:
@@ -527,11 +536,13 @@ def decided_branch(outer: str, position: int, inner: str) -> str | None:
 def where_in_true(s: Sig, t: Sig, c: Value, x: Value, y: Value, z: Value) -> Sides:
     """s[where](c, t[where](c, x, y), z) = u[where](c, x, z)   if c is read alike."""
     left = op(s, "where", c, op(t, "where", c, x, y), z)
-    return left, op(decided_branch(s, 1, t), "where", c, x, z)
+    u = decided_branch(s, 1, t, type_of(x), type_of(y))
+    return left, op(u, "where", c, x, z)
 
 
 @PACK.law(source="definition of where")
 def where_in_false(s: Sig, t: Sig, c: Value, x: Value, y: Value, z: Value) -> Sides:
     """s[where](c, x, t[where](c, y, z)) = u[where](c, x, z)   if c is read alike."""
     left = op(s, "where", c, x, op(t, "where", c, y, z))
-    return left, op(decided_branch(s, 2, t), "where", c, x, z)
+    u = decided_branch(s, 2, t, type_of(z), type_of(y))
+    return left, op(u, "where", c, x, z)

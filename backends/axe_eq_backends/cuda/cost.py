@@ -68,7 +68,7 @@ class TensorCores:
         rate = rate * (area / FULL_TILE) ** SMALL_TILE_EXPONENT
         wasted = columns.block["p"] / p * np.where(q > 1, columns.block["q"] / q, 1.0)
         matrix = flops(summary.products, summary, columns) / rate * wasted
-        matrix = matrix * _pipeline(columns) + _staging(summary, target, columns)
+        matrix = matrix * _pipeline(summary, columns) + _staging(summary, target, columns)
         _roofline(summary, target, columns, matrix)
         _check_tensor_capacity(summary, target, columns)
         return columns
@@ -122,7 +122,14 @@ def _tiles(rows: list[Instr], summary: Summary) -> Columns:
         parts.append(table)
         names += [row.name] * len(table[0])
     p, q, k, stages = (np.concatenate(column) for column in zip(*parts, strict=True))
+    k = np.maximum(1.0, k // _chunk_width(summary))
     return Columns({"p": p, "q": q, "k": k, "s": k}, {"stages": stages}, tuple(names))
+
+
+def _chunk_width(summary: Summary) -> float:
+    """Reduced elements per index of the streaming letter: dims reduced whole beside the streamed one."""
+    widths = [a.star for a in summary.loads if "k" in a.letters and a.feeds_product]
+    return float(max(widths, default=1))
 
 
 def _accumulated(summary: Summary, columns: Columns) -> Column:
@@ -133,9 +140,13 @@ def _accumulated(summary: Summary, columns: Columns) -> Column:
     )
 
 
-def _pipeline(columns: Columns) -> Column:
+def _pipeline(summary: Summary, columns: Columns) -> Column:
     """Loss of shallow pipelines: few stages or short chunks expose the latency of loads."""
-    return 1 + SHORT_CHUNK / columns.block["k"] + FEW_STAGES / (columns.extra["stages"] - 1)
+    return (
+        1
+        + SHORT_CHUNK / (columns.block["k"] * _chunk_width(summary))
+        + FEW_STAGES / (columns.extra["stages"] - 1)
+    )
 
 
 def _staging(summary: Summary, target: Target, columns: Columns) -> Column:

@@ -18,6 +18,7 @@ MATMUL = "a c, c b -> a b; + c"
 CELLS = ("exp", "neg", "sigmoid", "tanh")
 PAIRS = ("add", "mul", "maximum", "sub")
 
+
 def random_program(seed: int, n_ops: int, extent: int = 2048) -> Program:
     """A connected random program of about n_ops operators with one output."""
     rng = random.Random(seed)
