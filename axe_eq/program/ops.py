@@ -114,6 +114,8 @@ class Selector:
         inverse: (params, operand type) -> the selector text that undoes it; given exactly by the
             selectors of one operand that keep the row-major order of all elements, which therefore
             move nothing in memory.
+        uniform: what it does to the dims without a pull is the same at every index of the dims it
+            reads as they are, so it may be run at any extents of those (a skew may not).
     """
 
     name: str
@@ -123,6 +125,7 @@ class Selector:
     pull: Callable[[tuple[Any, ...], Sequence[ValueType]], list[list[Pull | None]]] | None = None
     fill: Callable[[tuple[Any, ...]], float | None] | None = None
     inverse: Callable[[tuple[Any, ...], ValueType], str] | None = None
+    uniform: bool = False
 
 
 Declared = TypeVar("Declared", Cell, Monoid, Selector)

@@ -14,20 +14,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from axe_eq.program.contract import product_sum
+from axe_eq.program.interval import APPROXIMATE, ENCLOSE
 from axe_eq.program.meaning import cell_values, evaluate_nodes, index_views
 from axe_eq.program.node import OP, Node, topological
 from axe_eq.program.ops import MONOIDS, cell
 from axe_eq.program.signature import signature
 from axe_eq.program.types import DTYPES, Array, promote
-
-# Cells with one possible result whatever computes them, besides those that round nothing.
-_CORRECTLY_ROUNDED = frozenset(
-    "add sub mul div neg abs sign floor ceil round trunc sqrt rsqrt cast floor_divide remainder "  # noqa: SIM905
-    "eq ne lt le gt ge and or xor not isnan isfinite isinf signbit copysign nextafter "
-    "bit_and bit_or bit_xor bit_not shl shr".split()
-)
-# Which zero the larger of 0 and -0 is, is free.
-_FREE_ON_ZEROS = frozenset(["maximum", "minimum", "max", "min"])
 
 
 def differing_bits(
@@ -82,16 +74,16 @@ def _free_nodes(
 def _determined(node: Node, values: Mapping[Node, Array]) -> bool:
     """The operator has one possible result for these operands."""
     declared, _ = cell(node.cell)
-    sig = signature(node.text)
+    monoid = signature(node.text).monoid
     operands = [values[a] for a in node.args]
     integer = all(DTYPES[a.dtype].kind != "f" for a in node.args)
-    if declared.rounds and declared.name not in _CORRECTLY_ROUNDED and not integer:
+    if not integer and declared.name not in ENCLOSE.keys() - APPROXIMATE:
         return False
-    if not _FREE_ON_ZEROS.isdisjoint((declared.name, sig.monoid)):
+    selects = declared.commutative and not declared.rounds
+    if selects or (monoid and MONOIDS[monoid].exact):
+        # Which zero the larger of 0 and -0 is, is free.
         return not any(_has_negative_zero(x) for x in operands)
-    if not sig.monoid or MONOIDS[sig.monoid].exact or integer:
-        return True
-    return sig.monoid == "+" and _sums_exactly(node, operands)
+    return integer or not monoid or (monoid == "+" and _sums_exactly(node, operands))
 
 
 def _has_negative_zero(array: Array) -> bool:

@@ -98,7 +98,7 @@ def _needs(node: Node, region: Region) -> list[Region]:
 
 def _cost(node: Node, region: Region) -> float:
     if node.kind != OP:
-        return _PER_NODE + size(region)
+        return _PER_NODE + size(region) / 2
     n_cells = size(index_space(node, region))
     if _contracts(node):
         return _PER_NODE + n_cells * _CONTRACTED + size(region)

@@ -29,6 +29,7 @@ from axe_eq.prove.verdict import ProgramCounterexample, Refuted
 __all__ = ["BUDGET", "enclose_program", "find_counterexample", "refute", "reshape_program"]
 
 BUDGET = 1 << 27  # interval operations, about 50 ns each
+_CHEAP = 1 << 20  # outputs that cost no more are evaluated whole at once
 _ROUNDS = 4
 _SHARE = 4  # at least so many evaluations fit in a budget
 _READABLE = 64  # inputs with more elements get a witness at smaller extents
@@ -188,17 +189,20 @@ def _plainer(pair: _Pair, planned: Plan, seed: int) -> ProgramCounterexample | N
 
 
 def _plans(pair: _Pair, seed: int, limit: float) -> Iterator[Plan]:
-    """What to evaluate in each round: whole outputs, or as many elements as the limit lets."""
+    """What to evaluate in each round: first some elements of every output, at last all of them.
+
+    Most differences show in a few elements; outputs that cost little are evaluated whole at once.
+    """
     outputs = [side[n] for n in pair.open_outputs for side in (pair.outputs_a, pair.outputs_b)]
     complete = _affordable(outputs, [whole(node.shape) for node in outputs], limit)
+    if complete is None or complete.cost > _CHEAP:
+        for most in (16, 4, 1):
+            found = [_sparse_plan(outputs, most, [seed, turn], limit) for turn in range(_ROUNDS)]
+            if any(found):
+                yield from filter(None, found)
+                break
     if complete is not None:
         yield from [complete] * _ROUNDS
-        return
-    for most in (16, 4, 1):
-        found = [_sparse_plan(outputs, most, [seed, turn], limit) for turn in range(_ROUNDS)]
-        if any(found):
-            yield from filter(None, found)
-            return
 
 
 def _sparse_plan(

@@ -15,7 +15,7 @@ import numpy as np
 
 from axe_eq.errors import SearchError
 from axe_eq.program.node import Node
-from axe_eq.program.ops import Pull, selector, split_text
+from axe_eq.program.ops import Pull, selector
 from axe_eq.program.signature import Affine, signature
 from axe_eq.program.types import Array, ValueType
 
@@ -24,8 +24,6 @@ Row = Sequence[Pull | None]
 
 LARGEST = 1 << 24  # elements of one array that an evaluation may hold
 _FAR = 2.0**40  # more than any element number
-# Selectors that do the same to the axes they change at every index of the others; a skew does not.
-_REGROUPING = frozenset(["split", "merge", "repeat", "interleave"])
 
 
 def whole(shape: Sequence[int]) -> Region:
@@ -146,8 +144,8 @@ def _pulled(row: Row, of: ValueType, region: Region) -> Source | None:
 def _numbered(node: Node, rows: Sequence[Row], region: Region) -> list[Source]:
     """Sources by running the selector on the element numbers of its operands.
 
-    Axes that a regrouping leaves alone have extent 1 there: regrouping the heads of a long sequence
-    costs no more than one token.
+    Axes that a uniform selector leaves alone have extent 1 there: regrouping the heads of a long
+    sequence costs no more than one token.
     """
     axes = _passed_axes(node, rows)
     shapes = [_thin(row, a.shape, axes) for row, a in zip(rows, node.args, strict=True)]
@@ -170,8 +168,8 @@ def _thin(row: Row, shape: Sequence[int], axes: set[int]) -> tuple[int, ...]:
 
 
 def _passed_axes(node: Node, rows: Sequence[Row]) -> set[int]:
-    """Output axes that a regrouping leaves alone; every operand has them at their extent."""
-    if split_text(node.text)[0] not in _REGROUPING:
+    """Output axes that a uniform selector leaves alone; every operand has them at their extent."""
+    if not selector(node.text)[0].uniform:
         return set()
     axes = set(range(len(node.shape)))
     for row, arg in zip(rows, node.args, strict=True):

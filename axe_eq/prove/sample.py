@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -19,15 +20,21 @@ _EAGER = 1 << 24  # elements of all inputs together that are made at once
 
 
 def _mix(x: Array) -> Array:
-    """Finaliser of splitmix64 (Steele, Lea, Flood, Fast Splittable Pseudorandom Generators)."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: Array = x ^ (x >> np.uint64(31))
-    return mixed
+    """Spread 32 bits, in place (finaliser of MurmurHash3, Appleby)."""
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
+        x ^= x >> np.uint32(shift)
+        x *= np.uint32(factor)
+    x ^= x >> np.uint32(16)
+    return x
 
 
 def _below(h: Array, n: int) -> Array:
-    return np.asarray(h % np.uint64(n), np.float64)
+    """A number below n from the upper half of each hash."""
+    return np.asarray((h >> np.uint32(16)) * np.uint32(n) >> np.uint32(16), np.float64)
+
+
+def _lower(h: Array) -> Array:
+    return h << np.uint32(16)
 
 
 def _dense(h: Array) -> Array:
@@ -35,19 +42,19 @@ def _dense(h: Array) -> Array:
 
 
 def _sparse(h: Array) -> Array:
-    return np.where(_below(h, 5) == 0, _dense(h >> np.uint64(20)), 0.0)
+    return np.where(_below(h, 5) == 0, _dense(_lower(h)), 0.0)
 
 
 def _wide(h: Array) -> Array:
-    return _dense(h) * 2.0 ** _below(h >> np.uint64(20), 7)
+    return _dense(h) * 2.0 ** _below(_lower(h), 7)
 
 
 def _uniform(h: Array) -> Array:
-    return (h >> np.uint64(11)).astype(np.float64) * 2.0**-51 - 2
+    return h * 2.0**-30 - 2
 
 
 def _special(h: Array) -> Array:
-    return _SPECIAL[(h % np.uint64(len(_SPECIAL))).astype(np.int64)]
+    return _SPECIAL[_below(h, len(_SPECIAL)).astype(np.int64)]
 
 
 _SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-7, 3e4, 1 / 3])
@@ -77,14 +84,14 @@ class Sample:
 
     def values(self, position: int, of: ValueType, region: Region) -> Array:
         """Values of one input on a region, as float64."""
-        number = np.zeros((1,) * of.rank, np.uint64)
-        for axis, (indices, extent) in enumerate(zip(region, of.shape, strict=True)):
-            shape = [-1 if d == axis else 1 for d in range(of.rank)]
-            number = number * np.uint64(extent) + indices.astype(np.uint64).reshape(shape)
-        key = int(_mix(np.array([self.seed * 1000003 + position * 7919 + 1], np.uint64))[0])
+        key = self.seed * 1000003 + position * 7919 + 1
         if self.pattern == "one hot":
-            return np.asarray(number == np.uint64(key % max(of.size, 1)), np.float64)
-        hashed = _mix(np.atleast_1d(number) + np.uint64(key)).reshape(number.shape)
+            return _one_hot(key, of, region)
+        number = np.zeros((1,) * max(of.rank, 1), np.uint32)
+        for axis, (indices, extent) in enumerate(zip(region, of.shape, strict=True)):
+            number = number * np.uint32(extent) + _along(indices.astype(np.uint32), axis, of.rank)
+        number += _mix(np.array([key % 2**32], np.uint32))
+        hashed = _mix(number).reshape(tuple(map(len, region)))
         return _fit(PATTERNS[self.pattern](hashed), of.dtype)
 
     def array(self, position: int, of: ValueType) -> Array:
@@ -97,6 +104,17 @@ class Sample:
             here = (region[0][part], *region[1:]) if of.rank else region
             result[part if of.rank else ...] = self.values(position, of, here)
         return result
+
+
+def _along(indices: Array, axis: int, rank: int) -> Array:
+    return indices.reshape([-1 if d == axis else 1 for d in range(rank)])
+
+
+def _one_hot(key: int, of: ValueType, region: Region) -> Array:
+    """One element is one: the one that the key names."""
+    chosen = np.unravel_index(key * 2654435761 % of.size, of.shape)
+    hits = [_along(r == c, n, of.rank) for n, (r, c) in enumerate(zip(region, chosen, strict=True))]
+    return reduce(np.multiply, hits, np.ones(tuple(map(len, region))))
 
 
 def _fit(values: Array, name: str) -> Array:

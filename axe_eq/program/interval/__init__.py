@@ -28,6 +28,7 @@ from __future__ import annotations
 from axe_eq.program.interval import arithmetic, choices, functions
 from axe_eq.program.interval.reductions import ENCLOSE_MONOID, contract
 from axe_eq.program.interval.value import (
+    APPROXIMATE,
     ENCLOSE,
     Interval,
     defined,
@@ -41,6 +42,7 @@ from axe_eq.program.interval.value import (
 )
 
 __all__ = [
-    "ENCLOSE", "ENCLOSE_MONOID", "Interval", "arithmetic", "choices", "contract", "defined",
-    "disjoint", "functions", "literal", "point", "together", "undefined", "within", "without",
+    "APPROXIMATE", "ENCLOSE", "ENCLOSE_MONOID", "Interval", "arithmetic", "choices", "contract",
+    "defined", "disjoint", "functions", "literal", "point", "together", "undefined", "within",
+    "without",
 ]  # fmt: skip

@@ -228,7 +228,7 @@ def remainder(x: Interval, y: Interval) -> Interval:
     )
 
 
-@encloses("pow")
+@encloses("pow", approximate=True)
 def power(x: Interval, y: Interval) -> Interval:
     """The value x to the y: any base with an integer exponent, otherwise positive bases only."""
     positive = x.low > 0

@@ -1,4 +1,4 @@
-"""Comparisons, logic, choices, conversions and bits."""
+"""Steps, comparisons, logic, choices, conversions and bits."""
 
 from __future__ import annotations
 
@@ -25,6 +25,13 @@ from axe_eq.program.types import Array, dtype
 
 def _truth(low: Array, high: Array) -> Interval:
     return Interval(low.astype(np.float64), high.astype(np.float64))
+
+
+encloses("floor")(lambda x: x.map(np.floor))
+encloses("ceil")(lambda x: x.map(np.ceil))
+encloses("round")(lambda x: x.map(np.rint))
+encloses("trunc")(lambda x: x.map(np.trunc))
+encloses("sign")(lambda x: x.map(np.sign))
 
 
 @encloses("maximum")

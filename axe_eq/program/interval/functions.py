@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from axe_eq.program.interval.choices import maximum
 from axe_eq.program.interval.value import Enclosure, Interval, encloses, point, without
 from axe_eq.program.types import Array
 
+_approximates = partial(encloses, approximate=True)
 _TRUSTED_ARGUMENT = 1e5  # beyond, the enclosure of sin and cos is [-1, 1]
 
 
@@ -46,12 +48,7 @@ def _increasing(
     return enclose
 
 
-def _step(fn: Callable[[Array], Array]) -> Enclosure:
-    """Enclosure of an increasing function that float64 computes without an error."""
-    return lambda x: x.map(fn)
-
-
-exp = encloses("exp")(_increasing(np.exp, {0.0: 1.0, -math.inf: 0.0}, (0.0, math.inf)))
+exp = _approximates("exp")(_increasing(np.exp, {0.0: 1.0, -math.inf: 0.0}, (0.0, math.inf)))
 _erf: Callable[[Array], Array] = np.vectorize(math.erf, otypes=[np.float64])
 for _name, _enclosure in {
     "expm1": _increasing(np.expm1, {0.0: 0.0, -math.inf: -1.0}, (-1.0, math.inf)),
@@ -62,13 +59,8 @@ for _name, _enclosure in {
     "atan": _increasing(np.arctan, {0.0: 0.0}),
     "asin": _increasing(np.arcsin, {0.0: 0.0}),
     "acosh": _increasing(np.arccosh, {1.0: 0.0}),
-    "floor": _step(np.floor),
-    "ceil": _step(np.ceil),
-    "round": _step(np.rint),
-    "trunc": _step(np.trunc),
-    "sign": _step(np.sign),
 }.items():
-    encloses(_name)(_enclosure)
+    _approximates(_name)(_enclosure)
 
 
 def _above_pole(fn: Callable[[Array], Array], pole: float, zero: float) -> Enclosure:
@@ -77,16 +69,16 @@ def _above_pole(fn: Callable[[Array], Array], pole: float, zero: float) -> Enclo
     return lambda x: without(inner(x), x.low <= pole)
 
 
-log1p = encloses("log1p")(_above_pole(np.log1p, -1.0, 0.0))
+log1p = _approximates("log1p")(_above_pole(np.log1p, -1.0, 0.0))
 for _name, _enclosure in {
     "log": _above_pole(np.log, 0.0, 1.0),
     "log2": _above_pole(np.log2, 0.0, 1.0),
     "log10": _above_pole(np.log10, 0.0, 1.0),
 }.items():
-    encloses(_name)(_enclosure)
+    _approximates(_name)(_enclosure)
 
 
-@encloses("acos")
+@_approximates("acos")
 def arc_cosine(x: Interval) -> Interval:
     """Inverse cosine; undefined outside [-1, 1]."""
     low, high = np.arccos(x.high), np.arccos(x.low)
@@ -94,34 +86,34 @@ def arc_cosine(x: Interval) -> Interval:
     return Interval(np.where(x.high == 1, 0.0, bounds.low), bounds.high)
 
 
-@encloses("cosh")
+@_approximates("cosh")
 def hyperbolic_cosine(x: Interval) -> Interval:
     """Hyperbolic cosine; never below 1."""
     bounds = _increasing(np.cosh, {0.0: 1.0})(absolute(x))
     return Interval(np.maximum(bounds.low, 1.0), bounds.high)
 
 
-@encloses("atanh")
+@_approximates("atanh")
 def inverse_hyperbolic_tangent(x: Interval) -> Interval:
     """Inverse hyperbolic tangent; undefined outside (-1, 1)."""
     bounds = _increasing(np.arctanh, {0.0: 0.0})(x)
     return without(bounds, (x.low <= -1) | (x.high >= 1))
 
 
-@encloses("hypot")
+@_approximates("hypot")
 def hypotenuse(x: Interval, y: Interval) -> Interval:
     """Square root of the sum of squares."""
     return square_root(add(square(x), square(y)))
 
 
-@encloses("logaddexp")
+@_approximates("logaddexp")
 def log_of_summed_powers(x: Interval, y: Interval) -> Interval:
     """log(exp(x) + exp(y))."""
     apart = negative(absolute(subtract(x, y)))
     return add(maximum(x, y), log1p(exp(apart)))
 
 
-@encloses("atan2")
+@_approximates("atan2")
 def angle(y: Interval, x: Interval) -> Interval:
     """Angle of (x, y); anything where the box meets the origin or the negative x axis."""
     bounds = corners(y, x, lambda a, b: outward(v := np.arctan2(a, b), v))
@@ -129,7 +121,7 @@ def angle(y: Interval, x: Interval) -> Interval:
     return Interval(np.where(cut, -3.1416, bounds.low), np.where(cut, 3.1416, bounds.high))
 
 
-@encloses("sigmoid")
+@_approximates("sigmoid")
 def sigmoid(x: Interval) -> Interval:
     """1 / (1 + exp(-x))."""
     bounds = divide(point(1.0), add(point(1.0), exp(negative(x))))
@@ -164,11 +156,11 @@ def _periodic(fn: Callable[[Array], Array], phase: float) -> Enclosure:
     return enclose
 
 
-encloses("sin")(_periodic(np.sin, np.pi / 2))
-encloses("cos")(_periodic(np.cos, 0.0))
+_approximates("sin")(_periodic(np.sin, np.pi / 2))
+_approximates("cos")(_periodic(np.cos, 0.0))
 
 
-@encloses("tan")
+@_approximates("tan")
 def tangent(x: Interval) -> Interval:
     """Tangent; undefined where a pole may be inside."""
     first, last = _turning_points(x, np.pi / 2)

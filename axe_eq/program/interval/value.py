@@ -40,6 +40,8 @@ class Interval(NamedTuple):
 Enclosure = Callable[..., Interval]
 # The cell `pair` gives several intervals, every other cell one.
 ENCLOSE: dict[str, Callable[..., Any]] = {}
+# Cells whose float value is not determined by their real value (IEEE 754, 5: all others are).
+APPROXIMATE: set[str] = set()
 
 
 def point(values: Any) -> Interval:
@@ -131,8 +133,13 @@ def defined(result: Interval, operands: Sequence[Interval] = ()) -> Interval:
     return result
 
 
-def encloses(*names: str) -> Callable[[Enclosure], Enclosure]:
-    """Register the enclosure of a cell that is undefined where an operand is."""
+def encloses(name: str, approximate: bool = False) -> Callable[[Enclosure], Enclosure]:
+    """Register the enclosure of a cell that is undefined where an operand is.
+
+    Args:
+        name: the cell.
+        approximate: no standard says which float it gives, so implementations differ.
+    """
 
     def register(fn: Enclosure) -> Enclosure:
         @wraps(fn)
@@ -140,7 +147,9 @@ def encloses(*names: str) -> Callable[[Enclosure], Enclosure]:
             with np.errstate(all="ignore"):
                 return defined(fn(*arguments), [a for a in arguments if isinstance(a, Interval)])
 
-        ENCLOSE.update(dict.fromkeys(names, enclose))
+        ENCLOSE[name] = enclose
+        if approximate:
+            APPROXIMATE.add(name)
         return enclose
 
     return register
