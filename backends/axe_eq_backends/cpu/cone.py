@@ -34,7 +34,29 @@ from axe_eq_backends.cpu.nodes import (
     read_along,
     transposed,
     window,
+    within,
 )  # fmt: skip
+
+
+def sweeps(nodes: Sequence[Node]) -> dict[int, tuple[Cell, ...]]:
+    """Per streaming reduction those that its loop can serve too, itself included.
+
+    Reductions share a loop over one letter and extent where their boxes have the same letters and
+    none needs another's result: a reduction that needs one stands at a higher level.
+
+    Args:
+        nodes: of one kernel, operands before users.
+    """
+    level: dict[int, int] = {}
+    groups: dict[Any, list[Cell]] = {}
+    for node in nodes:
+        stream = node.stream if isinstance(node, Cell) else None
+        below = max((level[o.number] for o in node.operands), default=0)
+        level[node.number] = below + (stream is not None)
+        if isinstance(node, Cell) and stream is not None:
+            key = stream[1], node.extents[stream[0]], below, frozenset(node.letters)
+            groups.setdefault(key, []).append(node)
+    return {m.number: tuple(group) for group in groups.values() for m in group}
 
 
 class Kernel:
@@ -56,7 +78,8 @@ class Kernel:
     ) -> None:
         self.step, self.reads, self.writes, self.coverage = step, reads, writes, coverage
         self.roots = [nodes[r] for r in step.roots]
-        self._number = {id(node): number for number, node in enumerate(nodes)}
+        self._sweeps = sweeps(self._needed())
+        self._cuts: dict[tuple[str, int], list[Range]] = {}
         self._latest: dict[int, tuple[Any, Tile]] = {}
         self._constants: dict[int, Array] = {}
 
@@ -79,7 +102,7 @@ class Kernel:
         """The blocks of the grid; letters that change slowly first, so that tiles are kept."""
         used = {letter for root in self.roots for letter in root.letters}
         order = [letter for letter in (*UNIT_LETTERS, *TILE_LETTERS) if letter in used]
-        cuts = [list(self._chunks(letter, self._extent(letter))) for letter in order]
+        cuts = [self._chunks(letter, self._extent(letter)) for letter in order]
         for parts in product(*cuts):
             yield dict(zip(order, parts, strict=True))
 
@@ -90,11 +113,15 @@ class Kernel:
             )
         return self.step.loops[letter]
 
-    def _chunks(self, letter: str, extent: int) -> Iterator[Range]:
-        whole = 1 if letter in UNIT_LETTERS else extent
-        size = max(1, min(self.step.parameters.get(letter, whole), extent))
-        for begin in range(0, extent, size):
-            yield Range(begin, min(begin + size, extent))
+    def _chunks(self, letter: str, extent: int) -> list[Range]:
+        """The ranges that a loop over a letter walks through; always the same objects."""
+        if (letter, extent) not in self._cuts:
+            whole = 1 if letter in UNIT_LETTERS else extent
+            size = max(1, min(self.step.parameters.get(letter, whole), extent))
+            self._cuts[letter, extent] = [
+                Range(begin, min(begin + size, extent)) for begin in range(0, extent, size)
+            ]
+        return self._cuts[letter, extent]
 
     def _store_block(self, loops: Loops) -> None:
         for number, root in enumerate(self.roots):
@@ -113,26 +140,26 @@ class Kernel:
     def _run_rounded(self) -> None:
         values: dict[int, Array] = {}
         for node in self._needed():
-            values[id(node)] = self._rounded(node, [values[id(o)] for o in node.operands])
+            values[node.number] = self._rounded(node, [values[o.number] for o in node.operands])
         for number, root in enumerate(self.roots):
-            self._store(number, Tile(values[id(root)], root.everything))
+            self._store(number, Tile(values[root.number], root.everything))
 
     def _needed(self) -> list[Node]:
         found: dict[int, Node] = {}
         stack = list(self.roots)
         while stack:
             node = stack.pop()
-            if id(node) not in found:
-                found[id(node)] = node
+            if node.number not in found:
+                found[node.number] = node
                 stack.extend(node.operands)
-        return sorted(found.values(), key=lambda n: self._number[id(n)])
+        return [found[number] for number in sorted(found)]
 
     def _rounded(self, node: Node, operands: list[Array]) -> Array:
         if isinstance(node, Cell):
             return evaluate_op(node.source.text, node.source.cell, operands)
         if isinstance(node, Gather):
             return evaluate_sel(node.source.text, operands)
-        return np.asarray(self.reads[self._number[id(node)]].read(node.everything), order="C")
+        return np.asarray(self.reads[node.number].read(node.everything), order="C")
 
     # -- tiles ------------------------------------------------------------------------------------
 
@@ -143,51 +170,56 @@ class Kernel:
             node: a node.
             loops: the ranges of its letters (others are ignored); None for the whole value.
         """
-        key = None if loops is None else tuple(loops[letter] for letter in node.letters)
-        number = self._number[id(node)]
-        latest = self._latest.get(number)
+        key = _key(node, loops)
+        latest = self._latest.get(node.number)
         if latest is not None and latest[0] == key:
             return latest[1]
         where = node.ranges(loops)
-        if all(r.size for r in where):
-            array = self._compute(node, number, where, loops)
+        if not all(r.size for r in where):
+            tile = Tile(np.empty([r.size for r in where], node.accumulator), where)
+        elif isinstance(node, Cell):
+            tile = self._cell(node, where, loops)
+        elif isinstance(node, Gather):
+            tile = Tile(self._gather(node, where, loops), where)
         else:
-            array = np.empty([r.size for r in where], node.accumulator)
-        tile = Tile(array, where)
-        self._latest[number] = key, tile
+            tile = Tile(self.reads[node.number].read(where), where)
+        self._latest[node.number] = key, tile
         return tile
-
-    def _compute(self, node: Node, number: int, where: Ranges, loops: Loops | None) -> Array:
-        if isinstance(node, Cell):
-            return self._cell(node, where, loops)
-        if isinstance(node, Gather):
-            return self._gather(node, where, loops)
-        return self.reads[number].read(where)
 
     # -- block operators --------------------------------------------------------------------------
 
-    def _cell(self, node: Cell, where: Ranges, loops: Loops | None) -> Array:
-        sig, text = node.sig, node.source.cell
-        if sig.monoid:
-            value = finish(sig.monoid, self._state(node, where, loops))
-        else:
-            value = cell_values(text, self._views(node, where, loops))[0]
-        value = np.reshape(value, np.shape(value)[: sig.n_out])
-        return np.broadcast_to(value, [r.size for r in where])
-
-    def _state(self, node: Cell, where: Ranges, loops: Loops | None) -> State:
-        """The state of the whole reduction, chunk by chunk where it streams."""
-        reduced = [Range(0, node.extents[d]) for d in node.sig.reduced]
+    def _cell(self, node: Cell, where: Ranges, loops: Loops | None) -> Tile:
+        if not node.sig.monoid:
+            value = cell_values(node.source.cell, self._views(node, where, loops))[0]
+            return _finished(node, where, value)
         if node.stream is None or loops is None:
-            return self._lift(node, (*where, *reduced), loops)
-        dim, letter = node.stream
-        state: State | None = None
-        for chunk in self._chunks(letter, node.extents[dim]):
-            reduced[dim - node.sig.n_out] = chunk
-            part = self._lift(node, (*where, *reduced), loops | {letter: chunk})
-            state = part if state is None else merge(node.sig.monoid, state, part)
-        assert state is not None  # extents are at least 1
-        return state
+            whole = (*where, *(Range(0, node.extents[d]) for d in node.sig.reduced))
+            return _finished(node, where, finish(node.sig.monoid, self._lift(node, whole, loops)))
+        self._sweep(node, loops)
+        return self._latest[node.number][1]
+
+    def _sweep(self, first: Cell, loops: Loops) -> None:
+        """Walk a streaming loop once for all reductions that can share it."""
+        group = [m for m in self._sweeps[first.number] if self._pending(m, loops)]
+        where = [m.ranges(loops) for m in group]
+        states: list[State | None] = [None] * len(group)
+        assert first.stream is not None
+        dim, letter = first.stream
+        for chunk in self._chunks(letter, first.extents[dim]):
+            inside = loops | {letter: chunk}
+            for n, member in enumerate(group):
+                part = self._lift(member, (*where[n], *member.reduced_ranges(chunk)), inside)
+                state = states[n]
+                states[n] = part if state is None else merge(member.sig.monoid, state, part)
+        for member, ranges, state in zip(group, where, states, strict=True):
+            assert state is not None  # extents are at least 1
+            tile = _finished(member, ranges, finish(member.sig.monoid, state))
+            self._latest[member.number] = _key(member, loops), tile
+
+    def _pending(self, node: Cell, loops: Loops) -> bool:
+        latest = self._latest.get(node.number)
+        known = latest is not None and latest[0] == _key(node, loops)
+        return not known and all(r.size for r in node.ranges(loops))
 
     def _lift(self, node: Cell, space: Ranges, loops: Loops | None) -> State:
         views = self._views(node, space, loops)
@@ -222,10 +254,9 @@ class Kernel:
         return _clipped(node, declared.run(params, tiles), where)
 
     def _constant(self, node: Gather) -> Array:
-        number = self._number[id(node)]
-        if number not in self._constants:
-            self._constants[number] = evaluate_sel(node.source.text, [])
-        return self._constants[number]
+        if node.number not in self._constants:
+            self._constants[node.number] = evaluate_sel(node.source.text, [])
+        return self._constants[node.number]
 
     def _pulled(self, node: Gather, where: Ranges, tiles: Sequence[Tile]) -> Array:
         """Every operand copied to where it lands in the tile; the rest is outside."""
@@ -237,13 +268,21 @@ class Kernel:
         ):
             fills = landing(pulls, operand.type.shape, where)
             if all(r.size for r in fills):
-                into = cut(result, [_within(r, w) for r, w in zip(fills, where, strict=True)])
+                into = cut(result, [within(r, w) for r, w in zip(fills, where, strict=True)])
                 into[...] = read_along(node, pulls, Tile(array, tile.ranges), fills)
         return result
 
 
-def _within(part: Range, of: Range) -> slice:
-    return slice(part.begin - of.begin, part.end - of.begin)
+def _key(node: Node, loops: Loops | None) -> tuple[Range, ...] | None:
+    return None if loops is None else tuple([loops[letter] for letter in node.letters])
+
+
+def _finished(node: Cell, where: Ranges, value: Array) -> Tile:
+    """The tile of a value of index-space rank; dims that no operand has are broadcast."""
+    shape = [r.size for r in where]
+    if list(value.shape[: len(shape)]) == shape:
+        return Tile(value.reshape(shape), where)
+    return Tile(np.broadcast_to(value.reshape(value.shape[: len(shape)]), shape), where)
 
 
 def _clipped(node: Gather, result: Array, where: Ranges) -> Array:

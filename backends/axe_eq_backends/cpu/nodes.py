@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from axe_eq.program.meaning import operand_view
 from axe_eq.program.ops import Pull, Selector, selector
 from axe_eq.program.signature import Affine, Signature, signature
 from axe_eq.program.types import DTYPES, Array, ValueType, value_type
-from axe_eq.schedule.box import WHOLE, Entry, Range, parse, ranges
+from axe_eq.schedule.box import GRID_LETTERS, WHOLE, Entry, Range, parse, ranges
 from axe_eq.schedule.graph import KernelStep, TileNode
 from axe_eq_backends.cpu.flat import cut
 
@@ -34,6 +34,7 @@ class Node:
     """A tile node with its texts read.
 
     Attributes:
+        number: its place in the kernel.
         place: what errors name.
         source: the node of the schedule graph.
         type: of the whole value.
@@ -41,6 +42,7 @@ class Node:
         operands: nodes.
     """
 
+    number: int
     place: str
     source: TileNode
     type: ValueType
@@ -64,11 +66,28 @@ class Node:
 
     def ranges(self, loops: Loops | None) -> Ranges:
         """Where the box lies for these loop ranges; all of the value without loops."""
-        return self.everything if loops is None else ranges(self.entries, loops, self.type)
+        if loops is None:
+            return self.everything
+        if not self._plain:
+            return ranges(self.entries, loops, self.type)
+        # The common case, which every chunk of every tile meets: no arithmetic, nothing built.
+        found = []
+        for entry, whole in zip(self.entries, self.everything, strict=True):
+            loop = whole if entry.letter == WHOLE else loops[entry.letter]
+            found.append(loop if loop.end <= whole.end else _clipped(loop, whole.end))
+        return tuple(found)
+
+    @cached_property
+    def _plain(self) -> bool:
+        return all(e.letter and e == Entry(e.letter) for e in self.entries)
 
     def wrong(self, wrong: str, expected: str) -> ScheduleError:
         """An error about this node."""
         return ScheduleError(self.place, wrong, expected)
+
+
+def _clipped(loop: Range, extent: int) -> Range:
+    return Range(min(loop.begin, extent), extent)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +117,12 @@ class Cell(Node):
                 )
             found = dim, entry.letter
         return found
+
+    def reduced_ranges(self, chunk: Range) -> Ranges:
+        """The reduced dims: the one that streams at a chunk, the others whole."""
+        streamed = self.stream[0] if self.stream else -1
+        dims = self.sig.reduced
+        return tuple(chunk if d == streamed else Range(0, self.extents[d]) for d in dims)
 
     def _reduced(self) -> dict[int, Entry]:
         """Box entries of the reduced dims that an operand reads as they are."""
@@ -193,9 +218,22 @@ def read_nodes(step: KernelStep) -> list[Node]:
                 "an entry per dim, and earlier nodes",
             )
         operands = tuple(nodes[o] for o in source.operands)
-        nodes.append(_KINDS[source.kind](place, source, type_, entries, operands))
+        nodes.append(_KINDS[source.kind](number, place, source, type_, entries, operands))
         _check_letters(nodes[-1])
+    for root in step.roots:
+        _check_root(nodes, root)
     return nodes
+
+
+def _check_root(nodes: Sequence[Node], root: int) -> None:
+    """A root exists, and its box has letters of the grid only."""
+    if not 0 <= root < len(nodes):
+        raise ScheduleError(f"root {root}", "is no node", f"0..{len(nodes) - 1}")
+    if lost := [letter for letter in nodes[root].letters if letter not in GRID_LETTERS]:
+        raise nodes[root].wrong(
+            f"is stored in box {nodes[root].source.box!r}, but {lost[0]} is no grid letter",
+            f"letters of {' '.join(GRID_LETTERS)}",
+        )
 
 
 def _check_letters(node: Node) -> None:
@@ -228,13 +266,14 @@ def transposed(node: Cell, dims: tuple[int, ...], tile: Tile, space: Ranges) -> 
     Raises:
         ScheduleError: the tile does not hold what is read.
     """
-    slices = []
-    for dim, have in zip(dims, tile.ranges, strict=True):
-        want = space[dim]
-        if want.begin < have.begin or want.end > have.end:
-            raise _uncovered(node, want.begin, want.end - 1, have)
-        slices.append(slice(want.begin - have.begin, want.end - have.begin))
-    return _placed(cut(tile.array, slices), dims, len(space))
+    wanted = tuple(space[dim] for dim in dims)
+    array = tile.array
+    if wanted != tile.ranges:
+        for want, have in zip(wanted, tile.ranges, strict=True):
+            if want.begin < have.begin or want.end > have.end:
+                raise _uncovered(node, want.begin, want.end - 1, have)
+        array = cut(array, [within(w, have) for w, have in zip(wanted, tile.ranges, strict=True)])
+    return _placed(array, dims, len(space))
 
 
 def window(node: Cell, operand: Sequence[Affine], tile: Tile, space: Ranges) -> Array:
@@ -257,11 +296,16 @@ def _uncovered(node: Node, low: int, high: int, have: Range) -> ScheduleError:
     )
 
 
-def _placed(array: Array, dims: Sequence[int], rank: int) -> Array:
+def _placed(array: Array, dims: tuple[int, ...], rank: int) -> Array:
     """The array with its axes at these dims of a space of that rank; other dims have extent 1."""
-    order = sorted(range(len(dims)), key=dims.__getitem__)
-    index = [slice(None) if d in dims else None for d in range(rank)]
+    order, index = _placing(dims, rank)
     return cut(array.transpose(order), index)
+
+
+@cache
+def _placing(dims: tuple[int, ...], rank: int) -> tuple[tuple[int, ...], tuple[slice | None, ...]]:
+    order = tuple(sorted(range(len(dims)), key=dims.__getitem__))
+    return order, tuple(slice(None) if d in dims else None for d in range(rank))
 
 
 # -- operands of selectors ------------------------------------------------------------------------
@@ -314,7 +358,7 @@ def read_along(node: Gather, pulls: Sequence[Pull | None], tile: Tile, where: Ra
             raise _uncovered(node, low, high, have)
         slices.append(_steps(first - have.begin, pull.scale, along.size))
         axes.append(pull.axis)
-    return _placed(cut(tile.array, slices), axes, len(where))
+    return _placed(cut(tile.array, slices), tuple(axes), len(where))
 
 
 def _steps(first: int, step: int, count: int) -> slice:
@@ -322,3 +366,8 @@ def _steps(first: int, step: int, count: int) -> slice:
         return slice(first, first + 1)  # broadcasts where it is stored
     stop = first + step * count
     return slice(first, stop if stop >= 0 else None, step)
+
+
+def within(part: Range, of: Range) -> slice:
+    """A part of a range as a slice of an array over that range."""
+    return slice(part.begin - of.begin, part.end - of.begin)

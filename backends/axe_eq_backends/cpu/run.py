@@ -7,14 +7,20 @@ plan puts them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cache
+from typing import Any
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from axe_eq.debug import switches
 from axe_eq.errors import ArgumentError, ScheduleError
 from axe_eq.program.meaning import array_type
 from axe_eq.program.types import DTYPES, Array
+from axe_eq.schedule.box import UNIT_LETTERS
 from axe_eq.schedule.graph import (
     Access,
     BufferSpec,
@@ -27,6 +33,10 @@ from axe_eq.schedule.memory import ALIGNMENT_BYTES, MemoryPlan, buffer_elements,
 from axe_eq_backends.cpu.cone import Kernel
 from axe_eq_backends.cpu.flat import Coverage, View
 from axe_eq_backends.cpu.nodes import Node, read_nodes
+
+# Multiply-adds of a product that several threads share well: half a millisecond on one core.
+LARGE_TILE = 1 << 25
+UNITS = frozenset(UNIT_LETTERS)
 
 Run = Callable[[Sequence[Array]], list[Array]]
 
@@ -139,7 +149,11 @@ class _Prepared:
             if switches().check:
                 place = f"step {step.name}, buffer {access.buffer!r}"
                 coverage.append(Coverage(place, writes[-1], access.layout))
-        Kernel(step, nodes, reads, writes, coverage).run()
+        kernel = Kernel(step, nodes, reads, writes, coverage)
+        # Threads that BLAS starts for a small product cost more than they bring, and on a busy
+        # machine twenty times as much.
+        with _threads(1 if _tile_volume(step) < LARGE_TILE else None):
+            kernel.run()
 
     def _move(self, step: MoveStep, flats: Mapping[str, Array]) -> None:
         (read,), (write,) = step.reads, step.writes
@@ -147,6 +161,22 @@ class _Prepared:
         source = _view(step.name, flats, read, shape)
         view = _view(step.name, flats, write, shape)
         view.write(view.everything, source.read(source.everything))
+
+
+def _tile_volume(step: KernelStep) -> int:
+    """Points of the index space that one block works on at a time, dims kept whole left out."""
+    sizes = (min(step.parameters.get(x, n), n) for x, n in step.loops.items() if x not in UNITS)
+    return math.prod(sizes)
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def _threads(count: int | None) -> AbstractContextManager[Any]:
+    """Let BLAS use this many threads; None leaves it alone."""
+    return _blas().limit(limits=count, user_api="blas")  # type: ignore[no-any-return]
 
 
 def _aligned_bytes(n_bytes: int) -> Array:
