@@ -2,8 +2,36 @@
 
 from __future__ import annotations
 
+from axe_eq.layout.composition import compose
+from axe_eq.layout.decide import Difference, same_map
 from axe_eq.layout.mesh import Mesh
+from axe_eq.layout.products import (
+    common_refinement,
+    direct_sum,
+    direct_sum_left,
+    direct_sum_right,
+    tile,
+    tile_of,
+)
 from axe_eq.layout.swizzle import Swizzle
-from axe_eq.layout.value import Grouped, Layout
+from axe_eq.layout.tables import recover
+from axe_eq.layout.value import Aliasing, Clash, Grouped, Layout
 
-__all__ = ["Grouped", "Layout", "Mesh", "Swizzle"]
+__all__ = [
+    "Aliasing",
+    "Clash",
+    "Difference",
+    "Grouped",
+    "Layout",
+    "Mesh",
+    "Swizzle",
+    "common_refinement",
+    "compose",
+    "direct_sum",
+    "direct_sum_left",
+    "direct_sum_right",
+    "recover",
+    "same_map",
+    "tile",
+    "tile_of",
+]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import prod
 
 from axe_eq.errors import LayoutError
-from axe_eq.layout.value import check_axis, check_extents
+from axe_eq.layout.check import check_axis, check_extents
 
 
 class Mesh:

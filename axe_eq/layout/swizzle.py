@@ -44,9 +44,19 @@ class Swizzle(NamedTuple):
         return self.base + abs(self.shift) + self.bits if self.bits else 0
 
     @property
+    def source(self) -> int:
+        """The lowest bit of the field that it reads."""
+        return self.base + max(self.shift, 0)
+
+    @property
+    def target(self) -> int:
+        """The lowest bit of the field that it changes."""
+        return self.base + max(-self.shift, 0)
+
+    @property
     def mask(self) -> int:
         """The bits that it reads."""
-        return ((1 << self.bits) - 1) << (self.base + max(self.shift, 0))
+        return ((1 << self.bits) - 1) << self.source
 
     def apply(self, value: int) -> int:
         """The swizzled coordinate."""
@@ -65,6 +75,13 @@ class Swizzle(NamedTuple):
         field = values & self.mask
         return values ^ (field >> self.shift if self.shift > 0 else field << -self.shift)
 
+    def undo_table(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """`undo` on an int64 array of any shape."""
+        original = values
+        for _ in range(self.bits // abs(self.shift) + 1 if self.bits else 0):
+            original = self.apply_table(original) ^ original ^ values
+        return original
+
     def scaled(self, log2: int) -> Swizzle:
         """The same swizzle on coordinates that are multiplied by ``2**log2``."""
         return Swizzle(self.axis, self.bits, self.base + log2, self.shift)
@@ -78,7 +95,7 @@ def check_swizzles(swizzles: Iterable[Any]) -> tuple[Swizzle, ...]:
             raise LayoutError("swizzle", f"{sw!r}", "Swizzle(axis, bits, base, shift)")
         if any(type(number) is not int for number in sw[1:]):
             raise LayoutError(f"swizzle {sw}", "a parameter is not an int", "three integers")
-        if sw.bits < 0 or sw.base < 0 or sw.shift == 0:
+        if sw.bits < 0 or sw.base < 0 or (sw.shift == 0 and sw.bits):
             raise LayoutError(f"swizzle {sw}", "impossible", "bits >= 0, base >= 0, shift != 0")
         if sw.reach > MAX_BIT:
             raise LayoutError(f"swizzle {sw}", f"reaches bit {sw.reach}", f"at most bit {MAX_BIT}")

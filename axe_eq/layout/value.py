@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
 from math import prod
 from typing import Any, NamedTuple
 
@@ -18,15 +17,40 @@ from numpy.typing import NDArray
 
 from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout import iters as it
-from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters
+from axe_eq.layout.boxes import Dims, reduce_dims, regroup
+from axe_eq.layout.check import (
+    Offsets,
+    check_admitted,
+    check_box,
+    check_iters,
+    check_offset,
+    check_permutation,
+    check_range,
+    check_region,
+    default_padded,
+    make_offsets,
+    text,
+    tuple_text,
+)
+from axe_eq.layout.indexing import (
+    block_table,
+    columns,
+    flatten,
+    spread,
+    swizzled_points,
+    unflatten,
+)
+from axe_eq.layout.inverse import invert
+from axe_eq.layout.iters import DEFAULT_AXIS, Iters
+from axe_eq.layout.levels import NoIters, add
+from axe_eq.layout.replicas import normal_form
+from axe_eq.layout.slices import permute_shard, slice_dims, slice_shard
 from axe_eq.layout.swizzle import Swizzle, check_swizzles
 
 Coordinate = tuple[tuple[str, int], ...]
 Image = frozenset[Coordinate]
 Region = Sequence[tuple[int, int]]
 
-MAX_ITERS = 1024
-MAX_VALUE = 2**63 - 1  # sizes and coordinates stay in int64, so tables and terms never wrap
 MAX_IMAGE = 2**22
 MAX_TABLE = 2**28
 
@@ -40,13 +64,28 @@ class Grouped(NamedTuple):
     blocks: tuple[Iters, ...]
 
 
+class Clash(NamedTuple):
+    """Two elements on one coordinate: y is the least that meets an earlier one, which is x."""
+
+    x: int
+    y: int
+    coordinate: Coordinate
+
+
+class Aliasing(NamedTuple):
+    """Whether a layout is one to one, and if not its first clash."""
+
+    injective: bool
+    clash: Clash | None
+
+
 class Layout:
     """A set-valued map from ``[0, size)`` to coordinates on named axes.
 
     ``L(x) = {sw(D(x) + r + O) | r in R}``: the digits of x in the shard extents, slow to fast,
-    times the strides (D), plus every combination of replica digits (R), plus the offset (O), then the
-    swizzles, the last one of the tuple first. With a box, x runs over the logical box only and is
-    first moved to its place in the padded shape.
+    times the strides (D), plus every combination of replica digits (R), plus the offset (O), then
+    the swizzles, the last one of the tuple first. With a box, x runs over the logical box only and
+    is first moved to its place in the padded shape.
 
     Args:
         shard: ``(extent, stride, axis)`` slow to fast; the axis may be left out for ``m``.
@@ -77,7 +116,7 @@ class Layout:
 
     shard: Iters
     replica: Iters
-    offsets: tuple[tuple[str, int], ...]
+    offsets: Offsets
     size: int
     swizzle: tuple[Swizzle, ...]
     box: tuple[int, ...] | None
@@ -95,14 +134,14 @@ class Layout:
         padded: Sequence[int] | None = None,
     ) -> None:
         checked = check_iters("shard", shard), check_iters("replica", replica)
-        offsets = _check_offset(offset or {})
+        offsets = check_offset(offset or {})
         size = it.size(checked[0])
         check_range(*checked, offsets, size)
         swizzles = check_swizzles(swizzle)
         extents: tuple[int, ...] | None = None
         shape: tuple[int, ...] | None = None
         if box is not None:
-            extents, shape = _check_box(checked[0], size, box, padded)
+            extents, shape = check_box(checked[0], size, box, padded)
             size = prod(extents)
         elif padded is not None:
             raise LayoutError("layout", f"padded shape {tuple(padded)} without a box", "both")
@@ -182,7 +221,7 @@ class Layout:
     def linear_index(self, index: int | Sequence[int], shape: Sequence[int] | None = None) -> int:
         """The row-major linear index of `index`, checked against the size."""
         if isinstance(index, Sequence):
-            extents = self.box if shape is None else check_shape(self, shape)
+            extents = self.box if shape is None else check_admitted(self.size, shape)
             if extents is None:
                 raise LayoutError(f"index {tuple(index)}", "has no shape", "L(index, shape=...)")
             if len(extents) != len(index):
@@ -210,9 +249,9 @@ class Layout:
         for extent, stride, axis in self.replica:
             if len(points) * extent > MAX_IMAGE:
                 raise SearchError("layout", f"one element has over {MAX_IMAGE} copies")
-            points = _spread(points, axes.index(axis), extent, stride)
+            points = spread(points, axes.index(axis), extent, stride)
         for sw in reversed(self.swizzle):
-            points = _swizzled(points, axes.index(sw.axis), sw)
+            points = swizzled_points(points, axes.index(sw.axis), sw)
         return frozenset(
             tuple((axis, value) for axis, value in zip(axes, point, strict=True) if value)
             for point in points
@@ -226,11 +265,33 @@ class Layout:
         Raises:
             SearchError: more than 2**28 elements.
         """
+        return self.swizzled(axis, self.linear_table(axis))
+
+    def linear_table(self, axis: str) -> NDArray[np.int64]:
+        """`table` before any swizzle."""
         if self.size > MAX_TABLE:
             raise SearchError("layout table", f"{self.size} elements", f"at most {MAX_TABLE}")
         values = np.array([dict(self.offsets).get(axis, 0)], dtype=np.int64)
         for extent, block in self.dims():
-            values = np.add.outer(values, _block_table(block, axis)[:extent]).reshape(-1)
+            values = np.add.outer(values, block_table(block, axis)[:extent]).reshape(-1)
+        return values
+
+    def coordinates(self, index: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+        """Axis -> coordinates of some logical indices, before replicas and swizzles."""
+        if self.box is not None and self.padded is not None:
+            digits = np.unravel_index(index, self.box)
+            index = np.ravel_multi_index(digits, self.padded)
+        values = columns(self.shard, index)
+        for axis, value in self.offsets:
+            values[axis] = values[axis] + value if axis in values else np.full(len(index), value)
+        return values
+
+    def copies(self) -> int:
+        """The number of coordinates of every element."""
+        return prod(len(self.replica_table(axis)) for axis in {item[2] for item in self.replica})
+
+    def swizzled(self, axis: str, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Coordinates on one axis after the swizzles."""
         for sw in reversed(self.swizzle):
             if sw.axis == axis:
                 values = sw.apply_table(values)
@@ -262,10 +323,48 @@ class Layout:
             raise LayoutError(f"layout {self}", "a swizzle has no strides", "no swizzle")
         return tuple(
             tuple((extent, stride if name == axis else 0) for extent, stride, name in block)
-            for block in self._blocks(shape)
+            for _, block in self.group_dims(shape)
         )
 
     # ---- operations -----------------------------------------------------------------------------
+
+    def canonical(self) -> Layout:
+        """The one layout that stands for all layouts with the same map.
+
+        D is fused (Axe A.8). R is the least list with its image: saturated under the gap condition,
+        searched for off it. A box that can be left out is, the others are cut to what the logical
+        indices reach, so the footprint may shrink. A swizzle is the least one that leaves a layout
+        of the other parts.
+
+        Raises:
+            SearchError: off the gap condition over a replica span of 2**24, or a swizzled layout
+                whose normal form is not found within the limits.
+        """
+        known = self._canonical
+        if known is None:
+            known = self._normalise()
+            _set(known, "_canonical", True)
+            if known is not self:
+                _set(self, "_canonical", known)
+        return self if known is True else known  # type: ignore[return-value]
+
+    def _normalise(self) -> Layout:
+        if self.swizzle:
+            from axe_eq.layout.swizzled import normalise
+
+            return normalise(self)
+        replica, offsets = self.replica, self.offsets
+        if replica:
+            replica, shift = normal_form(replica)
+            if shift:
+                add(shift, dict(offsets))
+                offsets = make_offsets(shift)
+        if self.box is None:
+            shard = it.fuse(self.shard)
+            if (shard, replica, offsets) == (self.shard, self.replica, self.offsets):
+                return self
+            return make(shard, replica, offsets)
+        return make_dims(reduce_dims(self.dims()), replica, offsets)
 
     def group(self, shape: Sequence[int]) -> Grouped:
         """Cut the shard at the boundaries of `shape`, with the fewest iters (Axe Algorithm 1).
@@ -275,26 +374,140 @@ class Layout:
         Raises:
             LayoutError: the extents do not multiply to the size, or a boundary cuts an iter.
         """
-        blocks = self._blocks(shape)
-        shard = tuple(item for block in blocks for item in block)
-        padded = None if self.box is None else tuple(map(it.size, blocks))
-        box = None if self.box is None else check_shape(self, shape)
-        return Grouped(make(shard, self.replica, self.offsets, self.swizzle, box, padded), blocks)
+        dims = self.group_dims(shape)
+        layout = make_dims(dims, self.replica, self.offsets, self.swizzle)
+        return Grouped(layout, tuple(block for _, block in dims))
 
-    def _blocks(self, shape: Sequence[int]) -> tuple[Iters, ...]:
-        extents = check_shape(self, shape)
-        if self.box is not None:
-            if extents != self.box:
-                raise LayoutError(f"layout {self}", f"does not group by {extents}", f"{self.box}")
-            return tuple(block for _, block in self.dims())
-        blocks = it.split_blocks(it.fuse(self.shard), extents)
-        if blocks is None:
+    def group_dims(self, shape: Sequence[int]) -> Dims:
+        """`group` as ``(extent, block)`` per dim; with a box a block may hold more than the extent.
+
+        Raises:
+            LayoutError: as `group`.
+        """
+        extents = check_admitted(self.size, shape)
+        if self.box is None:
+            blocks = it.split_blocks(it.fuse(self.shard), extents)
+            if blocks is not None:
+                return tuple(zip(extents, blocks, strict=True))
+        elif extents == self.box:
+            return self.dims()
+        else:
+            dims = regroup(reduce_dims(self.dims()), extents)
+            if dims is not None:
+                return dims
+        raise LayoutError(
+            f"layout {self}", f"does not group by {extents}", "boundaries at divisors of its iters"
+        )
+
+    def slice(self, shape: Sequence[int], region: Region) -> Layout:
+        """The layout of a box of elements: ``L[region](u) = L(begin + u)`` (Axe 3.3).
+
+        Complete: any region that some layout computes is found, one that none computes is refused.
+
+        Args:
+            shape: row-major shape of the whole layout.
+            region: ``(begin, end)`` per dim, begin < end.
+
+        Raises:
+            LayoutError: the region is out of range, or no layout computes it, with the first index
+                of the region (row-major) at which every candidate breaks.
+            SearchError: undecided, a region of over 2**24 elements that the iters do not follow.
+        """
+        extents = check_admitted(self.size, shape)
+        spans = check_region(extents, region)
+        offset = dict(self.offsets)
+        try:
+            if self.box is None:
+                shard, origin = slice_shard(it.fuse(self.shard), extents, spans)
+                add(offset, origin)
+                return make(shard, self.replica, make_offsets(offset), self.swizzle)
+            return self._slice_boxed(extents, spans)
+        except NoIters as none:
             raise LayoutError(
-                f"layout {self}",
-                f"does not group by {extents}",
-                "boundaries at divisors of its iters",
+                f"slice {spans} of {self} as {extents}",
+                f"no layout computes it: index {none.index} of the region breaks, {none.reason}",
+                "a region that follows the iters",
+            ) from None
+
+    def _slice_boxed(self, shape: Sequence[int], spans: Region) -> Layout:
+        """`slice` of a layout with a box: dim by dim, or where that fails from the table."""
+        try:
+            dims, origin = slice_dims(self.group_dims(shape), spans)
+        except (LayoutError, NoIters):
+            index = np.arange(self.size).reshape(shape)[tuple(slice(*span) for span in spans)]
+            return self._pick(index.reshape(-1))
+        add(origin, dict(self.offsets))
+        return make_dims(dims, self.replica, make_offsets(origin), self.swizzle)
+
+    def _pick(self, index: NDArray[np.int64]) -> Layout:
+        """The layout of the elements in `index`, from their table."""
+        from axe_eq.layout.tables import pick
+
+        return pick(self, index)
+
+    def permute(self, shape: Sequence[int], perm: Sequence[int]) -> Layout:
+        """Reorder the dims of `shape`: dim i of the result is dim ``perm[i]``, as in numpy.
+
+        Raises:
+            LayoutError: `perm` is no permutation, or no layout computes the result.
+            SearchError: undecided, over 2**24 elements that do not group by `shape`.
+        """
+        extents = check_admitted(self.size, shape)
+        order = check_permutation(perm, len(extents))
+        try:
+            if self.box is not None:
+                return self._permute_boxed(extents, order)
+            shard = permute_shard(it.fuse(self.shard), extents, order)
+        except NoIters as none:
+            raise LayoutError(
+                f"permutation {order} of {self} as {extents}",
+                f"no layout computes it: index {none.index} breaks, {none.reason}",
+                "a shape that groups the layout",
+            ) from None
+        return make(shard, self.replica, self.offsets, self.swizzle)
+
+    def _permute_boxed(self, shape: Sequence[int], order: Sequence[int]) -> Layout:
+        try:
+            dims = self.group_dims(shape)
+        except LayoutError:
+            index = np.arange(self.size).reshape(shape).transpose(order)
+            return self._pick(index.reshape(-1))
+        moved = tuple(dims[dim] for dim in order)
+        return make_dims(moved, self.replica, self.offsets, self.swizzle)
+
+    def inverse(self, axes: Sequence[str] = ()) -> Layout:
+        """The layout from coordinates to logical indices: ``L.inverse()(c) = {x}`` where c is L(x).
+
+        Args:
+            axes: the axes whose coordinates, row-major in this order, index the inverse; may be
+                left out where the layout has one. Logical indices lie on the first of them.
+
+        Raises:
+            LayoutError: the layout is not one to one onto all coordinates from 0 on, with the first
+                coordinate that is missing or hit twice, or a swizzle that has no such inverse.
+        """
+        names = tuple(axes) or self.axes or (DEFAULT_AXIS,)
+        if self.box is not None or normal_form(self.replica)[0]:
+            raise LayoutError(f"layout {self}", "a box or replicas", "a one to one layout")
+        if set(self.axes) - set(names) or (len(names) > 1 and not axes):
+            raise LayoutError(
+                f"layout {self}", f"axes {names}", "one axis", hint="inverse(axes=...) orders them"
             )
-        return blocks
+        offset = normal_form(self.replica)[1]
+        add(offset, dict(self.offsets))
+        shard, origin, swizzle = invert(it.fuse(self.shard), offset, names, self.swizzle)
+        return make(shard, (), make_offsets(origin), swizzle)
+
+    def aliasing(self) -> Aliasing:
+        """Whether two elements share a coordinate, and the first clash.
+
+        Raises:
+            SearchError: undecided within the limits.
+        """
+        from axe_eq.layout.aliasing import first_clash
+
+        clash = first_clash(self)
+        return Aliasing(clash is None, clash)
 
     # ---- extents of the image -------------------------------------------------------------------
 
@@ -318,15 +531,12 @@ class Layout:
     def _values(self, axis: str) -> NDArray[np.int64]:
         """The distinct coordinates on a swizzled axis."""
         plain = np.array([dict(self.offsets).get(axis, 0)], dtype=np.int64)
-        parts = [_distinct(_block_table(block, axis)[:extent]) for extent, block in self.dims()]
+        parts = [np.unique(block_table(block, axis)[:extent]) for extent, block in self.dims()]
         for part in (*parts, self.replica_table(axis)):
             if len(plain) * len(part) > MAX_TABLE:
                 raise SearchError(f"swizzled axis {axis}", f"over {MAX_TABLE} coordinates")
-            plain = _distinct(np.add.outer(plain, part))
-        for sw in reversed(self.swizzle):
-            if sw.axis == axis:
-                plain = sw.apply_table(plain)
-        return plain
+            plain = np.unique(np.add.outer(plain, part))
+        return self.swizzled(axis, plain)
 
     @property
     def footprint(self) -> dict[str, int]:
@@ -350,15 +560,16 @@ class Layout:
         return self._hash  # type: ignore[return-value]
 
     def __str__(self) -> str:
-        text = f"S{_text(self.shard)}"
+        written = f"S{text(self.shard)}"
         if self.replica:
-            text += f" + R{_text(self.replica)}"
-        text += "".join(f" + {value}@{axis}" for axis, value in self.offsets)
-        text = "".join(f"{sw} . " for sw in self.swizzle) + text
+            written += f" + R{text(self.replica)}"
+        written += "".join(f" + {value}@{axis}" for axis, value in self.offsets)
+        written = "".join(f"{sw} . " for sw in self.swizzle) + written
         if self.box is None:
-            return text
-        inside = "" if _default_padded(self.shard, self.box) == self.padded else self.padded
-        return f"box[{_tuple(self.box)}{f' of {_tuple(inside)}' if inside else ''}] in {text}"
+            return written
+        inside = "" if default_padded(self.shard, self.box) == self.padded else self.padded
+        of = f" of {tuple_text(inside)}" if inside else ""
+        return f"box[{tuple_text(self.box)}{of}] in {written}"
 
     def __repr__(self) -> str:
         return f"Layout.parse({str(self)!r})"
@@ -371,7 +582,7 @@ def _fill(
     layout: Layout,
     shard: Iters,
     replica: Iters,
-    offsets: tuple[tuple[str, int], ...],
+    offsets: Offsets,
     size: int,
     swizzle: tuple[Swizzle, ...],
     box: tuple[int, ...] | None,
@@ -388,10 +599,15 @@ def _fill(
     _set(layout, "_canonical", None)
 
 
+def check_shape(layout: Layout, shape: Iterable[Any]) -> tuple[int, ...]:
+    """A shape that `layout` admits (Axe 2.3), or the LayoutError with both sizes."""
+    return check_admitted(layout.size, shape)
+
+
 def make(
     shard: Iters,
     replica: Iters = (),
-    offsets: tuple[tuple[str, int], ...] = (),
+    offsets: Offsets = (),
     swizzle: tuple[Swizzle, ...] = (),
     box: tuple[int, ...] | None = None,
     padded: tuple[int, ...] | None = None,
@@ -406,193 +622,13 @@ def make(
     return layout
 
 
-def make_offsets(offset: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    """An offset in the form that layouts keep: sorted by axis, without zeros."""
-    return tuple(sorted((axis, value) for axis, value in offset.items() if value))
-
-
-def check_iters(part: str, iters: Iterable[Sequence[Any]]) -> Iters:
-    """The iters as plain tuples, or the LayoutError that names the wrong one."""
-    checked: list[Iter] = []
-    for item in iters:
-        if len(checked) == MAX_ITERS:
-            raise LayoutError(f"layout {part}", f"over {MAX_ITERS} iters", f"at most {MAX_ITERS}")
-        checked.append(_check_iter(part, item))
-    return tuple(checked)
-
-
-def _check_iter(part: str, item: Sequence[Any]) -> Iter:
-    try:
-        extent, stride, axis = item if len(item) == 3 else (*item, DEFAULT_AXIS)
-    except (TypeError, ValueError):
-        raise LayoutError(
-            f"{part} iter {item!r}", "not a triple", "(extent, stride, axis)"
-        ) from None
-    whole = _integer(extent), _integer(stride)
-    if whole[0] is None or whole[1] is None:
-        raise LayoutError(f"{part} iter {item!r}", "extent or stride is no integer", "integers")
-    if whole[0] < 1:
-        raise LayoutError(f"{part} iter {item!r}", f"extent {extent}", "an extent of at least 1")
-    return whole[0], whole[1], check_axis(axis)
-
-
-def check_axis(axis: object) -> str:
-    """The axis name, or the LayoutError for a text that is no identifier."""
-    if isinstance(axis, str) and axis.isidentifier():
-        return axis
-    raise LayoutError(f"axis {axis!r}", "not a name", "an identifier such as m, lane or gpuid")
-
-
-def _integer(value: object) -> int | None:
-    if type(value) is int:
-        return value
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
-        return None
-    return operator.index(value)
-
-
-def _check_offset(offset: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    checked: dict[str, int] = {}
-    for axis, value in offset.items():
-        whole = _integer(value)
-        if whole is None:
-            raise LayoutError(f"offset {value!r}@{axis}", "no integer", "an integer")
-        checked[check_axis(axis)] = whole
-    return make_offsets(checked)
-
-
-def check_range(
-    shard: Iters, replica: Iters, offsets: tuple[tuple[str, int], ...], size: int
-) -> None:
-    """Refuse a size or a coordinate that does not fit in 63 bits.
-
-    Raises:
-        LayoutError: the size, or the reach on an axis, is too large.
-    """
-    if size > MAX_VALUE:
-        raise LayoutError("layout", f"{size} elements", f"at most {MAX_VALUE}")
-    reach = dict(offsets)
-    for axis in reach:
-        reach[axis] = abs(reach[axis])
-    for extent, stride, axis in shard + replica:
-        reach[axis] = reach.get(axis, 0) + (extent - 1) * abs(stride)
-    for axis, value in reach.items():
-        if value > MAX_VALUE:
-            raise LayoutError(f"axis {axis}", f"coordinates up to {value}", f"below {MAX_VALUE}")
-
-
-def _check_box(
-    shard: Iters, size: int, box: Sequence[int], padded: Sequence[int] | None
-) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    extents = check_extents("box", box)
-    if padded is None:
-        shape = _default_padded(shard, extents)
-        if shape is None:
-            raise LayoutError(
-                f"box {extents}",
-                f"does not cut S{_text(shard)} between iters",
-                "a prefix of iters that holds each extent",
-                hint="give the padded shape",
-            )
-    else:
-        shape = check_extents("padded shape", padded)
-    if len(shape) != len(extents) or prod(shape) != size:
-        raise LayoutError(
-            f"padded shape {shape}", f"{prod(shape)} elements", f"rank {len(extents)}, {size}"
-        )
-    if any(inner > outer for inner, outer in zip(extents, shape, strict=True)):
-        raise LayoutError(f"box {extents}", "does not fit", f"at most the padded shape {shape}")
-    if it.split_blocks(it.fuse(shard), shape) is None:
-        raise LayoutError(
-            f"padded shape {shape}", f"does not group S{_text(shard)}", "one that does"
-        )
-    return extents, shape
-
-
-def _default_padded(shard: Iters, box: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The padded shape that a text without one means: each dim takes iters until it fits."""
-    if not box:
-        return () if it.size(shard) == 1 else None
-    shape, position = [], 0
-    for extent in box[:-1]:
-        product = 1
-        while product < extent and position < len(shard):
-            product *= shard[position][0]
-            position += 1
-        shape.append(product)
-    shape.append(it.size(shard[position:]))
-    fits = all(inner <= outer for inner, outer in zip(box, shape, strict=True))
-    return tuple(shape) if fits else None
-
-
-def check_extents(thing: str, shape: Iterable[Any]) -> tuple[int, ...]:
-    """The extents as a tuple of ints of at least 1, or the LayoutError that names the wrong one."""
-    checked: list[int] = []
-    for extent in shape:
-        whole = _integer(extent)
-        if whole is None or whole < 1:
-            raise LayoutError(thing, f"extent {extent!r}", "integers of at least 1")
-        checked.append(whole)
-    return tuple(checked)
-
-
-def check_shape(layout: Layout, shape: Iterable[Any]) -> tuple[int, ...]:
-    """A shape that `layout` admits (Axe 2.3), or the LayoutError with both sizes."""
-    extents = check_extents("shape", shape)
-    if prod(extents) != layout.size:
-        raise LayoutError(
-            f"shape {extents}", f"{prod(extents)} elements", f"the layout's {layout.size}"
-        )
-    return extents
-
-
-# ---- small helpers ------------------------------------------------------------------------------
-
-
-def flatten(index: Sequence[int], shape: Sequence[int]) -> int:
-    """The row-major linear index."""
-    return reduce(lambda flat, pair: flat * pair[1] + pair[0], zip(index, shape, strict=True), 0)
-
-
-def unflatten(index: int, shape: Sequence[int]) -> tuple[int, ...]:
-    """The digits of a row-major linear index."""
-    digits = []
-    for extent in reversed(shape):
-        index, digit = divmod(index, extent)
-        digits.append(digit)
-    return tuple(reversed(digits))
-
-
-def _spread(
-    points: set[tuple[int, ...]], place: int, extent: int, stride: int
-) -> set[tuple[int, ...]]:
-    return {
-        (*point[:place], point[place] + digit * stride, *point[place + 1 :])
-        for point in points
-        for digit in range(extent)
-    }
-
-
-def _swizzled(points: set[tuple[int, ...]], place: int, sw: Swizzle) -> set[tuple[int, ...]]:
-    return {(*point[:place], sw.apply(point[place]), *point[place + 1 :]) for point in points}
-
-
-def _block_table(block: Iters, axis: str) -> NDArray[np.int64]:
-    values = np.zeros(1, dtype=np.int64)
-    for extent, stride, name in block:
-        steps = np.arange(extent, dtype=np.int64) * (stride if name == axis else 0)
-        values = np.add.outer(values, steps).reshape(-1)
-    return values
-
-
-def _distinct(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.unique(values)
-
-
-def _tuple(items: Iterable[object]) -> str:
-    return f"({','.join(map(str, items))})"
-
-
-def _text(iters: Iters) -> str:
-    extents = _tuple(extent for extent, _, _ in iters)
-    return f"[{extents}:{_tuple(f'{stride}@{axis}' for _, stride, axis in iters)}]"
+def make_dims(
+    dims: Dims, replica: Iters, offsets: Offsets, swizzle: tuple[Swizzle, ...] = ()
+) -> Layout:
+    """A Layout of dims as they are, boxed only if a block holds more than its extent."""
+    shard = tuple(item for _, block in dims for item in block)
+    padded = tuple(it.size(block) for _, block in dims)
+    box = tuple(extent for extent, _ in dims)
+    if box == padded:
+        return make(shard, replica, offsets, swizzle)
+    return make(shard, replica, offsets, swizzle, box, padded)

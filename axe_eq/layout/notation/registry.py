@@ -22,7 +22,7 @@ from axe_eq.layout.notation import (
     triton,
     xla,
 )
-from axe_eq.layout.notation.text import Context, quote
+from axe_eq.layout.notation.text import Context, clip, quote
 from axe_eq.layout.value import Layout
 
 
@@ -168,7 +168,7 @@ def _context(shape: Iterable[int] | None, mesh: Mesh | None, itemsize: int | Non
     try:
         extents = None if shape is None else check_extents("shape", shape)
     except (LayoutError, TypeError):
-        raise NotationError("shape", f"{quote(repr(shape))}", "integers of at least 1") from None
+        raise NotationError("shape", clip(repr(shape)), "integers of at least 1") from None
     if mesh is not None and not isinstance(mesh, Mesh):
         raise NotationError("mesh", f"a {type(mesh).__name__}", 'Mesh({"x": 2, "y": 4})')
     if itemsize is not None and (type(itemsize) is not int or itemsize < 1):

@@ -10,16 +10,16 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib import resources
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput
 from lark.exceptions import UnexpectedToken, VisitError
 
 from axe_eq.errors import AxeError, LayoutError, NotationError
-from axe_eq.layout.check import MAX_ITERS
+from axe_eq.layout.check import MAX_ITERS, MAX_VALUE, check_admitted
 from axe_eq.layout.iters import Iter
 from axe_eq.layout.mesh import Mesh
-from axe_eq.layout.value import Layout, check_shape
+from axe_eq.layout.value import Layout
 
 MAX_CHARS = 1 << 16
 """Longest accepted text; an explicit list of 8192 devices fits."""
@@ -30,12 +30,22 @@ MAX_DIGITS = 100
 
 _LONG_INTEGER = re.compile(rf"\d{{{MAX_DIGITS + 1},}}")
 _BRACKETS = re.compile(r"[()\[\]{}<>]")
+_WORD = re.compile(r"\w+|.", re.DOTALL)
 _TERMINALS = {
     "$END": "the end of the text",
+    "ARGUMENTS": "arguments in ()",
+    "GROUP": "shard_as or shard_like",
     "INT": "an integer",
+    "KEY": "shape, strides or offset",
+    "LEVEL": "a dimension level",
+    "METADATA": "metadata={...}",
     "NAME": "a name",
+    "SHARDED": "S with mesh dims",
+    "SPLITS": "a split configuration",
     "STRING": "a quoted name",
     "TYPE": "an element type",
+    "WORD": "a kind of subgroup",
+    "_BREAK": "a row break",
 }
 
 
@@ -57,11 +67,13 @@ class Context(NamedTuple):
 
 
 def quote(text: str, limit: int = 60) -> str:
-    """Quotes a text for an error message, cut in the middle to about `limit` characters."""
-    text = " ".join(text[: 4 * limit].split()) if len(text) < 4 * limit else text
-    if len(text) > limit:
-        text = f"{text[: limit - 17]} ... {text[-12:]}"
-    return repr(text)
+    """Quotes a text for an error message, on one line and cut in the middle."""
+    return repr(clip(" ".join(text[: 4 * limit].split()) if len(text) < 4 * limit else text, limit))
+
+
+def clip(words: str, limit: int = 140) -> str:
+    """A phrase of an error message, cut in the middle to about `limit` characters."""
+    return words if len(words) <= limit else f"{words[: limit - 17]} ... {words[-12:]}"
 
 
 def subject(notation: str, text: str) -> str:
@@ -69,29 +81,33 @@ def subject(notation: str, text: str) -> str:
     return f"{notation} layout {quote(text)}"
 
 
+def refuse(notation: str, text: str, wrong: str, expected: str) -> NoReturn:
+    """Raises the NotationError about a text."""
+    raise NotationError(subject(notation, text), clip(wrong), clip(expected))
+
+
 def refusal(notation: str, layout: Layout, wrong: str, expected: str) -> NotationError:
     """The error of a writer: this notation cannot express this layout, and why."""
-    return NotationError(f"{notation} text of {quote(str(layout), 90)}", wrong, expected)
+    thing = f"{notation} text of {quote(str(layout), 90)}"
+    return NotationError(thing, clip(wrong), clip(expected))
 
 
-def build(
-    notation: str,
-    text: str,
-    make: Callable[[], Layout],
-) -> Layout:
+# ---- checks -------------------------------------------------------------------------------------
+
+
+def build(notation: str, text: str, make: Callable[[], Layout]) -> Layout:
     """Calls `make`; an impossible layout becomes a NotationError about `text`."""
     try:
         return make()
     except LayoutError as error:
-        raise NotationError(
-            subject(notation, text), f"{error.thing}: {error.wrong}", error.expected
-        ) from None
+        wrong, expected = f"{error.thing}: {error.wrong}", error.expected
+    refuse(notation, text, wrong, expected)
 
 
 def fit(notation: str, text: str, layout: Layout, shape: Sequence[int] | None) -> Layout:
     """Returns `layout` after checking that the caller's shape has as many elements."""
     if shape is not None:
-        build(notation, text, lambda: (check_shape(layout, shape), layout)[1])
+        build(notation, text, lambda: (check_admitted(layout.size, shape), layout)[1])
     return layout
 
 
@@ -101,27 +117,35 @@ def zip_iters(
     """Pairs extents with ``(stride, axis)``.
 
     Raises:
-        NotationError: as many strides as extents are needed.
+        NotationError: not as many strides as extents, or too many.
     """
     if len(extents) != len(strides):
-        raise NotationError(
-            subject(notation, text),
-            f"{len(extents)} extents {_some(extents)} but {len(strides)} strides",
-            "one stride per extent",
-        )
-    if len(extents) > MAX_ITERS:
-        raise NotationError(
-            subject(notation, text), f"{len(extents)} iters", f"at most {MAX_ITERS}"
-        )
-    return [(extent, stride, axis) for extent, (stride, axis) in zip(extents, strides, strict=True)]
+        shown = clip(",".join(map(str, extents)), 40)
+        wrong = f"{len(extents)} extents ({shown}) but {len(strides)} strides"
+        refuse(notation, text, wrong, "one stride per extent")
+    check_count(notation, text, "iters", len(extents))
+    check_product(notation, text, extents)
+    return [(extent, *stride) for extent, stride in zip(extents, strides, strict=True)]
 
 
-def _some(extents: Sequence[int]) -> str:
-    shown = ",".join(map(str, extents[:8]))
-    return f"({shown}{',...' if len(extents) > 8 else ''})"
+def check_count(notation: str, text: str, what: str, count: int) -> None:
+    """Refuses more iters, dims or bases than a layout can have.
+
+    Raises:
+        NotationError: with the count and the limit.
+    """
+    if count > MAX_ITERS:
+        refuse(notation, text, f"{count} {what}", f"at most {MAX_ITERS}")
 
 
-# ---- parsing ------------------------------------------------------------------------------------
+def check_product(notation: str, text: str, extents: Iterable[int]) -> None:
+    """Refuses extents whose product leaves 63 bits, without computing it.
+
+    Raises:
+        NotationError: the product is too large.
+    """
+    if sum(max(extent, 1).bit_length() - 1 for extent in extents) > 62:
+        refuse(notation, text, "2**63 elements or more", f"at most {MAX_VALUE}")
 
 
 def check_text(notation: str, text: str) -> None:
@@ -131,24 +155,20 @@ def check_text(notation: str, text: str) -> None:
         NotationError: with the measured size and the limit.
     """
     if len(text) > MAX_CHARS:
-        raise NotationError(
-            subject(notation, text), f"{len(text)} characters", f"at most {MAX_CHARS}"
-        )
+        refuse(notation, text, f"{len(text)} characters", f"at most {MAX_CHARS}")
     if found := _LONG_INTEGER.search(text):
-        raise NotationError(
-            subject(notation, text),
-            f"an integer of {len(found.group())} digits at column {found.start() + 1}",
-            f"at most {MAX_DIGITS} digits",
-        )
+        digits, column = len(found.group()), found.start() + 1
+        wrong = f"an integer of {digits} digits at column {column}"
+        refuse(notation, text, wrong, f"at most {MAX_DIGITS} digits")
     depth = 0
     for bracket in _BRACKETS.finditer(text):
         depth += 1 if bracket.group() in "([{<" else -1
         if depth > MAX_DEPTH:
-            raise NotationError(
-                subject(notation, text),
-                f"brackets nested deeper than {MAX_DEPTH} at column {bracket.start() + 1}",
-                f"at most {MAX_DEPTH} levels",
-            )
+            wrong = f"brackets nested deeper than {MAX_DEPTH} at column {bracket.start() + 1}"
+            refuse(notation, text, wrong, f"at most {MAX_DEPTH} levels")
+
+
+# ---- parsing ------------------------------------------------------------------------------------
 
 
 @cache
@@ -168,34 +188,28 @@ def parse(notation: str, text: str, transformer: Transformer[Token, Any]) -> Any
     try:
         return transformer.transform(parser.parse(text))
     except UnexpectedInput as error:
-        raise _syntax_error(notation, text, parser, error) from None
+        wrong, expected = _found(text, error), _alternatives(parser, error)
     except VisitError as error:
         if isinstance(error.orig_exc, AxeError):
             raise error.orig_exc from None
         raise
+    raise NotationError(subject(notation, text), wrong, expected)
 
 
-def _syntax_error(notation: str, text: str, parser: Lark, error: UnexpectedInput) -> NotationError:
+def _found(text: str, error: UnexpectedInput) -> str:
     if isinstance(error, UnexpectedToken) and error.token.type == "$END":
-        wrong = f"ends too early, after column {len(text.rstrip())}"
-    else:
-        position: int = error.pos_in_stream  # type: ignore[assignment]  # declared as None
-        wrong = f"unexpected {_word_at(text, position)!r} at column {position + 1}"
-    return NotationError(subject(notation, text), wrong, _alternatives(parser, error))
-
-
-def _word_at(text: str, position: int) -> str:
-    found = re.compile(r"\w+|.", re.DOTALL).match(text, position)
-    return found.group()[:20] if found else ""
+        return f"ends too early, after column {len(text.rstrip())}"
+    position: int = error.pos_in_stream  # type: ignore[assignment]  # declared as None
+    word = _WORD.match(text, position)
+    return f"unexpected {word.group()[:20] if word else ''!r} at column {position + 1}"
 
 
 def _alternatives(parser: Lark, error: UnexpectedInput) -> str:
+    names: Iterable[str] = ()
     if isinstance(error, UnexpectedToken):
-        names: Iterable[str] = error.accepts
+        names = error.accepts
     elif isinstance(error, UnexpectedCharacters):
         names = error.allowed
-    else:
-        names = getattr(error, "expected", ())
     ignored = set(parser.ignore_tokens)
     words = sorted({_terminal_words(parser, name) for name in names if name not in ignored})
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -1,0 +1,203 @@
+"""What a layout may be made of: every check of outside input, and the text of its parts."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+from typing import Any
+
+from axe_eq.errors import LayoutError
+from axe_eq.layout import iters as it
+from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters
+
+MAX_ITERS = 1024
+MAX_VALUE = 2**63 - 1  # sizes and coordinates stay in int64, so tables and terms never wrap
+
+Offsets = tuple[tuple[str, int], ...]
+
+
+def make_offsets(offset: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """An offset in the form that layouts keep: sorted by axis, without zeros."""
+    return tuple(sorted((axis, value) for axis, value in offset.items() if value))
+
+
+def check_iters(part: str, iters: Iterable[Sequence[Any]]) -> Iters:
+    """The iters as plain tuples, or the LayoutError that names the wrong one."""
+    checked: list[Iter] = []
+    for item in iters:
+        if len(checked) == MAX_ITERS:
+            raise LayoutError(f"layout {part}", f"over {MAX_ITERS} iters", f"at most {MAX_ITERS}")
+        checked.append(_check_iter(part, item))
+    return tuple(checked)
+
+
+def _check_iter(part: str, item: Sequence[Any]) -> Iter:
+    try:
+        extent, stride, axis = item if len(item) == 3 else (*item, DEFAULT_AXIS)
+    except (TypeError, ValueError):
+        raise LayoutError(
+            f"{part} iter {item!r}", "not a triple", "(extent, stride, axis)"
+        ) from None
+    whole = _integer(extent), _integer(stride)
+    if whole[0] is None or whole[1] is None:
+        raise LayoutError(f"{part} iter {item!r}", "extent or stride is no integer", "integers")
+    if whole[0] < 1:
+        raise LayoutError(f"{part} iter {item!r}", f"extent {extent}", "an extent of at least 1")
+    return whole[0], whole[1], check_axis(axis)
+
+
+def check_axis(axis: object) -> str:
+    """The axis name, or the LayoutError for a text that is no identifier."""
+    if isinstance(axis, str) and axis.isidentifier():
+        return axis
+    raise LayoutError(f"axis {axis!r}", "not a name", "an identifier such as m, lane or gpuid")
+
+
+def _integer(value: object) -> int | None:
+    if type(value) is int:
+        return value
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        return None
+    return operator.index(value)
+
+
+def check_offset(offset: Mapping[str, int]) -> Offsets:
+    """The offset as layouts keep it, or the LayoutError that names the wrong part."""
+    checked: dict[str, int] = {}
+    for axis, value in offset.items():
+        whole = _integer(value)
+        if whole is None:
+            raise LayoutError(f"offset {value!r}@{axis}", "no integer", "an integer")
+        checked[check_axis(axis)] = whole
+    return make_offsets(checked)
+
+
+def check_range(
+    shard: Iters, replica: Iters, offsets: tuple[tuple[str, int], ...], size: int
+) -> None:
+    """Refuse a size or a coordinate that does not fit in 63 bits.
+
+    Raises:
+        LayoutError: the size, or the reach on an axis, is too large.
+    """
+    if size > MAX_VALUE:
+        raise LayoutError("layout", f"{size} elements", f"at most {MAX_VALUE}")
+    reach = dict(offsets)
+    for axis in reach:
+        reach[axis] = abs(reach[axis])
+    for extent, stride, axis in shard + replica:
+        reach[axis] = reach.get(axis, 0) + (extent - 1) * abs(stride)
+    for axis, value in reach.items():
+        if value > MAX_VALUE:
+            raise LayoutError(f"axis {axis}", f"coordinates up to {value}", f"below {MAX_VALUE}")
+
+
+def check_box(
+    shard: Iters, size: int, box: Sequence[int], padded: Sequence[int] | None
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The box and its padded shape, or the LayoutError that says why they do not fit."""
+    extents = check_extents("box", box)
+    if padded is None:
+        shape = default_padded(shard, extents)
+        if shape is None:
+            raise LayoutError(
+                f"box {extents}",
+                f"does not cut S{text(shard)} between iters",
+                "a prefix of iters that holds each extent",
+                hint="give the padded shape",
+            )
+    else:
+        shape = check_extents("padded shape", padded)
+    if len(shape) != len(extents) or prod(shape) != size:
+        raise LayoutError(
+            f"padded shape {shape}", f"{prod(shape)} elements", f"rank {len(extents)}, {size}"
+        )
+    if any(inner > outer for inner, outer in zip(extents, shape, strict=True)):
+        raise LayoutError(f"box {extents}", "does not fit", f"at most the padded shape {shape}")
+    if it.split_blocks(it.fuse(shard), shape) is None:
+        raise LayoutError(
+            f"padded shape {shape}", f"does not group S{text(shard)}", "one that does"
+        )
+    return extents, shape
+
+
+def default_padded(shard: Iters, box: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The padded shape that a text without one means: each dim takes iters until it fits."""
+    if not box:
+        return () if it.size(shard) == 1 else None
+    shape, position = [], 0
+    for extent in box[:-1]:
+        product = 1
+        while product < extent and position < len(shard):
+            product *= shard[position][0]
+            position += 1
+        shape.append(product)
+    shape.append(it.size(shard[position:]))
+    fits = all(inner <= outer for inner, outer in zip(box, shape, strict=True))
+    return tuple(shape) if fits else None
+
+
+def check_extents(thing: str, shape: Iterable[Any]) -> tuple[int, ...]:
+    """The extents as a tuple of ints of at least 1, or the LayoutError that names the wrong one."""
+    checked: list[int] = []
+    for extent in shape:
+        whole = _integer(extent)
+        if whole is None or whole < 1:
+            raise LayoutError(thing, f"extent {extent!r}", "integers of at least 1")
+        checked.append(whole)
+    return tuple(checked)
+
+
+def check_admitted(elements: int, shape: Iterable[Any]) -> tuple[int, ...]:
+    """A shape with that many elements (Axe 2.3), or the LayoutError with both sizes."""
+    extents = check_extents("shape", shape)
+    if prod(extents) != elements:
+        raise LayoutError(
+            f"shape {extents}", f"{prod(extents)} elements", f"the layout's {elements}"
+        )
+    return extents
+
+
+def check_region(shape: tuple[int, ...], region: Iterable[Any]) -> tuple[tuple[int, int], ...]:
+    """One ``(begin, end)`` per dim inside `shape`, or the LayoutError that names the wrong one."""
+    checked: list[tuple[int, int]] = []
+    for bounds in region:
+        try:
+            begin, end = (_integer(bound) for bound in bounds)
+        except (TypeError, ValueError):
+            begin = end = None
+        if begin is None or end is None:
+            raise LayoutError("region", f"{bounds!r}", "a pair (begin, end) of integers per dim")
+        checked.append((begin, end))
+    if len(checked) != len(shape):
+        raise LayoutError(
+            f"region {tuple(checked)}", f"{len(checked)} dims", f"one per dim of {shape}"
+        )
+    for dim, ((begin, end), extent) in enumerate(zip(checked, shape, strict=True)):
+        if not 0 <= begin < end <= extent:
+            raise LayoutError(
+                f"region {tuple(checked)}",
+                f"[{begin}, {end}) in dim {dim}",
+                f"0 <= begin < end <= {extent}",
+            )
+    return tuple(checked)
+
+
+def check_permutation(perm: Iterable[Any], rank: int) -> tuple[int, ...]:
+    """A permutation of the dims, or the LayoutError."""
+    order = tuple(perm)
+    if sorted(map(repr, order)) != sorted(map(repr, range(rank))):
+        raise LayoutError(f"permutation {order}", "not one", f"each of 0..{rank - 1} once")
+    return order
+
+
+def tuple_text(items: Iterable[object]) -> str:
+    """The items in parentheses, without spaces."""
+    return f"({','.join(map(str, items))})"
+
+
+def text(iters: Iters) -> str:
+    """The iters as ``[(extents):(strides)]``."""
+    extents = tuple_text(extent for extent, _, _ in iters)
+    return f"[{extents}:{tuple_text(f'{stride}@{axis}' for _, stride, axis in iters)}]"

@@ -1,0 +1,135 @@
+"""Composition of layouts: one layout's coordinates as the logical indices of another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd
+
+import numpy as np
+
+from axe_eq.errors import LayoutError, SearchError
+from axe_eq.layout import iters as it
+from axe_eq.layout.check import check_range, make_offsets
+from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters
+from axe_eq.layout.levels import NoIters, Vector, add
+from axe_eq.layout.tables import from_points
+from axe_eq.layout.value import Layout, make
+
+MAX_POINTS = 2**22
+
+
+def compose(a: Layout, b: Layout) -> Layout:
+    """The layout ``x -> A(B(x))``: B has one axis, and its coordinates are indices of A. Complete.
+
+    An element with several copies in B has the union of their images.
+
+    Args:
+        a: the outer layout; its swizzles stay in front.
+        b: the inner layout, on at most one axis, with coordinates in ``[0, a.size)``.
+
+    Raises:
+        LayoutError: B has several axes or leaves the domain of A, or no layout computes the
+            composition, with the first index that breaks.
+        SearchError: undecided, over 2**22 points where iters of B carry over those of A.
+
+    Source: CuTe composition; here without its divisibility conditions.
+    """
+    if len(b.axes) > 1:
+        raise LayoutError(f"composition with {b}", f"axes {b.axes}", "an inner layout on one axis")
+    axis = b.axes[0] if b.axes else DEFAULT_AXIS
+    low, high = b.range(axis)
+    if low < 0 or high >= a.size:
+        raise LayoutError(
+            f"composition with {b}", f"indices {low} to {high}", f"indices in [0, {a.size})"
+        )
+    made = _by_digits(a, b) if a.box is None and b.is_linear() else None
+    if made is None:
+        made = _by_points(a, b, axis)
+    check_range(made.shard, made.replica, made.offsets, made.size)
+    return made
+
+
+def _by_digits(a: Layout, b: Layout) -> Layout | None:
+    """The composition if no sum of digits of B carries in the digits of A."""
+    fused = it.fuse(a.shard)
+    origin = sum(value for _, value in b.offsets)
+    origin += sum((e - 1) * s for e, s, _ in b.shard + b.replica if s < 0)
+    reach = list(_digits(fused, origin))
+    offset = dict(a.offsets)
+    add(offset, _value(fused, reach))
+    lists: list[Iters] = []
+    for iters in (it.fuse(b.shard), b.replica):
+        pieces: list[Iter] = []
+        for extent, stride, _ in iters:
+            found = _pieces(fused, extent, stride, reach, offset)
+            if found is None:
+                return None
+            pieces += found
+        lists.append(tuple(pieces))
+    if any(digit >= extent for digit, (extent, _, _) in zip(reach, fused, strict=True)):
+        return None
+    return make(lists[0], lists[1] + a.replica, make_offsets(offset), a.swizzle)
+
+
+def _pieces(
+    fused: Iters, extent: int, stride: int, reach: list[int], offset: Vector
+) -> list[Iter] | None:
+    """One iter of B as iters of the composition, slow to fast; adds to the digits reached."""
+    pieces: list[Iter] = []
+    step = abs(stride)
+    while extent > 1:
+        digits = _digits(fused, step)
+        room = [(e - 1) // d + 1 for d, (e, _, _) in zip(digits, fused, strict=True) if d]
+        part = extent if not room or extent <= min(room) else gcd(extent, min(room))
+        vector = {axis: value for axis, value in _value(fused, digits).items() if value}
+        if part == 1 or len(vector) > 1:
+            return None
+        axis, value = next(iter(vector.items()), (DEFAULT_AXIS, 0))
+        if stride < 0:
+            add(offset, {axis: (part - 1) * value})
+        pieces.append((part, value if stride > 0 else -value, axis))
+        for place, digit in enumerate(digits):
+            reach[place] += digit * (part - 1)
+        extent //= part
+        step *= part
+    return pieces[::-1]
+
+
+def _digits(fused: Iters, index: int) -> list[int]:
+    digits: list[int] = []
+    for extent, _, _ in reversed(fused):
+        index, digit = divmod(index, extent)
+        digits.append(digit)
+    return digits[::-1]
+
+
+def _value(fused: Iters, digits: Sequence[int]) -> Vector:
+    point: Vector = {}
+    for digit, (_, stride, axis) in zip(digits, fused, strict=True):
+        add(point, {axis: digit * stride})
+    return point
+
+
+def _by_points(a: Layout, b: Layout, axis: str) -> Layout:
+    """The composition by enumeration, complete where digits carry, swizzles mix or boxes cut."""
+    spread = b.replica_table(axis)
+    if b.size * len(spread) > MAX_POINTS or a.size > MAX_POINTS * 4:
+        raise SearchError(
+            f"composition with {b}", f"{b.size * len(spread)} points that carry", f"{MAX_POINTS}"
+        )
+    index = np.add.outer(b.linear_table(axis), spread)
+    for sw in reversed(b.swizzle):
+        index = sw.apply_table(index)
+    inner = Layout(a.shard, (), dict(a.offsets), (), a.box, a.padded)
+    axes = inner.axes or (DEFAULT_AXIS,)
+    points = np.stack([inner.table(name)[index] for name in axes], axis=-1)
+    try:
+        found = from_points(points, axes, boxed=a.box is not None or b.box is not None)
+    except NoIters as none:
+        raise LayoutError(
+            f"composition of {a} with {b}",
+            f"no layout computes it: index {none.index} breaks, {none.reason}",
+            "an inner layout that follows the digits of the outer",
+        ) from None
+    parts = found.replica + a.replica, found.offsets, a.swizzle, found.box, found.padded
+    return make(found.shard, *parts)

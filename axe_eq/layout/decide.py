@@ -1,0 +1,186 @@
+"""The exact decision whether two layouts are the same map, with the first element that differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axe_eq.errors import LayoutError, SearchError
+from axe_eq.layout import iters as it
+from axe_eq.layout.boxes import Dims, reduce_dims
+from axe_eq.layout.iters import Iters
+from axe_eq.layout.levels import add, first_unequal, jumps
+from axe_eq.layout.products import common_refinement
+from axe_eq.layout.replicas import by_axis, same_image, saturate
+from axe_eq.layout.swizzle import Swizzle
+from axe_eq.layout.tables import point_table
+from axe_eq.layout.value import Image, Layout
+
+MAX_POINTS = 2**26
+CHUNK = 2**18
+
+
+class Difference(NamedTuple):
+    """Why two layouts are not the same map.
+
+    `x` is the first logical index that differs and the images are what it maps to; all three are
+    None where the sizes differ.
+    """
+
+    reason: str
+    x: int | None
+    image_a: Image | None
+    image_b: Image | None
+
+
+def same_map(a: Layout, b: Layout) -> Difference | None:
+    """None if every logical index has the same image in both layouts, else the difference. Exact.
+
+    Layouts with the same swizzles are compared by their parts at any size. Different swizzles are
+    enumerated, over the digits whose strides the swizzles can see.
+
+    Raises:
+        SearchError: undecided, replicas off the gap condition over a span of 2**24 or different
+            swizzles over 2**26 points.
+
+    Source: Axe, Theorems A.8 and A.14.
+    """
+    if a == b:
+        return None
+    if a.size != b.size:
+        return Difference(f"sizes differ: {a.size} and {b.size}", None, None, None)
+    index = _first_linear(a, b) if a.swizzle == b.swizzle else _first_swizzled(a, b)
+    if index is None:
+        return None
+    return Difference(f"index {index} maps to different coordinates", index, a(index), b(index))
+
+
+# ---- the same swizzles: compare the parts -------------------------------------------------------
+
+
+def _first_linear(a: Layout, b: Layout) -> int | None:
+    """The first index that differs, for layouts whose swizzles agree or are left out."""
+    if (a.replica, a.offsets) != (b.replica, b.offsets) and not _same_copies(a, b):
+        return 0
+    if a.box is None and b.box is None:
+        return first_unequal(it.fuse(a.shard), it.fuse(b.shard))
+    dims = reduce_dims(a.dims()), reduce_dims(b.dims())
+    return None if dims[0] == dims[1] else _first_boxed(a, b, dims)
+
+
+def _same_copies(a: Layout, b: Layout) -> bool:
+    """Whether replicas and offset give the same set of coordinates to element 0."""
+    steps_a, offset = by_axis(a.replica)
+    steps_b, turned = by_axis(b.replica)
+    add(offset, dict(a.offsets))
+    add(offset, turned, -1)
+    add(offset, dict(b.offsets), -1)
+    return not any(offset.values()) and all(
+        same_image(saturate(steps_a.get(axis, ())), saturate(steps_b.get(axis, ())))
+        for axis in {*steps_a, *steps_b}
+    )
+
+
+def _first_boxed(a: Layout, b: Layout, dims: tuple[Dims, Dims]) -> int:
+    """The first index at which two maps with different reduced boxes differ.
+
+    Raises:
+        SearchError: not found among the ends of rows and levels, and too many elements to look.
+    """
+    if a.size <= MAX_POINTS:
+        index = _first_enumerated(a, b)
+        assert index is not None  # reduced boxes are unique
+        return index
+    for index in sorted(set(_candidates(dims, a.size))):
+        if a(index) != b(index):
+            return index
+    raise SearchError("comparison of boxes", f"{a.size} elements", f"at most {MAX_POINTS}")
+
+
+def _candidates(dims: tuple[Dims, Dims], size: int) -> Iterator[int]:
+    """Indices where reduced boxes show a difference: near row ends, at distances of levels."""
+    marks = {1}
+    for box in dims:
+        inner = 1
+        for extent, block in reversed(box):
+            marks |= {inner * level for level, _ in jumps(block)} | {inner * extent}
+            inner *= extent
+    for x in marks:
+        yield from (x + y for y in (0, *marks) if x + y < size)
+        yield from (x - y for y in marks if 0 < x - y < size)
+
+
+def _first_enumerated(a: Layout, b: Layout) -> int | None:
+    axes = sorted({*a.axes, *b.axes})
+    differs = np.zeros(a.size, dtype=bool)
+    for axis in axes:
+        differs |= a.linear_table(axis) != b.linear_table(axis)
+    return int(np.argmax(differs)) if differs.any() else None
+
+
+# ---- different swizzles: enumerate what they can see --------------------------------------------
+
+
+def _first_swizzled(a: Layout, b: Layout) -> int | None:
+    digits = _digits(a, b) or [(1, a.size)]
+    count = prod(extent for _, extent in digits)
+    copies = a.copies(), b.copies()
+    if copies[0] != copies[1]:
+        return 0
+    if count * copies[0] > MAX_POINTS:
+        raise SearchError("comparison of swizzles", f"{count} elements", f"at most {MAX_POINTS}")
+    axes = sorted({*a.axes, *b.axes})
+    for index in _chunks(digits, max(CHUNK // copies[0], 1)):
+        wrong = (point_table(a, index, axes) != point_table(b, index, axes)).any(axis=(1, 2))
+        if wrong.any():
+            return int(index[np.argmax(wrong)])
+    return None
+
+
+def _chunks(digits: Sequence[tuple[int, int]], length: int) -> Iterator[NDArray[np.int64]]:
+    """The logical indices with these digits, ascending."""
+    count = prod(extent for _, extent in digits)
+    for start in range(0, count, length):
+        rest = np.arange(start, min(start + length, count), dtype=np.int64)
+        index = np.zeros(len(rest), dtype=np.int64)
+        for level, extent in reversed(digits):
+            index += rest % extent * level
+            rest //= extent
+        yield index
+
+
+def _digits(a: Layout, b: Layout) -> list[tuple[int, int]] | None:
+    """Digits of the logical index as ``(level, extent)`` that tell the maps apart if any does.
+
+    A step by a multiple of what every swizzle on its axis can see moves all images by that step. So
+    a digit is enumerated up to the first such step, and if the two steps differ the maps do there.
+    None where the layouts share no digits or are boxed.
+    """
+    if a.box is not None or b.box is not None:
+        return None
+    one, two = it.fuse(a.shard), it.fuse(b.shard)
+    try:
+        shape = common_refinement([[e for e, _, _ in part] for part in (one, two)])
+    except LayoutError:
+        return None
+    blocks_a, blocks_b = it.split_blocks(one, shape), it.split_blocks(two, shape)
+    assert blocks_a is not None  # a refinement cuts both
+    assert blocks_b is not None
+    digits: list[tuple[int, int]] = []
+    level = a.size
+    for extent, block_a, block_b in zip(shape, blocks_a, blocks_b, strict=True):
+        level //= extent
+        period = max(_period(a.swizzle, block_a), _period(b.swizzle, block_b))
+        digits.append((level, min(extent, period + 1)))
+    return digits
+
+
+def _period(swizzles: Sequence[Swizzle], block: Iters) -> int:
+    """How many steps of a block add up to a multiple of what the swizzles on its axis see."""
+    _, stride, axis = block[0]
+    grid = 1 << max((sw.reach for sw in swizzles if sw.axis == axis), default=0)
+    return grid // np.gcd(stride, grid) if abs(stride) < 2**62 else grid

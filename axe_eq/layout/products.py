@@ -1,0 +1,275 @@
+"""Tile and direct sum of two layouts, and recovering a factor (Axe Appendices C, D and F)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from axe_eq.errors import LayoutError
+from axe_eq.layout import iters as it
+from axe_eq.layout.boxes import Dims, reduce_dims, regroup, trim
+from axe_eq.layout.check import check_admitted, check_extents, check_range, make_offsets
+from axe_eq.layout.iters import Iter, Iters
+from axe_eq.layout.levels import add, first_unequal
+from axe_eq.layout.replicas import by_axis, difference, saturate
+from axe_eq.layout.swizzle import Swizzle
+from axe_eq.layout.value import Layout, make_dims
+
+Shape = Sequence[int]
+Weights = Mapping[str, int]
+
+
+def tile(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> Layout:
+    """The tiled layout: ``T(x, y) = A(x) * span(B) + B(y)``, A outside (Axe 3.3, Theorem C.2).
+
+    Per dim, the index of T is A's index times B's extent plus B's index. Strides, replicas and
+    offset of A are scaled by the span of B, which is by the size of strides and without offset.
+
+    Raises:
+        LayoutError: a shape does not group its layout, the ranks differ, the result does not fit in
+            63 bits, or a swizzle would not stay one.
+    """
+    weights = {axis: b.span(axis) for axis in b.axes}
+    return _interleave(a, shape_a, b, shape_b, weights, "tile")
+
+
+def direct_sum(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> Layout:
+    """The unscaled tile: ``S(x, y) = A(x) + B(y)`` on the same interleaved domain (Axe F.1).
+
+    Raises:
+        LayoutError: as `tile`.
+    """
+    return _interleave(a, shape_a, b, shape_b, {}, "direct sum")
+
+
+def tile_of(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> Layout:
+    """The layout C with ``tile(C, shape_a / shape_b, b, shape_b) = a``. Complete.
+
+    Raises:
+        LayoutError: there is none, with the reason and the first index that breaks.
+        SearchError: undecided, a replica list off the gap condition spans over 2**24.
+    """
+    weights = {axis: b.span(axis) for axis in b.axes}
+    return _factor(a, shape_a, b, shape_b, weights, outer=True, name="tile")
+
+
+def direct_sum_left(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> Layout:
+    """The left addend: C with ``direct_sum(C, shape_a / shape_b, b, shape_b) = a``. Complete.
+
+    Raises:
+        LayoutError: there is none, with the reason and the first index that breaks.
+        SearchError: as `tile_of`.
+    """
+    return _factor(a, shape_a, b, shape_b, {}, outer=True, name="direct sum")
+
+
+def direct_sum_right(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> Layout:
+    """The right addend: C with ``direct_sum(b, shape_b, C, shape_a / shape_b) = a``. Complete.
+
+    Raises:
+        LayoutError: there is none, with the reason and the first index that breaks.
+        SearchError: as `tile_of`.
+    """
+    return _factor(a, shape_a, b, shape_b, {}, outer=False, name="direct sum")
+
+
+def common_refinement(shapes: Sequence[Shape]) -> tuple[int, ...]:
+    """The coarsest shape that cuts wherever one of the shapes does.
+
+    Raises:
+        LayoutError: the sizes differ, or two cuts do not divide each other.
+    """
+    if not shapes:
+        raise LayoutError("common refinement", "of no shapes", "at least one shape")
+    cuts: set[int] = set()
+    for shape in shapes:
+        level = 1
+        for extent in reversed(check_extents("shape", shape)):
+            level *= extent
+            cuts.add(level)
+        check_admitted(prod(shapes[0]), shape)
+    refined: list[int] = []
+    below = 1
+    for level in sorted(cuts):
+        if level % below:
+            raise LayoutError(
+                f"shapes {tuple(map(tuple, shapes))}",
+                f"cut at {below} and {level} elements",
+                "cuts that divide each other",
+            )
+        if level > below:
+            refined.append(level // below)
+        below = level
+    return tuple(reversed(refined))
+
+
+# ---- building -----------------------------------------------------------------------------------
+
+
+def _interleave(
+    a: Layout, shape_a: Shape, b: Layout, shape_b: Shape, weights: Weights, name: str
+) -> Layout:
+    if len(shape_a) != len(shape_b):
+        raise LayoutError(name, f"shapes {tuple(shape_a)} and {tuple(shape_b)}", "equal ranks")
+    swizzle = _joined_swizzles(a, b, weights, name) if a.swizzle or b.swizzle else ()
+    dims: list[tuple[int, Iters]] = []
+    pairs = zip(a.group_dims(shape_a), b.group_dims(shape_b), strict=True)
+    for (outer, block), inner in pairs:
+        dims += ((outer, _scaled(block, weights)), inner)
+    offset = {axis: value * weights.get(axis, 1) for axis, value in a.offsets}
+    add(offset, dict(b.offsets))
+    layout = make_dims(
+        tuple(dims), _scaled(a.replica, weights) + b.replica, make_offsets(offset), swizzle
+    )
+    check_range(layout.shard, layout.replica, layout.offsets, it.size(layout.shard))
+    return layout
+
+
+def _scaled(iters: Iters, weights: Weights) -> Iters:
+    return tuple((extent, stride * weights.get(axis, 1), axis) for extent, stride, axis in iters)
+
+
+def _joined_swizzles(a: Layout, b: Layout, weights: Weights, name: str) -> tuple[Swizzle, ...]:
+    """The swizzles of the whole: those of b see nothing of a, those of a nothing of b."""
+    for sw in b.swizzle:
+        _check_steps(a, sw, weights, name)
+    joined: list[Swizzle] = []
+    for sw in a.swizzle:
+        weight = weights.get(sw.axis, 1)
+        low, high = b.range(sw.axis)
+        if weight & (weight - 1) or low < 0 or high >= weight:
+            raise LayoutError(
+                f"{name} with {sw} outside",
+                f"inner coordinates {low} to {high}, scale {weight} on {sw.axis}",
+                "a scale that is a power of two above every inner coordinate",
+            )
+        joined.append(sw.scaled(weight.bit_length() - 1))
+    return (*joined, *b.swizzle)
+
+
+def _check_steps(a: Layout, sw: Swizzle, weights: Weights, name: str) -> None:
+    """Refuse where the outer layout would carry into the bits that an inner swizzle reads."""
+    weight = weights.get(sw.axis, 1)
+    values = [s for _, s, axis in a.shard + a.replica if axis == sw.axis]
+    values += [value for axis, value in a.offsets if axis == sw.axis]
+    for value in values:
+        if value * weight % (1 << sw.reach):
+            raise LayoutError(
+                f"{name} with {sw} inside",
+                f"the outer layout steps by {value * weight} on {sw.axis}",
+                f"multiples of {1 << sw.reach}",
+            )
+
+
+# ---- recovering a factor ------------------------------------------------------------------------
+
+
+def _factor(
+    a: Layout,
+    shape_a: Shape,
+    b: Layout,
+    shape_b: Shape,
+    weights: Weights,
+    *,
+    outer: bool,
+    name: str,
+) -> Layout:
+    whole, inner = check_admitted(a.size, shape_a), check_admitted(b.size, shape_b)
+    if len(whole) != len(inner) or any(w % k for w, k in zip(whole, inner, strict=True)):
+        raise LayoutError(name, f"shapes {whole} and {inner}", "a shape that divides dim by dim")
+    ratio = tuple(w // k for w, k in zip(whole, inner, strict=True))
+    swizzle = _factor_swizzles(a, b, weights, outer, name) if a.swizzle or b.swizzle else ()
+    found = _factor_dims(a, ratio, b, inner, weights, outer, name)
+    steps_a, offset = by_axis(a.replica)
+    steps_b, turned = by_axis(b.replica)
+    add(offset, dict(a.offsets))
+    add(turned, dict(b.offsets))
+    add(offset, turned, -1)
+    replica: list[Iter] = []
+    for axis in sorted({*steps_a, *steps_b}):
+        rest = difference(
+            saturate(steps_a.get(axis, ())), saturate(steps_b.get(axis, ())), weights.get(axis, 1)
+        )
+        if rest is None:
+            raise LayoutError(
+                f"{name}", f"the replicas on {axis} are no sum with those of {b}", "a replica list"
+            )
+        replica += [(extent, stride // weights.get(axis, 1), axis) for stride, extent in rest]
+    for axis, value in offset.items():
+        if value % weights.get(axis, 1):
+            raise LayoutError(
+                f"{name}", f"offset {value} on {axis} at index 0", f"multiple of {weights[axis]}"
+            )
+    origin = {axis: value // weights.get(axis, 1) for axis, value in offset.items()}
+    factor = make_dims(found, tuple(replica), make_offsets(origin), swizzle)
+    if a.swizzle:
+        parts = (factor, b) if outer else (b, factor)
+        _joined_swizzles(*parts, weights, name)
+    return factor
+
+
+def _factor_dims(
+    a: Layout, ratio: Shape, b: Layout, inner: Shape, weights: Weights, outer: bool, name: str
+) -> Dims:
+    cut = [
+        extent for pair in zip(ratio, inner, strict=True) for extent in pair[:: 1 if outer else -1]
+    ]
+    parts = _cut(a, cut)
+    if parts is None:
+        raise LayoutError(
+            f"{name}", f"{a} does not group by {tuple(cut)}", f"whole copies of {b} in every dim"
+        )
+    found: list[tuple[int, Iters]] = []
+    level = a.size
+    known = _cut(b, inner) or b.group_dims(inner)
+    for place, want in enumerate(known):
+        pair = parts[2 * place], parts[2 * place + 1]
+        rest, have = pair if outer else pair[::-1]
+        level //= rest[0] * have[0]
+        if have != want:
+            at = (first_unequal(have[1], want[1]) or 0) * level * (1 if outer else rest[0])
+            raise LayoutError(
+                f"{name}", f"{a} is not {b} in dim {place}: index {at} breaks", str(b)
+            )
+        found.append((rest[0], _unscaled(rest[1], weights, name)))
+    return tuple(found)
+
+
+def _cut(layout: Layout, shape: Shape) -> Dims | None:
+    """The dims of a shape in normal form, so that equal dims are equal maps."""
+    if layout.box is None:
+        blocks = it.split_blocks(it.fuse(layout.shard), shape)
+        return None if blocks is None else tuple(zip(shape, blocks, strict=True))
+    dims = regroup(reduce_dims(layout.dims()), shape)
+    return None if dims is None else tuple((n, trim(n, it.fuse(block))) for n, block in dims)
+
+
+def _unscaled(block: Iters, weights: Weights, name: str) -> Iters:
+    for _, stride, axis in block:
+        if stride % weights.get(axis, 1):
+            raise LayoutError(
+                name, f"the outer stride {stride}@{axis}", f"a multiple of the span {weights[axis]}"
+            )
+    return tuple((extent, stride // weights.get(axis, 1), axis) for extent, stride, axis in block)
+
+
+def _factor_swizzles(
+    a: Layout, b: Layout, weights: Weights, outer: bool, name: str
+) -> tuple[Swizzle, ...]:
+    """The swizzles of the factor: those of the whole before those of `b`, scaled back."""
+    if not outer:
+        if b.swizzle:
+            raise LayoutError(name, f"a swizzle in the left addend {b}", "one without")
+        return a.swizzle
+    before = len(a.swizzle) - len(b.swizzle)
+    if before < 0 or a.swizzle[before:] != b.swizzle:
+        raise LayoutError(
+            name, f"the swizzles of {a} do not end with those of {b}", "the same ones"
+        )
+    found: list[Swizzle] = []
+    for sw in a.swizzle[:before]:
+        log2 = weights.get(sw.axis, 1).bit_length() - 1
+        if sw.base < log2:
+            raise LayoutError(name, f"{sw} mixes bits inside a tile", f"bits from {log2} up")
+        found.append(sw.scaled(-log2))
+    return tuple(found)

@@ -1,0 +1,215 @@
+"""From tables of coordinates back to layouts: the complete decision on enumerated functions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axe_eq.errors import LayoutError, SearchError
+from axe_eq.layout.boxes import Dims
+from axe_eq.layout.check import check_axis, make_offsets
+from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters, size
+from axe_eq.layout.levels import NoIters, from_table
+from axe_eq.layout.replicas import MAX_SPAN, Steps, least_steps, reach_of, saturate, search
+from axe_eq.layout.value import Layout, make, make_dims
+
+Table = NDArray[np.int64]
+
+MAX_POINTS = 2**22
+
+
+def recover(points: NDArray[np.integer] | Sequence[object], axes: Sequence[str]) -> Layout:
+    """The layout with a given table of coordinates, in canonical form. Complete.
+
+    Args:
+        points: ``[size, axes]``, or ``[size, copies, axes]`` where elements have several copies.
+        axes: the axis of each column.
+
+    Raises:
+        LayoutError: no layout without swizzle and box has this table, with the first index at which
+            every candidate breaks.
+        SearchError: the copies are off the gap condition over a span of 2**24.
+
+    Source: Axe A.6 and Theorem A.8, read as a decision procedure.
+    """
+    names = tuple(check_axis(axis) for axis in axes)
+    table = np.asarray(points, dtype=np.int64)
+    if table.ndim == 2:
+        table = table[:, None, :]
+    if table.ndim != 3 or table.shape[2] != len(names) or 0 in table.shape[:2]:
+        raise LayoutError(
+            f"table of shape {table.shape}",
+            f"for axes {names}",
+            "[size, axes] or [size, copies, axes]",
+        )
+    try:
+        return from_points(table, names)
+    except NoIters as none:
+        raise LayoutError(
+            f"table of {len(table)} elements",
+            f"no layout computes it: index {none.index} breaks, {none.reason}",
+            "a strided map",
+        ) from None
+
+
+def point_table(layout: Layout, index: Table, axes: Sequence[str]) -> Table:
+    """The images of some indices as ``[index, copy, axis]``, copies in ascending order."""
+    base = layout.coordinates(index)
+    spread = np.zeros((1, len(axes)), dtype=np.int64)
+    for place, axis in enumerate(axes):
+        steps = layout.replica_table(axis)
+        part = np.zeros((len(steps), len(axes)), dtype=np.int64)
+        part[:, place] = steps
+        spread = (spread[:, None] + part[None]).reshape(-1, len(axes))
+    points = np.empty((len(index), *spread.shape), dtype=np.int64)
+    for place, axis in enumerate(axes):
+        values = base.get(axis, np.zeros(1, dtype=np.int64))[:, None] + spread[None, :, place]
+        points[:, :, place] = layout.swizzled(axis, values)
+    if len(spread) == 1:
+        return points
+    order = np.lexsort(points.transpose(2, 0, 1)[::-1], axis=-1)
+    return np.take_along_axis(points, order[:, :, None], axis=1)
+
+
+def from_points(table: Table, axes: tuple[str, ...], *, boxed: bool = False) -> Layout:
+    """`recover` on a checked ``[size, copies, axes]`` table, optionally with a padded box.
+
+    Raises:
+        NoIters: no layout has this table.
+    """
+    base, spread = _translates(table)
+    replica = _replica(spread, axes)
+    columns = {axis: base[:, place] - base[0, place] for place, axis in enumerate(axes)}
+    origin = make_offsets({axis: int(base[0, place]) for place, axis in enumerate(axes)})
+    try:
+        dims: Dims = ((len(table), from_table(columns)),)
+    except NoIters:
+        found = boxed_dims(np.stack(list(columns.values()), axis=1), axes) if boxed else None
+        if found is None:
+            raise
+        dims = found
+    return make_dims(dims, replica, origin)
+
+
+def pick(layout: Layout, index: Table) -> Layout:
+    """The layout ``u -> L(index[u])`` with the replicas and swizzles of `layout`, maybe boxed.
+
+    Raises:
+        NoIters: no layout has this table.
+        SearchError: over 2**22 elements.
+    """
+    if layout.size > MAX_POINTS:
+        raise SearchError(f"part of {layout}", f"{layout.size} elements", f"at most {MAX_POINTS}")
+    axes = layout.axes or (DEFAULT_AXIS,)
+    columns = layout.coordinates(index)
+    zero = np.zeros(len(index), dtype=np.int64)
+    points = np.stack([columns.get(axis, zero) for axis in axes], axis=-1)
+    found = from_points(points[:, None, :], axes, boxed=True)
+    parts = layout.replica, found.offsets, layout.swizzle, found.box, found.padded
+    return make(found.shard, *parts)
+
+
+def _translates(table: Table) -> tuple[Table, Table]:
+    """The least copy of every element, and the copies of element 0 relative to it.
+
+    Raises:
+        NoIters: the copies of an element are no translate of those of element 0.
+    """
+    order = np.lexsort(table.transpose(2, 0, 1)[::-1], axis=-1)
+    copies = np.take_along_axis(table, order[:, :, None], axis=1)
+    base = copies[:, 0, :]
+    relative = copies - base[:, None, :]
+    same = (relative == relative[0]).all(axis=(1, 2))
+    if not same.all():
+        want = {tuple(point) for point in relative[0].tolist()}
+        for index in np.flatnonzero(~same).tolist():
+            if {tuple(point) for point in relative[index].tolist()} != want:
+                raise NoIters(index, "its copies are no translate of those of index 0")
+    return base, np.unique(relative[0], axis=0)
+
+
+def _replica(spread: Table, axes: tuple[str, ...]) -> Iters:
+    columns = [np.unique(spread[:, place]) for place in range(len(axes))]
+    if prod(len(values) for values in columns) != len(spread):
+        raise NoIters(0, "its copies are no product over the axes")
+    replica: list[Iter] = []
+    for axis, values in sorted(zip(axes, columns, strict=True), key=lambda pair: pair[0]):
+        steps = steps_of(values)
+        if steps is None:
+            raise NoIters(0, f"its copies on {axis} are no sum of progressions")
+        replica += [(extent, stride, axis) for stride, extent in steps]
+    return tuple(replica)
+
+
+def steps_of(values: Table) -> Steps | None:
+    """The normal form of the replica list with this image, or None: there is none.
+
+    Args:
+        values: the image, ascending from 0.
+    """
+    rest, steps = values, []
+    while len(rest) > 1:
+        stride = int(rest[1])
+        run = int(np.argmin(np.isin(np.arange(len(rest) + 1) * stride, rest)))
+        steps.append((stride, run))
+        rest = rest[~np.isin(rest - stride, rest)]
+    if reach_of(steps) == values[-1] and np.array_equal(_image(steps, len(values)), values):
+        return least_steps(saturate(steps))
+    if values[-1] >= MAX_SPAN:
+        raise SearchError(
+            "copies", f"a span of {values[-1] + 1} off the gap condition", f"{MAX_SPAN}"
+        )
+    if not np.array_equal(values[-1] - values[::-1], values):
+        return None  # every list's image is symmetric
+    return search(_bits(values), (), 1)
+
+
+def _image(steps: Sequence[tuple[int, int]], most: int) -> Table:
+    """The image, ascending, if it can have at most that many elements."""
+    if prod(extent for _, extent in steps) > most:
+        return np.zeros(0, dtype=np.int64)
+    values = np.zeros(1, dtype=np.int64)
+    for stride, extent in steps:
+        values = np.add.outer(values, np.arange(extent) * stride).reshape(-1)
+    return np.sort(values)
+
+
+def _bits(values: Table) -> int:
+    flags = np.zeros(int(values[-1]) + 1, dtype=np.uint8)
+    flags[values] = 1
+    return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
+
+
+def boxed_dims(table: Table, axes: tuple[str, ...]) -> Dims | None:
+    """The reduced dims of a table that starts at 0, or None: no padded box computes it.
+
+    The innermost extent of a reduced box is unique, so the first that fits is the one.
+    """
+    count = len(table)
+    for inner in (n for n in range(2, count + 1) if count % n == 0):
+        head, rows = table[:inner], table[::inner]
+        if not np.array_equal((rows[:, None, :] + head[None]).reshape(table.shape), table):
+            continue
+        try:
+            block = from_table(dict(zip(axes, head.T, strict=True)), padded=True)
+        except NoIters:
+            continue
+        if inner == count:
+            return ((inner, block),)
+        if size(block) == inner:
+            continue  # an exact dim is part of a slower one
+        outer = outer_dims(rows, axes)
+        if outer is not None:
+            return (*outer, (inner, block))
+    return None
+
+
+def outer_dims(table: Table, axes: tuple[str, ...]) -> Dims | None:
+    """`boxed_dims`, but an exact list is found first."""
+    try:
+        return ((len(table), from_table(dict(zip(axes, table.T, strict=True)))),)
+    except NoIters:
+        return boxed_dims(table, axes)
