@@ -26,11 +26,25 @@ if TYPE_CHECKING:
     from axe_eq.errors import ProgramError as ProgramError
     from axe_eq.errors import ScheduleError as ScheduleError
     from axe_eq.errors import SearchError as SearchError
+    from axe_eq.layout import Layout as Layout
+    from axe_eq.layout import Mesh as Mesh
+    from axe_eq.layout import Swizzle as Swizzle
+    from axe_eq.layout.notation import read as read
+    from axe_eq.layout.notation import write as write
+    from axe_eq.pack import Pack as Pack
+    from axe_eq.pipeline import compile as compile
     from axe_eq.program.node import Program as Program
     from axe_eq.program.spec import Spec as Spec
     from axe_eq.program.spec import dim as dim
     from axe_eq.program.trace import run as run
     from axe_eq.program.trace import trace as trace
+    from axe_eq.prove.checker import check_certificate as check_certificate
+    from axe_eq.prove.equivalent import equivalent as equivalent
+    from axe_eq.prove.verdict import Proved as Proved
+    from axe_eq.prove.verdict import Refuted as Refuted
+    from axe_eq.prove.verdict import Unknown as Unknown
+    from axe_eq.run.store import load as load
+    from axe_eq.target import Target as Target
 
 # Public name -> "module:attribute", or "module" where the name is a whole namespace. A name added
 # here is also imported above, for type checkers; tests/unit/test_public_names.py compares the two.
@@ -40,20 +54,34 @@ _PUBLIC = {
     "DeviceError": "axe_eq.errors:DeviceError",
     "DispatchError": "axe_eq.errors:DispatchError",
     "EmitError": "axe_eq.errors:EmitError",
+    "Layout": "axe_eq.layout:Layout",
     "LayoutError": "axe_eq.errors:LayoutError",
+    "Mesh": "axe_eq.layout:Mesh",
     "NotationError": "axe_eq.errors:NotationError",
+    "Pack": "axe_eq.pack:Pack",
     "PackError": "axe_eq.errors:PackError",
     "Program": "axe_eq.program.node:Program",
     "ProgramError": "axe_eq.errors:ProgramError",
+    "Proved": "axe_eq.prove.verdict:Proved",
+    "Refuted": "axe_eq.prove.verdict:Refuted",
     "ScheduleError": "axe_eq.errors:ScheduleError",
     "SearchError": "axe_eq.errors:SearchError",
     "Spec": "axe_eq.program.spec:Spec",
+    "Swizzle": "axe_eq.layout:Swizzle",
+    "Target": "axe_eq.target:Target",
+    "Unknown": "axe_eq.prove.verdict:Unknown",
     "array": "axe_eq.array",
+    "check_certificate": "axe_eq.prove.checker:check_certificate",
+    "compile": "axe_eq.pipeline:compile",
     "debug": "axe_eq.debug:debug",
     "dim": "axe_eq.program.spec:dim",
+    "equivalent": "axe_eq.prove.equivalent:equivalent",
+    "load": "axe_eq.run.store:load",
     "nn": "axe_eq.nn",
+    "read": "axe_eq.layout.notation:read",
     "run": "axe_eq.program.trace:run",
     "trace": "axe_eq.program.trace:trace",
+    "write": "axe_eq.layout.notation:write",
 }
 
 

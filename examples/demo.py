@@ -40,7 +40,7 @@ def layouts() -> str:
     for text in (XLA, CUTE):
         verdict = axe.equivalent(text, AXE)
         check(verdict, f"{text} = {AXE}: {type(verdict).__name__}")
-        check(axe.check_certificate(verdict.certificate.to_json()), "its certificate re-checks")
+        check(axe.check_certificate(verdict.certificate), "its certificate re-checks")
     miss = axe.equivalent(XLA, NEAR_MISS)
     check(isinstance(miss, axe.Refuted), f"near miss {NEAR_MISS}: {miss.reason}")
     clash = miss.counterexample
@@ -88,7 +88,7 @@ def proofs() -> str:
     specs = qwen.mlp_specs()
     same = axe.equivalent(qwen.mlp_block, qwen.mlp_block_by_hand, *specs)
     check(isinstance(same, axe.Proved), f"two hand-written forms of the block: {same}")
-    check(axe.check_certificate(same.certificate.to_json()), "its certificate re-checks")
+    check(axe.check_certificate(same.certificate), "its certificate re-checks")
     other = axe.equivalent(qwen.mlp_block, qwen.mlp_block_forgotten, *specs)
     check(isinstance(other, axe.Refuted), f"without the residual: {other.reason}")
     console.print(f"     {other.counterexample}", markup=False)

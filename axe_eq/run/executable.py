@@ -8,8 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from axe_eq.debug import Report
 from axe_eq.errors import ArgumentError, DeviceError, PackError
 from axe_eq.pack import Pack
@@ -63,6 +61,10 @@ class Call:
             wanted = ", ".join(f"{n}: {t}" for n, t in zip(self.names, self.types, strict=True))
             raise ArgumentError("call", f"got {len(leaves)} arrays", f"{len(self.names)}: {wanted}")
         return leaves
+
+    def nest(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """Arrays in the order of the inputs, as the arguments of a call."""
+        return tuple(arrays) if self.arguments is None else tuple(unflatten(self.arguments, arrays))
 
     def extents(self, arrays: Sequence[Array]) -> dict[str, int]:
         """The extents of named dims that these arrays have, where they differ from the compiled ones.
@@ -245,6 +247,15 @@ class Executable:
 
         return total_cost(self.schedule.graph)
 
+    def meaning(self, *arrays: Any) -> Any:
+        """The numpy meaning of the program on these arrays, at their extents of named dims."""
+        from axe_eq.program.trace import run
+
+        extents = self.schedule.call.extents(
+            [as_numpy(a, n) for a, n in zip(self.schedule.call.flat(arrays), self.schedule.call.names, strict=True)]
+        )  # fmt: skip
+        return run(self.program.rebind(**extents) if extents else self.program, *arrays)
+
     def explain(self) -> str:
         """The chosen kernels, the schedules that lost, and why."""
         from axe_eq.run.explain import explain
@@ -259,19 +270,3 @@ class Executable:
 
     def __repr__(self) -> str:
         return f"<Executable for {self.target.name}: {len(self.kernels)} kernels>"
-
-
-def run(fn: Callable[..., Any] | Program, *arrays: Any) -> Any:
-    """The numpy meaning of a function on arrays.
-
-    Raises:
-        ProgramError: the function cannot be traced on such arrays.
-    """
-    from axe_eq.program.meaning import evaluate
-    from axe_eq.program.trace import trace
-
-    program = fn if isinstance(fn, Program) else trace(fn, *arrays)
-    given = Call.of(program).flat(arrays) if program.arguments is not None else list(arrays)
-    plain = [as_numpy(a, i.name) for a, i in zip(given, program.inputs, strict=True)]
-    results = evaluate(program, plain)
-    return unflatten(program.structure, [like(given, np.asarray(r)) for r in results])

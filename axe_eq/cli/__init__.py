@@ -1,0 +1,44 @@
+"""The command line `axe`: exit 0 yes or done, 1 refuted, 2 bad input, 3 unknown; --json on all."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from axe_eq.errors import AxeError
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def axe() -> None:
+    """Prove that layouts, programs and schedules are the same; choose the cheapest; explain it."""
+
+
+def main() -> None:
+    """Entry point: every error of axe_eq becomes one message and exit code 2, without a traceback."""
+    register()
+    try:
+        code = axe.main(standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except AxeError as error:
+        click.echo(f"{type(error).__name__}: {error}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.exit(0)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def register() -> None:
+    """Load the commands; each module adds its own."""
+    from axe_eq.cli import programs, prove, registry  # noqa: F401
+
+
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The --json flag that every command has."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)

@@ -1,0 +1,169 @@
+"""`axe compile`, `explain`, `run`: programs from files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from axe_eq.cli import axe, json_option
+from axe_eq.cli.source import load_arrays, load_function, parse_dims
+from axe_eq.pipeline import compile as compile_program
+from axe_eq.program.types import DTYPES
+from axe_eq.program.nesting import flatten
+
+
+def program_options(command: Any) -> Any:
+    """What names a program and how it is compiled."""
+    for option in reversed(
+        (
+            click.argument("function", metavar="FILE:FN"),
+            click.option(
+                "--spec", "specs", multiple=True, help='One per argument: "8192x4096:f16".'
+            ),
+            click.option("--target", default=None, help="A machine; see `axe targets`."),
+            click.option("--packs", default=None, help="Packs to use, separated by commas."),
+            click.option("--without", multiple=True, help="A law or pack to leave out."),
+            click.option("--numerics", type=click.Choice(["real", "exact"]), default="real"),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def compiled(
+    function: str,
+    specs: tuple[str, ...],
+    target: str | None,
+    packs: str | None,
+    without: tuple[str, ...],
+    numerics: str,
+) -> Any:
+    """Compile what the options name."""
+    names = packs.split(",") if packs else None
+    return compile_program(
+        load_function(function),
+        *specs,
+        target=target,
+        packs=names,
+        without=without,
+        numerics=numerics,
+    )
+
+
+def summary(exe: Any) -> dict[str, Any]:
+    """What a compilation chose, as JSON data."""
+    return {
+        "target": exe.target.name,
+        "cost": exe.cost,
+        "kernels": [
+            {
+                "name": k.name,
+                "schedule": k.schedule,
+                "row": k.row,
+                "parameters": dict(k.parameters),
+                "time_s": k.time_s,
+            }
+            for k in exe.kernels
+        ],
+        "stages": {s.name: s.seconds for s in exe.report.stages},
+    }
+
+
+@axe.command("compile")
+@program_options
+@click.option("-o", "--output", type=click.Path(dir_okay=False), help="Save the executable here.")
+@click.option("--html", type=click.Path(dir_okay=False), help="Write a page of the schedule here.")
+@json_option
+def compile_command(output: str | None, html: str | None, as_json: bool, **options: Any) -> None:
+    """Compile a function: choose its cheapest schedule."""
+    exe = compiled(**options)
+    if output:
+        exe.save(output)
+    if html:
+        exe.schedule.html(html)
+    click.echo(json.dumps(summary(exe)) if as_json else str(exe.schedule))
+
+
+@axe.command()
+@program_options
+@json_option
+def explain(as_json: bool, **options: Any) -> None:
+    """Say which schedule was chosen, what it was compared with, and why."""
+    exe = compiled(**options)
+    click.echo(json.dumps(summary(exe) | {"text": exe.explain()}) if as_json else exe.explain())
+
+
+@axe.command("run")
+@program_options
+@click.option("--input", "inputs", multiple=True, help="An .npy file per argument; random if none.")
+@click.option("--bind", "bindings", multiple=True, help="A named dim at run time: tokens=64.")
+@click.option("--seed", default=0, help="Seed of random inputs.")
+@click.option(
+    "-o", "--output", "folder", default=None, help="Folder for the outputs as .npy files."
+)
+@json_option
+def run_command(
+    inputs: tuple[str, ...],
+    bindings: tuple[str, ...],
+    seed: int,
+    folder: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Compile and run on the target, and compare with the numpy meaning."""
+    exe = compiled(**options)
+    schedule = exe.schedule.bind(**parse_dims(bindings)) if bindings else exe.schedule
+    arrays = load_arrays(inputs) or random_inputs(schedule.call.types, seed)
+    given = schedule.call.nest(arrays)
+    results = flatten(schedule.launch(*given))[1]
+    wanted = flatten(exe.meaning(*given))[1]
+    rows = [
+        compare(n, got, want) for n, (got, want) in enumerate(zip(results, wanted, strict=True))
+    ]
+    if folder:
+        write_outputs(Path(folder), results)
+    click.echo(json.dumps(rows) if as_json else "\n".join(map(line, rows)))
+
+
+def random_inputs(types: Any, seed: int) -> list[Any]:
+    """Normal floats, small integers, random bools."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for type_ in types:
+        declared = DTYPES[type_.dtype]
+        if declared.kind == "f":
+            found.append(rng.standard_normal(type_.shape).astype(declared.numpy))
+        elif declared.kind == "i":
+            found.append(rng.integers(-3, 4, type_.shape).astype(declared.numpy))
+        else:
+            found.append(rng.integers(0, 2, type_.shape).astype(bool))
+    return found
+
+
+def compare(number: int, got: Any, want: Any) -> dict[str, Any]:
+    """One output against the meaning."""
+    a, b = np.asarray(got, np.float64), np.asarray(want, np.float64)
+    error = float(np.max(np.abs(a - b), initial=0.0))
+    scale = float(np.max(np.abs(b), initial=0.0)) or 1.0
+    return {"output": number, "dtype": str(np.asarray(got).dtype), "shape": list(np.shape(got)),
+            "largest_error": error, "relative_error": error / scale}  # fmt: skip
+
+
+def line(row: dict[str, Any]) -> str:
+    """One output as a line of text."""
+    shape = "x".join(map(str, row["shape"])) or "scalar"
+    return (
+        f"output {row['output']}: {shape} {row['dtype']}, "
+        f"relative error to the numpy meaning {row['relative_error']:.1e}"
+    )
+
+
+def write_outputs(folder: Path, results: list[Any]) -> None:
+    """Write the outputs as .npy files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, result in enumerate(results):
+        np.save(folder / f"output{number}.npy", np.asarray(result))

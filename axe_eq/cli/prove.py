@@ -1,0 +1,65 @@
+"""`axe equiv` and `axe check-cert`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from axe_eq.cli import axe, json_option
+from axe_eq.cli.source import load_function
+from axe_eq.errors import ArgumentError
+from axe_eq.prove.checker import refusal
+from axe_eq.prove.equivalent import equivalent
+from axe_eq.prove.verdict import Proved, Refuted
+
+YES, REFUTED, UNKNOWN = 0, 1, 3
+
+
+@axe.command()
+@click.argument("a")
+@click.argument("b")
+@click.option("--spec", "specs", multiple=True, help='Programs: one per argument, "64x64:f16".')
+@click.option("--numerics", type=click.Choice(["real", "exact"]), default="real")
+@click.option("--budget", type=float, default=None, help="Seconds for the search of a proof.")
+@click.option("--certificate", type=click.Path(dir_okay=False), help="Write the certificate here.")
+@json_option
+def equiv(
+    a: str,
+    b: str,
+    specs: tuple[str, ...],
+    numerics: str,
+    budget: float | None,
+    certificate: str | None,
+    as_json: bool,
+) -> None:
+    """Are two layouts (texts) or two programs (FILE:FN) the same?"""
+    programs = [side.rpartition(":")[0].endswith(".py") for side in (a, b)]
+    if any(programs) and not all(programs):
+        raise ArgumentError("equiv", "got a layout and a program", "two layouts or two programs")
+    sides: list[Any] = [load_function(a), load_function(b)] if all(programs) else [a, b]
+    verdict = equivalent(*sides, *specs, numerics=numerics, budget=budget)
+    if certificate and isinstance(verdict, Proved):
+        Path(certificate).write_text(str.__str__(verdict.certificate), encoding="utf-8")
+    name = type(verdict).__name__
+    click.echo(json.dumps({"verdict": name, "text": str(verdict)}) if as_json else str(verdict))
+    sys.exit(YES if verdict else REFUTED if isinstance(verdict, Refuted) else UNKNOWN)
+
+
+@axe.command("check-cert")
+@click.argument("file", type=click.Path())
+@json_option
+def check_cert(file: str, as_json: bool) -> None:
+    """Check a certificate without any search; exit 1 where it is refused."""
+    try:
+        text = Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"file {file!r}", f"does not read ({error})", "a certificate") from None
+    reason = refusal(text)
+    accepted = reason is None
+    said = "accepted" if accepted else f"refused: {reason}"
+    click.echo(json.dumps({"accepted": accepted, "reason": reason}) if as_json else said)
+    sys.exit(YES if accepted else REFUTED)

@@ -1,0 +1,104 @@
+"""`axe packs list|check` and `axe targets`."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from axe_eq.cli import axe, json_option
+from axe_eq.pack import Pack, installed
+from axe_eq.pack import packs as find_packs
+from axe_eq.prove.lawcheck import check_pack
+from axe_eq.target import Target
+
+
+@axe.group()
+def packs() -> None:
+    """The installed packs."""
+
+
+@packs.command("list")
+@json_option
+def list_packs(as_json: bool) -> None:
+    """Every installed pack with what it registers."""
+    rows = [describe(pack) for pack in installed().values()]
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    table = Table("pack", "version", "laws hold", "laws", "also", box=None)
+    for row in rows:
+        also = ", ".join([*row["operators"], *row["targets"], *row["schedules"]])
+        table.add_row(row["name"], row["version"], row["numerics"], str(len(row["laws"])), also)
+    Console(width=110).print(table)
+
+
+def describe(pack: Pack) -> dict[str, object]:
+    """A pack as JSON data."""
+    return {
+        "name": pack.name,
+        "version": pack.version,
+        "numerics": "exactly" if pack.exact else "over the reals",
+        "summary": pack.summary,
+        "laws": {name: law.statement for name, law in pack.laws.items()},
+        "operators": list(pack.operators),
+        "targets": list(pack.targets),
+        "schedules": [s.name for s in pack.schedules],
+    }
+
+
+@packs.command()
+@click.argument("name")
+@click.option("--samples", default=25, help="Ground instances per law.")
+@json_option
+def check(name: str, samples: int, as_json: bool) -> None:
+    """Test every law of a pack on samples; exit 1 where one is wrong."""
+    (pack,) = find_packs([name])
+    findings = check_pack(pack, samples)
+    if as_json:
+        click.echo(json.dumps([str(f) for f in findings]))
+    else:
+        click.echo(
+            "\n".join(map(str, findings)) or f"pack {name!r}: {len(pack.laws)} laws hold on samples"
+        )
+    sys.exit(1 if findings else 0)
+
+
+@axe.command()
+@json_option
+def targets(as_json: bool) -> None:
+    """The machines that are known, as data."""
+    known = [t for pack in installed().values() for t in pack.targets.values()]
+    if as_json:
+        click.echo(json.dumps([figures(t) for t in known]))
+        return
+    table = Table("target", "family", "units", "memories", "source", box=None)
+    for target in known:
+        memories = ", ".join(f"{m.name} {_size(m.n_bytes)}" for m in target.memories)
+        table.add_row(
+            target.name, target.family, f"{target.n_units} {target.unit}", memories, target.source
+        )
+    Console(width=110).print(table)
+
+
+def figures(target: Target) -> dict[str, object]:
+    """A target as JSON data."""
+    return {
+        "name": target.name,
+        "family": target.family,
+        "units": target.n_units,
+        "memories": {m.name: m.n_bytes for m in target.memories},
+        "rows": [row.name for row in target.instrs],
+        "source": target.source,
+    }
+
+
+def _size(n_bytes: int) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if n_bytes < 1024:
+            return f"{n_bytes} {unit}"
+        n_bytes //= 1024
+    return f"{n_bytes} GiB"
