@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from itertools import pairwise
 from typing import Any
 
@@ -104,6 +105,7 @@ def test_a_reduction_of_what_no_operand_holds_counts_its_extent() -> None:
 def test_sums_of_half_types_are_accumulated_in_f32() -> None:
     x = np.full(4096, 0.1, np.float16)
     assert abs(float(evaluate_op("a -> ; + a", "id", [x])) - 409.5) < 0.3
+    assert abs(float(evaluate_op("a -> ; + a", "cast f16", [x.astype(float)])) - 409.5) < 0.3
     ones = np.ones((1, 4096), DTYPES["bf16"].numpy)
     assert float(evaluate_op("a c, c b -> a b; + c", "mul", [ones, ones.T])[0, 0]) == 4096.0
 
@@ -138,6 +140,20 @@ def test_every_monoid_merges_associatively_and_commutatively(
     if declared.unit is not None and n == 1:
         unit = (np.full_like(a[0], declared.unit),)
         np.testing.assert_array_equal(declared.merge(a, unit)[0], a[0])
+
+
+@pytest.mark.parametrize("monoid", ["argmax", "argmin"])
+def test_the_first_nan_is_the_extreme_in_any_order_of_chunks(monoid: str) -> None:
+    x = np.array([[1.0, np.nan, 9.0, np.nan], [5.0, -5.0, 5.0, -5.0]])
+    parts = [
+        lift(monoid, "pair", [x[:, k : k + 1], np.array([[k]])], (1,)) for k in range(x.shape[1])
+    ]
+    expected = getattr(np, monoid)(x, axis=1)
+    for order in itertools.permutations(parts):
+        total = order[0]
+        for state in order[1:]:
+            total = merge(monoid, total, state)
+        np.testing.assert_array_equal(finish(monoid, total)[:, 0], expected)
 
 
 def test_what_no_reduction_takes_is_refused() -> None:

@@ -266,7 +266,7 @@ def test_manipulation(name: str) -> None:
 INDICES: list[Any] = [
     0, -1, (1, 2, 3), slice(1, 2), slice(None, None, 2), slice(None, None, -1),
     (0, slice(3, 0, -2)), ..., (..., 1), (0, ..., 1), (None, 0), (..., None),
-    (slice(None), None, 1), (slice(-2, None),),
+    (slice(None), None, 1), (slice(-2, None),), (slice(None), -1, -4),
     (slice(None), slice(1, 100)), (np.int64(1),), (slice(None), slice(None), slice(None)),
 ]  # fmt: skip
 

@@ -36,6 +36,7 @@ def test_tracing_applies_no_law() -> None:
     assert cells(trace(lambda x: x * 1.0 - x / x, "3:f32")) == ["full", "mul", "div", "sub"]
     assert cells(trace(lambda x: xp.flip(xp.flip(x)), "3:f32")) == ["flip", "flip"]
     assert cells(trace(lambda x: xp.permute_dims(x, (0, 1)), "3x3:f32")) == ["id"]
+    assert cells(trace(lambda x: x[:, ...], "3x3:f32")) == []
     assert cells(trace(lambda x: xp.asarray(2.0) + 3.0, "3:f32")) == ["full", "full", "add"]
 
 
@@ -183,6 +184,8 @@ def test_values_keep_the_users_names_and_places() -> None:
     line = block.__code__.co_firstlineno + 1
     assert program.places[product] == f"test_trace.py:{line}: hidden = nn.silu(x @ w)"
     assert set(program.places) >= {n for n in program.nodes() if n.kind != "input"}
+    negated = trace(lambda x: -x, "3x4:f16")
+    assert negated.names == {}
 
 
 def test_names_and_places_take_no_part_in_equality() -> None:
