@@ -80,10 +80,11 @@ def _determined(node: Node, values: Mapping[Node, Array]) -> bool:
     if not integer and declared.name not in ENCLOSE.keys() - APPROXIMATE:
         return False
     selects = declared.commutative and not declared.rounds
-    if selects or (monoid and MONOIDS[monoid].exact):
-        # Which zero the larger of 0 and -0 is, is free.
-        return not any(_has_negative_zero(x) for x in operands)
-    return integer or not monoid or (monoid == "+" and _sums_exactly(node, operands))
+    exact = not monoid or MONOIDS[monoid].exact
+    # Which zero the larger of 0 and -0 is, is free.
+    if (selects or (monoid and exact)) and any(_has_negative_zero(x) for x in operands):
+        return False
+    return integer or exact or (monoid == "+" and _sums_exactly(node, operands))
 
 
 def _has_negative_zero(array: Array) -> bool:

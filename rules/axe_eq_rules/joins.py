@@ -48,22 +48,27 @@ def join_axis(spec: str) -> int | None:
 
 
 def joined_operands(touched: tuple[int, ...]) -> Primitive:
-    """(concat, sig, types of the first) -> the concatenations of just these operands."""
+    """(concat, sig, types of the first, of the second) -> concatenations of just these operands."""
 
-    def fn(join: str, sig: str, types: str) -> tuple[str, ...] | None:
+    def fn(join: str, sig: str, first: str, second: str) -> tuple[str, ...] | None:
         axis, whole = join_axis(join), signature(sig)
         if axis is None or axis in dict(whole.fixed):
             return None
         axes = [_axis_of(operand, axis) for operand in whole.operands]
-        if (
-            any(a == -1 for a in axes)
-            or tuple(n for n, a in enumerate(axes) if a is not None) != touched
-        ):
+        read = tuple(n for n, a in enumerate(axes) if a is not None)
+        pairs = list(zip(axes, types_in(first), types_in(second), strict=True))
+        if -1 in axes or read != touched or not all(_joinable(*pair) for pair in pairs):
             return None
         return tuple(join_text("concat", axes[n]) for n in touched)
 
     fn.__name__ = named("joined", touched)
-    return Primitive(fn, (STR, STR, STR), (STR,) * len(touched))
+    return Primitive(fn, (STR, STR, STR, STR), (STR,) * len(touched))
+
+
+def _joinable(axis: int | None, a: ValueType, b: ValueType) -> bool:
+    """Whether two values differ at most in their extent on the axis."""
+    ends = zip(a.shape, b.shape, strict=True)
+    return a.dtype == b.dtype and all(d == axis or x == y for d, (x, y) in enumerate(ends))
 
 
 def _axis_of(operand: tuple[Affine, ...], dim: int) -> int | None:

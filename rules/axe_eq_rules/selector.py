@@ -437,7 +437,7 @@ def _concat_of_operators(touched: tuple[int, ...]) -> Callable[..., Sides]:
     joined = joined_operands(touched)
 
     def sides(c: Any, s: Any, f: Any, first: list[Any], second: list[Any], rest: Any) -> Sides:
-        found = joined(c, s, type_list(first, rest))
+        found = joined(c, s, type_list(first, rest), type_list(second, rest))
         specs = found if isinstance(found, tuple) else (found,)
         new = list(first)
         for n, spec in zip(touched, specs, strict=True):
