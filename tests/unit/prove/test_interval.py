@@ -110,7 +110,7 @@ def assert_holds(result: Interval, exact: Sequence[Arb], what: str, points: Arra
 
 def assert_narrow(result: Interval, what: str) -> None:
     size = np.maximum(np.abs(result.low), np.abs(result.high))
-    known = np.isfinite(size) & (size > 1e-300)
+    known = np.isfinite(size) & (size > 1e-250)
     width = (result.high - result.low)[known] / size[known]
     assert width.size == 0 or width.max() <= LEAST_WIDTH * 2**-52, f"{what}: {width.max()}"
 
@@ -279,8 +279,17 @@ def test_undefined_is_disjoint_from_nothing() -> None:
 
 
 def test_masked_softmax_terms_are_exactly_zero() -> None:
-    assert ENCLOSE["exp"](point([-np.inf])).low == [0.0]
-    assert ENCLOSE["exp"](point([-np.inf])).high == [0.0]
+    shifted = ENCLOSE["sub"](point([-np.inf]), Interval(np.array([0.1]), np.array([0.2])))
+    result = ENCLOSE["exp"](shifted)
+    assert (result.low, result.high) == ([0.0], [0.0])
+    overflow = ENCLOSE["add"](point([-1e308]), point([-1e308]))
+    assert (overflow.low, overflow.high) == ([-np.inf], [-np.finfo(float).max])
+
+
+def test_bounds_of_what_underflows_are_normal_numbers() -> None:
+    result = ENCLOSE["exp"](point([-740.0, -1e9]))
+    assert (result.low == 0).all()
+    assert (result.high > np.finfo(float).tiny).all()
 
 
 # -- constants and element types -------------------------------------------------------------------
