@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations, product
-from math import factorial
+from math import factorial, prod
 from typing import Any
 
 from axe_eq.program.signature import LETTERS, Affine, Signature, make, plain
@@ -143,31 +143,54 @@ def reorder(sig: Signature, order: Sequence[int]) -> Signature | None:
 
 
 def sort_operands(sig: Signature, keys: Sequence[Any]) -> tuple[tuple[int, ...], Signature] | None:
-    """Operands in the order of their keys; among equal keys the order of the least text.
+    """Operands in the order of their keys, then of what they read, then of the least text.
 
     Returns:
         The order (as in `reorder`) and the signature; None where order matters or ties are many.
     """
     if len(keys) != len(sig.operands) or not is_rigid(sig):
         return None
-    ranked = sorted(range(len(keys)), key=lambda n: keys[n])
-    groups: list[list[int]] = []
-    for n in ranked:
-        if groups and keys[groups[-1][0]] == keys[n]:
-            groups[-1].append(n)
-        else:
-            groups.append([n])
-    tries = 1
-    for group in groups:
-        tries *= factorial(len(group))
+    order = {key: n for n, key in enumerate(sorted(set(keys)))}
+    colours = _refined(sig, [order[k] for k in keys])
+    groups = [[n for n, c in enumerate(colours) if c == d] for d in sorted(set(colours))]
+    names = renamings(sig)
+    tries = prod(factorial(len(group)) for group in groups) * max(len(names), 1)
     if tries > TIE_LIMIT:
         return None
     orders = [tuple(n for g in o for n in g) for o in product(*map(permutations, groups))]
-    names = renamings(sig)
-    if len(names) * tries > TIE_LIMIT:
-        return None
-    found = ((o, rebuild(s, [s.operands[n] for n in o])) for o in orders for s in names)
+    found = ((o, rebuild(s, [s.operands[n] for n in o])) for o in orders for s in names or [sig])
     return min(found, key=lambda pair: (pair[1].text, pair[0]))
+
+
+def _refined(sig: Signature, colours: list[int]) -> list[int]:
+    """Operand colours split by what they read, until no more differ (colour refinement)."""
+    fixed = dict(sig.fixed)
+    dims: list[Any] = [(d, 0) if d < sig.n_out else (sig.n_out, fixed.get(d, 0)) for d in
+                       range(sig.n_dims)]  # fmt: skip
+    while True:
+        seen: list[list[Any]] = [[] for _ in dims]
+        for n, operand in enumerate(sig.operands):
+            for axis, p in enumerate(operand):
+                for d, c in p.terms:
+                    seen[d].append((colours[n], axis, c, p.offset))
+        dims = _ranked([(old, sorted(uses)) for old, uses in zip(dims, seen, strict=True)])
+        reads = [
+            [(p.offset, sorted((dims[d], c) for d, c in p.terms)) for p in operand]
+            for operand in sig.operands
+        ]
+        finer = _ranked(list(zip(colours, reads, strict=True)))
+        if len(set(finer)) == len(set(colours)):
+            return finer
+        colours = finer
+
+
+def _ranked(values: list[Any]) -> list[int]:
+    """Equal values get equal numbers, in the order of the values."""
+    kinds: list[Any] = []
+    for value in sorted(values):
+        if not kinds or kinds[-1] != value:
+            kinds.append(value)
+    return [kinds.index(value) for value in values]
 
 
 def renamings(sig: Signature) -> list[Signature]:

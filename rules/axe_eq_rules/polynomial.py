@@ -156,7 +156,8 @@ class Expander:
 
     Args:
         sums: enter sums and differences; otherwise they are atoms.
-        products: enter products, contractions and reductions; otherwise they are atoms.
+        products: enter products, contractions and reductions; otherwise they are atoms, except
+            products with constants.
     """
 
     def __init__(self, *, sums: bool, products: bool) -> None:
@@ -181,7 +182,9 @@ class Expander:
                 except Unwieldy:
                     pass
         if term.symbol is Sel:
-            return _constant(term) or self._moved(term) or atom(term)
+            found = _constant(term)
+            found = self._moved(term) if found is None else found
+            return atom(term) if found is None else found
         return atom(term)
 
     def _reader(self, term: Term) -> Callable[[Term], Polynomial] | None:
@@ -192,8 +195,8 @@ class Expander:
         if cell == "id" or (cell == "cast" and kind == "f"):
             return self._product
         if cell == "mul" or (cell == "div" and kind == "f"):
-            return (self._product if cell == "mul" else self._quotient) if self.products else None
-        return self._sum if cell in SUMS and self.sums else None
+            return self._scaled if not self.products else self._multiplied(cell)
+        return self._sum if cell == "neg" or (cell in SUMS and self.sums) else None
 
     def _operands(self, term: Term) -> list[Polynomial]:
         """Operands' polynomials over the operator's whole index space."""
@@ -232,6 +235,19 @@ class Expander:
             below.extents,
         )
         return self._reduced(term, multiply([top, (inverse,)], sig.n_dims))
+
+    def _multiplied(self, cell: str) -> Callable[[Term], Polynomial]:
+        return self._product if cell == "mul" else self._quotient
+
+    def _scaled(self, term: Term) -> Polynomial:
+        """A product or quotient as a multiple of its only operand that is no constant."""
+        polys = self._operands(term)
+        varying = [n for n, p in enumerate(polys) if any(m.factors for m in p)]
+        if term.args[1] == "mul" and len(varying) <= 1:
+            return self._product(term)
+        if term.args[1] == "div" and 1 not in varying:
+            return self._quotient(term)
+        return atom(term)
 
     def _sum(self, term: Term) -> Polynomial:
         polys = self._operands(term)
@@ -392,9 +408,7 @@ def write(poly: Polynomial, of: ValueType) -> Term:
     """
     n_out = len(of.shape)
     if not poly:
-        return sel(
-            join_text("full", of.shape, 0 if DTYPES[of.dtype].kind == "i" else 0.0, of.dtype)
-        )
+        return _write_alone(Monomial(Fraction(0), (), of.shape), of)
     if len(poly) == 1:
         return _write_alone(poly[0], of)
     parts = sorted((_part(m, of) for m in poly), key=_part_key)
