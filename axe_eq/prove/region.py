@@ -70,7 +70,7 @@ def read(affine: Affine, space: Region) -> Array:
     """Operand indices that a projection reads, as an array over the index space."""
     at = np.full((1,) * len(space), affine.offset)
     for dim, step in affine.terms:
-        at = at + _along(step * space[dim], dim, len(space))
+        at = at + along(step * space[dim], dim, len(space))
     return at
 
 
@@ -83,7 +83,8 @@ def op_needs(node: Node, region: Region) -> list[Region]:
     ]
 
 
-def _along(indices: Array, axis: int, rank: int) -> Array:
+def along(indices: Array, axis: int, rank: int) -> Array:
+    """Indices laid along one axis of a space of that rank."""
     return indices.reshape([-1 if d == axis else 1 for d in range(rank)])
 
 
@@ -135,7 +136,7 @@ def _pulled(row: Row, of: ValueType, region: Region) -> Source | None:
     for pull, extent in zip(row, of.shape, strict=True):
         if pull is None:
             return None
-        at = _along(pull.scale * region[pull.axis] + pull.offset, pull.axis, len(region))
+        at = along(pull.scale * region[pull.axis] + pull.offset, pull.axis, len(region))
         coordinates.append(at)
         valid.append((at >= 0) & (at < extent))
     return Source(tuple(coordinates), tuple(valid))
@@ -197,7 +198,7 @@ def _unnumbered(
     for pull, at in zip(row, within, strict=True):
         through = pull is not None and pull.axis in axes
         if through and pull is not None:
-            at = _along(region[pull.axis], pull.axis, len(region))
+            at = along(region[pull.axis], pull.axis, len(region))
         coordinates.append(at)
         valid.append(np.ones(at.shape, bool) & inside.any() if through else inside)
     return Source(tuple(coordinates), tuple(valid))
