@@ -1,8 +1,9 @@
 """Packs: one registration of operators, laws, schedules, targets, instructions and emitters.
 
-Packs are found by entry points of the group ``axe_eq.packs``; those of this distribution use the same door as
-anybody else's. Loading a pack imports it, which declares its operators; laws take part in a search only when
-their pack is asked for, and laws that hold on reals only live in packs marked so.
+Packs are found by entry points of the group ``axe_eq.packs``; those of this distribution use the
+same door as anybody else's. Loading a pack imports it, which declares its operators; laws take part
+in a search only when their pack is asked for, and laws that hold on reals only live in packs marked
+so.
 """
 
 from __future__ import annotations
@@ -136,10 +137,7 @@ def packs(names: Iterable[str | Pack] | None = None, without: Iterable[str] = ()
         PackError: no such pack.
     """
     known = installed()
-    if names is None:
-        chosen = list(switches().packs or known)
-    else:
-        chosen = list(names)
+    chosen = list(switches().packs or known) if names is None else list(names)
     dropped = {*without, *switches().without}
     found = [p if isinstance(p, Pack) else _named(p, known) for p in chosen]
     _check_without(dropped, found)

@@ -1,9 +1,10 @@
 """The way through, read this first: from a Python function to a schedule that runs.
 
-    function --trace--> program --encode--> terms --saturate--> e-graph --extract--> selection --build--> graph
+    function --trace--> program --encode--> terms --saturate--> e-graph --extract--> selection
+    --build--> graph
 
-One line per stage in `compile`, each through `debug.stage`, which times it, prints it, dumps it and checks what
-it must hold. Trace and encode apply no law; only extract chooses.
+One line per stage in `compile`, each through `debug.stage`, which times it, prints it, dumps it and
+checks what it must hold. Trace and encode apply no law; only extract chooses.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from axe_eq.extract.mesh import build_mesh, plan_mesh, read_mesh
 from axe_eq.extract.price import Pricer
 from axe_eq.extract.stage import Extracted, extract
 from axe_eq.layout import Layout, Mesh
-from axe_eq.pack import Pack, laws_of, packs as find_packs
+from axe_eq.pack import Pack, laws_of
+from axe_eq.pack import packs as find_packs
 from axe_eq.program.node import INPUT, Node, Program
 from axe_eq.program.terms import Cons, In, Nil, Op, Sel, decode, encode, type_of, types_of
 from axe_eq.program.trace import trace
@@ -80,7 +82,7 @@ def compile(
     report = Report()
     program = stage("trace", lambda: as_program(fn, specs), report=report, show={5: str})
     terms = stage("encode", lambda: encode(program.outputs), report=report,
-                  notes=lambda t: {"nodes": len(t)}, check=lambda t: check_decodes(t, program))  # fmt: skip
+                  check=lambda t: check_decodes(t, program))  # fmt: skip
     if outputs is not None:
         program = replace(program, output_layouts=tuple(outputs))
     if mesh is not None:
@@ -106,7 +108,7 @@ def _compile_mesh(
     numerics: str,
     report: Report,
 ) -> Executable:
-    """The stages from saturate on, for a mesh: the same graph, with requests for cuts over devices."""
+    """The stages from saturate on, for a mesh: the same graph, other requests."""
     text = mesh_text(mesh)
     requests = mesh_requests(program, terms, text)
     graph = stage("saturate", lambda: saturate_program(program, terms, used, without, requests),
@@ -232,7 +234,8 @@ def saturate_program(
     ]
     return saturate(
         laws_of(used, without), SYMBOLS, ANALYSES, list(terms.values()), known,
-        requests if requests is not None else requests_of(program, terms), limits=limits(), progress=progress.at,
+        requests_of(program, terms) if requests is None else requests,
+        limits=limits(), progress=progress.at,
     )  # fmt: skip
 
 

@@ -1,7 +1,8 @@
-"""Compile time by stage: stacks of MLP and transformer blocks and wide shared graphs, all default packs on.
+"""Compile time by stage: stacks of blocks and wide shared graphs, all default packs on.
 
-``python -m benchmarks.compile`` writes results/compile.json and prints a table: per size the median of five
-runs per stage, rows of the e-graph and peak memory. Every run is a process of its own, so memory is its own.
+``python -m benchmarks.compile`` writes results/compile.json and prints a table: per size the median
+of five runs per stage, rows of the e-graph and peak memory. Every run is a process of its own, so
+memory is its own.
 """
 
 from __future__ import annotations
@@ -149,8 +150,9 @@ def once(family: str, size: int) -> dict[str, Any]:
     stages = {s.name: s.seconds for s in exe.report.stages}
     notes = {k: v for s in exe.report.stages for k, v in s.notes.items()}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"total": total, "stages": stages, "notes": notes, "peak_mib": peak,
-            "ops": sum(n.kind != "input" for n in program.nodes()), "time_s": exe.cost["time_s"]}  # fmt: skip
+    ops = sum(n.kind != "input" for n in program.nodes())
+    return {"total": total, "stages": stages, "notes": notes, "peak_mib": peak, "ops": ops,
+            "time_s": exe.cost["time_s"]}  # fmt: skip
 
 
 def measured(family: str, size: int, runs: int) -> dict[str, Any]:
@@ -209,7 +211,8 @@ def main() -> None:
         table.add_column(column)
     for row in rows:
         cells = [f"{row['stages_s'][s]:.3f}" for s in stages]
-        table.add_row(f"{row['family']} {row['size']}", str(row["ops"]), f"{row['total_s']:.2f}", *cells,
+        table.add_row(f"{row['family']} {row['size']}", str(row["ops"]), f"{row['total_s']:.2f}",
+        *cells,
                       str(row["notes"].get("rows")), f"{row['peak_mib']:.0f}")  # fmt: skip
     Console().print(table)
     worse = growth(rows)

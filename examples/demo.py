@@ -1,7 +1,7 @@
-"""The tour: layouts that are the same, a block made fast, attention in one kernel, a program proved.
+"""The tour: equal layouts, a block made fast, attention in one kernel, programs proved.
 
-Run by `make demo`, or `python -m examples.demo`. Each part prints what it shows and checks it: a part that does
-not hold ends the demo with an error.
+Run by `make demo`, or `python -m examples.demo`. Each part prints what it shows and checks it: a
+part that does not hold ends the demo with an error.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def block() -> str:
     want = axe.run(qwen.mlp_block, *arrays)
     error = relative_error(got, want)
     check(error < 5e-3, f"the chosen schedule at {ROWS} rows on cpu: relative error {error:.1e}")
-    return f"MLP block: {len(exe.kernels)} kernels, estimated {exe.cost['time_s'] * 1e3:.2f} ms ({PAGE})"
+    return f"MLP block: {len(exe.kernels)} kernels, estimated {exe.cost['time_s'] * 1e3:.2f} ms"
 
 
 def streaming() -> str:

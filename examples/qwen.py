@@ -1,4 +1,4 @@
-"""The programs of the demo: Qwen3-8B's MLP block, and a transformer block, as plain array functions."""
+"""The programs of the demo as plain array functions: Qwen3-8B's MLP block, attention."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HEADS, HEAD_DIM = 32, 128
 
 
 def mlp_block(x: Any, g: Any, wg: Any, wu: Any, wd: Any) -> Any:
-    """x + (silu(h@Wg) * (h@Wu)) @ Wd with h = rmsnorm(x) * g."""
+    """Block: x + (silu(h@Wg) * (h@Wu)) @ Wd with h = rmsnorm(x) * g."""
     h = nn.rmsnorm(x) * g
     return x + (nn.silu(h @ wg) * (h @ wu)) @ wd
 
@@ -33,7 +33,7 @@ def mlp_block_forgotten(x: Any, g: Any, wg: Any, wu: Any, wd: Any) -> Any:
 
 
 def attention(x: Any, g: Any, wq: Any, wk: Any, wv: Any, wo: Any) -> Any:
-    """x + attention(rmsnorm(x) * g), all heads, no mask; weights are (hidden, heads, head_dim)."""
+    """Attention of all heads, no mask, with its residual; weights are (hidden, heads, head)."""
     h = nn.rmsnorm(x) * g
     q = nn.einsum("td,dhe->hte", h, wq)
     k = nn.einsum("td,dhe->hte", h, wk)

@@ -17,7 +17,7 @@ def axe() -> None:
 
 
 def main() -> None:
-    """Entry point: every error of axe_eq becomes one message and exit code 2, without a traceback."""
+    """Entry point: an error of axe_eq is one message and exit code 2, never a traceback."""
     register()
     try:
         code = axe.main(standalone_mode=False)

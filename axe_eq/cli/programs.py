@@ -12,8 +12,8 @@ import numpy as np
 from axe_eq.cli import axe, json_option
 from axe_eq.cli.source import load_arrays, load_function, parse_dims
 from axe_eq.pipeline import compile as compile_program
-from axe_eq.program.types import DTYPES
 from axe_eq.program.nesting import flatten
+from axe_eq.program.types import DTYPES
 
 
 def program_options(command: Any) -> Any:

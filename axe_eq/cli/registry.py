@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
 import click
 from rich.console import Console
@@ -36,7 +37,7 @@ def list_packs(as_json: bool) -> None:
     Console(width=110).print(table)
 
 
-def describe(pack: Pack) -> dict[str, object]:
+def describe(pack: Pack) -> dict[str, Any]:
     """A pack as JSON data."""
     return {
         "name": pack.name,

@@ -1,9 +1,10 @@
 """Compile the term language to egglog text: sorts, tables, rules.
 
-Arithmetic is hoisted into rule bodies (egglog panics on right-hand sides). A law that calls primitives becomes
-one rule that fires and one rule per call that asks for the missing table entry. In a recording session every
-firing is written to a table of primitive columns and *names*; names are terms of a sort that is never merged,
-so a certificate can be read back although classes have merged since (`tid` keeps the oldest name).
+Arithmetic is hoisted into rule bodies (egglog panics on right-hand sides). A law that calls
+primitives becomes one rule that fires and one rule per call that asks for the missing table entry.
+In a recording session every firing is written to a table of primitive columns and *names*; names
+are terms of a sort that is never merged, so a certificate can be read back although classes have
+merged since (`tid` keeps the oldest name).
 """
 
 from __future__ import annotations
@@ -57,14 +58,16 @@ class Writer:
         if isinstance(value, Var):
             return f"v_{value.name}"
         if isinstance(value, Expr):
-            text = f"({_OPS.get(value.op, value.op)} {self.text(value.args[0])} {self.text(value.args[1])})"
+            left, right = map(self.text, value.args)
+            text = f"({_OPS.get(value.op, value.op)} {left} {right})"
             if not hoist:
                 return text
             name = self.fresh()
             self.body.append(f"(= {name} {text})")
             return name
         if isinstance(value, Term):
-            return f"({' '.join([value.symbol.name, *(self.text(a, hoist=hoist) for a in value.args)])})"
+            words = [value.symbol.name, *(self.text(a, hoist=hoist) for a in value.args)]
+            return f"({' '.join(words)})"
         return quote(value)
 
     def condition(self, condition: Cond) -> str:

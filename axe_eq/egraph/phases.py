@@ -16,7 +16,7 @@ REAL_ROUNDS = 3
 
 
 def phase_of(law: Law) -> str:
-    """The phase a law runs in: demand last, laws of reals after exact ones, growing ones bounded."""
+    """The phase of a law: exact ones first, growing ones bounded, demand last."""
     if law.demand:
         return DEMAND
     if not law.exact:
@@ -25,7 +25,7 @@ def phase_of(law: Law) -> str:
 
 
 def by_phase(laws: Mapping[str, Law]) -> dict[str, dict[str, Law]]:
-    """Laws that search for schedules, by phase; normal forms and laws for proofs only are left out."""
+    """Laws that search for schedules, by phase; normal forms and laws for proofs stay out."""
     groups: dict[str, dict[str, Law]] = {EXACT: {}, GROW: {}, REAL: {}, DEMAND: {}}
     for key, law in laws.items():
         if law.search and not law.normal:
@@ -81,7 +81,8 @@ def saturate(
 
     Args:
         laws: by key.
-        symbols, analyses: what terms are made of.
+        symbols: constructors of the terms.
+        analyses: facts to keep per class.
         terms: to insert, operands before users.
         facts: analysis facts that are known already.
         requests: demand terms, inserted before the last phase.

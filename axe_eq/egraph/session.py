@@ -1,8 +1,8 @@
 """A session: one e-graph with its laws, terms, numbers for classes, and limits.
 
-Terms are inserted as raw AST (100x cheaper than egglog's high-level API); every inserted class gets a number
-and is referred to as ``(num_Sort n)``, so no deep term is ever rebuilt. The private bindings of egglog are used
-here and nowhere else.
+Terms are inserted as raw AST (100x cheaper than egglog's high-level API); every inserted class gets
+a number and is referred to as ``(num_Sort n)``, so no deep term is ever rebuilt. The private
+bindings of egglog are used here and nowhere else.
 """
 
 from __future__ import annotations
@@ -147,7 +147,8 @@ class Session:
         self._count = 0
         self._start = time.perf_counter()
 
-    # --- terms in -------------------------------------------------------------------------------------------
+    # --- terms in
+    # -------------------------------------------------------------------------------------------
 
     def insert(self, term: Term) -> int:
         """Insert a term and all its subterms; returns the number of its class."""
@@ -176,7 +177,7 @@ class Session:
         return call(f"num_{term.sort.name}", [literal(self._numbers[term])])
 
     def union(self, left: Term, right: Term) -> None:
-        """Make two terms equal (normal forms computed in Python do this, with a recorded instance)."""
+        """Make two terms equal; normal forms computed in Python do this."""
         self.insert(left)
         self.insert(right)
         self._run(egg.ActionCommand(egg.Union(_SPAN, self.reference(left), self.reference(right))))
@@ -205,7 +206,8 @@ class Session:
             for t, f in facts
         ))  # fmt: skip
 
-    # --- saturation -----------------------------------------------------------------------------------------
+    # --- saturation
+    # -----------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Saturate analyses, computing the primitive entries that are asked for."""
@@ -300,10 +302,11 @@ class Session:
         (sizes,) = self._run(egg.PrintSize(_SPAN, None))
         return sum(size for _, size in sizes.sizes)
 
-    # --- terms out ------------------------------------------------------------------------------------------
+    # --- terms out
+    # ------------------------------------------------------------------------------------------
 
     def freeze(self) -> Mapping[str, Any]:
-        """Raw rows of every table: name -> object with `.rows`, each with `.inputs` and `.output`."""
+        """Raw rows by table name: objects with `.rows`, each with `.inputs` and `.output`."""
         return self._egg.freeze().functions
 
     def read(self, value: Any, sort: str) -> Any:
@@ -329,11 +332,12 @@ def _primitives(patterns: Iterable[Any], analyses: Iterable[Analysis]) -> list[P
     calls = [c for p in patterns for c in p.calls]
     calls += [c for a in analyses for c in _analysis_calls(a)]
     for item in calls:
-        if isinstance(item.function, Primitive):
-            if found.setdefault(item.function.name, item.function) is not item.function:
-                raise PackError(
-                    f"primitive {item.function.name!r}", "is declared twice", "one declaration"
-                )
+        function = item.function
+        if not isinstance(function, Primitive):
+            continue
+        if found.setdefault(function.name, function) is not function:
+            name = f"primitive {function.name!r}"
+            raise PackError(name, "is declared twice", "one declaration")
     return list(found.values())
 
 

@@ -1,4 +1,4 @@
-"""From a search's selection to what `schedule.build` takes; merges kernels that gain by being one."""
+"""From a selection to what `schedule.build` takes; merges kernels that gain by it."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _cyclic(forest: Forest, roots: Sequence[int], picks: Picks) -> bool:
 
 
 def _ordered(forest: Forest, groups: Sequence[Group]) -> list[Group]:
-    """Writers before readers; a group that could not run before its own reader keeps the given order."""
+    """Writers before readers, otherwise in the given order."""
     writer = {p: n for n, g in enumerate(groups) for p in g.placed}
     order: list[Group] = []
     done: set[int] = set()

@@ -1,8 +1,9 @@
 """Cones: the tile values that become one kernel, and the figures that price them.
 
-A cone goes from root tiles down to loads of materialised values. `Cones` enumerates the alternatives of a root
-under a set of materialised classes; `summarise` reduces a cone to a hashable `Summary` in which everything a
-cost model may look at is a number per loop letter, so equal kernels are priced once.
+A cone goes from root tiles down to loads of materialised values. `Cones` enumerates the
+alternatives of a root under a set of materialised classes; `summarise` reduces a cone to a hashable
+`Summary` in which everything a cost model may look at is a number per loop letter, so equal kernels
+are priced once.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Memo = dict[int, tuple[list[Picks], frozenset[int]]]
 
 
 class Cones:
-    """Enumerates cones; remembers per tile class what it met, so that a change of M drops only what it must."""
+    """Enumerates cones; remembers what each tile class met, so a change of M drops little."""
 
     def __init__(self, forest: Forest, inputs: Collection[int]) -> None:
         self.forest = forest
@@ -35,7 +36,7 @@ class Cones:
         return self._compute(root, materialised, 0)
 
     def invalidate(self, placed: Collection[int]) -> Memo:
-        """Forget what depends on whether these classes are materialised; returns it, for `reinstate`."""
+        """Forget what depends on these classes being materialised; returns it, for `reinstate`."""
         forgotten: Memo = {}
         for p in placed:
             for tile in self._met_by.get(p, ()):

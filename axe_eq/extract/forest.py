@@ -1,7 +1,7 @@
 """The saturated e-graph as plain Python: placed classes, tile classes and their alternatives.
 
-Classes get small integers in a deterministic order. Everything that pricing needs of one alternative is
-computed here once; nothing here chooses.
+Classes get small integers in a deterministic order. Everything that pricing needs of one
+alternative is computed here once; nothing here chooses.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Forest:
         return named[0] if named else f"value {placed} ({self.type_of(placed)})"
 
     def view(self, start: int, goal: int) -> tuple[str, ...] | None:
-        """Selectors that turn one value class into another without moving anything; None if none do."""
+        """Selectors that turn one value class into another in place; None if none do."""
         paths: dict[int, tuple[str, ...]] = {start: ()}
         queue = [start]
         for value in queue:
@@ -159,13 +159,16 @@ class Reader:
         self.number: dict[str, dict[Any, int]] = {"Value": {}, "Tile": {}, "Placed": {}}
 
     def table(self, name: str) -> Sequence[Any]:
+        """Rows of a table; none where the session has no such table."""
         return self.rows[name].rows if name in self.rows else ()
 
     def id(self, sort: str, value: Any) -> int:
+        """The number of a class."""
         known = self.number[sort]
         return known.setdefault(value, len(known))
 
     def text(self, value: Any) -> str:
+        """A text column."""
         return str(self.session.read(value, "String"))
 
 

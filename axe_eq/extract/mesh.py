@@ -1,9 +1,11 @@
-"""Extraction on a mesh: where every value lives, which collectives and moves connect the placements.
+"""Extraction on a mesh: where every value lives, and what moves it there.
 
-Costs are seconds: local work by the target's roofline, bytes over the links by rate and latency. A move is
-implicit: any placement of a value can be had from any other at the price of the bytes that boxes do not share.
-The cheapest way to every placement is found by relaxation over whole cost sets, so that a value needed twice
-is paid once.
+Costs are seconds: local work by the target's roofline, bytes over the links by rate and latency. A
+move is
+implicit: any placement of a value can be had from any other at the price of the bytes that boxes do
+    not share.
+The cheapest way to every placement is found by relaxation over whole cost sets, so that a value
+needed twice is paid once.
 """
 
 from __future__ import annotations
@@ -22,7 +24,14 @@ from axe_eq.program.types import ValueType, value_type
 from axe_eq.rule.term import Term
 from axe_eq.schedule import shard
 from axe_eq.schedule.graph import (
-    Access, BufferSpec, CollectiveStep, KernelStep, MoveStep, ScheduleGraph, Step, TileNode,
+    Access,
+    BufferSpec,
+    CollectiveStep,
+    KernelStep,
+    MoveStep,
+    ScheduleGraph,
+    Step,
+    TileNode,
 )  # fmt: skip
 from axe_eq.schedule.terms import PLACED
 from axe_eq.target import Target
@@ -180,7 +189,7 @@ def _read_collectives(reader: Reader, forest: MeshForest, mesh: str, target: Tar
 
 
 def link_seconds(n_bytes: int, mesh: str, target: Target, steps: int = 1) -> float:
-    """Time of a transfer that all devices share evenly: latency per step, then the rate of one device.
+    """Time of a transfer that all devices share evenly: latency per step, then rate.
 
     Raises:
         SearchError: the target has no links.

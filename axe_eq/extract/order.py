@@ -1,9 +1,9 @@
 """Which alternatives a cone may use, so that no kernel ever waits for itself.
 
-Laws make value classes refer to each other in circles (x = merge(split(x))). Values that share memory (reshapes
-of one another) count as one. Inside a circle an alternative is kept only where it leads to values that are
-strictly simpler, that is, nearer to the inputs; every value keeps its simplest alternative, so nothing becomes
-impossible.
+Laws make value classes refer to each other in circles: x = merge(split(x)). Values that share
+memory (reshapes of one another) count as one. Inside a circle an alternative is kept only where it
+leads to values that are strictly simpler, that is, nearer to the inputs; every value keeps its
+simplest alternative, so nothing becomes impossible.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Edges = Mapping[int, Sequence[tuple[int, ...]]]
 
 
 def ranks(nodes: Edges) -> dict[int, int]:
-    """Steps from the inputs: 0 without operands, else one more than the largest operand, at the best.
+    """Steps from the inputs: 0 without operands, else one more than the largest, at best.
 
     Args:
         nodes: class -> operand classes of every alternative.

@@ -1,10 +1,11 @@
 """Technology mapping: choose which values to materialise, and with that every kernel.
 
-State: the set M of materialised placed classes. A kernel is the cheapest cone from a member of M down to
-other members and inputs; the cost of a schedule is the sum over the kernels that the outputs need, so work
-shared through memory is counted once and recomputation is counted where it happens. Small graphs are solved
-exactly (all M); larger ones by toggling and sinking single values to a local optimum, then exactly in windows
-of neighbours. Everything is deterministic.
+State: the set M of materialised placed classes. A kernel is the cheapest cone from a member of M
+    down to
+other members and inputs; the cost of a schedule is the sum over the kernels that the outputs need,
+so work shared through memory is counted once and recomputation is counted where it happens. Small
+graphs are solved exactly (all M); larger ones by toggling and sinking single values to a local
+optimum, then exactly in windows of neighbours. Everything is deterministic.
 """
 
 from __future__ import annotations
@@ -101,7 +102,8 @@ class Search:
         self.cost = INFINITE
         self._changed: set[int] = set()
 
-    # --- kernels --------------------------------------------------------------------------------------------
+    # --- kernels
+    # --------------------------------------------------------------------------------------------
 
     def best_kernel(self, placed: int) -> Mapped:
         """The cheapest cone of a class under the present M."""
@@ -153,7 +155,8 @@ class Search:
         self.kernels.update(undo.kernels)
         self.cones.reinstate(undo.cones)
 
-    # --- whole schedules ------------------------------------------------------------------------------------
+    # --- whole schedules
+    # ------------------------------------------------------------------------------------
 
     def total(self, bound: float = INFINITE) -> float:
         """Cost of everything the outputs need under the present M; gives up above the bound."""
@@ -205,7 +208,8 @@ class Search:
                 )  # fmt: skip
         return Selection(kernels, sum(m.time_s for m in kernels.values()), exact)
 
-    # --- the search -----------------------------------------------------------------------------------------
+    # --- the search
+    # -----------------------------------------------------------------------------------------
 
     def run(self, progress: Callable[[str], None] = lambda _: None) -> Selection:
         """The best schedule found."""
@@ -255,7 +259,7 @@ class Search:
         return self.selection(exact=True)
 
     def _drop_dead(self) -> None:
-        """Members of M that no output needs cost nothing; take them out, so that toggles see true gains."""
+        """Take out the members of M that no output needs: they cost nothing and hide gains."""
         dead = self.materialised - set(self.live())
         self.set_materialised(sorted(dead))
 

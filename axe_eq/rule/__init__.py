@@ -1,1 +1,1 @@
-"""The term language that laws and packs are written in: sorts, symbols, variables, primitives, laws."""
+"""The language of laws and packs: sorts, symbols, variables, primitives, laws."""

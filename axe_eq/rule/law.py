@@ -1,7 +1,8 @@
 """Laws: equalities of terms, written once as a Python function.
 
-Called with variables a law is the rewrite; called with values it is a ground instance, for its own soundness
-test and for re-instantiation by the certificate checker. The docstring's first line states the law.
+Called with variables a law is the rewrite; called with values it is a ground instance, for its own
+soundness test and for re-instantiation by the certificate checker. The docstring's first line
+states the law.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from typing import Any, get_args, get_type_hints
 
 from axe_eq.errors import PackError
 from axe_eq.rule.term import MODE, Call, Cond, Ground, Recorder, Sort, Term, Undefined, Var
+
+Sides = tuple[Any, ...]
+"""What a law returns: left, right, then its conditions."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,8 @@ class Law:
         expands: may grow terms for ever: run for a bounded number of rounds, never to a fixpoint.
         both_ways: also rewrites right to left.
         demand: answers requests (`place`, `tile`); runs in the last phase.
-        normal: the left side is any one term: Python picks the terms (normal forms of sums and products).
+        normal: the left side is any one term: Python picks the terms (normal forms of sums and
+            products).
         sampler: makes argument tuples for the soundness test where types alone do not.
         search: takes part in schedule search; False where both sides always cost the same, so that
             only proofs need it.
@@ -87,7 +92,8 @@ class Law:
 
         Args:
             values: one per parameter.
-            choices: results of the primitives it calls, in order, to be checked (the checker's use).
+            choices: results of the primitives it calls, in order, to be checked (the checker's
+                use).
             choose: picks one result where several hold and no choices are given.
         """
         MODE.choices = list(choices) if choices is not None else None

@@ -1,8 +1,9 @@
 """Terms: sorts, symbols, variables, integer and text expressions.
 
-Terms are hash-consed, so equal terms are one object and deep terms compare and hash in constant time. Primitive
-sorts (`INT`, `STR`) hold Python ints and strs; every other sort is an equality sort of the e-graph. A pattern
-is a term that contains variables; arithmetic on primitive variables builds an `Expr`, comparison a `Cond`.
+Terms are hash-consed, so equal terms are one object and deep terms compare and hash in constant
+time. Primitive sorts (`INT`, `STR`) hold Python ints and strs; every other sort is an equality sort
+of the e-graph. A pattern is a term that contains variables; arithmetic on primitive variables
+builds an `Expr`, comparison a `Cond`.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Union
+from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 from axe_eq.errors import PackError
@@ -35,8 +36,8 @@ STR = Sort("String", primitive=True)
 class Symbol:
     """A constructor: name, argument sorts, result sort. Calling it builds a term.
 
-    `demand` symbols are requests (`place`, `tile`): they may be merged with what answers them but are never
-    chosen by extraction.
+    `demand` symbols are requests (`place`, `tile`): they may be merged with what answers them but
+    are never chosen by extraction.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Symbol:
     demand: bool = False
 
     def __call__(self, *args: Any) -> Term:
+        """The term of these arguments."""
         if len(args) != len(self.args):
             raise PackError(
                 f"symbol {self.name!r}", f"got {len(args)} arguments", str(len(self.args))
@@ -56,13 +58,14 @@ class Term:
     """A symbol applied to terms, variables, expressions, ints and strs; hash-consed."""
 
     __slots__ = ("__weakref__", "_digest", "args", "symbol")
-    _known: WeakValueDictionary[tuple[Any, ...], Term] = WeakValueDictionary()
+    _known: ClassVar[WeakValueDictionary[tuple[Any, ...], Term]] = WeakValueDictionary()
 
     symbol: Symbol
     args: tuple[Any, ...]
     _digest: bytes | None
 
     def __new__(cls, symbol: Symbol, args: tuple[Any, ...]) -> Term:
+        """The one term with this symbol and these arguments."""
         key = (symbol, tuple(id(a) if isinstance(a, (Term, Var, Expr)) else a for a in args))
         term = cls._known.get(key)
         if term is None:
@@ -96,7 +99,7 @@ class Term:
 
 
 def postorder(term: Term, known: Container[Term] = ()) -> Iterator[Term]:
-    """Subterms of a term, each once, children first, without recursion; `known` ones are not entered."""
+    """Subterms, each once, children first, without recursion; `known` ones are not entered."""
     seen: set[int] = set()
     stack: list[tuple[Term, bool]] = [(term, False)]
     while stack:
@@ -210,12 +213,12 @@ class Cond:
         return f"{self.left!r} {self.op} {self.right!r}"
 
 
-Ground = Union[int, str, Term]
+Ground = int | str | Term
 
 
 @dataclass(frozen=True)
 class Call:
-    """A primitive or an analysis applied to pattern values, and the variables that name its results."""
+    """A primitive or an analysis applied to pattern values, with variables for its results."""
 
     function: Primitive | Analysis
     args: tuple[Any, ...]
@@ -261,8 +264,8 @@ def is_pattern(value: object) -> bool:
 class Primitive:
     """A partial function on primitives, written in Python, that laws may call.
 
-    In the e-graph it is a table closed on demand: a law's match asks for the entry, Python computes it once.
-    With `many` it is a relation: `fn` returns a sequence of results, a law fires for each.
+    In the e-graph it is a table closed on demand: a law's match asks for the entry, Python computes
+    it once. With `many` it is a relation: `fn` returns a sequence of results, a law fires for each.
 
     Args:
         fn: on ints and strs; returns None (or an empty sequence) where undefined.
@@ -283,6 +286,7 @@ class Primitive:
         self._memo: dict[tuple[Ground, ...], tuple[tuple[Ground, ...], ...]] = {}
 
     def __call__(self, *args: Any) -> Any:
+        """The result at these arguments; on patterns, variables that stand for it."""
         if len(args) != len(self.args):
             raise PackError(
                 f"primitive {self.name!r}", f"got {len(args)} arguments", str(len(self.args))
@@ -323,7 +327,8 @@ def _choose(rows: tuple[tuple[Ground, ...], ...]) -> tuple[Ground, ...]:
 class Analysis:
     """A primitive fact about every term of a sort (its type, its size), computed bottom-up.
 
-    In the e-graph it is a function that must not disagree inside a class: a trip-wire against unsound laws.
+    In the e-graph it is a function that must not disagree inside a class: a trip-wire against
+    unsound laws.
 
     Args:
         name: name of the table.
@@ -345,6 +350,7 @@ class Analysis:
         self._memo: dict[Term, Any] = {}
 
     def __call__(self, term: Any) -> Any:
+        """The fact about a term; on patterns, a variable that stands for it."""
         if MODE.recorder is not None and is_pattern(term):
             return MODE.recorder.call(self, (term,))
         if MODE.recorder is not None and isinstance(term, Var):

@@ -1,4 +1,4 @@
-"""Arrays of other libraries: in by DLPack or the buffer protocol, out to the caller's own library."""
+"""Arrays of other libraries: in by DLPack, out to the caller's own library."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def as_numpy(array: Any, name: str) -> Array:
 
 
 def like(given: Sequence[Any], result: Array) -> Any:
-    """The result in the library of the arrays given: numpy stays numpy, DLPack libraries get theirs."""
+    """The result in the library of the arrays given, by DLPack where that is not numpy."""
     foreign = next(
         (a for a in given if not isinstance(a, np.ndarray) and hasattr(a, "__dlpack__")), None
     )

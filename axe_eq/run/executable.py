@@ -62,12 +62,16 @@ class Call:
             raise ArgumentError("call", f"got {len(leaves)} arrays", f"{len(self.names)}: {wanted}")
         return leaves
 
+    def plain(self, arrays: Sequence[Any]) -> list[Array]:
+        """The arrays in the order of the inputs, as numpy."""
+        return [as_numpy(a, n) for a, n in zip(self.flat(arrays), self.names, strict=True)]
+
     def nest(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """Arrays in the order of the inputs, as the arguments of a call."""
         return tuple(arrays) if self.arguments is None else tuple(unflatten(self.arguments, arrays))
 
     def extents(self, arrays: Sequence[Array]) -> dict[str, int]:
-        """The extents of named dims that these arrays have, where they differ from the compiled ones.
+        """Extents of named dims in these arrays that differ from the compiled ones.
 
         Raises:
             ArgumentError: a shape or dtype that does not fit.
@@ -137,7 +141,7 @@ class Schedule:
 
     def _run(self, family: str, arrays: Sequence[Any]) -> Any:
         given = self.call.flat(arrays)
-        plain = [as_numpy(a, n) for a, n in zip(given, self.call.names, strict=True)]
+        plain = self.call.plain(arrays)
         extents = self.call.extents(plain)
         bound = self.bind(**extents) if extents else self
         results = bound.prepared(family)([*plain, *self.constants.values()])
@@ -218,9 +222,7 @@ class Executable:
 
     def bind(self, *arrays: Any) -> Callable[[], Any]:
         """A prepared call for these very arrays: checks are done once, now."""
-        self.schedule.call.extents(
-            [as_numpy(a, n) for a, n in zip(self.schedule.call.flat(arrays), self.schedule.call.names, strict=True)]
-        )  # fmt: skip
+        self.schedule.call.extents(self.schedule.call.plain(arrays))
         return lambda: self.schedule.launch(*arrays)
 
     @property
@@ -249,12 +251,12 @@ class Executable:
 
     def meaning(self, *arrays: Any) -> Any:
         """The numpy meaning of the program on these arrays, at their extents of named dims."""
-        from axe_eq.program.trace import run
+        from axe_eq.program.meaning import evaluate
 
-        extents = self.schedule.call.extents(
-            [as_numpy(a, n) for a, n in zip(self.schedule.call.flat(arrays), self.schedule.call.names, strict=True)]
-        )  # fmt: skip
-        return run(self.program.rebind(**extents) if extents else self.program, *arrays)
+        plain = self.schedule.call.plain(arrays)
+        extents = self.schedule.call.extents(plain)
+        program = self.program.rebind(**extents) if extents else self.program
+        return unflatten(program.structure, evaluate(program, plain))
 
     def explain(self) -> str:
         """The chosen kernels, the schedules that lost, and why."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from axe_eq.errors import ArgumentError
-from axe_eq.program.types import Array, DTYPES, value_type
+from axe_eq.program.types import DTYPES, Array, value_type
 from axe_eq.run.executable import Call, Schedule
 from axe_eq.schedule.graph import from_json
 from axe_eq.target import Instr, Memory, Target

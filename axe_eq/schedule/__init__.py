@@ -1,1 +1,1 @@
-"""Schedules: boxes, kernels as cones of tile values, the schedule graph, its memory plan and timeline."""
+"""Schedules: boxes, cones, the schedule graph, its memory plan and timeline."""

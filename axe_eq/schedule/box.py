@@ -1,9 +1,11 @@
 """Boxes: which part of a value a kernel works on at a time, as one text entry per dim.
 
-Letters: ``p`` ``q`` blocks of the grid, ``b`` ``c`` ``d`` ``e`` one index per block, ``k`` a streaming loop,
-``s`` a streaming loop of a structured monoid (online softmax), ``*`` the whole dim. An entry is an affine image
-of its letter's range plus a window: ``2p+3:4`` covers 2i+3 .. 2i+6 for every i of p's range. A box holds no
-extents and no tile sizes; those are the extractor's (Tapestry, block operators; Axe sec. 3).
+Letters: ``p`` ``q`` blocks of the grid, ``b`` ``c`` ``d`` ``e`` one index per block, ``k`` a
+    streaming loop,
+``s`` a streaming loop of a structured monoid (online softmax), ``*`` the whole dim. An entry is an
+affine image of its letter's range plus a window: ``2p+3:4`` covers 2i+3 .. 2i+6 for every i of p's
+range. A box holds no extents and no tile sizes; those are the extractor's (Tapestry, block
+operators; Axe sec. 3).
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 from axe_eq.errors import ScheduleError
 from axe_eq.program.ops import CELLS, MONOIDS, Pull, selector, split_text
@@ -59,7 +61,7 @@ ALL = Entry(WHOLE)
 _ENTRY = re.compile(r"^(?:(-?\d*)([a-z]))?([+-]?\d+)?(?::(\d+))?$")
 
 
-@lru_cache(maxsize=None)
+@cache
 def parse(text: str) -> tuple[Entry, ...]:
     """The entries of a box text, one per dim.
 
@@ -78,7 +80,7 @@ def _parse_entry(word: str) -> Entry:
             f"box entry {word!r}", "does not parse", "'p', '2p+3:4', '*' or a number"
         )
     scale, letter, offset, window = match.groups()
-    factor = {"": 1, "-": -1}.get(scale, None) if letter else 0
+    factor = {"": 1, "-": -1}.get(scale) if letter else 0
     return Entry(
         letter or "", int(scale) if factor is None else factor, int(offset or 0), int(window or 1)
     )
@@ -94,11 +96,12 @@ def letters(text: str) -> str:
     return "".join(dict.fromkeys(e.letter for e in parse(text) if e.letter not in ("", WHOLE)))
 
 
-@lru_cache(maxsize=None)
+@cache
 def root_boxes(type_text: str) -> tuple[str, ...]:
     """Boxes a kernel may have at its root, for a value of this type.
 
-    One dim is cut in blocks p, the last one in blocks q or kept whole; the others are one index per block.
+    One dim is cut in blocks p, the last one in blocks q or kept whole; the others are one index per
+    block.
     """
     rank = value_type(type_text).rank
     if rank == 0:
@@ -124,12 +127,12 @@ def _streams(sig: Signature, extents: Sequence[int]) -> int | None:
     return max(free, key=lambda d: (extents[d], -d), default=None)
 
 
-@lru_cache(maxsize=None)
+@cache
 def op_boxes(sig_text: str, cell_text: str, types: str, box: str) -> tuple[tuple[str, ...], ...]:
     """Ways to read the operands of a block operator so that its output box can be computed.
 
-    At most one letter streams; a product inside a streaming box is refused unless a structured monoid
-    streams there (its operands are consumed chunk by chunk, as in attention).
+    At most one letter streams; a product inside a streaming box is refused unless a structured
+    monoid streams there (its operands are consumed chunk by chunk, as in attention).
 
     Args:
         sig_text: signature.
@@ -169,9 +172,7 @@ def _reduction_choices(
     if dim is not None and not streaming:
         letter = "s" if structured else "k"
         choices.append([Entry(letter) if d == dim else ALL for d in sig.reduced])
-    if "s" in used or not (product or structured):
-        choices.append(whole)
-    elif dim is None and not streaming:
+    if "s" in used or not (product or structured) or (dim is None and not streaming):
         choices.append(whole)
     return choices
 
@@ -207,9 +208,9 @@ def _project_dim(
     return Entry(image.letter, image.scale, image.offset, image.window + extra)
 
 
-@lru_cache(maxsize=None)
+@cache
 def sel_boxes(spec: str, types: str, box: str) -> tuple[str, ...] | None:
-    """Boxes in which a selector's operands must be read for its output box; whole where not affine."""
+    """Boxes in which a selector's operands are read for its output box; else whole."""
     declared, params = selector(spec)
     given = [value_type(t) for t in types.split(";")[:-1]]
     out = parse(box)

@@ -9,7 +9,13 @@ from axe_eq.errors import ScheduleError
 from axe_eq.program.ops import split_text
 from axe_eq.program.types import ValueType
 from axe_eq.schedule.graph import (
-    Access, BufferSpec, KernelStep, MoveStep, ScheduleGraph, Step, TileNode,
+    Access,
+    BufferSpec,
+    KernelStep,
+    MoveStep,
+    ScheduleGraph,
+    Step,
+    TileNode,
 )  # fmt: skip
 
 

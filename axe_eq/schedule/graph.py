@@ -1,9 +1,9 @@
 """The schedule graph: steps over buffers, on one device or a mesh.
 
-A step is a kernel (the cone that extraction chose, as a small DAG of tile nodes), a movement between layouts, or
-a collective. Buffers are flat memory with a layout; every access of a step carries the layout it reads or
-writes with, so a step never looks at a buffer's own. The graph is plain data: it prints, saves to JSON and
-runs without the e-graph.
+A step is a kernel (the cone that extraction chose, as a small DAG of tile nodes), a movement
+between layouts, or a collective. Buffers are flat memory with a layout; every access of a step
+carries the layout it reads or writes with, so a step never looks at a buffer's own. The graph is
+plain data: it prints, saves to JSON and runs without the e-graph.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class TileNode:
         type: type text of the whole value.
         operands: node numbers within the kernel.
         access: for a load, the number of the kernel's read it goes through; -1 otherwise.
-        view: selectors, in order, that turn the buffer's value into this one without moving anything.
+        view: selectors, in order, that turn the buffer's value into this one without moving
+            anything.
     """
 
     kind: str
@@ -45,7 +46,7 @@ class TileNode:
 
 @dataclass(frozen=True)
 class Access:
-    """A buffer as one step sees it: name and the layout it is read or written with (canonical axe text)."""
+    """A buffer as one step sees it: its name, and the layout text it is accessed with."""
 
     buffer: str
     layout: str
@@ -88,7 +89,7 @@ class KernelStep:
 
 @dataclass(frozen=True)
 class MoveStep:
-    """A copy of one value from a layout to another; bytes are what crosses links (0 on one device)."""
+    """A copy of one value to another layout; bytes are what crosses links."""
 
     name: str
     reads: tuple[Access, ...]
@@ -189,7 +190,7 @@ class ScheduleGraph:
         return tuple(s for s in self.steps if isinstance(s, KernelStep))
 
     def with_layouts(self, layouts: Mapping[str, str]) -> ScheduleGraph:
-        """The same schedule with some buffers kept in other layouts, by every reader and the writer."""
+        """The same schedule with some buffers in other layouts, for readers and writer alike."""
 
         def changed(accesses: Iterable[Access]) -> tuple[Access, ...]:
             return tuple(Access(a.buffer, layouts.get(a.buffer, a.layout)) for a in accesses)

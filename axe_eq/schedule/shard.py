@@ -1,9 +1,10 @@
-"""Boxes at device level: which mesh axes cut each dim, what moving between two such cuts costs in bytes.
+"""Boxes at device level: which mesh axes cut each dim, and the bytes of moves.
 
-A mesh box has one entry per dim: the mesh axes that cut it, major first, joined by dots; "-" where none does.
-The same projection that cuts an operator's operands over a grid cuts them over a mesh; a reduced dim that is
-cut gives a partial value with one more dim on the mesh, which a collective reduces (Axe fig. 8; Tapestry).
-A mesh text is ``x=2:4 y=4:1``: axis name, size, stride on the device axis.
+A mesh box has one entry per dim: the mesh axes that cut it, major first, joined by dots; "-" where
+none does. The same projection that cuts an operator's operands over a grid cuts them over a mesh; a
+reduced dim that is cut gives a partial value with one more dim on the mesh, which a collective
+reduces (Axe fig. 8; Tapestry). A mesh text is ``x=2:4 y=4:1``: axis name, size, stride on the
+device axis.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from itertools import product
 
 from axe_eq.errors import ScheduleError
@@ -29,7 +30,7 @@ def mesh_text(mesh: Mesh) -> str:
     return " ".join(f"{name}={size}:{stride}" for name, (size, stride) in mesh.axes.items())
 
 
-@lru_cache(maxsize=None)
+@cache
 def mesh_axes(text: str) -> dict[str, tuple[int, int]]:
     """Size and stride of every axis of a mesh text."""
     axes = {}
@@ -61,14 +62,17 @@ def ways(axes: Sequence[str], mesh: str) -> int:
     return math.prod(known[a][0] for a in axes)
 
 
-@lru_cache(maxsize=None)
+@cache
 def boxes(type_text: str, mesh: str) -> tuple[str, ...]:
     """All mesh boxes of a value: every axis cuts one dim that it divides, or none."""
     type_ = value_type(type_text)
     names = list(mesh_axes(mesh))
     found = []
     for choice in product(range(-1, type_.rank), repeat=len(names)):
-        dims = [tuple(n for n, d in zip(names, choice, strict=True) if d == i) for i in range(type_.rank)]
+        dims = [
+            tuple(n for n, d in zip(names, choice, strict=True) if d == i)
+            for i in range(type_.rank)
+        ]
         if fits(type_, dims, mesh):
             found.append(show(dims))
     return tuple(found)
@@ -81,16 +85,16 @@ def fits(type: ValueType, dims: Sequence[Sequence[str]], mesh: str) -> bool:
 
 def local_type(type: ValueType, box: str, mesh: str) -> ValueType:
     """The part one device holds."""
-    shape = tuple(
-        n // ways(axes, mesh) for n, axes in zip(type.shape, entries(box), strict=True)
-    )
+    shape = tuple(n // ways(axes, mesh) for n, axes in zip(type.shape, entries(box), strict=True))
     return ValueType(type.dtype, shape)
 
 
-@lru_cache(maxsize=None)
+@cache
 def layout_text(type_text: str, box: str, mesh: str) -> str:
-    """The Axe layout of a value cut so: shard iters on the device axis, replicas over unused axes, dense
-    row-major local memory; canonical."""
+    """The Axe layout of a value cut so, canonical.
+
+    Shard iters on the device axis, replicas over unused axes, dense row-major local memory.
+    """
     type_ = value_type(type_text)
     known = mesh_axes(mesh)
     cuts = entries(box)
@@ -121,9 +125,9 @@ def box_of(type_text: str, layout: Layout, mesh: str) -> str:
     )
 
 
-@lru_cache(maxsize=None)
+@cache
 def operand_boxes(sig_text: str, types: str, box: str, mesh: str) -> tuple[str, ...] | None:
-    """Mesh boxes of the operands of a block operator whose output is cut as `box`, reduced dims whole."""
+    """Cuts of a block operator's operands, given its output's; reduced dims stay whole."""
     sig = signature(sig_text)
     given = [value_type(t) for t in types.split(";")[:-1]]
     out = entries(box)
@@ -165,7 +169,7 @@ class Partial:
     scatters: bool
 
 
-@lru_cache(maxsize=None)
+@cache
 def partials(sig_text: str, types: str, box: str, mesh: str) -> tuple[Partial, ...]:
     """Ways to cut a reduced dim of a block operator over a mesh axis.
 
@@ -185,7 +189,9 @@ def partials(sig_text: str, types: str, box: str, mesh: str) -> tuple[Partial, .
         operands, splits = [], []
         for operand in sig.operands:
             place = next((n for n, p in enumerate(operand) if p.plain == dim), None)
-            splits.append("" if place is None else join_text("split", place, (-1, extents[dim] // size)))
+            splits.append(
+                "" if place is None else join_text("split", place, (-1, extents[dim] // size))
+            )
             dims = list(operand)
             if place is not None:
                 dims.insert(place, plain(outer))
@@ -202,9 +208,9 @@ def _only_plain(operands: Iterable[Iterable[Affine]], dim: int) -> bool:
     return all(p.plain == dim or all(d != dim for d, _ in p.terms) for op in operands for p in op)
 
 
-@lru_cache(maxsize=None)
+@cache
 def unsplit_box(spec: str, box: str) -> str | None:
-    """The mesh box of a value whose split, outermost factor cut, has this box; None where it has none."""
+    """The cut of a value whose split has this cut; None where an inner factor is cut."""
     name, axis, factors = spec.split(" ")
     if name != "split":
         return None
@@ -215,7 +221,9 @@ def unsplit_box(spec: str, box: str) -> str | None:
     return show([*dims[: at + 1], *dims[at + count :]])
 
 
-def _intervals(type: ValueType, box: str, mesh: str, device: dict[str, int]) -> list[tuple[int, int]]:
+def _intervals(
+    type: ValueType, box: str, mesh: str, device: dict[str, int]
+) -> list[tuple[int, int]]:
     known = mesh_axes(mesh)
     found = []
     for extent, axes in zip(type.shape, entries(box), strict=True):
@@ -227,9 +235,9 @@ def _intervals(type: ValueType, box: str, mesh: str, device: dict[str, int]) -> 
     return found
 
 
-@lru_cache(maxsize=None)
+@cache
 def moved_bytes(type_text: str, source: str, goal: str, mesh: str) -> int:
-    """Bytes that devices must receive to go from one cut to another: needed less held, by box intersection."""
+    """Bytes that devices must receive to go from one cut to another: needed less held."""
     type_ = value_type(type_text)
     known = mesh_axes(mesh)
     total = 0
@@ -247,7 +255,8 @@ def moved_bytes(type_text: str, source: str, goal: str, mesh: str) -> int:
 def collective_bytes(type: ValueType, box: str, axis: str, scatters: bool, mesh: str) -> int:
     """Bytes on all links of a ring reduction of a partial value (its first dim is on the axis).
 
-    Bandwidth-optimal accounting: reduce-scatter (g-1)/g of the buffer per device, all-reduce twice that.
+    Bandwidth-optimal accounting: reduce-scatter (g-1)/g of the buffer per device, all-reduce twice
+    that.
     """
     size = mesh_axes(mesh)[axis][0]
     local = local_type(type, box, mesh).n_bytes

@@ -1,7 +1,8 @@
 """Summaries: a cone in figures, which is all that a cost model sees of it.
 
-Every figure is given per loop letter, so a cost model multiplies by block counts and nothing else; equal
-summaries have equal prices. `Columns` holds candidate parameters and what they cost, one numpy entry each.
+Every figure is given per loop letter, so a cost model multiplies by block counts and nothing else;
+equal summaries have equal prices. `Columns` holds candidate parameters and what they cost, one
+numpy entry each.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Work:
-    """Arithmetic of one cone node: operations over the whole index space, done once per missing letter."""
+    """Operations of one cone node over its whole index space; repeated per missing letter."""
 
     flops: float
     letters: str
@@ -184,7 +185,7 @@ def elements(access_letters: str, star: int, summary: Summary, columns: Columns)
 
 
 def traffic(summary: Summary, columns: Columns) -> tuple[Column, Column]:
-    """Bytes that must cross main memory once, and bytes that are read again (caches may serve those)."""
+    """Bytes that must cross main memory once, and bytes read again, which caches may serve."""
     number = counts(summary, columns)
     once, again = np.zeros(len(columns)), np.zeros(len(columns))
     for access in summary.loads:

@@ -1,8 +1,9 @@
 """Terms of schedules: placed values, tile values, kernels.
 
-``place(t, L)`` asks for value t materialised in layout L (an axe layout text, canonical); ``tile(t, b)`` asks
-for the box b of it inside a kernel. A kernel is the cone of tile values chosen under one `Kernel` root.
-Demand laws (packs `tiling`, `sharding`) answer the requests; only extraction chooses among the answers.
+``place(t, L)`` asks for value t materialised in layout L (an axe layout text, canonical); ``tile(t,
+b)`` asks for the box b of it inside a kernel. A kernel is the cone of tile values chosen under one
+`Kernel` root. Demand laws (packs `tiling`, `sharding`) answer the requests; only extraction chooses
+among the answers.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A target is a machine as data; nothing here knows which machine it is.
 
-Compilers read targets, they never test their names: a changed copy (`Target.replace`) is a machine of its own.
+Compilers read targets, they never test their names: a changed copy (`Target.replace`) is a machine
+of its own.
 """
 
 from __future__ import annotations
@@ -47,8 +48,10 @@ class Instr:
         completion: how completion is seen ("sync", "mbarrier", "commit_group", "wait_group", ...).
         proxy: the memory proxy its accesses go through ("generic", "async", ...).
         flops_per_s: rate of the whole machine when only this row runs; 0 where it does not compute.
-        efficiency: factor on the rate per named operand form (a swizzle width, say); "" is the default.
-        operands: layout patterns with unknowns, per operand name, in the form its backend's dispatch reads.
+        efficiency: factor on the rate per named operand form (a swizzle width, say); "" is the
+            default.
+        operands: layout patterns with unknowns, per operand name, in the form its backend's
+            dispatch reads.
         limits: named limits (alignments, box sizes, register counts).
     """
 

@@ -1,16 +1,33 @@
 """Demand laws of a mesh: every way to have a value distributed over devices.
 
-Legend: t, a, c values; b a mesh box (see `axe_eq.schedule.shard`); M a mesh text; shard(t, b, M) = t cut so
-over the mesh; spread(t, M) = t on the mesh in any cut. The same projections that cut operands over a grid cut
-them over a mesh; only extraction chooses.
+Legend: t, a, c values; b a mesh box (see `axe_eq.schedule.shard`); M a mesh text; shard(t, b, M) =
+t cut so over the mesh; spread(t, M) = t on the mesh in any cut; a partial value has one more dim,
+on the mesh axis that reduces it. The projections that cut operands over a grid cut them over a mesh
+too; only extraction chooses.
 """
 
 from __future__ import annotations
 
 from axe_eq.pack import Pack
 from axe_eq.program.terms import (
-    Args, Cell, Cons, In, Nil, Op, Sig, Spec, Text, Type, Value, args, op, sel, type_of, types_of,
+    Args,
+    Cell,
+    Cons,
+    In,
+    Nil,
+    Op,
+    Sig,
+    Spec,
+    Text,
+    Type,
+    Value,
+    args,
+    op,
+    sel,
+    type_of,
+    types_of,
 )  # fmt: skip
+from axe_eq.rule.law import Sides
 from axe_eq.rule.term import STR, primitive
 from axe_eq.schedule import shard as s
 from axe_eq.schedule import terms
@@ -60,13 +77,13 @@ def unsplit(spec: str, box: str) -> str | None:
 
 
 @PACK.law(source="Axe sec. 2.2: a sharding is a layout with device axes", demand=True)
-def shard_is_a_place(t: Value, b: MeshBox, M: MeshText):
+def shard_is_a_place(t: Value, b: MeshBox, M: MeshText) -> Sides:
     """shard(t, b, M) = place(t, L)   where L is the layout of that cut."""
     return terms.shard(t, b, M), terms.place(t, mesh_layout(type_of(t), b, M))
 
 
 @PACK.law(source="definition of shard", demand=True)
-def arrives(name: Text, type: Type, b: MeshBox, M: MeshText):
+def arrives(name: Text, type: Type, b: MeshBox, M: MeshText) -> Sides:
     """shard(In(name), b, M) = Buffer(name, A)   if it arrives in the layout A of that cut."""
     value = In(name, type)
     layout = mesh_layout(type, b, M)
@@ -75,14 +92,14 @@ def arrives(name: Text, type: Type, b: MeshBox, M: MeshText):
 
 
 @PACK.law(source="Tapestry, index projections; Axe sec. 3", demand=True)
-def spmd(sig: Sig, cell: Cell, a: Args, b: MeshBox, M: MeshText):
+def spmd(sig: Sig, cell: Cell, a: Args, b: MeshBox, M: MeshText) -> Sides:
     """shard(Op(s, f, a), b, M) = Spmd(s, f, b, shards(a, bs, M))   for the projections bs of b."""
     bs = mesh_operand_boxes(sig, types_of(a), b, M)
     return terms.shard(Op(sig, cell, a), b, M), terms.Spmd(sig, cell, b, terms.shards(a, bs, M))
 
 
 @PACK.law(source="definition of shards", demand=True)
-def each_shard(a: Value, rest: Args, bs: Boxes, M: MeshText):
+def each_shard(a: Value, rest: Args, bs: Boxes, M: MeshText) -> Sides:
     """shards(a : rest, b : bs) = shard(a, b) : shards(rest, bs)."""
     head, tail = first_box(bs)
     return (
@@ -92,27 +109,27 @@ def each_shard(a: Value, rest: Args, bs: Boxes, M: MeshText):
 
 
 @PACK.law(source="definition of shards", demand=True)
-def no_shard(bs: Boxes, M: MeshText):
+def no_shard(bs: Boxes, M: MeshText) -> Sides:
     """shards(nothing, bs) = nothing."""
     return terms.shards(Nil(), bs, M), terms.PNil()
 
 
 @PACK.law(source="redistribution: Rink et al. 2112.01075, with any-to-any moves", demand=True)
-def move_from_anywhere(t: Value, b: MeshBox, M: MeshText):
+def move_from_anywhere(t: Value, b: MeshBox, M: MeshText) -> Sides:
     """shard(t, b, M) = MoveAny(spread(t, M), b)."""
     return terms.shard(t, b, M), terms.MoveAny(terms.spread(t, M), b)
 
 
 @PACK.law(source="definition of spread", demand=True)
-def anywhere(t: Value, M: MeshText):
+def anywhere(t: Value, M: MeshText) -> Sides:
     """spread(t, M) = From(shard(t, b, M), b)   for every cut b of t."""
     b = mesh_box(type_of(t), M)
     return terms.spread(t, M), terms.From(terms.shard(t, b, M), b)
 
 
 @PACK.law(source="Axe fig. 8: a partial sum is one more dim on the device axis", demand=True)
-def reduce_one(sig: Sig, cell: Cell, a: Value, b: MeshBox, M: MeshText):
-    """shard(Op(s, f, a), b, M) = Collective(shard(partial, b1, M), axis, b)   reduced over a mesh axis."""
+def reduce_one(sig: Sig, cell: Cell, a: Value, b: MeshBox, M: MeshText) -> Sides:
+    """shard(Op(s, f, a), b, M) = Collective(shard(partial, b1, M), axis, b)."""
     partial, split, box, axis = partial_of_one(sig, types_of(args(a)), b, M)
     value = op(partial, cell, sel(split, a))
     return (
@@ -122,8 +139,8 @@ def reduce_one(sig: Sig, cell: Cell, a: Value, b: MeshBox, M: MeshText):
 
 
 @PACK.law(source="Axe fig. 8: a partial sum is one more dim on the device axis", demand=True)
-def reduce_two(sig: Sig, cell: Cell, a: Value, c: Value, b: MeshBox, M: MeshText):
-    """shard(Op(s, f, a, c), b, M) = Collective(shard(partial, b1, M), axis, b)   reduced over an axis."""
+def reduce_two(sig: Sig, cell: Cell, a: Value, c: Value, b: MeshBox, M: MeshText) -> Sides:
+    """shard(Op(s, f, a, c), b, M) = Collective(shard(partial, b1, M), axis, b)."""
     partial, first, second, box, axis = partial_of_two(sig, types_of(args(a, c)), b, M)
     value = op(partial, cell, sel(first, a), sel(second, c))
     return (
@@ -133,6 +150,6 @@ def reduce_two(sig: Sig, cell: Cell, a: Value, c: Value, b: MeshBox, M: MeshText
 
 
 @PACK.law(source="Axe def. 2.2: splitting a dim keeps the row-major index", demand=True)
-def split_shard(spec: Spec, a: Value, b: MeshBox, M: MeshText):
+def split_shard(spec: Spec, a: Value, b: MeshBox, M: MeshText) -> Sides:
     """shard(split(a), b, M) = shard(a, b', M)   if only the outermost factor is cut."""
     return terms.shard(sel(spec, a), b, M), terms.shard(a, unsplit(spec, b), M)

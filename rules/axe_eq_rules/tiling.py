@@ -1,8 +1,8 @@
 """Demand laws of one device: every way to compute a value in boxes, inside kernels.
 
-Legend: t, a values; L a layout text; b a box; place(t, L) = t materialised in L; tile(t, b) = box b of t in a
-kernel. A request equals each of its answers. No fusion is written here: a kernel is whatever cone of tile
-values extraction chooses between one `Kernel` root and the values that are materialised.
+Legend: t, a values; L a layout text; b a box; place(t, L) = t materialised in L; tile(t, b) = box b
+of t in a kernel. A request equals each of its answers. No fusion is written here: a kernel is
+whatever cone of tile values extraction chooses between one `Kernel` root and what is materialised.
 """
 
 from __future__ import annotations
@@ -10,9 +10,25 @@ from __future__ import annotations
 from axe_eq.layout import Layout
 from axe_eq.pack import Pack
 from axe_eq.program.ops import selector
-from axe_eq.program.terms import Args, Cell, In, Op, Sel, Sig, Spec, Text, Type, Value, sel
-from axe_eq.program.terms import Cons, Nil, type_of, types_of
+from axe_eq.program.terms import (
+    Args,
+    Cell,
+    Cons,
+    In,
+    Nil,
+    Op,
+    Sel,
+    Sig,
+    Spec,
+    Text,
+    Type,
+    Value,
+    sel,
+    type_of,
+    types_of,
+)
 from axe_eq.program.types import value_type
+from axe_eq.rule.law import Sides
 from axe_eq.rule.term import STR, primitive
 from axe_eq.schedule import box as boxes
 from axe_eq.schedule import terms as s
@@ -72,14 +88,14 @@ def keeps_order(spec: str) -> str | None:
 
 
 @PACK.law(source="Tapestry, block operators; Axe sec. 3", demand=True)
-def kernel(t: Value, L: LayoutText):
+def kernel(t: Value, L: LayoutText) -> Sides:
     """place(t, L) = Kernel(tile(t, b), L)   for every root box b of t, if L is on one device."""
     here = on_one_device(L)
     return s.place(t, L), s.Kernel(s.tile(t, root_box(type_of(t))), L), here == L
 
 
 @PACK.law(source="definition of place", demand=True)
-def move_input(name: Text, type: Type, L: LayoutText):
+def move_input(name: Text, type: Type, L: LayoutText) -> Sides:
     """place(In(name), L) = Move(Buffer(name, A), A, L)   where the input arrives in A."""
     value = In(name, type)
     arrives = s.arrival(value)
@@ -87,54 +103,54 @@ def move_input(name: Text, type: Type, L: LayoutText):
 
 
 @PACK.law(source="definition of tile", demand=True)
-def load(sig: Sig, cell: Cell, a: Args, b: Box):
+def load(sig: Sig, cell: Cell, a: Args, b: Box) -> Sides:
     """tile(t, b) = Load(place(t, L), b)   for a computed t and a layout L it may be kept in."""
     t = Op(sig, cell, a)
     return s.tile(t, b), s.Load(s.place(t, stored_in(type_of(t))), b)
 
 
 @PACK.law(source="definition of tile", demand=True)
-def load_selected(spec: Spec, a: Value, rest: Args, b: Box):
+def load_selected(spec: Spec, a: Value, rest: Args, b: Box) -> Sides:
     """tile(t, b) = Load(place(t, L), b)   for a selector t of at least one operand."""
     t = Sel(spec, Cons(a, rest))
     return s.tile(t, b), s.Load(s.place(t, stored_in(type_of(t))), b)
 
 
 @PACK.law(source="definition of tile", demand=True)
-def load_input(name: Text, type: Type, b: Box):
+def load_input(name: Text, type: Type, b: Box) -> Sides:
     """tile(In(name), b) = Load(Buffer(name, A), b)   where the input arrives in A."""
     value = In(name, type)
     return s.tile(value, b), s.Load(s.Buffer(name, s.arrival(value)), b)
 
 
 @PACK.law(source="Tapestry, index projections", demand=True)
-def compute(sig: Sig, cell: Cell, a: Args, b: Box):
+def compute(sig: Sig, cell: Cell, a: Args, b: Box) -> Sides:
     """tile(Op(s, f, a), b) = Cell(s, f, b, tiles(a, bs))   for the projections bs of b."""
     bs = operand_boxes(sig, cell, types_of(a), b)
     return s.tile(Op(sig, cell, a), b), s.Cell(sig, cell, b, s.tiles(a, bs))
 
 
 @PACK.law(source="Tapestry, selectors", demand=True)
-def select(spec: Spec, a: Args, b: Box):
+def select(spec: Spec, a: Args, b: Box) -> Sides:
     """tile(Sel(f, a), b) = Gather(f, b, tiles(a, bs))   for the pulled-back boxes bs of b."""
     bs = selected_boxes(spec, types_of(a), b)
     return s.tile(Sel(spec, a), b), s.Gather(spec, b, s.tiles(a, bs))
 
 
 @PACK.law(source="definition of tiles", demand=True)
-def each_operand(a: Value, rest: Args, bs: Boxes):
+def each_operand(a: Value, rest: Args, bs: Boxes) -> Sides:
     """tiles(a : rest, b : bs) = tile(a, b) : tiles(rest, bs)."""
     head, tail = first_box(bs)
     return s.tiles(Cons(a, rest), bs), s.TCons(s.tile(a, head), s.tiles(rest, tail))
 
 
 @PACK.law(source="definition of tiles", demand=True)
-def no_operand(bs: Boxes):
+def no_operand(bs: Boxes) -> Sides:
     """tiles(nothing, bs) = nothing."""
     return s.tiles(Nil(), bs), s.TNil()
 
 
 @PACK.law(source="Axe def. 2.2: a layout maps the row-major index", demand=True)
-def reshape_is_a_view(spec: Spec, a: Value, L: LayoutText):
+def reshape_is_a_view(spec: Spec, a: Value, L: LayoutText) -> Sides:
     """place(split(a), L) = place(a, L)   and likewise for merge: row-major order is kept."""
     return s.place(sel(spec, a), L), s.place(a, L), keeps_order(spec) == spec

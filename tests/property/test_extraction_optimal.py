@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations
 
 import pytest
@@ -34,13 +35,17 @@ def exhaustive(forest: Forest, pricer: Pricer) -> float:
     best = float("inf")
     for count in range(len(values) + 1):
         for subset in combinations(values, count):
-            best = min(best, _total(roots, inputs, frozenset((*subset, *roots)), kernel))
+            best = min(best, _total(roots, frozenset((*subset, *roots)), kernel))
     return best
 
 
-def _best(forest, pricer, inputs, placed, chosen):  # type: ignore[no-untyped-def]
+def _best(
+    forest: Forest, pricer: Pricer, inputs: frozenset[int], placed: int, chosen: frozenset[int]
+) -> tuple[float, frozenset[int], frozenset[int]]:
     cones = Cones(forest, inputs)
-    cost, leaves, met = float("inf"), frozenset(), frozenset()
+    cost = float("inf")
+    leaves: frozenset[int] = frozenset()
+    met: frozenset[int] = frozenset()
     for root in forest.placed[placed].kernels:
         alternatives, below = cones.of(root, chosen)
         met |= below
@@ -53,7 +58,11 @@ def _best(forest, pricer, inputs, placed, chosen):  # type: ignore[no-untyped-de
     return cost, leaves - inputs, met
 
 
-def _total(roots, inputs, chosen, kernel):  # type: ignore[no-untyped-def]
+def _total(
+    roots: list[int],
+    chosen: frozenset[int],
+    kernel: Callable[[int, frozenset[int]], tuple[float, frozenset[int]]],
+) -> float:
     seen: set[int] = set()
     stack = list(roots)
     total = 0.0

@@ -23,7 +23,8 @@ from axe_eq.schedule.summary import (
 )  # fmt: skip
 from axe_eq.target import Instr, Target
 
-# Re-reads come from L2: GEMM tiles of 128 x 256 at 770 TFLOP/s draw 9.0e12 B/s from it, so at least 2.1; 3 fits.
+# Re-reads come from L2: GEMM tiles of 128 x 256 at 770 TFLOP/s draw 9.0e12 B/s from it, so at least
+# 2.1; 3 fits.
 L2_OVER_HBM = 3.0
 # Share of arithmetic that does not hide behind memory traffic.
 EXPOSED = 0.1
@@ -31,11 +32,13 @@ EXPOSED = 0.1
 # measured at 0.92).
 FULL_TILE = 128 * 256
 SMALL_TILE_EXPONENT = 0.12
-# Relative loss of a pipeline: per element of a chunk, and per stage beyond the first (fitted to four GEMM shapes
+# Relative loss of a pipeline: per element of a chunk, and per stage beyond the first (fitted to
+# four GEMM shapes
 # at k = 64 with 3 and 4 stages, which are equal within 1 %).
 SHORT_CHUNK = 0.64
 FEW_STAGES = 0.02
-# An operand computed in the kernel costs about this many lane operations per element (convert, swizzle, store).
+# An operand computed in the kernel costs about this many lane operations per element (convert,
+# swizzle, store).
 STAGED_FLOPS = 8.0
 # A grid too small to fill the machine still streams from a few units at most this part of the
 # bandwidth each.
@@ -76,8 +79,7 @@ class TensorCores:
 
 @dataclass(frozen=True)
 class Lanes:
-    """Cones computed on ordinary lanes: cells, row reductions, permutations, products without a
-    gemm row."""
+    """Cones computed on ordinary lanes: cells, rows, permutations, products without a row."""
 
     name: str = "lanes"
     families: tuple[str, ...] = ("cuda",)
@@ -127,13 +129,13 @@ def _tiles(rows: list[Instr], summary: Summary) -> Columns:
 
 
 def _chunk_width(summary: Summary) -> float:
-    """Reduced elements per index of the streaming letter: dims reduced whole beside the streamed one."""
+    """Reduced elements per index of the streaming letter: dims reduced whole beside it."""
     widths = [a.star for a in summary.loads if "k" in a.letters and a.feeds_product]
     return float(max(widths, default=1))
 
 
 def _accumulated(summary: Summary, columns: Columns) -> Column:
-    """Elements of all product tiles of a block together: they share the operands that are loaded."""
+    """Elements of all product tiles of a block together; they share loaded operands."""
     return sum(
         (elements(letters, star, summary, columns) for star, letters in summary.resident),
         np.zeros(len(columns)),
@@ -180,8 +182,7 @@ def _register_bytes(target: Target) -> float:
 
 
 def _row_bytes(summary: Summary, columns: Columns) -> Column:
-    """Bytes of tiles that hold whole dims (rows kept on chip), the largest load counted once
-    each."""
+    """Bytes of the loaded tiles that hold whole dims: rows kept on chip."""
     total = np.zeros(len(columns))
     for access in summary.loads:
         if access.star > 1:
