@@ -14,7 +14,7 @@ from functools import reduce
 import numpy as np
 
 from axe_eq.program.types import DTYPES, Array, ValueType
-from axe_eq.prove.region import Region, whole
+from axe_eq.prove.region import Region, along, whole
 
 _EAGER = 1 << 24  # elements of all inputs together that are made at once
 
@@ -89,7 +89,7 @@ class Sample:
             return _one_hot(key, of, region)
         number = np.zeros((1,) * max(of.rank, 1), np.uint32)
         for axis, (indices, extent) in enumerate(zip(region, of.shape, strict=True)):
-            number = number * np.uint32(extent) + _along(indices.astype(np.uint32), axis, of.rank)
+            number = number * np.uint32(extent) + along(indices.astype(np.uint32), axis, of.rank)
         number += _mix(np.array([key % 2**32], np.uint32))
         hashed = _mix(number).reshape(tuple(map(len, region)))
         return _fit(PATTERNS[self.pattern](hashed), of.dtype)
@@ -106,14 +106,10 @@ class Sample:
         return result
 
 
-def _along(indices: Array, axis: int, rank: int) -> Array:
-    return indices.reshape([-1 if d == axis else 1 for d in range(rank)])
-
-
 def _one_hot(key: int, of: ValueType, region: Region) -> Array:
     """One element is one: the one that the key names."""
     chosen = np.unravel_index(key * 2654435761 % of.size, of.shape)
-    hits = [_along(r == c, n, of.rank) for n, (r, c) in enumerate(zip(region, chosen, strict=True))]
+    hits = [along(r == c, n, of.rank) for n, (r, c) in enumerate(zip(region, chosen, strict=True))]
     return reduce(np.multiply, hits, np.ones(tuple(map(len, region))))
 
 
