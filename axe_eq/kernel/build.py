@@ -476,7 +476,7 @@ def arrivals(kernel: ir.Kernel, barrier: ir.MBarrier) -> int:
     return sum(counts.values())
 
 
-_IDLE_REGISTERS = 40
+_IDLE_REGISTERS, _PLENTY = 40, 232
 _REGISTER_FILE = 65536
 
 
@@ -497,7 +497,7 @@ def _budget_roles(kernel: ir.Kernel, roles: list[ir.Role]) -> None:
     idle = [r for r in roles if not _uses_registers(r.body)]
     busy = [r for r in roles if r not in idle]
     n_idle, n_busy = (sum(r.high - r.low for r in rs) for rs in (idle, busy))
-    if not n_idle or not n_busy:
+    if not n_idle or not n_busy or entry >= _PLENTY:
         return
     share = min((entry * groups - _IDLE_REGISTERS * n_idle) // n_busy // 8 * 8, 255 // 8 * 8)
     for role in roles:

@@ -272,8 +272,6 @@ def cut(block: Block, begin: Int, extent: int, thing: str) -> tuple[Block, dict[
     # The slowest iter goes on as far as a part asks: what lies outside the dim is never accessed.
     rest = rest or [Iter(1, 1, "m")]
     shift: dict[str, Int] = {}
-    if divisor(begin) % size:
-        raise LayoutError(thing, f"begin {begin} is not proven a multiple of {size}", "a multiple")
     count, digit = extent // size, begin // size
     _check_carry(rest, digit, count, thing)
     for position, i in reversed(list(enumerate(rest))):

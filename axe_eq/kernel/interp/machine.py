@@ -123,6 +123,7 @@ class Cta:
         self.queues: dict[tuple[str, int], Queue] = {}
         self.registers: dict[ir.Buffer, tuple[Any, Any]] = {}
         self.busy: dict[tuple[ir.Buffer, int], int] = {}
+        self.touched: dict[tuple[ir.Buffer, int], bool] = {}
         self.pending: list[Callable[[], None]] = []
         self.n_steps = 0
 
@@ -140,6 +141,7 @@ class Cta:
         """Registers of single threads; they must be written, and no product may be on its way."""
         values, defined = self.regs(buffer)
         group = issue.who.group
+        self.touched[buffer, group] = True
         started = self.busy.get((buffer, group), 0)
         classes = self.clocks.classes(issue.who)
         if self.clocks.seen[classes, self.clocks.products(group)].min() < started:
@@ -151,6 +153,7 @@ class Cta:
     def write_regs(self, buffer: ir.Buffer, warp: Ints, lane: Ints, reg: Ints, values: Any) -> None:
         """Set registers of single threads, rounding to the buffer's dtype."""
         stored, defined = self.regs(buffer)
+        self.touched[buffer, int(np.min(warp)) * self.n_groups // self.kernel.n_warps] = True
         stored[warp, lane, reg] = np.asarray(values).astype(stored.dtype)
         defined[warp, lane, reg] = True
 
