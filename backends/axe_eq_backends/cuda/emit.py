@@ -68,7 +68,9 @@ def emit(planned: Planned) -> Source:
 def identifier(name: str) -> str:
     """A C identifier for a name of the kernel."""
     clean = re.sub(r"\W", "_", name)
-    return f"{clean}_" if clean in _RESERVED or clean[:1].isdigit() or not clean else clean
+    if clean[:1].isdigit() or not clean:
+        clean = f"n{clean}"
+    return f"{clean}_" if clean in _RESERVED else clean
 
 
 class Writer:

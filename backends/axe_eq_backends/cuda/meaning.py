@@ -287,6 +287,8 @@ def _start(
     issue: Issue,
 ) -> None:
     values, defined = cta.regs(gemm.acc.buffer)
+    if cta.touched.get((gemm.acc.buffer, issue.who.group), True):
+        raise KernelFault(issue.what, "takes registers that ordinary code used", "wgmma_fence")
     if keep and not defined[where].all():
         raise KernelFault(issue.what, f"accumulates into {gemm.acc}, which was never written")
     defined[where] = True
@@ -306,7 +308,9 @@ def wgmma_commit(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
 
 
 def wgmma_fence(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
-    """Order register accesses before the products; registers have no other owner here."""
+    """Hand the accumulator's registers to the products that follow."""
+    assert isinstance(issue.primitive, ir.Gemm)
+    cta.touched[issue.primitive.acc.buffer, issue.who.group] = False
 
 
 def mma(cta: Cta, call: Call, env: Env, issue: Issue) -> None:

@@ -1,0 +1,194 @@
+"""Golden texts of eight kernels, and images: saved, loaded, cached, refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from axe_eq.errors import ArgumentError, DeviceError, EmitError
+from axe_eq.kernel import ir
+from axe_eq.kernel.build import Builder
+from axe_eq.kernel.cells import apply, arg
+from axe_eq.kernel.expr import var
+from axe_eq.kernel.show import show
+from axe_eq.layout import Layout
+from axe_eq_backends.cuda import cache, image, launch
+from axe_eq_backends.cuda.calls import digits
+from axe_eq_backends.cuda.compile import compile_text
+from axe_eq_backends.cuda.emit import emit, identifier
+from axe_eq_backends.cuda.planning import plan
+from axe_eq_backends.cuda.schedules.gemm import Extra, Matrix, Problem, Tiling, gemm, parameters
+from axe_eq_backends.cuda.schedules.map import elementwise
+from axe_eq_backends.cuda.schedules.rows import Reduction, reduce_rows
+from axe_eq_backends.cuda.schedules.tensors import dense
+from axe_eq_backends.cuda.schedules.transpose import transpose
+from axe_eq_backends.cuda.target import h200
+
+X, Y = arg(0), arg(1)
+BIAS_RELU = apply("maximum", apply("add", X, Y), 0.0)
+SHAPE = (64, 1000)
+
+
+def _product(**changes: object) -> ir.Kernel:
+    m, n, k = parameters()
+    return gemm(Problem(m, n, k, **changes), Tiling(128, 128, 64, 3))  # type: ignore[arg-type]
+
+
+def _softmax() -> ir.Kernel:
+    e = apply("exp", apply("sub", X, Y))
+    steps = [Reduction("max", X), Reduction("+", e)]
+    outputs = [(dense("y", "f16", SHAPE), apply("div", e, arg(2)))]
+    return reduce_rows(SHAPE, [dense("x", "f16", SHAPE)], steps, outputs)
+
+
+def _cells() -> ir.Kernel:
+    operands = [dense("x", "f16", SHAPE), dense("b", "f16", SHAPE, [1])]
+    return elementwise(SHAPE, operands, [(dense("y", "f16", SHAPE), BIAS_RELU)])
+
+
+KERNELS: dict[str, Callable[[], ir.Kernel]] = {
+    "product": _product,
+    "product_bias_relu": lambda: _product(cell=BIAS_RELU, extras=(Extra("bias", "n"),)),
+    "product_mn_major": lambda: _product(products=((Matrix("A", major=0), Matrix("B", major=0)),)),
+    "product_static": lambda: gemm(Problem(256, 512, 320), Tiling(128, 128, 64, 3)),
+    "cells": _cells,
+    "softmax": _softmax,
+    "transpose_by_matrices": lambda: transpose((128, 192)),
+    "transpose_by_elements": lambda: transpose((33, 70), "f32"),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_golden_texts(name: str, golden: Callable[..., None]) -> None:
+    golden(emit(plan(KERNELS[name](), h200)).text)
+
+
+def test_golden_plan(golden: Callable[..., None]) -> None:
+    kernel = KERNELS["product_bias_relu"]()
+    golden(show(kernel, plan(kernel, h200)))
+
+
+def test_every_choice_is_explained() -> None:
+    text = plan(KERNELS["product_bias_relu"](), h200).explain()
+    assert "matrix.stmatrix (4 calls x4, 1-way)" in text
+    assert "not ldst.st_shared: 128 cycles against 80" in text
+
+
+def test_an_image_survives_bytes_and_checks_parameters() -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    m, n, k = parameters()
+    column = Matrix("A", major=0), Matrix("B")
+    built = image.build(plan(gemm(Problem(m, n, k, (column,)), Tiling(128, 128, 64, 3)), h200))
+    assert image.Image.from_bytes(built.to_bytes()) == built
+    built.check({"M": 16, "N": 8, "K": 24})
+    for params, reason in (
+        ({"M": 16, "N": 8}, "no value for K"),
+        ({"M": 16, "N": 12, "K": 8}, "parameter N: is 12"),
+        ({"M": 12, "N": 8, "K": 8}, "byte stride of A: is 24"),
+    ):
+        with pytest.raises(ArgumentError, match=reason):
+            built.check(params)
+    for data in (b"", b"\0" * 40, built.to_bytes()[:100]):
+        with pytest.raises(ArgumentError, match="damaged"):
+            image.Image.from_bytes(data)
+
+
+def test_damaged_cache_entries_are_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "switches", lambda: SimpleNamespace(cache_folder=tmp_path))
+    made: list[int] = []
+
+    def make() -> bytes:
+        made.append(1)
+        return b"payload"
+
+    name = cache.key("a", "b")
+    assert name != cache.key("ab", "")
+    assert [cache.get(name, make), cache.get(name, make)] == [b"payload", b"payload"]
+    assert len(made) == 1
+    path = tmp_path / "cuda" / name
+    whole = path.read_bytes()
+    for damage in (whole[:-1], whole[:5], b"", whole[:-1] + b"?"):
+        path.write_bytes(damage)
+        assert cache.load(name) is None
+        assert cache.get(name, make) == b"payload"
+    assert len(made) == 5
+
+
+def test_a_cache_that_cannot_be_written_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    folder = SimpleNamespace(cache_folder=tmp_path / "file")
+    monkeypatch.setattr(cache, "switches", lambda: folder)
+    with pytest.raises(DeviceError, match="cannot be written"):
+        cache.store("x", b"")
+
+
+def test_wrong_text_is_an_emit_error() -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    with pytest.raises(EmitError, match="does not compile"):
+        compile_text("nonsense;", 90)
+
+
+def test_without_a_driver_the_device_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("cuda.bindings.driver", reason="cuda.bindings is not installed")
+    from cuda.bindings import driver
+
+    def missing(flags: int) -> None:
+        raise RuntimeError("no libcuda.so.1")
+
+    monkeypatch.setattr(driver, "cuInit", missing)
+    with pytest.raises(DeviceError, match=r"CUDA driver: cannot be loaded \(no libcuda"):
+        launch.driver.__wrapped__()
+
+
+def test_what_cuda_cannot_write_is_refused() -> None:
+    def mapped(dtype: str, cell: str) -> ir.Kernel:
+        k = Builder("k", 4)
+        x, y = k.tensor("x", dtype, (128,)), k.tensor("y", dtype, (128,), output=True)
+        t = k.reg("t", dtype, (128,), Layout([(128, 1, "tx")]))
+        k.copy(t.all, x.all)
+        k.map(apply(cell, arg(0)), t.all, t.all)
+        k.copy(y.all, t.all)
+        return k.finish()
+
+    with pytest.raises(EmitError, match=r"cell 'sqrt': has no CUDA spelling on i32"):
+        emit(plan(mapped("i32", "sqrt"), h200))
+
+
+def test_names_become_identifiers() -> None:
+    assert [identifier(n) for n in ("x", "for", "a.b", "1x", "")] == [
+        "x",
+        "for_",
+        "a_b",
+        "n1x",
+        "n",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [
+        ([0, 1, 2, 3], [(1, 4, 1)]),
+        ([5, 5, 6, 6], [(1, 2, 0), (2, 2, 1)]),
+        ([0, 1, 0, 1, 2, 3, 2, 3], [(1, 2, 1), (2, 2, 0), (4, 2, 2)]),
+        ([0, 1, 3, 4, 9, 9], None),
+    ],
+)
+def test_register_numbers_are_recognised_as_digits(numbers: list[int], expected: object) -> None:
+    assert digits(numbers) == expected
+
+
+def test_element_numbers_beyond_32_bits_are_wide() -> None:
+    k = Builder("k", 4)
+    x = k.tensor("x", "f16", (var("M", high=1 << 30), 4096))
+    y = k.tensor("y", "f16", (4, 256), output=True)
+    layout = Layout([(4, 1, "warp"), (32, 1, "lane"), (8, 1, "reg")])
+    t = k.reg("t", "f16", (4, 256), layout)
+    row = k.param("row", high=1 << 29)
+    k.copy(t.all, x[ir.span(row, 4), 0:256])
+    k.copy(y.all, t.all)
+    assert "long long g1 = (long long)row * 4096" in emit(plan(k.finish(), h200)).text
