@@ -62,14 +62,15 @@ class Statement:
     assume: tuple[tuple[Term, Term], ...] = ()
 
     def __str__(self) -> str:
-        how = "over the reals" if self.numerics == "real" else "bit for bit"
-        packs = " ".join(f"{name} {version}" for name, version in sorted(self.packs.items()))
-        given = f", assuming {len(self.assume)} equalities" if self.assume else ""
+        names = " ".join(f"{name} {version}" for name, version in sorted(self.packs.items()))
+        by = f" (packs: {names})" if names else ""
         if self.kind == LAYOUTS:
-            sides = [str(layout_terms.decode(t)) for t in (*self.left, *self.right)]
-            return f"{sides[0]} = {sides[1]} (packs: {packs})"
+            left, right = (layout_terms.decode(t) for t in (*self.left, *self.right))
+            return f"{left} = {right}{by}"
+        how = "over the reals" if self.numerics == "real" else "bit for bit"
+        given = f", assuming {len(self.assume)} equalities" if self.assume else ""
         inputs = ", ".join(f"{name}: {type}" for name, type in self.inputs)
-        return f"two programs of ({inputs}) are equal {how}{given} (packs: {packs})"
+        return f"two programs of ({inputs}) are equal {how}{given}{by}"
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from typing import Any
 
 from axe_eq.egraph.normal import Class, Row, read_rows, representatives
 from axe_eq.egraph.session import Session
+from axe_eq.layout import terms as layout_terms
 from axe_eq.program.ops import split_text
-from axe_eq.program.terms import ARGS, In, Op, operands
+from axe_eq.program.terms import ARGS, In, Op, Sel, operands
 from axe_eq.prove.certificate import Statement
 from axe_eq.rule.term import Symbol, Term, postorder
 
@@ -168,19 +169,22 @@ def _operator(term: Term) -> str:
 
 
 def show(term: Term) -> str:
-    """A value as one line, shortened."""
+    """A term as one line, shortened."""
+    if term.sort == layout_terms.LAYOUT:
+        return str(layout_terms.decode(term))
     texts: dict[Term, str] = {}
     for sub in postorder(term):
         if sub.symbol is In:
             texts[sub] = sub.args[0]
         elif sub.sort != ARGS:
-            given = ", ".join(texts[a] for a in operands(sub))
+            parts = operands(sub) if sub.symbol in (Op, Sel) else sub.args
+            given = ", ".join(texts[a] if isinstance(a, Term) else str(a) for a in parts)
             text = f"{_word(sub)}({given})"
             texts[sub] = text if len(text) <= _LONGEST else f"{_word(sub)}(...)"
-    return texts[term]
+    return texts.get(term) or f"({', '.join(texts[a] for a in operands(term))})"
 
 
 def _word(term: Term) -> str:
     if term.symbol is Op:
         return f"{term.args[1]}[{term.args[0]}]"
-    return f"{term.args[0]}"
+    return f"{term.args[0]}" if term.symbol is Sel else term.symbol.name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from axe_eq.errors import SearchError
-from axe_eq.layout import Layout, same_map
+from axe_eq.layout import Difference, Layout, same_map
 from axe_eq.layout.notation import read_any
 from axe_eq.layout.terms import LAYOUT, encode
 from axe_eq.pack import Pack
@@ -26,16 +26,19 @@ def equivalent_layouts(a: Layout | str, b: Layout | str, packs: Iterable[Pack]) 
         NotationError: a text that does not parse.
     """
     left, right = (x if isinstance(x, Layout) else read_any(x) for x in (a, b))
-    if left.size != right.size:
-        return Refuted(None, f"the sizes differ: a has {left.size} elements, b has {right.size}")
     try:
-        index = same_map(left, right)
-        if index is not None:
-            found = LayoutCounterexample(index, left(index), right(index))
-            return Refuted(found, f"the images of {index} differ")
+        found = same_map(left, right)
+        if found is not None:
+            return _refuted(found)
         return _prove(left, right, list(packs))
     except SearchError as error:
         return Unknown(str(error))
+
+
+def _refuted(found: Difference) -> Refuted:
+    if found.x is None or found.image_a is None or found.image_b is None:
+        return Refuted(None, found.reason)
+    return Refuted(LayoutCounterexample(found.x, found.image_a, found.image_b), found.reason)
 
 
 def _prove(left: Layout, right: Layout, packs: list[Pack]) -> Verdict:
