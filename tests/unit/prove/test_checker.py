@@ -195,8 +195,9 @@ def test_what_does_not_prove_its_statement_is_refused(name: str) -> None:
 def test_what_is_no_text_is_refused() -> None:
     text = write(Proof(stated(XY, YX), (COMMUTE,)))
     assert check_certificate(text.encode(), packs=PACKS)
-    for thing in (None, 3, {}, [], Proof(stated(XY, XY), ())):
-        assert not check_certificate(thing, packs=PACKS)  # type: ignore[arg-type]
+    others: list[Any] = [None, 3, {}, [], Proof(stated(XY, XY), ())]
+    for thing in others:
+        assert not check_certificate(thing, packs=PACKS)
 
 
 def test_layouts_are_statements_too() -> None:
