@@ -293,13 +293,17 @@ class Builder:
         """One elected thread of the scope runs the body."""
         return self._scope("elect")
 
-    def each_thread(self) -> Any:
-        """Every thread runs the body for itself; `ir.THREAD` is its number."""
-        return self._scope("thread")
+    @contextmanager
+    def each_thread(self) -> Iterator[Var]:
+        """Every thread runs the body for itself; yields its number in the CTA."""
+        with self._scope("thread"):
+            yield var(ir.THREAD.name, high=self.kernel.n_threads - 1)
 
-    def each_warp(self) -> Any:
-        """Every warp runs the body for itself; `ir.WARP` is its number."""
-        return self._scope("warp")
+    @contextmanager
+    def each_warp(self) -> Iterator[Var]:
+        """Every warp runs the body for itself; yields its number in the scope."""
+        with self._scope("warp"):
+            yield var(ir.WARP.name, high=self.kernel.n_warps - 1)
 
     # -- synchronisation --
 

@@ -152,7 +152,7 @@ def choose(
         try:
             plans.append(_derive(row, family, primitive, Context(target, where, names), families))
         except (DispatchError, LayoutError) as refusal:
-            lost.append((row.name, _reason(refusal)))
+            lost.append((row.name, _reason(refusal, row)))
     if not plans:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in lost)
         raise DispatchError(
@@ -180,8 +180,9 @@ def _derive(
     return families[family](row, primitive, context)
 
 
-def _reason(error: AxeError) -> str:
-    return f"{error.thing}: {error.wrong}" + (f"; needs {error.expected}" if error.expected else "")
+def _reason(error: AxeError, row: Instr) -> str:
+    thing = "" if error.thing == row.name else f"{error.thing}: "
+    return f"{thing}{error.wrong}" + (f"; needs {error.expected}" if error.expected else "")
 
 
 def dispatch(kernel: ir.Kernel, target: Target, families: Families) -> Planned:

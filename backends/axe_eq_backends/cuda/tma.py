@@ -48,7 +48,8 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     load = row.name == "tma.load"
     tensor, tile = (primitive.src, primitive.dst) if load else (primitive.dst, primitive.src)
     if tensor.buffer.memory != "gmem":
-        raise DispatchError(row.name, f"writes {primitive.dst.buffer.memory}", row.name[4:])
+        side = "source" if load else "destination"
+        raise DispatchError(row.name, f"the {side} lies in {tensor.buffer.memory}", "gmem")
     if context.where.scope != "elect":
         raise DispatchError(row.name, f"scope {context.where.scope}", "one elected thread")
     if load and primitive.barrier is None:

@@ -252,9 +252,9 @@ def test_scopes_of_one_thread_each_hold_their_own_tile(order: str) -> None:
     """The thread-local view of a copy: every thread has its own begin (Axe, section 3.1)."""
     k = Builder("k", 4)
     x, y = k.tensor("x", "f32", (32, 128)), k.tensor("y", "f32", (16, 64), output=True)
-    with k.each_thread():
+    with k.each_thread() as thread:
         mine = k.reg("mine", "f32", (1, 8), Layout([(8, 1, "reg")]))
-        row, col = ir.THREAD // 8, ir.THREAD % 8 * 8
+        row, col = thread // 8, thread % 8 * 8
         k.copy(mine.all, x[span(row + 16, 1), span(col + 64, 8)])
         k.copy(y[span(row, 1), span(col, 8)], mine.all)
     array = np.random.default_rng(0).standard_normal((32, 128)).astype(np.float32)
