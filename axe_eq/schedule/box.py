@@ -151,7 +151,7 @@ def op_boxes(sig_text: str, cell_text: str, types: str, box: str) -> tuple[tuple
     choices = _reduction_choices(sig, cell_text, extents, {e.letter for e in out})
     found = []
     for entries in choices:
-        operands = _project(sig, [*out, *entries], extents)
+        operands = project(sig, [*out, *entries], extents)
         if operands is not None and operands not in found:
             found.append(operands)
     return tuple(found)
@@ -177,9 +177,10 @@ def _reduction_choices(
     return choices
 
 
-def _project(
+def project(
     sig: Signature, entries: Sequence[Entry], extents: Sequence[int]
 ) -> tuple[str, ...] | None:
+    """Boxes of the operands for these entries of all index dims; None where two letters meet."""
     boxes = []
     for operand in sig.operands:
         dims = [_project_dim(p, entries, extents) for p in operand]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -172,7 +173,8 @@ def test_another_layout_at_one_access_changes_a_result(cut_into_kernels: Cut, rn
                 accesses = list(getattr(step, side))
                 accesses[place] = replace(accesses[place], layout=other)
                 steps = list(graph.steps)
-                steps[number] = replace(step, **{side: tuple(accesses)})
+                change: dict[str, Any] = {side: tuple(accesses)}
+                steps[number] = replace(step, **change)
                 (found,) = run_schedule(replace(graph, steps=tuple(steps)), arrays)
                 assert not np.array_equal(found, wanted)
                 changed += 1
