@@ -140,8 +140,11 @@ def default_padded(shard: Iters, box: tuple[int, ...]) -> tuple[int, ...] | None
 
 def check_extents(thing: str, shape: Iterable[Any]) -> tuple[int, ...]:
     """The extents as a tuple of ints of at least 1, or the LayoutError that names the wrong one."""
+    extents = tuple(shape)
+    if all([type(extent) is int and extent > 0 for extent in extents]):
+        return extents
     checked: list[int] = []
-    for extent in shape:
+    for extent in extents:
         whole = _integer(extent)
         if whole is None or whole < 1:
             raise LayoutError(thing, f"extent {extent!r}", "integers of at least 1")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import gcd
 
 import numpy as np
@@ -54,9 +53,11 @@ def _by_digits(a: Layout, b: Layout) -> Layout | None:
     fused = it.fuse(a.shard)
     origin = sum(value for _, value in b.offsets)
     origin += sum((e - 1) * s for e, s, _ in b.shard + b.replica if s < 0)
-    reach = list(_digits(fused, origin))
+    reach = [0] * len(fused)
     offset = dict(a.offsets)
-    add(offset, _value(fused, reach))
+    for place, digit in _digits(fused, origin):
+        reach[place] = digit
+        add(offset, {fused[place][2]: digit * fused[place][1]})
     lists: list[Iters] = []
     for iters in (it.fuse(b.shard), b.replica):
         pieces: list[Iter] = []
@@ -79,35 +80,35 @@ def _pieces(
     step = abs(stride)
     while extent > 1:
         digits = _digits(fused, step)
-        room = [(e - 1) // d + 1 for d, (e, _, _) in zip(digits, fused, strict=True) if d]
-        part = extent if not room or extent <= min(room) else gcd(extent, min(room))
-        vector = {axis: value for axis, value in _value(fused, digits).items() if value}
-        if part == 1 or len(vector) > 1:
+        room = min(((fused[place][0] - 1) // digit + 1 for place, digit in digits), default=extent)
+        part = extent if extent <= room else gcd(extent, room)
+        vector: Vector = {}
+        for place, digit in digits:
+            reach[place] += digit * (part - 1)
+            if fused[place][1]:
+                add(vector, {fused[place][2]: digit * fused[place][1]})
+        moves = [(axis, value) for axis, value in vector.items() if value]
+        if part == 1 or len(moves) > 1:
             return None
-        axis, value = next(iter(vector.items()), (DEFAULT_AXIS, 0))
+        axis, value = moves[0] if moves else (DEFAULT_AXIS, 0)
         if stride < 0:
             add(offset, {axis: (part - 1) * value})
         pieces.append((part, value if stride > 0 else -value, axis))
-        for place, digit in enumerate(digits):
-            reach[place] += digit * (part - 1)
         extent //= part
         step *= part
     return pieces[::-1]
 
 
-def _digits(fused: Iters, index: int) -> list[int]:
-    digits: list[int] = []
-    for extent, _, _ in reversed(fused):
-        index, digit = divmod(index, extent)
-        digits.append(digit)
-    return digits[::-1]
-
-
-def _value(fused: Iters, digits: Sequence[int]) -> Vector:
-    point: Vector = {}
-    for digit, (_, stride, axis) in zip(digits, fused, strict=True):
-        add(point, {axis: digit * stride})
-    return point
+def _digits(fused: Iters, index: int) -> list[tuple[int, int]]:
+    """The nonzero digits of an index as ``(place, digit)``."""
+    digits: list[tuple[int, int]] = []
+    place = len(fused)
+    while index:
+        place -= 1
+        index, digit = divmod(index, fused[place][0])
+        if digit:
+            digits.append((place, digit))
+    return digits
 
 
 def _by_points(a: Layout, b: Layout, axis: str) -> Layout:

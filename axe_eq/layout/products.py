@@ -8,12 +8,12 @@ from math import prod
 from axe_eq.errors import LayoutError
 from axe_eq.layout import iters as it
 from axe_eq.layout.boxes import Dims, reduce_dims, regroup, trim
-from axe_eq.layout.check import check_admitted, check_extents, check_range, make_offsets
+from axe_eq.layout.check import Offsets, check_admitted, check_extents, check_range, make_offsets
 from axe_eq.layout.iters import Iter, Iters
 from axe_eq.layout.levels import add, first_unequal
 from axe_eq.layout.replicas import by_axis, difference, saturate
 from axe_eq.layout.swizzle import Swizzle
-from axe_eq.layout.value import Layout, make_dims
+from axe_eq.layout.value import Layout, make, make_dims
 
 Shape = Sequence[int]
 Weights = Mapping[str, int]
@@ -29,7 +29,7 @@ def tile(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> Layout:
         LayoutError: a shape does not group its layout, the ranks differ, the result does not fit in
             63 bits, or a swizzle would not stay one.
     """
-    weights = {axis: b.span(axis) for axis in b.axes}
+    weights = _spans(b)
     return _interleave(a, shape_a, b, shape_b, weights, "tile")
 
 
@@ -49,7 +49,7 @@ def tile_of(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> Layout:
         LayoutError: there is none, with the reason and the first index that breaks.
         SearchError: undecided, a replica list off the gap condition spans over 2**24.
     """
-    weights = {axis: b.span(axis) for axis in b.axes}
+    weights = _spans(b)
     return _factor(a, shape_a, b, shape_b, weights, outer=True, name="tile")
 
 
@@ -113,20 +113,36 @@ def _interleave(
         raise LayoutError(name, f"shapes {tuple(shape_a)} and {tuple(shape_b)}", "equal ranks")
     swizzle = _joined_swizzles(a, b, weights, name) if a.swizzle or b.swizzle else ()
     dims: list[tuple[int, Iters]] = []
-    pairs = zip(a.group_dims(shape_a), b.group_dims(shape_b), strict=True)
-    for (outer, block), inner in pairs:
-        dims += ((outer, _scaled(block, weights)), inner)
-    offset = {axis: value * weights.get(axis, 1) for axis, value in a.offsets}
-    add(offset, dict(b.offsets))
-    layout = make_dims(
-        tuple(dims), _scaled(a.replica, weights) + b.replica, make_offsets(offset), swizzle
-    )
-    check_range(layout.shard, layout.replica, layout.offsets, it.size(layout.shard))
+    for outer, inner in zip(a.group_dims(shape_a), b.group_dims(shape_b), strict=True):
+        dims += ((outer[0], _scaled(outer[1], weights)), inner)
+    replica, offsets = _scaled(a.replica, weights) + b.replica, b.offsets
+    if a.offsets:
+        offset = {axis: value * weights.get(axis, 1) for axis, value in a.offsets}
+        add(offset, dict(b.offsets))
+        offsets = make_offsets(offset)
+    if a.box is None and b.box is None:
+        layout = make(
+            tuple([item for _, block in dims for item in block]), replica, offsets, swizzle
+        )
+    else:
+        layout = make_dims(tuple(dims), replica, offsets, swizzle)
+    check_range(layout.shard, replica, offsets, it.size(layout.shard))
     return layout
 
 
+def _spans(layout: Layout) -> Weights:
+    """Axis -> span (Lemma C.1 where there is neither swizzle nor box)."""
+    if not layout.is_linear():
+        return {axis: layout.span(axis) for axis in layout.axes}
+    spans: dict[str, int] = {}
+    for extent, stride, axis in layout.shard + layout.replica:
+        spans[axis] = spans.get(axis, 1) + (extent - 1) * abs(stride)
+    return spans
+
+
 def _scaled(iters: Iters, weights: Weights) -> Iters:
-    return tuple((extent, stride * weights.get(axis, 1), axis) for extent, stride, axis in iters)
+    get = weights.get
+    return tuple([(extent, stride * get(axis, 1), axis) for extent, stride, axis in iters])
 
 
 def _joined_swizzles(a: Layout, b: Layout, weights: Weights, name: str) -> tuple[Swizzle, ...]:
@@ -180,6 +196,17 @@ def _factor(
     ratio = tuple(w // k for w, k in zip(whole, inner, strict=True))
     swizzle = _factor_swizzles(a, b, weights, outer, name) if a.swizzle or b.swizzle else ()
     found = _factor_dims(a, ratio, b, inner, weights, outer, name)
+    replica, offsets = a.replica, a.offsets
+    if replica or b.replica or offsets or b.offsets:
+        replica, offsets = _factor_copies(a, b, weights, name)
+    factor = make_dims(found, replica, offsets, swizzle)
+    if a.swizzle:
+        _joined_swizzles(*((factor, b) if outer else (b, factor)), weights, name)
+    return factor
+
+
+def _factor_copies(a: Layout, b: Layout, weights: Weights, name: str) -> tuple[Iters, Offsets]:
+    """Replicas and offset of the factor: what `b` adds to them is those of `a`."""
     steps_a, offset = by_axis(a.replica)
     steps_b, turned = by_axis(b.replica)
     add(offset, dict(a.offsets))
@@ -187,25 +214,20 @@ def _factor(
     add(offset, turned, -1)
     replica: list[Iter] = []
     for axis in sorted({*steps_a, *steps_b}):
-        rest = difference(
-            saturate(steps_a.get(axis, ())), saturate(steps_b.get(axis, ())), weights.get(axis, 1)
-        )
+        whole, part = saturate(steps_a.get(axis, ())), saturate(steps_b.get(axis, ()))
+        rest = difference(whole, part, weights.get(axis, 1))
         if rest is None:
             raise LayoutError(
-                f"{name}", f"the replicas on {axis} are no sum with those of {b}", "a replica list"
+                name, f"the replicas of {a} on {axis} at index 0", f"those of {b} in it"
             )
         replica += [(extent, stride // weights.get(axis, 1), axis) for stride, extent in rest]
     for axis, value in offset.items():
         if value % weights.get(axis, 1):
             raise LayoutError(
-                f"{name}", f"offset {value} on {axis} at index 0", f"multiple of {weights[axis]}"
+                name, f"offset {value} on {axis} at index 0", f"a multiple of {weights[axis]}"
             )
     origin = {axis: value // weights.get(axis, 1) for axis, value in offset.items()}
-    factor = make_dims(found, tuple(replica), make_offsets(origin), swizzle)
-    if a.swizzle:
-        parts = (factor, b) if outer else (b, factor)
-        _joined_swizzles(*parts, weights, name)
-    return factor
+    return tuple(replica), make_offsets(origin)
 
 
 def _factor_dims(

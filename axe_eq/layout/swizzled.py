@@ -7,8 +7,10 @@ is tried depends on the map alone, so equal maps end at the same one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import product
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import islice, product
+from math import gcd
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +25,15 @@ from axe_eq.layout.tables import from_points, point_table
 from axe_eq.layout.value import Layout, make, make_dims
 
 MAX_POINTS = 2**18
-MAX_TRIES = 2**17
+MAX_TRIES = 2**13
 MAX_PER_AXIS = 2
+MAX_BATCH = 2**21  # values undone at a time
 
 Points = NDArray[np.int64]
+Stack = tuple[Swizzle, ...]
 
 
+@lru_cache(maxsize=1024)
 def normalise(layout: Layout) -> Layout:
     """The canonical form of a layout with swizzles.
 
@@ -68,16 +73,20 @@ def _bits(layout: Layout, axis: str) -> int:
 def _split(layout: Layout, reach: dict[str, int]) -> tuple[Iters, Layout]:
     """The slow iters that step by multiples of what swizzles see, and the layout of the rest."""
     fused = it.fuse(layout.shard)
-    cut = 0
-    while (
-        layout.box is None
-        and cut < len(fused)
-        and fused[cut][1] % (1 << reach.get(fused[cut][2], 0)) == 0
-    ):
-        cut += 1
-    if cut == 0:
+    if layout.box is not None:
         return (), layout
-    return fused[:cut], make(fused[cut:], layout.replica, layout.offsets, layout.swizzle)
+    for cut, (extent, stride, axis) in enumerate(fused):
+        grid = 1 << reach.get(axis, 0)
+        period = grid // gcd(stride, grid)
+        if period == 1:
+            continue
+        if extent > period and extent % period == 0:
+            outer = (*fused[:cut], (extent // period, stride * period, axis))
+            inner: Iters = ((period, stride, axis), *fused[cut + 1 :])
+        else:
+            outer, inner = fused[:cut], fused[cut:]
+        return outer, make(inner, layout.replica, layout.offsets, layout.swizzle)
+    return fused, make((), layout.replica, layout.offsets, layout.swizzle)
 
 
 def _forms(layout: Layout, reach: dict[str, int]) -> Iterator[tuple[tuple[Swizzle, ...], Layout]]:
@@ -85,28 +94,25 @@ def _forms(layout: Layout, reach: dict[str, int]) -> Iterator[tuple[tuple[Swizzl
     axes = layout.axes
     points = point_table(layout, np.arange(layout.size, dtype=np.int64), axes)
     columns = {axis: points[:, :, axes.index(axis)] for axis in reach}
-    fits = {
-        (axis, count): list(_fits(columns[axis], axis, count, reach[axis]))
-        for axis in reach
-        for count in (0, 1)
-    }
-    for counts in sorted(
-        product(range(MAX_PER_AXIS + 1), repeat=len(reach)), key=lambda c: (sum(c), c)
-    ):
-        parts = []
-        for axis, count in zip(reach, counts, strict=True):
-            if (axis, count) not in fits:
-                fits[axis, count] = list(_fits(columns[axis], axis, count, reach[axis]))
-            parts.append(fits[axis, count])
-        for choice in product(*parts):
-            swizzle = tuple(sw for part in choice for sw in part)
-            plain = _undone(points, axes, swizzle)
+    counts = product(range(MAX_PER_AXIS + 1), repeat=len(reach))
+    for split in sorted(counts, key=lambda split: (sum(split), split)):
+        parts = [
+            _fits(columns[axis], _stacks(axis, count, reach[axis]), axis)
+            for axis, count in zip(reach, split, strict=True)
+        ]
+        for choice in parts[0] if len(parts) == 1 else _joined(parts):
+            plain = _undone(points, axes, choice)
             if plain is not None:
-                yield swizzle, plain
+                yield choice, plain
 
 
-def _fits(column: Points, axis: str, count: int, reach: int) -> Iterator[tuple[Swizzle, ...]]:
-    """The stacks of `count` swizzles that leave a layout on this axis alone."""
+def _joined(parts: Sequence[Iterable[Stack]]) -> Iterator[Stack]:
+    for choice in product(*parts):
+        yield tuple(sw for stack in choice for sw in stack)
+
+
+def _stacks(axis: str, count: int, reach: int) -> Iterator[Stack]:
+    """All stacks of `count` swizzles of at most that reach, small reach first."""
     singles = [
         Swizzle(axis, bits, base, sign * (total - base - bits))
         for total in range(2, reach + 1)
@@ -116,16 +122,80 @@ def _fits(column: Points, axis: str, count: int, reach: int) -> Iterator[tuple[S
     ]
     if len(singles) ** count > MAX_TRIES:
         raise SearchError(
-            f"canonical form on {axis}", f"{len(singles) ** count} swizzles", f"{MAX_TRIES}"
+            f"canonical form on {axis}",
+            f"{len(singles) ** count} stacks of swizzles",
+            f"{MAX_TRIES}",
         )
-    for stack in product(singles, repeat=count):
-        if _undone(column[:, :, None], (axis,), stack) is not None:
-            yield stack
+    return product(singles, repeat=count)
 
 
-def _undone(points: Points, axes: tuple[str, ...], swizzle: tuple[Swizzle, ...]) -> Layout | None:
+def _fits(column: Points, stacks: Iterator[Stack], axis: str) -> Iterator[Stack]:
+    """The stacks that leave a layout on this axis alone."""
+    size, copies = column.shape
+    while batch := list(islice(stacks, max(1, MAX_BATCH // size))):
+        if copies == 1:
+            undone = np.stack([_undo(column[:, 0], stack) for stack in batch])
+            batch = [batch[i] for i in np.flatnonzero(_plausible(undone))]
+        for stack in batch:
+            if _undone(column[:, :, None], (axis,), stack) is not None:
+                yield stack
+
+
+def _plausible(rows: Points) -> NDArray[np.bool_]:
+    """Which functions, one per row, may be a layout: a necessary condition.
+
+    Either a list computes the whole function, or an innermost dim of a box repeats in it up to an
+    offset per row, and a list computes that dim.
+    """
+    count = rows.shape[1]
+    if count < 3:
+        return np.ones(len(rows), dtype=bool)
+    may = _computed(rows)
+    level = _first_level(rows)
+    for inner in (n for n in range(3, count) if count % n == 0):
+        rest = np.flatnonzero(~may & (level < inner))  # a dim without a level is never padded
+        second = rows[rest, inner : 2 * inner] - rows[rest, inner : inner + 1]
+        rest = rest[(second == rows[rest, :inner] - rows[rest, :1]).all(axis=1)]
+        rest = rest[_computed(rows[rest, :inner])]
+        tiles = rows[rest].reshape(len(rest), count // inner, inner)
+        relative = tiles - tiles[:, :, :1]
+        may[rest] = (relative == relative[:, :1]).all(axis=(1, 2))
+    return may
+
+
+def _computed(rows: Points) -> NDArray[np.bool_]:
+    """Which functions, one per row, are an iter list on their domain, maybe longer than it."""
+    count = rows.shape[1]
+    if count < 3 or len(rows) == 0:
+        return np.ones(len(rows), dtype=bool)
+    level = _first_level(rows)
+    inside = np.arange(1, count) % level[:, None] != 0
+    steps = np.diff(rows)
+    good: NDArray[np.bool_] = ~((steps != steps[:, :1]) & inside).any(axis=1)
+    for step in np.unique(level[good & (level < count)]).tolist():
+        same = np.flatnonzero(good & (level == step))
+        good[same] = _computed(rows[same, ::step])
+    return good
+
+
+def _first_level(rows: Points) -> Points:
+    """Per function the first index whose step is not the first step, or the length."""
+    steps = np.diff(rows)
+    breaks = steps != steps[:, :1]
+    first: Points = np.where(breaks.any(axis=1), breaks.argmax(axis=1) + 1, rows.shape[1])
+    return first
+
+
+def _undo(values: Points, stack: Stack) -> Points:
+    for sw in stack:
+        values = sw.undo_table(values)
+    return values
+
+
+def _undone(points: Points, axes: tuple[str, ...], stack: Stack) -> Layout | None:
+    """The layout that is left of a table without these swizzles, or None."""
     points = points.copy()
-    for sw in swizzle:
+    for sw in stack:
         place = axes.index(sw.axis)
         points[:, :, place] = sw.undo_table(points[:, :, place])
     try:

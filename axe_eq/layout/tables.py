@@ -118,6 +118,8 @@ def _translates(table: Table) -> tuple[Table, Table]:
     Raises:
         NoIters: the copies of an element are no translate of those of element 0.
     """
+    if table.shape[1] == 1:
+        return table[:, 0, :], np.zeros((1, table.shape[2]), dtype=np.int64)
     order = np.lexsort(table.transpose(2, 0, 1)[::-1], axis=-1)
     copies = np.take_along_axis(table, order[:, :, None], axis=1)
     base = copies[:, 0, :]

@@ -375,8 +375,11 @@ class Layout:
             LayoutError: the extents do not multiply to the size, or a boundary cuts an iter.
         """
         dims = self.group_dims(shape)
-        layout = make_dims(dims, self.replica, self.offsets, self.swizzle)
-        return Grouped(layout, tuple(block for _, block in dims))
+        blocks = tuple([block for _, block in dims])
+        if self.box is None:
+            shard = tuple([item for block in blocks for item in block])
+            return Grouped(make(shard, self.replica, self.offsets, self.swizzle), blocks)
+        return Grouped(make_dims(dims, self.replica, self.offsets, self.swizzle), blocks)
 
     def group_dims(self, shape: Sequence[int]) -> Dims:
         """`group` as ``(extent, block)`` per dim; with a box a block may hold more than the extent.
@@ -519,6 +522,9 @@ class Layout:
     def range(self, axis: str) -> tuple[int, int]:
         """The least and the greatest coordinate on `axis` over all elements and copies."""
         low = high = dict(self.offsets).get(axis, 0)
+        if self.is_linear():
+            below, above = it.bounds(self.shard + self.replica).get(axis, (0, 0))
+            return low + below, high + above
         for extent, block in self.dims():
             below, above = it.prefix_bounds(block, extent, axis)
             low, high = low + below, high + above
