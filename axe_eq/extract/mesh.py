@@ -14,9 +14,10 @@ import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 
 from axe_eq.egraph.session import Session
-from axe_eq.errors import SearchError
+from axe_eq.errors import ProgramError, SearchError
 from axe_eq.extract.forest import Reader
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.signature import signature
@@ -117,15 +118,10 @@ def read_mesh(session: Session, mesh: str, target: Target, requests: Sequence[Te
     return forest
 
 
-def _site(forest: MeshForest, placed: int, rank: int | None = None) -> Site | None:
-    sites = forest.sites.get(placed, ())
-    return next((s for s in sites if rank is None or s.type.rank == rank), None)
-
-
 def _read_buffers(reader: Reader, forest: MeshForest) -> None:
     for row in reader.table("Buffer"):
         placed = reader.id("Placed", row.output)
-        site = _site(forest, placed)
+        site = next(iter(forest.sites.get(placed, ())), None)
         if site is not None:
             name = reader.text(row.inputs[0])
             forest.ways.append(Way("buffer", placed, (), 0.0, 0, (name,), site))
@@ -140,15 +136,38 @@ def _read_spmd(reader: Reader, forest: MeshForest, mesh: str, target: Target) ->
         while rest in lists:
             head, rest = lists[rest]
             needs.append(reader.id("Placed", head))
-        parsed = signature(sig)
-        found = (_site(forest, n, len(op)) for n, op in zip(needs, parsed.operands, strict=False))
-        given = tuple(s for s in found if s is not None)
         site = next((s for s in forest.sites.get(placed, ()) if s.box == box), None)
-        if site is None or len(given) != len(parsed.operands):
+        given = None if site is None else _operand_sites(forest, needs, sig, site, mesh)
+        if site is None or given is None:
             continue
         local = [shard.local_type(s.type, s.box, mesh) for s in given]
         seconds = _local_seconds(sig, local, shard.local_type(site.type, box, mesh), target)
         forest.ways.append(Way("spmd", placed, tuple(needs), seconds, 0, (sig, cell), site, given))
+
+
+def _operand_sites(
+    forest: MeshForest, needs: Sequence[int], sig: str, site: Site, mesh: str
+) -> tuple[Site, ...] | None:
+    """The values that the operands' placements hold, as this operator reads them.
+
+    One placement may hold several reshapes of a value; the operator's signature tells which fit.
+    """
+    parsed = signature(sig)
+    if len(needs) != len(parsed.operands):
+        return None
+    wanted = shard.local_type(site.type, site.box, mesh).shape
+    choices = [
+        [s for s in forest.sites.get(n, ()) if s.type.rank == len(op)]
+        for n, op in zip(needs, parsed.operands, strict=True)
+    ]
+    for sites in product(*choices):
+        try:
+            shapes = [shard.local_type(s.type, s.box, mesh).shape for s in sites]
+            if parsed.out_shape(shapes) == wanted:
+                return sites
+        except ProgramError:
+            continue
+    return None
 
 
 def _local_seconds(sig: str, given: Sequence[ValueType], out: ValueType, target: Target) -> float:
@@ -181,7 +200,7 @@ def _read_collectives(reader: Reader, forest: MeshForest, mesh: str, target: Tar
             continue
         scatters = any(axis in axes for axes in shard.entries(box))
         n_bytes = shard.collective_bytes(partial.type, partial.box, axis, scatters, mesh)
-        steps = (shard.mesh_axes(mesh)[axis][0] - 1) * (1 if scatters else 2)
+        steps = 1 if scatters else 2  # peers exchange directly, all at once
         seconds = link_seconds(n_bytes, mesh, target, steps)
         forest.ways.append(
             Way("collective", placed, (source,), seconds, n_bytes, (sig, axis), site)

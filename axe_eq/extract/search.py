@@ -20,8 +20,8 @@ from axe_eq.extract.forest import LOAD, Forest
 from axe_eq.extract.price import Price, Pricer
 
 EXACT_VALUES = 12
-WINDOW_VALUES = 6
-WINDOW_GRAPH = 40
+WINDOW_VALUES = 5
+WINDOW_GRAPH = 24
 PASSES = 6
 SINK_LEAVES = 4
 INFINITE = float("inf")

@@ -1,0 +1,62 @@
+"""Another association of a chain of contractions, for the search of cheaper schedules.
+
+Legend: s, t signatures of contractions (cell ``mul``, monoid ``+``); a, b, c values. (a b) c and a
+    (b c) differ
+by orders of magnitude in work and in bytes on a mesh; both are kept, extraction chooses. Chains are
+reassociated for a bounded number of rounds.
+"""
+
+from __future__ import annotations
+
+from axe_eq.pack import Pack
+from axe_eq.program import sigalg
+from axe_eq.program.signature import Signature, signature
+from axe_eq.program.terms import Sig, Value, op
+from axe_eq.rule.law import Sides
+from axe_eq.rule.term import STR, primitive
+
+PACK = Pack("reassociate", exact=False, summary="chains of contractions in another order")
+
+
+def _chain(outer: str, inner: str, position: int) -> Signature | None:
+    """The contraction of three operands that two nested ones are."""
+    s, t = signature(outer), signature(inner)
+    if len(s.operands) != 2 or len(t.operands) != 2 or not s.n_reduced or not t.n_reduced:
+        return None
+    if s.monoid != "+" or t.monoid != "+":
+        return None
+    return sigalg.inline(s, position, t)
+
+
+def _regrouped(whole: Signature | None, group: tuple[int, int]) -> tuple[str, str] | None:
+    """Outer and inner signatures when these two of three operands are contracted first."""
+    found = None if whole is None else sigalg.outline(whole, group, reduce=True)
+    if found is None or not found[1].n_reduced:
+        return None  # an outer product first only adds work
+    return found[0].text, found[1].text
+
+
+@primitive((STR, STR), (STR, STR))
+def right_first(outer: str, inner: str) -> tuple[str, str] | None:
+    """Signatures of a (b c), given those of (a b) c."""
+    return _regrouped(_chain(outer, inner, 0), (1, 2))
+
+
+@primitive((STR, STR), (STR, STR))
+def left_first(outer: str, inner: str) -> tuple[str, str] | None:
+    """Signatures of (a b) c, given those of a (b c)."""
+    return _regrouped(_chain(outer, inner, 1), (0, 1))
+
+
+@PACK.law(source="folklore: associativity of contractions over a ring", expands=True)
+def to_the_right(s: Sig, t: Sig, a: Value, b: Value, c: Value) -> Sides:
+    """Chain (a b) c = a (b c)   for contractions that stay contractions."""
+    outer, inner = right_first(s, t)
+    return op(s, "mul", op(t, "mul", a, b), c), op(outer, "mul", a, op(inner, "mul", b, c))
+
+
+@PACK.law(source="folklore: associativity of contractions over a ring", expands=True)
+def to_the_left(s: Sig, t: Sig, a: Value, b: Value, c: Value) -> Sides:
+    """Chain a (b c) = (a b) c   for contractions that stay contractions."""
+    outer, inner = left_first(s, t)
+    return op(s, "mul", a, op(t, "mul", b, c)), op(outer, "mul", op(inner, "mul", a, b), c)
