@@ -22,7 +22,7 @@ from axe_eq.rule.law import Law
 from axe_eq.rule.term import Sort
 
 PHASES = (EXACT, GROW, REAL)
-_KEPT = 4  # sessions per thread
+_KEPT = 4  # sessions
 
 
 @dataclass(frozen=True)
@@ -118,30 +118,28 @@ def begin(statement: Statement, laws: Mapping[str, Law], budget: Budget) -> Iter
         yield Search(statement, session, Normalizer(session, normal), budget)
 
 
-class _Kept(threading.local):
-    """Sessions by their laws; an e-graph may not leave its thread."""
-
-    def __init__(self) -> None:
-        self.sessions: dict[tuple[tuple[str, int], ...], Session] = {}
-
-
-_SESSIONS = _Kept()
+_SESSIONS: dict[tuple[tuple[str, int], ...], Session] = {}
 
 
 @contextmanager
 def _session(laws: Mapping[str, Law]) -> Iterator[Session]:
-    """A fresh or rewound session; not kept if what happens in it raises."""
+    """A fresh or rewound session; not kept if what happens in it raises.
+
+    An e-graph must not leave its thread, not even to be dropped, so only the main thread keeps any.
+    """
+    keeps = threading.current_thread() is threading.main_thread()
     key = tuple((name, id(law)) for name, law in laws.items())
-    session = _SESSIONS.sessions.pop(key, None)
+    session = _SESSIONS.pop(key, None) if keeps else None
     if session is None:
         session = Session(_by_phase(laws), SYMBOLS, [type_of, types_of], record=True)
         session.mark()
     else:
         session.rewind()
     yield session
-    _SESSIONS.sessions[key] = session
-    while len(_SESSIONS.sessions) > _KEPT:
-        del _SESSIONS.sessions[next(iter(_SESSIONS.sessions))]
+    if keeps:
+        _SESSIONS[key] = session
+        while len(_SESSIONS) > _KEPT:
+            del _SESSIONS[next(iter(_SESSIONS))]
 
 
 SYMBOLS = (In, Op, Sel, Nil, Cons)

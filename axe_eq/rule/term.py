@@ -9,6 +9,7 @@ builds an `Expr`, comparison a `Cond`.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -243,8 +244,8 @@ class Recorder:
         return results[0] if len(results) == 1 else results
 
 
-class Mode:
-    """What laws run on now: variables (a recorder) or values (with the choices of relations)."""
+class Mode(threading.local):
+    """What laws run on in this thread: variables (a recorder) or values (with choices)."""
 
     recorder: Recorder | None = None
     choices: list[tuple[Ground, ...]] | None = None
