@@ -43,7 +43,7 @@ def by_axis(replica: Iterable[Iter]) -> tuple[dict[str, list[tuple[int, int]]], 
 def saturate(steps: Iterable[tuple[int, int]]) -> Steps:
     """Absorb multiples for good: ``(s, e), (q*s, f) = (s, e + q*(f-1))`` where ``q <= e``.
 
-    The paper's C2 asks for ``q < e``, which leaves ``(1, 2), (2, 2)`` apart though it is ``(1, 4)``.
+    The paper's C2 asks for ``q < e``, which leaves ``(1, 2), (2, 2)`` apart; it is ``(1, 4)``.
     """
     kept = sorted(steps)
     slow = 1
