@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from lark import Token, Transformer
 
-from axe_eq.errors import NotationError
 from axe_eq.layout.notation.common import given_shape
 from axe_eq.layout.notation.jax import names_of, sharded
 from axe_eq.layout.notation.sharding import confirmed, mesh_dims, needed_mesh, needed_shape
-from axe_eq.layout.notation.text import Context, build, parse, refusal, subject
+from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse
 from axe_eq.layout.value import Layout
 
 
@@ -35,15 +34,11 @@ def read(text: str, context: Context) -> Layout:
     shape, mesh = needed_shape("alpa", text, context), needed_mesh("alpa", text, context)
     symbols = parse("alpa", text, _Symbols())
     if len(symbols) != len(shape):
-        raise NotationError(
-            subject("alpa", text), f"{len(symbols)} symbols", f"one per dim of {shape}"
-        )
+        refuse("alpa", text, f"{len(symbols)} symbols", f"one per dim of {shape}")
     names = list(mesh.shape)
     for digit in (digit for symbol in symbols for digit in symbol):
         if digit >= len(names):
-            raise NotationError(
-                subject("alpa", text), f"mesh dim {digit}", f"0 to {len(names) - 1} of {mesh}"
-            )
+            refuse("alpa", text, f"mesh dim {digit}", f"0 to {len(names) - 1} of {mesh}")
     dims = [tuple(names[digit] for digit in symbol) for symbol in symbols]
     return build("alpa", text, lambda: sharded("alpa", text, shape, mesh, dims))
 

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 from lark import Token, Transformer, v_args
 
-from axe_eq.errors import NotationError
 from axe_eq.layout.iters import DEFAULT_AXIS, Iter
-from axe_eq.layout.notation.text import Context, build, fit, parse, subject, zip_iters
+from axe_eq.layout.notation.text import Context, build, fit, parse, refuse, zip_iters
 from axe_eq.layout.swizzle import Swizzle
 from axe_eq.layout.value import Layout
 
@@ -84,7 +83,7 @@ def read(text: str, context: Context) -> Layout:
     modes = [item for item in rest if not isinstance(item, _Part)]
     swizzles = [_swizzle(text, mode, context.itemsize) for mode in modes]
     if sum(part.kind == "S" for part in parts) > 1:
-        raise NotationError(subject("axe", text), "two S parts", "one S, then + R and + offsets")
+        refuse("axe", text, "two S parts", "one S, then + R and + offsets")
     offset: dict[str, int] = {}
     for part in parts:
         if part.kind == "O":
@@ -108,12 +107,11 @@ def _swizzle(text: str, mode: Swizzle | _ByteMode, itemsize: int | None) -> Swiz
     if isinstance(mode, Swizzle):
         return mode
     if mode.row_bytes not in _BYTE_MODES:
-        raise NotationError(
-            subject("axe", text), f"swizzle mode {mode.row_bytes}B", "32B, 64B or 128B"
-        )
+        refuse("axe", text, f"swizzle mode {mode.row_bytes}B", "32B, 64B or 128B")
     if itemsize not in (1, 2, 4, 8, 16):
-        raise NotationError(
-            subject("axe", text),
+        refuse(
+            "axe",
+            text,
             f"swizzle mode {mode.row_bytes}B with itemsize {itemsize}",
             "itemsize 1, 2, 4, 8 or 16: swizzles count elements",
         )

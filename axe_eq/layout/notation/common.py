@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from axe_eq.errors import LayoutError
+import numpy as np
+
+from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout.iters import DEFAULT_AXIS, Iters
+from axe_eq.layout.levels import NoIters
 from axe_eq.layout.notation.text import Context, refusal
+from axe_eq.layout.tables import from_points, point_table
 from axe_eq.layout.value import Layout, make
+
+MAX_DECIDED = 1 << 16
+"""Most elements of a map that is enumerated to find its layout."""
 
 
 def given_shape(layout: Layout, context: Context) -> tuple[int, ...] | None:
@@ -30,9 +37,10 @@ def without_box(notation: str, layout: Layout) -> Layout:
     """
     if layout.box is None:
         return layout
-    plain = layout.canonical()
+    box, padded = layout.box, layout.padded
+    plain = make(layout.shard, layout.replica, layout.offsets, (), box, padded).canonical()
     if plain.box is None:
-        return plain
+        return make(plain.shard, plain.replica, plain.offsets, layout.swizzle)
     raise refusal(
         notation, layout, f"box {plain.box} is smaller than its padded shape", "no padding"
     )
@@ -56,12 +64,26 @@ def without_swizzle(notation: str, layout: Layout) -> Layout:
     Raises:
         NotationError: the swizzle moves some element.
     """
-    if not layout.swizzle:
-        return layout
-    plain = layout.canonical()
-    if not plain.swizzle:
+    acting = tuple(sw for sw in layout.swizzle if sw.bits)
+    if not acting:
+        box, padded = layout.box, layout.padded
+        return make(layout.shard, layout.replica, layout.offsets, (), box, padded)
+    plain = _unswizzled(layout)
+    if plain is not None and not plain.swizzle:
         return plain
-    raise refusal(notation, layout, f"swizzle {plain.swizzle[0]}", "strides only")
+    raise refusal(notation, layout, f"swizzle {acting[0]}", "strides only")
+
+
+def _unswizzled(layout: Layout) -> Layout | None:
+    """The layout without swizzles that has this map, or None: there is none, or none is known."""
+    try:
+        if layout.size > MAX_DECIDED:
+            return layout.canonical()
+        axes = layout.axes
+        table = point_table(layout, np.arange(layout.size, dtype=np.int64), axes)
+        return from_points(table, axes, boxed=True)
+    except (NoIters, SearchError):
+        return None
 
 
 def only_axis(notation: str, layout: Layout, why: str, axis: str = DEFAULT_AXIS) -> int:

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple, NoReturn
 
 from lark import Token, Transformer, v_args
 
-from axe_eq.errors import NotationError
 from axe_eq.layout.iters import DEFAULT_AXIS, Iter, size
 from axe_eq.layout.notation.common import blocks_of, only_axis, without_box, without_replica
-from axe_eq.layout.notation.text import Context, build, parse, refusal, subject
+from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse
 from axe_eq.layout.swizzle import Swizzle
 from axe_eq.layout.value import Layout
 
@@ -111,7 +110,7 @@ def _read_front(text: str, front: Sequence[_Front]) -> tuple[int, list[Swizzle]]
 
 
 def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
-    raise NotationError(subject("cute", text), wrong, expected)
+    refuse("cute", text, wrong, expected)
 
 
 def _modes(

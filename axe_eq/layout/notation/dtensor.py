@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, NoReturn
 
 from lark import Token, Transformer, v_args
 
-from axe_eq.errors import NotationError
 from axe_eq.layout.mesh import Mesh
 from axe_eq.layout.notation.common import given_shape
 from axe_eq.layout.notation.sharding import (
@@ -29,7 +28,7 @@ from axe_eq.layout.notation.sharding import (
     place,
     unused_replicas,
 )
-from axe_eq.layout.notation.text import Context, build, parse, refusal, subject
+from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse
 from axe_eq.layout.value import Layout
 
 
@@ -106,7 +105,7 @@ def _checked(
 
 
 def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
-    raise NotationError(subject("dtensor", text), wrong, expected)
+    refuse("dtensor", text, wrong, expected)
 
 
 def _sharded(

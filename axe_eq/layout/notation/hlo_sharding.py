@@ -16,23 +16,22 @@ import numpy as np
 from lark import Token, Transformer, v_args
 from numpy.typing import NDArray
 
-from axe_eq.errors import NotationError
 from axe_eq.layout import iters as it
 from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters
-from axe_eq.layout.notation.common import given_shape, settled
+from axe_eq.layout.levels import NoIters, from_table
+from axe_eq.layout.notation.common import MAX_DECIDED, given_shape, settled
 from axe_eq.layout.notation.sharding import (
     Part,
     confirmed,
     device_axis,
-    iters_of_set,
-    iters_of_table,
     needed_mesh,
     needed_shape,
     place,
     sharded_dims,
     split,
 )
-from axe_eq.layout.notation.text import Context, build, parse, refusal, subject
+from axe_eq.layout.notation.text import Context, build, check_product, parse, refusal, refuse
+from axe_eq.layout.tables import from_points, steps_of
 from axe_eq.layout.value import Layout
 
 MAX_DEVICES = 1 << 20
@@ -141,7 +140,7 @@ def read_tuple(text: str, contexts: Sequence[Context]) -> tuple[Layout, ...]:
 
 
 def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
-    raise NotationError(subject("hlo_sharding", text), wrong, expected)
+    refuse("hlo_sharding", text, wrong, expected)
 
 
 def _layout(text: str, sharding: _Sharding, context: Context) -> Layout:
@@ -175,6 +174,7 @@ def _checked(
     text: str, tile: tuple[int, ...], devices: tuple[int, ...] | _Iota, copies: int
 ) -> _Tiled:
     """The tile assignment as a table of device ids."""
+    check_product("hlo_sharding", text, tile)
     count = prod(tile)
     if count < 1 or count > MAX_DEVICES:
         _refuse(text, f"{count} devices", f"1 to {MAX_DEVICES}")
@@ -194,11 +194,15 @@ def _checked(
 
 def _iota(text: str, iota: _Iota, count: int) -> NDArray[np.int64]:
     order = iota.permutation or tuple(range(len(iota.dims)))
+    check_product("hlo_sharding", text, iota.dims)
     if prod(iota.dims) != count:
         _refuse(text, f"an iota of {prod(iota.dims)} devices", f"{count}")
     if sorted(order) != list(range(len(iota.dims))):
         _refuse(text, f"T{order}", f"a permutation of 0 to {len(iota.dims) - 1}")
-    return np.arange(count, dtype=np.int64).reshape(iota.dims).transpose(order).reshape(-1)
+    real = [dim for dim, extent in enumerate(iota.dims) if extent > 1]  # numpy has at most 64
+    moved = [real.index(dim) for dim in order if dim in real]
+    table = np.arange(count, dtype=np.int64).reshape([iota.dims[dim] for dim in real])
+    return table.transpose(moved).reshape(-1)
 
 
 def tiled(text: str, shape: Sequence[int], sharding: _Tiled, axis: str) -> Layout:
@@ -209,35 +213,56 @@ def tiled(text: str, shape: Sequence[int], sharding: _Tiled, axis: str) -> Layou
     """
     counts = sharding.tile[: len(shape)]
     groups = np.sort(sharding.devices.reshape(prod(counts), -1), axis=1)
+    try:
+        layout = _strided(shape, counts, groups, axis) or _decided(shape, counts, groups, axis)
+    except NoIters:
+        layout = None
+    if layout is None:
+        _refuse(text, f"device order {_some(sharding.devices)}", "an order that strides give")
+    return layout
+
+
+def _strided(
+    shape: Sequence[int], counts: Sequence[int], groups: NDArray[np.int64], axis: str
+) -> Layout | None:
+    """The layout of tiles whose devices follow strides per dim, one row of copies per tile."""
     if (groups - groups[:, :1] != groups[0] - groups[0, 0]).any():
-        _refuse(text, "groups of copies of different patterns", "one pattern for all tiles")
-    tiles = iters_of_table(groups[:, 0], axis)
-    copies = iters_of_set(groups[0] - groups[0, 0], axis)
-    if tiles is None or copies is None:
-        _refuse(text, f"device order {_some(sharding.devices)}", "an order that strides give")
-    dims = _cut_dims(shape, counts, tiles)
+        raise NoIters(0, "copies of different patterns")
+    copies = steps_of(groups[0] - groups[0, 0])
+    if copies is None:
+        raise NoIters(0, "copies are no sum of progressions")
+    dims = _cut_dims(shape, counts, from_table({axis: groups[:, 0]}))
     if dims is None:
-        _refuse(text, f"device order {_some(sharding.devices)}", "an order that strides give")
-    return place(dims, axis, copies, {axis: int(groups[0, 0])})
+        return None
+    replica = tuple((extent, stride, axis) for stride, extent in copies)
+    return place(dims, axis, replica, {axis: int(groups[0, 0])})
+
+
+def _decided(
+    shape: Sequence[int], counts: Sequence[int], groups: NDArray[np.int64], axis: str
+) -> Layout | None:
+    """The layout found by enumerating the elements; None if there are too many."""
+    if prod(shape) > MAX_DECIDED:
+        return None
+    local = [-(-extent // count) for extent, count in zip(shape, counts, strict=True)]
+    index = np.indices(shape).reshape(len(shape), -1)
+    tile = np.zeros(prod(shape), dtype=np.int64)
+    offset = np.zeros(prod(shape), dtype=np.int64)
+    for dim, (count, extent) in enumerate(zip(counts, local, strict=True)):
+        tile = tile * count + index[dim] // extent
+        offset = offset * extent + index[dim] % extent
+    devices = groups[tile]
+    points = np.stack([devices, np.broadcast_to(offset[:, None], devices.shape)], axis=-1)
+    return from_points(points, (axis, DEFAULT_AXIS), boxed=True)
 
 
 def _cut_dims(
     shape: Sequence[int], counts: Sequence[int], tiles: Sequence[Iter]
 ) -> list[list[Part]] | None:
-    """The tiles of each dim; neighbours with blocks of one element are cut together if need be."""
-    blocks = it.split_blocks(tiles, counts)
-    if blocks is not None:
-        return [split(extent, block) for extent, block in zip(shape, blocks, strict=True)]
-    runs: list[tuple[int, int]] = []
-    for extent, count in zip(shape, counts, strict=True):
-        if runs and runs[-1][0] <= runs[-1][1] and extent % count == 0:
-            runs[-1] = runs[-1][0] * extent, runs[-1][1] * count
-        else:
-            runs.append((extent, count))
-    blocks = it.split_blocks(tiles, [count for _, count in runs])
+    blocks = it.split_blocks(it.fuse(tiles), counts)
     if blocks is None:
         return None
-    return [split(extent, block) for (extent, _), block in zip(runs, blocks, strict=True)]
+    return [split(extent, block) for extent, block in zip(shape, blocks, strict=True)]
 
 
 def _some(devices: NDArray[np.int64]) -> str:
@@ -262,6 +287,8 @@ def write(layout: Layout, context: Context) -> str:
     if any(item[2] == DEFAULT_AXIS for item in layout.replica if item[0] > 1 and item[1]):
         raise refusal("hlo_sharding", layout, "copies inside a device", "copies on devices only")
     copies = layout.replica_table(axis)
+    if start + int(copies[0]) < 0:
+        raise refusal("hlo_sharding", layout, f"device {start + int(copies[0])}", "0 or more")
     if not used and len(copies) == 1:
         again = _whole(shape, axis, (), {axis: start + int(copies[0])})
         return confirmed("hlo_sharding", layout, again, f"{{maximal device={start}}}")
@@ -296,8 +323,11 @@ def _text(sharding: _Tiled) -> str:
 
 
 def _devices(table: NDArray[np.int64]) -> str:
-    iters = iters_of_table(table, DEFAULT_AXIS)
-    if iters is None or table[0]:
+    try:
+        iters = from_table({DEFAULT_AXIS: table})
+    except NoIters:
+        return _ints(table)
+    if table[0]:
         return _ints(table)
     by_stride = sorted(range(len(iters)), key=lambda place: -iters[place][1])
     dims = [iters[place][0] for place in by_stride] or [1]

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, NoReturn
 
 from lark import Token, Transformer, v_args
 
-from axe_eq.errors import NotationError
 from axe_eq.layout.mesh import Mesh
 from axe_eq.layout.notation.common import given_shape
 from axe_eq.layout.notation.sharding import (
@@ -25,7 +24,7 @@ from axe_eq.layout.notation.sharding import (
     split,
     unused_replicas,
 )
-from axe_eq.layout.notation.text import Context, build, parse, refusal, subject
+from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse
 from axe_eq.layout.value import Layout
 
 Names = tuple[str, ...]
@@ -89,7 +88,7 @@ def _check_keyword(text: str, keyword: _Keyword) -> None:
 
 
 def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
-    raise NotationError(subject("jax", text), wrong, expected)
+    refuse("jax", text, wrong, expected)
 
 
 def sharded(
@@ -103,13 +102,14 @@ def sharded(
     used: set[str] = set()
     for name in (name for names in dims for name in names):
         if name not in mesh.shape:
-            raise NotationError(
-                subject(notation, text),
+            refuse(
+                notation,
+                text,
                 f"unknown mesh dim {name!r}",
                 f"one of {', '.join(mesh.shape)}",
             )
         if name in used:
-            raise NotationError(subject(notation, text), f"mesh dim {name!r} twice", "once")
+            refuse(notation, text, f"mesh dim {name!r} twice", "once")
         used.add(name)
     parts = [
         split(extent, mesh_tiles(mesh, names)) for extent, names in zip(shape, dims, strict=True)

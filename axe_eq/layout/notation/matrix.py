@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 
 from lark import Token, Transformer, v_args
 
-from axe_eq.errors import NotationError
 from axe_eq.layout.iters import DEFAULT_AXIS, Iter
 from axe_eq.layout.notation.common import without_box, without_swizzle
-from axe_eq.layout.notation.text import Context, build, fit, parse, subject, zip_iters
+from axe_eq.layout.notation.text import Context, build, fit, parse, refuse, zip_iters
 from axe_eq.layout.value import Layout
 
 Row = tuple[tuple[int, str | None], ...]
@@ -64,9 +63,7 @@ def read(text: str, context: Context) -> Layout:
     """
     parts = parse("matrix", text, _Parts())
     if sum(part.kind == "D" for part in parts) > 1:
-        raise NotationError(
-            subject("matrix", text), "two D matrices in ()", "one, then + [R] and + offsets"
-        )
+        refuse("matrix", text, "two D matrices in ()", "one, then + [R] and + offsets")
     offset: dict[str, int] = {}
     for part in parts:
         if part.kind == "O":
@@ -84,9 +81,7 @@ def _iters(text: str, parts: Sequence[_Part], kind: str) -> list[Iter]:
             continue
         for extent, axis in part.extents:
             if axis is not None:
-                raise NotationError(
-                    subject("matrix", text), f"{extent}@{axis} in the row of extents", f"{extent}"
-                )
+                refuse("matrix", text, f"{extent}@{axis} in the row of extents", f"{extent}")
         strides = [(stride, axis or DEFAULT_AXIS) for stride, axis in part.strides]
         found += zip_iters("matrix", text, [extent for extent, _ in part.extents], strides)
     return found

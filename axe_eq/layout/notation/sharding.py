@@ -11,16 +11,13 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-from axe_eq.errors import NotationError
 from axe_eq.layout import iters as it
+from axe_eq.layout.decide import same_map
 from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters
 from axe_eq.layout.mesh import Mesh
 from axe_eq.layout.notation.cells import Cell, cells_of, cut, layout_of
 from axe_eq.layout.notation.common import given_shape, settled, without_swizzle
-from axe_eq.layout.notation.text import Context, refusal, subject
+from axe_eq.layout.notation.text import Context, refusal, refuse
 from axe_eq.layout.value import Layout
 
 DEVICE_AXIS = "gpuid"
@@ -57,9 +54,7 @@ def needed_shape(notation: str, text: str, context: Context) -> tuple[int, ...]:
         NotationError: there is none; a sharding alone does not say how large the tensor is.
     """
     if context.shape is None:
-        raise NotationError(
-            subject(notation, text), "says nothing of the tensor's extents", "shape=(...)"
-        )
+        refuse(notation, text, "says nothing of the tensor's extents", "shape=(...)")
     return context.shape
 
 
@@ -70,9 +65,7 @@ def needed_mesh(notation: str, text: str, context: Context) -> Mesh:
         NotationError: there is none.
     """
     if context.mesh is None:
-        raise NotationError(
-            subject(notation, text), "says nothing of the devices", 'mesh=Mesh({"x": 2, "y": 4})'
-        )
+        refuse(notation, text, "says nothing of the devices", 'mesh=Mesh({"x": 2, "y": 4})')
     return context.mesh
 
 
@@ -134,61 +127,6 @@ def unused_replicas(mesh: Mesh, used: set[str]) -> Iters:
 def mesh_tiles(mesh: Mesh, names: Sequence[str]) -> list[Iter]:
     """The tiles of a dim that is sharded over mesh dims, the first one slowest."""
     return [(*mesh.axes[name], mesh.axis) for name in names]
-
-
-def iters_of_table(values: NDArray[np.int64], axis: str) -> Iters | None:
-    """The shortest iter list whose map, from 0, is this table, or None where there is none.
-
-    The fastest iter of a fused list ends where the table leaves its first arithmetic progression;
-    what remains is the table of every such step (Axe, Theorem A.8: fused lists are unique).
-    """
-    found: list[Iter] = []
-    values = values - values[0]
-    while len(values) > 1:
-        stride = int(values[1])
-        breaks = np.flatnonzero(values != np.arange(len(values)) * stride)
-        extent = int(breaks[0]) if len(breaks) else len(values)
-        slow = values[::extent]
-        if len(values) % extent or not np.array_equal(
-            values, np.add.outer(slow, np.arange(extent) * stride).reshape(-1)
-        ):
-            return None
-        found.insert(0, (extent, stride, axis))
-        values = slow
-    return tuple(found)
-
-
-def iters_of_set(values: NDArray[np.int64], axis: str) -> Iters | None:
-    """Replica iters without repeats whose image is this ascending set from 0, or None.
-
-    The least positive element is a stride of every such list; dividing its progression out of the
-    set, longest first, leaves a smaller set to solve.
-    """
-    members = set(map(int, values))
-    if len(members) == 1:
-        return ()
-    stride = int(values[1])
-    longest = next(count for count in range(1, len(members) + 1) if count * stride not in members)
-    for extent in range(longest, 1, -1):
-        rest = _divided(members, extent, stride)
-        if rest is not None:
-            slow = iters_of_set(np.array(sorted(rest), dtype=np.int64), axis)
-            if slow is not None:
-                return (*slow, (extent, stride, axis))
-    return None
-
-
-def _divided(members: set[int], extent: int, stride: int) -> set[int] | None:
-    """The set A with A + {0, stride, ...} = members, each once, or None."""
-    left, rest = set(members), set()
-    for value in sorted(members):
-        if value in left:
-            run = {value + step * stride for step in range(extent)}
-            if not run <= left:
-                return None
-            left -= run
-            rest.add(value)
-    return rest
 
 
 # ---- writing ------------------------------------------------------------------------------------
@@ -267,6 +205,6 @@ def confirmed(notation: str, layout: Layout, again: Layout, text: str) -> str:
     Raises:
         NotationError: the nearest sharding is another map.
     """
-    if again.canonical() != layout.canonical():
+    if same_map(again, layout) is not None:
         raise refusal(notation, layout, f"{text} is another map", "blocks dense and row-major on m")
     return text

@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 
 from lark import Token, Transformer, v_args
 
-from axe_eq.errors import NotationError
 from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.layout.notation.common import (
     blocks_of,
@@ -19,7 +18,7 @@ from axe_eq.layout.notation.common import (
     without_replica,
     without_swizzle,
 )
-from axe_eq.layout.notation.text import Context, build, parse, refusal, subject, zip_iters
+from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse, zip_iters
 from axe_eq.layout.value import Layout
 
 _KEYS = {"size": "shape", "stride": "strides", "storage_offset": "offset"}
@@ -74,7 +73,7 @@ def read(text: str, context: Context) -> Layout:
 
 
 def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
-    raise NotationError(subject("strides", text), wrong, expected)
+    refuse("strides", text, wrong, expected)
 
 
 def _elements(text: str, key: str, value: Any, itemsize: int | None) -> Any:

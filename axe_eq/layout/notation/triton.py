@@ -16,13 +16,12 @@ from typing import Any, NamedTuple, NoReturn
 
 from lark import Token, Transformer, v_args
 
-from axe_eq.errors import NotationError
 from axe_eq.layout import iters as it
 from axe_eq.layout.iters import Iter
 from axe_eq.layout.notation import f2
 from axe_eq.layout.notation.common import settled, without_box
-from axe_eq.layout.notation.text import Context, build, parse, refusal, subject
-from axe_eq.layout.swizzle import Swizzle
+from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse
+from axe_eq.layout.swizzle import MAX_BIT, Swizzle
 from axe_eq.layout.value import Layout
 
 Vector = tuple[int, ...]
@@ -115,7 +114,7 @@ def read(text: str, context: Context) -> Layout:
 
 
 def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
-    raise NotationError(subject("triton", text), wrong, expected)
+    refuse("triton", text, wrong, expected)
 
 
 def _printed(text: str, items: Sequence[Any]) -> _Linear:
@@ -150,9 +149,14 @@ def _natural_shape(text: str, bases: dict[str, list[Vector]]) -> tuple[int, ...]
 def _checked_shape(text: str, shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
     if len(shape) != rank:
         _refuse(text, f"rank {rank}", f"the rank of the shape {shape}")
-    if any(extent < 1 or extent & (extent - 1) for extent in shape):
-        _refuse(text, f"shape {shape}", "powers of two: linear layouts have no others")
+    for extent in shape:
+        _check_power(text, f"shape {shape}", extent)
     return shape
+
+
+def _check_power(text: str, wrong: str, extent: int) -> None:
+    if extent < 1 or extent & (extent - 1):
+        _refuse(text, wrong, "powers of two: linear layouts have no other extents")
 
 
 def _fitted(text: str, bases: dict[str, list[Vector]], shape: tuple[int, ...] | None) -> _Linear:
@@ -217,7 +221,7 @@ def _blocked(text: str, fields: dict[str, Any], shape: tuple[int, ...] | None) -
     for name, extents in zip(_THREADS[:3], (per_thread, lanes, warps), strict=True):
         bases[name] = []
         for dim in order:
-            _checked_shape(text, (extents[dim],), 1)
+            _check_power(text, f"{extents[dim]} in {tuple(extents)}", extents[dim])
             for _ in range(extents[dim].bit_length() - 1):
                 bases[name].append(tuple(tile[dim] * (place == dim) for place in range(rank)))
                 tile[dim] *= 2
@@ -254,7 +258,8 @@ def _cluster(text: str, fields: dict[str, Any], rank: int) -> list[Vector]:
         _refuse(text, "fields of different ranks", f"{rank} entries each")
     vectors: list[Vector] = []
     for dim in order:
-        _checked_shape(text, (blocks[dim], splits[dim]), 2)
+        for extents in (blocks, splits):
+            _check_power(text, f"{extents[dim]} in {extents}", extents[dim])
         for step in range(blocks[dim].bit_length() - 1):
             entry = 1 << step if 1 << step < splits[dim] else 0
             vectors.append(tuple(entry * (place == dim) for place in range(rank)))
@@ -267,6 +272,9 @@ def _cluster(text: str, fields: dict[str, Any], rank: int) -> list[Vector]:
 def _layout(text: str, linear: _Linear) -> Layout:
     shape = linear.shape or ()
     bits = (prod(shape) - 1).bit_length()
+    for dim, basis in linear.bases.items():
+        if len(basis) > MAX_BIT:
+            _refuse(text, f"{len(basis)} bits of {dim}", f"at most {MAX_BIT}")
     columns = {dim: [_flat(vector, shape) for vector in linear.bases[dim]] for dim in linear.bases}
     _check_rows(text, columns, bits)
     places: dict[int, Iter] = {}
@@ -356,7 +364,7 @@ def write(layout: Layout, context: Context) -> str:
         bases[_DIMS.get(axis, axis)] = [
             _unflat(flat, shape) for flat in _axis_bases(layout, axis, held)
         ]
-    if set(bases) <= set(_THREADS) and bases:
+    if set(bases) <= set(_THREADS):
         fields = (f"{name} = {_vectors(bases.get(name, []))}" for name in _THREADS)
         return f"#ttg.linear<{{{', '.join(fields)}}}>"
     return _print(bases, shape)

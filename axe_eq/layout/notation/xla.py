@@ -11,13 +11,21 @@ from typing import Any, NamedTuple, NoReturn
 
 from lark import Token, Transformer, v_args
 
-from axe_eq.errors import NotationError
 from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.layout.notation.cells import Cell, cells_of, layout_of
 from axe_eq.layout.notation.common import given_shape, only_axis, without_replica, without_swizzle
-from axe_eq.layout.notation.text import Context, build, parse, refusal, subject
+from axe_eq.layout.notation.text import (
+    Context,
+    build,
+    check_count,
+    check_product,
+    parse,
+    refusal,
+    refuse,
+)
 from axe_eq.layout.notation.xla_tiles import COMBINE, TilingError, tile_array
 from axe_eq.layout.notation.xla_write import layout_text
+from axe_eq.layout.swizzle import Swizzle
 from axe_eq.layout.value import Layout
 
 _TYPES = {f"{sign}{bits}" for sign in "su" for bits in (1, 2, 4, 8, 16, 32, 64)} | {
@@ -89,20 +97,27 @@ def read(text: str, context: Context) -> Layout:
     dims = _dims(text, shape, context.shape)
     order = _order(text, shape.minor_to_major, len(dims))
     tiles = [_tile(text, tile) for tile in shape.properties.pop("T", ())]
-    try:
-        cells, swizzles = tile_array(dims, order, tiles)
-    except TilingError as error:
-        raise NotationError(
-            subject("xla", text), str(error), "padding at the end of dims"
-        ) from None
+    check_count("xla", text, "dims and tile extents", len(dims) + sum(map(len, tiles)))
+    check_product("xla", text, dims)
+    cells, swizzles = _tiled(text, dims, order, tiles)
     axis = _axis(text, shape.properties, prod(cell.whole for cell in cells))
     placed = [_on_axis(cell, axis) for cell in cells]
     moved = [sw._replace(axis=axis) for sw in swizzles]
     return build("xla", text, lambda: layout_of(placed, swizzles=moved))
 
 
+def _tiled(
+    text: str, dims: tuple[int, ...], order: tuple[int, ...], tiles: list[tuple[int, ...]]
+) -> tuple[list[Cell], list[Swizzle]]:
+    try:
+        return tile_array(dims, order, tiles)
+    except TilingError as error:
+        wrong = str(error)
+    _refuse(text, wrong, "padding at the end of dims")
+
+
 def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
-    raise NotationError(subject("xla", text), wrong, expected)
+    refuse("xla", text, wrong, expected)
 
 
 def _dims(text: str, shape: _Shape, given: tuple[int, ...] | None) -> tuple[int, ...]:

@@ -12,11 +12,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+import numpy as np
+
 from axe_eq.layout.check import MAX_VALUE
 from axe_eq.layout.iters import DEFAULT_AXIS
+from axe_eq.layout.levels import NoIters
 from axe_eq.layout.notation import f2
-from axe_eq.layout.notation.cells import Cell, cut, trimmed, truncated
+from axe_eq.layout.notation.cells import Cell, cells_of, cut, trimmed, truncated
+from axe_eq.layout.notation.common import MAX_DECIDED
 from axe_eq.layout.swizzle import Swizzle
+from axe_eq.layout.tables import from_points
 
 COMBINE = -1
 """The tile entry ``*``: combine this dimension with the next more minor one."""
@@ -58,13 +63,7 @@ class _Dim:
         return [Cell(self.valid, block)]
 
     def leaves(self) -> list[_Dim]:
-        """The unsplit dimensions that this one consists of, slow to fast.
-
-        Raises:
-            TilingError: it is combined with others.
-        """
-        if self.combined is not None:
-            raise TilingError("a combined dimension is padded inside")
+        """The unsplit dimensions that this one consists of, slow to fast."""
         if self.halves is None:
             return [self]
         return [leaf for half in self.halves for leaf in half.leaves()]
@@ -175,6 +174,9 @@ def tile_array(
     try:
         cells = _logical_cells(logical)
     except TilingError as error:
+        found = _decided(shape, minor_to_major, tiles)
+        if found is not None:
+            return found, []
         swizzles = _straightened([*tiling.units, *logical], error)
         cells = _logical_cells(logical)
     holes = tuple(item for unit in tiling.units for cell in unit.cells() for item in cell.block)
@@ -182,6 +184,38 @@ def tile_array(
         return cells, swizzles
     first = cells[0] if cells else Cell(1, ())
     return [Cell(first.valid, holes + first.block), *cells[1:]], swizzles
+
+
+def _decided(
+    shape: Sequence[int], minor_to_major: Sequence[int], tiles: Sequence[Sequence[int]]
+) -> list[Cell] | None:
+    """The cells found by enumerating the elements, or None: there are none, or too many elements.
+
+    The digits may fall together although the tiles do not line up with each other.
+    """
+    if prod(shape) > MAX_DECIDED:
+        return None
+    places = np.indices(shape).reshape(len(shape), -1)
+    dims = [(shape[dim], places[dim]) for dim in reversed(minor_to_major)]
+    for tile in tiles:
+        dims = [(1, np.zeros_like(places[0]))] * (len(tile) - len(dims)) + dims
+        kept, slow, fast = dims[: len(dims) - len(tile)], [], []
+        extent, place = 1, np.zeros_like(places[0])
+        for count, (whole, index) in zip(tile, dims[len(kept) :], strict=True):
+            extent, place = extent * whole, place * whole + index
+            if count != COMBINE:
+                slow.append((-(-extent // count), place // count))
+                fast.append((count, place % count))
+                extent, place = 1, np.zeros_like(places[0])
+        dims = kept + slow + fast
+    offset = np.zeros_like(places[0])
+    for extent, place in dims:
+        offset = offset * extent + place
+    try:
+        layout = from_points(offset[:, None, None], (DEFAULT_AXIS,), boxed=True)
+    except NoIters:
+        return None
+    return cells_of(layout)
 
 
 def _straightened(dims: Sequence[_Dim], error: TilingError) -> list[Swizzle]:
@@ -194,7 +228,8 @@ def _straightened(dims: Sequence[_Dim], error: TilingError) -> list[Swizzle]:
     for dim in dims:
         slow, fast = dim.halves or (dim, _Dim(1, 1))
         groups += [[leaf] for leaf in slow.leaves()] + [fast.leaves()]
-    if any(leaf.extent & (leaf.extent - 1) for group in groups for leaf in group):
+    leaves = [leaf for group in groups for leaf in group]
+    if any(leaf.combined or leaf.extent & (leaf.extent - 1) for leaf in leaves):
         raise error
     groups.sort(key=lambda group: min(leaf.stride for leaf in group))
     columns: list[int] = []

@@ -1,0 +1,221 @@
+"""HLO shardings, PartitionSpecs, DTensor placements and Alpa specs."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from axe_eq.errors import NotationError
+from axe_eq.layout import Layout, Mesh
+from axe_eq.layout.notation import read, write
+from axe_eq.layout.notation.hlo_sharding import read_tuple
+from axe_eq.layout.notation.text import Context
+
+MESH = Mesh({"x": 2, "y": 4})
+CUBE = Mesh({"x": 2, "y": 2, "z": 2})
+ONE_SHARDING = {
+    "hlo_sharding": "{devices=[4,1,2]<=[2,4]T(1,0) last_tile_dim_replicate}",
+    "jax": "P('y')",
+    "dtensor": "(Replicate(), Shard(dim=0))",
+    "alpa": "S1R",
+}
+
+
+def images(layout: Layout) -> list[frozenset[tuple[tuple[str, int], ...]]]:
+    return [layout(x) for x in range(layout.size)]
+
+
+@pytest.mark.parametrize("notation", ONE_SHARDING)
+def test_one_sharding_in_four_notations(notation: str) -> None:
+    expected = Layout.parse("S[(4,2,16):(1@gpuid,16@m,1@m)] + R[(2):(4@gpuid)]")
+    layout = read(notation, ONE_SHARDING[notation], shape=(8, 16), mesh=MESH)
+    assert images(layout) == images(expected)
+    for other, text in ONE_SHARDING.items():
+        written = write(other, layout, shape=(8, 16), mesh=MESH)
+        assert images(read(other, written, shape=(8, 16), mesh=MESH)) == images(expected)
+        assert written == {"jax": "P('y', None)"}.get(other, text)
+
+
+def test_the_mesh_names_the_axis() -> None:
+    layout = read("jax", "P('x')", shape=(4,), mesh=Mesh({"x": 2}, axis="dev"))
+    assert layout.axes == ("dev", "m")
+    assert read("hlo_sharding", "{devices=[2]<=[2]}", shape=(4,)).axes == ("gpuid", "m")
+
+
+# ---- HLO shardings ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "axe"),
+    [
+        ("{devices=[2,2]<=[2,2]T(1,0)}", (4, 4), "S[(2,2,2,2):(1@gpuid,2,2@gpuid,1)]"),
+        ("{devices=[2,2]0,2,1,3}", (4, 4), "S[(2,2,2,2):(1@gpuid,2,2@gpuid,1)]"),
+        (
+            "{devices=[2,1,2]1,0,3,2 last_tile_dim_replicate}",
+            (2, 3),
+            "S[(2,3):(2@gpuid,1)] + R[2:1@gpuid]",
+        ),
+        (
+            "{devices=[1,2,2]<=[4] last_tile_dims={replicated}}",
+            (2, 2),
+            "S[(2,2):(1,2@gpuid)] + R[2:1@gpuid]",
+        ),
+        (
+            "{devices=[2,2,2]<=[8] last_tile_dims={replicated,replicated}}",
+            (4,),
+            "S[(2,2):(4@gpuid,1)] + R[4:1@gpuid]",
+        ),
+        ("{maximal device=3}", (2, 3), "S[6:1] + 3@gpuid"),
+        ("{{maximal device=3}}", (2, 3), "S[6:1] + 3@gpuid"),
+        ("{devices=[2]<=[2] shard_as 7}", (4,), "S[(2,2):(1@gpuid,1)]"),
+        ('{devices=[2]<=[2] metadata={op_name="a{b}"}}', (4,), "S[(2,2):(1@gpuid,1)]"),
+        ("{devices=[4]<=[4]}", (6,), "box[(6)] in S[(4,2):(1@gpuid,1)]"),
+        ("{devices=[2,3]<=[2,3]T(1,0)}", (2, 3), "S[(3,2):(1@gpuid,3@gpuid)]"),
+        ("{devices=[2,2]3,2,5,4}", (2, 2), "S[(2,2):(2@gpuid,-1@gpuid)] + 3@gpuid"),
+    ],
+)
+def test_hlo_sharding(text: str, shape: tuple[int, ...], axe: str) -> None:
+    assert images(read("hlo_sharding", text, shape=shape)) == images(Layout.parse(axe))
+
+
+def test_replicated_needs_to_know_the_devices() -> None:
+    layout = read("hlo_sharding", "{replicated}", shape=(2, 3), mesh=MESH)
+    assert images(layout) == images(Layout.parse("S[6:1] + R[8:1@gpuid]"))
+    with pytest.raises(NotationError, match="says nothing of the devices"):
+        read("hlo_sharding", "{replicated}", shape=(2, 3))
+
+
+def test_a_tuple_of_shardings_is_several_layouts() -> None:
+    contexts = [Context(shape=(4,)), Context(shape=(2, 2))]
+    one, two = read_tuple("{{devices=[2]<=[2]}, {maximal device=1}}", contexts)
+    assert images(one) == images(Layout.parse("S[(2,2):(1@gpuid,1)]"))
+    assert images(two) == images(Layout.parse("S[4:1] + 1@gpuid"))
+    with pytest.raises(NotationError, match="a tuple of 2 shardings"):
+        read_tuple("{{maximal device=0}, {maximal device=1}}", contexts[:1])
+
+
+@pytest.mark.parametrize(
+    ("axe", "shape", "text"),
+    [
+        ("S[(4,4):(4,1)]", (4, 4), "{maximal device=0}"),
+        ("S[(4,4):(4,1)] + 2@gpuid", (4, 4), "{maximal device=2}"),
+        ("S[6:1] + R[8:1@gpuid]", (6,), "{devices=[1,8]<=[8] last_tile_dim_replicate}"),
+        ("S[(2,2):(-1@gpuid,1)] + 1@gpuid", (4,), "{devices=[2]1,0}"),
+        (
+            "S[(2,2,2):(1@gpuid,2@gpuid,1)] + R[2:4@gpuid]",
+            (8,),
+            "{devices=[4,2]<=[2,2,2]T(2,1,0) last_tile_dim_replicate}",
+        ),
+        ("box[(5)] in S[(2,3):(1@gpuid,1)]", None, "{devices=[2]<=[2]}"),
+    ],
+)
+def test_hlo_sharding_written(axe: str, shape: tuple[int, ...] | None, text: str) -> None:
+    layout = Layout.parse(axe)
+    assert write("hlo_sharding", layout, shape=shape) == text
+    again = read("hlo_sharding", text, shape=shape or layout.box)
+    assert images(again) == images(layout)
+
+
+# ---- PartitionSpecs -----------------------------------------------------------------------------
+
+
+def test_a_partition_spec_places_every_element() -> None:
+    shape = (4, 8, 5)
+    layout = read("jax", "P(('z', 'x'), None, 'y')", shape=shape, mesh=CUBE)
+    for i, j, k in itertools.product(*map(range, shape)):
+        device = i // 1 % 2 * 4 + i // 2 * 1 + k // 3 * 2  # i: z slow, x fast, one row each
+        local = j * 3 + k % 3
+        expected = tuple(
+            (axis, value) for axis, value in (("gpuid", device), ("m", local)) if value
+        )
+        assert layout((i, j, k), shape=shape) == {expected}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["P('x')", "PartitionSpec('x')", "P('x', None)", 'P(("x",), ())', "P('x', unreduced={})"],
+)
+def test_spellings_of_one_spec(text: str) -> None:
+    layout = read("jax", text, shape=(4, 4), mesh=MESH)
+    assert write("jax", layout, shape=(4, 4), mesh=MESH) == "P('x', None)"
+
+
+# ---- DTensor ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "axe"),
+    [
+        ("(Shard(dim=0), Shard(dim=0))", (16,), "S[(8,2):(1@gpuid,1)]"),
+        ("[S(0), S(0)]", (16,), "S[(8,2):(1@gpuid,1)]"),
+        (
+            "(_StridedShard(dim=0, split_factor=4), Shard(0))",
+            (16,),
+            "S[(4,2,2):(1@gpuid,4@gpuid,1)]",
+        ),
+        ("(_StridedShard(dim=0, sf=4), Shard(0))", (16,), "S[(4,2,2):(1@gpuid,4@gpuid,1)]"),
+        ("(_S(0, 2), R)", (16,), "S[(2,2,4):(4,4@gpuid,1)] + R[4:1@gpuid]"),
+        (
+            "(Replicate(), Shard(-1))",
+            (2, 6),
+            "box[(2,6)] in S[(2,4,2):(2,1@gpuid,1)] + R[2:4@gpuid]",
+        ),
+        ("(Shard(0), Shard(0))", (10,), "box[(2,5)] in S[(2,4,2):(4@gpuid,1@gpuid,1)]"),
+    ],
+)
+def test_dtensor(text: str, shape: tuple[int, ...], axe: str) -> None:
+    assert images(read("dtensor", text, shape=shape, mesh=MESH)) == images(Layout.parse(axe))
+
+
+def test_a_block_cyclic_dim_is_a_strided_shard() -> None:
+    layout = Layout.parse("S[(3,2,2):(2,1@gpuid,1)]")
+    mesh = Mesh({"d": 2})
+    assert (
+        write("dtensor", layout, shape=(12,), mesh=mesh)
+        == "(_StridedShard(dim=0, split_factor=3),)"
+    )
+    for notation in ("jax", "alpa", "hlo_sharding"):
+        with pytest.raises(NotationError, match="blocks are dealt out in turns"):
+            write(notation, layout, shape=(12,), mesh=mesh)
+
+
+# ---- what shardings cannot express ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("notation", ONE_SHARDING)
+@pytest.mark.parametrize(
+    ("axe", "shape", "wrong"),
+    [
+        ("S[(8):(1@lane)]", (8,), "axis lane"),
+        ("S[(8):(1)] + 1", (8,), "offset 1@m"),
+        ("S[(8):(1)]", (9,), "shape (9,)"),
+        ("S[(8):(1)]", None, "the tensor's extents are not known"),
+        ("sw(1,0,1)@m . S[(8):(1)] + R[(8):(1@gpuid)]", (8,), "swizzle sw(1,0,1)@m"),
+        ("S[(8,8):(1,8)] + R[(8):(1@gpuid)]", (8, 8), " is another map"),
+    ],
+)
+def test_layouts_that_are_no_sharding(
+    notation: str, axe: str, shape: tuple[int, ...] | None, wrong: str
+) -> None:
+    with pytest.raises(NotationError) as refused:
+        write(notation, Layout.parse(axe), shape=shape, mesh=MESH)
+    assert refused.value.wrong.endswith(wrong)
+
+
+@pytest.mark.parametrize("notation", ["jax", "dtensor", "alpa"])
+def test_writing_needs_the_mesh(notation: str) -> None:
+    with pytest.raises(NotationError, match="the devices are not known"):
+        write(notation, Layout.parse("S[8:1]"), shape=(8,))
+
+
+def test_a_layout_that_skips_devices_is_no_hlo_sharding() -> None:
+    with pytest.raises(NotationError, match=r"devices 0,2; expected each of 0 to n - 1 once"):
+        write("hlo_sharding", Layout.parse("S[(2,4):(2@gpuid,1)]"), shape=(8,))
+
+
+def test_the_mesh_of_a_spec_must_divide_into_its_dims() -> None:
+    kwargs: dict[str, Any] = {"shape": (8,), "mesh": MESH}
+    with pytest.raises(NotationError, match="2 blocks over mesh dim y; expected 4, all of it"):
+        write("jax", Layout.parse("S[(4,2):(2@gpuid,1)] + R[2:1@gpuid]"), **kwargs)
