@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -291,8 +292,8 @@ def product(
 
 
 ACCEPTED |= {
-    **{f"a {name}": (lambda name=name: product(a=name), GROUP, f"a {name}") for name in FORMS},
-    **{f"b {name}": (lambda name=name: product(b=name), GROUP, f"b {name}") for name in FORMS},
+    **{f"a {name}": (partial(product, a=name), GROUP, f"a {name}") for name in FORMS},
+    **{f"b {name}": (partial(product, b=name), GROUP, f"b {name}") for name in FORMS},
     "bf16 product": (lambda: product(dtype="bf16"), GROUP, "wgmma.bf16: 4 x m64n128k16"),
     "two row tiles": (lambda: product(m=128), GROUP, "8 x m64n128k16"),
     "wide": (lambda: product(n=512), GROUP, "8 x m64n256k16"),

@@ -123,7 +123,7 @@ SYNCHRONISATION = (
 def statement_changes(s: ir.Statement) -> Iterator[tuple[str, Callable[[Site], None]]]:
     """What can be done to one statement."""
     if isinstance(s, SYNCHRONISATION):
-        yield "delete", lambda site: site[0].pop(site[1]) and None
+        yield "delete", _delete
     if isinstance(s, ir.WaitGroup):
         yield "one more pending", _bump_pending
     if isinstance(s, ir.Let) and s.var.name.startswith("parity"):
@@ -134,6 +134,10 @@ def statement_changes(s: ir.Statement) -> Iterator[tuple[str, Callable[[Site], N
         yield "fence after the barrier", _swap_with_next
     if isinstance(s, ir.Arrive) and isinstance(s.slot, Expr) and str(s.slot) == "previous":
         yield "release the stage in use", _release_early
+
+
+def _delete(site: Site) -> None:
+    del site[0][site[1]]
 
 
 def _bump_pending(site: Site) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,24 +19,19 @@ VALUES = {
     "b": st.integers(0, 7),
     "c": st.sampled_from(range(3, 99, 3)),
 }
-OPERATORS = ["+", "*", "//", "%", "^", "&", ">>", "min", "max", "<", "<=", ">", ">=", "==", "!="]
 
 
-def _plain(op: str, x: int, y: int) -> int:
-    return int(
-        {
-            "+": lambda: x + y, "*": lambda: x * y, "//": lambda: x // y, "%": lambda: x % y,
-            "^": lambda: x ^ y, "&": lambda: x & y, ">>": lambda: x >> y, "min": lambda: min(x, y),
-            "max": lambda: max(x, y), "<": lambda: x < y, "<=": lambda: x <= y, ">": lambda: x > y,
-            ">=": lambda: x >= y, "==": lambda: x == y, "!=": lambda: x != y,
-        }[op]()
-    )  # fmt: skip
+PLAIN: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
+    "^": operator.xor, "&": operator.and_, ">>": operator.rshift, "min": min, "max": max,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+    "==": operator.eq, "!=": operator.ne,
+}  # fmt: skip
 
 
-Tree = tuple[str, "Tree | int | str", "Tree | int | str"]
 LEAVES = st.one_of(st.integers(0, 40), st.sampled_from(["a", "b", "c"]))
 TREES = st.recursive(
-    LEAVES, lambda inner: st.tuples(st.sampled_from(OPERATORS), inner, inner), max_leaves=8
+    LEAVES, lambda inner: st.tuples(st.sampled_from(list(PLAIN)), inner, inner), max_leaves=8
 )
 
 
@@ -61,7 +59,7 @@ def direct(tree: object, env: dict[str, int]) -> int:
         return env[tree]
     assert isinstance(tree, tuple)
     op, x, y = tree
-    return _plain(op if _legal(op, y) else "+", direct(x, env), direct(y, env))
+    return int(PLAIN[op if _legal(op, y) else "+"](direct(x, env), direct(y, env)))
 
 
 @given(TREES, st.fixed_dictionaries(VALUES))

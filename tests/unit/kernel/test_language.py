@@ -238,7 +238,7 @@ def test_waiting_for_ever_is_a_deadlock() -> None:
 
 
 def test_cells_round_where_a_cast_says_so_and_go_on_wide() -> None:
-    x = np.float32([1.0 + 2.0**-12])
+    x = np.array([1.0 + 2.0**-12], np.float32)
     cell = apply("sub", apply("cast f16", arg(0)), 1.0)
     assert evaluate(cell, [x]) == 0.0
     assert evaluate(cell, [x]).dtype == np.float32

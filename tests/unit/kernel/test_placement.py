@@ -6,6 +6,7 @@ from itertools import product
 from math import prod
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -33,8 +34,8 @@ def grouped(draw: st.DrawFn) -> tuple[Layout, tuple[int, int]]:
     return layout, (rows, layout.size // rows)
 
 
-def image(p: Placement, axis: str) -> np.ndarray:  # type: ignore[type-arg]
-    return np.broadcast_to(p.coordinate(axis), [int(e) for e in p.shape])  # type: ignore[call-overload]
+def image(p: Placement, axis: str) -> npt.NDArray[np.int64]:
+    return np.broadcast_to(p.coordinate(axis), [pl.number(e) for e in p.shape])
 
 
 @given(grouped())
@@ -64,7 +65,7 @@ def test_a_slice_is_the_part_of_the_whole(
         assume(False)
     window = tuple(slice(b, b + e) for b, e in zip(begin, extent, strict=True))
     for axis in ("m", "lane", "reg"):
-        assert (image(part, axis) + part.at(axis) == image(p, axis)[window]).all()
+        assert (image(part, axis) + pl.number(part.at(axis)) == image(p, axis)[window]).all()
 
 
 def test_a_run_time_slice_has_a_run_time_offset() -> None:
@@ -112,7 +113,8 @@ def test_packing_numbers_registers_densely_in_order(case: tuple[Layout, tuple[in
     except LayoutError:
         assume(False)
     before, after = image(p, "reg").ravel(), image(pl.packed(p), "reg").ravel()
-    assume(len(np.unique(before)) == prod(int(i.extent) for i in p.iters if i.axis == "reg"))  # type: ignore[call-overload]
+    sizes = [pl.number(i.extent) for i in p.iters if i.axis == "reg"]
+    assume(len(np.unique(before)) == prod(sizes))
     assert sorted(set(after)) == list(range(len(set(after))))
     assert len(set(zip(before, after, strict=True))) == len(set(before))
 
