@@ -46,6 +46,10 @@ class Cell:
         rounds: False where the value is one of the operands' values (moves and selections round
             nothing).
         n_values: number of arrays `fn` returns; more than one only for a monoid that takes as many.
+        domain: per operand, bounds inside which it is defined and moderate on floats, with room for
+            rounding; samples are drawn there. Empty where everywhere.
+        whole_domain: the same on integers.
+        jumps: its value jumps, so a rounding of an operand may change it by much.
     """
 
     name: str
@@ -60,6 +64,9 @@ class Cell:
     enclose: Callable[..., Any] | None = None
     rounds: bool = True
     n_values: int = 1
+    domain: tuple[tuple[float, float], ...] = ()
+    whole_domain: tuple[tuple[float, float], ...] = ()
+    jumps: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,7 @@ class Monoid:
         n_values: number of cell values one lift takes (structured monoids take several).
         result: dtype rule of the value, as in `Cell.result`, or "index" (the last operand's); a
             structured monoid applies it to its operands.
+        convex: the value lies between the least and the greatest of its (last) cell values.
     """
 
     name: str
@@ -88,6 +96,7 @@ class Monoid:
     exact: bool = False
     n_values: int = 1
     result: str = "promote"
+    convex: bool = False
 
 
 @dataclass(frozen=True)
@@ -111,6 +120,7 @@ class Selector:
         pull: (params, operand types) -> per operand, per operand dim, a `Pull`, or None where that
             dim must be whole; None for selectors without operands.
         fill: (params) -> value outside every operand; None where nothing is outside.
+        sample: (random generator, operand types) -> parameters that fit, for tests.
         inverse: (params, operand type) -> the selector text that undoes it; given exactly by the
             selectors of one operand that keep the row-major order of all elements, which therefore
             move nothing in memory.
@@ -126,6 +136,7 @@ class Selector:
     fill: Callable[[tuple[Any, ...]], float | None] | None = None
     inverse: Callable[[tuple[Any, ...], ValueType], str] | None = None
     uniform: bool = False
+    sample: Callable[[Any, Sequence[ValueType]], tuple[Any, ...]] | None = None
 
 
 Declared = TypeVar("Declared", Cell, Monoid, Selector)

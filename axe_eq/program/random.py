@@ -1,30 +1,28 @@
 """Random programs for property tests and campaigns: every operator, small shapes, finite values.
 
-Every value carries bounds that hold for all inputs `random_inputs` draws, from the enclosures of
-the cells; an operator that could leave its domain or the range of its dtype gets a guarded operand
-(``abs(x) + 1`` under a division) or is not made.
+Operators come from the tables, those of packs included; nothing here knows one by name. Every value
+carries bounds that hold for all inputs `random_inputs` draws; an operator that could leave its
+domain or the range of its dtype gets a guarded operand (``abs(x) + 0.5`` under a division) or is
+not made.
 """
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from axe_eq.errors import ProgramError
-from axe_eq.program.interval import ENCLOSE, Interval
 from axe_eq.program.node import INPUT, OP, InputSpec, Node, Program, input_node, op_node, sel_node
-from axe_eq.program.ops import CELLS, MONOIDS, SELECTORS, join_text, split_text
-from axe_eq.program.random_signature import Shape, Space, random_space
+from axe_eq.program.ops import CELLS, MONOIDS, SELECTORS, Cell, Monoid, join_text, split_text
+from axe_eq.program.random_bounds import Bounds, Refused, cell_bounds, reduced_bounds
+from axe_eq.program.random_signature import Shape, random_space
 from axe_eq.program.signature import signature
 from axe_eq.program.types import DTYPES, Array, ValueType
-
-Bounds = tuple[float, float]
 
 MAX_SIZE = 256  # elements of one value or of one index space
 _LIMITS = {"f8e4m3": 200.0, "f8e5m2": 1e3, "f16": 1e3, "bf16": 1e4, "f32": 1e4, "f64": 1e4}
@@ -34,34 +32,14 @@ _DTYPE_WEIGHTS = {
     "f32": 8, "f16": 5, "bf16": 3, "f64": 3, "i32": 3, "i64": 2, "bool": 2, "f8e4m3": 1,
     "f8e5m2": 1,
 }  # fmt: skip
-
-# Where cells are defined and tame, per operand; the margins are wider than any rounding.
 _FREE = (-math.inf, math.inf)
-_POSITIVE = (0.25, math.inf)
-_INSIDE = (-0.8, 0.8)
-_DOMAINS: dict[str, tuple[Bounds, ...]] = {
-    "log": (_POSITIVE,), "log2": (_POSITIVE,), "log10": (_POSITIVE,), "sqrt": (_POSITIVE,),
-    "rsqrt": (_POSITIVE,), "log1p": (_INSIDE,), "acos": (_INSIDE,), "asin": (_INSIDE,),
-    "atanh": (_INSIDE,), "acosh": ((1.5, math.inf),), "tan": (_INSIDE,), "exp": ((-9.0, 4.0),),
-    "expm1": ((-9.0, 4.0),), "sinh": ((-4.0, 4.0),), "cosh": ((-4.0, 4.0),),
-    "div": (_FREE, _POSITIVE), "pow": ((0.5, 4.0), (-2.0, 2.0)),
-    "floor_divide": (_FREE, _POSITIVE), "remainder": (_FREE, _POSITIVE),
-    "atan2": (_FREE, _POSITIVE),
-}  # fmt: skip
-_INT_DOMAINS: dict[str, tuple[Bounds, ...]] = {
-    "pow": ((0.0, 3.0), (0.0, 3.0)), "floor_divide": (_FREE, (1.0, math.inf)),
-    "remainder": (_FREE, (1.0, math.inf)), "shl": ((0.0, 15.0), (0.0, 3.0)),
-    "shr": (_FREE, (0.0, 3.0)),
-}  # fmt: skip
 _KINDS = {"number": "fi", "float": "f", "integer": "i", "logical": "b"}
 
-# Cells whose value jumps; a rounding difference in an operand may change it by much.
+# Cells and reductions whose value jumps: a rounding of an operand may change it by much.
 JUMPING = frozenset(
-    {
-        "sign", "floor", "ceil", "trunc", "round", "floor_divide", "remainder", "eq", "ne", "lt",
-        "le", "gt", "ge", "signbit", "copysign", "nextafter", "cast", "argmax", "argmin",
-    }
-)  # fmt: skip
+    [name for name in CELLS if CELLS[name].jumps]
+    + [name for name in MONOIDS if MONOIDS[name].result == "index"]
+)
 
 
 @dataclass(frozen=True)
@@ -72,10 +50,6 @@ class _Value:
     @property
     def kind(self) -> str:
         return DTYPES[self.node.dtype].kind
-
-
-class _Refused(Exception):
-    """This operator cannot be made of the values there are."""
 
 
 class _Maker:
@@ -146,9 +120,9 @@ class _Maker:
             low, high = low - slack, high + slack
         limit = _LIMITS.get(node.dtype, _INT_LIMIT)
         if not max(abs(low), abs(high)) <= limit or node.type.size > MAX_SIZE:
-            raise _Refused
+            raise Refused
         if split_text(node.cell or node.text)[0] in self.without:
-            raise _Refused
+            raise Refused
         self.read.update(node.args)
         value = _Value(node, (low, high))
         if node not in self.known:
@@ -162,31 +136,36 @@ class _Maker:
         """Apply a cell in a random index space; a monoid reduces some of its dims."""
         shapes = [v.node.shape for v in operands]
         space = random_space(self.rng, shapes, reduce=bool(monoid), windows=self.windows)
-        return self.op(space, text, operands, monoid)
-
-    def op(self, space: Space, text: str, operands: Sequence[_Value], monoid: str) -> _Value:
-        sig = space.signature(monoid)
         if space.size() > MAX_SIZE * 4:
-            raise _Refused
-        node = op_node(sig.text, text, [v.node for v in operands])
-        extents = sig.extents([v.node.shape for v in operands])
-        n_reduced = math.prod(extents[d] for d in sig.reduced)
-        bounds = _cell_bounds(text, [v.bounds for v in operands], node)
-        return self.keep(node, _reduced_bounds(monoid, bounds, operands, n_reduced))
+            raise Refused
+        sig = space.signature(monoid)
+        extents = sig.extents(shapes)
+        count = math.prod(extents[d] for d in sig.reduced)
+        return self.made(sig.text, text, operands, monoid, count)
 
-    def any_cell(self, name: str, monoid: str = "") -> _Value:
+    def made(
+        self, sig: str, text: str, operands: Sequence[_Value], monoid: str = "", count: int = 1
+    ) -> _Value:
+        """A block operator; `count` is the number of cell values reduced to one."""
+        node = op_node(sig, text, [v.node for v in operands])
+        whole = all(v.kind in "ib" for v in operands)
+        bounds = cell_bounds(text, [v.bounds for v in operands], whole)
+        return self.keep(node, reduced_bounds(monoid, bounds, count))
+
+    def any_cell(self, name: str, monoid: str = "", kinds: str = "fib") -> _Value:
         """A cell on operands that fit its dtypes and its domain."""
         declared = CELLS[name]
         arity = declared.arity or int(self.rng.choice([1, 2, 2, 2, 3]))
-        kinds = _KINDS.get(declared.result, "fib")
+        kinds = _KINDS.get(declared.result, kinds)
         if declared.result == "number":
-            kinds = kinds[self.choose([0, 1])]
+            kinds = "fi"[self.choose([0, 1])]
         operands = [self.pick(kinds) for _ in range(arity)]
         if declared.result == "last":
             operands[0] = self.pick("b")
-        domains = (_INT_DOMAINS if kinds == "i" else _DOMAINS).get(name, (_FREE,) * arity)
-        operands = [self.inside(v, domain) for v, domain in zip(operands, domains, strict=True)]
-        text = f"cast {self.dtype()}" if name == "cast" else name
+        domain = declared.whole_domain if kinds == "i" else declared.domain
+        for n, bounds in enumerate(domain):
+            operands[n] = self.inside(operands[n], bounds)
+        text = join_text(name, self.dtype()) if declared.result == "param" else name
         return self.cell(text, *operands, monoid=monoid)
 
     def inside(self, value: _Value, domain: Bounds) -> _Value:
@@ -198,7 +177,7 @@ class _Maker:
             rest = self.plain("remainder", value, 4)
             return self.plain("add", rest, 1) if least == 1 else rest
         if value.kind == "b":
-            raise _Refused
+            raise Refused
         if least > 0:
             size = self.plain("abs", value) if most == math.inf else self.plain("sigmoid", value)
             return self.plain("add", size, least + 0.25)
@@ -212,150 +191,72 @@ class _Maker:
             text = join_text("full", (), number, value.node.dtype)
             operands.append(_Value(sel_node(text, []), (number, number)))
         sig = f"{dims}{', ' if number is not None else ''} -> {dims}"
-        node = op_node(sig, name, [v.node for v in operands])
-        return self.keep(node, _cell_bounds(name, [v.bounds for v in operands], node))
+        return self.made(sig, name, operands)
 
     def reduction(self, name: str) -> _Value:
-        """A reduction of one operand, of a product, or of a structured pair."""
-        if MONOIDS[name].n_values == 2:
-            return self.structured(name)
-        if name in ("and", "or"):
-            return (
-                self.any_cell(("id", "eq")[self.choose([0, 1])], name)
-                if self.chance(0.3)
-                else (self.cell("id", self.pick("b"), monoid=name))
+        """A reduction of an operand, of a product, of any cell, or of a structured pair."""
+        monoid = MONOIDS[name]
+        if monoid.n_values > 1:
+            return self.structured(monoid)
+        cells = [c for c in map(CELLS.__getitem__, CELLS) if c.n_values == 1]
+        if monoid.result == "logical":
+            true = [c for c in cells if c.result in ("bool", "logical")]
+            return self.any_cell(
+                self.one_of(_moves(cells) if self.chance(0.5) else true), name, "b"
             )
-        cells = (
-            ["id", "id", "mul", "mul", "add", "abs", "maximum"] if name == "+" else ["id", "abs"]
-        )
-        return self.any_cell(cells[self.choose(range(len(cells)))], name)
+        products = [c for c in cells if c.product]
+        pool = self.choose([0, 0, 1, 1, 2])
+        return self.any_cell(self.one_of([_moves(cells), products, cells][pool]), name)
 
-    def structured(self, name: str) -> _Value:
-        if name == "softmax":
-            return self.cell("pair", self.pick("f"), self.pick("f"), monoid=name)
+    def one_of(self, cells: Sequence[Cell]) -> str:
+        return cells[self.choose(range(len(cells)))].name
+
+    def structured(self, monoid: Monoid) -> _Value:
+        """A reduction of several values: scores and what they weigh, or values and positions."""
+        cell = self.one_of(
+            [c for c in map(CELLS.__getitem__, CELLS) if c.n_values == monoid.n_values]
+        )
+        if monoid.result != "index":
+            operands = [self.pick("f") for _ in range(monoid.n_values)]
+            return self.cell(cell, *operands, monoid=monoid.name)
         values = self.pick("fi")
         if not values.node.shape:
-            raise _Refused
+            raise Refused
         axis = self.choose(range(values.node.type.rank))
         extent = values.node.shape[axis]
         index = self.keep(sel_node(f"iota {extent} i64", []), (0, extent - 1))
         dims = list("abcdefgh"[: values.node.type.rank])
         kept = dims[:axis] + dims[axis + 1 :]
-        sig = f"{' '.join(dims)}, {dims[axis]} -> {' '.join(kept)}; {name} {dims[axis]}"
-        return self.keep(op_node(sig, "pair", [values.node, index.node]), (0, extent - 1))
+        sig = f"{' '.join(dims)}, {dims[axis]} -> {' '.join(kept)}; {monoid.name} {dims[axis]}"
+        return self.made(sig, cell, [values, index], monoid.name, extent)
 
     # -- selectors
 
     def selector(self, name: str) -> _Value:
-        """A selector with random parameters."""
-        if name in ("iota", "full"):
-            return self.generated(name)
-        value = self.pick()
-        shape = value.node.shape
-        if not shape:
-            raise _Refused
-        axis = self.choose(range(len(shape)))
-        operands, bounds = [value], value.bounds
-        if name in ("concat", "interleave"):
-            same = [v for v in self.values if v.node.type == value.node.type]
+        """A selector with parameters as it samples them."""
+        declared = SELECTORS[name]
+        if declared.sample is None:
+            raise Refused
+        operands: list[_Value] = []
+        if declared.arity != 0:
+            operands = [self.pick()]
+            if not operands[0].node.shape:
+                raise Refused
+        if declared.arity is None:
+            same = [v for v in self.values if v.node.type == operands[0].node.type]
             operands += [same[self.choose(range(len(same)))] for _ in range(self.choose([0, 1, 2]))]
-            bounds = min(v.bounds[0] for v in operands), max(v.bounds[1] for v in operands)
-        params = self.parameters(name, shape, axis, value)
-        if name == "pad":
-            bounds = min(bounds[0], params[1]), max(bounds[1], params[1])
-        return self.keep(sel_node(join_text(name, *params), [v.node for v in operands]), bounds)
-
-    def generated(self, name: str) -> _Value:
-        dtype = self.dtype()
-        if name == "iota":
-            extent = self.choose([1, 2, 3, 4, 6]) if dtype != "bool" else 2
-            return self.keep(sel_node(f"iota {extent} {dtype}", []), (0, extent - 1))
-        value = _typed(self.choose([0, 1, 2]), dtype)
-        shape = self.shape() if self.chance(0.5) else ()
-        return self.keep(sel_node(join_text("full", shape, value, dtype), []), (value, value))
-
-    def parameters(self, name: str, shape: Shape, axis: int, value: _Value) -> tuple[Any, ...]:
-        if name == "slice":
-            return (tuple(self.part(extent) for extent in shape),)
-        if name == "flip":
-            return (tuple(d for d in range(len(shape)) if d == axis or self.chance(0.3)),)
-        if name == "pad":
-            widths = tuple((self.choose([0, 1]), self.choose([0, 0, 2])) for _ in shape)
-            return widths, _typed(self.choose([0, 1]), value.node.dtype)
-        if name == "split":
-            factors = [f for f in (1, 2, 3, 4) if shape[axis] % f == 0]
-            return axis, (-1, self.choose(factors))
-        if name == "merge":
-            return axis, self.choose(range(1, len(shape) - axis + 1))
-        return (axis, self.choose([1, 2, 3])) if name == "repeat" else (axis,)
-
-    def part(self, extent: int) -> tuple[int, int, int] | None:
-        if self.chance(0.4):
-            return None
-        start, step = self.choose(range(extent)), self.choose([-2, -1, 1, 1, 2])
-        room = (extent - 1 - start if step > 0 else start) // abs(step) + 1
-        return start, step, self.choose(range(1, room + 1))
+        params = declared.sample(self.rng, [v.node.type for v in operands])
+        node = sel_node(join_text(name, *params), [v.node for v in operands])
+        ends = [b for v in operands for b in v.bounds]
+        fill = declared.fill(params) if declared.fill else None
+        ends += [] if fill is None else [float(fill)]
+        if not ends:
+            ends = declared.run(params, []).astype(float).reshape(-1).tolist()
+        return self.keep(node, (min(ends), max(ends)))
 
 
-def _typed(value: int, name: str) -> Any:
-    kind = DTYPES[name].kind
-    return float(value) if kind == "f" else bool(value) if kind == "b" else value
-
-
-# -- bounds ---------------------------------------------------------------------------------------
-
-
-def _cell_bounds(text: str, operands: Sequence[Bounds], node: Node) -> Bounds:
-    """What the cell's value can be over the reals; raises _Refused where that is not known."""
-    name, params = split_text(text)
-    known = _OWN_BOUNDS.get(name)
-    if known is not None:
-        return known(*operands)
-    if name == "pair":
-        return operands[-1]
-    intervals = [
-        Interval(np.asarray(low, float), np.asarray(high, float)) for low, high in operands
-    ]
-    found = ENCLOSE[name](*intervals, *params)
-    bounds = float(found.low), float(found.high)
-    if any(map(math.isnan, bounds)):
-        raise _Refused
-    return bounds
-
-
-def _size(*operands: Bounds) -> float:
-    return max(abs(b) for bounds in operands for b in bounds)
-
-
-def _bitwise_bounds(*operands: Bounds) -> Bounds:
-    top = float(2 ** math.ceil(math.log2(_size(*operands) + 2)))
-    return -top, top
-
-
-# Enclosures of these say nothing about wide operands.
-_OWN_BOUNDS: dict[str, Callable[..., Bounds]] = {
-    "remainder": lambda a, b: (0.0, b[1]),
-    "floor_divide": lambda a, b: (-_size(a) / min(b[0], 1) - 1, _size(a) / min(b[0], 1)),
-    "shl": lambda a, b: (-8 * _size(a), 8 * _size(a)),
-    "shr": lambda a, b: (-_size(a), _size(a)),
-    "pow": lambda a, b: (0.0, max(_size(a), 2.0) ** 3),
-    "atan2": lambda a, b: (-1.6, 1.6),
-    "nextafter": lambda a, b: a,
-    "bit_and": _bitwise_bounds, "bit_or": _bitwise_bounds, "bit_xor": _bitwise_bounds,
-    "bit_not": _bitwise_bounds,
-}  # fmt: skip
-
-
-def _reduced_bounds(monoid: str, bounds: Bounds, operands: Sequence[_Value], count: int) -> Bounds:
-    low, high = bounds
-    if monoid == "+":
-        return min(low * count, low), max(high * count, high)
-    if monoid == "*":
-        top = max(_size(bounds), 1.0) ** count
-        return -top, top
-    if monoid == "softmax":
-        return operands[1].bounds
-    return bounds
+def _moves(cells: Sequence[Cell]) -> list[Cell]:
+    return [c for c in cells if c.flops == 0]
 
 
 # -- programs -------------------------------------------------------------------------------------
@@ -363,7 +264,11 @@ def _reduced_bounds(monoid: str, bounds: Bounds, operands: Sequence[_Value], cou
 
 def operator_names(without: Collection[str] = ()) -> list[str]:
     """Every operator that random programs have: cells, monoids ("reduce +") and selectors."""
-    names = [c for c in CELLS if c != "pair"] + [f"reduce {m}" for m in MONOIDS] + list(SELECTORS)
+    names = (
+        [c for c in CELLS if CELLS[c].n_values == 1]
+        + [f"reduce {m}" for m in MONOIDS]
+        + list(SELECTORS)
+    )
     return [n for n in names if n.removeprefix("reduce ") not in without]
 
 
@@ -423,7 +328,7 @@ def _try(maker: _Maker, name: str) -> int:
             maker.any_cell(name)
         else:
             maker.selector(name)
-    except (_Refused, ProgramError):
+    except (Refused, ProgramError):
         return 0
     return int(len(maker.values) > before)
 

@@ -325,6 +325,78 @@ def _full_run(params: Params, arrays: Sequence[Array]) -> Array:
         return np.full(params[0], params[1]).astype(dtype(params[2]).numpy)
 
 
+# -- parameters for tests -------------------------------------------------------------------------
+
+Rng = np.random.Generator
+
+
+def _one(rng: Rng, options: Sequence[int]) -> int:
+    return options[int(rng.integers(len(options)))]
+
+
+def _an_axis(rng: Rng, types: Types) -> int:
+    return _one(rng, range(types[0].rank))
+
+
+def _a_value(rng: Rng, name: str) -> float:
+    """A small constant of a dtype."""
+    value = _one(rng, [0, 1] if DTYPES[name].kind == "b" else [-1, 0, 1, 2])
+    typed: dict[str, Callable[[int], float]] = {"f": float, "b": bool, "i": int}
+    return typed[DTYPES[name].kind](value)
+
+
+def _sample_part(rng: Rng, extent: int) -> tuple[int, int, int] | None:
+    if rng.random() < 0.4:
+        return None
+    start, step = _one(rng, range(extent)), _one(rng, [-2, -1, 1, 1, 2])
+    room = (extent - 1 - start if step > 0 else start) // abs(step) + 1
+    return start, step, _one(rng, range(1, room + 1))
+
+
+def _sample_slice(rng: Rng, types: Types) -> Params:
+    return (tuple(_sample_part(rng, extent) for extent in types[0].shape),)
+
+
+def _sample_flip(rng: Rng, types: Types) -> Params:
+    axis = _an_axis(rng, types)
+    return (tuple(d for d in range(types[0].rank) if d == axis or rng.random() < 0.3),)
+
+
+def _sample_pad(rng: Rng, types: Types) -> Params:
+    widths = tuple((_one(rng, [0, 1]), _one(rng, [0, 0, 2])) for _ in types[0].shape)
+    return widths, _a_value(rng, types[0].dtype)
+
+
+def _sample_split(rng: Rng, types: Types) -> Params:
+    axis = _an_axis(rng, types)
+    factors = [f for f in (1, 2, 3, 4) if types[0].shape[axis] % f == 0]
+    return axis, (-1, _one(rng, factors))
+
+
+def _sample_merge(rng: Rng, types: Types) -> Params:
+    axis = _an_axis(rng, types)
+    return axis, _one(rng, range(1, types[0].rank - axis + 1))
+
+
+def _sample_repeat(rng: Rng, types: Types) -> Params:
+    return _an_axis(rng, types), _one(rng, [1, 2, 3])
+
+
+def _sample_join(rng: Rng, types: Types) -> Params:
+    return (_an_axis(rng, types),)
+
+
+def _sample_iota(rng: Rng, types: Types) -> Params:
+    name = list(DTYPES)[int(rng.integers(len(DTYPES)))]
+    return _one(rng, [1, 2] if DTYPES[name].kind == "b" else [1, 2, 3, 4, 6]), name
+
+
+def _sample_full(rng: Rng, types: Types) -> Params:
+    name = list(DTYPES)[int(rng.integers(len(DTYPES)))]
+    rank = _one(rng, [0, 0, 1, 2, 3])
+    return tuple(_one(rng, [1, 2, 3, 4]) for _ in range(rank)), _a_value(rng, name), name
+
+
 # -- declarations ---------------------------------------------------------------------------------
 
 
@@ -336,16 +408,19 @@ def _declare() -> None:
 
     concat: Callable[..., Array] = lambda p, a: np.concatenate(a, axis=p[0])  # noqa: E731
     flip: Callable[..., Array] = lambda p, a: np.flip(a[0], p[0])  # noqa: E731
-    add("slice", 1, _slice_shape, _slice_run, _slice_pull)
-    add("flip", 1, _flip_shape, flip, _flip_pull)
-    add("concat", None, _concat_shape, concat, _concat_pull)
-    add("pad", 1, _pad_shape, _pad_run, _pad_pull, fill=lambda params: params[1])
-    add("split", 1, _split_shape, _split_run, _split_pull, inverse=_split_inverse, uniform=True)
-    add("merge", 1, _merge_shape, _merge_run, _merge_pull, inverse=_merge_inverse, uniform=True)
-    add("repeat", 1, _repeat_shape, _repeat_run, _whole_axis, uniform=True)
-    add("interleave", None, _interleave_shape, _interleave_run, _whole_axis, uniform=True)
-    add("iota", 0, _iota_shape, _iota_run)
-    add("full", 0, _full_shape, _full_run, fill=lambda params: params[1])
+    add("slice", 1, _slice_shape, _slice_run, _slice_pull, sample=_sample_slice)
+    add("flip", 1, _flip_shape, flip, _flip_pull, sample=_sample_flip)
+    add("concat", None, _concat_shape, concat, _concat_pull, sample=_sample_join)
+    add("pad", 1, _pad_shape, _pad_run, _pad_pull, fill=lambda p: p[1], sample=_sample_pad)
+    add("split", 1, _split_shape, _split_run, _split_pull, inverse=_split_inverse, uniform=True,
+        sample=_sample_split)  # fmt: skip
+    add("merge", 1, _merge_shape, _merge_run, _merge_pull, inverse=_merge_inverse, uniform=True,
+        sample=_sample_merge)  # fmt: skip
+    add("repeat", 1, _repeat_shape, _repeat_run, _whole_axis, uniform=True, sample=_sample_repeat)
+    add("interleave", None, _interleave_shape, _interleave_run, _whole_axis, uniform=True,
+        sample=_sample_join)  # fmt: skip
+    add("iota", 0, _iota_shape, _iota_run, sample=_sample_iota)
+    add("full", 0, _full_shape, _full_run, fill=lambda p: p[1], sample=_sample_full)
 
 
 _declare()

@@ -21,10 +21,35 @@ from axe_eq.program.ops import CELLS, MONOIDS, Cell, Monoid, State
 from axe_eq.program.types import Array, dtype
 
 Fn = Callable[..., Any]
+Domain = tuple[tuple[float, float], ...]
+
+
+_FREE = (-math.inf, math.inf)
+_POSITIVE = (0.25, math.inf)
+_INSIDE = (-0.8, 0.8)
+_DOMAINS: dict[str, Domain] = {
+    "log": (_POSITIVE,), "log2": (_POSITIVE,), "log10": (_POSITIVE,), "sqrt": (_POSITIVE,),
+    "rsqrt": (_POSITIVE,), "log1p": (_INSIDE,), "acos": (_INSIDE,), "asin": (_INSIDE,),
+    "atanh": (_INSIDE,), "acosh": ((1.5, math.inf),), "tan": (_INSIDE,), "exp": ((-9.0, 4.0),),
+    "expm1": ((-9.0, 4.0),), "sinh": ((-4.0, 4.0),), "cosh": ((-4.0, 4.0),),
+    "div": (_FREE, _POSITIVE), "floor_divide": (_FREE, _POSITIVE), "remainder": (_FREE, _POSITIVE),
+    "atan2": (_FREE, _POSITIVE), "pow": ((0.5, 4.0), (-2.0, 2.0)),
+}  # fmt: skip
+_WHOLE_DOMAINS: dict[str, Domain] = {
+    "pow": ((0.0, 3.0), (0.0, 3.0)), "floor_divide": (_FREE, (1.0, math.inf)),
+    "remainder": (_FREE, (1.0, math.inf)), "shl": ((0.0, 15.0), (0.0, 3.0)),
+    "shr": (_FREE, (0.0, 3.0)),
+}  # fmt: skip
+_JUMPING = {
+    "sign", "floor", "ceil", "trunc", "round", "floor_divide", "remainder", "eq", "ne", "lt", "le",
+    "gt", "ge", "signbit", "copysign", "nextafter", "cast",
+}  # fmt: skip
 
 
 def _cell(name: str, arity: int | None, fn: Fn, result: str = "promote", **facts: Any) -> None:
-    CELLS.add(Cell(name, arity, fn, result, enclose=ENCLOSE[name], **facts))
+    facts |= {"domain": _DOMAINS.get(name, ()), "whole_domain": _WHOLE_DOMAINS.get(name, ())}
+    facts |= {"jumps": name in _JUMPING, "enclose": ENCLOSE[name]}
+    CELLS.add(Cell(name, arity, fn, result, **facts))
 
 
 def _fold(fn: Callable[[Any, Any], Any]) -> Fn:
@@ -162,10 +187,11 @@ def _declare_reductions() -> None:
     # Sums and products of bools would be other operations (or, and), whose laws are others.
     monoid("+", total, np.add, 0.0, result="number")
     monoid("*", product, np.multiply, 1.0, result="number")
-    monoid("max", np.max, np.maximum, -math.inf, exact=True)
-    monoid("min", np.min, np.minimum, math.inf, exact=True)
-    monoid("and", np.all, np.logical_and, 1.0, exact=True, result="logical")
-    monoid("or", np.any, np.logical_or, 0.0, exact=True, result="logical")
+    choice: dict[str, Any] = {"exact": True, "convex": True}
+    monoid("max", np.max, np.maximum, -math.inf, **choice)
+    monoid("min", np.min, np.minimum, math.inf, **choice)
+    monoid("and", np.all, np.logical_and, 1.0, result="logical", **choice)
+    monoid("or", np.any, np.logical_or, 0.0, result="logical", **choice)
 
 
 # -- structured monoids ---------------------------------------------------------------------------
@@ -223,13 +249,13 @@ def _best(better: Fn, choose: Fn) -> tuple[Fn, Fn]:
 def _declare_structured() -> None:
     MONOIDS.add(
         Monoid("softmax", _softmax_lift, _softmax_merge, _softmax_finish, flops=20, n_values=2,
-               result="float")
+               result="float", convex=True)
     )  # fmt: skip
     for name, better, choose in (("argmax", np.greater, np.max), ("argmin", np.less, np.min)):
         lift, merge = _best(better, choose)
         MONOIDS.add(
             Monoid(name, lift, merge, lambda state: state[1], flops=2, exact=True, n_values=2,
-                   result="index")
+                   result="index", convex=True)
         )  # fmt: skip
 
 

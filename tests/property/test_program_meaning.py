@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from axe_eq.program import meaning
+from axe_eq.program import meaning, ops
 from axe_eq.program.meaning import evaluate, evaluate_nodes, evaluate_op, evaluate_sel
 from axe_eq.program.node import INPUT, OP, Node
 from axe_eq.program.random import (
@@ -27,7 +27,7 @@ from axe_eq.program.random import (
     random_program,
 )
 from axe_eq.program.signature import signature
-from axe_eq.program.types import DTYPES
+from axe_eq.program.types import DTYPES, ValueType
 
 Array = Any
 
@@ -279,6 +279,23 @@ def test_random_programs_are_reproducible_and_take_options() -> None:
     assert not set(operator_counts(smooth)) & JUMPING
     many = operator_counts(programs(20, 12, weights={"softmax": 0.0, "reduce softmax": 60.0}))
     assert many["reduce softmax"] > 40
+
+
+def test_operators_of_packs_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new cell without an enclosure, a new selector without anything but its sample."""
+    gate = ops.Cell("gate", 2, lambda x, y: x / (1 + np.abs(y)), "float")
+    head = ops.Selector(
+        "head", 1, lambda p, t: ValueType(t[0].dtype, t[0].shape[1:]), lambda p, a: a[0][p[0]],
+        sample=lambda rng, types: (int(rng.integers(types[0].shape[0])),),
+    )  # fmt: skip
+    monkeypatch.setitem(ops.CELLS._by_name, "gate", gate)
+    monkeypatch.setitem(ops.SELECTORS._by_name, "head", head)
+    made = programs(60, weights={"gate": 9.0, "head": 9.0})
+    counts = operator_counts(made)
+    assert min(counts["gate"], counts["head"]) > 20
+    for seed, program in enumerate(made):
+        for got in evaluate(program, random_inputs(program, np.random.default_rng(seed))):
+            assert np.isfinite(got.astype(np.float64)).all()
 
 
 @pytest.mark.parametrize("part", [1, 7, 64])

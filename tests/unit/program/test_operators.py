@@ -68,6 +68,32 @@ def test_cells_that_round_nothing_give_an_operands_value(rng: np.random.Generato
         np.testing.assert_array_equal(got, got.astype("f2").astype("f4"))
 
 
+@pytest.mark.parametrize("name", [n for n in CELLS if CELLS[n].domain or CELLS[n].whole_domain])
+def test_cells_are_finite_inside_their_domains(name: str, rng: np.random.Generator) -> None:
+    declared = CELLS[name]
+    for domain, kind in ((declared.domain, "f4"), (declared.whole_domain, "i8")):
+        clipped = [(max(low, -50.0), min(high, 50.0)) for low, high in domain]
+        operands = [rng.uniform(low, high, 200) for low, high in clipped]
+        if domain:
+            got = declared.fn(
+                *(np.round(v).astype(kind) if kind == "i8" else v.astype(kind) for v in operands)
+            )
+            assert np.isfinite(got).all()
+            assert got.dtype == kind
+
+
+def test_jumping_cells_say_so() -> None:
+    """A cell whose value moves by 1/2 or more for a step of 1e-9 jumps."""
+    x = np.linspace(-3, 3, 2401)
+    for name in CELLS:
+        declared = CELLS[name]
+        if declared.arity == 1 and declared.result in ("number", "float", "bool"):
+            with np.errstate(all="ignore"):
+                step = np.abs(declared.fn(x + 1e-9) * 1.0 - declared.fn(x - 1e-9) * 1.0)
+            jumps = bool((step[np.isfinite(step)] > 0.49).any())
+            assert jumps <= declared.jumps, name
+
+
 TYPES = [
     ("a -> a", "exp", ["f16[3]"], "f16[3]"),
     ("a, a -> a", "add", ["f16[3]", "f32[3]"], "f32[3]"),
