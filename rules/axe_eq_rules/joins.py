@@ -13,9 +13,9 @@ from axe_eq.program.ops import MONOIDS, join_text, split_text
 from axe_eq.program.signature import Affine, Signature, signature
 from axe_eq.program.terms import Args, Cell, Op, Sig, Spec, Value, args, op, sel, type_of, types_of
 from axe_eq.program.types import ValueType, value_type
+from axe_eq.rule.law import Sides
 from axe_eq.rule.term import STR, Primitive, primitive
 from axe_eq_rules import selecting, through
-from axe_eq_rules.tensor import Sides
 
 
 def types_in(text: str) -> list[ValueType]:

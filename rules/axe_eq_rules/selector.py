@@ -32,6 +32,7 @@ from axe_eq.program.terms import (
     type_of,
 )
 from axe_eq.program.types import value_type
+from axe_eq.rule.law import Sides
 from axe_eq.rule.term import STR, Primitive, primitive
 from axe_eq_rules import selecting, through
 from axe_eq_rules.joins import (
@@ -45,7 +46,6 @@ from axe_eq_rules.joins import (
     type_list,
     types_in,
 )
-from axe_eq_rules.tensor import Sides
 
 PACK = Pack("selector", summary="slices, pads, reshapes and concatenations, bit for bit")
 
@@ -301,6 +301,36 @@ for _position, _other in ((0, None), (1, None), (2, None), (0, 1), (1, 0)):
             source="row-major order; Tapestry, index projections",
             name=named(_stem, (_position, *([] if _other is None else [_other]))),
         )(_operator_of_merge(_position, _other, _reduced))
+
+
+# -- reductions of splits --------------------------------------------------------------------------
+
+
+@primitive((STR, STR), (STR,))
+def unsplit_one(sig: str, spec: str) -> str | None:
+    """The signature of a reduction over all factors of its first operand's split."""
+    found = through.unsplit(signature(sig), [spec])
+    return None if found is None else found.text
+
+
+@primitive((STR, STR, STR), (STR,))
+def unsplit_two(sig: str, first: str, second: str) -> str | None:
+    """The signature of a reduction over all factors of splits of two operands."""
+    found = through.unsplit(signature(sig), [first, second])
+    return None if found is None else found.text
+
+
+@PACK.law(source="folklore: reductions in two stages, contiguous or strided")
+def reduction_of_split(s: Sig, f: Cell, k: Spec, x: Value, rest: Args) -> Sides:
+    """s[f](k(x), rest) = t[f](x, rest)   if all factors of split k are reduced, in any order."""
+    return Op(s, f, args(sel(k, x), rest=rest)), Op(unsplit_one(s, k), f, args(x, rest=rest))
+
+
+@PACK.law(source="folklore: reductions in two stages, contiguous or strided (split-K)")
+def reduction_of_splits(s: Sig, f: Cell, k: Spec, m: Spec, x: Value, y: Value, rest: Args) -> Sides:
+    """s[f](k(x), m(y), rest) = t[f](x, y, rest)   if all factors of k and m, alike, are reduced."""
+    left = Op(s, f, args(sel(k, x), sel(m, y), rest=rest))
+    return left, Op(unsplit_two(s, k, m), f, args(x, y, rest=rest))
 
 
 # -- concatenations --------------------------------------------------------------------------------

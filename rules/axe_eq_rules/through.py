@@ -279,3 +279,37 @@ def parts_of_operands(
         )
         found.append((a, b))
     return found
+
+
+# -- split operands --------------------------------------------------------------------------------
+
+
+def unsplit(sig: Signature, specs: Sequence[str]) -> Signature | None:
+    """The operator on its first operands before these splits, if all their factors are reduced.
+
+    No other operand may read the factors, and these must read them as the whole split.
+    """
+    axes: list[tuple[int, int]] = []
+    for name, params in map(split_text, specs):
+        if name != "split" or len(params[1]) < 2:
+            return None
+        axes.append((params[0], len(params[1])))
+    factors = {
+        _factors(operand, *place) for operand, place in zip(sig.operands, axes, strict=False)
+    }
+    mine = factors.pop()
+    if factors or len(set(mine)) < len(mine) or not all(d in sig.reduced for d in mine):
+        return None
+    operands = list(sig.operands)
+    for n, (axis, count) in enumerate(axes):
+        operands[n] = (*operands[n][:axis], *operands[n][axis + count :])
+    if any(d in mine for operand in operands for d in sigalg.dims_of(operand)):
+        return None
+    for n, (axis, _) in enumerate(axes):
+        operands[n] = (*operands[n][:axis], plain(mine[0]), *operands[n][axis:])
+    return sigalg.rebuild(sig, operands, reduced=[d for d in sig.reduced if d not in mine[1:]])
+
+
+def _factors(operand: tuple[Affine, ...], axis: int, count: int) -> tuple[int, ...]:
+    """The index dims that read a split's factors; -1 where one is not read plainly."""
+    return tuple(-1 if p.plain is None else p.plain for p in operand[axis : axis + count])

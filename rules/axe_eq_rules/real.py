@@ -1,0 +1,490 @@
+"""Laws that hold over the reals: functions, scaling, and reductions in parts.
+
+Legend: x, y, z values; rest, operands of an operator; s, t, u, v signatures; f, g, h cells; k, m
+texts of constants and selectors. ``s[f](x, y)`` a block operator, ``s.0(t)`` s with its operand
+0 replaced by the operands of t. Sums, products and distribution have normal forms (pack
+real_normal); here is what those do not see, and what a search for cheap forms wants as rewrites.
+"""
+
+from __future__ import annotations
+
+from axe_eq.pack import Pack
+from axe_eq.program import sigalg
+from axe_eq.program.ops import MONOIDS, join_text, split_text
+from axe_eq.program.signature import Signature, make, signature
+from axe_eq.program.terms import (
+    Args,
+    Cell,
+    Nil,
+    Op,
+    Sel,
+    Sig,
+    Spec,
+    Value,
+    op,
+    sel,
+    type_of,
+)
+from axe_eq.program.types import DTYPES, dtype, value_type
+from axe_eq.rule.law import Sides
+from axe_eq.rule.term import INT, STR, primitive
+from axe_eq_rules.joins import along_rounding, named, operator_of_concat
+from axe_eq_rules.tensor import constant, constant_text, swapped, text, without_scalar
+
+PACK = Pack(
+    "real", exact=False, summary="functions, scaling and reductions in parts, over the reals"
+)
+
+
+# -- order of operands and constants ---------------------------------------------------------------
+
+
+@primitive((STR, STR), (STR,))
+def swap_over_reals(sig: str, f: str) -> str | None:
+    """The signature with operands exchanged, for cells that are commutative on reals only."""
+    return swapped(sig, f, exact=False)
+
+
+@PACK.law(source="folklore: commutativity", expands=True, search=False)
+def commute(s: Sig, f: Cell, x: Value, y: Value) -> Sides:
+    """s[f](x, y) = s'[f](y, x)   for maximum, minimum, hypot, logaddexp."""
+    return op(s, f, x, y), op(swap_over_reals(s, f), f, y, x)
+
+
+@primitive((STR, INT, STR, STR), (STR,))
+def without_zero(sig: str, position: int, spec: str, x: str) -> str | None:
+    """The signature of a sum less an operand that is 0."""
+    k = constant(spec)
+    return None if k is None or k[0] != 0 else text(without_scalar(sig, position, x, k))
+
+
+@PACK.law(source="folklore: neutral element")
+def add_zero(s: Sig, x: Value, k: Spec) -> Sides:
+    """s[add](x, 0) = t[id](x)."""
+    return op(s, "add", x, Sel(k, Nil())), op(without_zero(s, 1, k, type_of(x)), "id", x)
+
+
+@PACK.law(source="folklore: neutral element")
+def zero_add(s: Sig, x: Value, k: Spec) -> Sides:
+    """s[add](0, x) = t[id](x)."""
+    return op(s, "add", Sel(k, Nil()), x), op(without_zero(s, 0, k, type_of(x)), "id", x)
+
+
+@PACK.law(source="definition of neg")
+def zero_minus(s: Sig, x: Value, k: Spec) -> Sides:
+    """s[sub](0, x) = t[neg](x)."""
+    return op(s, "sub", Sel(k, Nil()), x), op(without_zero(s, 0, k, type_of(x)), "neg", x)
+
+
+# -- functions -------------------------------------------------------------------------------------
+
+FUNCTION_PAIRS: dict[tuple[str, str], str] = {
+    ("log", "exp"): "id", ("log1p", "expm1"): "id", ("asinh", "sinh"): "id",
+    ("sinh", "asinh"): "id", ("atanh", "tanh"): "id", ("tan", "atan"): "id",
+    ("cos", "neg"): "cos", ("cos", "abs"): "cos", ("cosh", "neg"): "cosh", ("cosh", "abs"): "cosh",
+    **{("abs", f): f for f in ("exp", "sqrt", "rsqrt", "sigmoid", "cosh")},
+}  # fmt: skip
+
+
+@primitive((STR, STR, STR), (STR,))
+def merged_functions(f: str, g: str, x: str) -> str | None:
+    """The cell that is f(g(x)) over the reals; casts between floating dtypes lose nothing there."""
+    (outer, to), (inner, between) = split_text(f), split_text(g)
+    own = value_type(x).dtype
+    if outer == inner == "cast":
+        floats = all(DTYPES[dtype(d).name].kind == "f" for d in (to[0], between[0], own))
+        same = dtype(to[0]).name == own
+        return ("id" if same else f) if floats else None
+    return FUNCTION_PAIRS.get((f, g))
+
+
+@primitive((STR, STR), (STR,))
+def map_inlined(outer: str, inner: str) -> str | None:
+    """The signature s.0(t), t without a reduction."""
+    t = signature(inner)
+    return None if t.n_reduced else text(sigalg.inline(signature(outer), 0, t))
+
+
+@PACK.law(source="folklore: inverse and even functions")
+def function_of_function(s: Sig, f: Cell, t: Sig, g: Cell, x: Value) -> Sides:
+    """s[f](t[g](x)) = s.0(t)[h](x)   if h = f g: log exp, cos neg, abs exp, cast cast, ..."""
+    h = merged_functions(f, g, type_of(x))
+    return op(s, f, op(t, g, x)), op(map_inlined(s, t), h, x)
+
+
+# Exponent -> the cell that is that power.
+_POWERS = {0.5: "sqrt", -0.5: "rsqrt"}
+
+
+@primitive((STR, STR, STR), (STR, STR))
+def power_cell(sig: str, spec: str, x: str) -> tuple[str, str] | None:
+    """(signature, cell) of a root."""
+    k = constant(spec)
+    cell = None if k is None else _POWERS.get(k[0])
+    if k is None or cell is None or DTYPES[value_type(x).dtype].kind != "f":
+        return None
+    rest = without_scalar(sig, 1, x, k)
+    return None if rest is None else (rest.text, cell)
+
+
+@PACK.law(source="folklore: roots are powers")
+def power_is_root(s: Sig, x: Value, k: Spec) -> Sides:
+    """s[pow](x, k) = t[f](x)   for sqrt and k = 1/2, rsqrt and k = -1/2."""
+    t, f = power_cell(s, k, type_of(x))
+    return op(s, "pow", x, Sel(k, Nil())), op(t, f, x)
+
+
+@primitive((STR, STR, STR), (STR,))
+def square_signature(sig: str, spec: str, x: str) -> str | None:
+    """The signature of x times x, for a power of 2."""
+    k = constant(spec)
+    rest = None if k is None or k[0] != 2 else without_scalar(sig, 1, x, k)
+    if rest is None:
+        return None
+    return sigalg.rebuild(rest, [rest.operands[0], rest.operands[0]]).text
+
+
+@PACK.law(source="folklore: squares are products")
+def power_is_square(s: Sig, x: Value, k: Spec) -> Sides:
+    """s[pow](x, 2) = t[mul](x, x)."""
+    return op(s, "pow", x, Sel(k, Nil())), op(square_signature(s, k, type_of(x)), "mul", x, x)
+
+
+@primitive((STR, INT, STR), (STR,))
+def map_inlined_at(outer: str, position: int, inner: str) -> str | None:
+    """The signature s.p(t), t without a reduction."""
+    t = signature(inner)
+    return None if t.n_reduced else text(sigalg.inline(signature(outer), position, t))
+
+
+@primitive((STR, STR, STR), (STR, STR))
+def exponents(sig: str, first: str, second: str) -> tuple[str, str] | None:
+    """(pointwise, map) for a cell of two functions of single operands, nothing reduced."""
+    s, t, u = signature(sig), signature(first), signature(second)
+    if s.n_reduced or t.n_reduced or u.n_reduced:
+        return None
+    half = sigalg.inline(s, 1, u)
+    whole = None if half is None else sigalg.inline(half, 0, t)
+    return None if whole is None else (sigalg.identity(s.n_out).text, whole.text)
+
+
+@PACK.law(source="folklore: exponentials")
+def product_of_exponentials(s: Sig, t: Sig, u: Sig, x: Value, y: Value) -> Sides:
+    """s[mul](t[exp](x), u[exp](y)) = exp(x + y)."""
+    e, v = exponents(s, t, u)
+    left = op(s, "mul", op(t, "exp", x), op(u, "exp", y))
+    return left, op(e, "exp", op(v, "add", x, y))
+
+
+@PACK.law(source="folklore: exponentials")
+def quotient_of_exponentials(s: Sig, t: Sig, u: Sig, x: Value, y: Value) -> Sides:
+    """s[div](t[exp](x), u[exp](y)) = exp(x - y)."""
+    e, v = exponents(s, t, u)
+    left = op(s, "div", op(t, "exp", x), op(u, "exp", y))
+    return left, op(e, "exp", op(v, "sub", x, y))
+
+
+@primitive((STR,), (STR,))
+def is_map(sig: str) -> str | None:
+    """Defined for signatures without a reduction."""
+    return None if signature(sig).n_reduced else sig
+
+
+@PACK.law(source="definition of rsqrt")
+def divide_by_root(s: Sig, t: Sig, x: Value, y: Value) -> Sides:
+    """s[div](x, t[sqrt](y)) = s[mul](x, t[rsqrt](y))   if t reduces nothing."""
+    is_map(t)
+    return op(s, "div", x, op(t, "sqrt", y)), op(s, "mul", x, op(t, "rsqrt", y))
+
+
+@primitive((STR, STR), (STR, STR, STR, STR))
+def scalar_with(sig: str, x: str) -> tuple[str, str, str, str] | None:
+    """(map, pointwise, cell of a scalar and an array, constant 1) for a function written out."""
+    s, name = signature(sig), value_type(x).dtype
+    if s.n_reduced:
+        return None
+    beside = make([(), sigalg.identity(s.n_out).operands[0]], range(s.n_out))
+    return s.text, sigalg.identity(s.n_out).text, beside.text, constant_text(1.0, name)
+
+
+@PACK.law(source="definition of sigmoid", expands=True, search=False)
+def sigmoid(s: Sig, x: Value) -> Sides:
+    """s[sigmoid](x) = 1 / (1 + exp(-x))."""
+    _, e, b, k = scalar_with(s, type_of(x))
+    one = Sel(k, Nil())
+    return op(s, "sigmoid", x), op(b, "div", one, op(b, "add", one, op(e, "exp", op(s, "neg", x))))
+
+
+@primitive((STR,), (STR,))
+def two_of(one: str) -> str:
+    """The constant 2 in the dtype of a constant."""
+    name, params = split_text(one)
+    return join_text(name, params[0], 2.0, params[2])
+
+
+@PACK.law(source="definition of tanh", expands=True, search=False)
+def tanh(s: Sig, x: Value) -> Sides:
+    """s[tanh](x) = 1 - 2 / (1 + exp(2 x))."""
+    _, e, b, k = scalar_with(s, type_of(x))
+    one, two = Sel(k, Nil()), Sel(two_of(k), Nil())
+    exponential = op(e, "exp", op(b, "mul", two, op(s, "id", x)))
+    return op(s, "tanh", x), op(b, "sub", one, op(b, "div", two, op(b, "add", one, exponential)))
+
+
+# -- choices ---------------------------------------------------------------------------------------
+
+# Comparison -> the cell that takes the operand for which it holds.
+_TAKES = {"gt": "maximum", "ge": "maximum", "lt": "minimum", "le": "minimum"}
+
+
+@primitive((STR, STR, STR, INT), (STR, STR))
+def compared(sig: str, f: str, comparison: str, crossed: int) -> tuple[str, str] | None:
+    """(signature, cell) of a choice between the very operands that its condition compares."""
+    s, t = signature(sig), signature(comparison)
+    if f not in _TAKES or s.n_reduced or t.n_reduced:
+        return None
+    whole = sigalg.inline(s, 0, t)
+    branches = (3, 2) if crossed else (2, 3)
+    if whole is None or any(whole.operands[n] != whole.operands[b] for n, b in enumerate(branches)):
+        return None
+    rest = sigalg.without_operand(whole, 3)
+    found = None if rest is None else sigalg.without_operand(rest, 2)
+    if found is None:
+        return None
+    other = {"maximum": "minimum", "minimum": "maximum"}
+    return found.text, other[_TAKES[f]] if crossed else _TAKES[f]
+
+
+@PACK.law(source="definition of maximum and minimum")
+def where_greater(s: Sig, t: Sig, f: Cell, x: Value, y: Value) -> Sides:
+    """s[where](t[f](x, y), x, y) = u[g](x, y)   for maximum and >, >=, minimum and <, <=."""
+    u, g = compared(s, f, t, 0)
+    return op(s, "where", op(t, f, x, y), x, y), op(u, g, x, y)
+
+
+@PACK.law(source="definition of maximum and minimum")
+def where_smaller(s: Sig, t: Sig, f: Cell, x: Value, y: Value) -> Sides:
+    """s[where](t[f](x, y), y, x) = u[g](x, y)   for minimum and >, >=, maximum and <, <=."""
+    u, g = compared(s, f, t, 1)
+    return op(s, "where", op(t, f, x, y), y, x), op(u, g, x, y)
+
+
+@primitive((STR, STR), (STR,))
+def negated_twin(sig: str, negation: str) -> str | None:
+    """The signature of abs, for a cell of a value and its negation read alike."""
+    s, t = signature(sig), signature(negation)
+    whole = None if t.n_reduced else sigalg.inline(s, 1, t)
+    if whole is None or whole.operands[0] != whole.operands[1]:
+        return None
+    return text(sigalg.without_operand(whole, 1))
+
+
+@PACK.law(source="definition of abs")
+def maximum_of_negated(s: Sig, t: Sig, x: Value) -> Sides:
+    """s[maximum](x, t[neg](x)) = u[abs](x)   if x is read alike."""
+    return op(s, "maximum", x, op(t, "neg", x)), op(negated_twin(s, t), "abs", x)
+
+
+# -- scaling out of reductions ---------------------------------------------------------------------
+
+
+@primitive((STR, STR, STR), (STR, STR))
+def scaled_sum(outer: str, inner: str, f: str) -> tuple[str, str] | None:
+    """(pointwise, reduction) with the second operand of the inner cell taken out."""
+    s, t = signature(outer), signature(inner)
+    if (s.monoid, f) not in _SCALES or t.n_reduced:
+        return None
+    whole = sigalg.inline(s, 0, t)
+    return None if whole is None else _taken_out(whole, (0,), 1)
+
+
+# Cells f with reduce(f(x, y)) = f(reduce(x), y) for y without the reduced dims.
+_SCALES = {
+    ("+", "mul"), ("+", "div"), ("max", "add"), ("max", "sub"), ("min", "add"), ("min", "sub"),
+}  # fmt: skip
+
+
+def _taken_out(whole: Signature, group: tuple[int, ...], free: int) -> tuple[str, str] | None:
+    """(outer, inner) that reduce the group first; the free operand must lack all reduced dims."""
+    if any(d in whole.reduced for d in sigalg.dims_of(whole.operands[free])):
+        return None
+    if len(group) == 1:
+        return _reduced_alone(whole, group[0])
+    found = sigalg.outline(whole, group, reduce=True)
+    if found is None or found[0].n_reduced or not found[1].n_reduced:
+        return None
+    return found[0].text, found[1].text
+
+
+def _reduced_alone(whole: Signature, position: int) -> tuple[str, str] | None:
+    operand = whole.operands[position]
+    kept = sorted(d for d in sigalg.dims_of(operand) if d < whole.n_out)
+    own = sigalg.dims_of(operand)
+    fixed = {d: e for d, e in whole.fixed if d in own or d in whole.reduced}
+    inner = make([operand], kept, whole.monoid, whole.reduced, fixed)
+    read = tuple(sigalg.identity(whole.n_dims).operands[0][d] for d in kept)
+    operands = list(whole.operands)
+    operands[position] = read
+    outer = make(
+        operands,
+        range(whole.n_out),
+        "",
+        (),
+        {d: e for d, e in whole.fixed if d not in whole.reduced},
+    )
+    if sigalg.windows(inner) != {} or sigalg.windows(outer) != {}:
+        return None
+    return outer.text, inner.text
+
+
+@PACK.law(source="folklore: linearity; max(x + c) = max(x) + c")
+def scale_of_reduction(s: Sig, f: Cell, t: Sig, x: Value, y: Value) -> Sides:
+    """s[id](t[f](x, y)) = u[f](s'[id](x), y)   for + of mul, div; max, min of add, sub."""
+    u, v = scaled_sum(s, t, f)
+    return op(s, "id", op(t, f, x, y)), op(u, f, op(v, "id", x), y)
+
+
+@primitive((STR, INT, STR, STR), (STR, STR))
+def scaled_product(outer: str, position: int, inner: str, f: str) -> tuple[str, str] | None:
+    """(pointwise, contraction) with the second operand of a factor x f y taken out."""
+    s, t = signature(outer), signature(inner)
+    if s.monoid != "+" or f not in ("mul", "div") or t.n_reduced or len(t.operands) != 2:
+        return None
+    whole = sigalg.inline(s, position, t)
+    if whole is None:
+        return None
+    return _taken_out(whole, (0, 2) if position == 0 else (0, 1), 1 if position == 0 else 2)
+
+
+@PACK.law(source="folklore: linearity of contractions", expands=True)
+def scale_of_left(s: Sig, f: Cell, t: Sig, x: Value, y: Value, z: Value) -> Sides:
+    """s[mul](t[f](x, y), z) = u[f](v[mul](x, z), y)   if y lacks the summed dims, f mul or div."""
+    u, v = scaled_product(s, 0, t, f)
+    return op(s, "mul", op(t, f, x, y), z), op(u, f, op(v, "mul", x, z), y)
+
+
+@PACK.law(source="folklore: linearity of contractions", expands=True)
+def scale_of_right(s: Sig, f: Cell, t: Sig, x: Value, y: Value, z: Value) -> Sides:
+    """s[mul](z, t[f](x, y)) = u[f](v[mul](z, x), y)   if y lacks the summed dims, f mul or div."""
+    u, v = scaled_product(s, 1, t, f)
+    return op(s, "mul", z, op(t, f, x, y)), op(u, f, op(v, "mul", z, x), y)
+
+
+# -- factoring -------------------------------------------------------------------------------------
+
+
+@primitive((STR, STR, STR, STR, STR), (STR,))
+def common_factor(outer: str, f: str, product: str, x: str, y: str) -> str | None:
+    """The signature of the sum of the other factors, for a pointwise sum of two like products."""
+    s, of = signature(outer), value_type(x)
+    linear = signature(product).monoid in ("", "+") and DTYPES[of.dtype].kind != "b"
+    if f not in ("add", "sub") or s != sigalg.elementwise(s.n_out, 2) or x != y or not linear:
+        return None
+    return sigalg.elementwise(of.rank, 2).text
+
+
+@PACK.law(source="folklore: distributivity")
+def factor_left(s: Sig, f: Cell, t: Sig, x: Value, y: Value, z: Value) -> Sides:
+    """s[f](t[mul](z, x), t[mul](z, y)) = t[mul](z, u[f](x, y))   for f add or sub."""
+    u = common_factor(s, f, t, type_of(x), type_of(y))
+    left = op(s, f, op(t, "mul", z, x), op(t, "mul", z, y))
+    return left, op(t, "mul", z, op(u, f, x, y))
+
+
+@PACK.law(source="folklore: distributivity")
+def factor_right(s: Sig, f: Cell, t: Sig, x: Value, y: Value, z: Value) -> Sides:
+    """s[f](t[mul](x, z), t[mul](y, z)) = t[mul](u[f](x, y), z)   for f add or sub."""
+    u = common_factor(s, f, t, type_of(x), type_of(y))
+    left = op(s, f, op(t, "mul", x, z), op(t, "mul", y, z))
+    return left, op(t, "mul", op(u, f, x, y), z)
+
+
+# -- reductions in parts ---------------------------------------------------------------------------
+
+
+@primitive((STR, STR), (STR,))
+def merged_sums(outer: str, inner: str) -> str | None:
+    """One reduction over the dims of both, for a monoid whose merging rounds."""
+    s, t = signature(outer), signature(inner)
+    if not s.monoid or s.monoid != t.monoid:
+        return None
+    monoid = MONOIDS[s.monoid]
+    return text(sigalg.inline(s, 0, t)) if monoid.n_values == 1 and not monoid.exact else None
+
+
+@PACK.law(source="folklore: associativity of sums and products")
+def nested_reduction(s: Sig, t: Sig, f: Cell, rest: Args) -> Sides:
+    """s[id](t[f](rest)) = s.0(t)[f](rest)   if both sum, or both multiply."""
+    return op(s, "id", Op(t, f, rest)), Op(merged_sums(s, t), f, rest)
+
+
+for _position, _other in ((0, None), (1, None), (0, 1), (1, 0)):
+    PACK.law(
+        source="TASO (SOSP 2019), table 2, for matrix products; ours in general",
+        expands=True,
+        name=named("reduction_of_concat", (_position, *([] if _other is None else [_other]))),
+    )(operator_of_concat(_position, _other, along_rounding))
+
+
+# -- zero padding ----------------------------------------------------------------------------------
+
+
+@primitive((STR, INT, STR, STR), (STR,))
+def padding_summed(sig: str, position: int, spec: str, x: str) -> str | None:
+    """Defined where a zero padding lies only along summed dims that no other operand reads."""
+    return spec if _padding_of(sig, position, spec, None) is not None else None
+
+
+@primitive((STR, INT, STR, STR, INT, STR), (STR,))
+def padding_met(sig: str, position: int, spec: str, x: str, other: int, y: str) -> str | None:
+    """The slice of the other factor that meets what was padded with zeros along summed dims."""
+    widths = _padding_of(sig, position, spec, other)
+    if widths is None:
+        return None
+    parts = []
+    for p, extent in zip(signature(sig).operands[other], value_type(y).shape, strict=True):
+        lo, hi = widths.get(-1 if p.plain is None else p.plain, (0, 0))
+        parts.append((lo, 1, extent - lo - hi) if lo or hi else None)
+    return join_text("slice", tuple(parts)) if any(p is not None for p in parts) else None
+
+
+def _padding_of(
+    sig: str, position: int, spec: str, other: int | None
+) -> dict[int, tuple[int, int]] | None:
+    """Padded index dims with their widths, if all are summed and read plainly, and only there."""
+    s, (name, params) = signature(sig), split_text(spec)
+    if name != "pad" or params[1] != 0 or s.monoid != "+":
+        return None
+    widths: dict[int, tuple[int, int]] = {}
+    for p, width in zip(s.operands[position], params[0], strict=True):
+        if width != (0, 0):
+            if p.plain is None or p.plain < s.n_out or p.plain in widths:
+                return None
+            widths[p.plain] = width
+    for n, operand in enumerate(s.operands):
+        for p in operand:
+            reads = [d for d, _ in p.terms if d in widths]
+            if reads and (n not in (position, other) or p.plain is None):
+                return None
+    return widths or None
+
+
+@PACK.law(source="folklore: zeros add nothing")
+def sum_of_padded(s: Sig, k: Spec, x: Value) -> Sides:
+    """s[id](pad(x)) = s[id](x)   for zeros along summed dims."""
+    padding_summed(s, 0, k, type_of(x))
+    return op(s, "id", sel(k, x)), op(s, "id", x)
+
+
+@PACK.law(source="folklore: zeros add nothing")
+def product_of_padded_left(s: Sig, k: Spec, x: Value, y: Value) -> Sides:
+    """s[mul](pad(x), y) = s[mul](x, m(y))   for zeros along summed dims, m the slice they leave."""
+    m = padding_met(s, 0, k, type_of(x), 1, type_of(y))
+    return op(s, "mul", sel(k, x), y), op(s, "mul", x, sel(m, y))
+
+
+@PACK.law(source="folklore: zeros add nothing")
+def product_of_padded_right(s: Sig, k: Spec, x: Value, y: Value) -> Sides:
+    """s[mul](x, pad(y)) = s[mul](m(x), y)   for zeros along summed dims, m the slice they leave."""
+    m = padding_met(s, 1, k, type_of(y), 0, type_of(x))
+    return op(s, "mul", x, sel(k, y)), op(s, "mul", sel(m, x), y)
