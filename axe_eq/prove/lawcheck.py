@@ -23,13 +23,13 @@ from axe_eq.errors import AxeError
 from axe_eq.layout import terms as layout_terms
 from axe_eq.pack import Pack
 from axe_eq.program.meaning import evaluate_nodes
-from axe_eq.program.terms import ARGS, VALUE, Cons, In, Nil, Op, Sel, decode, type_of, types_of
+from axe_eq.program.terms import VALUE, Cons, In, Nil, Op, Sel, decode, type_of, types_of
 from axe_eq.program.types import DTYPES, Array, ValueType, value_type
 from axe_eq.prove.bitwise import differing_bits
 from axe_eq.prove.frontier import show
 from axe_eq.prove.lawsample import Sample, Sampler
 from axe_eq.rule.law import Law
-from axe_eq.rule.term import Sort, Term, postorder
+from axe_eq.rule.term import Analysis, Sort, Term, postorder
 
 Inputs = Mapping[str, Array]
 
@@ -173,7 +173,7 @@ def _check_samples(
         if finding is not None:
             yield finding
             return
-    if samples[0].instance.left.sort in (VALUE, ARGS):
+    if not law.normal or law.params[0][1] == VALUE:
         yield from _check_fires(key, law, samples[:3])
 
 
@@ -289,7 +289,9 @@ def _print(value: Any) -> str:
 def _check_fires(key: str, law: Law, samples: Iterable[Sample]) -> Iterator[Finding]:
     """Each law, alone in an e-graph that holds the left side, must make the sides equal."""
     laws = {key: law}
-    session = Session({"law": laws}, [In, Op, Sel, Nil, Cons], [type_of, types_of])
+    calls = [] if law.normal else [c.function for c in law.pattern().calls]
+    analyses = dict.fromkeys([type_of, types_of, *(f for f in calls if isinstance(f, Analysis))])
+    session = Session({"law": laws}, [In, Op, Sel, Nil, Cons], list(analyses))
     pairs = [(s.instance.left, s.instance.right) for s in samples]
     for left, _ in pairs:
         session.insert(left)

@@ -9,7 +9,11 @@ distribution.
 from __future__ import annotations
 
 from axe_eq.pack import Pack
-from axe_eq.program.terms import Value
+from axe_eq.program import sigalg
+from axe_eq.program.ops import cell, split_text
+from axe_eq.program.signature import signature
+from axe_eq.program.terms import Op, Sel, Value, args, op, operands
+from axe_eq.program.types import DTYPES, dtype
 from axe_eq.rule.term import Term, Undefined
 from axe_eq_rules.polynomial import Expander, Unwieldy, shape_of, write
 
@@ -46,3 +50,41 @@ def product_form(t: Value) -> tuple[Term, Term]:
 def distribute_form(t: Value) -> tuple[Term, Term]:
     """Value t = the sum of its products, multiplied out."""
     return t, _normal(t, _BOTH)
+
+
+@PACK.law(source="over the reals, casts between floating dtypes are the identity", normal=True)
+def cast_form(t: Value) -> tuple[Term, Term]:
+    """Value t = cast d(f(x, y, ..)) = f(cast d(x), cast d(y), ..)   between floating dtypes."""
+    if t.symbol is not Op or split_text(t.args[1])[0] != "cast" or not _floats(t, *operands(t)):
+        raise Undefined("cast form")
+    (inner,) = operands(t)
+    whole = sigalg.is_identity(signature(t.args[0]))
+    if not whole or inner.symbol not in (Op, Sel) or not _follows(inner):
+        raise Undefined("cast form")
+    given = [_cast(x, t.args[1]) if _floats(x) else x for x in operands(inner)]
+    return t, Term(inner.symbol, (*inner.args[:-1], args(*given)))
+
+
+def _floats(*terms: Term) -> bool:
+    return all(DTYPES[shape_of(x).dtype].kind == "f" for x in terms)
+
+
+def _follows(term: Term) -> bool:
+    """Whether an operator's value has the dtype of its floating operands, whatever that is."""
+    if term.symbol is Sel:
+        return bool(operands(term))
+    found, _ = cell(term.args[1])
+    return found.result in ("promote", "number", "float", "last") and any(
+        map(_floats, operands(term))
+    )
+
+
+def _cast(term: Term, text: str) -> Term:
+    if shape_of(term).dtype == cast_dtype(text):
+        return term
+    return op(sigalg.identity(len(shape_of(term).shape)).text, text, term)
+
+
+def cast_dtype(text: str) -> str:
+    """The dtype that a cast's text names."""
+    return dtype(split_text(text)[1][0]).name
