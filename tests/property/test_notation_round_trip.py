@@ -288,3 +288,36 @@ def test_what_another_notation_accepts_it_keeps(
         accepted += 1
         assert images(read(target, text, shape=shape)) == images(layout), (layout, text)
     assert accepted >= wanted // 25
+
+
+def damaged(rng: Rng, text: str) -> str:
+    """A text with a few characters dropped, doubled or replaced."""
+    characters = list(text)
+    for _ in some(rng, 1, 4):
+        place = int(rng.integers(len(characters))) if characters else 0
+        kind = rng.random()
+        if kind < 0.3:
+            characters[place : place + 1] = []
+        elif kind < 0.6:
+            characters[place:place] = characters[place : place + 2]
+        else:
+            inserted = pick(rng, *"0123,()[]{}:-*@_ \n|<>='é", "00", "-1", "9" * 20, "None")
+            characters[place : place + 1] = [inserted]
+    return "".join(characters)
+
+
+@pytest.mark.parametrize("notation", SAMPLES)
+def test_a_damaged_text_is_read_or_refused(
+    notation: str, rng: np.random.Generator, request: pytest.FixtureRequest
+) -> None:
+    wanted = 1000 if request.config.getoption("--full", default=False) else 50
+    messages: list[str] = []
+    for _ in range(wanted):
+        sample = SAMPLES[notation](rng)
+        text = damaged(rng, sample.text or write(notation, sample.layout or Layout()))
+        try:
+            read(notation, text, shape=sample.shape, mesh=sample.mesh)
+        except NotationError as error:
+            messages.append(str(error))
+    assert len(messages) > wanted // 4
+    assert all(len(message) < 500 and "\n" not in message for message in messages)

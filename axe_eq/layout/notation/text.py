@@ -33,6 +33,7 @@ _BRACKETS = re.compile(r"[()\[\]{}<>]")
 _WORD = re.compile(r"\w+|.", re.DOTALL)
 _TERMINALS = {
     "$END": "the end of the text",
+    "<END-OF-FILE>": "the end of the text",
     "ARGUMENTS": "arguments in ()",
     "GROUP": "shard_as or shard_like",
     "INT": "an integer",

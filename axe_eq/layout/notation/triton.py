@@ -20,7 +20,15 @@ from axe_eq.layout import iters as it
 from axe_eq.layout.iters import Iter
 from axe_eq.layout.notation import f2
 from axe_eq.layout.notation.common import settled, without_box
-from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse
+from axe_eq.layout.notation.text import (
+    Context,
+    build,
+    check_count,
+    check_product,
+    parse,
+    refusal,
+    refuse,
+)
 from axe_eq.layout.swizzle import MAX_BIT, Swizzle
 from axe_eq.layout.value import Layout
 
@@ -142,6 +150,7 @@ def _natural_shape(text: str, bases: dict[str, list[Vector]]) -> tuple[int, ...]
             _refuse(text, f"basis {vector}", "a list of integers of at least 0")
     if len({len(vector) for vector in vectors}) > 1:
         _refuse(text, "bases of different ranks", "one rank")
+    check_count("triton", text, "dims", max(map(len, vectors), default=0))
     columns = zip(*vectors, strict=True)
     return tuple(1 << max(entry.bit_length() for entry in column) for column in columns)
 
@@ -149,6 +158,7 @@ def _natural_shape(text: str, bases: dict[str, list[Vector]]) -> tuple[int, ...]
 def _checked_shape(text: str, shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
     if len(shape) != rank:
         _refuse(text, f"rank {rank}", f"the rank of the shape {shape}")
+    check_product("triton", text, shape)
     for extent in shape:
         _check_power(text, f"shape {shape}", extent)
     return shape
@@ -212,6 +222,7 @@ def _blocked(text: str, fields: dict[str, Any], shape: tuple[int, ...] | None) -
             _refuse(text, f"unknown field {name}", f"one of {', '.join(_BLOCKED + _CLUSTER)}")
     per_thread, lanes, warps, order = (_field(text, fields, name) for name in _BLOCKED)
     rank = len(order)
+    check_count("triton", text, "dims", rank)
     if any(len(column) != rank for column in (per_thread, lanes, warps)):
         _refuse(text, "fields of different ranks", f"{rank} entries each")
     if sorted(order) != list(range(rank)):
