@@ -9,7 +9,6 @@ its own left side.
 from __future__ import annotations
 
 import random
-import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -35,6 +34,8 @@ Inputs = Mapping[str, Array]
 
 TOLERANCE = 1e-9
 LEAST_SHARE = 0.1  # of samples for which a law's condition must hold
+PATIENCE = 20_000  # attempts to meet a law's condition a first time
+_AGAIN = 500  # attempts to find another sample
 
 
 def _value(term: Term, inputs: Inputs) -> Array:
@@ -104,26 +105,29 @@ class Checked:
     explored: int
 
 
-def check_pack(pack: Pack, samples: int = 25, *, seconds: float = 2.0) -> list[Finding]:
+def check_pack(pack: Pack, samples: int = 25, *, patience: int = PATIENCE) -> list[Finding]:
     """Test every law of a pack.
 
     Args:
         pack: the pack.
         samples: usable samples to compare per law.
-        seconds: time per law before the search for samples gives up.
+        patience: attempts per law to meet its condition a first time.
     """
-    found = (check_law(f"{pack.name}/{n}", w, samples, seconds) for n, w in pack.laws.items())
+    found = (check_law(f"{pack.name}/{n}", w, samples, patience) for n, w in pack.laws.items())
     return [finding for checked in found for finding in checked.findings]
 
 
-def check_law(key: str, law: Law, samples: int = 25, seconds: float = 2.0) -> Checked:
-    """Test one law; the same law gives the same samples in every process."""
+def check_law(key: str, law: Law, samples: int = 25, patience: int = PATIENCE) -> Checked:
+    """Test one law; the same law gives the same samples in every process.
+
+    Arguments as for `check_pack`.
+    """
     findings = list(_check_text(key, law))
     if not _can_evaluate(law):
         return Checked(key, tuple(findings), 0, 0, 0)
     try:
         sampler = Sampler(law, random.Random(zlib.crc32(key.encode())))
-        good = _collect(sampler, samples, seconds)
+        good = _collect(sampler, samples, patience)
         findings += _check_samples(key, law, good, sampler)
     except AxeError as error:
         findings.append(Finding(key, f"cannot be tested ({error})", law.statement))
@@ -145,15 +149,15 @@ def _check_text(key: str, law: Law) -> Iterator[Finding]:
         yield Finding(key, "it has no source", law.statement)
 
 
-def _collect(sampler: Sampler, samples: int, seconds: float) -> list[Sample]:
-    """Distinct usable samples; stops early once enough are found."""
-    end = time.monotonic() + seconds
+def _collect(sampler: Sampler, samples: int, patience: int) -> list[Sample]:
+    """Distinct usable samples, at most so many."""
     found: dict[tuple[Any, ...], Sample] = {}
-    repeats = 0
-    while len(found) < samples and time.monotonic() < end and repeats < 50 * samples:
+    left = patience
+    while len(found) < samples and left > 0:
         sample = sampler.attempt()
-        if sample is not None and found.setdefault(sample.values, sample) is not sample:
-            repeats += 1
+        left -= 1
+        if sample is not None and found.setdefault(sample.values, sample) is sample:
+            left = max(left, _AGAIN)
     return list(found.values())
 
 
