@@ -1,7 +1,7 @@
-"""One CTA of the interpreter: agents that run the body, barriers, asynchronous effects.
+"""One CTA of the interpreter: strands that run the body, barriers, asynchronous effects.
 
-A kernel with roles has one agent per warpgroup, others have one agent. An agent is a generator that
-yields where it waits. Asynchronous effects (bulk copies, matrix products, async copies) change
+A kernel with roles has one strand per warpgroup, others have one strand. A strand is a generator
+that yields where it waits. Asynchronous effects (bulk copies, matrix products, async copies) change
 memory when they are issued ("early"), as late as a wait allows ("late"), or in between ("random"):
 only values depend on that, verdicts do not. A primitive is executed from its layouts, or from its
 plan's instruction calls where a plan is given.
@@ -169,39 +169,39 @@ class Cta:
         Raises:
             KernelFault: the first thing that is wrong.
         """
-        agents = {}
+        strands = {}
         per_group = self.kernel.n_warps // self.n_groups
         for g in range(self.n_groups):
             who = Threads(g * per_group, per_group, False, g)
             where = ir.Where("cta" if self.n_groups == 1 else "warpgroup", per_group)
-            agents[g] = self._body(self.kernel.body, dict(self.env), who, where)
+            strands[g] = self._body(self.kernel.body, dict(self.env), who, where)
         blocked: dict[int, Blocked] = {}
-        while agents:
-            self._step(agents, blocked)
+        while strands:
+            self._step(strands, blocked)
         while self.pending:
             self.pending.pop(self.rng.randrange(len(self.pending)))()
         self._check_exit()
 
     def _step(
-        self, agents: dict[int, Iterator[Blocked | None]], blocked: dict[int, Blocked]
+        self, strands: dict[int, Iterator[Blocked | None]], blocked: dict[int, Blocked]
     ) -> None:
-        ready = [g for g in agents if g not in blocked or blocked[g][1]()]
+        ready = [g for g in strands if g not in blocked or blocked[g][1]()]
         overtake = self.order == "random" and self.rng.random() < 0.4
         if self.pending and (not ready or overtake):
             self.pending.pop(self.rng.randrange(len(self.pending)))()
             return
         if not ready:
-            waits = "; ".join(f"group {g} waits for {blocked[g][0]}" for g in agents)
+            waits = "; ".join(f"group {g} waits for {blocked[g][0]}" for g in strands)
             raise KernelFault(f"kernel {self.kernel.name}", f"deadlock: {waits}", "progress")
         g = self.rng.choice(ready)
         blocked.pop(g, None)
         self.n_steps += 1
         try:
-            wait = next(agents[g])
+            wait = next(strands[g])
             if wait:
                 blocked[g] = wait
         except StopIteration:
-            del agents[g]
+            del strands[g]
 
     def _check_exit(self) -> None:
         for g in range(self.n_groups):

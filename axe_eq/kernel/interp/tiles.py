@@ -317,11 +317,14 @@ def commit_product(cta: Cta, s: ir.Gemm, issue: Issue) -> None:
 
 
 def copy_async(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
-    """Bulk copies by one thread."""
+    """Bulk copies by one thread, or ordinary ones by all."""
     assert isinstance(s, ir.CopyAsync)
-    if not issue.who.elected:
-        raise KernelFault(issue.what, "is issued by every thread", "one thread")
     load = s.src.buffer.memory == "gmem"
+    if not issue.who.elected:
+        if s.barrier is not None or not load:
+            raise KernelFault(issue.what, "a bulk copy is issued by every thread", "one thread")
+        _ordinary_load(cta, s, env, issue)
+        return
     tensor, tile = (s.src, s.dst) if load else (s.dst, s.src)
     byte = smem_bytes(tile, env)
     element, inside = global_elements(tensor, cta, env, issue)
@@ -329,6 +332,27 @@ def copy_async(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
         bulk_load(cta, s, byte, element[0], inside[0], env, issue)
     else:
         bulk_store(cta, s, byte, element[0], inside[0], issue)
+
+
+def _ordinary_load(cta: Cta, s: ir.CopyAsync, env: Env, issue: Issue) -> None:
+    """Start a load whose elements any thread may write: nobody has them before a barrier."""
+    byte, size = smem_bytes(s.dst, env), s.dst.buffer.itemsize
+    element, inside = (x[0] for x in global_elements(s.src, cta, env, issue))
+    k = cta.memory.chunks(byte, size, issue.what).ravel()
+    for c in cta.clocks.classes(issue.who):
+        cta.memory.check_write(k, np.full(k.shape, c), np.full(k.shape, -2), issue.what)
+    queue = cta.queue("cp_async", issue.who.group)
+    actor = cta.clocks.async_copies(issue.who.first_warp)
+    cta.memory.note_write(k, actor, queue.committed + 1, -2)
+    tensor, done = cta.tensors[s.src.buffer.name], [False]
+
+    def effect() -> None:
+        if not done[0]:
+            done[0] = True
+            cta.memory.store(byte, tensor.read(element, inside)[..., None])
+
+    queue.effects[-1].append(effect)
+    cta.defer(effect)
 
 
 def bulk_load(

@@ -17,18 +17,22 @@ import numpy as np
 import pytest
 
 from axe_eq.kernel import ir
+from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import Cell, apply, arg
 from axe_eq.kernel.dispatch import Planned
 from axe_eq.kernel.interp import ORDERS, interpret
+from axe_eq.kernel.ir import span
 from axe_eq.kernel.placement import number
 from axe_eq_backends.cuda.compile import compile_text
 from axe_eq_backends.cuda.emit import emit
 from axe_eq_backends.cuda.meaning import MEANINGS
+from axe_eq_backends.cuda.mma import fragment
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules.gemm import Extra, Matrix, Problem, Tiling, gemm, parameters
 from axe_eq_backends.cuda.schedules.map import elementwise
 from axe_eq_backends.cuda.schedules.rows import Reduction, reduce_rows
 from axe_eq_backends.cuda.schedules.tensors import dense
+from axe_eq_backends.cuda.schedules.tiles import panels
 from axe_eq_backends.cuda.schedules.transpose import transpose
 from axe_eq_backends.cuda.target import h200
 
@@ -293,7 +297,46 @@ TURNS: dict[str, Callable[[], Cone]] = {
     "transpose with a cell": lambda: turned((64, 72), cell=RELU, fn=lambda x: np.maximum(x, 0)),
 }
 
-CONES = {**PRODUCTS, **CELLS, **ROWS, **TURNS}
+
+def by_warps(m: int, n: int, k: int) -> Cone:
+    """A product of warps from registers, fed by ordinary async copies; extents need no
+    alignment."""
+    tile_m, tile_n, tile_k, warps = 64, 64, 32, (2, 2)
+    b = Builder("by_warps", 4)
+    left, right = b.tensor("A", "f16", (m, k)), b.tensor("B", "f16", (n, k))
+    out = b.tensor("C", "f32", (m, n), output=True)
+    rings = [
+        b.smem(name, "f16", (rows, tile_k), panels((), rows, tile_k, 2))
+        for name, rows in (("ring_a", tile_m), ("ring_b", tile_n))
+    ]
+    x = b.reg("x", "f16", (tile_m, tile_k), fragment("a", tile_m, tile_k, warps))
+    y = b.reg("y", "f16", (tile_n, tile_k), fragment("b", tile_n, tile_k, warps))
+    acc = b.reg("acc", "f32", (tile_m, tile_n), fragment("c", tile_m, tile_n, warps))
+    with b.tiles(-(-m // tile_m) * -(-n // tile_n), persistent=False) as tile:
+        row, col = tile % -(-m // tile_m) * tile_m, tile // -(-m // tile_m) * tile_n
+        with b.range(-(-k // tile_k)) as step:
+            for ring, tensor, at in zip(rings, (left, right), (row, col), strict=True):
+                part = tensor[span(at, 64), span(step * tile_k, tile_k)]
+                b.copy_async(ring.all, part)
+            b.commit("cp_async")
+            b.wait_group("cp_async", 0)
+            b.sync()
+            b.copy(x.all, rings[0].all)
+            b.copy(y.all, rings[1].all)
+            b.gemm(acc.all, x.all, y.all, accumulate=step > 0)
+            b.sync()
+        b.copy(out[span(row, tile_m), span(col, tile_n)], acc.all)
+    a, w = normal((m, k), seed=1), normal((n, k), seed=2)
+    arrays = {"A": a, "B": w, "C": np.zeros((m, n), np.float32)}
+    return Cone(b.finish(), arrays, {"C": wide(a) @ wide(w).T}, {}, 1e-3)
+
+
+WARPS: dict[str, Callable[[], Cone]] = {
+    "warp product": lambda: by_warps(64, 128, 64),
+    "warp product with tails": lambda: by_warps(33, 70, 46),
+}
+
+CONES = {**PRODUCTS, **CELLS, **ROWS, **TURNS, **WARPS}
 
 
 @cache
