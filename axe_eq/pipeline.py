@@ -255,7 +255,24 @@ def extract_program(
     names = {terms[node]: name for node, name in program.names.items() if node in terms}
     forest = read_forest(graph.session, graph.requests, names)
     pricer = Pricer(target, [s for pack in used for s in pack.schedules])
-    return extract(forest, pricer, progress=progress.at)
+    try:
+        return extract(forest, pricer, progress=progress.at)
+    except SearchError as error:
+        raise limited(graph, error) from error
+
+
+def limited(graph: Saturated, error: SearchError) -> SearchError:
+    """The error of a search whose saturation reached a limit: the limit is its cause."""
+    bound, _, phase = graph.stopped.partition(" in phase ")
+    given = graph.session.limits
+    limit, switch = {
+        "rows": (f"{given.rows} rows", "AXE_NODE_LIMIT"),
+        "time": (f"{given.seconds:g} s", "AXE_TIME_LIMIT_S"),
+    }.get(bound, ("", ""))
+    if not limit:
+        return error
+    what = f"reached its limit of {limit} with {phase} laws, before every output had a schedule"
+    return SearchError("search", what, "a higher limit", hint=f"a larger {switch}")
 
 
 def extraction_notes(found: Extracted) -> dict[str, object]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -42,3 +44,16 @@ def register() -> None:
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """The --json flag that every command has."""
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+
+
+def as_json_text(data: Any) -> str:
+    """Strict JSON: numbers that are not finite become null, which JSON has no word for."""
+    return json.dumps(_finite(data), allow_nan=False)
+
+
+def _finite(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: _finite(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [_finite(value) for value in data]
+    return None if isinstance(data, float) and not math.isfinite(data) else data

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+import ml_dtypes
 import numpy as np
 
-from axe_eq.cli import axe, json_option
-from axe_eq.cli.source import load_arrays, load_function, parse_dims
+from axe_eq.cli import as_json_text, axe, json_option
+from axe_eq.cli.source import load_arrays, load_function, parse_dims, whole, write_text
+from axe_eq.errors import ArgumentError
 from axe_eq.pipeline import compile as compile_program
 from axe_eq.program.nesting import flatten
 from axe_eq.program.types import DTYPES
@@ -43,7 +46,7 @@ def compiled(
     numerics: str,
 ) -> Any:
     """Compile what the options name."""
-    names = packs.split(",") if packs else None
+    names = [name.strip() for name in packs.split(",")] if packs else None
     return compile_program(
         load_function(function),
         *specs,
@@ -82,10 +85,11 @@ def compile_command(output: str | None, html: str | None, as_json: bool, **optio
     """Compile a function: choose its cheapest schedule."""
     exe = compiled(**options)
     if output:
-        exe.save(output)
+        with whole(output) as part:
+            exe.save(part)
     if html:
-        exe.schedule.html(html)
-    click.echo(json.dumps(summary(exe)) if as_json else str(exe.schedule))
+        write_text(html, exe.schedule.html())
+    click.echo(as_json_text(summary(exe)) if as_json else str(exe.schedule))
 
 
 @axe.command()
@@ -94,7 +98,7 @@ def compile_command(output: str | None, html: str | None, as_json: bool, **optio
 def explain(as_json: bool, **options: Any) -> None:
     """Say which schedule was chosen, what it was compared with, and why."""
     exe = compiled(**options)
-    click.echo(json.dumps(summary(exe) | {"text": exe.explain()}) if as_json else exe.explain())
+    click.echo(as_json_text(summary(exe) | {"text": exe.explain()}) if as_json else exe.explain())
 
 
 @axe.command("run")
@@ -114,11 +118,11 @@ def run_command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Compile and run on the target, and compare with the numpy meaning."""
+    """Compile and run on the target; exit 1 where it differs from the numpy meaning."""
     exe = compiled(**options)
     schedule = exe.schedule.bind(**parse_dims(bindings)) if bindings else exe.schedule
-    arrays = load_arrays(inputs) or random_inputs(schedule.call.types, seed)
-    given = schedule.call.nest(arrays)
+    arrays = load_arrays(inputs) if inputs else random_inputs(schedule.call.types, seed)
+    given = schedule.call.nest(check_count(arrays, schedule.call.names))
     results = flatten(schedule.launch(*given))[1]
     wanted = flatten(exe.meaning(*given))[1]
     rows = [
@@ -126,7 +130,20 @@ def run_command(
     ]
     if folder:
         write_outputs(Path(folder), results)
-    click.echo(json.dumps(rows) if as_json else "\n".join(map(line, rows)))
+    click.echo(as_json_text(rows) if as_json else "\n".join(map(line, rows)))
+    sys.exit(0 if all(row["agrees"] for row in rows) else 1)
+
+
+def check_count(arrays: list[Any], names: Sequence[str]) -> list[Any]:
+    """The arrays, one per input.
+
+    Raises:
+        ArgumentError: more or fewer.
+    """
+    if len(arrays) != len(names):
+        wanted = f"{len(names)}, for {' '.join(names)}"
+        raise ArgumentError("--input", f"got {len(arrays)} files", wanted)
+    return arrays
 
 
 def random_inputs(types: Any, seed: int) -> list[Any]:
@@ -145,25 +162,46 @@ def random_inputs(types: Any, seed: int) -> list[Any]:
 
 
 def compare(number: int, got: Any, want: Any) -> dict[str, Any]:
-    """One output against the meaning."""
+    """One output against the meaning: errors, and whether more than rounding explains them.
+
+    Floats agree within the square root of their epsilon, relative to the largest value: wider than
+    any order of a sum, narrower than any wrong element. Other dtypes agree when they are equal.
+    """
     a, b = np.asarray(got, np.float64), np.asarray(want, np.float64)
-    error = float(np.max(np.abs(a - b), initial=0.0))
-    scale = float(np.max(np.abs(b), initial=0.0)) or 1.0
-    return {"output": number, "dtype": str(np.asarray(got).dtype), "shape": list(np.shape(got)),
-            "largest_error": error, "relative_error": error / scale}  # fmt: skip
+    with np.errstate(invalid="ignore"):
+        apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
+    error = float(np.max(np.nan_to_num(apart, nan=np.inf), initial=0.0))
+    scale = float(np.max(np.abs(b), initial=0.0, where=np.isfinite(b))) or 1.0
+    dtype = np.asarray(got).dtype
+    floating = dtype.kind not in "biu"
+    eps = ml_dtypes.finfo(dtype).eps if floating else 0.0  # type: ignore[no-untyped-call]
+    allowed = float(eps) ** 0.5
+    return {"output": number, "dtype": str(dtype), "shape": list(np.shape(got)),
+            "largest_error": error, "relative_error": error / scale,
+            "agrees": error <= allowed * scale}  # fmt: skip
 
 
 def line(row: dict[str, Any]) -> str:
     """One output as a line of text."""
     shape = "x".join(map(str, row["shape"])) or "scalar"
+    said = "agrees with" if row["agrees"] else "DIFFERS from"
     return (
-        f"output {row['output']}: {shape} {row['dtype']}, "
-        f"relative error to the numpy meaning {row['relative_error']:.1e}"
+        f"output {row['output']}: {shape} {row['dtype']}, {said} the numpy meaning, "
+        f"relative error {row['relative_error']:.1e}"
     )
 
 
 def write_outputs(folder: Path, results: list[Any]) -> None:
-    """Write the outputs as .npy files."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write the outputs as .npy files, each whole or not at all.
+
+    Raises:
+        ArgumentError: the folder cannot be made or written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        what = f"cannot be made ({error.strerror})"
+        raise ArgumentError(f"folder {str(folder)!r}", what, "a folder to write to") from None
     for number, result in enumerate(results):
-        np.save(folder / f"output{number}.npy", np.asarray(result))
+        with whole(str(folder / f"output{number}.npy")) as part, part.open("wb") as file:
+            np.save(file, np.asarray(result))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from axe_eq.cli import axe, json_option
-from axe_eq.cli.source import load_function
+from axe_eq.cli import as_json_text, axe, json_option
+from axe_eq.cli.source import load_function, write_text
 from axe_eq.errors import ArgumentError
 from axe_eq.prove.checker import refusal
 from axe_eq.prove.equivalent import equivalent
@@ -43,9 +42,9 @@ def equiv(
     sides: list[Any] = [load_function(a), load_function(b)] if all(programs) else [a, b]
     verdict = equivalent(*sides, *specs, numerics=numerics, budget=budget)
     if certificate and isinstance(verdict, Proved):
-        Path(certificate).write_text(str.__str__(verdict.certificate), encoding="utf-8")
+        write_text(certificate, str.__str__(verdict.certificate))
     name = type(verdict).__name__
-    click.echo(json.dumps({"verdict": name, "text": str(verdict)}) if as_json else str(verdict))
+    click.echo(as_json_text({"verdict": name, "text": str(verdict)}) if as_json else str(verdict))
     sys.exit(YES if verdict else REFUTED if isinstance(verdict, Refuted) else UNKNOWN)
 
 
@@ -61,5 +60,5 @@ def check_cert(file: str, as_json: bool) -> None:
     reason = refusal(text)
     accepted = reason is None
     said = "accepted" if accepted else f"refused: {reason}"
-    click.echo(json.dumps({"accepted": accepted, "reason": reason}) if as_json else said)
+    click.echo(as_json_text({"accepted": accepted, "reason": reason}) if as_json else said)
     sys.exit(YES if accepted else REFUTED)

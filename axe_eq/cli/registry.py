@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
@@ -10,7 +9,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from axe_eq.cli import axe, json_option
+from axe_eq.cli import as_json_text, axe, json_option
 from axe_eq.pack import Pack, installed
 from axe_eq.pack import packs as find_packs
 from axe_eq.prove.lawcheck import check_pack
@@ -28,7 +27,7 @@ def list_packs(as_json: bool) -> None:
     """Every installed pack with what it registers."""
     rows = [describe(pack) for pack in installed().values()]
     if as_json:
-        click.echo(json.dumps(rows))
+        click.echo(as_json_text(rows))
         return
     table = Table("pack", "version", "laws hold", "laws", "also", box=None)
     for row in rows:
@@ -53,14 +52,14 @@ def describe(pack: Pack) -> dict[str, Any]:
 
 @packs.command()
 @click.argument("name")
-@click.option("--samples", default=25, help="Ground instances per law.")
+@click.option("--samples", type=click.IntRange(1), default=25, help="Ground instances per law.")
 @json_option
 def check(name: str, samples: int, as_json: bool) -> None:
     """Test every law of a pack on samples; exit 1 where one is wrong."""
     (pack,) = find_packs([name])
     findings = check_pack(pack, samples)
     if as_json:
-        click.echo(json.dumps([str(f) for f in findings]))
+        click.echo(as_json_text([str(f) for f in findings]))
     else:
         click.echo(
             "\n".join(map(str, findings)) or f"pack {name!r}: {len(pack.laws)} laws hold on samples"
@@ -74,7 +73,7 @@ def targets(as_json: bool) -> None:
     """The machines that are known, as data."""
     known = [t for pack in installed().values() for t in pack.targets.values()]
     if as_json:
-        click.echo(json.dumps([figures(t) for t in known]))
+        click.echo(as_json_text([figures(t) for t in known]))
         return
     table = Table("target", "family", "units", "memories", "source", box=None)
     for target in known:

@@ -1,16 +1,21 @@
-"""Functions and arrays named on the command line."""
+"""Functions, arrays and files named on the command line."""
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import wraps
 from pathlib import Path
-from types import ModuleType
+from traceback import extract_tb
+from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from axe_eq.errors import ArgumentError, ProgramError
+from axe_eq.errors import ArgumentError, AxeError, ProgramError
 
 
 def load_function(text: str) -> Any:
@@ -25,22 +30,52 @@ def load_function(text: str) -> Any:
     if not Path(path).is_file():
         raise ProgramError(f"file {path!r}", "does not exist", "a Python file")
     module = _module(path)
-    if not hasattr(module, name):
-        known = " ".join(
-            n for n, v in vars(module).items() if callable(v) and not n.startswith("_")
-        )
-        raise ProgramError(f"file {path!r}", f"has no function {name!r}", f"one of {known}")
-    return getattr(module, name)
+    if not callable(getattr(module, name, None)):
+        own = [n for n, v in vars(module).items() if _is_own(v, module)]
+        known = f"one of {' '.join(own)}" if own else "a file that defines functions"
+        raise ProgramError(f"file {path!r}", f"has no function {name!r}", known)
+    return _reporting(getattr(module, name), path)
+
+
+def _reporting(function: Callable[..., Any], path: str) -> Callable[..., Any]:
+    """The function, its own mistakes told as one message with its line."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except AxeError:
+            raise
+        except Exception as error:
+            file = Path(path).resolve()
+            lines = [f for f in extract_tb(error.__traceback__) if Path(f.filename) == file]
+            at = f"{path}:{lines[-1].lineno}: {lines[-1].line}" if lines else ""
+            cause = f"raises {type(error).__name__}: {error}"
+            name = getattr(function, "__name__", "")
+            raise ProgramError(
+                f"function {name!r}", cause, "a function that runs on arrays", at=at
+            ) from error
+
+    return call
+
+
+def _is_own(value: object, module: ModuleType) -> bool:
+    return isinstance(value, FunctionType) and value.__module__ == module.__name__
 
 
 def _module(path: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(Path(path).stem, path)
+    # A name of its own: a user's json.py must hide nobody's json.
+    spec = importlib.util.spec_from_file_location(f"axe_program_{Path(path).stem}", path)
     if spec is None or spec.loader is None:
         raise ProgramError(f"file {path!r}", "is no Python file", "FILE.py")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module
+    folder = str(Path(path).resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)  # as when Python runs the file, but behind what is installed
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         cause = f"{type(error).__name__}: {error}"
         raise ProgramError(
             f"file {path!r}", f"does not load ({cause})", "a file that imports"
@@ -78,3 +113,31 @@ def load_arrays(paths: Sequence[str]) -> list[Any]:
                 f"file {path!r}", f"does not load ({error})", "an .npy file"
             ) from None
     return arrays
+
+
+@contextmanager
+def whole(path: str) -> Iterator[Path]:
+    """A temporary path beside `path`; what is written there replaces it when the block ends well.
+
+    Raises:
+        ArgumentError: the place cannot be written; what was at `path` is as before.
+    """
+    goal = Path(path)
+    part = goal.with_name(f".{goal.name}.{os.getpid()}.part")
+    try:
+        yield part
+        part.replace(goal)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ArgumentError(
+            f"file {path!r}", f"cannot be written ({reason})", "a file in a folder that is there"
+        ) from None
+    finally:
+        with suppress(OSError):
+            part.unlink()
+
+
+def write_text(path: str, text: str) -> None:
+    """Write a text file, whole or not at all."""
+    with whole(path) as part:
+        part.write_text(text, encoding="utf-8")

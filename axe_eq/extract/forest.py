@@ -295,13 +295,15 @@ def tile_class(value: int, box: str, type: ValueType) -> TileClass:
 
 def _read_choices(reader: Reader, tiles: list[TileClass]) -> None:
     lists = {row.output: row.inputs for row in reader.table("TCons")}
+    ends = {row.output for row in reader.table("TNil")}
 
-    def children(value: Any) -> tuple[int, ...]:
+    def children(value: Any) -> tuple[int, ...] | None:
+        """Operand tiles; None where a limit stopped the search before all were demanded."""
         found = []
         while value in lists:
             head, value = lists[value]
             found.append(reader.id("Tile", head))
-        return tuple(found)
+        return tuple(found) if value in ends else None
 
     for row in reader.table("Load"):
         tile = tiles[reader.id("Tile", row.output)]
@@ -310,16 +312,15 @@ def _read_choices(reader: Reader, tiles: list[TileClass]) -> None:
         number = reader.id("Tile", row.output)
         sig, cell = reader.text(row.inputs[0]), reader.text(row.inputs[1])
         operands = children(row.inputs[3])
-        tiles[number].compute.append(
-            _cell_choice(sig, cell, [tiles[c] for c in operands], operands)
-        )
+        if operands is not None:
+            operand_tiles = [tiles[c] for c in operands]
+            tiles[number].compute.append(_cell_choice(sig, cell, operand_tiles, operands))
     for row in reader.table("Gather"):
         number = reader.id("Tile", row.output)
         operands = children(row.inputs[2])
-        choice = Choice(
-            GATHER, reader.text(row.inputs[0]), "", operands, vector=float(tiles[number].type.size)
-        )
-        tiles[number].compute.append(choice)
+        if operands is not None:
+            text, size = reader.text(row.inputs[0]), float(tiles[number].type.size)
+            tiles[number].compute.append(Choice(GATHER, text, "", operands, vector=size))
     for tile in tiles:
         tile.compute = [replace(c, inside=_inside(tile, c, tiles)) for c in tile.compute]
         tile.compute.sort(

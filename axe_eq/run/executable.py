@@ -262,7 +262,11 @@ class Executable:
         """The chosen kernels, the schedules that lost, and why."""
         from axe_eq.run.explain import explain
 
-        return explain(self.schedule.graph, self.target, self._found, self.matches, self.numerics)
+        text = explain(self.schedule.graph, self.target, self._found, self.matches, self.numerics)
+        stopped = self.report["saturate"].notes["stopped"]
+        if stopped == "saturated":
+            return text
+        return f"{text}\nthe search stopped at a limit ({stopped}): a larger one may find better"
 
     def save(self, path: str | Path) -> None:
         """Write everything needed to run without compiling; see `load`."""
