@@ -12,6 +12,7 @@ from math import prod
 from typing import NamedTuple
 
 from axe_eq.layout import iters as it
+from axe_eq.layout.boxes import trim
 from axe_eq.layout.iters import Iters
 from axe_eq.layout.swizzle import Swizzle
 from axe_eq.layout.value import Layout
@@ -54,19 +55,9 @@ def layout_of(
 
 
 def trimmed(cell: Cell) -> Iters | None:
-    """Iters for just the valid values of a cell, or None where no iter list has exactly these.
-
-    The shortest such list is a fused block whose slowest digit is cut short.
-    """
-    block = it.fuse(cell.block)
-    while block:
-        (_, stride, axis), lower = block[0], block[1:]
-        radix = it.size(lower)
-        if cell.valid > radix:
-            count, rest = divmod(cell.valid, radix)
-            return None if rest else ((count, stride, axis), *lower)
-        block = lower
-    return ()
+    """Iters for just the valid values of a cell, or None where no iter list has exactly these."""
+    block = trim(cell.valid, it.fuse(cell.block))
+    return block if it.size(block) == cell.valid else None
 
 
 def cut(cells: Iterable[Cell], extents: Sequence[int]) -> list[list[Cell]] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from axe_eq.errors import LayoutError, SearchError
+from axe_eq.layout import iters as it
 from axe_eq.layout.iters import DEFAULT_AXIS, Iters
 from axe_eq.layout.levels import NoIters
 from axe_eq.layout.notation.text import Context, refusal
@@ -12,7 +13,7 @@ from axe_eq.layout.tables import from_points, point_table
 from axe_eq.layout.value import Layout, make
 
 MAX_DECIDED = 1 << 16
-"""Most elements of a map that is enumerated to find its layout."""
+"""Most elements, copies counted, of a map that is enumerated to find its layout."""
 
 
 def given_shape(layout: Layout, context: Context) -> tuple[int, ...] | None:
@@ -77,7 +78,7 @@ def without_swizzle(notation: str, layout: Layout) -> Layout:
 def _unswizzled(layout: Layout) -> Layout | None:
     """The layout without swizzles that has this map, or None: there is none, or none is known."""
     try:
-        if layout.size > MAX_DECIDED:
+        if layout.size * it.size(layout.replica) > MAX_DECIDED:
             return layout.canonical()
         axes = layout.axes
         table = point_table(layout, np.arange(layout.size, dtype=np.int64), axes)

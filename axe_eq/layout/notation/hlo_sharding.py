@@ -242,7 +242,7 @@ def _decided(
     shape: Sequence[int], counts: Sequence[int], groups: NDArray[np.int64], axis: str
 ) -> Layout | None:
     """The layout found by enumerating the elements; None if there are too many."""
-    if prod(shape) > MAX_DECIDED:
+    if prod(shape) * groups.shape[1] > MAX_DECIDED:
         return None
     local = [-(-extent // count) for extent, count in zip(shape, counts, strict=True)]
     index = np.indices(shape).reshape(len(shape), -1)

@@ -13,7 +13,7 @@ from math import prod
 from typing import NamedTuple
 
 from axe_eq.layout import iters as it
-from axe_eq.layout.iters import Iters
+from axe_eq.layout.boxes import trim
 from axe_eq.layout.notation.cells import Cell, cut
 from axe_eq.layout.notation.xla_tiles import COMBINE, TilingError
 
@@ -92,7 +92,7 @@ def _find_digits(shares: Sequence[Sequence[Cell]]) -> tuple[tuple[_Digit, ...], 
         radix = 1
         for cell in reversed(cells):
             lower = radix
-            for extent, stride, _ in reversed(_used(cell)):
+            for extent, stride, _ in reversed(trim(cell.valid, it.fuse(cell.block))):
                 strides.append((stride, _Digit(group, lower, extent, extent)))
                 lower *= extent
             radix *= cell.valid
@@ -108,18 +108,6 @@ def _find_digits(shares: Sequence[Sequence[Cell]]) -> tuple[tuple[_Digit, ...], 
         placed.append(digit._replace(room=room))
         above = stride
     return tuple(placed), max(above, 1)
-
-
-def _used(cell: Cell) -> Iters:
-    """A cell's iters, the slowest one no longer than the valid values need."""
-    block = it.fuse(cell.block)
-    while block:
-        (_, stride, axis), lower = block[0], block[1:]
-        radix = it.size(lower)
-        if cell.valid > radix:
-            return ((-(-cell.valid // radix), stride, axis), *lower)
-        block = lower
-    return ()
 
 
 # ---- tiles --------------------------------------------------------------------------------------
