@@ -23,6 +23,7 @@ EXACT_VALUES = 12
 WINDOW_VALUES = 5
 WINDOW_GRAPH = 24
 PASSES = 6
+SHORT_ROW = 256
 SINK_LEAVES = 4
 INFINITE = float("inf")
 
@@ -110,12 +111,12 @@ class Search:
         self.evaluated += 1
         best = Mapped(placed, Price(INFINITE))
         met: set[int] = set()
-        for number, root in enumerate(self.forest.placed[placed].kernels):
+        for root in self.forest.placed[placed].kernels:
             cones, below = self.cones.of(root, self.materialised)
             met |= below
             for picks in cones:
-                if number and not any(c.reduces for c in picks.values()):
-                    continue  # cells alone gain nothing from keeping a dim whole
+                if not self._worth_whole(root, picks):
+                    continue
                 price = self.pricer.price(summarise(self.forest, [root], picks))
                 if price.time_s < best.time_s:
                     best = Mapped(placed, price, root, picks)
@@ -127,6 +128,19 @@ class Search:
             if best.picks[t].kind == LOAD
         )
         return Mapped(placed, best.price, best.root, best.picks, leaves, frozenset(met))
+
+    def _worth_whole(self, root: int, picks: Picks) -> bool:
+        """Whether keeping the last dim whole in every block may pay, against cutting it in blocks.
+
+        Only row reductions and structured monoids use a whole row; plain products may keep a short
+        one. Every root has its twin that cuts the dim, so nothing becomes impossible.
+        """
+        star = self.forest.tiles[root].star
+        if star == 1:
+            return True
+        if any(c.reduces and (c.structured or not c.product) for c in picks.values()):
+            return True
+        return star <= SHORT_ROW and any(c.product for c in picks.values())
 
     def kernel(self, placed: int) -> Mapped:
         """As `best_kernel`, remembered until M changes below it."""

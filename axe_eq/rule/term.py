@@ -88,7 +88,9 @@ class Term:
                 if term._digest is None:
                     parts = [term.symbol.name.encode()]
                     for arg in term.args:
-                        parts.append(arg._digest if isinstance(arg, Term) else repr(arg).encode())
+                        known = arg._digest if isinstance(arg, Term) else repr(arg).encode()
+                        assert known is not None, "subterms come first"
+                        parts.append(known)
                     term._digest = hashlib.sha256(b"\0".join(parts)).digest()
         assert self._digest is not None
         return self._digest

@@ -1,8 +1,8 @@
 """Attention as one streaming reduction: softmax weights times values is a monoid.
 
-Legend: s scores; v values to be mixed; e = exp(s - max s); sums and maxima run over the same dims of
-s, which the contraction with v reduces too. The monoid ``softmax`` keeps (maximum, sum, weighted sum)
-and merges chunks by rescaling, so a kernel streams over the dim and never holds a row of weights.
+Legend: s scores; v values to be mixed; e = exp(s - max s); sums and maxima run over the same dims
+of s, which the contraction with v reduces too. The monoid ``softmax`` keeps (maximum, sum, weighted
+sum) and merges chunks by rescaling, so a kernel streams over the dim and holds no row of weights.
 
 Source: Milakov and Gimelshein 2018 (online normalizer); Dao et al. 2022 (FlashAttention).
 """
@@ -13,9 +13,9 @@ from typing import Any
 
 from axe_eq.pack import Pack
 from axe_eq.program.signature import Affine, Signature, make, signature
-from axe_eq.program.terms import In, Sig, Term, Value, op
+from axe_eq.program.terms import In, Sig, Value, op
 from axe_eq.rule.law import Sides
-from axe_eq.rule.term import STR, primitive
+from axe_eq.rule.term import STR, Term, primitive
 
 PACK = Pack("online_softmax", exact=False, summary="attention as one streaming reduction")
 

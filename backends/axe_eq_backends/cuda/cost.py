@@ -124,7 +124,7 @@ def _tiles(rows: list[Instr], summary: Summary) -> Columns:
         parts.append(table)
         names += [row.name] * len(table[0])
     p, q, k, stages = (np.concatenate(column) for column in zip(*parts, strict=True))
-    k = np.maximum(1.0, k // _chunk_width(summary))
+    k = np.maximum(np.ones(len(k)), k // _chunk_width(summary))
     return Columns({"p": p, "q": q, "k": k, "s": k}, {"stages": stages}, tuple(names))
 
 
