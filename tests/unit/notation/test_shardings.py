@@ -163,10 +163,23 @@ def test_spellings_of_one_spec(text: str) -> None:
             "box[(2,6)] in S[(2,4,2):(2,1@gpuid,1)] + R[2:4@gpuid]",
         ),
         ("(Shard(0), Shard(0))", (10,), "box[(2,5)] in S[(2,4,2):(4@gpuid,1@gpuid,1)]"),
+        ("(_S(0, 2), S(0))", (8,), "S[(2,2,2):(2@gpuid,4@gpuid,1@gpuid)]"),
+        ("(S(1), S(1))", (3, 1), "S[3:1]"),
     ],
 )
 def test_dtensor(text: str, shape: tuple[int, ...], axe: str) -> None:
-    assert images(read("dtensor", text, shape=shape, mesh=MESH)) == images(Layout.parse(axe))
+    layout = read("dtensor", text, shape=shape, mesh=MESH)
+    assert images(layout) == images(Layout.parse(axe))
+    written = write("dtensor", layout, shape=shape, mesh=MESH)
+    assert images(read("dtensor", written, shape=shape, mesh=MESH)) == images(layout)
+
+
+def test_chunks_of_uneven_chunks_are_read_where_their_sizes_agree() -> None:
+    mesh = Mesh({"a": 3, "b": 2})
+    layout = read("dtensor", "(Shard(0), Shard(0))", shape=(11,), mesh=mesh)  # 2 2 | 2 2 | 2 1
+    assert images(layout) == images(Layout.parse("box[(11)] in S[(6,2):(1@gpuid,1)]"))
+    with pytest.raises(NotationError, match=r"uneven shards of \[2, 4\] values in 2 chunks"):
+        read("dtensor", "(Shard(0), Shard(0))", shape=(10,), mesh=mesh)  # 2 2 | 2 2 | 1 1
 
 
 def test_a_block_cyclic_dim_is_a_strided_shard() -> None:

@@ -111,6 +111,21 @@ def test_blocked_encodings_adapt_to_the_shape(shape: tuple[int, ...] | None, axe
 
 
 @pytest.mark.parametrize(
+    ("shape", "registers"),
+    [
+        ((8, 8), "[1, 0], [4, 0], [0, 4]"),  # the dim that registers vary already comes first
+        ((4, 4), "[1, 0]"),
+        ((1, 4), ""),
+    ],
+)
+def test_bases_adapt_to_the_shape(shape: tuple[int, ...], registers: str) -> None:
+    text = "#ttg.linear<{{register = [{}], lane = [[2, 0], [0, 1]], warp = [[0, 2]], block = []}}>"
+    layout = read("triton", text.format("[1, 0]"), shape=shape)
+    expected = text.format(registers).replace("[2, 0]", "[2, 0]" if shape[0] > 1 else "[0, 0]")
+    assert write("triton", layout, shape=shape) == expected
+
+
+@pytest.mark.parametrize(
     "cluster",
     [
         "CTAsPerCGA = [2, 2], CTASplitNum = [1, 2], CTAOrder = [0, 1]",
