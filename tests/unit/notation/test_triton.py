@@ -125,6 +125,12 @@ def test_bases_adapt_to_the_shape(shape: tuple[int, ...], registers: str) -> Non
     assert write("triton", layout, shape=shape) == expected
 
 
+def test_registers_that_vary_no_dim_grow_the_last_one_first() -> None:
+    text = "#ttg.linear<{{register = [{}], lane = [[1, 0], [0, 1]], warp = [], block = []}}>"
+    layout = read("triton", text.format(""), shape=(4, 4))
+    assert write("triton", layout, shape=(4, 4)) == text.format("[0, 2], [2, 0]")
+
+
 @pytest.mark.parametrize(
     "cluster",
     [
