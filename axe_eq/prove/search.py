@@ -38,8 +38,8 @@ class Budget:
 
     rows: int = 150_000
     seconds: float = 20.0
-    rounds: int = 8
-    exact_rounds: int = 6
+    rounds: int = 16
+    exact_rounds: int = 2
 
 
 @dataclass
