@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -86,6 +87,8 @@ _TABLE = (
 NOTATIONS: Mapping[str, Notation] = MappingProxyType({entry.name: entry for entry in _TABLE})
 """Every notation by name."""
 
+MAX_CACHED = 1024
+
 _PREFIX = re.compile(r"\s*([A-Za-z_]\w*)\s*:(.*)", re.DOTALL)
 
 
@@ -114,7 +117,9 @@ def read(
         NotationError: an unknown notation, a text that does not parse, or one that means nothing
             a layout can express.
     """
-    return _find(notation).read(_check_str(text), _context(shape, mesh, itemsize))
+    name, context = _find(notation).name, _context(shape, mesh, itemsize)
+    reading = read_cached if len(_check_str(text)) <= MAX_CACHED else _read
+    return reading(name, text, context)
 
 
 def write(
@@ -152,8 +157,16 @@ def read_any(
         raise NotationError(error.thing, error.wrong, error.expected, hint=hint) from None
 
 
+def _read(notation: str, text: str, context: Context) -> Layout:
+    return NOTATIONS[notation].read(text, context)
+
+
+read_cached = lru_cache(maxsize=1024)(_read)
+"""`read` for texts of at most `MAX_CACHED` characters: schedules name their layouts by text."""
+
+
 def _find(notation: str) -> Notation:
-    if notation in NOTATIONS:
+    if isinstance(notation, str) and notation in NOTATIONS:
         return NOTATIONS[notation]
     raise NotationError(f"notation {notation!r}", "unknown", f"one of {', '.join(NOTATIONS)}")
 

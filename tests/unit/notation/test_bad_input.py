@@ -252,6 +252,9 @@ def test_a_prefix_names_the_notation_and_none_means_axe() -> None:
         f"notation 'cut': unknown; expected one of {names}"
     )
     assert error_of(lambda: read("axe", 5)) == "layout text '5': a int; expected a str"  # type: ignore[arg-type]
+    assert error_of(lambda: read(["axe"], "S[8:1]")) == (  # type: ignore[arg-type]
+        f"notation ['axe']: unknown; expected one of {names}"
+    )
     assert error_of(lambda: write("cut", Layout())) == (
         f"notation 'cut': unknown; expected one of {names}"
     )
