@@ -7,7 +7,7 @@ it, and cut down to those that congruence closure needs.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from axe_eq.egraph.record import read_firings
@@ -23,6 +23,7 @@ from axe_eq.prove.rebuild import over_inputs_of
 from axe_eq.prove.search import Budget, Search, begin, program_laws
 from axe_eq.prove.verdict import Proved
 from axe_eq.rule.law import Instance, Law
+from axe_eq.rule.term import Term, postorder
 
 
 def usable(packs: Iterable[Pack], numerics: str) -> dict[str, Pack]:
@@ -125,11 +126,25 @@ def certify(search: Search, packs: Mapping[str, Pack]) -> Certificate | None:
     return write(Proof(trusting(statement, chosen), tuple(firing for firing, _ in chosen)))
 
 
-def _firings(search: Search) -> Iterator[Firing]:
-    for key, values in search.normalizer.instances:
-        yield Firing(key, values)
-    for key, values, choices in read_firings(search.session):
-        yield Firing(key, values, choices)
+def _firings(search: Search) -> list[Firing]:
+    """Every firing, those about small terms first: they make the shorter proofs."""
+    found = [Firing(key, values) for key, values in search.normalizer.instances]
+    found += [Firing(*record) for record in read_firings(search.session)]
+    sizes: dict[Term, int] = {}
+
+    def size(firing: Firing) -> int:
+        terms = [v for v in firing.values if isinstance(v, Term)]
+        return sum(_size(term, sizes) for term in terms)
+
+    return sorted(found, key=size)
+
+
+def _size(term: Term, known: dict[Term, int]) -> int:
+    """Nodes of a term written as a tree, at most 2**62."""
+    for sub in postorder(term, known):
+        below = sum(known[a] for a in sub.args if isinstance(a, Term))
+        known[sub] = min(1 + below, 1 << 62)
+    return known[term]
 
 
 def _assuming(statement: Statement) -> Closure:
