@@ -171,9 +171,8 @@ def find_target(target: str | Target | None, known: Sequence[Pack]) -> Target:
             sorted(present, key=lambda n: (machines[n].family == "cpu", n))[0] if present else "cpu"
         )
     if target not in machines:
-        raise PackError(
-            f"target {target!r}", "is not known", f"one of {' '.join(sorted(machines))}"
-        )
+        known_names = f"one of {' '.join(sorted(machines))}" if machines else "a pack with targets"
+        raise PackError(f"target {target!r}", "is not known", known_names)
     return machines[target]
 
 

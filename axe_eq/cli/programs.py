@@ -12,11 +12,12 @@ import ml_dtypes
 import numpy as np
 
 from axe_eq.cli import as_json_text, axe, json_option
-from axe_eq.cli.source import load_arrays, load_function, parse_dims, whole, write_text
+from axe_eq.cli.source import load_arrays, load_function, parse_dims
 from axe_eq.errors import ArgumentError
 from axe_eq.pipeline import compile as compile_program
 from axe_eq.program.nesting import flatten
 from axe_eq.program.types import DTYPES
+from axe_eq.run.files import whole
 
 
 def program_options(command: Any) -> Any:
@@ -85,10 +86,9 @@ def compile_command(output: str | None, html: str | None, as_json: bool, **optio
     """Compile a function: choose its cheapest schedule."""
     exe = compiled(**options)
     if output:
-        with whole(output) as part:
-            exe.save(part)
+        exe.save(output)
     if html:
-        write_text(html, exe.schedule.html())
+        exe.schedule.html(html)
     click.echo(as_json_text(summary(exe)) if as_json else str(exe.schedule))
 
 
@@ -203,5 +203,5 @@ def write_outputs(folder: Path, results: list[Any]) -> None:
         what = f"cannot be made ({error.strerror})"
         raise ArgumentError(f"folder {str(folder)!r}", what, "a folder to write to") from None
     for number, result in enumerate(results):
-        with whole(str(folder / f"output{number}.npy")) as part, part.open("wb") as file:
+        with whole(folder / f"output{number}.npy") as part, part.open("wb") as file:
             np.save(file, np.asarray(result))

@@ -9,11 +9,12 @@ from typing import Any
 import click
 
 from axe_eq.cli import as_json_text, axe, json_option
-from axe_eq.cli.source import load_function, write_text
+from axe_eq.cli.source import load_function
 from axe_eq.errors import ArgumentError
 from axe_eq.prove.checker import refusal
 from axe_eq.prove.equivalent import equivalent
 from axe_eq.prove.verdict import Proved, Refuted
+from axe_eq.run.files import write_text
 
 YES, REFUTED, UNKNOWN = 0, 1, 3
 

@@ -1,12 +1,10 @@
-"""Functions, arrays and files named on the command line."""
+"""Functions and arrays named on the command line."""
 
 from __future__ import annotations
 
 import importlib.util
-import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from traceback import extract_tb
@@ -113,31 +111,3 @@ def load_arrays(paths: Sequence[str]) -> list[Any]:
                 f"file {path!r}", f"does not load ({error})", "an .npy file"
             ) from None
     return arrays
-
-
-@contextmanager
-def whole(path: str) -> Iterator[Path]:
-    """A temporary path beside `path`; what is written there replaces it when the block ends well.
-
-    Raises:
-        ArgumentError: the place cannot be written; what was at `path` is as before.
-    """
-    goal = Path(path)
-    part = goal.with_name(f".{goal.name}.{os.getpid()}.part")
-    try:
-        yield part
-        part.replace(goal)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ArgumentError(
-            f"file {path!r}", f"cannot be written ({reason})", "a file in a folder that is there"
-        ) from None
-    finally:
-        with suppress(OSError):
-            part.unlink()
-
-
-def write_text(path: str, text: str) -> None:
-    """Write a text file, whole or not at all."""
-    with whole(path) as part:
-        part.write_text(text, encoding="utf-8")

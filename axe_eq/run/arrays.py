@@ -35,11 +35,19 @@ def as_numpy(array: Any, name: str) -> Array:
 
 
 def like(given: Sequence[Any], result: Array) -> Any:
-    """The result in the library of the arrays given, by DLPack where that is not numpy."""
+    """The result in the library of the arrays given, by DLPack where that is not numpy.
+
+    A library is what its arrays' namespace says, else the package of their type; where that takes
+    no DLPack, results are numpy's.
+    """
     foreign = next(
         (a for a in given if not isinstance(a, np.ndarray) and hasattr(a, "__dlpack__")), None
     )
     if foreign is None:
         return result
-    library = sys.modules[type(foreign).__module__.partition(".")[0]]
-    return library.from_dlpack(np.ascontiguousarray(result))
+    if hasattr(foreign, "__array_namespace__"):
+        library = foreign.__array_namespace__()
+    else:
+        library = sys.modules[type(foreign).__module__.partition(".")[0]]
+    take = getattr(library, "from_dlpack", None)
+    return result if take is None else take(np.ascontiguousarray(result))

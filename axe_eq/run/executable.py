@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from axe_eq.debug import Report
-from axe_eq.errors import ArgumentError, DeviceError, PackError
+from axe_eq.errors import ArgumentError, DeviceError, PackError, ScheduleError
 from axe_eq.pack import Pack
 from axe_eq.program.nesting import flatten, unflatten
 from axe_eq.program.node import Program
 from axe_eq.program.types import Array, ValueType, dtype
 from axe_eq.run.arrays import as_numpy, like
+from axe_eq.run.files import write_text
 from axe_eq.schedule.graph import ScheduleGraph
 from axe_eq.target import Target
 
@@ -140,12 +141,32 @@ class Schedule:
         return self._run(self.target.family, arrays)
 
     def _run(self, family: str, arrays: Sequence[Any]) -> Any:
+        return self.bound_call(family, arrays)()
+
+    def bound_call(self, family: str, arrays: Sequence[Any]) -> Callable[[], Any]:
+        """A call on these very arrays, read when it is made: checks and rebinding are done now.
+
+        Raises:
+            ArgumentError: arrays that do not fit.
+            DeviceError: no runner for this family.
+        """
         given = self.call.flat(arrays)
         plain = self.call.plain(arrays)
-        extents = self.call.extents(plain)
-        bound = self.bind(**extents) if extents else self
-        results = bound.prepared(family)([*plain, *self.constants.values()])
-        return unflatten(self.call.structure, [like(given, r) for r in results])
+        run = self._fitting(self.call.extents(plain)).prepared(family)
+        inputs = [*plain, *self.constants.values()]
+        return lambda: unflatten(self.call.structure, [like(given, r) for r in run(inputs)])
+
+    def _fitting(self, extents: Mapping[str, int]) -> Schedule:
+        """This schedule at the extents that arrays have."""
+        if not extents:
+            return self
+        try:
+            return self.bind(**extents)
+        except ScheduleError as error:
+            got = ", ".join(f"{name}={extent}" for name, extent in extents.items())
+            raise ArgumentError(
+                "call", f"got arrays with {got} ({error})", "extents the schedule can be bound to"
+            ) from None
 
     def prepared(self, family: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
         """The schedule made ready on a runner, once."""
@@ -184,7 +205,7 @@ class Schedule:
 
         text = schedule_html(self.graph, self.target)
         if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
+            write_text(path, text)
         return text
 
 
@@ -222,8 +243,7 @@ class Executable:
 
     def bind(self, *arrays: Any) -> Callable[[], Any]:
         """A prepared call for these very arrays: checks are done once, now."""
-        self.schedule.call.extents(self.schedule.call.plain(arrays))
-        return lambda: self.schedule.launch(*arrays)
+        return self.schedule.bound_call(self.target.family, arrays)
 
     @property
     def kernels(self) -> tuple[Any, ...]:

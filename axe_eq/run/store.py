@@ -14,6 +14,7 @@ import numpy as np
 from axe_eq.errors import ArgumentError
 from axe_eq.program.types import DTYPES, Array, value_type
 from axe_eq.run.executable import Call, Schedule
+from axe_eq.run.files import whole
 from axe_eq.schedule.graph import from_json
 from axe_eq.target import Instr, Memory, Target
 
@@ -21,7 +22,11 @@ FORMAT = 1
 
 
 def save(schedule: Schedule, explanation: str, path: str | Path) -> None:
-    """Write a schedule; the file appears whole or not at all."""
+    """Write a schedule; the file appears whole or not at all.
+
+    Raises:
+        ArgumentError: the place cannot be written.
+    """
     call = schedule.call
     head = {
         "format": FORMAT,
@@ -33,9 +38,7 @@ def save(schedule: Schedule, explanation: str, path: str | Path) -> None:
         "target": asdict(schedule.target) | {"instrs": []},
         "constants": {n: str(a.dtype) for n, a in schedule.constants.items()},
     }
-    goal = Path(path)
-    part = goal.with_name(goal.name + ".part")
-    with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as file:
+    with whole(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("call.json", json.dumps(head))
         file.writestr("schedule.json", schedule.graph.to_json())
         file.writestr("explain.txt", explanation)
@@ -43,7 +46,6 @@ def save(schedule: Schedule, explanation: str, path: str | Path) -> None:
             buffer = io.BytesIO()
             np.save(buffer, np.ascontiguousarray(array).view(np.uint8), allow_pickle=False)
             file.writestr(f"constants/{name}.npy", buffer.getvalue())
-    part.replace(goal)
 
 
 class Loaded:

@@ -30,6 +30,7 @@ from axe_eq.schedule.graph import (
     ScheduleGraph,
 )
 from axe_eq.schedule.memory import ALIGNMENT_BYTES, MemoryPlan, buffer_elements, plan
+from axe_eq.target import Target
 from axe_eq_backends.cpu.cone import Kernel
 from axe_eq_backends.cpu.flat import Coverage, View
 from axe_eq_backends.cpu.nodes import Node, read_nodes
@@ -43,6 +44,10 @@ Run = Callable[[Sequence[Array]], list[Array]]
 
 class CpuRunner:
     """The runner of family "cpu"; it runs graphs chosen for any single-device target."""
+
+    def present(self, target: Target) -> bool:
+        """Whether this machine is such a target: every machine has a CPU."""
+        return True
 
     def prepare(self, graph: ScheduleGraph) -> Run:
         """Check a graph once; the result runs it on arrays, one per input, in order.

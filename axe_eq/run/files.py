@@ -1,0 +1,42 @@
+"""Files appear whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from axe_eq.errors import ArgumentError
+
+
+@contextmanager
+def whole(path: str | Path) -> Iterator[Path]:
+    """A temporary path beside `path`; what is written there replaces it when the block ends well.
+
+    Raises:
+        ArgumentError: the place cannot be written; what was at `path` is as before.
+    """
+    goal = Path(path)
+    part = goal.with_name(f".{goal.name}.{os.getpid()}.part")
+    try:
+        yield part
+        part.replace(goal)
+    except OSError as error:
+        what = f"cannot be written ({error.strerror or error})"
+        raise ArgumentError(
+            f"file {str(path)!r}", what, "a file in a folder that is there"
+        ) from None
+    finally:
+        with suppress(OSError):
+            part.unlink()
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write a text file, whole or not at all.
+
+    Raises:
+        ArgumentError: the place cannot be written.
+    """
+    with whole(path) as part:
+        part.write_text(text, encoding="utf-8")

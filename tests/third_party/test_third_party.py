@@ -1,0 +1,161 @@
+"""A pack of another distribution is installed, fused, extracted and checked like ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).parent
+PROBE = """
+import json, sys
+import numpy as np
+import axe_eq as axe
+from axe_eq_example_pack import mygate
+
+def gated(x, w, r):
+    return mygate(x @ w, r)
+
+def product(x, w, r):
+    return (x @ w) * axe.array.sigmoid(r)
+
+def by_tanh(x, w, r):
+    return axe.array.tanh(r / 2) * (x @ w) / 2 + (x @ w) / 2
+
+def chosen(rows, **options):
+    specs = [f"{rows}x1024:f16", "1024x2048:f16", f"{rows}x2048:f16"]
+    exe = axe.compile(gated, *specs, target="h200", **options)
+    cells = [[n.cell for n in k.nodes if n.cell] for k in exe.kernels]
+    return {"cells": cells, "schedules": [k.schedule for k in exe.kernels], "fired": exe.matches}
+
+rng = np.random.default_rng(0)
+arrays = [rng.standard_normal(s) for s in ((5, 4), (4, 3), (5, 3))]
+exe = axe.compile(gated, *arrays, target="cpu")
+x, w, r = arrays
+print(json.dumps({
+    "many rows": chosen(4096),
+    "few rows": chosen(8),
+    "without the law": chosen(4096, without=["gates/gate_by_tanh"]),
+    "exact": chosen(8, numerics="exact"),
+    "error": float(np.abs(exe(*arrays) - x @ w / (1 + np.exp(-r))).max()),
+    "kernels on cpu": len(exe.kernels),
+}))
+"""
+
+
+def _environment(*folders: Path) -> dict[str, str]:
+    """The environment with these folders importable, as a user's site folder is."""
+    path = os.pathsep.join([*map(str, folders), os.environ.get("PYTHONPATH", "")])
+    return {**os.environ, "PYTHONPATH": path.rstrip(os.pathsep)}
+
+
+def _python(code: str, *folders: Path) -> Any:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=_environment(*folders)
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def _axe(*arguments: str, folder: Path) -> tuple[int, str]:
+    command = [sys.executable, "-c", "from axe_eq.cli import main; main()", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=_environment(folder))
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the distribution installed, without a network."""
+    source = tmp_path_factory.mktemp("source") / "dist"
+    shutil.copytree(HERE, source, ignore=shutil.ignore_patterns("__pycache__", "test_*"))
+    folder = tmp_path_factory.mktemp("site")
+    command = "-m pip install --quiet --no-build-isolation --no-deps --no-index --target"
+    subprocess.run(
+        [sys.executable, *command.split(), str(folder), str(source)],
+        check=True,
+        capture_output=True,
+        env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def probe(site: Path) -> dict[str, Any]:
+    found: dict[str, Any] = _python(PROBE, site)
+    return found
+
+
+def test_the_operator_is_fused_into_its_product_and_extracted(probe: dict[str, Any]) -> None:
+    assert probe["without the law"]["cells"] == [["mul", "mygate"]]
+    assert probe["without the law"]["schedules"] == ["tensor_cores"]
+    assert probe["kernels on cpu"] == 1
+    assert probe["error"] < 1e-12
+
+
+def test_the_law_fires_and_extraction_takes_the_cheaper_form(probe: dict[str, Any]) -> None:
+    assert probe["many rows"]["cells"] == [["mul", "mytanhgate"]]
+    assert probe["many rows"]["fired"]["gates/gate_by_tanh"] == 1
+    assert "gates/gate_by_tanh" not in probe["without the law"]["fired"]
+
+
+def test_the_schedule_is_picked_where_it_is_cheaper(probe: dict[str, Any]) -> None:
+    assert probe["few rows"]["schedules"] == ["few_rows"]
+    assert probe["many rows"]["schedules"] == ["tensor_cores"]
+
+
+def test_a_pack_of_real_laws_takes_no_part_in_exact_numerics(probe: dict[str, Any]) -> None:
+    assert probe["exact"]["cells"] == [["mul", "mygate"]]
+    assert probe["exact"]["schedules"] != ["few_rows"]
+
+
+def test_the_pack_is_listed_and_its_laws_hold(site: Path) -> None:
+    code, text = _axe("packs", "list", "--json", folder=site)
+    (listed,) = [row for row in json.loads(text) if row["name"] == "gates"]
+    assert code == 0
+    assert listed["version"] == "0.3.0"
+    assert listed["operators"] == ["cell mygate", "cell mytanhgate"]
+    assert listed["schedules"] == ["few_rows"]
+    assert _axe("packs", "check", "gates", folder=site) == (
+        0,
+        "pack 'gates': 1 laws hold on samples\n",
+    )
+
+
+@pytest.fixture
+def site_with(site: Path, tmp_path: Path) -> Callable[[str], Path]:
+    """`site_with(module)`: a folder in which that module of the distribution is the pack."""
+
+    def make(module: str) -> Path:
+        shutil.copytree(site / "axe_eq_example_pack", tmp_path / "axe_eq_example_pack")
+        info = tmp_path / "axe_eq_example_pack-0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: axe-eq-example-pack\n")
+        entry = f"[axe_eq.packs]\n{module}_gates = axe_eq_example_pack.{module}:PACK\n"
+        (info / "entry_points.txt").write_text(entry)
+        return tmp_path
+
+    return make
+
+
+def test_a_wrong_law_is_caught_by_name(site_with: Callable[[str], Path]) -> None:
+    code, text = _axe("packs", "check", "wrong_gates", "--json", folder=site_with("wrong"))
+    (finding,) = json.loads(text)
+    assert code == 1
+    assert finding.startswith("law 'wrong_gates/halves_commute': its sides differ over the reals")
+    assert "states: [otherhalf](y, r) = [otherhalf](r, y)." in finding
+
+
+@pytest.mark.parametrize("module", ["lying", "broken"])
+def test_a_pack_that_does_not_load_is_one_clear_error(
+    module: str, site_with: Callable[[str], Path], golden: Callable[..., None]
+) -> None:
+    code, text = _axe("packs", "list", folder=site_with(module))
+    assert code == 2
+    golden(text)

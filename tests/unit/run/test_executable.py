@@ -1,0 +1,291 @@
+"""Executables: calls, nesting, dtypes, other libraries' arrays, rebinding, saving, explaining."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import axe_eq as axe
+from axe_eq.errors import ArgumentError, DeviceError, PackError, ScheduleError
+from axe_eq.run.executable import Executable
+
+
+def scaled(x: Any, w: dict[str, Any]) -> dict[str, Any]:
+    y = x @ w["weight"]
+    return {"y": y + w["bias"], "parts": (axe.array.sum(y, axis=1), y > 0)}
+
+
+@pytest.fixture(scope="module")
+def exe() -> Executable:
+    x = axe.Spec((6, 4), "f32", dims=("rows", "depth"))
+    weights = {"weight": axe.Spec((4, 3), "f32"), "bias": axe.Spec((3,), "f32")}
+    return axe.compile(scaled, x, weights, target="cpu")
+
+
+def arrays(rows: int = 6) -> tuple[Any, dict[str, Any]]:
+    rng = np.random.default_rng(rows)
+    x, w, b = (rng.standard_normal(s).astype(np.float32) for s in ((rows, 4), (4, 3), (3,)))
+    return x, {"weight": w, "bias": b}
+
+
+def check(result: Any, x: Any, w: dict[str, Any]) -> None:
+    y = x @ w["weight"]
+    np.testing.assert_allclose(result["y"], y + w["bias"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(result["parts"][0], y.sum(1), rtol=1e-5, atol=1e-5)
+    assert np.array_equal(result["parts"][1], y > 0)
+    assert [result["y"].dtype, result["parts"][1].dtype] == [np.float32, np.bool_]
+
+
+# -- calls ----------------------------------------------------------------------------------------
+
+
+def test_outputs_nest_as_the_function_s_own(exe: Executable) -> None:
+    x, w = arrays()
+    result = exe(x, w)
+    check(result, x, w)
+    assert isinstance(result["parts"], tuple)
+
+
+def test_other_rows_rebind_the_schedule(exe: Executable) -> None:
+    for rows in (1, 5, 64):
+        x, w = arrays(rows)
+        check(exe(x, w), x, w)
+        check(exe.schedule.bind(rows=rows).run(x, w), x, w)
+        check(exe.meaning(x, w), x, w)
+
+
+def test_strided_arrays_are_read_through_their_strides(exe: Executable) -> None:
+    x, w = arrays(12)
+    check(exe(x[::2], w), x[::2], w)
+    check(exe(np.asfortranarray(x[:6]), w), x[:6], w)
+
+
+def test_inputs_are_left_alone(exe: Executable) -> None:
+    x, w = arrays()
+    kept = x.copy()
+    exe(x, w)
+    assert np.array_equal(x, kept)
+
+
+def test_bound_calls_read_the_buffers_as_they_are_then(exe: Executable) -> None:
+    x, w = arrays()
+    call = exe.bind(x, w)
+    x *= 2
+    check(call(), x, w)
+
+
+class Foreign:
+    """An array of a library that speaks DLPack alone."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.array.__dlpack_device__()
+
+
+class OfNoDevice(Foreign):
+    def __dlpack__(self, **options: Any) -> Any:
+        raise BufferError("lies in another device's memory")
+
+
+class OfALibrary(Foreign):
+    """An array whose namespace takes DLPack."""
+
+    @classmethod
+    def __array_namespace__(cls, **_: Any) -> Any:
+        return SimpleNamespace(from_dlpack=cls)
+
+
+def test_arrays_of_another_library_come_back_in_it(exe: Executable) -> None:
+    x, w = arrays()
+    result = exe(OfALibrary(x), w)
+    assert type(result["y"]) is OfALibrary
+    check({"y": result["y"].array, "parts": tuple(p.array for p in result["parts"])}, x, w)
+
+
+def test_a_library_that_takes_no_dlpack_gets_numpy_arrays(exe: Executable) -> None:
+    x, w = arrays()
+    check(exe(Foreign(x), w), x, w)
+
+
+def test_an_input_that_nothing_reads_may_be_given() -> None:
+    exe = axe.compile(lambda x, unused: -x, "3:f32", "5:f32", target="cpu")
+    x = np.arange(3, dtype=np.float32)
+    assert np.array_equal(exe(x, np.zeros(5, np.float32)), -x)
+
+
+def test_captured_constants_take_part() -> None:
+    table = np.arange(3.0)
+    exe = axe.compile(lambda x: x + table, "2x3:f64", target="cpu")
+    assert np.array_equal(exe(np.ones((2, 3))), 1 + np.tile(table, (2, 1)))
+
+
+# -- arrays that do not fit -----------------------------------------------------------------------
+
+BAD: dict[str, tuple[Any, str]] = {
+    "dtype": (lambda x, w: (x.astype(np.float64), w), "argument 'x': has dtype float64"),
+    "rank": (lambda x, w: (x[0], w), "argument 'x': has shape (4,)"),
+    "extent": (lambda x, w: (x[:, :3], w), "call: got arrays with depth=3"),
+    "weight": (lambda x, w: (x, {**w, "bias": w["bias"][:2]}), "argument 'w.bias': has shape (2,)"),
+    "missing": (lambda x, w: (x,), "call: got 1 arrays"),
+    "key": (lambda x, w: (x, {"weight": w["weight"]}), "call: got 2 arrays"),
+    "order": (lambda x, w: (w, x), "call: got 3 arrays"),
+    "text": (lambda x, w: ("x", w), "argument 'x': is a str"),
+    "none": (lambda x, w: (None, w), "argument 'x': is a NoneType"),
+    "device": (lambda x, w: (OfNoDevice(x), w), "argument 'x': cannot be read by the host"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_arrays_that_do_not_fit_are_refused(name: str, exe: Executable) -> None:
+    change, message = BAD[name]
+    given = change(*arrays())
+    for call in (exe, exe.bind, exe.schedule.run):
+        with pytest.raises(ArgumentError) as caught:
+            call(*given)
+        assert str(caught.value).startswith(message)
+
+
+def test_dims_that_must_agree_are_checked_against_each_other() -> None:
+    spec = axe.Spec((4, 3), "f32", dims=("rows", ""))
+    exe = axe.compile(lambda x, y: x + y, spec, spec, target="cpu")
+    five, six = np.ones((5, 3), np.float32), np.ones((6, 3), np.float32)
+    assert exe(five, five).shape == (5, 3)
+    with pytest.raises(ArgumentError, match="argument 'y': has shape"):
+        exe(five, six)
+
+
+def test_binding_what_is_no_dim_is_refused(exe: Executable) -> None:
+    with pytest.raises(ScheduleError, match="dim 'row': is no dim"):
+        exe.schedule.bind(row=3)
+
+
+def test_a_target_without_its_runner_or_emitter_says_so(exe: Executable) -> None:
+    with pytest.raises(PackError, match="target 'cpu': has no emitter"):
+        _ = exe.source
+    other = exe.target.replace(family="abacus")
+    exe.schedule.target, kept = other, exe.schedule.target
+    try:
+        with pytest.raises(DeviceError, match="no runner for 'abacus'"):
+            exe(*arrays())
+    finally:
+        exe.schedule.target = kept
+
+
+# -- saving ---------------------------------------------------------------------------------------
+
+LOADED = """
+import sys
+import numpy as np
+import axe_eq as axe
+exe = axe.load(sys.argv[1])
+x = np.load(sys.argv[2])
+assert np.array_equal(exe(x), x @ np.arange(6.0).reshape(3, 2) + 1)
+assert len(exe.kernels) == 1 and "schedule for cpu" in exe.explain()
+print("egglog" in sys.modules)
+"""
+
+
+def saved(folder: Path) -> Path:
+    table = np.arange(6.0).reshape(3, 2)
+    exe = axe.compile(lambda x: x @ table + 1, "4x3:f64", target="cpu")
+    exe.save(folder / "small.axe")
+    return folder / "small.axe"
+
+
+def test_a_saved_program_runs_elsewhere_without_the_e_graph(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    np.save(tmp_path / "x.npy", np.arange(12.0).reshape(4, 3))
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED, str(path), str(tmp_path / "x.npy")],
+        capture_output=True,
+        text=True,
+    )
+    assert (done.stdout, done.returncode) == ("False\n", 0), done.stderr
+
+
+def test_half_types_and_bools_are_saved_whole(tmp_path: Path) -> None:
+    import ml_dtypes
+
+    kept = np.array([1.5, -2, 0.25], ml_dtypes.bfloat16)
+    mask = np.array([True, False, True])
+    exe = axe.compile(lambda x: axe.array.where(mask, x * kept, x), "3:bf16", target="cpu")
+    exe.save(tmp_path / "half.axe")
+    x = np.array([3, 4, 5], ml_dtypes.bfloat16)
+    result = axe.load(tmp_path / "half.axe")(x)
+    assert result.dtype == ml_dtypes.bfloat16
+    assert np.array_equal(result, np.where(mask, x * kept, x))
+
+
+@pytest.mark.parametrize("damage", ["absent", "text", "cut", "format", "part missing"])
+def test_a_file_that_is_no_saved_program_is_refused(damage: str, tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    if damage == "absent":
+        path = tmp_path / "absent.axe"
+    elif damage == "text":
+        path.write_text("no")
+    elif damage == "cut":
+        path.write_bytes(path.read_bytes()[:200])
+    else:
+        with zipfile.ZipFile(path) as file:
+            parts = {name: file.read(name) for name in file.namelist()}
+        head = json.loads(parts["call.json"])
+        parts["call.json"] = json.dumps(head | {"format": 999}).encode()
+        if damage == "part missing":
+            del parts["schedule.json"]
+        with zipfile.ZipFile(path, "w") as file:
+            for name, content in parts.items():
+                file.writestr(name, content)
+    with pytest.raises(ArgumentError, match=f"file '{path}'"):
+        axe.load(path)
+
+
+def test_nothing_half_written_is_left(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="cannot be written"):
+        saved(tmp_path / "absent")
+    saved(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["small.axe"]
+
+
+# -- explaining -----------------------------------------------------------------------------------
+
+
+def test_an_explanation_has_winner_runners_up_and_laws(exe: Executable) -> None:
+    text = exe.explain()
+    assert text.splitlines()[0].startswith("schedule for cpu (2 core): ")
+    assert "every value materialised: " in text
+    assert all(k.name in text for k in exe.kernels)
+    assert text.endswith("estimates compare schedules; they are no measurement")
+
+
+def test_costs_are_named_with_their_units(exe: Executable) -> None:
+    assert exe.cost["kernels"] == len(exe.kernels)
+    assert exe.cost["time_s"] == pytest.approx(sum(k.time_s for k in exe.kernels))
+    assert all(name.endswith(("_s", "_bytes", "kernels")) for name in exe.cost)
+
+
+def test_a_search_that_was_cut_short_says_so() -> None:
+    def f(x: Any, w: Any) -> Any:
+        return axe.array.tanh(x @ w)
+
+    whole = axe.compile(f, "8x6:f32", "6x4:f32", target="cpu")
+    rows = whole.report["saturate"].notes["rows"]
+    assert isinstance(rows, int)
+    with axe.debug(node_limit=rows - 5):
+        cut = axe.compile(f, "8x6:f32", "6x4:f32", target="cpu")
+    assert cut.explain().endswith(
+        "the search stopped at a limit (rows in phase demand): a larger one may find better"
+    )
+    assert "limit" not in whole.explain()
