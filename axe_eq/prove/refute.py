@@ -31,6 +31,7 @@ __all__ = ["BUDGET", "enclose_program", "find_counterexample", "refute", "reshap
 BUDGET = 1 << 27  # interval operations, about 50 ns each
 _CHEAP = 1 << 20  # outputs that cost no more are evaluated whole at once
 _ROUNDS = 4
+_LAST_RESORT = 64  # times its share that a single element may cost where nothing cheaper exists
 _SHARE = 4  # at least so many evaluations fit in a budget
 _READABLE = 64  # inputs with more elements get a witness at smaller extents
 
@@ -172,6 +173,7 @@ def _try_exact(pair: _Pair, sample: Sample) -> ProgramCounterexample | None:
 
 def _search_real(pair: _Pair, seed: int, budget: float) -> ProgramCounterexample | None:
     for turn, planned in enumerate(_plans(pair, seed, budget / _SHARE)):
+        budget = max(budget, planned.cost)  # a plan that was made is tried at least once
         for pattern in SEARCHED:
             budget -= planned.cost
             if budget < 0:
@@ -201,6 +203,11 @@ def _plans(pair: _Pair, seed: int, limit: float) -> Iterator[Plan]:
             if any(found):
                 yield from filter(None, found)
                 break
+        else:
+            # Wide programs: one element may need all weights; try one where that is not hopeless.
+            last = _sparse_plan(outputs, 1, [seed, 0], limit * _LAST_RESORT)
+            if last is not None:
+                yield last
     if complete is not None:
         yield from [complete] * _ROUNDS
 

@@ -22,7 +22,7 @@ from axe_eq.program.types import Array, ValueType
 Region = tuple[Array, ...]  # per dim, the wanted indices, ascending
 Row = Sequence[Pull | None]
 
-LARGEST = 1 << 24  # elements of one array that an evaluation may hold
+LARGEST = 1 << 26  # elements of one array that an evaluation may hold
 _FAR = 2.0**40  # more than any element number
 
 
