@@ -94,8 +94,7 @@ def build(symbol: Symbol, args: tuple[Any, ...], known: Mapping[Class, Term]) ->
 
 
 def representatives(rows: Iterable[Row]) -> dict[Class, Term]:
-    """One term per class: the shallowest, by digest among equals; classes without a finite term
-    have none.
+    """One term per class: the shallowest; a class without a finite term has none.
 
     Operators that normal forms see through count less, so that sums and products show where a class
     has them. Depths, not sizes, keep shared values from counting twice.
