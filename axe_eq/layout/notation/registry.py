@@ -165,7 +165,7 @@ read_cached = lru_cache(maxsize=1024)(_read)
 """`read` for texts of at most `MAX_CACHED` characters: schedules name their layouts by text."""
 
 
-def _find(notation: str) -> Notation:
+def _find(notation: object) -> Notation:
     if isinstance(notation, str) and notation in NOTATIONS:
         return NOTATIONS[notation]
     raise NotationError(f"notation {notation!r}", "unknown", f"one of {', '.join(NOTATIONS)}")
