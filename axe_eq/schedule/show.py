@@ -22,7 +22,8 @@ def _step(step: Step) -> list[str]:
     if not isinstance(step, KernelStep):
         return [head]
     sizes = " ".join(f"{k}={v}" for k, v in step.parameters.items())
-    lines = [f"{head}  [{step.schedule} {step.row}] {sizes}".rstrip()]
+    how = f"{step.schedule} {step.row}".rstrip()
+    lines = [f"{head}  [{how}] {sizes}".rstrip()]
     for number, node in enumerate(step.nodes):
         given = " ".join(f"#{n}" for n in node.operands)
         what = f"load {step.reads[node.access].buffer}" if node.access >= 0 else ""

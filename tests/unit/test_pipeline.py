@@ -1,0 +1,156 @@
+"""`compile`: its stages, its limits, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import axe_eq as axe
+from axe_eq.errors import PackError, ProgramError, ScheduleError, SearchError
+from axe_eq.pack import installed
+from axe_eq.program.trace import trace
+
+STAGES = ["trace", "encode", "saturate", "extract", "build"]
+
+
+def dense(x: Any, w: Any) -> Any:
+    return axe.array.tanh(x @ w)
+
+
+SPECS = ("8x6:f32", "6x4:f32")
+
+
+def test_one_stage_after_the_other() -> None:
+    exe = axe.compile(dense, *SPECS, target="cpu")
+    assert [s.name for s in exe.report.stages] == STAGES
+    assert exe.report["saturate"].notes["stopped"] == "saturated"
+    assert exe.report["build"].notes["steps"] == 1
+
+
+def test_every_stage_is_dumped(tmp_path: Path) -> None:
+    with axe.debug(trace=tmp_path):
+        axe.compile(dense, *SPECS, target="cpu")
+    written = [json.loads(path.read_text()) for path in sorted(tmp_path.glob("*.json"))]
+    assert [w["stage"] for w in written] == STAGES
+
+
+def test_debug_shows_stages_and_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    with axe.debug(level=5):
+        axe.compile(dense, *SPECS, target="cpu")
+    shown = capsys.readouterr().err
+    assert all(f"\n{name} " in f"\n{shown}" for name in STAGES)
+    assert "tanh" in shown
+
+
+def test_arrays_stand_for_specs_and_programs_for_functions() -> None:
+    x, w = np.ones((8, 6), np.float32), np.ones((6, 4), np.float32)
+    by_spec = axe.compile(dense, *SPECS, target="cpu")
+    by_array = axe.compile(dense, x, w, target="cpu")
+    by_program = axe.compile(trace(dense, *SPECS), target="cpu")
+    assert str(by_spec.schedule) == str(by_array.schedule) == str(by_program.schedule)
+
+
+def test_compiling_twice_gives_the_same_schedule() -> None:
+    texts = {str(axe.compile(dense, *SPECS, target="h200").schedule) for _ in range(3)}
+    assert len(texts) == 1
+
+
+def test_exact_numerics_use_no_law_of_a_real_pack() -> None:
+    def f(x: Any, w: Any) -> Any:
+        return axe.nn.softmax(x, axis=-1) @ w
+
+    exact = axe.compile(f, "64x64:f32", "64x64:f32", target="h200", numerics="exact")
+    assert all(pack.exact for pack in exact.packs)
+    assert not {k for k in exact.matches if not installed()[k.partition("/")[0]].exact}
+    real = axe.compile(f, "64x64:f32", "64x64:f32", target="h200")
+    assert not all(pack.exact for pack in real.packs)
+
+
+def test_exact_numerics_round_where_the_program_does() -> None:
+    def f(x: Any) -> Any:
+        return (x * 3 + 1) * 5 - x
+
+    x = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float16)
+    exe = axe.compile(f, x, target="cpu", numerics="exact")
+    assert len(exe.kernels) == 1
+    assert exe(x).tobytes() == axe.run(f, x).tobytes()
+
+
+def test_a_law_left_out_by_name_or_key_does_not_fire() -> None:
+    def f(x: Any) -> Any:
+        return axe.array.permute_dims(axe.array.permute_dims(x, (1, 0)), (1, 0)) + 1
+
+    fired = axe.compile(f, "8x6:f32", target="cpu").matches
+    law = next(key for key in fired if key.startswith("tensor/"))
+    for name in (law, law.partition("/")[2]):
+        assert law not in axe.compile(f, "8x6:f32", target="cpu", without=[name]).matches
+    with axe.debug(without=(law,)):
+        assert law not in axe.compile(f, "8x6:f32", target="cpu").matches
+
+
+def test_an_output_in_a_layout_of_its_own() -> None:
+    column_major = axe.Layout.parse("S[(8,6):(1@m,8@m)]")
+    x = np.arange(48, dtype=np.float32).reshape(8, 6)
+    exe = axe.compile(lambda x: x + 1, "8x6:f32", target="cpu", outputs=[column_major])
+    (written,) = [w for k in exe.kernels for w in k.writes]
+    assert axe.equivalent(written.layout, column_major)
+    assert np.array_equal(exe(x), x + 1)
+
+
+BAD: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
+    "numerics": (ProgramError, {"numerics": "fast"}, "numerics 'fast': is not a mode"),
+    "target": (PackError, {"target": "h300"}, "target 'h300': is not known"),
+    "pack": (PackError, {"packs": ["tiles"]}, "pack 'tiles': is not installed"),
+    "without": (PackError, {"without": ["nothing"]}, "without 'nothing': is neither a law nor"),
+    "tune": (SearchError, {"tune": True}, "tune=True: measuring on a device is not available"),
+    "demand": (SearchError, {"without": ["tiling"]}, "output f32[8,4]: no law answers"),
+    "schedule": (PackError, {"without": ["cpu"]}, "target 'cpu': no schedule for family 'cpu'"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_options_are_refused(name: str) -> None:
+    kind, options, message = BAD[name]
+    with pytest.raises(kind) as caught:
+        axe.compile(dense, *SPECS, **{"target": "cpu", **options})
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(("switch", "value"), [("node_limit", 1), ("time_limit_s", 1e-9)])
+def test_a_search_without_room_names_its_limit(switch: str, value: float) -> None:
+    limit: dict[str, Any] = {switch: value}
+    with axe.debug(**limit), pytest.raises(SearchError) as caught:
+        axe.compile(dense, *SPECS, target="cpu")
+    assert str(caught.value).startswith("search: reached its limit of 1")
+    assert caught.value.hint == f"a larger AXE_{switch.upper()}"
+
+
+def test_every_limit_gives_an_answer_or_the_limit() -> None:
+    """Whatever was demanded by then, no half an operator is ever built."""
+    x, w = np.ones((8, 6), np.float32), np.ones((6, 4), np.float32)
+    whole = axe.compile(dense, *SPECS, target="cpu").report["saturate"].notes["rows"]
+    assert isinstance(whole, int)
+    answered, refusals = 0, []
+    for rows in range(whole // 2, whole, 5):
+        with axe.debug(node_limit=rows):
+            try:
+                exe = axe.compile(dense, *SPECS, target="cpu")
+            except SearchError as error:
+                refusals.append(str(error))
+                continue
+        answered += 1
+        np.testing.assert_allclose(exe(x, w), np.tanh(x @ w), rtol=1e-6)
+    assert answered > 0
+    assert refusals
+    assert all(text.startswith("search: reached its limit") for text in refusals)
+
+
+def test_a_layout_that_is_no_cut_over_the_mesh_is_refused() -> None:
+    mesh = axe.Mesh({"x": 8})
+    skewed = axe.Layout.parse("S[(8,6):(3@m,1@m)] + R[(2):(1@gpuid)]")
+    with pytest.raises(ScheduleError):
+        axe.compile(lambda x: x + 1, "8x6:f32", target="h200", mesh=mesh, outputs=[skewed])
