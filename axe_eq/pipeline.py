@@ -17,7 +17,7 @@ from axe_eq.debug import Report, progress, stage, switches
 from axe_eq.egraph.phases import Saturated, saturate
 from axe_eq.egraph.session import Limits
 from axe_eq.errors import PackError, ProgramError, SearchError
-from axe_eq.extract.choose import chosen
+from axe_eq.extract.choose import Group, chosen
 from axe_eq.extract.forest import read_forest
 from axe_eq.extract.mesh import build_mesh, plan_mesh, read_mesh
 from axe_eq.extract.price import Pricer
@@ -35,6 +35,7 @@ from axe_eq.schedule import terms as schedule_terms
 from axe_eq.schedule.build import build
 from axe_eq.schedule.graph import ScheduleGraph
 from axe_eq.schedule.shard import box_of, mesh_text
+from axe_eq.schedule.timeline import timeline
 from axe_eq.target import Target
 
 SYMBOLS = (In, Op, Sel, Nil, Cons, schedule_terms.Buffer)
@@ -282,14 +283,29 @@ def extraction_notes(found: Extracted) -> dict[str, object]:
 def build_program(
     program: Program, found: Extracted, target: Target, numerics: str
 ) -> ScheduleGraph:
-    """The schedule graph of a selection."""
+    """The schedule graph of a selection: of the best few, the one whose timeline is shortest.
+
+    Sums of kernel times choose among all schedules; the timeline, which knows what can overlap,
+    ranks the best few. Earlier ones win ties.
+    """
+    graphs = [
+        graph_of(program, found, groups, target, numerics)
+        for groups in (found.groups, *found.alternatives)
+    ]
+    return min(graphs, key=lambda g: timeline(g, target).makespan_s)
+
+
+def graph_of(
+    program: Program, found: Extracted, groups: Sequence[Group], target: Target, numerics: str
+) -> ScheduleGraph:
+    """The schedule graph of one choice of kernels."""
     layouts = arrival_layouts(program)
     inputs = [(i.name, i.node.type, layouts[i.name]) for i in program.inputs]
     inputs += [
         (name, node.type, row_major(node.type)) for name, node in constant_nodes(program).items()
     ]
     return build(
-        chosen(found.forest, found.groups, found.outputs),
+        chosen(found.forest, groups, found.outputs),
         target=target.name,
         inputs=inputs,
         constants=tuple(program.constants),

@@ -11,14 +11,22 @@ from axe_eq.extract.price import Pricer
 from axe_eq.extract.search import Search, Selection
 
 MAX_ALTERNATIVES = 64
+RANKED = 3
 
 
 @dataclass(frozen=True)
 class RunnerUp:
-    """A schedule that was not chosen: what differs, and its estimated seconds."""
+    """A schedule that was not chosen.
+
+    Attributes:
+        change: what differs from the chosen one.
+        time_s: its estimated seconds.
+        flipped: the placed class that is materialised here and not there, or the other way round.
+    """
 
     change: str
     time_s: float
+    flipped: int = -1
 
 
 @dataclass(frozen=True)
@@ -31,7 +39,11 @@ class Extracted:
         groups: kernels, those merged that gain by it, in a valid order.
         unfused_s: estimated seconds with every value materialised.
         runners_up: the cheapest schedules one change away.
-        evaluated, priced: kernels evaluated, distinct cones priced.
+        alternatives: kernels of the best runners-up, to be ranked by their timelines.
+        evaluated: kernels evaluated.
+        priced: distinct cones priced.
+        outputs: placed class and layout of every output.
+        pricer: what priced the cones.
     """
 
     forest: Forest
@@ -39,9 +51,11 @@ class Extracted:
     groups: list[Group]
     unfused_s: float
     runners_up: tuple[RunnerUp, ...] = ()
+    alternatives: tuple[list[Group], ...] = ()
     evaluated: int = 0
     priced: int = 0
     outputs: Sequence[tuple[int, str]] = field(default_factory=list)
+    pricer: Pricer | None = None
 
     @property
     def time_s(self) -> float:
@@ -73,10 +87,20 @@ def extract(
     groups = merged(forest, pricer, selection)
     gain = selection.time_s - sum(g.price.time_s for g in groups)
     runners = _runners_up(search, selection, gain)[:keep]
+    others = tuple(_groups_without(search, r.flipped) for r in runners[: RANKED - 1])
     outputs = [(root, forest.layout_of(root)) for root in forest.roots]
     return Extracted(
-        forest, selection, groups, unfused, runners, search.evaluated, pricer.priced, outputs
-    )
+        forest, selection, groups, unfused, runners, others, search.evaluated, pricer.priced,
+        outputs, pricer,
+    )  # fmt: skip
+
+
+def _groups_without(search: Search, flipped: int) -> list[Group]:
+    """Kernels of the schedule with one value flipped."""
+    undo = search.set_materialised([flipped])
+    groups = merged(search.forest, search.pricer, search.selection())
+    search.restore([flipped], undo)
+    return groups
 
 
 def _runners_up(search: Search, selection: Selection, gain: float) -> tuple[RunnerUp, ...]:
@@ -96,5 +120,6 @@ def _runners_up(search: Search, selection: Selection, gain: float) -> tuple[Runn
         search.restore([value], undo)
         if cost < float("inf") and abs(cost - selection.time_s) > 1e-15:
             what = "recompute" if value in live else "materialise"
-            found.append(RunnerUp(f"{what} {search.forest.label(value)}", cost - gain))
+            label = search.forest.label(value)
+            found.append(RunnerUp(f"{what} {label}", cost - gain, value))
     return tuple(sorted(found, key=lambda r: (r.time_s, r.change)))

@@ -285,7 +285,8 @@ class Primitive:
         many: bool = False,
     ) -> None:
         self.fn, self.args, self.results, self.many = fn, args, results, many
-        self.name = fn.__name__
+        # Two packs may use one word: the table's name says whose it is.
+        self.name = f"{fn.__module__.replace('.', '_')}__{fn.__name__}"
         self._memo: dict[tuple[Ground, ...], tuple[tuple[Ground, ...], ...]] = {}
 
     def __call__(self, *args: Any) -> Any:

@@ -6,18 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from axe_eq.debug import Report
-from axe_eq.errors import ArgumentError, DeviceError, PackError, ScheduleError
+from axe_eq.errors import ArgumentError, DeviceError, PackError, ScheduleError, SearchError
 from axe_eq.pack import Pack
 from axe_eq.program.nesting import flatten, unflatten
 from axe_eq.program.node import Program
 from axe_eq.program.types import Array, ValueType, dtype
-from axe_eq.run.arrays import as_numpy, like
+from axe_eq.run.arrays import as_numpy, like, on_device, stand_in
 from axe_eq.run.files import write_text
 from axe_eq.schedule.graph import ScheduleGraph
 from axe_eq.target import Target
+
+if TYPE_CHECKING:
+    from axe_eq.extract.pareto import Point
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,8 @@ class Schedule:
             DeviceError: no runner for this family.
         """
         given = self.call.flat(arrays)
+        if family == self.target.family and any(map(on_device, given)):
+            return self._run_there(family, given)
         plain = self.call.plain(arrays)
         run = self._fitting(self.call.extents(plain)).prepared(family)
         inputs = [*plain, *self.constants.values()]
@@ -167,6 +172,18 @@ class Schedule:
             raise ArgumentError(
                 "call", f"got arrays with {got} ({error})", "extents the schedule can be bound to"
             ) from None
+
+    def _run_there(self, family: str, given: Sequence[Any]) -> Any:
+        """Run on arrays that lie on the target's device; nothing passes through the host."""
+        named = zip(given, self.call.names, strict=True)
+        extents = self.call.extents([stand_in(a, n) for a, n in named])
+        bound = self.bind(**extents) if extents else self
+        prepared: Any = bound.prepared(family)
+        if not hasattr(prepared, "on_device"):
+            wrong = f"lies on a device, and runner {family!r} takes host arrays only"
+            raise ArgumentError(f"argument {self.call.names[0]!r}", wrong, "host arrays")
+        results = prepared.on_device([*given, *self.constants.values()])
+        return unflatten(self.call.structure, results)
 
     def prepared(self, family: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
         """The schedule made ready on a runner, once."""
@@ -277,6 +294,18 @@ class Executable:
         extents = self.schedule.call.extents(plain)
         program = self.program.rebind(**extents) if extents else self.program
         return unflatten(program.structure, evaluate(program, plain))
+
+    def pareto(self) -> list[Point]:
+        """Schedules that no other beats in both estimated time and peak memory, fastest first.
+
+        Raises:
+            SearchError: the executable holds no forest (it was loaded, or planned for a mesh).
+        """
+        from axe_eq.extract.pareto import pareto  # loading a saved program needs no e-graph
+
+        if self._found is None or self._found.pricer is None:
+            raise SearchError("pareto", "needs what extraction chose from", "a compiled program")
+        return pareto(self._found.forest, self._found.pricer)
 
     def explain(self) -> str:
         """The chosen kernels, the schedules that lost, and why."""
