@@ -1,132 +1,176 @@
 """Attention as one streaming reduction: softmax weights times values is a monoid.
 
-Legend: s scores; v values to be mixed; e = exp(s - max s); sums and maxima run over the same dims
-of s, which the contraction with v reduces too. The monoid ``softmax`` keeps (maximum, sum, weighted
-sum) and merges chunks by rescaling, so a kernel streams over the dim and holds no row of weights.
+Legend: z scores; v values to be mixed; m an offset of each row; e = exp(z); s, t, d, u signatures.
+``softmax`` is the monoid on (score, value) with state (maximum, sum of weights, weighted sum).
+Chunks merge by rescaling, so a kernel streams over the dim and holds no row of weights. The monoid
+finds its own maximum: offsets of a row, the row's maximum among them, do not matter.
 
 Source: Milakov and Gimelshein 2018 (online normalizer); Dao et al. 2022 (FlashAttention).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache, partial
+from itertools import product
 from typing import Any
 
 from axe_eq.pack import Pack
-from axe_eq.program.signature import Affine, Signature, make, signature
-from axe_eq.program.terms import In, Sig, Value, op
+from axe_eq.program import sigalg
+from axe_eq.program.signature import Affine, Signature, signature
+from axe_eq.program.terms import Cell, In, Sig, Value, op
 from axe_eq.rule.law import Sides
-from axe_eq.rule.term import STR, Term, primitive
+from axe_eq.rule.term import STR, Primitive, Term, primitive
 
 PACK = Pack("online_softmax", exact=False, summary="attention as one streaming reduction")
 
 
-def _reads_whole(operand: tuple[Affine, ...], rank: int) -> bool:
-    return [p.plain for p in operand] == list(range(rank))
-
-
-def _row_dims(text: str, monoid: str) -> tuple[int, ...] | None:
-    """Dims of the operand that a plain reduction keeps, in the order of its output."""
-    sig = signature(text)
-    if sig.monoid != monoid or len(sig.operands) != 1:
-        return None
-    read = [p.plain for p in sig.operands[0]]
-    if sorted(-1 if d is None else d for d in read) != list(range(sig.n_dims)):
-        return None
-    return tuple(read.index(d) for d in range(sig.n_out))
-
-
-def _applies_rows(text: str, rows: tuple[int, ...] | None) -> bool:
-    """Whether a cell combines every element with the entry of its row."""
-    sig = signature(text)
-    if rows is None or len(sig.operands) != 2 or sig.n_reduced or sig.fixed:
+def _normalises(
+    e: tuple[Affine, ...], total: tuple[Affine, ...], norm: str, sig: Signature
+) -> bool:
+    """Whether `total` reads the sum of e, where `e` reads it, over just the dims sig reduces."""
+    t = signature(norm)
+    read = [p.plain for p in t.operands[0]]
+    if t.monoid != "+" or len(t.operands) != 1 or t.fixed or None in read:
         return False
-    by_row = [p.plain for p in sig.operands[1]]
-    return _reads_whole(sig.operands[0], sig.n_out) and by_row == list(rows)
-
-
-def _mixes(sig: Signature, rows: tuple[int, ...]) -> bool:
-    """Whether a contraction reduces exactly the dims of its first operand that rows lack."""
-    if sig.monoid != "+" or len(sig.operands) != 2:
+    if sorted(d for d in read if d is not None) != list(range(t.n_dims)):
         return False
-    read = [p.plain for p in sig.operands[0]]
-    if None in read or len(set(read)) != len(read):
-        return False
-    return {d for n, d in enumerate(read) if n not in rows} == set(sig.reduced)
+    rows = tuple(e[read.index(d)] for d in range(t.n_out))
+    summed = [e[read.index(d)].plain for d in t.reduced]
+    kept = {d for p in rows for d, _ in p.terms}
+    return (
+        rows == total and sorted(map(_dim, summed)) == list(sig.reduced) and not kept & set(summed)
+    )
 
 
-@primitive((STR, STR, STR, STR, STR), (STR,))
-def streamed(exponent: str, shift: str, top: str, norm: str, mix: str) -> str | None:
-    """The streaming signature of (exp(s - max s) / sum) v, given the signatures of its parts."""
-    rows = _row_dims(top, "max")
-    sig, exp = signature(mix), signature(exponent)
-    same = rows is not None and rows == _row_dims(norm, "+") and _applies_rows(shift, rows)
-    if not same or rows is None or not _reads_whole(exp.operands[0], exp.n_out) or exp.n_reduced:
+def _dim(dim: int | None) -> int:
+    return -1 if dim is None else dim
+
+
+def _fold(whole: Signature | None, order: tuple[int, int, int], norm: str, exp: str) -> str | None:
+    """The fold of scores and values; `order` says where e, v and the sum of e stand in `whole`."""
+    e, v, total = order
+    t = signature(exp)
+    if whole is None or whole.monoid != "+" or t.n_reduced:
         return None
-    if not _mixes(sig, rows):
+    if not _normalises(whole.operands[e], whole.operands[total], norm, whole):
         return None
-    return make(sig.operands, range(sig.n_out), "softmax", sig.reduced, dict(sig.fixed)).text
+    both = sigalg.without_operand(whole, total)
+    pair = None if both is None else sigalg.reorder(both, (0, 1) if e < v else (1, 0))
+    fold = None if pair is None else sigalg.inline(pair, 0, t)
+    return None if fold is None else sigalg.rebuild(fold, monoid="softmax").text
 
 
-@primitive((STR, STR), (STR,))
-def divides_rows(divide: str, norm: str) -> str | None:
-    """Defined where a division takes every element by the sum of its row."""
-    return divide if _applies_rows(divide, _row_dims(norm, "+")) else None
+def _inlined(outer: str, position: int, inner: str) -> Signature | None:
+    s, t = signature(outer), signature(inner)
+    if len(s.operands) != 2 or len(t.operands) != 2 or bool(s.n_reduced) == bool(t.n_reduced):
+        return None
+    return sigalg.inline(s, position, t)
+
+
+@cache
+def _folded(late: bool, right: bool) -> Primitive:
+    """(mixture, division, sum, exp) -> the fold of scores and values.
+
+    Args:
+        late: the division comes after the mixture.
+        right: the weights are the right operand of the mixture.
+    """
+
+    def fn(mix: str, divide: str, norm: str, exp: str) -> str | None:
+        whole = _inlined(divide, 0, mix) if late else _inlined(mix, int(right), divide)
+        place = (0, 1, 2) if late else (0, 2, 1)
+        return _fold(whole, (1, 0, 2) if right else place, norm, exp)
+
+    fn.__name__ = f"fold{'_late' if late else ''}{'_right' if right else ''}"
+    return Primitive(fn, (STR,) * 4, (STR,))
 
 
 @primitive((STR, STR, STR), (STR,))
-def divides_mixed(divide: str, norm: str, mix: str) -> str | None:
-    """Defined where a division takes every mixed element by the sum of its row of weights."""
-    sig, rows, by = signature(mix), _row_dims(norm, "+"), signature(divide)
-    if rows is None or len(by.operands) != 2 or by.n_reduced or by.fixed:
+def without_offset(fold: str, shift: str, f: str) -> str | None:
+    """The fold less an offset of its scores that is the same along the folded dims."""
+    s, t = signature(fold), signature(shift)
+    if s.monoid != "softmax" or f not in ("add", "sub") or t.n_reduced or len(t.operands) != 2:
         return None
-    kept = [sig.operands[0][n].plain for n in rows]
-    if not _reads_whole(by.operands[0], by.n_out) or [p.plain for p in by.operands[1]] != kept:
+    whole = sigalg.inline(s, 0, t)
+    if whole is None or any(d in whole.reduced for d in sigalg.dims_of(whole.operands[1])):
         return None
-    return divide
+    rest = sigalg.without_operand(whole, 1)
+    return None if rest is None else rest.text
 
 
-def _sample(draw: Any) -> tuple[Any, ...]:
-    """Scores of two or three dims and values, in the usual attention shapes."""
-    heads = draw.pick("heads", ("", "h "))
-    lead = "3," if heads else ""
-    s = In("s", f"f64[{lead}4,5]")
-    v = In("v", f"f64[{lead}5,2]")
-    row = f"{heads}m n -> {heads}m"
-    both = f"{heads}m n, {heads}m -> {heads}m n"
-    mix = f"{heads}m n, {heads}n e -> {heads}m e; + n"
-    texts = (f"{heads}m n -> {heads}m n", both, f"{row}; max n", f"{row}; + n", both, mix)
-    return (*(signature(t).text for t in texts), s, v)
+# -- samples ---------------------------------------------------------------------------------------
 
 
-def _sample_late(draw: Any) -> tuple[Any, ...]:
-    """As `_sample`, with the division after the contraction."""
-    exponent, shift, top, norm, _, mix, s, v = _sample(draw)
-    lead = "h " if len(signature(exponent).operands[0]) == 3 else ""
-    late = signature(f"{lead}m e, {lead}m -> {lead}m e").text
-    return exponent, shift, top, norm, late, mix, s, v
+def _sample(draw: Any, *, late: bool, right: bool, offset: bool) -> tuple[Any, ...]:
+    """Scores and values as attention has them, in several orders of dims."""
+    lead = draw.pick("lead", ("", "h ", "g h "))
+    e = lead + draw.pick("e", ("m n", "n m"))
+    v = lead + draw.pick("v", ("n d", "d n"))
+    out = lead + draw.pick("out", ("m d", "d m"))
+    mix = f"{v}, {e}" if right else f"{e}, {v}"
+    divide = f"{out}, {lead}m -> {out}" if late else f"{e}, {lead}m -> {e}"
+    texts = [f"{mix} -> {out}; + n", divide, f"{e} -> {lead}m; + n", f"{e} -> {e}"]
+    values = [("z", e), ("v", v)]
+    if offset:
+        texts.append(f"{e}, {lead}m -> {e}")
+        values.insert(1, ("m", f"{lead}m"))
+    sizes = {"g": 2, "h": 3, "m": 4, "n": 5, "d": 2}
+    shapes = [(name, ",".join(str(sizes[d]) for d in dims.split())) for name, dims in values]
+    inputs = [In(name, f"f64[{shape}]") for name, shape in shapes]
+    return (*(signature(text).text for text in texts), *inputs)
 
 
-def _weights(exponent: Any, shift: Any, top: Any, s: Any) -> Term:
-    return op(exponent, "exp", op(shift, "sub", s, op(top, "id", s)))
+def _shifted(draw: Any) -> tuple[Any, ...]:
+    """A fold of shifted scores."""
+    fold = draw.pick("fold", ("m n, n d -> m d; softmax n", "n m, d n -> d m; softmax n"))
+    scores, offset = ("m n", "m") if fold[0] == "m" else ("n m", "m")
+    shift = f"{scores}, {offset} -> {scores}"
+    z = In("z", "f64[4,5]" if fold[0] == "m" else "f64[5,4]")
+    v = In("v", "f64[5,2]" if fold[0] == "m" else "f64[2,5]")
+    cell = draw.pick("cell", ("add", "sub"))
+    return signature(fold).text, signature(shift).text, cell, z, In("m", "f64[4]"), v
 
 
-@PACK.law(source="Milakov and Gimelshein 2018; Dao et al. 2022", sampler=_sample)
-def weights_then_values(
-    exponent: Sig, shift: Sig, top: Sig, norm: Sig, divide: Sig, mix: Sig, s: Value, v: Value
-) -> Sides:
-    """(e / sum e) v = softmax-fold of (s, v)   where e = exp(s - max s)."""
-    e = _weights(exponent, shift, top, s)
-    fold = streamed(exponent, shift, top, norm, mix)
-    left = op(mix, "mul", op(divide, "div", e, op(norm, "id", e)), v)
-    return left, op(fold, "pair", s, v), divides_rows(divide, norm) == divide
+# -- laws ------------------------------------------------------------------------------------------
 
 
-@PACK.law(source="Milakov and Gimelshein 2018; Dao et al. 2022", sampler=_sample_late)
-def values_then_division(
-    exponent: Sig, shift: Sig, top: Sig, norm: Sig, divide: Sig, mix: Sig, s: Value, v: Value
-) -> Sides:
-    """(e v) / sum e = softmax-fold of (s, v)   where e = exp(s - max s)."""
-    e = _weights(exponent, shift, top, s)
-    fold = streamed(exponent, shift, top, norm, mix)
-    left = op(divide, "div", op(mix, "mul", e, v), op(norm, "id", e))
-    return left, op(fold, "pair", s, v), divides_mixed(divide, norm, mix) == divide
+def _fold_law(late: bool, right: bool, offset: bool) -> Callable[..., Sides]:
+    folded = _folded(late, right)
+
+    def sides(s: Any, d: Any, t: Any, x: Any, z: Any, v: Any) -> tuple[Term, Any]:
+        e = op(x, "exp", z)
+        share = e if late else op(d, "div", e, op(t, "id", e))
+        mixed = op(s, "mul", v, share) if right else op(s, "mul", share, v)
+        return op(d, "div", mixed, op(t, "id", e)) if late else mixed, folded(s, d, t, x)
+
+    def plain(s: Sig, d: Sig, t: Sig, x: Sig, z: Value, v: Value) -> Sides:
+        """(e / sum e) v = (e v) / sum e = u[pair](z, v) folded   where e = exp(z)."""
+        left, u = sides(s, d, t, x, z, v)
+        return left, op(u, "pair", z, v)
+
+    def shifted(s: Sig, d: Sig, t: Sig, x: Sig, y: Sig, z: Value, m: Value, v: Value) -> Sides:
+        """(e / sum e) v = (e v) / sum e = u[pair](z, v) folded   where e = exp(z - m)."""
+        left, u = sides(s, d, t, x, op(y, "sub", z, m), v)
+        return left, op(without_offset(u, y, "sub"), "pair", z, v)
+
+    return shifted if offset else plain
+
+
+def _name(late: bool, right: bool, offset: bool) -> str:
+    mixed = "values_weights" if right else "weights_values"
+    return mixed + ("_divided_late" if late else "") + ("_offset" if offset else "")
+
+
+for _late, _right, _offset in product((False, True), repeat=3):
+    PACK.law(
+        source="Milakov and Gimelshein 2018; Dao et al. 2022",
+        sampler=partial(_sample, late=_late, right=_right, offset=_offset),
+        name=_name(_late, _right, _offset),
+    )(_fold_law(_late, _right, _offset))
+
+
+@PACK.law(source="folklore: softmax does not change with an offset", sampler=_shifted)
+def offset_of_scores(s: Sig, t: Sig, f: Cell, z: Value, m: Value, v: Value) -> Sides:
+    """s[pair](t[f](z, m), v) = u[pair](z, v), both folded by softmax   for an offset m of rows."""
+    return op(s, "pair", op(t, f, z, m), v), op(without_offset(s, t, f), "pair", z, v)

@@ -1,9 +1,8 @@
 """Another association of a chain of contractions, for the search of cheaper schedules.
 
-Legend: s, t signatures of contractions (cell ``mul``, monoid ``+``); a, b, c values. (a b) c and a
-    (b c) differ
-by orders of magnitude in work and in bytes on a mesh; both are kept, extraction chooses. Chains are
-reassociated for a bounded number of rounds.
+Legend: s, t signatures of contractions (cell ``mul``, monoid ``+``); a, b, c values. (a b) c and
+a (b c) differ by orders of magnitude in work and in bytes on a mesh; both are kept, extraction
+chooses. Chains are reassociated for a bounded number of rounds.
 """
 
 from __future__ import annotations

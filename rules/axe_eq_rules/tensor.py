@@ -79,19 +79,36 @@ def narrowed_by(view: str, sig: str) -> str | None:
     return text(sigalg.inline(outer, 0, signature(sig)))
 
 
-@primitive((STR, STR), (STR, STR))
-def broadcast_out(sig: str, f: str) -> tuple[str, str] | None:
-    """Signatures (broadcast, operator without the output dims that no operand reads)."""
+def without_unread(sig: str, f: str, units: bool) -> tuple[str, str] | None:
+    """Signatures (broadcast, operator without the output dims that no operand reads).
+
+    Args:
+        sig: signature of the operator.
+        f: its cell.
+        units: whether all of those dims have extent 1.
+    """
     whole = signature(sig)
     read = {d for operand in whole.operands for d in sigalg.dims_of(operand)}
     kept = [d for d in range(whole.n_out) if d in read]
-    if len(kept) == whole.n_out or (split_text(f)[0] == "id" and not whole.n_reduced):
+    repeats = {d: e for d, e in whole.fixed if d < whole.n_out}
+    gone = [repeats[d] for d in range(whole.n_out) if d not in read]
+    if not gone or (max(gone) == 1) != units or (split_text(f)[0] == "id" and not whole.n_reduced):
         return None
     left = {d: e for d, e in whole.fixed if d in kept or d in whole.reduced}
     inner = make(whole.operands, kept, whole.monoid, whole.reduced, left)
-    repeats = {d: e for d, e in whole.fixed if d < whole.n_out}
-    view = make([map(plain, kept)], range(whole.n_out), fixed=repeats)
-    return view.text, inner.text
+    return make([map(plain, kept)], range(whole.n_out), fixed=repeats).text, inner.text
+
+
+@primitive((STR, STR), (STR, STR))
+def broadcast_out(sig: str, f: str) -> tuple[str, str] | None:
+    """Signatures (broadcast, operator without it)."""
+    return without_unread(sig, f, units=False)
+
+
+@primitive((STR, STR), (STR, STR))
+def units_out(sig: str, f: str) -> tuple[str, str] | None:
+    """Signatures (view that adds unit dims, operator without them)."""
+    return without_unread(sig, f, units=True)
 
 
 @PACK.law(source="definition of block operators")
@@ -132,6 +149,13 @@ def view_of_operator(v: Sig, s: Sig, f: Cell, rest: Args) -> Sides:
 def broadcast_last(s: Sig, f: Cell, rest: Args) -> Sides:
     """s[f](rest) = v[id](t[f](rest))   for t without the output dims that no operand reads."""
     v, t = broadcast_out(s, f)
+    return Op(s, f, rest), op(v, "id", Op(t, f, rest))
+
+
+@PACK.law(source="definition of block operators", search=False)
+def unit_dims_last(s: Sig, f: Cell, rest: Args) -> Sides:
+    """s[f](rest) = v[id](t[f](rest))   for t without the unit dims that no operand reads."""
+    v, t = units_out(s, f)
     return Op(s, f, rest), op(v, "id", Op(t, f, rest))
 
 
