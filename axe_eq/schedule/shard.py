@@ -17,7 +17,7 @@ from itertools import product
 
 from axe_eq.errors import ScheduleError
 from axe_eq.layout import Layout, Mesh
-from axe_eq.program.ops import join_text
+from axe_eq.program.ops import join_text, selector
 from axe_eq.program.signature import Affine, make, plain, signature
 from axe_eq.program.types import ValueType, value_type
 
@@ -211,10 +211,10 @@ def _only_plain(operands: Iterable[Iterable[Affine]], dim: int) -> bool:
 @cache
 def unsplit_box(spec: str, box: str) -> str | None:
     """The cut of a value whose split has this cut; None where an inner factor is cut."""
-    name, axis, factors = spec.split(" ")
-    if name != "split":
-        return None
-    at, count = int(axis), factors.count(",") + (not factors.endswith(",)"))
+    declared, params = selector(spec)
+    if declared.inverse is None or not isinstance(params[1], tuple):
+        return None  # not one dim made several, in order
+    at, count = params[0], len(params[1])
     dims = entries(box)
     if any(dims[at + 1 : at + count]):
         return None
