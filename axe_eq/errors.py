@@ -1,7 +1,7 @@
 """Every error axe_eq raises: one class per stage, one text shape.
 
-The text reads ``<thing>: <what is wrong, with values>; expected <what>``, then optionally the user's
-source place and one action to try. "Not proved" is a result (`Unknown`), never an error.
+The text reads ``<thing>: <what is wrong, with values>; expected <what>``, then optionally the
+user's source place and one action to try. "Not proved" is a result (`Unknown`), never an error.
 """
 
 from __future__ import annotations

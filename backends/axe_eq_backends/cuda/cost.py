@@ -58,6 +58,8 @@ class TensorCores:
             return "no sum of products"
         if not summary.has("p"):
             return "no block dim p"
+        if summary.staged and not any(w.structured for w in summary.vector):
+            return "operands of products computed in the kernel"
         missing = {w.dtype for w in summary.products if not _rows(target, w.dtype)}
         return f"no gemm row for {' '.join(sorted(missing))}" if missing else None
 
@@ -123,9 +125,10 @@ def _tiles(rows: list[Instr], summary: Summary) -> Columns:
         table = grid_of([m, 2 * m, 4 * m], widths, [2 * k, 4 * k, 8 * k], [2, 3, 4, 6])
         parts.append(table)
         names += [row.name] * len(table[0])
-    p, q, k, stages = (np.concatenate(column) for column in zip(*parts, strict=True))
-    k = np.maximum(np.ones(len(k)), k // _chunk_width(summary))
-    return Columns({"p": p, "q": q, "k": k, "s": k}, {"stages": stages}, tuple(names))
+    p, q, deep, stages = (np.concatenate(column) for column in zip(*parts, strict=True))
+    chunk: Column = np.maximum(1.0, deep // _chunk_width(summary))
+    block = {"p": p, "q": q, "k": chunk, "s": chunk}
+    return Columns(block, {"stages": stages}, tuple(names))
 
 
 def _chunk_width(summary: Summary) -> float:
