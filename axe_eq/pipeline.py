@@ -25,7 +25,7 @@ from axe_eq.extract.stage import Extracted, extract
 from axe_eq.layout import Layout, Mesh
 from axe_eq.pack import Pack, laws_of
 from axe_eq.pack import packs as find_packs
-from axe_eq.program.node import INPUT, Node, Program
+from axe_eq.program.node import INPUT, InputSpec, Node, Program
 from axe_eq.program.terms import Cons, In, Nil, Op, Sel, decode, encode, type_of, types_of
 from axe_eq.program.trace import trace
 from axe_eq.program.types import ValueType
@@ -34,7 +34,7 @@ from axe_eq.run.executable import Executable
 from axe_eq.schedule import terms as schedule_terms
 from axe_eq.schedule.build import build
 from axe_eq.schedule.graph import ScheduleGraph
-from axe_eq.schedule.shard import box_of, mesh_text
+from axe_eq.schedule.shard import box_of, layout_text, mesh_text, show
 from axe_eq.schedule.timeline import timeline
 from axe_eq.target import Target
 
@@ -59,7 +59,8 @@ def compile(
         fn: a function of arrays, see `trace`; or a traced program.
         specs: what its arguments look like; arrays may stand for specs.
         target: a machine or its name; by default the first GPU that is a known target, else "cpu".
-        mesh: devices; None for one. On a mesh the schedule graph is planned, not run.
+        mesh: devices; None for one. On a mesh the schedule graph is planned, not run, and inputs
+            whose specs give no layout are whole on every device.
         outputs: the layout wanted of every output; None, or None in it, leaves dense row-major on
             one device and the cheapest cut on a mesh.
         packs: names of packs or packs; all installed ones by default.
@@ -89,7 +90,7 @@ def compile(
     if mesh is not None:
         return _compile_mesh(program, terms, mesh, machine, used, left_out, numerics, report)
     graph = stage("saturate", lambda: saturate_program(program, terms, used, left_out),
-                  report=report, notes=saturation_notes)  # fmt: skip
+                  report=report, notes=saturation_notes, show={3: matches_text})  # fmt: skip
     found = stage("extract", lambda: extract_program(program, terms, graph, machine, used),
                   report=report, notes=extraction_notes)  # fmt: skip
     schedule = stage("build", lambda: build_program(program, found, machine, numerics),
@@ -111,16 +112,31 @@ def _compile_mesh(
 ) -> Executable:
     """The stages from saturate on, for a mesh: the same graph, other requests."""
     text = mesh_text(mesh)
+    program = everywhere(program, text)
     requests = mesh_requests(program, terms, text)
     graph = stage("saturate", lambda: saturate_program(program, terms, used, without, requests),
-                  report=report, notes=saturation_notes)  # fmt: skip
+                  report=report, notes=saturation_notes, show={3: matches_text})  # fmt: skip
     forest = stage("read", lambda: read_mesh(graph.session, text, target, requests), report=report)
-    ways = stage("extract", lambda: plan_mesh(forest, text, target), report=report)
+    try:
+        ways = stage("extract", lambda: plan_mesh(forest, text, target), report=report)
+    except SearchError as error:
+        raise limited(graph, error) from error
     layouts = arrival_layouts(program)
     inputs = [(i.name, i.node.type, layouts[i.name]) for i in program.inputs]
     schedule = stage("build", lambda: build_mesh(ways, text, target, inputs),
                      report=report, notes=lambda g: {"steps": len(g.steps)})  # fmt: skip
     return Executable(program, schedule, target, tuple(used), numerics, report, None, graph.matches)
+
+
+def everywhere(program: Program, mesh: str) -> Program:
+    """The program with every input that has no layout whole on every device of a mesh."""
+
+    def placed(given: InputSpec) -> InputSpec:
+        uncut = show(() for _ in given.node.shape)
+        return replace(given, layout=Layout.parse(layout_text(str(given.node.type), uncut, mesh)))
+
+    inputs = tuple(i if i.layout is not None else placed(i) for i in program.inputs)
+    return replace(program, inputs=inputs)
 
 
 def mesh_requests(program: Program, terms: Mapping[Node, Term], mesh: str) -> list[Term]:
@@ -242,6 +258,12 @@ def saturate_program(
 def saturation_notes(graph: Saturated) -> dict[str, object]:
     """Figures of a saturation."""
     return {"rows": graph.rows, "stopped": graph.stopped}
+
+
+def matches_text(graph: Saturated) -> str:
+    """How often each law fired, the busiest first."""
+    rows = sorted(graph.matches.items(), key=lambda item: (-item[1], item[0]))
+    return "\n".join(f"{count:>10}  {key}" for key, count in rows)
 
 
 def extract_program(

@@ -149,6 +149,26 @@ def test_every_limit_gives_an_answer_or_the_limit() -> None:
     assert all(text.startswith("search: reached its limit") for text in refusals)
 
 
+def test_an_input_without_a_layout_is_on_every_device_of_a_mesh() -> None:
+    mesh = axe.Mesh({"x": 8})
+    exe = axe.compile(lambda a, b: a @ b, "64x32:f32", "32x16:f32", target="h200", mesh=mesh)
+    assert exe.cost["link_bytes"] == 0
+    inputs = [b.layout for b in exe.schedule.buffers.values() if b.role == "input"]
+    assert all(layout.endswith("+ R[(8):(1@gpuid)]") for layout in inputs)
+
+
+def test_a_mesh_s_search_without_room_names_its_limit() -> None:
+    mesh = axe.Mesh({"x": 8})
+    with axe.debug(node_limit=5), pytest.raises(SearchError, match="its limit of 5 rows"):
+        axe.compile(lambda a, b: a @ b, "64x32:f32", "32x16:f32", target="h200", mesh=mesh)
+
+
+def test_matches_per_law_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    with axe.debug(level=3):
+        axe.compile(dense, *SPECS, target="cpu")
+    assert "  tiling/compute\n" in capsys.readouterr().err
+
+
 def test_a_layout_that_is_no_cut_over_the_mesh_is_refused() -> None:
     mesh = axe.Mesh({"x": 8})
     skewed = axe.Layout.parse("S[(8,6):(3@m,1@m)] + R[(2):(1@gpuid)]")
