@@ -129,6 +129,7 @@ def _read_buffers(reader: Reader, forest: MeshForest) -> None:
 
 def _read_spmd(reader: Reader, forest: MeshForest, mesh: str, target: Target) -> None:
     lists = {row.output: row.inputs for row in reader.table("PCons")}
+    ends = {row.output for row in reader.table("PNil")}
     for row in reader.table("Spmd"):
         placed = reader.id("Placed", row.output)
         sig, cell, box = (reader.text(v) for v in row.inputs[:3])
@@ -136,6 +137,8 @@ def _read_spmd(reader: Reader, forest: MeshForest, mesh: str, target: Target) ->
         while rest in lists:
             head, rest = lists[rest]
             needs.append(reader.id("Placed", head))
+        if rest not in ends:  # a limit stopped the search before all operands were demanded
+            continue
         site = next((s for s in forest.sites.get(placed, ()) if s.box == box), None)
         given = None if site is None else _operand_sites(forest, needs, sig, site, mesh)
         if site is None or given is None:
