@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -248,23 +248,29 @@ def test_selectors_of_loaded_and_of_computed_tiles(text: str, rng: Rng) -> None:
 
 
 @pytest.fixture
-def rolled() -> Any:
-    """A selector that reads one axis backwards and needs the other whole: rows reversed, rolled."""
+def declare() -> Iterator[Callable[[Selector], str]]:
+    """Declares selectors for one test."""
+    names = []
 
-    def run(params: tuple[Any, ...], arrays: Sequence[Array]) -> Array:
-        return np.roll(arrays[0][::-1], 1, axis=1)
+    def add(selector: Selector) -> str:
+        names.append(SELECTORS.add(selector).name)
+        return selector.name
 
-    def pull(params: tuple[Any, ...], types: Sequence[ValueType]) -> list[list[Pull | None]]:
-        return [[Pull(0, -1, types[0].shape[0] - 1), None]]
-
-    SELECTORS.add(Selector("rolled", 1, lambda params, types: types[0], run, pull))
-    yield "rolled"
-    del SELECTORS._by_name["rolled"]
+    yield add
+    for name in names:
+        del SELECTORS._by_name[name]
 
 
 def test_a_selector_that_mixes_moved_and_whole_axes_sees_whole_operands(
-    rolled: str, rng: Rng
+    declare: Callable[[Selector], str], rng: Rng
 ) -> None:
+    def run(params: tuple[Any, ...], arrays: Sequence[Array]) -> Array:
+        return np.roll(np.take(arrays[0], [4, 3, 2, 1, 0], axis=0), 1, axis=1)
+
+    def pull(params: tuple[Any, ...], types: Sequence[ValueType]) -> list[list[Pull | None]]:
+        return [[Pull(0, -1, 4), None]]
+
+    rolled = declare(Selector("rolled", 1, lambda params, types: types[0], run, pull))
     nodes = [
         load(0, "f32[5,4]", "-p+4 *"),
         cell("a b -> a b", "neg", "-p+4 *", "f32[5,4]", 0),
@@ -273,6 +279,29 @@ def test_a_selector_that_mixes_moved_and_whole_axes_sees_whole_operands(
     graph = kernel(nodes, [2], {"x": "f32[5,4]"}, {"p": 5}, {"p": 2})
     x = rng.standard_normal((5, 4)).astype(np.float32)
     assert np.array_equal(run_schedule(graph, [x])[0], np.roll(-x[::-1], 1, axis=1))
+
+
+@pytest.mark.parametrize("block", [1, 2, 3, 8])
+def test_a_selector_that_steps_over_both_edges_is_filled_there(
+    block: int, declare: Callable[[Selector], str], rng: Rng
+) -> None:
+    """y[i] = x[2i - 3], 7.5 outside."""
+
+    def shape(params: tuple[Any, ...], types: Sequence[ValueType]) -> ValueType:
+        return ValueType(types[0].dtype, (8,))
+
+    def run(params: tuple[Any, ...], arrays: Sequence[Array]) -> Array:
+        inside = {i: arrays[0][2 * i - 3] for i in range(8) if 0 <= 2 * i - 3 < 6}
+        return np.array([inside.get(i, 7.5) for i in range(8)], arrays[0].dtype)
+
+    def pull(params: tuple[Any, ...], types: Sequence[ValueType]) -> list[list[Pull | None]]:
+        return [[Pull(0, 2, -3)]]
+
+    name = declare(Selector("stepped", 1, shape, run, pull, lambda params: 7.5))
+    nodes = [load(0, "f32[6]", "2p-3"), gather(name, "p", "f32[8]", 0)]
+    graph = kernel(nodes, [1], {"x": "f32[6]"}, {"p": 8}, {"p": block})
+    x = rng.standard_normal(6).astype(np.float32)
+    assert np.array_equal(run_schedule(graph, [x])[0], evaluate_sel(name, [x]))
 
 
 def test_a_root_without_a_grid_letter_is_stored_once(rng: Rng) -> None:

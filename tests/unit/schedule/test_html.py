@@ -17,7 +17,7 @@ from axe_eq.program.node import INPUT
 from axe_eq.program.spec import Spec
 from axe_eq.program.trace import trace
 from axe_eq.schedule.drawing import graph_svg
-from axe_eq.schedule.graph import ScheduleGraph
+from axe_eq.schedule.graph import Access, BufferSpec, CollectiveStep, ScheduleGraph
 from axe_eq.schedule.html import schedule_html
 from axe_eq.schedule.quantity import bytes_text, cost_text, seconds_text
 from axe_eq_backends.cpu.target import cpu
@@ -92,17 +92,34 @@ def test_without_estimates_there_is_no_timeline(graph: ScheduleGraph) -> None:
     assert 'aria-label="timeline"' in schedule_html(graph, cpu)
 
 
+def many_outputs() -> ScheduleGraph:
+    """One step that writes five buffers, and one that reads them all."""
+    names = [f"t{n}" for n in range(5)]
+    layout = "S[(16):(1@m)]"
+
+    def access(*buffers: str) -> tuple[Access, ...]:
+        return tuple(Access(b, layout) for b in buffers)
+
+    buffers = {n: BufferSpec(n, "f32[16]", layout, "temporary") for n in ("x", *names, "y")}
+    steps = (
+        CollectiveStep("a", "all_reduce", "+", ("d",), access("x"), access(*names), 64),
+        CollectiveStep("b", "all_reduce", "+", ("d",), access("x", *names), access("y"), 64),
+    )
+    return ScheduleGraph("test", buffers, steps, ("x",), ("y",))
+
+
 def test_boxes_of_the_picture_do_not_overlap(graph: ScheduleGraph) -> None:
-    tree = ElementTree.fromstring(graph_svg(graph))
-    boxes = [
-        tuple(float(r.attrib[k]) for k in ("x", "y", "width", "height"))
-        for r in tree.iter("{http://www.w3.org/2000/svg}rect")
-    ]
-    assert len(boxes) == len(graph.steps) + len(graph.buffers)
-    for n, (x, y, w, h) in enumerate(boxes):
-        assert x >= 0
-        for x2, y2, w2, h2 in boxes[n + 1 :]:
-            assert x + w <= x2 or x2 + w2 <= x or y + h <= y2 or y2 + h2 <= y
+    for drawn in (graph, many_outputs()):
+        tree = ElementTree.fromstring(graph_svg(drawn))
+        boxes = [
+            tuple(float(r.attrib[k]) for k in ("x", "y", "width", "height"))
+            for r in tree.iter("{http://www.w3.org/2000/svg}rect")
+        ]
+        assert len(boxes) == len(drawn.steps) + len(drawn.buffers)
+        for n, (x, y, w, h) in enumerate(boxes):
+            assert x >= 0
+            for x2, y2, w2, h2 in boxes[n + 1 :]:
+                assert x + w <= x2 or x2 + w2 <= x or y + h <= y2 or y2 + h2 <= y
 
 
 def test_quantities_have_three_digits_and_a_unit() -> None:

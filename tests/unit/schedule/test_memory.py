@@ -85,6 +85,9 @@ def test_small_graphs_are_packed_as_brute_force_packs_them(rng: Rng) -> None:
     for number in range(80):
         made = plan(random_graph(rng, 3 + number % 5))
         assert made.arena_bytes == smallest_arena(made.table)
+    # Here best fit alone, in any of the orders tried, needs one unit more.
+    tight = plan(random_graph(np.random.default_rng(7), 7))
+    assert tight.arena_bytes == tight.least_bytes == smallest_arena(tight.table) == 1024
 
 
 def test_lifetimes_reach_from_the_writer_to_the_last_reader() -> None:
