@@ -20,9 +20,11 @@ from functools import cache
 from typing import Any, Generic, TypeVar
 
 from axe_eq.errors import PackError, ProgramError
+from axe_eq.program.decisions import Draw
 from axe_eq.program.types import Array, ValueType, dtype
 
 State = tuple[Array, ...]
+Known = Sequence[ValueType | None]
 
 
 @dataclass(frozen=True)
@@ -121,6 +123,12 @@ class Selector:
             dim must be whole; None for selectors without operands.
         fill: (params) -> value outside every operand; None where nothing is outside.
         sample: (random generator, operand types) -> parameters that fit, for tests.
+        propose: (decisions, prefix of their names, wanted type, per operand its type or None) ->
+            parameters that may give that type, or None; with it, laws about any selector are
+            tested on this one too.
+        operands: (decisions, prefix, parameters, wanted type, per operand its type or None) -> the
+            operand shapes from which these parameters may give that type, or None. Both may be
+            wrong about what fits: `shape` is asked.
         inverse: (params, operand type) -> the selector text that undoes it; given exactly by the
             selectors of one operand that keep the row-major order of all elements, which therefore
             move nothing in memory.
@@ -137,6 +145,11 @@ class Selector:
     inverse: Callable[[tuple[Any, ...], ValueType], str] | None = None
     uniform: bool = False
     sample: Callable[[Any, Sequence[ValueType]], tuple[Any, ...]] | None = None
+    propose: Callable[[Draw, str, ValueType, Known], tuple[Any, ...] | None] | None = None
+    operands: (
+        Callable[[Draw, str, tuple[Any, ...], ValueType, Known], list[tuple[int, ...]] | None]
+        | None
+    ) = None
 
 
 Declared = TypeVar("Declared", Cell, Monoid, Selector)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from axe_eq.errors import ProgramError
+from axe_eq.program import selector_samples as samples
 from axe_eq.program.ops import SELECTORS, Pull, Selector, join_text
 from axe_eq.program.types import DTYPES, Array, ValueType, dtype
 
@@ -408,19 +409,29 @@ def _declare() -> None:
 
     concat: Callable[..., Array] = lambda p, a: np.concatenate(a, axis=p[0])  # noqa: E731
     flip: Callable[..., Array] = lambda p, a: np.flip(a[0], p[0])  # noqa: E731
-    add("slice", 1, _slice_shape, _slice_run, _slice_pull, sample=_sample_slice)
-    add("flip", 1, _flip_shape, flip, _flip_pull, sample=_sample_flip)
-    add("concat", None, _concat_shape, concat, _concat_pull, sample=_sample_join)
-    add("pad", 1, _pad_shape, _pad_run, _pad_pull, fill=lambda p: p[1], sample=_sample_pad)
+    add("slice", 1, _slice_shape, _slice_run, _slice_pull, sample=_sample_slice,
+        propose=samples.propose_slice, operands=samples.slice_operands)  # fmt: skip
+    add("flip", 1, _flip_shape, flip, _flip_pull, sample=_sample_flip,
+        propose=samples.propose_flip, operands=samples.flip_operands)  # fmt: skip
+    add("concat", None, _concat_shape, concat, _concat_pull, sample=_sample_join,
+        propose=samples.propose_concat, operands=samples.concat_operands)  # fmt: skip
+    add("pad", 1, _pad_shape, _pad_run, _pad_pull, fill=lambda p: p[1], sample=_sample_pad,
+        propose=samples.propose_pad, operands=samples.pad_operands)  # fmt: skip
     add("split", 1, _split_shape, _split_run, _split_pull, inverse=_split_inverse, uniform=True,
-        sample=_sample_split)  # fmt: skip
+        sample=_sample_split, propose=samples.propose_split,
+        operands=samples.split_operands)  # fmt: skip
     add("merge", 1, _merge_shape, _merge_run, _merge_pull, inverse=_merge_inverse, uniform=True,
-        sample=_sample_merge)  # fmt: skip
-    add("repeat", 1, _repeat_shape, _repeat_run, _whole_axis, uniform=True, sample=_sample_repeat)
+        sample=_sample_merge, propose=samples.propose_merge,
+        operands=samples.merge_operands)  # fmt: skip
+    add("repeat", 1, _repeat_shape, _repeat_run, _whole_axis, uniform=True, sample=_sample_repeat,
+        propose=samples.propose_repeat, operands=samples.repeat_operands)  # fmt: skip
     add("interleave", None, _interleave_shape, _interleave_run, _whole_axis, uniform=True,
-        sample=_sample_join)  # fmt: skip
-    add("iota", 0, _iota_shape, _iota_run, sample=_sample_iota)
-    add("full", 0, _full_shape, _full_run, fill=lambda p: p[1], sample=_sample_full)
+        sample=_sample_join, propose=samples.propose_interleave,
+        operands=samples.interleave_operands)  # fmt: skip
+    add("iota", 0, _iota_shape, _iota_run, sample=_sample_iota,
+        propose=samples.propose_iota, operands=samples.no_operands)  # fmt: skip
+    add("full", 0, _full_shape, _full_run, fill=lambda p: p[1], sample=_sample_full,
+        propose=samples.propose_full, operands=samples.no_operands)  # fmt: skip
 
 
 _declare()

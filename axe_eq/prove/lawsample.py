@@ -16,11 +16,11 @@ from typing import Any
 from axe_eq.errors import AxeError
 from axe_eq.layout import Layout, Swizzle
 from axe_eq.layout.terms import LAYOUT, encode
+from axe_eq.program.decisions import Draw
 from axe_eq.program.ops import CELLS, MONOIDS, Cell, cell, split_text
 from axe_eq.program.signature import Affine, Signature, make, plain, signature
 from axe_eq.program.terms import ARGS, VALUE, Cons, In, Nil, Op, Sel, operands, type_of
 from axe_eq.program.types import DTYPES, ValueType, value_type
-from axe_eq.prove.draw import Draw
 from axe_eq.prove.selsample import sample_selector, shapes_for
 from axe_eq.rule.law import Instance, Law, Pattern
 from axe_eq.rule.term import INT, STR, Expr, Ground, Sort, Term, Var

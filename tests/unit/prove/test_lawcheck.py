@@ -9,11 +9,11 @@ import pytest
 
 from axe_eq.errors import PackError
 from axe_eq.pack import Pack
+from axe_eq.program.decisions import Draw
 from axe_eq.program.sigalg import identity
 from axe_eq.program.signature import signature
 from axe_eq.program.terms import Args, Cell, Cons, In, Op, Sig, Spec, Value, op, sel, type_of
 from axe_eq.program.types import value_type
-from axe_eq.prove.draw import Draw
 from axe_eq.prove.lawcheck import check_law, check_pack
 from axe_eq.prove.lawsample import Sampler
 from axe_eq.rule.law import Law, law
