@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import gcd
 
 import numpy as np
@@ -11,7 +12,7 @@ from axe_eq.layout import iters as it
 from axe_eq.layout.check import check_range, make_offsets
 from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters
 from axe_eq.layout.levels import NoIters, Vector, add
-from axe_eq.layout.tables import from_points
+from axe_eq.layout.tables import Table, from_points
 from axe_eq.layout.value import Layout, make
 
 MAX_POINTS = 2**22
@@ -20,15 +21,16 @@ MAX_POINTS = 2**22
 def compose(a: Layout, b: Layout) -> Layout:
     """The layout ``x -> A(B(x))``: B has one axis, and its coordinates are indices of A. Complete.
 
-    An element with several copies in B has the union of their images.
+    An element with several copies in B has the union of their images. Indices past the size of A
+    continue its slowest iter, as CuTe reads a layout.
 
     Args:
         a: the outer layout; its swizzles stay in front.
-        b: the inner layout, on at most one axis, with coordinates in ``[0, a.size)``.
+        b: the inner layout, on at most one axis, with coordinates of at least 0.
 
     Raises:
-        LayoutError: B has several axes or leaves the domain of A, or no layout computes the
-            composition, with the first index that breaks.
+        LayoutError: B has several axes or an index that A has no iter for, or no layout
+            computes the composition, with the first index that breaks.
         SearchError: undecided, over 2**22 points where iters of B carry over those of A.
 
     Source: CuTe composition; here without its divisibility conditions.
@@ -37,10 +39,15 @@ def compose(a: Layout, b: Layout) -> Layout:
         raise LayoutError(f"composition with {b}", f"axes {b.axes}", "an inner layout on one axis")
     axis = b.axes[0] if b.axes else DEFAULT_AXIS
     low, high = b.range(axis)
-    if low < 0 or high >= a.size:
+    fused = it.fuse(a.shard)
+    if low < 0 or (high >= a.size and (a.box is not None or not fused)):
         raise LayoutError(
             f"composition with {b}", f"indices {low} to {high}", f"indices in [0, {a.size})"
         )
+    if high >= a.size:
+        inner = a.size // fused[0][0]
+        shard = ((high // inner + 1, *fused[0][1:]), *fused[1:])
+        a = make(shard, a.replica, a.offsets, a.swizzle)
     made = _by_digits(a, b) if a.box is None and b.is_linear() else None
     if made is None:
         made = _by_points(a, b, axis)
@@ -121,16 +128,35 @@ def _by_points(a: Layout, b: Layout, axis: str) -> Layout:
     index = np.add.outer(b.linear_table(axis), spread)
     for sw in reversed(b.swizzle):
         index = sw.apply_table(index)
-    inner = Layout(a.shard, (), dict(a.offsets), (), a.box, a.padded)
-    axes = inner.axes or (DEFAULT_AXIS,)
-    points = np.stack([inner.table(name)[index] for name in axes], axis=-1)
+    axes = a.axes or (DEFAULT_AXIS,)
+    bare = Layout(a.shard, (), dict(a.offsets), (), a.box, a.padded)
+    points = np.stack([bare.table(name)[index] for name in axes], axis=-1)
+    boxed = a.box is not None or b.box is not None
     try:
-        found = from_points(points, axes, boxed=a.box is not None or b.box is not None)
+        try:
+            found = from_points(points, axes, boxed=boxed)
+            replica = found.replica + a.replica
+        except NoIters:
+            if not a.replica:
+                raise
+            # The copies of A may fill what tells the copies of B apart.
+            found = from_points(_with_copies(points, a, axes), axes, boxed=boxed)
+            replica = found.replica
     except NoIters as none:
         raise LayoutError(
             f"composition of {a} with {b}",
             f"no layout computes it: index {none.index} breaks, {none.reason}",
             "an inner layout that follows the digits of the outer",
         ) from None
-    parts = found.replica + a.replica, found.offsets, a.swizzle, found.box, found.padded
-    return make(found.shard, *parts)
+    return make(found.shard, replica, found.offsets, a.swizzle, found.box, found.padded)
+
+
+def _with_copies(points: Table, a: Layout, axes: Sequence[str]) -> Table:
+    """The points with the replicas of `a` added."""
+    if points.shape[0] * points.shape[1] * a.copies() > MAX_POINTS:
+        raise SearchError(f"composition with {a}", f"{a.copies()} copies", f"{MAX_POINTS} points")
+    for place, name in enumerate(axes):
+        steps = np.zeros((len(values := a.replica_table(name)), len(axes)), dtype=np.int64)
+        steps[:, place] = values
+        points = (points[:, :, None] + steps).reshape(len(points), -1, len(axes))
+    return points

@@ -151,22 +151,43 @@ def steps_of(values: Table) -> Steps | None:
 
     Args:
         values: the image, ascending from 0.
+
+    Raises:
+        SearchError: undecided, a cluster of the image spans over 2**24.
     """
-    rest, steps = values, []
+    if len(values) == 1:
+        return ()
+    unit = int(np.gcd.reduce(values))
+    rest, greedy = values // unit, []
     while len(rest) > 1:
         stride = int(rest[1])
         run = int(np.argmin(np.isin(np.arange(len(rest) + 1) * stride, rest)))
-        steps.append((stride, run))
+        greedy.append((stride * unit, run))
         rest = rest[~np.isin(rest - stride, rest)]
-    if reach_of(steps) == values[-1] and np.array_equal(_image(steps, len(values)), values):
-        return least_steps(saturate(steps))
-    if values[-1] >= MAX_SPAN:
-        raise SearchError(
-            "copies", f"a span of {values[-1] + 1} off the gap condition", f"{MAX_SPAN}"
-        )
-    if not np.array_equal(values[-1] - values[::-1], values):
-        return None  # every list's image is symmetric
-    return search(_bits(values), (), 1)
+    if reach_of(greedy) == values[-1] and np.array_equal(_image(greedy, len(values)), values):
+        return least_steps(saturate(greedy))
+    if values[-1] // unit < MAX_SPAN:
+        if not np.array_equal(values[-1] - values[::-1], values):
+            return None  # every list's image is symmetric
+        found = search(_bits(values // unit), (), 1)
+        return None if found is None else tuple((stride * unit, e) for stride, e in found)
+    return _clustered(values)
+
+
+def _clustered(values: Table) -> Steps | None:
+    """`steps_of` for a wide image: its part near 0, and the grid that copies of it lie on."""
+    for end in (np.flatnonzero(np.diff(values) > values[:-1])[1:] + 1).tolist():
+        near = values[:end]
+        starts, left = [], values
+        while len(left) and np.isin(left[0] + near, left).all():
+            starts.append(int(left[0]))
+            left = left[~np.isin(left, left[0] + near)]
+        if len(left) == 0 and np.gcd.reduce(starts) > 2 * near[-1]:
+            parts = steps_of(near), steps_of(np.array(starts))
+            return None if parts[0] is None or parts[1] is None else parts[0] + parts[1]
+    raise SearchError(
+        f"{len(values)} copies", f"a span of {values[-1] + 1} off the gap condition", f"{MAX_SPAN}"
+    )
 
 
 def _image(steps: Sequence[tuple[int, int]], most: int) -> Table:

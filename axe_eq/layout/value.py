@@ -32,6 +32,7 @@ from axe_eq.layout.check import (
     text,
     tuple_text,
 )
+from axe_eq.layout.extents import linear_range, swizzled_range
 from axe_eq.layout.indexing import (
     block_table,
     columns,
@@ -521,28 +522,15 @@ class Layout:
 
     def range(self, axis: str) -> tuple[int, int]:
         """The least and the greatest coordinate on `axis` over all elements and copies."""
-        low = high = dict(self.offsets).get(axis, 0)
-        if self.is_linear():
-            below, above = it.bounds(self.shard + self.replica).get(axis, (0, 0))
-            return low + below, high + above
-        for extent, block in self.dims():
-            below, above = it.prefix_bounds(block, extent, axis)
-            low, high = low + below, high + above
-        below, above = it.bounds(self.replica).get(axis, (0, 0))
-        if not any(sw.axis == axis for sw in self.swizzle):
-            return low + below, high + above
-        values = self._values(axis)
-        return int(values.min()), int(values.max())
-
-    def _values(self, axis: str) -> NDArray[np.int64]:
-        """The distinct coordinates on a swizzled axis."""
-        plain = np.array([dict(self.offsets).get(axis, 0)], dtype=np.int64)
-        parts = [np.unique(block_table(block, axis)[:extent]) for extent, block in self.dims()]
-        for part in (*parts, self.replica_table(axis)):
-            if len(plain) * len(part) > MAX_TABLE:
-                raise SearchError(f"swizzled axis {axis}", f"over {MAX_TABLE} coordinates")
-            plain = np.unique(np.add.outer(plain, part))
-        return self.swizzled(axis, plain)
+        offset = dict(self.offsets).get(axis, 0)
+        swizzles = [sw for sw in self.swizzle if sw.axis == axis and sw.bits]
+        if swizzles:
+            return swizzled_range(self.dims(), self.replica, offset, swizzles, axis)
+        if self.box is None:
+            low, high = it.bounds(self.shard + self.replica).get(axis, (0, 0))
+        else:
+            low, high = linear_range(self.dims(), self.replica, axis)
+        return offset + low, offset + high
 
     @property
     def footprint(self) -> dict[str, int]:

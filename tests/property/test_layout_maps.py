@@ -1,0 +1,430 @@
+"""Swizzles and padded boxes against enumeration, and sizes that nothing could enumerate."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from functools import partial
+from math import prod
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from axe_eq.errors import LayoutError, SearchError
+from axe_eq.layout import (
+    Layout,
+    Swizzle,
+    compose,
+    direct_sum,
+    direct_sum_left,
+    recover,
+    same_map,
+    tile,
+    tile_of,
+)
+
+CASES = 4_000  # under --full; 10 % of them otherwise
+Image = frozenset[tuple[tuple[str, int], ...]]
+
+
+@pytest.fixture
+def cases(full: bool) -> Iterator[random.Random]:
+    source = random.Random(7)
+    return (source for _ in range(CASES if full else CASES // 10))
+
+
+def table_of(layout: Layout) -> list[Image]:
+    return [layout(index) for index in range(layout.size)]
+
+
+def random_shape(source: random.Random, size: int) -> list[int]:
+    shape: list[int] = []
+    while size > 1:
+        shape.append(source.choice([d for d in range(2, size + 1) if size % d == 0]))
+        size //= shape[-1]
+    return shape
+
+
+def random_linear(source: random.Random, most: int = 32) -> Layout:
+    shard: list[tuple[int, int, str]] = []
+    stride = source.choice((1, 1, 2))
+    for _ in range(source.randint(0, 4)):
+        extent = source.choice((2, 2, 3, 4, 5))
+        if prod(e for e, _, _ in shard) * extent > most:
+            break
+        step = stride if source.random() < 0.6 else source.choice((0, 1, 2, 3, 4, 8, -1))
+        shard.insert(0, (extent, step, source.choice("mmp")))
+        stride = stride * extent + source.choice((0, 0, 1))
+    replica = [(2, source.choice((1, 3, 8)), "m")] if source.random() < 0.2 else []
+    return Layout(shard, replica, {"m": source.randint(-3, 9)} if source.random() < 0.3 else None)
+
+
+def random_swizzled(source: random.Random, most: int = 32) -> Layout:
+    plain = random_linear(source, most)
+    axes = source.choice((("m",), ("m",), ("m", "p"), ("m", "m")))
+    swizzles = [
+        Swizzle(a, source.randint(0, 2), source.randint(0, 2), source.choice((1, 2, 3, -1, -2)))
+        for a in axes
+    ]
+    return Layout(plain.shard, plain.replica, plain.offset, swizzles)
+
+
+def random_boxed(source: random.Random) -> Layout:
+    """A padded box; often one whose padding could be left out."""
+    dims: list[tuple[int, list[tuple[int, int, str]]]] = []
+    for _ in range(source.randint(1, 3)):
+        extent = source.choice((2, 3, 4, 5, 6))
+        block: list[tuple[int, int, str]] = []
+        stride = source.choice((1, 1, 2))
+        while prod(e for e, _, _ in block) < extent:
+            count = source.choice((2, 2, 3, 4))
+            block.insert(0, (count, stride, source.choice("mmmp")))
+            stride = stride * count + source.choice((0, 0, 1, -1))
+        dims.append((extent, block))
+    shard = [item for _, block in dims for item in block]
+    padded = [prod(e for e, _, _ in block) for _, block in dims]
+    return Layout(shard, box=[extent for extent, _ in dims], padded=padded)
+
+
+def random_layout(source: random.Random) -> Layout:
+    make = source.choice((random_linear, random_swizzled, random_swizzled, random_boxed))
+    return make(source)
+
+
+# ---- meaning ------------------------------------------------------------------------------------
+
+
+def test_a_box_is_the_corner_of_its_padded_shape(cases: Iterator[random.Random]) -> None:
+    for source in cases:
+        layout = random_boxed(source)
+        assert layout.box is not None and layout.padded is not None  # noqa: PT018 - for the types
+        whole = Layout(layout.shard)
+        for position, index in enumerate(itertools.product(*map(range, layout.box))):
+            flat = int(np.ravel_multi_index(index, layout.padded))
+            assert layout(position) == layout(index) == whole(flat)
+        assert layout.footprint == {axis: whole.span(axis) for axis in whole.axes}
+        for axis in layout.axes:
+            values = [dict(point).get(axis, 0) for image in table_of(layout) for point in image]
+            assert layout.span(axis) == max(values) - min(values) + 1
+            assert layout.table(axis).tolist() == values
+
+
+@given(st.integers(0, 4), st.integers(0, 4), st.integers(-6, 6), st.integers(-(2**40), 2**40))
+def test_a_swizzle_is_one_to_one(bits: int, base: int, shift: int, value: int) -> None:
+    swizzle = Swizzle("m", bits, base, shift or 1)
+    assert swizzle.undo(swizzle.apply(value)) == value == swizzle.apply(swizzle.undo(value))
+    table = np.array([value])
+    assert swizzle.apply_table(table)[0] == swizzle.apply(value)
+    assert swizzle.undo_table(table)[0] == swizzle.undo(value)
+    assert swizzle.apply(value) >> swizzle.reach == value >> swizzle.reach
+    if abs(swizzle.shift) >= bits:
+        assert swizzle.apply(swizzle.apply(value)) == value
+
+
+# ---- one normal form per map, and the decision --------------------------------------------------
+
+
+def test_canonical_is_unique_across_swizzles_and_boxes(cases: Iterator[random.Random]) -> None:
+    forms: dict[tuple[Image, ...], Layout] = {}
+    met = undecided = 0
+    for source in cases:
+        layout = random_layout(source)
+        table = tuple(table_of(layout))
+        try:
+            form = layout.canonical()
+        except SearchError:
+            undecided += 1
+            continue
+        assert tuple(table_of(form)) == table
+        assert form.canonical() == form
+        met += table in forms
+        assert forms.setdefault(table, form) == form
+    assert met > 30
+    assert undecided * 50 < len(forms)
+
+
+def test_same_map_across_swizzles_and_boxes(cases: Iterator[random.Random]) -> None:
+    by_size: dict[int, list[Layout]] = {}
+    for source in cases:
+        layout = random_layout(source)
+        others = by_size.setdefault(layout.size, [])
+        for other in source.sample(others, min(3, len(others))):
+            tables = table_of(layout), table_of(other)
+            wrong = next((x for x, (a, b) in enumerate(zip(*tables, strict=True)) if a != b), None)
+            found = same_map(layout, other)
+            assert (None if found is None else found.x) == wrong
+            if found is not None and wrong is not None:
+                assert (found.image_a, found.image_b) == (tables[0][wrong], tables[1][wrong])
+        others.append(layout)
+
+
+def test_inverse_of_swizzled_layouts(cases: Iterator[random.Random]) -> None:
+    inverted = 0
+    for source in cases:
+        extents = [source.choice((2, 2, 4, 3)) for _ in range(source.randint(1, 4))]
+        order = source.sample(range(len(extents)), len(extents))
+        shard, stride = [(0, 0)] * len(extents), 1
+        for place in order:
+            shard[place] = extents[place], stride
+            stride *= extents[place]
+        bits, base = source.choice((1, 2)), source.choice((0, 1))
+        swizzle = Swizzle("m", bits, base, source.choice((1, 2, -1, -2)))
+        layout = Layout(shard, swizzle=[swizzle])
+        try:
+            inverse = layout.inverse()
+        except LayoutError:
+            continue
+        inverted += 1
+        values = layout.table("m")
+        assert inverse.table("m")[values].tolist() == list(range(layout.size))
+    assert inverted > 100
+
+
+def test_aliasing_sees_through_swizzles_and_boxes(cases: Iterator[random.Random]) -> None:
+    for source in cases:
+        layout = random_layout(source)
+        table, report = table_of(layout), layout.aliasing()
+        pairs = itertools.combinations(range(layout.size), 2)
+        clashes = [(y, x) for x, y in pairs if table[x] & table[y]]
+        assert report.injective == (not clashes)
+        if report.clash:
+            assert (report.clash.y, report.clash.x) == min(clashes)
+
+
+# ---- operations on boxes and swizzles -----------------------------------------------------------
+
+
+def test_slice_and_permute_of_boxes_are_complete(cases: Iterator[random.Random]) -> None:
+    for source in cases:
+        layout = random_boxed(source)
+        shape = random_shape(source, layout.size)
+        table, index = table_of(layout), np.arange(layout.size).reshape(shape)
+        begins = [source.randrange(extent) for extent in shape]
+        region = [(b, source.randint(b + 1, e)) for b, e in zip(begins, shape, strict=True)]
+        perm = source.sample(range(len(shape)), len(shape))
+        sliced, permuted = (
+            partial(layout.slice, shape, region),
+            partial(layout.permute, shape, perm),
+        )
+        for wanted, operation in (
+            (index[tuple(slice(*span) for span in region)], sliced),
+            (index.transpose(perm), permuted),
+        ):
+            points = [table[x] for x in wanted.reshape(-1)]
+            try:
+                found = operation()
+            except LayoutError:
+                assert not boxed_exists(points)
+            else:
+                assert table_of(found) == points
+
+
+def boxed_exists(table: list[Image]) -> bool:
+    """Whether some box of some list has this table: every shape, every dim by itself."""
+    base = np.array([[dict(next(iter(image))).get(a, 0) for a in "mp"] for image in table])
+    return any(_fits(base - base[0], shape) for shape in _shapes(len(table)))
+
+
+def _shapes(size: int) -> Iterator[tuple[int, ...]]:
+    yield (size,)
+    for inner in range(2, size):
+        if size % inner == 0:
+            for outer in _shapes(size // inner):
+                yield (*outer, inner)
+
+
+def _fits(base: Any, shape: tuple[int, ...]) -> bool:
+    grid = base.reshape(*shape, 2)
+    total = np.zeros_like(grid)
+    for dim, extent in enumerate(shape):
+        place = [0] * len(shape)
+        line = grid[tuple(slice(None) if i == dim else 0 for i in range(len(place)))]
+        if not any(_prefix(line, levels) for levels in _chains(extent)):
+            return False
+        total = total + line.reshape([extent if i == dim else 1 for i in range(len(shape))] + [2])
+    return bool((total == grid).all())
+
+
+def _chains(extent: int) -> Iterator[tuple[int, ...]]:
+    """Ascending chains of levels below an extent, from 1."""
+
+    def longer(chain: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+        yield chain
+        for level in range(2 * chain[-1], extent, chain[-1]):
+            yield from longer((*chain, level))
+
+    return longer((1,))
+
+
+def _prefix(line: Any, levels: tuple[int, ...]) -> bool:
+    """Whether digits at these levels times the values there give the line, one axis per stride."""
+    total, count = np.zeros_like(line), np.arange(len(line))
+    for level, above in itertools.zip_longest(levels, levels[1:], fillvalue=len(line) * 2):
+        if level < len(line):
+            if np.count_nonzero(line[level]) > 1:
+                return False
+            total += (count // level % (above // level))[:, None] * line[level]
+    return bool((total == line).all())
+
+
+def test_group_of_boxes(cases: Iterator[random.Random]) -> None:
+    for source in cases:
+        layout = random_boxed(source)
+        shape = random_shape(source, layout.size)
+        base = np.array(
+            [[dict(next(iter(image))).get(a, 0) for a in "mp"] for image in table_of(layout)]
+        )
+        fits = _fits(base - base[0], tuple(shape))
+        try:
+            grouped = layout.group(shape)
+        except LayoutError:
+            assert not fits
+            continue
+        assert fits
+        assert table_of(grouped.layout) == table_of(layout)
+        sizes = [prod(extent for extent, _, _ in block) for block in grouped.blocks]
+        assert all(size >= extent for size, extent in zip(sizes, shape, strict=True))
+
+
+def test_products_and_composition_keep_swizzles_and_boxes(cases: Iterator[random.Random]) -> None:
+    made = {"tile": 0, "sum": 0, "composed": 0}
+    for source in cases:
+        a, b = random_layout(source), random_layout(source)
+        for name, operation in (("tile", tile), ("sum", direct_sum)):
+            try:
+                whole = operation(a, [a.size], b, [b.size])
+            except LayoutError:
+                continue
+            made[name] += 1
+            weights = {axis: b.span(axis) if name == "tile" else 1 for axis in "mp"}
+            tables = table_of(a), table_of(b)
+            assert table_of(whole) == [added(x, weights, y) for x in tables[0] for y in tables[1]]
+            recovery = tile_of if name == "tile" else direct_sum_left
+            if whole.swizzle[len(whole.swizzle) - len(b.swizzle) :] == b.swizzle:
+                found = recovery(whole, [whole.size], b, [b.size])
+                assert table_of(operation(found, [a.size], b, [b.size])) == table_of(whole)
+        inner = Layout([(3, 1), (2, a.size // 6 or 1)])
+        if inner.range("m")[1] < a.size:
+            try:
+                found = compose(a, inner)
+            except LayoutError:
+                continue
+            made["composed"] += 1
+            table = table_of(a)
+            assert table_of(found) == [table[i] for i in inner.table("m").tolist()]
+    assert min(made.values()) > 50
+
+
+def added(a: Image, weights: dict[str, int], b: Image) -> Image:
+    points = set()
+    for outer, inner in itertools.product(a, b):
+        point = {axis: value * weights[axis] for axis, value in outer}
+        for axis, value in inner:
+            point[axis] = point.get(axis, 0) + value
+        points.add(tuple(sorted((axis, value) for axis, value in point.items() if value)))
+    return frozenset(points)
+
+
+# ---- sizes that nothing could enumerate ---------------------------------------------------------
+
+
+def random_huge(source: random.Random) -> Layout:
+    shard: list[tuple[int, int, str]] = []
+    stride = source.choice((1, 3, 2**10))
+    for _ in range(source.randint(3, 6)):
+        extent = source.choice((2, 3, 7, 2**5, 2**8, 1009, 6 * 5**3))
+        if stride * extent > 2**50:
+            break
+        shard.insert(0, (extent, stride, source.choice("mmp")))
+        stride = stride * extent + source.choice((0, 0, 5))
+    return Layout(shard)
+
+
+def test_slices_of_huge_layouts(cases: Iterator[random.Random]) -> None:
+    sliced = refused = 0
+    for source in cases:
+        layout = random_huge(source)
+        levels = [1]
+        for extent, _, _ in reversed(layout.shard):
+            levels.append(levels[-1] * extent)
+        level, inner = source.choice(levels[1:]), source.choice(levels[:-1])
+        begin = max(
+            0, source.randrange(layout.size) // level * level - source.randint(0, 2) * inner
+        )
+        count = min(layout.size - begin, source.choice((inner * 2, inner * 4, level, level * 2)))
+        try:
+            found = layout.slice([layout.size], [(begin, begin + count)])
+        except LayoutError:
+            refused += 1
+            continue
+        sliced += 1
+        assert found.size == count
+        near = {x + d for x in levels for d in (-1, 0, 1)}
+        for index in {*near, *(source.randrange(count) for _ in range(8))}:
+            if 0 <= index < count:
+                assert found(index) == layout(begin + index)
+    assert sliced > 100
+    assert refused > 10
+
+
+def test_huge_layouts_decide_without_enumeration(cases: Iterator[random.Random]) -> None:
+    for source in cases:
+        layout = random_huge(source)
+        split = [
+            part
+            for extent, stride, axis in layout.shard
+            for part in (
+                [(extent // 2, stride * 2, axis), (2, stride, axis)]
+                if extent % 2 == 0
+                else [(extent, stride, axis), (1, 9, "q")]
+            )
+        ]
+        assert same_map(layout, Layout(split)) is None
+        place = source.randrange(len(layout.shard))
+        extent, stride, axis = layout.shard[place]
+        other = Layout(
+            [*layout.shard[:place], (extent, stride + 1, axis), *layout.shard[place + 1 :]]
+        )
+        found = same_map(layout, other)
+        assert found is not None
+        assert found.x == prod(e for e, _, _ in layout.shard[place + 1 :])
+        assert layout(found.x) == found.image_a != found.image_b == other(found.x)
+
+
+def test_huge_swizzles_compare_by_what_they_see() -> None:
+    rows = [(2**20, 64), (64, 1)]
+    a = Layout(rows, swizzle=[Swizzle("m", 3, 3, 3)])
+    assert same_map(a, Layout([(2**17, 512), (8, 64), (64, 1)], swizzle=a.swizzle)) is None
+    twice = Layout(rows, swizzle=[*a.swizzle, *a.swizzle])
+    assert same_map(twice, Layout(rows)) is None
+    found = same_map(a, Layout(rows))
+    assert found is not None
+    assert found.x == 64
+    late = same_map(a, Layout(rows, swizzle=[Swizzle("m", 3, 3, 6), *a.swizzle]))
+    assert late is not None
+    assert late.x == 512
+    assert a.canonical() == Layout([(2**26, 1)], swizzle=a.swizzle)
+
+
+def test_huge_layouts_tile_and_recover(cases: Iterator[random.Random]) -> None:
+    for source in cases:
+        a, b = random_huge(source), random_linear(source)
+        if a.size * b.size < 2**60 and all(a.span(x) * b.span(x) < 2**60 for x in "mp"):
+            whole = tile(a, [a.size], b, [b.size])
+            assert same_map(tile_of(whole, [whole.size], b, [b.size]), a) is None
+        else:
+            with pytest.raises(LayoutError, match="9223372036854775807"):
+                tile(tile(a, [a.size], a, [a.size]), [a.size**2], a, [a.size])
+
+
+def test_recover_names_the_first_index_that_breaks() -> None:
+    values = np.arange(64)
+    values[37] = 0
+    with pytest.raises(LayoutError, match="index 37 breaks"):
+        recover(values[:, None], ["m"])
+    with pytest.raises(LayoutError, match="index 3 breaks"):
+        recover(np.array([[0], [1], [2], [5], [6], [7], [8], [9]]), ["m"])
