@@ -8,8 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from axe_eq.errors import ArgumentError
-from axe_eq.program.types import Array
+from axe_eq.errors import ArgumentError, AxeError
+from axe_eq.program.types import Array, dtype
+
+# Ordinary, pinned and managed memory: kDLCPU, kDLCUDAHost, kDLROCMHost of the DLPack standard.
+_HOST_MEMORY = (1, 3, 11)
 
 
 def as_numpy(array: Any, name: str) -> Array:
@@ -32,6 +35,28 @@ def as_numpy(array: Any, name: str) -> Array:
                 "an array in host memory",
             ) from None
     raise ArgumentError(f"argument {name!r}", f"is a {type(array).__name__}", "an array")
+
+
+def on_device(array: Any) -> bool:
+    """Whether an array says that its memory is a device's own (DLPack device types)."""
+    where = getattr(array, "__dlpack_device__", None)
+    return where is not None and int(where()[0]) not in _HOST_MEMORY
+
+
+def stand_in(array: Any, name: str) -> Array:
+    """A numpy array of the same dtype and shape that holds no memory, for checks of arguments.
+
+    Raises:
+        ArgumentError: not an array of a known dtype.
+    """
+    if isinstance(array, (np.ndarray, np.generic, int, float, bool)):
+        return np.asarray(array)
+    try:
+        held = dtype(str(array.dtype).rpartition(".")[2]).numpy
+        return np.broadcast_to(np.empty((), held), tuple(array.shape))
+    except (AttributeError, AxeError):
+        known = "an array of a known dtype"
+        raise ArgumentError(f"argument {name!r}", f"is {type(array).__name__}", known) from None
 
 
 def like(given: Sequence[Any], result: Array) -> Any:

@@ -155,7 +155,7 @@ class Schedule:
         """
         given = self.call.flat(arrays)
         if family == self.target.family and any(map(on_device, given)):
-            return self._run_there(family, given)
+            return self._bound_there(family, given)
         plain = self.call.plain(arrays)
         run = self._fitting(self.call.extents(plain)).prepared(family)
         inputs = [*plain, *self.constants.values()]
@@ -173,17 +173,16 @@ class Schedule:
                 "call", f"got arrays with {got} ({error})", "extents the schedule can be bound to"
             ) from None
 
-    def _run_there(self, family: str, given: Sequence[Any]) -> Any:
-        """Run on arrays that lie on the target's device; nothing passes through the host."""
+    def _bound_there(self, family: str, given: Sequence[Any]) -> Callable[[], Any]:
+        """A call on arrays that lie on the target's device; nothing passes through the host."""
         named = zip(given, self.call.names, strict=True)
         extents = self.call.extents([stand_in(a, n) for a, n in named])
-        bound = self.bind(**extents) if extents else self
-        prepared: Any = bound.prepared(family)
+        prepared: Any = self._fitting(extents).prepared(family)
         if not hasattr(prepared, "on_device"):
             wrong = f"lies on a device, and runner {family!r} takes host arrays only"
             raise ArgumentError(f"argument {self.call.names[0]!r}", wrong, "host arrays")
-        results = prepared.on_device([*given, *self.constants.values()])
-        return unflatten(self.call.structure, results)
+        run = prepared.on_device([*given, *self.constants.values()])
+        return lambda: unflatten(self.call.structure, run())
 
     def prepared(self, family: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
         """The schedule made ready on a runner, once."""
