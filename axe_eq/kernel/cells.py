@@ -97,6 +97,15 @@ def renumber(cell: Cell, numbers: Mapping[int, int]) -> Cell:
     return cell
 
 
+def replaced(cell: Cell, known: Mapping[Cell, Cell]) -> Cell:
+    """The cell expression with its largest subexpressions that are `known` replaced."""
+    if cell in known:
+        return known[cell]
+    if isinstance(cell, Apply):
+        return Apply(cell.cell, tuple(replaced(a, known) for a in cell.args))
+    return cell
+
+
 def result_dtype(cell: Cell, dtypes: Sequence[str]) -> str:
     """The dtype a cell expression computes in, from its operands' dtypes."""
     if isinstance(cell, Operand):

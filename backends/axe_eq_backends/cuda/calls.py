@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from axe_eq.errors import EmitError
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 
 INT_MAX = (1 << 31) - 1
+# Half of what Hopper's L1 has left beside small kernels' shared memory.
+L1_BYTES = 64 << 10
 
 
 def is_large(e: Int) -> bool:
@@ -80,9 +83,23 @@ def _global_address(w: Writer, call: Call) -> str:
 
 def ld_global(w: Writer, call: Call, s: ir.Primitive) -> None:
     """A predicated vector load; registers are filled where the guard fails."""
-    read_only = call["tensor"].name not in w.kernel.outputs
-    load = _memory(w, call, "ld", "global", _global_address(w, call), not read_only)
+    once = call["tensor"].name not in w.kernel.outputs and not _stays_in_l1(w, call["tensor"])
+    load = _memory(w, call, "ld", "global", _global_address(w, call), not once)
     _guarded(w, call["guard"], load, _filled(w, call["regs"], call["fill"]))
+
+
+def _stays_in_l1(w: Writer, tensor: ir.Buffer) -> bool:
+    """Whether tiles share a small tensor: rows and scales beside a larger tensor."""
+    sizes = [_elements(t) for t in w.kernel.tensors]
+    own = _elements(tensor)
+    if own is None or own * tensor.itemsize > L1_BYTES:
+        return False
+    return any(size is None or size > own for size in sizes)
+
+
+def _elements(tensor: ir.Buffer) -> int | None:
+    known = [e for e in tensor.shape if isinstance(e, int)]
+    return prod(known) if len(known) == len(tensor.shape) else None
 
 
 def _filled(w: Writer, regs: Regs, value: float) -> str:
@@ -280,7 +297,8 @@ def map_cells(w: Writer, call: Call, s: ir.Primitive) -> None:
     function = _cell_function(w, call["cell"], ins)
     per = max(1, 4 // out.buffer.itemsize)
     indices = [_index(r.index, "i") for r in (out, *ins)]
-    if len(out.index) > per and all(i is not None for i in indices):
+    even = len(out.index) % per == 0
+    if len(out.index) > per and even and all(i is not None for i in indices):
         w.line("#pragma unroll")
         step = "i++" if per == 1 else f"i += {per}"
         w.line(f"for (int i = 0; i < {len(out.index)}; {step})")
@@ -311,8 +329,9 @@ def _assign(
 
 def _stored(w: Writer, out: Regs, index: str, values: Sequence[str]) -> str:
     name, dtype = w.name(out.buffer), out.buffer.dtype
-    if len(values) == 1:
+    if len(values) == 1 and out.buffer.itemsize == 4:
         return f"{name}[{index}] = {values[0]};"
+    values = [*values, "0.0f"][:2]
     plain = index.isidentifier()
     word = str(int(index) // 2) if index.isdigit() else f"{index if plain else f'({index})'} / 2"
     return f"{name}[{word}] = {w.use(f'pack_{dtype}')}({', '.join(values)});"

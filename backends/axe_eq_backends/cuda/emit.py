@@ -131,9 +131,13 @@ class Writer:
 
     def address(self, a: Address) -> str:
         """A shared-memory address."""
-        return (
-            f"{self.name(a.buffer)} + {self.expr(a.byte)}" if a.byte != 0 else self.name(a.buffer)
-        )
+        if a.byte == 0:
+            return self.name(a.buffer)
+        # In C, + binds tighter than the ^ of a swizzled offset: the buffer's own address must not
+        # be swizzled with it.
+        loose = isinstance(a.byte, Expr) and a.byte.op == "^"
+        offset = f"({self.expr(a.byte)})" if loose else self.expr(a.byte)
+        return f"{self.name(a.buffer)} + {offset}"
 
     def slot(self, barrier: ir.MBarrier, slot: Int) -> str:
         """The address of a barrier slot."""

@@ -13,7 +13,16 @@ from dataclasses import dataclass
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel import ir
 from axe_eq.kernel.build import Builder
-from axe_eq.kernel.cells import Cell, Constant, apply, arg
+from axe_eq.kernel.cells import (
+    Apply,
+    Cell,
+    Constant,
+    apply,
+    arg,
+    renumber,
+    replaced,
+    used,
+)
 from axe_eq.kernel.expr import Int
 from axe_eq.program.ops import MONOIDS
 from axe_eq_backends.cuda.schedules.tensors import (
@@ -89,6 +98,8 @@ class _Writer:
         self.layout = thread_layout((1, down), (repeats, across), wide)
         self.k, self.shape, self.warps = Builder(name, warps), shape, warps
         self.across = across
+        # What reductions computed at every element, for later cells that contain it.
+        self.kept: list[tuple[Cell, ir.View]] = []
 
     def write(self) -> ir.Kernel:
         k, tile = self.k, self.tile
@@ -121,7 +132,8 @@ class _Writer:
         mask: ir.View | None,
         scratch: ir.Buffer | None,
     ) -> ir.View:
-        k, cell, ins = self.k, reduction.cell, list(values)
+        k = self.k
+        cell, ins = self._reusing(reduction.cell, values)
         if mask is not None:
             unit = MONOIDS[reduction.monoid].unit
             if unit is None:
@@ -131,9 +143,21 @@ class _Writer:
             ins.append(mask)
         part = k.reg_like(f"part{step}", "f32", self.like.all)
         k.map(cell, part.all, *ins)
+        if isinstance(reduction.cell, Apply):
+            self.kept.append((reduction.cell, part.all))
         total = k.reg_reduced(f"row{step}", "f32", self.like.all, [1])
         k.reduce(reduction.monoid, total.all, part.all, [1], scratch)
         return total.all
+
+    def _reusing(self, cell: Cell, values: list[ir.View]) -> tuple[Cell, list[ir.View]]:
+        """The cell with what was computed before as operands, and the operands it needs.
+
+        Masked elements differ, but they are stored nowhere and every reduction masks its own.
+        """
+        known = {c: arg(len(values) + n) for n, (c, _) in enumerate(self.kept)}
+        cell, ins = replaced(cell, known), [*values, *(v for _, v in self.kept)]
+        numbers = sorted(used(cell)) or [0]
+        return renumber(cell, {n: i for i, n in enumerate(numbers)}), [ins[n] for n in numbers]
 
     def _store(
         self, space: Space, out: Operand, cell: Cell, values: list[ir.View], begin: list[Int]
@@ -141,6 +165,7 @@ class _Writer:
         k = self.k
         missing = [d for d, s in enumerate(out.strides) if not s]
         result = k.reg_reduced(out.name, out.dtype, self.like.all, missing)
-        k.map(cell, result.all, *values)
+        cell, ins = self._reusing(cell, values)
+        k.map(cell, result.all, *ins)
         kept = tuple(0 if d in missing else slice(None) for d in range(2))
         k.copy(space.view(out.name, begin, self.tile), result.all[kept])
