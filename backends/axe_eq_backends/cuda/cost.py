@@ -58,7 +58,7 @@ class TensorCores:
             return "no sum of products"
         if not summary.has("p"):
             return "no block dim p"
-        if summary.staged and not any(w.structured for w in summary.vector):
+        if _computes_operands(summary):
             return "operands of products computed in the kernel"
         missing = {w.dtype for w in summary.products if not _rows(target, w.dtype)}
         return f"no gemm row for {' '.join(sorted(missing))}" if missing else None
@@ -87,7 +87,12 @@ class Lanes:
     families: tuple[str, ...] = ("cuda",)
 
     def refuse(self, summary: Summary, target: Target) -> str | None:
-        """Any cone; it is only ever slow."""
+        """Refused where matrix units take the products: no kernel has them on lanes."""
+        if _computes_operands(summary):
+            return "operands of products computed in the kernel"
+        taken = all(_rows(target, w.dtype) for w in summary.products)
+        if summary.products and taken and summary.has("p") and summary.has("q"):
+            return "products that matrix units take"
         return None
 
     def price(self, summary: Summary, target: Target) -> Columns:
@@ -104,6 +109,11 @@ class Lanes:
         limit = target.memory("smem").n_bytes + _register_bytes(target)
         columns.reject(_row_bytes(summary, columns) > limit, f"row tiles exceed {limit} B on chip")
         return columns
+
+
+def _computes_operands(summary: Summary) -> bool:
+    """Whether a plain product reads what the cone computes, which no schedule stages."""
+    return bool(summary.staged) and not any(w.structured for w in summary.vector)
 
 
 def _rows(target: Target, dtype: str) -> list[Instr]:

@@ -240,6 +240,18 @@ def _device() -> int:
     return int(call(cu.cuCtxGetDevice(), "the current device"))
 
 
+def use_device() -> int:
+    """Make sure a device is current; its compute capability times ten.
+
+    Raises:
+        DeviceError: there is none.
+    """
+    device = _device()
+    return 10 * _attribute(device, "COMPUTE_CAPABILITY_MAJOR") + _attribute(
+        device, "COMPUTE_CAPABILITY_MINOR"
+    )
+
+
 @lru_cache(maxsize=64)
 def _attribute(device: int, name: str) -> int:
     cu = driver()
@@ -252,10 +264,8 @@ def _n_units() -> int:
 
 
 def _check_capability(image: Image) -> None:
-    device = _device()
-    major, minor = (_attribute(device, f"COMPUTE_CAPABILITY_{n}") for n in ("MAJOR", "MINOR"))
-    if (found := 10 * major + minor) != image.compute_capability:
+    if (found := use_device()) != image.compute_capability:
         raise DeviceError(
-            f"device {device}", f"has compute capability {found / 10}",
+            f"device {_device()}", f"has compute capability {found / 10}",
             f"{image.compute_capability / 10}, which kernel {image.name} was compiled for",
         )  # fmt: skip

@@ -1,13 +1,16 @@
-"""The CUDA pack: machines and cost model of NVIDIA GPUs."""
+"""The CUDA pack: machines, cost model, emitter and runner of NVIDIA GPUs."""
 
 from __future__ import annotations
 
 from axe_eq.pack import Pack
 from axe_eq_backends.cuda.cost import SCHEDULES
+from axe_eq_backends.cuda.run import CudaEmitter, CudaRunner
 from axe_eq_backends.cuda.target import b200, h200
 
-PACK = Pack("cuda", summary="NVIDIA GPUs: machines, cost model")
+PACK = Pack("cuda", summary="NVIDIA GPUs: machines, cost model, kernels")
 PACK.target(h200)
 PACK.target(b200)
 for _schedule in SCHEDULES:
     PACK.schedule(_schedule)
+PACK.emitters[h200.family] = CudaEmitter()
+PACK.runners[h200.family] = CudaRunner()

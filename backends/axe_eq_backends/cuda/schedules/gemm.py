@@ -249,7 +249,9 @@ class _Writer:
     def _multiply(self, accs: list[ir.Buffer], pipe: Pipe, group: Int, step: Int) -> None:
         for acc, (a, b) in zip(accs, self.p.products, strict=True):
             left, right = self.operands[a.name][1], self.operands[b.name][1]
-            rows = left[pipe.stage, span(group * self.rows, self.rows)]
+            # One consumer takes the whole tile, which begins where its swizzle does.
+            first = group * self.rows if self.t.consumers > 1 else 0
+            rows = left[pipe.stage, span(first, self.rows)]
             self.k.gemm_async(acc.all, rows, right[pipe.stage], accumulate=step > 0)
 
     # -- epilogue --
