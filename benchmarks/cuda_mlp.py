@@ -1,0 +1,117 @@
+"""The MLP block of the demo on this machine's GPU, compiled ahead of time, against torch.compile.
+
+    python -m benchmarks.cuda_mlp SAVED [--out FOLDER]
+
+SAVED is what `exe.save` wrote for target "h200" (`python -m benchmarks.cuda_mlp SAVED --save` where
+the search runs). Values first, then burst protocol in the same process, order shuffled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import time
+from pathlib import Path
+from typing import Any
+
+
+def save(path: Path) -> None:
+    """Search for an H200 and save; needs no GPU."""
+    import axe_eq as axe
+    from examples import qwen
+
+    axe.compile(qwen.mlp_block, *qwen.mlp_specs(), target="h200").save(path)
+
+
+def run(path: Path, rounds: int) -> dict[str, Any]:
+    """Compare values and times."""
+    import torch
+
+    from axe_eq.run.store import load
+    from benchmarks.cuda import burst, machine, normal, relative_error, summary
+
+    def block(x: Any, g: Any, wg: Any, wu: Any, wd: Any) -> Any:
+        h = (x.float() * torch.rsqrt(x.float().square().mean(-1, keepdim=True) + 1e-6)).half() * g
+        return x + (torch.nn.functional.silu(h @ wg) * (h @ wu)) @ wd
+
+    torch.manual_seed(0)
+    random.seed(0)
+    exe = load(path)
+    shapes = [t.shape for t in exe.schedule.call.types]
+    x, g = normal(*shapes[0]), normal(*shapes[1])
+    wg, wu, wd = (normal(*s).mul_(s[0] ** -0.5) for s in shapes[2:])
+    given = (x, g, wg, wu, wd)
+    start = time.perf_counter()
+    first = exe(*given)
+    torch.cuda.synchronize()
+    first_s = time.perf_counter() - start
+    wanted = exact(*given)
+    compiled = torch.compile(block, mode="max-autotune", dynamic=False)
+    half = compiled(*given)
+    errors = {
+        "axe": relative_error(first, wanted), "torch.compile": relative_error(half, wanted),
+    }  # fmt: skip
+    bound = exe.schedule.bound_call("cuda", given)
+    bound()
+    start = time.perf_counter()
+    for _ in range(50):
+        bound()
+    call_us = (time.perf_counter() - start) / 50 * 1e6
+    torch.cuda.synchronize()
+    runs = {
+        "axe": bound,
+        "torch.compile": lambda: compiled(*given),
+        "torch eager": lambda: block(*given),
+    }
+    tokens, hidden, inner = shapes[0][0], shapes[0][1], shapes[2][1]
+    times = summary(burst(runs, rounds), 6.0 * tokens * hidden * inner)
+    steps = parts(exe, given, rounds)
+    return {
+        "machine": machine(), "errors": errors, "times": times, "steps": steps,
+        "first_call_s": first_s, "prepared_call_us": call_us,
+        "ratio": times["torch.compile"]["us"] / times["axe"]["us"],
+    }  # fmt: skip
+
+
+def exact(x: Any, g: Any, wg: Any, wu: Any, wd: Any) -> Any:
+    """The block in float32 (no tf32)."""
+    import torch
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    x, g, wg, wu, wd = (t.float() for t in (x, g, wg, wu, wd))
+    h = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * g
+    return x + (torch.nn.functional.silu(h @ wg) * (h @ wu)) @ wd
+
+
+def parts(exe: Any, given: tuple[Any, ...], rounds: int) -> dict[str, Any]:
+    """Microseconds of every kernel alone."""
+    from benchmarks.cuda import burst, launcher, summary
+
+    prepared = exe.schedule.prepared("cuda")
+    (bound,) = list(prepared.bindings.values())[:1]
+    names = [loaded.image.name for loaded, _ in prepared.kernels]
+    return summary(burst({n: launcher(b) for n, b in zip(names, bound, strict=True)}, rounds), 0.0)
+
+
+def main() -> None:
+    """Save, or run and write cuda_mlp.json."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("saved", type=Path)
+    parser.add_argument("--save", action="store_true")
+    parser.add_argument("--rounds", type=int, default=9)
+    default = Path(os.environ.get("OUT", "benchmarks/results"))
+    parser.add_argument("--out", type=Path, default=default)
+    options = parser.parse_args()
+    if options.save:
+        save(options.saved)
+        return
+    found = run(options.saved, options.rounds)
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "cuda_mlp.json").write_text(json.dumps(found, indent=1))
+    print(json.dumps({k: v for k, v in found.items() if k != "machine"}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
