@@ -10,7 +10,7 @@ optimum, then exactly in windows of neighbours. Everything is deterministic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import combinations
 
@@ -111,7 +111,9 @@ class Search:
         self.evaluated += 1
         best = Mapped(placed, Price(INFINITE))
         met: set[int] = set()
-        for root in self.forest.placed[placed].kernels:
+        for root in self._by_cut(placed):
+            if best.root >= 0 and not self.forest.tiles[root].letters:
+                break  # one block for everything is for what nothing else can do
             cones, below = self.cones.of(root, self.materialised)
             met |= below
             for picks in cones:
@@ -129,6 +131,11 @@ class Search:
         )
         return Mapped(placed, best.price, best.root, best.picks, leaves, frozenset(met))
 
+    def _by_cut(self, placed: int) -> list[int]:
+        """Root tiles of a class, those without any cut last."""
+        tiles = self.forest.tiles
+        return sorted(self.forest.placed[placed].kernels, key=lambda r: not tiles[r].letters)
+
     def _worth_whole(self, root: int, picks: Picks) -> bool:
         """Whether keeping the last dim whole in every block may pay, against cutting it in blocks.
 
@@ -136,7 +143,7 @@ class Search:
         one. Every root has its twin that cuts the dim, so nothing becomes impossible.
         """
         star = self.forest.tiles[root].star
-        if star == 1:
+        if star == 1 or not self.forest.tiles[root].letters:
             return True
         if any(c.reduces and (c.structured or not c.product) for c in picks.values()):
             return True
@@ -173,38 +180,50 @@ class Search:
     # ------------------------------------------------------------------------------------
 
     def total(self, bound: float = INFINITE) -> float:
-        """Cost of everything the outputs need under the present M; gives up above the bound."""
-        seen: set[int] = set()
-        stack = list(self.roots)
+        """Cost of everything the outputs need under the present M.
+
+        Infinite above the bound, and where kernels wait for each other in a circle.
+        """
         cost = 0.0
-        while stack:
-            placed = stack.pop()
-            if placed in seen or placed in self.inputs:
-                continue
-            seen.add(placed)
-            mapped = self.kernel(placed)
+        for mapped in self._walk():
+            if mapped is None:
+                return INFINITE
             cost += mapped.time_s
             if cost > bound or cost == INFINITE:
                 return INFINITE
-            stack.extend(mapped.leaves)
         return cost
 
-    def live(self) -> dict[int, Mapped]:
-        """Kernels the outputs need, operands before users."""
-        order: dict[int, Mapped] = {}
-        stack = [(r, False) for r in sorted(self.roots, reverse=True)]
+    def _walk(self) -> Iterator[Mapped | None]:
+        """Kernels the outputs need, operands before users; None where they go in a circle."""
+        open_, done = 1, 2
+        state: dict[int, int] = {}
+        stack = sorted(self.roots, reverse=True)
         while stack:
-            placed, ready = stack.pop()
-            if placed in self.inputs or placed in order:
+            placed = stack[-1]
+            if state.get(placed) is None and placed not in self.inputs:
+                state[placed] = open_
+                leaves = sorted(self.kernel(placed).leaves, reverse=True)
+                if any(state.get(leaf) == open_ for leaf in leaves):
+                    yield None
+                    return
+                stack.extend(leaf for leaf in leaves if state.get(leaf) is None)
                 continue
-            mapped = self.kernel(placed)
-            if ready:
-                order[placed] = mapped
-                continue
-            stack.append((placed, True))
-            stack.extend(
-                (leaf, False) for leaf in sorted(mapped.leaves, reverse=True) if leaf not in order
-            )
+            stack.pop()
+            if state.get(placed) == open_:
+                state[placed] = done
+                yield self.kernels[placed]
+
+    def live(self) -> dict[int, Mapped]:
+        """Kernels the outputs need, operands before users.
+
+        Raises:
+            SearchError: they wait for each other in a circle.
+        """
+        order: dict[int, Mapped] = {}
+        for mapped in self._walk():
+            if mapped is None:
+                raise SearchError("kernels", "wait for each other in a circle", "an order")
+            order[mapped.placed] = mapped
         return order
 
     def selection(self, exact: bool = False) -> Selection:

@@ -101,13 +101,13 @@ def root_boxes(type_text: str) -> tuple[str, ...]:
     """Boxes a kernel may have at its root, for a value of this type.
 
     One dim is cut in blocks p, the last one in blocks q or kept whole; the others are one index per
-    block.
+    block. The last way keeps everything whole, in one block: some windows allow no cut at all.
     """
     rank = value_type(type_text).rank
     if rank == 0:
         return ("",)
     if rank == 1:
-        return ("p",)
+        return ("p", WHOLE)
     boxes = []
     for row in range(rank - 1):
         for last in ("q", WHOLE):
@@ -117,7 +117,7 @@ def root_boxes(type_text: str) -> tuple[str, ...]:
                 for d in range(rank)
             ]
             boxes.append(" ".join(dims))
-    return tuple(boxes)
+    return (*boxes, " ".join([WHOLE] * rank))
 
 
 def _streams(sig: Signature, extents: Sequence[int]) -> int | None:
