@@ -1,0 +1,118 @@
+"""Programs as text: the same nodes come back, with everything beside them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import axe_eq as axe
+from axe_eq.errors import ProgramError
+from axe_eq.program.meaning import evaluate
+from axe_eq.program.node import Program
+from axe_eq.program.random import random_inputs, random_program
+from axe_eq.program.store import program_from_json, program_to_json
+from axe_eq.program.trace import trace
+from axe_eq.program.types import dtype as element_type
+
+TABLE = np.arange(24, dtype=np.float32).reshape(4, 6).astype(ml_dtypes.bfloat16)
+
+
+def block(x: Any, ws: dict[str, Any]) -> Any:
+    hidden = axe.nn.silu(x @ ws["up"])
+    return {"out": (hidden @ ws["down"], axe.array.sum(hidden)), "table": [TABLE * 2 + x[:4, :6]]}
+
+
+def block_program() -> Program:
+    tokens = axe.dim("tokens", divisible=8, example=16)
+    program = trace(
+        block,
+        axe.Spec((tokens, 8), "bf16", dims=("", "hidden"), layout="S[(16,8):(8@m,1@m)]"),
+        {"up": axe.Spec((8, 4), "bf16"), "down": axe.Spec((4, 8), "bf16")},
+    )
+    layouts = (axe.Layout.parse("S[(16,8):(1@m,16@m)]"), None, None)
+    return replace(program, output_layouts=layouts)
+
+
+def assert_same(read: Program, program: Program) -> None:
+    assert replace(read, retrace=program.retrace) == program
+    assert all(a is b for a, b in zip(read.nodes(), program.nodes(), strict=True))
+    assert (read.names, read.places) == (program.names, program.places)
+    assert read.constants.keys() == program.constants.keys()
+    for name, array in program.constants.items():
+        assert read.constants[name].dtype == array.dtype
+        assert np.array_equal(read.constants[name], array)
+
+
+def test_everything_comes_back() -> None:
+    program = block_program()
+    assert program.constants
+    assert program.names
+    assert program.places
+    assert_same(program_from_json(program_to_json(program)), program)
+
+
+def test_nodes_are_made_again_where_they_are_gone() -> None:
+    text = program_to_json(block_program())
+    again = program_from_json(text)
+    assert program_to_json(again) == text
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_programs_come_back_with_their_meaning(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    program = random_program(rng, 12)
+    arrays = random_inputs(program, rng)
+    read = program_from_json(program_to_json(program))
+    assert_same(read, program)
+    for a, b in zip(evaluate(read, arrays), evaluate(program, arrays), strict=True):
+        assert a.tobytes() == b.tobytes()
+
+
+def test_deep_programs_need_no_recursion() -> None:
+    def deep(x: Any) -> Any:
+        for _ in range(5000):
+            x = x + x
+        return x
+
+    program = trace(deep, "2:f32")
+    assert_same(program_from_json(program_to_json(program)), program)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.int64, np.bool_, ml_dtypes.float8_e5m2])
+def test_constants_of_every_width(dtype: Any) -> None:
+    table = np.array([[1, 0, 1]]).astype(dtype)
+    program = trace(lambda x: axe.array.concat([axe.array.asarray(table), x]), f"2x3:{name(dtype)}")
+    assert_same(program_from_json(program_to_json(program)), program)
+
+
+def name(dtype: Any) -> str:
+    return element_type(np.dtype(dtype)).name
+
+
+def changed(change: Callable[[dict[str, Any]], Any]) -> str:
+    data = json.loads(program_to_json(block_program()))
+    change(data)
+    return json.dumps(data)
+
+
+BAD: dict[str, Callable[[], str]] = {
+    "text": lambda: "S[(8):(1@m)]",
+    "list": lambda: "[]",
+    "field": lambda: changed(lambda d: d.pop("outputs")),
+    "number": lambda: changed(lambda d: d.update(outputs=[10_000])),
+    "operand": lambda: changed(lambda d: d["nodes"][-1].__setitem__(-1, ["x"])),
+    "cell": lambda: changed(lambda d: d.update(nodes=[["op", "i:i->i", "nothing", []]])),
+    "array": lambda: changed(lambda d: next(iter(d["constants"].values())).__setitem__(2, "AAAA")),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_malformed_text_is_refused(case: str) -> None:
+    with pytest.raises(ProgramError):
+        program_from_json(BAD[case]())
