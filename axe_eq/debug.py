@@ -317,6 +317,7 @@ class _Progress:
         self._lock = RLock()
         self._running: list[str] = []
         self._detail = ""
+        self._listener: Callable[[str], None] | None = None
         self._timer: Timer | None = None
         self._status: Status | None = None
 
@@ -345,11 +346,25 @@ class _Progress:
             self._detail = detail
             if self._status is not None:
                 self._status.update(self.line())
+            if self._listener is not None:
+                self._listener(self.text())
+
+    @contextmanager
+    def told(self, listener: Callable[[str], None]) -> Iterator[None]:
+        """Tell `listener` where this is inside the block: so a worker tells its parent."""
+        before, self._listener = self._listener, listener
+        try:
+            yield
+        finally:
+            self._listener = before
+
+    def text(self) -> str:
+        """What is running, and how far it is."""
+        return ": ".join(filter(None, (" > ".join(self._running), self._detail)))
 
     def line(self) -> str:
         """What is shown, as rich markup."""
-        text = " > ".join(self._running) + (f": {self._detail}" if self._detail else "")
-        return text.replace("[", r"\[")
+        return self.text().replace("[", r"\[")
 
     def _show(self) -> None:
         from rich.console import Console

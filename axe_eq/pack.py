@@ -8,9 +8,11 @@ so.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from importlib import import_module
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -148,6 +150,47 @@ def _named(name: str, known: Mapping[str, Pack]) -> Pack:
     if name not in known:
         raise PackError(f"pack {name!r}", "is not installed", f"one of {' '.join(known)}")
     return known[name]
+
+
+def reference(pack: Pack) -> str:
+    """What finds a pack in another process: its name, else "module:attribute"; see `by_reference`.
+
+    Raises:
+        PackError: it is neither installed nor a module's attribute.
+    """
+    if installed().get(pack.name) is pack:
+        return pack.name
+    for name, module in list(sys.modules.items()):
+        if name in ("__main__", "__mp_main__"):
+            continue
+        for attribute, value in list(getattr(module, "__dict__", {}).items()):
+            if value is pack:
+                return f"{name}:{attribute}"
+    raise PackError(
+        f"pack {pack.name!r}", "cannot be found by another process",
+        "an installed pack, or one that is an attribute of an importable module",
+    )  # fmt: skip
+
+
+def by_reference(text: str) -> Pack:
+    """The pack that `reference` described; importing its module loads it.
+
+    Raises:
+        PackError: no such pack.
+    """
+    module, _, attribute = text.partition(":")
+    if not attribute:
+        return _named(text, installed())
+    try:
+        found = getattr(import_module(module), attribute)
+    except Exception as error:
+        cause = f"{type(error).__name__}: {error}"
+        raise PackError(
+            f"pack {text!r}", f"does not load ({cause})", "an importable pack"
+        ) from error
+    if not isinstance(found, Pack):
+        raise PackError(f"pack {text!r}", f"is a {type(found).__name__}", "a Pack")
+    return found
 
 
 def _check_without(dropped: Iterable[str], found: Sequence[Pack]) -> None:

@@ -9,13 +9,19 @@ checks what it must hold. Trace and encode apply no law; only extract chooses.
 
 from __future__ import annotations
 
+import json
+import pickle
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
-from axe_eq.debug import Report, progress, stage, switches
+import numpy as np
+
+from axe_eq.debug import Report, StageRecord, progress, stage, switches
 from axe_eq.egraph.phases import Saturated, saturate
 from axe_eq.egraph.session import Limits
+from axe_eq.egraph.worker import run_limited
 from axe_eq.errors import PackError, ProgramError, SearchError
 from axe_eq.extract.choose import Group, chosen
 from axe_eq.extract.forest import read_forest
@@ -23,9 +29,10 @@ from axe_eq.extract.mesh import build_mesh, plan_mesh, read_mesh
 from axe_eq.extract.price import Pricer
 from axe_eq.extract.stage import Extracted, extract
 from axe_eq.layout import Layout, Mesh
-from axe_eq.pack import Pack, laws_of
+from axe_eq.pack import Pack, by_reference, laws_of, reference
 from axe_eq.pack import packs as find_packs
 from axe_eq.program.node import INPUT, InputSpec, Node, Program
+from axe_eq.program.store import program_from_json, program_to_json
 from axe_eq.program.terms import Cons, In, Nil, Op, Sel, decode, encode, type_of, types_of
 from axe_eq.program.trace import trace
 from axe_eq.program.types import ValueType
@@ -33,13 +40,14 @@ from axe_eq.rule.term import Term
 from axe_eq.run.executable import Executable
 from axe_eq.schedule import terms as schedule_terms
 from axe_eq.schedule.build import build
-from axe_eq.schedule.graph import ScheduleGraph
+from axe_eq.schedule.graph import ScheduleGraph, from_json
 from axe_eq.schedule.shard import box_of, layout_text, mesh_text, show
 from axe_eq.schedule.timeline import timeline
 from axe_eq.target import Target
 
 SYMBOLS = (In, Op, Sel, Nil, Cons, schedule_terms.Buffer)
 ANALYSES = (type_of, types_of, schedule_terms.arrival)
+LEAST_GRACE_S = 5.0  # to choose from what a search found within its time; or as long again
 
 
 def compile(
@@ -87,8 +95,23 @@ def compile(
                   check=lambda t: check_decodes(t, program))  # fmt: skip
     if outputs is not None:
         program = replace(program, output_layouts=tuple(outputs))
+    choose = _choose_limited if is_limited() else _choose
+    return choose(program, terms, mesh, machine, used, left_out, numerics, report)
+
+
+def _choose(
+    program: Program,
+    terms: Mapping[Node, Term],
+    mesh: Mesh | None,
+    machine: Target,
+    used: Sequence[Pack],
+    left_out: Sequence[str],
+    numerics: str,
+    report: Report,
+) -> Executable:
+    """The stages from saturate on."""
     if mesh is not None:
-        return _compile_mesh(program, terms, mesh, machine, used, left_out, numerics, report)
+        return _choose_mesh(program, terms, mesh, machine, used, left_out, numerics, report)
     graph = stage("saturate", lambda: saturate_program(program, terms, used, left_out),
                   report=report, notes=saturation_notes, show={3: matches_text})  # fmt: skip
     found = stage("extract", lambda: extract_program(program, terms, graph, machine, used),
@@ -100,7 +123,7 @@ def compile(
     )
 
 
-def _compile_mesh(
+def _choose_mesh(
     program: Program,
     terms: Mapping[Node, Term],
     mesh: Mesh,
@@ -152,6 +175,75 @@ def mesh_requests(program: Program, terms: Mapping[Node, Term], mesh: str) -> li
         else schedule_terms.shard(terms[root], box_of(str(root.type), layout, mesh), mesh)
         for root, layout in zip(program.outputs, wanted, strict=True)
     ]
+
+
+# -- in a worker ----------------------------------------------------------------------------------
+
+
+def is_limited() -> bool:
+    """Whether the user set a limit that only a process of its own can keep."""
+    now = switches()
+    return now.time_limit_s is not None or now.memory_limit_mb is not None
+
+
+def _choose_limited(
+    program: Program,
+    terms: Mapping[Node, Term],
+    mesh: Mesh | None,
+    machine: Target,
+    used: Sequence[Pack],
+    left_out: Sequence[str],
+    numerics: str,
+    report: Report,
+) -> Executable:
+    """The stages from saturate on, in a worker that ends at its limits."""
+    now = switches()
+    # Values of constants choose nothing, and may be large.
+    bare = replace(program, constants=dict.fromkeys(program.constants, np.empty(0, np.bool_)))
+    job = {
+        "program": program_to_json(bare),
+        "mesh": None if mesh is None else [list(mesh.shape.items()), mesh.axis],
+        "target": _target_text(machine),
+        "packs": [reference(pack) for pack in used],
+        "without": left_out,
+        "numerics": numerics,
+    }
+    found = stage("search", lambda: json.loads(run_limited(
+        "axe_eq.pipeline:choose_stored", json.dumps(job), seconds=now.time_limit_s,
+        memory_bytes=now.memory_limit_mb and now.memory_limit_mb << 20,
+        grace_s=max(now.time_limit_s or 0.0, LEAST_GRACE_S), tell=progress.at,
+    )), report=report, describe=lambda answer: answer["explanation"])  # fmt: skip
+    report.stages += [StageRecord(**s | {"depth": s["depth"] + 1}) for s in found["stages"]]
+    return Executable(
+        program, from_json(found["schedule"]), machine, tuple(used), numerics, report, None,
+        found["matches"], found["explanation"],
+    )  # fmt: skip
+
+
+def choose_stored(text: str) -> str:
+    """What a worker does: the stages from saturate on for a job of `compile`, JSON to JSON."""
+    job = json.loads(text)
+    used = [by_reference(name) for name in job["packs"]]
+    program = program_from_json(job["program"])
+    mesh = None if job["mesh"] is None else Mesh(dict(job["mesh"][0]), job["mesh"][1])
+    target: Target = pickle.loads(b64decode(job["target"]))
+    exe = _choose(program, encode(program.outputs), mesh, target, used, job["without"],
+                  job["numerics"], Report())  # fmt: skip
+    return json.dumps({
+        "schedule": exe.schedule.graph.to_json(),
+        "explanation": exe.explain(),
+        "matches": exe.matches,
+        "stages": [asdict(record) for record in exe.report.stages],
+    })  # fmt: skip
+
+
+def _target_text(target: Target) -> str:
+    plain = replace(target, limits=dict(target.limits))
+    try:
+        return b64encode(pickle.dumps(plain)).decode()
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        wrong = f"cannot be sent to another process ({error})"
+        raise SearchError(f"target {target.name!r}", wrong, "a target of plain data") from None
 
 
 def as_program(fn: Callable[..., Any] | Program, specs: Sequence[Any]) -> Program:

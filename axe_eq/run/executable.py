@@ -238,13 +238,14 @@ class Executable:
         report: Report,
         found: Any = None,
         matches: Mapping[str, int] | None = None,
+        explanation: str | None = None,
     ) -> None:
         from axe_eq.pack import packs as find_packs
 
         self.program, self.target, self.numerics, self.report = program, target, numerics, report
         self.packs = tuple(packs)
         self.matches = dict(matches or {})
-        self._found = found
+        self._found, self._explanation = found, explanation
         runners = {f: r for p in (*find_packs(), *packs) for f, r in p.runners.items()}
         self.schedule = Schedule(graph, Call.of(program), target, program.constants, runners)
 
@@ -310,6 +311,8 @@ class Executable:
         """The chosen kernels, the schedules that lost, and why."""
         from axe_eq.run.explain import explain
 
+        if self._explanation is not None:
+            return self._explanation
         text = explain(self.schedule.graph, self.target, self._found, self.matches, self.numerics)
         stopped = self.report["saturate"].notes["stopped"]
         if stopped == "saturated":

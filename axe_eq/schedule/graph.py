@@ -203,7 +203,7 @@ class ScheduleGraph:
 
     def to_json(self) -> str:
         """The whole graph as JSON text."""
-        return json.dumps(asdict(self), sort_keys=True)
+        return json.dumps(asdict(self))  # mappings keep their order: texts of schedules show it
 
 
 _KINDS: dict[str, type[Any]] = {
