@@ -54,6 +54,21 @@ def first_unequal(a: Sequence[Iter], b: Sequence[Iter]) -> int | None:
     return min(level for level in levels if found[0].get(level, {}) != found[1].get(level, {}))
 
 
+def first_uncut(block: Sequence[Iter], shape: Sequence[int]) -> int:
+    """The first index that shows that a fused list does not group by `shape`.
+
+    At a row end that no level divides and that divides no level, the next multiple of the level
+    steps as no other row does.
+    """
+    levels = [level for level, _ in jumps(block)]
+    breaks: list[int] = []
+    end = 1
+    for extent in reversed(shape):
+        end *= extent
+        breaks += [(end // level + 1) * level for level in levels if end % level and level % end]
+    return min(breaks, default=0)
+
+
 def solve(
     length: int,
     step: Callable[[int], Vector],

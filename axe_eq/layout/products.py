@@ -10,7 +10,7 @@ from axe_eq.layout import iters as it
 from axe_eq.layout.boxes import Dims, reduce_dims, regroup, trim
 from axe_eq.layout.check import Offsets, check_admitted, check_extents, check_range, make_offsets
 from axe_eq.layout.iters import Iter, Iters
-from axe_eq.layout.levels import add, first_unequal
+from axe_eq.layout.levels import add, first_uncut, first_unequal
 from axe_eq.layout.replicas import by_axis, difference, saturate
 from axe_eq.layout.swizzle import Swizzle
 from axe_eq.layout.value import Layout, make, make_dims
@@ -238,8 +238,9 @@ def _factor_dims(
     ]
     parts = _cut(a, cut)
     if parts is None:
+        index = "" if a.box else f": index {first_uncut(it.fuse(a.shard), cut)} breaks"
         raise LayoutError(
-            f"{name}", f"{a} does not group by {tuple(cut)}", f"whole copies of {b} in every dim"
+            name, f"{a} does not group by {tuple(cut)}{index}", f"whole copies of {b} in every dim"
         )
     found: list[tuple[int, Iters]] = []
     level = a.size
@@ -250,9 +251,7 @@ def _factor_dims(
         level //= rest[0] * have[0]
         if have != want:
             at = (first_unequal(have[1], want[1]) or 0) * level * (1 if outer else rest[0])
-            raise LayoutError(
-                f"{name}", f"{a} is not {b} in dim {place}: index {at} breaks", str(b)
-            )
+            raise LayoutError(name, f"{a} is not {b} in dim {place}: index {at} breaks", str(b))
         found.append((rest[0], _unscaled(rest[1], weights, name)))
     return tuple(found)
 

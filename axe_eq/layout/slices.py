@@ -12,6 +12,7 @@ from itertools import accumulate
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from axe_eq.errors import SearchError
 from axe_eq.layout.boxes import Dims
@@ -22,6 +23,7 @@ from axe_eq.layout.levels import NoIters, Vector, add, from_table, window
 Spans = Sequence[tuple[int, int]]
 
 MAX_ELEMENTS = 2**24
+MAX_LOOKED_AT = 2**16  # only to name the index in a refusal
 
 
 def slice_shard(fused: Iters, shape: Sequence[int], spans: Spans) -> tuple[Iters, Vector]:
@@ -32,11 +34,35 @@ def slice_shard(fused: Iters, shape: Sequence[int], spans: Spans) -> tuple[Iters
         SearchError: undecided, see `slice_loose`.
     """
     blocks = split_blocks(fused, shape)
-    if blocks is None:
-        return _slice_merged(fused, shape, spans)
-    whole = tuple(zip(shape, blocks, strict=True))
-    dims, origin = slice_dims(whole, spans, padded=False)
-    return tuple(item for _, block in dims for item in block), origin
+    try:
+        if blocks is None:
+            return _slice_merged(fused, shape, spans)
+        dims, origin = slice_dims(tuple(zip(shape, blocks, strict=True)), spans, padded=False)
+    except NoIters as none:
+        raise _first_break(fused, shape, spans, none) from None
+    return tuple([item for _, block in dims for item in block]), origin
+
+
+def _first_break(fused: Iters, shape: Sequence[int], spans: Spans, found: NoIters) -> NoIters:
+    """The first index of the region that breaks, from one dim that has no list.
+
+    A list whose level fits no row may still compute the region up to some later row.
+    """
+    counts = [stop - start for start, stop in spans if stop - start > 1]
+    if len(counts) > 1 and prod(counts) <= MAX_LOOKED_AT:
+        try:
+            from_table(columns(fused, _region_index(shape, spans)))
+        except NoIters as none:
+            return none
+    return found
+
+
+def _region_index(shape: Sequence[int], spans: Spans) -> NDArray[np.int64]:
+    """The flat indices of a region, row-major."""
+    index = np.zeros(1, dtype=np.int64)
+    for extent, (start, stop) in zip(shape, spans, strict=True):
+        index = np.add.outer(index * extent, np.arange(start, stop, dtype=np.int64)).reshape(-1)
+    return index
 
 
 def slice_dims(dims: Dims, spans: Spans, *, padded: bool = True) -> tuple[Dims, Vector]:
@@ -47,18 +73,18 @@ def slice_dims(dims: Dims, spans: Spans, *, padded: bool = True) -> tuple[Dims, 
     """
     sliced: list[tuple[int, Iters]] = []
     origin: Vector = {}
-    for place, ((extent, block), (begin, end)) in enumerate(zip(dims, spans, strict=True)):
-        if end - begin == extent:
-            sliced.append((extent, block))
-            continue
-        try:
-            part, first = window(block, begin, end - begin, padded=padded)
-        except NoIters as none:
-            inner = prod(stop - start for start, stop in spans[place + 1 :])
-            raise NoIters(none.index * inner, none.reason) from None
-        add(origin, first)
+    inner = 1
+    for (extent, block), (begin, end) in zip(reversed(dims), reversed(spans), strict=True):
+        part = block
+        if end - begin != extent:
+            try:
+                part, first = window(block, begin, end - begin, padded=padded)
+            except NoIters as none:
+                raise NoIters(none.index * inner, none.reason) from None
+            add(origin, first)
+        inner *= end - begin
         sliced.append((end - begin, part))
-    return tuple(sliced), origin
+    return tuple(reversed(sliced)), origin
 
 
 def _slice_merged(fused: Iters, shape: Sequence[int], spans: Spans) -> tuple[Iters, Vector]:
@@ -99,9 +125,7 @@ def _slice_joint(block: Iters, shape: Sequence[int], spans: Spans) -> tuple[Iter
             f"{elements} elements that the iters do not follow",
             f"at most {MAX_ELEMENTS}",
         )
-    index = np.zeros(1, dtype=np.int64)
-    for extent, (start, stop) in zip(shape, spans, strict=True):
-        index = np.add.outer(index * extent, np.arange(start, stop, dtype=np.int64)).reshape(-1)
+    index = _region_index(shape, spans)
     return from_table(columns(block, index)), evaluate(block, int(index[0]))
 
 

@@ -43,7 +43,7 @@ from axe_eq.layout.indexing import (
 )
 from axe_eq.layout.inverse import invert
 from axe_eq.layout.iters import DEFAULT_AXIS, Iters
-from axe_eq.layout.levels import NoIters, add
+from axe_eq.layout.levels import NoIters, add, first_uncut
 from axe_eq.layout.replicas import normal_form
 from axe_eq.layout.slices import permute_shard, slice_dims, slice_shard
 from axe_eq.layout.swizzle import Swizzle, check_swizzles
@@ -399,8 +399,11 @@ class Layout:
             dims = regroup(reduce_dims(self.dims()), extents)
             if dims is not None:
                 return dims
+        index = "" if self.box else f": index {first_uncut(it.fuse(self.shard), extents)} breaks"
         raise LayoutError(
-            f"layout {self}", f"does not group by {extents}", "boundaries at divisors of its iters"
+            f"layout {self}",
+            f"does not group by {extents}{index}",
+            "a shape that cuts at its iters",
         )
 
     def slice(self, shape: Sequence[int], region: Region) -> Layout:

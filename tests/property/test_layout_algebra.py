@@ -100,6 +100,27 @@ def lists_for(base: Sequence[Vector]) -> Iterator[tuple[int, ...]]:
             yield extents
 
 
+def first_break(table: Table) -> int:
+    """The first index at which every list breaks: the longest start that one computes."""
+    base = [vectors(image)[0] for image in table]
+    base = [tuple(np.subtract(point, base[0]).tolist()) for point in base]
+    longest = 0
+    for extents in factorisations(len(base)):
+        levels = [prod(extents[place + 1 :]) for place in range(len(extents))]
+        digits = itertools.product(*(range(extent) for extent in extents))
+        broken = [level for level in levels if sum(value != 0 for value in base[level]) > 1]
+        broken += [
+            index
+            for index, (point, choice) in enumerate(zip(base, digits, strict=True))
+            if any(
+                value != sum(d * base[level][axis] for d, level in zip(choice, levels, strict=True))
+                for axis, value in enumerate(point)
+            )
+        ]
+        longest = max(longest, min(broken, default=len(base)))
+    return longest
+
+
 def vectors(image: frozenset[Coordinate]) -> list[Vector]:
     return sorted(tuple(dict(point).get(axis, 0) for axis in ("m", "p")) for point in image)
 
@@ -155,6 +176,15 @@ def attempt(operation: Callable[..., Any], *arguments: Any) -> Any:
         return operation(*arguments)
     except LayoutError:
         return None
+
+
+def refusal(operation: Callable[..., Any], *arguments: Any) -> str:
+    """The message where the operation says that there is none, else nothing."""
+    try:
+        operation(*arguments)
+    except LayoutError as error:
+        return str(error)
+    return ""
 
 
 # ---- the operations ------------------------------------------------------------------------------
@@ -225,12 +255,19 @@ def test_group_is_complete(campaign: Start) -> None:
             cuts <= {prod(extents[place:]) for place in range(len(extents) + 1)}
             for extents in lists_for(base)
         )
-        try:
-            grouped = layout.group(shape)
-        except LayoutError:
+        message = refusal(layout.group, shape)
+        if message:
             run.saw("refused")
+            rows = [(x, x % cut) for cut in cuts for x in range(layout.size)]
+            steps = [
+                x
+                for x, y in rows
+                if (np.subtract(base[x], base[x - y]) != np.subtract(base[y], base[0])).any()
+            ]
+            assert f"index {min(steps)} breaks" in message
             assert not fits
             continue
+        grouped = layout.group(shape)
         assert fits
         assert same_map(grouped.layout, layout) is None
         assert tuple(prod(e for e, _, _ in block) for block in grouped.blocks) == shape
@@ -261,12 +298,13 @@ def test_slice_is_complete(campaign: Start) -> None:
         index = np.arange(layout.size).reshape(shape)[tuple(slice(*span) for span in region)]
         table = parts.table()
         wanted = [table[x] for x in index.reshape(-1)]
-        found = attempt(layout.slice, shape, region)
-        if found is None:
+        message = refusal(layout.slice, shape, region)
+        if message:
             run.saw("refused")
+            assert f"index {first_break(wanted)} of the region breaks" in message
             assert not computable(wanted)
         else:
-            assert table_of(found) == wanted
+            assert table_of(layout.slice(shape, region)) == wanted
 
 
 def _ripples(parts: Any, shape: Sequence[int], region: Sequence[tuple[int, int]]) -> bool:
