@@ -88,14 +88,12 @@ class Search:
     def __init__(self, forest: Forest, pricer: Pricer) -> None:
         self.forest, self.pricer = forest, pricer
         self.inputs = frozenset(i for i, p in enumerate(forest.placed) if p.buffers)
-        self.roots = frozenset(
-            r for r in forest.roots if r not in self.inputs and forest.placed[r].kernels
-        )
+        # A value that is an input needs no kernel: where it is wanted elsewhere it is moved.
+        copies = {i for i, p in enumerate(forest.placed) if p.moves}
+        made = {i for i, p in enumerate(forest.placed) if p.kernels} - self.inputs - copies
+        self.roots = frozenset(r for r in forest.roots if r in made)
         self.cones = Cones(forest, self.inputs)
-        self.values = [
-            i for i, p in enumerate(forest.placed)
-            if p.kernels and i not in self.roots and i not in self.inputs
-        ]  # fmt: skip
+        self.values = sorted(made - self.roots)
         self.materialised: set[int] = set(self.values) | set(self.roots)
         self.kernels: dict[int, Mapped] = {}
         self.users: dict[int, set[int]] = {}
@@ -117,7 +115,7 @@ class Search:
             cones, below = self.cones.of(root, self.materialised)
             met |= below
             for picks in cones:
-                if not self._worth_whole(root, picks):
+                if not self._worth_whole(root, picks) or _loads(picks, placed):
                     continue
                 price = self.pricer.price(summarise(self.forest, [root], picks))
                 if price.time_s < best.time_s:
@@ -364,6 +362,11 @@ class Search:
         if chosen:
             self.set_materialised(chosen)
         return bool(chosen)
+
+
+def _loads(picks: Picks, placed: int) -> bool:
+    """Whether a cone reads what it is to make, by way of a reshape of it."""
+    return any(c.source == placed for c in picks.values())
 
 
 def _why(search: Search, placed: int) -> str:

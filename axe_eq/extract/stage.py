@@ -88,11 +88,17 @@ def extract(
     gain = selection.time_s - sum(g.price.time_s for g in groups)
     runners = _runners_up(search, selection, gain)[:keep]
     others = tuple(_groups_without(search, r.flipped) for r in runners[: RANKED - 1])
-    outputs = [(root, forest.layout_of(root)) for root in forest.roots]
+    outputs = [(_home(forest, root), forest.layout_of(root)) for root in forest.roots]
     return Extracted(
         forest, selection, groups, unfused, runners, others, search.evaluated, pricer.priced,
         outputs, pricer,
     )  # fmt: skip
+
+
+def _home(forest: Forest, root: int) -> int:
+    """The placed class an output is taken from: the input's own buffer where it is an input."""
+    moves = forest.placed[root].moves
+    return moves[0][0] if moves else root
 
 
 def _groups_without(search: Search, flipped: int) -> list[Group]:
