@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 
-def save(path: Path) -> None:
+def save(path: Path, tokens: int) -> None:
     """Search for an H200 and save; needs no GPU."""
     import axe_eq as axe
     from examples import qwen
 
-    axe.compile(qwen.mlp_block, *qwen.mlp_specs(), target="h200").save(path)
+    axe.compile(qwen.mlp_block, *qwen.mlp_specs(tokens), target="h200").save(path)
 
 
 def run(path: Path, rounds: int) -> dict[str, Any]:
@@ -96,20 +96,21 @@ def parts(exe: Any, given: tuple[Any, ...], rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Save, or run and write cuda_mlp.json."""
+    """Save, or run and write cuda_SAVED.json."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("saved", type=Path)
     parser.add_argument("--save", action="store_true")
+    parser.add_argument("--tokens", type=int, default=8192, help="with --save")
     parser.add_argument("--rounds", type=int, default=9)
     default = Path(os.environ.get("OUT", "benchmarks/results"))
     parser.add_argument("--out", type=Path, default=default)
     options = parser.parse_args()
     if options.save:
-        save(options.saved)
+        save(options.saved, options.tokens)
         return
     found = run(options.saved, options.rounds)
     options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "cuda_mlp.json").write_text(json.dumps(found, indent=1))
+    (options.out / f"cuda_{options.saved.stem}.json").write_text(json.dumps(found, indent=1))
     print(json.dumps({k: v for k, v in found.items() if k != "machine"}, indent=1))
 
 

@@ -40,6 +40,10 @@ FEW_STAGES = 0.02
 # An operand computed in the kernel costs about this many lane operations per element (convert,
 # swizzle, store).
 STAGED_FLOPS = 8.0
+# Warpgroups that multiply, the rows each takes at least, and registers a thread needs beside its
+# accumulators (as compiled: 168 with 128 of them).
+CONSUMERS, WARPGROUP_ROWS, WARPGROUP_THREADS = 2, 64, 128
+OTHER_REGISTERS = 40
 # A grid too small to fill the machine still streams from a few units at most this part of the
 # bandwidth each.
 UNIT_BANDWIDTH = 1 / 40
@@ -60,6 +64,8 @@ class TensorCores:
             return "no block dim p"
         if _computes_operands(summary):
             return "operands of products computed in the kernel"
+        if len(summary.stores) > 1:
+            return "several results"
         missing = {w.dtype for w in summary.products if not _rows(target, w.dtype)}
         return f"no gemm row for {' '.join(sorted(missing))}" if missing else None
 
@@ -222,6 +228,12 @@ def _check_tensor_capacity(summary: Summary, target: Target, columns: Columns) -
     columns.reject(smem > limit, f"tiles exceed smem {limit} B")
     room = 0.75 * _register_bytes(target)
     columns.reject(registers > room, f"accumulators exceed {room:.0f} B of registers")
+    warpgroups = np.clip(columns.block["p"] // WARPGROUP_ROWS, 1, CONSUMERS)
+    # Registers hold whole tiles, rows past the end included.
+    padded = np.maximum(1.0, columns.block["p"] / summary.extent("p"))
+    held = registers * padded / (DTYPES["f32"].itemsize * WARPGROUP_THREADS * warpgroups)
+    most = target.limits.get("registers_per_thread", 255) - OTHER_REGISTERS
+    columns.reject(held > most, f"accumulators exceed {most} registers of a thread")
 
 
 SCHEDULES = (TensorCores(), Lanes())

@@ -9,13 +9,14 @@ reason.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from axe_eq.errors import DispatchError, ScheduleError
 from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Apply, Cell, renumber, used
 from axe_eq.kernel.cells import Operand as Numbered
+from axe_eq.kernel.expr import Int, var
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, TileNode
 from axe_eq.target import Target
@@ -33,14 +34,17 @@ BAND_ROWS = 2048
 # A row this short is spread thin over threads: latency, not registers, decides there.
 SHORT_ROW = 2048
 SMEM_SLACK = 2048
+# Accumulators a thread can hold beside everything else.
+MOST_ACCUMULATORS, WARPGROUP_THREADS = 208, 128
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """A kernel, and the buffer of the schedule graph behind every tensor of it."""
+    """A kernel, the buffer of the schedule graph behind every tensor of it, and its parameters."""
 
     kernel: ir.Kernel
     buffers: Mapping[str, str]
+    params: Mapping[str, int] = field(default_factory=dict)
 
 
 def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> Lowered:
@@ -161,6 +165,11 @@ def _as_rows(cone: Cone) -> Lowered:
         shape, fused = (1, *shape), [replace(o, strides=(0, *o.strides)) for o in fused]
     if len(shape) != 2:
         raise cone.refuse(f"has rows over {len(shape) - 1} dims that are no single run", "one run")
+    if shape[0] == 1:  # a stored row is a row, whatever its stride
+        fused = [
+            replace(o, strides=(shape[1], o.strides[1])) if n >= len(operands) else o
+            for n, o in enumerate(fused)
+        ]
     numbers = {n: i for i, (n, _) in enumerate(loads)}
     numbers |= {
         n: len(loads) + i
@@ -211,11 +220,21 @@ class _Contraction:
         )
         extras = self._extras(root)
         out = self._result(root)
+        extents, params = self._extents()
         problem = Problem(
-            self.m, self.n, self.k, products, self._epilogue(root, extras),
-            tuple(e for _, e in extras), out,
-        )  # fmt: skip
-        return Lowered(gemm(problem, self._tiling(problem), cone.name), self.names.buffers)
+            *extents, products, self._epilogue(root, extras), tuple(e for _, e in extras), out
+        )
+        kernel = gemm(problem, self._tiling(problem), cone.name)
+        return Lowered(kernel, self.names.buffers, params)
+
+    def _extents(self) -> tuple[tuple[Int, Int, Int], dict[str, int]]:
+        """(m, n, k); those of 1 are parameters: a constant 1 leaves a tensor no dim to box."""
+        params = {x: 1 for x, e in zip("MNK", (self.m, self.n, self.k), strict=True) if e == 1}
+        m, n, k = (
+            var(x, low=1, high=1 << 30) if x in params else e
+            for x, e in zip("MNK", (self.m, self.n, self.k), strict=True)
+        )
+        return (m, n, k), params
 
     def _pair(self, fold: Fold) -> tuple[Load, Load]:
         cell = fold.cell
@@ -343,6 +362,10 @@ class _Contraction:
         stages = given.get("stages", 4) * max(1, given.get("k", depth) // depth)
         rows = max(given.get("p", 2 * WARPGROUP_ROWS), WARPGROUP_ROWS)
         cols = max(given.get("q", 128), PANEL_BYTES // size)
+        consumers = 1 if rows == WARPGROUP_ROWS else 2
+        room = MOST_ACCUMULATORS * WARPGROUP_THREADS * consumers
+        while len(problem.products) * rows * cols > room and cols > WARPGROUP_ROWS:
+            cols //= 2
         matrices = {m.name: t for a, b in problem.products for m, t in ((a, rows), (b, cols))}
         stage = sum(matrices.values()) * depth * size
         out_size = DTYPES[problem.out.dtype].itemsize
@@ -355,7 +378,7 @@ class _Contraction:
         for n_stages, staged in choices:
             if staged <= panels and n_stages * stage + staged * panel <= room:
                 return Tiling(
-                    rows, cols, depth, n_stages, 1 if rows == WARPGROUP_ROWS else 2,
+                    rows, cols, depth, n_stages, consumers,
                     max(1, BAND_ROWS // rows), staging=staged,
                 )  # fmt: skip
         raise self.cone.refuse(f"takes {2 * stage + panel} bytes of smem", f"at most {room}")

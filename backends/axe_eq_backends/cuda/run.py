@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from axe_eq.errors import ArgumentError, DeviceError, ScheduleError
+from axe_eq.kernel.expr import Int, evaluate
 from axe_eq.program.types import DTYPES, Array, ValueType
 from axe_eq.schedule.graph import CollectiveStep, ScheduleGraph
 from axe_eq.schedule.memory import buffer_bytes, plan
@@ -111,8 +112,8 @@ class Prepared:
         use_device()
         self.graph, self.memory = graph, plan(graph)
         lowered = lower_graph(graph, h200)
-        self.kernels: list[tuple[Loaded, Mapping[str, str]]] = [
-            (Loaded(image.build(plan_kernel(k.kernel, h200))), k.buffers) for k in lowered.values()
+        self.kernels: list[tuple[Loaded, Lowered]] = [
+            (Loaded(image.build(plan_kernel(k.kernel, h200))), k) for k in lowered.values()
         ]
         self.arena = _Memory(self.memory.arena_bytes)
         self.bindings: OrderedDict[tuple[int, ...], list[Bound]] = OrderedDict()
@@ -188,7 +189,7 @@ class Prepared:
 
         def run() -> list[Any]:
             outputs = {name: make() for name, make in zip(fresh, made, strict=True)}
-            pointers = inputs | {n: device_array(a).pointer for n, a in outputs.items()}
+            pointers = inputs | {n: _pointer(a) for n, a in outputs.items()}
             self._launch(pointers, _current_stream(library, like))
             return [outputs[n] if n in outputs else given[n] for n in self.graph.outputs]
 
@@ -245,19 +246,28 @@ class Prepared:
         where = {n: self.arena.pointer + offset for n, offset in self.memory.offsets.items()}
         where |= pointers
         found = []
-        for loaded, buffers in self.kernels:
+        for loaded, lowered in self.kernels:
+            params = lowered.params
             arrays = {
                 t.name: DeviceArray(
-                    where[buffers[t.name]], t.dtype, _numbers(t.shape), _numbers(t.strides or ())
+                    where[lowered.buffers[t.name]],
+                    t.dtype,
+                    _numbers(t.shape, params),
+                    _numbers(t.strides or (), params),
                 )
                 for t in loaded.image.tensors
             }
-            found.append(loaded.bind(arrays))
+            found.append(loaded.bind(arrays, params))
         return found
 
 
-def _numbers(values: Sequence[Any]) -> tuple[int, ...]:
-    return tuple(int(v) for v in values)
+def _pointer(array: Any) -> int:
+    """The address of an array that was made here."""
+    return array.data_ptr() if hasattr(array, "data_ptr") else device_array(array).pointer
+
+
+def _numbers(values: Sequence[Int], params: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(int(evaluate(v, params)) for v in values)
 
 
 def _check_type(name: str, dtype: str, shape: Sequence[int], wanted: ValueType) -> None:

@@ -15,6 +15,7 @@ import pytest
 import axe_eq as axe
 from axe_eq import nn
 from axe_eq.errors import DispatchError
+from axe_eq.kernel.expr import evaluate
 from axe_eq.kernel.interp import interpret
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.compile import compile_text
@@ -46,6 +47,12 @@ def exact(x: Any, y: Any) -> Any:
 
 PROGRAMS: dict[str, tuple[Fn, tuple[axe.Spec, ...]]] = {
     "mlp": (mlp, (spec(136, 128), spec(128), spec(128, 256), spec(128, 256), spec(256, 128))),
+    "mlp of one token": (
+        mlp, (spec(1, 128), spec(128), spec(128, 256), spec(128, 256), spec(256, 128)),
+    ),
+    "two products": (
+        lambda a, b, c: (a @ b, a @ c), (spec(64, 64), spec(64, 128), spec(64, 128)),
+    ),
     "product": (lambda a, b: a @ b, (spec(72, 64), spec(64, 136))),
     "product by rows": (lambda a, b: a @ b.T, (spec(72, 64), spec(136, 64))),
     "product of columns": (lambda a, b: a.T @ b, (spec(64, 72), spec(64, 136))),
@@ -63,7 +70,7 @@ PROGRAMS: dict[str, tuple[Fn, tuple[axe.Spec, ...]]] = {
     "softmax of three dims": (lambda x: nn.softmax(x, axis=-1), (spec(2, 3, 64),)),
     "layernorm": (lambda x, g: nn.layernorm(x) * g, (spec(9, 96), spec(96))),
     "row sums": (lambda x: axe.array.sum(x * x, axis=-1), (spec(17, 64),)),
-}
+}  # fmt: skip
 
 
 def nn_permute(x: Any, axes: tuple[int, ...]) -> Any:
@@ -93,15 +100,24 @@ def interpreted(graph: Any, inputs: list[Any]) -> list[Any]:
             whole = buffers.get(
                 lowered.buffers[tensor.name], np.zeros(spec_.value_type.shape, dtype)
             )
-            tensors[tensor.name] = seen(whole, tensor)
+            tensors[tensor.name] = seen(whole, tensor, lowered.params)
         run = interpret(
-            lowered.kernel, tensors, {}, planned=planned, meanings=MEANINGS, order="random", seed=1
+            lowered.kernel,
+            tensors,
+            lowered.params,
+            planned=planned,
+            meanings=MEANINGS,
+            order="random",
+            seed=1,
         )
         for name, found in run.outputs.items():
             buffer = lowered.buffers[name]
             kept = np.zeros(graph.buffers[buffer].value_type.shape, found.dtype)
             flat = kept.reshape(-1)
-            strides = [b[0].stride * found.itemsize if b else 0 for b in place_of(lowered, name)]
+            strides = [
+                int(evaluate(b[0].stride, lowered.params)) * found.itemsize if b else 0
+                for b in place_of(lowered, name)
+            ]
             np.lib.stride_tricks.as_strided(flat, found.shape, strides)[...] = found
             buffers[buffer] = kept
     return [buffers[n] for n in graph.outputs]
@@ -111,11 +127,14 @@ def place_of(lowered: Any, name: str) -> Any:
     return next(t for t in lowered.kernel.tensors if t.name == name).place.blocks
 
 
-def seen(whole: Any, tensor: Any) -> Any:
+def seen(whole: Any, tensor: Any, params: Any) -> Any:
     """A dense array as a kernel's tensor sees it."""
-    strides = [b[0].stride * whole.itemsize if b else 0 for b in tensor.place.blocks]
+    strides = [
+        int(evaluate(b[0].stride, params)) * whole.itemsize if b else 0 for b in tensor.place.blocks
+    ]
     flat = np.ascontiguousarray(whole).reshape(-1)
-    return np.lib.stride_tricks.as_strided(flat, tensor.shape, strides)
+    shape = [int(evaluate(e, params)) for e in tensor.shape]
+    return np.lib.stride_tricks.as_strided(flat, shape, strides)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

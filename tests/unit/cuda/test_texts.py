@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -192,3 +193,10 @@ def test_element_numbers_beyond_32_bits_are_wide() -> None:
     k.copy(t.all, x[ir.span(row, 4), 0:256])
     k.copy(y.all, t.all)
     assert "long long g1 = (long long)row * 4096" in emit(plan(k.finish(), h200)).text
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_no_buffer_address_is_swizzled_with_its_offset(name: str) -> None:
+    """In C, ``a + b ^ c`` swizzles the sum: right only where a has none of c's bits."""
+    text = emit(plan(KERNELS[name](), h200)).text
+    assert not re.search(r"[(,] ?\w+ \+ \w+ \^", text)
