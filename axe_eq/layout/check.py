@@ -98,23 +98,20 @@ def check_box(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The box and its padded shape, or the LayoutError that says why they do not fit."""
     extents = check_extents("box", box)
-    if padded is None:
-        shape = default_padded(shard, extents)
-        if shape is None:
-            raise LayoutError(
-                f"box {extents}",
-                f"does not cut S{text(shard)} between iters",
-                "a prefix of iters that holds each extent",
-                hint="give the padded shape",
-            )
-    else:
+    shape = default_padded(shard, extents)
+    if padded is not None:
         shape = check_extents("padded shape", padded)
     if len(shape) != len(extents) or prod(shape) != size:
         raise LayoutError(
-            f"padded shape {shape}", f"{prod(shape)} elements", f"rank {len(extents)}, {size}"
+            f"padded shape {shape}",
+            f"rank {len(shape)}, {prod(shape)} elements",
+            f"rank {len(extents)}, {size} elements",
         )
     if any(inner > outer for inner, outer in zip(extents, shape, strict=True)):
-        raise LayoutError(f"box {extents}", "does not fit", f"at most the padded shape {shape}")
+        hint = "" if padded is not None or len(extents) < 2 else "padded=... says where dims end"
+        raise LayoutError(
+            f"box {extents}", "does not fit", f"at most the padded shape {shape}", hint=hint
+        )
     if it.split_blocks(it.fuse(shard), shape) is None:
         raise LayoutError(
             f"padded shape {shape}", f"does not group S{text(shard)}", "one that does"
@@ -122,10 +119,8 @@ def check_box(
     return extents, shape
 
 
-def default_padded(shard: Iters, box: tuple[int, ...]) -> tuple[int, ...] | None:
+def default_padded(shard: Iters, box: tuple[int, ...]) -> tuple[int, ...]:
     """The padded shape that a text without one means: each dim takes iters until it fits."""
-    if not box:
-        return () if it.size(shard) == 1 else None
     shape, position = [], 0
     for extent in box[:-1]:
         product = 1
@@ -133,9 +128,7 @@ def default_padded(shard: Iters, box: tuple[int, ...]) -> tuple[int, ...] | None
             product *= shard[position][0]
             position += 1
         shape.append(product)
-    shape.append(it.size(shard[position:]))
-    fits = all(inner <= outer for inner, outer in zip(box, shape, strict=True))
-    return tuple(shape) if fits else None
+    return (*shape, *([it.size(shard[position:])] if box else ()))
 
 
 def check_extents(thing: str, shape: Iterable[Any]) -> tuple[int, ...]:

@@ -76,7 +76,7 @@ def _check_closed(sw: Swizzle, count: int) -> None:
             f"inverse of {sw}", f"on {count} coordinates", f"a multiple of 2**{sw.reach}"
         )
     for value in range(whole, count):
-        if sw.apply(value) >= count:
+        if sw.undo(value) >= count:
             raise LayoutError(f"inverse of {sw}", f"coordinate {value} is not hit", "one to one")
 
 

@@ -92,8 +92,9 @@ def solve(
     level, stride, axis = 1, 0, DEFAULT_AXIS
     while (index := wrong(levels)) is not None:
         if index % level or (length % index and not padded):
-            divides = "" if padded else f" and a divisor of {length}"
-            raise NoIters(index, f"the next level has to be a multiple of {level}{divides}")
+            rules = [f"be a multiple of {level}"] if level > 1 else []
+            rules += [] if padded else [f"divide {length}"]
+            raise NoIters(index, f"the next level has to {' and '.join(rules)}")
         jump = dict(step(index))
         for _, known in levels:
             add(jump, known, -1)

@@ -227,7 +227,7 @@ class Layout:
                 raise LayoutError(f"index {tuple(index)}", "has no shape", "L(index, shape=...)")
             if len(extents) != len(index):
                 raise LayoutError(
-                    f"index {tuple(index)}", f"{len(index)} indices", f"{len(extents)}: {extents}"
+                    f"index {tuple(index)}", f"{len(index)} indices", f"one per dim of {extents}"
                 )
             if any(not 0 <= i < extent for i, extent in zip(index, extents, strict=True)):
                 raise LayoutError(f"index {tuple(index)}", "out of range", f"inside {extents}")
