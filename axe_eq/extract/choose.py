@@ -172,7 +172,9 @@ def chosen(forest: Forest, groups: Sequence[Group], outputs: Sequence[tuple[int,
     homes = {m.placed: forest.tiles[m.root].value for g in groups for m in g.members}
     buffers = {p: _buffer(forest, p, homes.get(p)) for p in sorted(needed)}
     values = {p: homes.get(p, _input_value(forest, p)) for p in needed}
-    return Chosen([_kernel(forest, g, values) for g in groups], buffers, outputs)
+    wanted = zip(outputs, forest.root_values, strict=True)
+    views = [forest.view(values[p], value) or () for (p, _), value in wanted]
+    return Chosen([_kernel(forest, g, values) for g in groups], buffers, outputs, views)
 
 
 def _input_value(forest: Forest, placed: int) -> int:

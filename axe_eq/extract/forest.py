@@ -113,6 +113,7 @@ class Forest:
         users: placed class -> tile classes that can load it.
         views: value class -> (value class, selector text) pairs that keep the row-major order.
         names: value class -> the user's name for it, where there is one.
+        root_values: value class of every program output, in order.
     """
 
     types: dict[int, ValueType]
@@ -122,6 +123,7 @@ class Forest:
     users: dict[int, list[int]]
     views: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
+    root_values: list[int] = field(default_factory=list)
 
     def type_of(self, placed: int) -> ValueType:
         """Type of the value of a placed class (of its first request)."""
@@ -201,7 +203,8 @@ def read_forest(
     views = _read_views(reader, types)
     _drop_circles(reader, tiles, views)
     labels = {reader.id("Value", session.class_of(t)): name for t, name in (names or {}).items()}
-    return Forest(types, tiles, nodes, root_ids, users, views, labels)
+    root_values = [reader.id("Value", session.class_of(r.args[0])) for r in roots]
+    return Forest(types, tiles, nodes, root_ids, users, views, labels, root_values)
 
 
 def _drop_circles(

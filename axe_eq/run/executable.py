@@ -157,9 +157,17 @@ class Schedule:
         if family == self.target.family and any(map(on_device, given)):
             return self._bound_there(family, given)
         plain = self.call.plain(arrays)
-        run = self._fitting(self.call.extents(plain)).prepared(family)
+        fitting = self._fitting(self.call.extents(plain))
+        run = fitting.prepared(family)
         inputs = [*plain, *self.constants.values()]
-        return lambda: unflatten(self.call.structure, [like(given, r) for r in run(inputs)])
+        return lambda: fitting.nested([like(given, r) for r in run(inputs)])
+
+    def nested(self, results: Sequence[Any]) -> Any:
+        """Results of the buffers, viewed as the program's outputs and nested as it nests them."""
+        if any(self.graph.views):
+            types = self.graph.output_types()
+            results = [r.reshape(t.shape) for r, t in zip(results, types, strict=True)]
+        return unflatten(self.call.structure, results)
 
     def _fitting(self, extents: Mapping[str, int]) -> Schedule:
         """This schedule at the extents that arrays have."""
@@ -177,12 +185,13 @@ class Schedule:
         """A call on arrays that lie on the target's device; nothing passes through the host."""
         named = zip(given, self.call.names, strict=True)
         extents = self.call.extents([stand_in(a, n) for a, n in named])
-        prepared: Any = self._fitting(extents).prepared(family)
+        fitting = self._fitting(extents)
+        prepared: Any = fitting.prepared(family)
         if not hasattr(prepared, "on_device"):
             wrong = f"lies on a device, and runner {family!r} takes host arrays only"
             raise ArgumentError(f"argument {self.call.names[0]!r}", wrong, "host arrays")
         run = prepared.on_device([*given, *self.constants.values()])
-        return lambda: unflatten(self.call.structure, run())
+        return lambda: fitting.nested(run())
 
     def prepared(self, family: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
         """The schedule made ready on a runner, once."""

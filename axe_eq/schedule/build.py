@@ -73,11 +73,13 @@ class Chosen:
         kernels: in a valid order.
         buffers: by placed class.
         outputs: placed class and the layout wanted of every program output.
+        views: per output, the selectors from the buffer's value to the output's.
     """
 
     kernels: Sequence[ChosenKernel]
     buffers: Mapping[int, ChosenBuffer]
     outputs: Sequence[tuple[int, str]]
+    views: Sequence[tuple[str, ...]] = ()
 
 
 def build(
@@ -124,6 +126,7 @@ def build(
         dict(dims or {}),
         None,
         sum(s.time_s for s in steps),
+        tuple(chosen.views) if any(chosen.views) else (),
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import networkx as nx
 
+from axe_eq.program.node import sel_type
 from axe_eq.program.types import ValueType, value_type
 
 
@@ -159,6 +160,8 @@ class ScheduleGraph:
         steps: in a valid order.
         inputs: buffer names in the order of the program's inputs (constants included, after them).
         outputs: buffer names in the order of the program's outputs.
+        views: per output the selectors, in order, that turn the buffer's value into the output's
+            without moving anything; empty where every output is its buffer's value.
         dims: input name -> dim names ("" where unnamed), for rebinding.
         mesh: mesh axes and sizes, None on one device.
         time_s: estimated seconds of the whole graph.
@@ -172,6 +175,17 @@ class ScheduleGraph:
     dims: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     mesh: Mapping[str, int] | None = None
     time_s: float = 0.0
+    views: tuple[tuple[str, ...], ...] = ()
+
+    def output_types(self) -> list[ValueType]:
+        """Types of the program's outputs, through their views."""
+        found = []
+        for number, name in enumerate(self.outputs):
+            type_ = self.buffers[name].value_type
+            for text in self.views[number] if self.views else ():
+                type_ = sel_type(text, (type_,))
+            found.append(type_)
+        return found
 
     def networkx(self) -> nx.DiGraph[str]:
         """Steps as nodes (by name), buffers as edge attributes `buffer`."""
@@ -220,6 +234,7 @@ def from_json(text: str) -> ScheduleGraph:
     data["steps"] = tuple(_step(s) for s in data["steps"])
     for key in ("inputs", "outputs"):
         data[key] = tuple(data[key])
+    data["views"] = tuple(tuple(v) for v in data["views"])
     data["dims"] = {n: tuple(d) for n, d in data["dims"].items()}
     return ScheduleGraph(**data)
 

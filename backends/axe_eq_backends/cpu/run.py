@@ -103,7 +103,9 @@ class _Prepared:
                     self._kernel(step, flats)
                 elif isinstance(step, MoveStep):
                     self._move(step, flats)
-        return [self._bring_out(flats, name) for name in self.graph.outputs]
+        results = [self._bring_out(flats, name) for name in self.graph.outputs]
+        types = self.graph.output_types()
+        return [r.reshape(t.shape) for r, t in zip(results, types, strict=True)]
 
     # -- buffers ----------------------------------------------------------------------------------
 
