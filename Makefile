@@ -39,6 +39,7 @@ golden: $(READY) ## rewrite the golden files from the present output; review the
 
 docs: $(READY) ## regenerate the pages that are derived from code
 	$(BIN)/python -m axe_eq.debug > docs/switches.md
+	$(BIN)/python -m axe_eq_rules.table > docs/laws.md
 
 bench-compile: $(READY) ## compile time, rows and memory against program size
 	$(BIN)/python -m benchmarks.compile

@@ -166,3 +166,55 @@ def operator_of_concat(
         return sides(s, f, c, x, y, [z], rest)
 
     return alone if position == 0 and other is None else paired
+
+
+def _together(count: int, wanted: Callable[[Signature, int], str]) -> Primitive:
+    """(cell, sig, types of the first, of the second) -> ways to join the operands of both."""
+
+    def fn(f: str, sig: str, first: str, second: str) -> list[tuple[str, ...]]:
+        whole = signature(sig)
+        if len(whole.operands) != count:
+            return []
+        pairs = list(zip(types_in(first), types_in(second), strict=True))
+        found = []
+        for dim in whole.reduced:
+            axes = [_axis_of(operand, dim) for operand in whole.operands]
+            if wanted(whole, dim) != f or None in axes or -1 in axes:
+                continue
+            if all(_joinable(a, *pair) for a, pair in zip(axes, pairs, strict=True)):
+                found.append(tuple(join_text("concat", a) for a in axes))
+            if all(a == b for a, b in pairs):
+                found.append(tuple(join_text("interleave", a) for a in axes))
+        return found
+
+    fn.__name__ = f"together_{count}_{wanted.__name__}"
+    return Primitive(fn, (STR,) * 4, (STR,) * count, many=True)
+
+
+def merge_of_reductions(
+    count: int, wanted: Callable[[Signature, int], str]
+) -> Callable[..., Sides]:
+    """The law that merges two like reductions into one of joined operands.
+
+    Args:
+        count: number of operands, 1 or 2.
+        wanted: the cell that merges values reduced along a dim, as in `apart`.
+    """
+    together = _together(count, wanted)
+
+    def sides(s: Any, m: Any, t: Any, f: Any, first: list[Any], second: list[Any]) -> Sides:
+        found = together(m, t, types_of(args(*first)), types_of(args(*second)))
+        joins = found if isinstance(found, tuple) else (found,)
+        joined = [sel(j, a, b) for j, a, b in zip(joins, first, second, strict=True)]
+        left = op(s, m, op(t, f, *first), op(t, f, *second))
+        return left, op(t, f, *joined), s == pointwise(t)
+
+    def one(s: Sig, m: Cell, t: Sig, f: Cell, x: Value, a: Value) -> Sides:
+        """s[m](t[f](x), t[f](a)) = t[f](x ++ a)   for the cell m that merges what t reduces."""
+        return sides(s, m, t, f, [x], [a])
+
+    def two(s: Sig, m: Cell, t: Sig, f: Cell, x: Value, y: Value, a: Value, b: Value) -> Sides:
+        """s[m](t[f](x, y), t[f](a, b)) = t[f](x ++ a, y ++ b)   for the cell m that merges t's."""
+        return sides(s, m, t, f, [x, y], [a, b])
+
+    return one if count == 1 else two

@@ -174,3 +174,37 @@ for _late, _right, _offset in product((False, True), repeat=3):
 def offset_of_scores(s: Sig, t: Sig, f: Cell, z: Value, m: Value, v: Value) -> Sides:
     """s[pair](t[f](z, m), v) = u[pair](z, v), both folded by softmax   for an offset m of rows."""
     return op(s, "pair", op(t, f, z, m), v), op(without_offset(s, t, f), "pair", z, v)
+
+
+@primitive((STR, STR, STR, STR), (STR, STR))
+def shares_without_offset(divide: str, norm: str, exp: str, shift: str) -> tuple[str, str] | None:
+    """(division, exp) of weights over their sum, less an offset that the sum's dims do not read."""
+    d, t, x, y = map(signature, (divide, norm, exp, shift))
+    if d.n_reduced or x.n_reduced or y.n_reduced or len(y.operands) != 2 or t.monoid != "+":
+        return None
+    whole = sigalg.inline(t, 0, x)
+    inner = None if whole is None else sigalg.inline(whole, 0, y)
+    if inner is None or any(k in inner.reduced for k in sigalg.dims_of(inner.operands[1])):
+        return None
+    same = sigalg.inline(x, 0, y)
+    kept = None if same is None else sigalg.without_operand(same, 1)
+    if kept is None or not _divides_its_rows(d, t, x):
+        return None
+    return d.text, kept.text
+
+
+def _divides_its_rows(d: Signature, t: Signature, x: Signature) -> bool:
+    """Whether a division reads, beside each weight, the sum of its own row."""
+    read = [p.plain for p in t.operands[0]]
+    if len(t.operands) != 1 or len(d.operands) != 2 or not set(range(t.n_out)) <= set(read):
+        return False
+    kept = tuple(d.operands[0][read.index(row)] for row in range(t.n_out))
+    return kept == d.operands[1] and len(d.operands[0]) == x.n_out
+
+
+@PACK.law(source="folklore: softmax does not change with an offset", search=False)
+def offset_of_weights(d: Sig, t: Sig, x: Sig, y: Sig, z: Value, m: Value) -> Sides:
+    """E / sum e = e' / sum e'   for e = exp(z - m), e' = exp(z), m an offset of rows."""
+    u, v = shares_without_offset(d, t, x, y)
+    e, plain = op(x, "exp", op(y, "sub", z, m)), op(v, "exp", z)
+    return op(d, "div", e, op(t, "id", e)), op(u, "div", plain, op(t, "id", plain))

@@ -8,6 +8,8 @@ real_normal); here is what those do not see, and what a search for cheap forms w
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from axe_eq.pack import Pack
 from axe_eq.program import sigalg
 from axe_eq.program.ops import MONOIDS, join_text, split_text
@@ -21,15 +23,25 @@ from axe_eq.program.terms import (
     Sig,
     Spec,
     Value,
+    args,
     op,
     sel,
     type_of,
+    types_of,
 )
 from axe_eq.program.types import DTYPES, dtype, value_type
 from axe_eq.rule.law import Sides
-from axe_eq.rule.term import INT, STR, primitive
-from axe_eq_rules.joins import along_rounding, named, operator_of_concat
-from axe_eq_rules.tensor import constant, constant_text, swapped, text, without_scalar
+from axe_eq.rule.term import INT, STR, Primitive, primitive
+from axe_eq_rules.constants import constant, constant_text
+from axe_eq_rules.joins import (
+    along_rounding,
+    merge_of_reductions,
+    named,
+    operator_of_concat,
+    types_in,
+)
+from axe_eq_rules.tensor import swapped, text, without_scalar
+from axe_eq_rules.through import padded_factors
 
 PACK = Pack(
     "real", exact=False, summary="functions, scaling and reductions in parts, over the reals"
@@ -197,38 +209,35 @@ def divide_by_root(s: Sig, t: Sig, x: Value, y: Value) -> Sides:
     return op(s, "div", x, op(t, "sqrt", y)), op(s, "mul", x, op(t, "rsqrt", y))
 
 
-@primitive((STR, STR), (STR, STR, STR, STR))
-def scalar_with(sig: str, x: str) -> tuple[str, str, str, str] | None:
-    """(map, pointwise, cell of a scalar and an array, constant 1) for a function written out."""
-    s, name = signature(sig), value_type(x).dtype
-    if s.n_reduced:
-        return None
-    beside = make([(), sigalg.identity(s.n_out).operands[0]], range(s.n_out))
-    return s.text, sigalg.identity(s.n_out).text, beside.text, constant_text(1.0, name)
+@primitive((STR,), (STR, STR))
+def with_scalar(sig: str) -> tuple[str, str] | None:
+    """(pointwise, cell of a scalar and an array) for a function of a map written out."""
+    s = signature(sig)
+    own = sigalg.identity(s.n_out)
+    return None if s.n_reduced else (own.text, make([(), own.operands[0]], range(s.n_out)).text)
+
+
+@primitive((INT, STR), (STR,))
+def number(value: int, like: str) -> str:
+    """A whole number as a constant of a type's dtype."""
+    return constant_text(float(value), value_type(like).dtype)
 
 
 @PACK.law(source="definition of sigmoid", expands=True, search=False)
 def sigmoid(s: Sig, x: Value) -> Sides:
     """s[sigmoid](x) = 1 / (1 + exp(-x))."""
-    _, e, b, k = scalar_with(s, type_of(x))
-    one = Sel(k, Nil())
+    e, b = with_scalar(s)
+    one = Sel(number(1, type_of(x)), Nil())
     return op(s, "sigmoid", x), op(b, "div", one, op(b, "add", one, op(e, "exp", op(s, "neg", x))))
-
-
-@primitive((STR,), (STR,))
-def two_of(one: str) -> str:
-    """The constant 2 in the dtype of a constant."""
-    name, params = split_text(one)
-    return join_text(name, params[0], 2.0, params[2])
 
 
 @PACK.law(source="definition of tanh", expands=True, search=False)
 def tanh(s: Sig, x: Value) -> Sides:
-    """s[tanh](x) = 1 - 2 / (1 + exp(2 x))."""
-    _, e, b, k = scalar_with(s, type_of(x))
-    one, two = Sel(k, Nil()), Sel(two_of(k), Nil())
-    exponential = op(e, "exp", op(b, "mul", two, op(s, "id", x)))
-    return op(s, "tanh", x), op(b, "sub", one, op(b, "div", two, op(b, "add", one, exponential)))
+    """s[tanh](x) = 2 sigmoid(2 x) - 1."""
+    e, b = with_scalar(s)
+    two, minus = Sel(number(2, type_of(x)), Nil()), Sel(number(-1, type_of(x)), Nil())
+    inner = op(e, "sigmoid", op(b, "mul", two, op(s, "id", x)))
+    return op(s, "tanh", x), op(b, "add", minus, op(b, "mul", two, inner))
 
 
 # -- choices ---------------------------------------------------------------------------------------
@@ -418,6 +427,14 @@ def nested_reduction(s: Sig, t: Sig, f: Cell, rest: Args) -> Sides:
     return op(s, "id", Op(t, f, rest)), Op(merged_sums(s, t), f, rest)
 
 
+for _count in (1, 2):
+    PACK.law(
+        source="TASO (SOSP 2019), table 2, for matrix products; ours in general",
+        expands=True,
+        search=False,
+        name=named("merge_of_reductions", (_count,)),
+    )(merge_of_reductions(_count, along_rounding))
+
 for _position, _other in ((0, None), (1, None), (0, 1), (1, 0)):
     PACK.law(
         source="TASO (SOSP 2019), table 2, for matrix products; ours in general",
@@ -488,3 +505,35 @@ def product_of_padded_right(s: Sig, k: Spec, x: Value, y: Value) -> Sides:
     """s[mul](x, pad(y)) = s[mul](m(x), y)   for zeros along summed dims, m the slice they leave."""
     m = padding_met(s, 1, k, type_of(y), 0, type_of(x))
     return op(s, "mul", x, sel(k, y)), op(s, "mul", sel(m, x), y)
+
+
+def _zero_padded(touched: tuple[int, ...]) -> Primitive:
+    """(pad, sig, types) -> zero paddings of just these factors, for one of their product."""
+
+    def fn(spec: str, sig: str, types: str) -> tuple[str, ...] | None:
+        found = padded_factors(spec, signature(sig), types_in(types))
+        if found is None or tuple(n for n, k in enumerate(found) if k) != touched:
+            return None
+        return tuple(k for k in found if k)
+
+    fn.__name__ = named("zero_padded", touched)
+    return Primitive(fn, (STR, STR, STR), (STR,) * len(touched))
+
+
+def _pad_of_product(touched: tuple[int, ...]) -> Callable[..., Sides]:
+    padded = _zero_padded(touched)
+
+    def law(k: Spec, s: Sig, x: Value, y: Value) -> Sides:
+        """pad(s[mul](x, y)) = s[mul](pad(x), pad(y))   with zeros, each where it reads them."""
+        found = padded(k, s, types_of(args(x, y)))
+        specs = list(found) if isinstance(found, tuple) else [found]
+        factors = [sel(specs.pop(0), v) if n in touched else v for n, v in enumerate((x, y))]
+        return sel(k, op(s, "mul", x, y)), op(s, "mul", *factors)
+
+    return law
+
+
+for _touched in ((0,), (1,), (0, 1)):
+    PACK.law(source="folklore: zeros absorb", name=named("pad_of_product", _touched))(
+        _pad_of_product(_touched)
+    )

@@ -40,6 +40,7 @@ from axe_eq_rules.joins import (
     along_output,
     join_axis,
     joined_operands,
+    merge_of_reductions,
     named,
     operator_of_concat,
     shape_in,
@@ -497,6 +498,14 @@ for _touched in ((0,), (1,), (0, 1)):
         name=named("concat_of_operators", _touched),
     )(_concat_of_operators(_touched))
 
+
+for _count in (1, 2):
+    PACK.law(
+        source="definition of reductions",
+        expands=True,
+        search=False,
+        name=named("merge_of_reductions", (_count,)),
+    )(merge_of_reductions(_count, along_exact))
 
 for _position, _other in ((0, None), (1, None), (0, 1), (1, 0)):
     for _wanted in (along_output, along_exact):

@@ -14,12 +14,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from axe_eq.pack import Pack
 from axe_eq.program import sigalg
-from axe_eq.program.meaning import evaluate_op, evaluate_sel
-from axe_eq.program.ops import CELLS, MONOIDS, join_text, split_text
+from axe_eq.program.ops import CELLS, MONOIDS, split_text
 from axe_eq.program.signature import Signature, make, plain, signature
 from axe_eq.program.terms import (
     Args,
@@ -38,6 +35,7 @@ from axe_eq.program.terms import (
 from axe_eq.program.types import DTYPES, dtype, promote, value_type
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import INT, STR, primitive
+from axe_eq_rules.constants import constant, constant_text, exact_result, holds_value
 
 PACK = Pack("tensor", summary="views, constants, involutions and choices, bit for bit")
 
@@ -204,20 +202,6 @@ def commute(s: Sig, f: Cell, x: Value, y: Value) -> Sides:
 # -- constants ------------------------------------------------------------------------------------
 
 
-def constant(spec: str) -> tuple[Any, str] | None:
-    """Value (as its dtype rounds it) and dtype of a scalar constant's text."""
-    name, params = split_text(spec)
-    if name != "full" or params[0] != ():
-        return None
-    value = evaluate_sel(spec, [])
-    return value.item() if value.dtype.kind in "ib" else float(value), params[2]
-
-
-def constant_text(value: Any, name: str) -> str:
-    """The text of a scalar constant."""
-    return join_text("full", (), value, name)
-
-
 @primitive((STR,), (STR, STR))
 def broadcast_constant(spec: str) -> tuple[str, str] | None:
     """A constant array as (view, scalar constant)."""
@@ -236,15 +220,10 @@ def full_is_broadcast(k: Spec) -> Sides:
 
 
 def folded(f: str, *specs: str) -> str | None:
-    """The constant that a cell gives on scalar constants."""
-    if any(constant(spec) is None for spec in specs) or CELLS[split_text(f)[0]].n_values > 1:
-        return None
-    value = evaluate_op("," * (len(specs) - 1) + "->", f, [evaluate_sel(k, []) for k in specs])
-    return constant_text(value.item() if value.dtype.kind in "ib" else float(value), _name(value))
-
-
-def _name(value: np.ndarray[Any, Any]) -> str:
-    return dtype(value.dtype).name
+    """The constant that a cell gives on scalar constants, where nothing rounds."""
+    known = [k for k in map(constant, specs) if k is not None]
+    found = exact_result(f, known) if len(known) == len(specs) else None
+    return None if found is None else constant_text(*found)
 
 
 @primitive((STR, STR), (STR,))
@@ -255,21 +234,21 @@ def fold_one(f: str, spec: str) -> str | None:
 
 @primitive((STR, STR, STR), (STR,))
 def fold_two(f: str, left: str, right: str) -> str | None:
-    """The constant f(k, l)."""
+    """The constant f(k, m)."""
     return folded(f, left, right)
 
 
 @PACK.law(source="definition of block operators")
 def fold_unary(f: Cell, k: Spec) -> Sides:
-    """f(k) = the constant it is."""
+    """f(k) = the constant it is   if the cell rounds nothing there."""
     return op("->", f, Sel(k, Nil())), Sel(fold_one(f, k), Nil())
 
 
 @PACK.law(source="definition of block operators")
-def fold_binary(f: Cell, k: Spec, l: Spec) -> Sides:  # noqa: E741
-    """f(k, l) = the constant it is."""
-    left = op(", ->", f, Sel(k, Nil()), Sel(l, Nil()))
-    return left, Sel(fold_two(f, k, l), Nil())
+def fold_binary(f: Cell, k: Spec, m: Spec) -> Sides:
+    """f(k, m) = the constant it is   if the cell rounds nothing there."""
+    left = op(", ->", f, Sel(k, Nil()), Sel(m, Nil()))
+    return left, Sel(fold_two(f, k, m), Nil())
 
 
 # -- neutral constants: cell -> (value, whether it may stand on the left) --------------------------
@@ -330,9 +309,10 @@ def exact_reciprocal(spec: str) -> str | None:
     found = constant(spec)
     if found is None or DTYPES[found[1]].kind != "f":
         return None
-    mantissa, exponent = math.frexp(found[0])
-    moderate = abs(mantissa) == 0.5 and abs(exponent) <= 10
-    return constant_text(1 / found[0], found[1]) if moderate else None
+    mantissa, _ = math.frexp(found[0])
+    if abs(mantissa) != 0.5 or not holds_value(found[1], 1 / found[0]):
+        return None
+    return constant_text(1 / found[0], found[1])
 
 
 @PACK.law(source="IEEE 754, 4.3: both round the same real number")
@@ -537,3 +517,47 @@ def where_in_false(s: Sig, t: Sig, c: Value, x: Value, y: Value, z: Value) -> Si
     left = op(s, "where", c, x, op(t, "where", c, y, z))
     u = decided_branch(s, 2, t, type_of(z), type_of(y))
     return left, op(u, "where", c, x, z)
+
+
+@primitive((STR, INT, STR, STR, STR), (STR, STR))
+def branch_maps(sig: str, position: int, choice: str, x: str, y: str) -> tuple[str, str] | None:
+    """Signatures of a cell on either branch of a choice, beside scalars, for a pointwise cell."""
+    s, t = signature(sig), signature(choice)
+    own = sigalg.identity(s.n_out).operands[0]
+    pointwise = s == make(
+        [own if n == position else () for n in range(len(s.operands))], range(s.n_out)
+    )
+    if not pointwise or t.n_reduced or value_type(x).dtype != value_type(y).dtype:
+        return None
+    return _beside_scalars(s, position, x), _beside_scalars(s, position, y)
+
+
+def _beside_scalars(sig: Signature, position: int, x: str) -> str:
+    own = sigalg.identity(value_type(x).rank).operands[0]
+    operands = [own if n == position else () for n in range(len(sig.operands))]
+    return make(operands, range(len(own))).text
+
+
+@PACK.law(source="definition of where", expands=True, search=False)
+def cell_of_where(s: Sig, f: Cell, t: Sig, c: Value, x: Value, y: Value) -> Sides:
+    """s[f](t[where](c, x, y)) = t[where](c, f(x), f(y))   for pointwise s."""
+    u, v = branch_maps(s, 0, t, type_of(x), type_of(y))
+    return op(s, f, op(t, "where", c, x, y)), op(t, "where", c, op(u, f, x), op(v, f, y))
+
+
+@PACK.law(source="definition of where", expands=True, search=False)
+def cell_of_where_right(s: Sig, f: Cell, t: Sig, c: Value, x: Value, y: Value, k: Spec) -> Sides:
+    """s[f](t[where](c, x, y), k) = t[where](c, f(x, k), f(y, k))   for pointwise s."""
+    u, v = branch_maps(s, 0, t, type_of(x), type_of(y))
+    scalar = Sel(k, Nil())
+    left = op(s, f, op(t, "where", c, x, y), scalar)
+    return left, op(t, "where", c, op(u, f, x, scalar), op(v, f, y, scalar))
+
+
+@PACK.law(source="definition of where", expands=True, search=False)
+def cell_of_where_left(s: Sig, f: Cell, t: Sig, c: Value, x: Value, y: Value, k: Spec) -> Sides:
+    """s[f](k, t[where](c, x, y)) = t[where](c, f(k, x), f(k, y))   for pointwise s."""
+    u, v = branch_maps(s, 1, t, type_of(x), type_of(y))
+    scalar = Sel(k, Nil())
+    left = op(s, f, scalar, op(t, "where", c, x, y))
+    return left, op(t, "where", c, op(u, f, scalar, x), op(v, f, scalar, y))

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from axe_eq.program import sigalg
-from axe_eq.program.meaning import evaluate_op
 from axe_eq.program.ops import MONOIDS, join_text, split_text
 from axe_eq.program.signature import Affine, Signature, make, plain, signature
 from axe_eq.program.types import DTYPES, ValueType
+from axe_eq_rules.constants import Constant, exact_result, holds_value
 from axe_eq_rules.selecting import Shape, keeps_all, slice_text, whole
 
 Pushed = tuple[Signature, tuple[str, ...]]
@@ -109,8 +109,6 @@ def _fixpoint(
     """Constants of the touched operands on which cell and reduction give `value`."""
     if monoid and not (MONOIDS[monoid].exact or (monoid == "+" and repr(value) in ("0", "0.0"))):
         return None
-    if MONOIDS[monoid].n_values > 1 if monoid else False:
-        return None
     # A condition that is not padded decides between equal values.
     free = [n for n, t in enumerate(touched) if not t]
     if free and not (split_text(f)[0] == "where" and free == [0]):
@@ -119,23 +117,50 @@ def _fixpoint(
         _candidates(value, t) if hit else [True] for t, hit in zip(types, touched, strict=True)
     ]
     for values in product(*choices):
-        if _gives(f, values, types, value):
+        found = exact_result(f, [(v, t.dtype) for v, t in zip(values, types, strict=True)])
+        if found is not None and _same(found, value):
             return list(values)
     return None
 
 
+def padded_factors(spec: str, sig: Signature, types: Types) -> tuple[str, ...] | None:
+    """Zero paddings of the factors of a product whose value is padded with zeros; "" for none.
+
+    Each padded dim must be read by a factor, and only plainly.
+    """
+    name, params = split_text(spec)
+    if name != "pad" or params[1] != 0 or sig.monoid not in ("", "+"):
+        return None
+    widths = {d: w for d, w in enumerate(params[0]) if w != (0, 0)}
+    if not widths or any(d in widths for d, _ in sig.fixed):
+        return None
+    if not widths.keys() <= sigalg.plain_dims(sig):
+        return None
+    specs = []
+    for operand, of in zip(sig.operands, types, strict=True):
+        axes = _pad_axes(operand, widths)
+        if axes is None:
+            return None
+        zero = 0.0 if DTYPES[of.dtype].kind == "f" else 0
+        padded = any(width != (0, 0) for width in axes)
+        specs.append(join_text("pad", axes, zero) if padded else "")
+    return tuple(specs)
+
+
 def _candidates(value: Any, of: ValueType) -> list[Any]:
-    kind = DTYPES[of.dtype].kind
-    found = [value, 0, 1] if kind != "f" else [value, 0.0, 1.0, -math.inf, math.inf]
-    fits = [v for v in found if kind == "f" or v in (0, 1) or (kind == "i" and v == int(v))]
-    return [v for n, v in enumerate(fits) if repr(v) not in map(repr, fits[:n])]
+    """Constants to pad an operand with, each once."""
+    found = [float(v) if DTYPES[of.dtype].kind == "f" else v for v in (value, 0, 1)]
+    return [
+        v
+        for v in dict(zip(map(repr, found), found, strict=True)).values()
+        if holds_value(of.dtype, v)
+    ]
 
 
-def _gives(f: str, values: Sequence[Any], types: Types, value: Any) -> bool:
-    arrays = [np.array(v).astype(DTYPES[t.dtype].numpy) for v, t in zip(values, types, strict=True)]
-    result = evaluate_op("," * (len(arrays) - 1) + "->", f, arrays)
-    wanted = np.array(value).astype(result.dtype)
-    return result.tobytes() == wanted.tobytes()
+def _same(found: Constant, value: Any) -> bool:
+    """Whether a constant is a number, the sign of zero included."""
+    wanted = np.asarray(value).astype(DTYPES[found[1]].numpy)
+    return np.asarray(found[0]).astype(wanted.dtype).tobytes() == wanted.tobytes()
 
 
 # -- split and merge ------------------------------------------------------------------------------
