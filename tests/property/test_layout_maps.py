@@ -82,7 +82,7 @@ def random_boxed(source: random.Random) -> Layout:
         stride = source.choice((1, 1, 2))
         while prod(e for e, _, _ in block) < extent:
             count = source.choice((2, 2, 3, 4))
-            block.insert(0, (count, stride, source.choice("mmmp")))
+            block.insert(0, (count, stride * source.choice((1, 1, 1, -1)), source.choice("mmmp")))
             stride = stride * count + source.choice((0, 0, 1, -1))
         dims.append((extent, block))
     shard = [item for _, block in dims for item in block]

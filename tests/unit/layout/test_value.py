@@ -241,6 +241,22 @@ def test_composition_that_pycute_gets_wrong() -> None:
         compose(outer, Layout([(6, 1)]))
 
 
+def test_composition_where_only_all_copies_together_are_a_list() -> None:
+    outer = Layout([(5, 9), (5, 1)], replica=[(2, 4)])
+    inner = Layout(replica=[(3, 4, "i")])  # lands on 0, 4 and 12
+    assert compose(outer, inner).canonical() == Layout(replica=[(5, 4)])
+
+
+def test_huge_compositions_follow_the_digits() -> None:
+    outer = Layout([(2**20, 1), (2**20, 2**20)])  # a transposed square
+    found = compose(outer, Layout([(2**10, 2**10), (2**18, 2**20)]))
+    assert found.canonical() == Layout([(2**10, 2**30), (2**18, 1)])
+    split = compose(outer, Layout([(2**25, 2**10)]))
+    assert split.canonical() == Layout([(2**15, 1), (2**10, 2**30)])
+    with pytest.raises(SearchError, match="points that carry"):
+        compose(outer, Layout([(2**24, 3)]))
+
+
 # ---- replicas off the gap condition -------------------------------------------------------------
 
 
@@ -266,6 +282,8 @@ def test_tile_of_finds_replicas_that_overlap() -> None:
     part = Layout([(8, 1)], replica=[(2, 8)])
     found = direct_sum(Layout(replica=[(5, 8)]), [1], part, [8])
     assert same_map(found, whole) is None
+    with pytest.raises(LayoutError, match="replicas of"):  # span 4: runs of 3 leave holes
+        tile_of(Layout([(2, 1)], [(11, 1)]), [2], Layout([(2, 1)], [(3, 1)]), [2])
     with pytest.raises(LayoutError, match="replicas of"):
         tile_of(Layout([(8, 1)], replica=[(2, 8)]), [8], Layout([(8, 1)], replica=[(3, 8)]), [8])
 
