@@ -13,9 +13,10 @@ from axe_eq.layout.products import (
     tile,
     tile_of,
 )
+from axe_eq.layout.reports import Aliasing, Clash, Grouped
 from axe_eq.layout.swizzle import Swizzle
 from axe_eq.layout.tables import recover
-from axe_eq.layout.value import Aliasing, Clash, Grouped, Layout
+from axe_eq.layout.value import Layout
 
 __all__ = [
     "Aliasing",

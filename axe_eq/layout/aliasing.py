@@ -11,8 +11,9 @@ from axe_eq.errors import SearchError
 from axe_eq.layout import iters as it
 from axe_eq.layout.iters import Iters
 from axe_eq.layout.replicas import by_axis, saturate
+from axe_eq.layout.reports import Clash
 from axe_eq.layout.tables import point_table
-from axe_eq.layout.value import Clash, Layout, make
+from axe_eq.layout.value import Layout, make
 
 MAX_POINTS = 2**20
 MAX_NODES = 2**18

@@ -15,12 +15,14 @@ from axe_eq.layout.boxes import Dims, reduce_dims
 from axe_eq.layout.iters import Iters
 from axe_eq.layout.levels import add, first_unequal, jumps
 from axe_eq.layout.products import common_refinement
-from axe_eq.layout.replicas import by_axis, same_image, saturate
+from axe_eq.layout.replicas import by_axis, element_apart, same_image, saturate
+from axe_eq.layout.reports import Image
 from axe_eq.layout.swizzle import Swizzle
 from axe_eq.layout.tables import point_table
-from axe_eq.layout.value import Image, Layout
+from axe_eq.layout.value import Layout
 
 MAX_POINTS = 2**26
+MAX_SHOWN = 2**16  # copies of one element
 CHUNK = 2**18
 
 
@@ -28,7 +30,8 @@ class Difference(NamedTuple):
     """Why two layouts are not the same map.
 
     `x` is the first logical index that differs and the images are what it maps to; all three are
-    None where the sizes differ.
+    None where the sizes differ. An image of over 2**16 coordinates is cut to one that tells: it is
+    in one of the two sets shown and not in the other.
     """
 
     reason: str
@@ -56,7 +59,10 @@ def same_map(a: Layout, b: Layout) -> Difference | None:
     index = _first_linear(a, b) if a.swizzle == b.swizzle else _first_swizzled(a, b)
     if index is None:
         return None
-    return Difference(f"index {index} maps to different coordinates", index, a(index), b(index))
+    reason = f"index {index} maps to different coordinates"
+    if _many_copies(a) or _many_copies(b):
+        return Difference(reason, index, *_tell_apart(a, b, index))
+    return Difference(reason, index, a(index), b(index))
 
 
 # ---- the same swizzles: compare the parts -------------------------------------------------------
@@ -120,6 +126,34 @@ def _first_enumerated(a: Layout, b: Layout) -> int | None:
     for axis in axes:
         differs |= a.linear_table(axis) != b.linear_table(axis)
     return int(np.argmax(differs)) if differs.any() else None
+
+
+def _many_copies(layout: Layout) -> bool:
+    return prod(extent for extent, _, _ in layout.replica) > MAX_SHOWN
+
+
+def _tell_apart(a: Layout, b: Layout, index: int) -> tuple[Image, Image]:
+    """A coordinate of the one image that the other lacks, as the sets to show."""
+    parts = []
+    for layout in (a, b):
+        steps, low = by_axis(layout.replica)
+        add(low, layout.linear_point(index))
+        parts.append(({axis: saturate(mine) for axis, mine in steps.items()}, low))
+    (steps_a, low_a), (steps_b, low_b) = parts
+    for axis in sorted({*low_a, *low_b, *steps_a, *steps_b}):
+        at_a, at_b = low_a.get(axis, 0), low_b.get(axis, 0)
+        mine, other = steps_a.get(axis, ()), steps_b.get(axis, ())
+        if at_a != at_b:
+            owner, value = (low_a, at_a) if at_a < at_b else (low_b, at_b)
+        elif not same_image(mine, other):
+            element, first = element_apart(mine, other)
+            owner, value = low_a if first else low_b, at_a + element
+        else:
+            continue
+        layout = a if owner is low_a else b
+        shown = frozenset([layout.swizzled_point({**owner, axis: value})])
+        return (shown, frozenset()) if owner is low_a else (frozenset(), shown)
+    raise AssertionError("the images are equal")
 
 
 # ---- different swizzles: enumerate what they can see --------------------------------------------

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axe_eq.layout.iters import Iters, size
-from axe_eq.layout.swizzle import Swizzle
 
 
 def flatten(index: Sequence[int], shape: Sequence[int]) -> int:
@@ -35,11 +34,6 @@ def spread(
         for point in points
         for digit in range(extent)
     }
-
-
-def swizzled_points(points: set[tuple[int, ...]], place: int, sw: Swizzle) -> set[tuple[int, ...]]:
-    """Points with one coordinate swizzled."""
-    return {(*point[:place], sw.apply(point[place]), *point[place + 1 :]) for point in points}
 
 
 def block_table(block: Iters, axis: str) -> NDArray[np.int64]:

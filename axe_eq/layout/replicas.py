@@ -144,6 +144,39 @@ def image_bits(steps: Steps) -> int:
     return bits
 
 
+def element_apart(a: Steps, b: Steps) -> tuple[int, bool]:
+    """An element of exactly one of two different images, and whether it is the first one's.
+
+    Raises:
+        SearchError: not found within a span of 2**24.
+    """
+    tops = reach_of(a), reach_of(b)
+    if tops[0] != tops[1]:
+        return max(tops), tops[0] > tops[1]
+    if has_gaps(a) and has_gaps(b):
+        # Below the first step that differs the images agree, and at it one has a window more.
+        (stride, extent), (other, count) = next(
+            pair for pair in zip(a, b, strict=False) if pair[0] != pair[1]
+        )
+        if stride != other:
+            return min(stride, other), stride < other
+        return min(extent, count) * stride, extent > count
+    whole = [[(1, steps)] if tops[0] < MAX_SPAN else clusters(steps) for steps in (a, b)]
+    for (unit, one), (other, two) in zip(*whole, strict=False):
+        grid = gcd(unit, other)
+        bits = [
+            image_bits(tuple((stride * scale // grid, extent) for stride, extent in part))
+            for scale, part in ((unit, one), (other, two))
+        ]
+        apart = bits[0] ^ bits[1]
+        element = (apart & -apart).bit_length() - 1
+        if 0 <= element < min(bits).bit_length():  # beyond it the next cluster may have it too
+            return element * grid, bool(bits[0] >> element & 1)
+        if apart:
+            break
+    raise SearchError("replica images", "no element of only one of them found", f"in {MAX_SPAN}")
+
+
 def spread(bits: int, stride: int, extent: int) -> int:
     """The union of `extent` copies of a set, each `stride` above the one before."""
     done = 1

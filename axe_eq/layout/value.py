@@ -2,7 +2,7 @@
 
 A layout is D (shard), R (replica) and O (offset) of the Axe paper (Definitions 2.1 to 2.3), then
 optionally XOR swizzles on the coordinates and a padded box on the logical side. It is one closed,
-immutable value; this file defines it, its meaning and its text, and the operations hang off it.
+immutable value; this file defines it, its meaning and its text.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,53 +31,23 @@ from axe_eq.layout.check import (
     make_offsets,
     text,
     tuple_text,
-)
+)  # fmt: skip
 from axe_eq.layout.extents import linear_range, swizzled_range
-from axe_eq.layout.indexing import (
-    block_table,
-    columns,
-    flatten,
-    spread,
-    swizzled_points,
-    unflatten,
-)
+from axe_eq.layout.indexing import block_table, columns, flatten, spread, unflatten
 from axe_eq.layout.inverse import invert
 from axe_eq.layout.iters import DEFAULT_AXIS, Iters
 from axe_eq.layout.levels import NoIters, add, first_uncut
 from axe_eq.layout.replicas import normal_form
+from axe_eq.layout.reports import Aliasing, Coordinate, Grouped, Image
 from axe_eq.layout.slices import permute_shard, slice_dims, slice_shard
 from axe_eq.layout.swizzle import Swizzle, check_swizzles
 
-Coordinate = tuple[tuple[str, int], ...]
-Image = frozenset[Coordinate]
 Region = Sequence[tuple[int, int]]
 
 MAX_IMAGE = 2**22
 MAX_TABLE = 2**28
 
 _set = object.__setattr__
-
-
-class Grouped(NamedTuple):
-    """A layout cut at the boundaries of a shape: `blocks[i]` holds the iters of dim i."""
-
-    layout: Layout
-    blocks: tuple[Iters, ...]
-
-
-class Clash(NamedTuple):
-    """Two elements on one coordinate: y is the least that meets an earlier one, which is x."""
-
-    x: int
-    y: int
-    coordinate: Coordinate
-
-
-class Aliasing(NamedTuple):
-    """Whether a layout is one to one, and if not its first clash."""
-
-    injective: bool
-    clash: Clash | None
 
 
 class Layout:
@@ -223,14 +193,13 @@ class Layout:
         """The row-major linear index of `index`, checked against the size."""
         if isinstance(index, Sequence):
             extents = self.box if shape is None else check_admitted(self.size, shape)
+            name = f"index {tuple(index)}"
             if extents is None:
-                raise LayoutError(f"index {tuple(index)}", "has no shape", "L(index, shape=...)")
+                raise LayoutError(name, "has no shape", "L(index, shape=...)")
             if len(extents) != len(index):
-                raise LayoutError(
-                    f"index {tuple(index)}", f"{len(index)} indices", f"one per dim of {extents}"
-                )
+                raise LayoutError(name, f"{len(index)} indices", f"one per dim of {extents}")
             if any(not 0 <= i < extent for i, extent in zip(index, extents, strict=True)):
-                raise LayoutError(f"index {tuple(index)}", "out of range", f"inside {extents}")
+                raise LayoutError(name, "out of range", f"inside {extents}")
             return flatten(index, extents)
         position = operator.index(index)
         if not 0 <= position < self.size:
@@ -238,11 +207,7 @@ class Layout:
         return position
 
     def _image(self, index: int) -> Image:
-        if self.box is not None and self.padded is not None:
-            index = flatten(unflatten(index, self.box), self.padded)
-        base = it.evaluate(self.shard, index)
-        for axis, value in self.offsets:
-            base[axis] = base.get(axis, 0) + value
+        base = self.linear_point(index)
         for axis in self.axes:
             base.setdefault(axis, 0)
         axes = sorted(base)
@@ -251,12 +216,22 @@ class Layout:
             if len(points) * extent > MAX_IMAGE:
                 raise SearchError("layout", f"one element has over {MAX_IMAGE} copies")
             points = spread(points, axes.index(axis), extent, stride)
+        return frozenset(self.swizzled_point(dict(zip(axes, p, strict=True))) for p in points)
+
+    def linear_point(self, index: int) -> dict[str, int]:
+        """Axis -> coordinate of one logical index, before replicas and swizzles."""
+        if self.box is not None and self.padded is not None:
+            index = flatten(unflatten(index, self.box), self.padded)
+        point = it.evaluate(self.shard, index)
+        for axis, value in self.offsets:
+            point[axis] = point.get(axis, 0) + value
+        return point
+
+    def swizzled_point(self, point: dict[str, int]) -> Coordinate:
+        """One coordinate after the swizzles: sorted by axis, without zeros."""
         for sw in reversed(self.swizzle):
-            points = swizzled_points(points, axes.index(sw.axis), sw)
-        return frozenset(
-            tuple((axis, value) for axis, value in zip(axes, point, strict=True) if value)
-            for point in points
-        )
+            point[sw.axis] = sw.apply(point.get(sw.axis, 0))
+        return tuple(sorted([(axis, value) for axis, value in point.items() if value]))
 
     def table(self, axis: str) -> NDArray[np.int64]:
         """The coordinates on one axis, without replicas, as an int64 array over the logical index.
@@ -596,11 +571,6 @@ def _fill(
     _set(layout, "_canonical", None)
 
 
-def check_shape(layout: Layout, shape: Iterable[Any]) -> tuple[int, ...]:
-    """A shape that `layout` admits (Axe 2.3), or the LayoutError with both sizes."""
-    return check_admitted(layout.size, shape)
-
-
 def make(
     shard: Iters,
     replica: Iters = (),
@@ -626,6 +596,5 @@ def make_dims(
     shard = tuple(item for _, block in dims for item in block)
     padded = tuple(it.size(block) for _, block in dims)
     box = tuple(extent for extent, _ in dims)
-    if box == padded:
-        return make(shard, replica, offsets, swizzle)
-    return make(shard, replica, offsets, swizzle, box, padded)
+    boxed = () if box == padded else (box, padded)
+    return make(shard, replica, offsets, swizzle, *boxed)

@@ -11,6 +11,7 @@ becomes one operator on concatenations; the converse, which copies, is marked `e
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from itertools import combinations
 from typing import Any
 
@@ -245,6 +246,7 @@ for _touched in [(), *CHOICES]:
 # -- operators of merges ---------------------------------------------------------------------------
 
 
+@cache
 def _unmerged(position: int, other: int | None, reduced: bool) -> Primitive:
     """(sig, merge, x) -> signature, the merge of the value, the split of the other operand."""
 
@@ -265,7 +267,10 @@ def _unmerged(position: int, other: int | None, reduced: bool) -> Primitive:
     return Primitive(fn, (STR, STR, STR), (STR,) * count)
 
 
-def _operator_of_merge(position: int, other: int | None, reduced: bool) -> Callable[..., Sides]:
+def _merge_sides(
+    position: int, other: int | None, reduced: bool
+) -> Callable[[Any, Any, Any, list[Any], Any], Sides]:
+    """Both sides of a law about an operator, one of whose operands is a merge."""
     unmerged = _unmerged(position, other, reduced)
 
     def sides(s: Any, f: Any, m: Any, values: list[Any], rest: Any) -> Sides:
@@ -279,6 +284,12 @@ def _operator_of_merge(position: int, other: int | None, reduced: bool) -> Calla
         result = Op(parts[0], f, args(*new, rest=rest))
         left = Op(s, f, args(*merged, rest=rest))
         return left, result if reduced else sel(parts[1], result)
+
+    return sides
+
+
+def _operator_of_merge(position: int, other: int | None, reduced: bool) -> Callable[..., Sides]:
+    sides = _merge_sides(position, other, reduced)
 
     def first(s: Sig, f: Cell, m: Spec, x: Value, rest: Args) -> Sides:
         """s[f](m(x), rest) = m'(t[f](x, rest))   for a merge m; no m' if reduced."""
@@ -295,13 +306,46 @@ def _operator_of_merge(position: int, other: int | None, reduced: bool) -> Calla
     return (first, second, third)[max(position, -1 if other is None else other)]
 
 
+# A merge of a dense value costs nothing, so a search gains nothing by moving it.
 for _position, _other in ((0, None), (1, None), (2, None), (0, 1), (1, 0)):
     for _reduced in (False, True):
         _stem = "operator_of_merge_reduced" if _reduced else "operator_of_merge"
         PACK.law(
             source="row-major order; Tapestry, index projections",
+            search=False,
             name=named(_stem, (_position, *([] if _other is None else [_other]))),
         )(_operator_of_merge(_position, _other, _reduced))
+
+
+@primitive((STR,), (STR,))
+def repeats(view: str) -> str | None:
+    """Defined for views that repeat their operand along a dim."""
+    return view if any(extent > 1 for _, extent in signature(view).fixed) else None
+
+
+def _operator_of_copies(position: int, other: int | None) -> Callable[..., Sides]:
+    sides = _merge_sides(position, other, False)
+
+    def first(s: Sig, f: Cell, m: Spec, v: Sig, x: Value, rest: Args) -> Sides:
+        """s[f](m(copies of x), rest) = m'(t[f](copies of x, rest))   for a merge m."""
+        repeats(v)
+        return sides(s, f, m, [op(v, "id", x)], rest)
+
+    def second(s: Sig, f: Cell, m: Spec, v: Sig, x: Value, y: Value, rest: Args) -> Sides:
+        """s[f](m(copies of x), y, rest) = m'(t[f](copies of x, y', rest))   or operands swapped."""
+        repeats(v)
+        copies = op(v, "id", x)
+        return sides(s, f, m, [copies, y] if position == 0 else [y, copies], rest)
+
+    return first if position == 0 and other is None else second
+
+
+# Grouped attention: shared heads need no copies once their dim is not merged.
+for _position, _other in ((0, None), (1, None), (0, 1), (1, 0)):
+    PACK.law(
+        source="row-major order; Ainslie et al. 2023 (grouped-query attention)",
+        name=named("operator_of_copies", (_position, *([] if _other is None else [_other]))),
+    )(_operator_of_copies(_position, _other))
 
 
 # -- reductions of splits --------------------------------------------------------------------------

@@ -67,7 +67,12 @@ def _stem(law: Law) -> str:
 def _row(laws: list[Law]) -> str:
     first = laws[0]
     names = ", ".join(f"`{law.name}`" for law in laws)
-    return f"| {names} | {_cell(first.statement)} | {_marks(first)} | {_cell(first.source)} |"
+    return f"| {names} | {_code(first.statement)} | {_marks(first)} | {_cell(first.source)} |"
+
+
+def _code(text: str) -> str:
+    """A law as code inside a table; what stands in it is no markup."""
+    return "`" + text.replace("`", "'").replace("|", "\\|") + "`"
 
 
 def _cell(text: str) -> str:

@@ -269,6 +269,23 @@ def test_wide_replica_lists_have_one_normal_form() -> None:
     assert same_map(a, Layout(replica=[(4, 2), (5, 3), (5, far + 1)])) is not None
 
 
+@pytest.mark.parametrize(
+    ("one", "two", "only_one", "only_two"),
+    [
+        ([(2**30, 1)], [(2**30, 2)], [], [2**31 - 2]),
+        ([(2**20, 1), (3, 2**40)], [(2**20, 1), (2, 2**41)], [2**40], []),
+        ([(2**17, 2), (3, 3)], [(2**17 + 3, 2)], [3], []),
+    ],
+)
+def test_images_too_large_to_show_are_told_apart_by_one_coordinate(
+    one: list[Any], two: list[Any], only_one: list[int], only_two: list[int]
+) -> None:
+    found = same_map(Layout(replica=one), Layout(replica=two))
+    assert found is not None
+    shown = [[dict(p)["m"] for p in image or ()] for image in (found.image_a, found.image_b)]
+    assert shown == [only_one, only_two]
+
+
 def test_hopeless_replica_lists_are_named() -> None:
     wide = Layout(replica=[(2**20, 3), (2**20, 5), (2**20, 7)])
     assert wide.canonical().canonical() == wide.canonical()

@@ -41,4 +41,4 @@ def test_laws_that_say_the_same_share_a_row() -> None:
     for number in (0, 1):
         pack.law(source="a test", name=f"same_{number}", expands=True)(law)
     rows = [line for line in table.law_table([pack]).splitlines() if line.startswith("| `")]
-    assert rows == ["| `same_0`, `same_1` | s[neg](x) \\| 0 = s[neg](x). | g | a test |"]
+    assert rows == ["| `same_0`, `same_1` | `s[neg](x) \\| 0 = s[neg](x).` | g | a test |"]
