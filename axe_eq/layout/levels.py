@@ -57,15 +57,19 @@ def first_unequal(a: Sequence[Iter], b: Sequence[Iter]) -> int | None:
 def first_uncut(block: Sequence[Iter], shape: Sequence[int]) -> int:
     """The first index that shows that a fused list does not group by `shape`.
 
-    At a row end that no level divides and that divides no level, the next multiple of the level
-    steps as no other row does.
+    With rows of a length that some lower level does not divide, the second row steps unlike the
+    first. Otherwise the rows are alike up to the first higher level that is no multiple.
     """
-    levels = [level for level, _ in jumps(block)]
+    source = jumps(block)
     breaks: list[int] = []
-    end = 1
+    row = 1
     for extent in reversed(shape):
-        end *= extent
-        breaks += [(end // level + 1) * level for level in levels if end % level and level % end]
+        row *= extent
+        if any(level < row and row % level for level, _ in source):
+            index = first_difference(source, row, source, row)
+            breaks += [] if index is None else [row + index]
+        else:
+            breaks += [level for level, _ in source if level % row and level > row][:1]
     return min(breaks, default=0)
 
 
