@@ -5,6 +5,7 @@ from __future__ import annotations
 from axe_eq.layout.composition import compose
 from axe_eq.layout.decide import Difference, same_map
 from axe_eq.layout.mesh import Mesh
+from axe_eq.layout.partial_inverse import complement, left_inverse, right_inverse
 from axe_eq.layout.products import (
     common_refinement,
     direct_sum,
@@ -27,11 +28,14 @@ __all__ = [
     "Mesh",
     "Swizzle",
     "common_refinement",
+    "complement",
     "compose",
     "direct_sum",
     "direct_sum_left",
     "direct_sum_right",
+    "left_inverse",
     "recover",
+    "right_inverse",
     "same_map",
     "tile",
     "tile_of",

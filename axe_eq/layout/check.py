@@ -19,7 +19,7 @@ Offsets = tuple[tuple[str, int], ...]
 
 def make_offsets(offset: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     """An offset in the form that layouts keep: sorted by axis, without zeros."""
-    return tuple(sorted((axis, value) for axis, value in offset.items() if value))
+    return tuple(sorted([item for item in offset.items() if item[1]]))
 
 
 def check_iters(part: str, iters: Iterable[Sequence[Any]]) -> Iters:
@@ -83,6 +83,9 @@ def check_range(
     """
     if size > MAX_VALUE:
         raise LayoutError("layout", f"{size} elements", f"at most {MAX_VALUE}")
+    whole = sum([(extent - 1) * abs(stride) for extent, stride, _ in shard])
+    if whole <= MAX_VALUE and not replica and not offsets:
+        return  # all axes together fit, so each does
     reach = dict(offsets)
     for axis in reach:
         reach[axis] = abs(reach[axis])
@@ -147,11 +150,15 @@ def check_extents(thing: str, shape: Iterable[Any]) -> tuple[int, ...]:
 
 def check_admitted(elements: int, shape: Iterable[Any]) -> tuple[int, ...]:
     """A shape with that many elements (Axe 2.3), or the LayoutError with both sizes."""
-    extents = check_extents("shape", shape)
-    if prod(extents) != elements:
-        raise LayoutError(
-            f"shape {extents}", f"{prod(extents)} elements", f"the layout's {elements}"
-        )
+    extents, product = tuple(shape), 1
+    for extent in extents:
+        if type(extent) is not int or extent < 1:
+            extents = check_extents("shape", extents)
+            product = prod(extents)
+            break
+        product *= extent
+    if product != elements:
+        raise LayoutError(f"shape {extents}", f"{product} elements", f"the layout's {elements}")
     return extents
 
 
@@ -160,9 +167,11 @@ def check_region(shape: tuple[int, ...], region: Iterable[Any]) -> tuple[tuple[i
     checked: list[tuple[int, int]] = []
     for bounds in region:
         try:
-            begin, end = (_integer(bound) for bound in bounds)
+            begin, end = bounds
         except (TypeError, ValueError):
             begin = end = None
+        if type(begin) is not int or type(end) is not int:
+            begin, end = _integer(begin), _integer(end)
         if begin is None or end is None:
             raise LayoutError("region", f"{bounds!r}", "a pair (begin, end) of integers per dim")
         checked.append((begin, end))

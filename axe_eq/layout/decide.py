@@ -160,7 +160,9 @@ def _tell_apart(a: Layout, b: Layout, index: int) -> tuple[Image, Image]:
 
 
 def _first_swizzled(a: Layout, b: Layout) -> int | None:
-    digits = _digits(a, b) or [(1, a.size)]
+    digits = _digits(a, b)
+    if digits is None:
+        digits = [(1, a.size)]
     count = prod(extent for _, extent in digits)
     copies = a.copies(), b.copies()
     if copies[0] != copies[1]:
@@ -191,7 +193,8 @@ def _digits(a: Layout, b: Layout) -> list[tuple[int, int]] | None:
     """Digits of the logical index as ``(level, extent)`` that tell the maps apart if any does.
 
     A step by a multiple of what every swizzle on its axis can see moves all images by that step. So
-    a digit is enumerated up to the first such step, and if the two steps differ the maps do there.
+    a digit is enumerated up to the first such step, where both layouts step alike; where they do
+    not, the maps differ there at the latest, and slower digits are not needed.
     None where the layouts share no digits or are boxed.
     """
     if a.box is not None or b.box is not None:
@@ -205,12 +208,15 @@ def _digits(a: Layout, b: Layout) -> list[tuple[int, int]] | None:
     assert blocks_a is not None  # a refinement cuts both
     assert blocks_b is not None
     digits: list[tuple[int, int]] = []
-    level = a.size
-    for extent, block_a, block_b in zip(shape, blocks_a, blocks_b, strict=True):
-        level //= extent
+    level = 1
+    for extent, block_a, block_b in reversed(list(zip(shape, blocks_a, blocks_b, strict=True))):
         period = max(_period(a.swizzle, block_a), _period(b.swizzle, block_b))
-        digits.append((level, min(extent, period + 1)))
-    return digits
+        alike = block_a == block_b or extent <= period
+        digits.append((level, min(extent, period if alike else period + 1)))
+        level *= extent
+        if not alike:
+            break
+    return [(level, extent) for level, extent in reversed(digits) if extent > 1]
 
 
 def _period(swizzles: Sequence[Swizzle], block: Iters) -> int:

@@ -32,7 +32,8 @@ def invert(
     level = size(fused)
     for extent, stride, axis in fused:
         level //= extent
-        steps.append((axis, abs(stride), extent, stride, level))
+        # a zero stride has no axis of its own: wherever it is counted, coordinate 0 is hit twice
+        steps.append((axis if stride else axes[0], abs(stride), extent, stride, level))
     shard: list[Iter] = []
     origin = 0
     for axis in axes:

@@ -22,17 +22,21 @@ def fuse(iters: Iterable[Iter]) -> Iters:
     axis, so it is written on the default one.
     """
     fused: list[Iter] = []
-    for extent, stride, axis in iters:
+    slow_extent, slow_stride, slow_axis = 1, 0, ""
+    for item in iters:
+        extent, stride, axis = item
         if extent == 1:
             continue
         if stride == 0:
             axis = DEFAULT_AXIS
-        if fused:
-            slow_extent, slow_stride, slow_axis = fused[-1]
-            if slow_stride == extent * stride and slow_axis == axis:
-                fused[-1] = (slow_extent * extent, stride, axis)
-                continue
-        fused.append((extent, stride, axis))
+            item = extent, 0, axis
+        if slow_stride == extent * stride and slow_axis == axis:
+            slow_extent *= extent
+            fused[-1] = slow_extent, stride, axis
+        else:
+            fused.append(item)
+            slow_extent, slow_axis = extent, axis
+        slow_stride = stride
     return tuple(fused)
 
 
@@ -51,16 +55,16 @@ def split_blocks(fused: Sequence[Iter], shape: Sequence[int]) -> tuple[Iters, ..
         inside an iter whose extent it does not divide.
     """
     blocks: list[Iters] = []
-    position = 0
-    extent, stride, axis = fused[0] if fused else (1, 0, DEFAULT_AXIS)
+    rest = iter(fused)
+    extent, stride, axis = 1, 0, DEFAULT_AXIS  # what is left of the iter being cut
     for missing in shape:
         block: list[Iter] = []
         while missing > 1:
             if extent == 1:
-                position += 1
-                if position == len(fused):
+                item = next(rest, None)
+                if item is None:
                     return None
-                extent, stride, axis = fused[position]
+                extent, stride, axis = item
             if missing % extent == 0:
                 block.append((extent, stride, axis))
                 missing //= extent
@@ -68,7 +72,7 @@ def split_blocks(fused: Sequence[Iter], shape: Sequence[int]) -> tuple[Iters, ..
             elif extent % missing == 0:
                 extent //= missing
                 block.append((missing, stride * extent, axis))
-                missing = 1
+                break
             else:
                 return None
         blocks.append(tuple(block))
@@ -76,11 +80,14 @@ def split_blocks(fused: Sequence[Iter], shape: Sequence[int]) -> tuple[Iters, ..
 
 
 def evaluate(iters: Sequence[Iter], index: int) -> dict[str, int]:
-    """The coordinates of one logical index, axis by axis."""
+    """The coordinates of one logical index, axis by axis; axes on which it is 0 may be absent."""
     point: dict[str, int] = {}
     for extent, stride, axis in reversed(iters):
         index, digit = divmod(index, extent)
-        point[axis] = point.get(axis, 0) + digit * stride
+        if digit:
+            point[axis] = point.get(axis, 0) + digit * stride
+        if index == 0:
+            break
     return point
 
 
@@ -97,7 +104,7 @@ def bounds(iters: Iterable[Iter]) -> dict[str, tuple[int, int]]:
 
 def size(iters: Iterable[Iter]) -> int:
     """The product of the extents."""
-    return prod(extent for extent, _, _ in iters)
+    return prod([extent for extent, _, _ in iters])
 
 
 def prefix_bounds(block: Sequence[Iter], count: int, axis: str) -> tuple[int, int]:

@@ -162,24 +162,44 @@ def window(
 
     Source: Axe Appendix E gives sufficient conditions; here A.6 decides.
     """
-    left = list(block)
-    tail: list[Iter] = []
-    while left and begin % left[-1][0] == 0 and count % left[-1][0] == 0:
-        extent = left[-1][0]
-        tail.append(left.pop())
+    place = len(block)  # iters from here on are swept whole, from their first index
+    while place:
+        extent = block[place - 1][0]
+        if begin % extent or count % extent:
+            break
         begin //= extent
         count //= extent
-    tail.reverse()
+        place -= 1
+    left, tail = block[:place], tuple(block[place:])
     origin = evaluate(left, begin)
     if count == 1:
-        return tuple(tail), origin
+        return tail, origin
     extent, stride, axis = left[-1]
-    if begin % extent + count <= extent:
+    first = extent - begin % extent  # where the fastest digit wraps
+    if count <= first:
         return ((count, stride, axis), *tail), origin
+    if count == 2 * first:
+        rise = evaluate(left, begin + first)
+        add(rise, origin, -1)
+        rows = _two_rows(rise, (first, stride, axis))
+        if rows is not None:
+            return (*rows, *tail), origin
     try:
         return (*_wrapped(left, begin, count, padded), *tail), origin
     except NoIters as none:
         raise NoIters(none.index * size(tail), none.reason) from None
+
+
+def _two_rows(rise: Vector, row: Iter) -> Iters | None:
+    """The list of a row and its copy at `rise`, or None: the step between them has no one axis."""
+    steps = [(axis, value) for axis, value in rise.items() if value]
+    if len(steps) > 1:
+        return None
+    count, stride, name = row
+    axis, value = steps[0] if steps else (DEFAULT_AXIS, 0)
+    if value == count * stride and axis == name:
+        return ((2 * count, stride, name),)
+    return ((2, value, axis), row) if count > 1 else ((2, value, axis),)
 
 
 def _wrapped(block: Sequence[Iter], begin: int, count: int, padded: bool) -> Iters:

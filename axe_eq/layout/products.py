@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import prod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from math import lcm, prod
+from operator import floordiv, mod
 
-from axe_eq.errors import LayoutError
+from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout import iters as it
-from axe_eq.layout.boxes import Dims, reduce_dims, regroup, trim
+from axe_eq.layout.boxes import reduce_dims, regroup, trim
 from axe_eq.layout.check import Offsets, check_admitted, check_extents, check_range, make_offsets
 from axe_eq.layout.iters import Iter, Iters
 from axe_eq.layout.levels import add, first_uncut, first_unequal
@@ -30,6 +32,8 @@ def tile(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> Layout:
             63 bits, or a swizzle would not stay one.
     """
     weights = _spans(b)
+    if a.swizzle or b.swizzle:
+        return _swizzled(a, b, lambda x, y: _interleave(x, shape_a, y, shape_b, weights, "tile"))
     return _interleave(a, shape_a, b, shape_b, weights, "tile")
 
 
@@ -39,6 +43,8 @@ def direct_sum(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> Layout:
     Raises:
         LayoutError: as `tile`.
     """
+    if a.swizzle or b.swizzle:
+        return _swizzled(a, b, lambda x, y: _interleave(x, shape_a, y, shape_b, {}, "direct sum"))
     return _interleave(a, shape_a, b, shape_b, {}, "direct sum")
 
 
@@ -49,8 +55,7 @@ def tile_of(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> Layout:
         LayoutError: there is none, with the reason and the first index that breaks.
         SearchError: undecided, a replica list off the gap condition spans over 2**24.
     """
-    weights = _spans(b)
-    return _factor(a, shape_a, b, shape_b, weights, outer=True, name="tile")
+    return _recovered(a, shape_a, b, shape_b, _spans(b), outer=True, name="tile")
 
 
 def direct_sum_left(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> Layout:
@@ -60,7 +65,7 @@ def direct_sum_left(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> Lay
         LayoutError: there is none, with the reason and the first index that breaks.
         SearchError: as `tile_of`.
     """
-    return _factor(a, shape_a, b, shape_b, {}, outer=True, name="direct sum")
+    return _recovered(a, shape_a, b, shape_b, {}, outer=True, name="direct sum")
 
 
 def direct_sum_right(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> Layout:
@@ -70,7 +75,7 @@ def direct_sum_right(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> La
         LayoutError: there is none, with the reason and the first index that breaks.
         SearchError: as `tile_of`.
     """
-    return _factor(a, shape_a, b, shape_b, {}, outer=False, name="direct sum")
+    return _recovered(a, shape_a, b, shape_b, {}, outer=False, name="direct sum")
 
 
 def common_refinement(shapes: Sequence[Shape]) -> tuple[int, ...]:
@@ -103,6 +108,23 @@ def common_refinement(shapes: Sequence[Shape]) -> tuple[int, ...]:
     return tuple(reversed(refined))
 
 
+def _swizzled(a: Layout, b: Layout, attempt: Callable[[Layout, Layout], Layout]) -> Layout:
+    """An operation on layouts with swizzles: as they are, else in their canonical forms.
+
+    A swizzle that does nothing, or that another spelling does not need, stands in no way.
+    """
+    try:
+        return attempt(a, b)
+    except LayoutError as error:
+        try:
+            forms = a.canonical(), b.canonical()
+            if forms == (a, b):
+                raise error from None
+            return attempt(*forms)
+        except (LayoutError, SearchError):
+            raise error from None
+
+
 # ---- building -----------------------------------------------------------------------------------
 
 
@@ -112,22 +134,33 @@ def _interleave(
     if len(shape_a) != len(shape_b):
         raise LayoutError(name, f"shapes {tuple(shape_a)} and {tuple(shape_b)}", "equal ranks")
     swizzle = _joined_swizzles(a, b, weights, name) if a.swizzle or b.swizzle else ()
-    dims: list[tuple[int, Iters]] = []
-    for outer, inner in zip(a.group_dims(shape_a), b.group_dims(shape_b), strict=True):
-        dims += ((outer[0], _scaled(outer[1], weights)), inner)
-    replica, offsets = _scaled(a.replica, weights) + b.replica, b.offsets
+    replica, offsets = b.replica, b.offsets
+    if a.replica:
+        replica = (*_scaled(a.replica, weights), *replica)
     if a.offsets:
         offset = {axis: value * weights.get(axis, 1) for axis, value in a.offsets}
         add(offset, dict(b.offsets))
         offsets = make_offsets(offset)
     if a.box is None and b.box is None:
-        layout = make(
-            tuple([item for _, block in dims for item in block]), replica, offsets, swizzle
-        )
-    else:
-        layout = make_dims(tuple(dims), replica, offsets, swizzle)
+        shard, size = _interleaved(a, shape_a, b, shape_b, weights), a.size * b.size
+        check_range(shard, replica, offsets, size)
+        return make(shard, replica, offsets, swizzle, size=size)
+    dims: list[tuple[int, Iters]] = []
+    for outer, inner in zip(a.group_dims(shape_a), b.group_dims(shape_b), strict=True):
+        dims += ((outer[0], _scaled(outer[1], weights)), inner)
+    layout = make_dims(tuple(dims), replica, offsets, swizzle)
     check_range(layout.shard, replica, offsets, it.size(layout.shard))
     return layout
+
+
+def _interleaved(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape, weights: Weights) -> Iters:
+    """The shard of the whole, of two layouts without boxes."""
+    shard: list[Iter] = []
+    blocks = a.blocks(check_admitted(a.size, shape_a)), b.blocks(check_admitted(b.size, shape_b))
+    for outer, inner in zip(*blocks, strict=True):
+        shard += _scaled(outer, weights)
+        shard += inner
+    return tuple(shard)
 
 
 def _spans(layout: Layout) -> Weights:
@@ -141,6 +174,8 @@ def _spans(layout: Layout) -> Weights:
 
 
 def _scaled(iters: Iters, weights: Weights) -> Iters:
+    if not weights:
+        return iters
     get = weights.get
     return tuple([(extent, stride * get(axis, 1), axis) for extent, stride, axis in iters])
 
@@ -166,7 +201,7 @@ def _joined_swizzles(a: Layout, b: Layout, weights: Weights, name: str) -> tuple
 def _check_steps(a: Layout, sw: Swizzle, weights: Weights, name: str) -> None:
     """Refuse where the outer layout would carry into the bits that an inner swizzle reads."""
     weight = weights.get(sw.axis, 1)
-    values = [s for _, s, axis in a.shard + a.replica if axis == sw.axis]
+    values = [s for extent, s, axis in a.shard + a.replica if extent > 1 and axis == sw.axis]
     values += [value for axis, value in a.offsets if axis == sw.axis]
     for value in values:
         if value * weight % (1 << sw.reach):
@@ -180,6 +215,22 @@ def _check_steps(a: Layout, sw: Swizzle, weights: Weights, name: str) -> None:
 # ---- recovering a factor ------------------------------------------------------------------------
 
 
+def _recovered(
+    a: Layout,
+    shape_a: Shape,
+    b: Layout,
+    shape_b: Shape,
+    weights: Weights,
+    *,
+    outer: bool,
+    name: str,
+) -> Layout:
+    def attempt(x: Layout, y: Layout) -> Layout:
+        return _factor(x, shape_a, y, shape_b, weights, outer=outer, name=name)
+
+    return _swizzled(a, b, attempt) if a.swizzle or b.swizzle else attempt(a, b)
+
+
 def _factor(
     a: Layout,
     shape_a: Shape,
@@ -191,22 +242,36 @@ def _factor(
     name: str,
 ) -> Layout:
     whole, inner = check_admitted(a.size, shape_a), check_admitted(b.size, shape_b)
-    if len(whole) != len(inner) or any(w % k for w, k in zip(whole, inner, strict=True)):
+    if len(whole) != len(inner) or any(map(mod, whole, inner)):
         raise LayoutError(name, f"shapes {whole} and {inner}", "a shape that divides dim by dim")
-    ratio = tuple(w // k for w, k in zip(whole, inner, strict=True))
+    ratio = tuple(map(floordiv, whole, inner))
     swizzle = _factor_swizzles(a, b, weights, outer, name) if a.swizzle or b.swizzle else ()
-    found = _factor_dims(a, ratio, b, inner, weights, outer, name)
+    rests = _factor_blocks(a, ratio, b, inner, outer, name)
     replica, offsets = a.replica, a.offsets
     if replica or b.replica or offsets or b.offsets:
-        replica, offsets = _factor_copies(a, b, weights, name)
-    factor = make_dims(found, replica, offsets, swizzle)
+        replica, offsets = _factor_copies(a, b, weights, outer, name)
+    if a.box is None:
+        shard = _unscaled(chain.from_iterable(rests), weights, name)
+        factor = make(shard, replica, offsets, swizzle, size=a.size // b.size)
+    else:
+        dims = tuple((n, _unscaled(x, weights, name)) for n, x in zip(ratio, rests, strict=True))
+        factor = make_dims(dims, replica, offsets, swizzle)
     if a.swizzle:
         _joined_swizzles(*((factor, b) if outer else (b, factor)), weights, name)
     return factor
 
 
-def _factor_copies(a: Layout, b: Layout, weights: Weights, name: str) -> tuple[Iters, Offsets]:
-    """Replicas and offset of the factor: what `b` adds to them is those of `a`."""
+def _factor_copies(
+    a: Layout, b: Layout, weights: Weights, outer: bool, name: str
+) -> tuple[Iters, Offsets]:
+    """Replicas and offset of the factor: what `b` adds to them is those of `a`.
+
+    Several lists may do where copies meet; inside a factor `b` with swizzles, one must step beyond
+    all that they see.
+    """
+    seen: dict[str, int] = {}
+    for sw in b.swizzle if outer else ():
+        seen[sw.axis] = max(seen.get(sw.axis, 1), 1 << sw.reach)
     steps_a, offset = by_axis(a.replica)
     steps_b, turned = by_axis(b.replica)
     add(offset, dict(a.offsets))
@@ -215,7 +280,7 @@ def _factor_copies(a: Layout, b: Layout, weights: Weights, name: str) -> tuple[I
     replica: list[Iter] = []
     for axis in sorted({*steps_a, *steps_b}):
         whole, part = saturate(steps_a.get(axis, ())), saturate(steps_b.get(axis, ()))
-        rest = difference(whole, part, weights.get(axis, 1))
+        rest = difference(whole, part, lcm(weights.get(axis, 1), seen.get(axis, 1)))
         if rest is None:
             raise LayoutError(
                 name, f"the replicas of {a} on {axis} at index 0", f"those of {b} in it"
@@ -230,48 +295,46 @@ def _factor_copies(a: Layout, b: Layout, weights: Weights, name: str) -> tuple[I
     return tuple(replica), make_offsets(origin)
 
 
-def _factor_dims(
-    a: Layout, ratio: Shape, b: Layout, inner: Shape, weights: Weights, outer: bool, name: str
-) -> Dims:
-    cut = [
-        extent for pair in zip(ratio, inner, strict=True) for extent in pair[:: 1 if outer else -1]
-    ]
-    parts = _cut(a, cut)
-    if parts is None:
+def _factor_blocks(
+    a: Layout, ratio: Shape, b: Layout, inner: Shape, outer: bool, name: str
+) -> Sequence[Iters]:
+    """The blocks of `a` beside those of `b`, per dim, before they are scaled back."""
+    pairs = zip(ratio, inner, strict=True) if outer else zip(inner, ratio, strict=True)
+    cut = tuple(chain.from_iterable(pairs))
+    blocks = _cut(a, cut)
+    if blocks is None:
         index = "" if a.box else f": index {first_uncut(it.fuse(a.shard), cut)} breaks"
         raise LayoutError(
-            name, f"{a} does not group by {tuple(cut)}{index}", f"whole copies of {b} in every dim"
+            name, f"{a} does not group by {cut}{index}", f"whole copies of {b} in every dim"
         )
-    found: list[tuple[int, Iters]] = []
-    level = a.size
-    known = _cut(b, inner) or b.group_dims(inner)
-    for place, want in enumerate(known):
-        pair = parts[2 * place], parts[2 * place + 1]
-        rest, have = pair if outer else pair[::-1]
-        level //= rest[0] * have[0]
-        if have != want:
-            at = (first_unequal(have[1], want[1]) or 0) * level * (1 if outer else rest[0])
-            raise LayoutError(name, f"{a} is not {b} in dim {place}: index {at} breaks", str(b))
-        found.append((rest[0], _unscaled(rest[1], weights, name)))
-    return tuple(found)
+    rests, have = (blocks[::2], blocks[1::2]) if outer else (blocks[1::2], blocks[::2])
+    want = _cut(b, inner) or tuple([block for _, block in b.group_dims(inner)])
+    if have == want:
+        return rests
+    place = next(i for i, block in enumerate(want) if block != have[i])
+    level = prod(cut[2 * place + 2 :]) * (1 if outer else ratio[place])
+    broken = (first_unequal(have[place], want[place]) or 0) * level
+    raise LayoutError(name, f"{a} is not {b} in dim {place}: index {broken} breaks", str(b))
 
 
-def _cut(layout: Layout, shape: Shape) -> Dims | None:
-    """The dims of a shape in normal form, so that equal dims are equal maps."""
+def _cut(layout: Layout, shape: Shape) -> tuple[Iters, ...] | None:
+    """The blocks of a shape in normal form, so that equal blocks are equal maps."""
     if layout.box is None:
-        blocks = it.split_blocks(it.fuse(layout.shard), shape)
-        return None if blocks is None else tuple(zip(shape, blocks, strict=True))
+        return it.split_blocks(it.fuse(layout.shard), shape)
     dims = regroup(reduce_dims(layout.dims()), shape)
-    return None if dims is None else tuple((n, trim(n, it.fuse(block))) for n, block in dims)
+    return None if dims is None else tuple([trim(n, it.fuse(block)) for n, block in dims])
 
 
-def _unscaled(block: Iters, weights: Weights, name: str) -> Iters:
-    for _, stride, axis in block:
-        if stride % weights.get(axis, 1):
+def _unscaled(iters: Iterable[Iter], weights: Weights, name: str) -> Iters:
+    unscaled: list[Iter] = []
+    for extent, stride, axis in iters:
+        quotient, rest = divmod(stride, weights.get(axis, 1))
+        if rest:
             raise LayoutError(
                 name, f"the outer stride {stride}@{axis}", f"a multiple of the span {weights[axis]}"
             )
-    return tuple((extent, stride // weights.get(axis, 1), axis) for extent, stride, axis in block)
+        unscaled.append((extent, quotient, axis))
+    return tuple(unscaled)
 
 
 def _factor_swizzles(

@@ -1,10 +1,9 @@
-"""Replica iters: a multiset whose image is a set, its normal form and exact searches over it.
+"""Replica iters: a multiset whose image is a set, its normal form and exact decisions about it.
 
 The image of a replica list is a Cartesian product over the axes, so everything here works on one
 axis at a time, on lists of ``(stride, extent)`` with positive strides, ascending. The normal form
-is the least list with that image: fewest iters, then smaller strides first, larger extents first.
-Under the gap condition it is the saturated list (Axe A.12 and A.14, absorbing with ``q <= E``); off
-it the image is searched as a set of bits.
+is one list per image: under the gap condition the saturated list (Axe A.12 and A.14, absorbing with
+``q <= E``), off it what `images.factor` finds.
 """
 
 from __future__ import annotations
@@ -13,13 +12,10 @@ from collections.abc import Iterable, Iterator
 from math import gcd
 
 from axe_eq.errors import SearchError
+from axe_eq.layout.images import Steps, factor, search, spread
 from axe_eq.layout.iters import Iter, Iters
 
-Steps = tuple[tuple[int, int], ...]  # (stride, extent), strides positive and ascending
-
 MAX_SPAN = 2**24
-MAX_WORK = 2**37  # bits shifted in one search: some twenty seconds
-MAX_STEPS = 24  # each step at least doubles the reach, and the span is at most 2**24
 
 
 def by_axis(replica: Iterable[Iter]) -> tuple[dict[str, list[tuple[int, int]]], dict[str, int]]:
@@ -90,8 +86,7 @@ def least_steps(steps: Steps) -> Steps:
     whole: list[tuple[int, int]] = []
     for unit, cluster in clusters(steps):
         if not has_gaps(cluster):
-            target = image_bits(cluster)
-            found = search(target, (), 1)
+            found = factor(image_bits(cluster), known=cluster)
             assert found is not None  # the cluster itself is a solution
             cluster = found
         whole += [(stride * unit, extent) for stride, extent in cluster]
@@ -177,16 +172,6 @@ def element_apart(a: Steps, b: Steps) -> tuple[int, bool]:
     raise SearchError("replica images", "no element of only one of them found", f"in {MAX_SPAN}")
 
 
-def spread(bits: int, stride: int, extent: int) -> int:
-    """The union of `extent` copies of a set, each `stride` above the one before."""
-    done = 1
-    while done < extent:
-        step = min(done, extent - done)
-        bits |= bits << (step * stride)
-        done += step
-    return bits
-
-
 def same_image(a: Steps, b: Steps) -> bool:
     """Whether two saturated lists on one axis have the same image. Exact.
 
@@ -206,164 +191,6 @@ def same_image(a: Steps, b: Steps) -> bool:
         x == y or (reach_of(x) == reach_of(y) and image_bits(x) == image_bits(y))
         for (_, x), (_, y) in zip(*parts, strict=True)
     )
-
-
-def erode(bits: int, stride: int, extent: int) -> int:
-    """The elements from which `extent` steps of `stride` stay inside a set."""
-    done = 1
-    while done < extent:
-        step = min(done, extent - done)
-        bits &= bits >> (step * stride)
-        done += step
-    return bits
-
-
-def needed_strides(target: int) -> tuple[int, ...]:
-    """Elements of a list's image that are no sum of two others: strides of every list for it."""
-    top = target.bit_length() - 1
-    needed: list[int] = []
-    open_ = target & ~1
-    while open_:
-        element = (open_ & -open_).bit_length() - 1
-        open_ &= open_ - 1
-        # An image is symmetric, so b = element - a is in it where top - element + a is.
-        if target & target >> (top - element) & (1 << element) - 2:
-            continue
-        needed.append(element)
-        open_ &= ~((target & ~1) << element)
-    return tuple(needed)
-
-
-class _Search:
-    """Depth first over lists in ascending stride, for the first one that completes a set.
-
-    A partial list with sum P can only be completed inside ``room = {q | q + P in the target}``, and
-    only if ``P + room`` is the whole target. Both shrink as an extent grows, so the greatest extent
-    worth trying is found by bisection.
-    """
-
-    def __init__(self, target: int, start: Steps, grid: int) -> None:
-        self.target, self.start, self.grid = target, start, grid
-        self.top = target.bit_length() - 1
-        given = {stride for stride, _ in start}
-        self.needed = tuple(s for s in needed_strides(target) if s not in given)
-        self.work = 0
-        self.cut = False
-
-    def run(self, done: int, room: int, taken: Steps, more: int) -> Steps | None:
-        """The whole list, `taken` and at most `more` steps after it, or None: there is none."""
-        if done == self.target:
-            return taken
-        missing = self.target & ~done
-        nearest = (missing & -missing).bit_length() - 1
-        budget = self.top - (done.bit_length() - 1)
-        last = taken[-1][0] if taken else 0
-        # The least remaining stride cannot jump over the least element that is still missing.
-        for stride in self._strides(room, last, min(nearest, budget), more):
-            if more == 1:
-                extents: Iterable[int] = self._last(done, stride, budget)
-            else:
-                extents = range(self._longest(room, stride, budget, taken), 1, -1)
-            grid = self._known_grid(stride, more)
-            for extent in extents:
-                left = budget - stride * (extent - 1)
-                if 0 < left <= stride or left % grid:
-                    continue
-                longer = (*taken, (stride, extent))
-                self._spend(extent)
-                wider, less = spread(done, stride, extent), erode(room, stride, extent)
-                found = self.run(wider, less, longer, more - 1)
-                if found is not None:
-                    return found
-        return None
-
-    def _strides(self, room: int, last: int, top: int, more: int) -> Iterator[int]:
-        """The strides that may come next, ascending."""
-        ahead = [stride for stride in self.needed if stride > last]
-        if len(ahead) >= more:
-            self.cut = True
-            if 0 < len(ahead) == more and ahead[0] <= top and room >> ahead[0] & 1:
-                yield ahead[0]
-            return
-        top = min([top, *ahead[:1]])
-        window = room >> (last + 1) & (1 << max(top - last, 0)) - 1
-        while window:
-            low = window & -window
-            window ^= low
-            stride = last + low.bit_length()
-            if stride % self.grid == 0:
-                yield stride
-
-    def _known_grid(self, stride: int, more: int) -> int:
-        """A number that divides all strides after this one: their own where they are forced."""
-        ahead = [needed for needed in self.needed if needed > stride]
-        if not 0 < len(ahead) == more - 1:
-            return self.grid
-        self.cut = True
-        return gcd(*ahead)
-
-    def _last(self, done: int, stride: int, budget: int) -> tuple[int, ...]:
-        """The one extent that uses up the budget, where it completes the target."""
-        self.cut = True
-        times, rest = divmod(budget, stride)
-        self._spend(times + 1)
-        complete = rest == 0 and spread(done, stride, times + 1) == self.target
-        return (times + 1,) if complete else ()
-
-    def _longest(self, room: int, stride: int, budget: int, taken: Steps) -> int:
-        """The greatest extent that leaves room to complete the target."""
-        low, high = 1, budget // stride + 1
-        while low < high:
-            middle = (low + high + 1) // 2
-            if self.completes(erode(room, stride, middle), (*taken, (stride, middle))):
-                low = middle
-            else:
-                high = middle - 1
-        return low
-
-    def completes(self, room: int, taken: Steps) -> bool:
-        """Whether the sum so far, spread over all its room, is the target."""
-        if not room & 1:
-            return False
-        for stride, extent in (*self.start, *taken):
-            self._spend(extent)
-            room = spread(room, stride, extent)
-        return room == self.target
-
-    def _spend(self, extent: int) -> None:
-        self.work += (self.top + 4096) * extent.bit_length()
-        if self.work > MAX_WORK:
-            raise SearchError(
-                f"replica image of span {self.top + 1}", "search too long", "a simpler replica list"
-            )
-
-
-def search(target: int, start: Steps, grid: int) -> Steps | None:
-    """The least steps with strides on a grid whose sum with `start` is a set, given as bits.
-
-    Args:
-        target: the image of some list, as bits.
-        start: steps that are part of the sum already.
-        grid: every stride found is a multiple of it.
-
-    Returns:
-        Steps, fewest first, then smaller strides and larger extents first, or None: there are none.
-
-    Raises:
-        SearchError: the search takes too long.
-    """
-    done, room = 1, target
-    for stride, extent in start:
-        done, room = spread(done, stride, extent), erode(room, stride, extent)
-    hunt = _Search(target, start, grid)
-    if any(stride % grid for stride in hunt.needed) or not hunt.completes(room, ()):
-        return None
-    for most in range(len(hunt.needed), MAX_STEPS + 1):
-        hunt.cut = False
-        found = hunt.run(done, room, (), most)
-        if found is not None or not hunt.cut:
-            return found
-    return None
 
 
 def difference(whole: Steps, part: Steps, grid: int) -> Steps | None:

@@ -8,7 +8,7 @@ prefix of that list, and a level that does not divide it would have to repeat at
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain
 from math import prod
 
 import numpy as np
@@ -37,10 +37,10 @@ def slice_shard(fused: Iters, shape: Sequence[int], spans: Spans) -> tuple[Iters
     try:
         if blocks is None:
             return _slice_merged(fused, shape, spans)
-        dims, origin = slice_dims(tuple(zip(shape, blocks, strict=True)), spans, padded=False)
+        parts, origin = _windows(blocks, shape, spans, padded=False)
     except NoIters as none:
         raise _first_break(fused, shape, spans, none) from None
-    return tuple([item for _, block in dims for item in block]), origin
+    return tuple(chain.from_iterable(parts)), origin
 
 
 def _first_break(fused: Iters, shape: Sequence[int], spans: Spans, found: NoIters) -> NoIters:
@@ -65,26 +65,39 @@ def _region_index(shape: Sequence[int], spans: Spans) -> NDArray[np.int64]:
     return index
 
 
-def slice_dims(dims: Dims, spans: Spans, *, padded: bool = True) -> tuple[Dims, Vector]:
+def slice_dims(dims: Dims, spans: Spans) -> tuple[Dims, Vector]:
     """The dims of a region, and the coordinates of its first element; blocks may be padded.
 
     Raises:
         NoIters: no block computes a dim; the index is row-major in the region.
     """
-    sliced: list[tuple[int, Iters]] = []
+    shape, blocks = [extent for extent, _ in dims], [block for _, block in dims]
+    parts, origin = _windows(blocks, shape, spans, padded=True)
+    counts = [end - begin for begin, end in spans]
+    return tuple(zip(counts, parts, strict=True)), origin
+
+
+def _windows(
+    blocks: Sequence[Iters], shape: Sequence[int], spans: Spans, *, padded: bool
+) -> tuple[list[Iters], Vector]:
+    """The block of every window, and the coordinates of their first element.
+
+    Raises:
+        NoIters: no block computes a dim; the index is row-major in the region.
+    """
+    parts = list(blocks)
     origin: Vector = {}
-    inner = 1
-    for (extent, block), (begin, end) in zip(reversed(dims), reversed(spans), strict=True):
-        part = block
-        if end - begin != extent:
-            try:
-                part, first = window(block, begin, end - begin, padded=padded)
-            except NoIters as none:
-                raise NoIters(none.index * inner, none.reason) from None
-            add(origin, first)
-        inner *= end - begin
-        sliced.append((end - begin, part))
-    return tuple(reversed(sliced)), origin
+    for dim in range(len(parts) - 1, -1, -1):  # a fast dim breaks before a slow one
+        begin, end = spans[dim]
+        if end - begin == shape[dim]:
+            continue
+        try:
+            parts[dim], first = window(parts[dim], begin, end - begin, padded=padded)
+        except NoIters as none:
+            inner = prod([stop - start for start, stop in spans[dim + 1 :]])
+            raise NoIters(none.index * inner, none.reason) from None
+        add(origin, first)
+    return parts, origin
 
 
 def _slice_merged(fused: Iters, shape: Sequence[int], spans: Spans) -> tuple[Iters, Vector]:

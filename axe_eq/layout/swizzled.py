@@ -44,7 +44,11 @@ def normalise(layout: Layout) -> Layout:
     # A single swizzle bounds the search by its own reach; steps beyond that stay as they are.
     single = len(layout.swizzle) == 1
     reach = {sw.axis: sw.reach if single else _bits(layout, sw.axis) for sw in layout.swizzle}
-    outer, inner = _split(layout, reach)
+    seen = {  # what the search tries may reach less than what is there, and acts as that does
+        axis: max([bits, *(sw.reach for sw in layout.swizzle if sw.axis == axis)])
+        for axis, bits in reach.items()
+    }
+    outer, inner = _split(layout, seen)
     if inner.size * inner.copies() > MAX_POINTS:
         raise SearchError(f"canonical form of {layout}", f"{inner.size} elements", f"{MAX_POINTS}")
     found = next(_forms(inner, reach), None)
@@ -70,13 +74,18 @@ def _bits(layout: Layout, axis: str) -> int:
     return 2 * bits + 1 if low < 0 else bits
 
 
-def _split(layout: Layout, reach: dict[str, int]) -> tuple[Iters, Layout]:
-    """The slow iters that step by multiples of what swizzles see, and the layout of the rest."""
+def _split(layout: Layout, seen: dict[str, int]) -> tuple[Iters, Layout]:
+    """The slow iters that step by multiples of what swizzles see, and the layout of the rest.
+
+    Args:
+        layout: a layout with swizzles.
+        seen: axis -> low bits that swizzles on it read or write, those to be tried included.
+    """
     fused = it.fuse(layout.shard)
     if layout.box is not None:
         return (), layout
     for cut, (extent, stride, axis) in enumerate(fused):
-        grid = 1 << reach.get(axis, 0)
+        grid = 1 << seen.get(axis, 0)
         period = grid // gcd(stride, grid)
         if period == 1:
             continue

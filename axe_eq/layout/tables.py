@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout.boxes import Dims
 from axe_eq.layout.check import check_axis, make_offsets
+from axe_eq.layout.images import Steps, factor
 from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters, size
 from axe_eq.layout.levels import NoIters, from_table
-from axe_eq.layout.replicas import MAX_SPAN, Steps, least_steps, reach_of, saturate, search
+from axe_eq.layout.replicas import MAX_SPAN, least_steps, reach_of, saturate
 from axe_eq.layout.value import Layout, make, make_dims
 
 Table = NDArray[np.int64]
@@ -169,8 +170,10 @@ def steps_of(values: Table) -> Steps | None:
     if values[-1] // unit < MAX_SPAN:
         if not np.array_equal(values[-1] - values[::-1], values):
             return None  # every list's image is symmetric
-        found = search(_bits(values // unit), (), 1)
-        return None if found is None else tuple((stride * unit, e) for stride, e in found)
+        found = factor(_bits(values // unit))
+        if found is None:
+            return None
+        return least_steps(saturate((stride * unit, e) for stride, e in found))
     return _clustered(values)
 
 

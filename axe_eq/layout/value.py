@@ -37,6 +37,7 @@ from axe_eq.layout.indexing import block_table, columns, flatten, spread, unflat
 from axe_eq.layout.inverse import invert
 from axe_eq.layout.iters import DEFAULT_AXIS, Iters
 from axe_eq.layout.levels import NoIters, add, first_uncut
+from axe_eq.layout.parts import Parts
 from axe_eq.layout.replicas import normal_form
 from axe_eq.layout.reports import Aliasing, Coordinate, Grouped, Image
 from axe_eq.layout.slices import permute_shard, slice_dims, slice_shard
@@ -50,7 +51,7 @@ MAX_TABLE = 2**28
 _set = object.__setattr__
 
 
-class Layout:
+class Layout(Parts):
     """A set-valued map from ``[0, size)`` to coordinates on named axes.
 
     ``L(x) = {sw(D(x) + r + O) | r in R}``: the digits of x in the shard extents, slow to fast,
@@ -73,27 +74,7 @@ class Layout:
     Source: Axe, Definitions 2.1 to 2.3; swizzles: CuTe; padded box: XLA tiled layouts.
     """
 
-    __slots__ = (
-        "_canonical",
-        "_hash",
-        "box",
-        "offsets",
-        "padded",
-        "replica",
-        "shard",
-        "size",
-        "swizzle",
-    )
-
-    shard: Iters
-    replica: Iters
-    offsets: Offsets
-    size: int
-    swizzle: tuple[Swizzle, ...]
-    box: tuple[int, ...] | None
-    padded: tuple[int, ...] | None
-    _canonical: Layout | bool | None
-    _hash: int | None
+    __slots__ = ()
 
     def __init__(
         self,
@@ -116,7 +97,9 @@ class Layout:
             size = prod(extents)
         elif padded is not None:
             raise LayoutError("layout", f"padded shape {tuple(padded)} without a box", "both")
-        _fill(self, *checked, offsets, size, swizzles, extents, shape)
+        _set(self, "__class__", Parts)
+        Parts.__init__(self, *checked, offsets, size, swizzles, extents, shape)
+        self.__class__ = Layout
 
     @staticmethod
     def parse(text: str) -> Layout:
@@ -337,9 +320,9 @@ class Layout:
                 offsets = make_offsets(shift)
         if self.box is None:
             shard = it.fuse(self.shard)
-            if (shard, replica, offsets) == (self.shard, self.replica, self.offsets):
+            if shard == self.shard and replica == self.replica and offsets == self.offsets:
                 return self
-            return make(shard, replica, offsets)
+            return make(shard, replica, offsets, size=self.size)
         return make_dims(reduce_dims(self.dims()), replica, offsets)
 
     def group(self, shape: Sequence[int]) -> Grouped:
@@ -350,12 +333,33 @@ class Layout:
         Raises:
             LayoutError: the extents do not multiply to the size, or a boundary cuts an iter.
         """
-        dims = self.group_dims(shape)
-        blocks = tuple([block for _, block in dims])
         if self.box is None:
-            shard = tuple([item for block in blocks for item in block])
-            return Grouped(make(shard, self.replica, self.offsets, self.swizzle), blocks)
-        return Grouped(make_dims(dims, self.replica, self.offsets, self.swizzle), blocks)
+            blocks = self.blocks(check_admitted(self.size, shape))
+            shard: Iters = sum(blocks, ())
+            grouped = make(shard, self.replica, self.offsets, self.swizzle, size=self.size)
+            return Grouped(grouped, blocks)
+        dims = self.group_dims(shape)
+        grouped = make_dims(dims, self.replica, self.offsets, self.swizzle)
+        return Grouped(grouped, tuple([block for _, block in dims]))
+
+    def blocks(self, extents: tuple[int, ...]) -> tuple[Iters, ...]:
+        """`group` of a layout without a box by a shape that is checked, as one block per dim.
+
+        Raises:
+            LayoutError: a boundary cuts an iter.
+        """
+        blocks = it.split_blocks(it.fuse(self.shard), extents)
+        if blocks is None:
+            raise self._no_group(extents)
+        return blocks
+
+    def _no_group(self, extents: tuple[int, ...]) -> LayoutError:
+        index = "" if self.box else f": index {first_uncut(it.fuse(self.shard), extents)} breaks"
+        return LayoutError(
+            f"layout {self}",
+            f"does not group by {extents}{index}",
+            "a shape that cuts at its iters",
+        )
 
     def group_dims(self, shape: Sequence[int]) -> Dims:
         """`group` as ``(extent, block)`` per dim; with a box a block may hold more than the extent.
@@ -365,21 +369,13 @@ class Layout:
         """
         extents = check_admitted(self.size, shape)
         if self.box is None:
-            blocks = it.split_blocks(it.fuse(self.shard), extents)
-            if blocks is not None:
-                return tuple(zip(extents, blocks, strict=True))
-        elif extents == self.box:
+            return tuple(zip(extents, self.blocks(extents), strict=True))
+        if extents == self.box:
             return self.dims()
-        else:
-            dims = regroup(reduce_dims(self.dims()), extents)
-            if dims is not None:
-                return dims
-        index = "" if self.box else f": index {first_uncut(it.fuse(self.shard), extents)} breaks"
-        raise LayoutError(
-            f"layout {self}",
-            f"does not group by {extents}{index}",
-            "a shape that cuts at its iters",
-        )
+        dims = regroup(reduce_dims(self.dims()), extents)
+        if dims is None:
+            raise self._no_group(extents)
+        return dims
 
     def slice(self, shape: Sequence[int], region: Region) -> Layout:
         """The layout of a box of elements: ``L[region](u) = L(begin + u)`` (Axe 3.3).
@@ -397,13 +393,13 @@ class Layout:
         """
         extents = check_admitted(self.size, shape)
         spans = check_region(extents, region)
-        offset = dict(self.offsets)
         try:
-            if self.box is None:
-                shard, origin = slice_shard(it.fuse(self.shard), extents, spans)
-                add(offset, origin)
-                return make(shard, self.replica, make_offsets(offset), self.swizzle)
-            return self._slice_boxed(extents, spans)
+            if self.box is not None:
+                return self._slice_boxed(extents, spans)
+            shard, origin = slice_shard(it.fuse(self.shard), extents, spans)
+            if self.offsets:
+                add(origin, dict(self.offsets))
+            return make(shard, self.replica, make_offsets(origin), self.swizzle)
         except NoIters as none:
             raise LayoutError(
                 f"slice {spans} of {self} as {extents}",
@@ -546,29 +542,13 @@ class Layout:
     def __repr__(self) -> str:
         return f"Layout.parse({str(self)!r})"
 
+    def _repr_html_(self) -> str:
+        from axe_eq.layout.picture.single import layout_svg
+
+        return layout_svg(self)
+
 
 # ---- construction -------------------------------------------------------------------------------
-
-
-def _fill(
-    layout: Layout,
-    shard: Iters,
-    replica: Iters,
-    offsets: Offsets,
-    size: int,
-    swizzle: tuple[Swizzle, ...],
-    box: tuple[int, ...] | None,
-    padded: tuple[int, ...] | None,
-) -> None:
-    _set(layout, "shard", shard)
-    _set(layout, "replica", replica)
-    _set(layout, "offsets", offsets)
-    _set(layout, "size", size)
-    _set(layout, "swizzle", swizzle)
-    _set(layout, "box", box)
-    _set(layout, "padded", padded)
-    _set(layout, "_hash", None)
-    _set(layout, "_canonical", None)
 
 
 def make(
@@ -578,15 +558,19 @@ def make(
     swizzle: tuple[Swizzle, ...] = (),
     box: tuple[int, ...] | None = None,
     padded: tuple[int, ...] | None = None,
+    *,
+    size: int | None = None,
 ) -> Layout:
     """A Layout of parts that are known to be valid: the constructor of the algebra itself.
 
-    `offsets` is sorted by axis and without zeros; with a box, `padded` cuts the shard.
+    `offsets` is sorted by axis and without zeros; with a box, `padded` cuts the shard. The size is
+    worked out unless given.
     """
-    layout = object.__new__(Layout)
-    size = prod(box) if box is not None else it.size(shard)
-    _fill(layout, shard, replica, offsets, size, swizzle, box, padded)
-    return layout
+    if size is None:
+        size = prod(box) if box is not None else it.size(shard)
+    layout: Any = Parts(shard, replica, offsets, size, swizzle, box, padded)
+    layout.__class__ = Layout
+    return layout  # type: ignore[no-any-return]
 
 
 def make_dims(

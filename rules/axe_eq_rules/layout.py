@@ -1,18 +1,21 @@
-"""Laws of layouts: equal maps have equal canonical forms."""
+"""Laws of layouts.
+
+Legend: x, y, z layouts; S, T, U shapes; R regions; o, p, q permutations; d, e, r lists of iters, in
+which ``(e, s@a) r`` is an iter before others; g, h functions of several indices; p, q also sets of
+copies, in which ``[e, s@a] + p`` is e copies s apart on axis a and ``v@a + p`` a shift; v, w spans,
+one per axis. ``d | S`` is d as a function of the dims of S. A layout is ``d + p``.
+
+Laws of lists, copies, grids and maps rewrite, and hold whether or not a layout computes what their
+terms say. Computed laws, marked n, write operations on layouts out and decide equality where
+rewriting does not reach.
+"""
 
 from __future__ import annotations
 
-from axe_eq.layout.terms import LayoutTerm, decode, encode
 from axe_eq.pack import Pack
-from axe_eq.rule.term import Term, Undefined
+from axe_eq_rules import layout_computed, layout_grids, layout_lists, layout_maps
 
-PACK = Pack("layout", summary="the canonical form of layouts")
+PACK = Pack("layout", version="2", summary="layouts: canonical forms, operations, spans")
 
-
-@PACK.law(source="Axe, Theorem A.8 (D) and C0-C2 (R), completed by exact search", normal=True)
-def canonical(layout: LayoutTerm) -> tuple[Term, Term]:
-    """A layout = its canonical form: fused iters, least replica list, offsets without zeros."""
-    result = encode(decode(layout).canonical())
-    if result is layout:
-        raise Undefined("canonical form")
-    return layout, result
+for _module in (layout_lists, layout_grids, layout_maps, layout_computed):
+    _module.LAWS.add_to(PACK)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from math import prod
 from typing import Any
@@ -26,19 +26,27 @@ from axe_eq.layout import (
     tile,
     tile_of,
 )
+from tests.property.layout_model import (
+    AXES,
+    BIG,
+    BOX,
+    COPIES,
+    NEGATIVE,
+    OFF_GAP,
+    PRIME,
+    SWIZZLE,
+    TWICE,
+    ZERO,
+    Coordinate,
+    table_of,
+)
 
-CASES = 4_000  # under --full; 10 % of them otherwise
-Image = frozenset[tuple[tuple[str, int], ...]]
+Image = frozenset[Coordinate]
+Start = Callable[..., Any]  # the fixture `campaign`
 
-
-@pytest.fixture
-def cases(full: bool) -> Iterator[random.Random]:
-    source = random.Random(7)
-    return (source for _ in range(CASES if full else CASES // 10))
-
-
-def table_of(layout: Layout) -> list[Image]:
-    return [layout(index) for index in range(layout.size)]
+PART = 50  # one case in so many runs unless --full: they are enumerated, and slow
+ANY = (SWIZZLE, TWICE, BOX, COPIES, OFF_GAP, NEGATIVE, AXES, PRIME, BIG, ZERO)
+BOXES = (BOX, NEGATIVE, AXES, PRIME, BIG)
 
 
 def random_shape(source: random.Random, size: int) -> list[int]:
@@ -56,11 +64,22 @@ def random_linear(source: random.Random, most: int = 32) -> Layout:
         extent = source.choice((2, 2, 3, 4, 5))
         if prod(e for e, _, _ in shard) * extent > most:
             break
-        step = stride if source.random() < 0.6 else source.choice((0, 1, 2, 3, 4, 8, -1))
+        step = stride if source.random() < 0.6 else source.choice((0, 0, 1, 2, 3, 4, 8, -1))
         shard.insert(0, (extent, step, source.choice("mmp")))
         stride = stride * extent + source.choice((0, 0, 1))
-    replica = [(2, source.choice((1, 3, 8)), "m")] if source.random() < 0.2 else []
-    return Layout(shard, replica, {"m": source.randint(-3, 9)} if source.random() < 0.3 else None)
+    scale = source.choice((1,) * 9 + (2**33,))
+    shard = [(extent, step * scale, axis) for extent, step, axis in shard]
+    offset = {"m": source.randint(-3, 9)} if source.random() < 0.3 else None
+    return Layout(shard, random_replica(source), offset)
+
+
+def random_replica(source: random.Random) -> list[tuple[int, int, str]]:
+    """Mostly none; one iter, or two that overlap off the gap condition."""
+    pick = source.random()
+    if pick < 0.12:
+        pairs = ((2, 2), (2, 3)), ((2, 3), (2, 4)), ((3, 2), (2, 3)), ((2, -1), (2, 2))
+        return [(extent, stride, "m") for extent, stride in source.choice(pairs)]
+    return [(2, source.choice((1, 3, 8)), "m")] if pick < 0.3 else []
 
 
 def random_swizzled(source: random.Random, most: int = 32) -> Layout:
@@ -85,22 +104,30 @@ def random_boxed(source: random.Random) -> Layout:
             block.insert(0, (count, stride * source.choice((1, 1, 1, -1)), source.choice("mmmp")))
             stride = stride * count + source.choice((0, 0, 1, -1))
         dims.append((extent, block))
-    shard = [item for _, block in dims for item in block]
+    scale = source.choice((1,) * 9 + (2**33,))
+    shard = [(count, step * scale, axis) for _, block in dims for count, step, axis in block]
     padded = [prod(e for e, _, _ in block) for _, block in dims]
     return Layout(shard, box=[extent for extent, _ in dims], padded=padded)
 
 
 def random_layout(source: random.Random) -> Layout:
     make = source.choice((random_linear, random_swizzled, random_swizzled, random_boxed))
-    return make(source)
+    layout = make(source)
+    if layout.box is None or source.random() < 0.7:
+        return layout
+    replica, offset = random_replica(source), {"m": source.randint(-3, 9)}
+    return Layout(layout.shard, replica, offset, box=layout.box, padded=layout.padded)
 
 
 # ---- meaning ------------------------------------------------------------------------------------
 
 
-def test_a_box_is_the_corner_of_its_padded_shape(cases: Iterator[random.Random]) -> None:
-    for source in cases:
+def test_a_box_is_the_corner_of_its_padded_shape(campaign: Start) -> None:
+    run = campaign("boxes: map, span, footprint, table", *BOXES, every=False, part=PART)
+    for maker in run.cases():
+        source = maker.random
         layout = random_boxed(source)
+        run.met(layout)
         assert layout.box is not None and layout.padded is not None  # noqa: PT018 - for the types
         whole = Layout(layout.shard)
         for position, index in enumerate(itertools.product(*map(range, layout.box))):
@@ -128,29 +155,41 @@ def test_a_swizzle_is_one_to_one(bits: int, base: int, shift: int, value: int) -
 # ---- one normal form per map, and the decision --------------------------------------------------
 
 
-def test_canonical_is_unique_across_swizzles_and_boxes(cases: Iterator[random.Random]) -> None:
+def test_canonical_is_unique_across_swizzles_and_boxes(campaign: Start) -> None:
+    run = campaign("swizzles and boxes: canonical", *ANY, every=False, part=PART)
     forms: dict[tuple[Image, ...], Layout] = {}
-    met = undecided = 0
-    for source in cases:
-        layout = random_layout(source)
+    for maker in run.cases():
+        layout = random_layout(maker.random)
+        run.met(layout)
         table = tuple(table_of(layout))
         try:
             form = layout.canonical()
         except SearchError:
-            undecided += 1
+            run.saw("normal form not found within the limits")
             continue
         assert tuple(table_of(form)) == table
         assert form.canonical() == form
-        met += table in forms
+        run.saw(*(["a map met before"] if table in forms else []))
         assert forms.setdefault(table, form) == form
-    assert met > 30
-    assert undecided * 50 < len(forms)
+    assert run.seen["a map met before"] * 15 > run.total
+    assert run.seen["normal form not found within the limits"] * 100 < run.total
 
 
-def test_same_map_across_swizzles_and_boxes(cases: Iterator[random.Random]) -> None:
+def test_swizzles_that_reach_beyond_every_coordinate() -> None:
+    swizzles = [Swizzle("m", 2, 0, -2), Swizzle("m", 2, 1, 2)]
+    layout = Layout([(4, 4, "m"), (4, 2, "p")], swizzle=swizzles)  # 0, 4, 2, 6: below 8 on m
+    form = layout.canonical()
+    assert table_of(form) == table_of(layout)
+    assert form.canonical() == form
+
+
+def test_same_map_across_swizzles_and_boxes(campaign: Start) -> None:
+    run = campaign("swizzles and boxes: same_map", *ANY, every=False, part=PART)
     by_size: dict[int, list[Layout]] = {}
-    for source in cases:
+    for maker in run.cases():
+        source = maker.random
         layout = random_layout(source)
+        run.met(layout)
         others = by_size.setdefault(layout.size, [])
         for other in source.sample(others, min(3, len(others))):
             tables = table_of(layout), table_of(other)
@@ -162,9 +201,11 @@ def test_same_map_across_swizzles_and_boxes(cases: Iterator[random.Random]) -> N
         others.append(layout)
 
 
-def test_inverse_of_swizzled_layouts(cases: Iterator[random.Random]) -> None:
+def test_inverse_of_swizzled_layouts(campaign: Start) -> None:
+    run = campaign("swizzles: inverse", SWIZZLE, PRIME, every=False, part=PART)
     inverted = 0
-    for source in cases:
+    for maker in run.cases():
+        source = maker.random
         extents = [source.choice((2, 2, 4, 3)) for _ in range(source.randint(1, 4))]
         order = source.sample(range(len(extents)), len(extents))
         shard, stride = [(0, 0)] * len(extents), 1
@@ -174,6 +215,7 @@ def test_inverse_of_swizzled_layouts(cases: Iterator[random.Random]) -> None:
         bits, base = source.choice((1, 2)), source.choice((0, 1))
         swizzle = Swizzle("m", bits, base, source.choice((1, 2, -1, -2)))
         layout = Layout(shard, swizzle=[swizzle])
+        run.met(layout)
         try:
             inverse = layout.inverse()
         except LayoutError:
@@ -184,9 +226,12 @@ def test_inverse_of_swizzled_layouts(cases: Iterator[random.Random]) -> None:
     assert inverted > 100
 
 
-def test_aliasing_sees_through_swizzles_and_boxes(cases: Iterator[random.Random]) -> None:
-    for source in cases:
+def test_aliasing_sees_through_swizzles_and_boxes(campaign: Start) -> None:
+    run = campaign("swizzles and boxes: aliasing", *ANY, every=False, part=PART)
+    for maker in run.cases():
+        source = maker.random
         layout = random_layout(source)
+        run.met(layout)
         table, report = table_of(layout), layout.aliasing()
         pairs = itertools.combinations(range(layout.size), 2)
         clashes = [(y, x) for x, y in pairs if table[x] & table[y]]
@@ -198,9 +243,12 @@ def test_aliasing_sees_through_swizzles_and_boxes(cases: Iterator[random.Random]
 # ---- operations on boxes and swizzles -----------------------------------------------------------
 
 
-def test_slice_and_permute_of_boxes_are_complete(cases: Iterator[random.Random]) -> None:
-    for source in cases:
+def test_slice_and_permute_of_boxes_are_complete(campaign: Start) -> None:
+    run = campaign("boxes: slice, permute", *BOXES, every=False, part=PART)
+    for maker in run.cases():
+        source = maker.random
         layout = random_boxed(source)
+        run.met(layout)
         shape = random_shape(source, layout.size)
         table, index = table_of(layout), np.arange(layout.size).reshape(shape)
         begins = [source.randrange(extent) for extent in shape]
@@ -221,6 +269,37 @@ def test_slice_and_permute_of_boxes_are_complete(cases: Iterator[random.Random])
                 assert not boxed_exists(points)
             else:
                 assert table_of(found) == points
+
+
+def test_slice_permute_and_group_keep_swizzles(campaign: Start) -> None:
+    run = campaign(
+        "swizzles: slice, permute, group", SWIZZLE, TWICE, COPIES, every=False, part=PART
+    )
+    for maker in run.cases():
+        source = maker.random
+        layout = random_swizzled(source)
+        run.met(layout)
+        shape = random_shape(source, layout.size)
+        table, index = table_of(layout), np.arange(layout.size).reshape(shape)
+        begins = [source.randrange(extent) for extent in shape]
+        region = [(b, source.randint(b + 1, e)) for b, e in zip(begins, shape, strict=True)]
+        perm = source.sample(range(len(shape)), len(shape))
+        for name, operation, wanted in (
+            (
+                "sliced",
+                partial(layout.slice, shape, region),
+                index[tuple(slice(*b) for b in region)],
+            ),
+            ("permuted", partial(layout.permute, shape, perm), index.transpose(perm)),
+            ("grouped", lambda made=(layout, shape): made[0].group(made[1]).layout, index),
+        ):
+            try:
+                found = operation()
+            except LayoutError:
+                continue
+            run.saw(name)
+            assert table_of(found) == [table[x] for x in wanted.reshape(-1).tolist()]
+    assert min(run.seen[name] for name in ("sliced", "permuted", "grouped")) * 2 > run.total
 
 
 def boxed_exists(table: list[Image]) -> bool:
@@ -271,9 +350,12 @@ def _prefix(line: Any, levels: tuple[int, ...]) -> bool:
     return bool((total == line).all())
 
 
-def test_group_of_boxes(cases: Iterator[random.Random]) -> None:
-    for source in cases:
+def test_group_of_boxes(campaign: Start) -> None:
+    run = campaign("boxes: group", *BOXES, every=False, part=PART)
+    for maker in run.cases():
+        source = maker.random
         layout = random_boxed(source)
+        run.met(layout)
         shape = random_shape(source, layout.size)
         base = np.array(
             [[dict(next(iter(image))).get(a, 0) for a in "mp"] for image in table_of(layout)]
@@ -290,10 +372,13 @@ def test_group_of_boxes(cases: Iterator[random.Random]) -> None:
         assert all(size >= extent for size, extent in zip(sizes, shape, strict=True))
 
 
-def test_products_and_composition_keep_swizzles_and_boxes(cases: Iterator[random.Random]) -> None:
+def test_products_and_composition_keep_swizzles_and_boxes(campaign: Start) -> None:
+    run = campaign("swizzles and boxes: tile, direct sum, compose", *ANY, every=False, part=PART)
     made = {"tile": 0, "sum": 0, "composed": 0}
-    for source in cases:
+    for maker in run.cases():
+        source = maker.random
         a, b = random_layout(source), random_layout(source)
+        run.met(a, b)
         for name, operation in (("tile", tile), ("sum", direct_sum)):
             try:
                 whole = operation(a, [a.size], b, [b.size])
@@ -319,6 +404,15 @@ def test_products_and_composition_keep_swizzles_and_boxes(cases: Iterator[random
     assert min(made.values()) > 50
 
 
+def test_a_factor_beside_a_swizzle_steps_beyond_what_it_sees() -> None:
+    inner = Layout([(2, 1)], replica=[(2, 4)], swizzle=[Swizzle("m", 1, 1, -1)])
+    outer = Layout([(3, 16)], replica=[(2, 8)])
+    whole = direct_sum(outer, [3], inner, [2])  # copies 0, 4, 8, 12: (4, 4) less (2, 4) is
+    found = direct_sum_left(whole, [6], inner, [2])  # (3, 4) or (2, 8), and 4 is seen
+    assert table_of(direct_sum(found, [3], inner, [2])) == table_of(whole)
+    assert direct_sum(Layout([(1, 3), (3, 16)]), [3], inner, [2]).size == 6  # unit iters never step
+
+
 def added(a: Image, weights: dict[str, int], b: Image) -> Image:
     points = set()
     for outer, inner in itertools.product(a, b):
@@ -339,15 +433,19 @@ def random_huge(source: random.Random) -> Layout:
         extent = source.choice((2, 3, 7, 2**5, 2**8, 1009, 6 * 5**3))
         if stride * extent > 2**50:
             break
-        shard.insert(0, (extent, stride, source.choice("mmp")))
+        turned = source.choice((1, 1, 1, -1))
+        shard.insert(0, (extent, stride * turned, source.choice("mmp")))
         stride = stride * extent + source.choice((0, 0, 5))
     return Layout(shard)
 
 
-def test_slices_of_huge_layouts(cases: Iterator[random.Random]) -> None:
+def test_slices_of_huge_layouts(campaign: Start) -> None:
+    run = campaign("huge layouts: slice", NEGATIVE, AXES, PRIME, every=False, part=PART)
     sliced = refused = 0
-    for source in cases:
+    for maker in run.cases():
+        source = maker.random
         layout = random_huge(source)
+        run.met(layout)
         levels = [1]
         for extent, _, _ in reversed(layout.shard):
             levels.append(levels[-1] * extent)
@@ -371,9 +469,24 @@ def test_slices_of_huge_layouts(cases: Iterator[random.Random]) -> None:
     assert refused > 10
 
 
-def test_huge_layouts_decide_without_enumeration(cases: Iterator[random.Random]) -> None:
-    for source in cases:
+def test_the_fast_dim_of_a_huge_slice_breaks_first() -> None:
+    rows = [
+        (1000, 5000),
+        (1000, 1),
+    ]  # a window from 1 on wraps after 999 steps, and 999 cuts nothing
+    layout = Layout([(extent, stride * 10**8) for extent, stride in rows] + rows)
+    with pytest.raises(LayoutError, match="index 999 of the region breaks"):
+        layout.slice([10**6, 10**6], [(1, 700_001), (1, 700_001)])
+    with pytest.raises(LayoutError, match=r"index 699300000 of the region breaks"):
+        layout.slice([10**6, 10**6], [(1, 700_001), (0, 700_000)])
+
+
+def test_huge_layouts_decide_without_enumeration(campaign: Start) -> None:
+    run = campaign("huge layouts: same_map", NEGATIVE, AXES, PRIME, every=False, part=PART)
+    for maker in run.cases():
+        source = maker.random
         layout = random_huge(source)
+        run.met(layout)
         split = [
             part
             for extent, stride, axis in layout.shard
@@ -410,9 +523,12 @@ def test_huge_swizzles_compare_by_what_they_see() -> None:
     assert a.canonical() == Layout([(2**26, 1)], swizzle=a.swizzle)
 
 
-def test_huge_layouts_tile_and_recover(cases: Iterator[random.Random]) -> None:
-    for source in cases:
+def test_huge_layouts_tile_and_recover(campaign: Start) -> None:
+    run = campaign("huge layouts: tile, tile_of", NEGATIVE, AXES, PRIME, every=False, part=PART)
+    for maker in run.cases():
+        source = maker.random
         a, b = random_huge(source), random_linear(source)
+        run.met(a, b)
         if a.size * b.size < 2**60 and all(a.span(x) * b.span(x) < 2**60 for x in "mp"):
             whole = tile(a, [a.size], b, [b.size])
             assert same_map(tile_of(whole, [whole.size], b, [b.size]), a) is None

@@ -144,8 +144,27 @@ def hlo_sample(rng: Rng) -> Sample:
         iota = f"<=[{','.join(map(str, factors))}]T({','.join(map(str, order))})"
     devices = pick(rng, iota, f"<=[{mesh.size}]", ",".join(map(str, table)))
     text = f"{{devices=[{','.join(map(str, tile))}]{devices} last_tile_dim_replicate}}"
-    text = pick(rng, text, text, text, "{replicated}", "{maximal device=1}")
+    named = mesh_form(rng, mesh, len(shape))
+    text = pick(rng, text, text, named, named, "{replicated}", "{maximal device=1}")
     return Sample(text, shape=shape, mesh=mesh)
+
+
+def mesh_form(rng: Rng, mesh: Mesh, rank: int) -> str:
+    """A sharding that names mesh dims, some of them in parts."""
+    dims: list[list[str]] = [[] for _ in range(rank)]
+    for name in rng.permutation(list(mesh.shape)):
+        pre, extent = 1, mesh.shape[str(name)]
+        while pre < extent:
+            rest = extent // pre
+            size = int(pick(rng, *(n for n in range(2, rest + 1) if rest % n == 0)))
+            part = f"'{name}'" if size == extent else f"'{name}':({pre}){size}"
+            if rng.random() < 0.7:
+                pick(rng, *dims).append(part)
+            pre *= size
+    axes = ",".join(f"'{name}'={extent}" for name, extent in mesh.shape.items())
+    ids = f", device_ids=({','.join(map(str, range(mesh.size)[::-1]))})"
+    entries = ", ".join(f"{{{', '.join(parts)}}}" for parts in dims)
+    return f"{{mesh[{axes}]{pick(rng, '', '', ids)}, [{entries}]}}"
 
 
 def dealt(rng: Rng, mesh: Mesh, rank: int) -> list[list[str]]:

@@ -8,6 +8,24 @@ grammar of each notation with examples.
 
 from __future__ import annotations
 
-from axe_eq.layout.notation.registry import NOTATIONS, Notation, read, read_any, write
+from axe_eq.layout.notation.registry import (
+    NOTATIONS,
+    Notation,
+    prefixed,
+    read,
+    read_any,
+    row_major_shape,
+    stated_shape,
+    write,
+)
 
-__all__ = ["NOTATIONS", "Notation", "read", "read_any", "write"]
+__all__ = [
+    "NOTATIONS",
+    "Notation",
+    "prefixed",
+    "read",
+    "read_any",
+    "row_major_shape",
+    "stated_shape",
+    "write",
+]

@@ -10,6 +10,7 @@ Source: NVIDIA CUTLASS, CuTe layout algebra; ``Swizzle<B,M,S>`` of ``cute/swizzl
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import prod
 from typing import Any, NamedTuple, NoReturn
 
 from lark import Token, Transformer, v_args
@@ -91,6 +92,22 @@ def read(text: str, context: Context) -> Layout:
     shard = [item for mode in modes for item in reversed(mode)]
     offset, swizzles = _read_front(text, front)
     return build("cute", text, lambda: Layout(shard, (), {DEFAULT_AXIS: offset}, swizzles))
+
+
+def dims(text: str) -> tuple[int, ...] | None:
+    """The sizes of the top-level modes; None where there is one, or a dynamic one."""
+    *_, shape, _ = parse("cute", text, _Trees())
+    if not isinstance(shape, tuple):
+        return None
+    sizes = tuple(_product(mode) for mode in shape)
+    return None if None in sizes else tuple(size for size in sizes if size is not None)
+
+
+def _product(tree: Tree) -> int | None:
+    if not isinstance(tree, tuple):
+        return tree if isinstance(tree, int) else None
+    sizes = [_product(inner) for inner in tree]
+    return None if None in sizes else prod(size for size in sizes if size is not None)
 
 
 def _read_front(text: str, front: Sequence[_Front]) -> tuple[int, list[Swizzle]]:

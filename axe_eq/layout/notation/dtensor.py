@@ -13,15 +13,22 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple, NoReturn
 
+import numpy as np
 from lark import Token, Transformer, v_args
+from numpy.typing import NDArray
 
+from axe_eq.layout.iters import DEFAULT_AXIS
+from axe_eq.layout.levels import NoIters
 from axe_eq.layout.mesh import Mesh
-from axe_eq.layout.notation.common import given_shape
+from axe_eq.layout.notation.cells import cells_of
+from axe_eq.layout.notation.common import MAX_DECIDED, given_shape
 from axe_eq.layout.notation.sharding import (
     Digit,
+    LocalDim,
     MeshDigit,
     Part,
     confirmed,
+    local_dim,
     mesh_dims,
     needed_mesh,
     needed_shape,
@@ -29,7 +36,10 @@ from axe_eq.layout.notation.sharding import (
     unused_replicas,
 )
 from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse
+from axe_eq.layout.tables import from_points
 from axe_eq.layout.value import Layout
+
+Values = NDArray[np.int64]
 
 
 class _Shard(NamedTuple):
@@ -69,11 +79,11 @@ class _Placements(Transformer[Token, Any]):
 def read(text: str, context: Context) -> Layout:
     """Reads placements; needs the mesh and the shape.
 
-    A chunk that is smaller than the first one lies in a buffer of the first one's size.
+    A chunk that is smaller than the largest one lies in a buffer of that one's size.
 
     Raises:
-        NotationError: not one placement per mesh dim, a dim out of range, a Partial, or chunks of
-            chunks whose sizes differ between devices.
+        NotationError: not one placement per mesh dim, a dim out of range, a Partial, or uneven
+            chunks that no padded box computes.
     """
     shape, mesh = needed_shape("dtensor", text, context), needed_mesh("dtensor", text, context)
     placements = _checked(text, parse("dtensor", text, _Placements()), shape, mesh)
@@ -111,20 +121,83 @@ def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
 def _sharded(
     text: str, placements: Sequence[_Placement], shape: Sequence[int], mesh: Mesh
 ) -> Layout:
-    dims = [_LocalDim(text, extent) for extent in shape]
+    steps: list[list[_Step]] = [[] for _ in shape]
     used: set[str] = set()
     for placement, (name, (count, stride)) in zip(placements, mesh.axes.items(), strict=True):
         if placement is not None:
             used.add(name)
-            dims[placement.dim].give_out(count, stride, placement.split_factor)
-    return place([dim.parts() for dim in dims], mesh.axis, unused_replicas(mesh, used))
+            steps[placement.dim].append(_Step(count, stride, placement.split_factor))
+    dims = [
+        _local_dim(text, extent, own, mesh.axis) for extent, own in zip(shape, steps, strict=True)
+    ]
+    return place(dims, unused_replicas(mesh, used))
 
 
-class _LocalDim:
+class _Step(NamedTuple):
+    """One placement on a tensor dim: `n_chunks` chunks of each piece, to devices `stride` apart."""
+
+    n_chunks: int
+    stride: int
+    split_factor: int
+
+
+class _Uneven(Exception):
+    """Chunks that digits do not describe; the text says which."""
+
+
+def _local_dim(text: str, extent: int, steps: Sequence[_Step], axis: str) -> LocalDim:
+    """A dim after its placements, by digits, or where they do not suffice from its elements."""
+    dim = _Dealt(extent)
+    try:
+        for step in steps:
+            dim.give_out(*step)
+        return local_dim(dim.parts(), axis)
+    except _Uneven as error:
+        wrong = str(error)
+    if extent > MAX_DECIDED:
+        _refuse(text, wrong, f"equal ones, or at most {MAX_DECIDED} values")
+    try:
+        return _enumerated(extent, steps, axis)
+    except NoIters:
+        _refuse(text, wrong, "shards that a padded box computes")
+
+
+def _enumerated(extent: int, steps: Sequence[_Step], axis: str) -> LocalDim:
+    """A dim from where each of its values goes.
+
+    Raises:
+        NoIters: no padded box computes that.
+    """
+    held = {0: np.arange(extent)}
+    for step in steps:
+        held = {
+            device + place * step.stride: given
+            for device, values in held.items()
+            for place, given in enumerate(_shards(values, step))
+        }
+    table = np.empty((extent, 1, 2), dtype=np.int64)
+    for device, values in held.items():
+        table[values, 0] = np.stack([np.full(len(values), device), np.arange(len(values))], axis=1)
+    found = from_points(table, (axis, DEFAULT_AXIS), boxed=True)
+    return LocalDim(tuple(cells_of(found)), max(map(len, held.values())))
+
+
+def _shards(values: Values, step: _Step) -> list[Values]:
+    """What each device gets of some values: its chunk of every piece, one behind the other."""
+    pieces = [_chunks(piece, step.n_chunks) for piece in _chunks(values, step.split_factor)]
+    return [np.concatenate(chunks) for chunks in zip(*pieces, strict=True)]
+
+
+def _chunks(values: Values, count: int) -> list[Values]:
+    """As ``torch.chunk`` cuts, with empty chunks at the end where there are too few values."""
+    size = max(1, -(-len(values) // count))
+    return [values[place * size : (place + 1) * size] for place in range(count)]
+
+
+class _Dealt:
     """A tensor dim while placements apply: its digits, and how many values its devices have."""
 
-    def __init__(self, text: str, extent: int) -> None:
-        self.text = text
+    def __init__(self, extent: int) -> None:
         self.closed: list[Part] = []
         self.valid = extent
         self.digits = [Digit(extent)]
@@ -141,7 +214,7 @@ class _LocalDim:
             self._give_chunks(local[0], count, stride)
             return
         if self.sizes != {prod(local)}:
-            self._refuse(f"uneven shards of {sorted(self.sizes)} values in {split_factor} pieces")
+            raise _Uneven(f"uneven shards of {sorted(self.sizes)} values in {split_factor} pieces")
         self._give_pieces(count, stride, split_factor)
         self.sizes = {prod(local) // count}
 
@@ -149,12 +222,12 @@ class _LocalDim:
         chunk = -(-whole // count)
         if whole % count:
             if self.sizes != {whole}:
-                self._refuse(f"uneven shards of {sorted(self.sizes)} values in {count} chunks")
+                raise _Uneven(f"uneven shards of {sorted(self.sizes)} values in {count} chunks")
             if self.digits[:-1]:
                 self.closed.append(Part(self.valid // whole, tuple(self.digits[:-1])))
             self.valid, self.digits = whole, []
         elif any(-(-size // count) != chunk for size in self.sizes):
-            self._refuse(f"uneven shards of {sorted(self.sizes)} values in {count} chunks")
+            raise _Uneven(f"uneven shards of {sorted(self.sizes)} values in {count} chunks")
         self.digits = [*self.digits[:-1], Digit(count, stride), Digit(chunk)]
         self.sizes = {min(size, chunk) for size in self.sizes} | {
             size % chunk for size in self.sizes
@@ -173,7 +246,7 @@ class _LocalDim:
             given, extent, take = self._shared(extent, take) if skip == 1 else (1, extent, take)
             digits += [Digit(kept), Digit(given, stride * take), Digit(extent)]
         if skip * take > 1:
-            self._refuse(f"{split_factor} pieces of {count} chunks")
+            raise _Uneven(f"{split_factor} pieces of {count} chunks")
         self.digits = [digit for digit in digits if digit.extent > 1] or [Digit(1)]
 
     def _shared(self, extent: int, wanted: int) -> tuple[int, int, int]:
@@ -182,10 +255,7 @@ class _LocalDim:
             return extent, 1, wanted // extent
         if extent % wanted == 0:
             return wanted, extent // wanted, 1
-        self._refuse(f"{extent} values in {wanted} pieces")
-
-    def _refuse(self, wrong: str) -> NoReturn:
-        _refuse(self.text, wrong, "equal ones: only the last cut may be uneven")
+        raise _Uneven(f"{extent} values in {wanted} pieces")
 
 
 # ---- writing ------------------------------------------------------------------------------------

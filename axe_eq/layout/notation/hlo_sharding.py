@@ -1,7 +1,7 @@
 """HLO shardings: ``{devices=[2,1,2]<=[4] last_tile_dim_replicate}``, explicit lists, tuples.
 
 Blocks have ``ceil(extent / tiles)`` elements. A tile assignment ``<=[d]T(p)`` is the iota of shape
-d, transposed by p.
+d, transposed by p. Shardings that name the dims of a mesh become tile assignments (hlo_mesh).
 
 Source: GSPMD (Xu et al., 2021), sec. 3; the texts of ``xla::HloSharding``.
 """
@@ -20,8 +20,9 @@ from axe_eq.layout import iters as it
 from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters
 from axe_eq.layout.levels import NoIters, from_table
 from axe_eq.layout.notation.common import MAX_DECIDED, given_shape, settled
+from axe_eq.layout.notation.hlo_mesh import Axes, AxisPart, Dim, tile_assignment
 from axe_eq.layout.notation.sharding import (
-    Part,
+    LocalDim,
     confirmed,
     device_axis,
     needed_mesh,
@@ -54,7 +55,13 @@ class _Maximal(NamedTuple):
     device: int
 
 
-_Sharding = Any  # a name, _Maximal, _Tiled or a list of shardings
+class _Everywhere(NamedTuple):
+    """Whole on each of so many devices."""
+
+    n_devices: int
+
+
+_Sharding = Any  # a name, _Maximal, _Everywhere, _Tiled or a list of shardings
 
 
 @v_args(inline=True)
@@ -96,6 +103,44 @@ class _Shardings(Transformer[Token, Any]):
         self, tile: tuple[int, ...], devices: tuple[int, ...] | _Iota, *copies: int
     ) -> _Tiled:
         return _checked(self.text, tile, devices, sum(copies))
+
+    def STRING(self, token: Token) -> str:
+        return token[1:-1]
+
+    def axis(self, name: str, extent: int) -> tuple[str, int]:
+        return name, extent
+
+    def part(self, name: str, pre: int | None, size: int | None) -> AxisPart:
+        return AxisPart(name, pre, size)
+
+    def dim(self, *parts: AxisPart | Token | None) -> Dim:
+        named = tuple(part for part in parts if isinstance(part, AxisPart))
+        return Dim(named, any(isinstance(part, Token) for part in parts))
+
+    def mesh(self, *axes: tuple[str, int]) -> tuple[tuple[str, int], ...]:
+        return axes
+
+    def ids(self, devices: tuple[int, ...] | _Iota) -> tuple[int, ...] | _Iota:
+        return devices
+
+    def axes(self, kind: Token, *parts: AxisPart | None) -> tuple[AxisPart, ...]:
+        found = tuple(part for part in parts if part is not None)
+        if found and kind != "replicated":
+            _refuse(self.text, f"mesh dims {kind}", "replicated ones: only that is a place")
+        return found
+
+    def on_mesh(self, mesh: Any, ids: Any, *items: Any) -> _Tiled | _Everywhere:
+        axes = _mesh(self.text, mesh, ids)
+        dims = [item for item in items if isinstance(item, Dim)]
+        others = [part for item in items if type(item) is tuple for part in item]
+        tile, table = tile_assignment(self.text, axes, dims, others)
+        return _Tiled(tile, table, 1) if dims else _Everywhere(len(table))
+
+    def everywhere(
+        self, mesh: Any, ids: Any, kind: Token, _metadata: Token | None = None
+    ) -> _Sharding:
+        axes = _mesh(self.text, mesh, ids)
+        return _Everywhere(len(axes.devices)) if kind == "replicated" else str(kind)
 
     def several(self, *shardings: _Sharding | None) -> list[_Sharding]:
         return [sharding for sharding in shardings if sharding is not None]
@@ -152,22 +197,44 @@ def _layout(text: str, sharding: _Sharding, context: Context) -> Layout:
     if isinstance(sharding, str):
         mesh = needed_mesh("hlo_sharding", text, context)
         copies = ((mesh.size, 1, axis),)
-        return build("hlo_sharding", text, lambda: _whole(shape, axis, copies, {}))
+        return build("hlo_sharding", text, lambda: _whole(shape, copies))
+    if isinstance(sharding, _Everywhere):
+        _check_devices(text, sharding.n_devices, context)
+        copies = ((sharding.n_devices, 1, axis),)
+        return build("hlo_sharding", text, lambda: _whole(shape, copies))
     if isinstance(sharding, _Maximal):
         device = sharding.device
         if context.mesh is not None and device >= context.mesh.size:
             _refuse(text, f"device {device}", f"below {context.mesh.size}")
-        return build("hlo_sharding", text, lambda: _whole(shape, axis, (), {axis: device}))
-    if context.mesh is not None and context.mesh.size != len(sharding.devices):
-        _refuse(text, f"{len(sharding.devices)} devices", f"the mesh's {context.mesh.size}")
+        return build("hlo_sharding", text, lambda: _whole(shape, (), {axis: device}))
+    _check_devices(text, len(sharding.devices), context)
     rank = len(sharding.tile) - sharding.copies
     if rank != len(shape):
         _refuse(text, f"tiles {rank} dims", f"{len(shape)}, the dims of {shape}")
     return build("hlo_sharding", text, lambda: tiled(text, shape, sharding, axis))
 
 
-def _whole(shape: Sequence[int], axis: str, replica: Iters, offset: dict[str, int]) -> Layout:
-    return place([split(extent, ()) for extent in shape], axis, replica, offset)
+def _check_devices(text: str, count: int, context: Context) -> None:
+    if context.mesh is not None and context.mesh.size != count:
+        _refuse(text, f"{count} devices", f"the mesh's {context.mesh.size}")
+
+
+def _mesh(text: str, axes: Sequence[Any], devices: Any) -> Axes:
+    """The mesh of a text: its dims, and its device ids where it lists them."""
+    extents = dict(axes)
+    if len(extents) < len(axes):
+        _refuse(text, f"mesh dims {', '.join(repr(name) for name, _ in axes)}", "each name once")
+    tile = tuple(extents.values())
+    if devices is None:
+        devices = _Iota(tile, None)
+    table = _checked(text, tile, devices, 0).devices
+    if not np.array_equal(np.sort(table), np.arange(len(table))):
+        _refuse(text, f"device_ids {_some(table)}", "each of 0 to n - 1 once")
+    return Axes(extents, table)
+
+
+def _whole(shape: Sequence[int], replica: Iters, offset: dict[str, int] | None = None) -> Layout:
+    return place([split(extent, ()) for extent in shape], replica, offset)
 
 
 def _checked(
@@ -235,7 +302,7 @@ def _strided(
     if dims is None:
         return None
     replica = tuple((extent, stride, axis) for stride, extent in copies)
-    return place(dims, axis, replica, {axis: int(groups[0, 0])})
+    return place(dims, replica, {axis: int(groups[0, 0])})
 
 
 def _decided(
@@ -258,7 +325,7 @@ def _decided(
 
 def _cut_dims(
     shape: Sequence[int], counts: Sequence[int], tiles: Sequence[Iter]
-) -> list[list[Part]] | None:
+) -> list[LocalDim] | None:
     blocks = it.split_blocks(it.fuse(tiles), counts)
     if blocks is None:
         return None
@@ -286,13 +353,19 @@ def write(layout: Layout, context: Context) -> str:
     start = layout.offset.get(axis, 0)
     if any(item[2] == DEFAULT_AXIS for item in layout.replica if item[0] > 1 and item[1]):
         raise refusal("hlo_sharding", layout, "copies inside a device", "copies on devices only")
+    if prod(extent for extent, _, _ in layout.replica) > MAX_DEVICES:
+        wrong = f"copies on {prod(extent for extent, _, _ in layout.replica)} devices"
+        raise refusal("hlo_sharding", layout, wrong, f"at most {MAX_DEVICES}")
     copies = layout.replica_table(axis)
     if start + int(copies[0]) < 0:
         raise refusal("hlo_sharding", layout, f"device {start + int(copies[0])}", "0 or more")
     if not used and len(copies) == 1:
-        again = _whole(shape, axis, (), {axis: start + int(copies[0])})
+        again = _whole(shape, (), {axis: start + int(copies[0])})
         return confirmed("hlo_sharding", layout, again, f"{{maximal device={start}}}")
     counts = [it.size(dim) for dim in tiles]
+    if prod(counts) * len(copies) > MAX_DEVICES:
+        wrong = f"{prod(counts) * len(copies)} devices"
+        raise refusal("hlo_sharding", layout, wrong, f"at most {MAX_DEVICES}")
     table = np.array([start], dtype=np.int64)
     for extent, stride, _ in used:
         table = np.add.outer(table, np.arange(extent) * stride).reshape(-1)

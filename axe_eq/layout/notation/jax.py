@@ -114,7 +114,7 @@ def sharded(
     parts = [
         split(extent, mesh_tiles(mesh, names)) for extent, names in zip(shape, dims, strict=True)
     ]
-    return place(parts, mesh.axis, unused_replicas(mesh, used))
+    return place(parts, unused_replicas(mesh, used))
 
 
 def write(layout: Layout, context: Context) -> str:

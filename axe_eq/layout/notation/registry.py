@@ -28,13 +28,21 @@ from axe_eq.layout.value import Layout
 
 
 class Notation(NamedTuple):
-    """One notation: its name, what it is, a text as an example, and both directions."""
+    """One notation: its name, what it is, a text as an example, and both directions.
+
+    Args:
+        dims: the extents of the tensor that a text states, None where it states none.
+        first_fastest: without a shape the layout is read as the function of a linear index that
+            runs through the stated dims with the first one fastest.
+    """
 
     name: str
     about: str
     example: str
     read: Callable[[str, Context], Layout]
     write: Callable[[Layout, Context], str]
+    dims: Callable[[str], tuple[int, ...] | None] = lambda _: None
+    first_fastest: bool = False
 
 
 _TABLE = (
@@ -48,8 +56,23 @@ _TABLE = (
         matrix.read,
         matrix.write,
     ),
-    Notation("cute", "CuTe layouts", "((128,4),8):((1,1024),128)", cute.read, cute.write),
-    Notation("xla", "XLA shapes with layouts", "f32[15,130]{1,0:T(8,128)}", xla.read, xla.write),
+    Notation(
+        "cute",
+        "CuTe layouts",
+        "((128,4),8):((1,1024),128)",
+        cute.read,
+        cute.write,
+        cute.dims,
+        first_fastest=True,
+    ),
+    Notation(
+        "xla",
+        "XLA shapes with layouts",
+        "f32[15,130]{1,0:T(8,128)}",
+        xla.read,
+        xla.write,
+        xla.dims,
+    ),
     Notation(
         "hlo_sharding",
         "XLA HLO shardings",
@@ -81,6 +104,7 @@ _TABLE = (
         "shape=(2,3), strides=(3,1), offset=0",
         strides.read,
         strides.write,
+        strides.dims,
     ),
 )
 
@@ -123,20 +147,27 @@ def read(
 
 
 def write(
-    notation: str, layout: Layout, *, shape: Iterable[int] | None = None, mesh: Mesh | None = None
+    notation: str,
+    layout: Layout | str,
+    *,
+    shape: Iterable[int] | None = None,
+    mesh: Mesh | None = None,
 ) -> str:
     """Writes a layout in one notation, so that reading it back gives the same map.
 
     Args:
         notation: a name from `NOTATIONS`.
-        layout: any layout.
+        layout: any layout, or its text with the notation as a prefix.
         shape: extents of the logical tensor; without it the layout's box, or one dimension.
         mesh: the devices, for notations of shardings.
 
     Raises:
         NotationError: the notation cannot express this layout, with the reason.
     """
-    return _find(notation).write(layout, _context(shape, mesh, None))
+    target, context = _find(notation), _context(shape, mesh, None)
+    if not isinstance(layout, Layout):
+        layout = read_any(layout, shape=context.shape, mesh=mesh)
+    return target.write(layout, context)
 
 
 def read_any(
@@ -147,14 +178,37 @@ def read_any(
     itemsize: int | None = None,
 ) -> Layout:
     """Reads a text whose prefix names its notation, ``cute:(4,8):(8,1)``; no prefix means axe."""
-    found = _PREFIX.match(_check_str(text))
-    if found:
-        return read(found[1], found[2].strip(), shape=shape, mesh=mesh, itemsize=itemsize)
+    name, rest = prefixed(text)
+    if rest is not text:
+        return read(name, rest, shape=shape, mesh=mesh, itemsize=itemsize)
     try:
         return read("axe", text, shape=shape, mesh=mesh, itemsize=itemsize)
     except NotationError as error:
         hint = "a prefix for another notation, as in cute:(4,8):(8,1)"
         raise NotationError(error.thing, error.wrong, error.expected, hint=hint) from None
+
+
+def prefixed(text: str) -> tuple[str, str]:
+    """The notation that the prefix of a text names, axe without one, and the rest."""
+    found = _PREFIX.match(_check_str(text))
+    return (found[1], found[2].strip()) if found else ("axe", text)
+
+
+def stated_shape(notation: str, text: str) -> tuple[int, ...] | None:
+    """The extents of the tensor that a text of one notation states, in its order; or None.
+
+    Those of a CuTe layout are the sizes of its top-level modes.
+
+    Raises:
+        NotationError: an unknown notation, or a text that does not parse.
+    """
+    return _find(notation).dims(_check_str(text))
+
+
+def row_major_shape(notation: str, text: str) -> tuple[int, ...] | None:
+    """`stated_shape` in the order of the linear index that the text is read with: slow to fast."""
+    found = stated_shape(notation, text)
+    return found[::-1] if found is not None and _find(notation).first_fastest else found
 
 
 def _read(notation: str, text: str, context: Context) -> Layout:

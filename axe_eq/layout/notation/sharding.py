@@ -37,6 +37,19 @@ class Part(NamedTuple):
     digits: tuple[Digit, ...]
 
 
+class LocalDim(NamedTuple):
+    """A tensor dim on devices.
+
+    Args:
+        cells: its index as cells, slow to fast; a stride on ``m`` counts the values of this dim in
+            a device.
+        room: how many values of this dim a device has room for.
+    """
+
+    cells: tuple[Cell, ...]
+    room: int
+
+
 class MeshDigit(NamedTuple):
     """A digit of a tensor dim: over the mesh dim `name`, or inside a device if that is None."""
 
@@ -74,36 +87,17 @@ def device_axis(context: Context) -> str:
     return DEVICE_AXIS if context.mesh is None else context.mesh.axis
 
 
-def split(extent: int, tiles: Sequence[Iter]) -> list[Part]:
+def split(extent: int, tiles: Sequence[Iter]) -> LocalDim:
     """A dim cut into as many equal blocks as the tiles' extents multiply to."""
-    blocks = prod(tile[0] for tile in tiles)
-    digits = [Digit(count, stride) for count, stride, _ in tiles]
-    return [Part(extent, (*digits, Digit(-(-extent // blocks))))]
+    size = -(-extent // prod(tile[0] for tile in tiles))
+    return LocalDim((Cell(extent, (*tiles, (size, 1, DEFAULT_AXIS))),), size)
 
 
-def place(
-    dims: Sequence[Sequence[Part]],
-    axis: str,
-    replica: Iters = (),
-    offset: dict[str, int] | None = None,
-) -> Layout:
-    """The layout of a sharding.
-
-    Args:
-        dims: the parts of each tensor dim.
-        axis: the axis of device ids.
-        replica: copies on that axis.
-        offset: the first device, by axis.
-    """
-    pitch = prod(
-        digit.extent
-        for dim in dims
-        for part in dim
-        for digit in part.digits
-        if digit.stride is None
-    )
-    cells: list[Cell] = []
-    for part in (part for dim in dims for part in dim):
+def local_dim(parts: Sequence[Part], axis: str) -> LocalDim:
+    """The dim of its parts, whose digits inside a device lie dense and in order there."""
+    room = prod(digit.extent for part in parts for digit in part.digits if digit.stride is None)
+    pitch, cells = room, []
+    for part in parts:
         block: list[Iter] = []
         for extent, stride in part.digits:
             if stride is None:
@@ -112,7 +106,29 @@ def place(
             else:
                 block.append((extent, stride, axis))
         cells.append(Cell(part.valid, tuple(block)))
+    return LocalDim(tuple(cells), room)
+
+
+def place(
+    dims: Sequence[LocalDim], replica: Iters = (), offset: dict[str, int] | None = None
+) -> Layout:
+    """The layout of a sharding; inside a device the room of its dims lies dense and row-major.
+
+    Args:
+        dims: the tensor dims.
+        replica: copies on other devices.
+        offset: the first device, by axis.
+    """
+    cells: list[Cell] = []
+    pitch = 1
+    for dim in reversed(dims):
+        cells[:0] = [Cell(cell.valid, _scaled(cell.block, pitch)) for cell in dim.cells]
+        pitch *= dim.room
     return layout_of(cells, replica, offset)
+
+
+def _scaled(block: Iters, pitch: int) -> Iters:
+    return tuple((e, s * pitch if axis == DEFAULT_AXIS else s, axis) for e, s, axis in block)
 
 
 def unused_replicas(mesh: Mesh, used: set[str]) -> Iters:

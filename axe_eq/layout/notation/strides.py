@@ -72,6 +72,12 @@ def read(text: str, context: Context) -> Layout:
     return build("strides", text, lambda: Layout(shard, (), offset))
 
 
+def dims(text: str) -> tuple[int, ...] | None:
+    """The shape that the text states."""
+    shape = dict(parse("strides", text, _Fields())).get("shape")
+    return shape if isinstance(shape, tuple) else None
+
+
 def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
     refuse("strides", text, wrong, expected)
 

@@ -106,6 +106,15 @@ def read(text: str, context: Context) -> Layout:
     return build("xla", text, lambda: layout_of(placed, swizzles=moved))
 
 
+def dims(text: str) -> tuple[int, ...] | None:
+    """The extents of an array shape; None for a tuple or a dynamic one."""
+    shape = parse("xla", text, _Shapes())
+    if isinstance(shape, list):
+        return None
+    found = tuple(dim for dim in shape.dims if isinstance(dim, int))
+    return found if len(found) == len(shape.dims) else None
+
+
 def _tiled(
     text: str, dims: tuple[int, ...], order: tuple[int, ...], tiles: list[tuple[int, ...]]
 ) -> tuple[list[Cell], list[Swizzle]]:

@@ -1,0 +1,1 @@
+"""Layouts that are not one value: symbolic numbers, unknown sub-layouts, operations on them."""

@@ -1,0 +1,246 @@
+"""Texts of expressions: layouts with names in their numbers, unknown layouts, operations.
+
+``S[(n,4):(4@m,1@m)] + R[(2):(k@lane)] + 3@m`` is a layout with names; ``A[8]`` any layout of 8
+elements, ``I[8 below 16]`` any layout of 8 indices below 16; ``"cute:(4,8):(8,1)"`` in quotes a
+layout in another notation. Operations are written as they are called:
+``tile(A[8], (2,4), S[(2,2):(2,1)], (2,2))``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from lark import Lark, Token, Transformer, UnexpectedInput, v_args
+
+from axe_eq.errors import LayoutError, NotationError
+from axe_eq.layout import terms as t
+from axe_eq.layout.notation import read_any
+from axe_eq.layout.notation.text import quote
+from axe_eq.layout.symbolic import expression as ex
+from axe_eq.layout.symbolic.polynomial import Polynomial, poly
+from axe_eq.layout.symbolic.polynomial import name as symbol_of
+from axe_eq.layout.value import Layout
+
+MAX_CHARS = 1 << 14
+
+_GRAMMAR = r"""
+start: layout
+?layout: written | call | unknown | STRING -> quoted
+       | "sw" "(" INT "," INT "," sum ")" ["@" NAME] "." layout -> swizzled
+call: NAME "(" [argument ("," argument)*] ")"
+?argument: layout | "(" [item ("," item)*] ","? ")" -> items
+?item: sum | sum ":" sum -> bounds
+unknown: NAME "[" sum [BELOW sum] "]"
+written: shard ("+" part)*
+shard: SHARD "[" _extents ":" _strides "]"
+?part: REPLICA "[" _extents ":" _strides "]" -> replica
+     | product "@" NAME -> offset
+_extents: "(" [sum ("," sum)*] ","? ")" | plain
+_strides: "(" [stride ("," stride)*] ","? ")" | single
+single: plain ["@" NAME] -> stride
+stride: sum ["@" NAME]
+?plain: word | plain "*" word -> mul
+?word: INT -> number | NAME -> name | "-" word -> neg
+?sum: product | sum "+" product -> add | sum "-" product -> sub
+?product: signed | product "*" signed -> mul | product ("/" | "//") signed -> div
+?signed: power | "-" signed -> neg
+?power: atom | atom ("**" | "^") INT -> pow
+?atom: INT -> number | NAME -> name | "(" sum ")"
+SHARD.2: /S(?=\s*\[)/
+REPLICA.2: /R(?=\s*\[)/
+BELOW.2: /below\b/
+NAME: /[A-Za-z_]\w*/
+STRING: /"[^"]*"/
+INT: /[0-9]+/
+%ignore /[ \t\n]+/
+"""
+
+_PAIRS = {
+    "tile": t.Tile, "direct_sum": t.DirectSum, "tile_of": t.TileOf,
+    "direct_sum_left": t.LeftAddend, "direct_sum_right": t.RightAddend,
+}  # fmt: skip
+_LIKELY = re.compile(r'\s*("|sw\b|(?!box\b|S\b|R\b)[A-Za-z_]\w*\s*[\[(])')
+# A name that is no axis and no word of the axe notation: only expressions have such.
+_NAMED = re.compile(r"(?<![@\w])(?!(?:S|R|sw|box|of|in)\b)[A-Za-z_]\w*")
+
+
+@v_args(inline=True)
+class _Maker(Transformer[Token, Any]):
+    def number(self, token: Token) -> Polynomial:
+        return poly(int(token))
+
+    def name(self, token: Token) -> Polynomial:
+        return symbol_of(str(token))
+
+    def neg(self, value: Polynomial) -> Polynomial:
+        return -value
+
+    def add(self, a: Polynomial, b: Polynomial) -> Polynomial:
+        return a + b
+
+    def sub(self, a: Polynomial, b: Polynomial) -> Polynomial:
+        return a - b
+
+    def mul(self, a: Polynomial, b: Polynomial) -> Polynomial:
+        return a * b
+
+    def div(self, a: Polynomial, b: Polynomial) -> Polynomial:
+        return a / b
+
+    def pow(self, a: Polynomial, power: Token) -> Polynomial:
+        return a ** int(power)
+
+    def stride(self, value: Polynomial, axis: Token | None) -> tuple[Polynomial, str]:
+        return value, str(axis or "m")
+
+    def bounds(self, begin: Polynomial, end: Polynomial) -> tuple[Polynomial, Polynomial]:
+        return begin, end
+
+    def items(self, *items: Any) -> tuple[Any, ...]:
+        return tuple(item for item in items if item is not None)
+
+    def shard(self, _: Token, *items: Any) -> list[Any]:
+        return _zipped(items)
+
+    def replica(self, _: Token, *items: Any) -> tuple[str, list[Any]]:
+        return "R", _zipped(items)
+
+    def offset(self, value: Polynomial, axis: Token) -> tuple[str, Any]:
+        return "O", (str(axis), value)
+
+    def written(self, shard: list[Any], *parts: tuple[str, Any]) -> ex.LayoutExpr:
+        offset: dict[str, Polynomial] = {}
+        for kind, part in parts:
+            if kind == "O":
+                offset[part[0]] = offset.get(part[0], poly(0)) + part[1]
+        replica = [item for kind, part in parts if kind == "R" for item in part]
+        left = {axis: value for axis, value in offset.items() if value != 0}
+        return ex.symbolic_layout(shard, replica, left)
+
+    def unknown(
+        self, name: Token, elements: Polynomial, _: Token | None, bound: Polynomial | None
+    ) -> ex.LayoutExpr:
+        return ex.any_layout(str(name), elements, below=bound)
+
+    def quoted(self, token: Token) -> ex.LayoutExpr:
+        return ex.expression(read_any(str(token)[1:-1]))
+
+    def swizzled(
+        self, bits: Token, base: Token, shift: Polynomial, axis: Token | None, of: ex.LayoutExpr
+    ) -> ex.LayoutExpr:
+        distance = shift.constant
+        if distance is None:
+            raise LayoutError("swizzle", f"shift {shift}", "an integer")
+        return ex.LayoutExpr(t.Swizzled(str(axis or "m"), int(bits), int(base), distance, of.term))
+
+    def call(self, name: Token, *args: Any) -> ex.LayoutExpr:
+        operation = _CALLS.get(str(name))
+        if operation is None:
+            raise LayoutError(
+                f"operation {str(name)!r}", "is unknown", f"one of {' '.join(_CALLS)}"
+            )
+        signature, make = operation
+        given = [a for a in args if a is not None]
+        fits = len(given) == len(signature) and all(
+            isinstance(a, ex.LayoutExpr) == (kind == "layout")
+            for a, kind in zip(given, signature, strict=True)
+        )
+        if not fits:
+            raise LayoutError(f"{name}(...)", "got other arguments", f"({', '.join(signature)})")
+        return make(*given)
+
+    def start(self, found: ex.LayoutExpr) -> ex.LayoutExpr:
+        return found
+
+
+def _zipped(items: Any) -> list[Any]:
+    extents = [item for item in items if isinstance(item, Polynomial)]
+    strides = [item for item in items if isinstance(item, tuple)]
+    if len(extents) != len(strides):
+        raise LayoutError("layout", f"{len(extents)} extents, {len(strides)} strides", "as many")
+    return [(e, s, a) for e, (s, a) in zip(extents, strides, strict=True)]
+
+
+def _ints(values: tuple[Any, ...]) -> list[int]:
+    found = [value.constant if isinstance(value, Polynomial) else None for value in values]
+    if None in found:
+        raise LayoutError("permutation", f"({', '.join(map(str, values))})", "integers")
+    return found  # type: ignore[return-value]
+
+
+def _bounds(values: tuple[Any, ...]) -> list[tuple[Any, Any]]:
+    if not all(isinstance(value, tuple) for value in values):
+        raise LayoutError("region", f"({', '.join(map(str, values))})", "begin:end per dim")
+    return list(values)
+
+
+def _axes(values: tuple[Any, ...]) -> list[str]:
+    return [str(value) for value in values]
+
+
+_CALLS: dict[str, tuple[tuple[str, ...], Callable[..., ex.LayoutExpr]]] = {
+    "group": (("layout", "shape"), lambda x, s: x.group(s)),
+    "permute": (("layout", "shape", "perm"), lambda x, s, p: x.permute(s, _ints(p))),
+    "slice": (("layout", "shape", "region"), lambda x, s, r: x.slice(s, _bounds(r))),
+    "inverse": (("layout", "axes"), lambda x, axes: x.inverse(_axes(axes))),
+    "compose": (("layout", "layout"), ex.composition),
+    **{
+        name: (
+            ("layout", "shape", "layout", "shape"),
+            lambda a, s, b, u, symbol=symbol: ex.pair(symbol, a, s, b, u),
+        )
+        for name, symbol in _PAIRS.items()
+    },
+}
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Lark:
+    return Lark(_GRAMMAR, parser="lalr", transformer=_Maker(), maybe_placeholders=True)
+
+
+def read_expression(text: str) -> ex.LayoutExpr:
+    """The expression of a text.
+
+    Raises:
+        NotationError: a text that is none, with the column; or one that makes no sense.
+    """
+    thing = f"layout expression {quote(text)}"
+    if len(text) > MAX_CHARS:
+        raise NotationError(thing, f"{len(text)} characters", f"at most {MAX_CHARS}")
+    try:
+        found = _parser().parse(text)
+    except UnexpectedInput as error:
+        wrong = f"column {error.column}: does not parse" if error.column > 0 else "ends too early"
+        example = "tile(A[8], (2,4), S[(2,2):(2,1)], (2,2))"
+        raise NotationError(thing, wrong, f"an expression such as {example}") from None
+    except LayoutError as error:
+        raise NotationError(thing, f"{error.thing}: {error.wrong}", error.expected) from None
+    assert isinstance(found, ex.LayoutExpr)
+    return found
+
+
+def _is_meant(error: NotationError, text: str) -> bool:
+    """Whether a text that is no expression was meant as one: it starts so, or parses as one."""
+    return bool(_LIKELY.match(text)) or "does not parse" not in error.wrong
+
+
+def read_layout(value: Layout | ex.LayoutExpr | str) -> Layout | ex.LayoutExpr:
+    """A layout or an expression, or the text of one; a layout wherever it is one value.
+
+    Raises:
+        NotationError: a text that is neither.
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        return read_any(value)
+    except NotationError as error:
+        try:
+            found = read_expression(value)
+        except NotationError as other:
+            raise (other if _NAMED.search(value) and _is_meant(other, value) else error) from None
+    return found

@@ -1,0 +1,258 @@
+"""Laws that write operations on layouts out: Python computes one side from the other.
+
+The laws of lists, grids and maps rewrite; these decide. They reach what rewriting does not: windows
+whose carries ripple, compositions that carry, factors, inverses, swizzled and padded layouts, and
+copies off the gap condition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any
+
+from axe_eq.errors import LayoutError, SearchError
+from axe_eq.layout import (
+    Layout,
+    common_refinement,
+    compose,
+    direct_sum,
+    direct_sum_left,
+    direct_sum_right,
+    same_map,
+    tile,
+    tile_of,
+)
+from axe_eq.layout import terms as t
+from axe_eq.layout.symbolic.check import check
+from axe_eq.layout.symbolic.shapes import (
+    integers,
+    read_perm,
+    read_region,
+    read_shape,
+    shape_text,
+    spans_text,
+)
+from axe_eq.layout.terms import CopySet, LayoutTerm, SpansTerm, decode, encode
+from axe_eq.rule.law import Sides
+from axe_eq.rule.term import Symbol, Term, Undefined
+from axe_eq_rules import layout_map_samples as samples
+from axe_eq_rules.layout_numbers import Laws
+
+LAWS = Laws()
+
+ShapeTerm = Annotated[Any, t.SHAPE]
+ReportTerm = Annotated[Any, t.REPORT]
+
+
+def _computed(fn: Callable[[Term], Term]) -> Callable[[Term], Sides]:
+    """A law whose right side is computed; undefined where the computation is refused."""
+
+    @wraps(fn)
+    def law(term: Term) -> Sides:
+        try:
+            found = fn(term)
+        except (LayoutError, SearchError):
+            raise Undefined(fn.__name__) from None
+        if found is term:
+            raise Undefined(fn.__name__)
+        return term, found
+
+    return law
+
+
+def _args(term: Term, symbol: Symbol) -> tuple[Any, ...]:
+    """The arguments of an operation whose layouts are written out.
+
+    Raises:
+        Undefined: another term.
+    """
+    if term.symbol is not symbol:
+        raise Undefined(symbol.name)
+    for arg in term.args:
+        if isinstance(arg, Term) and not t.is_written(arg):
+            raise Undefined(symbol.name)
+    return tuple(decode(a) if isinstance(a, Term) and a.sort == t.LAYOUT else a for a in term.args)
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    found = integers(read_shape(text))
+    if found is None:
+        raise Undefined("shape")
+    return found
+
+
+# -- one layout ------------------------------------------------------------------------------------
+
+
+@LAWS.law(source="Axe, Theorem A.8 (D) and C0-C2 (R), completed by exact search", normal=True,
+          sampler=samples.written)  # fmt: skip
+@_computed
+def canonical(x: LayoutTerm) -> Term:
+    """(d + p) = its canonical form: fused iters, one list per set of copies, no zero shifts."""
+    if not t.is_written(x):
+        raise Undefined("canonical")
+    return encode(decode(x).canonical())
+
+
+@LAWS.law(source="Axe A.6: digits or enumeration decide", normal=True,
+          sampler=samples.written_permutation)  # fmt: skip
+@_computed
+def write_out_permutation(x: LayoutTerm) -> Term:
+    """permute(L, S, p) = the layout that computes it, for L written out."""
+    layout, shape, perm = _args(x, t.Permute)
+    return encode(layout.permute(_shape(shape), read_perm(perm)))
+
+
+@LAWS.law(source="Axe A.6: carries that ripple are decided, not assumed", normal=True,
+          sampler=samples.written_slice)  # fmt: skip
+@_computed
+def write_out_slice(x: LayoutTerm) -> Term:
+    """slice(L, S, R) = the layout that computes it, for L written out."""
+    layout, shape, region = _args(x, t.Slice)
+    bounds = [integers(pair) for pair in read_region(region)]
+    if None in bounds:
+        raise Undefined("region")
+    return encode(layout.slice(_shape(shape), bounds))
+
+
+@LAWS.law(source="Axe Theorem C.2", normal=True, sampler=samples.written_pair(t.Tile))
+@_computed
+def write_out_tile(x: LayoutTerm) -> Term:
+    """tile(L, S, M, T) = the layout that computes it, for L and M written out."""
+    a, s, b, u = _args(x, t.Tile)
+    return encode(tile(a, _shape(s), b, _shape(u)))
+
+
+@LAWS.law(source="Axe F.1", normal=True, sampler=samples.written_pair(t.DirectSum))
+@_computed
+def write_out_sum(x: LayoutTerm) -> Term:
+    """direct_sum(L, S, M, T) = the layout that computes it, for L and M written out."""
+    a, s, b, u = _args(x, t.DirectSum)
+    return encode(direct_sum(a, _shape(s), b, _shape(u)))
+
+
+@LAWS.law(source="Axe Theorem D.1, corrected and completed by A.6", normal=True,
+          sampler=samples.written_factor(t.Tile, t.TileOf))  # fmt: skip
+@_computed
+def write_out_tile_of(x: LayoutTerm) -> Term:
+    """tile_of(L, S, M, T) = the layout C with tile(C, S/T, M, T) = L, for L and M written out."""
+    a, s, b, u = _args(x, t.TileOf)
+    return encode(tile_of(a, _shape(s), b, _shape(u)))
+
+
+@LAWS.law(source="Axe F.3, copies as a multiset", normal=True,
+          sampler=samples.written_factor(t.DirectSum, t.LeftAddend))  # fmt: skip
+@_computed
+def write_out_left_addend(x: LayoutTerm) -> Term:
+    """direct_sum_left(L, S, M, T) = the addend before M, for L and M written out."""
+    a, s, b, u = _args(x, t.LeftAddend)
+    found = direct_sum_left(a.canonical(), _shape(s), b.canonical(), _shape(u))
+    return encode(found.canonical())
+
+
+@LAWS.law(source="Axe F.3, copies as a multiset", normal=True,
+          sampler=samples.written_factor(t.DirectSum, t.RightAddend))  # fmt: skip
+@_computed
+def write_out_right_addend(x: LayoutTerm) -> Term:
+    """direct_sum_right(L, S, M, T) = the addend after M, for L and M written out."""
+    a, s, b, u = _args(x, t.RightAddend)
+    found = direct_sum_right(a.canonical(), _shape(s), b.canonical(), _shape(u))
+    return encode(found.canonical())
+
+
+@LAWS.law(source="CuTe composition, without its divisibility conditions", normal=True,
+          sampler=samples.written_composition)  # fmt: skip
+@_computed
+def write_out_composition(x: LayoutTerm) -> Term:
+    """compose(L, M) = the layout that computes it, for L and M written out."""
+    a, b = _args(x, t.Compose)
+    check(x)  # coordinates of M that are no indices of L
+    return encode(compose(a, b))
+
+
+@LAWS.law(source="ours: strides of a one-to-one list are products of extents", normal=True,
+          sampler=samples.written_inverse)  # fmt: skip
+@_computed
+def write_out_inverse(x: LayoutTerm) -> Term:
+    """inverse(L, axes) = the layout that computes it, for L written out."""
+    layout, axes = _args(x, t.Inverse)
+    return encode(layout.inverse(axes.split(",")))
+
+
+@LAWS.law(source="indices of all elements, in order", normal=True,
+          sampler=samples.composed_with_indices)  # fmt: skip
+@_computed
+def compose_with_indices(x: LayoutTerm) -> Term:
+    """compose(y, (n, 1@a)) = y   if y has n elements."""
+    if x.symbol is not t.Compose or not t.is_written(x.args[1]):
+        raise Undefined("composition")
+    order = decode(x.args[1]).canonical()
+    size = check(x.args[0]).elements
+    if size.constant is None or order.shard != Layout([(size.constant, 1, *order.axes)]).shard:
+        raise Undefined("indices")
+    if order.replica or order.offsets or not order.is_linear():
+        raise Undefined("indices")
+    found: Term = x.args[0]
+    return found
+
+
+# -- questions about layouts -----------------------------------------------------------------------
+
+
+@LAWS.law(source="Axe Definition 2.3", normal=True, sampler=samples.written_spans)
+@_computed
+def write_out_span(v: SpansTerm) -> Term:
+    """span(L) = greatest minus least coordinate plus 1 on every axis, for L written out."""
+    (layout,) = _args(v, t.SpanOf)
+    return t.Spans(spans_text({axis: layout.span(axis) for axis in layout.axes}))
+
+
+@LAWS.law(source="ours: the union of the cuts", normal=True, sampler=samples.two_shapes)
+@_computed
+def write_out_refinement(s: ShapeTerm) -> Term:
+    """common_refinement(S, T) = the coarsest shape that cuts wherever one of them does."""
+    one, two = _args(s, t.CommonRefinement)
+    return t.ShapeIs(shape_text(common_refinement([_shape(one), _shape(two)])))
+
+
+@LAWS.law(source="ours: digit differences by branch and bound", normal=True,
+          sampler=samples.written_question)  # fmt: skip
+@_computed
+def write_out_aliasing(r: ReportTerm) -> Term:
+    """aliasing(L) = injective, or the first two elements on one coordinate, for L written out."""
+    (layout,) = _args(r, t.Aliasing)
+    clash = layout.aliasing().clash
+    return t.Injective() if clash is None else t.Clashing(clash.x, clash.y)
+
+
+# -- decisions about two ---------------------------------------------------------------------------
+
+
+@LAWS.law(source="Axe A.2.2 under the gap condition; off it both sets are enumerated", normal=True,
+          sampler=samples.one_image)  # fmt: skip
+def same_image(p: CopySet, q: CopySet) -> Sides:
+    """(p) = q   if both are the same set."""
+    _decide(t.Map(t.NoIter(), p), t.Map(t.NoIter(), q))
+    return p, q
+
+
+@LAWS.law(source="ours: indices are told apart by the digits that swizzles see", normal=True,
+          sampler=samples.one_map)  # fmt: skip
+def same_swizzled_map(x: LayoutTerm, y: LayoutTerm) -> Sides:
+    """(x) = y   if every index has the same image, for layouts with swizzles or boxes."""
+    if not any(term.symbol in (t.Swizzled, t.Boxed) for term in (x, y)):
+        raise Undefined("swizzle")
+    _decide(x, y)
+    return x, y
+
+
+def _decide(x: Term, y: Term) -> None:
+    if not (t.is_written(x) and t.is_written(y)):
+        raise Undefined("written out")
+    try:
+        found = same_map(decode(x), decode(y))
+    except (LayoutError, SearchError):
+        raise Undefined("decision") from None
+    if found is not None:
+        raise Undefined("equality")

@@ -1,0 +1,299 @@
+"""Laws that cut lists of iters at the boundaries of shapes, reorder, join and window their dims.
+
+One digit at a time, so that no law needs to know whether a shape groups a list: where it does not,
+what is left is a term that no law reduces, and still the right function.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from axe_eq.layout.symbolic.check import Missing, check
+from axe_eq.layout.symbolic.polynomial import Polynomial
+from axe_eq.layout.symbolic.shapes import (
+    integers,
+    perm_text,
+    read_perm,
+    read_region,
+    read_shape,
+    region_text,
+    shape_text,
+)
+from axe_eq.layout.terms import (
+    ITERS,
+    Append,
+    Block,
+    CopySet,
+    Cut,
+    GridTerm,
+    Insert,
+    Iter,
+    IterList,
+    Join,
+    MoveTo,
+    NoBlock,
+    NoIter,
+    PlaceAt,
+    Region,
+    Reorder,
+    Shift,
+    Window,
+    Zip,
+)
+from axe_eq.rule.law import Sides
+from axe_eq.rule.term import INT, STR, Analysis, Term, primitive
+from axe_eq_rules import layout_samples as samples
+from axe_eq_rules.layout_numbers import (
+    NUMBER,
+    Axis,
+    Extent,
+    IntExtent,
+    IntStride,
+    Laws,
+    Numbers,
+    Perm,
+    Place,
+    Shape,
+    Stride,
+    on_numbers,
+)
+from axe_eq_rules.layout_numbers import Region as RegionText
+
+LAWS = Laws()
+
+
+def _count(term: Term, known: Any) -> int | None:
+    try:
+        found: int | None = check(term).elements.constant
+    except Missing:
+        return None
+    return found
+
+
+count = Analysis("elements", ITERS, INT, _count)
+"""How many indices a list of iters has, where that is a number."""
+
+
+@count.rule
+def _count_none() -> tuple[Term, Any]:
+    return NoIter(), 1
+
+
+@count.rule
+def _count_iter(e: IntExtent, s: IntStride, a: Axis, r: IterList) -> tuple[Term, Any]:
+    return Iter(e, s, a, r), e * count(r)
+
+
+# -- cutting ---------------------------------------------------------------------------------------
+
+
+@on_numbers((STR, NUMBER), (STR,))
+def divided_first(shape: str, extent: Polynomial) -> str | None:
+    """The shape with its first extent divided by a number, if that is exact and not by 1."""
+    extents = read_shape(shape)
+    rest = extents[0].divided(extent) if extents and extent != 1 else None
+    return None if rest is None else shape_text((rest, *extents[1:]))
+
+
+@on_numbers((STR, NUMBER), (NUMBER, NUMBER, STR))
+def first_within(shape: str, extent: Polynomial) -> tuple[Polynomial, Polynomial, str] | None:
+    """The first extent, how often it fits in a longer one, and the other extents."""
+    extents = read_shape(shape)
+    if not extents or extents[0] == 1:
+        return None
+    times = extent.divided(extents[0])
+    if times is None or times == 1:
+        return None
+    return extents[0], times, shape_text(extents[1:])
+
+
+@primitive((STR,), (STR,))
+def without_unit(shape: str) -> str | None:
+    """A shape without its first dim, which is a unit dim."""
+    extents = read_shape(shape)
+    return shape_text(extents[1:]) if extents and extents[0] == 1 else None
+
+
+@LAWS.over(source="Axe Algorithm 1, one digit at a time", sampler=samples.cut_through)
+def cut_through_iter(n: Numbers, e: Extent, s: Stride, a: Axis, r: IterList, S: Shape) -> Sides:
+    """((e, s@a) r) | (e*k, S') = (e, s@a) before dim 0 of (r | (k, S'))."""
+    rest = divided_first(n, S, e)
+    return Cut(n.iter(e, s, a, r), S), n.prepend(e, s, a, Cut(r, rest))
+
+
+@LAWS.over(source="Axe Algorithm 1, one digit at a time", sampler=samples.cut_inside)
+def cut_inside_iter(n: Numbers, e: Extent, s: Stride, a: Axis, r: IterList, S: Shape) -> Sides:
+    """((f*k, s@a) r) | (f, S') = (f, k*s@a), (((k, s@a) r) | S')."""
+    first, times, rest = first_within(n, S, e)
+    slow = n.iter(first, n.times(s, times), a, NoIter())
+    return Cut(n.iter(e, s, a, r), S), Block(slow, Cut(n.iter(times, s, a, r), rest))
+
+
+@LAWS.law(source="a dim of one index", sampler=samples.cut_unit)
+def cut_unit(d: IterList, S: Shape) -> Sides:
+    """(d | (1, S')) = (), (d | S')."""
+    return Cut(d, S), Block(NoIter(), Cut(d, without_unit(S)))
+
+
+@LAWS.law(source="one index in no dims")
+def cut_nothing() -> Sides:
+    """(() | ()) = (), of no dims."""
+    return Cut(NoIter(), ""), NoBlock()
+
+
+@LAWS.over(source="digits of one dim")
+def prepend_iter(n: Numbers, e: Extent, s: Stride, a: Axis, d: IterList, g: GridTerm) -> Sides:
+    """(e, s@a) before dim 0 of (d, g) = ((e, s@a) d), g."""
+    return n.prepend(e, s, a, Block(d, g)), Block(n.iter(e, s, a, d), g)
+
+
+# -- joining ---------------------------------------------------------------------------------------
+
+
+@LAWS.law(source="digits in a row")
+def join_dims(d: IterList, g: GridTerm) -> Sides:
+    """join(d, g) = d join(g)."""
+    return Join(Block(d, g)), Append(d, Join(g))
+
+
+@LAWS.law(source="digits in a row")
+def join_no_dims() -> Sides:
+    """join() = ()."""
+    return Join(NoBlock()), NoIter()
+
+
+@LAWS.over(source="digits in a row")
+def append_iter(n: Numbers, e: Extent, s: Stride, a: Axis, r: IterList, d: IterList) -> Sides:
+    """((e, s@a) r) d = (e, s@a) (r d)."""
+    return Append(n.iter(e, s, a, r), d), n.iter(e, s, a, Append(r, d))
+
+
+@LAWS.law(source="digits in a row")
+def append_nothing(d: IterList) -> Sides:
+    """() d = d."""
+    return Append(NoIter(), d), d
+
+
+@LAWS.law(source="Axe F.2: dims alternate")
+def zip_dims(a: IterList, g: GridTerm, b: IterList, h: GridTerm) -> Sides:
+    """(a, g) & (b, h) = a, b, (g & h)."""
+    return Zip(Block(a, g), Block(b, h)), Block(a, Block(b, Zip(g, h)))
+
+
+@LAWS.law(source="Axe F.2: dims alternate")
+def zip_no_dims() -> Sides:
+    """() & () = (), of no dims."""
+    return Zip(NoBlock(), NoBlock()), NoBlock()
+
+
+# -- reordering ------------------------------------------------------------------------------------
+
+
+@primitive((STR,), (INT, STR))
+def place_of_first(perm: str) -> tuple[int, str] | None:
+    """Where dim 0 goes, and the permutation of the other dims."""
+    order = read_perm(perm)
+    if not order:
+        return None
+    place = order.index(0)
+    return place, perm_text(dim - 1 for dim in order if dim)
+
+
+@LAWS.law(source="permutations are insertions one after another", sampler=samples.reordered)
+def reorder_dims(d: IterList, g: GridTerm, p: Perm) -> Sides:
+    """(d, g)[p] = g[p without 0] with d inserted where p has 0."""
+    place, rest = place_of_first(p)
+    return Reorder(Block(d, g), p), Insert(d, place, Reorder(g, rest))
+
+
+@LAWS.law(source="permutations are insertions one after another")
+def reorder_no_dims() -> Sides:
+    """()[] = (), of no dims."""
+    return Reorder(NoBlock(), ""), NoBlock()
+
+
+@LAWS.law(source="permutations are insertions one after another")
+def insert_first(d: IterList, g: GridTerm) -> Sides:
+    """(g with d inserted at 0) = d, g."""
+    return Insert(d, 0, g), Block(d, g)
+
+
+@LAWS.law(source="permutations are insertions one after another", sampler=samples.inserted)
+def insert_later(d: IterList, k: Place, c: IterList, g: GridTerm) -> Sides:
+    """(c, g) with d inserted at k = c, (g with d inserted at k-1)   if k > 0."""
+    return Insert(d, k, Block(c, g)), Block(c, Insert(d, k - 1, g)), k > 0
+
+
+# -- regions ---------------------------------------------------------------------------------------
+
+
+@primitive((STR,), (INT, INT, STR))
+def first_bounds(region: str) -> tuple[int, int, str] | None:
+    """Begin and length of a region in its first dim, and the region of the other dims."""
+    bounds = read_region(region)
+    first = integers(bounds[0]) if bounds else None
+    if first is None:
+        return None
+    return first[0], first[1] - first[0], region_text(bounds[1:])
+
+
+@LAWS.law(source="Axe Appendix E: dims are independent", sampler=samples.windowed)
+def region_of_dims(d: IterList, g: GridTerm, R: RegionText) -> Sides:
+    """(d, g)[b:b+c, R'] = d[b:b+c], g[R']."""
+    begin, length, rest = first_bounds(R)
+    return Region(Block(d, g), R), Block(Window(d, begin, length), Region(g, rest))
+
+
+@LAWS.law(source="Axe Appendix E: dims are independent")
+def region_of_no_dims() -> Sides:
+    """()[] = (), of no dims."""
+    return Region(NoBlock(), ""), NoBlock()
+
+
+@LAWS.law(source="Axe Appendix E: no digit is cut", sampler=samples.window_digit)
+def window_of_digits(e: IntExtent, s: IntStride, a: Axis, r: IterList, b: Place, c: Place) -> Sides:
+    """((e, s@a) r)[b:b+c] = (c/n, s@a) r   if n = elements(r) divides b and c."""
+    n = count(r)
+    whole = Iter(c // n, s, a, r)
+    return Window(Iter(e, s, a, r), b, c), whole, b % n == 0, c % n == 0
+
+
+@LAWS.law(source="Axe Appendix E: the slow digit stays", sampler=samples.window_inside)
+def window_inside_digit(
+    e: IntExtent, s: IntStride, a: Axis, r: IterList, b: Place, c: Place
+) -> Sides:
+    """((e, s@a) r)[b:b+c] = r[b%n : b%n + c]   if n = elements(r) and b%n + c <= n."""
+    n = count(r)
+    return Window(Iter(e, s, a, r), b, c), Window(r, b % n, c), b % n + c <= n
+
+
+@LAWS.law(source="all of it", sampler=samples.window_whole)
+def window_of_all(d: IterList, c: Place) -> Sides:
+    """(d[0:n]) = d   if n = elements(d)."""
+    return Window(d, 0, c), d, c == count(d)
+
+
+@LAWS.law(source="the first element of a region", sampler=samples.placed)
+def place_at_dims(d: IterList, g: GridTerm, R: RegionText, p: CopySet) -> Sides:
+    """(d, g)(begin of b:e, R') + p = d(b) + g(begin of R') + p."""
+    begin, _, rest = first_bounds(R)
+    return PlaceAt(Block(d, g), R, p), MoveTo(d, begin, PlaceAt(g, rest, p))
+
+
+@LAWS.law(source="the first element of a region")
+def place_at_no_dims(p: CopySet) -> Sides:
+    """()() + p = p, for no dims."""
+    return PlaceAt(NoBlock(), "", p), p
+
+
+@LAWS.law(source="digits of an index", sampler=samples.moved)
+def move_by_digit(e: IntExtent, s: IntStride, a: Axis, r: IterList, i: Place, p: CopySet) -> Sides:
+    """((e, s@a) r)(i) + p = (i//n)*s@a + r(i%n) + p   if n = elements(r)."""
+    n = count(r)
+    return MoveTo(Iter(e, s, a, r), i, p), Shift(s * (i // n), a, MoveTo(r, i % n, p))
+
+
+@LAWS.law(source="lists are 0 at index 0")
+def move_to_first(d: IterList, p: CopySet) -> Sides:
+    """(d(0) + p) = p."""
+    return MoveTo(d, 0, p), p

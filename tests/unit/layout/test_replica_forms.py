@@ -1,0 +1,107 @@
+"""One list of replicas per image, found below a span of 2**24 whatever the list."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import defaultdict
+
+import pytest
+
+from axe_eq.errors import LayoutError, SearchError
+from axe_eq.layout import Layout, images, recover, same_map
+from axe_eq.layout.images import factor, search
+from axe_eq.layout.replicas import has_gaps, image_bits, least_steps, reach_of, saturate
+
+Steps = tuple[tuple[int, int], ...]
+
+
+def overlapping(rng: random.Random, most: int, span: int) -> Steps:
+    """A saturated list off the gap condition."""
+    while True:
+        steps: list[tuple[int, int]] = []
+        for _ in range(rng.randint(2, most)):
+            step = max(1, int(span ** rng.random())), rng.choice((2, 2, 3, 4, 5, 8, 16, 33))
+            if reach_of([*steps, step]) < span:
+                steps.append(step)
+        found = saturate(steps)
+        if len(found) > 1 and not has_gaps(found):
+            return found
+
+
+def respelled(rng: random.Random, steps: Steps) -> Steps:
+    """Another list with the same image: absorbed steps, taken out again."""
+    spelled: list[tuple[int, int]] = []
+    for stride, extent in steps:
+        times = rng.randint(1, extent)
+        count = rng.randint(2, 4)
+        if extent - times * (count - 1) >= times:
+            spelled += [(stride, extent - times * (count - 1)), (times * stride, count)]
+        else:
+            spelled.append((stride, extent))
+    return tuple((stride, extent) for stride, extent in spelled if extent > 1)
+
+
+def replicated(steps: Steps) -> Layout:
+    return Layout(replica=[(extent, stride, "m") for stride, extent in steps])
+
+
+def test_every_small_image_has_one_form() -> None:
+    forms: dict[int, set[Steps]] = defaultdict(set)
+    steps = [(stride, extent) for stride in range(1, 9) for extent in range(2, 5)]
+    for count in (1, 2, 3):
+        for chosen in itertools.combinations_with_replacement(steps, count):
+            forms[image_bits(chosen)].add(least_steps(saturate(chosen)))
+    assert len(forms) > 1400
+    assert {image: found for image, found in forms.items() if len(found) > 1} == {}
+    for image, found in forms.items():
+        (form,) = found
+        assert image_bits(form) == image
+        assert least_steps(saturate(form)) == form
+
+
+def test_overlapping_lists_always_have_a_form(full: bool) -> None:
+    rng = random.Random(3)
+    for number in range(4000 if full else 150):
+        steps = overlapping(rng, 7, 2 ** (10 + number % 5))
+        form = least_steps(steps)
+        assert image_bits(form) == image_bits(steps)
+        again = respelled(rng, steps)
+        assert least_steps(saturate(again)) == form, (steps, again)
+        assert replicated(again).canonical() == replicated(steps).canonical()
+        assert same_map(replicated(again), replicated(steps)) is None
+
+
+def test_recovered_replicas_have_the_same_form(full: bool) -> None:
+    rng = random.Random(4)
+    for _ in range(300 if full else 25):
+        layout = replicated(overlapping(rng, 4, 400))
+        points = [[dict(point).get("m", 0)] for point in sorted(layout(0))]
+        assert recover([points], ["m"]).replica == layout.canonical().replica
+
+
+def test_an_image_that_no_search_finishes_keeps_the_list_first_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(images, "_HARD", {})
+    monkeypatch.setattr(images, "MAX_TRIES", 0)
+    monkeypatch.setattr(images, "MAX_SECOND", 0)
+    first, second = ((2, 3), (3, 5)), ((2, 5), (3, 2), (5, 2))  # one image, both saturated
+    image = image_bits(first)
+    with pytest.raises(SearchError, match="search too long"):
+        factor(image)
+    assert factor(image, second) == second
+    assert factor(image, first) == second
+    assert factor(image) == second
+
+
+def test_both_searches_agree_on_whether_there_is_a_list() -> None:
+    for image in range(1, 2**11, 2):
+        found = factor(image)
+        assert (found is None) == (search(image, (), 1) is None)
+        assert found is None or image_bits(found) == image
+
+
+def test_copies_that_no_list_reaches_are_refused() -> None:
+    with pytest.raises(LayoutError, match="no sum of progressions"):
+        recover([[[0], [1], [3]]], ["m"])
