@@ -14,39 +14,46 @@ import pickle
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from axe_eq.debug import Report, StageRecord, progress, stage, switches
+from axe_eq.debug import Report, StageRecord, progress, say, stage, switches
 from axe_eq.egraph.phases import Saturated, saturate
 from axe_eq.egraph.session import Limits
-from axe_eq.egraph.worker import run_limited
-from axe_eq.errors import PackError, ProgramError, SearchError
+from axe_eq.egraph.worker import is_limited, run_limited
+from axe_eq.errors import ArgumentError, LayoutError, PackError, ProgramError, SearchError
 from axe_eq.extract.choose import Group, chosen
 from axe_eq.extract.forest import read_forest
 from axe_eq.extract.mesh import build_mesh, plan_mesh, read_mesh
 from axe_eq.extract.price import Pricer
 from axe_eq.extract.stage import Extracted, extract
 from axe_eq.layout import Layout, Mesh
-from axe_eq.pack import Pack, by_reference, laws_of, reference
+from axe_eq.pack import Pack, by_reference, laws_of, name_list, reference
 from axe_eq.pack import packs as find_packs
 from axe_eq.program.node import INPUT, InputSpec, Node, Program
 from axe_eq.program.store import program_from_json, program_to_json
 from axe_eq.program.terms import Cons, In, Nil, Op, Sel, decode, encode, type_of, types_of
 from axe_eq.program.trace import trace
-from axe_eq.program.types import ValueType
+from axe_eq.prove.agree import disagreement
 from axe_eq.rule.term import Term
+from axe_eq.run.cache import Cache, key
 from axe_eq.run.executable import Executable
+from axe_eq.run.fingerprint import program_key
+from axe_eq.run.rebind import Compare
 from axe_eq.schedule import terms as schedule_terms
 from axe_eq.schedule.build import build
 from axe_eq.schedule.graph import ScheduleGraph, from_json
 from axe_eq.schedule.shard import box_of, layout_text, mesh_text, show
+from axe_eq.schedule.terms import row_major
 from axe_eq.schedule.timeline import timeline
 from axe_eq.target import Target
 
 SYMBOLS = (In, Op, Sel, Nil, Cons, schedule_terms.Buffer)
 ANALYSES = (type_of, types_of, schedule_terms.arrival)
+PROGRAMS = Cache("programs")
+LEVEL_OF_SEARCH = 2  # AXE_DEBUG: from here on it shows what a search does
 LEAST_GRACE_S = 5.0  # to choose from what a search found within its time; or as long again
 
 
@@ -77,7 +84,8 @@ def compile(
         tune: reserved for measuring candidates on the device; must be False here.
 
     Returns:
-        The executable.
+        The executable. Its search is kept on disk, by everything it depends on (AXE_CACHE_DIR,
+        AXE_CACHE): the next one of the same program takes milliseconds.
 
     Raises:
         ProgramError, PackError, SearchError, ScheduleError: see their texts.
@@ -86,17 +94,34 @@ def compile(
         raise ProgramError(f"numerics {numerics!r}", "is not a mode", "'real' or 'exact'")
     if tune:
         raise SearchError("tune=True", "measuring on a device is not available", "tune=False")
-    left_out = tuple(without)
+    if mesh is not None and not isinstance(mesh, Mesh):
+        raise ArgumentError(f"mesh={mesh!r}", "is no mesh", 'a Mesh such as Mesh({"x": 2})')
+    left_out = tuple(name_list("without", without))
     used = [p for p in find_packs(packs, left_out) if p.exact or numerics == "real"]
     machine = find_target(target, find_packs(packs))
     report = Report()
     program = stage("trace", lambda: as_program(fn, specs), report=report, show={5: str})
-    terms = stage("encode", lambda: encode(program.outputs), report=report,
-                  check=lambda t: check_decodes(t, program))  # fmt: skip
     if outputs is not None:
-        program = replace(program, output_layouts=tuple(outputs))
-    choose = _choose_limited if is_limited() else _choose
-    return choose(program, terms, mesh, machine, used, left_out, numerics, report)
+        program = replace(program, output_layouts=wanted_layouts(program, outputs))
+    check_axes(program, machine, mesh)
+
+    def search(report: Report) -> Executable:
+        terms = stage("encode", lambda: encode(program.outputs), report=report,
+                      check=lambda t: check_decodes(t, program))  # fmt: skip
+        choose = _choose_limited if is_limited() else _choose
+        return choose(program, terms, mesh, machine, used, left_out, numerics, report)
+
+    text = program_key(program, machine, mesh, used, left_out, numerics) if is_cached() else None
+    if text is None:
+        return search(report)
+    name = key(text)
+    if (known := PROGRAMS.load(name)) is not None:
+        return from_cache(json.loads(known), program, machine, used, numerics, report,
+                          lambda: search(Report()))  # fmt: skip
+    made = search(report)
+    if not made.stopped.startswith("time"):  # what a clock stops ends elsewhere the next time
+        PROGRAMS.store(name, json.dumps(as_answer(made)).encode())
+    return made
 
 
 def _choose(
@@ -119,8 +144,9 @@ def _choose(
     schedule = stage("build", lambda: build_program(program, found, machine, numerics),
                      report=report, notes=lambda g: {"steps": len(g.steps)})  # fmt: skip
     return Executable(
-        program, schedule, machine, tuple(used), numerics, report, found, graph.matches
-    )
+        program, schedule, machine, tuple(used), numerics, report, found, graph.matches,
+        differ=_differ(used, numerics),
+    )  # fmt: skip
 
 
 def _choose_mesh(
@@ -148,7 +174,56 @@ def _choose_mesh(
     inputs = [(i.name, i.node.type, layouts[i.name]) for i in program.inputs]
     schedule = stage("build", lambda: build_mesh(ways, text, target, inputs),
                      report=report, notes=lambda g: {"steps": len(g.steps)})  # fmt: skip
-    return Executable(program, schedule, target, tuple(used), numerics, report, None, graph.matches)
+    return Executable(
+        program, schedule, target, tuple(used), numerics, report, None, graph.matches,
+        differ=_differ(used, numerics),
+    )  # fmt: skip
+
+
+def _differ(used: Sequence[Pack], numerics: str) -> Compare:
+    """How an executable compares itself with its function at other extents."""
+    return partial(disagreement, numerics=numerics, packs=used)
+
+
+def wanted_layouts(program: Program, outputs: Sequence[Layout | None]) -> tuple[Layout | None, ...]:
+    """The layouts wanted of a program's outputs.
+
+    Raises:
+        ArgumentError: another number of them, no layout, or one of another size.
+    """
+    given = list(outputs) if isinstance(outputs, list | tuple) else None
+    if given is None or len(given) != len(program.outputs):
+        wanted = f"a list of {len(program.outputs)} layouts"
+        raise ArgumentError(f"outputs={outputs!r}"[:200], "does not fit the outputs", wanted)
+    for number, (layout, root) in enumerate(zip(given, program.outputs, strict=True)):
+        if layout is not None and not isinstance(layout, Layout):
+            raise ArgumentError(f"layout of output {number}", f"is {layout!r}", "a Layout or None")
+        if layout is not None and layout.size != root.type.size:
+            wanted = f"{root.type.size}, as {root.type}"
+            raise ArgumentError(f"layout {layout} of output {number}", f"has size {layout.size}",
+                                wanted)  # fmt: skip
+    return tuple(given)
+
+
+def check_axes(program: Program, target: Target, mesh: Mesh | None) -> None:
+    """Refuse inputs and outputs on axes that neither the target's first memory nor the mesh has.
+
+    Raises:
+        LayoutError: names the input or output, the axes and those that there are.
+    """
+    memory = target.memories[0]
+    known = {*memory.axes, *(() if mesh is None else (mesh.axis,))}
+    placed = [(f"input {i.name!r}", i.layout) for i in program.inputs]
+    placed += [(f"output {n}", layout) for n, layout in enumerate(program.output_layouts or ())]
+    for what, layout in placed:
+        axes = () if layout is None else [a for a in layout.axes if layout.range(a) != (0, 0)]
+        if strange := sorted(set(axes) - known):
+            raise LayoutError(
+                f"layout {layout} of {what}",
+                f"lies on {' '.join(strange)}",
+                f"{' '.join(sorted(known))}, the axes of {memory.name} on {target.name!r}"
+                + ("" if mesh is None else " and of the mesh"),
+            )
 
 
 def everywhere(program: Program, mesh: str) -> Program:
@@ -180,12 +255,6 @@ def mesh_requests(program: Program, terms: Mapping[Node, Term], mesh: str) -> li
 # -- in a worker ----------------------------------------------------------------------------------
 
 
-def is_limited() -> bool:
-    """Whether the user set a limit that only a process of its own can keep."""
-    now = switches()
-    return now.time_limit_s is not None or now.memory_limit_mb is not None
-
-
 def _choose_limited(
     program: Program,
     terms: Mapping[Node, Term],
@@ -214,10 +283,7 @@ def _choose_limited(
         grace_s=max(now.time_limit_s or 0.0, LEAST_GRACE_S), tell=progress.at,
     )), report=report, describe=lambda answer: answer["explanation"])  # fmt: skip
     report.stages += [StageRecord(**s | {"depth": s["depth"] + 1}) for s in found["stages"]]
-    return Executable(
-        program, from_json(found["schedule"]), machine, tuple(used), numerics, report, None,
-        found["matches"], found["explanation"],
-    )  # fmt: skip
+    return from_answer(found, program, machine, used, numerics, report)
 
 
 def choose_stored(text: str) -> str:
@@ -229,12 +295,59 @@ def choose_stored(text: str) -> str:
     target: Target = pickle.loads(b64decode(job["target"]))
     exe = _choose(program, encode(program.outputs), mesh, target, used, job["without"],
                   job["numerics"], Report())  # fmt: skip
-    return json.dumps({
+    return json.dumps(as_answer(exe))
+
+
+def as_answer(exe: Executable) -> dict[str, Any]:
+    """What a search found, as JSON data: what a worker answers, and the cache keeps."""
+    return {
         "schedule": exe.schedule.graph.to_json(),
         "explanation": exe.explain(),
         "matches": exe.matches,
-        "stages": [asdict(record) for record in exe.report.stages],
-    })  # fmt: skip
+        "stages": [asdict(s) for s in exe.report.stages if s.name != "trace"],  # is never skipped
+    }
+
+
+def from_answer(
+    found: Mapping[str, Any],
+    program: Program,
+    machine: Target,
+    used: Sequence[Pack],
+    numerics: str,
+    report: Report,
+    again: Callable[[], Executable] | None = None,
+) -> Executable:
+    """The executable of a search that ran elsewhere or earlier."""
+    return Executable(
+        program, from_json(found["schedule"]), machine, tuple(used), numerics, report, None,
+        found["matches"], found["explanation"], again, differ=_differ(used, numerics),
+    )  # fmt: skip
+
+
+def from_cache(
+    found: Mapping[str, Any],
+    program: Program,
+    machine: Target,
+    used: Sequence[Pack],
+    numerics: str,
+    report: Report,
+    again: Callable[[], Executable],
+) -> Executable:
+    """The executable of a search that ran earlier: its stages took no time now, and say so."""
+    for record in found["stages"]:
+        notes = {**record["notes"], "cached": True}
+        report.stages.append(StageRecord(**{**record, "seconds": 0.0, "notes": notes}))
+        say(1, str(report.stages[-1]))
+    return from_answer(found, program, machine, used, numerics, report, again)
+
+
+def is_cached() -> bool:
+    """Whether programs that were compiled before may be taken from disk.
+
+    Whoever asks to see a search (AXE_TRACE, AXE_DEBUG from 2 on) gets one.
+    """
+    now = switches()
+    return bool(now.cache) and now.trace is None and now.level < LEVEL_OF_SEARCH
 
 
 def _target_text(target: Target) -> str:
@@ -292,15 +405,10 @@ def limits() -> Limits:
     return Limits(now.node_limit or default.rows, now.time_limit_s or default.seconds)
 
 
-def row_major(type: ValueType) -> str:
-    """The canonical text of the dense row-major layout of a value."""
-    return str(Layout(shard=[(type.size, 1, "m")]))
-
-
 def arrival_layouts(program: Program) -> dict[str, str]:
     """Input name -> the layout it arrives in: as its spec says, else dense row-major."""
     return {
-        i.name: str(i.layout.canonical()) if i.layout is not None else row_major(i.node.type)
+        i.name: str(i.layout.canonical()) if i.layout is not None else row_major(i.node.type.size)
         for i in program.inputs
     }
 
@@ -309,7 +417,7 @@ def output_layouts(program: Program) -> list[str]:
     """The layout wanted of every output: dense row-major unless the program says otherwise."""
     wanted = program.output_layouts or (None,) * len(program.outputs)
     return [
-        str(layout.canonical()) if layout is not None else row_major(root.type)
+        str(layout.canonical()) if layout is not None else row_major(root.type.size)
         for root, layout in zip(program.outputs, wanted, strict=True)
     ]
 
@@ -332,7 +440,7 @@ def saturate_program(
     """Run all laws of these packs on a program and demand its outputs (or what `requests` says)."""
     layouts = arrival_layouts(program)
     for name, node in ((n.text, n) for n in terms if n.kind == INPUT):
-        layouts.setdefault(name, row_major(node.type))
+        layouts.setdefault(name, row_major(node.type.size))
     known = [
         (type_of, [(term, str(node.type)) for node, term in terms.items()]),
         (
@@ -416,7 +524,8 @@ def graph_of(
     layouts = arrival_layouts(program)
     inputs = [(i.name, i.node.type, layouts[i.name]) for i in program.inputs]
     inputs += [
-        (name, node.type, row_major(node.type)) for name, node in constant_nodes(program).items()
+        (name, node.type, row_major(node.type.size))
+        for name, node in constant_nodes(program).items()
     ]
     return build(
         chosen(found.forest, groups, found.outputs),

@@ -91,29 +91,43 @@ class Writer:
 
 
 _CONSTANT = re.compile(r"\((\w+)\)")
+_VARIABLE = re.compile(r"\bv_\w+")
 
 
 def apart(body: Iterable[str]) -> list[str]:
-    """The body with every repeated constant constructor (the end of a list) a variable of its own.
+    """The body with every repeated constant constructor and pattern variable under its own name.
 
-    Egglog would make one join variable of them, and with that a product of all lists' ends: 200
-    times slower at 500 operators. Comparing as a primitive keeps the ends apart.
+    Egglog would make one join variable of the ends of all lists, and so a product of all lists that
+    end: 200 times slower at 500 operators. Likewise of a variable that a pattern repeats, such as
+    the common factor of two products: it joined every pair of products with a common operand
+    before it looked at what adds them, which grows with the square of the program. Comparing as a
+    primitive keeps the pattern a tree, which is matched from its root down.
     """
     facts = list(body)
     counts = Counter(name for fact in facts for name in _CONSTANT.findall(fact))
     repeated = {name for name, count in counts.items() if count > 1}
     number = count_from(1)
     guards: list[str] = []
+    seen: set[str] = set()
 
-    def fresh(match: re.Match[str]) -> str:
+    def own(same: str) -> str:
+        name = f"_z{next(number)}"
+        guards.append(f"(= (ordering-max {name} {same}) (ordering-min {name} {same}))")
+        return name
+
+    def constant(match: re.Match[str]) -> str:
         name = match.group(1)
-        if name not in repeated:
-            return match.group(0)
-        own, same = f"_z{next(number)}", f"_z_{name}"
-        guards.append(f"(= (ordering-max {own} {same}) (ordering-min {own} {same}))")
-        return own
+        return own(f"_z_{name}") if name in repeated else match.group(0)
 
-    facts = [_CONSTANT.sub(fresh, fact) for fact in facts]
+    def variable(match: re.Match[str]) -> str:
+        name = match.group(0)
+        if name in seen:
+            return own(name)
+        seen.add(name)
+        return name
+
+    facts = [_CONSTANT.sub(constant, fact) for fact in facts]
+    facts[:1] = [_VARIABLE.sub(variable, fact) for fact in facts[:1]]  # the pattern itself
     return [*facts, *(f"(= _z_{name} ({name}))" for name in sorted(repeated)), *guards]
 
 
@@ -133,6 +147,29 @@ def _variables(value: Any) -> set[str]:
     return set()
 
 
+def _root_alone(writer: Writer, left: Term, call: Call) -> list[str] | None:
+    """The body that asks for a call from the root node alone, where that binds its arguments.
+
+    It asks at more roots than the law matches, operands being anything, but of few different texts;
+    in return the answers are a small table that the law itself is joined from. A law whose
+    condition on the root's texts is such a call is tried only where they hold.
+    """
+    own = {a.name for a in left.args if isinstance(a, Var)}
+    asked = {a.name for a in call.args if isinstance(a, Var)}
+    if not asked or not asked <= own or len(asked) < len(call.args):
+        return None
+    number = count_from(1)
+
+    def skeleton(value: Any) -> str:
+        if not isinstance(value, Term):
+            return writer.text(value)
+        if value is not left and value.sort == left.sort:
+            return f"_w{next(number)}"
+        return f"({' '.join([value.symbol.name, *map(skeleton, value.args)])})"
+
+    return [f"(= _root {skeleton(left)})"]
+
+
 def _bodies(writer: Writer, pattern: Pattern, left: Any) -> tuple[list[str], list[list[str]]]:
     """The whole body, and for every primitive call the body that asks for it."""
     body = [f"(= _root {writer.text(left)})"]
@@ -148,7 +185,7 @@ def _bodies(writer: Writer, pattern: Pattern, left: Any) -> tuple[list[str], lis
     settle()
     for call in pattern.calls:
         if isinstance(call.function, Primitive):
-            asks.append([*body, writer.need(call)])
+            asks.append([*(_root_alone(writer, left, call) or body), writer.need(call)])
         body.append(writer.call(call))
         bound |= {r.name for r in call.results}
         settle()
@@ -254,6 +291,19 @@ def analysis_rules(analysis: Analysis) -> list[str]:
         action = f"(set ({analysis.name} _root) {value})"
         rules.append(rule([*body, *writer.body], [action], ANALYSIS, name))
     return rules
+
+
+def analyses_in(called: Iterable[object]) -> list[Analysis]:
+    """The analyses among some functions, with those that their rules call."""
+    found: list[Analysis] = []
+    todo = [f for f in called if isinstance(f, Analysis)]
+    while todo:
+        analysis = todo.pop()
+        if analysis not in found:
+            found.append(analysis)
+            calls = (c.function for fn in analysis.rules for c in analysis_pattern(fn).calls)
+            todo += [f for f in calls if isinstance(f, Analysis)]
+    return found
 
 
 def symbols_in(values: Iterable[Any]) -> set[Symbol]:

@@ -89,11 +89,12 @@ def saturate(
         limits: rows and seconds; a phase that reaches one stops and says so.
         progress: told where it is.
     """
-    session = Session(by_phase(laws), symbols, analyses, limits=limits)
+    known = dict.fromkeys([*symbols, *(request.symbol for request in requests)])
+    session = Session(by_phase(laws), list(known), analyses, limits=limits)
     for term in terms:
         session.insert(term)
-    for analysis, known in facts:
-        session.set_facts(analysis, known)
+    for analysis, given in facts:
+        session.set_facts(analysis, given)
     result = Saturated(session, list(requests))
     for phase, rounds in ((EXACT, EXACT_ROUNDS), (GROW, GROW_ROUNDS), (REAL, REAL_ROUNDS)):
         progress(f"{phase} laws, {session.rows()} rows")

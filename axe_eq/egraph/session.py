@@ -92,6 +92,7 @@ class Session:
         self._count = 0
         self._strings: dict[Any, Any] = {}
         self._closed: set[tuple[str, tuple[Any, ...]]] = set()
+        self._asked = 0
         self._declare(laws, symbols, analyses)
 
     def _declare(
@@ -144,6 +145,7 @@ class Session:
         self._numbers.clear()
         self._strings.clear()
         self._closed.clear()
+        self._asked = 0
         self._count = 0
         self._start = time.perf_counter()
 
@@ -176,12 +178,6 @@ class Session:
         """AST that denotes the class of an inserted term."""
         return call(f"num_{term.sort.name}", [literal(self._numbers[term])])
 
-    def union(self, left: Term, right: Term) -> None:
-        """Make two terms equal; normal forms computed in Python do this."""
-        self.insert(left)
-        self.insert(right)
-        self._run(egg.ActionCommand(egg.Union(_SPAN, self.reference(left), self.reference(right))))
-
     def union_all(self, pairs: Iterable[tuple[Term, Term]]) -> None:
         """Make pairs of terms equal, all at once."""
         commands = []
@@ -192,12 +188,6 @@ class Session:
             commands.append(egg.ActionCommand(egg.Union(_SPAN, *sides)))
         if commands:
             self._run(*commands)
-
-    def set_fact(self, analysis: Analysis, term: Term, fact: int | str) -> None:
-        """State an analysis fact that Python already knows."""
-        self._run(
-            egg.ActionCommand(egg.Set(_SPAN, analysis.name, [self.reference(term)], literal(fact)))
-        )
 
     def set_facts(self, analysis: Analysis, facts: Iterable[tuple[Term, int | str]]) -> None:
         """State many analysis facts at once."""
@@ -221,6 +211,10 @@ class Session:
 
     def fill(self) -> int:
         """Answer open requests for primitive entries; returns how many were answered."""
+        asked = sum(size for name, size in self._sizes() if name.startswith("need_"))
+        if asked == self._asked:
+            return 0  # reading the tables copies the whole e-graph
+        self._asked = asked
         commands = []
         frozen = self._egg.freeze().functions
         answered = 0
@@ -299,8 +293,11 @@ class Session:
 
     def rows(self) -> int:
         """Rows of all tables."""
+        return sum(size for _, size in self._sizes())
+
+    def _sizes(self) -> list[tuple[str, int]]:
         (sizes,) = self._run(egg.PrintSize(_SPAN, None))
-        return sum(size for _, size in sizes.sizes)
+        return list(sizes.sizes)
 
     # --- terms out
     # ------------------------------------------------------------------------------------------

@@ -36,6 +36,24 @@ _BOOT = (
 _MEMORY_WORDS = ("memory allocation", "out of memory", "bad_alloc", "Cannot allocate memory")
 
 
+class LimitReached(SearchError):
+    """A worker ended at a limit, without an answer.
+
+    Attributes:
+        limit: the limit as a switch and its value; "memory" where the machine had no more.
+    """
+
+    def __init__(self, limit: str, wrong: str, expected: str, hint: str) -> None:
+        self.limit = limit
+        super().__init__("search", wrong, expected, hint=hint)
+
+
+def is_limited() -> bool:
+    """Whether the user set a limit that only a process of its own can keep."""
+    now = switches()
+    return now.time_limit_s is not None or now.memory_limit_mb is not None
+
+
 def run_limited(
     function: str,
     argument: str,
@@ -59,7 +77,8 @@ def run_limited(
         tell: told where it is.
 
     Raises:
-        SearchError: a limit was reached, or the worker died.
+        LimitReached: a limit was reached.
+        SearchError: the worker died.
         AxeError: what the function raised, with the same fields.
     """
     here, there = Pipe()
@@ -128,20 +147,22 @@ def _slow_start() -> SearchError:
     return SearchError("search", f"its worker did not start in {START_S:g} s", "a free machine")
 
 
-def _too_slow(seconds: float) -> SearchError:
-    return SearchError(
-        "search", f"exceeded AXE_TIME_LIMIT_S={seconds:g} s", "a search that ends by itself",
-        hint="a larger AXE_TIME_LIMIT_S, or leave out the law that grows without end",
+def _too_slow(seconds: float) -> LimitReached:
+    limit = f"AXE_TIME_LIMIT_S={seconds:g}"
+    return LimitReached(
+        limit, f"exceeded {limit} s", "a search that ends by itself",
+        "a larger AXE_TIME_LIMIT_S, or leave out the law that grows without end",
     )  # fmt: skip
 
 
-def _out_of_memory(limit: int | None) -> SearchError:
-    if limit is None:
-        return SearchError("search", "ran out of this machine's memory", "more memory",
-                           hint="AXE_MEMORY_LIMIT_MB stops it earlier")  # fmt: skip
-    return SearchError(
-        "search", f"exceeded AXE_MEMORY_LIMIT_MB={limit // _MIB} MiB", "a search that needs less",
-        hint="a larger AXE_MEMORY_LIMIT_MB, or leave out the law that grows without end",
+def _out_of_memory(bytes: int | None) -> LimitReached:
+    if bytes is None:
+        return LimitReached("memory", "ran out of this machine's memory", "more memory",
+                            "AXE_MEMORY_LIMIT_MB stops it earlier")  # fmt: skip
+    limit = f"AXE_MEMORY_LIMIT_MB={bytes // _MIB}"
+    return LimitReached(
+        limit, f"exceeded {limit} MiB", "a search that needs less",
+        "a larger AXE_MEMORY_LIMIT_MB, or leave out the law that grows without end",
     )  # fmt: skip
 
 

@@ -9,9 +9,12 @@ are priced once.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import cache
 from itertools import product
+from typing import NamedTuple
 
 from axe_eq.extract.forest import CELL, LOAD, Choice, Forest
+from axe_eq.program.signature import signature
 from axe_eq.schedule.summary import Access, Summary, Work
 
 MAX_NODES = 40
@@ -19,7 +22,23 @@ MAX_CONES = 12
 MAX_DEPTH = 40
 
 Picks = dict[int, Choice]
-Memo = dict[int, tuple[list[Picks], frozenset[int]]]
+
+
+class Cone(NamedTuple):
+    """One way to compute a tile inside a kernel.
+
+    Attributes:
+        picks: alternative taken for every tile class of the cone.
+        marks: what it loads, reduces and gathers; the rest are cells. Of the cones that agree in
+            this only the one with the least arithmetic can be the cheapest.
+    """
+
+    picks: Picks
+    marks: frozenset[int]
+
+
+Found = tuple[list[Cone], frozenset[int]]
+Memo = dict[int, Found]
 
 
 class Cones:
@@ -29,9 +48,11 @@ class Cones:
         self.forest = forest
         self.inputs = frozenset(inputs)
         self._memo: Memo = {}
+        self._met: dict[int, frozenset[int]] = {}
         self._met_by: dict[int, set[int]] = {}
+        self._loads: dict[int, tuple[list[tuple[int, list[Cone]]], frozenset[int]]] = {}
 
-    def of(self, root: int, materialised: Collection[int]) -> tuple[list[Picks], frozenset[int]]:
+    def of(self, root: int, materialised: Collection[int]) -> Found:
         """Cones of a root tile (computed, not loaded) and the placed classes met on the way."""
         return self._compute(root, materialised, 0)
 
@@ -49,52 +70,86 @@ class Cones:
         """Put back what `invalidate` returned, once M is again as it was."""
         self._memo.update(entries)  # `_met_by` only grows, so it still names them
 
-    def _below(
-        self, tile: int, materialised: Collection[int], depth: int
-    ) -> tuple[list[Picks], frozenset[int]]:
+    def _below(self, tile: int, materialised: Collection[int], depth: int) -> Found:
         """Cones of an operand tile: a load where its value is at hand, else computed."""
-        node = self.forest.tiles[tile]
-        met = frozenset(c.source for c in node.loads)
-        for choice in node.loads:
-            if choice.source in self.inputs or choice.source in materialised:
-                return [{tile: choice}], met - self.inputs
+        loads, met = self._loads_of(tile)
+        for source, load in loads:
+            if source in self.inputs or source in materialised:
+                return load, met
         if depth > MAX_DEPTH:
             return [], met
         cones, deeper = self._compute(tile, materialised, depth)
         return cones, met | deeper
 
-    def _compute(
-        self, tile: int, materialised: Collection[int], depth: int
-    ) -> tuple[list[Picks], frozenset[int]]:
+    def _loads_of(self, tile: int) -> tuple[list[tuple[int, list[Cone]]], frozenset[int]]:
+        """Loads of a tile, each as the one cone it is, and what they depend on."""
+        found = self._loads.get(tile)
+        if found is None:
+            loads = self.forest.tiles[tile].loads
+            found = self._loads[tile] = (
+                [(c.source, [Cone({tile: c}, frozenset((id(c),)))]) for c in loads],
+                frozenset(choice.source for choice in loads) - self.inputs,
+            )
+        return found
+
+    def _compute(self, tile: int, materialised: Collection[int], depth: int) -> Found:
         found = self._memo.get(tile)
         if found is not None:
             return found
-        cones: list[Picks] = []
+        cones: list[Cone] = []
         met: frozenset[int] = frozenset()
         for choice in self.forest.tiles[tile].compute:
             below = [
                 self._below(c, materialised, depth + 1) for c in dict.fromkeys(choice.children)
             ]
             met = met.union(*(m for _, m in below))
-            cones += self._join(tile, choice, [c for c, _ in below])
-        cones.sort(key=len)
-        found = (cones[:MAX_CONES], met)
+            cones += _join(tile, choice, [c for c, _ in below])
+        found = (_best(cones), met)
         if depth <= MAX_DEPTH:
             self._memo[tile] = found
-            for p in met:
-                self._met_by.setdefault(p, set()).add(tile)
+            known = self._met.get(tile, frozenset())
+            if not met <= known:
+                self._met[tile] = known | met
+                for p in met - known:
+                    self._met_by.setdefault(p, set()).add(tile)
         return found
 
-    @staticmethod
-    def _join(tile: int, choice: Choice, below: Sequence[list[Picks]]) -> list[Picks]:
-        """Combine the operands' cones; a tile met twice is computed once, the first way."""
-        cones: list[Picks] = [{tile: choice}]
-        for alternatives in below:
-            cones = [{**cone, **base} for base, cone in product(cones, alternatives)]
-            cones = [c for c in cones if len(c) <= MAX_NODES]
-            cones.sort(key=len)
-            cones = cones[:MAX_CONES]
-        return cones
+
+def _join(tile: int, choice: Choice, below: Sequence[list[Cone]]) -> list[Cone]:
+    """Combine the operands' cones; a tile met twice is computed once, the last way."""
+    plain = choice.kind == CELL and not choice.reduces
+    cones = [Cone({tile: choice}, frozenset() if plain else frozenset((id(choice),)))]
+    several = [alternatives for alternatives in below if len(alternatives) != 1]
+    for alternatives in several:
+        cones = [
+            Cone({**cone.picks, **base.picks}, cone.marks | base.marks)
+            for base, cone in product(cones, alternatives)
+        ]
+        cones = _best([c for c in cones if len(c.picks) <= MAX_NODES])
+    if len(several) < len(below):
+        only = [alternatives[0] for alternatives in below if len(alternatives) == 1]
+        marks = frozenset().union(*(c.marks for c in only))
+        for picks, _ in cones:
+            for cone in only:
+                picks.update(cone.picks)
+        cones = [Cone(p, m | marks) for p, m in cones if len(p) <= MAX_NODES]
+    return cones
+
+
+def _best(cones: Sequence[Cone]) -> list[Cone]:
+    """The smallest cones, of those with equal marks the one with the least arithmetic."""
+    if len(cones) < 2:
+        return list(cones)
+    kept: dict[frozenset[int], Cone] = {}
+    for cone in cones:
+        other = kept.setdefault(cone.marks, cone)
+        if other is not cone and _arithmetic(cone) < _arithmetic(other):
+            kept[cone.marks] = cone
+    return sorted(kept.values(), key=lambda c: len(c.picks))[:MAX_CONES]
+
+
+def _arithmetic(cone: Cone) -> tuple[float, int]:
+    return sum(c.vector for c in cone.picks.values()), len(cone.picks)
 
 
 def used(forest: Forest, roots: Sequence[int], picks: Picks) -> list[int]:
@@ -153,8 +208,9 @@ def summarise(forest: Forest, roots: Sequence[int], picks: Picks) -> Summary:
     vector: dict[str, float] = {}
     staged: list[Work] = []
     resident: list[tuple[int, str]] = []
-    fed = {c for t in order if picks[t].product for c in picks[t].children}
-    computed = 0
+    fed = {c for t in order if picks[t].product for c in _through_tiles(picks[t])}
+    computed = folds = 0
+    reduced: set[tuple[str, tuple[int, ...], tuple[int, ...]]] = set()
     for tile in order:
         node, choice = forest.tiles[tile], picks[tile]
         for letter, extent in node.extents.items():
@@ -166,6 +222,9 @@ def summarise(forest: Forest, roots: Sequence[int], picks: Picks) -> Summary:
             loads.append(Access(node.n_bytes, node.key, node.star, size, times, tile in fed))
             continue
         computed += choice.kind == CELL
+        if choice.reduces and (choice.structured or not choice.product):
+            folds += not choice.product
+            reduced.add(_reduced(forest, choice))
         if choice.product:
             products.append(
                 Work(
@@ -192,7 +251,30 @@ def summarise(forest: Forest, roots: Sequence[int], picks: Picks) -> Summary:
         tuple(sorted(resident)),
         tuple(staged),
         computed,
+        folds,
+        len(reduced),
     )
+
+
+def _through_tiles(choice: Choice) -> tuple[int, ...]:
+    """Operands of a product that pass through tile memory; scores of a structured one do not."""
+    return choice.children[1:] if choice.structured else choice.children
+
+
+def _reduced(forest: Forest, choice: Choice) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    """What a reduction is over: box and shape of its largest operand, and the dims reduced."""
+    sizes = [forest.tiles[c].type.size for c in choice.children]
+    at = sizes.index(max(sizes))
+    whole = forest.tiles[choice.children[at]]
+    return whole.box, whole.type.shape, _reduced_dims(choice.text, at)
+
+
+@cache
+def _reduced_dims(text: str, operand: int) -> tuple[int, ...]:
+    """The dims of an operand that a signature reduces."""
+    parsed = signature(text)
+    dims = enumerate(parsed.operands[operand])
+    return tuple(d for d, p in dims if any(i in parsed.reduced for i, _ in p.terms))
 
 
 def _load_order(access: Access) -> tuple[str, float, int, int, bool]:
@@ -201,7 +283,5 @@ def _load_order(access: Access) -> tuple[str, float, int, int, bool]:
 
 def _staged(forest: Forest, choice: Choice, picks: Picks, times: int) -> list[Work]:
     """Operands of a product that the kernel computes itself: they pass through tile memory."""
-    if choice.structured:
-        return []
-    made = (forest.tiles[c] for c in choice.children if picks[c].kind != LOAD)
+    made = (forest.tiles[c] for c in _through_tiles(choice) if picks[c].kind != LOAD)
     return [Work(float(t.type.size * times), t.key) for t in made]

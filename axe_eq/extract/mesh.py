@@ -14,11 +14,11 @@ import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 
 from axe_eq.egraph.session import Session
-from axe_eq.errors import ProgramError, SearchError
+from axe_eq.errors import SearchError
 from axe_eq.extract.forest import Reader
+from axe_eq.program.node import op_type
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.signature import signature
 from axe_eq.program.types import ValueType, value_type
@@ -132,45 +132,29 @@ def _read_spmd(reader: Reader, forest: MeshForest, mesh: str, target: Target) ->
     ends = {row.output for row in reader.table("PNil")}
     for row in reader.table("Spmd"):
         placed = reader.id("Placed", row.output)
-        sig, cell, box = (reader.text(v) for v in row.inputs[:3])
-        needs, rest = [], row.inputs[3]
+        sig, cell, types, box = (reader.text(v) for v in row.inputs[:4])
+        needs, rest = [], row.inputs[5]
         while rest in lists:
             head, rest = lists[rest]
             needs.append(reader.id("Placed", head))
         if rest not in ends:  # a limit stopped the search before all operands were demanded
             continue
-        site = next((s for s in forest.sites.get(placed, ()) if s.box == box), None)
-        given = None if site is None else _operand_sites(forest, needs, sig, site, mesh)
-        if site is None or given is None:
+        given = [value_type(t) for t in types.split(";")[:-1]]
+        site = _site(forest, placed, op_type(sig, cell, tuple(given)), box)
+        cuts = shard.operand_boxes(sig, types, box, mesh) or ()
+        found = [_site(forest, n, t, b) for n, t, b in zip(needs, given, cuts, strict=True)]
+        sites = tuple(s for s in found if s is not None)
+        if site is None or len(sites) < len(found):
             continue
-        local = [shard.local_type(s.type, s.box, mesh) for s in given]
+        local = [shard.local_type(s.type, s.box, mesh) for s in sites]
         seconds = _local_seconds(sig, local, shard.local_type(site.type, box, mesh), target)
-        forest.ways.append(Way("spmd", placed, tuple(needs), seconds, 0, (sig, cell), site, given))
+        forest.ways.append(Way("spmd", placed, tuple(needs), seconds, 0, (sig, cell), site, sites))
 
 
-def _operand_sites(
-    forest: MeshForest, needs: Sequence[int], sig: str, site: Site, mesh: str
-) -> tuple[Site, ...] | None:
-    """The values that the operands' placements hold, as this operator reads them.
-
-    One placement may hold several reshapes of a value; the operator's signature tells which fit.
-    """
-    parsed = signature(sig)
-    if len(needs) != len(parsed.operands):
-        return None
-    wanted = shard.local_type(site.type, site.box, mesh).shape
-    choices = [
-        [s for s in forest.sites.get(n, ()) if s.type.rank == len(op)]
-        for n, op in zip(needs, parsed.operands, strict=True)
-    ]
-    for sites in product(*choices):
-        try:
-            shapes = [shard.local_type(s.type, s.box, mesh).shape for s in sites]
-            if parsed.out_shape(shapes) == wanted:
-                return sites
-        except ProgramError:
-            continue
-    return None
+def _site(forest: MeshForest, placed: int, type: ValueType, box: str) -> Site | None:
+    """Where a placed class holds a value of this type in this cut: it may hold its reshapes too."""
+    sites = forest.sites.get(placed, ())
+    return next((s for s in sites if s.type == type and s.box == box), None)
 
 
 def _local_seconds(sig: str, given: Sequence[ValueType], out: ValueType, target: Target) -> float:
@@ -188,14 +172,14 @@ def _local_seconds(sig: str, given: Sequence[ValueType], out: ValueType, target:
 def _read_collectives(reader: Reader, forest: MeshForest, mesh: str, target: Target) -> None:
     for row in reader.table("Collective"):
         placed, source = reader.id("Placed", row.output), reader.id("Placed", row.inputs[0])
-        sig, axis, box = (reader.text(v) for v in row.inputs[1:])
-        site = next((s for s in forest.sites.get(placed, ()) if s.box == box), None)
-        rank = None if site is None else site.type.rank + 1
+        type_, sig, axis, box = (reader.text(v) for v in row.inputs[1:5])
+        whole = value_type(type_)
+        site = _site(forest, placed, ValueType(whole.dtype, whole.shape[1:]), box)
         partial = next(
             (
                 s
                 for s in forest.sites.get(source, ())
-                if s.type.rank == rank and s.box.startswith(axis)
+                if s.type == whole and shard.entries(s.box)[0] == (axis,)
             ),
             None,
         )

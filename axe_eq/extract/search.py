@@ -4,8 +4,9 @@ State: the set M of materialised placed classes. A kernel is the cheapest cone f
     down to
 other members and inputs; the cost of a schedule is the sum over the kernels that the outputs need,
 so work shared through memory is counted once and recomputation is counted where it happens. Small
-graphs are solved exactly (all M); larger ones by toggling and sinking single values to a local
-optimum, then exactly in windows of neighbours. Everything is deterministic.
+graphs are solved exactly (all M); larger ones by toggling, sinking and swapping values to a local
+optimum, those of moderate size from two starts and then exactly in windows of neighbours.
+Everything is deterministic.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from axe_eq.errors import SearchError
 from axe_eq.extract.cone import Cones, Memo, Picks, summarise, used
 from axe_eq.extract.forest import LOAD, Forest
 from axe_eq.extract.price import Price, Pricer
+from axe_eq.extract.running import TOLERANCE_S, Running
 
 EXACT_VALUES = 12
 WINDOW_VALUES = 5
@@ -25,6 +27,8 @@ WINDOW_GRAPH = 24
 PASSES = 6
 SHORT_ROW = 256
 SINK_LEAVES = 4
+SWAPPED = 4
+REMEMBERED = 32
 INFINITE = float("inf")
 
 
@@ -94,27 +98,37 @@ class Search:
         self.roots = frozenset(r for r in forest.roots if r in made)
         self.cones = Cones(forest, self.inputs)
         self.values = sorted(made - self.roots)
+        self._value_set = frozenset(self.values)
         self.materialised: set[int] = set(self.values) | set(self.roots)
         self.kernels: dict[int, Mapped] = {}
         self.users: dict[int, set[int]] = {}
         self.evaluated = 0
-        self.cost = INFINITE
-        self._changed: set[int] = set()
+        self.running = Running(self.kernel, self.inputs)
+        self._seen: dict[int, list[tuple[frozenset[int], frozenset[int], Mapped]]] = {}
+        self._by_cut = [self._root_tiles(p) for p in range(len(forest.placed))]
+        self._clock = 0
+        self._changed: dict[int, int] = {}
+        self._tried: dict[tuple[int, str], int] = {}
 
     # --- kernels
     # --------------------------------------------------------------------------------------------
+
+    def _root_tiles(self, placed: int) -> list[int]:
+        """Root tiles of a class, those without any cut last."""
+        tiles = self.forest.tiles
+        return sorted(self.forest.placed[placed].kernels, key=lambda r: not tiles[r].letters)
 
     def best_kernel(self, placed: int) -> Mapped:
         """The cheapest cone of a class under the present M."""
         self.evaluated += 1
         best = Mapped(placed, Price(INFINITE))
         met: set[int] = set()
-        for root in self._by_cut(placed):
+        for root in self._by_cut[placed]:
             if best.root >= 0 and not self.forest.tiles[root].letters:
                 break  # one block for everything is for what nothing else can do
             cones, below = self.cones.of(root, self.materialised)
             met |= below
-            for picks in cones:
+            for picks, _ in cones:
                 if not self._worth_whole(root, picks) or _loads(picks, placed):
                     continue
                 price = self.pricer.price(summarise(self.forest, [root], picks))
@@ -129,32 +143,44 @@ class Search:
         )
         return Mapped(placed, best.price, best.root, best.picks, leaves, frozenset(met))
 
-    def _by_cut(self, placed: int) -> list[int]:
-        """Root tiles of a class, those without any cut last."""
-        tiles = self.forest.tiles
-        return sorted(self.forest.placed[placed].kernels, key=lambda r: not tiles[r].letters)
-
     def _worth_whole(self, root: int, picks: Picks) -> bool:
         """Whether keeping the last dim whole in every block may pay, against cutting it in blocks.
 
-        Only row reductions and structured monoids use a whole row; plain products may keep a short
-        one. Every root has its twin that cuts the dim, so nothing becomes impossible.
+        Graphs that are solved exactly try everything. In others, only row reductions and structured
+        monoids use a whole row; plain products may keep a short one. Every root has its twin that
+        cuts the dim, so nothing becomes impossible.
         """
         star = self.forest.tiles[root].star
-        if star == 1 or not self.forest.tiles[root].letters:
+        small = len(self.values) <= EXACT_VALUES
+        if small or star == 1 or not self.forest.tiles[root].letters:
             return True
         if any(c.reduces and (c.structured or not c.product) for c in picks.values()):
             return True
         return star <= SHORT_ROW and any(c.product for c in picks.values())
 
     def kernel(self, placed: int) -> Mapped:
-        """As `best_kernel`, remembered until M changes below it."""
+        """As `best_kernel`, remembered: it depends on M only by the classes it met."""
         found = self.kernels.get(placed)
         if found is None:
-            found = self.kernels[placed] = self.best_kernel(placed)
-            for p in found.met:
-                self.users.setdefault(p, set()).add(placed)
+            found = self.kernels[placed] = self._recalled(placed) or self._first(placed)
         return found
+
+    def _recalled(self, placed: int) -> Mapped | None:
+        """The kernel found earlier for an M that agrees with this one on all it met."""
+        for inside, outside, mapped in self._seen.get(placed, ()):
+            if inside <= self.materialised and outside.isdisjoint(self.materialised):
+                return mapped
+        return None
+
+    def _first(self, placed: int) -> Mapped:
+        mapped = self.best_kernel(placed)
+        for p in mapped.met:
+            self.users.setdefault(p, set()).add(placed)
+        inside = mapped.met & self.materialised
+        seen = self._seen.setdefault(placed, [])
+        seen.insert(0, (inside, mapped.met - inside, mapped))
+        del seen[REMEMBERED:]
+        return mapped
 
     def set_materialised(self, changes: Iterable[int]) -> Undo:
         """Flip membership of classes; returns what was forgotten, for `restore`."""
@@ -252,23 +278,40 @@ class Search:
                 )  # fmt: skip
         if len(self.values) <= EXACT_VALUES:
             return self._exact()
-        self.cost = self.total()
-        dirty = frozenset(self.values)
-        for number in range(PASSES):
-            progress(f"pass {number}, {len(dirty)} values to try, {self.evaluated} kernels priced")
-            self._drop_dead()
-            self._changed = set()
-            order = reversed(self.values) if number % 2 == 0 else self.values
-            for value in order:
-                if value in dirty and not self._toggle(value) and number:
-                    self._sink(value)
-            # The first pass only toggles; the second tries every value again, with sinking.
-            dirty = frozenset(self._changed) if number else frozenset(self.values)
-            if not dirty or (number and not self._changed):
-                break
-        if len(self.values) <= WINDOW_GRAPH:
-            self._windows()
+        if len(self.values) > WINDOW_GRAPH:
+            self._descend(progress)
+            return self.selection()
+        # From everything in memory and from everything recomputed: each ends in other optima.
+        ends = [self._settled(start, progress) for start in (self.values, ())]
+        self._become(min(ends, key=lambda end: end[0])[1])
         return self.selection()
+
+    def _settled(
+        self, start: Collection[int], progress: Callable[[str], None]
+    ) -> tuple[float, frozenset[int]]:
+        """Cost and M of the optimum that a start ends in."""
+        self._become(frozenset(start) | self.roots)
+        self._changed.clear()
+        self._tried.clear()
+        self._descend(progress)
+        self._windows()
+        return self.total(), frozenset(self.materialised)
+
+    def _become(self, wanted: frozenset[int]) -> None:
+        self.set_materialised(sorted(wanted ^ self.materialised))
+
+    def _descend(self, progress: Callable[[str], None]) -> None:
+        """Moves of single values, until none makes the schedule cheaper."""
+        for number in range(PASSES):
+            progress(f"pass {number}, {self.evaluated} kernels priced")
+            self._drop_dead()
+            before = self._clock
+            for value in reversed(self.values) if number % 2 == 0 else self.values:
+                # The others wait for the second pass: most of what they find, toggling finds first.
+                if not self._toggle(value) and number:
+                    _ = self._sink(value) or self._swap(value)
+            if number and before == self._clock:
+                break
 
     def _answered(self, placed: int) -> bool:
         node = self.forest.placed[placed]
@@ -284,40 +327,49 @@ class Search:
             previous = gray
             self.set_materialised([self.values[bit]])
             cost = self.total(best)
-            if cost < best - 1e-15:
+            if cost < best - TOLERANCE_S:
                 best, chosen = cost, frozenset(self.materialised)
-        self.set_materialised(sorted(chosen ^ self.materialised))
+        self._become(chosen)
         return self.selection(exact=True)
 
     def _drop_dead(self) -> None:
         """Take out the members of M that no output needs: they cost nothing and hide gains."""
-        dead = self.materialised - set(self.live())
-        self.set_materialised(sorted(dead))
+        self.set_materialised(sorted(self.materialised - set(self.live())))
+        self.running.start(self.roots, self.live().values())
 
     def _affected(self, placed: int) -> list[int]:
-        return [
-            u for u in self.users.get(placed, ())
-            if u in self.kernels and u in self.materialised and placed in self.kernels[u].met
-        ]  # fmt: skip
+        live = self.running.live
+        return [u for u in self.users.get(placed, ()) if u in live and placed in live[u].met]
+
+    def _due(self, value: int, move: str) -> bool:
+        """Whether anything near a value changed since this move was last tried on it."""
+        tried = self._tried.get((value, move), -1)
+        self._tried[value, move] = self._clock
+        return self._changed.get(value, 0) > tried
 
     def _gain(self, flips: Collection[int]) -> bool:
         """Flip these if the whole schedule gets cheaper; else leave M as it was."""
         undo = self.set_materialised(flips)
-        cost = self.total(self.cost)
-        if cost >= self.cost - 1e-15:
+        trail = self.running.change(sorted(undo.kernels))
+        if not self.running.cost.below(trail.cost) or self.running.circular(trail):
+            self.running.undo(trail)
             self.restore(flips, undo)
             return False
-        self.cost = cost
-        for mapped in undo.kernels.values():
-            self._changed |= mapped.met | mapped.leaves | {mapped.placed}
+        self._clock += 1
+        for placed, old in trail.kernels.items():
+            for mapped in (old, self.running.live.get(placed)):
+                near = mapped.met | mapped.leaves if mapped else ()
+                self._changed.update(dict.fromkeys((placed, *near), self._clock))
         return True
 
     def _toggle(self, value: int) -> bool:
-        return bool(self._affected(value)) and self._gain([value])
+        due = self._due(value, "toggle")
+        return due and bool(self._affected(value)) and self._gain([value])
 
     def _sink(self, value: int) -> bool:
         """Materialise a value and stop materialising what only its kernel loads."""
-        if value in self.materialised or not self._affected(value):
+        due = value not in self.materialised and self._due(value, "sink")
+        if not due or not self._affected(value):
             return False
         undo = self.set_materialised([value])
         own = [
@@ -327,6 +379,21 @@ class Search:
         ]
         self.restore([value], undo)
         return bool(own) and len(own) <= SINK_LEAVES and self._gain([value, *own])
+
+    def _swap(self, value: int) -> bool:
+        """Materialise another value in place of this one, which its users can be made of.
+
+        A kernel loads what makes it cheapest itself, however dear that is to make.
+        """
+        if value not in self.materialised or not self._due(value, "swap"):
+            return False
+        met = {p for u in self._affected(value) for p in self.running.live[u].met}
+        others = [
+            p for p in sorted(met & self._value_set - self.materialised)
+            if self.kernel(p).time_s < self.kernel(value).time_s
+            and value not in self.kernel(p).leaves  # sinking tries those
+        ]  # fmt: skip
+        return any(self._gain([value, other]) for other in others[:SWAPPED])
 
     def _windows(self) -> None:
         """Exact search in windows of neighbouring values, until none improves."""
@@ -345,10 +412,6 @@ class Search:
                 near |= {p for p in {mapped.placed, *mapped.met} if p in self._value_set}
         return sorted(near, key=lambda p: (p != value, abs(p - value)))[:WINDOW_VALUES]
 
-    @property
-    def _value_set(self) -> frozenset[int]:
-        return frozenset(self.values)
-
     def _window(self, window: list[int]) -> bool:
         best = self.total()
         chosen: tuple[int, ...] = ()
@@ -356,7 +419,7 @@ class Search:
             for flips in combinations(window, count):
                 undo = self.set_materialised(flips)
                 cost = self.total(best)
-                if cost < best - 1e-15:
+                if cost < best - TOLERANCE_S:
                     best, chosen = cost, flips
                 self.restore(flips, undo)
         if chosen:
@@ -375,7 +438,7 @@ def _why(search: Search, placed: int) -> str:
         return "no law answers its request"
     reasons: dict[str, int] = {}
     for root in node.kernels:
-        for picks in search.cones.of(root, search.materialised)[0]:
+        for picks, _ in search.cones.of(root, search.materialised)[0]:
             for reason, count in search.pricer.price(
                 summarise(search.forest, [root], picks)
             ).rejected:

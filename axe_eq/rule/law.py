@@ -72,6 +72,14 @@ class Law:
     sampler: Callable[[Any], tuple[Any, ...] | None] | None = field(default=None)
     search: bool = True
 
+    @property
+    def sort(self) -> Sort:
+        """Sort of the two sides; a normal-form law is about its only parameter."""
+        if self.normal:
+            return self.params[0][1]
+        found: Sort = self.pattern().left.sort
+        return found
+
     def pattern(self) -> Pattern:
         """Run the law on variables."""
         params = tuple(Var(name, sort) for name, sort in self.params)

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
@@ -45,6 +46,15 @@ class Symbol:
     args: tuple[Sort, ...]
     result: Sort
     demand: bool = False
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Every term hashes its symbol: computed once, not field by field each time.
+        own = hash((self.name, self.args, self.result, self.demand))
+        object.__setattr__(self, "_hash", own)
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __call__(self, *args: Any) -> Term:
         """The term of these arguments."""
@@ -371,6 +381,15 @@ class Analysis:
                 if sub.sort == self.sort:
                     self._memo[sub] = self.compute(sub, self._memo.get)
         return self._memo.get(term)
+
+    @contextmanager
+    def stating(self, facts: Mapping[Term, Any]) -> Iterator[None]:
+        """Facts that hold inside the block, as an encoder states them about inputs."""
+        before, self._memo = self._memo, {**self._memo, **facts}
+        try:
+            yield
+        finally:
+            self._memo = before
 
     def forget(self) -> None:
         """Drop remembered facts (they hold terms alive)."""

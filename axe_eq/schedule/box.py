@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from axe_eq.errors import ScheduleError
+from axe_eq.program.node import sel_type
 from axe_eq.program.ops import CELLS, MONOIDS, Pull, selector, split_text
 from axe_eq.program.signature import Affine, Signature, signature
 from axe_eq.program.types import ValueType, value_type
@@ -211,10 +212,12 @@ def _project_dim(
 
 @cache
 def sel_boxes(spec: str, types: str, box: str) -> tuple[str, ...] | None:
-    """Boxes in which a selector's operands are read for its output box; else whole."""
+    """Boxes in which a selector's operands are read for its output box; None for another rank."""
     declared, params = selector(spec)
     given = [value_type(t) for t in types.split(";")[:-1]]
     out = parse(box)
+    if len(out) != sel_type(spec, tuple(given)).rank:
+        return None
     pulls = declared.pull(params, given) if declared.pull else [[None] * t.rank for t in given]
     return tuple(show(_pulled(p, out) for p in operand) for operand in pulls)
 

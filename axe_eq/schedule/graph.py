@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
-
-import networkx as nx
+from typing import TYPE_CHECKING, Any
 
 from axe_eq.program.node import sel_type
 from axe_eq.program.types import ValueType, value_type
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,6 @@ class BufferSpec:
         type: type text of the value as its writer sees it.
         layout: canonical axe text of the layout it is kept in.
         role: "input", "output", "constant" or "temporary".
-        source: for outputs that are an input's own buffer, the input's name.
     """
 
     name: str
@@ -189,6 +189,8 @@ class ScheduleGraph:
 
     def networkx(self) -> nx.DiGraph[str]:
         """Steps as nodes (by name), buffers as edge attributes `buffer`."""
+        import networkx as nx  # running a compiled program needs no graph library
+
         graph: nx.DiGraph[str] = nx.DiGraph()
         writer = {w.buffer: s.name for s in self.steps for w in s.writes}
         for step in self.steps:

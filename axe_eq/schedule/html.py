@@ -5,9 +5,10 @@ Nothing is fetched and nothing runs: SVG and tables, light or dark as the reader
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
 
+from axe_eq.draw import page as html
 from axe_eq.schedule.drawing import graph_svg, timeline_svg
 from axe_eq.schedule.graph import Access, KernelStep, ScheduleGraph, Step
 from axe_eq.schedule.memory import MemoryPlan, buffer_bytes, plan
@@ -20,27 +21,11 @@ RunnerUp = tuple[str, float, str]
 _ROLES = ("input", "constant", "temporary", "output")
 
 _STYLE = """
-:root{color-scheme:light dark;--page:#fbfbfa;--card:#fff;--ink:#1d2125;--soft:#626b76;
---line:#d7dbe0;--kernel:#2f6fdb;--move:#b26a00;--collective:#a23ba8;--temporary:#8a94a0;
---output:#1c8a4f;--mark:#eef2f8;--on:#fff}
-@media (prefers-color-scheme:dark){:root{--page:#14171b;--card:#1d2126;--ink:#e4e8ec;--soft:#98a2ae;
---line:#363d45;--kernel:#6ea4ff;--move:#e0a04a;--collective:#d58be0;--temporary:#77828f;
---output:#4cc38a;--mark:#242a32;--on:#10141a}}
-*{box-sizing:border-box}
-body{margin:0;background:var(--page);color:var(--ink);font:14px/1.45 system-ui,sans-serif}
-main{max-width:1240px;margin:0 auto;padding:24px 20px 48px}
-h1{font-size:22px;margin:0 0 4px}h2{font-size:16px;margin:32px 0 10px}
-p{color:var(--soft);margin:0 0 10px;max-width:80ch}
-code,.mono{font:12px/1.4 ui-monospace,monospace}
-.facts{display:flex;flex-wrap:wrap;gap:8px 28px;margin:14px 0 0}
-.facts div{color:var(--soft)}.facts b{display:block;color:var(--ink);font-size:18px}
-.panel{background:var(--card);border:1px solid var(--line);border-radius:8px;overflow:auto}
-.panel svg{display:block;margin:0 auto}
-table{border-collapse:collapse;width:100%}
-th,td{padding:6px 12px;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}
-tr:last-child td{border-bottom:0}
-th{color:var(--soft);font-weight:600;font-size:12px;white-space:nowrap}
-td.n,th.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+:root{--kernel:#2f6fdb;--move:#b26a00;--collective:#a23ba8;--temporary:#8a94a0;--output:#1c8a4f;
+--on:#fff}
+@media (prefers-color-scheme:dark){:root{--kernel:#6ea4ff;--move:#e0a04a;--collective:#d58be0;
+--temporary:#77828f;--output:#4cc38a;--on:#10141a}}
+.panel>svg{margin:0 auto}
 .nowrap{white-space:nowrap}
 .share{display:inline-block;height:8px;border-radius:2px;background:var(--kernel);min-width:1px}
 details{margin:8px 0}summary{cursor:pointer;padding:8px 12px}
@@ -69,29 +54,18 @@ def schedule_html(graph: ScheduleGraph, target: Target, runners_up: Iterable[Run
     memory, times = plan(graph), timeline(graph, target)
     parts = [
         _head(graph, target, memory, times),
-        _section("Graph", "", f'<div class="panel">{graph_svg(graph)}</div>'),
+        html.section("Graph", "", html.panel(graph_svg(graph))),
     ]
     if times.makespan_s > 0:
         note = "Each lane does one step at a time; a launch hides behind a kernel that still runs."
-        drawn = f'<div class="panel">{timeline_svg(graph, times)}</div>'
-        parts.append(_section("Timeline", note, drawn))
-    parts.append(_section("Steps", "", _steps(graph)))
+        parts.append(html.section("Timeline", note, html.panel(timeline_svg(graph, times))))
+    parts.append(html.section("Steps", "", _steps(graph)))
     if any(s.costs for s in graph.steps):
-        parts.append(_section("Costs", "", _costs(graph)))
-    parts.append(_section("Buffers", "", _buffers(graph, memory)))
+        parts.append(html.section("Costs", "", _costs(graph)))
+    parts.append(html.section("Buffers", "", _buffers(graph, memory)))
     if rows := list(runners_up):
-        parts.append(_section("Runners-up", "", _runners_up(rows, graph.time_s)))
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>Schedule for {escape(graph.target)}</title><style>{_STYLE}</style></head>\n"
-        f"<body><main>\n{chr(10).join(parts)}\n</main></body></html>\n"
-    )
-
-
-def _section(title: str, note: str, body: str) -> str:
-    text = f"<p>{escape(note)}</p>" if note else ""
-    return f"<section><h2>{escape(title)}</h2>{text}{body}</section>"
+        parts.append(html.section("Runners-up", "", _runners_up(rows, graph.time_s)))
+    return html.page(f"Schedule for {graph.target}", parts, style=_STYLE)
 
 
 def _head(graph: ScheduleGraph, target: Target, memory: MemoryPlan, times: Timeline) -> str:
@@ -104,29 +78,13 @@ def _head(graph: ScheduleGraph, target: Target, memory: MemoryPlan, times: Timel
         facts.append(("over links", bytes_text(crossing)))
     if graph.mesh:
         facts.append(("mesh", " x ".join(f"{n} {a}" for a, n in graph.mesh.items())))
-    shown = "".join(f"<div><b>{escape(value)}</b>{escape(name)}</div>" for name, value in facts)
     return (
-        f"<h1>Schedule for {escape(graph.target)}</h1>"
         f"<p>{target.n_units} {escape(target.unit)}; {escape(target.source)}. "
-        "Estimates compare schedules; they are no measurement.</p>"
-        f'<div class="facts">{shown}</div>'
+        f"Estimates compare schedules; they are no measurement.</p>{html.facts(facts)}"
     )
 
 
 # -- tables ---------------------------------------------------------------------------------------
-
-
-def _table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Collection[int] = ()
-) -> str:
-    """A table; cells are HTML already, columns in `numbers` are aligned right."""
-    marks = ['class="n"' if n in numbers else "" for n in range(len(head))]
-    top = "".join(f"<th {m}>{escape(h)}</th>" for h, m in zip(head, marks, strict=True))
-    lines = [
-        "<tr>" + "".join(f"<td {m}>{c}</td>" for c, m in zip(row, marks, strict=True)) + "</tr>"
-        for row in rows
-    ]
-    return f'<div class="panel"><table><tr>{top}</tr>\n{chr(10).join(lines)}</table></div>'
 
 
 def _steps(graph: ScheduleGraph) -> str:
@@ -137,31 +95,27 @@ def _steps(graph: ScheduleGraph) -> str:
         bar = f'<span class="share" style="width:{share:.0f}px"></span> {share:.0f} %'
         sizes = " ".join(f"{k}={v}" for k, v in getattr(step, "parameters", {}).items())
         rows.append([
-            _code(step.name), seconds_text(step.time_s) if total else "",
+            html.code(step.name), seconds_text(step.time_s) if total else "",
             f'<span class="nowrap">{bar}</span>' if total else "", _implemented(step),
-            _code(sizes), _names(step.reads), _names(step.writes),
+            html.code(sizes), _names(step.reads), _names(step.writes),
         ])  # fmt: skip
     head = ("step", "time", "share", "implemented by", "parameters", "reads", "writes")
-    return _table(head, rows, (1,)) + "".join(_details(k) for k in graph.kernels)
+    return html.table(head, rows, (1,)) + "".join(_details(k) for k in graph.kernels)
 
 
 def _costs(graph: ScheduleGraph) -> str:
     """Every cost the model gave, one column each."""
     names = list(dict.fromkeys(c for s in graph.steps for c in s.costs))
     rows = [
-        [_code(s.name), *(cost_text(n, s.costs[n]) if n in s.costs else "" for n in names)]
+        [html.code(s.name), *(cost_text(n, s.costs[n]) if n in s.costs else "" for n in names)]
         for s in graph.steps
     ]
     head = ("step", *(n.replace("_", " ") for n in names))
-    return _table(head, rows, range(1, len(head)))
-
-
-def _code(text: str) -> str:
-    return f"<code>{escape(text)}</code>" if text else ""
+    return html.table(head, rows, range(1, len(head)))
 
 
 def _names(accesses: Sequence[Access]) -> str:
-    return " ".join(_code(a.buffer) for a in accesses)
+    return " ".join(html.code(a.buffer) for a in accesses)
 
 
 def _implemented(step: Step) -> str:
@@ -191,21 +145,23 @@ def _details(step: KernelStep) -> str:
     loops = ", ".join(f"{letter} to {extent}" for letter, extent in step.loops.items())
     exact = "; every node rounds to its dtype" if step.rounds else ""
     title = f"{step.name}: {len(step.nodes)} nodes, loops over {loops or 'nothing'}{exact}"
-    return f"<details><summary>{escape(title)}</summary>{_table(head, rows)}{ruled_out}</details>"
+    return (
+        f"<details><summary>{escape(title)}</summary>{html.table(head, rows)}{ruled_out}</details>"
+    )
 
 
 def _buffers(graph: ScheduleGraph, memory: MemoryPlan) -> str:
     live = {row.buffer: f"{row.first} to {row.last}" for row in memory.table}
     rows = [
         [
-            _code(b.name), escape(b.role), _code(b.type), _code(b.layout),
+            html.code(b.name), escape(b.role), html.code(b.type), html.code(b.layout),
             bytes_text(buffer_bytes(b)),
             str(memory.offsets[b.name]) if b.name in memory.offsets else "", live.get(b.name, ""),
         ]
         for b in sorted(graph.buffers.values(), key=lambda b: _ROLES.index(b.role))
     ]  # fmt: skip
     head = ("buffer", "role", "type", "layout", "size", "offset in arena", "live in steps")
-    return _table(head, rows, (4, 5, 6))
+    return html.table(head, rows, (4, 5, 6))
 
 
 def _runners_up(rows: Sequence[RunnerUp], best_s: float) -> str:
@@ -216,4 +172,4 @@ def _runners_up(rows: Sequence[RunnerUp], best_s: float) -> str:
         ]
         for label, time_s, why in rows
     ]  # fmt: skip
-    return _table(("schedule", "time", "against the best", "why"), shown, (1, 2))
+    return html.table(("schedule", "time", "against the best", "why"), shown, (1, 2))

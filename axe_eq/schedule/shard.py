@@ -17,7 +17,7 @@ from itertools import product
 
 from axe_eq.errors import ScheduleError
 from axe_eq.layout import Layout, Mesh
-from axe_eq.program.ops import join_text, selector
+from axe_eq.program.ops import MONOIDS, join_text, selector
 from axe_eq.program.signature import Affine, make, plain, signature
 from axe_eq.program.types import ValueType, value_type
 
@@ -173,9 +173,13 @@ class Partial:
 def partials(sig_text: str, types: str, box: str, mesh: str) -> tuple[Partial, ...]:
     """Ways to cut a reduced dim of a block operator over a mesh axis.
 
-    Only dims that every operand reads plainly, if at all, and that the axis divides.
+    Only dims that every operand reads plainly, if at all, and that the axis divides; and only
+    reductions whose values can be reduced again (those of a structured monoid, such as softmax,
+    have lost what merging them takes).
     """
     sig = signature(sig_text)
+    if sig.monoid and MONOIDS[sig.monoid].n_values > 1:
+        return ()
     given = [value_type(t) for t in types.split(";")[:-1]]
     extents = sig.extents([t.shape for t in given])
     cuts = entries(box)
@@ -185,6 +189,8 @@ def partials(sig_text: str, types: str, box: str, mesh: str) -> tuple[Partial, .
             continue
         if cuts and cuts[0] == (axis,) and extents[0] == size:
             continue  # one device per index: what is partial over this axis already
+        if any(axis in axes[:-1] for axes in cuts):
+            continue  # the devices along it do not hold what each of them wants
         outer = sig.n_dims
         operands, splits = [], []
         for operand in sig.operands:
@@ -204,6 +210,12 @@ def partials(sig_text: str, types: str, box: str, mesh: str) -> tuple[Partial, .
     return tuple(found)
 
 
+def partial_type(type_text: str, axis: str, mesh: str) -> str:
+    """Type of a partial value: one more dim in front, along the mesh axis that reduces it."""
+    type_ = value_type(type_text)
+    return str(ValueType(type_.dtype, (mesh_axes(mesh)[axis][0], *type_.shape)))
+
+
 def _only_plain(operands: Iterable[Iterable[Affine]], dim: int) -> bool:
     return all(p.plain == dim or all(d != dim for d, _ in p.terms) for op in operands for p in op)
 
@@ -221,9 +233,10 @@ def unsplit_box(spec: str, box: str) -> str | None:
     return show([*dims[: at + 1], *dims[at + count :]])
 
 
-def _intervals(
+def intervals(
     type: ValueType, box: str, mesh: str, device: dict[str, int]
 ) -> list[tuple[int, int]]:
+    """Begin and end of every dim of the part that a device has, given its place on the mesh."""
     known = mesh_axes(mesh)
     found = []
     for extent, axes in zip(type.shape, entries(box), strict=True):
@@ -243,8 +256,8 @@ def moved_bytes(type_text: str, source: str, goal: str, mesh: str) -> int:
     total = 0
     for place in product(*(range(size) for size, _ in known.values())):
         device = dict(zip(known, place, strict=True))
-        have = _intervals(type_, source, mesh, device)
-        want = _intervals(type_, goal, mesh, device)
+        have = intervals(type_, source, mesh, device)
+        want = intervals(type_, goal, mesh, device)
         common = math.prod(
             max(0, min(a[1], b[1]) - max(a[0], b[0])) for a, b in zip(have, want, strict=True)
         )

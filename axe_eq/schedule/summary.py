@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +20,7 @@ from axe_eq.target import Target
 Column = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Access:
+class Access(NamedTuple):
     """A load or a store of one cone, in figures.
 
     Attributes:
@@ -41,8 +40,7 @@ class Access:
     feeds_product: bool = False
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """Operations of one cone node over its whole index space; repeated per missing letter."""
 
     flops: float
@@ -64,6 +62,9 @@ class Summary:
         resident: (elements per index of letters, letters) of tiles that must stay on chip.
         staged: elements of product operands computed in the kernel, which pass through tile memory.
         n_nodes: nodes computed.
+        n_folds: of them, reductions that are no sums of products.
+        n_reduced: what they reduce, as boxes of index spaces: one where rows are reduced several
+            times, more where reductions are nested or over different dims.
     """
 
     extents: tuple[tuple[str, int], ...]
@@ -74,6 +75,8 @@ class Summary:
     resident: tuple[tuple[int, str], ...]
     staged: tuple[Work, ...]
     n_nodes: int
+    n_folds: int = 0
+    n_reduced: int = 0
 
     def extent(self, letter: str) -> int:
         """Extent of a loop letter; 1 where the cone does not have it."""
@@ -92,10 +95,6 @@ class Summary:
     def streams(self) -> tuple[str, ...]:
         """Loop letters that stream inside a block."""
         return tuple(letter for letter, _ in self.extents if letter in STREAM_LETTERS)
-
-    def bytes_once(self) -> float:
-        """Bytes of everything loaded and stored, each once."""
-        return sum(a.n_bytes for a in (*self.loads, *self.stores))
 
 
 @dataclass
@@ -187,14 +186,16 @@ def elements(access_letters: str, star: int, summary: Summary, columns: Columns)
 def traffic(summary: Summary, columns: Columns) -> tuple[Column, Column]:
     """Bytes that must cross main memory once, and bytes read again, which caches may serve."""
     number = counts(summary, columns)
-    once, again = np.zeros(len(columns)), np.zeros(len(columns))
+    once = sum(a.n_bytes for a in (*summary.loads, *summary.stores))
+    per_read: dict[str, float] = {}
     for access in summary.loads:
-        reads = access.passes * times(number, access.letters, len(columns))
-        once = once + access.n_bytes
-        again = again + access.n_bytes * (reads - 1)
-    for access in summary.stores:
-        once = once + access.n_bytes
-    return once, again
+        swept = per_read.get(access.letters, 0.0)
+        per_read[access.letters] = swept + access.n_bytes * access.passes
+    loaded = sum(a.n_bytes for a in summary.loads)
+    again = np.full(len(columns), -loaded)
+    for letters, n_bytes in per_read.items():
+        again = again + n_bytes * times(number, letters, len(columns))
+    return np.full(len(columns), once), again
 
 
 def flops(works: tuple[Work, ...], summary: Summary, columns: Columns) -> Column:

@@ -4,12 +4,17 @@
 b)`` asks for the box b of it inside a kernel. A kernel is the cone of tile values chosen under one
 `Kernel` root. Demand laws (packs `tiling`, `sharding`) answer the requests; only extraction chooses
 among the answers.
+
+A placed term denotes the contents of memory and no shape: a value and its reshapes are one placed
+class. So whatever reads memory says as which type and in which layout or cut it does; otherwise
+congruence would make tiles of two shapes equal. `axe_eq.schedule.meaning` evaluates every term.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Any
 
+from axe_eq.layout.value import Layout
 from axe_eq.program.terms import ARGS, VALUE
 from axe_eq.rule.term import STR, Analysis, Sort, Symbol, Term
 
@@ -26,6 +31,12 @@ LayoutText = Annotated[Any, STR]
 MeshBox = Annotated[Any, STR]
 MeshText = Annotated[Any, STR]
 
+
+def row_major(size: int) -> str:
+    """The canonical text of the dense row-major layout of so many elements."""
+    return str(Layout([(size, 1, "m")]))
+
+
 place = Symbol("place", (VALUE, STR), PLACED, demand=True)
 tile = Symbol("tile", (VALUE, STR), TILE, demand=True)
 tiles = Symbol("tiles", (ARGS, STR), TILES, demand=True)
@@ -39,17 +50,19 @@ spread = Symbol("spread", (VALUE, STR), SPREAD, demand=True)
 Buffer = Symbol("Buffer", (STR, STR), PLACED)  # input name, layout it arrives in
 Kernel = Symbol("Kernel", (TILE, STR), PLACED)  # root tile, layout it is stored in
 Move = Symbol("Move", (PLACED, STR, STR), PLACED)  # source, its layout, layout wanted
-Load = Symbol("Load", (PLACED, STR), TILE)  # source, box
+Load = Symbol("Load", (PLACED, STR, STR, STR), TILE)  # source, type and layout it has, box
 Cell = Symbol("Cell", (STR, STR, STR, TILES), TILE)  # signature, cell, box, operands
 Gather = Symbol("Gather", (STR, STR, TILES), TILE)  # selector, box, operands
 TNil = Symbol("TNil", (), TILES)
 TCons = Symbol("TCons", (TILE, TILES), TILES)
 
 
-Spmd = Symbol("Spmd", (STR, STR, STR, PLACES), PLACED)  # signature, cell, mesh box, operands
-Collective = Symbol("Collective", (PLACED, STR, STR, STR), PLACED)  # partial, signature, axis, box
-MoveAny = Symbol("MoveAny", (SPREAD, STR), PLACED)  # from any cut of the value, to this box
-From = Symbol("From", (PLACED, STR), SPREAD)
+# signature, cell, types of the operands, mesh box of the value, mesh, operands
+Spmd = Symbol("Spmd", (STR, STR, STR, STR, STR, PLACES), PLACED)
+# partial value, its type, signature of the whole operator, mesh axis, mesh box of the value, mesh
+Collective = Symbol("Collective", (PLACED, STR, STR, STR, STR, STR), PLACED)
+MoveAny = Symbol("MoveAny", (SPREAD, STR, STR), PLACED)  # any cut of a value, box wanted, mesh
+From = Symbol("From", (PLACED, STR, STR, STR), SPREAD)  # source, type, mesh box and mesh it has
 PNil = Symbol("PNil", (), PLACES)
 PCons = Symbol("PCons", (PLACED, PLACES), PLACES)
 

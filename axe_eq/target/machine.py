@@ -6,12 +6,17 @@ of its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from operator import add
 from types import MappingProxyType
 from typing import Any
 
 from axe_eq.errors import PackError
+
+COMBINED: Mapping[str, Callable[[float, float], float] | None] = MappingProxyType(
+    {"total": add, "peak": max, "own": None}
+)
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,9 @@ class Target:
         link_bytes_per_s: per-device rate to its peers; 0 where it has none.
         link_latency_s: latency of one message or collective step.
         limits: named limits (threads per block, registers, ...).
+        costs: how the kernels' cost columns make the cost of a schedule, by column: "total" (what
+            is not named), "peak" (capacities: what the largest kernel needs) or "own" (a kernel's
+            alone, as the parts of its time that overlap).
         source: where the figures come from.
     """
 
@@ -99,8 +107,25 @@ class Target:
     launch_s: float = 0.0
     link_bytes_per_s: float = 0.0
     link_latency_s: float = 0.0
-    limits: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    limits: Mapping[str, int] = field(default_factory=dict)
+    costs: Mapping[str, str] = field(default_factory=dict)
     source: str = ""
+
+    def __post_init__(self) -> None:
+        for name, how in self.costs.items():
+            if how not in COMBINED:
+                wrong = f"combines cost {name!r} by {how!r}"
+                raise PackError(f"target {self.name!r}", wrong, f"one of {' '.join(COMBINED)}")
+
+    def total_costs(self, kernels: Iterable[Mapping[str, float]]) -> dict[str, float]:
+        """The cost columns of several kernels as those of all together, see `costs`."""
+        total: dict[str, float] = {}
+        for kernel in kernels:
+            for name, value in kernel.items():
+                combine = COMBINED[self.costs.get(name, "total")]
+                if combine is not None:
+                    total[name] = combine(total.get(name, 0.0), value)
+        return total
 
     def memory(self, name: str) -> Memory:
         """The memory called `name`.

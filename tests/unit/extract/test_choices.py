@@ -149,11 +149,18 @@ def test_without_its_gemm_row_another_is_taken(of_block: Callable[..., Executabl
     assert exe.cost["time_s"] > of_block().cost["time_s"]
 
 
-def test_without_any_gemm_row_products_are_computed_on_lanes() -> None:
-    bare = replace(h200(), instrs=tuple(i for i in h200().instrs if i.primitive != "gemm"))
+def test_without_matrix_units_products_are_computed_on_lanes() -> None:
+    units = [i for i in h200().instrs if i.primitive == "gemm" and i.scope != "thread"]
+    bare = replace(h200(), instrs=tuple(i for i in h200().instrs if i not in units))
     exe = axe.compile(block, *block_specs(16), target=bare)
-    assert {k.schedule for k in exe.kernels} == {"lanes"}
+    assert {k.row for k in exe.kernels} == {"", "fma.f32"}
     assert any("no gemm row for f16" in why for k in exe.kernels for why in k.rejected)
+
+
+def test_without_any_gemm_row_nothing_multiplies_matrices() -> None:
+    bare = replace(h200(), instrs=tuple(i for i in h200().instrs if i.primitive != "gemm"))
+    with pytest.raises(SearchError, match="has no kernel"):
+        axe.compile(block, *block_specs(16), target=bare)
 
 
 # -- extents --------------------------------------------------------------------------------------
@@ -161,7 +168,7 @@ def test_without_any_gemm_row_products_are_computed_on_lanes() -> None:
 
 def test_few_rows_and_many_rows_get_different_kernels(of_block: Callable[..., Executable]) -> None:
     few, many = of_block(16), of_block(8192)
-    assert [k.row for k in few.kernels] != [k.row for k in many.kernels]
+    assert parameters(few) != parameters(many)
     assert all(k.parameters.get("p", 1) <= 16 for k in few.kernels)
     assert any(k.parameters["p"] >= 128 for k in many.kernels)
 

@@ -1,0 +1,52 @@
+"""What a schedule graph computes, as nodes of a program: the inverse of choosing one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from axe_eq.errors import ScheduleError
+from axe_eq.program.node import Node, op_node, sel_node
+from axe_eq.schedule.graph import CollectiveStep, KernelStep, ScheduleGraph
+
+
+def decode(graph: ScheduleGraph, inputs: Mapping[str, Node]) -> tuple[Node, ...]:
+    """The values of a graph's outputs.
+
+    Args:
+        graph: of one device.
+        inputs: the node of every input and constant, by buffer name.
+
+    Raises:
+        ScheduleError: a collective: what it reduces is not one program's value.
+    """
+    held = dict(inputs)
+    for step in graph.steps:
+        if isinstance(step, CollectiveStep):
+            raise ScheduleError(f"step {step.name}", "runs on a mesh", "a graph of one device")
+        if isinstance(step, KernelStep):
+            values = _kernel(step, held)
+            held |= {w.buffer: values[r] for w, r in zip(step.writes, step.roots, strict=True)}
+        else:
+            held[step.writes[0].buffer] = held[step.reads[0].buffer]
+    views = graph.views or ((),) * len(graph.outputs)
+    return tuple(_viewed(held[name], v) for name, v in zip(graph.outputs, views, strict=True))
+
+
+def _kernel(step: KernelStep, held: Mapping[str, Node]) -> list[Node]:
+    """The values of a kernel's nodes."""
+    values: list[Node] = []
+    for node in step.nodes:
+        operands = [values[o] for o in node.operands]
+        if node.kind == "load":
+            values.append(_viewed(held[step.reads[node.access].buffer], node.view))
+        elif node.kind == "cell":
+            values.append(op_node(node.text, node.cell, operands))
+        else:
+            values.append(sel_node(node.text, operands))
+    return values
+
+
+def _viewed(value: Node, view: Sequence[str]) -> Node:
+    for text in view:
+        value = sel_node(text, [value])
+    return value

@@ -1,0 +1,405 @@
+"""What schedule terms mean, evaluated with numpy: contents of memory, and parts of values.
+
+A placed term means contents of memory. A tile means, whatever blocks its letters range over, the
+part of a value that its box covers then. These are the definitions that demand laws are tested
+against; neither laws nor runners take part. What a step must not depend on, such as the elements
+outside a box, holds junk here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+
+import numpy as np
+
+from axe_eq.errors import ScheduleError
+from axe_eq.layout import Layout
+from axe_eq.program.meaning import (
+    array_type,
+    cell_values,
+    evaluate_nodes,
+    evaluate_sel,
+    finish,
+    index_views,
+    lift,
+    merge,
+)
+from axe_eq.program.node import op_type, sel_type
+from axe_eq.program.ops import MONOIDS, State
+from axe_eq.program.signature import Signature, signature
+from axe_eq.program.terms import decode, operands, type_of
+from axe_eq.program.types import DTYPES, Array, ValueType, value_type
+from axe_eq.rule.term import Symbol, Term
+from axe_eq.schedule import shard
+from axe_eq.schedule import terms as s
+from axe_eq.schedule.box import (
+    STREAM_LETTERS,
+    UNIT_LETTERS,
+    WHOLE,
+    Range,
+    letters,
+    parse,
+    ranges,
+)
+from axe_eq.schedule.contents import Contents, contents, read, write
+
+Inputs = Mapping[str, Array]
+Loops = dict[str, Range]
+Region = Sequence[tuple[int, int]]  # begin and end of every dim
+LOCAL_AXIS = "m"
+_BLOCK = {"p": 2, "q": 3, "k": 2, "s": 3, **dict.fromkeys(UNIT_LETTERS, 1)}  # elements
+_MOST_PARTS = 12  # choices of blocks for which the meaning of one tile is listed
+
+
+class Evaluator:
+    """Evaluates schedule terms.
+
+    Args:
+        inputs: input name -> array.
+    """
+
+    def __init__(self, inputs: Inputs) -> None:
+        self.inputs = inputs
+        self._rng = np.random.default_rng(0)
+
+    def value(self, term: Term) -> Array:
+        """A value of the program."""
+        node = decode(term)
+        return evaluate_nodes([node], self.inputs)[node]
+
+    def junk(self, type: ValueType) -> Array:
+        """Values that nothing may depend on, other ones each time."""
+        of = DTYPES[type.dtype]
+        if of.kind != "f":
+            return self._rng.integers(0, 2 if of.kind == "b" else 99, type.shape).astype(of.numpy)
+        wild = self._rng.choice([np.nan, 1.0, -1.0], type.shape) * self._rng.uniform(1, 99)
+        return np.asarray(wild, of.numpy)
+
+    # -- memory -----------------------------------------------------------------------------------
+
+    def memory(self, term: Term) -> Contents:
+        """Contents that a placed term means.
+
+        Raises:
+            ScheduleError: the term means none: it reads what is not there, or does not fit.
+        """
+        evaluate = _PLACED.get(term.symbol)
+        if evaluate is None:
+            raise ScheduleError(f"term {term.symbol.name}", "has no meaning", "a placed term")
+        return evaluate(self, *term.args)
+
+    def place(self, value: Term, layout: str) -> Contents:
+        """A value in a layout."""
+        return write(self.value(value), layout)
+
+    def shard(self, value: Term, box: str, mesh: str) -> Contents:
+        """A value cut over a mesh."""
+        return write(self.value(value), shard.layout_text(type_of(value), box, mesh))
+
+    def buffer(self, name: str, layout: str) -> Contents:
+        """An input as it arrives."""
+        return write(self.inputs[name], layout)
+
+    def move(self, source: Term, before: str, after: str) -> Contents:
+        """What is in one layout, in another."""
+        memory = self.memory(source)
+        flat = ValueType(array_type(memory.values).dtype, (Layout.parse(before).size,))
+        return write(read(memory, before, flat), after)
+
+    def move_any(self, source: Term, box: str, mesh: str) -> Contents:
+        """A value that is somewhere on a mesh, in this cut."""
+        value = self.anywhere(source)
+        return write(value, shard.layout_text(str(array_type(value)), box, mesh))
+
+    def kernel(self, tile: Term, layout: str) -> Contents:
+        """What the blocks of a kernel write, part by part."""
+        type_, box = tile_type(tile), box_of(tile)
+        result = self.junk(type_)
+        for loops in _blocks(_extents(box, type_)):
+            region = _slices(_region(box, loops, type_))
+            result[region] = self.tile(tile, loops)[region]
+        return write(result, layout)
+
+    def anywhere(self, term: Term) -> Array:
+        """The value that is somewhere on a mesh."""
+        if term.symbol is s.spread:
+            return self.value(term.args[0])
+        source, type_, box, mesh = term.args
+        layout = shard.layout_text(type_, box, mesh)
+        return read(self.memory(source), layout, value_type(type_))
+
+    def spmd(
+        self, sig_text: str, cell: str, types: str, box: str, mesh: str, operands: Term
+    ) -> Contents:
+        """Every device applies the operator to its own dense parts of the operands."""
+        sig, given = signature(sig_text), [value_type(t) for t in types.split(";")[:-1]]
+        whole = op_type(sig_text, cell, tuple(given))
+        extents = sig.extents([t.shape for t in given])
+        local = (*shard.local_type(whole, box, mesh).shape, *extents[sig.n_out :])
+        parts = [_local(sig, n, t, extents, local) for n, t in enumerate(given)]
+        memories = [self.memory(place) for place in places_in(operands)]
+        written = {}
+        for device, _ in _devices(mesh):
+            arrays = [_held(m, device, part) for m, part in zip(memories, parts, strict=True)]
+            views = index_views(sig, arrays, local)
+            if sig.monoid:
+                value = finish(sig.monoid, lift(sig.monoid, cell, views, sig.reduced))
+            else:
+                value = cell_values(cell, views)[0]
+            value = _out(sig, value, [(0, extent) for extent in local[: sig.n_out]])
+            written[device] = value.astype(DTYPES[whole.dtype].numpy)
+        return _on_devices(written)
+
+    def collective(
+        self, source: Term, partial: str, sig_text: str, axis: str, box: str, mesh: str
+    ) -> Contents:
+        """Devices along an axis merge the partial values they hold; each keeps its part."""
+        monoid = signature(sig_text).monoid
+        if MONOIDS[monoid].n_values > 1:
+            raise ScheduleError(f"reduction {monoid!r}", "cannot merge finished values", "another")
+        memory, (size, *shape) = self.memory(source), value_type(partial).shape
+        whole = ValueType(value_type(partial).dtype, tuple(shape))
+        kept = shard.show(tuple(a for a in axes if a != axis) for axes in shard.entries(box))
+        part = ValueType(whole.dtype, (1, *shard.local_type(whole, kept, mesh).shape))
+        devices = _devices(mesh)
+        written = {}
+        for device, place in devices:
+            around = [place | {axis: n} for n in range(size)]
+            group = [_held(memory, d, part) for p in around for d, other in devices if other == p]
+            merged = finish(monoid, lift(monoid, "id", [np.concatenate(group)], [0]))[0]
+            have, want = (shard.intervals(whole, cut, mesh, place) for cut in (kept, box))
+            inside = [(b - low, e - low) for (low, _), (b, e) in zip(have, want, strict=True)]
+            fits = zip(inside, merged.shape, strict=True)
+            if not all(begin >= 0 and end <= extent for (begin, end), extent in fits):
+                raise ScheduleError(
+                    f"device {device}", f"wants {want} of {whole}", f"parts of {have}, its group's"
+                )
+            written[device] = merged[_slices(inside)].astype(DTYPES[whole.dtype].numpy)
+        return _on_devices(written)
+
+    # -- tiles ------------------------------------------------------------------------------------
+
+    def parts(self, term: Term) -> list[tuple[Region, Array]]:
+        """Regions and contents of the part that a tile is, for some choices of blocks."""
+        type_, box = tile_type(term), box_of(term)
+        choices = list(_blocks(_extents(box, type_)))
+        found = []
+        for loops in choices[:: max(1, len(choices) // _MOST_PARTS)]:
+            region = _region(box, loops, type_)
+            found.append((region, np.asarray(self.tile(term, loops)[_slices(region)])))
+        return found
+
+    def tile(self, term: Term, loops: Loops) -> Array:
+        """The whole value, right in the tile's box and junk outside."""
+        type_, box = tile_type(term), box_of(term)
+        region = _region(box, loops, type_)
+        result = self.junk(type_)
+        if all(begin < end for begin, end in region):
+            result[_slices(region)] = self._inside(term, loops, region, type_)
+        return result
+
+    def _inside(self, term: Term, loops: Loops, region: Region, type: ValueType) -> Array:
+        """The elements of a tile in a region, which is not empty."""
+        name, args = term.symbol, term.args
+        if name is s.tile:
+            return self.value(args[0])[_slices(region)]
+        if name is s.Load:
+            return read(self.memory(args[0]), args[2], type)[_slices(region)]
+        if name is s.Gather:
+            operands = [self.tile(t, loops) for t in tiles_in(args[2])]
+            return evaluate_sel(args[0], operands)[_slices(region)]
+        return self._cell(term, loops, region).astype(DTYPES[type.dtype].numpy)
+
+    def _cell(self, term: Term, loops: Loops, region: Region) -> Array:
+        """A block operator in a region of its output; letters that only operands have stream."""
+        sig_text, cell, box, given = term.args
+        sig, tiles = signature(sig_text), list(tiles_in(given))
+        types = [tile_type(t) for t in tiles]
+        extents = sig.extents([t.shape for t in types])
+        state: State | None = None
+        for streamed in _blocks(_streaming(box, tiles, types)):
+            now = loops | streamed
+            views = index_views(sig, [self.tile(t, now) for t in tiles], extents)
+            space = [*region, *_reduced(sig, tiles, types, now, extents)]
+            views = [_cut(view, space) for view in views]
+            if not sig.monoid:
+                return _out(sig, cell_values(cell, views)[0], region)
+            if all(view.size for view in views):
+                new = lift(sig.monoid, cell, views, sig.reduced)
+                state = new if state is None else merge(sig.monoid, state, new)
+        if state is None:
+            raise ScheduleError(f"op {sig_text!r}", f"reads nothing for box {box!r}", "operands")
+        return _out(sig, finish(sig.monoid, state), region)
+
+
+_PLACED: dict[Symbol, Callable[..., Contents]] = {
+    s.place: Evaluator.place,
+    s.shard: Evaluator.shard,
+    s.Buffer: Evaluator.buffer,
+    s.Move: Evaluator.move,
+    s.MoveAny: Evaluator.move_any,
+    s.Kernel: Evaluator.kernel,
+    s.Spmd: Evaluator.spmd,
+    s.Collective: Evaluator.collective,
+}
+
+
+# -- tiles -----------------------------------------------------------------------------------------
+
+_BOX_AT = {s.tile: 1, s.Load: 3, s.Cell: 2, s.Gather: 1}
+
+
+def box_of(term: Term) -> str:
+    """The box of a tile."""
+    return str(term.args[_BOX_AT[term.symbol]])
+
+
+def tile_type(term: Term) -> ValueType:
+    """Type of the value that a tile is a part of."""
+    if term.symbol is s.tile:
+        return value_type(type_of(term.args[0]))
+    if term.symbol is s.Load:
+        return value_type(term.args[1])
+    given = tuple(tile_type(t) for t in tiles_in(term.args[-1]))
+    if term.symbol is s.Gather:
+        return sel_type(term.args[0], given)
+    return op_type(term.args[0], term.args[1], given)
+
+
+def tiles_in(term: Term) -> Iterator[Term]:
+    """The tiles that a list of tiles means; its rest may be a request."""
+    while term.args:
+        if term.symbol is s.tiles:
+            values, boxes = term.args
+            found = zip(operands(values), boxes.split(";"), strict=False)
+            yield from (s.tile(value, box) for value, box in found)
+            return
+        yield term.args[0]
+        term = term.args[1]
+
+
+def places_in(term: Term) -> Iterator[Term]:
+    """The placed terms that a list of them means; its rest may be a request."""
+    while term.args:
+        if term.symbol is s.shards:
+            values, boxes, mesh = term.args
+            found = zip(operands(values), boxes.split(";"), strict=False)
+            yield from (s.shard(value, box, mesh) for value, box in found)
+            return
+        yield term.args[0]
+        term = term.args[1]
+
+
+def _extents(box: str, type: ValueType) -> dict[str, int]:
+    """Extent of every letter of a box: the longest dim it runs over."""
+    found: dict[str, int] = {}
+    for entry, extent in zip(parse(box), type.shape, strict=True):
+        if entry.letter not in ("", WHOLE):
+            found[entry.letter] = max(extent, found.get(entry.letter, 1))
+    return found
+
+
+def _blocks(extents: Mapping[str, int]) -> Iterator[Loops]:
+    """All choices of one block per letter; the last block of a letter may be short."""
+    ways = [
+        [Range(at, min(at + _BLOCK[letter], extent)) for at in range(0, extent, _BLOCK[letter])]
+        for letter, extent in extents.items()
+    ]
+    return (dict(zip(extents, choice, strict=True)) for choice in product(*ways))
+
+
+def _streaming(box: str, tiles: Sequence[Term], types: Sequence[ValueType]) -> dict[str, int]:
+    """Letters of operands that the box itself does not have, with their extents."""
+    found: dict[str, int] = {}
+    for tile, type_ in zip(tiles, types, strict=True):
+        for letter, extent in _extents(box_of(tile), type_).items():
+            if letter not in letters(box):
+                found[letter] = max(extent, found.get(letter, 1))
+    return found
+
+
+def _region(box: str, loops: Loops, type: ValueType) -> Region:
+    return [(r.begin, max(r.begin, r.end)) for r in ranges(parse(box), loops, type)]
+
+
+def _slices(region: Region) -> tuple[slice, ...]:
+    return tuple(slice(begin, end) for begin, end in region)
+
+
+def _reduced(
+    sig: Signature,
+    tiles: Sequence[Term],
+    types: Sequence[ValueType],
+    loops: Loops,
+    extents: Sequence[int],
+) -> Region:
+    """What is reduced at once: of a dim that streams the present block, of others everything."""
+    found = {d: (0, extents[d]) for d in sig.reduced}
+    for operand, tile, type_ in zip(sig.operands, tiles, types, strict=True):
+        region = _region(box_of(tile), loops, type_)
+        covered = zip(operand, parse(box_of(tile)), region, strict=True)
+        for projection, entry, bounds in covered:
+            if projection.plain in found and entry.letter in STREAM_LETTERS:
+                found[projection.plain] = bounds
+    return list(found.values())
+
+
+def _cut(view: Array, space: Region) -> Array:
+    """A view on part of the index space; dims that an operand lacks stay of extent 1."""
+    ways = zip(view.shape, space, strict=True)
+    return view[tuple(slice(None) if n == 1 and e > b else slice(b, e) for n, (b, e) in ways)]
+
+
+def _out(sig: Signature, value: Array, region: Region) -> Array:
+    """A value with all index dims as one with the output dims."""
+    return np.broadcast_to(value.reshape(value.shape[: sig.n_out]), [e - b for b, e in region])
+
+
+# -- a mesh ----------------------------------------------------------------------------------------
+
+
+def _devices(mesh: str) -> list[tuple[int, dict[str, int]]]:
+    """Number and place of every device."""
+    axes = shard.mesh_axes(mesh)
+    places = product(*(range(size) for size, _ in axes.values()))
+    strides = [stride for _, stride in axes.values()]
+    return [
+        (
+            sum(n * stride for n, stride in zip(place, strides, strict=True)),
+            dict(zip(axes, place, strict=True)),
+        )
+        for place in places
+    ]
+
+
+def _local(
+    sig: Signature, number: int, type: ValueType, whole: Sequence[int], local: Sequence[int]
+) -> ValueType:
+    """Type of a device's part of an operand, given all index extents and the device's.
+
+    Raises:
+        ScheduleError: a window reads along a dim that is cut.
+    """
+    shape = []
+    for projection, extent in zip(sig.operands[number], type.shape, strict=True):
+        if projection.plain is not None:
+            shape.append(local[projection.plain])
+        elif all(whole[d] == local[d] for d, _ in projection.terms):
+            shape.append(extent)
+        else:
+            raise ScheduleError(f"op '{sig}'", "reads a cut dim through a window", "a whole dim")
+    return ValueType(type.dtype, tuple(shape))
+
+
+def _held(memory: Contents, device: int, type: ValueType) -> Array:
+    """What a device has, dense and row-major from the start of its memory."""
+    points = np.array([[device, n] for n in range(type.size)], np.int64)
+    return memory.find((shard.DEVICE_AXIS, LOCAL_AXIS), points).reshape(type.shape)
+
+
+def _on_devices(parts: Mapping[int, Array]) -> Contents:
+    """Memory of all devices, each with its part dense and row-major."""
+    points = [[device, n] for device, part in parts.items() for n in range(part.size)]
+    values = np.concatenate([part.reshape(-1) for part in parts.values()])
+    return contents((shard.DEVICE_AXIS, LOCAL_AXIS), np.array(points, np.int64), values)
