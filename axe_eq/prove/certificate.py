@@ -1,8 +1,10 @@
 """Certificates: a statement, a term table, and an unordered set of ground law instances.
 
 A certificate is JSON text. Its statement holds both sides in full, so that whoever reads it knows
-what is claimed; the instances are claims that a checker repeats by calling the laws. Nothing in it
-is trusted: there are no digests, only ids that index its own tables.
+what is claimed, and who claims it: the versions of axe_eq, which gives operators their meaning, and
+of the packs whose laws are believed. The laws that instances use are listed with what they state.
+The instances are claims that a checker repeats by calling the laws. Nothing in it is trusted: there
+are no digests, only ids that index its own tables.
 """
 
 from __future__ import annotations
@@ -10,14 +12,19 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from axe_eq.errors import AxeError
 from axe_eq.layout import terms as layout_terms
+from axe_eq.layout.symbolic.check import unknowns
+from axe_eq.layout.symbolic.instances import names_in
+from axe_eq.layout.symbolic.show import show
 from axe_eq.program import terms as program_terms
 from axe_eq.rule.term import INT, STR, Ground, Symbol, Term, postorder
 
-FORMAT, VERSION = "axe_eq certificate", 1
+FORMAT, VERSION = "axe_eq certificate", 2
 PROGRAMS, LAYOUTS = "programs", "layouts"
 SYMBOLS: dict[str, dict[str, Symbol]] = {
     PROGRAMS: {
@@ -33,6 +40,15 @@ SYMBOLS: dict[str, dict[str, Symbol]] = {
     LAYOUTS: {s.name: s for s in layout_terms.SYMBOLS},
 }
 MAX_NODES = 2_000_000
+
+
+@cache
+def own_version() -> str:
+    """The version of axe_eq that is running; "unknown" where it is not installed."""
+    try:
+        return version("axe-eq")
+    except PackageNotFoundError:
+        return "unknown"
 
 
 def refuse(wrong: str, expected: str = "") -> AxeError:
@@ -51,6 +67,8 @@ class Statement:
         packs: name -> version of the packs whose laws are believed.
         numerics: "real" or "exact".
         assume: pairs of terms that are taken to be equal.
+        axe_eq: version of axe_eq: what operators and layouts mean.
+        where: name -> what it stands for, of names in layouts of which something is assumed.
     """
 
     kind: str
@@ -60,17 +78,35 @@ class Statement:
     packs: Mapping[str, str] = field(default_factory=dict)
     numerics: str = "real"
     assume: tuple[tuple[Term, Term], ...] = ()
+    axe_eq: str = field(default_factory=own_version)
+    where: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
         names = " ".join(f"{name} {version}" for name, version in sorted(self.packs.items()))
-        by = f" (packs: {names})" if names else ""
+        by = f" (axe_eq {self.axe_eq}{f'; packs: {names}' if names else ''})"
         if self.kind == LAYOUTS:
-            left, right = (layout_terms.decode(t) for t in (*self.left, *self.right))
-            return f"{left} = {right}{by}"
+            return f"{_layouts(self)}{by}"
         how = "over the reals" if self.numerics == "real" else "bit for bit"
         given = f", assuming {len(self.assume)} equalities" if self.assume else ""
         inputs = ", ".join(f"{name}: {type}" for name, type in self.inputs)
         return f"two programs of ({inputs}) are equal {how}{given}{by}"
+
+
+def _layouts(statement: Statement) -> str:
+    """A statement about layouts, with what it is about."""
+    (left,), (right,) = statement.left, statement.right
+    unknown, names = sorted(unknowns((left, right))), sorted(names_in((left, right)))
+    text = f"{show(left)} = {show(right)}"
+    if unknown:
+        text += f", for all layouts {', '.join(unknown)}"
+    if names:
+        text += f", for all positive integers {', '.join(names)}"
+    if statement.where:
+        text += ", where " + ", ".join(f"{name} = {value}" for name, value in statement.where)
+    if statement.assume:
+        given = (f"{show(a)} = {show(b)}" for a, b in statement.assume)
+        text += f", assuming {' and '.join(given)}"
+    return text
 
 
 @dataclass(frozen=True)
@@ -84,10 +120,17 @@ class Firing:
 
 @dataclass(frozen=True)
 class Proof:
-    """A certificate as values."""
+    """A certificate as values.
+
+    Attributes:
+        statement: what is claimed.
+        firings: the instances that prove it.
+        laws: key -> what the law states, of every law that an instance uses.
+    """
 
     statement: Statement
     firings: tuple[Firing, ...]
+    laws: Mapping[str, str] = field(default_factory=dict)
 
 
 class Certificate(str):
@@ -147,6 +190,7 @@ def write(proof: Proof) -> Certificate:
         "format": FORMAT,
         "version": VERSION,
         "statement": _statement(proof.statement),
+        "laws": dict(sorted(proof.laws.items())),
         "terms": table.rows,
         "instances": firings,
     }
@@ -157,19 +201,23 @@ def _statement(statement: Statement) -> dict[str, Any]:
     document: dict[str, Any] = {
         "kind": statement.kind,
         "numerics": statement.numerics,
+        "axe_eq": statement.axe_eq,
         "packs": dict(sorted(statement.packs.items())),
-        "left": _side(statement.left),
-        "right": _side(statement.right),
+        "left": side_data(statement.left),
+        "right": side_data(statement.right),
     }
     if statement.kind == PROGRAMS:
         document["inputs"] = [list(pair) for pair in statement.inputs]
+    if statement.where:
+        document["where"] = [list(pair) for pair in statement.where]
     if statement.assume:
         sides = zip(*statement.assume, strict=True)
-        document["assume"] = dict(zip(("left", "right"), map(_side, sides), strict=True))
+        document["assume"] = dict(zip(("left", "right"), map(side_data, sides), strict=True))
     return document
 
 
-def _side(roots: Sequence[Term]) -> dict[str, Any]:
+def side_data(roots: Sequence[Term]) -> dict[str, Any]:
+    """Terms as a table of their own and their numbers in it; `read_side` reads it."""
     table = _Table()
     ids = [table.id(root) for root in roots]
     return {"terms": table.rows, "roots": ids}
@@ -188,13 +236,17 @@ def parse(text: str | bytes) -> Proof:
         document = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise refuse(f"is not JSON ({error})") from None
-    names = ("format", "version", "statement", "terms", "instances")
-    form, version, statement, terms, instances = _fields(document, names)
-    if form != FORMAT or type(version) is not int or version != VERSION:
-        raise refuse(f"has format {form!r} version {version!r}", f"{FORMAT!r} version {VERSION}")
+    if not isinstance(document, dict):
+        raise refuse(f"is a {type(document).__name__}", "a JSON object")
+    form, number = document.get("format"), document.get("version")
+    if form != FORMAT or type(number) is not int or number != VERSION:
+        raise refuse(f"has format {form!r} version {number!r}", f"{FORMAT!r} version {VERSION}")
+    names = ("format", "version", "statement", "laws", "terms", "instances")
+    _, _, statement, laws, terms, instances = _fields(document, names)
     claimed = _read_statement(statement)
     table = _read_table(terms, SYMBOLS[claimed.kind])
-    return Proof(claimed, tuple(_firing(item, table) for item in _list(instances, "instances")))
+    firings = tuple(_firing(item, table) for item in _list(instances, "instances"))
+    return Proof(claimed, firings, _read_texts(laws, "law", "statement"))
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -232,24 +284,30 @@ def _text(value: Any, what: str) -> str:
 
 
 def _read_statement(value: Any) -> Statement:
-    required = ("kind", "numerics", "packs", "left", "right")
-    kind, numerics, packs, left, right, inputs, assume = _fields(
-        value, required, ("inputs", "assume")
+    required = ("kind", "numerics", "axe_eq", "packs", "left", "right")
+    kind, numerics, own, packs, left, right, inputs, assume, where = _fields(
+        value, required, ("inputs", "assume", "where")
     )
     if kind not in (PROGRAMS, LAYOUTS) or numerics not in ("real", "exact"):
         raise refuse(f"is about {kind!r}, {numerics!r}", "programs or layouts; real or exact")
-    if not isinstance(packs, dict):
-        raise refuse(f"has packs {packs!r}", "an object of names and versions")
     symbols = SYMBOLS[kind]
     return Statement(
         kind,
-        _read_side(left, symbols),
-        _read_side(right, symbols),
+        read_side(left, symbols),
+        read_side(right, symbols),
         _read_inputs(inputs) if kind == PROGRAMS else (),
-        {_text(name, "pack"): _text(version, "version") for name, version in packs.items()},
+        _read_texts(packs, "pack", "version"),
         numerics,
         _read_assumptions(assume, symbols) if assume is not None else (),
+        _text(own, "the version of axe_eq"),
+        _read_inputs(where) if where is not None and kind == LAYOUTS else (),
     )
+
+
+def _read_texts(value: Any, key: str, what: str) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise refuse(f"has {value!r} as its {key}s", f"an object of names and {what}s")
+    return {_text(name, key): _text(text, what) for name, text in value.items()}
 
 
 def _read_inputs(value: Any) -> tuple[tuple[str, str], ...]:
@@ -260,14 +318,19 @@ def _read_inputs(value: Any) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def _read_side(value: Any, symbols: Mapping[str, Symbol]) -> tuple[Term, ...]:
+def read_side(value: Any, symbols: Mapping[str, Symbol]) -> tuple[Term, ...]:
+    """The terms that `side_data` wrote.
+
+    Raises:
+        AxeError: malformed in any way.
+    """
     terms, roots = _fields(value, ("terms", "roots"))
     table = _read_table(terms, symbols)
     return tuple(_term(root, table) for root in _list(roots, "roots"))
 
 
 def _read_assumptions(value: Any, symbols: Mapping[str, Symbol]) -> tuple[tuple[Term, Term], ...]:
-    left, right = (_read_side(side, symbols) for side in _fields(value, ("left", "right")))
+    left, right = (read_side(side, symbols) for side in _fields(value, ("left", "right")))
     if len(left) != len(right):
         raise refuse("assumes a different number of left and right sides")
     return tuple(zip(left, right, strict=True))

@@ -7,14 +7,25 @@ roots. It enumerates nothing except inside a law's own condition.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from axe_eq.errors import AxeError
 from axe_eq.layout import terms as layout_terms
+from axe_eq.layout.symbolic.check import check as check_layout
+from axe_eq.layout.symbolic.check import unknowns
+from axe_eq.layout.symbolic.polynomial import parse as parse_number
 from axe_eq.pack import Pack, installed
 from axe_eq.program.terms import VALUE, In, type_of
 from axe_eq.program.types import value_type
-from axe_eq.prove.certificate import PROGRAMS, Firing, Statement, parse, refuse
+from axe_eq.prove.certificate import (
+    PROGRAMS,
+    Firing,
+    Proof,
+    Statement,
+    own_version,
+    parse,
+    refuse,
+)
 from axe_eq.prove.closure import Closure
 from axe_eq.rule.law import Instance, Law
 from axe_eq.rule.term import INT, STR, Ground, Sort, Term, postorder
@@ -52,6 +63,7 @@ def check(json: str | bytes, *, packs: Mapping[str, Pack] | None = None) -> Stat
     proof = parse(json)
     statement = proof.statement
     trusted = believed(statement, installed() if packs is None else packs)
+    check_laws(proof, trusted)
     check_statement(statement)
     closure = Closure()
     for number, (left, right) in enumerate(statement.assume):
@@ -69,9 +81,13 @@ def believed(statement: Statement, known: Mapping[str, Pack]) -> dict[str, Pack]
     """The packs whose laws the statement believes.
 
     Raises:
-        AxeError: a pack that is not installed in that version, or one whose laws hold on
-            the reals only in a statement that is bit for bit.
+        AxeError: another version of axe_eq, where operators may mean other things; a pack that is
+            not installed in that version, or one whose laws hold on the reals only in a statement
+            that is bit for bit.
     """
+    if statement.axe_eq != own_version():
+        here = f"{own_version()}, which is here: prove it again"
+        raise refuse(f"was made by axe_eq {statement.axe_eq}", here)
     packs = {}
     for name, version in statement.packs.items():
         pack = known.get(name)
@@ -82,6 +98,31 @@ def believed(statement: Statement, known: Mapping[str, Pack]) -> dict[str, Pack]
             raise refuse(f"believes the real pack {name!r} bit for bit", "numerics 'real'")
         packs[name] = pack
     return packs
+
+
+def check_laws(proof: Proof, packs: Mapping[str, Pack]) -> None:
+    """Refuse a certificate whose laws are not those that are here.
+
+    Raises:
+        AxeError: a law that no instance uses, or one that states something else here.
+    """
+    stated = law_statements(proof.firings, packs)  # what is not here is refused when it is used
+    if strange := sorted(set(proof.laws) - {firing.law for firing in proof.firings}):
+        raise refuse(f"lists {' '.join(strange)}", "only laws that its instances use")
+    for key, here in stated.items():
+        if proof.laws.get(key) != here:
+            said = repr(proof.laws[key]) if key in proof.laws else "nothing"
+            raise refuse(f"says that law {key!r} states {said}", f"what it states here, {here!r}")
+
+
+def law_statements(firings: Iterable[Firing], packs: Mapping[str, Pack]) -> dict[str, str]:
+    """What the laws that instances use state, by key; laws that are not here are left out."""
+    found = {}
+    for key in {firing.law for firing in firings}:
+        pack, _, name = key.partition("/")
+        if pack in packs and name in packs[pack].laws:
+            found[key] = packs[pack].laws[name].statement
+    return found
 
 
 # -- the statement ---------------------------------------------------------------------------------
@@ -105,8 +146,9 @@ def check_statement(statement: Statement) -> None:
     else:
         for left, right in pairs:
             _check_pair(left, right, layout_terms.LAYOUT)
-            for term in (left, right):
-                layout_terms.decode(term)
+            check_layouts(left, right)
+        unknowns([term for pair in pairs for term in pair])
+        _check_definitions(statement)
 
 
 def _inputs(statement: Statement) -> dict[str, str]:
@@ -137,6 +179,26 @@ def check_terms(term: Term, inputs: Mapping[str, str]) -> None:
             raise refuse(f"uses input {sub.args[0]!r} of type {sub.args[1]!r}", "one it states")
         if sub.sort == VALUE and type_of.of(sub) is None:
             raise refuse(f"has an ill-typed term {sub.args[:-1]!r}", "operands that fit")
+
+
+def check_layouts(left: Term, right: Term) -> None:
+    """Refuse layout terms that make no sense for some numbers, or have different sizes.
+
+    Raises:
+        AxeError: such a term.
+    """
+    known = check_layout(left), check_layout(right)
+    if left.sort == layout_terms.LAYOUT and known[0].elements != known[1].elements:
+        raise refuse(f"states that {known[0].elements} elements are {known[1].elements}", "as many")
+
+
+def _check_definitions(statement: Statement) -> None:
+    names = dict(statement.where)
+    if len(names) < len(statement.where):
+        raise refuse("defines a name twice", "one definition per name")
+    for name, value in statement.where:
+        if not name.isidentifier() or str(parse_number(value)) != value:
+            raise refuse(f"defines {name!r} as {value!r}", "a name and a polynomial")
 
 
 # -- instances -------------------------------------------------------------------------------------
@@ -193,6 +255,7 @@ def _check_instance(
     left, right = instance.left, instance.right
     _check_sides(key, (left, right))
     if statement.kind != PROGRAMS:
+        check_layouts(left, right)
         return
     check_terms(left, inputs)
     check_terms(right, inputs)

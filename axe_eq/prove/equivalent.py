@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from axe_eq.debug import switches
 from axe_eq.errors import ArgumentError, ProgramError
 from axe_eq.layout import Layout
+from axe_eq.layout.symbolic.expression import LayoutExpr
 from axe_eq.pack import Pack
 from axe_eq.pack import packs as find_packs
 from axe_eq.program.node import Program
 from axe_eq.program.spec import Spec
 from axe_eq.program.trace import trace
+from axe_eq.prove.decide import decide_programs
 from axe_eq.prove.layouts import equivalent_layouts
-from axe_eq.prove.prover import prove_programs
 from axe_eq.prove.rebuild import type_difference
-from axe_eq.prove.refute import BUDGET as REFUTE_BUDGET
-from axe_eq.prove.refute import refute
 from axe_eq.prove.search import Budget
-from axe_eq.prove.verdict import Proved, Refuted, Unknown, Verdict
-
-_CHEAP = 1 / 32  # share of the refutation budget that is spent before a proof is tried
+from axe_eq.prove.verdict import Verdict
 
 
 def equivalent(
@@ -29,45 +26,56 @@ def equivalent(
     b: Any,
     *specs: Any,
     numerics: str = "real",
-    assume: Sequence[tuple[Any, Any]] = (),
+    assume: Sequence[Any] = (),
     budget: Budget | float | None = None,
     packs: Iterable[str | Pack] | None = None,
 ) -> Verdict:
     """Whether two programs, or two layouts, are the same function of their inputs.
 
     Args:
-        a: a layout or the text of one ("cute:(4,8):(8,1)"); or a program, either a traced `Program`
-            or a function of arrays.
+        a: a layout, an expression with unknown layouts or symbolic numbers, or the text of one
+            ("cute:(4,8):(8,1)", "tile(A[8], (8), S[(n):(1)], (n))"); or a program, either a traced
+            `Program` or a function of arrays.
         b: another of the same kind.
         specs: what the functions' arguments look like, as for `trace`; where one side is a
             `Program`, its inputs by default.
         numerics: "real" (equal over the reals) or "exact" (bit for bit, NaN = NaN).
-        assume: pairs of programs over the same inputs that are taken to be equal.
-        budget: seconds for the search of a proof, or all its limits.
+        assume: pairs of programs over the same inputs, or of layouts, that are taken to be equal;
+            of names in layouts also texts: "n % 8 == 0", "n >= 2", "n == 4*k".
+        budget: seconds for the search of a proof, or all its limits. Beyond it the switches
+            AXE_TIME_LIMIT_S and AXE_MEMORY_LIMIT_MB end everything, in a process of its own.
         packs: whose laws may be used; all installed ones by default.
 
     Returns:
         `Proved` with a certificate that `check_certificate` accepts, `Refuted` with a
-        counterexample, or `Unknown` with what was missing.
+        counterexample, or `Unknown` with what was missing or the limit that was reached.
 
     Raises:
         AxeError: arguments that are neither two layouts nor two programs, or do not trace.
     """
     if numerics not in ("real", "exact"):
         raise ArgumentError("numerics", f"is {numerics!r}", "'real' or 'exact'")
-    layouts = [isinstance(x, str | Layout) for x in (a, b)]
+    layouts = [isinstance(x, str | Layout | LayoutExpr) for x in (a, b)]
     if all(layouts):
-        if specs or assume:
-            raise ArgumentError("layouts", "got specs or assumptions", "two layouts alone")
-        return equivalent_layouts(a, b, find_packs(packs))
+        if specs:
+            raise ArgumentError("layouts", "got specs", "two layouts, with assumptions at most")
+        return equivalent_layouts(a, b, find_packs(packs), assume, _budget(budget).seconds)
     if any(layouts):
         raise ArgumentError("equivalent", "got a layout and a program", "two of one kind")
-    left, right, *given = _programs([a, b, *(side for pair in assume for side in pair)], specs)
+    left, right, *given = _programs([a, b, *_assumed(assume)], specs)
     pairs = [(given[n], given[n + 1]) for n in range(0, len(given), 2)]
     for one, other in pairs:
         if difference := type_difference(one, other) or _input_difference(left, one):
             raise ProgramError("assumption", difference, "programs of the same inputs")
-    return _equivalent_programs(left, right, numerics, pairs, _budget(budget), find_packs(packs))
+    return decide_programs(left, right, numerics, pairs, _budget(budget), find_packs(packs))
+
+
+def _assumed(assume: Any) -> list[Any]:
+    """Both sides of every assumption, one after the other."""
+    pairs = list(assume) if isinstance(assume, list | tuple) else None
+    if pairs is None or not all(isinstance(p, list | tuple) and len(p) == 2 for p in pairs):
+        raise ArgumentError("assume", "holds something else than pairs", "pairs of programs")
+    return [side for pair in pairs for side in pair]
 
 
 def _programs(sides: Sequence[Any], specs: Sequence[Any]) -> list[Program]:
@@ -93,35 +101,12 @@ def _input_difference(a: Program, b: Program) -> str | None:
 
 
 def _budget(budget: Budget | float | None) -> Budget:
+    """The limits asked for; those of the switches where nothing is."""
     if isinstance(budget, Budget):
         return budget
+    rows = switches().node_limit or Budget.rows
     if budget is None:
-        return Budget()
+        return Budget(rows=rows, seconds=switches().time_limit_s or Budget.seconds)
     if type(budget) not in (int, float) or not budget > 0:
         raise ArgumentError("budget", f"is {budget!r}", "seconds, or a Budget")
-    return Budget(seconds=float(budget))
-
-
-def _equivalent_programs(
-    a: Program,
-    b: Program,
-    numerics: str,
-    assume: Sequence[tuple[Program, Program]],
-    budget: Budget,
-    packs: Sequence[Pack],
-) -> Verdict:
-    start = time.monotonic()
-    difference = type_difference(a, b)
-    if difference is not None:
-        return Refuted(None, f"the types differ: {difference}")
-    # Inputs that break an assumption refute nothing.
-    found = None if assume else refute(a, b, numerics=numerics, budget=REFUTE_BUDGET * _CHEAP)
-    if found is not None:
-        return found
-    proof = prove_programs(a, b, packs, numerics, assume, budget)
-    if isinstance(proof, Proved):
-        return proof
-    found = None if assume else refute(a, b, numerics=numerics, seed=1)
-    if found is not None:
-        return found
-    return Unknown(proof, f"{proof.rows} rows, {time.monotonic() - start:.1f} s")
+    return Budget(rows=rows, seconds=float(budget))

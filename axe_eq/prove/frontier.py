@@ -10,9 +10,10 @@ from typing import Any
 from axe_eq.egraph.normal import Class, Row, read_rows, representatives
 from axe_eq.egraph.session import Session
 from axe_eq.layout import terms as layout_terms
+from axe_eq.layout.symbolic.show import show as show_layout
 from axe_eq.program.ops import split_text
 from axe_eq.program.terms import ARGS, In, Op, Sel, operands
-from axe_eq.prove.certificate import Statement
+from axe_eq.prove.certificate import PROGRAMS, SYMBOLS, Statement, read_side, side_data
 from axe_eq.rule.term import Symbol, Term, postorder
 
 MAX_PAIRS = 5
@@ -58,6 +59,22 @@ class Frontier:
     def __str__(self) -> str:
         lines = [f"not proved ({self.stopped}); stuck at:", *(f"  {pair}" for pair in self.pairs)]
         return "\n".join(lines)
+
+    def data(self) -> dict[str, Any]:
+        """All of it as JSON data; `from_data` reads it."""
+        sides = [[getattr(pair, side) for pair in self.pairs] for side in ("left", "right")]
+        return {
+            "sides": [side_data(side) for side in sides],
+            "families": [pair.family for pair in self.pairs],
+            "spent": [self.stopped, self.rows, self.seconds, self.turns],
+        }
+
+    @staticmethod
+    def from_data(data: Mapping[str, Any]) -> Frontier:
+        """Inverse of `data`."""
+        sides = (read_side(side, SYMBOLS[PROGRAMS]) for side in data["sides"])
+        pairs = zip(*sides, data["families"], strict=True)
+        return Frontier(tuple(StuckPair(*pair) for pair in pairs), *data["spent"])
 
 
 def find_frontier(session: Session, statement: Statement, stopped: str, turns: int) -> Frontier:
@@ -170,18 +187,20 @@ def _operator(term: Term) -> str:
 
 def show(term: Term) -> str:
     """A term as one line, shortened."""
-    if term.sort == layout_terms.LAYOUT:
-        return str(layout_terms.decode(term))
+    if term.sort in layout_terms.SORTS:
+        return show_layout(term)
     texts: dict[Term, str] = {}
     for sub in postorder(term):
         if sub.symbol is In:
             texts[sub] = sub.args[0]
-        elif sub.sort != ARGS:
+        elif sub.sort == ARGS:
+            texts[sub] = f"({', '.join(texts[a] for a in operands(sub))})"
+        else:
             parts = operands(sub) if sub.symbol in (Op, Sel) else sub.args
-            given = ", ".join(texts[a] if isinstance(a, Term) else str(a) for a in parts)
+            given = ", ".join(texts[a] if isinstance(a, Term) else repr(a) for a in parts)
             text = f"{_word(sub)}({given})"
             texts[sub] = text if len(text) <= _LONGEST else f"{_word(sub)}(...)"
-    return texts.get(term) or f"({', '.join(texts[a] for a in operands(term))})"
+    return texts[term]
 
 
 def _word(term: Term) -> str:

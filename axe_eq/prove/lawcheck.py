@@ -10,29 +10,36 @@ from __future__ import annotations
 
 import random
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from axe_eq.egraph.compile import analyses_in
 from axe_eq.egraph.normal import Normalizer
 from axe_eq.egraph.session import Session
 from axe_eq.errors import AxeError
 from axe_eq.layout import terms as layout_terms
+from axe_eq.layout.symbolic.instances import meanings
 from axe_eq.pack import Pack
 from axe_eq.program.meaning import evaluate_nodes
+from axe_eq.program.node import INPUT, topological
 from axe_eq.program.terms import VALUE, Cons, In, Nil, Op, Sel, decode, type_of, types_of
-from axe_eq.program.types import DTYPES, Array, ValueType, value_type
-from axe_eq.prove.bitwise import differing_bits
+from axe_eq.program.types import Array, value_type
+from axe_eq.prove.canonical import OneWay
+from axe_eq.prove.compare import difference, random_array
 from axe_eq.prove.frontier import show
 from axe_eq.prove.lawsample import Sample, Sampler
+from axe_eq.prove.opcheck import check_operators
+from axe_eq.prove.rebuild import in_float64
 from axe_eq.rule.law import Law
-from axe_eq.rule.term import Analysis, Sort, Term, postorder
+from axe_eq.rule.term import Sort, Term, postorder
+from axe_eq.schedule import terms as schedule_terms
+from axe_eq.schedule.meaning import Evaluator, places_in, tiles_in
 
 Inputs = Mapping[str, Array]
 
-TOLERANCE = 1e-9
 LEAST_SHARE = 0.1  # of samples for which a law's condition must hold
 PATIENCE = 20_000  # attempts to meet a law's condition a first time
 _AGAIN = 500  # attempts to find another sample
@@ -43,25 +50,30 @@ def _value(term: Term, inputs: Inputs) -> Array:
     return evaluate_nodes([node], inputs)[node]
 
 
-def _map(term: Term, inputs: Inputs) -> Any:
-    layout = layout_terms.decode(term)
-    return [layout(x) for x in range(layout.size)]
+def _layout(term: Term, inputs: Inputs) -> Any:
+    return meanings([term])
 
 
-# What terms of a sort mean: a function of the term and the inputs' arrays, whose results compare by
-# values (arrays) or by ==. A pack that declares a sort registers its meaning here.
+# What terms of a sort mean: a function of the term and the inputs' arrays. Results are nested
+# sequences of arrays and contents of memory, compared by value, and of things compared by ==. A
+# pack that declares a sort registers its meaning here.
 MEANINGS: dict[Sort, Callable[[Term, Inputs], Any]] = {
     VALUE: _value,
-    layout_terms.LAYOUT: _map,
+    **dict.fromkeys(layout_terms.SORTS, _layout),
+    schedule_terms.PLACED: lambda t, x: Evaluator(x).memory(t),
+    schedule_terms.PLACES: lambda t, x: [Evaluator(x).memory(p) for p in places_in(t)],
+    schedule_terms.SPREAD: lambda t, x: Evaluator(x).anywhere(t),
+    schedule_terms.TILE: lambda t, x: Evaluator(x).parts(t),
+    schedule_terms.TILES: lambda t, x: [Evaluator(x).parts(tile) for tile in tiles_in(t)],
 }
 
 
 @dataclass(frozen=True)
 class Finding:
-    """Something wrong with a law.
+    """Something wrong with a law or an operator.
 
     Attributes:
-        law: its key.
+        law: its key; of an operator "cell NAME", "monoid NAME" or "selector NAME".
         problem: what is wrong, in one sentence with the values.
         statement: the law as its docstring states it.
         left, right: the two sides at which it shows, where there are any.
@@ -77,7 +89,8 @@ class Finding:
     value_right: str = ""
 
     def __str__(self) -> str:
-        lines = [f"law '{self.law}': {self.problem}"]
+        about = self.law if " " in self.law else f"law '{self.law}'"
+        lines = [f"{about}: {self.problem}"]
         if self.statement:
             lines.append(f"  states: {self.statement}")
         if self.left:
@@ -106,7 +119,7 @@ class Checked:
 
 
 def check_pack(pack: Pack, samples: int = 25, *, patience: int = PATIENCE) -> list[Finding]:
-    """Test every law of a pack.
+    """Test every law of a pack, and what its operators declare of themselves.
 
     Args:
         pack: the pack.
@@ -114,7 +127,8 @@ def check_pack(pack: Pack, samples: int = 25, *, patience: int = PATIENCE) -> li
         patience: attempts per law to meet its condition a first time.
     """
     found = (check_law(f"{pack.name}/{n}", w, samples, patience) for n, w in pack.laws.items())
-    return [finding for checked in found for finding in checked.findings]
+    wrong = [Finding(*pair) for pair in check_operators(pack.operators)]
+    return wrong + [finding for checked in found for finding in checked.findings]
 
 
 def check_law(key: str, law: Law, samples: int = 25, patience: int = PATIENCE) -> Checked:
@@ -123,8 +137,10 @@ def check_law(key: str, law: Law, samples: int = 25, patience: int = PATIENCE) -
     Arguments as for `check_pack`.
     """
     findings = list(_check_text(key, law))
-    if not _can_evaluate(law):
-        return Checked(key, tuple(findings), 0, 0, 0)
+    sort = law.sort
+    if sort not in MEANINGS:
+        wrong = f"its sides are of sort {sort}, which has no entry in lawcheck.MEANINGS"
+        return Checked(key, (*findings, Finding(key, wrong, law.statement)), 0, 0, 0)
     try:
         sampler = Sampler(law, random.Random(zlib.crc32(key.encode())))
         good = _collect(sampler, samples, patience)
@@ -133,13 +149,6 @@ def check_law(key: str, law: Law, samples: int = 25, patience: int = PATIENCE) -
         findings.append(Finding(key, f"cannot be tested ({error})", law.statement))
         return Checked(key, tuple(findings), 0, 0, 0)
     return Checked(key, tuple(findings), len(good), sampler.tried, sampler.explored)
-
-
-def _can_evaluate(law: Law) -> bool:
-    """Whether the sides of a law mean something that can be compared here."""
-    if law.normal:
-        return law.params[0][1] in MEANINGS
-    return law.pattern().left.sort in MEANINGS
 
 
 def _check_text(key: str, law: Law) -> Iterator[Finding]:
@@ -152,7 +161,7 @@ def _check_text(key: str, law: Law) -> Iterator[Finding]:
 def _collect(sampler: Sampler, samples: int, patience: int) -> list[Sample]:
     """Distinct usable samples, at most so many."""
     found: dict[tuple[Any, ...], Sample] = {}
-    left = patience
+    left = patience if sampler.law.params else 1
     while len(found) < samples and left > 0:
         sample = sampler.attempt()
         left -= 1
@@ -165,8 +174,11 @@ def _check_samples(
     key: str, law: Law, samples: list[Sample], sampler: Sampler
 ) -> Iterator[Finding]:
     if not samples:
-        tried = sampler.tried
-        yield Finding(key, f"its condition held in none of {tried} samples; give a sampler")
+        wrong = f"its condition held in none of {sampler.tried} samples"
+        if not sampler.tried:
+            why = f" ({sampler.refused})" if sampler.refused else ""
+            wrong = f"no sample of its left side could be made{why}"
+        yield Finding(key, f"{wrong}; give a sampler", law.statement)
         return
     if sampler.usable < LEAST_SHARE * sampler.tried:
         share = f"{sampler.usable} of {sampler.tried}"
@@ -191,17 +203,51 @@ def compare(key: str, law: Law, sample: Sample, rng: np.random.Generator) -> Fin
     if left.sort == VALUE and type_of.of(left) != type_of.of(right):
         types = f"{type_of.of(left)} and {type_of.of(right)}"
         return Finding(key, f"its sides have types {types}", **shown)
-    meaning = MEANINGS[left.sort]
-    for values in ("moderate", "special", "whole") if law.exact else ("moderate", "moderate"):
-        inputs = _inputs((left, right), rng, values)
+    known: set[str] = set()  # ways that no other inputs can change
+    for how, values in _WAYS[law.exact and not law.demand]:
+        if how in known:
+            continue
         try:
-            a, b = meaning(left, inputs), meaning(right, inputs)
+            a, b, inputs = _both(left, right, how, values, rng)
         except Exception as error:  # a pack's own cells may fail in any way
             return Finding(key, f"cannot be evaluated ({type(error).__name__}: {error})", **shown)
-        problem = _difference(a, b, exact=law.exact)
-        if problem is not None and not _allowed(law, (left, right), inputs):
+        problem = difference(a, b, exact=how == BITS)
+        if problem is not None and (how == BITS or not _overflows((left, right), inputs)):
             return Finding(key, problem, **shown, value_left=_print(a), value_right=_print(b))
+        if not inputs:
+            known |= {how} if left.sort == VALUE else {BITS, REALS}
     return None
+
+
+BITS, REALS = "bits", "reals"
+# How the two sides are compared, on which values; laws that hold bit for bit are also believed over
+# the reals, where nothing rounds. Demand laws cut reductions in parts, whose order is not part of
+# what an operator means: they are compared as reals.
+_BITWISE = ("moderate", "special", "ties", "ties", "whole")
+_WAYS = {
+    True: (*((BITS, values) for values in _BITWISE), (REALS, "moderate")),
+    False: ((REALS, "moderate"), (REALS, "moderate")),
+}
+
+
+def _both(
+    left: Term, right: Term, how: str, values: str, rng: np.random.Generator
+) -> tuple[Any, Any, Inputs]:
+    """What both sides mean on random inputs, and these."""
+    with np.errstate(all="ignore"):
+        if left.sort != VALUE:
+            meaning, inputs = MEANINGS[left.sort], _inputs((left, right), rng, values)
+            return meaning(left, inputs), meaning(right, inputs), inputs
+        sides = [decode(left), decode(right)]
+        if how == REALS:
+            sides = in_float64(sides)
+        given = [n for n in topological(sides) if n.kind == INPUT]
+        inputs = {n.text: random_array(n.type, rng, values) for n in given}
+        if how == REALS:
+            found = evaluate_nodes(sides, inputs)
+            return found[sides[0]], found[sides[1]], inputs
+        a, b = OneWay(inputs).evaluate(sides)
+        return a, b, inputs
 
 
 def _inputs(terms: Iterable[Term], rng: np.random.Generator, values: str) -> Inputs:
@@ -209,71 +255,14 @@ def _inputs(terms: Iterable[Term], rng: np.random.Generator, values: str) -> Inp
     for term in terms:
         for sub in postorder(term):
             if sub.symbol is In and sub.args[0] not in found:
-                found[sub.args[0]] = _array(value_type(sub.args[1]), rng, values)
+                found[sub.args[0]] = random_array(value_type(sub.args[1]), rng, values)
     return found
 
 
-_SPECIAL = (0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 3e38, 65504.0)
-
-
-def _array(of: ValueType, rng: np.random.Generator, values: str) -> Array:
-    """Values for an input.
-
-    "moderate" ones of both signs; with "special" values among them; or "whole" numbers, whose sums
-    do not depend on their order.
-    """
-    kind, numpy = DTYPES[of.dtype].kind, DTYPES[of.dtype].numpy
-    if kind == "b":
-        return np.asarray(rng.integers(0, 2, of.shape), dtype=bool)
-    if kind == "i":
-        special = values == "special"
-        low, high = (np.iinfo(numpy).min, np.iinfo(numpy).max) if special else (-4, 5)
-        return np.asarray(rng.integers(low, high, of.shape), dtype=numpy)
-    if values == "whole":
-        return np.asarray(rng.integers(-3, 4, of.shape), dtype=numpy)
-    array = rng.uniform(0.5, 2.0, of.shape) * rng.choice([-1.0, 1.0], of.shape)
-    if values == "special":
-        array = np.where(rng.random(of.shape) < 0.4, rng.choice(_SPECIAL, of.shape), array)
-    with np.errstate(all="ignore"):
-        return np.asarray(array, dtype=numpy)
-
-
-def _difference(a: Any, b: Any, *, exact: bool) -> str | None:
-    if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
-        return None if a == b else "its sides differ"
-    if a.dtype != b.dtype or a.shape != b.shape:
-        return f"its sides are {a.dtype}{list(a.shape)} and {b.dtype}{list(b.shape)}"
-    if exact:
-        return None if _bits(a) == _bits(b) else "its sides differ bit for bit"
-    if a.dtype.kind in "ib":
-        return None if np.array_equal(a, b) else "its sides differ"
-    x, y = a.astype(np.float64), b.astype(np.float64)
-    if not np.array_equal(np.isnan(x), np.isnan(y)):
-        return "its sides are not defined at the same places"
-    scale = np.maximum(np.maximum(np.abs(x), np.abs(y)), 1.0)
-    with np.errstate(invalid="ignore"):
-        apart = (x != y) & ~(np.abs(x - y) <= TOLERANCE * scale) & ~np.isnan(x)
-    return "its sides differ over the reals" if bool(apart.any()) else None
-
-
-def _bits(array: Array) -> bytes:
-    """The bytes of an array, every NaN alike."""
-    if array.dtype.kind in "ib":
-        return array.tobytes()
-    plain = array.astype(array.dtype, copy=True)
-    plain[np.isnan(plain.astype(np.float64))] = np.nan
-    return plain.tobytes()
-
-
-def _allowed(law: Law, sides: tuple[Term, Term], inputs: Inputs) -> bool:
-    """Whether a difference comes from what an implementation may choose, or from overflow."""
-    if any(side.sort != VALUE for side in sides):
-        return False
-    left, right = map(decode, sides)
-    if law.exact:
-        same_type = left.type == right.type
-        return same_type and differing_bits([left], [right], inputs) is None
-    for node, array in evaluate_nodes([left, right], inputs).items():
+def _overflows(sides: tuple[Term, Term], inputs: Inputs) -> bool:
+    """Whether some value is so large that rounding explains any difference."""
+    nodes = [decode(t) for side in sides for t in postorder(side) if t.sort == VALUE]
+    for node, array in evaluate_nodes(in_float64(nodes), inputs).items():
         if array.dtype.kind in "ib" or not node.args:
             continue
         size = np.abs(array.astype(np.float64))
@@ -290,22 +279,30 @@ def _print(value: Any) -> str:
 # -- the law fires ---------------------------------------------------------------------------------
 
 
-def _check_fires(key: str, law: Law, samples: Iterable[Sample]) -> Iterator[Finding]:
+def _check_fires(key: str, law: Law, samples: Sequence[Sample]) -> Iterator[Finding]:
     """Each law, alone in an e-graph that holds the left side, must make the sides equal."""
+    if samples[0].facts:  # other samples may state others about the same input
+        samples = samples[:1]
     laws = {key: law}
     calls = [] if law.normal else [c.function for c in law.pattern().calls]
-    analyses = dict.fromkeys([type_of, types_of, *(f for f in calls if isinstance(f, Analysis))])
-    session = Session({"law": laws}, [In, Op, Sel, Nil, Cons], list(analyses))
+    analyses = dict.fromkeys([type_of, types_of, *analyses_in(calls)])
     pairs = [(s.instance.left, s.instance.right) for s in samples]
+    about_layouts = pairs[0][0].sort in layout_terms.SORTS
+    symbols = layout_terms.SYMBOLS if about_layouts else (In, Op, Sel, Nil, Cons)
+    session = Session({"law": laws}, [In, Op, Sel, Nil, Cons, *symbols], list(analyses))
     for left, _ in pairs:
         session.insert(left)
+    for analysis, term, fact in (fact for s in samples for fact in s.facts):
+        if term in postorder(pairs[0][0]):
+            session.set_facts(analysis, [(term, fact)])
     session.close()
     if law.normal:
         Normalizer(session, laws).round()
-    for _ in range(4):
+    for _ in range(6):  # primitives that call one another are answered a round apart
         session.run("law", rounds=1)
     for left, right in pairs:
-        session.insert(right)
+        for term in postorder(right):
+            session.insert(term)  # one by one: requests inside others are not inserted with them
         session.close()
         if not session.equal(left, right):
             yield Finding(

@@ -21,9 +21,10 @@ from axe_eq.program.ops import CELLS, MONOIDS, Cell, cell, split_text
 from axe_eq.program.signature import Affine, Signature, make, plain, signature
 from axe_eq.program.terms import ARGS, VALUE, Cons, In, Nil, Op, Sel, operands, type_of
 from axe_eq.program.types import DTYPES, ValueType, value_type
+from axe_eq.prove.schedulesample import ARGUMENTS, Fact, draw_facts, stating
 from axe_eq.prove.selsample import sample_selector, shapes_for
 from axe_eq.rule.law import Instance, Law, Pattern
-from axe_eq.rule.term import INT, STR, Expr, Ground, Sort, Term, Var
+from axe_eq.rule.term import INT, STR, Expr, Ground, Sort, Term, Undefined, Var
 
 Shape = tuple[int, ...]
 Values = tuple[Ground, ...]
@@ -47,7 +48,7 @@ class Maker:
 
     Attributes:
         draw: its decisions.
-        real: make values of float64 and bool only, for laws over the reals.
+        real: make floats of float64 only, for laws that are compared as reals.
         bound: parameters that have a value.
     """
 
@@ -72,7 +73,8 @@ class Maker:
         elif pattern.symbol is Sel:
             term = self.selector(pattern, kinds, shape, at)
         else:
-            raise Misfit
+            term = self.leaf(kinds, shape, at)
+            self.bind(pattern.args, term.args)
         of = type_of.of(term)
         if of is None:
             raise Misfit
@@ -80,6 +82,15 @@ class Maker:
         if found.shape != shape or DTYPES[found.dtype].kind not in kinds:
             raise Misfit
         return term
+
+    def bind(self, patterns: Sequence[Any], values: Sequence[Ground]) -> None:
+        """Give values to primitive parameters; what has another value does not fit."""
+        for pattern, value in zip(patterns, values, strict=True):
+            known = (
+                self.bound.setdefault(pattern.name, value) if isinstance(pattern, Var) else pattern
+            )
+            if known != value:
+                raise Misfit
 
     def leaf(self, kinds: str, shape: Shape, at: str) -> Term:
         """An input of this shape, sometimes one there is already."""
@@ -333,9 +344,22 @@ class Maker:
         if isinstance(pattern, Term):
             if pattern.sort == VALUE:
                 return self.value(pattern, "fib", self.shape(at), at)
+            if pattern.symbol in ARGUMENTS:
+                return self.request(pattern, at)
             parts = (self.other(a, f"{at}.{n}") for n, a in enumerate(pattern.args))
             return Term(pattern.symbol, tuple(parts))
         return self.primitive(pattern)
+
+    def request(self, pattern: Term, at: str) -> Term:
+        """A term whose primitive arguments depend on its other ones."""
+        sorts = list(enumerate(pattern.symbol.args))
+        made = {n: self.other(pattern.args[n], f"{at}.{n}") for n, s in sorts if not s.primitive}
+        texts = [n for n, s in sorts if s.primitive]
+        others = [term for term in made.values() if isinstance(term, Term)]
+        drawn = ARGUMENTS[pattern.symbol](self.draw, at, others)
+        self.bind([pattern.args[n] for n in texts], drawn)
+        made |= zip(texts, drawn, strict=True)
+        return Term(pattern.symbol, tuple(made[n] for n, _ in sorts))
 
     def fresh(self, sort: Sort, at: str) -> Ground:
         """A value for a parameter."""
@@ -489,10 +513,11 @@ def _extents(read: Sequence[Affine], dims: Sequence[int], slack: Draw | None = N
 
 @dataclass(frozen=True)
 class Sample:
-    """Values of a law's parameters for which it holds, and its two sides there."""
+    """Values of a law's parameters for which it holds, its two sides there, and what is stated."""
 
     values: Values
     instance: Instance
+    facts: tuple[Fact, ...] = ()
 
 
 @dataclass
@@ -503,6 +528,8 @@ class Sampler:
         tried: samples with a well-typed left side since the first usable one was found.
         usable: those for which the law's condition holds.
         explored: samples tried before the first usable one.
+        refused: why the last attempt was refused that did not get as far as that; "" where its
+            decisions merely did not fit together.
     """
 
     law: Law
@@ -510,6 +537,7 @@ class Sampler:
     tried: int = 0
     usable: int = 0
     explored: int = 0
+    refused: str = ""
     _models: list[Mapping[str, float]] = field(default_factory=list)
     _pattern: Pattern | None = None
 
@@ -529,15 +557,21 @@ class Sampler:
         model = self.rng.choice(self._models) if self._models else None
         draw = Draw(self.rng, model, self.rng.choice((0.0, 0.5, 0.8, 0.9, 0.95)) if model else 0.0)
         try:
-            values = self._values(draw)
+            values, facts = self._values(draw)
             if values is None:
                 return None
-            instance = self.law.instance(values, choose=lambda rows: draw.pick("row", rows))
-        except (Misfit, AxeError):
+            with stating(facts):
+                instance = self.law.instance(values, choose=lambda rows: draw.pick("row", rows))
+        except (Misfit, Undefined):
             return None
-        return self._count(values, instance, draw)
+        except AxeError as error:
+            self.refused = str(error)
+            return None
+        return self._count(values, instance, draw, facts)
 
-    def _count(self, values: Values, instance: Instance | None, draw: Draw) -> Sample | None:
+    def _count(
+        self, values: Values, instance: Instance | None, draw: Draw, facts: Sequence[Fact]
+    ) -> Sample | None:
         if instance is not None and not self._models:
             self.tried = 0
         self.tried += 1
@@ -546,17 +580,19 @@ class Sampler:
             return None
         self.usable += 1
         self._models = [*self._models[-30:], draw.made]
-        return Sample(values, instance)
+        return Sample(values, instance, tuple(facts))
 
-    def _values(self, draw: Draw) -> Values | None:
+    def _values(self, draw: Draw) -> tuple[Values | None, list[Fact]]:
+        """Values of the parameters, and what is stated about inputs."""
         if self.law.sampler is not None:
-            return self.law.sampler(draw)
-        maker = Maker(draw, real=not self.law.exact)
+            return self.law.sampler(draw), []
+        maker = Maker(draw, real=self.law.demand or not self.law.exact)
         if self._pattern is None:
-            return tuple(maker.fresh(sort, name) for name, sort in self.law.params)
+            return tuple(maker.fresh(sort, name) for name, sort in self.law.params), []
         left = self._pattern.left
         if left.sort == VALUE:
             maker.value(left, "fib", maker.shape("shape"), "t")
         else:
             maker.other(left, "t")
-        return tuple(maker.bound[name] for name, _ in self.law.params)
+        values = tuple(maker.bound[name] for name, _ in self.law.params)
+        return values, draw_facts(draw, self._pattern.calls, maker.inputs)

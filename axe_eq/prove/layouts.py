@@ -2,35 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
+from axe_eq.debug import switches
 from axe_eq.errors import SearchError
 from axe_eq.layout import Difference, Layout, same_map
-from axe_eq.layout.notation import read_any
-from axe_eq.layout.terms import LAYOUT, encode
-from axe_eq.pack import Pack
-from axe_eq.prove.certificate import LAYOUTS, Firing, Proof, Statement, write
-from axe_eq.prove.prover import Step, minimise, suffices, trusting
+from axe_eq.layout.symbolic.expression import LayoutExpr
+from axe_eq.layout.symbolic.text import read_layout
+from axe_eq.layout.terms import SORTS, encode, is_answer
+from axe_eq.pack import Pack, laws_of
+from axe_eq.pack import packs as find_packs
+from axe_eq.prove.certificate import LAYOUTS, Statement
+from axe_eq.prove.prover import Step, explained, trusting, write_proof
+from axe_eq.prove.rewrite import Rewriter, Rules, laws_about
 from axe_eq.prove.verdict import LayoutCounterexample, Proved, Refuted, Unknown, Verdict
+from axe_eq.rule.term import Term
+
+if TYPE_CHECKING:
+    from axe_eq.egraph.layouts import LayoutGraph
 
 
-def equivalent_layouts(a: Layout | str, b: Layout | str, packs: Iterable[Pack]) -> Verdict:
-    """Whether two layouts are the same map.
+def equivalent_layouts(
+    a: Layout | LayoutExpr | str,
+    b: Layout | LayoutExpr | str,
+    packs: Iterable[Pack],
+    assume: Sequence[Any] = (),
+    budget: float | None = None,
+) -> Verdict:
+    """Whether two layouts are the same map, for all that they leave open.
 
     Args:
-        a: a layout or its text, with the notation as a prefix; none means axe.
+        a: a layout, an expression, or the text of either, with the notation as a prefix; none means
+            axe.
         b: another.
         packs: whose layout laws certificates may use.
+        assume: of expressions: texts such as ``n % 8 == 0``, and pairs of expressions that are
+            taken to be equal.
+        budget: seconds for the search of a proof about expressions.
 
     Raises:
         NotationError: a text that does not parse.
+        LayoutError: an expression that makes no sense, or an assumption that is none.
     """
-    left, right = (x if isinstance(x, Layout) else read_any(x) for x in (a, b))
+    left, right = read_layout(a), read_layout(b)
+    if isinstance(left, Layout) and isinstance(right, Layout) and not assume:
+        return _equivalent_values(left, right, list(packs))
+    from axe_eq.prove.expressions import equivalent_expressions
+
+    return equivalent_expressions(left, right, list(packs), assume, budget)
+
+
+def _equivalent_values(left: Layout, right: Layout, packs: list[Pack]) -> Verdict:
     try:
         found = same_map(left, right)
         if found is not None:
             return _refuted(found)
-        return _prove(left, right, list(packs))
+        return _prove(left, right, packs)
     except SearchError as error:
         return Unknown(str(error))
 
@@ -42,21 +71,61 @@ def _refuted(found: Difference) -> Refuted:
 
 
 def _prove(left: Layout, right: Layout, packs: list[Pack]) -> Verdict:
-    """The certificate that both have one normal form."""
-    terms = encode(left), encode(right)
-    versions = {pack.name: pack.version for pack in packs}
-    statement = Statement(LAYOUTS, terms[:1], terms[1:], packs=versions, numerics="exact")
-    steps: list[Step] = []
-    for pack in packs:
-        for name, law in pack.laws.items():
-            if not (law.normal and law.exact and law.params[0][1] == LAYOUT):
-                continue
-            for term in terms:
-                instance = law.instance((term,))
-                if instance is not None:
-                    steps.append((Firing(f"{pack.name}/{name}", (term,)), instance))
-    if not suffices(steps, statement):
+    """The certificate that two layouts with the same map have it by the laws."""
+    state = statement(encode(left), encode(right), packs)
+    steps = rewrite(state, rules(packs))
+    if steps is None:
         return Unknown("the maps are equal, but no layout law of the packs in use proves it")
-    needed = minimise(steps, statement)
-    trusted = trusting(statement, needed)
-    return Proved(write(Proof(trusted, tuple(firing for firing, _ in needed))), trusted)
+    return proved(state, steps, packs)
+
+
+def statement(left: Term, right: Term, packs: Sequence[Pack], **more: Any) -> Statement:
+    """The statement that two layout terms are equal."""
+    versions = {pack.name: pack.version for pack in packs}
+    return Statement(LAYOUTS, (left,), (right,), packs=versions, numerics="exact", **more)
+
+
+def rules(packs: Sequence[Pack]) -> Rules:
+    """The layout laws of some packs, ready for rewriting."""
+    return _rules(tuple(pack for pack in packs if pack.exact), switches().without)
+
+
+@lru_cache(maxsize=8)
+def _rules(packs: tuple[Pack, ...], without: tuple[str, ...]) -> Rules:
+    return Rules(laws_about(laws_of(packs, without), SORTS))
+
+
+def rewrite(state: Statement, known: Rules) -> list[Step] | None:
+    """Law instances that prove a statement by rewriting both sides; None where they do not meet."""
+    (left,), (right,) = state.left, state.right
+    rewriter = Rewriter(known, is_answer)
+    one, two = rewriter.normal(left), rewriter.normal(right)
+    if (
+        one is two
+        or rewriter.decided(one, two, whole=False)
+        or _computed(rewriter, one, two)
+        or rewriter.decided(one, two, whole=True)
+    ):
+        return rewriter.steps
+    return None
+
+
+def _computed(rewriter: Rewriter, one: Term, two: Term) -> bool:
+    """Whether what computed laws make of both sides meets."""
+    forms = [{term, *rewriter.computed(term)} for term in (one, two)]
+    return bool(forms[0] & forms[1])
+
+
+def proved(state: Statement, steps: Sequence[Step], packs: Sequence[Pack]) -> Proved:
+    """The verdict with the certificate of instances that suffice, without those not needed."""
+    needed = explained(state, steps)
+    proof = write_proof(state, needed, {pack.name: pack for pack in packs})
+    return Proved(proof, trusting(state, needed))
+
+
+def layout_graph(packs: Iterable[Pack] | None = None) -> LayoutGraph:
+    """An e-graph for many layouts with the layout laws of some packs, all installed by default."""
+    from axe_eq.egraph.layouts import LayoutGraph
+
+    chosen = [pack for pack in find_packs(None) if pack.exact] if packs is None else packs
+    return LayoutGraph(laws_about(laws_of(chosen, switches().without), SORTS))

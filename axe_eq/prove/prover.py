@@ -16,7 +16,7 @@ from axe_eq.pack import Pack
 from axe_eq.program.node import Program
 from axe_eq.program.terms import In, encode
 from axe_eq.prove.certificate import PROGRAMS, Certificate, Firing, Proof, Statement, write
-from axe_eq.prove.checker import instantiate
+from axe_eq.prove.checker import instantiate, law_statements
 from axe_eq.prove.closure import Closure
 from axe_eq.prove.frontier import Frontier, find_frontier
 from axe_eq.prove.rebuild import over_inputs_of
@@ -123,7 +123,15 @@ def certify(search: Search, packs: Mapping[str, Pack]) -> Certificate | None:
         return None
     needed = closure.explain(zip(statement.left, statement.right, strict=True))
     chosen = minimise([steps[n] for n in sorted(needed) if n >= 0], statement)
-    return write(Proof(trusting(statement, chosen), tuple(firing for firing, _ in chosen)))
+    return write_proof(statement, chosen, packs)
+
+
+def write_proof(
+    statement: Statement, steps: Sequence[Step], packs: Mapping[str, Pack]
+) -> Certificate:
+    """The certificate of these steps, which trusts only the packs whose laws they use."""
+    firings = tuple(firing for firing, _ in steps)
+    return write(Proof(trusting(statement, steps), firings, law_statements(firings, packs)))
 
 
 def _firings(search: Search) -> list[Firing]:
@@ -184,6 +192,15 @@ def minimise(steps: Sequence[Step], statement: Statement, seconds: float = 2.0) 
         if size == 1:
             break
     return kept
+
+
+def explained(statement: Statement, steps: Sequence[Step]) -> list[Step]:
+    """Those of the steps that one explanation of the statement uses."""
+    closure = _assuming(statement)
+    for number, (_, instance) in enumerate(steps):
+        closure.merge(instance.left, instance.right, number)
+    needed = closure.explain(zip(statement.left, statement.right, strict=True))
+    return [steps[number] for number in sorted(needed) if number >= 0]
 
 
 def suffices(steps: Iterable[Step], statement: Statement) -> bool:

@@ -9,9 +9,9 @@ from typing import Any
 
 from axe_eq.errors import ProgramError
 from axe_eq.program.node import INPUT, OP, Node, Program, input_node, op_node, sel_node, topological
-from axe_eq.program.ops import join_text, selector
+from axe_eq.program.ops import join_text, selector, split_text
 from axe_eq.program.signature import signature
-from axe_eq.program.types import ValueType
+from axe_eq.program.types import DTYPES, ValueType
 
 # Smaller numbers in a selector's text may be axes and counts, not extents.
 _LEAST_EXTENT = 9
@@ -22,8 +22,9 @@ def rebuild(
     leaf: Callable[[Node], Node],
     sig: Callable[[str], str] = str,
     spec: Callable[[str], str] = str,
+    cell: Callable[[str], str] = str,
 ) -> list[Node]:
-    """The same values over other inputs, with signature and selector texts rewritten.
+    """The same values over other inputs, with the texts of operators rewritten.
 
     Raises:
         ProgramError: the rewritten texts do not fit.
@@ -34,7 +35,7 @@ def rebuild(
         if node.kind == INPUT:
             new[node] = leaf(node)
         elif node.kind == OP:
-            new[node] = op_node(sig(node.text), node.cell, args)
+            new[node] = op_node(sig(node.text), cell(node.cell), args)
         else:
             new[node] = sel_node(spec(node.text), args)
     return [new[root] for root in roots]
@@ -114,6 +115,46 @@ def _spec(text: str, extents: Mapping[int, int]) -> str:
     if declared.fill is not None:
         _refuse_encoded(declared.fill(params), extents)
     return join_text(declared.name, *(_mapped(p, extents) for p in params))
+
+
+def in_float64(roots: Sequence[Node]) -> list[Node]:
+    """The same values with every floating type widened, so that roundings do not show."""
+
+    def word(param: Any) -> Any:
+        known = DTYPES.get(param) if isinstance(param, str) else None
+        return "f64" if known is not None and known.kind == "f" else param
+
+    def text(of: str) -> str:
+        name, params = split_text(of)
+        return join_text(name, *map(word, params))
+
+    def leaf(node: Node) -> Node:
+        return input_node(node.text, ValueType(word(node.dtype), node.shape))
+
+    return rebuild(roots, leaf, spec=text, cell=text)
+
+
+def at_extents(roots: Sequence[Node], extents: Mapping[int, int]) -> list[Node] | None:
+    """The same values with every extent that is a key replaced, as in `reshape_program`.
+
+    Numbers that values are computed with stay: two programs that are compared so agree at other
+    extents only if these do not stand for one. None where the new extents do not fit.
+    """
+
+    def leaf(node: Node) -> Node:
+        shape = tuple(extents.get(e, e) for e in node.shape)
+        return input_node(node.text, ValueType(node.dtype, shape))
+
+    def spec(text: str) -> str:
+        declared, params = selector(text)
+        value = declared.fill(params) if declared.fill else None
+        kept = (p if p is value else _mapped(p, extents) for p in params)
+        return join_text(declared.name, *kept)
+
+    try:
+        return rebuild(roots, leaf, lambda s: _signature(s, extents), spec)
+    except ProgramError:
+        return None
 
 
 def _mapped(param: Any, extents: Mapping[int, int]) -> Any:

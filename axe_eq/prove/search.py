@@ -19,7 +19,6 @@ from axe_eq.pack import Pack
 from axe_eq.program.terms import ARGS, VALUE, Cons, In, Nil, Op, Sel, type_of, types_of
 from axe_eq.prove.certificate import Statement
 from axe_eq.rule.law import Law
-from axe_eq.rule.term import Sort
 
 PHASES = (EXACT, GROW, REAL)
 _KEPT = 4  # sessions
@@ -158,13 +157,5 @@ def program_laws(packs: Iterable[Pack]) -> dict[str, Law]:
         f"{pack.name}/{name}": law
         for pack in packs
         for name, law in pack.laws.items()
-        if not law.demand and _about(law) in (VALUE, ARGS)
+        if not law.demand and law.sort in (VALUE, ARGS)
     }
-
-
-def _about(law: Law) -> Sort:
-    """Sort of a law's two sides; a normal-form law is about its only parameter."""
-    if law.normal:
-        return law.params[0][1]
-    sort: Sort = law.pattern().left.sort
-    return sort

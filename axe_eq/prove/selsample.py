@@ -33,15 +33,16 @@ def sample_selector(draw: Draw, at: str, known: Known, wanted: ValueType) -> Fou
     arities = (len(known), None) if known else (0,)
     names = [n for n in SELECTORS if SELECTORS[n].propose and SELECTORS[n].arity in arities]
     for name in draw.shuffled(f"{at}.selector", names):
-        found = _proposed(draw, at, SELECTORS[name], known, wanted)
+        found = propose(draw, at, SELECTORS[name], known, wanted)
         if found is not None:
             return found
     return None
 
 
-def _proposed(
+def propose(
     draw: Draw, at: str, declared: Selector, known: Known, wanted: ValueType
 ) -> Found | None:
+    """`sample_selector` for one selector."""
     params = declared.propose(draw, at, wanted, known) if declared.propose else None
     if params is None:
         return None

@@ -5,12 +5,13 @@ A verdict is a result, never an error. Only `Proved` is true in a condition.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
+from axe_eq.layout import Layout
 from axe_eq.program.types import Array
 
 Image = frozenset[tuple[tuple[str, int], ...]]
@@ -24,14 +25,22 @@ class LayoutCounterexample:
     Attributes:
         x: the logical index, one integer or one per dim.
         image_a, image_b: where each layout puts it, sets of coordinates.
+        numbers: name -> number, for layouts with names, at which they differ.
+        layouts: name -> layout that an unknown one stands for there.
     """
 
     x: int | tuple[int, ...]
     image_a: Image
     image_b: Image
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"at x = {self.x}: a gives {_image(self.image_a)}, b gives {_image(self.image_b)}"
+        given = [
+            f"{name} = {value}" for name, value in (*self.numbers.items(), *self.layouts.items())
+        ]
+        at = f"with {', '.join(given)}, at" if given else "at"
+        return f"{at} x = {self.x}: a gives {_image(self.image_a)}, b gives {_image(self.image_b)}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,15 @@ import pytest
 
 from axe_eq.errors import AxeError
 from axe_eq.program.terms import In, op
-from axe_eq.prove.certificate import Certificate, Firing, Proof, Statement, parse, write
+from axe_eq.prove.certificate import (
+    Certificate,
+    Firing,
+    Proof,
+    Statement,
+    own_version,
+    parse,
+    write,
+)
 
 X, Y = In("x", "f32[2,3]"), In("y", "f32[2,3]")
 SUM = op("a b, a b -> a b", "add", X, Y)
@@ -26,7 +34,9 @@ STATEMENT = Statement(
     ((X, op("a b -> a b", "neg", Y)),),
 )
 PROOF = Proof(
-    STATEMENT, (Firing("real_normal/sum_form", (SUM,)), Firing("a/b", (3, "k", MUS), ((1, "c"),)))
+    STATEMENT,
+    (Firing("real_normal/sum_form", (SUM,)), Firing("a/b", (3, "k", MUS), ((1, "c"),))),
+    {"real_normal/sum_form": "x = its sum form.", "a/b": "a = b."},
 )
 
 
@@ -51,7 +61,7 @@ def test_terms_are_shared_in_the_table() -> None:
 def test_the_statement_reads_as_a_sentence() -> None:
     assert str(STATEMENT) == (
         "two programs of (x: f32[2,3], y: f32[2,3]) are equal over the reals, "
-        "assuming 1 equalities (packs: real_normal 1)"
+        f"assuming 1 equalities (axe_eq {own_version()}; packs: real_normal 1)"
     )
 
 
@@ -88,7 +98,7 @@ def set_at(*path: Any) -> Callable[[Any], Callable[[Document], None]]:
 
 BAD: dict[str, Callable[[Document], None]] = {
     "format": set_at("format")("other"),
-    "version": set_at("version")(2),
+    "version": set_at("version")(1),
     "version is a bool": set_at("version")(True),
     "no version": set_at("version")(KeyError),
     "extra field": set_at("digest")("00"),
@@ -98,6 +108,11 @@ BAD: dict[str, Callable[[Document], None]] = {
     "numerics": set_at("statement", "numerics")("approximate"),
     "packs is a list": set_at("statement", "packs")(["real_normal"]),
     "pack version is a number": set_at("statement", "packs", "real_normal")(1),
+    "no version of axe_eq": set_at("statement", "axe_eq")(KeyError),
+    "version of axe_eq is a number": set_at("statement", "axe_eq")(1),
+    "no laws": set_at("laws")(KeyError),
+    "laws is a list": set_at("laws")(["a/b"]),
+    "a law states a number": set_at("laws", "a/b")(3),
     "no inputs": set_at("statement", "inputs")(KeyError),
     "input without type": set_at("statement", "inputs", 0)(["x"]),
     "input name is a number": set_at("statement", "inputs", 0)([1, "f32[2,3]"]),

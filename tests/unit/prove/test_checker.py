@@ -13,8 +13,8 @@ from axe_eq.layout import Layout
 from axe_eq.layout.terms import Iter, LayoutTerm, NoIter, encode
 from axe_eq.pack import Pack
 from axe_eq.program.terms import Cell, In, Op, Sig, Text, Value, args, op
-from axe_eq.prove.certificate import Firing, Proof, Statement, write
-from axe_eq.prove.checker import check_certificate, refusal
+from axe_eq.prove.certificate import Firing, Proof, Statement, own_version, write
+from axe_eq.prove.checker import check_certificate, law_statements, refusal
 from axe_eq.rule.term import STR, Term, primitive
 
 X, Y, Z = (In(name, "f32[2,3]") for name in "xyz")
@@ -86,7 +86,7 @@ def stated(left: Term, right: Term, **parts: Any) -> Statement:
 
 
 def why(statement: Statement, *firings: Firing) -> str | None:
-    text = write(Proof(statement, firings))
+    text = write(Proof(statement, firings, law_statements(firings, PACKS)))
     reason = refusal(text, packs=PACKS)
     assert check_certificate(text, packs=PACKS) == (reason is None)
     return reason
@@ -192,8 +192,30 @@ def test_what_does_not_prove_its_statement_is_refused(name: str) -> None:
     assert words in reason
 
 
+def test_another_version_or_law_is_refused_by_name() -> None:
+    good = Proof(stated(XY, YX), (COMMUTE,), law_statements([COMMUTE], PACKS))
+
+    def reason(**parts: Any) -> str:
+        return str(refusal(write(replace(good, **parts)), packs=PACKS))
+
+    older = replace(good.statement, axe_eq="0.0.1")
+    assert reason(statement=older) == (
+        f"certificate: was made by axe_eq 0.0.1; expected {own_version()}, which is here: "
+        "prove it again"
+    )
+    assert "pack 'here' version '6'; expected what is here: version 7" in reason(
+        statement=replace(good.statement, packs={"here": "6"})
+    )
+    assert "law 'here/commute' states 'x - y = y - x.'; expected what it states here" in reason(
+        laws={"here/commute": "x - y = y - x."}
+    )
+    assert "law 'here/commute' states nothing" in reason(laws={})
+    more = {**good.laws, "reals/associate": "(x + y) + z = x + (y + z)."}
+    assert "lists reals/associate; expected only laws that its instances use" in reason(laws=more)
+
+
 def test_what_is_no_text_is_refused() -> None:
-    text = write(Proof(stated(XY, YX), (COMMUTE,)))
+    text = write(Proof(stated(XY, YX), (COMMUTE,), law_statements([COMMUTE], PACKS)))
     assert check_certificate(text.encode(), packs=PACKS)
     others: list[Any] = [None, 3, {}, [], Proof(stated(XY, XY), ())]
     for thing in others:
@@ -212,11 +234,14 @@ def test_layouts_are_statements_too() -> None:
 
     known = {"fusing": pack}
     claim = Statement("layouts", (one,), (other,), packs={"fusing": "1"}, numerics="exact")
-    assert check_certificate(write(Proof(claim, (Firing("fusing/fused", (one,)),))), packs=known)
-    assert not check_certificate(write(Proof(claim, ())), packs=known)
-    assert not check_certificate(
-        write(Proof(claim, (Firing("fusing/fused", (other,)),))), packs=known
-    )
+
+    def accepted(*firings: Firing) -> bool:
+        proof = Proof(claim, firings, law_statements(firings, known))
+        return check_certificate(write(proof), packs=known)
+
+    assert accepted(Firing("fusing/fused", (one,)))
+    assert not accepted()
+    assert not accepted(Firing("fusing/fused", (other,)))
     empty = Term(one.symbol, (Iter(0, 1, "m", NoIter()), *one.args[1:]))
     impossible = replace(claim, left=(empty,), right=(empty,))
     assert not check_certificate(write(Proof(impossible, ())), packs=known)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from axe_eq.errors import PackError
 from axe_eq.pack import Pack
 from axe_eq.program.decisions import Draw
+from axe_eq.program.ops import join_text, split_text
 from axe_eq.program.sigalg import identity
 from axe_eq.program.signature import signature
 from axe_eq.program.terms import Args, Cell, Cons, In, Op, Sig, Spec, Value, op, sel, type_of
@@ -230,3 +233,128 @@ def test_a_law_without_statement_or_source_is_refused_when_declared() -> None:
         def unsourced(s: Sig, x: Value) -> Sides:
             """A = b."""
             return op(s, "neg", x), x
+
+
+# -- laws that claim to hold bit for bit -----------------------------------------------------------
+
+PRODUCT = "a c, c b -> a b; + c"
+
+
+@primitive((STR, STR), (STR,))
+def rounded_sum(first: str, second: str) -> str | None:
+    """The sum of two scalar constants as their type has it."""
+    (name, one), (other, two) = split_text(first), split_text(second)
+    if name != "full" or other != "full" or one[0] != () or one[2] != "f16" or two[2] != "f16":
+        return None
+    with np.errstate(invalid="ignore"):
+        value = float(np.float16(one[1]) + np.float16(two[1]))
+    return join_text("full", (), value, "f16") if np.isfinite(value) else None
+
+
+@law(source="test")
+def exp_of_a_sum(x: Value, y: Value) -> Sides:
+    """exp(x + y) = exp x * exp y."""
+    s, t = "a, a -> a", "a -> a"
+    return op(t, "exp", op(s, "add", x, y)), op(s, "mul", op(t, "exp", x), op(t, "exp", y))
+
+
+@law(source="test")
+def logarithm_undoes_exp(x: Value) -> Sides:
+    """log(exp x) = x."""
+    return op("a -> a", "log", op("a -> a", "exp", x)), x
+
+
+@law(source="test")
+def products_reassociate(x: Value, y: Value, z: Value) -> Sides:
+    """(x y) z = x (y z)."""
+    inner = op(PRODUCT, "mul", x, y), op(PRODUCT, "mul", y, z)
+    return op(PRODUCT, "mul", inner[0], z), op(PRODUCT, "mul", x, inner[1])
+
+
+@law(source="test")
+def sum_of_sums(x: Value) -> Sides:
+    """The sum of the sums of rows = the sum."""
+    rows = op("a b -> a; + b", "id", x)
+    return op("a -> ; + a", "id", rows), op("a b -> ; + a b", "id", x)
+
+
+@law(source="test")
+def casts_twice(x: Value) -> Sides:
+    """cast f16 x = cast f16 (cast f32 x)."""
+    t = "a -> a"
+    return op(t, "cast f16", x), op(t, "cast f16", op(t, "cast f32", x))
+
+
+@law(source="test")
+def folds_constants(k: Spec, j: Spec) -> Sides:
+    """k + j = their sum, rounded."""
+    return op(", ->", "add", sel(k), sel(j)), sel(rounded_sum(k, j))
+
+
+@law(source="test")
+def rounds_to_whole(x: Value) -> Sides:
+    """round(cast f8e4m3 (16 x)) = cast f8e4m3 (16 x), for the type holds no halves there."""
+    t = "a -> a"
+    wide = op(t, "cast f8e4m3", op("a, -> a", "mul", x, sel("full () 16.0 f32")))
+    return op(t, "round", wide), wide
+
+
+@law(source="test")
+def terms_in_another_order(x: Value, y: Value) -> Sides:
+    """The sum of a concatenation = the sum of the turned one: one operator, any order."""
+    whole, turned = sel("concat 0", x, y), sel("concat 0", y, x)
+    return op("a b -> b; + a", "id", whole), op("a b -> b; + a", "id", turned)
+
+
+@law(source="test")
+def function_of_a_turned_value(x: Value) -> Sides:
+    """exp(x)^T = exp(x^T): a function gives the same wherever its operand stands."""
+    return op("a b -> b a", "exp", x), op("a b -> a b", "exp", op("a b -> b a", "id", x))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (exp_of_a_sum, "differ bit for bit"),
+        (logarithm_undoes_exp, "differ bit for bit"),
+        (products_reassociate, "differ bit for bit"),
+        (sum_of_sums, "differ bit for bit"),
+        (casts_twice, "differ bit for bit"),
+        (folds_constants, "differ over the reals"),
+        (rounds_to_whole, "differ over the reals"),
+    ],
+    ids=lambda x: x.name if isinstance(x, Law) else "",
+)
+def test_an_exact_law_must_hold_bit_for_bit_and_over_the_reals(wrong: Law, words: str) -> None:
+    found = check_law(f"mine/{wrong.name}", wrong, 60, 8000)
+    assert found.findings, f"{found.usable} samples"
+    assert words in str(found.findings[0])
+
+
+@pytest.mark.parametrize(
+    "wrong", [exp_of_a_sum, logarithm_undoes_exp, products_reassociate, sum_of_sums],
+    ids=lambda w: w.name,
+)  # fmt: skip
+def test_what_holds_over_the_reals_passes_where_it_says_so(wrong: Law) -> None:
+    real = replace(wrong, exact=False)
+    checked = check_law(f"mine/{wrong.name}", real, 20)
+    assert not checked.findings, str(checked.findings[0])
+
+
+@pytest.mark.parametrize(
+    "right", [terms_in_another_order, function_of_a_turned_value], ids=lambda w: w.name
+)
+def test_what_a_machine_is_free_to_choose_is_no_difference(right: Law) -> None:
+    checked = check_law(f"mine/{right.name}", right, 30)
+    assert not checked.findings, str(checked.findings[0])
+    assert checked.usable == 30
+
+
+def test_a_left_side_that_cannot_be_made_is_reported_with_the_reason() -> None:
+    @law(source="test")
+    def unknown_cell(x: Value) -> Sides:
+        """cube x = x x x."""
+        return op("a -> a", "cube", x), x
+
+    (found,) = check_law("mine/unknown_cell", unknown_cell, 5, 200).findings
+    assert "no sample of its left side could be made (cell 'cube': is not declared" in str(found)

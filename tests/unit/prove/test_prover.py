@@ -271,7 +271,8 @@ def test_layouts_are_proved_and_refuted() -> None:
     assert check_certificate(verdict.certificate)
     fused = equivalent(Layout([(2, 4), (4, 1)]), "S[(8):(1)]")
     assert isinstance(fused, Proved)
-    assert str(fused.statement) == "S[(2,4):(4@m,1@m)] = S[(8):(1@m)] (packs: layout 1)"
+    said = "S[(2,4):(4@m,1@m)] = S[(8):(1@m)] (axe_eq 0.1.0; packs: layout 2)"
+    assert str(fused.statement) == said
     assert check_certificate(fused.certificate)
     near = equivalent(one, "cute:((128,4),(8,128)):((1,1024),(128,4095))")
     assert isinstance(near, Refuted)

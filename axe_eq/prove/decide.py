@@ -1,0 +1,136 @@
+"""How two programs are decided: refuted cheaply, then proved, then refuted at length.
+
+Where the user set a limit of time or memory, all of it happens in a worker that ends there, and the
+verdict is then Unknown: what cannot be decided is no error.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from axe_eq.debug import progress, switches
+from axe_eq.egraph.worker import LimitReached, is_limited, run_limited
+from axe_eq.pack import Pack, by_reference, reference
+from axe_eq.program.node import Program
+from axe_eq.program.store import program_from_json, program_to_json
+from axe_eq.prove.certificate import Certificate
+from axe_eq.prove.frontier import Frontier
+from axe_eq.prove.prover import prove_programs
+from axe_eq.prove.rebuild import type_difference
+from axe_eq.prove.refute import BUDGET as REFUTE_BUDGET
+from axe_eq.prove.refute import refute
+from axe_eq.prove.search import Budget
+from axe_eq.prove.verdict import Proved, Refuted, Unknown, Verdict
+
+Pairs = Sequence[tuple[Program, Program]]
+_CHEAP = 1 / 32  # share of the refutation budget that is spent before a proof is tried
+_OPERATIONS_PER_S = 2e7  # interval operations of a refutation
+
+
+def decide_programs(
+    a: Program, b: Program, numerics: str, assume: Pairs, budget: Budget, packs: Sequence[Pack]
+) -> Verdict:
+    """Decide whether two programs are equal, within the user's limits.
+
+    Args:
+        a: a program.
+        b: another.
+        numerics: "real" or "exact".
+        assume: pairs of programs over the same inputs that are taken to be equal.
+        budget: limits of the search for a proof.
+        packs: whose laws may be used.
+    """
+    difference = type_difference(a, b)
+    if difference is not None:
+        return Refuted(None, f"the types differ: {difference}")
+    decide = _in_worker if is_limited() else _decide
+    return decide(a, b, numerics, assume, budget, packs)
+
+
+def _decide(
+    a: Program,
+    b: Program,
+    numerics: str,
+    assume: Pairs,
+    budget: Budget,
+    packs: Sequence[Pack],
+    operations: float = REFUTE_BUDGET,
+) -> Verdict:
+    start = time.monotonic()
+    # Inputs that break an assumption refute nothing.
+    found = None if assume else refute(a, b, numerics=numerics, budget=operations * _CHEAP)
+    if found is not None:
+        return found
+    proof = prove_programs(a, b, packs, numerics, assume, budget)
+    if isinstance(proof, Proved):
+        return proof
+    found = None if assume else refute(a, b, numerics=numerics, seed=1, budget=operations)
+    if found is not None:
+        return found
+    return Unknown(proof, f"{proof.rows} rows, {time.monotonic() - start:.1f} s")
+
+
+# -- in a worker -----------------------------------------------------------------------------------
+
+
+def _in_worker(
+    a: Program, b: Program, numerics: str, assume: Pairs, budget: Budget, packs: Sequence[Pack]
+) -> Verdict:
+    """The verdict of a worker that ends at the limits."""
+    now = switches()
+    job = {
+        "programs": [
+            program_to_json(p) for p in (a, b, *(side for pair in assume for side in pair))
+        ],
+        "numerics": numerics,
+        "budget": asdict(budget),
+        "packs": [reference(pack) for pack in packs],
+        "seconds": now.time_limit_s,
+    }
+    try:
+        answer = run_limited(
+            "axe_eq.prove.decide:decide_stored", json.dumps(job), seconds=now.time_limit_s,
+            memory_bytes=now.memory_limit_mb and now.memory_limit_mb << 20, tell=progress.at,
+        )  # fmt: skip
+    except LimitReached as error:
+        return Unknown(str(error), error.limit)
+    return _verdict(json.loads(answer))
+
+
+def decide_stored(text: str) -> str:
+    """What a worker does: JSON of a job to JSON of its verdict."""
+    job = json.loads(text)
+    a, b, *given = map(program_from_json, job["programs"])
+    pairs = [(given[n], given[n + 1]) for n in range(0, len(given), 2)]
+    budget, operations = Budget(**job["budget"]), float(REFUTE_BUDGET)
+    if job["seconds"] is not None:
+        # Two attempts at a proof and a refutation: each a share, so that the last is reached.
+        budget = replace(budget, seconds=min(budget.seconds, job["seconds"] / 4))
+        operations = min(operations, job["seconds"] / 4 * _OPERATIONS_PER_S)
+    packs = [by_reference(name) for name in job["packs"]]
+    verdict = _decide(a, b, job["numerics"], pairs, budget, packs, operations)
+    return json.dumps(_verdict_data(verdict))
+
+
+def _verdict_data(verdict: Verdict) -> dict[str, Any]:
+    if isinstance(verdict, Proved):
+        return {"proved": str.__str__(verdict.certificate)}
+    if isinstance(verdict, Refuted):
+        return {"refuted": b64encode(pickle.dumps(verdict)).decode()}
+    return {"unknown": verdict.missing.data(), "budget": verdict.budget}
+
+
+def _verdict(data: dict[str, Any]) -> Verdict:
+    if "proved" in data:
+        certificate = Certificate(data["proved"])
+        return Proved(certificate, certificate.proof.statement)
+    if "refuted" in data:
+        refuted: Refuted = pickle.loads(b64decode(data["refuted"]))
+        return refuted
+    return Unknown(Frontier.from_data(data["unknown"]), data["budget"])
