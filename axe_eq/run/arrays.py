@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,36 +43,53 @@ def on_device(array: Any) -> bool:
     return where is not None and int(where()[0]) not in _HOST_MEMORY
 
 
-def stand_in(array: Any, name: str) -> Array:
-    """A numpy array of the same dtype and shape that holds no memory, for checks of arguments.
+class Described(NamedTuple):
+    """An array's element type (None where it is not known here, and as it is written) and shape."""
+
+    dtype: str | None
+    text: str
+    shape: tuple[int, ...]
+
+
+def described(array: Any, name: str) -> Described:
+    """What an array of any library is.
 
     Raises:
-        ArgumentError: not an array of a known dtype.
+        ArgumentError: not an array.
     """
-    if isinstance(array, (np.ndarray, np.generic, int, float, bool)):
-        return np.asarray(array)
+    if isinstance(array, (np.generic, int, float, bool)):
+        array = np.asarray(array)
     try:
-        held = dtype(str(array.dtype).rpartition(".")[2]).numpy
-        return np.broadcast_to(np.empty((), held), tuple(array.shape))
-    except (AttributeError, AxeError):
-        known = "an array of a known dtype"
-        raise ArgumentError(f"argument {name!r}", f"is {type(array).__name__}", known) from None
+        text, shape = str(array.dtype).rpartition(".")[2], tuple(array.shape)
+    except AttributeError:
+        wrong = f"is a {type(array).__name__}"
+        raise ArgumentError(f"argument {name!r}", wrong, "an array") from None
+    given = array.dtype if isinstance(array.dtype, np.dtype) else text
+    try:
+        return Described(dtype(given).name, text, shape)
+    except AxeError:
+        return Described(None, text, shape)
 
 
 def like(given: Sequence[Any], result: Array) -> Any:
     """The result in the library of the arrays given, by DLPack where that is not numpy.
 
-    A library is what its arrays' namespace says, else the package of their type; where that takes
-    no DLPack, results are numpy's.
+    Where that library takes no DLPack, results are numpy's.
     """
     foreign = next(
         (a for a in given if not isinstance(a, np.ndarray) and hasattr(a, "__dlpack__")), None
     )
-    if foreign is None:
-        return result
-    if hasattr(foreign, "__array_namespace__"):
-        library = foreign.__array_namespace__()
-    else:
-        library = sys.modules[type(foreign).__module__.partition(".")[0]]
-    take = getattr(library, "from_dlpack", None)
+    take = None if foreign is None else dlpack_of(foreign)
     return result if take is None else take(np.ascontiguousarray(result))
+
+
+def dlpack_of(array: Any) -> Callable[[Any], Any] | None:
+    """What takes DLPack in the library of an array; None where nothing does.
+
+    A library is what its arrays' namespace says, else the package of their type.
+    """
+    if hasattr(array, "__array_namespace__"):
+        library = array.__array_namespace__()
+    else:
+        library = sys.modules[type(array).__module__.partition(".")[0]]
+    return getattr(library, "from_dlpack", None)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from axe_eq.debug import Report
-from axe_eq.errors import ArgumentError, DeviceError, PackError, ScheduleError, SearchError
+from axe_eq.errors import DeviceError, PackError, SearchError
+from axe_eq.files import write_text
 from axe_eq.pack import Pack
-from axe_eq.program.nesting import flatten, unflatten
+from axe_eq.program.nesting import unflatten
 from axe_eq.program.node import Program
-from axe_eq.program.types import Array, ValueType, dtype
-from axe_eq.run.arrays import as_numpy, like, on_device, stand_in
-from axe_eq.run.files import write_text
+from axe_eq.program.types import Array
+from axe_eq.run.call import Call, Caller
+from axe_eq.run.rebind import Compare, Origin, Saved
+from axe_eq.schedule.bind import check_extents
 from axe_eq.schedule.graph import ScheduleGraph
 from axe_eq.target import Target
 
@@ -23,87 +25,7 @@ if TYPE_CHECKING:
     from axe_eq.extract.pareto import Point
 
 
-@dataclass(frozen=True)
-class Call:
-    """How arrays go in and out of a compiled program.
-
-    Attributes:
-        names: input names in order.
-        types: their types.
-        arguments: nesting of the arguments.
-        structure: nesting of the outputs.
-        dims: per input, its dim names ("" where unnamed; empty where none).
-    """
-
-    names: tuple[str, ...]
-    types: tuple[ValueType, ...]
-    arguments: Any
-    structure: Any
-    dims: tuple[tuple[str, ...], ...] = ()
-
-    @classmethod
-    def of(cls, program: Program) -> Call:
-        """The call of a program."""
-        return cls(
-            tuple(i.name for i in program.inputs),
-            tuple(i.node.type for i in program.inputs),
-            program.arguments,
-            program.structure,
-            tuple(i.dims for i in program.inputs),
-        )
-
-    def flat(self, arrays: Sequence[Any]) -> list[Any]:
-        """The arrays in the order of the inputs.
-
-        Raises:
-            ArgumentError: another nesting or number of arrays.
-        """
-        nesting, leaves = flatten(tuple(arrays))
-        if len(leaves) != len(self.names) or (
-            self.arguments is not None and nesting != self.arguments
-        ):
-            wanted = ", ".join(f"{n}: {t}" for n, t in zip(self.names, self.types, strict=True))
-            raise ArgumentError("call", f"got {len(leaves)} arrays", f"{len(self.names)}: {wanted}")
-        return leaves
-
-    def plain(self, arrays: Sequence[Any]) -> list[Array]:
-        """The arrays in the order of the inputs, as numpy."""
-        return [as_numpy(a, n) for a, n in zip(self.flat(arrays), self.names, strict=True)]
-
-    def nest(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        """Arrays in the order of the inputs, as the arguments of a call."""
-        return tuple(arrays) if self.arguments is None else tuple(unflatten(self.arguments, arrays))
-
-    def extents(self, arrays: Sequence[Array]) -> dict[str, int]:
-        """Extents of named dims in these arrays that differ from the compiled ones.
-
-        Raises:
-            ArgumentError: a shape or dtype that does not fit.
-        """
-        found: dict[str, int] = {}
-        for n, array in enumerate(arrays):
-            found |= self._check(n, array, found)
-        return found
-
-    def _check(self, number: int, array: Array, known: Mapping[str, int]) -> dict[str, int]:
-        name, wanted = self.names[number], self.types[number]
-        dims = self.dims[number] or ("",) * wanted.rank if self.dims else ("",) * wanted.rank
-        if array.dtype != dtype(wanted.dtype).numpy:
-            got = f"has dtype {array.dtype}"
-            raise ArgumentError(f"argument {name!r}", got, wanted.dtype)
-        if len(array.shape) != wanted.rank:
-            raise ArgumentError(f"argument {name!r}", f"has shape {array.shape}", str(wanted))
-        changed: dict[str, int] = {}
-        for axis, (extent, was, dim) in enumerate(
-            zip(array.shape, wanted.shape, dims, strict=True)
-        ):
-            if extent == was and dim not in known:
-                continue
-            if not dim or known.get(dim, extent) != extent:
-                got = f"has shape {array.shape}, extent {extent} in dim {axis}"
-                raise ArgumentError(f"argument {name!r}", got, f"shape {wanted.shape}")
-            changed[dim] = extent
-        return changed
+_MOST_BOUND = 64  # extents for which a bound schedule is kept
 
 
 @dataclass
@@ -115,25 +37,32 @@ class Schedule:
     target: Target
     constants: Mapping[str, Array] = field(default_factory=dict)
     runners: Mapping[str, Any] = field(default_factory=dict)
+    origin: Origin | Saved = field(default_factory=Saved)
 
     def bind(self, **dims: int) -> Schedule:
-        """The same schedule with named dims at other extents.
+        """The same kernels with named dims at other extents, where they compute the same function.
 
         Raises:
-            ScheduleError: no such dim, or something in the schedule depends on its extent.
+            ScheduleError: no such dim, or what these kernels compute at these extents is not the
+                function traced there.
         """
-        from axe_eq.schedule.bind import bind
+        return self._bound(tuple(sorted(check_extents(self.graph, dims).items())))
 
-        graph = bind(self.graph, **dims)
+    @cached_property
+    def _bound(self) -> Callable[[tuple[tuple[str, int], ...]], Schedule]:
+        return lru_cache(_MOST_BOUND)(self._bind)
+
+    def _bind(self, dims: tuple[tuple[str, int], ...]) -> Schedule:
+        if not dims:
+            return self
+        graph, origin, constants = self.origin.rebind(self.graph, dict(dims), self.constants)
         types = tuple(graph.buffers[n].value_type for n in self.call.names)
-        call = Call(
-            self.call.names, types, self.call.arguments, self.call.structure, self.call.dims
-        )
-        return Schedule(graph, call, self.target, self.constants, self.runners)
+        call = replace(self.call, types=types)
+        return Schedule(graph, call, self.target, constants, self.runners, origin)
 
     def run(self, *arrays: Any) -> Any:
         """Run every step on the `cpu` runner, whatever the schedule was chosen for."""
-        return self._run("cpu", arrays)
+        return self.caller("cpu")(*arrays)
 
     def launch(self, *arrays: Any) -> Any:
         """Run on the target.
@@ -141,72 +70,45 @@ class Schedule:
         Raises:
             DeviceError: no runner, or the machine has no such device.
         """
-        return self._run(self.target.family, arrays)
+        return self.caller(self.target.family)(*arrays)
 
-    def _run(self, family: str, arrays: Sequence[Any]) -> Any:
-        return self.bound_call(family, arrays)()
-
-    def bound_call(self, family: str, arrays: Sequence[Any]) -> Callable[[], Any]:
-        """A call on these very arrays, read when it is made: checks and rebinding are done now.
+    def caller(self, family: str) -> Caller:
+        """The schedule as a function of arrays on a runner; made ready at its first call.
 
         Raises:
-            ArgumentError: arrays that do not fit.
             DeviceError: no runner for this family.
         """
-        given = self.call.flat(arrays)
-        if family == self.target.family and any(map(on_device, given)):
-            return self._bound_there(family, given)
-        plain = self.call.plain(arrays)
-        fitting = self._fitting(self.call.extents(plain))
-        run = fitting.prepared(family)
-        inputs = [*plain, *self.constants.values()]
-        return lambda: fitting.nested([like(given, r) for r in run(inputs)])
+        if family not in self._callers:
+            runner = self._runner(family)
+            self._callers[family] = Caller(
+                self.call,
+                self.constants,
+                output_shapes(self.graph),
+                lambda: made_ready(runner, self),
+                lambda extents: self.bind(**extents).caller(family),
+            )
+        return self._callers[family]
 
-    def nested(self, results: Sequence[Any]) -> Any:
-        """Results of the buffers, viewed as the program's outputs and nested as it nests them."""
-        if any(self.graph.views):
-            types = self.graph.output_types()
-            results = [r.reshape(t.shape) for r, t in zip(results, types, strict=True)]
-        return unflatten(self.call.structure, results)
+    def code(self) -> bytes | None:
+        """Machine code for the target; None where its runner needs none.
 
-    def _fitting(self, extents: Mapping[str, int]) -> Schedule:
-        """This schedule at the extents that arrays have."""
-        if not extents:
-            return self
-        try:
-            return self.bind(**extents)
-        except ScheduleError as error:
-            got = ", ".join(f"{name}={extent}" for name, extent in extents.items())
-            raise ArgumentError(
-                "call", f"got arrays with {got} ({error})", "extents the schedule can be bound to"
-            ) from None
+        Raises:
+            DispatchError, EmitError, ScheduleError: the target cannot run the schedule.
+            DeviceError: a compiler is missing.
+        """
+        if self.graph.mesh is not None:
+            return None  # plans of a mesh are read, not run
+        runner = self._runner(self.target.family)
+        return runner.compile(self.graph, self.target) if compiles(runner) else None
 
-    def _bound_there(self, family: str, given: Sequence[Any]) -> Callable[[], Any]:
-        """A call on arrays that lie on the target's device; nothing passes through the host."""
-        named = zip(given, self.call.names, strict=True)
-        extents = self.call.extents([stand_in(a, n) for a, n in named])
-        fitting = self._fitting(extents)
-        prepared: Any = fitting.prepared(family)
-        if not hasattr(prepared, "on_device"):
-            wrong = f"lies on a device, and runner {family!r} takes host arrays only"
-            raise ArgumentError(f"argument {self.call.names[0]!r}", wrong, "host arrays")
-        run = prepared.on_device([*given, *self.constants.values()])
-        return lambda: fitting.nested(run())
-
-    def prepared(self, family: str) -> Callable[[Sequence[Array]], Sequence[Array]]:
-        """The schedule made ready on a runner, once."""
-        if family not in self._prepared:
-            runner = self.runners.get(family)
-            if runner is None:
-                known = " ".join(sorted(self.runners))
-                raise DeviceError(
-                    f"target {self.target.name!r}", f"no runner for {family!r}", known
-                )
-            self._prepared[family] = runner.prepare(self.graph)
-        return self._prepared[family]
+    def _runner(self, family: str) -> Any:
+        if family not in self.runners:
+            known = " ".join(sorted(self.runners))
+            raise DeviceError(f"target {self.target.name!r}", f"no runner for {family!r}", known)
+        return self.runners[family]
 
     @cached_property
-    def _prepared(self) -> dict[str, Callable[[Sequence[Array]], Sequence[Array]]]:
+    def _callers(self) -> dict[str, Caller]:
         return {}
 
     @property
@@ -234,8 +136,41 @@ class Schedule:
         return text
 
 
+def output_shapes(graph: ScheduleGraph) -> list[tuple[int, ...] | None]:
+    """Per output the shape that its buffer is viewed in, None where it is the buffer's own."""
+    if not any(graph.views):
+        return [None] * len(graph.outputs)
+    return [t.shape for t in graph.output_types()]
+
+
+def compiles(runner: Any) -> bool:
+    """Whether a runner makes machine code ahead of time (`compile`, `load`)."""
+    return hasattr(runner, "compile")
+
+
+def made_ready(runner: Any, schedule: Schedule) -> Any:
+    """A schedule made ready on a runner."""
+    if compiles(runner):
+        return runner.load(runner.compile(schedule.graph, schedule.target))
+    return runner.prepare(schedule.graph)
+
+
 class Executable:
-    """A compiled program; see `axe_eq.pipeline.compile`."""
+    """A compiled program; see `axe_eq.pipeline.compile`.
+
+    Args:
+        program: what was compiled.
+        graph: the schedule chosen for it.
+        target: the machine.
+        packs: whose laws and schedules were used.
+        numerics: "real" or "exact".
+        report: the stages that ran.
+        found: what extraction chose from; None where the search ran elsewhere or earlier.
+        matches: firings per law.
+        explanation: the text of `explain`, where `found` is not there to write it.
+        again: runs the search again, for what only `found` knows.
+        differ: how the program is compared with what its schedule computes at other extents.
+    """
 
     def __init__(
         self,
@@ -248,18 +183,27 @@ class Executable:
         found: Any = None,
         matches: Mapping[str, int] | None = None,
         explanation: str | None = None,
+        again: Callable[[], Executable] | None = None,
+        *,
+        differ: Compare,
     ) -> None:
         from axe_eq.pack import packs as find_packs
 
         self.program, self.target, self.numerics, self.report = program, target, numerics, report
         self.packs = tuple(packs)
         self.matches = dict(matches or {})
-        self._found, self._explanation = found, explanation
+        self._searched, self._explanation, self._again = found, explanation, again
         runners = {f: r for p in (*find_packs(), *packs) for f, r in p.runners.items()}
-        self.schedule = Schedule(graph, Call.of(program), target, program.constants, runners)
+        origin = Origin(program, differ)
+        self.schedule = Schedule(
+            graph, Call.of(program), target, program.constants, runners, origin
+        )
 
     def __call__(self, *arrays: Any) -> Any:
         """Run on the target: same nesting and dtypes as the function's own outputs.
+
+        Arrays on the target's device stay there: kernels run on their library's current stream, and
+        results are new arrays of that library.
 
         Raises:
             ArgumentError: an array that does not fit.
@@ -268,8 +212,11 @@ class Executable:
         return self.schedule.launch(*arrays)
 
     def bind(self, *arrays: Any) -> Callable[[], Any]:
-        """A prepared call for these very arrays: checks are done once, now."""
-        return self.schedule.bound_call(self.target.family, arrays)
+        """A prepared call for these very arrays: checks are done once, now.
+
+        On a device every call writes its results to the same arrays.
+        """
+        return self.schedule.caller(self.schedule.target.family).bind(*arrays)
 
     @property
     def kernels(self) -> tuple[Any, ...]:
@@ -293,7 +240,7 @@ class Executable:
         """Named costs of the whole schedule; units are in the names."""
         from axe_eq.run.explain import total_cost
 
-        return total_cost(self.schedule.graph)
+        return total_cost(self.schedule.graph, self.target)
 
     def meaning(self, *arrays: Any) -> Any:
         """The numpy meaning of the program on these arrays, at their extents of named dims."""
@@ -307,14 +254,23 @@ class Executable:
     def pareto(self) -> list[Point]:
         """Schedules that no other beats in both estimated time and peak memory, fastest first.
 
+        A program that came from the cache is searched again.
+
         Raises:
-            SearchError: the executable holds no forest (it was loaded, or planned for a mesh).
+            SearchError: the search ran in another process, or planned for a mesh.
         """
         from axe_eq.extract.pareto import pareto  # loading a saved program needs no e-graph
 
         if self._found is None or self._found.pricer is None:
             raise SearchError("pareto", "needs what extraction chose from", "a compiled program")
         return pareto(self._found.forest, self._found.pricer)
+
+    @property
+    def _found(self) -> Any:
+        """What extraction chose from; what came from the cache is searched again for it."""
+        if self._searched is None and self._again is not None:
+            self._searched = self._again()._searched
+        return self._searched
 
     def explain(self) -> str:
         """The chosen kernels, the schedules that lost, and why."""
@@ -323,16 +279,30 @@ class Executable:
         if self._explanation is not None:
             return self._explanation
         text = explain(self.schedule.graph, self.target, self._found, self.matches, self.numerics)
-        stopped = self.report["saturate"].notes["stopped"]
-        if stopped == "saturated":
+        if self.stopped == "saturated":
             return text
-        return f"{text}\nthe search stopped at a limit ({stopped}): a larger one may find better"
+        limit = f"the search stopped at a limit ({self.stopped}): a larger one may find better"
+        return f"{text}\n{limit}"
+
+    @property
+    def stopped(self) -> str:
+        """Why the search stopped: "saturated", or the limit that it reached."""
+        return str(self.report["saturate"].notes["stopped"])
 
     def save(self, path: str | Path) -> None:
-        """Write everything needed to run without compiling; see `load`."""
+        """Write everything that a machine needs to run this, machine code included; see `load`.
+
+        Raises:
+            ArgumentError: the place cannot be written.
+            DispatchError, EmitError, ScheduleError: the target cannot run the schedule.
+            DeviceError: the target's compiler is missing.
+        """
         from axe_eq.run.store import save
 
-        save(self.schedule, self.explain(), path)
+        emits = any(self.target.family in p.emitters for p in self.packs)
+        code = self.schedule.code()
+        source = self.source if code is not None and emits else {}
+        save(path, self.schedule, self.explain(), self.cost, code, source)
 
     def __repr__(self) -> str:
         return f"<Executable for {self.target.name}: {len(self.kernels)} kernels>"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from axe_eq.program.types import value_type
 from axe_eq.schedule.graph import KernelStep, ScheduleGraph
 from axe_eq.schedule.memory import plan
 from axe_eq.target import Target
@@ -13,16 +12,14 @@ from axe_eq.target import Target
 TOP_LAWS = 8
 
 
-def total_cost(graph: ScheduleGraph) -> dict[str, float]:
-    """Named costs of a whole schedule: sums over steps, and the peak memory of its temporaries.
+def total_cost(graph: ScheduleGraph, target: Target) -> dict[str, float]:
+    """Named costs of a whole schedule.
 
-    "time_s" is the estimate; bytes and flops are sums of the kernels' own columns.
+    "time_s" is the estimate, "peak_bytes" the memory plan's; the others are what the kernels'
+    columns make together, as the target says (`Target.costs`).
     """
     total = {"time_s": graph.time_s, "kernels": float(len(graph.kernels))}
-    for step in graph.steps:
-        for name, value in step.costs.items():
-            if not name.endswith(("_s", "blocks")):
-                total[name] = total.get(name, 0.0) + value
+    total |= target.total_costs(step.costs for step in graph.steps)
     total["link_bytes"] = float(sum(getattr(s, "n_bytes", 0) for s in graph.steps))
     total["peak_bytes"] = float(plan(graph).peak_bytes)
     return total
@@ -110,11 +107,3 @@ def _time(seconds: float) -> str:
     if seconds == float("inf"):
         return "impossible"
     return f"{seconds * 1e6:.1f} us" if seconds < 1e-2 else f"{seconds * 1e3:.1f} ms"
-
-
-def describe_buffers(graph: ScheduleGraph) -> list[str]:
-    """One line per buffer: name, type, bytes, layout, role."""
-    return [
-        f"{b.name}: {b.type}, {value_type(b.type).n_bytes} B, {b.layout}, {b.role}"
-        for b in graph.buffers.values()
-    ]

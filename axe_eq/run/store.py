@@ -1,32 +1,61 @@
-"""Saved executables: one zip with the schedule as JSON, constants as npy, and the explanation."""
+"""Saved executables: one zip with the machine code, the schedule as JSON, constants as npy.
+
+What a call needs is the head (names, types, nesting), the constants and the code, which the target
+family's loader reads; loaders are found by the entry-point group ``axe_eq.loaders``. The schedule
+is there to be looked at, to run on `cpu` and to be rebound: it loads, and with it the compiler,
+when it is asked for.
+"""
 
 from __future__ import annotations
 
 import io
 import json
 import zipfile
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import cached_property
+from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from axe_eq.errors import ArgumentError
+from axe_eq.errors import ArgumentError, AxeError, DeviceError, PackError
+from axe_eq.files import as_path, whole
 from axe_eq.program.types import DTYPES, Array, value_type
-from axe_eq.run.executable import Call, Schedule
-from axe_eq.run.files import whole
-from axe_eq.schedule.graph import from_json
-from axe_eq.target import Instr, Memory, Target
+from axe_eq.run.call import Call, Caller
 
-FORMAT = 1
+if TYPE_CHECKING:
+    from axe_eq.run.executable import Schedule
+    from axe_eq.target import Target
+
+FORMAT = 2
+LOADERS = "axe_eq.loaders"
 
 
-def save(schedule: Schedule, explanation: str, path: str | Path) -> None:
-    """Write a schedule; the file appears whole or not at all.
+def save(
+    path: str | Path,
+    schedule: Schedule,
+    explanation: str,
+    cost: Mapping[str, float],
+    code: bytes | None,
+    source: Mapping[str, str],
+) -> None:
+    """Write a compiled program; the file appears whole or not at all.
+
+    Args:
+        path: the file.
+        schedule: its schedule, with target and constants.
+        explanation: the text of `explain`.
+        cost: its named costs.
+        code: machine code as the target's runner made it; None where that needs none.
+        source: emitted text per kernel, to be read.
 
     Raises:
         ArgumentError: the place cannot be written.
     """
+    from axe_eq.run.executable import output_shapes
+
     call = schedule.call
     head = {
         "format": FORMAT,
@@ -35,13 +64,24 @@ def save(schedule: Schedule, explanation: str, path: str | Path) -> None:
         "arguments": call.arguments,
         "structure": call.structure,
         "dims": call.dims,
-        "target": asdict(schedule.target) | {"instrs": []},
-        "constants": {n: str(a.dtype) for n, a in schedule.constants.items()},
+        "origin": asdict(schedule.origin.saved(schedule.graph, schedule.constants)),
+        "shapes": output_shapes(schedule.graph),
+        # Rows hold what their backend's dispatch reads: the installed target of that name has them.
+        "target": asdict(replace(schedule.target, instrs=())),
+        "rows": [row.name for row in schedule.target.instrs],
+        "constants": {n: schedule.graph.buffers[n].type for n in schedule.constants},
+        "cost": dict(cost),
+        "source": list(source),
+        "has_code": code is not None,
     }
     with whole(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("call.json", json.dumps(head))
         file.writestr("schedule.json", schedule.graph.to_json())
         file.writestr("explain.txt", explanation)
+        if code is not None:
+            file.writestr("code.bin", code)
+        for name, text in source.items():
+            file.writestr(f"source/{name}", text)
         for name, array in schedule.constants.items():
             buffer = io.BytesIO()
             np.save(buffer, np.ascontiguousarray(array).view(np.uint8), allow_pickle=False)
@@ -49,62 +89,167 @@ def save(schedule: Schedule, explanation: str, path: str | Path) -> None:
 
 
 class Loaded:
-    """A saved executable, loaded: runs and explains, without e-graph or search."""
+    """A saved executable: runs and explains, without e-graph or search.
 
-    def __init__(self, schedule: Schedule, explanation: str) -> None:
-        self.schedule, self._explanation = schedule, explanation
-        self.target = schedule.target
+    Attributes:
+        call: how arrays go in and out.
+        source: emitted text per kernel; empty where the target has none.
+        cost: named costs of the whole schedule, as when it was saved.
+    """
+
+    def __init__(self, path: str | Path, head: Mapping[str, Any], parts: Mapping[str, Any]) -> None:
+        self.path, self._head, self._parts = path, head, parts
+        self.source: dict[str, str] = parts["source"]
+        self.cost: dict[str, float] = dict(head["cost"])
+        self._constants: dict[str, Array] = parts["constants"]
+        self.call = _call(head)
 
     def __call__(self, *arrays: Any) -> Any:
-        """Run on the target."""
-        return self.schedule.launch(*arrays)
+        """Run on the target; as `Executable.__call__`."""
+        return self.caller(*arrays)
+
+    def bind(self, *arrays: Any) -> Callable[[], Any]:
+        """A prepared call for these very arrays; as `Executable.bind`."""
+        return self.caller.bind(*arrays)
 
     def explain(self) -> str:
         """The explanation as it was when saved."""
-        return self._explanation
+        text: str = self._parts["explain"]
+        return text
 
     @property
     def kernels(self) -> tuple[Any, ...]:
         """The kernels, in order."""
         return self.schedule.graph.kernels
 
+    @property
+    def target(self) -> Target:
+        """The machine."""
+        return self.schedule.target
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The schedule, to look at, to run on `cpu` and to rebind; loads the compiler."""
+        from axe_eq.pack import installed
+        from axe_eq.run.executable import Schedule
+        from axe_eq.run.rebind import Saved
+        from axe_eq.schedule.graph import from_json
+
+        packs = installed().values()
+        known = {name: t for p in packs for name, t in p.targets.items()}
+        try:
+            graph = from_json(self._parts["schedule"])
+            target = _target(self._head["target"], self._head["rows"], known)
+            origin = Saved(**self._head["origin"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise _damaged(self.path, error) from None
+        runners = {family: r for p in packs for family, r in p.runners.items()}
+        return Schedule(graph, self.call, target, self._constants, runners, origin)
+
+    @cached_property
+    def caller(self) -> Caller:
+        """The program as a function of arrays on the target."""
+        family = self._head["target"]["family"]
+        code = self._parts["code"]
+        if code is None:
+            return self.schedule.caller(family)
+        shapes = [None if shape is None else tuple(shape) for shape in self._head["shapes"]]
+        return Caller(
+            self.call, self._constants, shapes, lambda: loader(family)(code), self._rebound
+        )
+
+    def _rebound(self, extents: Mapping[str, int]) -> Caller:
+        """The caller at other extents, for which this file has no code.
+
+        Raises:
+            DeviceError: this machine cannot compile.
+        """
+        family = self._head["target"]["family"]
+        try:
+            found = self.schedule.bind(**extents).caller(family)
+            _ = found.ready
+        except (ImportError, PackError, DeviceError) as error:
+            got = ", ".join(f"{name}={extent}" for name, extent in extents.items())
+            why = str(error).partition("\n")[0]
+            raise DeviceError(
+                f"call with {got}",
+                f"has no machine code in {str(self.path)!r}, and it cannot be made here ({why})",
+                "the extents that were compiled, or a machine with all of axe_eq",
+            ) from None
+        return found
+
+
+def loader(family: str) -> Callable[[bytes], Any]:
+    """What makes machine code of a target family ready.
+
+    Raises:
+        DeviceError: no installed package has one.
+    """
+    for point in entry_points(group=LOADERS, name=family):
+        try:
+            found: Callable[[bytes], Any] = point.load()
+        except ImportError as error:
+            wrong = f"its loader {point.value} cannot be imported ({error})"
+            raise DeviceError(f"target family {family!r}", wrong, "its packages") from None
+        return found
+    raise DeviceError(
+        f"target family {family!r}", "no installed package loads its machine code",
+        f"an entry point of that name in the group {LOADERS}",
+    )  # fmt: skip
+
 
 def load(path: str | Path) -> Loaded:
-    """Load what `Executable.save` wrote; imports no egglog.
+    """Load what `Executable.save` wrote; imports numpy, and no compiler.
 
     Raises:
         ArgumentError: not such a file, or of another format.
+        DeviceError: it holds constants of a type that only ml_dtypes gives numpy.
     """
     try:
-        with zipfile.ZipFile(path) as file:
+        with zipfile.ZipFile(as_path(path)) as file:
             head = json.loads(file.read("call.json"))
-            graph = from_json(file.read("schedule.json").decode())
-            text = file.read("explain.txt").decode()
-            raw = {
-                n: np.load(io.BytesIO(file.read(f"constants/{n}.npy"))) for n in head["constants"]
+            if head["format"] != FORMAT:
+                raise ArgumentError(
+                    f"file {str(path)!r}", f"has format {head['format']}", f"format {FORMAT}"
+                )
+            parts = {
+                "schedule": file.read("schedule.json").decode(),
+                "explain": file.read("explain.txt").decode(),
+                "code": file.read("code.bin") if head["has_code"] else None,
+                "source": {n: file.read(f"source/{n}").decode() for n in head["source"]},
+                "constants": {
+                    n: _constant(file.read(f"constants/{n}.npy"), type_)
+                    for n, type_ in head["constants"].items()
+                },
             }
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise ArgumentError(
-            f"file {str(path)!r}", f"does not load ({error})", "a saved executable"
-        ) from None
-    if head["format"] != FORMAT:
-        raise ArgumentError(
-            f"file {str(path)!r}", f"has format {head['format']}", f"format {FORMAT}"
-        )
-    constants = {
-        n: _constant(a, graph.buffers[n].type) for n, a in raw.items() if n in graph.buffers
-    }
-    return Loaded(
-        Schedule(graph, _call(head), _target(head["target"]), constants, _runners()), text
-    )
+        return Loaded(path, head, parts)
+    except (ArgumentError, DeviceError):
+        raise
+    except (
+        OSError, KeyError, TypeError, ValueError, AttributeError, EOFError, zipfile.BadZipFile,
+        AxeError,
+    ) as error:  # fmt: skip
+        raise _damaged(path, error) from None
 
 
-def _constant(raw: Array, type_text: str) -> Array:
+def _damaged(path: str | Path, error: Exception) -> ArgumentError:
+    return ArgumentError(f"file {str(path)!r}", f"does not load ({error})", "a saved executable")
+
+
+def _constant(data: bytes, type_text: str) -> Array:
     wanted = value_type(type_text)
-    return raw.view(DTYPES[wanted.dtype].numpy).reshape(wanted.shape)
+    raw: Array = np.load(io.BytesIO(data), allow_pickle=False)
+    try:
+        element = DTYPES[wanted.dtype].numpy
+    except ImportError as error:
+        raise DeviceError(
+            f"constant of type {wanted}", f"cannot be held by numpy alone ({error})", "ml_dtypes",
+            hint="pip install ml_dtypes",
+        ) from None  # fmt: skip
+    return raw.view(element).reshape(wanted.shape)
 
 
-def _call(head: dict[str, Any]) -> Call:
+def _call(head: Mapping[str, Any]) -> Call:
     return Call(
         tuple(head["names"]),
         tuple(value_type(t) for t in head["types"]),
@@ -114,15 +259,12 @@ def _call(head: dict[str, Any]) -> Call:
     )
 
 
-def _target(data: dict[str, Any]) -> Target:
+def _target(data: Mapping[str, Any], rows: Sequence[str], known: Mapping[str, Target]) -> Target:
+    """The machine as it was saved; its instruction rows are those of the installed one."""
+    from axe_eq.target import Memory, Target
+
     memories = tuple(Memory(**m | {"axes": tuple(m["axes"])}) for m in data["memories"])
-    instrs: tuple[Instr, ...] = ()
-    return Target(
-        **data | {"memories": memories, "instrs": instrs, "scopes": tuple(data["scopes"])}
-    )
-
-
-def _runners() -> dict[str, Any]:
-    from axe_eq.pack import installed
-
-    return {family: r for pack in installed().values() for family, r in pack.runners.items()}
+    named = known.get(data["name"])
+    instrs = tuple(row for row in named.instrs if row.name in rows) if named else ()
+    lists = {"memories": memories, "instrs": instrs, "scopes": tuple(data["scopes"])}
+    return Target(**{**data, **lists})

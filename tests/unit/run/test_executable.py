@@ -15,6 +15,7 @@ import pytest
 
 import axe_eq as axe
 from axe_eq.errors import ArgumentError, DeviceError, PackError, ScheduleError
+from axe_eq.program.types import DTYPES
 from axe_eq.run.executable import Executable
 
 
@@ -229,6 +230,19 @@ def test_half_types_and_bools_are_saved_whole(tmp_path: Path) -> None:
     assert np.array_equal(result, np.where(mask, x * kept, x))
 
 
+def test_constants_of_half_types_need_ml_dtypes_and_say_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ml_dtypes
+
+    kept = np.ones(3, ml_dtypes.bfloat16)
+    axe.compile(lambda x: x * kept, "3:bf16", target="cpu").save(tmp_path / "half.axe")
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    monkeypatch.delitem(DTYPES["bf16"].__dict__, "numpy", raising=False)
+    with pytest.raises(DeviceError, match=r"constant of type bf16\[3\]: cannot be held by numpy"):
+        axe.load(tmp_path / "half.axe")
+
+
 @pytest.mark.parametrize("damage", ["absent", "text", "cut", "format", "part missing"])
 def test_a_file_that_is_no_saved_program_is_refused(damage: str, tmp_path: Path) -> None:
     path = saved(tmp_path)
@@ -274,6 +288,27 @@ def test_costs_are_named_with_their_units(exe: Executable) -> None:
     assert exe.cost["kernels"] == len(exe.kernels)
     assert exe.cost["time_s"] == pytest.approx(sum(k.time_s for k in exe.kernels))
     assert all(name.endswith(("_s", "_bytes", "kernels")) for name in exe.cost)
+
+
+def test_capacities_are_the_largest_kernel_s_and_other_costs_add_up() -> None:
+    def f(x: Any, w: Any, v: Any) -> Any:
+        return axe.array.exp(x @ w) @ v
+
+    specs = [axe.Spec(s, "f16") for s in ((256, 256), (256, 512), (512, 64))]
+    exe = axe.compile(f, *specs, target="h200")
+    kernels = [k.costs for k in exe.kernels]
+    assert len(kernels) > 1
+    for name, combine in (("smem_bytes", max), ("register_bytes", max), ("gmem_bytes", sum)):
+        assert exe.cost[name] == pytest.approx(combine(k.get(name, 0.0) for k in kernels))
+    assert not {"matrix_s", "vector_s", "memory_s", "blocks"} & exe.cost.keys()
+
+
+def test_a_target_declares_how_costs_combine() -> None:
+    target = axe.Target("t", "f", 1, "core", (), costs={"room": "peak", "parts": "own"})
+    kernels = [{"room": 3.0, "parts": 1.0, "work": 2.0}, {"room": 2.0, "work": 5.0}]
+    assert target.total_costs(kernels) == {"room": 3.0, "work": 7.0}
+    with pytest.raises(PackError, match="combines cost 'room' by 'sum'; expected one of total pe"):
+        target.replace(costs={"room": "sum"})
 
 
 def test_a_search_that_was_cut_short_says_so() -> None:

@@ -10,6 +10,17 @@ from pathlib import Path
 from axe_eq.errors import ArgumentError
 
 
+def as_path(path: object) -> Path:
+    """What a caller gave as the path of a file.
+
+    Raises:
+        ArgumentError: no path, or one without a file's name.
+    """
+    if not isinstance(path, str | os.PathLike) or not Path(path).name:
+        raise ArgumentError(f"file {path!r}", "is no path of a file", "a path")
+    return Path(path)
+
+
 @contextmanager
 def whole(path: str | Path) -> Iterator[Path]:
     """A temporary path beside `path`; what is written there replaces it when the block ends well.
@@ -17,7 +28,7 @@ def whole(path: str | Path) -> Iterator[Path]:
     Raises:
         ArgumentError: the place cannot be written; what was at `path` is as before.
     """
-    goal = Path(path)
+    goal = as_path(path)
     part = goal.with_name(f".{goal.name}.{os.getpid()}.part")
     try:
         yield part

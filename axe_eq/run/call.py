@@ -1,0 +1,248 @@
+"""Calls of compiled programs: arrays in, checked and taken apart; results out, nested.
+
+Nothing here knows a compiler: a saved program is called by this module and by what its family loads
+machine code with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Protocol
+
+from axe_eq.errors import ArgumentError, ScheduleError
+from axe_eq.program.nesting import flatten, unflatten
+from axe_eq.program.types import Array, ValueType
+from axe_eq.run.arrays import Described, as_numpy, described, like, on_device
+
+if TYPE_CHECKING:
+    from axe_eq.program.node import Program
+
+
+MOST_QUICK = 8  # extents whose calls skip the checks
+
+
+class Ready(Protocol):
+    """A schedule made ready on a machine."""
+
+    def __call__(self, arrays: Sequence[Array]) -> Sequence[Array]:
+        """Run on host arrays, one per input, then one per captured constant."""
+
+
+class ReadyOnDevice(Ready, Protocol):
+    """One that takes arrays which lie on the device; constants, last, are the host's."""
+
+    def call(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """Run on the caller's stream; results are new arrays of the caller's library."""
+
+    def bind(self, arrays: Sequence[Any]) -> tuple[Callable[[], None], Sequence[Any]]:
+        """A prepared call on these arrays, and the arrays that it writes every time."""
+
+    def quick(self, arrays: Sequence[Any]) -> Sequence[Any] | None:
+        """`call` on arrays without the constants; None unless some like them were seen before."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """How arrays go in and out of a compiled program.
+
+    Attributes:
+        names: input names in order.
+        types: their types.
+        arguments: nesting of the arguments.
+        structure: nesting of the outputs.
+        dims: per input, its dim names ("" where unnamed; empty where none).
+    """
+
+    names: tuple[str, ...]
+    types: tuple[ValueType, ...]
+    arguments: Any
+    structure: Any
+    dims: tuple[tuple[str, ...], ...] = ()
+
+    @classmethod
+    def of(cls, program: Program) -> Call:
+        """The call of a program."""
+        return cls(
+            tuple(i.name for i in program.inputs),
+            tuple(i.node.type for i in program.inputs),
+            program.arguments,
+            program.structure,
+            tuple(i.dims for i in program.inputs),
+        )
+
+    @cached_property
+    def is_flat(self) -> bool:
+        """Whether the arguments are the inputs themselves, in no nesting."""
+        flat = ["tuple", list(range(len(self.names)))]
+        return self.arguments is None or self.arguments == flat
+
+    def flat(self, arrays: Sequence[Any]) -> list[Any]:
+        """The arrays in the order of the inputs.
+
+        Raises:
+            ArgumentError: another nesting or number of arrays.
+        """
+        nesting, leaves = flatten(tuple(arrays))
+        if len(leaves) != len(self.names) or (
+            self.arguments is not None and nesting != self.arguments
+        ):
+            wanted = ", ".join(f"{n}: {t}" for n, t in zip(self.names, self.types, strict=True))
+            raise ArgumentError("call", f"got {len(leaves)} arrays", f"{len(self.names)}: {wanted}")
+        return leaves
+
+    def plain(self, arrays: Sequence[Any]) -> list[Array]:
+        """The arrays in the order of the inputs, as numpy."""
+        return [as_numpy(a, n) for a, n in zip(self.flat(arrays), self.names, strict=True)]
+
+    def nest(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """Arrays in the order of the inputs, as the arguments of a call."""
+        return tuple(arrays) if self.arguments is None else tuple(unflatten(self.arguments, arrays))
+
+    def extents(self, arrays: Sequence[Any]) -> dict[str, int]:
+        """Extents of named dims in these arrays that differ from the compiled ones.
+
+        Raises:
+            ArgumentError: no array, or a shape or dtype that does not fit.
+        """
+        found: dict[str, int] = {}
+        for number, array in enumerate(arrays):
+            self._check(number, described(array, self.names[number]), found)
+        compiled = {
+            dim: extent
+            for names, of in zip(self.dims, self.types, strict=False)
+            for dim, extent in zip(names, of.shape, strict=False)
+        }
+        return {dim: extent for dim, extent in found.items() if extent != compiled[dim]}
+
+    def _check(self, number: int, array: Described, known: dict[str, int]) -> None:
+        """Check one array, given the extents that dims have in those before; add its own."""
+        name, wanted = self.names[number], self.types[number]
+        dims = (self.dims[number] if self.dims else ()) or ("",) * wanted.rank
+        if array.dtype != wanted.dtype:
+            raise ArgumentError(f"argument {name!r}", f"has dtype {array.text}", wanted.dtype)
+        if len(array.shape) != wanted.rank:
+            raise ArgumentError(f"argument {name!r}", f"has shape {array.shape}", str(wanted))
+        for axis, (extent, was, dim) in enumerate(
+            zip(array.shape, wanted.shape, dims, strict=True)
+        ):
+            needed = known.setdefault(dim, extent) if dim else was
+            if extent != needed:
+                got = f"has shape {array.shape}, extent {extent} in dim {axis}"
+                shape = tuple(known.get(d, e) for d, e in zip(dims, wanted.shape, strict=True))
+                raise ArgumentError(f"argument {name!r}", got, f"shape {shape}")
+
+
+@dataclass
+class Caller:
+    """A compiled program as a function of arrays on one machine.
+
+    Attributes:
+        call: how arrays go in and out.
+        constants: values that the program captured, by buffer name.
+        shapes: shape of every output; None where it is its buffer's own.
+        make: makes the schedule ready; done once, at the first call.
+        rebound: the caller for other extents of named dims.
+    """
+
+    call: Call
+    constants: Mapping[str, Array]
+    shapes: Sequence[tuple[int, ...] | None]
+    make: Callable[[], Any]
+    rebound: Callable[[Mapping[str, int]], Caller]
+    _lock: Lock = field(default_factory=Lock, init=False)
+    _seen: list[Caller] = field(default_factory=list, init=False)  # latest first
+    _others: dict[tuple[tuple[str, int], ...], Caller] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def ready(self) -> Any:
+        """The schedule made ready, once, whichever thread is first."""
+        with self._lock:
+            if "ready" not in self.__dict__:
+                self.__dict__["ready"] = self.make()
+            return self.__dict__["ready"]
+
+    def __call__(self, *arrays: Any) -> Any:
+        """Run on these arrays.
+
+        Raises:
+            ArgumentError: arrays that do not fit.
+            DeviceError: the machine is not there.
+        """
+        if self._seen:
+            quick = arrays if self.call.is_flat else self.call.flat(arrays)
+            for seen in self._seen:
+                found = seen.ready.quick(quick)
+                if found is not None:
+                    return seen.nested(found)
+        given = self.call.flat(arrays)
+        if not self._there(given):
+            return self._on_host(given)()
+        fitting = self._fitting(given)
+        self._seen = [fitting, *(c for c in self._seen if c is not fitting)][:MOST_QUICK]
+        return fitting.nested(fitting.ready.call([*given, *fitting.constants.values()]))
+
+    def bind(self, *arrays: Any) -> Callable[[], Any]:
+        """A prepared call on these very arrays: checks and rebinding are done now.
+
+        Host arrays are read anew at every call. On a device, every call writes its results to the
+        same arrays, which are made now.
+
+        Raises:
+            ArgumentError: arrays that do not fit.
+        """
+        given = self.call.flat(arrays)
+        if not self._there(given):
+            return self._on_host(given)
+        fitting = self._fitting(given)
+        launch, results = fitting.ready.bind([*given, *fitting.constants.values()])
+        value = fitting.nested(results)
+
+        def run() -> Any:
+            launch()
+            return value
+
+        return run
+
+    def nested(self, results: Sequence[Any]) -> Any:
+        """Results of the buffers, viewed as the program's outputs and nested as it nests them."""
+        if self._has_views:
+            results = [
+                r if shape is None else r.reshape(shape)
+                for r, shape in zip(results, self.shapes, strict=True)
+            ]
+        return unflatten(self.call.structure, results)
+
+    @cached_property
+    def _has_views(self) -> bool:
+        return any(shape is not None for shape in self.shapes)
+
+    def _there(self, given: Sequence[Any]) -> bool:
+        """Whether to run where the arrays lie."""
+        return any(map(on_device, given)) and hasattr(self.ready, "call")
+
+    def _on_host(self, given: Sequence[Any]) -> Callable[[], Any]:
+        plain = [as_numpy(a, n) for a, n in zip(given, self.call.names, strict=True)]
+        fitting = self._fitting(plain)
+        run = fitting.ready
+        inputs = [*plain, *fitting.constants.values()]
+        return lambda: fitting.nested([like(given, r) for r in run(inputs)])
+
+    def _fitting(self, arrays: Sequence[Any]) -> Caller:
+        """The caller for the extents that arrays have."""
+        extents = self.call.extents(arrays)
+        if not extents:
+            return self
+        key = tuple(sorted(extents.items()))
+        if key not in self._others:
+            try:
+                self._others[key] = self.rebound(extents)
+            except ScheduleError as error:
+                got = ", ".join(f"{name}={extent}" for name, extent in extents.items())
+                raise ArgumentError(
+                    "call", f"got arrays with {got} ({error})",
+                    "extents the schedule can be bound to",
+                ) from None  # fmt: skip
+        return self._others[key]
