@@ -6,17 +6,27 @@ budgets of roles, bytes that a barrier expects. Errors name the user's line.
 
 from __future__ import annotations
 
-import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import gcd
-from pathlib import Path
 from typing import Any
 
 from axe_eq.errors import AxeError, ScheduleError
 from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Cell, n_operands, renumber, used
-from axe_eq.kernel.expr import Expr, Int, Var, bounds, divisor, equal, substitute, var
+from axe_eq.kernel.expr import (
+    Expr,
+    Int,
+    Var,
+    bounds,
+    divisor,
+    equal,
+    evaluate,
+    substitute,
+    var,
+    variables,
+)  # fmt: skip
 from axe_eq.kernel.placement import (
     LANES,
     Placement,
@@ -27,24 +37,22 @@ from axe_eq.kernel.placement import (
     row_major,
     strided,
 )
+from axe_eq.kernel.userline import user_line
 from axe_eq.layout import Layout
 from axe_eq.program.types import dtype as element_type
 
-_HERE = str(Path(__file__).parent)
-
-
-def _user_place() -> str:
-    """The nearest line outside this package, as ``file:line``."""
-    frame: Any = sys._getframe(1)
-    while frame is not None and (
-        frame.f_code.co_filename.startswith(_HERE) or "contextlib" in frame.f_code.co_filename
-    ):
-        frame = frame.f_back
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else ""
+# Kinds of groups of asynchronous operations.
+COMMITTED = ("bulk", "cp_async")
+WAITED = ("wgmma", "cp_async", "bulk", "bulk_read")
 
 
 def _refuse(thing: str, wrong: str, expected: str) -> ScheduleError:
-    return ScheduleError(thing, wrong, expected, at=_user_place())
+    return ScheduleError(thing, wrong, expected, at=user_line())
+
+
+def _check_slot(barrier: ir.MBarrier, slot: Int) -> None:
+    if isinstance(slot, int) and not 0 <= slot < barrier.slots:
+        raise _refuse(f"barrier {barrier}", f"slot {slot}", f"0 to {barrier.slots - 1}")
 
 
 class Pipe:
@@ -105,12 +113,14 @@ class Builder:
         shape: Sequence[Int],
         *,
         strides: Sequence[Int] | None = None,
-        layout: Layout | str | None = None,
+        layout: Layout | Placement | str | None = None,
         output: bool = False,
     ) -> ir.Buffer:
         """A global tensor argument, row-major unless strides (elements) or a layout are given."""
         if strides is not None:
             place = strided(shape, strides)
+        elif isinstance(layout, Placement):
+            place = layout
         elif layout is not None:
             place = self._placed(layout, shape, f"tensor {name}")
         else:
@@ -167,7 +177,7 @@ class Builder:
             parsed = Layout.parse(layout) if isinstance(layout, str) else layout
             return of_layout(parsed, [number(e) for e in shape], thing)
         except AxeError as error:
-            error.at = error.at or _user_place()
+            error.at = error.at or user_line()
             raise
 
     def _buffer(
@@ -177,6 +187,8 @@ class Builder:
 
     def mbarriers(self, name: str, slots: int) -> ir.MBarrier:
         """An array of barriers; arrival counts are derived."""
+        if slots < 1:
+            raise _refuse(f"barrier {name}", f"{slots} slots", "at least 1")
         barrier = ir.MBarrier(self._fresh(name), slots)
         self.kernel.barriers.append(barrier)
         return barrier
@@ -208,7 +220,7 @@ class Builder:
     # -- control --
 
     def _add(self, statement: ir.Statement) -> None:
-        statement.at = _user_place()
+        statement.at = user_line()
         self._bodies[-1].append(statement)
 
     @contextmanager
@@ -275,7 +287,7 @@ class Builder:
         """The role of warpgroups low .. high-1; yields the warpgroup's number."""
         if self._scopes[-1] != "roles":
             raise _refuse("warpgroups", f"inside scope {self._scopes[-1]}", "k.roles()")
-        role = ir.Role(low, high, var(self._fresh("wg"), 1, low, high - 1), at=_user_place())
+        role = ir.Role(low, high, var(self._fresh("wg"), 1, low, high - 1), at=user_line())
         self._roles.branches.append(role)
         with self._inside(role.body, "warpgroup"):
             yield role.var
@@ -309,10 +321,14 @@ class Builder:
 
     def wait(self, barrier: ir.MBarrier, slot: Int, parity: Int) -> None:
         """Wait until the phase of this parity of a slot has completed."""
+        _check_slot(barrier, slot)
+        if isinstance(parity, int) and parity not in (0, 1):
+            raise _refuse(f"wait for {barrier}", f"parity {parity}", "0 or 1")
         self._add(ir.Wait(barrier, slot, parity))
 
     def arrive(self, barrier: ir.MBarrier, slot: Int) -> None:
         """Arrive at a slot; every issuing thread does."""
+        _check_slot(barrier, slot)
         self._add(ir.Arrive(barrier, slot))
 
     @contextmanager
@@ -320,6 +336,7 @@ class Builder:
         """Async copies inside complete on the slot; the bytes are derived, one arrival is made."""
         if self._expect is not None or self._scopes[-1] != "elect":
             raise _refuse("arrives", f"inside scope {self._scopes[-1]}", "k.one_thread()")
+        _check_slot(barrier, slot)
         expect = ir.Expect(barrier, slot)
         self._add(expect)
         self._expect = expect
@@ -339,11 +356,15 @@ class Builder:
         self._add(ir.FenceAsync())
 
     def commit(self, kind: str = "bulk") -> None:
-        """Close the group of async copies."""
+        """Close the group of async copies, of kind "bulk" or "cp_async"."""
+        if kind not in COMMITTED:
+            raise _refuse("commit", f"kind {kind!r}", " or ".join(COMMITTED))
         self._add(ir.Commit(kind))
 
     def wait_group(self, kind: str, pending: int) -> None:
         """Wait until at most `pending` groups of `kind` are open."""
+        if kind not in WAITED:
+            raise _refuse("wait_group", f"kind {kind!r}", " ".join(WAITED))
         if pending < 0:
             raise _refuse("wait_group", f"pending {pending}", "at least 0")
         self._add(ir.WaitGroup(kind, pending))
@@ -462,13 +483,15 @@ def _lay_out(kernel: ir.Kernel) -> None:
 def arrivals(kernel: ir.Kernel, barrier: ir.MBarrier) -> int:
     """Arrivals of one phase: every role with an arrive site arrives once with each warpgroup.
 
+    A slot that depends on the warpgroup alone gets the arrivals of those that choose it.
+
     Raises:
         ScheduleError: sites of one role arrive with different numbers of threads.
     """
     counts: dict[ir.Role | None, int] = {}
     for statement, where in ir.walk(kernel):
         if isinstance(statement, ir.Arrive | ir.Expect) and statement.barrier is barrier:
-            groups = where.role.high - where.role.low if where.role else 1
+            groups = _groups_of_a_slot(statement, where)
             threads = 1 if where.scope == "elect" else LANES * where.n_warps
             if counts.setdefault(where.role, groups * threads) != groups * threads:
                 raise ScheduleError(
@@ -480,7 +503,24 @@ def arrivals(kernel: ir.Kernel, barrier: ir.MBarrier) -> int:
     return sum(counts.values())
 
 
-_IDLE_REGISTERS, _PLENTY = 40, 232
+def _groups_of_a_slot(s: ir.Arrive | ir.Expect, where: ir.Where) -> int:
+    """Warpgroups of a role that arrive at one slot of a barrier."""
+    role = where.role
+    if role is None:
+        return 1
+    everyone = range(role.low, role.high)
+    if {v.name for v in variables(s.slot)} != {role.var.name}:
+        return len(everyone)
+    chosen = Counter(int(evaluate(s.slot, {role.var.name: g})) for g in everyone)
+    if len(set(chosen.values())) > 1:
+        raise ScheduleError(
+            f"barrier {s.barrier.name}", f"its slots get {sorted(chosen.items())} arrivals",
+            "the same for every slot", at=s.at,
+        )  # fmt: skip
+    return chosen.most_common(1)[0][1]
+
+
+_IDLE_REGISTERS, _PLENTY = (40, 32), 232
 _REGISTER_FILE = 65536
 
 
@@ -503,9 +543,11 @@ def _budget_roles(kernel: ir.Kernel, roles: list[ir.Role]) -> None:
     n_idle, n_busy = (sum(r.high - r.low for r in rs) for rs in (idle, busy))
     if not n_idle or not n_busy or entry >= _PLENTY:
         return
-    share = min((entry * groups - _IDLE_REGISTERS * n_idle) // n_busy // 8 * 8, 255 // 8 * 8)
+    # Fewer for the idle ones only where that leaves the others 8 more each.
+    few = min(_IDLE_REGISTERS, key=lambda n: (entry * groups - n * n_idle) % (8 * n_busy))
+    share = min((entry * groups - few * n_idle) // n_busy // 8 * 8, 255 // 8 * 8)
     for role in roles:
-        role.registers = _IDLE_REGISTERS if role in idle else share
+        role.registers = few if role in idle else share
 
 
 def _uses_registers(body: ir.Body) -> bool:

@@ -127,10 +127,24 @@ def evaluate(cell: Cell, operands: Sequence[Any]) -> Any:
     if isinstance(cell, Operand):
         return operands[cell.index]
     if isinstance(cell, Constant):
-        return np.float32(cell.value)
+        wide = any(np.asarray(x).dtype == np.float64 for x in operands)
+        return np.float64(cell.value) if wide else np.float32(cell.value)
     declared, params = ops.cell(cell.cell)
-    value = np.asarray(declared.fn(*(evaluate(a, operands) for a in cell.args), *params))
+    args = [evaluate(a, operands) for a in cell.args]
+    given = [x for x, a in zip(args, cell.args, strict=True) if not isinstance(a, Constant)]
+    numbers = [x.dtype for x in map(np.asarray, given) if x.dtype.kind != "b"]
+    if numbers and all(d.kind == "i" for d in numbers):  # constants are of their partners' kind
+        args = [
+            np.asarray(int(a.value), numbers[0]) if isinstance(a, Constant) and _whole(a) else x
+            for x, a in zip(args, cell.args, strict=True)
+        ]
+    with np.errstate(all="ignore"):  # a machine computes infinities and NaN without a word
+        value = np.asarray(declared.fn(*args, *params))
     return value.astype(_accumulation(value.dtype))
+
+
+def _whole(constant: Constant) -> bool:
+    return constant.value == constant.value // 1
 
 
 @lru_cache(maxsize=64)

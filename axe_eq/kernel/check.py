@@ -6,12 +6,19 @@ interpreter's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel import ir
 from axe_eq.kernel.build import arrivals
+from axe_eq.kernel.expr import Int, variables
+from axe_eq.kernel.placement import number
 from axe_eq.target import Target
+
+# Scopes whose threads run for themselves, and the number that tells them apart.
+_THREAD_NUMBERS = {"warp": {ir.WARP.name}, "thread": {ir.WARP.name, ir.LANE.name, ir.THREAD.name}}
+_SETMAXNREG = range(24, 257, 8)  # what setmaxnreg takes (PTX ISA 9.7.19.5)
+_BARRIER_BYTES = 8
 
 
 def check(kernel: ir.Kernel, target: Target) -> None:
@@ -34,18 +41,99 @@ def _scopes(kernel: ir.Kernel, target: Target) -> None:
             raise _broken(s, f"sync in scope {where.scope} deadlocks", "a wider scope")
         if isinstance(s, ir.Gemm) and where.scope in ("elect", "thread"):
             raise _broken(s, f"a product in scope {where.scope}", "whole warps")
-        bulk = isinstance(s, ir.WaitGroup | ir.Commit) and s.kind.startswith("bulk")
-        if bulk and where.scope != "elect":
-            raise _broken(s, "bulk groups belong to the issuing thread", "k.one_thread()")
+        if isinstance(s, ir.WaitGroup | ir.Commit):
+            _check_group(s, where)
+
+
+def _check_group(s: ir.WaitGroup | ir.Commit, where: ir.Where) -> None:
+    """Groups are waited for and closed by those who issued what is in them."""
+    if s.kind.startswith("bulk") and where.scope != "elect":
+        raise _broken(s, "bulk groups belong to the issuing thread", "k.one_thread()")
+    if s.kind == "wgmma" and where.scope in ("elect", "thread", "warp"):
+        raise _broken(s, f"groups of products in scope {where.scope}", "the whole warpgroup")
+    if s.kind == "cp_async" and where.scope == "elect":
+        raise _broken(s, "every thread has groups of its own copies", "all threads that copy")
 
 
 def _top(kernel: ir.Kernel, target: Target) -> None:
-    """Beside roles, the top of a kernel only computes integers."""
+    """Roles stand at the top of a kernel; beside them, it only computes integers."""
+    for s, _ in ir.walk(kernel):
+        if isinstance(s, ir.Roles) and s not in kernel.body:
+            raise _broken(s, "inside another statement", "at the top of a kernel")
     if not any(isinstance(s, ir.Roles) for s in kernel.body):
         return
     for s in kernel.body:
         if not isinstance(s, ir.Roles | ir.Let):
             raise _broken(s, "stands beside roles", "statements inside a role")
+
+
+def _variables(kernel: ir.Kernel, target: Target) -> None:
+    """Values are used where they are declared, and changed by the threads that share them.
+
+    The threads of a scope run in step, so what controls them is one value for all of them: it does
+    not depend on the thread, and no single thread changes it for the others.
+    """
+    known = {p.name: "cta" for p in kernel.params} | {ir.CTA.name: "cta", ir.N_CTAS.name: "cta"}
+    # Beside roles every warpgroup computes the integers of the top for itself.
+    divided = any(isinstance(s, ir.Roles) for s in kernel.body)
+    _check_body(kernel.body, ir.Where("warpgroup" if divided else "cta", kernel.n_warps), known)
+
+
+def _check_body(body: ir.Body, where: ir.Where, outer: dict[str, str]) -> None:
+    known = dict(outer)
+    for s in body:
+        for e in _uniform(s):
+            _check_known(s, e, known)
+        if isinstance(s, ir.Primitive):
+            for e in _places(s):
+                own = dict.fromkeys(_THREAD_NUMBERS.get(where.scope, ()), where.scope)
+                _check_known(s, e, known | own)
+        if isinstance(s, ir.Assign) and known.get(s.var.name) != where.scope:
+            wrong = f"{s.var} of scope {known.get(s.var.name)} changes in scope {where.scope}"
+            raise _broken(s, wrong, "a change by all threads that have it")
+        if isinstance(s, ir.Let):
+            known[s.var.name] = where.scope
+        if isinstance(s, ir.Roles):
+            for role in s.branches:
+                group = ir.Where("warpgroup", ir.WARPS_PER_GROUP, role)
+                _check_body(role.body, group, known | {role.var.name: "warpgroup"})
+            continue
+        inner = known | ({s.var.name: where.scope} if isinstance(s, ir.For) else {})
+        for part in ir.children(s):
+            _check_body(part, where.inside(s), inner)
+
+
+def _check_known(s: ir.Statement, e: Int, known: dict[str, str]) -> None:
+    for v in variables(e):
+        if v.name not in known:
+            own = v.name in _THREAD_NUMBERS["thread"]
+            wrong = f"{e} depends on the thread" if own else f"{v} is not declared here"
+            raise _broken(s, wrong, "one value for the whole scope" if own else "a value in scope")
+
+
+def _uniform(s: ir.Statement) -> Iterator[Int]:
+    """Expressions that are one value for all threads of the scope."""
+    match s:
+        case ir.For():
+            yield from (s.start, s.stop, s.step)
+        case ir.If():
+            yield s.condition
+        case ir.Let() | ir.Assign():
+            yield s.value
+        case ir.Wait():
+            yield from (s.slot, s.parity)
+        case ir.Arrive() | ir.Expect() | ir.CopyAsync():
+            yield s.slot
+        case ir.Gemm():
+            yield s.accumulate
+
+
+def _places(s: ir.Primitive) -> Iterator[Int]:
+    """Where the operands of a primitive begin, which may differ between threads."""
+    for view in s.views():
+        yield from view.begin
+    if isinstance(s, ir.Index):
+        yield s.begin
 
 
 def _capacity(kernel: ir.Kernel, target: Target) -> None:
@@ -61,6 +149,48 @@ def _capacity(kernel: ir.Kernel, target: Target) -> None:
         )  # fmt: skip
     if kernel.n_threads > limit:
         raise ScheduleError(f"kernel {kernel.name}", f"{kernel.n_threads} threads", f"{limit}")
+
+
+def _inside(kernel: ir.Kernel, target: Target) -> None:
+    """Parts of registers and shared memory lie inside their buffers, as far as they are known."""
+    for s, _ in ir.walk(kernel):
+        for view in s.views() if isinstance(s, ir.Primitive) else ():
+            if view.buffer.memory != "gmem" and not _is_inside(view):
+                raise _broken(s, f"{view} is not inside {view.buffer}", f"{view.buffer.shape}")
+
+
+def _is_inside(view: ir.View) -> bool:
+    return all(
+        begin >= 0 and begin + extent <= number(size)
+        for begin, extent, size in zip(view.begin, view.extent, view.buffer.shape, strict=True)
+        if isinstance(begin, int)
+    )
+
+
+def _alignment(kernel: ir.Kernel, target: Target) -> None:
+    """Buffers begin where their swizzles do, and barriers at their own size."""
+    placed = [(str(b), b.offset, b.alignment) for b in kernel.buffers if b.memory == "smem"]
+    placed += [(str(b), b.offset, _BARRIER_BYTES) for b in kernel.barriers]
+    for name, offset, alignment in placed:
+        if offset % alignment:
+            raise ScheduleError(name, f"begins at byte {offset}", f"a multiple of {alignment}")
+
+
+def _budgets(kernel: ir.Kernel, target: Target) -> None:
+    """Register budgets of roles are numbers that the machine can give, and fit together."""
+    roles = [r for s in kernel.body if isinstance(s, ir.Roles) for r in s.branches if r.registers]
+    for role in roles:
+        if role.registers not in _SETMAXNREG:
+            raise _broken(role, f"{role.registers} registers", "a multiple of 8 in 24..256")
+    wanted = sum(r.registers * (r.high - r.low) for r in roles)
+    granule = target.limits["register_granule"]
+    entry = target.limits["registers_per_unit"] // kernel.n_threads // granule * granule
+    groups = sum(r.high - r.low for r in roles)
+    if wanted > entry * groups:
+        raise ScheduleError(
+            f"kernel {kernel.name}", f"its roles want {wanted} registers for {groups} warpgroups",
+            f"at most {entry * groups}, which the launch gives",
+        )  # fmt: skip
 
 
 def _registers(kernel: ir.Kernel, target: Target) -> None:
@@ -119,5 +249,6 @@ def _broken(s: ir.Statement, wrong: str, expected: str) -> ScheduleError:
 
 
 RULES: tuple[Callable[[ir.Kernel, Target], None], ...] = (
-    _memories, _scopes, _top, _capacity, _registers, _barriers, _async_completion,
+    _memories, _scopes, _top, _variables, _inside, _capacity, _alignment, _budgets, _registers,
+    _barriers, _async_completion,
 )  # fmt: skip

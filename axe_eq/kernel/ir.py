@@ -22,6 +22,7 @@ from axe_eq.errors import LayoutError, ScheduleError
 from axe_eq.kernel.cells import Cell
 from axe_eq.kernel.expr import Int, Var, bounds, var
 from axe_eq.kernel.placement import LANES, Placement, number, sliced
+from axe_eq.kernel.userline import user_line
 from axe_eq.program.types import DTYPES, DType
 
 LANE = var("lane", high=LANES - 1)
@@ -96,8 +97,8 @@ class Buffer:
             raise LayoutError(
                 f"buffer {self.name}",
                 f"has {len(self.shape)} dims, {len(items)} indices",
-                "one each",
-            )
+                "one each", at=user_line(),
+            )  # fmt: skip
         items += (slice(None),) * (len(self.shape) - len(items))
         parts = [
             _part(self, d, i, e) for d, (i, e) in enumerate(zip(items, self.shape, strict=True))
@@ -115,18 +116,22 @@ def _part(buffer: Buffer, dim: int, index: Subscript, extent: Int) -> tuple[Int,
         begin, size, kept = index.begin, index.extent, True
     elif isinstance(index, slice):
         if index.step not in (None, 1):
-            raise LayoutError(f"buffer {buffer.name}", f"step {index.step}", "contiguous slices")
+            raise LayoutError(
+                f"buffer {buffer.name}", f"step {index.step}", "contiguous slices", at=user_line()
+            )
         begin = index.start or 0
         size, kept = number((extent if index.stop is None else index.stop) - begin), True
     else:
         begin, size, kept = index, 1, False
     low, high = bounds(begin)
-    outside = size < 1 or (high is not None and high < 0) or (low is not None and low < 0)
+    before = (high is not None and high < 0) or (low is not None and low < 0)
+    outside = size < 1 or (before and buffer.memory != "gmem")  # global tensors are masked
     fixed = isinstance(extent, int) and buffer.memory != "gmem" and low is not None
     if outside or (fixed and number(low or 0) + size > number(extent)):
         raise LayoutError(
-            f"buffer {buffer.name}", f"part of {size} from {begin} of dim {dim}", f"inside {extent}"
-        )
+            f"buffer {buffer.name}", f"part of {size} from {begin} of dim {dim}",
+            f"inside {extent}", at=user_line(),
+        )  # fmt: skip
     return begin, size, kept
 
 
@@ -174,8 +179,9 @@ class View:
         items = index if isinstance(index, tuple) else (index,)
         if len(items) > len(self.dims):
             raise LayoutError(
-                f"view {self}", f"has {len(self.dims)} dims, {len(items)} indices", "one each"
-            )
+                f"view {self}", f"has {len(self.dims)} dims, {len(items)} indices", "one each",
+                at=user_line(),
+            )  # fmt: skip
         begin, extent, kept = list(self.begin), list(self.extent), list(self.dims)
         for d, item in zip(self.dims, items, strict=False):
             at, size, keep = _part(self.buffer, d, item, self.extent[d])

@@ -51,6 +51,7 @@ class TensorMap:
         shape, strides: per map dim, fastest first, in elements.
         box: elements of one copy per map dim.
         swizzle_bytes: width of the shared-memory swizzle, 0 for none.
+        offset: the element that its first one is.
     """
 
     buffer: ir.Buffer
@@ -58,11 +59,14 @@ class TensorMap:
     strides: tuple[Int, ...]
     box: tuple[int, ...]
     swizzle_bytes: int
+    offset: Int = 0
 
     def __str__(self) -> str:
         dims = " x ".join(map(str, self.shape))
         swizzle = f", swizzle {self.swizzle_bytes}B" if self.swizzle_bytes else ""
-        return f"map of {self.buffer}: {dims}, box {' x '.join(map(str, self.box))}{swizzle}"
+        first = "" if self.offset == 0 else f" from element {self.offset}"
+        box = " x ".join(map(str, self.box))
+        return f"map of {self.buffer}{first}: {dims}, box {box}{swizzle}"
 
 
 @dataclass(frozen=True)

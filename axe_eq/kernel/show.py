@@ -32,9 +32,9 @@ def show(kernel: ir.Kernel, planned: Planned | None = None) -> str:
 def _body(body: ir.Body, planned: Planned | None, depth: int) -> Iterator[str]:
     indent = "  " * depth
     for statement in body:
-        yield indent + _line(statement)
+        yield indent + line(statement)
         if isinstance(statement, ir.Primitive) and planned is not None:
-            yield from (f"{indent}  | {line}" for line in _plan(statement, planned))
+            yield from (f"{indent}  | {text}" for text in _plan(statement, planned))
         if isinstance(statement, ir.Roles):
             for role in statement.branches:
                 regs = f", {role.registers} registers" if role.registers else ""
@@ -63,7 +63,8 @@ def _value(value: object) -> str:
     return str(value)
 
 
-def _line(s: ir.Statement) -> str:
+def line(s: ir.Statement) -> str:
+    """One statement, without the bodies inside it."""
     match s:
         case ir.For():
             return f"for {s.var} in range({s.start}, {s.stop}, {s.step}):"
@@ -95,19 +96,19 @@ def _line(s: ir.Statement) -> str:
 
 def _primitive(s: ir.Statement) -> str:
     assert isinstance(s, ir.Primitive)
-    line = describe(s)
+    text = describe(s)
     match s:
         case ir.CopyAsync(barrier=ir.MBarrier(name=name)):
-            return f"{line}, completes {name}[{s.slot}]"
+            return f"{text}, completes {name}[{s.slot}]"
         case ir.Gemm():
-            return f"{line}, accumulate {s.accumulate}" + (", async" if s.asynchronous else "")
+            return f"{text}, accumulate {s.accumulate}" + (", async" if s.asynchronous else "")
         case ir.Map():
-            return f"{line}: {s.cell}"
+            return f"{text}: {s.cell}"
         case ir.Reduce():
-            return f"{line}: {s.monoid} over dims {s.dims}"
+            return f"{text}: {s.monoid} over dims {s.dims}"
         case ir.Fill():
-            return f"{line}: {s.value}"
+            return f"{text}: {s.value}"
         case ir.Index():
-            return f"{line}: {s.begin} + position along dim {s.dim}"
+            return f"{text}: {s.begin} + position along dim {s.dim}"
         case _:
-            return line
+            return text

@@ -14,7 +14,9 @@ import pytest
 from axe_eq.errors import ArgumentError, DeviceError
 from axe_eq.kernel.expr import evaluate
 from axe_eq_backends.cuda import image
-from axe_eq_backends.cuda.launch import DeviceArray, Loaded, call, device_array, driver
+from axe_eq_backends.cuda.arrays import DeviceArray, device_array
+from axe_eq_backends.cuda.driver import call, driver
+from axe_eq_backends.cuda.launch import Loaded
 
 pytestmark = pytest.mark.gpu
 

@@ -7,9 +7,11 @@ reads, and that every element of an output is written exactly once.
 
 from __future__ import annotations
 
+import hashlib
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ from axe_eq.kernel import ir
 from axe_eq.kernel.dispatch import Planned
 from axe_eq.kernel.expr import evaluate
 from axe_eq.kernel.interp.machine import ORDERS, Cta, Issue, Meaning
-from axe_eq.kernel.interp.memory import GlobalTensor, KernelFault
+from axe_eq.kernel.interp.memory import GlobalTensor, KernelFault, unwatched
 
 __all__ = ["ORDERS", "Issue", "KernelFault", "Meaning", "Report", "interpret"]
 
@@ -32,11 +34,13 @@ class Report:
         outputs: the arrays of the kernel's outputs.
         n_ctas: CTAs that ran.
         n_steps: scheduling steps of all CTAs.
+        digest: of every change of registers, shared memory and outputs, in order, where asked for.
     """
 
     outputs: dict[str, npt.NDArray[Any]]
     n_ctas: int
     n_steps: int
+    digest: str = ""
 
 
 def interpret(
@@ -49,6 +53,7 @@ def interpret(
     n_ctas: int = 2,
     order: str = "random",
     seed: int = 0,
+    digest: bool = False,
 ) -> Report:
     """Run a kernel.
 
@@ -61,20 +66,27 @@ def interpret(
         n_ctas: CTAs of a persistent kernel's grid; others get one per tile.
         order: when asynchronous effects happen: "early", "late" or "random".
         seed: of the random choices.
+        digest: remember all changes of memory; two runs in the order "early" with equal digests
+            have done the same to the machine.
 
     Raises:
         KernelFault: the first thing that is wrong.
     """
     rng, env = random.Random(seed), dict(params or {})
+    changes = hashlib.blake2b()
+    watch = partial(_note, changes) if digest else unwatched
     tensors = {t.name: GlobalTensor(t, arrays[t.name], env) for t in kernel.tensors}
     for name in kernel.outputs:
-        tensors[name].data[:] = 0
+        tensors[name].clear()
+        tensors[name].watch = watch
     tiles = int(evaluate(kernel.tiles, env))
     grid = min(n_ctas, tiles) if kernel.persistent else tiles
     steps = 0
     for number in range(grid):
         inner = {**env, ir.CTA.name: number, ir.N_CTAS.name: grid}
-        cta = Cta(kernel, tensors, inner, order, rng, planned, meanings or {})
+        for tensor in tensors.values():
+            tensor.cta = number
+        cta = Cta(kernel, tensors, inner, order, rng, planned, meanings or {}, watch)
         cta.run()
         steps += cta.n_steps
     for name in kernel.outputs:
@@ -84,4 +96,11 @@ def interpret(
             raise KernelFault(
                 f"output {name}", f"element {at} is written {int(written[at])} times", "once"
             )
-    return Report({n: tensors[n].array() for n in kernel.outputs}, grid, steps)
+    found = {n: tensors[n].array() for n in kernel.outputs}
+    return Report(found, grid, steps, changes.hexdigest() if digest else "")
+
+
+def _note(changes: Any, where: str, *arrays: npt.NDArray[Any]) -> None:
+    changes.update(where.encode())
+    for array in arrays:
+        changes.update(np.ascontiguousarray(array).tobytes())

@@ -12,6 +12,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -26,6 +27,8 @@ from axe_eq.kernel.interp.memory import (
     KernelFault,
     SharedMemory,
     Threads,
+    Watch,
+    unwatched,
 )
 from axe_eq.kernel.placement import LANES
 from axe_eq.kernel.plan import Call
@@ -54,7 +57,7 @@ class Issue:
     def __str__(self) -> str:
         return f"{type(self.primitive).__name__} {self.primitive.views()[0]}"
 
-    @property
+    @cached_property
     def what(self) -> str:
         """For messages: the statement and its place."""
         return f"{self} by {self.who}" + (f" ({self.primitive.at})" if self.primitive.at else "")
@@ -62,7 +65,10 @@ class Issue:
 
 @dataclass
 class Slot:
-    """One transaction barrier: the present phase, and what completed phases know."""
+    """One transaction barrier: the present phase, and what completed phases know.
+
+    `loaded` is the last phase that a bulk load completes in.
+    """
 
     arrivals: int
     actor: int
@@ -71,6 +77,7 @@ class Slot:
     shown: Ints
     n_bytes: int = 0
     phase: int = 0
+    loaded: int = 0
     gathered_seen: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     gathered_shown: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
@@ -101,7 +108,9 @@ class Cta:
         rng: random.Random,
         planned: Planned | None,
         meanings: Mapping[str, Meaning],
+        watch: Watch = unwatched,
     ) -> None:
+        self.watch = watch
         self.kernel, self.tensors, self.env = kernel, tensors, env
         self.order, self.rng = order, rng
         self.planned, self.meanings = planned, meanings
@@ -109,7 +118,7 @@ class Cta:
         self.n_groups = kernel.n_warps // ir.WARPS_PER_GROUP if has_roles else 1
         names = [f"{b.name}[{i}]" for b in kernel.barriers for i in range(b.slots)]
         self.clocks = Clocks(kernel.n_warps, self.n_groups, names)
-        self.memory = SharedMemory(kernel, self.clocks)
+        self.memory = SharedMemory(kernel, self.clocks, watch)
         self.slots: dict[tuple[str, int], Slot] = {}
         n = len(self.clocks.names)
         for barrier in kernel.barriers:
@@ -118,11 +127,13 @@ class Cta:
                 actor = self.clocks.slot(len(self.slots))
                 count = barrier.arrivals
                 self.slots[barrier.name, i] = Slot(
-                    count, actor, count, clock[0], clock[1], 0, 0, clock[2], clock[3]
-                )
+                    count, actor, count, clock[0], clock[1],
+                    gathered_seen=clock[2], gathered_shown=clock[3],
+                )  # fmt: skip
         self.queues: dict[tuple[str, int], Queue] = {}
         self.registers: dict[ir.Buffer, tuple[Any, Any]] = {}
         self.busy: dict[tuple[ir.Buffer, int], int] = {}
+        self.lent: dict[tuple[ir.Buffer, int], int] = {}
         self.touched: dict[tuple[ir.Buffer, int], bool] = {}
         self.pending: list[Callable[[], None]] = []
         self.n_steps = 0
@@ -140,22 +151,50 @@ class Cta:
     def read_regs(self, buffer: ir.Buffer, warp: Ints, lane: Ints, reg: Ints, issue: Issue) -> Any:
         """Registers of single threads; they must be written, and no product may be on its way."""
         values, defined = self.regs(buffer)
-        group = issue.who.group
-        self.touched[buffer, group] = True
-        started = self.busy.get((buffer, group), 0)
-        classes = self.clocks.classes(issue.who)
-        if self.clocks.seen[classes, self.clocks.products(group)].min() < started:
-            raise KernelFault(issue.what, f"reads {buffer} before its product is done", "a wait")
+        self.check_registers(buffer, reg, issue)
+        self.touch(buffer, issue, "reads")
         if not defined[warp, lane, reg].all():
             raise KernelFault(issue.what, f"reads registers of {buffer} that were never written")
         return values[warp, lane, reg]
 
-    def write_regs(self, buffer: ir.Buffer, warp: Ints, lane: Ints, reg: Ints, values: Any) -> None:
+    def write_regs(
+        self, buffer: ir.Buffer, warp: Ints, lane: Ints, reg: Ints, values: Any, issue: Issue
+    ) -> None:
         """Set registers of single threads, rounding to the buffer's dtype."""
         stored, defined = self.regs(buffer)
-        self.touched[buffer, int(np.min(warp)) * self.n_groups // self.kernel.n_warps] = True
+        self.check_registers(buffer, reg, issue)
+        self.touch(buffer, issue, "changes")
         stored[warp, lane, reg] = np.asarray(values).astype(stored.dtype)
         defined[warp, lane, reg] = True
+        self._watch_registers(buffer, warp, lane, reg)
+
+    def _watch_registers(self, buffer: ir.Buffer, warp: Ints, lane: Ints, reg: Ints) -> None:
+        """Tell what registers hold now, in the order of their numbers: writing has no order."""
+        if self.watch is unwatched:
+            return
+        shape = np.broadcast_shapes(warp.shape, lane.shape, reg.shape)
+        at = [np.broadcast_to(x, shape).ravel() for x in (warp, lane, reg)]
+        order = np.lexsort(at[::-1])
+        warp, lane, reg = (x[order] for x in at)
+        self.watch(buffer.name, warp, lane, reg, self.regs(buffer)[0][warp, lane, reg])
+
+    def check_registers(self, buffer: ir.Buffer, reg: Ints, issue: Issue) -> None:
+        """Register numbers are those of the buffer."""
+        last = buffer.n_elements - 1
+        if reg.size and (reg.min() < 0 or reg.max() > last):
+            wrong = f"uses register {int(reg.max())} of {buffer}"
+            raise KernelFault(issue.what, wrong, f"0 to {last}")
+
+    def touch(self, buffer: ir.Buffer, issue: Issue, verb: str) -> None:
+        """Ordinary code uses a register tile: no product may be on its way to it, or read it."""
+        group = issue.who.group
+        self.touched[buffer, group] = True
+        started, read = (x.get((buffer, group), 0) for x in (self.busy, self.lent))
+        done = self.clocks.seen[self.clocks.classes(issue.who), self.clocks.products(group)].min()
+        if done < started:
+            raise KernelFault(issue.what, f"{verb} {buffer} before its product is done", "a wait")
+        if done < read and verb == "changes":
+            raise KernelFault(issue.what, f"changes {buffer} while a product reads it", "a wait")
 
     def queue(self, kind: str, group: int) -> Queue:
         """The asynchronous operations of one kind that a group issued."""
@@ -213,6 +252,13 @@ class Cta:
                     f"group {g} ends while its bulk stores may still read shared memory",
                     "wait_group bulk 0",
                 )
+        for (name, number), slot in self.slots.items():
+            if self.clocks.seen[: self.clocks.n_classes, slot.actor].max() < slot.loaded:
+                raise KernelFault(
+                    f"kernel {self.kernel.name}",
+                    f"ends while a bulk load on {name}[{number}] may still write shared memory",
+                    "a wait for it",
+                )
 
     # -- control --
 
@@ -246,8 +292,10 @@ class Cta:
         self, s: ir.Statement, env: Env, who: Threads, where: ir.Where
     ) -> Iterator[Blocked | None]:
         if isinstance(s, ir.Wait):
-            slot, parity = self._slot(s.barrier, s.slot, env), int(evaluate(s.parity, env))
+            slot, parity = self.slot(s.barrier, s.slot, env), int(evaluate(s.parity, env))
             at = f"{s.barrier.name}[{evaluate(s.slot, env)}] parity {parity} ({s.at})"
+            if parity not in (0, 1):
+                raise KernelFault(f"wait for {at}", "is no phase", "parity 0 or 1")
             if slot.phase & 1 == parity:
                 yield at, lambda: slot.phase & 1 != parity
             self.clocks.join(self.clocks.classes(who), slot.seen, slot.shown)
@@ -263,9 +311,9 @@ class Cta:
         match s:
             case ir.Arrive():
                 threads = 1 if who.elected else LANES * who.n_warps
-                self._arrive(self._slot(s.barrier, s.slot, env), classes, threads, s)
+                self._arrive(self.slot(s.barrier, s.slot, env), classes, threads, s)
             case ir.Expect():
-                slot = self._slot(s.barrier, s.slot, env)
+                slot = self.slot(s.barrier, s.slot, env)
                 slot.n_bytes += s.n_bytes
                 self._arrive(slot, classes, 1, s)
             case ir.Sync():
@@ -288,16 +336,12 @@ class Cta:
 
     # -- barriers --
 
-    def _slot(self, barrier: ir.MBarrier, index: Any, env: Env) -> Slot:
+    def slot(self, barrier: ir.MBarrier, index: Any, env: Env) -> Slot:
+        """One slot of a barrier array."""
         i = int(evaluate(index, env))
         if not 0 <= i < barrier.slots:
             raise KernelFault(f"barrier {barrier.name}", f"slot {i}", f"0 to {barrier.slots - 1}")
         return self.slots[barrier.name, i]
-
-    def slot_of(self, copy: ir.CopyAsync, env: Env) -> Slot:
-        """The slot that an asynchronous copy completes on."""
-        assert copy.barrier is not None
-        return self._slot(copy.barrier, copy.slot, env)
 
     def _arrive(self, slot: Slot, classes: list[int], count: int, s: ir.Statement) -> None:
         for c in classes:

@@ -9,6 +9,7 @@ read.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,11 +22,16 @@ from axe_eq.kernel.expr import evaluate
 from axe_eq.kernel.placement import LANES
 
 Ints = npt.NDArray[np.int64]
+Watch = Callable[..., None]  # told of every change of a memory: where, and its arrays
 MANY = LANES  # a lane number that no lane has: read by several lanes
 
 
 class KernelFault(AxeError):
     """What a kernel does wrong, as the interpreter saw it: a race, a deadlock, a stray access."""
+
+
+def unwatched(*what: object) -> None:
+    """Nobody is told."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +138,12 @@ class Clocks:
             if int(warp) in warps:
                 self.converged[actor] = self.seen[classes[0], actor]
 
+    def known_to(self, classes: list[int]) -> Ints:
+        """Per actor the time up to which all of these classes know it, for any of their lanes."""
+        least = np.asarray(self.seen[classes].min(0))
+        own = (self.warp_of >= 0) & np.isin(self.warp_of, self.warp_of[classes])
+        return np.where(own, np.minimum(least, self.converged), least)
+
     def fence(self, classes: list[int]) -> None:
         """What these classes know becomes visible to the async proxy."""
         self.shown[classes] = np.maximum(self.shown[classes], self.seen[classes])
@@ -140,7 +152,8 @@ class Clocks:
 class SharedMemory:
     """Bytes of shared memory with the last write and the last reads of every chunk."""
 
-    def __init__(self, kernel: ir.Kernel, clocks: Clocks) -> None:
+    def __init__(self, kernel: ir.Kernel, clocks: Clocks, watch: Watch) -> None:
+        self.watch = watch
         sizes = [b.itemsize for b in kernel.buffers if b.memory == "smem"]
         self.chunk = min(sizes, default=4)
         self.bytes = np.zeros(kernel.smem_bytes + 16, np.uint8)
@@ -157,9 +170,9 @@ class SharedMemory:
         byte = np.asarray(byte)
         if byte.size and (byte.min() < 0 or byte.max() + width > len(self.bytes) - 16):
             raise KernelFault(what, f"accesses byte {int(byte.max())}", "inside shared memory")
+        if (byte % min(width, 16)).any():
+            raise KernelFault(what, f"accesses {width} bytes at a misaligned byte", "alignment")
         if width > self.chunk:
-            if (byte % min(width, 16)).any():
-                raise KernelFault(what, f"accesses {width} bytes at a misaligned byte", "alignment")
             return np.asarray(byte[..., None] + np.arange(0, width, self.chunk)) // self.chunk
         return (byte // self.chunk)[..., None]
 
@@ -194,6 +207,26 @@ class SharedMemory:
             if not known.all():
                 self._fault(what, "overwrites", reader, "the read")
 
+    def check_read_by_all(self, k: Ints, classes: list[int], what: str) -> None:
+        """Threads read chunks together: the last write must be known to every one of them."""
+        actor = self.writer[k]
+        if (actor < 0).any():
+            raise KernelFault(what, "reads shared memory that was never written")
+        late = self.clocks.known_to(classes)[actor] < self.written[k]
+        if late.any():
+            self._fault(what, "reads", actor[late][0], "the write")
+
+    def check_write_by_all(self, k: Ints, classes: list[int], what: str) -> None:
+        """Threads overwrite chunks together: all earlier accesses must be known to each."""
+        known = self.clocks.known_to(classes)
+        actor = self.writer[k]
+        late = (actor >= 0) & (known[np.maximum(actor, 0)] < self.written[k])
+        if late.any():
+            self._fault(what, "overwrites", actor[late][0], "the write")
+        for reader, (time, _) in self.reads.items():
+            if (known[reader] < time[k]).any():
+                self._fault(what, "overwrites", reader, "the read")
+
     def _fault(self, what: str, verb: str, actor: int, of: str) -> None:
         raise KernelFault(
             what,
@@ -201,13 +234,15 @@ class SharedMemory:
             "a wait or a barrier in between",
         )
 
-    def check_proxy(self, k: Ints, classes: list[int], what: str) -> None:
-        """The async proxy reads chunks: ordinary writes must be fenced."""
+    def check_proxy(self, k: Ints, classes: list[int], verb: str, what: str) -> None:
+        """The async proxy reads or overwrites chunks: ordinary writes must be fenced."""
         actor, time = self.writer[k], self.written[k]
         ordinary = (actor >= 0) & (actor < self.clocks.n_classes + self.clocks.n_warps)
         shown = self.clocks.shown[classes].min(0)[np.maximum(actor, 0)]
         if (ordinary & (shown < time)).any():
-            raise KernelFault(what, "reads ordinary writes through the async proxy", "fence_async")
+            raise KernelFault(
+                what, f"{verb} ordinary writes through the async proxy", "fence_async"
+            )
 
     def note_write(self, k: Ints, actor: Ints | int, time: Ints | int, lane: Ints | int) -> None:
         """Remember the last writer; an element written twice in one operation keeps the last."""
@@ -261,10 +296,14 @@ class SharedMemory:
         raw = values.view(np.uint8).reshape(*values.shape[:-1], -1)
         at = np.asarray(byte)[..., None] + np.arange(raw.shape[-1])
         self.bytes[at] = raw
+        self.watch("smem", byte, raw)
 
 
 class GlobalTensor:
-    """A global buffer: flat storage in its layout, and how often each element was written."""
+    """A global buffer: flat storage in its layout, and how often each element was written.
+
+    A kernel may read back what the same CTA wrote to an output; others write at no known time.
+    """
 
     def __init__(self, buffer: ir.Buffer, array: npt.NDArray[Any], env: dict[str, int]) -> None:
         self.buffer = buffer
@@ -283,6 +322,14 @@ class GlobalTensor:
         self.data = np.zeros(int(self.index.max(initial=0)) + 1, array.dtype)
         self.data[self.index] = array
         self.count = np.zeros(len(self.data), np.int32)
+        self.output, self.cta = False, 0
+        self.watch: Watch = unwatched
+        self.owner = np.zeros(0, np.int64)
+
+    def clear(self) -> None:
+        """Become an output: what it held is not there to be read."""
+        self.data[:], self.output = 0, True
+        self.owner = np.full(len(self.data), -1)
 
     def element(self, index: Any) -> Ints:
         """Storage element of a logical index, given per dim (arrays broadcast)."""
@@ -306,6 +353,10 @@ class GlobalTensor:
         """Elements, `fill` where inactive."""
         element, active = np.broadcast_arrays(element, active)
         self._check(element, active)
+        if self.output and (self.owner[element[active]] != self.cta).any():
+            raise KernelFault(
+                f"tensor {self.buffer}", "is read where this CTA has not written it", "an input"
+            )
         values = self.data[np.where(active, element, 0)]
         return np.where(active, values, np.asarray(fill).astype(self.data.dtype))
 
@@ -315,6 +366,9 @@ class GlobalTensor:
         self._check(element, active)
         self.data[element[active]] = values[active]
         np.add.at(self.count, element[active], 1)
+        self.watch(self.buffer.name, element[active], values[active])
+        if self.output:
+            self.owner[element[active]] = self.cta
 
     def _check(self, element: Ints, active: Any) -> None:
         used = element[active]

@@ -15,7 +15,7 @@ import numpy as np
 
 from axe_eq.kernel import cells, ir
 from axe_eq.kernel.expr import evaluate
-from axe_eq.kernel.interp.machine import Cta, Env, Issue
+from axe_eq.kernel.interp.machine import Cta, Env, Issue, Slot
 from axe_eq.kernel.interp.memory import Ints, KernelFault
 from axe_eq.kernel.placement import LANES, Placement, number
 from axe_eq.program import ops
@@ -130,7 +130,7 @@ def copy(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
     elif s.dst.buffer.memory == "reg":
         warp, lane, reg = held(s.dst, issue)
         values = _fetch(cta, s, env, issue, warp, lane)
-        cta.write_regs(s.dst.buffer, warp, lane, reg, values)
+        cta.write_regs(s.dst.buffer, warp, lane, reg, values, issue)
     else:
         _put(cta, s, env, issue)
 
@@ -212,7 +212,7 @@ def map_cells(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
         at = numbers + number(view.place.at("reg"))
         values.append(accumulate_type(cta.read_regs(view.buffer, warp, lane, at, issue)))
     result = cells.evaluate(s.cell, values)
-    cta.write_regs(s.out.buffer, warp, lane, reg, np.broadcast_to(result, warp.shape))
+    cta.write_regs(s.out.buffer, warp, lane, reg, np.broadcast_to(result, warp.shape), issue)
 
 
 def accumulate_type(values: Any) -> Any:
@@ -225,7 +225,7 @@ def fill(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
     """Set every element."""
     assert isinstance(s, ir.Fill)
     warp, lane, reg = held(s.out, issue)
-    cta.write_regs(s.out.buffer, warp, lane, reg, np.full(warp.shape, s.value))
+    cta.write_regs(s.out.buffer, warp, lane, reg, np.full(warp.shape, s.value), issue)
 
 
 def index(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
@@ -235,7 +235,8 @@ def index(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
     begin = evaluate(s.begin, {**env, **cta.thread_numbers(issue.who)})
     start = _per_copy(begin, warp - issue.who.first_warp, lane)
     position = np.indices(s.out.shape, sparse=True)[s.dim][None]
-    cta.write_regs(s.out.buffer, warp, lane, reg, np.broadcast_to(start + position, warp.shape))
+    values = np.broadcast_to(start + position, warp.shape)
+    cta.write_regs(s.out.buffer, warp, lane, reg, values, issue)
 
 
 def reduce(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
@@ -248,7 +249,8 @@ def reduce(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
     dims = tuple(d + 1 for d in s.dims)
     total = monoid.finish(monoid.lift((values[:copies],), dims))
     to_warp, to_lane, to_reg = held(s.out, issue)
-    cta.write_regs(s.out.buffer, to_warp, to_lane, to_reg, _spread(total, to_warp.shape, copies))
+    values = _spread(total, to_warp.shape, copies)
+    cta.write_regs(s.out.buffer, to_warp, to_lane, to_reg, values, issue)
 
 
 def gemm(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
@@ -261,23 +263,37 @@ def gemm(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
 def _operand(cta: Cta, view: ir.View, env: Env, issue: Issue) -> Callable[[], Any]:
     """A function that reads a matrix operand when the product happens."""
     if view.buffer.memory == "reg":
-        warp, lane, reg = held(view, issue)
-        values = cta.read_regs(view.buffer, warp, lane, reg, issue)[0]
-        return lambda: values
+        warp, lane, reg = (x[0] for x in held(view, issue))
+        return product_registers(cta, view.buffer, (warp, lane, reg), issue)
     byte = smem_bytes(view, env)
     note_product_read(cta, byte, view.buffer.itemsize, issue)
     return lambda: cta.memory.load(byte, DTYPES[view.buffer.dtype].numpy)[..., 0]
+
+
+def product_registers(
+    cta: Cta, buffer: ir.Buffer, where: Where3, issue: Issue
+) -> Callable[[], Any]:
+    """Registers that a product reads: now, or when an asynchronous one runs."""
+    values, defined = cta.regs(buffer)
+    if not defined[where].all():
+        raise KernelFault(issue.what, f"reads registers of {buffer} that were never written")
+    primitive = issue.primitive
+    if isinstance(primitive, ir.Gemm) and primitive.asynchronous:
+        number_ = cta.queue("wgmma", issue.who.group).committed + 1
+        cta.lent[buffer, issue.who.group] = number_
+    else:
+        cta.touch(buffer, issue, "reads")
+    return lambda: values[where]
 
 
 def note_product_read(cta: Cta, byte: Ints, size: int, issue: Issue) -> None:
     """Check and remember that a product of this group reads shared memory."""
     k = cta.memory.chunks(byte, size, issue.what).ravel()
     classes = cta.clocks.classes(issue.who)
-    for c in classes:
-        cta.memory.check_read(k, np.full(k.shape, c), np.full(k.shape, -2), issue.what)
+    cta.memory.check_read_by_all(k, classes, issue.what)
     primitive = issue.primitive
     if isinstance(primitive, ir.Gemm) and primitive.asynchronous:
-        cta.memory.check_proxy(k, classes, issue.what)
+        cta.memory.check_proxy(k, classes, "reads", issue.what)
         number_ = cta.queue("wgmma", issue.who.group).committed + 1
         cta.memory.note_read(k, cta.clocks.products(issue.who.group), number_, -1)
 
@@ -295,10 +311,12 @@ def start_product(
     def effect() -> None:
         values = cta.regs(s.acc.buffer)[0]
         # Not BLAS: its threads cost more than tiles of this size take.
-        x = np.einsum("mk,nk->mn", a().astype(np.float32), b().astype(np.float32))
+        x = np.einsum("mk,nk->mn", a().astype(values.dtype), b().astype(values.dtype))
         values[warp, lane, reg] = values[warp, lane, reg] + x if keep else x
+        cta.watch(s.acc.buffer.name, warp, lane, reg, values[warp, lane, reg])
 
     if not s.asynchronous:
+        cta.touch(s.acc.buffer, issue, "changes")
         effect()
         return
     queue = cta.queue("wgmma", issue.who.group)
@@ -329,7 +347,9 @@ def copy_async(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
     byte = smem_bytes(tile, env)
     element, inside = global_elements(tensor, cta, env, issue)
     if load:
-        bulk_load(cta, s, byte, element[0], inside[0], env, issue)
+        assert s.barrier is not None
+        slot = cta.slot(s.barrier, s.slot, env)
+        bulk_load(cta, s, slot, byte, element[0], inside[0], issue)
     else:
         bulk_store(cta, s, byte, element[0], inside[0], issue)
 
@@ -339,8 +359,7 @@ def _ordinary_load(cta: Cta, s: ir.CopyAsync, env: Env, issue: Issue) -> None:
     byte, size = smem_bytes(s.dst, env), s.dst.buffer.itemsize
     element, inside = (x[0] for x in global_elements(s.src, cta, env, issue))
     k = cta.memory.chunks(byte, size, issue.what).ravel()
-    for c in cta.clocks.classes(issue.who):
-        cta.memory.check_write(k, np.full(k.shape, c), np.full(k.shape, -2), issue.what)
+    cta.memory.check_write_by_all(k, cta.clocks.classes(issue.who), issue.what)
     queue = cta.queue("cp_async", issue.who.group)
     actor = cta.clocks.async_copies(issue.who.first_warp)
     cta.memory.note_write(k, actor, queue.committed + 1, -2)
@@ -356,14 +375,16 @@ def _ordinary_load(cta: Cta, s: ir.CopyAsync, env: Env, issue: Issue) -> None:
 
 
 def bulk_load(
-    cta: Cta, s: ir.CopyAsync, byte: Ints, element: Ints, inside: Any, env: Env, issue: Issue
+    cta: Cta, s: ir.CopyAsync, slot: Slot, byte: Ints, element: Ints, inside: Any, issue: Issue
 ) -> None:
-    """Start a load into shared memory that completes on the copy's barrier slot."""
-    slot, size = cta.slot_of(s, env), s.dst.buffer.itemsize
+    """Start a load into shared memory that completes on a barrier slot."""
+    size = s.dst.buffer.itemsize
     k = cta.memory.chunks(byte, size, issue.what).ravel()
-    elected = np.full(k.shape, cta.clocks.elected(issue.who.group))
-    cta.memory.check_write(k, elected, np.zeros(k.shape, int), issue.what)
+    elected = cta.clocks.elected(issue.who.group)
+    cta.memory.check_write(k, np.full(k.shape, elected), np.zeros(k.shape, int), issue.what)
+    cta.memory.check_proxy(k, [elected], "overwrites", issue.what)
     cta.memory.note_write(k, slot.actor, slot.phase + 1, -1)
+    slot.loaded = slot.phase + 1
     tensor = cta.tensors[s.src.buffer.name]
 
     def effect() -> None:
@@ -382,7 +403,7 @@ def bulk_store(
     queue, elected = cta.queue("bulk", group), cta.clocks.elected(group)
     k = cta.memory.chunks(byte, s.src.buffer.itemsize, issue.what).ravel()
     cta.memory.check_read(k, np.full(k.shape, elected), np.zeros(k.shape, int), issue.what)
-    cta.memory.check_proxy(k, [elected], issue.what)
+    cta.memory.check_proxy(k, [elected], "reads", issue.what)
     cta.memory.note_read(k, cta.clocks.stores(group), queue.committed + 1, -1)
     tensor = cta.tensors[s.dst.buffer.name]
     done = [False]

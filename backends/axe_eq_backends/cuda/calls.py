@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from axe_eq.errors import EmitError
 from axe_eq.kernel import ir
-from axe_eq.kernel.cells import Cell, Operand, result_dtype
+from axe_eq.kernel.cells import IDENTITY, Cell, Operand, result_dtype
 from axe_eq.kernel.expr import Expr, Int, bounds, variables
 from axe_eq.kernel.plan import Address, Call, Regs
+from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda import cells, prelude
 
 if TYPE_CHECKING:
     from axe_eq_backends.cuda.emit import Writer
 
 
+PARTS = 4  # independent chains of a long reduction in one thread
 INT_MAX = (1 << 31) - 1
 # Half of what Hopper's L1 has left beside small kernels' shared memory.
 L1_BYTES = 64 << 10
@@ -46,8 +48,8 @@ def _helpers(w: Writer, *texts: str) -> None:
 def _memory(w: Writer, call: Call, op: str, space: str, at: str, cached: bool = True) -> str:
     """One load or store statement."""
     regs: Regs = call["regs"]
-    if len(regs.index) * regs.buffer.itemsize == 2:
-        return _half(w, regs, op, space, at)
+    if len(regs.index) * regs.buffer.itemsize < 4:
+        return _part_of_word(w, regs, op, space, at)
     kind = w.register_type(regs.buffer.dtype)
     words = _words(w, regs)
     name = prelude.access_name(op, space, len(words), kind, cached)
@@ -56,13 +58,28 @@ def _memory(w: Writer, call: Call, op: str, space: str, at: str, cached: bool = 
     return f"{name}({', '.join(args)});"
 
 
-def _half(w: Writer, regs: Regs, op: str, space: str, at: str) -> str:
-    i = regs.index[0]
-    name, function = w.name(regs.buffer), w.use(f"{op}_{space}_u16")
+def _part_of_word(w: Writer, regs: Regs, op: str, space: str, at: str) -> str:
+    """A load or store of one or two bytes of a register."""
+    n_bytes = len(regs.index) * regs.buffer.itemsize
+    function = w.use(f"{op}_{space}_u{8 * n_bytes}")
     if op == "ld":
-        w.use("set_half")
-        return f"set_half({name}[{i // 2}], {i % 2}, {function}({at}));"
-    return f"{function}({at}, {name}[{i // 2}] >> {16 * (i % 2)});"
+        return _set_part(w, regs, f"{function}({at})")
+    word, place = _place_in_word(w, regs)
+    return f"{function}({at}, {word} >> {8 * n_bytes * place});"
+
+
+def _place_in_word(w: Writer, regs: Regs) -> tuple[str, int]:
+    """The register that holds less than a word's elements, and their place in it."""
+    size = regs.buffer.itemsize
+    word, byte = divmod(regs.index[0] * size, 4)
+    return f"{w.name(regs.buffer)}[{word}]", byte // (len(regs.index) * size)
+
+
+def _set_part(w: Writer, regs: Regs, value: str) -> str:
+    """Set one or two bytes of a register."""
+    word, place = _place_in_word(w, regs)
+    part = {1: "set_byte", 2: "set_half"}[len(regs.index) * regs.buffer.itemsize]
+    return f"{w.use(part)}({word}, {place}, {value});"
 
 
 def _guarded(w: Writer, guard: Int | None, statement: str, otherwise: str = "") -> None:
@@ -104,22 +121,21 @@ def _elements(tensor: ir.Buffer) -> int | None:
 
 def _filled(w: Writer, regs: Regs, value: float) -> str:
     dtype = regs.buffer.dtype
-    if len(regs.index) * regs.buffer.itemsize == 2:
-        w.use("set_half")
-        i = regs.index[0]
-        word = f"{w.name(regs.buffer)}[{i // 2}]"
-        return f"set_half({word}, {i % 2}, {_constant(w, dtype, value)} & 0xffffu);"
+    if len(regs.index) * regs.buffer.itemsize < 4:
+        mask = (1 << 8 * len(regs.index) * regs.buffer.itemsize) - 1
+        return _set_part(w, regs, f"{_constant(w, dtype, value)} & {mask:#x}u")
     return f"{' = '.join(_words(w, regs))} = {_constant(w, dtype, value)};"
 
 
 def _constant(w: Writer, dtype: str, value: float) -> str:
     """A register that holds a constant in every element."""
-    if dtype in ("f16", "bf16"):
+    per = 4 // DTYPES[dtype].itemsize
+    if per > 1:
         if value == 0:
             return "0u"
         text = cells.number(value, "f32")
         _helpers(w, text)
-        return f"{w.use(f'pack_{dtype}')}({text}, {text})"
+        return f"{w.use(f'pack_{dtype}')}({', '.join([text] * per)})"
     text = cells.number(value, dtype)
     _helpers(w, text)
     return text
@@ -198,10 +214,15 @@ def cp_async(w: Writer, call: Call, s: ir.Primitive) -> None:
 def wgmma(w: Writer, call: Call, s: ir.Primitive) -> None:
     """One warpgroup product; constant steps are added to a descriptor made once per base."""
     a_form, b_form, n, k = call["a_form"], call["b_form"], call["n"], call["k"]
-    shape = (n, k, call["dtype"], a_form.transposed, b_form.transposed)
-    name = prelude.wgmma_name(n, call["dtype"], a_form.transposed, b_form.transposed)
-    w.use(name, lambda: prelude.wgmma(*shape))
-    a, b = _descriptor(w, call["a"], a_form.bits, s), _descriptor(w, call["b"], b_form.bits, s)
+    shape = (call["dtype"], a_form.transposed if a_form else 0, b_form.transposed, not a_form)
+    name = prelude.wgmma_name(n, *shape)
+    w.use(name, lambda: prelude.wgmma(n, k, *shape))
+    if a_form:
+        a = _descriptor(w, call["a"], a_form.bits, s)
+    else:
+        rows: Regs = call["a"]
+        a = f"{w.name(rows.buffer)} + {rows.index[0] // 2}"
+    b = _descriptor(w, call["b"], b_form.bits, s)
     regs: Regs = call["regs"]
     acc = w.name(regs.buffer) + (f" + {regs.index[0]}" if regs.index[0] else "")
     w.line(f"{name}({acc}, {a}, {b}, {w.expr(call['accumulate'])});")
@@ -225,6 +246,7 @@ def _descriptor(w: Writer, address: Address, form: int, s: ir.Primitive) -> str:
 
 def wgmma_fence(w: Writer, call: Call, s: ir.Primitive) -> None:
     """Before the first product of a group."""
+    w.hold(w.held[s].before)
     w.line(f"{w.use('wgmma_fence')}();")
 
 
@@ -244,6 +266,25 @@ def mma(w: Writer, call: Call, s: ir.Primitive) -> None:
         w.expr(call["accumulate"]),
     ]
     w.line(f"{name}({', '.join(args)});")
+
+
+def fma(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """Multiply-adds of one thread: a loop that unrolls, or lines where numbers are irregular."""
+    acc, a, b = call["acc"], call["a"], call["b"]
+    if call["accumulate"] != 1:
+        zeros = [f"{w.name(acc.buffer)}[{i}] = 0;" for i in sorted(set(acc.index))]
+        w.line(f"if (!{w.expr(call['accumulate'])}) {{ {' '.join(zeros)} }}")
+    spelled = {"f32": "fmaf({1}, {2}, {0})", "f64": "fma({1}, {2}, {0})"}
+    form = "{0} = " + spelled.get(call["dtype"], "{1} * {2} + {0}") + ";"
+    names = [w.name(r.buffer) for r in (acc, a, b)]
+    texts = [_index(r.index, "i") for r in (acc, a, b)]
+    if any(t is None for t in texts):
+        for numbers in zip(acc.index, a.index, b.index, strict=True):
+            w.line(form.format(*(f"{n}[{i}]" for n, i in zip(names, numbers, strict=True))))
+        return
+    w.line("#pragma unroll")
+    step = form.format(*(f"{n}[{t}]" for n, t in zip(names, texts, strict=True)))
+    w.line(f"for (int i = 0; i < {len(acc.index)}; i++) {step}")
 
 
 # -- registers --
@@ -294,6 +335,8 @@ def map_cells(w: Writer, call: Call, s: ir.Primitive) -> None:
     """A cell over registers: a loop that unrolls, or lines where numbers are irregular."""
     out: Regs = call["out"]
     ins: tuple[Regs, ...] = call["ins"]
+    if call["cell"] == IDENTITY and _moved(w, out, ins[0]):
+        return
     function = _cell_function(w, call["cell"], ins)
     per = max(1, 4 // out.buffer.itemsize)
     indices = [_index(r.index, "i") for r in (out, *ins)]
@@ -310,6 +353,33 @@ def map_cells(w: Writer, call: Call, s: ir.Primitive) -> None:
     for first in range(0, len(out.index), per):
         texts = [[str(n) for n in r.index[first : first + per]] for r in (out, *ins)]
         _assign(w, function, out, ins, texts, call)
+
+
+def _moved(w: Writer, out: Regs, src: Regs) -> bool:
+    """Move registers, or halves of them; False where that is no move of whole words."""
+    per = max(1, 4 // out.buffer.itemsize)
+    if src.buffer.dtype != out.buffer.dtype or per > 2 or len(out.index) % per:
+        return False
+    to, of = w.name(out.buffer), w.name(src.buffer)
+    firsts, words = src.index[::per], [n // per for n in out.index[::per]]
+    if per == 1 or (not any(n % 2 for n in firsts) and src.index[1::2] == _next(firsts)):
+        source = [n // per for n in firsts]
+        targets, sources = _index(words, "i"), _index(source, "i")
+        if len(words) > 1 and targets is not None and sources is not None:
+            w.line("#pragma unroll")
+            w.line(f"for (int i = 0; i < {len(words)}; i++) {to}[{targets}] = {of}[{sources}];")
+            return True
+        for word, n in zip(words, source, strict=True):
+            w.line(f"{to}[{word}] = {of}[{n}];")
+        return True
+    for word, low, high in zip(words, firsts, src.index[1::2], strict=True):
+        picked = (0x76 if high % 2 else 0x54) << 8 | (0x32 if low % 2 else 0x10)
+        w.line(f"{to}[{word}] = __byte_perm({of}[{low // 2}], {of}[{high // 2}], {picked:#06x});")
+    return True
+
+
+def _next(numbers: Sequence[int]) -> tuple[int, ...]:
+    return tuple(n + 1 for n in numbers)
 
 
 def _shifted(numbers: Sequence[int], per: int) -> list[str]:
@@ -329,11 +399,13 @@ def _assign(
 
 def _stored(w: Writer, out: Regs, index: str, values: Sequence[str]) -> str:
     name, dtype = w.name(out.buffer), out.buffer.dtype
-    if len(values) == 1 and out.buffer.itemsize == 4:
+    per = 4 // out.buffer.itemsize
+    if per <= 1:
         return f"{name}[{index}] = {values[0]};"
-    values = [*values, "0.0f"][:2]
+    values = [*values, *["0.0f"] * per][:per]
     plain = index.isidentifier()
-    word = str(int(index) // 2) if index.isdigit() else f"{index if plain else f'({index})'} / 2"
+    place = index if plain else f"({index})"
+    word = str(int(index) // per) if index.isdigit() else f"{place} / {per}"
     return f"{name}[{word}] = {w.use(f'pack_{dtype}')}({', '.join(values)});"
 
 
@@ -345,7 +417,8 @@ def _cell_function(w: Writer, cell: Cell, ins: Sequence[Regs]) -> str:
         return w.cells[key]
     kinds = [cells.C_TYPE.get(result_dtype(Operand(i), dtypes), "") for i in range(len(ins))]
     if "" in kinds:
-        raise EmitError(f"map of {' '.join(dtypes)}", "has no CUDA registers", "f16 bf16 f32 i32")
+        known = " ".join(cells.C_TYPE)
+        raise EmitError(f"map of {' '.join(dtypes)}", "has no CUDA registers", known)
     result = result_dtype(cell, dtypes)
     body = cells.spell(cell, [f"x{i}" for i in range(len(ins))], dtypes)
     _helpers(w, body)
@@ -361,7 +434,7 @@ def _cell_function(w: Writer, cell: Cell, ins: Sequence[Regs]) -> str:
 def fill(w: Writer, call: Call, s: ir.Primitive) -> None:
     """A constant in registers."""
     out: Regs = call["out"]
-    if len(out.index) * out.buffer.itemsize == 2:
+    if len(out.index) * out.buffer.itemsize < 4:
         w.line(_filled(w, out, call["value"]))
         return
     value = _constant(w, out.buffer.dtype, call["value"])
@@ -388,12 +461,35 @@ def index(w: Writer, call: Call, s: ir.Primitive) -> None:
 
 
 def accumulate(w: Writer, call: Call, s: ir.Primitive) -> None:
-    """Combine registers of one thread."""
+    """Combine registers of one thread, long runs in parts: a chain waits for every step."""
     out, ins = call["out"], call["ins"]
-    dtype = out.buffer.dtype
     target = f"{w.name(out.buffer)}[{out.index[0]}]"
-    w.line(f"{target} = {w.element(ins, str(ins.index[0]))};")
-    rest = ins.index[1:]
+    n = len(ins.index)
+    parts = PARTS if n % PARTS == 0 and n >= 4 * PARTS else 1
+    runs = [ins.index[i::parts] for i in range(parts)]
+    if parts == 1:
+        _chain(w, call, target, runs[0])
+        return
+    w.line("{")
+    w.depth += 1
+    kind = w.register_type(out.buffer.dtype)
+    names = [target, *(f"chain{i}" for i in range(1, parts))]
+    w.line(f"{kind} {', '.join(names[1:])};")
+    for name, run in zip(names, runs, strict=True):
+        _chain(w, call, name, run)
+    while len(names) > 1:
+        for a, b in zip(names[::2], names[1::2], strict=True):
+            w.line(f"{a} = {cells.combine(call['monoid'], a, b, out.buffer.dtype)};")
+        names = names[::2]
+    w.depth -= 1
+    w.line("}")
+
+
+def _chain(w: Writer, call: Call, target: str, run: Sequence[int]) -> None:
+    """Combine registers in order."""
+    ins, dtype = call["ins"], call["out"].buffer.dtype
+    w.line(f"{target} = {w.element(ins, str(run[0]))};")
+    rest = run[1:]
     index = _index(rest, "i") if len(rest) > 1 else None
     if index is not None:
         w.line("#pragma unroll")
@@ -410,26 +506,37 @@ def accumulate(w: Writer, call: Call, s: ir.Primitive) -> None:
 def shuffle(w: Writer, call: Call, s: ir.Primitive) -> None:
     """Combine with other lanes."""
     regs: Regs = call["regs"]
-    function = w.use("shuffle_xor_i32" if regs.buffer.dtype == "i32" else "shuffle_xor")
+    dtype = regs.buffer.dtype
+    function = w.use("shuffle_xor" if dtype == "f32" else f"shuffle_xor_{dtype}")
     for i in regs.index:
         x = f"{w.name(regs.buffer)}[{i}]"
-        merged = cells.combine(
-            call["monoid"], x, f"{function}({x}, {call['mask']})", regs.buffer.dtype
-        )
+        merged = cells.combine(call["monoid"], x, f"{function}({x}, {call['mask']})", dtype)
         _helpers(w, merged)
         w.line(f"{x} = {merged};")
 
 
-def ld_combine(w: Writer, call: Call, s: ir.Primitive) -> None:
-    """Read from shared memory and combine."""
-    regs: Regs = call["regs"]
-    kind = w.register_type(regs.buffer.dtype)
-    name = prelude.access_name("ld", "shared", 1, kind)
-    w.use(name, lambda: prelude.access("ld", "shared", 1, kind))
-    x = f"{w.name(regs.buffer)}[{regs.index[0]}]"
-    merged = cells.combine(call["monoid"], x, "other", regs.buffer.dtype)
-    _helpers(w, merged)
-    w.line(f"{{ {kind} other; {name}(other, {w.address(call['address'])}); {x} = {merged}; }}")
+def ld_reduce(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """Read values that lie `step` apart in shared memory and combine them."""
+    regs, count, step = call["regs"], call["count"], call["step"]
+    kind, at = w.register_type(regs.buffer.dtype), call["address"]
+    most = 16 // regs.buffer.itemsize
+    words = most if step == 1 and count % most == 0 else 1
+    name = prelude.access_name("ld", "shared", words, kind)
+    w.use(name, lambda: prelude.access("ld", "shared", words, kind))
+    w.line("{")
+    w.line(f"  {kind} other[{count}];")
+    for first in range(0, count, words):
+        targets = ", ".join(f"other[{first + i}]" for i in range(words))
+        place = Address(at.buffer, at.byte + first * step * regs.buffer.itemsize)
+        w.line(f"  {name}({targets}, {w.address(place)});")
+    parts = [f"other[{i}]" for i in range(count)]
+    while len(parts) > 1:
+        pairs = zip(parts[::2], parts[1::2], strict=False)
+        rest = parts[len(parts) // 2 * 2 :]
+        parts = [cells.combine(call["monoid"], a, b, regs.buffer.dtype) for a, b in pairs] + rest
+    _helpers(w, parts[0])
+    w.line(f"  {w.name(regs.buffer)}[{regs.index[0]}] = {parts[0]};")
+    w.line("}")
 
 
 def sync(w: Writer, call: Call, s: ir.Primitive) -> None:
@@ -441,6 +548,7 @@ CALLS: Mapping[str, Callable[[Writer, Call, Any], None]] = {
     "ld_global": ld_global, "st_global": st_global, "ld_shared": ld_shared,
     "st_shared": st_shared, "ldmatrix": ldmatrix, "stmatrix": stmatrix, "tma_load": tma_load,
     "tma_store": tma_store, "cp_async": cp_async, "wgmma": wgmma, "wgmma_fence": wgmma_fence,
-    "wgmma_commit": wgmma_commit, "mma": mma, "map": map_cells, "fill": fill, "index": index,
-    "accumulate": accumulate, "shuffle": shuffle, "ld_combine": ld_combine, "sync": sync,
+    "wgmma_commit": wgmma_commit, "mma": mma, "fma": fma, "map": map_cells, "fill": fill,
+    "index": index, "accumulate": accumulate, "shuffle": shuffle, "ld_reduce": ld_reduce,
+    "sync": sync,
 }  # fmt: skip

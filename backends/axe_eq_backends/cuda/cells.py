@@ -8,12 +8,13 @@ Operands are f32 (every narrower float), i32 or bool values. ``{0}`` is the firs
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 from axe_eq.errors import EmitError
 from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, result_dtype
 from axe_eq.program import ops
-from axe_eq.program.types import dtype
+from axe_eq.program.types import DTYPES, dtype
 
 FLOAT: dict[str, str] = {
     "id": "{0}", "add": "({0} + {1})", "mul": "({0} * {1})", "sub": "({0} - {1})",
@@ -31,39 +32,73 @@ FLOAT: dict[str, str] = {
     "hypot": "hypotf({0}, {1})", "copysign": "copysignf({0}, {1})", "pow": "powf({0}, {1})",
     "nextafter": "nextafterf({0}, {1})", "isnan": "({0} != {0})",
     "isinf": "(fabsf({0}) == INFINITY_F32)", "isfinite": "(fabsf({0}) < INFINITY_F32)",
+    "sign": "sign_f32({0})", "signbit": "(copysignf(1.0f, {0}) < 0)",
+    "remainder": "remainder_f32({0}, {1})", "floor_divide": "floor_divide_f32({0}, {1})",
+    "logaddexp": "logaddexp_f32({0}, {1})",
 }  # fmt: skip
 INTEGER: dict[str, str] = {
     "id": "{0}", "add": "({0} + {1})", "mul": "({0} * {1})", "sub": "({0} - {1})",
     "neg": "(-{0})", "abs": "abs({0})", "maximum": "max({0}, {1})", "minimum": "min({0}, {1})",
     "where": "({0} ? {1} : {2})", "floor": "{0}", "ceil": "{0}", "trunc": "{0}", "round": "{0}",
     "bit_and": "({0} & {1})", "bit_or": "({0} | {1})", "bit_xor": "({0} ^ {1})",
-    "bit_not": "(~{0})",
+    "bit_not": "(~{0})", "sign": "(({0} > 0) - ({0} < 0))", "signbit": "({0} < 0)",
+    "shl": "shl_{kind}({0}, {1})", "shr": "shr_{kind}({0}, {1})", "pow": "pow_{kind}({0}, {1})",
+    "remainder": "remainder_{kind}({0}, {1})", "floor_divide": "floor_divide_{kind}({0}, {1})",
+    "isnan": "false", "isinf": "false", "isfinite": "true",
 }  # fmt: skip
 COMPARE: dict[str, str] = {
     "eq": "({0} == {1})", "ne": "({0} != {1})", "lt": "({0} < {1})", "le": "({0} <= {1})",
     "gt": "({0} > {1})", "ge": "({0} >= {1})", "and": "({0} && {1})", "or": "({0} || {1})",
     "xor": "({0} != {1})", "not": "(!{0})",
 }  # fmt: skip
+BOOL: dict[str, str] = {
+    "id": "{0}", "maximum": "({0} || {1})", "minimum": "({0} && {1})",
+    "where": "({0} ? {1} : {2})", "signbit": "false", "isnan": "false", "isinf": "false",
+    "isfinite": "true",
+}  # fmt: skip
+# f64 has the same cells with the functions of its own; division and the exponential are exact.
+FLOAT64: dict[str, str] = {
+    name: re.sub(r"\b([a-z0-9]+)f\(", r"\1(", row.replace("1.0f", "1.0"))
+    .replace("_f32(", "_f64(").replace("exp_f64(", "exp(")
+    for name, row in FLOAT.items()
+} | {"div": "({0} / {1})", "sigmoid": "(1.0 / (1.0 + exp(-{0})))"}  # fmt: skip
+_ROWS = {
+    "f32": FLOAT, "f64": FLOAT64, "i32": INTEGER, "i64": INTEGER | {"abs": "llabs({0})"},
+    "bool": BOOL,
+}  # fmt: skip
 MONOIDS: dict[str, tuple[str, str]] = {  # on f32, on i32
     "+": ("({0} + {1})", "({0} + {1})"),
     "*": ("({0} * {1})", "({0} * {1})"),
     "max": ("max_f32({0}, {1})", "max({0}, {1})"),
     "min": ("min_f32({0}, {1})", "min({0}, {1})"),
+    "and": ("({0} && {1})", "({0} && {1})"),
+    "or": ("({0} || {1})", "({0} || {1})"),
 }
-C_TYPE = {"f32": "float", "i32": "int", "bool": "bool"}
+C_TYPE = {"f32": "float", "f64": "double", "i32": "int", "i64": "long long", "bool": "bool"}
+_RANK = ("f64", "f32", "i64", "i32", "bool")  # the kind of numbers a cell computes in: the first
 
 
 def number(value: float, dtype: str) -> str:
-    """A constant of a dtype."""
-    if dtype == "i32":
-        return str(int(value))
+    """A constant of a dtype.
+
+    Raises:
+        EmitError: infinity or NaN as an integer.
+    """
+    if dtype in ("i32", "i64"):
+        if not math.isfinite(value):
+            raise EmitError(f"constant {value}", f"as {dtype}", "a finite number")
+        mark = "ll" if dtype == "i64" else ""
+        # The least number has no literal: the minus is an operator.
+        least = int(value) == -(1 << (8 * DTYPES[dtype].itemsize - 1))
+        return f"({int(value) + 1}{mark} - 1)" if least else f"{int(value)}{mark}"
     if dtype == "bool":
         return "true" if value else "false"
     if math.isnan(value):
         return "NAN_F32"
     if math.isinf(value):
         return "INFINITY_F32" if value > 0 else "(-INFINITY_F32)"
-    return f"{value!r}f" if value >= 0 else f"({value!r}f)"
+    text = f"{value!r}" if dtype == "f64" else f"{value!r}f"
+    return text if value >= 0 else f"({text})"
 
 
 def spell(cell: Cell, operands: Sequence[str], dtypes: Sequence[str]) -> str:
@@ -83,18 +118,20 @@ def spell(cell: Cell, operands: Sequence[str], dtypes: Sequence[str]) -> str:
         return number(cell.value, "f32")
     name, params = ops.split_text(cell.cell)
     kinds = [result_dtype(a, dtypes) for a in cell.args if not isinstance(a, Constant)]
-    kind = "f32" if "f32" in kinds or not kinds else kinds[-1]
+    kind = next((k for k in _RANK if k in kinds), "f32")
     args = [
         number(a.value, kind) if isinstance(a, Constant) else spell(a, operands, dtypes)
         for a in cell.args
     ]
     if name == "cast":
         return _cast(args[0], kind, dtype(params[0]).name)
+    if name == "pow" and cell.args[0] == Constant(2.0) and kind == "f32":
+        return f"exp2_f32({args[1]})"
     return _apply(cell, name, args, kind)
 
 
 def _apply(cell: Apply, name: str, args: list[str], kind: str) -> str:
-    row = COMPARE.get(name) or {"f32": FLOAT, "i32": INTEGER}.get(kind, {}).get(name)
+    row = COMPARE.get(name) or _ROWS.get(kind, {}).get(name)
     if row is None:
         known = " ".join(sorted(FLOAT))
         raise EmitError(f"cell {cell.cell!r}", f"has no CUDA spelling on {kind}", known)
@@ -103,19 +140,17 @@ def _apply(cell: Apply, name: str, args: list[str], kind: str) -> str:
         for more in args[1:]:
             text = row.format(text, more)
         return text
-    return row.format(*args) if len(args) > 1 or "{1}" not in row else args[0]
+    return row.format(*args, kind=kind) if len(args) > 1 or "{1}" not in row else args[0]
 
 
 def _cast(text: str, kind: str, to: str) -> str:
     """Round to a narrower type and come back, or change the kind of number."""
-    if to in ("f16", "bf16"):
+    if to in ("f16", "bf16", "f8e4m3", "f8e5m2"):
         return f"round_{to}({text})"
     if to == "bool":
         return f"({text} != 0)"
     if to not in C_TYPE:
-        raise EmitError(
-            f"cell 'cast {to}'", f"from {kind} has no CUDA spelling", "f16 bf16 f32 i32"
-        )
+        raise EmitError(f"cell 'cast {to}'", f"from {kind} has no CUDA spelling", " ".join(C_TYPE))
     return text if kind == to else f"(({C_TYPE[to]})({text}))"
 
 
@@ -127,4 +162,5 @@ def combine(monoid: str, a: str, b: str, dtype: str) -> str:
     """
     if monoid not in MONOIDS:
         raise EmitError(f"monoid {monoid!r}", "has no CUDA spelling", " ".join(MONOIDS))
-    return MONOIDS[monoid][dtype == "i32"].format(a, b)
+    text = MONOIDS[monoid][dtype in ("i32", "i64")].format(a, b)
+    return text.replace("_f32(", "_f64(") if dtype == "f64" else text

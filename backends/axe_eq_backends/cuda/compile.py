@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -36,8 +39,9 @@ def _nvrtc() -> Any:
     try:
         nvrtc.nvrtcVersion()
     except Exception as error:  # the bindings raise their own class where the library is missing
+        reason = str(error).partition("\n")[0].partition(". ")[0]
         raise DeviceError(
-            "NVRTC", f"cannot be loaded ({error})", "its shared library",
+            "NVRTC", f"cannot be loaded ({reason})", "its shared library",
             hint="pip install nvidia-cuda-nvrtc",
         ) from None  # fmt: skip
     return nvrtc
@@ -76,10 +80,28 @@ def compile_text(text: str, compute_capability: int, name: str = "kernel") -> Bi
         nvrtc.nvrtcDestroyProgram(program)
         raise EmitError(f"kernel {name}", f"does not compile:\n{log[:2000]}", "valid CUDA C++")
     size = _check(nvrtc, nvrtc.nvrtcGetCUBINSize(program))
-    cubin = b" " * size
+    cubin = _room(size)
     nvrtc.nvrtcGetCUBIN(program, cubin)
     nvrtc.nvrtcDestroyProgram(program)
     return Binary(cubin, log, version())
+
+
+def _room(size: int) -> bytes:
+    """Bytes for NVRTC to write to: no one else's, as Python shares those of length 0 and 1."""
+    return bytes(max(size, 2))
+
+
+def compile_texts(jobs: Sequence[tuple[str, int, str]]) -> list[Binary]:
+    """`compile_text` for (text, compute capability, name) each, at the same time.
+
+    Raises:
+        DeviceError, EmitError: as `compile_text`, for the first that fails.
+    """
+    if len(jobs) < 2:
+        return [compile_text(*job) for job in jobs]
+    _nvrtc()
+    with ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1)) as pool:
+        return list(pool.map(lambda job: compile_text(*job), jobs))
 
 
 def _check(nvrtc: Any, returned: Any) -> Any:
@@ -93,6 +115,6 @@ def _check(nvrtc: Any, returned: Any) -> Any:
 
 def _log(nvrtc: Any, program: Any) -> str:
     size = _check(nvrtc, nvrtc.nvrtcGetProgramLogSize(program))
-    log = b" " * size
+    log = _room(size)
     nvrtc.nvrtcGetProgramLog(program, log)
-    return str(log.decode(errors="replace")).rstrip("\0").strip()
+    return log.decode(errors="replace").rstrip("\0").strip()

@@ -1,67 +1,102 @@
 """Cones read as formulas: every value of a kernel as a cell over loads and sums of its index space.
 
-The index space has one dim per dim of the roots, then one per reduced dim. A load is known by its
-element strides along these dims, so operators that only move (broadcast, permute, slice) vanish.
+The index space has one dim per dim of the roots, then one per reduced dim. What a load reads is the
+composition of its buffer's layout with the affine map from the index space, so operators that only
+move (broadcast, permute, slice, flip, reshape) vanish. Dims that some buffer cuts into blocks are
+cut in the index space: every tensor then has one stride per dim.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from math import prod
+
+import numpy as np
 
 from axe_eq.errors import DispatchError, LayoutError
-from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, arg
-from axe_eq.layout import Layout
+from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg
+from axe_eq.layout import Layout, compose
 from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.program import ops
-from axe_eq.program.signature import Affine, plain, signature
-from axe_eq.program.types import ValueType, value_type
+from axe_eq.program.signature import Affine, Signature, plain, signature
+from axe_eq.program.types import DTYPES, ValueType, value_type
 from axe_eq.schedule.graph import KernelStep, TileNode
 
-STORED = ("f16", "bf16", "f32", "i32")
+STORED = ("bool", "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64", "i32", "i64")
 Coords = tuple[Affine, ...]
+Range = tuple[int, int]
+# Per index dim the iters (extent, stride) of a tensor, slow to fast; none where it does not reach.
+Blocks = tuple[tuple[tuple[int, int], ...], ...]
 
 
 @dataclass(frozen=True)
 class Load:
-    """A tensor read over the index space: its buffer, dtype and element stride along every dim."""
+    """A tensor read over the index space.
+
+    Attributes:
+        buffer, dtype: what is read.
+        strides: elements between neighbours along every dim.
+        offset: element at index 0; may lie outside the buffer where a window says so.
+        window: per dim the range [low, high) of indices that lie in the buffer, or None for all;
+            outside nothing is read and the value means nothing.
+    """
 
     buffer: str
     dtype: str
     strides: tuple[int, ...]
+    offset: int = 0
+    window: tuple[Range | None, ...] = ()
+
+
+@dataclass(frozen=True)
+class Position:
+    """The index along one dim of the index space, as an i32 value."""
+
+    dim: int
 
 
 @dataclass(frozen=True)
 class Fold:
-    """A reduction: the monoid over one index dim of a cell of leaves.
+    """A reduction: the monoid over some index dims of a cell of leaves.
 
     Attributes:
         monoid: its name.
-        dim: the reduced dim of the index space.
+        dims: the reduced dims of the index space, slow to fast as the operator has them.
         coords: where along the other dims each of its own dims lies.
-        cell: what is reduced, over all leaves of the cone by number.
+        cell: what is reduced, over all leaves of the cone by number; for a structured monoid the
+            cell of its values ("pair").
         product: a sum of products of two operands.
+        dtypes: of what is reduced: the operands' element types.
     """
 
     monoid: str
-    dim: int
+    dims: tuple[int, ...]
     coords: Coords
     cell: Cell
     product: bool
+    dtypes: tuple[str, ...] = ()
+
+    @property
+    def dim(self) -> int:
+        """The reduced dim where there is one."""
+        (dim,) = self.dims
+        return dim
 
 
-Leaf = Load | Fold
+Leaf = Load | Position | Fold
 
 
 @dataclass(frozen=True)
 class Root:
-    """A stored value: buffer, dtype, extents, element strides, and its cell over the leaves."""
+    """A stored value: buffer, dtype, element strides and offset, and its cell over the leaves."""
 
     buffer: str
     dtype: str
-    shape: tuple[int, ...]
     strides: tuple[int, ...]
     cell: Cell
+    offset: int = 0
 
 
 @dataclass
@@ -72,7 +107,7 @@ class Cone:
         name: of the step.
         shape: extents of the index space: the roots' dims, then the reduced ones.
         rank: number of the roots' dims.
-        leaves: loads and reductions, numbered; operands of reductions before them.
+        leaves: loads, positions and reductions, numbered; operands of reductions before them.
         roots: what is stored.
     """
 
@@ -102,8 +137,8 @@ def read_cone(step: KernelStep) -> Cone:
     """The formulas of a kernel.
 
     Raises:
-        DispatchError: roots of several shapes, a layout that strides do not describe, an element
-            type that kernels do not store, windows, structured reductions, gathers.
+        DispatchError: roots of several index spaces, a layout that strides do not describe, an
+            element type that kernels do not store, gathers that are no strided reads.
     """
     return _Reader(step).read()
 
@@ -114,8 +149,8 @@ def element_strides(thing: str, layout: str, shape: Sequence[int]) -> tuple[int,
     Raises:
         DispatchError: the layout is no plain strided one.
     """
-    parsed = Layout.parse(layout)
-    if parsed.replica or parsed.swizzle or parsed.offset or set(parsed.axes) - {DEFAULT_AXIS}:
+    parsed = _linear(thing, layout)
+    if parsed.offset:
         raise DispatchError(thing, f"lies in {layout}", "plain strides")
     try:
         blocks = parsed.group(tuple(shape)).blocks
@@ -130,30 +165,52 @@ def element_strides(thing: str, layout: str, shape: Sequence[int]) -> tuple[int,
     return tuple(found)
 
 
+def _linear(thing: str, layout: str) -> Layout:
+    parsed = Layout.parse(layout)
+    if parsed.replica or parsed.swizzle or parsed.box or set(parsed.axes) - {DEFAULT_AXIS}:
+        raise DispatchError(thing, f"lies in {layout}", "iters on one memory axis")
+    return parsed
+
+
+@dataclass(frozen=True)
+class _Raw:
+    """A load or root before the index space is cut: iters per dim in place of strides."""
+
+    buffer: str
+    dtype: str
+    blocks: Blocks
+    offset: int
+    window: tuple[Range | None, ...]
+
+
 class _Reader:
     def __init__(self, step: KernelStep) -> None:
         self.step = step
-        shapes = {value_type(step.nodes[r].type).shape for r in step.roots}
+        shapes = {value_type(step.nodes[self._unviewed(r)].type).shape for r in step.roots}
         # A row value and whole rows may be stored together: the larger space holds both.
         self.shape = max(shapes, key=lambda s: (len(s), s))
         self.cone = Cone(step.name, list(self.shape), len(self.shape))
         self.known: dict[tuple[int, Coords], Cell] = {}
+        self.leaves: list[_Raw | Position | Fold] = []
 
     def read(self) -> Cone:
+        stored = []
         for root, access in zip(self.step.roots, self.step.writes, strict=True):
+            root = self._unviewed(root)
             type_ = value_type(self.step.nodes[root].type)
             coords = self._root_coords(type_)
-            strides = element_strides(f"buffer {access.buffer}", access.layout, type_.shape)
             cell = self._stripped(self._cell(root, coords), type_)
-            self._check_stored(type_.dtype, access.buffer)
-            along = [0] * self.cone.rank
-            for c, stride in zip(coords, strides, strict=True):
-                for dim, factor in c.terms:
-                    along[dim] += factor * stride
-            self.cone.roots.append(
-                Root(access.buffer, type_.dtype, type_.shape, tuple(along), cell)
-            )
-        return self.cone
+            raw = self._raw(access.buffer, access.layout, type_, coords)
+            stored.append((raw, cell))
+        return _cut(self.cone, self.leaves, stored)
+
+    def _unviewed(self, number: int) -> int:
+        """The node whose elements a node has in the same order."""
+        node = self.step.nodes[number]
+        while node.kind == "gather" and ops.selector(node.text)[0].inverse is not None:
+            (number,) = node.operands
+            node = self.step.nodes[number]
+        return number
 
     def _root_coords(self, type_: ValueType) -> Coords:
         fits = len(type_.shape) == len(self.shape) and all(
@@ -177,9 +234,74 @@ class _Reader:
             cell = cell.args[0]
         return cell
 
-    def _check_stored(self, dtype: str, buffer: str) -> None:
-        if dtype not in STORED:
-            raise self.cone.refuse(f"buffer {buffer} holds {dtype}", " ".join(STORED))
+    # -- tensors --
+
+    def _raw(self, buffer: str, layout: str, type_: ValueType, coords: Coords) -> _Raw:
+        """A tensor over the index space: its layout after the affine map into its own dims."""
+        if type_.dtype not in STORED:
+            raise self.cone.refuse(f"buffer {buffer} holds {type_.dtype}", " ".join(STORED))
+        thing = f"buffer {buffer}"
+        window = self._window(buffer, coords, type_.shape)
+        begin = [w[0] if w else 0 for w in window]
+        extents = [w[1] - w[0] if w else e for w, e in zip(window, self.cone.shape, strict=True)]
+        strides, offset = [0] * len(extents), 0
+        size = type_.size
+        for c, extent in zip(coords, type_.shape, strict=True):
+            size //= extent
+            offset += c.offset * size
+            for dim, factor in c.terms:
+                strides[dim] += factor * size
+        shift = sum(b * s for b, s in zip(begin, strides, strict=True))
+        read = Layout(
+            [(e, s, DEFAULT_AXIS) for e, s in zip(extents, strides, strict=True)],
+            offset={DEFAULT_AXIS: offset + shift},
+        )
+        try:
+            made = compose(_linear(thing, layout), read)
+            grouped = made.group(tuple(extents)).blocks
+        except LayoutError as error:
+            raise DispatchError(
+                thing, f"is read through {layout} in a way no strides describe ({error})",
+                "parts of whole blocks",
+            ) from None  # fmt: skip
+        blocks = tuple(
+            tuple((e, s) for e, s, _ in b if e != 1) if any(s for _, s, _ in b) else ()
+            for b in grouped
+        )
+        if any(len(b) > 1 and w for b, w in zip(blocks, window, strict=True)):
+            raise DispatchError(thing, f"is cut inside the blocks of {layout}", "whole blocks")
+        first = made.offset.get(DEFAULT_AXIS, 0)
+        first -= sum(b * s[0][1] for b, s in zip(begin, blocks, strict=True) if b and s)
+        while blocks and len(blocks) > self.cone.rank and not blocks[-1]:
+            blocks, window = blocks[:-1], window[:-1]
+        return _Raw(buffer, type_.dtype, blocks, first, window if any(window) else ())
+
+    def _window(
+        self, buffer: str, coords: Coords, shape: Sequence[int]
+    ) -> tuple[Range | None, ...]:
+        """Per index dim the range of indices at which a read stays in its buffer."""
+        found: list[Range | None] = [None] * len(self.cone.shape)
+        for c, extent in zip(coords, shape, strict=True):
+            low, high = self._bounds(c)
+            if low >= 0 and high < extent:
+                continue
+            if len(c.terms) != 1:
+                raise self.cone.refuse(
+                    f"reads {buffer} from {low} to {high} of extent {extent}", "one dim at a time"
+                )
+            ((dim, factor),) = c.terms
+            ends = (-c.offset, extent - 1 - c.offset)
+            first, last = ends if factor > 0 else ends[::-1]
+            begin, end = found[dim] or (0, self.cone.shape[dim])
+            found[dim] = (max(begin, -(-first // factor)), min(end, last // factor + 1))
+            if found[dim][0] >= found[dim][1]:  # type: ignore[index]
+                raise self.cone.refuse(f"reads nothing of {buffer}", "a part of it")
+        return tuple(found)
+
+    def _bounds(self, c: Affine) -> Range:
+        """Least and greatest value of a coordinate over the index space."""
+        ends = [(f * (self.cone.shape[d] - 1)) for d, f in c.terms]
+        return c.offset + sum(min(e, 0) for e in ends), c.offset + sum(max(e, 0) for e in ends)
 
     # -- nodes --
 
@@ -195,44 +317,31 @@ class _Reader:
             self.known[key] = made
         return self.known[key]
 
-    def _leaf(self, leaf: Leaf) -> Cell:
-        if leaf not in self.cone.leaves:
-            self.cone.leaves.append(leaf)
-        return arg(self.cone.leaves.index(leaf))
+    def _leaf(self, leaf: _Raw | Position | Fold) -> Cell:
+        if leaf not in self.leaves:
+            self.leaves.append(leaf)
+        return arg(self.leaves.index(leaf))
 
     def _load(self, number: int, node: TileNode, coords: Coords) -> Cell:
-        access = self.step.reads[node.access]
-        type_ = value_type(node.type)
-        self._check_stored(type_.dtype, access.buffer)
-        strides = element_strides(f"buffer {access.buffer}", access.layout, type_.shape)
-        along = [0] * len(self.cone.shape)
-        for c, stride in zip(coords, strides, strict=True):
-            if c.offset * stride:
-                raise self.cone.refuse(
-                    f"reads {access.buffer} from index {c.offset} of a dim", "whole dims"
-                )
-            for dim, factor in c.terms:
-                along[dim] += factor * stride
-        if any(s < 0 for s in along):
-            raise self.cone.refuse(f"reads {access.buffer} backwards", "positive strides")
-        while along and len(along) > self.cone.rank and not along[-1]:
-            along.pop()
-        return self._leaf(Load(access.buffer, type_.dtype, tuple(along)))
+        return self._read(number, value_type(node.type), coords)
+
+    def _read(self, number: int, type_: ValueType, coords: Coords) -> Cell:
+        """A load node's tensor, seen as a value of this type with the same order of elements."""
+        access = self.step.reads[self.step.nodes[number].access]
+        return self._leaf(self._raw(access.buffer, access.layout, type_, coords))
 
     def _block(self, number: int, node: TileNode, coords: Coords) -> Cell:
         sig = signature(node.text)
-        shapes = [value_type(self.step.nodes[o].type).shape for o in node.operands]
+        types = [value_type(self.step.nodes[o].type) for o in node.operands]
         images = dict(enumerate(coords))
         if not sig.n_reduced:
             return self._applied(node, [self._at(p, images) for p in sig.operands])
-        if sig.n_reduced > 1 or ops.MONOIDS[sig.monoid].n_values > 1:
-            what = f"reduces {sig.n_reduced} dims" if sig.n_reduced > 1 else "is structured"
-            raise self.cone.refuse(f"'{node.cell}; {sig.monoid}' {what}", "one dim, a plain monoid")
-        dim = self._reduced_dim(sig.extents(shapes)[sig.n_out], coords)
-        images[sig.n_out] = plain(dim)
+        dims = self._reduced_dims(sig, [t.shape for t in types], coords)
+        images |= {d: plain(dim) for d, dim in zip(sig.reduced, dims, strict=True)}
         cell = self._applied(node, [self._at(p, images) for p in sig.operands])
         product = ops.cell(node.cell)[0].product and len(node.operands) == 2 and sig.monoid == "+"
-        return self._leaf(Fold(sig.monoid, dim, coords, cell, product))
+        dtypes = tuple(t.dtype for t in types)
+        return self._leaf(Fold(sig.monoid, dims, coords, cell, product, dtypes))
 
     def _at(self, projections: Sequence[Affine], images: dict[int, Affine]) -> Coords:
         return tuple(p.substitute(images) for p in projections)
@@ -241,37 +350,183 @@ class _Reader:
         args = [self._cell(o, c) for o, c in zip(node.operands, at, strict=True)]
         return args[0] if node.cell == "id" else Apply(node.cell, tuple(args))
 
-    def _reduced_dim(self, extent: int, coords: Coords) -> int:
-        """A dim for a reduction: a last dim of the roots that it does not use, or one of its own.
+    def _reduced_dims(
+        self, sig: Signature, shapes: Sequence[tuple[int, ...]], coords: Coords
+    ) -> tuple[int, ...]:
+        """Dims for a reduction: a last dim of the roots that it does not use, or ones of its own.
 
-        Rows that are reduced and stored again are one dim of the index space.
+        Rows that are reduced and stored again are one dim of the index space. Reduced dims of equal
+        extent are shared: no two reductions see each other's.
         """
-        used = {d for c in coords for d, _ in c.terms}
+        extents = sig.extents(shapes)
+        taken = {d for c in coords for d, _ in c.terms}
         last = self.cone.rank - 1
-        if last >= 0 and last not in used and self.cone.shape[last] == extent:
-            return last
-        for dim in range(self.cone.rank, len(self.cone.shape)):
-            if self.cone.shape[dim] == extent and dim not in used:
-                return dim
-        self.cone.shape.append(extent)
-        return len(self.cone.shape) - 1
+        found = []
+        for reduced in sig.reduced:
+            own = range(self.cone.rank, len(self.cone.shape))
+            again = (last,) if sig.n_reduced == 1 and last >= 0 else ()
+            fits = (d for d in (*again, *own) if d not in taken)
+            dim = next((d for d in fits if self.cone.shape[d] == extents[reduced]), None)
+            if dim is None:
+                self.cone.shape.append(extents[reduced])
+                dim = len(self.cone.shape) - 1
+            taken.add(dim)
+            found.append(dim)
+        return tuple(found)
+
+    # -- gathers --
 
     def _gather(self, number: int, node: TileNode, coords: Coords) -> Cell:
+        """The first operand whose place for an index lies inside it, else the fill."""
         declared, params = ops.selector(node.text)
-        value = declared.fill(params) if declared.fill and not node.operands else None
-        if value is not None:
-            return Constant(float(value))
+        if declared.name == "iota":
+            (index,) = coords
+            return self._position(index) if index.terms else Constant(float(index.offset))
+        if declared.inverse is not None:
+            source = self._unviewed(number)
+            if self.step.nodes[source].kind == "load":
+                return self._read(source, value_type(node.type), coords)
+            return self._view(node, coords)
+        fill = declared.fill(params) if declared.fill else None
+        value: Cell | None = None
+        if fill is not None:  # a value of its type: rounded like any other
+            dtype = DTYPES[value_type(node.type).dtype]
+            value = Constant(float(np.asarray(fill).astype(dtype.numpy)))
         types = [value_type(self.step.nodes[o].type) for o in node.operands]
-        pulls = declared.pull(params, types) if declared.pull and len(types) == 1 else []
-        if not pulls or declared.fill or any(p is None for p in pulls[0]):
+        pulls = declared.pull(params, types) if declared.pull and types else []
+        if any(p is None for row in pulls for p in row) or (not pulls and value is None):
             raise self.cone.refuse(f"gathers by '{node.text}'", "operators of strided reads")
-        inner = []
-        for p in pulls[0]:
-            assert p is not None
-            c = coords[p.axis]
-            terms = tuple((d, f * p.scale) for d, f in c.terms if f * p.scale)
-            inner.append(Affine(terms, c.offset * p.scale + p.offset))
-        return self._cell(node.operands[0], tuple(inner))
+        for operand, type_, row in reversed(list(zip(node.operands, types, pulls, strict=True))):
+            at = []
+            for p in row:
+                assert p is not None
+                image = Affine.of({0: p.scale}, p.offset)
+                at.append(image.substitute({0: coords[p.axis]}))
+            cell = self._cell(operand, tuple(at))
+            value = cell if value is None else self._where_inside(at, type_, cell, value)
+        assert value is not None
+        return value
+
+    def _view(self, node: TileNode, coords: Coords) -> Cell:
+        """The operand of a selector that keeps the order of all elements, read by their numbers."""
+        (operand,) = node.operands
+        shape = value_type(self.step.nodes[operand].type).shape
+        terms, offset, size = dict[int, int](), 0, 1
+        for c, extent in zip(reversed(coords), reversed(value_type(node.type).shape), strict=True):
+            offset += c.offset * size
+            for dim, factor in c.terms:
+                terms[dim] = terms.get(dim, 0) + factor * size
+            size *= extent
+        at: list[Affine] = []
+        for extent in shape:  # the terms that are whole steps of this dim, the slowest one first
+            size //= extent
+            here = {dim: factor // size for dim, factor in terms.items() if factor % size == 0}
+            terms = {dim: factor for dim, factor in terms.items() if dim not in here}
+            at.append(Affine.of(here, offset // size))
+            offset %= size
+            low, high = self._bounds(at[-1])
+            if (terms and len(at) == len(shape)) or low < 0 or high >= extent:
+                raise self.cone.refuse(f"gathers by '{node.text}' inside a kernel", "whole parts")
+        return self._cell(operand, tuple(at))
+
+    def _where_inside(
+        self, at: Sequence[Affine], type_: ValueType, cell: Cell, other: Cell
+    ) -> Cell:
+        conditions = []
+        for c, extent in zip(at, type_.shape, strict=True):
+            low, high = self._bounds(c)
+            if low < 0:
+                conditions.append(apply("ge", self._position(c), 0))
+            if high >= extent:
+                conditions.append(apply("lt", self._position(c), extent))
+        if not conditions:
+            return cell
+        inside = conditions[0]
+        for more in conditions[1:]:
+            inside = apply("and", inside, more)
+        return Apply("where", (inside, cell, other))
+
+    def _position(self, c: Affine) -> Cell:
+        """A coordinate as an integer cell."""
+        value: Cell | None = None
+        for dim, factor in c.terms:
+            here: Cell = self._leaf(Position(dim))
+            here = here if factor == 1 else apply("mul", here, factor)
+            value = here if value is None else apply("add", value, here)
+        assert value is not None
+        return apply("add", value, c.offset) if c.offset else value
 
 
-__all__ = ["Cone", "Fold", "Load", "Operand", "Root", "element_strides", "read_cone"]
+def _cut(
+    cone: Cone, leaves: Sequence[_Raw | Position | Fold], roots: list[tuple[_Raw, Cell]]
+) -> Cone:
+    """The cone with its index dims cut where a tensor's blocks end: one stride per dim and tensor.
+
+    Raises:
+        DispatchError: blocks of two tensors that overlap without one dividing the other.
+    """
+    sizes: list[set[int]] = [{1} for _ in cone.shape]
+    for raw in [*(x for x in leaves if isinstance(x, _Raw)), *(r for r, _ in roots)]:
+        for cuts, block in zip(sizes, raw.blocks, strict=False):
+            cuts |= {prod(e for e, _ in block[n:]) for n in range(1, len(block))}
+    parts: list[list[int]] = []
+    for extent, cuts in zip(cone.shape, sizes, strict=True):
+        ends = [*sorted(cuts), extent]
+        if any(b % a for a, b in pairwise(ends)):
+            raise cone.refuse(f"has blocks of {ends[1:-1]} in a dim of {extent}", "nested blocks")
+        parts.append([b // a for a, b in pairwise(ends)][::-1])
+    first = [sum(map(len, parts[:d])) for d in range(len(parts))]
+
+    def coordinate(d: int) -> Affine:
+        """Old index dim d over the new ones."""
+        numbers = range(first[d], first[d] + len(parts[d]))
+        return Affine.of({n: prod(parts[d][i + 1 :]) for i, n in enumerate(numbers)})
+
+    images = {d: coordinate(d) for d in range(len(parts))}
+    done: list[Leaf] = []
+    for leaf in leaves:
+        if isinstance(leaf, _Raw):
+            done.append(_load(leaf, parts))
+        elif isinstance(leaf, Position):
+            if len(parts[leaf.dim]) > 1:
+                raise cone.refuse("selects along a blocked dim", "plain dims")
+            done.append(Position(first[leaf.dim]))
+        else:
+            dims = tuple(n for d in leaf.dims for n, _ in images[d].terms)
+            coords = tuple(c.substitute(images) for c in leaf.coords)
+            done.append(replace(leaf, dims=dims, coords=coords))
+    stored = []
+    for raw, cell in roots:
+        load = _load(raw, parts)
+        stored.append(Root(raw.buffer, raw.dtype, load.strides, cell, load.offset))
+    rank = sum(map(len, parts[: cone.rank]))
+    return Cone(cone.name, [e for p in parts for e in p], rank, done, stored)
+
+
+def _load(raw: _Raw, parts: Sequence[Sequence[int]]) -> Load:
+    """A tensor with one stride per dim of the cut index space."""
+    strides: list[int] = []
+    window: list[Range | None] = []
+    for d, part in enumerate(parts):
+        block = raw.blocks[d] if d < len(raw.blocks) else ()
+        bound = raw.window[d] if d < len(raw.window) else None
+        if bound and len(part) > 1:
+            wrong = f"is read from {bound[0]} to {bound[1]} of a dim that another tensor blocks"
+            raise DispatchError(f"buffer {raw.buffer}", wrong, "whole dims")
+        strides += [_stride(block, prod(part[n + 1 :])) for n in range(len(part))]
+        window += [bound] * len(part)
+    return Load(
+        raw.buffer, raw.dtype, tuple(strides), raw.offset, tuple(window) if any(window) else ()
+    )
+
+
+def _stride(block: Sequence[tuple[int, int]], step: int) -> int:
+    """Elements that a step of a dim moves by; the step lies inside one iter."""
+    for extent, stride in reversed(block):
+        if step < extent:
+            return step * stride
+        step //= extent
+    return 0
+
+
+__all__ = ["Cone", "Fold", "Load", "Operand", "Position", "Root", "element_strides", "read_cone"]

@@ -163,7 +163,8 @@ def _addresses(
 
 def _regs(tile: ir.View, group: Sequence[Register]) -> Regs:
     base = number(tile.place.at("reg"))
-    if len(group) > 1 and (base + group[0].number) * tile.buffer.itemsize % 4:
+    size = tile.buffer.itemsize
+    if (base + group[0].number) * size % min(4, len(group) * size):
         raise DispatchError(f"view {tile}", f"begins inside a register ({base})", "whole registers")
     return Regs(tile.buffer, tuple(base + r.number for r in group))
 
@@ -191,10 +192,13 @@ def _global(
         first = memory.begin[memory.dims[dim]] + threads.thread_index(parts, dim, where)
         index[dim] = _named(plan, "i", first, context)
     once = None if kind == "ld_global" else threads.first_replica(tile.place, where)
+    once = _inside(memory, once)
     for group in a.groups:
         guard = once
         for dim, at in index.items():
             extent = memory.buffer.shape[memory.dims[dim]]
+            if _precedes(at):
+                guard = both(guard, at + group[0].at[dim] >= 0)
             guard = both(guard, at + group[0].at[dim] < extent)
         plan.calls += _call(kind, _regs(tile, group), memory, base + group[0].memory, guard, copy)
     _drop_unused(plan)
@@ -248,9 +252,29 @@ def _tails(memory: ir.View) -> list[int]:
     for dim, d in enumerate(memory.dims):
         last = memory.begin[d] + (memory.extent[d] - 1)
         inside = last < memory.buffer.shape[d]
-        if not (isinstance(inside, int) and inside):
+        if not (isinstance(inside, int) and inside) or _precedes(memory.begin[d]):
             out.append(dim)
     return out
+
+
+def _precedes(begin: Int) -> bool:
+    """Whether a view is known to begin before its buffer for some values: a shifted window.
+
+    A begin of which nothing is proven is a tile's, and those are inside.
+    """
+    low, _ = bounds(begin)
+    return low is not None and low < 0
+
+
+def _inside(memory: ir.View, guard: Int | None) -> Int | None:
+    """The condition that shifted positions along dims that the view dropped lie in the buffer."""
+    for d, (begin, extent) in enumerate(zip(memory.begin, memory.buffer.shape, strict=True)):
+        high = bounds(begin)[1]
+        if d not in memory.dims and _precedes(begin):
+            guard = both(guard, begin >= 0)
+        if d not in memory.dims and high is not None and isinstance(extent, int) and high >= extent:
+            guard = both(guard, begin < extent)
+    return guard
 
 
 def _tail_vector(memory: ir.View, dim: int, a: Access, place: Placement) -> int:

@@ -44,6 +44,8 @@ STAGED_FLOPS = 8.0
 # accumulators (as compiled: 168 with 128 of them).
 CONSUMERS, WARPGROUP_ROWS, WARPGROUP_THREADS = 2, 64, 128
 OTHER_REGISTERS = 40
+# A block size that covers any dim: cutting is never worse than keeping a dim whole.
+WHOLE_DIM = 1 << 40
 # A grid too small to fill the machine still streams from a few units at most this part of the
 # bandwidth each.
 UNIT_BANDWIDTH = 1 / 40
@@ -62,16 +64,20 @@ class TensorCores:
             return "no sum of products"
         if not summary.has("p"):
             return "no block dim p"
+        if any(w.structured for w in summary.products):
+            return "a structured reduction of products"
+        if summary.n_folds:
+            return "other reductions beside products"
         if _computes_operands(summary):
             return "operands of products computed in the kernel"
         if len(summary.stores) > 1:
             return "several results"
-        missing = {w.dtype for w in summary.products if not _rows(target, w.dtype)}
+        missing = {w.dtype for w in summary.products if not tile_rows(target, w.dtype)}
         return f"no gemm row for {' '.join(sorted(missing))}" if missing else None
 
     def price(self, summary: Summary, target: Target) -> Columns:
         """One table over all rows: tiles are multiples of the row's shape."""
-        columns = _tiles(_rows(target, summary.products[0].dtype), summary)
+        columns = _tiles(tile_rows(target, summary.products[0].dtype), summary)
         rate = np.array([r.flops_per_s for r in _row_of(columns, target)])
         p = columns.size("p", summary.extent("p"))
         q = columns.size("q", summary.extent("q"))
@@ -80,7 +86,7 @@ class TensorCores:
         wasted = columns.block["p"] / p * np.where(q > 1, columns.block["q"] / q, 1.0)
         matrix = flops(summary.products, summary, columns) / rate * wasted
         matrix = matrix * _pipeline(summary, columns) + _staging(summary, target, columns)
-        _roofline(summary, target, columns, matrix)
+        roofline(summary, target, columns, matrix)
         _check_tensor_capacity(summary, target, columns)
         return columns
 
@@ -94,19 +100,27 @@ class Lanes:
 
     def refuse(self, summary: Summary, target: Target) -> str | None:
         """Refused where matrix units take the products: no kernel has them on lanes."""
-        if _computes_operands(summary):
+        structured = any(w.structured for w in summary.products)
+        if _computes_operands(summary) and not structured:
             return "operands of products computed in the kernel"
-        taken = all(_rows(target, w.dtype) for w in summary.products)
-        if summary.products and taken and summary.has("p") and summary.has("q"):
+        if summary.n_reduced > 1:
+            return "reductions over different dims"
+        if (structured and len(summary.products) > 1) or (summary.products and summary.n_folds):
+            return "products beside other reductions"
+        taken = all(tile_rows(target, w.dtype) for w in summary.products)
+        if taken and structured and not mixes_rows(summary):
             return "products that matrix units take"
+        if summary.products and not structured and _is_matrix(summary):
+            return "products of matrices"
         return None
 
     def price(self, summary: Summary, target: Target) -> Columns:
         """Blocks of rows and columns, with streaming chunks where the cone streams."""
-        p, q, k = grid_of((1, 2, 4, 8, 16, 32, 64, 128, 256), (64, 256, 1024), (256, 1024, 4096))
+        rows, depths = (1, 2, 4, 8, 16, 32, 64, 128, 256), (256, 1024, 4096)
+        p, q, k = grid_of(rows, (64, 256, 1024, WHOLE_DIM), depths)
         columns = Columns({"p": p, "q": q, "k": k, "s": k}, {"stages": np.ones(len(p))})
         columns.rows = ("",) * len(p)
-        _roofline(
+        roofline(
             summary,
             target,
             columns,
@@ -119,11 +133,30 @@ class Lanes:
 
 def _computes_operands(summary: Summary) -> bool:
     """Whether a plain product reads what the cone computes, which no schedule stages."""
-    return bool(summary.staged) and not any(w.structured for w in summary.vector)
+    return bool(summary.staged)
 
 
-def _rows(target: Target, dtype: str) -> list[Instr]:
-    return [r for r in target.rows("gemm") if any(dtype in accepted for accepted in r.dtypes)]
+def mixes_rows(summary: Summary) -> bool:
+    """Whether every row mixes values of its own: no products of rows with what they share."""
+    return any({"p", "s"} <= set(a.letters) for a in summary.loads if a.feeds_product)
+
+
+# Families of instructions that multiply registers: other kernels are built on them.
+OF_REGISTERS = ("mma", "fma")
+
+
+def tile_rows(target: Target, dtype: str) -> list[Instr]:
+    """Rows that multiply an element type from tile memory."""
+    rows = [r for r in target.rows("gemm") if r.name.partition(".")[0] not in OF_REGISTERS]
+    return [r for r in rows if any(dtype == accepted[0] for accepted in r.dtypes)]
+
+
+def _is_matrix(summary: Summary) -> bool:
+    """Whether products are of matrices: columns are blocks, or whole in an operand without rows."""
+    if summary.has("p") and summary.has("q"):
+        return True
+    fed = [a for a in summary.loads if a.feeds_product]
+    return summary.has("p") and any("p" not in a.letters and a.star > 1 for a in fed)
 
 
 def _row_of(columns: Columns, target: Target) -> list[Instr]:
@@ -137,7 +170,7 @@ def _tiles(rows: list[Instr], summary: Summary) -> Columns:
     for row in rows:
         m, n, k = row.shape
         step = row.limits.get("n_step", n)
-        widths = sorted({w for w in (32, 64, 128, 192, 256) if w % step == 0})
+        widths = sorted({w for w in (64, 128, 192, 256) if w % step == 0})
         table = grid_of([m, 2 * m, 4 * m], widths, [2 * k, 4 * k, 8 * k], [2, 3, 4, 6])
         parts.append(table)
         names += [row.name] * len(table[0])
@@ -176,7 +209,7 @@ def _staging(summary: Summary, target: Target, columns: Columns) -> Column:
     return np.asarray(staged * STAGED_FLOPS / target.vector_flops_per_s)
 
 
-def _roofline(summary: Summary, target: Target, columns: Columns, matrix: Column) -> None:
+def roofline(summary: Summary, target: Target, columns: Columns, matrix: Column) -> None:
     """Fill time_s and the cost columns."""
     once, again = traffic(summary, columns)
     n_blocks = blocks(summary, columns)

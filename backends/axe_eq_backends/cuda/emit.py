@@ -6,7 +6,7 @@ All decisions were made in dispatch; this writes control flow, and one text per 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from axe_eq.errors import EmitError
@@ -16,15 +16,22 @@ from axe_eq.kernel.expr import Expr, Int, Var, substitute, text, variables
 from axe_eq.kernel.plan import Address, Regs, TensorMap
 from axe_eq_backends.cuda import prelude
 from axe_eq_backends.cuda.calls import CALLS, is_large
+from axe_eq_backends.cuda.held import Held, held_registers
 
+LARGE_CTA = 512
 SPELL = {"//": "/", "and": "&&"}
-_C_TYPES = {"f16": "f16", "bf16": "bf16", "f32": "float", "i32": "int"}
+_C_TYPES = {
+    "bool": "unsigned char", "f8e4m3": "unsigned char", "f8e5m2": "unsigned char", "f16": "f16",
+    "bf16": "bf16", "f32": "float", "f64": "double", "i32": "int", "i64": "long long",
+}  # fmt: skip
+_WHOLE_REGISTERS = ("float", "int", "double", "long long")
 _RESERVED = frozenset({
     "auto", "bool", "break", "case", "char", "const", "continue", "default", "do", "double",
     "else", "enum", "extern", "float", "for", "goto", "if", "int", "long", "new", "register",
     "return", "short", "signed", "sizeof", "static", "struct", "switch", "this", "typedef",
     "union", "unsigned", "void", "volatile", "while", "lane", "warp", "thread", "cta", "n_ctas",
-    "smem", "group", "template", "operator", "class", "f16", "bf16", "min", "max",
+    "smem", "group", "template", "operator", "class", "f16", "bf16", "min", "max", "chain1",
+    "chain2", "chain3", "other",
 })  # fmt: skip
 
 
@@ -86,6 +93,7 @@ class Writer:
         self.names: dict[int, str] = {}
         self.where = ir.Where("cta", self.kernel.n_warps)
         self.n_descriptors = 0
+        self.held = held_registers(self.kernel)
         self._claim_names()
         self.assigned = {s.var.name for s, _ in ir.walk(self.kernel) if isinstance(s, ir.Assign)}
 
@@ -153,12 +161,12 @@ class Writer:
     def register_type(self, dtype: str) -> str:
         """The C type of one register: narrower elements are packed in unsigned words."""
         kind = self.c_type(dtype)
-        return kind if kind in ("float", "int") else "unsigned"
+        return kind if kind in _WHOLE_REGISTERS else "unsigned"
 
     def element(self, regs: Regs, index: str) -> str:
         """One element of a register tile, in its accumulation dtype."""
         name, dtype = self.name(regs.buffer), regs.buffer.dtype
-        if dtype in ("f16", "bf16"):
+        if regs.buffer.itemsize < 4:
             return f"{self.use(f'get_{dtype}')}({name}, {index})"
         return f"{name}[{index}]"
 
@@ -171,11 +179,13 @@ class Writer:
         body = self.lines
         arguments = self._arguments()
         self.lines = []
-        self._prologue(arguments)
+        self._prologue(arguments, body)
         align = max((b.alignment for b in kernel.buffers if b.memory == "smem"), default=16)
         slack = align if kernel.smem_bytes and align > 16 else 0
         parameters = ",\n    ".join(self._parameter(a) for a in arguments)
-        residency = ", 1" if any(isinstance(s, ir.Roles) for s in kernel.body) else ""
+        # Large CTAs are alone on their SM for their registers: else ptxas spills to fit two.
+        alone = self._has_roles() or kernel.n_threads >= LARGE_CTA
+        residency = ", 1" if alone else ""
         head = (
             f'extern "C" __global__ void __launch_bounds__({kernel.n_threads}{residency})\n'
             f"{identifier(kernel.name)}(\n    {parameters}) {{"
@@ -220,7 +230,7 @@ class Writer:
         const = "" if argument.name in self.kernel.outputs else "const "
         return f"{const}{self.c_type(tensor.dtype)}* __restrict__ {self.name(tensor)}"
 
-    def _prologue(self, arguments: Sequence[Argument]) -> None:
+    def _prologue(self, arguments: Sequence[Argument], body: Sequence[str]) -> None:
         shared = [b for b in self.kernel.buffers if b.memory == "smem"]
         if shared or self.kernel.barriers:
             align = max((b.alignment for b in shared), default=16)
@@ -237,7 +247,7 @@ class Writer:
         self.line("const int thread = threadIdx.x, lane = thread & 31;")
         if self._has_roles():
             self.line("const int group = thread >> 7, warp = thread >> 5 & 3;")
-        else:
+        elif any(re.search(r"\bwarp\b", line) for line in body):
             self.line("const int warp = thread >> 5;")
         self.line("const int cta = blockIdx.x, n_ctas = gridDim.x;")
         self._init_barriers(arguments)
@@ -270,9 +280,8 @@ class Writer:
             if isinstance(s, ir.Primitive):
                 seen.update({v.buffer: None for v in s.views() if v.buffer.memory == "reg"})
         for b in seen:
-            kind = self.register_type(b.dtype)
-            count = -(-b.n_elements * b.itemsize // 4)
-            self.line(f"{kind} {self.name(b)}[{count}];")
+            kind, per = self.register_type(b.dtype), max(1, 4 // b.itemsize)
+            self.line(f"{kind} {self.name(b)}[{-(-b.n_elements // per)}];")
 
     # -- statements --
 
@@ -366,7 +375,10 @@ class Writer:
             case ir.FenceAsync():
                 self.line(f"{self.use('fence_async')}();")
             case ir.Commit() | ir.WaitGroup():
+                held = self.held.get(s, Held())
+                self.hold(held.before)
                 self.line(f'asm volatile("{_group_form(s)}" ::: "memory");')
+                self.hold(held.after)
             case _:
                 raise EmitError(f"statement {type(s).__name__}", "has no CUDA text", "a known one")
 
@@ -379,6 +391,15 @@ class Writer:
         else:
             name = where.role.var.name
             self.line(f'asm volatile("bar.sync %0, 128;" :: "r"({name} + 1) : "memory");')
+
+    def hold(self, tiles: Iterable[ir.Buffer]) -> None:
+        """Keep accesses of register tiles on their side of this place."""
+        for b in tiles:
+            kind = self.register_type(b.dtype)
+            hold = self.use({"float": "hold_f32", "int": "hold_i32"}.get(kind, "hold"))
+            count = -(-b.n_elements * b.itemsize // 4)
+            self.line("#pragma unroll")
+            self.line(f"for (int i = 0; i < {count}; i++) {hold}({self.name(b)}[i]);")
 
     def _primitive(self, s: ir.Primitive) -> None:
         plan = self.planned.plan(s)

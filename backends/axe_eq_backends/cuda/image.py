@@ -1,19 +1,26 @@
-"""A compiled kernel as a value: machine code and what a launch needs to know."""
+"""A compiled kernel as a value: machine code and what a launch needs to know.
+
+Images are read where no compiler is: only what builds them imports one.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from axe_eq.errors import ArgumentError
-from axe_eq.kernel.dispatch import Planned
 from axe_eq.kernel.expr import Int, Var, evaluate, from_json, to_json
-from axe_eq_backends.cuda import cache, compile
-from axe_eq_backends.cuda.emit import Source, emit
+from axe_eq.run.cache import Cache, key
 
-FORMAT = "1"
+if TYPE_CHECKING:
+    from axe_eq.kernel.dispatch import Planned
+    from axe_eq_backends.cuda.compile import Binary
+    from axe_eq_backends.cuda.emit import Source
+
+FORMAT = "3"
+KERNELS = Cache("kernels")
 
 
 @dataclass(frozen=True)
@@ -29,13 +36,14 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class MapSpec:
-    """A tensor map argument, fastest dim first; strides in elements."""
+    """A tensor map argument, fastest dim first; strides and offset in elements."""
 
     tensor: str
     shape: tuple[Int, ...]
     strides: tuple[Int, ...]
     box: tuple[int, ...]
     swizzle_bytes: int
+    offset: Int = 0
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,7 @@ class Image:
         name: entry point.
         cubin: machine code.
         compute_capability: the architecture it was compiled for.
+        toolkit: version of the compiler, "13.0"; drivers of its major version can load the code.
         n_threads, smem_bytes: of one CTA.
         tiles, persistent: the grid: one CTA per tile, or as many as the machine holds at once.
         params: run-time integers.
@@ -57,6 +66,7 @@ class Image:
     name: str
     cubin: bytes
     compute_capability: int
+    toolkit: str
     n_threads: int
     smem_bytes: int
     tiles: Int
@@ -90,7 +100,8 @@ class Image:
         head = json.dumps(
             {
                 "format": FORMAT, "name": self.name, "cc": self.compute_capability,
-                "threads": self.n_threads, "smem": self.smem_bytes, "tiles": to_json(self.tiles),
+                "toolkit": self.toolkit, "threads": self.n_threads, "smem": self.smem_bytes,
+                "tiles": to_json(self.tiles),
                 "persistent": self.persistent, "params": [to_json(p) for p in self.params],
                 "tensors": [_tensor_json(t) for t in self.tensors],
                 "arguments": [_argument_json(a) for a in self.arguments],
@@ -114,8 +125,8 @@ class Image:
         if d.get("format") != FORMAT:
             raise ArgumentError("kernel image", "is damaged or of another version", f"{FORMAT}")
         return Image(
-            d["name"], data[8 + size :], d["cc"], d["threads"], d["smem"], from_json(d["tiles"]),
-            d["persistent"], tuple(from_json(p) for p in d["params"]),  # type: ignore[misc]
+            d["name"], data[8 + size :], d["cc"], d["toolkit"], d["threads"], d["smem"],
+            from_json(d["tiles"]), d["persistent"], tuple(from_json(p) for p in d["params"]),  # type: ignore[misc]
             tuple(_tensor(t) for t in d["tensors"]), tuple(_argument(a) for a in d["arguments"]),
             tuple((w, from_json(v), m) for w, v, m in d["requires"]),
         )  # fmt: skip
@@ -139,14 +150,16 @@ def _argument_json(argument: tuple[str, str | MapSpec]) -> list[Any]:
     if isinstance(what, str):
         return [kind, what]
     shape, strides = list(map(to_json, what.shape)), list(map(to_json, what.strides))
-    return [kind, [what.tensor, shape, strides, list(what.box), what.swizzle_bytes]]
+    rest = [list(what.box), what.swizzle_bytes, to_json(what.offset)]
+    return [kind, [what.tensor, shape, strides, *rest]]
 
 
 def _argument(d: list[Any]) -> tuple[str, str | MapSpec]:
     if isinstance(d[1], str):
         return d[0], d[1]
-    tensor, shape, strides, box, swizzle = d[1]
-    return d[0], MapSpec(tensor, _ints(shape), _ints(strides), tuple(box), swizzle)
+    tensor, shape, strides, box, swizzle, offset = d[1]
+    given = _ints(shape), _ints(strides), tuple(box), swizzle, from_json(offset)
+    return d[0], MapSpec(tensor, *given)
 
 
 def build(planned: Planned, source: Source | None = None, *, cached: bool = True) -> Image:
@@ -154,22 +167,42 @@ def build(planned: Planned, source: Source | None = None, *, cached: bool = True
 
     Raises:
         EmitError: the kernel cannot be written or compiled.
-        DeviceError: NVRTC is missing, or the cache cannot be written.
+        DeviceError: NVRTC is missing.
+        SearchError: AXE_CACHE_DIR names a folder that cannot be written.
     """
-    source = source or emit(planned)
-    capability = planned.target.limits["compute_capability"]
-
-    def make() -> bytes:
-        cubin = compile.compile_text(source.text, capability, source.name).cubin
-        return _image(planned, source, cubin, capability).to_bytes()
-
-    if not cached:
-        return Image.from_bytes(make())
-    name = cache.key(FORMAT, compile.version(), *compile.options(capability), source.text)
-    return Image.from_bytes(cache.get(name, make))
+    (image,) = build_all([planned], None if source is None else [source], cached=cached)
+    return image
 
 
-def _image(planned: Planned, source: Source, cubin: bytes, capability: int) -> Image:
+def build_all(
+    planned: Sequence[Planned], sources: Sequence[Source] | None = None, *, cached: bool = True
+) -> list[Image]:
+    """`build` for several kernels; those that are not cached compile at the same time."""
+    from axe_eq_backends.cuda import compile
+    from axe_eq_backends.cuda.emit import emit
+
+    texts = [emit(p) for p in planned] if sources is None else sources
+    names, found = [], []
+    for p, source in zip(planned, texts, strict=True):
+        flags = compile.options(p.target.limits["compute_capability"])
+        name = key(FORMAT, compile.version(), *flags, source.text)
+        names.append(name)
+        found.append(KERNELS.load(name) if cached else None)
+    missing = [n for n, data in enumerate(found) if data is None]
+    binaries = compile.compile_texts(
+        [
+            (texts[n].text, planned[n].target.limits["compute_capability"], texts[n].name)
+            for n in missing
+        ]
+    )
+    for n, binary in zip(missing, binaries, strict=True):
+        found[n] = data = _image(planned[n], texts[n], binary).to_bytes()
+        if cached:
+            KERNELS.store(names[n], data)
+    return [Image.from_bytes(data) for data in found if data is not None]
+
+
+def _image(planned: Planned, source: Source, binary: Binary) -> Image:
     kernel, align = planned.kernel, planned.align
     arguments: list[tuple[str, str | MapSpec]] = []
     for a in source.arguments:
@@ -177,17 +210,17 @@ def _image(planned: Planned, source: Source, cubin: bytes, capability: int) -> I
             arguments.append((a.kind, a.name))
         else:
             m = a.map
-            arguments.append(
-                ("map", MapSpec(m.buffer.name, m.shape, m.strides, m.box, m.swizzle_bytes))
-            )
+            spec = MapSpec(m.buffer.name, m.shape, m.strides, m.box, m.swizzle_bytes, m.offset)
+            arguments.append(("map", spec))
     tensors = tuple(
         TensorSpec(t.name, t.dtype, t.shape, _strides(t), align.get(t.name, t.itemsize))
         for t in kernel.tensors
     )
     requires = tuple((r.what, r.value, r.multiple) for r in planned.requires)
     return Image(
-        source.name, cubin, capability, source.n_threads, source.smem_bytes, kernel.tiles,
-        kernel.persistent, tuple(kernel.params), tensors, tuple(arguments), requires,
+        source.name, binary.cubin, planned.target.limits["compute_capability"], binary.version,
+        source.n_threads, source.smem_bytes, kernel.tiles, kernel.persistent,
+        tuple(kernel.params), tensors, tuple(arguments), requires,
     )  # fmt: skip
 
 

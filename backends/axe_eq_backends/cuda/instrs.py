@@ -100,13 +100,35 @@ WGMMA = (
 )
 MMA = (_mma("f16"), _mma("bf16"))
 
+
+def _fma(dtype: str, flops_per_s: float) -> Instr:
+    return Instr(
+        name=f"fma.{dtype}",
+        primitive="gemm",
+        shape=(64, 64, 8),
+        dtypes=((dtype, dtype, dtype),),
+        scope="thread",
+        flops_per_s=flops_per_s,
+    )
+
+
+# Derived: 132 SM x 1.98 GHz x 2 x lanes, 128 of f32 and 64 of f64 and i32; i64 takes about four
+# instructions for one.
+FMA = (
+    _fma("f32", 66.9e12), _fma("f64", 33.4e12), _fma("i32", 33.4e12), _fma("i64", 8.4e12),
+)  # fmt: skip
+
 # A tensor map holds at most 5 dims and boxes of at most 256 elements per dim; strides and the base
 # are multiples of 16 bytes; the smem side is 128-byte aligned (more under a swizzle).
 _TMA_LIMITS = {"rank": 5, "box": 256, "stride_bytes": 16, "align_bytes": 128}
 _ANY = (("f16",), ("bf16",), ("f32",), ("i32",))
+# What registers hold: narrow elements packed in words, wide ones in pairs of them.
+_STORED = (*_ANY, ("f64",), ("i64",), ("f8e4m3",), ("f8e5m2",), ("bool",))
 TMA = (
-    Instr("tma.load", "copy_async", (), _ANY, "thread", "mbarrier", "async", limits=_TMA_LIMITS),
-    Instr("tma.store", "copy_async", (), _ANY, "thread", "bulk_group", "async", limits=_TMA_LIMITS),
+    Instr("tma.load", "copy_async", (), _STORED, "thread", "mbarrier", "async", limits=_TMA_LIMITS),
+    Instr(
+        "tma.store", "copy_async", (), _STORED, "thread", "bulk_group", "async", limits=_TMA_LIMITS
+    ),
 )
 CP_ASYNC = (
     Instr(
@@ -121,7 +143,7 @@ CP_ASYNC = (
     ),
 )
 LOAD_STORE = tuple(
-    Instr(f"ldst.{place}", "copy", (), _ANY, limits={"bytes": 16})
+    Instr(f"ldst.{place}", "copy", (), _STORED, limits={"bytes": 16})
     for place in ("ld_global", "st_global", "ld_shared", "st_shared")
 )
 MATRIX = (
@@ -129,11 +151,11 @@ MATRIX = (
     Instr("matrix.stmatrix", "copy", (8, 8), (("f16",), ("bf16",)), "warp", limits={"count": 4}),
 )
 REGISTERS = (
-    Instr("move.reg", "copy", (), _ANY),
+    Instr("move.reg", "copy", (), _STORED),
     Instr("cells.map", "map", (), ()),
     Instr("cells.fill", "fill", (), ()),
     Instr("cells.index", "index", (), (("i32",),)),
-    Instr("shuffle.reduce", "reduce", (), (("f32",), ("i32",)), "warp"),
+    Instr("shuffle.reduce", "reduce", (), (("f32",), ("f64",), ("i32",), ("i64",)), "warp"),
 )
 
-HOPPER = WGMMA + MMA + TMA + CP_ASYNC + LOAD_STORE + MATRIX + REGISTERS
+HOPPER = WGMMA + MMA + FMA + TMA + CP_ASYNC + LOAD_STORE + MATRIX + REGISTERS

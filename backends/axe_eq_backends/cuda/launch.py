@@ -1,124 +1,63 @@
-"""Loading and launching compiled kernels on a device, on the caller's stream."""
+"""Compiled kernels on a device: loaded, bound to buffers, launched."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
 from typing import Any
 
 from axe_eq.errors import ArgumentError, DeviceError
 from axe_eq.kernel.expr import evaluate
-from axe_eq.program.types import DTYPES, dtype
+from axe_eq.program.types import DTYPES
+from axe_eq_backends.cuda.arrays import DeviceArray, device_array
+from axe_eq_backends.cuda.driver import (
+    attribute,
+    call,
+    capability,
+    default_device,
+    driver,
+    on,
+    uncaptured,
+    version,
+)
 from axe_eq_backends.cuda.image import Image, MapSpec, TensorSpec
 
-_MAP_BYTES, _MAP_ALIGN = 128, 64
-_MAP_DTYPES = {"f16": "FLOAT16", "bf16": "BFLOAT16", "f32": "FLOAT32", "i32": "INT32"}
-
-
-@cache
-def driver() -> Any:
-    """The initialised CUDA driver bindings.
-
-    Raises:
-        DeviceError: no bindings, no driver, or no device.
-    """
-    try:
-        from cuda.bindings import driver as cu
-    except ImportError:
-        raise DeviceError(
-            "CUDA driver", "package cuda.bindings is not installed", "cuda-bindings",
-            hint="pip install cuda-bindings",
-        ) from None  # fmt: skip
-    try:
-        (result,) = cu.cuInit(0)
-    except RuntimeError as error:
-        raise DeviceError("CUDA driver", f"cannot be loaded ({error})", "an NVIDIA GPU") from None
-    if result != cu.CUresult.CUDA_SUCCESS:
-        raise DeviceError("CUDA driver", f"finds no device ({result.name})", "an NVIDIA GPU")
-    return cu
-
-
-def call(returned: Any, what: str) -> Any:
-    """The values of a driver call.
-
-    Raises:
-        DeviceError: the call failed.
-    """
-    result, *values = returned
-    if result != driver().CUresult.CUDA_SUCCESS:
-        raise DeviceError(what, f"failed with {result.name}", "success")
-    return values[0] if len(values) == 1 else values
-
-
-@dataclass(frozen=True)
-class DeviceArray:
-    """An array in device memory: address, element type, extents and strides in elements."""
-
-    pointer: int
-    dtype: str
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-
-
-def device_array(array: Any) -> DeviceArray:
-    """View an array of any library that offers ``data_ptr`` or DLPack.
-
-    Raises:
-        ArgumentError: no device array.
-    """
-    if isinstance(array, DeviceArray):
-        return array
-    if hasattr(array, "data_ptr"):
-        if not array.is_cuda:
-            raise ArgumentError("array", f"lies on {array.device}", "a CUDA device")
-        name = str(array.dtype).rpartition(".")[2]
-        return DeviceArray(array.data_ptr(), dtype(name).name, tuple(array.shape), array.stride())
-    if not hasattr(array, "__dlpack__"):
-        raise ArgumentError(f"argument of type {type(array).__name__}", "is no array", "DLPack")
-    from cuda.core.utils import StridedMemoryView
-
-    view = StridedMemoryView.from_any_interface(array, stream_ptr=-1)
-    if not view.is_device_accessible:
-        raise ArgumentError("array", "lies in host memory", "a CUDA device")
-    strides = view.strides or _row_major(view.shape)
-    return DeviceArray(view.ptr, dtype(view.dtype).name, tuple(view.shape), tuple(strides))
-
-
-def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
-    strides: list[int] = []
-    size = 1
-    for extent in reversed(shape):
-        strides.insert(0, size)
-        size *= extent
-    return tuple(strides)
+_MAP_BYTES, _SLOT = 128, 64  # a parameter begins at a multiple of what tensor maps need
+_MAP_DTYPES = {
+    "f16": "FLOAT16", "bf16": "BFLOAT16", "f32": "FLOAT32", "f64": "FLOAT64", "i32": "INT32",
+    "i64": "INT64", "f8e4m3": "UINT8", "f8e5m2": "UINT8", "bool": "UINT8",
+}  # fmt: skip
 
 
 class Loaded:
-    """A kernel on the current device.
+    """A kernel on a device.
 
     Args:
         image: the compiled kernel.
+        device: where; the current device by default, else the first.
 
     Raises:
-        DeviceError: no device of the image's architecture, or its code does not load.
+        DeviceError: no device of the image's architecture, a driver that is too old for the
+            image, or code that does not load.
     """
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: Image, device: int | None = None) -> None:
         cu = driver()
-        _check_capability(image)
-        self.image = image
-        self._module = call(cu.cuModuleLoadData(image.cubin), f"loading kernel {image.name}")
-        entry = image.name.encode()
-        self._function = call(cu.cuModuleGetFunction(self._module, entry), f"kernel {image.name}")
-        attribute = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        result = cu.cuFuncSetAttribute(self._function, attribute, image.smem_bytes)
-        call((*result, None), f"{image.smem_bytes} bytes of shared memory")
-        per_unit = cu.cuOccupancyMaxActiveBlocksPerMultiprocessor(
-            self._function, image.n_threads, image.smem_bytes
-        )
-        self._resident = call(per_unit, f"occupancy of {image.name}") * _n_units()
+        self.image, self.device = image, default_device() if device is None else device
+        _check_fits(image, self.device)
+        with on(self.device), uncaptured():
+            what = f"loading kernel {image.name}"
+            self._module = call(cu.cuModuleLoadData(image.cubin), what)
+            self.function = call(cu.cuModuleGetFunction(self._module, image.name.encode()), what)
+            limit = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            result = cu.cuFuncSetAttribute(self.function, limit, image.smem_bytes)
+            call((*result, None), f"{image.smem_bytes} bytes of shared memory")
+            per_unit = cu.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                self.function, image.n_threads, image.smem_bytes
+            )
+        units = attribute(self.device, "MULTIPROCESSOR_COUNT")
+        self._resident = call(per_unit, f"occupancy of {image.name}") * units
 
     def grid(self, params: Mapping[str, int]) -> int:
         """CTAs of a launch."""
@@ -140,29 +79,117 @@ class Loaded:
                 raise ArgumentError(f"kernel {self.image.name}", f"no array {spec.name}", "one")
             found[spec.name] = device_array(arrays[spec.name])
             _check_array(spec, found[spec.name], params)
-        values = [_argument(kind, what, found, params) for kind, what in self.image.arguments]
-        return Bound(self._function, self.image, self.grid(params), values, tuple(arrays.values()))
+        pointers = {name: array.pointer for name, array in found.items()}
+        return Shaped(self, params).bind(pointers, tuple(arrays.values()))
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """One kernel parameter: its offset, and its constant bytes or the tensor it points to."""
+
+    offset: int
+    tensor: str = ""
+    map: _Map | None = None
+    value: bytes = b""
+
+
+@dataclass(frozen=True)
+class _Map:
+    """A tensor map of known extents, fastest first, and byte strides of all dims but that.
+
+    Its first element lies `offset` bytes after the tensor's.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    swizzle_bytes: int
+    offset: int
+
+
+class Shaped:
+    """A loaded kernel with its run-time integers: what is left to give are addresses."""
+
+    def __init__(self, loaded: Loaded, params: Mapping[str, int]) -> None:
+        self.loaded, self.grid = loaded, loaded.grid(params)
+        dtypes = {t.name: t.dtype for t in loaded.image.tensors}
+        self.slots: list[_Slot] = []
+        size = 0
+        for kind, what in loaded.image.arguments:
+            if isinstance(what, MapSpec):
+                slot = _Slot(size, what.tensor, _numbers(what, dtypes[what.tensor], params))
+            elif kind == "int":
+                slot = _Slot(size, value=int(params[what]).to_bytes(4, "little", signed=True))
+            else:
+                slot = _Slot(size, what)
+            self.slots.append(slot)
+            size += _MAP_BYTES if slot.map else _SLOT
+        self.size = size
+        self._written: bytes | None = None  # the parameters of some binding
+
+    def bind(self, pointers: Mapping[str, int], keep: tuple[Any, ...] = ()) -> Bound:
+        """Prepare a launch on buffers at these addresses.
+
+        Args:
+            pointers: address of every tensor.
+            keep: what must live as long as the launch.
+        """
+        raw = ctypes.create_string_buffer(self.size + _SLOT)
+        start = -(-ctypes.addressof(raw) // _SLOT) * _SLOT
+        if self._written is not None:
+            ctypes.memmove(start, self._written, self.size)
+        self.write(start, pointers)
+        if self._written is None:
+            self._written = ctypes.string_at(start, self.size)
+        return Bound(self, raw, start, keep)
+
+    def write(self, start: int, pointers: Mapping[str, int]) -> None:
+        """Write parameters to memory that holds those of some binding, or nothing at first."""
+        for slot in self.slots:
+            if slot.tensor or self._written is None:
+                self._write(slot, start + slot.offset, pointers)
+
+    def _write(self, slot: _Slot, at: int, pointers: Mapping[str, int]) -> None:
+        """Write a parameter; a map that was encoded before only gets its address."""
+        if slot.map is not None and self._written is not None:
+            cu, start = driver(), pointers[slot.tensor] + slot.map.offset
+            moved = cu.cuTensorMapReplaceAddress(cu.CUtensorMap(at), start)
+            call((*moved, None), f"tensor map of {slot.tensor}")
+            return
+        if slot.tensor and slot.map is None:
+            ctypes.c_uint64.from_address(at).value = pointers[slot.tensor]
+            return
+        data = slot.value
+        if slot.map is not None:
+            data = _encode(slot.map, pointers[slot.tensor] + slot.map.offset, slot.tensor)
+        ctypes.memmove(at, data, len(data))
 
 
 class Bound:
-    """A prepared launch; it keeps its arrays alive."""
+    """A prepared launch; it keeps its arrays alive.
 
-    def __init__(
-        self, function: Any, image: Image, grid: int, values: list[bytes], arrays: tuple[Any, ...]
-    ) -> None:
-        self._launch, self._arrays = driver().cuLaunchKernel, arrays
-        self._storage, pointers = [], []
-        for value in values:
-            raw = ctypes.create_string_buffer(len(value) + _MAP_ALIGN)
-            at = -(-ctypes.addressof(raw) // _MAP_ALIGN) * _MAP_ALIGN
-            ctypes.memmove(at, value, len(value))
-            self._storage.append(raw)
-            pointers.append(at)
-        self._pointers = (ctypes.c_void_p * len(pointers))(*pointers)
-        self._success = driver().CUresult.CUDA_SUCCESS
-        self._name, self._function = image.name, function
-        self._shape = (grid, 1, 1, image.n_threads, 1, 1, image.smem_bytes)
+    Args:
+        shaped: the kernel.
+        storage: what holds its parameters.
+        start: address of the first.
+        keep: what must live as long as the launch.
+    """
+
+    def __init__(self, shaped: Shaped, storage: Any, start: int, keep: tuple[Any, ...]) -> None:
+        cu, image = driver(), shaped.loaded.image
+        self._storage, self._start, self._keep = storage, start, keep
+        self._shaped, self._loaded = shaped, shaped.loaded
+        addresses = [start + slot.offset for slot in shaped.slots]
+        self._pointers = (ctypes.c_void_p * len(addresses))(*addresses)
         self._at = ctypes.addressof(self._pointers)
+        self._launch, self._success = cu.cuLaunchKernel, cu.CUresult.CUDA_SUCCESS
+        self._function = shaped.loaded.function
+        self._shape = (shaped.grid, 1, 1, image.n_threads, 1, 1, image.smem_bytes)
+
+    def move(self, pointers: Mapping[str, int]) -> None:
+        """Launch on buffers at other addresses from now on; launches so far have read theirs."""
+        self._shaped.write(self._start, pointers)
 
     def launch(self, stream: int = 0) -> None:
         """Enqueue on a stream, given by its handle.
@@ -174,18 +201,29 @@ class Bound:
             return
         (result,) = self._launch(self._function, *self._shape, stream, self._at, 0)
         if result != self._success:
-            raise DeviceError(f"launch of {self._name}", f"failed with {result.name}", "success")
+            self._launch_there(stream)
 
+    def _launch_there(self, stream: int) -> None:
+        """Launch once more with the kernel's device current: it may be another one in a thread."""
+        with on(self._loaded.device):
+            result = self._launch(self._function, *self._shape, stream, self._at, 0)
+        call((*result, None), f"launch of {self._loaded.image.name}")
 
-def _argument(
-    kind: str, what: str | MapSpec, arrays: Mapping[str, DeviceArray], params: Mapping[str, int]
-) -> bytes:
-    """One kernel parameter as bytes."""
-    if isinstance(what, MapSpec):
-        return encode_map(what, arrays[what.tensor], params)
-    if kind == "int":
-        return int(params[what]).to_bytes(4, "little", signed=True)
-    return arrays[what].pointer.to_bytes(8, "little")
+    def add_to(self, graph: Any, before: Sequence[Any]) -> Any:
+        """Add the launch to a CUDA graph, after the nodes `before`; the new node."""
+        cu = driver()
+        params = cu.CUDA_KERNEL_NODE_PARAMS()
+        params.func, params.kernelParams = self._function, self._at
+        params.gridDimX, params.gridDimY, params.gridDimZ = self._shape[:3]
+        params.blockDimX, params.blockDimY, params.blockDimZ = self._shape[3:6]
+        params.sharedMemBytes = self._shape[6]
+        added = cu.cuGraphAddKernelNode(graph, list(before), len(before), params)
+        return call(added, f"kernel {self._loaded.image.name} in a graph")
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to launch."""
+        return not self._shape[0]
 
 
 def _check_array(spec: TensorSpec, array: DeviceArray, params: Mapping[str, int]) -> None:
@@ -206,66 +244,47 @@ def _check_array(spec: TensorSpec, array: DeviceArray, params: Mapping[str, int]
         )
 
 
-def encode_map(spec: MapSpec, array: DeviceArray, params: Mapping[str, int]) -> bytes:
-    """Encode a tensor map for an array (CUDA driver API, cuTensorMapEncodeTiled).
+def _numbers(spec: MapSpec, dtype: str, params: Mapping[str, int]) -> _Map:
+    size = DTYPES[dtype].itemsize
+    shape = tuple(int(evaluate(e, params)) for e in spec.shape)
+    steps = tuple(int(evaluate(s, params)) * size for s in spec.strides[1:])
+    offset = int(evaluate(spec.offset, params)) * size
+    return _Map(dtype, shape, steps, spec.box, spec.swizzle_bytes, offset)
+
+
+def _encode(spec: _Map, pointer: int, tensor: str) -> bytes:
+    """Encode a tensor map (CUDA driver API, cuTensorMapEncodeTiled).
 
     Raises:
         DeviceError: the driver refused the map.
     """
     cu = driver()
-    u64, u32, size = cu.cuuint64_t, cu.cuuint32_t, DTYPES[array.dtype].itemsize
-    shape = [u64(int(evaluate(e, params))) for e in spec.shape]
-    strides = [u64(int(evaluate(s, params)) * size) for s in spec.strides[1:]]
-    kind = getattr(cu.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_MAP_DTYPES[array.dtype]}")
+    u64, u32 = cu.cuuint64_t, cu.cuuint32_t
+    kind = getattr(cu.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_MAP_DTYPES[spec.dtype]}")
     swizzle = f"{spec.swizzle_bytes}B" if spec.swizzle_bytes else "NONE"
     encoded = cu.cuTensorMapEncodeTiled(
-        kind, len(shape), array.pointer, shape, strides, [u32(b) for b in spec.box],
-        [u32(1)] * len(shape), cu.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+        kind, len(spec.shape), pointer, [u64(e) for e in spec.shape],
+        [u64(s) for s in spec.strides], [u32(b) for b in spec.box],
+        [u32(1)] * len(spec.shape), cu.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
         getattr(cu.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{swizzle}"),
         cu.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
         cu.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )  # fmt: skip
-    found = call(encoded, f"tensor map of {spec.tensor}")
+    found = call(encoded, f"tensor map of {tensor}")
     return ctypes.string_at(int(found.getPtr()), _MAP_BYTES)
 
 
-def _device() -> int:
-    """The current device; the primary context of device 0 where the caller has none."""
-    cu = driver()
-    context = call(cu.cuCtxGetCurrent(), "the current context")
-    if not int(context):
-        device = call(cu.cuDeviceGet(0), "device 0")
-        context = call(cu.cuDevicePrimaryCtxRetain(device), "the primary context of device 0")
-        call((*cu.cuCtxSetCurrent(context), None), "the primary context of device 0")
-    return int(call(cu.cuCtxGetDevice(), "the current device"))
-
-
-def use_device() -> int:
-    """Make sure a device is current; its compute capability times ten.
-
-    Raises:
-        DeviceError: there is none.
-    """
-    device = _device()
-    return 10 * _attribute(device, "COMPUTE_CAPABILITY_MAJOR") + _attribute(
-        device, "COMPUTE_CAPABILITY_MINOR"
-    )
-
-
-@lru_cache(maxsize=64)
-def _attribute(device: int, name: str) -> int:
-    cu = driver()
-    which = getattr(cu.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
-    return int(call(cu.cuDeviceGetAttribute(which, device), f"attribute {name}"))
-
-
-def _n_units() -> int:
-    return _attribute(_device(), "MULTIPROCESSOR_COUNT")
-
-
-def _check_capability(image: Image) -> None:
-    if (found := use_device()) != image.compute_capability:
+def _check_fits(image: Image, device: int) -> None:
+    """Whether a device and its driver can run an image."""
+    if (found := capability(device)) != image.compute_capability:
         raise DeviceError(
-            f"device {_device()}", f"has compute capability {found / 10}",
+            f"device {device}", f"has compute capability {found / 10}",
             f"{image.compute_capability / 10}, which kernel {image.name} was compiled for",
+        )  # fmt: skip
+    served, made = version(), int(image.toolkit.partition(".")[0])
+    if served[0] < made:
+        raise DeviceError(
+            "CUDA driver", f"serves CUDA {served[0]}.{served[1]}",
+            f"CUDA {made} or newer, as kernel {image.name} was compiled by NVRTC {image.toolkit}",
+            hint=f"a newer driver, or compile with NVRTC {served[0]}",
         )  # fmt: skip

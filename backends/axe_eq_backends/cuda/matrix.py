@@ -61,8 +61,8 @@ def matrices(tile: Placement, memory: Placement, limit: int, where: ir.Where) ->
         LayoutError, DispatchError: the tile is not made of fragments, or rows are not contiguous.
     """
     threads.check_threads(tile, where)
-    if tile.replica:
-        raise DispatchError(f"tile {tile}", "has replicas", "one copy of each element")
+    if any(i.axis == "lane" for i in tile.replica):
+        raise DispatchError(f"tile {tile}", "has copies in a warp", "one copy of each element")
     outer = tile_of(tile, FRAGMENT, f"tile {tile}")
     contiguous = _contiguous_dim(memory)
     blocks = [
@@ -166,6 +166,8 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     place, offset = memory.place, memory.place.at("m")
     if not threads.aligned_to(place.swizzle, offset) or _misaligned(offset, tile):
         raise DispatchError(f"view {memory}", f"begins at element {offset}", "an aligned begin")
+    if tile.place.replica and not load:
+        raise DispatchError(f"tile {tile}", "has replicas", "one copy of each element")
     m = matrices(tile.place.static(), place.static(), row.limits["count"], context.where)
     return _plan(row, op, m, tile, memory, context)
 
@@ -207,6 +209,8 @@ def _plan(
     plan.cycles = float(len(m.calls) * context.where.n_warps * (ISSUE + m.count * m.passes))
     shape = f"x{m.count}" + (".trans" if m.trans else "")
     plan.notes = f"{len(m.calls)} calls {shape}, {m.passes}-way"
-    if prod(tile.shape) != len(m.calls) * m.count * SIDE * SIDE * context.where.n_warps:
+    warps = context.where.axes.get("warp", 1)  # in their own scope, each has a tile of its own
+    copies = prod(number(i.extent) for i in tile.place.replica)
+    if prod(tile.shape) * copies != len(m.calls) * m.count * SIDE * SIDE * warps:
         raise DispatchError(f"tile {tile}", "matrices do not cover it once", "each element once")
     return plan

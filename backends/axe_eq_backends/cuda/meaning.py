@@ -7,6 +7,7 @@ states them, so a wrong plan gives wrong values, an uncovered element or a race.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,11 @@ from axe_eq.kernel.plan import Address, Call, Regs, TensorMap
 from axe_eq.layout.swizzle import Swizzle
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES
-from axe_eq_backends.cuda.instrs import SmemForm
+from axe_eq_backends.cuda.instrs import K_MAJOR, TMA
 from axe_eq_backends.cuda.wgmma import Operand
+
+_TMA = TMA[0].limits
+_WIDTHS = {form.code: form.width for form in K_MAJOR}  # bytes of a pattern's row, by layout code
 
 
 def _address(address: Address, env: Env, shape: tuple[int, ...]) -> Ints:
@@ -43,6 +47,7 @@ def _read(cta: Cta, regs: Regs, env: Env, issue: Issue, active: Any = True) -> A
     warp, lane = _threads(env, issue)
     index = np.array(regs.index)
     active = np.broadcast_to(active, warp.shape)
+    cta.check_registers(regs.buffer, index, issue)
     values, _ = cta.regs(regs.buffer)
     out = values[warp[..., None], lane[..., None], index]
     if active.any():
@@ -51,9 +56,12 @@ def _read(cta: Cta, regs: Regs, env: Env, issue: Issue, active: Any = True) -> A
     return out
 
 
-def _write(cta: Cta, regs: Regs, values: Any, env: Env, issue: Issue) -> None:
+def _write(cta: Cta, regs: Regs, values: Any, env: Env, issue: Issue, active: Any = None) -> None:
+    """Registers of every thread, (warps, lanes, n); of the active ones, (threads, n)."""
     warp, lane = _threads(env, issue)
-    cta.write_regs(regs.buffer, warp[..., None], lane[..., None], np.array(regs.index), values)
+    warp, lane = (warp, lane) if active is None else (warp[active], lane[active])
+    index = np.array(regs.index)
+    cta.write_regs(regs.buffer, warp[..., None], lane[..., None], index, values, issue)
 
 
 # -- loads and stores --
@@ -86,16 +94,20 @@ def _global(call: Call, env: Env) -> tuple[Ints, Any, int]:
 
 
 def ld_shared(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
-    """Each thread reads consecutive bytes of shared memory."""
-    _write(cta, call["regs"], _load_shared(cta, call, env, issue), env, issue)
+    """Each thread with a true guard reads consecutive bytes of shared memory."""
+    values, active = _load_shared(cta, call, env, issue)
+    _write(cta, call["regs"], values, env, issue, active)
 
 
-def _load_shared(cta: Cta, call: Call, env: Env, issue: Issue) -> Any:
+def _load_shared(cta: Cta, call: Call, env: Env, issue: Issue) -> tuple[Any, Any]:
+    """(values of the active threads, which are active)."""
     warp, lane = _threads(env, issue)
+    active = _active(call, env, warp.shape)
     dtype, n = DTYPES[call["regs"].buffer.dtype], len(call["regs"].index)
-    byte = _address(call["address"], env, warp.shape)
-    cta.memory.access(byte, n * dtype.itemsize, issue.who, warp, lane, False, issue.what)
-    return cta.memory.load(byte, dtype.numpy, n)
+    byte = _address(call["address"], env, warp.shape)[active]
+    who, width = issue.who, n * dtype.itemsize
+    cta.memory.access(byte, width, who, warp[active], lane[active], False, issue.what)
+    return cta.memory.load(byte, dtype.numpy, n), active
 
 
 def st_shared(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
@@ -142,6 +154,8 @@ def stmatrix(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
 
 def _rows(call: Call, env: Env, issue: Issue) -> Ints:
     byte = _address(call["address"], env, env["lane"].shape)
+    if len(call["regs"].index) != call["count"]:
+        raise KernelFault(issue.what, f"{call['count']} matrices in {call['regs']}", "one each")
     if (byte[:, : 8 * call["count"]] % 16).any():
         raise KernelFault(issue.what, "a matrix row begins at a misaligned byte", "16-byte rows")
     return byte
@@ -152,34 +166,51 @@ def _rows(call: Call, env: Env, issue: Issue) -> Ints:
 
 def tma_load(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """Box element (fastest dim first) goes to the dense byte, swizzled on the absolute address."""
-    byte, element, inside = _box(cta, call, env)
+    byte, element, inside = _box(cta, call, env, issue)
     copy = issue.primitive
     assert isinstance(copy, ir.CopyAsync)
-    tiles.bulk_load(cta, copy, byte, element, inside, env, issue)
+    slot = cta.slot(call["barrier"], call["slot"], env)
+    tiles.bulk_load(cta, copy, slot, byte, element, inside, issue)
 
 
 def tma_store(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """The inverse; elements outside the tensor are not written."""
-    byte, element, inside = _box(cta, call, env)
+    byte, element, inside = _box(cta, call, env, issue)
     copy = issue.primitive
     assert isinstance(copy, ir.CopyAsync)
     tiles.bulk_store(cta, copy, byte, element, inside, issue)
 
 
-def _box(cta: Cta, call: Call, env: Env) -> tuple[Ints, Ints, Any]:
+def _box(cta: Cta, call: Call, env: Env, issue: Issue) -> tuple[Ints, Ints, Any]:
     m: TensorMap = call["map"]
     size = m.buffer.itemsize
+    _check_map(m, cta.env, issue)
+    if (at_byte := _absolute(call["address"], env)) % _TMA["align_bytes"]:
+        raise KernelFault(issue.what, f"begins at byte {at_byte} of smem", "128-byte alignment")
     at = np.indices(m.box[::-1])[::-1]
     dense = sum(x * int(np.prod(m.box[:d], dtype=np.int64)) for d, x in enumerate(at)) * size
-    byte = _absolute(call["address"], env) + dense
+    byte = at_byte + dense
     if m.swizzle_bytes:
         byte = Swizzle("m", m.swizzle_bytes.bit_length() - 5, 4, 3).apply_table(byte)
-    element, inside = np.zeros((), np.int64), np.asarray(True)
+    element, inside = np.asarray(evaluate(m.offset, cta.env), np.int64), np.asarray(True)
     for x, c, extent, stride in zip(at, call["coords"], m.shape, m.strides, strict=True):
         index = x + int(np.asarray(evaluate(c, env)).item())
         inside = inside & (index >= 0) & (index < evaluate(extent, cta.env))
         element = element + index * evaluate(stride, cta.env)
     return byte.ravel(), np.where(inside, element, 0).ravel(), np.asarray(inside).ravel()
+
+
+def _check_map(m: TensorMap, env: Env, issue: Issue) -> None:
+    """What the driver refuses to encode (CUDA driver API, cuTensorMapEncodeTiled)."""
+    size, unit = m.buffer.itemsize, _TMA["stride_bytes"]
+    strides = [int(evaluate(s, env)) * size for s in m.strides]
+    row = m.box[0] * size
+    ok = len(m.box) <= _TMA["rank"] and all(1 <= b <= _TMA["box"] for b in m.box)
+    ok &= strides[0] == size and not any(s % unit for s in strides[1:])
+    ok &= not row % unit and (row <= m.swizzle_bytes or not m.swizzle_bytes)
+    ok &= m.swizzle_bytes in (0, 32, 64, 128)
+    if not ok:
+        raise KernelFault(issue.what, f"{m} has strides of {strides} bytes", "a map that encodes")
 
 
 def _absolute(address: Address, env: Env) -> int:
@@ -229,6 +260,7 @@ def _once(effect: Any) -> Any:
 # -- matrix products --
 
 
+@lru_cache(maxsize=256)
 def operand_bytes(o: Operand, mn: int, k: int, size: int) -> Ints:
     """Byte of element (mn, k) relative to the descriptor's start, before the swizzle.
 
@@ -238,7 +270,7 @@ def operand_bytes(o: Operand, mn: int, k: int, size: int) -> Ints:
     """
     lbo, sbo = (o.bits >> 16 & 0x3FFF) << 4, (o.bits >> 32 & 0x3FFF) << 4
     code = o.bits >> 62
-    width = {0: 16, 1: 128, 2: 64, 3: 32}[code]
+    width = _WIDTHS[code]
     i, j = np.meshgrid(np.arange(mn), np.arange(k), indexing="ij")
     if not o.transposed:
         column = 16 // size
@@ -251,52 +283,83 @@ def operand_bytes(o: Operand, mn: int, k: int, size: int) -> Ints:
 def wgmma(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """One 64 x n x k product from two descriptors into an accumulator fragment."""
     n, k, size = call["n"], call["k"], DTYPES[call["dtype"]].itemsize
+    if n % 8 or n > 256 or k * size != 32 or len(call["regs"].index) != n // 2:
+        raise KernelFault(issue.what, f"m64n{n}k{k} into {call['regs']}", "an instruction's shape")
     reads = []
     for name, mn in (("a", 64), ("b", n)):
-        form: Operand = call[f"{name}_form"]
-        byte = _absolute(call[name], env) + operand_bytes(form, mn, k, size)
-        byte = _swizzled(form.form, form.bits, byte)
+        form: Operand | None = call[f"{name}_form"]
+        if form is None:
+            reads.append(_read_fragment(cta, call[name], env, issue))
+            continue
+        byte = _start_of(call[name], form, env, issue) + operand_bytes(form, mn, k, size)
+        byte = _swizzled(form.bits, byte)
         tiles.note_product_read(cta, byte, size, issue)
         reads.append(lambda byte=byte: cta.memory.load(byte, DTYPES[call["dtype"]].numpy)[..., 0])
-    gemm = issue.primitive
-    assert isinstance(gemm, ir.Gemm)
     where = _fragment(call["regs"], n, issue)
-    _start(cta, gemm, reads, where, bool(evaluate(call["accumulate"], env)), issue)
+    cta.check_registers(call["regs"].buffer, where[2], issue)
+    keep = bool(evaluate(call["accumulate"], env))
+    _start(cta, call["regs"].buffer, reads, where, keep, issue)
 
 
-def _swizzled(form: SmemForm, bits: int, byte: Ints) -> Ints:
-    width = {0: 0, 1: 3, 2: 2, 3: 1}[bits >> 62]
+def _read_fragment(cta: Cta, regs: Regs, env: Env, issue: Issue) -> Any:
+    """Rows in registers, read when the product runs."""
+    if cta.touched.get((regs.buffer, issue.who.group), True):
+        raise KernelFault(issue.what, "reads registers that ordinary code wrote", "wgmma_fence")
+    where = _fragment(regs, 16, issue)
+    cta.check_registers(regs.buffer, where[2], issue)
+    return tiles.product_registers(cta, regs.buffer, where, issue)
+
+
+def _start_of(address: Address, form: Operand, env: Env, issue: Issue) -> int:
+    """The descriptor's start; a swizzled one lies in the first row of the pattern.
+
+    Other rows would need the descriptor's base offset, which plans leave 0 (PTX ISA 9.7.15.5.1).
+    """
+    byte, width = _absolute(address, env), _WIDTHS[form.bits >> 62]
+    if byte % 16 or (width > 16 and byte % (8 * width) >= width):
+        wrong = f"an operand begins at byte {byte} of smem"
+        raise KernelFault(issue.what, wrong, "the first row of its swizzle's pattern")
+    return byte
+
+
+def _swizzled(bits: int, byte: Ints) -> Ints:
+    width = _WIDTHS[bits >> 62].bit_length() - 5
     return Swizzle("m", width, 4, 3).apply_table(byte) if width else byte
 
 
 def _fragment(regs: Regs, n: int, issue: Issue) -> tuple[Ints, Ints, Ints]:
-    """PTX ISA 9.7.15.5.2, figure of matrix D: (warp, lane, register) of element (row, column)."""
+    """Where element (row, column) of an accumulator or of rows in registers is."""
+    warp, lane, number = _places(n)
+    return warp + issue.who.first_warp, lane, np.array(regs.index)[number]
+
+
+@lru_cache(maxsize=64)
+def _places(n: int) -> tuple[Ints, Ints, Ints]:
+    """PTX ISA 9.7.15.5.2, figures of matrices A and D: (warp, lane, register) per (row, column)."""
     row, col = np.meshgrid(np.arange(64), np.arange(n), indexing="ij")
-    warp = row // 16 + issue.who.first_warp
-    lane = row % 8 * 4 + col % 8 // 2
-    number = col // 8 * 4 + row % 16 // 8 * 2 + col % 2
-    return warp, lane, np.array(regs.index)[number]
+    return row // 16, row % 8 * 4 + col % 8 // 2, col // 8 * 4 + row % 16 // 8 * 2 + col % 2
 
 
 def _start(
     cta: Cta,
-    gemm: ir.Gemm,
+    acc: ir.Buffer,
     reads: list[Any],
     where: tuple[Ints, Ints, Ints],
     keep: bool,
     issue: Issue,
 ) -> None:
-    values, defined = cta.regs(gemm.acc.buffer)
-    if cta.touched.get((gemm.acc.buffer, issue.who.group), True):
+    values, defined = cta.regs(acc)
+    if cta.touched.get((acc, issue.who.group), True):
         raise KernelFault(issue.what, "takes registers that ordinary code used", "wgmma_fence")
     if keep and not defined[where].all():
-        raise KernelFault(issue.what, f"accumulates into {gemm.acc}, which was never written")
+        raise KernelFault(issue.what, f"accumulates into {acc}, which was never written")
     defined[where] = True
 
     def effect() -> None:
         a, b = (read().astype(np.float32) for read in reads)
         x = np.einsum("mk,nk->mn", a, b)
         values[where] = values[where] + x if keep else x
+        cta.watch(acc.name, *where, values[where])
 
     cta.queue("wgmma", issue.who.group).effects[-1].append(effect)
 
@@ -308,9 +371,11 @@ def wgmma_commit(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
 
 
 def wgmma_fence(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
-    """Hand the accumulator's registers to the products that follow."""
+    """Hand the registers of the products that follow to them."""
     assert isinstance(issue.primitive, ir.Gemm)
-    cta.touched[issue.primitive.acc.buffer, issue.who.group] = False
+    for view in issue.primitive.views():
+        if view.buffer.memory == "reg":
+            cta.touched[view.buffer, issue.who.group] = False
 
 
 def mma(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
@@ -329,6 +394,22 @@ def mma(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     x = np.einsum("wmk,wnk->wmn", a, b)[:, c_row, c_col]
     keep = bool(evaluate(call["accumulate"], env))
     _write(cta, call["acc"], x + _read(cta, call["acc"], env, issue) if keep else x, env, issue)
+
+
+def fma(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
+    """Each thread multiplies and adds registers, one after the other."""
+    acc: Regs = call["acc"]
+    held = tuple(sorted(set(acc.index)))
+    place = {r: n for n, r in enumerate(held)}
+    regs = Regs(acc.buffer, held)
+    keep = bool(evaluate(call["accumulate"], env))
+    dtype = DTYPES[acc.buffer.dtype].numpy
+    shape = (*env["lane"].shape, len(held))
+    total = _read(cta, regs, env, issue) if keep else np.zeros(shape, dtype)
+    a, b = (_read(cta, call[name], env, issue).astype(dtype) for name in ("a", "b"))
+    for step, r in enumerate(acc.index):
+        total[..., place[r]] += a[..., step] * b[..., step]
+    _write(cta, regs, total, env, issue)
 
 
 # -- registers --
@@ -375,11 +456,16 @@ def shuffle(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     _write(cta, call["regs"], _merge(call["monoid"], values, other), env, issue)
 
 
-def ld_combine(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
-    """Read from shared memory and combine."""
-    old = _read(cta, call["regs"], env, issue)
-    new = _load_shared(cta, call, env, issue)
-    _write(cta, call["regs"], _merge(call["monoid"], old, new), env, issue)
+def ld_reduce(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
+    """Read values that lie `step` elements apart in shared memory and combine them in order."""
+    regs, step = call["regs"], call["step"] * DTYPES[call["regs"].buffer.dtype].itemsize
+    total, active = None, None
+    for n in range(call["count"]):
+        place = Address(call["address"].buffer, call["address"].byte + n * step)
+        part = Call("ld_shared", {"regs": regs, "address": place, "guard": call["guard"]})
+        value, active = _load_shared(cta, part, env, issue)
+        total = value if total is None else _merge(call["monoid"], total, value)
+    _write(cta, regs, total, env, issue, active)
 
 
 def sync(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
@@ -391,7 +477,7 @@ MEANINGS: Mapping[str, Meaning] = {
     "ld_global": ld_global, "st_global": st_global, "ld_shared": ld_shared,
     "st_shared": st_shared, "ldmatrix": ldmatrix, "stmatrix": stmatrix, "tma_load": tma_load,
     "tma_store": tma_store, "cp_async": cp_async_copy, "wgmma": wgmma,
-    "wgmma_fence": wgmma_fence, "wgmma_commit": wgmma_commit, "mma": mma, "map": map_cells,
-    "fill": fill, "index": index, "accumulate": accumulate, "shuffle": shuffle,
-    "ld_combine": ld_combine, "sync": sync,
+    "wgmma_fence": wgmma_fence, "wgmma_commit": wgmma_commit, "mma": mma, "fma": fma,
+    "map": map_cells, "fill": fill, "index": index, "accumulate": accumulate, "shuffle": shuffle,
+    "ld_reduce": ld_reduce, "sync": sync,
 }  # fmt: skip

@@ -42,12 +42,27 @@ def fragment(name: str, rows: int, cols: int, warps: tuple[int, int]) -> Layout:
     return Layout([i for i in shard if i[0] != 1], replica)
 
 
+Order = tuple[tuple[str, int, int], ...]
+
+
 @lru_cache(maxsize=512)
-def _tiles(place: Placement, atom: Placement) -> tuple[tuple[Block, ...], tuple[Block, ...]]:
-    """Tile digits of a fragment: (warp blocks, register blocks) per dim."""
+def _tiles(place: Placement, atom: Placement) -> tuple[tuple[Order, ...], tuple[Block, ...]]:
+    """Tile digits of a fragment per dim: which warps and registers take them, and the registers."""
     grid = tile_of(place, atom, f"fragment {place}")
-    split = [[tuple(i for i in b if i.axis == axis) for b in grid] for axis in ("warp", "reg")]
-    return tuple(split[0]), tuple(split[1])
+    regs = tuple(tuple(i for i in b if i.axis == "reg") for b in grid)
+    return tuple(map(_order, grid)), regs
+
+
+def _order(block: Block) -> Order:
+    """Tile digits, slow to fast: axis, extent, and the stride of warps (registers are private)."""
+    out: list[tuple[str, int, int]] = []
+    for i in block:
+        extent, stride = number(i.extent), number(i.stride) if i.axis == "warp" else 0
+        if out and out[-1][0] == i.axis == "reg":
+            out[-1] = ("reg", out[-1][1] * extent, 0)
+        else:
+            out.append((i.axis, extent, stride))
+    return tuple(out)
 
 
 def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
@@ -63,8 +78,9 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     for view in views:
         threads.check_threads(view.place, context.where)
     found = [_tiles(v.place.static(), atom) for v, atom in zip(views, (A, B, C), strict=True)]
-    (a_warps, a_regs), (b_warps, b_regs), (c_warps, c_regs) = found
-    if (a_warps[0], b_warps[0]) != c_warps or a_warps[1] or b_warps[1]:
+    (a_order, a_regs), (b_order, b_regs), (c_order, c_regs) = found
+    depth = {axis for order in (a_order[1], b_order[1]) for axis, _, _ in order}
+    if (a_order[0], b_order[0]) != c_order or depth - {"reg"}:
         raise DispatchError(row.name, "warps divide operands and accumulator differently", "alike")
     starts = [
         _starts(v, regs, size)

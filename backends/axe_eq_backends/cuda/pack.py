@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from axe_eq.pack import Pack
 from axe_eq_backends.cuda.cost import SCHEDULES
+from axe_eq_backends.cuda.register_cost import RegisterProducts
 from axe_eq_backends.cuda.run import CudaEmitter, CudaRunner
+from axe_eq_backends.cuda.stream_cost import Streaming
 from axe_eq_backends.cuda.target import b200, h200
 
 PACK = Pack("cuda", summary="NVIDIA GPUs: machines, cost model, kernels")
 PACK.target(h200)
 PACK.target(b200)
-for _schedule in SCHEDULES:
+for _schedule in (*SCHEDULES, RegisterProducts(), Streaming()):
     PACK.schedule(_schedule)
 PACK.emitters[h200.family] = CudaEmitter()
 PACK.runners[h200.family] = CudaRunner()

@@ -6,13 +6,14 @@ from axe_eq.kernel import ir
 from axe_eq.kernel.check import check
 from axe_eq.kernel.dispatch import Families, Planned, dispatch
 from axe_eq.target import Target
-from axe_eq_backends.cuda import copies, cp_async, matrix, mma, tma, warps, wgmma
+from axe_eq_backends.cuda import copies, cp_async, fma, matrix, mma, tma, warps, wgmma
 
 FAMILIES: Families = {
     "tma": tma.derive,
     "cp": cp_async.derive,
     "wgmma": wgmma.derive,
     "mma": mma.derive,
+    "fma": fma.derive,
     "ldst": copies.derive,
     "matrix": matrix.derive,
     "move": warps.derive_move,

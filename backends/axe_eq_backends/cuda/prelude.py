@@ -5,10 +5,14 @@ The texts need no header: kernels compile alone. Instruction forms: PTX ISA 8.5.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 DEVICE = "__device__ __forceinline__"
-_WORDS = {1: ("b32", "{%s}"), 2: ("v2.b32", "{%s}"), 4: ("v4.b32", "{%s}")}
+# C type of a register -> constraint letter, bits, and the mark of its functions' names.
+_REGISTERS = {
+    "unsigned": ("r", 32, ""), "int": ("r", 32, "_i32"), "float": ("f", 32, "_f32"),
+    "double": ("d", 64, "_f64"), "long long": ("l", 64, "_i64"),
+}  # fmt: skip
 
 FIXED: dict[str, str] = {
     "TensorMap": "struct alignas(64) TensorMap { unsigned long long opaque[16]; };",
@@ -80,15 +84,84 @@ FIXED: dict[str, str] = {
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(x) : "f"(x * 1.4426950408889634f));
   return x;
 }""",
+    "exp2_f32": DEVICE + """ float exp2_f32(float x) {
+  asm("ex2.approx.ftz.f32 %0, %0;" : "+f"(x));
+  return x;
+}""",
     "div_f32": DEVICE + """ float div_f32(float a, float b) {
   asm("div.full.f32 %0, %0, %1;" : "+f"(a) : "f"(b));
   return a;
+}""",
+    # Floats of 8 bits: conversions saturate, element types do not. Past the greatest finite value
+    # (ties away from it) comes NaN where there is no infinity, else infinity.
+    "f32_from_f8e4m3": DEVICE + """ float f32_from_f8e4m3(unsigned byte) {
+  unsigned pair;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(pair) : "h"((unsigned short)(byte & 0xffu)));
+  return f32_from_f16(pair);
+}""",
+    "f32_from_f8e5m2": DEVICE + """ float f32_from_f8e5m2(unsigned byte) {
+  return f32_from_f16(byte << 8);
+}""",
+    "f8e4m3_from_f32": DEVICE + """ unsigned f8e4m3_from_f32(float x) {
+  unsigned short byte;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(byte) : "f"(0.0f), "f"(x));
+  return fabsf(x) <= 464.0f ? byte : 0x7fu | (__float_as_uint(x) >> 24 & 0x80u);
+}""",
+    "f8e5m2_from_f32": DEVICE + """ unsigned f8e5m2_from_f32(float x) {
+  unsigned short byte;
+  asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(byte) : "f"(0.0f), "f"(x));
+  unsigned past = x != x ? 0x7eu : 0x7cu;
+  return fabsf(x) < 61440.0f ? byte : past | (__float_as_uint(x) >> 24 & 0x80u);
+}""",
+    "get_f8e4m3": DEVICE + """ float get_f8e4m3(const unsigned* x, int i) {
+  return f32_from_f8e4m3(x[i >> 2] >> ((i & 3) * 8));
+}""",
+    "get_f8e5m2": DEVICE + """ float get_f8e5m2(const unsigned* x, int i) {
+  return f32_from_f8e5m2(x[i >> 2] >> ((i & 3) * 8) & 0xffu);
+}""",
+    "pack_f8e4m3": DEVICE + """ unsigned pack_f8e4m3(float a, float b, float c, float d) {
+  return f8e4m3_from_f32(a) | f8e4m3_from_f32(b) << 8 | f8e4m3_from_f32(c) << 16 |
+         f8e4m3_from_f32(d) << 24;
+}""",
+    "pack_f8e5m2": DEVICE + """ unsigned pack_f8e5m2(float a, float b, float c, float d) {
+  return f8e5m2_from_f32(a) | f8e5m2_from_f32(b) << 8 | f8e5m2_from_f32(c) << 16 |
+         f8e5m2_from_f32(d) << 24;
+}""",
+    "get_bool": DEVICE + """ bool get_bool(const unsigned* x, int i) {
+  return x[i >> 2] >> ((i & 3) * 8) & 0xffu;
+}""",
+    "pack_bool": DEVICE + """ unsigned pack_bool(bool a, bool b, bool c, bool d) {
+  return (unsigned)a | (unsigned)b << 8 | (unsigned)c << 16 | (unsigned)d << 24;
+}""",
+    "round_f8e4m3": DEVICE + """ float round_f8e4m3(float x) {
+  return f32_from_f8e4m3(f8e4m3_from_f32(x));
+}""",
+    "round_f8e5m2": DEVICE + """ float round_f8e5m2(float x) {
+  return f32_from_f8e5m2(f8e5m2_from_f32(x));
+}""",
+    "max_f64": DEVICE + """ double max_f64(double a, double b) {
+  return a != a || a > b ? a : b;
+}""",
+    "min_f64": DEVICE + """ double min_f64(double a, double b) {
+  return a != a || a < b ? a : b;
+}""",
+    "set_byte": DEVICE + """ void set_byte(unsigned& word, int place, unsigned byte) {
+  word = word & ~(0xffu << 8 * place) | (byte & 0xffu) << 8 * place;
 }""",
     "set_half": DEVICE + """ void set_half(unsigned& word, int high, unsigned half) {
   word = high ? (word & 0xffffu) | half << 16 : (word & 0xffff0000u) | half;
 }""",
     "fence_async": DEVICE + """ void fence_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}""",
+    "hold": DEVICE + """ void hold(unsigned& x) {
+  asm volatile("" : "+r"(x));
+}""",
+    "hold_i32": DEVICE + """ void hold_i32(int& x) {
+  asm volatile("" : "+r"(x));
+}""",
+    "hold_f32": DEVICE + """ void hold_f32(float& x) {
+  asm volatile("" : "+f"(x));
 }""",
     "wgmma_fence": DEVICE + """ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
@@ -108,6 +181,20 @@ FIXED: dict[str, str] = {
   asm volatile("shfl.sync.bfly.b32 %0, %0, %1, 31, 0xffffffff;" : "+r"(x) : "r"(mask));
   return x;
 }""",
+    "shuffle_xor_f64": DEVICE + """ double shuffle_xor_f64(double x, int mask) {
+  asm volatile("{ .reg .b32 a, b; mov.b64 {a, b}, %0;"
+               " shfl.sync.bfly.b32 a, a, %1, 31, 0xffffffff;"
+               " shfl.sync.bfly.b32 b, b, %1, 31, 0xffffffff; mov.b64 %0, {a, b}; }"
+               : "+d"(x) : "r"(mask));
+  return x;
+}""",
+    "shuffle_xor_i64": DEVICE + """ long long shuffle_xor_i64(long long x, int mask) {
+  asm volatile("{ .reg .b32 a, b; mov.b64 {a, b}, %0;"
+               " shfl.sync.bfly.b32 a, a, %1, 31, 0xffffffff;"
+               " shfl.sync.bfly.b32 b, b, %1, 31, 0xffffffff; mov.b64 %0, {a, b}; }"
+               : "+l"(x) : "r"(mask));
+  return x;
+}""",
     "ld_global_u16": DEVICE + """ unsigned ld_global_u16(const void* p) {
   unsigned short x;
   asm volatile("ld.global.b16 %0, [%1];" : "=h"(x) : "l"(p));
@@ -115,6 +202,22 @@ FIXED: dict[str, str] = {
 }""",
     "st_global_u16": DEVICE + """ void st_global_u16(void* p, unsigned x) {
   asm volatile("st.global.b16 [%0], %1;" :: "l"(p), "h"((unsigned short)x) : "memory");
+}""",
+    "ld_global_u8": DEVICE + """ unsigned ld_global_u8(const void* p) {
+  unsigned x;
+  asm volatile("ld.global.u8 %0, [%1];" : "=r"(x) : "l"(p));
+  return x;
+}""",
+    "st_global_u8": DEVICE + """ void st_global_u8(void* p, unsigned x) {
+  asm volatile("st.global.u8 [%0], %1;" :: "l"(p), "r"(x) : "memory");
+}""",
+    "ld_shared_u8": DEVICE + """ unsigned ld_shared_u8(unsigned a) {
+  unsigned x;
+  asm volatile("ld.shared.u8 %0, [%1];" : "=r"(x) : "r"(a) : "memory");
+  return x;
+}""",
+    "st_shared_u8": DEVICE + """ void st_shared_u8(unsigned a, unsigned x) {
+  asm volatile("st.shared.u8 [%0], %1;" :: "r"(a), "r"(x) : "memory");
 }""",
     "ld_shared_u16": DEVICE + """ unsigned ld_shared_u16(unsigned a) {
   unsigned short x;
@@ -126,11 +229,81 @@ FIXED: dict[str, str] = {
 }""",
 }  # fmt: skip
 
+
+def _of_floats(kind: str, c_type: str, mark: str) -> dict[str, str]:
+    """Cells of floats that C has no function for, as numpy defines them."""
+    one = "1.0f" if mark else "1.0"
+    head = f"{DEVICE} {c_type}"
+    return {
+        f"sign_{kind}": f"""{head} sign_{kind}({c_type} x) {{
+  return x != x ? x : ({c_type})((x > 0) - (x < 0));
+}}""",
+        f"remainder_{kind}": f"""{head} remainder_{kind}({c_type} a, {c_type} b) {{
+  {c_type} rest = fmod{mark}(a, b);
+  if (rest == 0) return copysign{mark}(0, b);
+  return (b < 0) != (rest < 0) ? rest + b : rest;
+}}""",
+        f"floor_divide_{kind}": f"""{head} floor_divide_{kind}({c_type} a, {c_type} b) {{
+  if (b == 0) return a / b;
+  {c_type} rest = fmod{mark}(a, b);
+  {c_type} whole = (a - rest) / b;
+  if (rest != 0 && (b < 0) != (rest < 0)) whole -= {one};
+  if (whole == 0) return copysign{mark}(0, a / b);
+  {c_type} down = floor{mark}(whole);
+  return whole - down > {one} / 2 ? down + {one} : down;
+}}""",
+        f"logaddexp_{kind}": f"""{head} logaddexp_{kind}({c_type} a, {c_type} b) {{
+  if (a == b) return a + log{mark}(2 * {one});
+  return a > b ? a + log1p{mark}(exp{mark}(b - a)) : b + log1p{mark}(exp{mark}(a - b));
+}}""",
+    }
+
+
+def _of_integers(kind: str, c_type: str) -> dict[str, str]:
+    """Cells of integers, as numpy defines them: nothing divides by zero or shifts too far."""
+    head, bits = f"{DEVICE} {c_type}", int(kind[1:])
+    return {
+        f"remainder_{kind}": f"""{head} remainder_{kind}({c_type} a, {c_type} b) {{
+  if (b == 0 || b == -1) return 0;
+  {c_type} rest = a % b;
+  return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+}}""",
+        f"floor_divide_{kind}": f"""{head} floor_divide_{kind}({c_type} a, {c_type} b) {{
+  if (b == 0) return 0;
+  if (b == -1) return (unsigned {c_type})0 - a;
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}}""",
+        f"shl_{kind}": f"""{head} shl_{kind}({c_type} a, {c_type} b) {{
+  return (unsigned {c_type})b < {bits} ? (unsigned {c_type})a << b : 0;
+}}""",
+        f"shr_{kind}": f"""{head} shr_{kind}({c_type} a, {c_type} b) {{
+  return (unsigned {c_type})b < {bits} ? a >> b : -(a < 0);
+}}""",
+        f"pow_{kind}": f"""{head} pow_{kind}({c_type} a, {c_type} b) {{
+  if (b < 0) return a == 1 || a == -1 ? (b & 1 ? a : 1) : 0;
+  unsigned {c_type} power = 1, base = a;
+  for (; b; b >>= 1, base *= base) if (b & 1) power *= base;
+  return power;
+}}""",
+    }
+
+
+FIXED |= _of_floats("f32", "float", "f") | _of_floats("f64", "double", "")
+FIXED |= _of_integers("i32", "int") | _of_integers("i64", "long long")
+
 DECLARATIONS = ("TensorMap", "types", "INFINITY_F32", "NAN_F32")  # stand before all functions
 
 # What a text calls beside itself.
 NEEDS: dict[str, tuple[str, ...]] = {
     "get_f16": ("f32_from_f16",),
+    "f32_from_f8e4m3": ("f32_from_f16",),
+    "f32_from_f8e5m2": ("f32_from_f16",),
+    "get_f8e4m3": ("f32_from_f8e4m3",),
+    "get_f8e5m2": ("f32_from_f8e5m2",),
+    "pack_f8e4m3": ("f8e4m3_from_f32",),
+    "pack_f8e5m2": ("f8e5m2_from_f32",),
+    "round_f8e4m3": ("f32_from_f8e4m3", "f8e4m3_from_f32"),
+    "round_f8e5m2": ("f32_from_f8e5m2", "f8e5m2_from_f32"),
     "wgmma": ("wgmma_fence", "wgmma_commit", "descriptor"),
 }
 
@@ -142,7 +315,7 @@ def _operands(kind: str, names: Iterable[str], first: int) -> tuple[str, str]:
 
 
 def access(op: str, space: str, words: int, c_type: str, cached: bool = True) -> str:
-    """A load or store of 1, 2 or 4 registers of type unsigned, int or float.
+    """A load or store of 1, 2 or 4 registers, at most 16 bytes.
 
     Args:
         op: "ld" or "st".
@@ -151,7 +324,8 @@ def access(op: str, space: str, words: int, c_type: str, cached: bool = True) ->
         c_type: their C type.
         cached: False for tensors that are only read: the non-coherent path without L1 allocation.
     """
-    letter = "f" if c_type == "float" else "r"
+    letter, bits, _ = _REGISTERS[c_type]
+    vector = f"b{bits}" if words == 1 else f"v{words}.b{bits}"
     names = [f"x{i}" for i in range(words)]
     pointer = "unsigned a" if space == "shared" else ("const void* a" if op == "ld" else "void* a")
     address = "r" if space == "shared" else "l"
@@ -161,19 +335,19 @@ def access(op: str, space: str, words: int, c_type: str, cached: bool = True) ->
     if op == "ld":
         args = ", ".join(f"{c_type}& {n}" for n in names)
         places, outs = _operands(f"={letter}", names, 0)
-        form = f"ld.{space}{path}.{_WORDS[words][0]} {_braced(places, words)}, [%{words}];"
+        form = f"ld.{space}{path}.{vector} {_braced(places, words)}, [%{words}];"
         body = f'asm volatile("{form}" : {outs} : "{address}"(a){clobber});'
         return f"{DEVICE} void {function}({args}, {pointer}) {{\n  {body}\n}}"
     args = ", ".join(f"{c_type} {n}" for n in names)
     places, ins = _operands(letter, names, 1)
-    form = f"st.{space}.{_WORDS[words][0]} [%0], {_braced(places, words)};"
+    form = f"st.{space}.{vector} [%0], {_braced(places, words)};"
     body = f'asm volatile("{form}" :: "{address}"(a), {ins}{clobber});'
     return f"{DEVICE} void {function}({pointer}, {args}) {{\n  {body}\n}}"
 
 
 def access_name(op: str, space: str, words: int, c_type: str, cached: bool = True) -> str:
     """The name of `access`'s function."""
-    kind = {"unsigned": "", "int": "_i32", "float": "_f32"}[c_type]
+    kind = _REGISTERS[c_type][2]
     path = "" if cached or op == "st" or space == "shared" else "_once"
     return f"{op}_{space}{'' if words == 1 else f'_v{words}'}{kind}{path}"
 
@@ -204,24 +378,39 @@ def tma_store(rank: int) -> str:
 }}"""
 
 
-def wgmma(n: int, k: int, dtype: str, trans_a: int, trans_b: int) -> str:
-    """One warpgroup product; d is the accumulator fragment of n / 2 registers."""
+def wgmma(n: int, k: int, dtype: str, trans_a: int, trans_b: int, from_registers: bool) -> str:
+    """One warpgroup product; d is the accumulator fragment of n / 2 registers, rows may be four."""
     count = n // 2
-    d = ", ".join(f"%{i}" for i in range(count))
-    outs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
-    a, b, keep = (f"%{count + i}" for i in range(3))
-    return f"""{DEVICE} void {wgmma_name(n, dtype, trans_a, trans_b)}(float* d, unsigned long long
-    a, unsigned long long b, int keep) {{
+    d = _wrapped([f"%{i}" for i in range(count)], 16, ', "\n               "')
+    outs = _wrapped([f'"+f"(d[{i}])' for i in range(count)], 6, ",\n                 ")
+    rows = 4 if from_registers else 1
+    a = ", ".join(f"%{count + i}" for i in range(rows))
+    b, keep = (f"%{count + rows + i}" for i in range(2))
+    flags = f"{trans_b}" if from_registers else f"{trans_a}, {trans_b}"
+    words = ", ".join(f'"r"(a[{i}])' for i in range(rows))
+    given = words if from_registers else '"l"(a)'
+    kind = "const unsigned*" if from_registers else "unsigned long long"
+    name = wgmma_name(n, dtype, trans_a, trans_b, from_registers)
+    return f"""{DEVICE} void {name}(
+    float* d, {kind} a, unsigned long long b, int keep) {{
   asm volatile("{{\\n.reg .pred keep;\\nsetp.ne.b32 keep, {keep}, 0;\\n"
-               "wgmma.mma_async.sync.aligned.m64n{n}k{k}.f32.{dtype}.{dtype} {{{d}}}, "
-               "{a}, {b}, keep, 1, 1, {trans_a}, {trans_b};\\n}}"
-               : {outs} : "l"(a), "l"(b), "r"(keep));
+               "wgmma.mma_async.sync.aligned.m64n{n}k{k}.f32.{dtype}.{dtype} {{"
+               "{d}}}, "
+               "{f"{{{a}}}" if from_registers else a}, {b}, keep, 1, 1, {flags};\\n}}"
+               : {outs} : {given}, "l"(b), "r"(keep));
 }}"""
 
 
-def wgmma_name(n: int, dtype: str, trans_a: int, trans_b: int) -> str:
+def _wrapped(items: Sequence[str], per_line: int, between: str) -> str:
+    """Items with commas, some on each line."""
+    lines = [", ".join(items[i : i + per_line]) for i in range(0, len(items), per_line)]
+    return between.join(lines)
+
+
+def wgmma_name(n: int, dtype: str, trans_a: int, trans_b: int, from_registers: bool) -> str:
     """The name of `wgmma`'s function."""
-    return f"wgmma_n{n}_{dtype}" + ("_ta" if trans_a else "") + ("_tb" if trans_b else "")
+    marks = ("_ra" if from_registers else "") + ("_ta" if trans_a else "")
+    return f"wgmma_n{n}_{dtype}{marks}" + ("_tb" if trans_b else "")
 
 
 def matrix(op: str, count: int, trans: bool) -> str:

@@ -10,7 +10,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from axe_eq.target import Instr, Memory, Target
-from axe_eq_backends.cuda.instrs import CP_ASYNC, HOPPER, LOAD_STORE, MATRIX, MMA, REGISTERS, TMA
+from axe_eq_backends.cuda.instrs import (
+    CP_ASYNC,
+    FMA,
+    HOPPER,
+    LOAD_STORE,
+    MATRIX,
+    MMA,
+    REGISTERS,
+    TMA,
+)
 
 _KIB = 1 << 10
 
@@ -61,6 +70,14 @@ h200 = Target(
     # Device barrier through peer memory on an idle card.
     link_latency_s=4.6e-6,
     limits={**_LIMITS, "compute_capability": 90, "l2_bytes": 60 << 20},
+    costs={
+        "smem_bytes": "peak",
+        "register_bytes": "peak",
+        "matrix_s": "own",
+        "vector_s": "own",
+        "memory_s": "own",
+        "blocks": "own",
+    },
     source="measured on one H200, 2026-11; rates of single instructions in cuda/instrs.py",
 )
 
@@ -88,7 +105,7 @@ b200 = replace(
     n_units=148,
     memories=_memories(180 << 30, 8e12, 148, 1.85e9, tmem=True),
     scopes=("device", "cluster", "cta_pair", "cta", "warpgroup", "warp", "thread"),
-    instrs=_TCGEN05 + MMA + TMA + CP_ASYNC + LOAD_STORE + MATRIX + REGISTERS,
+    instrs=_TCGEN05 + MMA + FMA + TMA + CP_ASYNC + LOAD_STORE + MATRIX + REGISTERS,
     vector_flops_per_s=148 * 128 * 2 * 1.85e9,
     link_bytes_per_s=900e9,
     limits={**_LIMITS, "compute_capability": 100, "l2_bytes": 126 << 20},

@@ -21,6 +21,7 @@ from axe_eq.kernel.plan import Address, Call, Plan, Require, TensorMap, swizzle_
 from axe_eq.layout.swizzle import Swizzle
 from axe_eq.target import Instr
 
+ALIGNED_BYTES = 16
 SWIZZLE_ATOM_LOG2, SWIZZLE_SHIFT = 4, 3  # 16-byte chunks, XORed with the row number modulo 8
 
 
@@ -50,6 +51,9 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     if tensor.buffer.memory != "gmem":
         side = "source" if load else "destination"
         raise DispatchError(row.name, f"the {side} lies in {tensor.buffer.memory}", "gmem")
+    if (tensor.buffer.dtype,) not in row.dtypes:
+        known = " ".join(t[0] for t in row.dtypes)
+        raise DispatchError(row.name, f"dtype {tensor.buffer.dtype}", known)
     if context.where.scope != "elect":
         raise DispatchError(row.name, f"scope {context.where.scope}", "one elected thread")
     if load and primitive.barrier is None:
@@ -59,12 +63,19 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     boxes = _boxes(dims, tile.buffer.itemsize, swizzle, row.limits)
     plan = Plan(row, [], align={tensor.buffer.name: row.limits["stride_bytes"]})
     _require(plan, tensor, dims, row.limits["stride_bytes"])
+    offset = tensor.buffer.place.at("m")
+    if divisor(offset * tensor.buffer.itemsize) % row.limits["stride_bytes"]:
+        wrong = f"begins at byte {offset * tensor.buffer.itemsize}"
+        raise DispatchError(
+            f"tensor {tensor.buffer}", wrong, f"a multiple of {row.limits['stride_bytes']}"
+        )
     tensor_map = TensorMap(
         tensor.buffer,
         tuple(b.dim.size for b in boxes),
         tuple(b.dim.stride for b in boxes),
         tuple(b.box for b in boxes),
         swizzle,
+        offset,
     )
     _check_base(tile, row.limits["align_bytes"])
     _add_calls(plan, "tma_load" if load else "tma_store", tensor_map, boxes, primitive, tile)
@@ -93,11 +104,13 @@ def _width(tile: ir.View) -> int:
 def _map_dims(tensor: ir.View, tile: ir.View) -> list[Dim]:
     """One map dim per iter of the tensor's layout, with the shared-memory iters it fills."""
     blocks = dict(zip(tensor.dims, tile.place.blocks, strict=True))
-    if tensor.buffer.place.swizzle is not None or tensor.buffer.place.offset:
-        raise DispatchError(f"tensor {tensor.buffer}", "is swizzled or offset", "a plain layout")
+    if tensor.buffer.place.swizzle is not None:
+        raise DispatchError(f"tensor {tensor.buffer}", "is swizzled", "a plain layout")
     dims: list[Dim] = []
     for d, block in enumerate(tensor.buffer.place.blocks):
-        parts = _split(tensor, d, block)
+        # A dim of extent 1 has no iter; boxes that reach past it need one, with any stride.
+        unit = (Iter(1, ALIGNED_BYTES // tensor.buffer.itemsize, "m"),)
+        parts = _split(tensor, d, block or (unit if tensor.extent[d] > 1 else ()))
         extents = [extent for _, _, extent in parts]
         smem = group(blocks.get(d, ()), extents, f"view {tile}")
         dims += [

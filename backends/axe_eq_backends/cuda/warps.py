@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from functools import lru_cache
 from itertools import product
+from math import prod
 
 from axe_eq.errors import DispatchError
 from axe_eq.kernel import ir
 from axe_eq.kernel.cells import IDENTITY
 from axe_eq.kernel.dispatch import Context
-from axe_eq.kernel.expr import Expr, Int, Var, bounds
+from axe_eq.kernel.expr import Expr, Int, Var, bounds, equal
 from axe_eq.kernel.placement import LANES, Block, Iter, Placement, number, refine
 from axe_eq.kernel.plan import Address, Call, Plan, Regs
 from axe_eq.target import Instr
 from axe_eq_backends.cuda import threads
-
-SHUFFLED_BYTES = 4
 
 
 @lru_cache(maxsize=4096)
@@ -175,38 +174,56 @@ def _reduced(src: ir.View, dims: tuple[int, ...], axis: str) -> list[tuple[int, 
 def _across_warps(
     row: Instr, reduce: ir.Reduce, regs: list[int], warps: list[tuple[int, int]], where: ir.Where
 ) -> list[Call]:
-    """Exchange partial results through shared memory: every warp writes, all read their peers'."""
-    needed = len(regs) * where.n_warps * LANES
+    """Exchange partial results through shared memory: every warp writes, all read their peers'.
+
+    Where all lanes of a warp hold one value, it is one element, and peers' are neighbours. Nothing
+    here waits for earlier readers of the scratch: that is the kernel's.
+    """
+    lanes = prod(number(i.extent) for i in reduce.out.place.replica if i.axis == "lane")
+    width = 1 if lanes == LANES else LANES
+    needed, size = len(regs) * where.n_warps * width, reduce.out.buffer.itemsize
     scratch = reduce.scratch
-    if scratch is None or scratch.n_elements * scratch.itemsize < needed * SHUFFLED_BYTES:
+    if scratch is None or scratch.n_elements * scratch.itemsize < needed * size:
         raise DispatchError(
             row.name, f"reduces over warps {warps} with scratch {scratch}",
-            f"shared memory of {needed * SHUFFLED_BYTES} bytes",
+            f"shared memory of {needed * size} bytes",
         )  # fmt: skip
-    warp = threads.warp_of(where)
-    mine: Int = warp
-    for stride, extent in warps:
-        mine = mine - warp // stride % extent * stride
-    peers = [
-        sum(x * s for x, (s, _) in zip(at, warps, strict=True))
-        for at in product(*(range(e) for _, e in warps))
-    ]
+    peers, mine = _digits(threads.warp_of(where), sorted(warps))
+    _, group = _digits(threads.warp_of(where), _others(warps, where.n_warps))
+    lane: Int = 0 if width == 1 else ir.LANE
 
-    def slot(position: int, of: Int) -> Address:
-        element = (of + position * where.n_warps) * LANES + ir.LANE
-        return Address(scratch, element * SHUFFLED_BYTES)
+    def slot(position: int, peer: Int) -> Address:
+        element = (position * (where.n_warps // peers) + group) * peers
+        return Address(scratch, ((element + peer) * width + lane) * size)
 
-    calls = [Call("sync", {})]
+    once = equal(ir.LANE, 0) if width == 1 else None
+    calls = []
     for position, r in enumerate(regs):
-        one = _registers(reduce.out, [r])
-        calls.append(
-            Call("st_shared", {"regs": one, "address": slot(position, warp), "guard": None})
-        )
+        args = {"regs": _registers(reduce.out, [r]), "address": slot(position, mine)}
+        calls.append(Call("st_shared", {**args, "guard": once}))
     calls.append(Call("sync", {}))
     for position, r in enumerate(regs):
-        one = _registers(reduce.out, [r])
-        for nth, peer in enumerate(peers):
-            args = {"regs": one, "address": slot(position, mine + peer), "guard": None}
-            combine = {"monoid": reduce.monoid} if nth else {}
-            calls.append(Call("ld_combine" if nth else "ld_shared", {**args, **combine}))
+        args = {"regs": _registers(reduce.out, [r]), "address": slot(position, 0)}
+        steps = {"count": peers, "step": width, "monoid": reduce.monoid, "guard": None}
+        calls.append(Call("ld_reduce", {**args, **steps}))
     return calls
+
+
+def _digits(value: Int, chosen: list[tuple[int, int]]) -> tuple[int, Int]:
+    """How many values some digits (stride, extent) of a number have, and the number of this one."""
+    size = 1
+    found: Int = 0
+    for stride, extent in chosen:
+        found = value // stride % extent * size + found
+        size *= extent
+    return size, found
+
+
+def _others(chosen: list[tuple[int, int]], n: int) -> list[tuple[int, int]]:
+    """The digits of 0 .. n - 1 beside the chosen ones."""
+    found, covered = [], 1
+    for stride, extent in [*sorted(chosen), (n, 1)]:
+        if stride > covered:
+            found.append((covered, stride // covered))
+        covered = stride * extent
+    return found

@@ -1,8 +1,10 @@
-"""Warpgroup matrix products from shared memory: wgmma.
+"""Warpgroup matrix products from shared memory, the rows' operand from registers too: wgmma.
 
 One instruction multiplies 64 x k by k x n operand tiles. A tile's place in shared memory is a
 descriptor: start, two strides between 8-row groups, and the swizzle (PTX ISA 9.7.15.5). Which
-unknown is which stride follows from the operand form; the forms are rows of data.
+unknown is which stride follows from the operand form; the forms are rows of data. Rows in registers
+are fragments that lie like 16 columns of an accumulator, so a product's result, rounded, is the
+next one's operand.
 """
 
 from __future__ import annotations
@@ -97,6 +99,16 @@ def accumulator(m: int, n: int) -> Layout:
     )
 
 
+# One k step of rows in registers (PTX ISA 9.7.15.5.1, figure of matrix A).
+FRAGMENT = Placement(
+    (
+        (Iter(4, 1, "warp"), Iter(2, 2, "reg"), Iter(8, 4, "lane")),
+        (Iter(2, 4, "reg"), Iter(4, 1, "lane"), Iter(2, 1, "reg")),
+    )
+)
+FRAGMENT_REGISTERS = 8
+
+
 def _instruction_accumulator(n: int) -> Placement:
     rows = (Iter(4, 1, "warp"), Iter(2, 2, "reg"), Iter(8, 4, "lane"))
     return Placement((rows, (Iter(n // 8, 4, "reg"), Iter(4, 1, "lane"), Iter(2, 1, "reg"))))
@@ -116,8 +128,11 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
             f"multiples of {m}, {row.limits['n_step']} and {k}",
         )  # fmt: skip
     size = gemm.a.buffer.itemsize
-    matched = []
+    matched: list[Operand | None] = []
     for view, mn, name in zip(views, (m, n), "ab", strict=True):
+        if view.buffer.memory == "reg":
+            matched.append(None)
+            continue
         if not threads.aligned_to(view.place.swizzle, view.place.at("m")):
             at = f"begins at element {view.place.at('m')}"
             raise DispatchError(f"operand {view}", at, "the swizzle's period")
@@ -125,9 +140,10 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
         matched.append(match(view.place.static(), mn, k, size, forms, f"operand {view}"))
     calls = _calls(row, gemm, n, matched)
     flops = 2.0 * rows * cols * depth
-    efficiency = min(row.efficiency.get(o.form.name, 1.0) for o in matched)
+    efficiency = min(row.efficiency.get(o.form.name, 1.0) for o in matched if o)
     rate = row.flops_per_s / context.target.n_units / 1e9  # per SM and nanosecond
-    notes = f"{len(calls) - 2} x m{m}n{n}k{k}, a {matched[0].form.name}, b {matched[1].form.name}"
+    shown = [o.form.name if o else "registers" for o in matched]
+    notes = f"{len(calls) - 2} x m{m}n{n}k{k}, a {shown[0]}, b {shown[1]}"
     return Plan(row, calls, cycles=flops / rate / efficiency, notes=notes)
 
 
@@ -141,14 +157,18 @@ def _check(row: Instr, gemm: ir.Gemm, context: Context) -> None:
         where = f"scope {context.where.scope} of {context.where.n_warps} warps"
         raise DispatchError(row.name, where, "one warpgroup")
     memories = [v.buffer.memory for v in (gemm.a, gemm.b, gemm.acc)]
-    if memories != ["smem", "smem", "reg"]:
-        raise DispatchError(row.name, f"operands in {' '.join(memories)}", "smem smem reg")
+    if memories[0] not in ("smem", "reg") or memories[1:] != ["smem", "reg"]:
+        wanted = "smem smem reg, or reg smem reg"
+        raise DispatchError(row.name, f"operands in {' '.join(memories)}", wanted)
+    if memories[0] == "reg":
+        threads.check_threads(gemm.a.place, context.where)
 
 
-def _calls(row: Instr, gemm: ir.Gemm, n: int, matched: list[Operand]) -> list[Call]:
+def _calls(row: Instr, gemm: ir.Gemm, n: int, matched: list[Operand | None]) -> list[Call]:
     (m, _, k), size = row.shape, gemm.a.buffer.itemsize
     (rows, depth), cols = gemm.a.shape, gemm.b.shape[0]
     starts = _accumulators(gemm.acc, n)
+    fragments = None if matched[0] else _first_registers(gemm.a, FRAGMENT, FRAGMENT_REGISTERS)
     calls = [Call("wgmma_fence", {})]
     for ki in range(0, depth, k):
         for mi in range(0, rows, m):
@@ -159,7 +179,9 @@ def _calls(row: Instr, gemm: ir.Gemm, n: int, matched: list[Operand]) -> list[Ca
                         "wgmma",
                         {
                             "regs": Regs(gemm.acc.buffer, tuple(range(first, first + n // 2))),
-                            "a": _start(gemm.a, mi, ki, m, k, size),
+                            "a": _start(gemm.a, mi, ki, m, k, size)
+                            if fragments is None
+                            else _fragment(gemm.a, fragments[mi // m, ki // k]),
                             "b": _start(gemm.b, ni, ki, n, k, size),
                             "a_form": matched[0],
                             "b_form": matched[1],
@@ -178,20 +200,28 @@ def _start(view: ir.View, mn: int, k: int, n_mn: int, n_k: int, size: int) -> Ad
     return Address(view.buffer, part.at("m") * size)
 
 
+def _fragment(view: ir.View, first: int) -> Regs:
+    return Regs(view.buffer, tuple(range(first, first + FRAGMENT_REGISTERS)))
+
+
 def _accumulators(acc: ir.View, n: int) -> dict[tuple[int, int], int]:
-    """First register of every instruction tile.
+    """First register of every instruction tile of an accumulator."""
+    return _first_registers(acc, _instruction_accumulator(n), n // 2)
+
+
+def _first_registers(view: ir.View, atom: Placement, count: int) -> dict[tuple[int, int], int]:
+    """First register of every tile of `count` registers.
 
     Raises:
-        LayoutError: the accumulator is not a tiling of the instruction's.
+        LayoutError: the registers are not a tiling of the instruction's.
     """
-    tiles = tile_of(acc.place, _instruction_accumulator(n), f"accumulator {acc}")
-    grid = Placement(tiles)
-    if grid.has("lane", "warp") or acc.place.replica:
-        raise DispatchError(f"accumulator {acc}", "tiles lie on other threads", "axis reg")
-    base: Int = acc.place.at("reg")
+    grid = Placement(tile_of(view.place, atom, f"registers {view}"))
+    if grid.has("lane", "warp") or view.place.replica:
+        raise DispatchError(f"registers {view}", "tiles lie on other threads", "axis reg")
+    base: Int = view.place.at("reg")
     table = grid.coordinate("reg")
     return {
-        (i, j): number(base) + int(table[i, j]) * (n // 2)
+        (i, j): number(base) + int(table[i, j]) * count
         for i in range(table.shape[0])
         for j in range(table.shape[1])
     }

@@ -17,6 +17,7 @@ from axe_eq.kernel.expr import var
 from axe_eq.kernel.ir import Where, span
 from axe_eq.layout import Layout
 from axe_eq_backends.cuda.instrs import K_MAJOR, MN_MAJOR
+from axe_eq_backends.cuda.mma import fragment
 from axe_eq_backends.cuda.planning import FAMILIES
 from axe_eq_backends.cuda.schedules import tiles
 from axe_eq_backends.cuda.target import b200, h200
@@ -291,7 +292,39 @@ def product(
     return only(write)
 
 
+B_COLS = [(4, 1, "lane"), (2, 1, "reg")]
+
+
+def of_warps(b: Layout | None = None) -> ir.Primitive:
+    """64 x 64 x 16 by four warps, from registers."""
+
+    def write(k: Builder) -> None:
+        x = k.reg("x", "f16", (64, 16), fragment("a", 64, 16, (2, 2)))
+        place = Layout([*b.shard[:3], (2, 2, "reg"), *B_COLS], [(2, 2, "warp")]) if b else None
+        y = k.reg("y", "f16", (64, 16), place or fragment("b", 64, 16, (2, 2)))
+        c = k.reg("c", "f32", (64, 64), fragment("c", 64, 64, (2, 2)))
+        k.gemm(c.all, x.all, y.all, 1)
+
+    return only(write)
+
+
+def of_lanes(a: Layout | None = None, dtype: str = "f32") -> ir.Primitive:
+    """64 x 64 x 4 by 128 threads, 8 x 4 elements each."""
+    rows, cols = [(8, 16, "tx"), (8, 4, "reg")], [(4, 1, "reg"), (16, 1, "tx")]
+
+    def write(k: Builder) -> None:
+        x = k.reg("x", dtype, (64, 4), a or Layout([*rows, (4, 1, "reg")], [(16, 1, "tx")]))
+        spread = Layout([(4, 4, "reg"), (16, 1, "tx"), (4, 1, "reg")], [(8, 16, "tx")])
+        y = k.reg("y", dtype, (64, 4), spread)
+        c = k.reg("c", "f32", (64, 64), Layout([*rows, *cols]))
+        k.gemm(c.all, x.all, y.all, 1)
+
+    return only(write)
+
+
 ACCEPTED |= {
+    "product of warps": (lambda: of_warps(), CTA, "mma.f16: 8 x m16n8k16 a warp"),
+    "product of lanes": (lambda: of_lanes(), CTA, "fma.f32: 128 multiply-adds a thread"),
     **{f"a {name}": (partial(product, a=name), GROUP, f"a {name}") for name in FORMS},
     **{f"b {name}": (partial(product, b=name), GROUP, f"b {name}") for name in FORMS},
     "bf16 product": (lambda: product(dtype="bf16"), GROUP, "wgmma.bf16: 4 x m64n128k16"),
@@ -422,10 +455,20 @@ REFUSED: dict[str, tuple[Callable[[], ir.Primitive], Where, str]] = {
     "misaligned operand": (lambda: _shifted_product(), GROUP, "begins at element"),
     "map over other threads": (lambda: _foreign_map(), CTA, "where the result is on"),
     "warps without scratch": (lambda: _bare_reduce(), CTA, "with scratch None"),
-    "fused copy to f64": (
-        lambda: load("f64", 2, (64, 128)),
+    "warps and registers in another order": (
+        lambda: of_warps(b=Layout([(4, 4, "reg"), (2, 1, "warp"), (8, 4, "lane"), *B_COLS])),
         CTA,
-        "dtype f64; needs f16 bf16 f32 i32",
+        "warps divide operands and accumulator differently",
+    ),
+    "lanes that hold other rows": (
+        lambda: of_lanes(a=Layout([(8, 4, "reg"), (8, 16, "tx"), (4, 1, "reg")], [(16, 1, "tx")])),
+        CTA,
+        "lies on",
+    ),
+    "16-bit factors on lanes": (
+        lambda: of_lanes(dtype="f16"),
+        CTA,
+        "dtypes f16 f16 f32; needs f32 f32 f32",
     ),
 }
 

@@ -3,7 +3,8 @@
 out = cell(A0 B0^T, A1 B1^T, ..., extras): one or several products over one index space, then a cell
 over the accumulators and extra tensors that are rows, columns or whole. A producer warpgroup keeps
 a ring of operand tiles full by bulk copies; consumer warpgroups multiply and store through shared
-memory.
+memory. Outer dims (batches) are coordinates of tiles, parts of the reduced dim coordinates of
+steps; a matrix's own dims may be several of a tensor's.
 """
 
 from __future__ import annotations
@@ -11,18 +12,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import prod
 
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel import ir
 from axe_eq.kernel.build import Builder, Pipe
 from axe_eq.kernel.cells import IDENTITY, Cell
-from axe_eq.kernel.expr import Int, Var, ceil_div, divisor, minimum, var
+from axe_eq.kernel.expr import Int, Var, ceil_div, divisor, var
 from axe_eq.kernel.ir import span
+from axe_eq.kernel.placement import Placement, number
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.instrs import K_MAJOR, MN_MAJOR, SmemForm
 from axe_eq_backends.cuda.schedules import tiles
+from axe_eq_backends.cuda.schedules.contraction import banded, digits
 from axe_eq_backends.cuda.wgmma import accumulator
 
+PANEL_BYTES, BULK_BYTES = 128, 16
+Lead = tuple[Int, ...]
 FORMS = {form.name: form for form in K_MAJOR + MN_MAJOR}
 
 
@@ -35,21 +41,33 @@ class Matrix:
         dtype: element type.
         major: the contiguous dim: 1 (row-major) or 0.
         stride: elements between neighbours of the other dim; None where dense.
+        place: where it lies, in place of `stride`: over the problem's outer dims, its parts (for
+            operands), then the matrix's two dims; without iters along what it does not depend on.
     """
 
     name: str
     dtype: str = "f16"
     major: int = 1
     stride: Int | None = None
+    place: Placement | None = None
+
+    def run(self, tile: int) -> int:
+        """Elements of a tile's contiguous dim that are one run in memory."""
+        block = self.place.blocks[-1 if self.major else -2] if self.place else ()
+        return min(tile, number(block[-1].extent)) if len(block) > 1 else tile
 
 
 @dataclass(frozen=True)
 class Extra:
-    """An epilogue operand: "mn" (whole), "n" (a value per column) or "m" (per row)."""
+    """An epilogue operand: "mn" (whole), "n" (a value per column), "m" (per row) or "" (one value).
+
+    `place`, where it is not dense: over the problem's outer dims, then its own.
+    """
 
     name: str
     dims: str
     dtype: str = "f16"
+    place: Placement | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +80,8 @@ class Problem:
         cell: over the accumulators in order, then the extras.
         extras: epilogue operands.
         out: the result, (m, n).
+        outer: extents of dims that products run over one index at a time.
+        parts: extents of reduced dims beside k, of which a step takes one index.
     """
 
     m: Int
@@ -71,6 +91,8 @@ class Problem:
     cell: Cell = IDENTITY
     extras: tuple[Extra, ...] = ()
     out: Matrix = Matrix("C")
+    outer: tuple[int, ...] = ()
+    parts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -120,9 +142,12 @@ class _Writer:
         self.k = Builder(name, 4 * (tiling.consumers + 1))
         self.rows = rows
         self.size = DTYPES[problem.out.dtype].itemsize
-        self.wide = min(128 // self.size, tiling.n)
+        run = problem.out.run(tiling.n) if problem.out.major else tiling.n
+        self.wide = min(PANEL_BYTES // self.size, run & -run)
         self.panels = tiling.n // self.wide
-        self.staged = min(tiling.staging or self.panels, self.panels)
+        # Panels take the slots in turn, over the ends of tiles: whole rounds of them.
+        most = min(tiling.staging or self.panels, self.panels)
+        self.staged = next(n for n in range(most, 0, -1) if self.panels % n == 0)
 
     def write(self) -> ir.Kernel:
         k, t = self.k, self.t
@@ -133,7 +158,8 @@ class _Writer:
         self.full, self.empty = k.mbarriers("full", t.stages), k.mbarriers("empty", t.stages)
         self.rows_of_tiles = k.let("tiles_m", ceil_div(self.p.m, t.m))
         self.cols_of_tiles = k.let("tiles_n", ceil_div(self.p.n, t.n))
-        self.steps = k.let("steps", ceil_div(self.p.k, t.k))
+        self.per_part = ceil_div(self.p.k, t.k)
+        self.steps = k.let("steps", self.per_part * prod(self.p.parts))
         with k.roles():
             with k.warpgroups(t.consumers, t.consumers + 1):
                 self._produce()
@@ -149,23 +175,22 @@ class _Writer:
         for pair in p.products:
             for matrix, extent, tile in ((pair[0], p.m, t.m), (pair[1], p.n, t.n)):
                 if matrix.name not in self.operands:
-                    tensor = self._tensor(matrix, (extent, p.k))
+                    tensor = self._tensor(matrix, (*p.outer, *p.parts), (extent, p.k))
                     size = DTYPES[matrix.dtype].itemsize
-                    layout = tiles.operand(t.stages, tile, t.k, size, self._form(matrix))
+                    layout = tiles.operand(t.stages, tile, t.k, size, self._form(matrix, tile))
                     ring = k.smem(
                         f"{matrix.name}_ring", matrix.dtype, (t.stages, tile, t.k), layout
                     )
                     self.operands[matrix.name] = tensor, ring, tile
-        shapes = {"mn": (p.m, p.n), "m": (p.m,), "n": (p.n,)}
-        self.extras = [k.tensor(e.name, e.dtype, shapes[e.dims]) for e in p.extras]
-        self.out = self._tensor(p.out, (p.m, p.n), output=True)
+        self.extras = [self._extra(e) for e in p.extras]
+        self.out = self._tensor(p.out, p.outer, (p.m, p.n), output=True)
         lead = (t.consumers, self.staged)
         layout = (
             tiles.panels(lead, self.rows, self.wide, self.size)
             if p.out.major
             else tiles.transposed_panels(lead, self.rows, self.wide, self.size)
         )
-        self.bulk = divisor(self._leading(p.out, (p.m, p.n)) * self.size) % 16 == 0
+        self.bulk = self._stores_in_bulk()
         if self.bulk:
             shape = (*lead, self.rows, self.wide)
             self.stage_out = k.smem(f"{p.out.name}_staging", p.out.dtype, shape, layout)
@@ -173,49 +198,95 @@ class _Writer:
     def _leading(self, matrix: Matrix, shape: tuple[Int, Int]) -> Int:
         return shape[matrix.major] if matrix.stride is None else matrix.stride
 
-    def _tensor(self, matrix: Matrix, shape: tuple[Int, Int], output: bool = False) -> ir.Buffer:
+    def _tensor(
+        self, matrix: Matrix, lead: tuple[int, ...], shape: tuple[Int, Int], output: bool = False
+    ) -> ir.Buffer:
+        if matrix.place:
+            return self._placed(matrix.name, matrix.dtype, matrix.place, lead, shape, output)
         leading = self._leading(matrix, shape)
         strides = (leading, 1) if matrix.major else (1, leading)
         return self.k.tensor(matrix.name, matrix.dtype, shape, strides=strides, output=output)
 
-    def _form(self, matrix: Matrix) -> SmemForm:
+    def _extra(self, e: Extra) -> ir.Buffer:
+        shapes: dict[str, tuple[Int, ...]] = {
+            "mn": (self.p.m, self.p.n), "m": (self.p.m,), "n": (self.p.n,), "": (),
+        }  # fmt: skip
+        if e.place:
+            return self._placed(e.name, e.dtype, e.place, self.p.outer, shapes[e.dims])
+        return self.k.tensor(e.name, e.dtype, shapes[e.dims] or (1,))
+
+    def _placed(
+        self,
+        name: str,
+        dtype: str,
+        place: Placement,
+        lead: tuple[int, ...],
+        shape: tuple[Int, ...],
+        output: bool = False,
+    ) -> ir.Buffer:
+        """A tensor of which the leading dims that it depends on are dims."""
+        kept = [d for d, block in enumerate(place.blocks) if block or d >= len(lead)]
+        extents = [(*lead, *shape)[d] for d in kept]
+        blocks = tuple(place.blocks[d] for d in kept)
+        layout = Placement(blocks or ((),), offset=place.offset)
+        return self.k.tensor(name, dtype, extents or [1], layout=layout, output=output)
+
+    def _stores_in_bulk(self) -> bool:
+        """Whether bulk copies can store the result: a contiguous dim, other strides of 16 bytes."""
+        out, multiple = self.p.out, BULK_BYTES // self.size
+        if out.place is None:
+            return divisor(self._leading(out, (self.p.m, self.p.n))) % multiple == 0
+        last = out.place.blocks[-1 if out.major else -2][-1]
+        if not out.major and out.run(self.rows) % min(PANEL_BYTES // self.size, self.rows):
+            return False
+        others = [i.stride for i in out.place.iters if i is not last] + [out.place.at("m")]
+        aligned = all(divisor(x) % multiple == 0 for x in others)
+        return aligned and last.stride == 1 and self.wide * self.size >= BULK_BYTES
+
+    def _form(self, matrix: Matrix, tile: int) -> SmemForm:
         named = self.t.forms.get(matrix.name)
         if named is not None:
             return FORMS[named]
         size = DTYPES[matrix.dtype].itemsize
-        widest = min(128, self.t.k * size) if matrix.major else 128
-        return next(f for f in (K_MAJOR if matrix.major else MN_MAJOR) if f.width <= widest)
+        run = matrix.run(self.t.k if matrix.major else tile) * size
+        forms = K_MAJOR if matrix.major else MN_MAJOR
+        return next((f for f in forms if run % f.width == 0), forms[-1])
 
     # -- roles --
 
     @contextmanager
-    def _tiles(self) -> Iterator[tuple[Int, Int]]:
-        """This CTA's tiles, in bands of `raster` tile rows: first row and column of each."""
+    def _tiles(self) -> Iterator[tuple[Lead, Int, Int]]:
+        """This CTA's tiles, in bands of `raster` tile rows: outer indices, first row and column."""
         k, t = self.k, self.t
-        with k.tiles(self.rows_of_tiles * self.cols_of_tiles) as tile:
-            band_size = self.cols_of_tiles * t.raster
-            band = k.let("band", tile // band_size)
-            inside = k.let("inside", tile % band_size)
-            height = k.let("height", minimum(self.rows_of_tiles - band * t.raster, t.raster))
-            row = (band * t.raster + inside % height) * t.m
-            yield k.let("row", row), k.let("col", inside // height * t.n)
+        per_batch = self.rows_of_tiles * self.cols_of_tiles
+        with k.tiles(per_batch * prod(self.p.outer)) as number:
+            lead: Lead = ()
+            tile: Int = number
+            if self.p.outer:
+                lead = digits(k, number // per_batch, self.p.outer, "batch")
+                tile = number % per_batch
+            row, col = banded(k, tile, (self.rows_of_tiles, self.cols_of_tiles), t.raster)
+            yield lead, k.let("row", row * t.m), k.let("col", col * t.n)
 
     def _produce(self) -> None:
         k, t = self.k, self.t
         with k.one_thread():
             pipe = k.pipe(t.stages, parity=1)
-            with self._tiles() as (row, col), k.range(self.steps, name="step") as step:
+            with self._tiles() as (lead, row, col), k.range(self.steps, name="step") as step:
                 k.wait(self.empty, pipe.stage, pipe.parity)
+                depth: Int = step
+                if self.p.parts:
+                    lead = (*lead, *digits(k, step // self.per_part, self.p.parts, "part"))
+                    depth = step % self.per_part
                 with k.arrives(self.full, pipe.stage):
-                    self._load(pipe, row, col, step * t.k)
+                    self._load(pipe, lead, row, col, depth * t.k)
                 pipe.advance()
 
-    def _load(self, pipe: Pipe, row: Int, col: Int, depth: Int) -> None:
-        begin = {a.name: row for a, _ in self.p.products} | {
-            b.name: col for _, b in self.p.products
-        }
-        for name, (tensor, ring, tile) in self.operands.items():
-            part = tensor[span(begin[name], tile), span(depth, self.t.k)]
+    def _load(self, pipe: Pipe, lead: Lead, row: Int, col: Int, depth: Int) -> None:
+        begin = {a: row for a, _ in self.p.products} | {b: col for _, b in self.p.products}
+        for matrix, at in begin.items():
+            tensor, ring, tile = self.operands[matrix.name]
+            part = _part(tensor, matrix.place, lead, span(at, tile), span(depth, self.t.k))
             self.k.copy_async(ring[pipe.stage], part)
 
     def _consume(self, group: Int) -> None:
@@ -226,9 +297,9 @@ class _Writer:
             for _ in self.p.products
         ]
         previous = k.state("previous", 0, high=t.stages - 1)
-        with self._tiles() as (row, col):
+        with self._tiles() as (lead, row, col):
             row = k.let("group_row", row + group * self.rows)
-            vectors = self._vectors(accs[0], row, col)
+            vectors = self._vectors(accs[0], lead, row, col)
             with k.range(self.steps, name="step") as step:
                 k.wait(self.full, pipe.stage, pipe.parity)
                 self._multiply(accs, pipe, group, step)
@@ -241,7 +312,7 @@ class _Writer:
             with k.one_thread():
                 k.arrive(self.empty, previous)
             for panel in range(self.panels):
-                self._store(accs, vectors, group, row, col, panel)
+                self._store(accs, vectors, group, lead, row, col, panel)
         if self.bulk:
             with k.one_thread():
                 k.wait_group("bulk", 0)
@@ -256,17 +327,20 @@ class _Writer:
 
     # -- epilogue --
 
-    def _vectors(self, acc: ir.Buffer, row: Int, col: Int) -> list[ir.Buffer | None]:
+    def _vectors(self, acc: ir.Buffer, lead: Lead, row: Int, col: Int) -> list[ir.Buffer | None]:
         """Rows and columns of the epilogue, read before the products: never waited for."""
         k, found = self.k, list[ir.Buffer | None]()
+        begins = {"m": span(row, self.rows), "n": span(col, self.t.n)}
         for extra, tensor in zip(self.p.extras, self.extras, strict=True):
             if extra.dims == "mn":
                 found.append(None)
                 continue
-            dim = "mn".index(extra.dims)
-            held = k.reg_reduced(extra.name, extra.dtype, acc.all, [1 - dim])
-            begin, size = (row, self.rows) if dim == 0 else (col, self.t.n)
-            k.copy(held.all[0] if dim else held.all[:, 0], tensor[span(begin, size)])
+            missing = [d for d, name in enumerate("mn") if name != extra.dims]
+            held = k.reg_reduced(extra.name, extra.dtype, acc.all, missing)
+            spans = [begins[name] for name in extra.dims]
+            kept = tuple(0 if d in missing else slice(None) for d in range(2))
+            source = _part(tensor, extra.place, lead, *spans)
+            k.copy(held.all[kept] if spans else held.all[0, 0:1], source)
             found.append(held)
         return found
 
@@ -275,6 +349,7 @@ class _Writer:
         accs: list[ir.Buffer],
         vectors: list[ir.Buffer | None],
         group: Int,
+        lead: Lead,
         row: Int,
         col: Int,
         panel: int,
@@ -285,14 +360,15 @@ class _Writer:
         for extra, tensor, held in zip(self.p.extras, self.extras, vectors, strict=True):
             if held is None:
                 whole = k.reg_like(extra.name, extra.dtype, ins[0])
-                k.copy(whole.all, tensor[rows_at, cols_at])
+                k.copy(whole.all, _part(tensor, extra.place, lead, rows_at, cols_at))
                 ins.append(whole.all)
             else:
                 ins.append(held[:, cols] if extra.dims == "n" else held.all)
         result = k.reg_like(self.p.out.name, self.p.out.dtype, ins[0])
+        out = _part(self.out, self.p.out.place, lead, rows_at, cols_at)
         if not self.bulk:
             k.map(self.p.cell, result.all, *ins)
-            k.copy(self.out[rows_at, cols_at], result.all)
+            k.copy(out, result.all)
             return
         slot = self.stage_out[group, panel % self.staged]
         with k.one_thread():
@@ -303,8 +379,18 @@ class _Writer:
         k.fence_async()
         k.sync()
         with k.one_thread():
-            k.copy_async(self.out[rows_at, cols_at], slot)
+            k.copy_async(out, slot)
             k.commit("bulk")
+
+
+def _part(buffer: ir.Buffer, place: Placement | None, lead: Lead, *spans: span) -> ir.View:
+    """A tile of a tensor at outer indices; those that it does not depend on are left out."""
+    blocks = place.blocks if place else ()
+    own: tuple[ir.Subscript, ...] = tuple(
+        i for i, block in zip(lead, blocks, strict=False) if block
+    )
+    index = (*own, *spans)
+    return buffer[index] if index else buffer[0:1]
 
 
 def parameters(divisors: tuple[int, int, int] = (1, 8, 8)) -> tuple[Int, Int, Int]:

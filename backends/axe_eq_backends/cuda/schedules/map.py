@@ -46,7 +46,7 @@ def elementwise(
     shape, fused = collapse(shape, everything)
     if len(shape) < 2:
         shape = (1, *shape)
-        fused = [Operand(o.name, o.dtype, (0, *o.strides)) for o in fused]
+        fused = [o.widened() for o in fused]
     ins, outs = fused[: len(operands)], fused[len(operands) :]
     wide = vector(fused)
     threads = WARP * warps
@@ -62,10 +62,12 @@ def elementwise(
     index = k.reg("index", "i32", tile, layout)
     with k.tiles(space.tiles(tile), persistent=False) as number:
         begin = space.begin(number, tile)
-        values = [space.load(o.name, begin, tile, index) for o in ins]
+        values = [space.load(o, begin, tile, index) for o in ins]
         for out, (_, cell) in zip(outs, outputs, strict=True):
-            result = k.reg_like(out.name, out.dtype, index.all)
+            missing = [d for d, s in enumerate(out.strides[-2:]) if not s]
+            result = k.reg_reduced(out.name, out.dtype, index.all, missing)
             k.map(cell, result.all, *values)
-            kept = tuple(slice(None) if s else 0 for s in out.strides[-2:])
-            k.copy(space.view(out.name, begin, tile), result.all[kept])
+            kept = tuple(0 if d in missing else slice(None) for d in range(2))
+            part = result.all[kept] if len(missing) < 2 else result.all[0]
+            k.copy(space.view(out.name, begin, tile), part)
     return k.finish()

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import prod
+from dataclasses import dataclass, replace
+from math import gcd, prod
 
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel import ir
 from axe_eq.kernel.build import Builder
 from axe_eq.kernel.expr import Int, ceil_div
 from axe_eq.kernel.ir import span
+from axe_eq.kernel.placement import Iter, Placement
 from axe_eq.layout import Layout
 from axe_eq.program.types import DTYPES
 
 VECTOR_BYTES = 16
+
+
+Range = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -25,11 +29,32 @@ class Operand:
         name, dtype: of the tensor.
         strides: elements between neighbours along every dim of the index space; 0 where it is
             broadcast.
+        offset: its element at index 0.
+        window: per dim the indices [low, high) at which it is read, or None for all; elsewhere
+            nothing is accessed and its value is 0. Empty where there is no window.
+        counts: it is no tensor: its value is the element number itself (positions along a dim).
     """
 
     name: str
     dtype: str
     strides: tuple[int, ...]
+    offset: int = 0
+    window: tuple[Range | None, ...] = ()
+    counts: bool = False
+
+    def bound(self, dim: int) -> Range | None:
+        """The window along a dim, None where there is none."""
+        return self.window[dim] if self.window else None
+
+    def over(self, dims: Sequence[int]) -> Operand:
+        """The same tensor over a choice of its dims, in that order."""
+        window = tuple(self.window[d] for d in dims) if self.window else ()
+        return replace(self, strides=tuple(self.strides[d] for d in dims), window=window)
+
+    def widened(self) -> Operand:
+        """The same tensor with one more dim in front, which it does not depend on."""
+        window = (None, *self.window) if self.window else ()
+        return replace(self, strides=(0, *self.strides), window=window)
 
 
 def dense(
@@ -48,19 +73,22 @@ def collapse(
     shape: Sequence[int], operands: Sequence[Operand], frozen: int = 0
 ) -> tuple[tuple[int, ...], list[Operand]]:
     """Fuse neighbouring dims that are one run in every operand, but not the last `frozen`."""
-    dims: list[tuple[int, tuple[int, ...]]] = []
+    dims: list[tuple[int, int]] = []  # extent, and the fastest of the dims that are one
     for d, extent in enumerate(shape):
-        strides = tuple(o.strides[d] for o in operands)
-        apart = d >= len(shape) - frozen
-        if dims and not apart:
-            before, slow = dims[-1]
-            if all(s == f * extent for s, f in zip(slow, strides, strict=True)):
-                dims[-1] = (before * extent, strides)
-                continue
-        dims.append((extent, strides))
-    kept = [(e, s) for i, (e, s) in enumerate(dims) if e != 1 or i >= len(dims) - max(frozen, 1)]
-    found = [Operand(o.name, o.dtype, tuple(s[n] for _, s in kept)) for n, o in enumerate(operands)]
-    return tuple(e for e, _ in kept), found
+        if dims and d < len(shape) - frozen and _continues(operands, dims[-1][1], d, extent):
+            dims[-1] = (dims[-1][0] * extent, d)
+        else:
+            dims.append((extent, d))
+    kept = [x for i, x in enumerate(dims) if x[0] != 1 or i >= len(dims) - max(frozen, 1)]
+    return tuple(e for e, _ in kept), [o.over([d for _, d in kept]) for o in operands]
+
+
+def _continues(operands: Sequence[Operand], slow: int, fast: int, extent: int) -> bool:
+    """Whether every operand runs through two dims as through one."""
+    return not any(
+        o.bound(slow) or o.bound(fast) or o.strides[slow] != o.strides[fast] * extent
+        for o in operands
+    )
 
 
 class Space:
@@ -80,12 +108,12 @@ class Space:
         self.tensors: dict[str, tuple[Operand, ir.Buffer]] = {}
         names = {o.name for o in outputs}
         for o in [*operands, *outputs]:
+            if o.counts:
+                continue
             if o.name in self.tensors:
                 raise ScheduleError(f"operand {o.name}", "is given twice", "one name each")
-            dims = [d for d, s in enumerate(o.strides) if s]
-            extents, strides = [shape[d] for d in dims], [o.strides[d] for d in dims]
-            buffer = k.tensor(
-                o.name, o.dtype, extents or [1], strides=strides or [1], output=o.name in names
+            buffer = declare(
+                k, o, shape, [d for d, s in enumerate(o.strides) if s], o.name in names
             )
             self.tensors[o.name] = o, buffer
 
@@ -108,32 +136,70 @@ class Space:
     def view(self, name: str, begin: Sequence[Int], tile: tuple[int, int]) -> ir.View:
         """The tile's part of a tensor: (rows, cols) without the broadcast dims."""
         operand, buffer = self.tensors[name]
-        last = len(self.shape) - 2
-        index: list[ir.Subscript] = [
-            span(b, tile[d - last]) if d >= last else b
-            for d, (b, s) in enumerate(zip(begin, operand.strides, strict=True))
-            if s
-        ]
-        return buffer[tuple(index)] if index else buffer[0:1]
+        kept = [d for d, s in enumerate(operand.strides) if s]
+        if not kept:
+            return buffer[0:1]
+        first = [begin[d] - (operand.bound(d) or (0, 0))[0] for d in kept]
+        sizes = [tile[d - len(self.shape)] if d >= len(self.shape) - 2 else 0 for d in kept]
+        if not any(sizes):
+            sizes[-1] = 1  # one value for the whole tile is a run of one
+        return buffer[tuple(span(b, n) if n else b for b, n in zip(first, sizes, strict=True))]
 
     def load(
-        self, name: str, begin: Sequence[Int], tile: tuple[int, int], layout: ir.Buffer
+        self,
+        operand: Operand,
+        begin: Sequence[Int],
+        tile: tuple[int, int],
+        layout: ir.Buffer,
+        fill: float = 0.0,
     ) -> ir.View:
-        """Read the tile's part into registers that lie like `layout`, (rows or 1, cols or 1)."""
-        operand, _ = self.tensors[name]
+        """Read the tile's part into registers that lie like `layout`, (rows or 1, cols or 1).
+
+        Outside the tensor its value is `fill`.
+        """
         missing = [d for d, s in enumerate(operand.strides[-2:]) if not s]
-        held = self.k.reg_reduced(name, operand.dtype, layout.all, missing)
+        held = self.k.reg_reduced(operand.name, operand.dtype, layout.all, missing).all
+        if operand.counts:
+            (dim,) = [d for d, s in enumerate(operand.strides) if s]
+            self.k.index(held, max(dim - len(self.shape) + 2, 0), begin[dim])
+            return held
         index = tuple(0 if d in missing else slice(None) for d in range(2))
-        source = self.view(name, begin, tile)
-        part = held.all[index] if len(missing) < 2 else held.all[0]
-        self.k.copy(part, source)
-        return held.all
+        source = self.view(operand.name, begin, tile)
+        self.k.copy(held[index] if len(missing) < 2 else held[0], source, fill)
+        return held
+
+
+def declare(
+    k: Builder, operand: Operand, shape: Sequence[int], dims: Sequence[int], output: bool
+) -> ir.Buffer:
+    """The tensor of an operand, over these dims of the index space."""
+    blocks, extents, offset = [], [], operand.offset
+    for d in dims:
+        low, high = operand.bound(d) or (0, shape[d])
+        offset += low * operand.strides[d]
+        extents.append(high - low)
+        blocks.append((Iter(high - low, operand.strides[d], "m"),))
+    place = Placement(tuple(blocks) or ((),), offset=(("m", offset),) if offset else ())
+    return k.tensor(operand.name, operand.dtype, extents or [1], layout=place, output=output)
 
 
 def vector(operands: Sequence[Operand]) -> int:
     """Elements of 16 bytes of the widest element type that runs along the last dim."""
-    sizes = [DTYPES[o.dtype].itemsize for o in operands if o.strides[-1]]
+    sizes = [DTYPES[o.dtype].itemsize for o in operands if o.strides[-1] and not o.counts]
     return VECTOR_BYTES // max(sizes, default=4)
+
+
+def run_vector(operands: Sequence[Operand], dim: int) -> int:
+    """Elements of a vector along a dim that every tensor contiguous there begins aligned at."""
+    found = VECTOR_BYTES
+    for o in operands:
+        if o.counts or not o.strides[dim]:
+            continue
+        size = DTYPES[o.dtype].itemsize
+        steps = [o.offset, *(s for d, s in enumerate(o.strides) if d != dim)]
+        aligned = gcd(VECTOR_BYTES // size, *steps) if o.strides[dim] == 1 else 1
+        found = min(found, aligned)
+    return found if found < VECTOR_BYTES else 4
 
 
 def thread_layout(rows: tuple[int, int], cols: tuple[int, int], wide: int) -> Layout:

@@ -1,0 +1,125 @@
+"""A schedule graph as machine code: what to launch, on which memory, as plain numbers.
+
+Everything that layouts and plans say is worked out when this is made, so that it runs where there
+is no compiler.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from axe_eq.errors import ArgumentError
+from axe_eq_backends.cuda.image import Image
+
+FORMAT = "1"
+
+
+@dataclass(frozen=True)
+class Port:
+    """A buffer that callers see: an input, a captured constant or an output.
+
+    Attributes:
+        name: of the buffer.
+        dtype: element type.
+        shape, strides: extents, and strides in elements.
+        n_bytes: memory from its first to its last element, padding included.
+        align: bytes that its address is a multiple of.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    n_bytes: int
+    align: int
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel of the graph.
+
+    Attributes:
+        image: the compiled kernel.
+        params: its run-time integers.
+        places: per tensor of the kernel the port it is, or its byte offset in the arena.
+    """
+
+    image: Image
+    params: Mapping[str, int]
+    places: Mapping[str, str | int]
+
+
+@dataclass(frozen=True)
+class Code:
+    """A schedule graph as machine code.
+
+    Attributes:
+        target: name of the machine.
+        ports: by name; inputs, then constants, then outputs that are none of these.
+        inputs, constants, outputs: names of ports, in the order of the program's.
+        arena_bytes: memory for values between kernels.
+        launches: in order.
+    """
+
+    target: str
+    ports: Mapping[str, Port]
+    inputs: tuple[str, ...]
+    constants: tuple[str, ...]
+    outputs: tuple[str, ...]
+    arena_bytes: int
+    launches: tuple[Launch, ...]
+
+    @property
+    def made(self) -> tuple[str, ...]:
+        """Outputs that a call makes; the others are inputs handed back."""
+        given = {*self.inputs, *self.constants}
+        return tuple(dict.fromkeys(name for name in self.outputs if name not in given))
+
+    def to_bytes(self) -> bytes:
+        """Everything in one piece of bytes."""
+        images = [launch.image.to_bytes() for launch in self.launches]
+        head = {
+            "format": FORMAT, "target": self.target, "inputs": self.inputs,
+            "constants": self.constants, "outputs": self.outputs, "arena": self.arena_bytes,
+            "ports": [asdict(p) for p in self.ports.values()],
+            "launches": [
+                {"params": dict(x.params), "places": dict(x.places), "bytes": len(data)}
+                for x, data in zip(self.launches, images, strict=True)
+            ],
+        }  # fmt: skip
+        text = json.dumps(head).encode()
+        return len(text).to_bytes(8, "little") + text + b"".join(images)
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Code:
+        """The inverse of `to_bytes`.
+
+        Raises:
+            ArgumentError: the bytes are no code of this version.
+        """
+        begin = 8 + int.from_bytes(data[:8], "little")
+        try:
+            head = json.loads(data[8:begin])
+            if head["format"] != FORMAT:
+                raise ValueError
+            launches = []
+            for row in head["launches"]:
+                end = begin + row["bytes"]
+                image = Image.from_bytes(data[begin:end])
+                launches.append(Launch(image, row["params"], row["places"]))
+                begin = end
+            ports = {p.name: p for p in map(_port, head["ports"])}
+            return Code(
+                head["target"], ports, tuple(head["inputs"]), tuple(head["constants"]),
+                tuple(head["outputs"]), head["arena"], tuple(launches),
+            )  # fmt: skip
+        except (KeyError, TypeError, ValueError):
+            wrong = "is damaged or of another version"
+            raise ArgumentError("machine code", wrong, f"format {FORMAT}") from None
+
+
+def _port(row: Mapping[str, Any]) -> Port:
+    return Port(**{**row, "shape": tuple(row["shape"]), "strides": tuple(row["strides"])})

@@ -1,0 +1,380 @@
+"""From cones of products to contractions, and from those to kernels.
+
+Which index dims are rows, columns, batches or reduced follows from which operands reach them. The
+persistent kernel takes a contraction where bulk copies and warpgroup products take its operands as
+they lie; every other one goes through registers, element by element where it must.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from axe_eq.errors import AxeError, DispatchError, LayoutError, ScheduleError
+from axe_eq.kernel import ir
+from axe_eq.kernel.cells import Apply, Cell, renumber, used
+from axe_eq.kernel.placement import Block, Iter, Placement, merged
+from axe_eq.program.types import DTYPES
+from axe_eq.target import Target
+from axe_eq_backends.cuda.cones import Cone, Fold, Load, Position
+from axe_eq_backends.cuda.cost import OF_REGISTERS
+from axe_eq_backends.cuda.planning import plan
+from axe_eq_backends.cuda.schedules.contraction import Contraction, Product, Span, spanned
+from axe_eq_backends.cuda.schedules.gemm import (
+    BULK_BYTES,
+    PANEL_BYTES,
+    Extra,
+    Matrix,
+    Problem,
+    Tiling,
+    gemm,
+)  # fmt: skip
+from axe_eq_backends.cuda.schedules.products import Tile, products
+from axe_eq_backends.cuda.schedules.tensors import Operand
+
+WARPGROUP_ROWS, WARPGROUP_THREADS, LEAST_COLS = 64, 128, 64
+# Rows of operands in L2 that a band of tiles shares; 16 tiles of 128 rows measured best.
+BAND_ROWS = 2048
+SMEM_SLACK = 2048
+# Accumulators a thread can hold beside everything else.
+MOST_ACCUMULATORS = 208
+
+
+def contraction(cone: Cone, names: Mapping[int, str], outputs: Sequence[str]) -> Contraction:
+    """The contraction that a cone is, as it reads it: dims are not fused.
+
+    Args:
+        cone: whose reductions are all sums of products over dims of their own.
+        names: of the tensors behind its loads, by leaf number.
+        outputs: names of its results.
+
+    Raises:
+        DispatchError: a sum of products of other sums.
+    """
+    leaves = list(enumerate(cone.leaves))
+    folds = [(n, leaf) for n, leaf in leaves if isinstance(leaf, Fold)]
+    reads = [(n, leaf) for n, leaf in leaves if not isinstance(leaf, Fold)]
+    numbers = {n: i for i, (n, _) in enumerate([*reads, *folds])}
+    operands = tuple(operand(cone, leaf, names.get(n, "")) for n, leaf in reads)
+    made = []
+    for _, fold in folds:
+        assert isinstance(fold.cell, Apply)
+        below = used(fold.cell) & {n for n, _ in folds}
+        if below:
+            raise cone.refuse("multiplies what another product gives", "operands in memory")
+        a, b = (renumber(x, numbers) for x in fold.cell.args)
+        made.append(Product(a, b, (fold.dtypes[0], fold.dtypes[1]), fold.dims))
+    order = _by_stride(cone)
+    outer, rows, cols = _kinds(cone, operands, made, order)
+    turned = [_turned(p, operands, rows, cols) for p in made]
+    stored = tuple(
+        (Operand(name, r.dtype, r.strides, r.offset), renumber(r.cell, numbers))
+        for name, r in zip(outputs, cone.roots, strict=True)
+    )
+    return Contraction(tuple(cone.shape), outer, rows, cols, operands, tuple(turned), stored)
+
+
+def operand(cone: Cone, leaf: Load | Position, name: str) -> Operand:
+    """A leaf over all dims of the index space, under a name."""
+    if isinstance(leaf, Load):
+        return Operand(name, leaf.dtype, leaf.strides, leaf.offset, leaf.window)
+    strides = tuple(int(d == leaf.dim) for d in range(len(cone.shape)))
+    return Operand(f"index_{leaf.dim}", "i32", strides, counts=True)
+
+
+def _by_stride(cone: Cone) -> list[int]:
+    """Dims of the result, slow to fast as its first root has them in memory."""
+    strides = cone.roots[0].strides
+    return sorted(range(cone.rank), key=lambda d: (-abs(strides[d]), d))
+
+
+def _reached(cell: Cell, operands: Sequence[Operand]) -> set[int]:
+    """Index dims that a cell depends on."""
+    read = [operands[n] for n in used(cell)]
+    return {d for o in read for d, stride in enumerate(o.strides) if stride}
+
+
+def _kinds(
+    cone: Cone, operands: Sequence[Operand], made: Sequence[Product], order: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """(outer, rows, cols), each in `order`.
+
+    Rows are what one side of the products alone reaches, columns what the other side does. What
+    both reach, or one side here and the other there, or none, is an outer dim.
+    """
+    wide = {d for d in order if cone.shape[d] > 1}
+    outer, rows, cols = set[int](), set[int](), set[int]()
+    for p in made:
+        a, b = (_reached(x, operands) & wide for x in (p.a, p.b))
+        outer |= a & b
+        a, b = a - b, b - a
+        agreement = len(a & rows) + len(b & cols) - len(a & cols) - len(b & rows)
+        # A result's fastest dim is best a column: tiles of rows are stored row by row.
+        turned = (
+            not rows | cols
+            and b
+            and max(map(order.index, a), default=-1) > max(map(order.index, b))
+        )
+        if agreement < 0 or turned:
+            a, b = b, a
+        rows, cols = rows | a, cols | b
+    outer |= rows & cols | (wide - rows - cols)
+    kinds = (outer, rows - outer, cols - outer)
+    of_rows, of_cols, of_outer = (
+        tuple(d for d in order if d in kind) for kind in (*kinds[1:], kinds[0])
+    )
+    return of_outer, of_rows, of_cols
+
+
+def _turned(
+    p: Product, operands: Sequence[Operand], rows: Sequence[int], cols: Sequence[int]
+) -> Product:
+    """The product with the factor of the rows first."""
+    a, b = _reached(p.a, operands), _reached(p.b, operands)
+    if a & set(cols) or b & set(rows):
+        return replace(p, a=p.b, b=p.a, dtypes=(p.dtypes[1], p.dtypes[0]))
+    return p
+
+
+# -- kernels --
+
+
+def kernel(
+    c: Contraction, name: str, target: Target, parameters: Mapping[str, int]
+) -> tuple[ir.Kernel, str]:
+    """The kernel of a contraction, and why it is not the persistent one ("" where it is).
+
+    Args:
+        c: what to compute.
+        name: of the kernel.
+        target: the machine, for capacities and instruction rows.
+        parameters: blocks by letter and stages, as extraction chose them; may be empty.
+
+    Raises:
+        DispatchError, ScheduleError: no kernel takes it.
+    """
+    fused = c.fused()
+    try:
+        made = _persistent(fused, name, target, parameters)
+        plan(made, target)
+        return made, ""
+    except (DispatchError, LayoutError, ScheduleError) as refusal:
+        reason = _text(refusal)
+    return products(fused, _tile(fused, name, target, parameters), name), reason
+
+
+def _text(error: AxeError) -> str:
+    return f"{error.thing}: {error.wrong}" + (f" ({error.hint})" if error.hint else "")
+
+
+class _Persistent:
+    """A contraction as the problem of the persistent kernel."""
+
+    def __init__(
+        self, c: Contraction, name: str, target: Target, parameters: Mapping[str, int]
+    ) -> None:
+        self.c, self.name, self.target, self.parameters = c, name, target, parameters
+        (self.out, self.cell), *more = c.outputs
+        if more or len(c.depths) > 1:
+            raise self.refuse(
+                f"{len(c.outputs)} results of sums over {len(c.depths)} spaces", "one of each"
+            )
+        self.dtype = c.dtype
+        rows = [r for r in target.rows("gemm") if r.name.partition(".")[0] == "wgmma"]
+        if not any((self.dtype, self.dtype, "f32") in r.dtypes for r in rows):
+            raise self.refuse(f"{self.dtype} factors", "a row of warpgroup products")
+        self.pairs = [(self._factor(p.a), self._factor(p.b)) for p in c.products]
+        self.size = DTYPES[self.dtype].itemsize
+
+    def refuse(self, wrong: str, expected: str) -> ScheduleError:
+        """An error about this contraction."""
+        return ScheduleError(f"persistent kernel of {self.name}", wrong, expected)
+
+    def _factor(self, cell: Cell) -> Operand:
+        operand = self.c.plain(cell)
+        if operand is None or operand.dtype != self.dtype or any(operand.window):
+            raise self.refuse(f"a factor is computed ({cell})", "tensors as they lie")
+        return operand
+
+    def kernel(self) -> ir.Kernel:
+        """The kernel."""
+        c = self.c
+        tiling = self._tiling()
+        rows, self.m = spanned(c, c.rows, tiling.m)
+        cols, self.n = spanned(c, c.cols, tiling.n)
+        parts, self.k = self._depth(tiling.k)
+        self.lead, self.parts = (*c.outer, *rows, *cols), parts
+        pairs = tuple((self._matrix(a, self.m), self._matrix(b, self.n)) for a, b in self.pairs)
+        extras = c.extras
+        numbers = {len(c.operands) + n: n for n in range(len(pairs))}
+        numbers |= {n: len(pairs) + i for i, n in enumerate(extras)}
+        problem = Problem(
+            self.m.extent,
+            self.n.extent,
+            self.k.extent,
+            pairs,
+            renumber(self.cell, numbers),
+            tuple(self._extra(c.operands[n]) for n in extras),
+            self._result(),
+            tuple(c.shape[d] for d in self.lead),
+            tuple(c.shape[d] for d in self.parts),
+        )
+        return gemm(problem, tiling, self.name)
+
+    def _depth(self, tile: int) -> tuple[tuple[int, ...], Span]:
+        """Outer reduced dims and the one that steps run along: contiguous where rows are not."""
+        (depth,) = self.c.depths
+        operands = [o for pair in self.pairs for o in pair]
+        needed = {d for o in operands for d in depth if o.strides[d] == 1}
+        if len(needed) > 1:
+            raise self.refuse("operands contiguous along different reduced dims", "the same")
+        best = max(needed or depth, key=lambda d: self.c.shape[d], default=None)
+        inner = () if best is None else (best,)
+        return tuple(d for d in depth if d != best), Span(inner, self.c.extent(inner), tile)
+
+    # -- tensors --
+
+    def _place(self, operand: Operand, parts: Sequence[int], *spans: Span) -> Placement:
+        """Over the outer dims, the parts and the spans; the tensor's unit runs stay iters."""
+        c = self.c
+        blocks: list[Block] = [
+            (Iter(c.shape[d], operand.strides[d], "m"),) if operand.strides[d] else ()
+            for d in (*self.lead, *parts)
+        ]
+        for s in spans:
+            blocks.append(merged(Iter(c.shape[d], operand.strides[d], "m") for d in s.dims))
+        offset = (("m", operand.offset),) if operand.offset else ()
+        return Placement(tuple(blocks), offset=offset)
+
+    def _matrix(self, operand: Operand, side: Span) -> Matrix:
+        """An operand over its side and the reduced dim, contiguous along one of them."""
+        place = self._place(operand, self.parts, side, self.k)
+        *lead, across, depth = place.blocks
+        for dims, block in ((side.dims, across), (self.k.dims, depth)):
+            if any(not operand.strides[d] for d in dims):
+                raise self.refuse(f"{operand.name} does not reach all of {block}", "whole factors")
+        major = int(not across or across[-1].stride != 1)
+        across = across or (Iter(1, BULK_BYTES // self.size, "m"),)
+        depth = depth or (Iter(1, 1 if major else BULK_BYTES // self.size, "m"),)
+        if depth[-1].stride != 1 and across[-1].stride != 1:
+            strides = f"({across[-1].stride}, {depth[-1].stride})"
+            raise self.refuse(f"{operand.name} has strides {strides}", "one contiguous dim")
+        return Matrix(
+            operand.name, operand.dtype, major, place=replace(place, blocks=(*lead, across, depth))
+        )
+
+    def _result(self) -> Matrix:
+        out = self.out
+        size = DTYPES[out.dtype].itemsize
+        place = self._place(out, (), self.m, self.n)
+        *lead, rows, cols = place.blocks
+        if len([b for b in lead if b]) < len(lead):
+            raise self.refuse(f"{out.name} does not reach every outer dim", "a whole result")
+        major = int(not rows or rows[-1].stride != 1 or (bool(cols) and cols[-1].stride == 1))
+        apart = (Iter(1, max(1, BULK_BYTES // size), "m"),)
+        rows = rows or apart
+        cols = cols or ((Iter(1, 1, "m"),) if major else apart)
+        place = replace(place, blocks=(*lead, rows, cols))
+        return Matrix(out.name, out.dtype, major, place=place)
+
+    def _extra(self, operand: Operand) -> Extra:
+        if operand.counts or any(operand.window):
+            raise self.refuse(f"{operand.name} depends on positions", "whole tensors")
+        spans = {"m": self.m, "n": self.n}
+        kept = {n: s for n, s in spans.items() if any(operand.strides[d] for d in s.dims)}
+        place = self._place(operand, (), *kept.values())
+        return Extra(operand.name, "".join(kept), operand.dtype, place)
+
+    # -- tiles --
+
+    def _tiling(self) -> Tiling:
+        """The tile that extraction chose, with a result staging that fits beside its ring."""
+        given, size = self.parameters, self.size
+        (deep,) = self.c.depths
+        depth = min(PANEL_BYTES // size, max(16, _up(self.c.extent(deep))))
+        stages = max(4, given.get("stages", 4) * given.get("k", depth) // depth)
+        rows = max(given.get("p", 2 * WARPGROUP_ROWS), WARPGROUP_ROWS)
+        cols = max(given.get("q", 128), LEAST_COLS)
+        consumers = 1 if rows == WARPGROUP_ROWS else 2
+        room = MOST_ACCUMULATORS * WARPGROUP_THREADS * consumers
+        while len(self.pairs) * rows * cols > room and cols > WARPGROUP_ROWS:
+            cols //= 2
+        names = {o.name: t for a, b in self.pairs for o, t in ((a, rows), (b, cols))}
+        stage = sum(names.values()) * depth * size
+        out_size = DTYPES[self.out.dtype].itemsize
+        panels = -(-cols * out_size // PANEL_BYTES)
+        panel = rows * min(cols * out_size, PANEL_BYTES)
+        room = self.target.memory("smem").n_bytes - SMEM_SLACK
+        # Storing all of the tile at once is worth more than a fourth stage, not than a third.
+        choices = [(s, n) for s in range(min(stages, 8), 1, -1) for n in (panels, 2, 1)]
+        choices.sort(key=lambda c: (c[0] < 3, c[1] < panels, -c[0], -c[1]))
+        for n_stages, staged in choices:
+            if staged <= panels and n_stages * stage + staged * panel <= room:
+                return Tiling(
+                    rows, cols, depth, n_stages, consumers,
+                    max(1, BAND_ROWS // rows), staging=staged,
+                )  # fmt: skip
+        raise self.refuse(f"takes {2 * stage + panel} bytes of smem", f"at most {room}")
+
+
+def _persistent(
+    c: Contraction, name: str, target: Target, parameters: Mapping[str, int]
+) -> ir.Kernel:
+    return _Persistent(c, name, target, parameters).kernel()
+
+
+# Tiles of the kernel through registers, as measured on f16, f32 and f64: at most 128 rows or
+# columns, and as many accumulators for a CTA of four warps.
+MOST_SIDE, MATRIX_TILE, LANE_TILE = 128, 128 * 128, 128 * 64
+STEP_BYTES = 64  # of a row that a step of a full tile reads
+
+
+def _tile(c: Contraction, name: str, target: Target, parameters: Mapping[str, int]) -> Tile:
+    """A tile that covers little of what is not there and leaves no unit without work."""
+    dtype, matrix = _multiplied(c, name, target)
+    room = (MATRIX_TILE if matrix else LANE_TILE) // len(c.products)
+    least = (16, 32) if matrix else (16, 16)
+    given = parameters.get("p", MOST_SIDE), parameters.get("q", MOST_SIDE)
+    chosen = "p" in parameters or "q" in parameters
+    m, n = (
+        min(MOST_SIDE, max(low, _up(min(c.extent(dims), most))))
+        for dims, low, most in zip((c.rows, c.cols), least, given, strict=True)
+    )
+
+    def smaller(m: int, n: int) -> tuple[int, int]:
+        return (m // 2, n) if (n <= m and m > least[0]) or n <= least[1] else (m, n // 2)
+
+    while m * n > room and (m, n) != least:
+        m, n = smaller(m, n)
+    batches = c.extent(c.outer)
+    while not chosen and m * n > 32 * 32 and batches * _tiles(c, m, n) < target.n_units:
+        m, n = smaller(m, n)
+    deepest = _up(max((c.extent(d) for d in c.depths), default=1))
+    least_depth = 16 if matrix else 4
+    # Small tiles wait for every step's reads: fewer, deeper steps.
+    deep = STEP_BYTES // DTYPES[dtype].itemsize * min(4, max(1, room // (m * n)))
+    tile = Tile(m, n, max(least_depth, min(deep, deepest)), matrix, dtype)
+    each = _up(-(-tile.warps * 32 // min(m, n)))  # every thread reads at least one element
+    return replace(tile, k=max(tile.k, each))
+
+
+def _multiplied(c: Contraction, name: str, target: Target) -> tuple[str, bool]:
+    """What factors are multiplied in, and whether matrix units do it: the type itself, or wider."""
+    for dtype in (c.dtype, DTYPES[c.dtype].accumulate):
+        rows = [r for r in target.rows("gemm") if (dtype, dtype) == r.dtypes[0][:2]]
+        for family in OF_REGISTERS:
+            if any(r.name.partition(".")[0] == family for r in rows):
+                return dtype, family == OF_REGISTERS[0]
+    raise ScheduleError(f"kernel {name}", f"multiplies {c.dtype}", "a row for products of it")
+
+
+def _tiles(c: Contraction, m: int, n: int) -> int:
+    return -(-c.extent(c.rows) // m) * -(-c.extent(c.cols) // n)
+
+
+def _up(n: int) -> int:
+    """The smallest power of two that is at least n."""
+    return 1 << max(n - 1, 0).bit_length()
+
+
+__all__ = ["contraction", "kernel", "operand"]

@@ -1,0 +1,178 @@
+"""The CUDA driver: its bindings, errors, contexts and memory."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache, lru_cache
+from typing import Any
+
+from axe_eq.errors import DeviceError
+
+
+@cache
+def driver() -> Any:
+    """The initialised CUDA driver bindings.
+
+    Raises:
+        DeviceError: no bindings, no driver, or no device.
+    """
+    try:
+        from cuda.bindings import driver as cu
+    except ImportError:
+        raise DeviceError(
+            "CUDA driver", "package cuda.bindings is not installed", "cuda-python",
+            hint="pip install cuda-python",
+        ) from None  # fmt: skip
+    try:
+        (result,) = cu.cuInit(0)
+    except RuntimeError as error:
+        reason = str(error).partition(". ")[0]
+        raise DeviceError("CUDA driver", f"cannot be loaded ({reason})", "an NVIDIA GPU") from None
+    if result != cu.CUresult.CUDA_SUCCESS:
+        raise DeviceError("CUDA driver", f"finds no device ({result.name})", "an NVIDIA GPU")
+    return cu
+
+
+def call(returned: Any, what: str) -> Any:
+    """The values of a driver call.
+
+    Raises:
+        DeviceError: the call failed.
+    """
+    result, *values = returned
+    if result != driver().CUresult.CUDA_SUCCESS:
+        raise DeviceError(what, f"failed with {result.name}", "success")
+    return values[0] if len(values) == 1 else values
+
+
+# -- devices and contexts --
+
+
+def current_device() -> int | None:
+    """The device whose context is current in this thread."""
+    cu = driver()
+    if not int(call(cu.cuCtxGetCurrent(), "the current context")):
+        return None
+    return int(call(cu.cuCtxGetDevice(), "the current device"))
+
+
+@lru_cache(maxsize=64)
+def _primary(device: int) -> Any:
+    """The primary context of a device, which libraries share; held from then on."""
+    cu = driver()
+    n_devices = call(cu.cuDeviceGetCount(), "the number of devices")
+    if device >= n_devices:
+        raise DeviceError(f"device {device}", f"is not one of {n_devices}", "a device")
+    found = call(cu.cuDeviceGet(device), f"device {device}")
+    return call(cu.cuDevicePrimaryCtxRetain(found), f"the primary context of device {device}")
+
+
+@contextmanager
+def on(device: int) -> Iterator[None]:
+    """Make a device current in this thread; a thread without a context keeps its primary one.
+
+    Raises:
+        DeviceError: there is no such device.
+    """
+    cu, now = driver(), current_device()
+    if now is None:
+        call((*cu.cuCtxSetCurrent(_primary(device)), None), f"device {device}")
+    if now in (None, device):
+        yield
+        return
+    call((*cu.cuCtxPushCurrent(_primary(device)), None), f"device {device}")
+    try:
+        yield
+    finally:
+        cu.cuCtxPopCurrent()
+
+
+def default_device() -> int:
+    """The device for arrays that lie on none: the current one, else the first."""
+    return current_device() or 0
+
+
+@lru_cache(maxsize=64)
+def attribute(device: int, name: str) -> int:
+    """A device attribute by the driver's name."""
+    cu = driver()
+    which = getattr(cu.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+    handle = call(cu.cuDeviceGet(device), f"device {device}")
+    return int(call(cu.cuDeviceGetAttribute(which, handle), f"attribute {name}"))
+
+
+def capability(device: int) -> int:
+    """Compute capability of a device times ten."""
+    major = attribute(device, "COMPUTE_CAPABILITY_MAJOR")
+    return 10 * major + attribute(device, "COMPUTE_CAPABILITY_MINOR")
+
+
+@cache
+def version() -> tuple[int, int]:
+    """The CUDA version that the driver serves."""
+    number = int(call(driver().cuDriverGetVersion(), "the driver's version"))
+    return number // 1000, number % 1000 // 10
+
+
+# -- memory and streams --
+
+
+@contextmanager
+def uncaptured(cu: Any = None) -> Iterator[None]:
+    """Allow this thread what a capture forbids: loading code and allocating memory.
+
+    Neither takes part in a captured graph, which is what the ban is for.
+    """
+    cu = cu or driver()
+    mode = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    _, before = cu.cuThreadExchangeStreamCaptureMode(mode)
+    try:
+        yield
+    finally:
+        cu.cuThreadExchangeStreamCaptureMode(before)
+
+
+class Memory:
+    """Memory on the current device that is freed with this object.
+
+    Attributes:
+        n_bytes: its size.
+        pointer: its address.
+    """
+
+    def __init__(self, n_bytes: int) -> None:
+        self._driver = driver()
+        with uncaptured():
+            taken = self._driver.cuMemAlloc(max(n_bytes, 16))
+        self.n_bytes, self.pointer = n_bytes, int(call(taken, f"{n_bytes} bytes of device memory"))
+
+    def __del__(self) -> None:
+        if hasattr(self, "pointer") and not sys.is_finalizing():
+            with uncaptured(self._driver):
+                self._driver.cuMemFree(self.pointer)
+
+
+def upload(pointer: int, host: Any, what: str) -> None:
+    """Copy a host array to the device, and wait for it."""
+    call((*driver().cuMemcpyHtoD(pointer, host.ctypes.data, host.nbytes), None), what)
+
+
+def download(host: Any, pointer: int, what: str) -> None:
+    """Copy from the device to a host array, after all work before it on the default stream."""
+    call((*driver().cuMemcpyDtoH(host.ctypes.data, pointer, host.nbytes), None), what)
+
+
+def is_capturing(stream: int) -> bool:
+    """Whether launches on a stream become part of a graph. The default stream's never do."""
+    if not stream:
+        return False
+    cu = driver()
+    status = call(cu.cuStreamIsCapturing(stream), "the stream's capture status")
+    return bool(status != cu.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE)
+
+
+def stream_id(stream: int) -> int:
+    """A number of a stream that no other one ever has; handles are used again."""
+    return int(call(driver().cuStreamGetId(stream), "the stream's number"))

@@ -1,0 +1,160 @@
+"""Structured monoids as cells: what a kernel does with chunks of scores and values.
+
+A structured monoid here mixes values by weights of their scores, where a statistic of all scores
+(their maximum, say) keeps the weights in range. A kernel holds the running statistic, the sum of
+the weights and the weighted sum; where the statistic changes, both sums are rescaled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg, used
+
+LOG2_E = math.log2(math.e)
+LAST = (1 << 31) - 1  # an index after all others
+
+
+@dataclass(frozen=True)
+class Online:
+    """A monoid over (score, value).
+
+    Attributes:
+        statistic: the plain monoid of the scores.
+        merge: the cell that merges two statistics.
+        weight: a cell of (score, statistic).
+        rescale: a cell of (statistic before, statistic after): what the sums are multiplied by.
+        finish: a cell of (weighted sum, sum of weights).
+        scales: the statistic of c x is c times that of x, for c > 0.
+    """
+
+    statistic: str
+    merge: str
+    weight: Cell
+    rescale: Cell
+    finish: Cell
+    scales: bool = True
+
+    def reductions(self) -> Iterator[tuple[str, Cell]]:
+        """The same over whole rows: plain reductions of (score, value, earlier results)."""
+        weight = substituted(self.weight, {0: arg(0), 1: arg(2)})
+        yield self.statistic, arg(0)
+        yield "+", weight
+        yield "+", apply("mul", weight, arg(1))
+
+    def finished(self, statistic: Cell, total: Cell, mixed: Cell) -> Cell:
+        """The value, of the results of `reductions`."""
+        del statistic
+        return substituted(self.finish, {0: mixed, 1: total})
+
+
+@dataclass(frozen=True)
+class Best:
+    """A monoid over (value, index): the index of the first best value; NaN is the best.
+
+    Attributes:
+        statistic: the plain monoid of the values.
+    """
+
+    statistic: str
+
+    def reductions(self) -> Iterator[tuple[str, Cell]]:
+        """Plain reductions of (value, index, earlier results)."""
+        hit = apply("or", apply("eq", arg(0), arg(2)), apply("ne", arg(0), arg(0)))
+        yield self.statistic, arg(0)
+        yield "min", apply("where", hit, arg(1), LAST)
+
+    def finished(self, statistic: Cell, first: Cell) -> Cell:
+        """The value, of the results of `reductions`."""
+        del statistic
+        return first
+
+
+def _softmax() -> Online:
+    # A maximum of -inf has no weights; subtracting 0 there keeps NaN out.
+    origin = apply("where", apply("eq", arg(1), -math.inf), 0.0, arg(1))
+    change = apply("exp", apply("sub", arg(0), origin))
+    return Online("max", "maximum", change, change, apply("div", arg(0), arg(1)))
+
+
+ONLINE: dict[str, Online] = {"softmax": _softmax()}
+BEST: dict[str, Best] = {"argmax": Best("max"), "argmin": Best("min")}
+
+
+# -- cells of cells --
+
+
+def substituted(cell: Cell, values: Mapping[int, Cell]) -> Cell:
+    """The cell expression with operands replaced by expressions."""
+    if isinstance(cell, Operand):
+        return values.get(cell.index, cell)
+    if isinstance(cell, Apply):
+        return Apply(cell.cell, tuple(substituted(a, values) for a in cell.args))
+    return cell
+
+
+def factor(cell: Cell) -> tuple[Cell, float]:
+    """(x, c) with cell = c x, for a constant c > 0; c is 1 where there is none."""
+    if isinstance(cell, Apply) and cell.cell == "mul" and len(cell.args) == 2:
+        for x, c in (cell.args, cell.args[::-1]):
+            if isinstance(c, Constant) and c.value > 0:
+                inner, more = factor(x)
+                return inner, more * c.value
+    return cell, 1.0
+
+
+def times(cell: Cell, c: float) -> Cell:
+    """The cell expression times c, with c moved to where it meets a constant or a leaf."""
+    if c == 1:
+        return cell
+    if isinstance(cell, Constant):
+        return Constant(cell.value * c)
+    if isinstance(cell, Apply):
+        kind, args = cell.cell, cell.args
+        if kind in ("add", "sub"):
+            return Apply(kind, tuple(times(a, c) for a in args))
+        if kind == "neg":
+            return Apply(kind, (times(args[0], c),))
+        if kind == "where":
+            return Apply(kind, (args[0], times(args[1], c), times(args[2], c)))
+        if kind == "mul":
+            for n, a in enumerate(args):
+                if isinstance(a, Constant):
+                    rest = args[:n] + args[n + 1 :]
+                    inner = rest[0] if len(rest) == 1 else Apply("mul", rest)
+                    return times(inner, c * a.value)
+    return apply("mul", cell, c)
+
+
+def in_powers_of_two(cell: Cell) -> Cell:
+    """Exponentials as powers of two, with the change of base merged into what they scale by.
+
+    Right to the rounding of the exponent: for results of 16 bits.
+    """
+    if not isinstance(cell, Apply):
+        return cell
+    args = tuple(map(in_powers_of_two, cell.args))
+    if cell.cell == "exp":
+        return apply("pow", 2.0, times(args[0], LOG2_E))
+    return Apply(cell.cell, args)
+
+
+def hoisted(cell: Cell, rows: frozenset[int], first: int) -> tuple[Cell, list[Cell]]:
+    """The cell with what depends on operands `rows` alone as operands from `first` on, and those.
+
+    Operands themselves and constants stay.
+    """
+    found: list[Cell] = []
+
+    def visit(part: Cell) -> Cell:
+        if not isinstance(part, Apply):
+            return part
+        if used(part) and used(part) <= rows:
+            if part not in found:
+                found.append(part)
+            return arg(first + found.index(part))
+        return Apply(part.cell, tuple(map(visit, part.args)))
+
+    return visit(cell), found

@@ -1,0 +1,164 @@
+"""From cones that reduce to kernels: rows in registers, or sweeps of any length over any dims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from axe_eq.kernel import ir
+from axe_eq.kernel.cells import Apply, Cell, arg
+from axe_eq.program.types import DTYPES
+from axe_eq.target import Target
+from axe_eq_backends.cuda.cones import Cone, Fold
+from axe_eq_backends.cuda.leaves import Names, operand, stored
+from axe_eq_backends.cuda.online import BEST, ONLINE, substituted
+from axe_eq_backends.cuda.schedules.rows import Reduction, best_across, reduce_rows
+from axe_eq_backends.cuda.schedules.sweeps import MERGE, sweep, sweep_tiling
+from axe_eq_backends.cuda.schedules.tensors import Operand, collapse, run_vector
+
+Output = tuple[Operand, Cell]
+
+
+@dataclass
+class _Problem:
+    """Reductions over the last dims of an index space, as schedules take them."""
+
+    shape: tuple[int, ...]
+    reduced: int
+    operands: list[Operand]
+    reductions: list[Reduction]
+    outputs: list[Output]
+
+
+def reduce(cone: Cone, exact: bool, target: Target) -> tuple[ir.Kernel, Mapping[str, str]]:
+    """The kernel of a cone whose reductions are all over the same dims, and its buffers.
+
+    Args:
+        cone: the cone.
+        exact: running values may not be rescaled (exact numerics).
+        target: the machine, for its number of units.
+
+    Raises:
+        DispatchError: reductions over different dims, windows, or a monoid that kernels lack.
+    """
+    names = Names()
+    problem = _fused(_read(cone, names))
+    fast = _fast(problem)
+    if problem.reduced == 1 and fast:
+        given = problem.shape, problem.operands, problem.reductions, problem.outputs
+        across = best_across(*given, target.n_units)
+        if across is not None:
+            return reduce_rows(*given, across, cone.name), names.buffers
+    return _swept(problem, fast, exact, cone.name), names.buffers
+
+
+# -- cones as problems --
+
+
+def _read(cone: Cone, names: Names) -> _Problem:
+    """The cone's reductions and results over (kept dims, reduced dims).
+
+    Raises:
+        DispatchError: reductions over different dims, windows, or a monoid that kernels lack.
+    """
+    if len({frozenset(f.dims) for f in cone.folds}) > 1:
+        raise cone.refuse("reduces different dims", "the same dims, any number of times")
+    for fold in cone.folds:
+        if any(c.offset or c.plain is None for c in fold.coords if c.terms):
+            raise cone.refuse("reduces windows", "whole dims")
+        if fold.monoid not in {*MERGE, *ONLINE, *BEST}:
+            raise cone.refuse(f"reduces by {fold.monoid}", " ".join([*MERGE, *ONLINE, *BEST]))
+    loads = [n for n, leaf in enumerate(cone.leaves) if not isinstance(leaf, Fold)]
+    operands = [operand(cone, cone.leaves[n], names) for n in loads]
+    outputs = [stored(r, names) for r in cone.roots]
+    known: dict[int, Cell] = {n: arg(i) for i, n in enumerate(loads)}
+    reductions: list[Reduction] = []
+    for n, leaf in enumerate(cone.leaves):
+        if isinstance(leaf, Fold):
+            known[n] = _reduction(leaf, known, reductions, len(operands))
+    cells = [substituted(r.cell, known) for r in cone.roots]
+    dims = set(cone.folds[0].dims)
+    kept = [d for d in range(len(cone.shape)) if d not in dims]
+    reduced = sorted(dims, key=lambda d: -max((abs(o.strides[d]) for o in operands), default=0))
+    order = [*kept, *reduced]
+    return _Problem(
+        tuple(cone.shape[d] for d in order), len(reduced),
+        [o.over(order) for o in operands], reductions,
+        list(zip([o.over(order) for o in outputs], cells, strict=True)),
+    )  # fmt: skip
+
+
+def _reduction(
+    fold: Fold, known: Mapping[int, Cell], reductions: list[Reduction], first: int
+) -> Cell:
+    """Add a fold's reductions, one or those of a structured monoid; its value as a cell."""
+    cell = substituted(fold.cell, known)
+    if fold.monoid in MERGE:
+        reductions.append(Reduction(fold.monoid, cell))
+        return arg(first + len(reductions) - 1)
+    assert isinstance(cell, Apply)
+    monoid = ONLINE.get(fold.monoid) or BEST[fold.monoid]
+    given, results = dict(enumerate(cell.args)), list[Cell]()
+    for plain, value in monoid.reductions():
+        reductions.append(Reduction(plain, substituted(value, given)))
+        results.append(arg(first + len(reductions) - 1))
+        given[1 + len(results)] = results[-1]
+    return monoid.finished(*results)
+
+
+def _fused(problem: _Problem) -> _Problem:
+    """Dims that are one run in every tensor as one; in either group the contiguous one last."""
+    n_kept = len(problem.shape) - problem.reduced
+    tensors = [*problem.operands, *(o for o, _ in problem.outputs)]
+    groups = []
+    for dims in (range(n_kept), range(n_kept, len(problem.shape))):
+        shape, parts = collapse([problem.shape[d] for d in dims], [o.over(dims) for o in tensors])
+        if not shape:
+            shape, parts = (1,), [o.widened() for o in parts]
+        order = sorted(range(len(shape)), key=lambda d: _run_bytes(parts, d))
+        groups.append((tuple(shape[d] for d in order), [o.over(order) for o in parts]))
+    (kept, slow), (reduced, fast) = groups
+    joined = [
+        replace(a, strides=a.strides + b.strides, window=a.window + b.window)
+        for a, b in zip(slow, fast, strict=True)
+    ]
+    outputs = joined[len(problem.operands) :]
+    if kept[-1] == 1:  # a stored row is a row, whatever its stride
+        at = len(kept) - 1
+        outputs = [
+            replace(o, strides=(*o.strides[:at], o.strides[at] or 1, *o.strides[at + 1 :]))
+            for o in outputs
+        ]
+    return _Problem(
+        kept + reduced, len(reduced), joined[: len(problem.operands)], problem.reductions,
+        [(o, c) for o, (_, c) in zip(outputs, problem.outputs, strict=True)],
+    )  # fmt: skip
+
+
+def _run_bytes(tensors: Sequence[Operand], dim: int) -> int:
+    """Bytes per element of the tensors that are contiguous along a dim."""
+    return sum(DTYPES[o.dtype].itemsize for o in tensors if not o.counts and o.strides[dim] == 1)
+
+
+def _fast(problem: _Problem) -> int:
+    """1 where tensors are contiguous along the last reduced dim, 0 where along the last kept."""
+    kept = len(problem.shape) - problem.reduced - 1
+    reduced = [o for o in problem.operands if any(o.strides[kept + 1 :])]
+    return int(_run_bytes(reduced, len(problem.shape) - 1) >= _run_bytes(reduced, kept))
+
+
+# -- schedules --
+
+
+def _swept(problem: _Problem, fast: int, exact: bool, name: str) -> ir.Kernel:
+    """Sweeps: the last kept and the last reduced dim are cut into chunks."""
+    kept = len(problem.shape) - problem.reduced - 1
+    tensors = [*problem.operands, *(o for o, _ in problem.outputs)]
+    along = len(problem.shape) - 1 if fast else kept
+    wide = run_vector(tensors, along)
+    running = 2 * len(problem.reductions) + 2 + len(problem.operands)
+    tiling = sweep_tiling(problem.shape[kept], problem.shape[-1], fast, wide, running)
+    return sweep(
+        problem.shape, problem.reduced, problem.operands, problem.reductions, problem.outputs,
+        tiling, name, not exact,
+    )  # fmt: skip

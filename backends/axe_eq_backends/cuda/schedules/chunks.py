@@ -1,0 +1,405 @@
+"""What streaming contractions share: problems, tiles, and the arithmetic of one warpgroup.
+
+Scores of a chunk become weights in registers: less their constant factor, masked at the tail, their
+statistic merged with that of the chunks before. What loads chunks and when is the schedule's
+(`stream`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from math import gcd, prod
+
+from axe_eq.errors import ScheduleError
+from axe_eq.kernel import ir
+from axe_eq.kernel.build import Builder
+from axe_eq.kernel.cells import IDENTITY, Cell, Constant, apply, arg, renumber, used
+from axe_eq.kernel.expr import Expr, Int, ceil_div, equal
+from axe_eq.kernel.ir import span
+from axe_eq.kernel.placement import strided
+from axe_eq.program.ops import MONOIDS
+from axe_eq.program.types import DTYPES
+from axe_eq_backends.cuda.instrs import K_MAJOR, MN_MAJOR, TMA, SmemForm
+from axe_eq_backends.cuda.online import (
+    Online,
+    factor,
+    hoisted,
+    in_powers_of_two,
+    substituted,
+)  # fmt: skip
+from axe_eq_backends.cuda.schedules import tiles
+from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES
+from axe_eq_backends.cuda.wgmma import accumulator
+
+GROUP_ROWS = 64
+PANEL_BYTES = 128
+SMEM_SLACK = 2048  # barriers, and buffers that begin where their swizzles do
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor over (batch dims, rows, columns) of its operand.
+
+    Attributes:
+        name, dtype: of the tensor.
+        strides: elements between neighbours along every dim; 0 where it does not reach.
+        offset: its element at index 0.
+        window: per dim the indices [low, high) at which it is read, or None for all; its value
+            elsewhere is 0. Empty where there is no window. Matrix operands have none.
+        counts: it is no tensor: its value is the index along the one dim that it reaches.
+    """
+
+    name: str
+    dtype: str
+    strides: tuple[int, ...]
+    offset: int = 0
+    window: tuple[tuple[int, int] | None, ...] = ()
+    counts: bool = False
+
+    def low(self, dim: int) -> int:
+        """The first index along a dim at which it is read."""
+        bound = self.window[dim] if self.window else None
+        return bound[0] if bound else 0
+
+    def extent(self, dim: int, whole: int) -> int:
+        """Indices along a dim at which it is read."""
+        bound = self.window[dim] if self.window else None
+        return bound[1] - bound[0] if bound else whole
+
+    @property
+    def major(self) -> int:
+        """The contiguous dim: 1 (columns), 0 (rows); 1 where none is."""
+        return 0 if self.strides[-2] == 1 and self.strides[-1] != 1 else 1
+
+    @property
+    def bulk(self) -> bool:
+        """Whether bulk copies take it: one contiguous dim, other strides of whole 16 bytes."""
+        size = DTYPES[self.dtype].itemsize
+        others = [s for s in self.strides if s not in (0, 1)]
+        if sum(s == 1 for s in self.strides[-2:]) != 1 or 1 in self.strides[:-2]:
+            return False
+        if any(s < 0 or s * size % VECTOR_BYTES for s in [*others, self.offset]):
+            return False
+        return sum(map(bool, self.strides[:-2])) + 2 <= TMA[0].limits["rank"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What to compute.
+
+    Attributes:
+        batch: extents of the batch dims.
+        m, s, q: rows of the scores, the streamed dim, columns of the values.
+        products: pairs of operands of the scores, over (batch, m, e) and (batch, s, e).
+        depths: extent of e per pair.
+        scores: cell over the products in order, then `extras`.
+        extras: operands of the scores over (batch, m, s).
+        values: over (batch, q, s).
+        monoid: how weighted values mix.
+        cell: over the mixed value, then `more`.
+        more: operands of the result over (batch, m, q).
+        out: the result, over (batch, m, q).
+    """
+
+    batch: tuple[int, ...]
+    m: int
+    s: int
+    q: int
+    products: tuple[tuple[Tensor, Tensor], ...]
+    depths: tuple[int, ...]
+    values: Tensor
+    out: Tensor
+    monoid: Online
+    scores: Cell = IDENTITY
+    extras: tuple[Tensor, ...] = ()
+    cell: Cell = IDENTITY
+    more: tuple[Tensor, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """How to compute it.
+
+    Attributes:
+        consumers: consumer warpgroups, of 64 rows each.
+        s: a chunk of the streamed dim, a multiple of 16.
+        q: columns of one CTA, a multiple of 16 up to 256.
+        stages: chunks of each operand in shared memory, at least 2.
+        staging: result panels a consumer keeps in shared memory; 0 means all of its tile.
+        turns: consumers start their products in turns, so that one weighs while another multiplies.
+    """
+
+    consumers: int = 2
+    s: int = 128
+    q: int = 128
+    stages: int = 2
+    staging: int = 0
+    turns: bool = True
+
+
+def padded_depth(depth: int, itemsize: int) -> int:
+    """A depth rounded up to rows of 64 bytes: narrower swizzles halve the matrix rate."""
+    unit = 64 // itemsize
+    return -(-depth // unit) * unit
+
+
+def smem_bytes(problem: Problem, tiling: Tiling) -> int:
+    """Shared memory of a kernel, barriers and alignment included."""
+    rows = tiling.consumers * GROUP_ROWS
+    tiles_of: dict[tuple[str, bool], int] = {}
+    for (a, b), e in zip(problem.products, problem.depths, strict=True):
+        size = DTYPES[a.dtype].itemsize
+        depth = padded_depth(e, size)
+        tiles_of[a.name, False] = rows * depth * size
+        tiles_of[b.name, True] = tiling.stages * tiling.s * depth * size
+    value_size = DTYPES[problem.values.dtype].itemsize
+    tiles_of[problem.values.name, True] = tiling.stages * tiling.s * tiling.q * value_size
+    out_size = DTYPES[problem.out.dtype].itemsize
+    panels = tiling.q * out_size // gcd(PANEL_BYTES, tiling.q * out_size)
+    staged = min(tiling.staging or panels, panels) * rows * gcd(PANEL_BYTES, tiling.q * out_size)
+    return sum(tiles_of.values()) + staged + SMEM_SLACK
+
+
+@dataclass(frozen=True)
+class MatrixOperand:
+    """An operand in memory and its tile or ring in shared memory, (stages, mn, k)."""
+
+    tensor: Tensor
+    buffer: ir.Buffer
+    ring: ir.Buffer
+    form: SmemForm
+
+
+class Writer:
+    """What both ways share: tensors, tiles, scores, weights and results of one warpgroup."""
+
+    consumers: int
+    stages: int
+
+    def __init__(self, problem: Problem, tiling: Tiling, name: str, warps: int) -> None:
+        self.p, self.t = problem, tiling
+        self.k = Builder(name, warps)
+        self.depths = [
+            padded_depth(e, DTYPES[a.dtype].itemsize)
+            for (a, _), e in zip(problem.products, problem.depths, strict=True)
+        ]
+        self.steps = -(-problem.s // tiling.s)
+        self.rows = self.consumers * GROUP_ROWS
+        size = DTYPES[problem.out.dtype].itemsize
+        self.wide = gcd(PANEL_BYTES // size, tiling.q)
+        self.panels = tiling.q // self.wide
+        self.staged = min(tiling.staging or self.panels, self.panels)
+
+    # -- tensors --
+
+    def _declare(self) -> None:
+        p, t = self.p, self.t
+        self.lefts, self.rights = list[MatrixOperand](), list[MatrixOperand]()
+        shared: dict[tuple[str, int], MatrixOperand] = {}
+        for (a, b), depth, e in zip(p.products, self.depths, p.depths, strict=True):
+            for tensor, mn, tile, stages, found in (
+                (a, p.m, self.rows, 1, self.lefts),
+                (b, p.s, t.s, self.stages, self.rights),
+            ):
+                if (tensor.name, stages) not in shared:
+                    operand = self._operand(tensor, (mn, e), (tile, depth), stages)
+                    shared[tensor.name, stages] = operand
+                found.append(shared[tensor.name, stages])
+        self.values = self._operand(p.values, (p.q, p.s), (t.q, t.s), self.stages)
+        self.extras = [None if x.counts else self._tensor(x, (p.m, p.s)) for x in p.extras]
+        self.more = [None if x.counts else self._tensor(x, (p.m, p.q)) for x in p.more]
+        self.out = self._tensor(p.out, (p.m, p.q), output=True)
+
+    def _operand(
+        self, tensor: Tensor, shape: tuple[int, int], tile: tuple[int, int], stages: int
+    ) -> MatrixOperand:
+        """The whole tensor, and a ring of its tiles in the widest form that they divide into."""
+        size = DTYPES[tensor.dtype].itemsize
+        forms, run = (K_MAJOR, tile[1]) if tensor.major else (MN_MAJOR, tile[0])
+        form = next(f for f in forms if run * size % f.width == 0)
+        layout = tiles.operand(stages, *tile, size, form)
+        ring = self.k.smem(f"{tensor.name}_ring", tensor.dtype, (stages, *tile), layout)
+        return MatrixOperand(tensor, self._tensor(tensor, shape, matrix=True), ring, form)
+
+    def _tensor(
+        self, tensor: Tensor, shape: tuple[int, int], output: bool = False, matrix: bool = False
+    ) -> ir.Buffer:
+        """A global tensor over the dims that it reaches; matrices keep their last two dims."""
+        extents = (*self.p.batch, *shape)
+        kept = [
+            d
+            for d, stride in enumerate(tensor.strides)
+            if stride or ((matrix or output) and d >= len(self.p.batch))
+        ]
+        read = [tensor.extent(d, extents[d]) for d in kept] or [1]
+        place = strided(read, [tensor.strides[d] for d in kept] or [1])
+        first = tensor.offset + sum(tensor.low(d) * tensor.strides[d] for d in kept)
+        layout = place.moved({"m": first})
+        return self.k.tensor(tensor.name, tensor.dtype, read, layout=layout, output=output)
+
+    def _view(
+        self,
+        tensor: Tensor,
+        buffer: ir.Buffer,
+        batch: Sequence[Int],
+        rows: span,
+        cols: span,
+        matrix: bool = True,
+    ) -> ir.View:
+        """The (rows, columns) of a tensor at a batch index; without dims it does not reach."""
+        index: list[ir.Subscript] = [
+            b - tensor.low(d) for d, b in enumerate(batch) if tensor.strides[d]
+        ]
+        index += [
+            span(part.begin - tensor.low(d), part.extent)
+            for d, part in enumerate((rows, cols), len(batch))
+            if tensor.strides[d] or matrix
+        ]
+        return buffer[tuple(index)] if index else buffer[0:1]
+
+    @contextmanager
+    def _tiles(self) -> Iterator[tuple[list[Int], Int, Int]]:
+        """This CTA's tiles: batch index, first row and first column; neighbours share a batch."""
+        k, p = self.k, self.p
+        counts = (*p.batch, ceil_div(p.q, self.t.q), ceil_div(p.m, self.rows))
+        with k.tiles(prod(counts)) as tile:
+            rest: Int = tile
+            found: list[Int] = []
+            for number, count in reversed(list(enumerate(counts))):
+                found.insert(0, k.let("at", rest % count if number else rest))
+                rest = rest // count
+            *batch, col, row = found
+            yield batch, k.let("row", row * self.rows), k.let("col", col * self.t.q)
+
+    def _chunk(self, step: Int) -> Int:
+        """Where the chunk of a step begins: the last one first, whose tail is masked once."""
+        return (self.steps - 1 - step) * self.t.s
+
+    # -- scores and weights of one warpgroup --
+
+    def _registers(self) -> None:
+        k, t, p = self.k, self.t, self.p
+        layout = accumulator(GROUP_ROWS, t.s)
+        self.scores = [
+            k.reg("scores", "f32", (GROUP_ROWS, t.s), layout) for _ in p.products or [None]
+        ]
+        score = self.scores[0]
+        self.weights = k.reg_like("weights", p.values.dtype, score.all)
+        self.mixed = k.reg("mixed", "f32", (GROUP_ROWS, t.q), accumulator(GROUP_ROWS, t.q))
+        self.top, self.next, self.total, self.change, self.part = (
+            k.reg_reduced(name, "f32", score.all, [1])
+            for name in ("top", "top_next", "total", "change", "part")
+        )
+        cell, self.scale = factor(p.scores)
+        self.plain = cell
+        online, scale = p.monoid, self.scale
+        if not online.scales:
+            self.plain, scale = p.scores, 1.0
+        pair = {n: apply("mul", arg(n), scale) if scale != 1 else arg(n) for n in range(2)}
+        weight = in_powers_of_two(substituted(online.weight, pair))
+        self.weight, self.row_cells = hoisted(weight, frozenset({1}), 2)
+        self.rescale = in_powers_of_two(substituted(online.rescale, pair))
+        self.row_values = [k.reg_reduced("origin", "f32", score.all, [1]) for _ in self.row_cells]
+
+    def _load_extras(self, batch: Sequence[Int], row: Int, col: Int) -> list[ir.View]:
+        """Operands of the scores at one chunk, on the threads of the scores."""
+        score = self.scores[0].all
+        return [
+            self._on_registers(x, buffer, batch, row, col, score)
+            for x, buffer in zip(self.p.extras, self.extras, strict=True)
+        ]
+
+    def _on_registers(
+        self,
+        tensor: Tensor,
+        buffer: ir.Buffer | None,
+        batch: Sequence[Int],
+        row: Int,
+        col: Int,
+        like: ir.View,
+    ) -> ir.View:
+        missing = [d for d, stride in enumerate(tensor.strides[-2:]) if not stride]
+        held = self.k.reg_reduced(tensor.name, tensor.dtype, like, missing)
+        if buffer is None:
+            return self._index(tensor, batch, row, col, held)
+        rows, cols = (span(at, e) for at, e in zip((row, col), like.shape, strict=True))
+        source = self._view(tensor, buffer, batch, rows, cols, matrix=False)
+        index = tuple(0 if d in missing else slice(None) for d in range(2))
+        self.k.copy(held.all[index] if len(missing) < 2 else held.all[0], source)
+        return held.all
+
+    def _index(
+        self, tensor: Tensor, batch: Sequence[Int], row: Int, col: Int, held: ir.Buffer
+    ) -> ir.View:
+        """Positions along the dim that an operand counts."""
+        (dim,) = [d for d, s in enumerate(tensor.strides) if s]
+        self.k.index(held.all, max(dim - len(batch), 0), [*batch, row, col][dim])
+        return held.all
+
+    def _score(self, extras: Sequence[ir.View], step: Int) -> None:
+        """From products to scores, less their constant factor; outside the dim they are masked."""
+        k, p, score = self.k, self.p, self.scores[0]
+        if self.plain != IDENTITY or not p.products:
+            k.map(self.plain, score.all, *(s.all for s in self.scores[: len(p.products)]), *extras)
+        inside = p.s - (self.steps - 1) * self.t.s  # of the last chunk, which comes first
+        first = equal(step, 0)
+        if inside == self.t.s or first == 0:
+            return
+        unit = MONOIDS[p.monoid.statistic].unit
+        if unit is None:
+            raise ScheduleError(f"monoid {p.monoid.statistic}", "has no unit", "one, for tails")
+        with k.when(first) if isinstance(first, Expr) else nullcontext():
+            column = k.reg_reduced("column", "i32", score.all, [0])
+            k.index(column.all, 1)
+            kept = apply("lt", arg(1), Constant(inside))
+            k.map(apply("where", kept, arg(0), unit), score.all, score.all, column.all)
+
+    def _weigh(self, first: bool) -> None:
+        """Scores to weights: the new statistic, what it rescales by, and the sum of weights."""
+        k, p, score = self.k, self.p, self.scores[0]
+        new = self.top if first else self.next
+        k.reduce(p.monoid.statistic, new.all, score.all, [1])
+        if not first:
+            k.map(apply(p.monoid.merge, arg(0), arg(1)), new.all, new.all, self.top.all)
+            k.map(self.rescale, self.change.all, self.top.all, new.all)
+            k.map(IDENTITY, self.top.all, new.all)
+        for cell, value in zip(self.row_cells, self.row_values, strict=True):
+            k.map(renumber(cell, {1: 0}), value.all, self.top.all)
+        rows = [v.all for v in self.row_values]
+        k.map(self.weight, score.all, score.all, self.top.all, *rows)
+        k.reduce("+", (self.total if first else self.part).all, score.all, [1])
+        if not first:
+            merged = apply("add", apply("mul", arg(0), arg(1)), arg(2))
+            k.map(merged, self.total.all, self.total.all, self.change.all, self.part.all)
+
+    def _rescale(self) -> None:
+        """The mixed values of the chunks before, for the new statistic."""
+        scaled = apply("mul", arg(0), arg(1))
+        self.k.map(scaled, self.mixed.all, self.mixed.all, self.change.all)
+
+    # -- results --
+
+    def _finish(self) -> Cell:
+        """The result's cell over the mixed values, the sum of weights, then `more`."""
+        numbers = {0: self.p.monoid.finish}
+        numbers |= {n: arg(n + 1) for n in used(self.p.cell) if n}
+        return substituted(self.p.cell, numbers)
+
+    def _result(self, batch: Sequence[Int], row: Int, col: Int, panel: int) -> ir.Buffer:
+        """One panel of the result in registers."""
+        k = self.k
+        cols = slice(panel * self.wide, (panel + 1) * self.wide)
+        mixed = self.mixed[:, cols]
+        more = [
+            self._on_registers(x, buffer, batch, row, col + panel * self.wide, mixed)
+            for x, buffer in zip(self.p.more, self.more, strict=True)
+        ]
+        result = k.reg_like(self.p.out.name, self.p.out.dtype, mixed)
+        k.map(self._finish(), result.all, mixed, self.total.all, *more)
+        return result
+
+    def _place(self, batch: Sequence[Int], row: Int, col: Int, panel: int) -> ir.View:
+        rows, cols = span(row, GROUP_ROWS), span(col + panel * self.wide, self.wide)
+        return self._view(self.p.out, self.out, batch, rows, cols)

@@ -1,0 +1,395 @@
+"""Reductions of any length over any dims: sweeps over chunks, with running values in registers.
+
+Every thread merges what it reads into its own running values, one per place of a chunk; the end of
+a sweep reduces them over the threads. A value that needs the result of another reduction waits for
+the next sweep, but for sums of exponentials less their own maximum: those are rescaled where the
+running maximum changes (online normaliser, Milakov and Gimelshein 2018). Results that keep the
+reduced dims take one more sweep.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from math import prod
+
+from axe_eq.errors import ScheduleError
+from axe_eq.kernel import ir
+from axe_eq.kernel.build import Builder
+from axe_eq.kernel.cells import (
+    IDENTITY,
+    Apply,
+    Cell,
+    Constant,
+    apply,
+    arg,
+    renumber,
+    used,
+)  # fmt: skip
+from axe_eq.kernel.cells import Operand as Numbered
+from axe_eq.kernel.expr import Int, ceil_div
+from axe_eq.layout import Layout
+from axe_eq_backends.cuda.online import ONLINE, substituted
+from axe_eq_backends.cuda.schedules.rows import (
+    MOST_REGISTERS,
+    OTHER_REGISTERS,
+    REGISTERS,
+    Reduction,
+    unit_of,
+    value_dtypes,
+)  # fmt: skip
+from axe_eq_backends.cuda.schedules.tensors import Operand, Space, power_of_two_from
+
+WARP, WARPS, MOST_THREADS = 32, 8, 512
+MERGE = {
+    "+": "add", "*": "mul", "max": "maximum", "min": "minimum", "and": "and", "or": "or",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class SweepTiling:
+    """A chunk: threads and vectors of the last kept dim and of the last reduced one.
+
+    Attributes:
+        warps: of a CTA.
+        fast: 1 where the reduced dim is contiguous, 0 where the kept one is.
+        wide: elements of a vector along the contiguous dim.
+        threads: of the contiguous dim; the rest lie along the other.
+        vectors: of a thread along the reduced dim.
+    """
+
+    warps: int
+    fast: int
+    wide: int
+    threads: int
+    vectors: int
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """(kept, reduced) elements of a chunk."""
+        along, across = self.threads * self.wide, WARP * self.warps // self.threads
+        if self.fast:
+            return across, along * self.vectors
+        return along, across * self.vectors
+
+    @property
+    def layout(self) -> Layout:
+        """The chunk on registers: neighbouring threads hold neighbouring vectors."""
+        other = WARP * self.warps // self.threads
+        contiguous = [(self.threads, 1, "tx"), (self.wide, 1, "reg")]
+        repeats, across = (self.vectors, self.wide, "reg"), (other, self.threads, "tx")
+        shard = [across, repeats, *contiguous] if self.fast else [*contiguous, repeats, across]
+        return Layout([i for i in shard if i[0] != 1] or [(1, 1, "reg")])
+
+
+def sweep_tiling(kept: int, reduced: int, fast: int, wide: int, per_element: int) -> SweepTiling:
+    """A chunk for a kept and a reduced extent.
+
+    Args:
+        kept: extent of the kept dim that chunks cut.
+        reduced: extent of the reduced one.
+        fast: 1 where the reduced one is contiguous.
+        wide: elements of a vector.
+        per_element: registers that one element of a chunk takes.
+    """
+    if fast:
+        threads = min(power_of_two_from(-(-reduced // wide)), MOST_THREADS)
+        warps, lines = max(WARPS, threads // WARP), -(-reduced // (threads * wide))
+    else:
+        threads = min(power_of_two_from(-(-kept // wide)), WARP)
+        warps, lines = WARPS, -(-reduced * threads // (WARP * WARPS))
+    room = min(REGISTERS // (WARP * warps), MOST_REGISTERS) - OTHER_REGISTERS
+    fits = max(1, room // (per_element * wide))
+    return SweepTiling(warps, fast, wide, threads, min(4, 1 << (min(lines, fits).bit_length() - 1)))
+
+
+def sweep(
+    shape: Sequence[int],
+    reduced: int,
+    operands: Sequence[Operand],
+    reductions: Sequence[Reduction],
+    outputs: Sequence[tuple[Operand, Cell]],
+    tiling: SweepTiling,
+    name: str = "sweeps",
+    online: bool = True,
+) -> ir.Kernel:
+    """The kernel.
+
+    Args:
+        shape: extents of the kept dims, one at least, then of the `reduced` last ones.
+        reduced: how many dims are reduced.
+        operands: tensors over the shape; broadcast ones have stride 0.
+        reductions: in order; their cells may use operands (by number) and earlier values
+            (numbered after the operands).
+        outputs: tensors with their cells; those with stride 0 along all reduced dims are stored
+            once.
+        tiling: the chunk.
+        name: of the kernel.
+        online: running maxima may rescale sums; else they take a sweep of their own.
+
+    Raises:
+        ScheduleError: a monoid without a unit or a merging cell.
+    """
+    return _Writer(shape, reduced, operands, reductions, outputs, tiling, name, online).write()
+
+
+@dataclass
+class _Running:
+    """A reduction while it runs: its number, and for a rescaled one how its cell splits."""
+
+    number: int
+    acc: ir.Buffer
+    dtype: str
+    rescaled: tuple[int, Cell, Cell] | None = None  # the maximum's number, score, factor
+    total: ir.View | None = None
+
+
+@dataclass
+class _Sweep:
+    """What one sweep computes."""
+
+    running: list[_Running] = field(default_factory=list)
+
+
+def scaled_sum(
+    reduction: Reduction, values: Mapping[int, Reduction]
+) -> tuple[int, Cell, Cell] | None:
+    """(r, score, factor) where a sum is of exp(score - r) factor and r is the maximum of score.
+
+    Args:
+        reduction: the sum.
+        values: earlier reductions by operand number.
+    """
+    cell = reduction.cell
+    parts = cell.args if isinstance(cell, Apply) and cell.cell == "mul" else (cell,)
+    for n, part in enumerate(parts):
+        if not (isinstance(part, Apply) and part.cell == "exp"):
+            continue
+        inner = part.args[0]
+        if not (isinstance(inner, Apply) and inner.cell == "sub"):
+            continue
+        score, top = inner.args
+        if not isinstance(top, Numbered) or top.index not in values:
+            continue
+        rest = parts[:n] + parts[n + 1 :]
+        free = not any(used(p) & set(values) for p in (score, *rest))
+        if reduction.monoid == "+" and free and values[top.index] == Reduction("max", score):
+            factor: Cell = Constant(1.0) if not rest else rest[0]
+            factor = Apply("mul", rest) if len(rest) > 1 else factor
+            return top.index, score, factor
+    return None
+
+
+class _Writer:
+    def __init__(
+        self,
+        shape: Sequence[int],
+        reduced: int,
+        operands: Sequence[Operand],
+        reductions: Sequence[Reduction],
+        outputs: Sequence[tuple[Operand, Cell]],
+        tiling: SweepTiling,
+        name: str,
+        online: bool,
+    ) -> None:
+        kept = len(shape) - reduced
+        # Slower dims first, then the two that chunks cut: the last kept one, the last reduced one.
+        order = [*range(kept - 1), *range(kept, len(shape) - 1), kept - 1, len(shape) - 1]
+        self.shape = tuple(shape[d] for d in order)
+        self.operands = [o.over(order) for o in operands]
+        self.outputs = [(o.over(order), c) for o, c in outputs]
+        self.reductions, self.online = list(reductions), online
+        self.n_kept, self.n_reduced = kept, reduced
+        self.loops = range(kept - 1, len(shape) - 2)  # slower reduced dims
+        self.t, self.k = tiling, Builder(name, tiling.warps)
+
+    def write(self) -> ir.Kernel:
+        k = self.k
+        self.space = Space(k, self.shape, self.operands, [o for o, _ in self.outputs])
+        self.like = k.reg("like", "f32", self.t.tile, self.t.layout)
+        self.dtypes = value_dtypes(self.operands, self.reductions)
+        outer = self.shape[: self.n_kept - 1]
+        counts = (*outer, ceil_div(self.shape[-2], self.t.tile[0]))
+        with k.tiles(prod(counts), persistent=False) as number:
+            begin: list[Int] = []
+            rest: Int = number
+            for d, count in reversed(list(enumerate(counts))):
+                size = self.t.tile[0] if d == len(counts) - 1 else 1
+                begin.insert(0, k.let(f"begin{d}", (rest % count if d else rest) * size))
+                rest = rest // count
+            self._tile(begin)
+        return k.finish()
+
+    def _tile(self, begin: list[Int]) -> None:
+        """All sweeps over one tile of the kept dims."""
+        self.values: dict[int, ir.View] = {}
+        for members in self._plan():
+            running = [self._start(n) for n in members]
+            with self._chunks(begin) as at:
+                loaded = self._load(at, {n for r in running for n in self._reads(r)})
+                for r in running:
+                    self._merge(r, running, loaded, at[-1])
+            for r in running:
+                self._finish(r, running)
+        whole = [(o, c) for o, c in self.outputs if not self._sweeps(o)]
+        for out, cell in whole:
+            loads = self._load([*begin[:-1], *[0] * len(self.loops), begin[-1], 0], used(cell))
+            self._store(out, cell, loads, [*begin[:-1], *[0] * len(self.loops), begin[-1], 0])
+        swept = [(o, c) for o, c in self.outputs if self._sweeps(o)]
+        if swept:
+            with self._chunks(begin) as at:
+                loaded = self._load(at, {n for _, c in swept for n in used(c)})
+                for out, cell in swept:
+                    self._store(out, cell, loaded, at)
+
+    def _sweeps(self, out: Operand) -> bool:
+        """Whether an output keeps a reduced dim."""
+        return any(out.strides[d] for d in self.loops) or bool(out.strides[-1])
+
+    # -- what is computed when --
+
+    def _plan(self) -> list[list[int]]:
+        """Operand numbers of the reductions of every sweep."""
+        first = len(self.operands)
+        level: dict[int, int] = {}
+        self.split: dict[int, tuple[int, Cell, Cell]] = {}
+        for n, r in enumerate(self.reductions, first):
+            earlier = {m: self.reductions[m - first] for m in range(first, n)}
+            found = scaled_sum(r, earlier) if self.online else None
+            if found is not None:
+                self.split[n] = found
+                level[n] = level[found[0]]
+                continue
+            level[n] = 1 + max((level[m] for m in used(r.cell) if m >= first), default=-1)
+        sweeps = range(1 + max(level.values(), default=-1))
+        return [[n for n, at in level.items() if at == s] for s in sweeps]
+
+    def _reads(self, r: _Running) -> set[int]:
+        """Operands and earlier values that a reduction needs in its sweep."""
+        if r.rescaled is not None:
+            _, score, factor = r.rescaled
+            return used(score) | used(factor)
+        return used(self.reductions[r.number - len(self.operands)].cell)
+
+    # -- chunks --
+
+    @contextmanager
+    def _chunks(self, begin: list[Int]) -> Iterator[list[Int]]:
+        """Loops over the reduced dims: the index where each chunk begins."""
+        k = self.k
+        with ExitStack() as stack:
+            slow = [stack.enter_context(k.range(self.shape[d], name="slow")) for d in self.loops]
+            count = ceil_div(self.shape[-1], self.t.tile[1])
+            chunk = stack.enter_context(k.range(count, name="chunk"))
+            yield [*begin[:-1], *slow, begin[-1], k.let("at", chunk * self.t.tile[1])]
+
+    def _load(self, at: list[Int], numbers: set[int]) -> dict[int, ir.View]:
+        """Operands of a chunk, and row values, by number."""
+        found = dict(self.values)
+        for n in sorted(numbers):
+            if n < len(self.operands):
+                operand = self.operands[n]
+                found[n] = self.space.load(operand, at, self.t.tile, self.like)
+        return found
+
+    def _map(self, cell: Cell, out: ir.View, values: Mapping[int, ir.View]) -> None:
+        numbers = sorted(used(cell))
+        ins = [values[n] for n in numbers]
+        self.k.map(renumber(cell, {n: i for i, n in enumerate(numbers)}), out, *ins)
+
+    # -- running values --
+
+    def _start(self, number: int) -> _Running:
+        k, reduction = self.k, self.reductions[number - len(self.operands)]
+        dtype = self.dtypes[number]
+        if reduction.monoid not in MERGE:
+            raise ScheduleError(f"monoid {reduction.monoid}", "has no merging cell", "another")
+        acc = k.reg_like(f"running{number}", dtype, self.like.all)
+        k.fill(acc.all, unit_of(reduction.monoid, dtype))
+        return _Running(number, acc, dtype, self.split.get(number))
+
+    def _masked(self, cell: Cell, unit: float, n_operands: int) -> tuple[Cell, bool]:
+        """The cell with the unit outside the reduced dim, and whether that needs positions."""
+        if self.shape[-1] % self.t.tile[1] == 0:
+            return cell, False
+        inside = apply("lt", arg(n_operands), Constant(self.shape[-1]))
+        return apply("where", inside, cell, unit), True
+
+    def _positions(self, at: Int) -> ir.View:
+        column = self.k.reg_reduced("column", "i32", self.like.all, [0])
+        self.k.index(column.all, 1, at)
+        return column.all
+
+    def _value(
+        self, cell: Cell, dtype: str, unit: float, values: Mapping[int, ir.View], at: Int
+    ) -> ir.View:
+        """A cell's values of a chunk, the unit outside."""
+        position = len(self.dtypes)
+        masked, needed = self._masked(cell, unit, position)
+        given = {**values, position: self._positions(at)} if needed else values
+        part = self.k.reg_like("part", dtype, self.like.all)
+        self._map(masked, part.all, given)
+        return part.all
+
+    def _merge(
+        self, r: _Running, running: list[_Running], values: dict[int, ir.View], at: Int
+    ) -> None:
+        k, reduction = self.k, self.reductions[r.number - len(self.operands)]
+        if r.rescaled is not None:
+            return  # with its maximum
+        part = self._value(reduction.cell, r.dtype, unit_of(reduction.monoid, r.dtype), values, at)
+        merged = apply(MERGE[reduction.monoid], arg(0), arg(1))
+        sums = [s for s in running if s.rescaled is not None and s.rescaled[0] == r.number]
+        if not sums:
+            k.map(merged, r.acc.all, r.acc.all, part)
+            return
+        top = k.reg_like("top", r.dtype, self.like.all)
+        k.map(merged, top.all, r.acc.all, part)
+        softmax = ONLINE["softmax"]
+        for s in sums:
+            assert s.rescaled is not None
+            factor = s.rescaled[2]
+            change = substituted(softmax.rescale, {0: arg(-1), 1: arg(-2)})
+            weight = substituted(softmax.weight, {0: arg(-3), 1: arg(-2)})
+            added = apply("mul", weight, factor) if factor != Constant(1.0) else weight
+            cell = apply("add", apply("mul", arg(-4), change), added)
+            given = {**values, -1: r.acc.all, -2: top.all, -3: part, -4: s.acc.all}
+            self._map(cell, s.acc.all, given)
+        k.map(IDENTITY, r.acc.all, top.all)
+
+    def _finish(self, r: _Running, running: list[_Running]) -> None:
+        """Reduce running values over the threads."""
+        k, reduction = self.k, self.reductions[r.number - len(self.operands)]
+        total = k.reg_reduced(f"value{r.number}", r.dtype, self.like.all, [1])
+        self.values[r.number] = total.all
+        if r.rescaled is None:
+            k.reduce(reduction.monoid, total.all, r.acc.all, [1], self._scratch(total))
+            return
+        top = self.values[r.rescaled[0]]
+        own = next(s.acc for s in running if s.number == r.rescaled[0])
+        change = substituted(ONLINE["softmax"].rescale, {0: arg(1), 1: arg(2)})
+        k.map(apply("mul", arg(0), change), r.acc.all, r.acc.all, own.all, top)
+        k.reduce("+", total.all, r.acc.all, [1], self._scratch(total))
+        # A maximum of -inf makes every exponent a NaN, as it does without running values.
+        nothing = apply("where", apply("eq", arg(1), -math.inf), apply("sub", arg(1), arg(1)), 0.0)
+        k.map(apply("add", arg(0), nothing), total.all, total.all, top)
+
+    def _scratch(self, total: ir.Buffer) -> ir.Buffer | None:
+        """Shared memory for one exchange between warps, of its own: nothing waits for readers."""
+        if self.t.fast and self.t.threads <= WARP:
+            return None
+        slots = self.t.warps * WARP * total.n_elements
+        return self.k.smem("scratch", total.dtype, (slots,))
+
+    def _store(
+        self, out: Operand, cell: Cell, values: Mapping[int, ir.View], at: list[Int]
+    ) -> None:
+        k = self.k
+        missing = [d for d, s in enumerate(out.strides[-2:]) if not s]
+        result = k.reg_reduced(out.name, out.dtype, self.like.all, missing)
+        self._map(cell, result.all, values)
+        kept = tuple(0 if d in missing else slice(None) for d in range(2))
+        target = self.space.view(out.name, at, self.t.tile)
+        k.copy(target, result.all[kept] if len(missing) < 2 else result.all[0])

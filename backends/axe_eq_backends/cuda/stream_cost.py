@@ -1,0 +1,131 @@
+"""Cost model of streaming contractions: scores, weights and mixed values in one kernel.
+
+A chunk of scores takes as long as the slower of its products on matrix units and its weights on
+vector lanes, which run beside each other in different warpgroups, and a start.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from axe_eq.program.types import DTYPES
+from axe_eq.schedule.summary import Column, Columns, Summary, elements, flops, grid_of
+from axe_eq.target import Instr, Target
+from axe_eq_backends.cuda.cost import mixes_rows, roofline
+
+GROUP_ROWS = 64
+CONSUMERS = (1, 2, 3)
+CHUNKS = tuple(range(32, 177, 16))
+WIDTHS = (32, 64, 96, 128, 192, 256)
+WIDEST = max(WIDTHS)
+# Fitted on one H200 (f16, widths of 64 and 128, chunks of 64 to 176): lane clocks of one SM to
+# weigh one score, and clocks to start a chunk, which other consumers hide.
+WEIGH_CLOCKS = 0.124
+START_CLOCKS = 380.0
+# Registers of a consumer's thread per number of consumers, and those beside its tiles.
+REGISTERS = {1: 240, 2: 232, 3: 160}
+OTHER_REGISTERS = 32
+LANES = 128
+DEPTH_BYTES = 64
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """Cones with one structured reduction of products: chunk by chunk, scores in registers."""
+
+    name: str = "streaming"
+    families: tuple[str, ...] = ("cuda",)
+
+    def refuse(self, summary: Summary, target: Target) -> str | None:
+        """Refused without exactly one structured reduction over rows of scores in one cone."""
+        if sum(w.structured for w in summary.products) != 1:
+            return "no single structured reduction of products"
+        if not summary.has("p") or not summary.has("s"):
+            return "no block dim p or no streamed dim s"
+        if mixes_rows(summary):
+            return "rows that do not share what is streamed"
+        if summary.staged or summary.n_folds:
+            return "operands of products computed in the kernel, or other reductions"
+        if len(summary.stores) > 1:
+            return "several results"
+        if _mixed(summary) > WIDEST and not summary.has("q"):
+            return f"{_mixed(summary)} columns in one block"
+        missing = {w.dtype for w in summary.products if not _rows(target, w.dtype)}
+        return f"no gemm row for {' '.join(sorted(missing))}" if missing else None
+
+    def price(self, summary: Summary, target: Target) -> Columns:
+        """Rows of scores, chunks, columns and stages."""
+        (row,) = _rows(target, summary.products[0].dtype)[:1]
+        p, q, s, stages = grid_of([GROUP_ROWS * c for c in CONSUMERS], WIDTHS, CHUNKS, (2, 3, 4))
+        columns = Columns({"p": p, "q": q, "s": s, "k": s}, {"stages": stages})
+        columns.rows = (row.name,) * len(columns)
+        roofline(summary, target, columns, _seconds(summary, target, columns, row))
+        _check(summary, target, columns)
+        return columns
+
+
+def _rows(target: Target, dtype: str) -> list[Instr]:
+    """Rows of whole warpgroups: their accumulators are the next product's operand."""
+    fits = [r for r in target.rows("gemm") if r.scope == "warpgroup"]
+    return [r for r in fits if any(dtype == accepted[0] for accepted in r.dtypes)]
+
+
+def _mixed(summary: Summary) -> int:
+    """Columns of the result that a block keeps whole."""
+    return max((w.star for w in summary.products if w.structured), default=1)
+
+
+def _width(summary: Summary, columns: Columns) -> Column:
+    """Columns of the result in a block, as tiles hold them."""
+    width = columns.size("q", summary.extent("q")) if summary.has("q") else np.ones(len(columns))
+    return np.asarray(_padded(width * _mixed(summary), 2))
+
+
+def _padded(n: Column | float, itemsize: int) -> Column:
+    unit = DEPTH_BYTES // itemsize
+    return np.ceil(np.asarray(n) / unit) * unit
+
+
+def _seconds(summary: Summary, target: Target, columns: Columns, row: Instr) -> Column:
+    """Matrix units and lanes together, over all blocks."""
+    chunk = columns.block["s"]
+    rows = columns.block["p"]
+    padded = np.ceil(summary.extent("s") / chunk) * chunk / summary.extent("s")
+    padded = padded * np.ceil(summary.extent("p") / rows) * rows / summary.extent("p")
+    matrix = flops(summary.products, summary, columns) * padded / row.flops_per_s
+    mixed = sum(w.flops for w in summary.products if w.structured) / (2.0 * _mixed(summary))
+    blocks = np.ceil(summary.extent("q") / columns.block["q"])
+    scores = mixed / summary.extent("q") * blocks  # once more for every block of columns
+    clock = target.vector_flops_per_s / (2.0 * LANES * target.n_units)
+    weigh = scores * padded * WEIGH_CLOCKS / clock / target.n_units
+    started = scores * padded / (GROUP_ROWS * chunk)
+    start = started * START_CLOCKS / (rows / GROUP_ROWS) / clock / target.n_units
+    return np.asarray(np.maximum(matrix, weigh) + start)
+
+
+def _check(summary: Summary, target: Target, columns: Columns) -> None:
+    """Operand rings and the result in shared memory, tiles in registers."""
+    chunk, rows, width = columns.block["s"], columns.block["p"], _width(summary, columns)
+    smem, extras = np.zeros(len(columns)), np.zeros(len(columns))
+    for a in summary.loads:
+        if a.feeds_product and "p" in a.letters:
+            smem = smem + rows * _padded(a.star, a.itemsize) * a.itemsize
+        elif a.feeds_product:
+            values = "q" in a.letters or a.star == _mixed(summary)
+            across = np.maximum(width if values else 0, _padded(a.star, a.itemsize))
+            smem = smem + chunk * across * a.itemsize * columns.extra["stages"]
+        elif {"p", "s"} <= set(a.letters):
+            extras = extras + elements("s", 1, summary, columns) * a.itemsize / 8
+    panel = 128 * rows
+    smem = smem + panel
+    limit = target.memory("smem").n_bytes - 2048
+    products = max(len(summary.products) - 1, 1)
+    # Scores of every product, weights of half the size, and mixed values, of four threads a row.
+    registers = chunk / 2 * products + chunk / 4 + width / 2 + extras
+    room = np.array([REGISTERS[int(r)] for r in rows / GROUP_ROWS]) - OTHER_REGISTERS
+    columns.costs |= {"smem_bytes": smem, "register_bytes": registers * DTYPES["f32"].itemsize}
+    columns.reject(smem > limit, f"tiles exceed smem {limit} B")
+    columns.reject(registers > room, "tiles exceed the registers of a thread")
+    columns.reject(width > WIDEST, f"more than {WIDEST} columns")

@@ -1,0 +1,253 @@
+"""From cones with a structured reduction of products to streaming kernels.
+
+Which dims are rows, columns and batches follows from what every load reaches: columns only the
+values, rows only the scores' left operands, the streamed dim is the reduced one, the rest are
+batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from axe_eq.kernel.cells import Apply, Cell, Operand, renumber, used
+from axe_eq.program.types import DTYPES
+from axe_eq.target import Target
+from axe_eq_backends.cuda.cones import Cone, Fold, Leaf, Load, Position
+from axe_eq_backends.cuda.online import ONLINE
+from axe_eq_backends.cuda.schedules.chunks import (
+    GROUP_ROWS,
+    PANEL_BYTES,
+    Problem,
+    Tensor,
+    Tiling,
+    padded_depth,
+    smem_bytes,
+)  # fmt: skip
+
+MATRIX_STEP = 16
+
+
+@dataclass
+class Streamed:
+    """A problem, its tiling, and the buffer behind every tensor."""
+
+    problem: Problem
+    tiling: Tiling
+    buffers: dict[str, str] = field(default_factory=dict)
+
+
+def is_streaming(cone: Cone) -> bool:
+    """Whether a reduction of the cone is structured."""
+    return any(f.monoid in ONLINE for f in cone.folds)
+
+
+def read_streaming(cone: Cone, parameters: Mapping[str, int], target: Target) -> Streamed:
+    """The problem of a cone.
+
+    Args:
+        cone: with one structured reduction, of a score and a value.
+        parameters: what extraction chose: rows p and columns q of a block, a chunk s, stages.
+        target: the machine, for capacities.
+
+    Raises:
+        DispatchError: what streaming kernels do not compute; says what.
+    """
+    return _Reader(cone).read(parameters, target)
+
+
+class _Reader:
+    def __init__(self, cone: Cone) -> None:
+        self.cone = cone
+        self.buffers: dict[str, str] = {}
+        mixed = [n for n, f in enumerate(cone.leaves) if isinstance(f, Fold) and f.monoid in ONLINE]
+        if len(cone.roots) != 1 or len(mixed) != 1:
+            wrong = f"stores {len(cone.roots)} results of {len(mixed)} structured reductions"
+            raise cone.refuse(wrong, "one result of one")
+        self.mixed = mixed[0]
+        fold = cone.leaves[self.mixed]
+        assert isinstance(fold, Fold)
+        self.fold = fold
+        if len(fold.dims) != 1 or not isinstance(fold.cell, Apply) or len(fold.cell.args) != 2:
+            raise cone.refuse("reduces several dims by a structured monoid", "one")
+        (self.stream,) = fold.dims
+        self.score, value = fold.cell.args
+        leaf = cone.leaves[value.index] if isinstance(value, Operand) else None
+        if not isinstance(leaf, Load):
+            raise cone.refuse(f"computes what it mixes in the kernel ({value})", "values in memory")
+        self.value = leaf
+        self.pairs = {n: self._pair(n) for n in sorted(used(self.score)) if self._is_product(n)}
+        self._split()
+
+    def _is_product(self, n: int) -> bool:
+        return isinstance(self.cone.leaves[n], Fold)
+
+    def _pair(self, n: int) -> tuple[Load, Load, int]:
+        """(left, right, reduced dim) of a product of the scores; the right one reaches the stream.
+
+        Raises:
+            DispatchError: it is no product of two tensors over one dim.
+        """
+        cone, fold = self.cone, self.cone.leaves[n]
+        assert isinstance(fold, Fold)
+        args = fold.cell.args if isinstance(fold.cell, Apply) else ()
+        loads = [cone.leaves[a.index] for a in args if isinstance(a, Operand)]
+        if not fold.product or len(args) != 2 or len(fold.dims) != 1 or len(loads) != 2:
+            raise cone.refuse(f"computes scores by '{fold.cell}; {fold.monoid}'", "products")
+        ends = [x for x in loads if isinstance(x, Load)]
+        right = [x for x in ends if self._reaches(x, self.stream)]
+        if len(ends) != 2 or len(right) != 1:
+            raise cone.refuse("computes operands of scores in the kernel", "operands in memory")
+        left = ends[1] if ends[0] is right[0] else ends[0]
+        return left, right[0], fold.dims[0]
+
+    @staticmethod
+    def _reaches(leaf: Leaf, dim: int) -> bool:
+        if isinstance(leaf, Load):
+            return dim < len(leaf.strides) and leaf.strides[dim] != 0
+        return isinstance(leaf, Position) and leaf.dim == dim
+
+    # -- dims --
+
+    def _split(self) -> None:
+        """Which dims of the result are rows, columns and batches.
+
+        The product's own reduced dim may be a dim of the result too; its operands do not read that.
+        """
+        cone = self.cone
+        wide = [d for d in range(cone.rank) if cone.shape[d] > 1]
+        scored = [
+            {d for d in wide if self._reaches(x, d) and d != e}
+            for a, b, e in self.pairs.values()
+            for x in (a, b)
+        ]
+        others = [cone.leaves[n] for n in used(self.score) if n not in self.pairs]
+        scored += [{d for d in wide if self._reaches(x, d)} for x in others]
+        rights = [
+            {d for d in wide if self._reaches(b, d) and d != e} for _, b, e in self.pairs.values()
+        ]
+        valued = {d for d in wide if self._reaches(self.value, d)}
+        rows = set().union(*scored) - valued - set().union(*rights)
+        cols = valued - set().union(*scored)
+        self.m = max(rows, key=lambda d: (cone.shape[d], d), default=None)
+        self.q = max(cols, key=lambda d: (cone.shape[d], d), default=None)
+        self.batch = [d for d in wide if d not in (self.m, self.q)]
+
+    def _extent(self, dim: int | None) -> int:
+        return 1 if dim is None else self.cone.shape[dim]
+
+    def _strides(self, strides: Sequence[int], dims: Sequence[int | None]) -> tuple[int, ...]:
+        return tuple(
+            strides[d] if d is not None and d < len(strides) else 0 for d in (*self.batch, *dims)
+        )
+
+    # -- tensors --
+
+    def _tensor(self, leaf: Leaf, rows: int | None, cols: int | None) -> Tensor:
+        """A leaf over (batch, rows, columns)."""
+        if isinstance(leaf, Position):
+            strides = tuple(int(d == leaf.dim) for d in (*self.batch, rows, cols))
+            return Tensor(f"index_{leaf.dim}", "i32", strides, counts=True)
+        assert isinstance(leaf, Load)
+        if leaf.window:
+            raise self.cone.refuse(f"reads {leaf.buffer} through a window", "whole tensors")
+        name = self._name(leaf.buffer)
+        return Tensor(name, leaf.dtype, self._strides(leaf.strides, (rows, cols)), leaf.offset)
+
+    def _name(self, buffer: str) -> str:
+        name, number = buffer, 1
+        while name in self.buffers:
+            number += 1
+            name = f"{buffer}_{number}"
+        self.buffers[name] = buffer
+        return name
+
+    def _operands(self, cell: Cell, first: Sequence[int], cols: int | None) -> list[Tensor]:
+        """Leaves of a cell beside those in `first`, over (batch, m, columns)."""
+        rest = [n for n in sorted(used(cell)) if n not in first]
+        for n in rest:
+            if self._is_product(n):
+                raise self.cone.refuse("uses another reduction beside the streamed one", "none")
+        return [self._tensor(self.cone.leaves[n], self.m, cols) for n in rest]
+
+    def _renumbered(self, cell: Cell, first: Sequence[int]) -> Cell:
+        rest = [n for n in sorted(used(cell)) if n not in first]
+        return renumber(cell, {n: i for i, n in enumerate([*first, *rest])})
+
+    # -- the whole --
+
+    def read(self, parameters: Mapping[str, int], target: Target) -> Streamed:
+        cone, (root,) = self.cone, self.cone.roots
+        products, depths = [], []
+        for left, right, e in self.pairs.values():
+            products.append((self._tensor(left, self.m, e), self._tensor(right, self.stream, e)))
+            depths.append(cone.shape[e])
+        pairs = list(self.pairs)
+        extras = self._operands(self.score, pairs, self.stream)
+        values = self._tensor(self.value, self.q, self.stream)
+        more = self._operands(root.cell, [self.mixed], self.q)
+        out = Tensor(
+            self._name(root.buffer), root.dtype, self._strides(root.strides, (self.m, self.q)),
+            root.offset,
+        )  # fmt: skip
+        dtypes = {t.dtype for pair in products for t in pair} | {values.dtype}
+        if not dtypes <= {"f16", "bf16"} or any(a.dtype != b.dtype for a, b in products):
+            raise cone.refuse(f"multiplies {' '.join(sorted(dtypes))}", "f16 or bf16")
+        problem = Problem(
+            tuple(cone.shape[d] for d in self.batch),
+            self._extent(self.m), cone.shape[self.stream], self._extent(self.q),
+            tuple(products), tuple(depths), values, out, ONLINE[self.fold.monoid],
+            self._renumbered(self.score, pairs), tuple(extras),
+            self._renumbered(root.cell, [self.mixed]), tuple(more),
+        )  # fmt: skip
+        problem = _merged(problem)
+        return Streamed(problem, _tiling(problem, parameters, target), self.buffers)
+
+
+def _merged(problem: Problem) -> Problem:
+    """Batch dims that are one run in every tensor as one: tensor maps have few dims."""
+    tensors = [t for pair in problem.products for t in pair] + [problem.values, problem.out]
+    tensors += [*problem.extras, *problem.more]
+    batch = list(problem.batch)
+    kept = list(range(len(batch)))
+    for d in range(len(batch) - 1, 0, -1):
+        runs = (t.strides[d - 1] == t.strides[d] * batch[d] for t in tensors)
+        if all(runs) and not any(t.counts for t in tensors):
+            batch[d] *= batch.pop(d - 1)
+            kept.pop(d - 1)
+            tensors = [_without(t, d - 1) for t in tensors]
+            return _merged(_with(problem, tuple(batch), tensors))
+    return problem
+
+
+def _without(t: Tensor, dim: int) -> Tensor:
+    return replace(t, strides=t.strides[:dim] + t.strides[dim + 1 :])
+
+
+def _with(problem: Problem, batch: tuple[int, ...], tensors: Sequence[Tensor]) -> Problem:
+    """The problem over other batch dims, with its tensors in the order of `_merged`."""
+    rest = list(tensors)
+    products = tuple((rest.pop(0), rest.pop(0)) for _ in problem.products)
+    values, out = rest.pop(0), rest.pop(0)
+    extras = tuple(rest.pop(0) for _ in problem.extras)
+    return replace(
+        problem, batch=batch, products=products, values=values, out=out, extras=extras,
+        more=tuple(rest),
+    )  # fmt: skip
+
+
+def _tiling(problem: Problem, parameters: Mapping[str, int], target: Target) -> Tiling:
+    """What extraction chose, in multiples that matrix instructions take, as it fits in memory."""
+    size = DTYPES[problem.values.dtype].itemsize
+    consumers = -(-parameters.get("p", GROUP_ROWS) // GROUP_ROWS)
+    chunk = -(-parameters.get("s", GROUP_ROWS) // MATRIX_STEP) * MATRIX_STEP
+    width = padded_depth(min(parameters.get("q", problem.q), problem.q), size)
+    panels = -(-width * DTYPES[problem.out.dtype].itemsize // PANEL_BYTES)
+    stages = parameters.get("stages", 2)
+    choices = [(stages, n) for n in (panels, 2, 1) if n <= panels]
+    choices += [(n, 1) for n in range(stages - 1, 1, -1)]
+    for n_stages, staging in choices:
+        tiling = Tiling(consumers, chunk, width, n_stages, staging)
+        if smem_bytes(problem, tiling) <= target.memory("smem").n_bytes:
+            return tiling
+    return Tiling(consumers, chunk, width, 2, 1)

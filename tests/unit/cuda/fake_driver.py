@@ -1,0 +1,231 @@
+"""A CUDA driver without a device: memory of the host, kernels in Python, streams that may race.
+
+Launches wait in the queue of their stream until somebody waits; then the heads of the queues run in
+a random order, so work that shares memory across streams gives wrong values in some order.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import random
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+CURRENT, OTHER = 1, 2  # devices 0 and 1 have contexts 1 and 2
+Kernel = Callable[..., None]
+
+
+class Names:
+    """Stands for an enum of the driver: every name is its own value."""
+
+    def __getattr__(self, name: str) -> SimpleNamespace:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        found = SimpleNamespace(name=name)
+        setattr(self, name, found)
+        return found
+
+
+class FakeDriver:
+    """The part of cuda.bindings.driver that axe_eq calls.
+
+    Args:
+        kernels: entry point -> function of the addresses and integers it is launched with.
+        capability: major and minor, of every device.
+        version: what the driver serves, 13000 for 13.0.
+        seed: of the order in which streams run.
+    """
+
+    CUdevice_attribute = CUfunction_attribute = CUtensorMapDataType = Names()
+    CUtensorMapInterleave = CUtensorMapSwizzle = CUtensorMapL2promotion = Names()
+    CUtensorMapFloatOOBfill = CUstreamCaptureMode = CUstreamCaptureStatus = Names()
+    CUDA_KERNEL_NODE_PARAMS = SimpleNamespace
+
+    def __init__(
+        self,
+        kernels: dict[str, Kernel] | None = None,
+        capability: tuple[int, int] = (9, 0),
+        version: int = 13000,
+        seed: int = 0,
+    ) -> None:
+        self.CUresult = SimpleNamespace(CUDA_SUCCESS=SimpleNamespace(name="CUDA_SUCCESS"))
+        self.kernels, self.capability, self.version = kernels or {}, capability, version
+        self.random = random.Random(seed)
+        self.context: int | None = CURRENT
+        self.stack: list[int | None] = []
+        self.memory: dict[int, Any] = {}
+        self.queues: dict[int, list[Callable[[], None]]] = {}
+        self.graphs: list[list[Any]] = []
+        self.capturing: set[int] = set()  # streams whose work becomes part of a graph
+        self.captured: list[Callable[[], None]] = []
+        self.calls: list[str] = []
+        self.mode = "global"
+
+    def _ok(self, *values: Any) -> tuple[Any, ...]:
+        return (self.CUresult.CUDA_SUCCESS, *values)
+
+    def failed(self, name: str) -> tuple[Any, ...]:
+        """What a call returns that fails."""
+        return (SimpleNamespace(name=name), None)
+
+    # -- devices and contexts --
+
+    def cuInit(self, flags: int) -> Any:
+        return self._ok()
+
+    def cuDriverGetVersion(self) -> Any:
+        return self._ok(self.version)
+
+    def cuDeviceGetCount(self) -> Any:
+        return self._ok(2)
+
+    def cuDeviceGet(self, device: int) -> Any:
+        return self._ok(device)
+
+    def cuDeviceGetAttribute(self, which: Any, device: int) -> Any:
+        major, minor = self.capability
+        known = {"CAPABILITY_MAJOR": major, "CAPABILITY_MINOR": minor, "PROCESSOR_COUNT": 4}
+        return self._ok(next(v for n, v in known.items() if which.name.endswith(n)))
+
+    def cuDevicePrimaryCtxRetain(self, device: int) -> Any:
+        return self._ok(device + 1)
+
+    def cuCtxGetCurrent(self) -> Any:
+        return self._ok(self.context or 0)
+
+    def cuCtxSetCurrent(self, context: int) -> Any:
+        self.context = context
+        return self._ok()
+
+    def cuCtxPushCurrent(self, context: int) -> Any:
+        self.stack.append(self.context)
+        self.context = context
+        return self._ok()
+
+    def cuCtxPopCurrent(self) -> Any:
+        self.context = self.stack.pop()
+        return self._ok(None)
+
+    def cuCtxGetDevice(self) -> Any:
+        assert self.context is not None
+        return self._ok(self.context - 1)
+
+    # -- memory --
+
+    def cuThreadExchangeStreamCaptureMode(self, mode: Any) -> Any:
+        before, self.mode = self.mode, mode
+        return self._ok(before)
+
+    def cuMemAlloc(self, size: int) -> Any:
+        raw = ctypes.create_string_buffer(b"\xee" * size, size + 256)
+        address = -(-ctypes.addressof(raw) // 256) * 256
+        self.memory[address] = raw
+        return self._ok(address)
+
+    def cuMemFree(self, address: int) -> Any:
+        self.wait()
+        del self.memory[address]
+        return self._ok()
+
+    def cuMemcpyHtoD(self, to: int, source: int, size: int) -> Any:
+        ctypes.memmove(to, source, size)
+        return self._ok()
+
+    def cuMemcpyDtoH(self, to: int, source: int, size: int) -> Any:
+        self.wait()
+        ctypes.memmove(to, source, size)
+        return self._ok()
+
+    def cuMemAllocAsync(self, size: int, stream: int) -> Any:
+        assert stream in self.capturing
+        _, address = self.cuMemAlloc(size)
+        self.captured.append(lambda: None)
+        return self._ok(address)
+
+    def cuMemFreeAsync(self, address: int, stream: int) -> Any:
+        assert stream in self.capturing
+        return self._ok()
+
+    # -- code --
+
+    def cuModuleLoadData(self, cubin: bytes) -> Any:
+        if cubin.startswith(b"nonsense"):
+            return self.failed("CUDA_ERROR_INVALID_IMAGE")
+        return self._ok("module")
+
+    def cuModuleGetFunction(self, module: str, name: bytes) -> Any:
+        return self._ok((name.decode(), self.context))
+
+    def cuFuncSetAttribute(self, function: Any, which: Any, value: int) -> Any:
+        return self._ok()
+
+    def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, *_: Any) -> Any:
+        return self._ok(1)
+
+    # -- streams --
+
+    def cuStreamIsCapturing(self, stream: int) -> Any:
+        status = "ACTIVE" if stream in self.capturing else "NONE"
+        return self._ok(getattr(self.CUstreamCaptureStatus, f"CU_STREAM_CAPTURE_STATUS_{status}"))
+
+    def cuStreamGetId(self, stream: int) -> Any:
+        return self._ok(1000 + stream)
+
+    def cuStreamSynchronize(self, stream: int) -> Any:
+        self.wait()
+        return self._ok()
+
+    def wait(self) -> None:
+        """Run all that waits, heads of streams in a random order."""
+        while ready := [queue for queue in self.queues.values() if queue]:
+            self.random.choice(ready).pop(0)()
+
+    def _enqueue(self, stream: int, work: Callable[[], None]) -> None:
+        if stream in self.capturing:
+            self.captured.append(work)
+        else:
+            self.queues.setdefault(stream, []).append(work)
+
+    # -- launches --
+
+    def _work(self, function: Any, at: int) -> Callable[[], None]:
+        name, _ = function
+        kernel = self.kernels[name]
+        pointers = ctypes.cast(at, ctypes.POINTER(ctypes.c_void_p))
+        n = kernel.__code__.co_argcount
+        values = [ctypes.c_uint64.from_address(pointers[i] or 0).value for i in range(n)]
+        return lambda: kernel(*values)  # as real launches do, with the parameters as they are now
+
+    def cuLaunchKernel(self, function: Any, *rest: Any) -> Any:
+        *_, stream, at, _ = rest
+        self.calls.append(f"kernel {function[0]} on {stream}")
+        if self.context != function[1]:
+            return self.failed("CUDA_ERROR_INVALID_CONTEXT")[:1]
+        self._enqueue(stream, self._work(function, at))
+        return self._ok()
+
+    def cuGraphCreate(self, flags: int) -> Any:
+        self.graphs.append([])
+        return self._ok(self.graphs[-1])
+
+    def cuGraphAddKernelNode(self, graph: list[Any], before: list[Any], n: int, params: Any) -> Any:
+        assert before == graph[-1:]  # one after the other
+        graph.append((params.func[0], self._work(params.func, params.kernelParams)))
+        return self._ok(graph[-1])
+
+    def cuGraphInstantiate(self, graph: list[Any], flags: int) -> Any:
+        return self._ok(list(graph))
+
+    def cuGraphDestroy(self, graph: list[Any]) -> Any:
+        return self._ok()
+
+    def cuGraphExecDestroy(self, graph: list[Any]) -> Any:
+        return self._ok()
+
+    def cuGraphLaunch(self, graph: list[Any], stream: int) -> Any:
+        assert stream not in self.capturing  # the driver refuses it
+        self.calls.append(f"graph of {len(graph)} on {stream}")
+        for _, work in graph:
+            self._enqueue(stream, work)
+        return self._ok()

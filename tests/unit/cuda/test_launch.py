@@ -1,0 +1,475 @@
+"""Programs on a device, with a driver that has none: memory, streams, captures, one clear error."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from threading import Barrier, Thread
+from typing import Any
+
+import numpy as np
+import pytest
+
+from axe_eq.errors import ArgumentError, AxeError, DeviceError
+from axe_eq_backends.cuda import arrays, driver, launch, run
+from axe_eq_backends.cuda.arrays import DeviceArray
+from axe_eq_backends.cuda.code import Code, Launch, Port
+from axe_eq_backends.cuda.image import Image
+from tests.unit.cuda.fake_driver import OTHER, FakeDriver
+
+N = 8
+
+
+def floats(address: int) -> Any:
+    return np.ctypeslib.as_array((ctypes.c_float * N).from_address(address))
+
+
+def increment(x: int, y: int) -> None:
+    floats(y)[:] = floats(x) + 1
+
+
+def double(x: int, y: int) -> None:
+    floats(y)[:] = floats(x) * 2
+
+
+def add(x: int, c: int, y: int) -> None:
+    floats(y)[:] = floats(x) + floats(c)
+
+
+KERNELS: dict[str, Callable[..., None]] = {"increment": increment, "double": double, "add": add}
+
+
+def image(name: str, *tensors: str, **changes: Any) -> Image:
+    fields = {
+        "name": name, "cubin": b"code", "compute_capability": 90, "toolkit": "13.4",
+        "n_threads": 32, "smem_bytes": 0, "tiles": 1, "persistent": False, "params": (),
+        "tensors": (), "arguments": tuple(("pointer", t) for t in tensors), "requires": (),
+    }  # fmt: skip
+    return Image(**{**fields, **changes})
+
+
+def port(name: str) -> Port:
+    return Port(name, "f32", (N,), (1,), 4 * N, 16)
+
+
+def one(**changes: Any) -> Code:
+    """y = x + 1."""
+    kernel = Launch(image("increment", "a", "b", **changes), {}, {"a": "x", "b": "y"})
+    return Code("h200", {n: port(n) for n in "xy"}, ("x",), (), ("y",), 0, (kernel,))
+
+
+def several(links: int = 2) -> Code:
+    """y = (x + 1) * 2 ... + c, its values in between in the arena, one place per value."""
+    steps, at = [], "x"
+    for number in range(links):
+        name = "double" if number % 2 else "increment"
+        steps.append(Launch(image(name, "a", "b"), {}, {"a": at, "b": 64 * number}))
+        at = 64 * number  # type: ignore[assignment]
+    steps.append(Launch(image("add", "a", "c", "b"), {}, {"a": at, "c": "c", "b": "y"}))
+    ports = {n: port(n) for n in "xcy"}
+    return Code("h200", ports, ("x",), ("c",), ("y",), 64 * links, tuple(steps))
+
+
+class Array:
+    """An array of a library that has streams."""
+
+    def __init__(self, library: FakeLibrary, values: Any = None) -> None:
+        self.library = library
+        self.memory = np.zeros(N + 64, np.float32)
+        start = -self.memory.ctypes.data % 256 // 4
+        self.values = self.memory[start : start + N]
+        if values is not None:
+            self.values[:] = values
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, self.library.device
+
+
+class FakeLibrary:
+    """A library on one device, on the stream it is told."""
+
+    def __init__(self, device: int = 0) -> None:
+        self.device, self.now = device, 0
+
+    def stream(self) -> int:
+        return self.now
+
+    def array(self, values: Any = None) -> Array:
+        return Array(self, values)
+
+    def read(self, array: Array) -> DeviceArray:
+        return DeviceArray(array.values.ctypes.data, "f32", (N,), (1,), self.device)
+
+    def make(self, port: Port) -> Array:
+        return self.array()
+
+    def handed(self, array: Array) -> Array:
+        return array
+
+    def finish(self) -> None:
+        """Has a stream."""
+
+
+@pytest.fixture
+def cu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
+    fake = FakeDriver(KERNELS)
+    yield use(fake, monkeypatch)
+    fake.wait()
+
+
+def use(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    """Let everything talk to a fake driver; what is remembered about the real one is forgotten."""
+    for module in (driver, launch, run, arrays):
+        monkeypatch.setattr(module, "driver", lambda: fake)
+    for remembered in (driver._primary, driver.attribute, driver.version):
+        remembered.cache_clear()
+    monkeypatch.setattr(run, "library_of", lambda array: array.library)
+    return fake
+
+
+@pytest.fixture(autouse=True)
+def _forget() -> Iterator[None]:
+    yield
+    for remembered in (driver._primary, driver.attribute, driver.version):
+        remembered.cache_clear()
+
+
+def expected(x: Any, c: Any, links: int = 2) -> Any:
+    for number in range(links):
+        x = x * 2 if number % 2 else x + 1
+    return x + c
+
+
+C = np.arange(N, dtype=np.float32)
+
+
+# -- values ---------------------------------------------------------------------------------------
+
+
+def test_host_arrays_go_in_and_results_come_out(cu: FakeDriver) -> None:
+    program = run.Program(several())
+    x = np.linspace(0, 1, N, dtype=np.float32)
+    for scale in (1, 3):
+        (y,) = program([x * np.float32(scale), C])
+        np.testing.assert_array_equal(y, expected(x * np.float32(scale), C))
+    assert len(cu.memory) == 1  # scratch memory stays, arguments do not
+
+
+def test_results_are_new_arrays_of_the_caller_s_library(cu: FakeDriver) -> None:
+    program, library = run.Program(several()), FakeLibrary()
+    x = library.array(5)
+    first, second = program.call([x, C])[0], program.call([x, C])[0]
+    cu.wait()
+    assert first is not second
+    for y in (first, second):
+        np.testing.assert_array_equal(y.values, expected(np.full(N, 5), C))
+
+
+def test_a_prepared_call_writes_the_same_arrays_every_time(cu: FakeDriver) -> None:
+    library = FakeLibrary()
+    x = library.array(1)
+    for code, given in ((one(), [x]), (several(), [x, C])):
+        launch_, (y,) = run.Program(code).bind(given)
+        for value in (1, 7):
+            x.values[:] = value
+            launch_()
+            cu.wait()
+            wanted = value + 1 if code.arena_bytes == 0 else expected(np.full(N, value), C)
+            np.testing.assert_array_equal(y.values, np.broadcast_to(wanted, N))
+
+
+def test_code_survives_bytes(cu: FakeDriver) -> None:
+    code = several(4)
+    assert Code.from_bytes(code.to_bytes()) == code
+    for damage in (b"", b"\0" * 40, code.to_bytes()[:60]):
+        with pytest.raises(ArgumentError, match="machine code: is damaged or of another version"):
+            Code.from_bytes(damage)
+
+
+# -- launches -------------------------------------------------------------------------------------
+
+
+def test_one_kernel_is_one_launch_and_several_are_one_graph(cu: FakeDriver) -> None:
+    library = FakeLibrary()
+    x = library.array()
+    launch_, _ = run.Program(one()).bind([x])
+    launch_()
+    assert cu.calls == ["kernel increment on 0"]
+    launch_, _ = run.Program(several()).bind([x, C])
+    cu.calls.clear()
+    launch_()
+    library.now = 7
+    launch_()
+    assert cu.calls == ["graph of 3 on 0", "graph of 3 on 7"]
+
+
+def test_plain_calls_on_memory_seen_before_are_one_graph(cu: FakeDriver) -> None:
+    there = run.Program(several()).on(0)
+    c = there.constant("c", C)
+    x, y = (cu.cuMemAlloc(4 * N)[1] for _ in range(2))
+    for _ in range(3):
+        there.run((x, c, y), 0)
+    assert cu.calls == [*(f"kernel {k} on 0" for k in ("increment", "double", "add")),
+                        "graph of 3 on 0", "graph of 3 on 0"]  # fmt: skip
+
+
+@pytest.mark.parametrize("again", [1, 3])
+def test_launches_that_move_to_other_memory_compute_there(again: int, cu: FakeDriver) -> None:
+    program, library = run.Program(several()), FakeLibrary()
+    there = program.on(0)
+    c = there.constant("c", C)
+    given = [(library.array(n), library.array()) for n in range(3 * run.KEPT_BINDINGS)]
+    for x, y in given:
+        for _ in range(again):  # as a graph from the second time on
+            there.run((x.values.ctypes.data, c, y.values.ctypes.data), 0)
+    cu.wait()
+    for n, (_, y) in enumerate(given):
+        np.testing.assert_array_equal(y.values, expected(np.full(N, n), C))
+
+
+def test_what_is_kept_for_plain_calls_is_bounded(cu: FakeDriver) -> None:
+    there = run.Program(several()).on(0)
+    c, y = there.constant("c", C), cu.cuMemAlloc(4 * N)[1]
+    for stream in range(1, 2 * run.KEPT_STREAMS):
+        for _ in range(2 * run.KEPT_BINDINGS):
+            there.run((cu.cuMemAlloc(4 * N)[1], c, y), stream)
+    assert len(there._lanes) == run.KEPT_STREAMS
+    assert {len(lane.bindings) for lane in there._lanes.values()} == {run.KEPT_BINDINGS}
+
+
+@pytest.mark.parametrize("way", ["call", "bind"])
+def test_calls_on_different_streams_share_no_scratch_memory(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(12):
+        cu = use(FakeDriver(KERNELS, seed=seed), monkeypatch)
+        program, library = run.Program(several(6)), FakeLibrary()
+        wanted: list[Any] = []
+        results: list[Any] = []
+        kept: list[Any] = []
+        for stream in (3, 4, 5, 3, 4):
+            library.now = stream
+            kept.append(x := library.array(len(results)))
+            wanted.append(expected(np.full(N, len(results)), C, 6))
+            if way == "bind":
+                launch_, (y,) = program.bind([x, C])
+                launch_()
+            else:
+                (y,) = program.call([x, C])
+            results.append(y)
+        cu.wait()
+        for y, value in zip(results, wanted, strict=True):
+            np.testing.assert_array_equal(y.values, value)
+
+
+def test_threads_on_one_stream_do_not_interleave(cu: FakeDriver) -> None:
+    program, library = run.Program(several(8)), FakeLibrary()
+    given = [library.array(n) for n in range(24)]
+    results: dict[int, Any] = {}
+    together = Barrier(3)
+
+    def yielding(work: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*given: Any) -> Any:
+            os.sched_yield()
+            return work(*given)
+
+        return run
+
+    cu.cuLaunchKernel = yielding(cu.cuLaunchKernel)  # type: ignore[method-assign]
+    cu.cuMemcpyHtoD = yielding(cu.cuMemcpyHtoD)  # type: ignore[method-assign]
+
+    def work(numbers: Sequence[int]) -> None:
+        together.wait()
+        for n in numbers:
+            results[n] = program.call([given[n], C])[0]
+
+    threads = [Thread(target=work, args=(range(k, 24, 3),)) for k in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    cu.wait()
+    for n, y in results.items():
+        np.testing.assert_array_equal(y.values, expected(np.full(N, n), C, 8))
+
+
+def test_captured_calls_own_their_scratch_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(12):
+        cu = use(FakeDriver(KERNELS, seed=seed), monkeypatch)
+        program, library = run.Program(several(4)), FakeLibrary()
+        two, nine = library.array(2), library.array(9)
+        launch_, (bound_y,) = program.bind([two, C])
+        library.now = 3
+        cu.capturing.add(3)
+        made = [program.call([two, C])[0] for _ in range(2)]
+        launch_()
+        assert not any("graph" in c for c in cu.calls)  # none can be launched into a capture
+        cu.capturing.clear()
+        (other,) = program.call([nine, C])  # waits on the stream while the graph runs on another
+        cu.queues[4] = list(cu.captured)
+        cu.wait()
+        for array, value in [(other, 9), *((y, 2) for y in (*made, bound_y))]:
+            np.testing.assert_array_equal(array.values, expected(np.full(N, value), C, 4))
+
+
+def test_loading_and_allocating_are_allowed_inside_a_capture(cu: FakeDriver) -> None:
+    modes: list[Any] = []
+
+    def telling(work: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*given: Any) -> Any:
+            modes.append(cu.mode)
+            return work(*given)
+
+        return run
+
+    cu.cuModuleLoadData = telling(cu.cuModuleLoadData)  # type: ignore[method-assign]
+    cu.cuMemAlloc = telling(cu.cuMemAlloc)  # type: ignore[method-assign]
+    program, library = run.Program(several()), FakeLibrary()
+    program.call([library.array(), C])
+    assert {mode.name for mode in modes} == {"CU_STREAM_CAPTURE_MODE_RELAXED"}
+    assert cu.mode == "global"
+
+
+def test_a_thread_without_a_context_and_one_on_another_device(cu: FakeDriver) -> None:
+    library = FakeLibrary()
+    x = library.array(1)
+    launch_, (y,) = run.Program(one()).bind([x])
+    cu.context = OTHER
+    launch_()
+    assert cu.context == OTHER
+    cu.context = None
+    launch_()
+    assert cu.context is not None
+    assert len(cu.calls) == 4  # refused, then launched with the right device
+    cu.wait()
+    np.testing.assert_array_equal(y.values, np.full(N, 2))
+
+
+# -- errors ---------------------------------------------------------------------------------------
+
+
+def error_of(work: Callable[[], object]) -> str:
+    with pytest.raises(AxeError) as caught:
+        work()
+    return f"{type(caught.value).__name__}: {caught.value}"
+
+
+def _misaligned(program: run.Program, library: FakeLibrary) -> object:
+    x = library.array()
+    x.values = x.memory[1 : 1 + N]
+    return program.call([x])
+
+
+def _read_as(program: run.Program, library: FakeLibrary, **changes: Any) -> object:
+    fields = {"pointer": 0, "dtype": "f32", "shape": (N,), "strides": (1,), "device": 0}
+    library.read = lambda array: DeviceArray(**{**fields, **changes})  # type: ignore[method-assign]
+    return program.call([library.array()])
+
+
+ARRAYS: dict[str, Callable[[run.Program, FakeLibrary], object]] = {
+    "dtype": lambda p, lib: _read_as(p, lib, dtype="f16"),
+    "shape": lambda p, lib: _read_as(p, lib, shape=(2, N)),
+    "strides": lambda p, lib: _read_as(p, lib, strides=(2,)),
+    "count": lambda p, lib: p.call([lib.array(), lib.array()]),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_arrays_that_do_not_fit_are_one_clear_error(
+    name: str, cu: FakeDriver, golden: Callable[..., None]
+) -> None:
+    golden(error_of(lambda: ARRAYS[name](run.Program(one()), FakeLibrary())))
+    assert cu.calls == []
+
+
+def test_an_address_that_is_not_aligned_is_refused(cu: FakeDriver) -> None:
+    with pytest.raises(ArgumentError, match=r"argument 'x': begins at address .* of 16 bytes"):
+        _misaligned(run.Program(one()), FakeLibrary())
+
+
+def test_arrays_on_two_devices_or_on_the_host_are_refused(
+    cu: FakeDriver, golden: Callable[..., None]
+) -> None:
+    ports = {n: port(n) for n in "xcy"}
+    kernel = Launch(image("add", "a", "c", "b"), {}, {"a": "x", "c": "c", "b": "y"})
+    program = run.Program(Code("h200", ports, ("x", "c"), (), ("y",), 0, (kernel,)))
+    here, there = FakeLibrary(0), FakeLibrary(1)
+    golden(error_of(lambda: program.call([here.array(), there.array()])), "device")
+    golden(error_of(lambda: program.call([here.array(), C])), "host")
+
+
+DRIVERS: dict[str, tuple[dict[str, Any], Code]] = {
+    "another device": ({"capability": (8, 0)}, one()),
+    "old driver": ({"version": 12040}, one()),
+    "damaged code": ({}, one(cubin=b"nonsense")),
+}
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_a_machine_that_cannot_run_the_code_is_one_clear_error(
+    name: str, monkeypatch: pytest.MonkeyPatch, golden: Callable[..., None]
+) -> None:
+    options, code = DRIVERS[name]
+    use(FakeDriver(KERNELS, **options), monkeypatch)
+    program = run.Program(code)
+    golden(error_of(lambda: program([np.zeros(N, np.float32)])))
+
+
+def test_a_launch_that_the_driver_refuses_is_one_clear_error(
+    cu: FakeDriver, golden: Callable[..., None]
+) -> None:
+    refused = cu.failed("CUDA_ERROR_INVALID_HANDLE")[:1]
+    cu.cuLaunchKernel = lambda *_: refused  # type: ignore[method-assign]
+    launch_, _ = run.Program(one()).bind([FakeLibrary().array()])
+    golden(error_of(launch_))
+
+
+def test_a_newer_driver_of_the_same_major_version_is_not_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    use(FakeDriver(KERNELS, version=13000), monkeypatch)  # the image is of 13.4
+    (y,) = run.Program(one())([np.zeros(N, np.float32)])
+    assert y.tolist() == [1.0] * N
+
+
+def test_present_says_whether_the_machine_is_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    from axe_eq_backends.cuda.target import b200, h200
+
+    use(FakeDriver(), monkeypatch)
+    assert [run.CudaRunner().present(t) for t in (h200, b200)] == [True, False]
+
+    def absent() -> None:
+        raise DeviceError("CUDA driver", "finds no device", "an NVIDIA GPU")
+
+    monkeypatch.setattr(driver, "driver", absent)
+    assert not run.CudaRunner().present(h200)
+
+
+def _without(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Importing a module fails, as where it is not installed."""
+    for name in [n for n in sys.modules if n == module or n.startswith(f"{module}.")]:
+        monkeypatch.delitem(sys.modules, name)
+    parent, _, child = module.rpartition(".")
+    if parent in sys.modules:
+        monkeypatch.delattr(sys.modules[parent], child, raising=False)
+    monkeypatch.setitem(sys.modules, module, None)
+
+
+def test_without_bindings_driver_or_device_there_is_one_clear_error(
+    monkeypatch: pytest.MonkeyPatch, golden: Callable[..., None]
+) -> None:
+    bindings = pytest.importorskip("cuda.bindings.driver", reason="cuda.bindings is not installed")
+    uncached = driver.driver.__wrapped__
+
+    def no_library(flags: int) -> None:
+        raise RuntimeError("no libcuda.so.1 was found. Ensure that the driver is installed.")
+
+    monkeypatch.setattr(bindings, "cuInit", no_library)
+    golden(error_of(uncached), "driver")
+    no_device = bindings.CUresult.CUDA_ERROR_NO_DEVICE
+    monkeypatch.setattr(bindings, "cuInit", lambda flags: (no_device,))
+    golden(error_of(uncached), "device")
+    _without("cuda.bindings.driver", monkeypatch)
+    golden(error_of(uncached), "bindings")

@@ -1,0 +1,91 @@
+"""Cells, rows, moves and products of operands in any layout: right, or refused with the reason.
+
+Every program is one kernel, without a search, on flat buffers in the layouts of its specs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+import pytest
+
+import axe_eq as axe
+from axe_eq import nn
+from axe_eq.errors import AxeError, DispatchError
+from axe_eq.kernel.interp import ORDERS
+from axe_eq_backends.cuda.planning import plan
+from axe_eq_backends.cuda.target import h200
+from tests.unit.cuda.whole import Whole, launch, whole
+
+xp = axe.array
+ROWS, COLS = 24, 40
+# Layouts of a (24, 40) value.
+LAYOUTS = {
+    "rows": "S[(24,40):(40@m,1@m)]",
+    "columns": "S[(24,40):(1@m,24@m)]",
+    "padded rows": "S[(24,40):(48@m,1@m)]",
+    "oddly padded rows": "S[(24,40):(43@m,1@m)]",
+    "padded columns": "S[(24,40):(1@m,32@m)]",
+    "every other element": "S[(24,40):(80@m,2@m)]",
+    "blocks": "S[(3,8,5,8):(320@m,8@m,64@m,1@m)]",
+    "blocks of columns": "S[(3,8,5,8):(320@m,1@m,64@m,8@m)]",
+    "small blocks": "S[(12,2,20,2):(80@m,2@m,4@m,1@m)]",
+}
+PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
+    "cells": lambda x, y: nn.relu(x) + y,
+    "turned cells": lambda x, y: x.T * 2 + y.T,
+    "a move": lambda x, y: xp.abs(x),
+    "softmax": lambda x, y: nn.softmax(x + y, axis=-1),
+    "sums of columns": lambda x, y: xp.sum(x * y, axis=0),
+    "a product": lambda x, y: x @ y.T,
+}
+
+
+# A reduced dim that lies in blocks is read through windows; in blocks of columns, rows are dense.
+REFUSED = {
+    (name, layout): "reduces windows"
+    for name in ("softmax", "sums of columns")
+    for layout in ("blocks", "blocks of columns", "small blocks")
+    if (name, layout) != ("sums of columns", "blocks of columns")
+}
+
+
+def made(name: str, x: str, y: str) -> Whole:
+    specs = (axe.Spec((ROWS, COLS), "f16", layout=LAYOUTS[layout]) for layout in (x, y))
+    return whole(PROGRAMS[name], *specs)
+
+
+def check(w: Whole, orders: Sequence[str], levels: Sequence[bool] = (True,)) -> None:
+    planned = plan(w.lowered.kernel, h200)
+    for order, with_plans in product(orders, levels):
+        flat = w.flat()
+        launch(w.lowered, flat, planned=planned if with_plans else None, order=order)
+        w.check(flat, 4e-3)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_operands_in_every_layout_are_right_or_refused(name: str, layout: str, full: bool) -> None:
+    for other in LAYOUTS if full else ("rows",):
+        reason = REFUSED.get((name, layout)) or REFUSED.get((name, other))
+        if reason is None:
+            check(made(name, layout, other), ORDERS if full else ("random",), (True, False))
+        else:
+            with pytest.raises(DispatchError, match=reason):
+                made(name, layout, other)
+
+
+STRANGE: dict[str, tuple[str, str]] = {
+    "swizzled": ("sw(3,3,3)@m . S[(24,40):(40@m,1@m)]", "one memory axis"),
+    "replicated": ("S[(24,40):(40@m,1@m)] + R[(2):(960@m)]", "one memory axis"),
+    "on lanes": ("S[(24,40):(40@m,1@lane)]", "one memory axis"),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_layouts_that_no_kernel_reads_are_refused_with_the_reason(name: str) -> None:
+    layout, reason = STRANGE[name]
+    with pytest.raises(AxeError, match=reason):
+        whole(PROGRAMS["cells"], *(axe.Spec((ROWS, COLS), "f16", layout=x) for x in (layout, None)))

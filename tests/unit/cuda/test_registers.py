@@ -1,0 +1,62 @@
+"""What the assembler says about chosen kernels at real sizes: registers, no spills, no stack."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import axe_eq as axe
+from axe_eq import nn
+from axe_eq_backends.cuda.assemble import lower_graph
+from axe_eq_backends.cuda.compile import compile_text
+from axe_eq_backends.cuda.target import h200
+
+xp = axe.array
+TOKENS, HIDDEN, INNER, HEADS, HEAD = 8192, 4096, 12288, 32, 128
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    scores = q @ xp.permute_dims(k, (0, 2, 1)) * HEAD**-0.5
+    return nn.softmax(scores, axis=-1) @ v
+
+
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
+    "bias and relu": (
+        lambda x, w, b: nn.relu(x @ w + b), ((TOKENS, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN,)),
+    ),
+    "softmax": (lambda x: nn.softmax(x, axis=-1), ((TOKENS, HIDDEN),)),
+    "bias and gelu": (lambda x, b: nn.gelu(x + b), ((TOKENS, INNER), (INNER,))),
+    "transpose": (lambda x: x.T + 0, ((TOKENS, HIDDEN),)),
+    "gates": (
+        lambda x, w, v: nn.silu(x @ w) * (x @ v),
+        ((TOKENS, HIDDEN), (HIDDEN, INNER), (HIDDEN, INNER)),
+    ),
+    "rmsnorm": (lambda x, g: nn.rmsnorm(x) * g, ((TOKENS, HIDDEN), (HIDDEN,))),
+    "few rows": (lambda x, w: x @ w, ((16, HIDDEN), (HIDDEN, INNER))),
+    "attention": (attention, ((HEADS, 4096, HEAD),) * 3),
+}  # fmt: skip
+SAMPLE = ("bias and relu", "softmax")
+
+
+def chosen(name: str) -> Any:
+    fn, shapes = PROGRAMS[name]
+    return axe.compile(fn, *(axe.Spec(s, "f16") for s in shapes), target="h200")
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_chosen_kernels_keep_everything_in_registers(name: str, full: bool) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    if not full and name not in SAMPLE:
+        pytest.skip("runs under --full")
+    exe = chosen(name)
+    lowered = lower_graph(exe.schedule.graph, h200)
+    for kernel, text in exe.source.items():
+        log = compile_text(text, h200.limits["compute_capability"], kernel).log
+        assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in log
+        (used,) = re.findall(r"Used (\d+) registers", log)
+        threads = lowered[kernel].kernel.n_threads
+        share = h200.limits["registers_per_unit"] // threads
+        assert 0 < int(used) <= min(share, h200.limits["registers_per_thread"])

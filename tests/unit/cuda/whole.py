@@ -1,0 +1,172 @@
+"""Programs as one kernel each, without a search, and kernels run on flat buffers.
+
+A test invents any program; all of it becomes the cone of one kernel, which is lowered and
+interpreted on buffers in the layouts of the specs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import axe_eq as axe
+from axe_eq.kernel.dispatch import Planned
+from axe_eq.kernel.expr import evaluate
+from axe_eq.kernel.interp import interpret
+from axe_eq.kernel.placement import of_layout
+from axe_eq.layout import Layout
+from axe_eq.program.node import INPUT, OP, Program
+from axe_eq.program.types import DTYPES, ValueType
+from axe_eq.schedule.graph import Access, KernelStep, ScheduleGraph, TileNode
+from axe_eq_backends.cuda.lower import Lowered, lower
+from axe_eq_backends.cuda.meaning import MEANINGS
+from axe_eq_backends.cuda.planning import plan
+from axe_eq_backends.cuda.target import h200
+
+Flat = dict[str, Any]
+
+
+def dense(type_: ValueType) -> str:
+    """The row-major layout of a value."""
+    return str(Layout([(max(type_.size, 1), 1, "m")]))
+
+
+def elements(layout: str, shape: tuple[int, ...]) -> Any:
+    """Element of every index of a value in a layout."""
+    place = of_layout(Layout.parse(layout), shape)
+    return np.broadcast_to(place.coordinate("m") + int(evaluate(place.at("m"), {})), shape)
+
+
+def cone_of(program: Program, row: str = "", sizes: Mapping[str, int] | None = None) -> KernelStep:
+    """All of a program as one kernel; `row` and `sizes` stand for what extraction would choose."""
+    order = program.nodes()
+    numbers = {node: n for n, node in enumerate(order)}
+    reads = [
+        Access(i.name, str(i.layout) if i.layout else dense(i.node.type)) for i in program.inputs
+    ]
+    places = {i.node: n for n, i in enumerate(program.inputs)}
+    nodes = []
+    for node in order:
+        operands = tuple(numbers[a] for a in node.args)
+        if node.kind == INPUT:
+            nodes.append(TileNode("load", "", "", "", str(node.type), access=places[node]))
+        else:
+            kind = "cell" if node.kind == OP else "gather"
+            nodes.append(TileNode(kind, node.text, node.cell, "", str(node.type), operands))
+    writes = tuple(
+        Access(f"out{n}", str(layout) if layout else dense(node.type))
+        for n, (node, layout) in enumerate(
+            zip(program.outputs, program.output_layouts or [None] * 9, strict=False)
+        )
+    )
+    roots = tuple(numbers[o] for o in program.outputs)
+    return KernelStep(
+        "whole", tuple(nodes), roots, tuple(reads), writes, {}, "test", row, sizes or {}
+    )
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A program as one lowered kernel, with random inputs and what its meaning makes of them."""
+
+    program: Program
+    step: KernelStep
+    lowered: Lowered
+    inputs: dict[str, Any]
+    expected: list[Any]
+
+    def check(self, flat: Flat, tolerance: float) -> None:
+        """The results in flat buffers are those expected, up to a part of the largest."""
+        for write, want in zip(self.step.writes, self.expected, strict=True):
+            got = flat[write.buffer][elements(write.layout, want.shape)].astype(np.float64)
+            want = np.asarray(want, np.float64)
+            scale = np.abs(want).max(initial=0) + 1e-30
+            worst = np.abs(got - want).max(initial=0) / scale
+            assert worst <= tolerance, f"{write.buffer}: {worst} of the largest value"
+
+    def flat(self) -> Flat:
+        """The buffers, results poisoned."""
+        made: Flat = {}
+        for read in self.step.reads:
+            at = elements(read.layout, self.inputs[read.buffer].shape)
+            made[read.buffer] = np.zeros(int(at.max(initial=0)) + 1, self.inputs[read.buffer].dtype)
+            made[read.buffer][at] = self.inputs[read.buffer]
+        for write, want in zip(self.step.writes, self.expected, strict=True):
+            at = elements(write.layout, want.shape)
+            made[write.buffer] = np.full(int(at.max(initial=0)) + 1, 77).astype(want.dtype)
+        return made
+
+
+def whole(
+    fn: Callable[..., Any], *specs: axe.Spec, seed: int = 0, row: str = "", **sizes: int
+) -> Whole:
+    """Trace a function, make it one kernel, and compute what it means on random inputs."""
+    program = axe.trace(fn, *specs)
+    step = cone_of(program, row, sizes)
+    rng = np.random.default_rng(seed)
+    inputs = {i.name: sample(rng, i.node.type) for i in program.inputs} | program.constants
+    wanted = axe.run(fn, *(inputs[i.name] for i in program.inputs if i.name in inputs))
+    expected = list(wanted) if isinstance(wanted, tuple) else [wanted]
+    return Whole(program, step, lowered(program, row, sizes), inputs, expected)
+
+
+def lowered(program: Program, row: str = "", sizes: Mapping[str, int] | None = None) -> Lowered:
+    """A program as one kernel."""
+    step = cone_of(program, row, sizes)
+    return lower(step, ScheduleGraph("h200", {}, (step,), (), ()), h200)
+
+
+def sample(rng: np.random.Generator, type_: ValueType) -> Any:
+    """Values of moderate size; small ones where an element type has few digits."""
+    dtype = DTYPES[type_.dtype]
+    if dtype.kind == "i":
+        return rng.integers(-9, 10, type_.shape).astype(dtype.numpy)
+    return (rng.standard_normal(type_.shape) / 2).astype(dtype.numpy)
+
+
+def launch(
+    lowered: Lowered, flat: Flat, *, planned: Planned | None, order: str = "random", seed: int = 0
+) -> None:
+    """Interpret a kernel on flat buffers, at plan level where plans are given."""
+    tensors, places = {}, {}
+    for tensor in lowered.kernel.tensors:
+        place = tensor.place
+        shape = [int(evaluate(e, lowered.params)) for e in tensor.shape]
+        at = np.broadcast_to(place.coordinate("m") + int(evaluate(place.at("m"), {})), shape)
+        places[tensor.name] = at
+        tensors[tensor.name] = flat[lowered.buffers[tensor.name]][at]
+    run = interpret(
+        lowered.kernel, tensors, lowered.params, planned=planned, meanings=MEANINGS,
+        order=order, seed=seed,
+    )  # fmt: skip
+    for name, found in run.outputs.items():
+        flat[lowered.buffers[name]][places[name]] = found
+
+
+def interpreted(
+    graph: ScheduleGraph, inputs: list[Any], *, order: str = "random", seed: int = 1
+) -> list[Any]:
+    """Every kernel of a graph at plan level, each on what those before it wrote."""
+    flat: Flat = {}
+    for name, spec in graph.buffers.items():
+        at = elements(spec.layout, spec.value_type.shape)
+        dtype = DTYPES[spec.value_type.dtype].numpy
+        flat[name] = np.zeros(int(at.max(initial=0)) + 1, dtype)
+    for name, array in zip(graph.inputs, inputs, strict=True):
+        spec = graph.buffers[name]
+        flat[name][elements(spec.layout, spec.value_type.shape)] = array
+    for step in graph.steps:
+        assert not isinstance(step, str)
+        lowered = lower(step, graph, h200)  # type: ignore[arg-type]
+        launch(lowered, flat, planned=plan(lowered.kernel, h200), order=order, seed=seed)
+    found = []
+    for name in graph.outputs:
+        spec = graph.buffers[name]
+        found.append(flat[name][elements(spec.layout, spec.value_type.shape)])
+    return found
+
+
+__all__ = ["Whole", "cone_of", "interpreted", "launch", "lowered", "whole"]

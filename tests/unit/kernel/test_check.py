@@ -1,0 +1,293 @@
+"""Static checks: every rule refuses what only it refuses, at the user's line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from axe_eq.errors import AxeError, ScheduleError
+from axe_eq.kernel import check, ir
+from axe_eq.kernel.build import Builder
+from axe_eq.kernel.expr import equal, var
+from axe_eq.kernel.ir import span
+from axe_eq.layout import Layout
+from axe_eq_backends.cuda.schedules.gemm import Problem, Tiling, gemm
+from axe_eq_backends.cuda.target import h200
+from axe_eq_backends.cuda.wgmma import accumulator
+
+THREADS = Layout([(4, 1, "warp"), (32, 1, "lane")])
+Write = Callable[[Builder], Any]
+
+
+def kernel(write: Write, warps: int = 4) -> ir.Kernel:
+    k = Builder("k", warps)
+    write(k)
+    return k.finish()
+
+
+def _in_one_thread(statement: Write) -> Write:
+    def write(k: Builder) -> None:
+        with k.one_thread():
+            statement(k)
+
+    return write
+
+
+def _in_each_thread(statement: Write) -> Write:
+    def write(k: Builder) -> None:
+        with k.each_thread():
+            statement(k)
+
+    return write
+
+
+def _bare_sync(k: Builder) -> None:
+    """A sync that the builder would refuse, as a changed kernel may have it."""
+    node = ir.Scope("elect")
+    node.body.append(ir.Sync(at=f"{__file__}:1"))
+    k.kernel.body.append(node)
+
+
+def _product(k: Builder) -> None:
+    a, b = k.smem("a", "f16", (64, 64)), k.smem("b", "f16", (64, 64))
+    k.gemm_async(k.reg("c", "f32", (64, 64), accumulator(64, 64)).all, a.all, b.all, 0)
+
+
+def _inner_roles(k: Builder) -> None:
+    node = ir.If(equal(ir.CTA, 0), [ir.Roles(at=f"{__file__}:1")])
+    k.kernel.body.append(node)
+
+
+def _beside_roles(k: Builder) -> None:
+    with k.roles(), k.warpgroups(0, 1):
+        pass
+    k.sync()
+
+
+def _changed_by_one(k: Builder) -> None:
+    stage = k.state("stage", 0, high=3)
+    with k.one_thread():
+        k.assign(stage, stage + 1)
+
+
+def _pipe_of_all_advanced_by_one(k: Builder) -> None:
+    pipe = k.pipe(2)
+    with k.one_thread():
+        pipe.advance()
+
+
+def _used_outside(k: Builder) -> None:
+    with k.when(equal(ir.CTA, 0)):
+        inner = k.let("inner", ir.CTA * 2)
+    k.let("outer", inner + 1)
+
+
+def _loop_variable_outside(k: Builder) -> None:
+    with k.range(4) as i:
+        pass
+    k.let("after", i + 1)
+
+
+def _foreign_variable(k: Builder) -> None:
+    x, s = k.tensor("x", "f32", (1024,)), k.reg("s", "f32", (128,), THREADS)
+    k.copy(s.all, x[span(var("elsewhere", 128), 128)])
+
+
+def _branch_of_a_thread(k: Builder) -> None:
+    with k.each_thread() as thread, k.when(thread < 5):
+        pass
+
+
+def _loop_of_a_warp(k: Builder) -> None:
+    with k.each_warp() as warp, k.range(warp + 1):
+        pass
+
+
+def _wait_only(k: Builder) -> None:
+    k.wait(k.mbarriers("b", 1), 0, 0)
+
+
+def _arrive_only(k: Builder) -> None:
+    k.arrive(k.mbarriers("b", 1), 0)
+
+
+def _uncommitted(k: Builder) -> None:
+    x, s = k.tensor("x", "f16", (64, 64), output=True), k.smem("s", "f16", (64, 64))
+    with k.one_thread():
+        k.copy_async(x.all, s.all)
+
+
+def _uncommitted_loads(k: Builder) -> None:
+    k.copy_async(k.smem("s", "f16", (64, 64)).all, k.tensor("x", "f16", (64, 64)).all)
+
+
+def _wide_accumulators(k: Builder) -> None:
+    a = k.smem("a", "f16", (64, 64))
+    for n in range(3):
+        acc = k.reg(f"acc{n}", "f32", (64, 256), accumulator(64, 256))
+        k.gemm_async(acc.all, a.all, k.smem(f"b{n}", "f16", (256, 64)).all, 0)
+
+
+def _tensor_memory(k: Builder) -> None:
+    k.kernel.buffers.append(ir.Buffer("t", "tmem", "f32", (4,), k.smem("s", "f32", (4,)).place))
+
+
+def _beyond(memory: str) -> Write:
+    """A part that the builder would refuse, as a changed kernel may have it."""
+
+    def write(k: Builder) -> None:
+        t, s = k.reg("t", "f32", (128,), THREADS), k.smem("s", "f32", (128,))
+        k.copy(t.all, s.all)
+        copy = k.kernel.body[-1]
+        assert isinstance(copy, ir.Copy)
+        if memory == "reg":
+            copy.dst = replace(copy.dst, begin=(128,))
+        else:
+            copy.src = replace(copy.src, begin=(-1,))
+
+    return write
+
+
+# Rule -> what it refuses: how to write it, warps, and what the message says.
+BROKEN: dict[str, list[tuple[Write, int, str]]] = {
+    "_memories": [(_tensor_memory, 4, "has no memory 'tmem'")],
+    "_scopes": [
+        (_bare_sync, 4, "sync in scope elect deadlocks"),
+        (_in_one_thread(_product), 4, "a product in scope elect"),
+        (_in_each_thread(_product), 4, "a product in scope thread"),
+        (lambda k: k.wait_group("bulk", 0), 4, "belong to the issuing thread"),
+        (lambda k: k.commit("bulk"), 4, "belong to the issuing thread"),
+        (_in_one_thread(lambda k: k.wait_group("wgmma", 0)), 4, "groups of products"),
+        (_in_one_thread(lambda k: k.commit("cp_async")), 4, "groups of its own copies"),
+        (_in_one_thread(lambda k: k.wait_group("cp_async", 0)), 4, "groups of its own copies"),
+    ],
+    "_top": [
+        (_beside_roles, 4, "beside roles"),
+        (_inner_roles, 4, "inside another statement"),
+    ],
+    "_variables": [
+        (_changed_by_one, 4, "stage of scope cta changes in scope elect"),
+        (_pipe_of_all_advanced_by_one, 4, "stage of scope cta changes in scope elect"),
+        (_used_outside, 4, "inner is not declared here"),
+        (_loop_variable_outside, 4, "i is not declared here"),
+        (_foreign_variable, 4, "elsewhere is not declared here"),
+        (_branch_of_a_thread, 4, "thread < 5 depends on the thread"),
+        (_loop_of_a_warp, 4, "warp + 1 depends on the thread"),
+    ],
+    "_inside": [
+        (_beyond("reg"), 4, "t[128:+128] is not inside t"),
+        (_beyond("smem"), 4, "s[-1:+128] is not inside s"),
+    ],
+    "_capacity": [
+        (lambda k: k.smem("s", "f32", (60000,)), 4, "240000 bytes of shared memory"),
+    ],
+    "_registers": [(_wide_accumulators, 4, "384 registers")],
+    "_barriers": [(_wait_only, 4, "nobody arrives"), (_arrive_only, 4, "nobody waits")],
+    "_async_completion": [
+        (_uncommitted, 4, "no commit of kind bulk"),
+        (_uncommitted_loads, 4, "no commit of kind cp_async"),
+    ],
+}  # fmt: skip
+CASES = [(rule, n) for rule, cases in BROKEN.items() for n in range(len(cases))]
+
+
+@pytest.mark.parametrize(("rule", "number"), CASES)
+def test_what_a_rule_refuses_is_refused_at_the_user_s_line(rule: str, number: int) -> None:
+    write, warps, message = BROKEN[rule][number]
+    broken = kernel(write, warps)
+    with pytest.raises(AxeError) as refusal:
+        check.check(broken, h200)
+    assert message in str(refusal.value)
+    # Rules about a statement name its line; those about a whole kernel name the kernel's part.
+    assert refusal.value.at.startswith(__file__) or refusal.value.thing.startswith(
+        ("kernel k", "barrier b", "target 'h200'")
+    )
+
+
+@pytest.mark.parametrize(("rule", "number"), CASES)
+def test_no_other_rule_refuses_it(rule: str, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, warps, _ = BROKEN[rule][number]
+    rest = tuple(r for r in check.RULES if r.__name__ != rule)
+    assert len(rest) == len(check.RULES) - 1
+    monkeypatch.setattr(check, "RULES", rest)
+    check.check(kernel(write, warps), h200)
+
+
+# What is derived when a kernel is finished, changed afterwards.
+
+
+def _odd_budget(k: ir.Kernel) -> None:
+    k.body[-1].branches[0].registers = 44  # type: ignore[attr-defined]
+
+
+def _greedy_budget(k: ir.Kernel) -> None:
+    k.body[-1].branches[1].registers += 8  # type: ignore[attr-defined]
+
+
+def _shifted_ring(k: ir.Kernel) -> None:
+    next(b for b in k.buffers if b.memory == "smem").offset += 128
+
+
+def _shifted_barrier(k: ir.Kernel) -> None:
+    k.barriers[0].offset += 4
+
+
+CHANGED: dict[str, tuple[Callable[[ir.Kernel], None], str]] = {
+    "_budgets odd": (_odd_budget, "44 registers; expected a multiple of 8"),
+    "_budgets sum": (_greedy_budget, "its roles want 520 registers for 3 warpgroups"),
+    "_alignment ring": (_shifted_ring, "begins at byte 128; expected a multiple of 1024"),
+    "_alignment barrier": (_shifted_barrier, "expected a multiple of 8"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGED)
+def test_wrong_derived_numbers_are_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    change, message = CHANGED[name]
+    made = gemm(Problem(256, 256, 192), Tiling(128, 128, 64, 3))
+    check.check(made, h200)
+    change(made)
+    with pytest.raises(ScheduleError) as refusal:
+        check.check(made, h200)
+    assert message in str(refusal.value)
+    rest = tuple(r for r in check.RULES if r.__name__ != name.partition(" ")[0])
+    monkeypatch.setattr(check, "RULES", rest)
+    check.check(made, h200)
+
+
+def test_every_rule_has_a_case() -> None:
+    cases = {*BROKEN, *(name.partition(" ")[0] for name in CHANGED)}
+    assert cases == {rule.__name__ for rule in check.RULES}
+
+
+def test_arrivals_that_differ_within_a_role_are_refused_at_the_line() -> None:
+    def write(k: Builder) -> None:
+        b = k.mbarriers("b", 1)
+        k.arrive(b, 0)
+        with k.one_thread():
+            k.arrive(b, 0)
+
+    with pytest.raises(ScheduleError, match="1 arrivals here, 128 elsewhere in the role") as found:
+        kernel(write)
+    assert found.value.at.startswith(__file__)
+
+
+def test_too_many_threads_are_refused() -> None:
+    made = kernel(lambda k: None, 32)
+    with pytest.raises(ScheduleError, match="1024 threads; expected 512"):
+        check.check(made, h200.replace(limits={**h200.limits, "threads_per_cta": 512}))
+
+
+def test_a_scope_that_the_machine_lacks_is_refused() -> None:
+    target = h200.replace(scopes=("device", "cta", "thread"))
+
+    def write(k: Builder) -> None:
+        with k.roles(), k.warpgroups(0, 1):
+            k.sync()
+
+    with pytest.raises(ScheduleError, match="scope warpgroup") as refusal:
+        check.check(kernel(write), target)
+    assert Path(refusal.value.at.rpartition(":")[0]) == Path(__file__)
