@@ -4,6 +4,8 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(or $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
   $$p -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$p && break; done),python3)
 PYTEST_ARGS ?=
+# One worker per core; PYTEST_ARGS=-n0 runs everything in one process, which shows what tests print.
+WORKERS := -n auto --dist worksteal
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.axe-eq-ready
@@ -18,17 +20,17 @@ demo: $(READY) ## prove, refute, compile, run and explain real programs
 	$(BIN)/python -m examples.demo
 
 test: $(READY) ## all tests; those of absent devices are skipped, large campaigns are sampled
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest $(WORKERS) $(PYTEST_ARGS)
 
 test-full: $(READY) ## all tests with their campaigns whole
-	$(BIN)/pytest --full $(PYTEST_ARGS)
+	$(BIN)/pytest --full $(WORKERS) $(PYTEST_ARGS)
 
 check: $(READY) ## format, lint, types, layers, and the tests that need no device
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -m "$(WITHOUT_DEVICE)" $(PYTEST_ARGS)
+	$(BIN)/pytest -m "$(WITHOUT_DEVICE)" $(WORKERS) $(PYTEST_ARGS)
 
 fix: $(READY) ## format, and repair what the linter can
 	$(BIN)/ruff check --fix
@@ -40,6 +42,7 @@ golden: $(READY) ## rewrite the golden files from the present output; review the
 docs: $(READY) ## regenerate the pages that are derived from code
 	$(BIN)/python -m axe_eq.debug > docs/switches.md
 	$(BIN)/python -m axe_eq_rules.table > docs/laws.md
+	$(BIN)/python -m examples.pictures docs/pictures
 
 bench-compile: $(READY) ## compile time, rows and memory against program size
 	$(BIN)/python -m benchmarks.compile

@@ -169,6 +169,16 @@ class Switches:
             "memory at which a search stops",
         ),
     )
+    cache: int = field(
+        default=1,
+        metadata=_row(
+            "AXE_CACHE",
+            _whole(0, 1),
+            "0 or 1",
+            "1",
+            "0 neither reads nor writes compiled programs and kernels on disk",
+        ),
+    )
     cache_dir: Path | None = field(
         default=None,
         metadata=_row(
@@ -176,7 +186,7 @@ class Switches:
             _folder,
             "a folder (made if absent)",
             "`axe_eq` in `$XDG_CACHE_HOME` or `~/.cache`",
-            "where compiled kernels and tuning results are kept",
+            "where compiled programs and kernels and tuning results are kept",
         ),
     )
 

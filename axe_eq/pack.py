@@ -52,6 +52,10 @@ class Pack:
     emitters: dict[str, Any] = field(default_factory=dict)
     runners: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for schedule in self.schedules:
+            self._name_schedule(schedule)
+
     def law(self, *, source: str, **flags: Any) -> Callable[[Callable[..., tuple[Any, ...]]], Law]:
         """Decorator: a law of this pack; flags as in `axe_eq.rule.law.Law`.
 
@@ -89,14 +93,37 @@ class Pack:
         return SELECTORS.add(selector)
 
     def schedule(self, schedule: Any) -> Any:
-        """Register a schedule (also usable as a decorator of a class or function)."""
+        """Register a schedule (also usable as a decorator of a class or function).
+
+        Raises:
+            PackError: another pack has a schedule of that name.
+        """
+        self._name_schedule(schedule)
         self.schedules.append(schedule)
         return schedule
+
+    def _name_schedule(self, schedule: Any) -> None:
+        owner, _ = _schedules.get(schedule.name, (self.name, None))
+        if owner != self.name:
+            raise PackError(
+                f"schedule {schedule.name!r} of pack {self.name!r}",
+                f"has the name of one of pack {owner!r}", "a name of its own",
+            )  # fmt: skip
+        _schedules[schedule.name] = self.name, schedule
 
     def target(self, target: Target) -> Target:
         """Register a machine."""
         self.targets[target.name] = target
         return target
+
+
+# Every loaded pack's schedules by name: steps of schedule graphs name theirs.
+_schedules: dict[str, tuple[str, Any]] = {}
+
+
+def schedule_named(name: str) -> Any:
+    """The schedule called `name` of any pack that is loaded; None where there is none."""
+    return _schedules.get(name, ("", None))[1]
 
 
 @cache
@@ -120,7 +147,7 @@ def _load(point: Any) -> Pack:
     place = f"entry point {point.name} = {point.value}"
     try:
         pack = point.load()
-    except PackError:
+    except (PackError, MemoryError):
         raise
     except Exception as error:
         cause = f"{type(error).__name__}: {error}"
@@ -139,11 +166,22 @@ def packs(names: Iterable[str | Pack] | None = None, without: Iterable[str] = ()
         PackError: no such pack.
     """
     known = installed()
-    chosen = list(switches().packs or known) if names is None else list(names)
-    dropped = {*without, *switches().without}
+    chosen = list(switches().packs or known) if names is None else name_list("packs", names)
+    dropped = {*name_list("without", without), *switches().without}
     found = [p if isinstance(p, Pack) else _named(p, known) for p in chosen]
     _check_without(dropped, found)
     return [p for p in found if p.name not in dropped]
+
+
+def name_list(what: str, given: Iterable[Any]) -> list[Any]:
+    """What was given as an argument that lists names.
+
+    Raises:
+        PackError: one text, which would be taken letter by letter, or nothing to go through.
+    """
+    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
+        raise PackError(f"{what}={given!r}", "is no list", "a list of names")
+    return list(given)
 
 
 def _named(name: str, known: Mapping[str, Pack]) -> Pack:

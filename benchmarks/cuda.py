@@ -34,9 +34,9 @@ from axe_eq_backends.cuda.launch import Bound, Loaded
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules.gemm import Extra, Matrix, Problem, Tiling, gemm, parameters
 from axe_eq_backends.cuda.schedules.map import elementwise
-from axe_eq_backends.cuda.schedules.rows import Reduction, reduce_rows
-from axe_eq_backends.cuda.schedules.tensors import dense
-from axe_eq_backends.cuda.schedules.transpose import transpose
+from axe_eq_backends.cuda.schedules.rows import Reduction, best_across, reduce_rows
+from axe_eq_backends.cuda.schedules.tensors import Operand, dense
+from axe_eq_backends.cuda.schedules.transpose import best_warps, turn
 from axe_eq_backends.cuda.target import h200
 from benchmarks import cuda_peers as peers
 
@@ -330,39 +330,30 @@ def bench_fused(shapes: dict[str, tuple[int, int]], rounds: int) -> list[dict[st
 # -- memory-bound kernels --
 
 
-def memory_kernels(op: str, rows: int, cols: int) -> dict[str, ir.Kernel]:
-    """Candidates of one operation."""
-    x, w = dense("x", "f16", (rows, cols)), dense("w", "f16", (rows, cols), [1])
-    y = dense("y", "f16", (rows, cols))
+def memory_kernel(op: str, rows: int, cols: int) -> ir.Kernel:
+    """The kernel that lowering writes for an operation, with the tiling that its costs pick."""
+    shape = (rows, cols)
+    x, w = dense("x", "f16", shape), dense("w", "f16", shape, [1])
+    y = dense("y", "f16", shape)
     if op == "bias_gelu":
         t = apply("add", arg(0), arg(1))
-        cell = apply(
-            "mul",
-            apply("mul", t, 0.5),
-            apply("add", apply("erf", apply("mul", t, math.sqrt(0.5))), 1.0),
-        )
-        return {
-            f"axe v{v}": elementwise((rows, cols), [x, w], [(y, cell)], vectors=v)
-            for v in (1, 2, 4)
-        }
+        half = apply("add", apply("erf", apply("mul", t, math.sqrt(0.5))), 1.0)
+        return elementwise(shape, [x, w], [(y, apply("mul", apply("mul", t, 0.5), half))])
+    if op == "transpose":
+        turned = Operand("x", "f16", (1, cols)), Operand("y", "f16", (rows, 1))
+        warps = best_warps((cols, rows), turned, h200.n_units)
+        return turn((cols, rows), [turned[0]], [(turned[1], arg(0))], warps)
     if op == "softmax":
         e = apply("exp", apply("sub", arg(0), arg(1)))
-        steps = [Reduction("max", arg(0)), Reduction("+", e)]
-        return {
-            f"axe e{n}": reduce_rows(
-                (rows, cols), [x], steps, [(y, apply("div", e, arg(2)))], elements=n
-            )
-            for n in (8, 16, 32)
-        }
-    if op == "rmsnorm":
+        steps, given = [Reduction("max", arg(0)), Reduction("+", e)], [x]
+        cell = apply("div", e, arg(2))
+    else:
         scale = apply("rsqrt", apply("add", apply("mul", arg(2), 1 / cols), 1e-6))
         cell = apply("mul", apply("mul", arg(0), scale), arg(1))
-        steps = [Reduction("+", apply("mul", arg(0), arg(0)))]
-        return {
-            f"axe e{n}": reduce_rows((rows, cols), [x, w], steps, [(y, cell)], elements=n)
-            for n in (8, 16, 32)
-        }
-    return {"axe": transpose((rows, cols))}
+        steps, given = [Reduction("+", apply("mul", arg(0), arg(0)))], [x, w]
+    across = best_across(shape, given, steps, [(y, cell)], h200.n_units)
+    assert across is not None
+    return reduce_rows(shape, given, steps, [(y, cell)], across)
 
 
 def bench_memory(rounds: int, quick: bool) -> list[dict[str, Any]]:
@@ -392,17 +383,16 @@ def _memory_case(op: str, rows: int, cols: int, rounds: int) -> dict[str, Any]:
     wanted = reference(*inputs[0])
     runs: dict[str, list[Run]] = {}
     errors = {}
-    for key, kernel in memory_kernels(op, rows, cols).items():
-        loaded = load(kernel)
-        bounds = [loaded.bind(_memory_arrays(op, i, y)) for i, y in zip(inputs, ys, strict=True)]
-        bounds[0].launch(stream())
-        torch.cuda.synchronize()
-        errors[key] = relative_error(ys[0], wanted)
-        ys[0].fill_(float("nan"))
-        if errors[key] < 1e-3:
-            runs[key] = [launcher(b) for b in bounds]
-        else:
-            print("WRONG", op, rows, cols, key, errors[key], flush=True)
+    loaded = load(memory_kernel(op, rows, cols))
+    bounds = [loaded.bind(_memory_arrays(op, i, y)) for i, y in zip(inputs, ys, strict=True)]
+    bounds[0].launch(stream())
+    torch.cuda.synchronize()
+    errors["axe"] = relative_error(ys[0], wanted)
+    ys[0].fill_(float("nan"))
+    if errors["axe"] < 1e-3:
+        runs["axe"] = [launcher(b) for b in bounds]
+    else:
+        print("WRONG", op, rows, cols, errors["axe"], flush=True)
     for key, peer in peers.TRITON[op].items():
         runs[key] = [partial(peer, *i, y) for i, y in zip(inputs, ys, strict=True)]
     torch._dynamo.reset()
@@ -420,7 +410,7 @@ def _memory_case(op: str, rows: int, cols: int, rounds: int) -> dict[str, Any]:
 
 def _memory_arrays(op: str, inputs: tuple[torch.Tensor, ...], y: torch.Tensor) -> dict[str, Any]:
     if op == "transpose":
-        return {"x": inputs[0].unsqueeze(0), "out": y.unsqueeze(0)}
+        return {"x": inputs[0].t(), "y": y}
     if op == "bias_gelu":
         return {"x": inputs[0], "w": inputs[1], "y": y}
     return {"x": inputs[0], "y": y} | ({"w": inputs[1]} if len(inputs) > 1 else {})

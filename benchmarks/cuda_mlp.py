@@ -39,7 +39,7 @@ def run(path: Path, rounds: int) -> dict[str, Any]:
     torch.manual_seed(0)
     random.seed(0)
     exe = load(path)
-    shapes = [t.shape for t in exe.schedule.call.types]
+    shapes = [t.shape for t in exe.call.types]
     x, g = normal(*shapes[0]), normal(*shapes[1])
     wg, wu, wd = (normal(*s).mul_(s[0] ** -0.5) for s in shapes[2:])
     given = (x, g, wg, wu, wd)
@@ -53,7 +53,7 @@ def run(path: Path, rounds: int) -> dict[str, Any]:
     errors = {
         "axe": relative_error(first, wanted), "torch.compile": relative_error(half, wanted),
     }  # fmt: skip
-    bound = exe.schedule.bound_call("cuda", given)
+    bound = exe.bind(*given)
     bound()
     start = time.perf_counter()
     for _ in range(50):
@@ -87,12 +87,9 @@ def exact(x: Any, g: Any, wg: Any, wu: Any, wd: Any) -> Any:
 
 def parts(exe: Any, given: tuple[Any, ...], rounds: int) -> dict[str, Any]:
     """Microseconds of every kernel alone."""
-    from benchmarks.cuda import burst, launcher, summary
+    from benchmarks.cuda import burst, summary
 
-    prepared = exe.schedule.prepared("cuda")
-    (bound,) = list(prepared.bindings.values())[:1]
-    names = [loaded.image.name for loaded, _ in prepared.kernels]
-    return summary(burst({n: launcher(b) for n, b in zip(names, bound, strict=True)}, rounds), 0.0)
+    return summary(burst(dict(exe.caller.ready.parts(given)), rounds), 0.0)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The tour: equal layouts, a block made fast, attention in one kernel, programs proved.
+"""The tour: equal layouts, a block made fast, attention in one kernel, proofs, a GPU.
 
 Run by `make demo`, or `python -m examples.demo`. Each part prints what it shows and checks it: a
 part that does not hold ends the demo with an error.
@@ -111,11 +111,37 @@ def relative_error(got: np.ndarray, want: np.ndarray) -> float:
     return float(np.abs(a - b).max() / np.abs(b).max())
 
 
+def on_the_gpu() -> str:
+    """(e) The block at 8192 tokens on this machine's GPU, where it has one that is known."""
+    specs = qwen.mlp_specs()
+    exe = axe.compile(qwen.mlp_block, *specs)  # for the first known GPU, else for the cpu
+    if exe.target.name == "cpu":
+        return "skipped: no GPU of a known target is here"
+    from axe_eq_backends.cuda.arrays import to_device, to_host
+
+    arrays = random_arrays(specs)
+    run = exe.bind(*map(to_device, arrays))
+    rows = np.random.default_rng(1).choice(qwen.TOKENS, ROWS, replace=False)
+    error = relative_error(
+        to_host(run())[rows], axe.run(qwen.mlp_block, arrays[0][rows], *arrays[1:])
+    )
+    check(error < 5e-3, f"{ROWS} of {qwen.TOKENS} rows against numpy: relative error {error:.1e}")
+    seconds = []
+    for _ in range(20):
+        began = time.perf_counter()
+        run()  # waits for its results
+        seconds.append(time.perf_counter() - began)
+    took = float(np.median(seconds))
+    rate = 6 * qwen.TOKENS * qwen.HIDDEN * qwen.INTERMEDIATE / took
+    return f"MLP block on {exe.target.name}: {took * 1e3:.2f} ms, {rate / 1e12:.0f} TFLOP/s"
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "a. layouts": layouts,
     "b. a block made fast": block,
     "c. attention": streaming,
     "d. programs proved": proofs,
+    "e. on the GPU": on_the_gpu,
 }
 
 

@@ -12,6 +12,7 @@ import tempfile
 import zlib
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -180,9 +181,21 @@ def _ran_whole(session: pytest.Session) -> bool:
     return whole and not narrowed and not session.shouldstop and not session.testsfailed
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Take over what a worker of pytest-xdist compared; it is called where the report is made."""
+    goldens = node.config.stash[_goldens]
+    for name in ("compared", "skipped"):
+        getattr(goldens, name).update(getattr(node, "workeroutput", {}).get(name, ()))
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail a complete run that leaves a golden file uncompared."""
     goldens = session.config.stash[_goldens]
+    if hasattr(session.config, "workeroutput"):  # one of several workers sees only its share
+        session.config.workeroutput["compared"] = sorted(goldens.compared)
+        session.config.workeroutput["skipped"] = sorted(goldens.skipped)
+        return
     if _ran_whole(session):
         goldens.find_orphans()
     if goldens.orphans and not goldens.update:

@@ -10,35 +10,42 @@ from typing import Any
 
 import click
 
+from axe_eq.debug import switches
 from axe_eq.errors import AxeError
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="axe-eq")
 def axe() -> None:
     """Prove that layouts, programs and schedules are the same; choose the cheapest; explain it."""
 
 
 def main() -> None:
     """Entry point: an error of axe_eq is one message and exit code 2, never a traceback."""
-    register()
     try:
-        code = axe.main(standalone_mode=False)
+        switches()  # an unknown AXE_ variable is an error of every command
+        register()
+        code = axe.main(prog_name="axe", standalone_mode=False)
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:
         error.show()
         sys.exit(2)
     except AxeError as error:
-        click.echo(f"{type(error).__name__}: {error}", err=True)
+        public = next(c for c in type(error).__mro__ if c.__module__ == AxeError.__module__)
+        click.echo(f"{public.__name__}: {error}", err=True)
         sys.exit(2)
     except BrokenPipeError:
         sys.exit(0)
+    except OSError as error:  # files that are named in arguments have errors of their own
+        click.echo(f"axe: cannot write its output ({error.strerror or error})", err=True)
+        sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def register() -> None:
     """Load the commands; each module adds its own."""
-    from axe_eq.cli import programs, prove, registry  # noqa: F401
+    from axe_eq.cli import layouts, programs, prove, registry  # noqa: F401
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:

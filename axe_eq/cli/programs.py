@@ -14,10 +14,10 @@ import numpy as np
 from axe_eq.cli import as_json_text, axe, json_option
 from axe_eq.cli.source import load_arrays, load_function, parse_dims
 from axe_eq.errors import ArgumentError
+from axe_eq.files import whole
 from axe_eq.pipeline import compile as compile_program
 from axe_eq.program.nesting import flatten
 from axe_eq.program.types import DTYPES
-from axe_eq.run.files import whole
 
 
 def program_options(command: Any) -> Any:
@@ -105,7 +105,7 @@ def explain(as_json: bool, **options: Any) -> None:
 @program_options
 @click.option("--input", "inputs", multiple=True, help="An .npy file per argument; random if none.")
 @click.option("--bind", "bindings", multiple=True, help="A named dim at run time: tokens=64.")
-@click.option("--seed", default=0, help="Seed of random inputs.")
+@click.option("--seed", type=click.IntRange(0), default=0, help="Seed of random inputs.")
 @click.option(
     "-o", "--output", "folder", default=None, help="Folder for the outputs as .npy files."
 )

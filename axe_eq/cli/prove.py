@@ -11,10 +11,11 @@ import click
 from axe_eq.cli import as_json_text, axe, json_option
 from axe_eq.cli.source import load_function
 from axe_eq.errors import ArgumentError
+from axe_eq.files import write_text
+from axe_eq.prove.certificate import Certificate
 from axe_eq.prove.checker import refusal
 from axe_eq.prove.equivalent import equivalent
 from axe_eq.prove.verdict import Proved, Refuted
-from axe_eq.run.files import write_text
 
 YES, REFUTED, UNKNOWN = 0, 1, 3
 
@@ -60,6 +61,8 @@ def check_cert(file: str, as_json: bool) -> None:
         raise ArgumentError(f"file {file!r}", f"does not read ({error})", "a certificate") from None
     reason = refusal(text)
     accepted = reason is None
-    said = "accepted" if accepted else f"refused: {reason}"
-    click.echo(as_json_text({"accepted": accepted, "reason": reason}) if as_json else said)
+    statement = str(Certificate(text).proof.statement) if accepted else None
+    said = f"accepted: {statement}" if accepted else f"refused: {reason}"
+    data = {"accepted": accepted, "reason": reason, "statement": statement}
+    click.echo(as_json_text(data) if as_json else said)
     sys.exit(YES if accepted else REFUTED)

@@ -55,15 +55,16 @@ def describe(pack: Pack) -> dict[str, Any]:
 @click.option("--samples", type=click.IntRange(1), default=25, help="Ground instances per law.")
 @json_option
 def check(name: str, samples: int, as_json: bool) -> None:
-    """Test every law of a pack on samples; exit 1 where one is wrong."""
+    """Test the laws and operators of a pack on samples; exit 1 where one is wrong."""
     (pack,) = find_packs([name])
     findings = check_pack(pack, samples)
+    held = f"pack {name!r}: {len(pack.laws)} laws hold on samples"
+    if pack.operators:
+        held += f", {', '.join(pack.operators)} as declared"
     if as_json:
         click.echo(as_json_text([str(f) for f in findings]))
     else:
-        click.echo(
-            "\n".join(map(str, findings)) or f"pack {name!r}: {len(pack.laws)} laws hold on samples"
-        )
+        click.echo("\n".join(map(str, findings)) or held)
     sys.exit(1 if findings else 0)
 
 

@@ -7,6 +7,7 @@ merges; the rest are selectors.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,13 +24,13 @@ from axe_eq.program.types import promote
 Axes = int | Sequence[int] | None
 
 
-def one_axis(axis: int, rank: int) -> int:
+def one_axis(axis: object, rank: int) -> int:
     """The axis counted from the front.
 
     Raises:
         ProgramError: not an axis of an array of this rank.
     """
-    if type(axis) is bool or not -rank <= axis < rank:
+    if not isinstance(axis, int) or isinstance(axis, bool) or not -rank <= axis < rank:
         wanted = f"{-rank}..{rank - 1}" if rank else "no axis: the array has no dims"
         raise ProgramError(f"axis {axis!r}", "is out of range", wanted)
     return axis % rank
@@ -53,6 +54,8 @@ def all_axes(axis: Axes, rank: int) -> tuple[int, ...]:
 def _common(arrays: Sequence[Operand]) -> list[Traced]:
     """Operands of one dtype."""
     operands = as_operands(*arrays)
+    if not operands:
+        raise ProgramError("arrays", "are none", "at least one")
     name = promote(*(x.dtype for x in operands))
     return [astype(x, name) for x in operands]
 
@@ -153,7 +156,11 @@ def reshape(x: Operand, /, shape: Sequence[int] | int, *, copy: bool | None = No
         ProgramError: a shape of another size.
     """
     operand = as_traced(x)
-    wanted = _inferred(operand, (shape,) if isinstance(shape, int) else tuple(shape))
+    try:
+        given = (shape,) if isinstance(shape, int) else tuple(map(operator.index, shape))
+    except TypeError:
+        raise ProgramError(f"shape {shape!r}", "is no shape", "a tuple of integers") from None
+    wanted = _inferred(operand, given)
     old, new = operand.node.shape, tuple(map(int, wanted))
     groups = _groups(old, new)
     operand = drop_dims(operand, [d for before, after in groups if not after for d in before])

@@ -180,6 +180,8 @@ def _contract(arrays: list[Any], letters: list[str], out: str) -> Any:
 
 def _subscripts(text: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     """Letters per operand and of the output, `...` replaced by letters nobody uses."""
+    if not isinstance(text, str):
+        raise ProgramError(f"einsum {text!r}", "is no text", "letters such as 'ij,jk->ik'")
     left, arrow, right = text.replace(" ", "").partition("->")
     given = left.split(",")
     widths = [rank - len(g.replace("...", "")) for g, rank in zip(given, ranks, strict=False)]

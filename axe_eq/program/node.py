@@ -13,8 +13,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakValueDictionary
 
-import networkx as nx
-
 from axe_eq.errors import ProgramError
 from axe_eq.program.ops import (
     CELLS,
@@ -31,6 +29,8 @@ from axe_eq.program.signature import signature
 from axe_eq.program.types import Array, ValueType, dtype, promote, value_type
 
 if TYPE_CHECKING:
+    import networkx as nx
+
     from axe_eq.layout import Layout
 
 INPUT, OP, SEL = "input", "op", "sel"
@@ -250,6 +250,8 @@ class Program:
 
     def graph(self) -> nx.DiGraph[Node]:
         """The program as a networkx graph, edges from operand to user with attribute `operand`."""
+        import networkx as nx  # running a compiled program needs no graph library
+
         graph: nx.DiGraph[Node] = nx.DiGraph()
         for node in self.nodes():
             graph.add_node(node)

@@ -7,6 +7,7 @@ is used only where the selector's own `shape` says that it fits, so a proposal m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -19,9 +20,10 @@ Known = Sequence[ValueType | None]
 Shape = tuple[int, ...]
 Shapes = list[Shape]
 
+# Among them some that no float holds, and one that float32 does not: folding those rounds.
 _CONSTANTS: dict[str, tuple[Any, ...]] = {
-    "f": (0.0, 1.0, -1.0, 2.0, 0.5, -0.0, 3.0, float("-inf"), float("inf"), 0.25),
-    "i": (0, 1, -1, 2, 3, -2),
+    "f": (0.0, 1.0, -1.0, 2.0, 0.5, -0.0, 3.0, -math.inf, math.inf, 0.25, 0.1, 0.3),
+    "i": (0, 1, -1, 2, 3, -2, 16777217),
     "b": (0, 1),
 }
 _FACTORS = (1, 2, 3)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
-from pathlib import Path
 
+from axe_eq.files import write_text
 from axe_eq.program.node import INPUT, OP, Node, Program
 
 
@@ -115,7 +115,7 @@ def program_svg(program: Program, path: str | None = None) -> str:
         f"<style>{_STYLE}</style>{_ARROW}\n" + "\n".join(filter(None, parts)) + "\n</svg>\n"
     )
     if path is not None:
-        Path(path).write_text(svg, encoding="utf-8")
+        write_text(path, svg)
     return svg
 
 

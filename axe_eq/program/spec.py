@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 # Example extent of a dim whose extent is given at run time: large enough that schedules for it are
 # throughput schedules.
 TYPICAL_EXTENT = 4096
+MAX_RANK = 26  # signatures call each dim by a letter
+MAX_ELEMENTS = 1 << 48
 
 
 class Dim(int):
@@ -38,7 +41,7 @@ class Dim(int):
         """See `dim`."""
         if not str(name).isidentifier():
             raise ProgramError(f"dim {name!r}", "is not a name", "a name such as 'tokens'")
-        if divisible < 1:
+        if type(divisible) is not int or divisible < 1:
             raise ProgramError(f"dim {name!r}", f"divisible is {divisible}", "at least 1")
         extent = max(TYPICAL_EXTENT // divisible, 1) * divisible if example is None else example
         if extent < 1 or extent % divisible:
@@ -90,7 +93,7 @@ class Spec:
         set_ = object.__setattr__
         set_(self, "shape", _shape(self.shape))
         set_(self, "dtype", dtype(self.dtype).name)
-        set_(self, "dims", _names(self.shape, tuple(self.dims)))
+        set_(self, "dims", _names(self.shape, self.dims))
         set_(self, "layout", _layout(self.layout, self.type))
 
     @property
@@ -121,21 +124,33 @@ class Spec:
 
 
 def _bind(old: int, extent: int, name: str) -> int:
+    if not isinstance(extent, int | np.integer):
+        raise ProgramError(f"dim {name!r}", f"bound to {extent!r}", "an integer")
     return Dim(name, old.divisible, extent) if isinstance(old, Dim) else extent
 
 
 def _shape(shape: Any) -> tuple[int, ...]:
-    entries = (shape,) if isinstance(shape, int) else tuple(shape)
+    try:
+        entries = (shape,) if isinstance(shape, int) else tuple(shape)
+    except TypeError:
+        raise ProgramError(f"shape {shape!r}", "is no shape", "a tuple of extents") from None
     for entry in entries:
         whole = isinstance(entry, int | np.integer) and not isinstance(entry, bool)
         if not whole or entry < 1:
             raise ProgramError(
                 f"shape {entries}", f"has extent {entry!r}", "integers of at least 1"
             )
+    if len(entries) > MAX_RANK or math.prod(entries) > MAX_ELEMENTS:
+        large = f"{len(entries)} dims, {math.prod(map(int, entries)):.3g} elements"
+        wanted = f"at most {MAX_RANK} dims and {MAX_ELEMENTS:.3g} elements"
+        raise ProgramError(f"shape {entries}"[:200], f"is too large ({large})", wanted)
     return tuple(e if isinstance(e, Dim) else int(e) for e in entries)
 
 
-def _names(shape: tuple[int, ...], dims: tuple[str, ...]) -> tuple[str, ...]:
+def _names(shape: tuple[int, ...], dims: Any) -> tuple[str, ...]:
+    dims = () if dims is None else (dims,) if isinstance(dims, str) else tuple(dims)
+    if strange := [d for d in dims if not isinstance(d, str)]:
+        raise ProgramError(f"dims {dims}", f"names a dim {strange[0]!r}", "texts")
     if dims and len(dims) != len(shape):
         raise ProgramError(f"dims {dims}", f"names {len(dims)} dims", f"{len(shape)} names")
     given = dims or ("",) * len(shape)
@@ -152,11 +167,16 @@ def _names(shape: tuple[int, ...], dims: tuple[str, ...]) -> tuple[str, ...]:
 def _layout(layout: Any, of: ValueType) -> Layout | None:
     if layout is None:
         return None
+    from axe_eq.layout import Layout as LayoutValue
     from axe_eq.layout.notation import read_any
 
-    found: Layout = layout
-    if isinstance(layout, str):
-        found = read_any(layout, shape=of.shape, itemsize=of.itemsize)
+    if not isinstance(layout, str | LayoutValue):
+        raise ProgramError(f"layout {layout!r}", "is no layout", "a Layout or its text")
+    found: Layout = (
+        layout
+        if isinstance(layout, LayoutValue)
+        else read_any(layout, shape=of.shape, itemsize=of.itemsize)
+    )
     if found.size != of.size:
         raise ProgramError(f"layout {found}", f"has size {found.size}", f"{of.size}, as {of}")
     return found

@@ -81,10 +81,12 @@ def run(fn: Callable[..., Any], *arrays: Any) -> Any:
 
 def _bind(fn: Callable[..., Any], specs: Sequence[Any]) -> list[str]:
     """Parameter name per argument."""
+    if not callable(fn):
+        raise ProgramError(f"function {fn!r}", "is not callable", "a function of arrays")
     name = getattr(fn, "__name__", type(fn).__name__)
     try:
         bound = inspect.signature(fn).bind(*specs)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         wrong = f"does not take {len(specs)} arguments ({error})"
         raise ProgramError(f"function {name!r}", wrong, "one spec per parameter") from None
     names: list[str] = []

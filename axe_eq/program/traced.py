@@ -408,7 +408,11 @@ def weak_dtype(value: float, like: Sequence[str]) -> str:
 def scalar(value: float, name: str) -> Traced:
     """A constant without dims."""
     kind = DTYPES[name].kind
-    typed = bool(value) if kind == "b" else float(value) if kind == "f" else value
+    try:
+        typed = bool(value) if kind == "b" else float(value) if kind == "f" else value
+    except OverflowError:
+        raise ProgramError(f"constant of {len(str(value))} digits", f"does not fit {name}",
+                           f"a value of {name}") from None  # fmt: skip
     return select(join_text("full", (), typed, name))
 
 

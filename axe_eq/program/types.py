@@ -1,17 +1,17 @@
 """Element types and value types.
 
 A value's type prints as ``f16[8192,4096]``; that text is what terms and the e-graph carry, so the
-parser here is the only place that gives it a meaning. Element types come from numpy and ml_dtypes.
+parser here is the only place that gives it a meaning. Element types come from numpy and ml_dtypes;
+the latter loads when one of its types is computed with on the host.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -22,38 +22,40 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class DType:
-    """One element type: its name, its numpy dtype, and the dtype it accumulates in.
+    """One element type: its name, its size, and the dtype it accumulates in.
 
-    kind is "f" (floating), "i" (signed integer) or "b" (boolean).
+    kind is "f" (floating), "i" (signed integer) or "b" (boolean); scalar is what numpy, or
+    ml_dtypes, calls it.
     """
 
     name: str
-    numpy: np.dtype[Any]
+    scalar: str
+    itemsize: int
     accumulate: str
     kind: str
 
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element."""
-        return int(self.numpy.itemsize)
-
-
-def _dtype(name: str, scalar: Any, accumulate: str, kind: str) -> DType:
-    return DType(name, np.dtype(scalar), accumulate, kind)
+    @cached_property
+    def numpy(self) -> np.dtype[Any]:
+        """Its numpy dtype."""
+        library: Any = np
+        if not hasattr(np, self.scalar):
+            import ml_dtypes as library
+        found: np.dtype[Any] = np.dtype(getattr(library, self.scalar))
+        return found
 
 
 DTYPES: dict[str, DType] = {
     d.name: d
     for d in (
-        _dtype("f8e4m3", ml_dtypes.float8_e4m3fn, "f32", "f"),
-        _dtype("f8e5m2", ml_dtypes.float8_e5m2, "f32", "f"),
-        _dtype("f16", np.float16, "f32", "f"),
-        _dtype("bf16", ml_dtypes.bfloat16, "f32", "f"),
-        _dtype("f32", np.float32, "f32", "f"),
-        _dtype("f64", np.float64, "f64", "f"),
-        _dtype("i32", np.int32, "i32", "i"),
-        _dtype("i64", np.int64, "i64", "i"),
-        _dtype("bool", np.bool_, "bool", "b"),
+        DType("f8e4m3", "float8_e4m3fn", 1, "f32", "f"),
+        DType("f8e5m2", "float8_e5m2", 1, "f32", "f"),
+        DType("f16", "float16", 2, "f32", "f"),
+        DType("bf16", "bfloat16", 2, "f32", "f"),
+        DType("f32", "float32", 4, "f32", "f"),
+        DType("f64", "float64", 8, "f64", "f"),
+        DType("i32", "int32", 4, "i32", "i"),
+        DType("i64", "int64", 8, "i64", "i"),
+        DType("bool", "bool_", 1, "bool", "b"),
     )
 }
 _ALIASES = {
@@ -61,7 +63,6 @@ _ALIASES = {
     "float64": "f64", "double": "f64", "int32": "i32", "int64": "i64", "int": "i64", "pred": "bool",
     "fp8": "f8e4m3", "f8e4m3fn": "f8e4m3", "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2",
 }  # fmt: skip
-_BY_NUMPY = {d.numpy: d for d in DTYPES.values()}
 # Wider floats win over narrower ones; f16 with bf16 has no common half type, so f32 holds both.
 _RANK = {
     "bool": 0,
@@ -84,20 +85,24 @@ def dtype(name: object) -> DType:
     """
     if isinstance(name, DType):
         return name
-    if isinstance(name, str):
-        found = DTYPES.get(_ALIASES.get(name, name))
-    else:
-        found = _BY_NUMPY.get(_as_numpy_dtype(name))
+    found = _called(name) if isinstance(name, str) else _of_numpy(name)
     if found is None:
         raise ProgramError(f"dtype {name!r}", "is not known", "one of " + " ".join(DTYPES))
     return found
 
 
-def _as_numpy_dtype(name: object) -> Any:
+def _called(name: str) -> DType | None:
+    return DTYPES.get(_ALIASES.get(name, name))
+
+
+def _of_numpy(name: object) -> DType | None:
+    """The element type that numpy, or a package that adds dtypes to it, calls so."""
     try:
-        return np.dtype(name)  # type: ignore[call-overload]
+        given = np.dtype(name)  # type: ignore[call-overload]
     except TypeError:
         return None
+    found = _called(given.name)
+    return found if found is not None and given == found.numpy else None
 
 
 @cache

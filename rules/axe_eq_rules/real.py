@@ -382,20 +382,28 @@ def scale_of_right(s: Sig, f: Cell, t: Sig, x: Value, y: Value, z: Value) -> Sid
 # -- factoring -------------------------------------------------------------------------------------
 
 
-@primitive((STR, STR, STR, STR, STR), (STR,))
-def common_factor(outer: str, f: str, product: str, x: str, y: str) -> str | None:
+@primitive((STR, STR), (STR,))
+def pointwise_sum(s: str, f: str) -> str | None:
+    """The signature itself where it adds or subtracts two values of one shape."""
+    of = signature(s)
+    return s if f in ("add", "sub") and of == sigalg.elementwise(of.n_out, 2) else None
+
+
+@primitive((STR, STR, STR), (STR,))
+def common_factor(product: str, x: str, y: str) -> str | None:
     """The signature of the sum of the other factors, for a pointwise sum of two like products."""
-    s, of = signature(outer), value_type(x)
+    of = value_type(x)
     linear = signature(product).monoid in ("", "+") and DTYPES[of.dtype].kind != "b"
-    if f not in ("add", "sub") or s != sigalg.elementwise(s.n_out, 2) or x != y or not linear:
-        return None
-    return sigalg.elementwise(of.rank, 2).text
+    return sigalg.elementwise(of.rank, 2).text if x == y and linear else None
 
 
+# Asking for the sum first is what keeps these laws linear in the size of a program: without it the
+# e-graph joins all products with a common factor before it looks at what adds them.
 @PACK.law(source="folklore: distributivity")
 def factor_left(s: Sig, f: Cell, t: Sig, x: Value, y: Value, z: Value) -> Sides:
     """s[f](t[mul](z, x), t[mul](z, y)) = t[mul](z, u[f](x, y))   for f add or sub."""
-    u = common_factor(s, f, t, type_of(x), type_of(y))
+    pointwise_sum(s, f)
+    u = common_factor(t, type_of(x), type_of(y))
     left = op(s, f, op(t, "mul", z, x), op(t, "mul", z, y))
     return left, op(t, "mul", z, op(u, f, x, y))
 
@@ -403,7 +411,8 @@ def factor_left(s: Sig, f: Cell, t: Sig, x: Value, y: Value, z: Value) -> Sides:
 @PACK.law(source="folklore: distributivity")
 def factor_right(s: Sig, f: Cell, t: Sig, x: Value, y: Value, z: Value) -> Sides:
     """s[f](t[mul](x, z), t[mul](y, z)) = t[mul](u[f](x, y), z)   for f add or sub."""
-    u = common_factor(s, f, t, type_of(x), type_of(y))
+    pointwise_sum(s, f)
+    u = common_factor(t, type_of(x), type_of(y))
     left = op(s, f, op(t, "mul", x, z), op(t, "mul", y, z))
     return left, op(t, "mul", op(u, f, x, y), z)
 

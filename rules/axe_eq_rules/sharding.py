@@ -70,6 +70,12 @@ def partial_of_two(sig: str, types: str, box: str, mesh: str) -> list[tuple[str,
     return [(w.sig, *w.splits, w.box, w.axis) for w in ways if all(w.splits)]
 
 
+@primitive((STR, STR, STR), (STR,))
+def partial_type(type: str, axis: str, mesh: str) -> str:
+    """Type of the partial values of a value: one more dim, in front, along a mesh axis."""
+    return s.partial_type(type, axis, mesh)
+
+
 @primitive((STR, STR), (STR,))
 def unsplit(spec: str, box: str) -> str | None:
     """The cut of a value, given the cut of its split."""
@@ -93,9 +99,11 @@ def arrives(name: Text, type: Type, b: MeshBox, M: MeshText) -> Sides:
 
 @PACK.law(source="Tapestry, index projections; Axe sec. 3", demand=True)
 def spmd(sig: Sig, cell: Cell, a: Args, b: MeshBox, M: MeshText) -> Sides:
-    """shard(Op(s, f, a), b, M) = Spmd(s, f, b, shards(a, bs, M))   for the projections bs of b."""
-    bs = mesh_operand_boxes(sig, types_of(a), b, M)
-    return terms.shard(Op(sig, cell, a), b, M), terms.Spmd(sig, cell, b, terms.shards(a, bs, M))
+    """shard(Op(s, f, a), b, M) = Spmd(s, f, b, M, shards(a, bs, M))   for b's projections bs."""
+    types = types_of(a)
+    bs = mesh_operand_boxes(sig, types, b, M)
+    parts = terms.shards(a, bs, M)
+    return terms.shard(Op(sig, cell, a), b, M), terms.Spmd(sig, cell, types, b, M, parts)
 
 
 @PACK.law(source="definition of shards", demand=True)
@@ -116,36 +124,39 @@ def no_shard(bs: Boxes, M: MeshText) -> Sides:
 
 @PACK.law(source="redistribution: Rink et al. 2112.01075, with any-to-any moves", demand=True)
 def move_from_anywhere(t: Value, b: MeshBox, M: MeshText) -> Sides:
-    """shard(t, b, M) = MoveAny(spread(t, M), b)."""
-    return terms.shard(t, b, M), terms.MoveAny(terms.spread(t, M), b)
+    """shard(t, b, M) = MoveAny(spread(t, M), b, M)."""
+    return terms.shard(t, b, M), terms.MoveAny(terms.spread(t, M), b, M)
 
 
 @PACK.law(source="definition of spread", demand=True)
 def anywhere(t: Value, M: MeshText) -> Sides:
-    """spread(t, M) = From(shard(t, b, M), b)   for every cut b of t."""
-    b = mesh_box(type_of(t), M)
-    return terms.spread(t, M), terms.From(terms.shard(t, b, M), b)
+    """spread(t, M) = From(shard(t, b, M), T, b, M)   for every cut b of t."""
+    type = type_of(t)
+    b = mesh_box(type, M)
+    return terms.spread(t, M), terms.From(terms.shard(t, b, M), type, b, M)
 
 
 @PACK.law(source="Axe fig. 8: a partial sum is one more dim on the device axis", demand=True)
 def reduce_one(sig: Sig, cell: Cell, a: Value, b: MeshBox, M: MeshText) -> Sides:
-    """shard(Op(s, f, a), b, M) = Collective(shard(partial, b1, M), axis, b)."""
+    """shard(Op(s, f, a), b, M) = Collective(shard(partial, b1, M), axis, b, M)."""
     partial, split, box, axis = partial_of_one(sig, types_of(args(a)), b, M)
-    value = op(partial, cell, sel(split, a))
+    whole, value = op(sig, cell, a), op(partial, cell, sel(split, a))
+    type = partial_type(type_of(whole), axis, M)
     return (
-        terms.shard(op(sig, cell, a), b, M),
-        terms.Collective(terms.shard(value, box, M), sig, axis, b),
+        terms.shard(whole, b, M),
+        terms.Collective(terms.shard(value, box, M), type, sig, axis, b, M),
     )
 
 
 @PACK.law(source="Axe fig. 8: a partial sum is one more dim on the device axis", demand=True)
 def reduce_two(sig: Sig, cell: Cell, a: Value, c: Value, b: MeshBox, M: MeshText) -> Sides:
-    """shard(Op(s, f, a, c), b, M) = Collective(shard(partial, b1, M), axis, b)."""
+    """shard(Op(s, f, a, c), b, M) = Collective(shard(partial, b1, M), axis, b, M)."""
     partial, first, second, box, axis = partial_of_two(sig, types_of(args(a, c)), b, M)
-    value = op(partial, cell, sel(first, a), sel(second, c))
+    whole, value = op(sig, cell, a, c), op(partial, cell, sel(first, a), sel(second, c))
+    type = partial_type(type_of(whole), axis, M)
     return (
-        terms.shard(op(sig, cell, a, c), b, M),
-        terms.Collective(terms.shard(value, box, M), sig, axis, b),
+        terms.shard(whole, b, M),
+        terms.Collective(terms.shard(value, box, M), type, sig, axis, b, M),
     )
 
 

@@ -60,8 +60,8 @@ def _sentence(text: str) -> str:
 
 
 def _stem(law: Law) -> str:
-    """The law's name without the numbers of the operands it is about."""
-    return law.name.rstrip("_0123456789")
+    """The law's name without the numbers of the operands, or the kind of numbers, it is about."""
+    return law.name.removesuffix("_symbolic").rstrip("_0123456789")
 
 
 def _row(laws: list[Law]) -> str:

@@ -1,13 +1,13 @@
 """Demand laws of one device: every way to compute a value in boxes, inside kernels.
 
-Legend: t, a values; L a layout text; b a box; place(t, L) = t materialised in L; tile(t, b) = box b
-of t in a kernel. A request equals each of its answers. No fusion is written here: a kernel is
-whatever cone of tile values extraction chooses between one `Kernel` root and what is materialised.
+Legend: t, a values; L a layout text; T a type; b a box; place(t, L) = t materialised in L; tile(t,
+b) = box b of t in a kernel; Load(P, T, L, b) = box b of what P holds, a T in L. A request equals
+each of its answers. No fusion is written here: a kernel is whatever cone of tile values extraction
+chooses between one `Kernel` root and what is materialised.
 """
 
 from __future__ import annotations
 
-from axe_eq.layout import Layout
 from axe_eq.pack import Pack
 from axe_eq.program.ops import selector
 from axe_eq.program.terms import (
@@ -33,7 +33,7 @@ from axe_eq.rule.term import STR, primitive
 from axe_eq.schedule import box as boxes
 from axe_eq.schedule import terms as s
 from axe_eq.schedule.shard import DEVICE_AXIS
-from axe_eq.schedule.terms import Box, Boxes, LayoutText
+from axe_eq.schedule.terms import Box, Boxes, LayoutText, row_major
 
 PACK = Pack("tiling", summary="values computed in boxes: the demand laws of one device")
 
@@ -47,12 +47,7 @@ def root_box(type: str) -> tuple[str, ...]:
 @primitive((STR,), (STR,), many=True)
 def stored_in(type: str) -> tuple[str, ...]:
     """Layouts in which a value of this type may be kept between kernels: dense row-major."""
-    return (row_major(type),)
-
-
-def row_major(type: str) -> str:
-    """The canonical text of the dense row-major layout."""
-    return str(Layout(shard=[(value_type(type).size, 1, "m")]))
+    return (row_major(value_type(type).size),)
 
 
 @primitive((STR,), (STR,))
@@ -104,23 +99,28 @@ def move_input(name: Text, type: Type, L: LayoutText) -> Sides:
 
 @PACK.law(source="definition of tile", demand=True)
 def load(sig: Sig, cell: Cell, a: Args, b: Box) -> Sides:
-    """tile(t, b) = Load(place(t, L), b)   for a computed t and a layout L it may be kept in."""
+    """tile(t, b) = Load(place(t, L), T, L, b)   for a computed t and a layout L it is kept in."""
     t = Op(sig, cell, a)
-    return s.tile(t, b), s.Load(s.place(t, stored_in(type_of(t))), b)
+    type = type_of(t)
+    L = stored_in(type)
+    return s.tile(t, b), s.Load(s.place(t, L), type, L, b)
 
 
 @PACK.law(source="definition of tile", demand=True)
 def load_selected(spec: Spec, a: Value, rest: Args, b: Box) -> Sides:
-    """tile(t, b) = Load(place(t, L), b)   for a selector t of at least one operand."""
+    """tile(t, b) = Load(place(t, L), T, L, b)   for a selector t of at least one operand."""
     t = Sel(spec, Cons(a, rest))
-    return s.tile(t, b), s.Load(s.place(t, stored_in(type_of(t))), b)
+    type = type_of(t)
+    L = stored_in(type)
+    return s.tile(t, b), s.Load(s.place(t, L), type, L, b)
 
 
 @PACK.law(source="definition of tile", demand=True)
 def load_input(name: Text, type: Type, b: Box) -> Sides:
-    """tile(In(name), b) = Load(Buffer(name, A), b)   where the input arrives in A."""
+    """tile(In(name), b) = Load(Buffer(name, A), T, A, b)   where the input arrives in A."""
     value = In(name, type)
-    return s.tile(value, b), s.Load(s.Buffer(name, s.arrival(value)), b)
+    arrives = s.arrival(value)
+    return s.tile(value, b), s.Load(s.Buffer(name, arrives), type, arrives, b)
 
 
 @PACK.law(source="Tapestry, index projections", demand=True)

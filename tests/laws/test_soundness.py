@@ -14,3 +14,4 @@ LAWS = {f"{p.name}/{name}": law for p in installed().values() for name, law in p
 def test_law_is_sound(key: str, full: bool) -> None:
     checked = check_law(key, LAWS[key], samples=300 if full else 10)
     assert not checked.findings, "\n".join(map(str, checked.findings))
+    assert checked.usable, "nothing was compared"

@@ -20,10 +20,13 @@ from axe_eq.errors import LayoutError
 from axe_eq.layout import (
     Layout,
     Swizzle,
+    complement,
     compose,
     direct_sum,
     direct_sum_left,
     direct_sum_right,
+    left_inverse,
+    right_inverse,
     same_map,
     tile,
     tile_of,
@@ -35,7 +38,11 @@ CASES: list[Case] = json.loads(
 )["cases"]
 
 
+TESTED: set[str] = set()  # here; operations of notations are tested beside this file
+
+
 def cases(op: str) -> pytest.MarkDecorator:
+    TESTED.add(op)
     return pytest.mark.parametrize("case", [case for case in CASES if case["op"] == op], ids=_id)
 
 
@@ -64,7 +71,7 @@ def test_print_counts(capsys: pytest.CaptureFixture[str]) -> None:
     counts = Counter(case["op"] for case in CASES)
     with capsys.disabled():
         print("\n" + ", ".join(f"{op} {count}" for op, count in sorted(counts.items())))
-    assert sum(counts.values()) == len(CASES)
+    assert set(counts) == TESTED | {"xla.index", "gspmd", "hlo_sharding", "linear_layout"}
     assert counts["slice"] >= 40
 
 
@@ -177,18 +184,29 @@ def test_composition(case: Case) -> None:
 
 @cases("cute.logical_divide")
 def test_logical_divide(case: Case) -> None:
-    layout = Layout.parse(case["out"]["axe"])
-    assert layout.table("m").tolist() == case["out"]["offsets"]
+    whole, part = _cute(case["in"]["A"]), _cute(case["in"]["B"])
+    order = Layout([*complement(part, whole.size).shard, *part.shard])  # the part is the fast mode
+    found = compose(whole, order)
+    assert found.table("m").tolist() == case["out"]["offsets"]
+    assert same(found, Layout.parse(case["out"]["axe"]))
 
 
 @cases("cute.inverse")
 def test_inverse(case: Case) -> None:
     layout = _cute(case["in"]["A"])
+    assert same(right_inverse(layout), _cute(case["out"]["right"]))
+    assert right_inverse(layout).size == case["out"]["right_size"]
+    assert same(left_inverse(layout), _cute(case["out"]["left"]))
     if case["out"]["right_size"] != layout.size:  # not onto: no inverse map
         assert refused(layout.inverse)
         return
     assert same(layout.inverse(), _cute(case["out"]["right"]))
     assert same(compose(layout.inverse(), layout), Layout([(layout.size, 1, "m")]))
+
+
+@cases("cute.complement")
+def test_complement(case: Case) -> None:
+    assert same(complement(_cute(case["in"]["A"]), case["in"]["n"]), _cute(case["out"]["cute"]))
 
 
 def _cute(text: str) -> Layout:

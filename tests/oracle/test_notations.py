@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from axe_eq.errors import NotationError
 from axe_eq.layout import Layout, Mesh
 from axe_eq.layout.notation import read, write
 from axe_eq.layout.notation.triton import AXES
+from tests.property.test_notation_round_trip import mesh_form
 
 CASES = json.loads((Path(__file__).parent / "layout_cases.json").read_text(encoding="utf-8"))
 Point = dict[str, int]
@@ -223,6 +225,46 @@ def test_partition_specs_place_elements_where_jax_does(jax: Any, rng: Rng, full:
             write("hlo_sharding", ours, shape=shape, mesh=Mesh(sizes))
         )
         assert str(written) == str(jax.client.HloSharding.from_string(hlo))
+
+
+def test_named_shardings_are_what_xla_converts_them_to(jax: Any, rng: Rng, full: bool) -> None:
+    convert = getattr(jax.client.HloSharding, "v3_to_v2_sharding", None)
+    if convert is None:
+        pytest.skip("this jaxlib has no shardings that name mesh dims")
+    for _ in range(1000 if full else 50):
+        mesh = Mesh([{"x": 2, "y": 4}, {"x": 12}, {"a": 1, "b": 8, "c": 3}][int(rng.integers(3))])
+        rank = int(rng.integers(1, 4))
+        text = mesh_form(rng, mesh, rank)
+        try:  # neighbouring parts of one mesh dim, which mean their product, end the process
+            theirs = convert(jax.client.HloSharding.from_string(merged(text)))
+        except Exception as error:
+            pytest.fail(f"{text}: {error}")
+        shape = tuple(int(n) for n in rng.integers(1, 9, rank))
+        given: dict[str, Any] = {"shape": shape, "mesh": mesh}
+        try:
+            ours = read("hlo_sharding", text, **given)
+        except NotationError:
+            with pytest.raises(NotationError):
+                read("hlo_sharding", str(theirs), **given)
+            continue
+        again = read("hlo_sharding", str(theirs), **given)
+        assert [ours(x) for x in range(ours.size)] == [again(x) for x in range(again.size)], text
+
+
+def merged(text: str) -> str:
+    """The text with neighbouring parts of a mesh dim written as one, as XLA demands."""
+    extents = {name: int(n) for name, n in re.findall(r"'(\w+)'=(\d+)", text)}
+    both = re.compile(r"'(\w+)':\((\d+)\)(\d+), '\1':\((\d+)\)(\d+)")
+    place = 0
+    while found := both.search(text, place):
+        name, pre, size, next_pre, next_size = found.groups()
+        if int(pre) * int(size) != int(next_pre):
+            place = found.start() + 1
+            continue
+        whole = int(size) * int(next_size)
+        joined = f"'{name}'" if whole == extents[name] else f"'{name}':({pre}){whole}"
+        text = text[: found.start()] + joined + text[found.end() :]
+    return text
 
 
 @pytest.mark.parametrize("case", cases("xla.index"))

@@ -124,7 +124,7 @@ def test_the_pack_is_listed_and_its_laws_hold(site: Path) -> None:
     assert listed["schedules"] == ["few_rows"]
     assert _axe("packs", "check", "gates", folder=site) == (
         0,
-        "pack 'gates': 1 laws hold on samples\n",
+        "pack 'gates': 1 laws hold on samples, cell mygate, cell mytanhgate as declared\n",
     )
 
 

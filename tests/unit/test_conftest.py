@@ -78,3 +78,18 @@ def test_a_golden_file_nobody_compares_fails_a_whole_run_only(suite: Path) -> No
     assert "no test compares golden file test_it/test_renamed.txt" in output
     assert _run(suite, "--update-golden")[0] == 0
     assert not stale.exists()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_workers_share_what_they_compared(suite: Path, workers: int) -> None:
+    options = ("-p", "xdist", "-n", str(workers), "--dist", "worksteal")
+    _run(suite, "--update-golden")
+    (suite / "tests/golden/test_it/test_skipped.txt").write_text("kept: its test is skipped\n")
+    code, output = _run(suite, *options)
+    assert (code, "golden file" in output) == (0, False), output
+
+    (suite / "tests/golden/test_it/test_renamed.txt").write_text("stale\n")
+    code, output = _run(suite, *options)
+    assert code == 1
+    assert output.count("no test compares golden file") == 1
+    assert "test_it/test_renamed.txt" in output

@@ -47,6 +47,7 @@ def test_every_switch_reads_from_the_environment() -> None:
         "AXE_NODE_LIMIT": "1000",
         "AXE_TIME_LIMIT_S": "2.5",
         "AXE_MEMORY_LIMIT_MB": "512",
+        "AXE_CACHE": "0",
         "AXE_CACHE_DIR": "cache",
     }
     assert len(environment) == len(fields(Switches))
@@ -60,6 +61,7 @@ def test_every_switch_reads_from_the_environment() -> None:
         node_limit=1000,
         time_limit_s=2.5,
         memory_limit_mb=512,
+        cache=0,
         cache_dir=Path("cache"),
     )
 

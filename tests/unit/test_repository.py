@@ -36,6 +36,7 @@ NAMES_OPERATORS = {
 # Words of another vocabulary that are also operators' names, per file that may decide by them.
 OTHER_WORDS = {
     "axe_eq/kernel/expr.py": {"and", "min", "max"},  # symbols of integer index expressions
+    "axe_eq/layout/symbolic/text.py": {"slice"},  # operations on layouts
 }
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, NamedTuple
 
-import ml_dtypes
 import numpy as np
 
 from axe_eq.program.types import Array, dtype
@@ -66,6 +65,8 @@ def literal(values: Any, name: str) -> Interval:
     if dtype(name).kind != "f":
         wide = Interval(np.nextafter(given, -np.inf), np.nextafter(given, np.inf))
         return _hull_unless(np.abs(given) <= EXACT, given, wide)
+    import ml_dtypes  # not loaded by programs that only run
+
     digits = int(ml_dtypes.finfo(dtype(name).numpy).nmant) + 1  # type: ignore[no-untyped-call]
     with np.errstate(all="ignore"):
         rounded = given.astype(dtype(name).numpy).astype(np.float64)

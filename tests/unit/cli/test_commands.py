@@ -184,8 +184,11 @@ def test_equiv_that_finds_no_proof_is_exit_3(axe: Axe) -> None:
 def test_certificates_are_written_and_checked(axe: Axe, folder: Path) -> None:
     layouts = ("cute:(4,8):(8,1)", "S[(8,4):(1@m,8@m)]")
     assert axe("equiv", *layouts, "--certificate", "proof.json").code == 0
-    assert axe("check-cert", "proof.json").out == "accepted\n"
-    assert axe("check-cert", "proof.json", "--json").json == {"accepted": True, "reason": None}
+    said = axe("check-cert", "proof.json")
+    assert said.out.startswith("accepted: S[(8,4):(1@m,8@m)] = S[(8,4):(1@m,8@m)] (axe_eq ")
+    found = axe("check-cert", "proof.json", "--json").json
+    statement = said.out.strip().removeprefix("accepted: ")
+    assert found == {"accepted": True, "reason": None, "statement": statement}
     forged = json.loads((folder / "proof.json").read_text())
     outer = next(t for t in forged["statement"]["right"]["terms"] if t["symbol"] == "Iter")
     outer["args"][1] += 1
@@ -204,9 +207,9 @@ def test_packs_and_targets_are_listed(axe: Axe) -> None:
 
 
 def test_packs_check_passes_on_a_right_pack(axe: Axe) -> None:
-    done = axe("packs", "check", "layout", "--samples", "2")
-    assert (done.code, done.out) == (0, "pack 'layout': 1 laws hold on samples\n")
-    assert axe("packs", "check", "layout", "--json").json == []
+    done = axe("packs", "check", "real_normal", "--samples", "2")
+    assert (done.code, done.out) == (0, "pack 'real_normal': 4 laws hold on samples\n")
+    assert axe("packs", "check", "real_normal", "--samples", "1", "--json").json == []
 
 
 # -- bad input -----------------------------------------------------------------------------------
@@ -247,6 +250,8 @@ BAD = {
     ),
     "pack_missing": ("packs", "check", "nothing"),
     "pack_samples": ("packs", "check", "layout", "--samples", "0"),
+    "seed_negative": ("run", *DENSE, "--seed", "-1"),
+    "html_folder": ("compile", *DENSE, "--html", "nowhere/page.html"),
     "command": ("compil", "programs.py:dense"),
 }  # fmt: skip
 
@@ -269,7 +274,13 @@ def test_a_malformed_certificate_is_refused(
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("AXE_NODE_LIMIT", "40"), ("AXE_TIME_LIMIT_S", "0.000001"), ("AXE_SPEED", "9")],
+    [
+        ("AXE_NODE_LIMIT", "40"),
+        ("AXE_TIME_LIMIT_S", "0.000001"),
+        ("AXE_MEMORY_LIMIT_MB", "1"),
+        ("AXE_SPEED", "9"),
+        ("AXE_PACKS", "tensor,cpu"),
+    ],
 )
 def test_a_bad_environment_is_one_clear_message(
     variable: str, value: str, folder: Path, golden: Callable[..., None]
@@ -282,6 +293,31 @@ def test_a_bad_environment_is_one_clear_message(
     )
     assert (done.returncode, done.stdout) == (2, "")
     golden(done.stderr)
+
+
+def test_every_command_reads_the_environment(monkeypatch: pytest.MonkeyPatch, axe: Axe) -> None:
+    assert axe("--version").out.startswith("axe, version ")
+    monkeypatch.setenv("AXE_SPEED", "9")
+    done = subprocess.run(
+        [sys.executable, "-c", "from axe_eq.cli import main; main()", "targets"],
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "AXE_SPEED" in done.stderr
+
+
+def test_output_that_cannot_be_written_is_one_message() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", "from axe_eq.cli import main; main()", "targets"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith("axe: cannot write its output (No space left on device)")
+    assert "Traceback" not in done.stderr
 
 
 def test_a_failed_write_leaves_the_old_file(

@@ -87,6 +87,55 @@ def test_replicated_needs_to_know_the_devices() -> None:
         read("hlo_sharding", "{replicated}", shape=(2, 3))
 
 
+@pytest.mark.parametrize(
+    ("text", "tiled"),
+    [
+        ("{mesh['x'=2,'y'=4], [{'x'}, {}]}", "{devices=[2,1,4]<=[8] last_tile_dim_replicate}"),
+        ("{mesh['x'=2,'y'=4], [{'y'}, {'x'}]}", "{devices=[4,2]<=[2,4]T(1,0)}"),
+        ("{mesh['x'=2,'y'=4], [{'y','x'}, {}]}", "{devices=[8,1]<=[2,4]T(1,0)}"),
+        (
+            "{mesh['x'=2,'y'=4], [{'y':(1)2}, {}]}",
+            "{devices=[2,1,4]<=[2,2,2]T(1,0,2) last_tile_dim_replicate}",
+        ),
+        (
+            "{mesh['x'=2,'y'=8], [{'y':(2)2,'x'}, {'y':(4)2}]}",
+            "{devices=[4,2,2]<=[2,2,2,2]T(2,0,3,1) last_tile_dim_replicate}",
+        ),
+        (
+            "{mesh['x'=2,'y'=4], device_ids=(0,2,4,6,1,3,5,7), [{'y'}, {}], replicated={'x'}}",
+            "{devices=[4,1,2]0,1,2,3,4,5,6,7 last_tile_dim_replicate}",
+        ),
+        (
+            "{mesh['x'=2,'y'=4], device_ids=([4,2]T(1,0)), [{'y'}, {}]}",
+            "{devices=[4,1,2]<=[8] last_tile_dim_replicate}",
+        ),
+        (
+            "{mesh['x'=2,'y'=4], replicated}",
+            "{devices=[1,1,8]<=[8] last_tile_dim_replicate}",
+        ),
+        (
+            '{mesh["x"=2,"y"=4], [], metadata={op_name="a{b}"}}',
+            "{devices=[1,1,8]<=[8] last_tile_dim_replicate}",
+        ),
+        ("{maximal_mesh[device_id=3]}", "{maximal device=3}"),
+        ("{{mesh['x'=2,'one'=1], [{'one'}, {'x'}]}}", "{devices=[1,2]<=[2]}"),
+    ],
+)
+def test_shardings_that_name_mesh_dims(text: str, tiled: str) -> None:
+    """What `xla::HloSharding` converts each to."""
+    shape = (5, 8)
+    found = images(read("hlo_sharding", text, shape=shape))
+    assert found == images(read("hlo_sharding", tiled, shape=shape))
+
+
+def test_a_mesh_in_the_text_lies_on_the_caller_s_axis_and_has_its_devices() -> None:
+    text = "{mesh['x'=2,'y'=4], [{'x'}]}"
+    layout = read("hlo_sharding", text, shape=(4,), mesh=Mesh({"d": 8}, axis="dev"))
+    assert layout.axes == ("dev", "m")
+    with pytest.raises(NotationError, match="8 devices; expected the mesh's 4"):
+        read("hlo_sharding", text, shape=(4,), mesh=Mesh({"d": 4}))
+
+
 def test_a_tuple_of_shardings_is_several_layouts() -> None:
     contexts = [Context(shape=(4,)), Context(shape=(2, 2))]
     one, two = read_tuple("{{devices=[2]<=[2]}, {maximal device=1}}", contexts)
@@ -180,6 +229,52 @@ def test_chunks_of_uneven_chunks_are_read_where_their_sizes_agree() -> None:
     assert images(layout) == images(Layout.parse("box[(11)] in S[(6,2):(1@gpuid,1)]"))
     with pytest.raises(NotationError, match=r"uneven shards of \[2, 4\] values in 2 chunks"):
         read("dtensor", "(Shard(0), Shard(0))", shape=(10,), mesh=mesh)  # 2 2 | 2 2 | 1 1
+
+
+def chunks(values: list[int], count: int) -> list[list[int]]:
+    """As ``torch.chunk``, with empty ones at the end."""
+    size = max(1, -(-len(values) // count))
+    return [values[place * size : (place + 1) * size] for place in range(count)]
+
+
+def dealt(extent: int, steps: list[tuple[int, int, int]]) -> dict[int, list[int]]:
+    """Device -> the values of one dim that it gets, by `Shard` or `_StridedShard` of each step."""
+    held = {0: list(range(extent))}
+    for count, stride, factor in steps:
+        held = {
+            device + place * stride: [
+                value for piece in chunks(values, factor) for value in chunks(piece, count)[place]
+            ]
+            for device, values in held.items()
+            for place in range(count)
+        }
+    return held
+
+
+@pytest.mark.parametrize("factors", [(1, 1), (2, 1), (3, 1), (1, 2), (2, 2), (4, 3)])
+@pytest.mark.parametrize("sizes", [(2, 4), (3, 2), (5, 1)])
+def test_uneven_shards_are_padded_or_refused(
+    factors: tuple[int, int], sizes: tuple[int, int]
+) -> None:
+    """Every extent is read as what it means, or no padded box computes it."""
+    mesh = Mesh({"a": sizes[0], "b": sizes[1]})
+    text = f"(_StridedShard(0, {factors[0]}), _StridedShard(0, {factors[1]}))"
+    accepted = 0
+    for extent in range(1, 26):
+        steps = [(sizes[0], sizes[1], factors[0]), (sizes[1], 1, factors[1])]
+        held = dealt(extent, steps)
+        wanted = {
+            value: tuple((a, v) for a, v in (("gpuid", device), ("m", place)) if v)
+            for device, values in held.items()
+            for place, value in enumerate(values)
+        }
+        try:
+            layout = read("dtensor", text, shape=(extent,), mesh=mesh)
+        except NotationError:
+            continue
+        accepted += 1
+        assert images(layout) == [{wanted[x]} for x in range(extent)]
+    assert accepted >= 6
 
 
 def test_a_block_cyclic_dim_is_a_strided_shard() -> None:

@@ -183,7 +183,9 @@ ERRORS: list[tuple[Callable[[], Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("call", "text"), ERRORS, ids=lambda v: str(v)[:30])
+@pytest.mark.parametrize(
+    ("call", "text"), ERRORS, ids=lambda v: None if callable(v) else str(v)[:30]
+)
 def test_bad_use_says_what_is_wrong(call: Callable[[], Any], text: str) -> None:
     with pytest.raises(ProgramError) as caught:
         call()

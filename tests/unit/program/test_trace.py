@@ -436,7 +436,9 @@ REFUSED: list[tuple[Callable[..., Any], list[Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("fn", "specs", "text", "hint"), REFUSED, ids=lambda v: str(v)[:40])
+@pytest.mark.parametrize(
+    ("fn", "specs", "text", "hint"), REFUSED, ids=lambda v: None if callable(v) else str(v)[:40]
+)
 def test_refusals_say_what_and_where(
     fn: Callable[..., Any], specs: list[Any], text: str, hint: str
 ) -> None:
@@ -522,7 +524,9 @@ def test_programs_compare_by_what_they_compute() -> None:
     assert repr(one) == "<program (x: f64[3]) -> (f64[3])>"
 
 
-@pytest.mark.parametrize(("call", "text"), CALLS, ids=lambda v: str(v)[:40])
+@pytest.mark.parametrize(
+    ("call", "text"), CALLS, ids=lambda v: None if callable(v) else str(v)[:40]
+)
 def test_bad_calls_say_what_is_wrong(call: Callable[[], object], text: str) -> None:
     with pytest.raises(ProgramError) as caught:
         call()

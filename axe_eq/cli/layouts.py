@@ -1,0 +1,325 @@
+"""`axe layout`, `convert` and `draw`: what is known of layouts, in every notation, as pictures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from axe_eq.cli import as_json_text, axe, json_option
+from axe_eq.errors import ArgumentError
+from axe_eq.layout import (
+    Layout,
+    Mesh,
+    common_refinement,
+    compose,
+    direct_sum,
+    direct_sum_left,
+    direct_sum_right,
+    tile,
+    tile_of,
+)
+from axe_eq.layout.describe import describe
+from axe_eq.layout.notation import NOTATIONS, prefixed, read, read_any, row_major_shape, write
+from axe_eq.prove.certificate import Certificate
+from axe_eq.prove.picture import draw as draw_picture
+
+Shape = tuple[int, ...]
+
+
+# ---- words on the command line ------------------------------------------------------------------
+
+
+def parse_shape(text: str) -> Shape:
+    """``8x16``, ``8,16`` or ``(8, 16)``.
+
+    Raises:
+        ArgumentError: anything else, or an extent below 1.
+    """
+    bare = text.strip().removeprefix("(").removesuffix(")").strip()
+    parts = re.split(r"\s*[x,]\s*", bare.removesuffix(",")) if bare else []
+    if not all(re.fullmatch(r"\d{1,19}", part) and int(part) > 0 for part in parts):
+        raise ArgumentError(f"shape {text!r}", "does not parse", "extents of at least 1, as 8x16")
+    return tuple(map(int, parts))
+
+
+def parse_integers(what: str, text: str) -> Shape:
+    """``1,0``: integers of at least 0.
+
+    Raises:
+        ArgumentError: anything else.
+    """
+    bare = text.strip().removeprefix("(").removesuffix(")").strip().removesuffix(",")
+    parts = re.split(r"\s*,\s*", bare) if bare else []
+    if not all(re.fullmatch(r"\d{1,19}", part) for part in parts):
+        raise ArgumentError(f"{what} {text!r}", "does not parse", "integers, as 1,0")
+    return tuple(map(int, parts))
+
+
+def parse_region(text: str) -> tuple[tuple[int, int], ...]:
+    """``0:4,8:16``: begin and end per dim.
+
+    Raises:
+        ArgumentError: anything else.
+    """
+    parts = [re.fullmatch(r"\s*(\d{1,19})\s*:\s*(\d{1,19})\s*", p) for p in text.split(",")]
+    if not all(parts):
+        raise ArgumentError(f"region {text!r}", "does not parse", "BEGIN:END per dim, as 0:4,8:16")
+    return tuple((int(found[1]), int(found[2])) for found in parts if found)
+
+
+def parse_mesh(text: str, axis: str) -> Mesh:
+    """``x=2,y=4``.
+
+    Raises:
+        ArgumentError: anything else.
+    """
+    parts = [re.fullmatch(r"\s*(\w+)\s*=\s*(\d{1,19})\s*", part) for part in text.split(",")]
+    names = [found[1] for found in parts if found]
+    if not all(parts) or len(set(names)) < len(names):
+        raise ArgumentError(f"mesh {text!r}", "does not parse", "names and extents, as x=2,y=4")
+    return Mesh({found[1]: int(found[2]) for found in parts if found}, axis)
+
+
+def context_options(command: Any) -> Any:
+    """What a text leaves out: the shape, the devices, the size of an element."""
+    for option in reversed(
+        (
+            click.option("--shape", default=None, help="Extents of the tensor: 8x16."),
+            click.option("--mesh", default=None, help="The devices: x=2,y=4."),
+            click.option("--axis", default="gpuid", help="The axis that devices lie on."),
+            click.option("--itemsize", type=click.IntRange(1), default=None, help="Bytes."),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def context_of(
+    shape: str | None, mesh: str | None, axis: str, itemsize: int | None
+) -> dict[str, Any]:
+    """The options as arguments of `read`."""
+    return {
+        "shape": None if shape is None else parse_shape(shape),
+        "mesh": None if mesh is None else parse_mesh(mesh, axis),
+        "itemsize": itemsize,
+    }
+
+
+# ---- axe layout ---------------------------------------------------------------------------------
+
+
+class _Operations(click.Group):
+    """A group whose first word is an operation, or else the layout to describe."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in self.commands:
+            args = ["describe", *args]
+        return super().resolve_command(ctx, args)
+
+
+@axe.group(cls=_Operations, context_settings={"ignore_unknown_options": True})
+def layout() -> None:
+    """Describe a layout: `axe layout TEXT`; or apply an operation: `axe layout OP ...`."""
+
+
+@layout.command("describe")
+@click.argument("text")
+@context_options
+@json_option
+def describe_command(text: str, as_json: bool, **options: Any) -> None:
+    """Normal form, spans, footprint, aliasing, and the layout in every notation."""
+    context = context_of(**options)
+    found = describe(read_any(text, **context), shape=context["shape"], mesh=context["mesh"])
+    click.echo(as_json_text(found.data()) if as_json else str(found))
+
+
+def _operation(name: str, *arguments: str) -> Callable[..., Any]:
+    """Registers a command whose function gives a layout, which is printed as axe text."""
+
+    def register(function: Callable[..., Layout]) -> Callable[..., Any]:
+        def run(as_json: bool, **given: str) -> None:
+            result = str(function(**given))
+            click.echo(as_json_text({"layout": result}) if as_json else result)
+
+        command: Any = json_option(run)
+        for argument in reversed(arguments):
+            command = click.argument(argument)(command)
+        layout.command(name, help=function.__doc__)(command)
+        return function
+
+    return register
+
+
+@_operation("canonical", "a")
+def _canonical(a: str) -> Layout:
+    """The one layout that stands for all with the same map."""
+    return read_any(a).canonical()
+
+
+@_operation("group", "a", "shape")
+def _group(a: str, shape: str) -> Layout:
+    """A cut at the boundaries of SHAPE."""
+    return read_any(a).group(parse_shape(shape)).layout
+
+
+@_operation("slice", "a", "shape", "region")
+def _slice(a: str, shape: str, region: str) -> Layout:
+    """The part of A, of SHAPE, in REGION: 0:4,8:16."""
+    return read_any(a).slice(parse_shape(shape), parse_region(region))
+
+
+@_operation("permute", "a", "shape", "perm")
+def _permute(a: str, shape: str, perm: str) -> Layout:
+    """A with the dims of SHAPE in the order PERM: 1,0."""
+    return read_any(a).permute(parse_shape(shape), parse_integers("permutation", perm))
+
+
+@_operation("tile", "a", "shape_a", "b", "shape_b")
+def _tile(a: str, shape_a: str, b: str, shape_b: str) -> Layout:
+    """A grid A of tiles B (A is outer)."""
+    return tile(read_any(a), parse_shape(shape_a), read_any(b), parse_shape(shape_b))
+
+
+@_operation("tile-of", "a", "shape_a", "b", "shape_b")
+def _tile_of(a: str, shape_a: str, b: str, shape_b: str) -> Layout:
+    """C such that A is a grid C of tiles B."""
+    return tile_of(read_any(a), parse_shape(shape_a), read_any(b), parse_shape(shape_b))
+
+
+@_operation("direct-sum", "a", "shape_a", "b", "shape_b")
+def _direct_sum(a: str, shape_a: str, b: str, shape_b: str) -> Layout:
+    """A + B, their dims interleaved."""
+    return direct_sum(read_any(a), parse_shape(shape_a), read_any(b), parse_shape(shape_b))
+
+
+@_operation("direct-sum-left", "a", "shape_a", "b", "shape_b")
+def _direct_sum_left(a: str, shape_a: str, b: str, shape_b: str) -> Layout:
+    """C such that A = C + B."""
+    return direct_sum_left(read_any(a), parse_shape(shape_a), read_any(b), parse_shape(shape_b))
+
+
+@_operation("direct-sum-right", "a", "shape_a", "b", "shape_b")
+def _direct_sum_right(a: str, shape_a: str, b: str, shape_b: str) -> Layout:
+    """C such that A = B + C."""
+    return direct_sum_right(read_any(a), parse_shape(shape_a), read_any(b), parse_shape(shape_b))
+
+
+@_operation("compose", "a", "b")
+def _compose(a: str, b: str) -> Layout:
+    """B, then A: the layout x -> A(B(x))."""
+    return compose(read_any(a), read_any(b))
+
+
+@layout.command("inverse")
+@click.argument("a")
+@click.argument("axes", nargs=-1)
+@json_option
+def inverse_command(a: str, axes: tuple[str, ...], as_json: bool) -> None:
+    """From places to elements; several AXES in the order that indexes the inverse."""
+    result = str(read_any(a).inverse(axes))
+    click.echo(as_json_text({"layout": result}) if as_json else result)
+
+
+@layout.command("apply")
+@click.argument("a")
+@click.argument("index")
+@click.option("--shape", default=None, help="Extents of the tensor, for an index of several dims.")
+@json_option
+def apply_command(a: str, index: str, shape: str | None, as_json: bool) -> None:
+    """Where the element INDEX lies: a number, or digits as 1,0."""
+    digits = parse_integers("index", index)
+    dims = None if shape is None else parse_shape(shape)
+    at: int | Sequence[int] = digits[0] if len(digits) == 1 and dims is None else digits
+    places = sorted(read_any(a)(at, shape=dims))
+    if as_json:
+        click.echo(as_json_text([dict(place) for place in places]))
+        return
+    for place in places:
+        click.echo(" ".join(f"{value}@{axis}" for axis, value in place) or "0")
+
+
+@layout.command("refine")
+@click.argument("shapes", nargs=-1, required=True)
+@json_option
+def refine_command(shapes: tuple[str, ...], as_json: bool) -> None:
+    """The coarsest shape that cuts wherever one of SHAPES does."""
+    result = list(common_refinement([parse_shape(shape) for shape in shapes]))
+    click.echo(as_json_text({"shape": result}) if as_json else "x".join(map(str, result)))
+
+
+# ---- axe convert --------------------------------------------------------------------------------
+
+
+@axe.command()
+@click.argument("text")
+@click.option("--from", "source", default=None, help="Notation of the text; else its prefix.")
+@click.option("--to", "target", required=True, type=click.Choice(list(NOTATIONS)))
+@context_options
+@json_option
+def convert(text: str, source: str | None, target: str, as_json: bool, **options: Any) -> None:
+    """Write a layout in another notation; what that cannot express is refused with the reason."""
+    context = context_of(**options)
+    name, rest = prefixed(text)
+    if source not in (None, name):
+        name, rest = str(source), text
+    found = read(name, rest, **context)
+    shape = context["shape"]
+    if shape is None and not NOTATIONS[target].first_fastest:
+        shape = row_major_shape(name, rest)
+    written = write(target, found, shape=shape, mesh=context["mesh"])
+    click.echo(as_json_text({"notation": target, "text": written}) if as_json else written)
+
+
+# ---- axe draw -----------------------------------------------------------------------------------
+
+
+@axe.command()
+@click.argument("a")
+@click.argument("b", required=False)
+@context_options
+@click.option("-o", "--output", default="layout.html", help="A .html page or a .svg picture.")
+@click.option("--text", "as_text", is_flag=True, help="Print it instead.")
+@click.option("--colour", "--color", "colour", default=None, help="The axis that colours cells.")
+@click.option("--at", default=None, help="An element that the window of a large layout shows: 3,5.")
+@json_option
+def draw(
+    a: str,
+    b: str | None,
+    output: str,
+    as_text: bool,
+    colour: str | None,
+    at: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Draw a layout, two layouts side by side, or a certificate (a .json file)."""
+    context = context_of(**options)
+    picture = draw_picture(
+        _subject(a),
+        None if b is None else _subject(b),
+        colour=colour,
+        at=None if at is None else parse_integers("element", at),
+        **context,
+    )
+    if as_text:
+        text = picture.text()
+        click.echo(as_json_text({"text": text}) if as_json else text)
+        return
+    picture.save(output)
+    click.echo(as_json_text({"file": output}) if as_json else f"{output} written")
+
+
+def _subject(text: str) -> str | Certificate:
+    """A layout text, or the certificate in a file."""
+    if not text.endswith(".json"):
+        return text
+    try:
+        return Certificate(Path(text).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"file {text!r}", f"does not read ({error})", "a certificate") from None

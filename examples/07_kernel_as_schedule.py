@@ -1,0 +1,93 @@
+"""A kernel of your own becomes a schedule: extraction picks it wherever it is the cheapest way.
+
+A schedule says which cones it takes, what they cost on a machine, and how a chosen one becomes a
+kernel. Here the kernel is that of 05_gemm_by_hand.py; its pack is turned on for one compilation.
+
+    python examples/07_kernel_as_schedule.py
+"""
+
+from __future__ import annotations
+
+import runpy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import axe_eq as axe
+from axe_eq.pack import installed
+from axe_eq.schedule.graph import KernelStep, ScheduleGraph
+from axe_eq.schedule.summary import Columns, Summary, blocks, flops, grid_of
+from axe_eq.target import Target
+from axe_eq_backends.cuda.cones import read_cone
+from axe_eq_backends.cuda.lower import Lowered, lower
+
+LESSON = runpy.run_path(str(Path(__file__).with_name("05_gemm_by_hand.py")))
+TILE_M, TILE_N, TILE_K = (LESSON[f"TILE_{letter}"] for letter in "MNK")
+
+
+class ByHand:
+    """One product of whole tiles, by the lesson's kernel."""
+
+    name = "gemm_by_hand"
+    families = ("cuda",)
+
+    def refuse(self, summary: Summary, target: Target) -> str | None:
+        """What the kernel does not do; shown by `explain`."""
+        m, n, k = (summary.extent(letter) for letter in "pqk")
+        if len(summary.products) != 1 or summary.n_nodes != 1 or len(summary.stores) != 1:
+            return "not one product alone"
+        if summary.products[0].dtype != "f16":
+            return f"elements of {summary.products[0].dtype}"
+        if m % TILE_M or n % TILE_N or k % TILE_K:
+            return f"{m} x {n} x {k} is not of whole tiles"
+        return None
+
+    def price(self, summary: Summary, target: Target) -> Columns:
+        """One candidate: whole waves of CTAs, at the rate of the instruction's row."""
+        p, q, k = grid_of(TILE_M, TILE_N, TILE_K)
+        columns = Columns({"p": p, "q": q, "k": k, "s": k}, rows=("wgmma.f16",))
+        (row,) = (r for r in target.rows("gemm") if r.name == "wgmma.f16")
+        n_blocks = blocks(summary, columns)
+        filled = np.ceil(n_blocks / target.n_units) * target.n_units / n_blocks
+        work = flops(summary.products, summary, columns)
+        columns.time_s = target.launch_s + filled * work / row.flops_per_s
+        return columns
+
+    def lower(self, step: KernelStep, graph: ScheduleGraph, target: Target) -> Lowered:
+        """The lesson's kernel over the step's buffers; for other orders of operands, the pack's."""
+        cone = read_cone(step)
+        (m, n, k), out = cone.shape, cone.roots[0]
+        found = {cone.load(number).strides: cone.load(number).buffer for number in range(2)}
+        if set(found) != {(k, 0, 1), (0, k, 1)} or out.strides[:2] != (n, 1):
+            return lower(replace(step, schedule="tensor_cores"), graph, target)
+        buffers = {"A": found[k, 0, 1], "B": found[0, k, 1], "C": out.buffer}
+        return Lowered(LESSON["gemm"](m, n, k), buffers)
+
+
+PACK = axe.Pack("by_hand", summary="one matrix product, written by hand")
+PACK.schedule(ByHand())
+
+
+def product(a: Any, b: Any) -> Any:
+    """The product of A and the transpose of B."""
+    return a @ b.T
+
+
+def main() -> None:
+    """The pack on and off, and a product that the kernel does not take."""
+    every = [*installed().values(), PACK]
+    cases = (("pack off", 8192, None), ("pack on", 8192, every), ("8200 rows", 8200, every))
+    for what, rows, packs in cases:
+        specs = f"{rows}x4096:f16", "4096x4096:f16"
+        exe = axe.compile(product, *specs, target="h200", packs=packs)
+        (kernel,) = exe.kernels
+        print(f"{what}: {kernel.schedule}, {kernel.time_s * 1e6:.0f} us estimated")
+        assert (kernel.schedule == ByHand.name) == (what == "pack on")
+        assert ("ring_a" in exe.source[kernel.name]) == (what == "pack on")
+    print("; ".join(reason for reason in kernel.rejected if reason.startswith(ByHand.name)))
+
+
+if __name__ == "__main__":
+    main()
