@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from axe_eq.extract.cone import MAX_NODES, Picks, summarise, used
 from axe_eq.extract.forest import LOAD, Forest
 from axe_eq.extract.price import Price, Pricer
-from axe_eq.extract.search import Mapped, Selection
+from axe_eq.extract.selection import Mapped, Selection
 from axe_eq.schedule.build import Chosen, ChosenBuffer, ChosenKernel, ChosenNode
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 from axe_eq.extract.forest import Forest
 from axe_eq.extract.price import Price, Pricer
-from axe_eq.extract.search import EXACT_VALUES, Mapped, Search
+from axe_eq.extract.search import EXACT_VALUES, Search
+from axe_eq.extract.selection import Mapped
 from axe_eq.schedule.summary import Summary
 
 # Seconds per byte: from what main memory costs to a price at which nothing is materialised twice.

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from axe_eq.extract.search import Mapped
+from axe_eq.extract.selection import Mapped
 
 TOLERANCE_S = 1e-15
 

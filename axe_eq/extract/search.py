@@ -1,18 +1,17 @@
 """Technology mapping: choose which values to materialise, and with that every kernel.
 
 State: the set M of materialised placed classes. A kernel is the cheapest cone from a member of M
-    down to
-other members and inputs; the cost of a schedule is the sum over the kernels that the outputs need,
-so work shared through memory is counted once and recomputation is counted where it happens. Small
-graphs are solved exactly (all M); larger ones by toggling, sinking and swapping values to a local
-optimum, those of moderate size from two starts and then exactly in windows of neighbours.
-Everything is deterministic.
+down to other members and inputs; the cost of a schedule is the sum over the kernels that the
+outputs need, so work shared through memory is counted once and recomputation is counted where it
+happens. Small graphs are solved exactly (all M); larger ones by toggling, sinking and swapping
+values to a local optimum, those of moderate size from two starts and then exactly in windows of
+neighbours. Everything is deterministic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
 
 from axe_eq.errors import SearchError
@@ -20,6 +19,7 @@ from axe_eq.extract.cone import Cones, Memo, Picks, summarise, used
 from axe_eq.extract.forest import LOAD, Forest
 from axe_eq.extract.price import Price, Pricer
 from axe_eq.extract.running import TOLERANCE_S, Running
+from axe_eq.extract.selection import Mapped, Selection
 
 EXACT_VALUES = 12
 WINDOW_VALUES = 5
@@ -30,52 +30,6 @@ SINK_LEAVES = 4
 SWAPPED = 4
 REMEMBERED = 32
 INFINITE = float("inf")
-
-
-@dataclass(frozen=True, eq=False)
-class Mapped:
-    """The best kernel of one placed class under some M.
-
-    Attributes:
-        placed: the class.
-        price: its price; infinite where no cone exists.
-        root: root tile class.
-        picks: the cone.
-        leaves: placed classes it loads (inputs included).
-        met: placed classes whose membership in M it depends on.
-    """
-
-    placed: int
-    price: Price
-    root: int = -1
-    picks: Picks = field(default_factory=dict)
-    leaves: frozenset[int] = frozenset()
-    met: frozenset[int] = frozenset()
-
-    @property
-    def time_s(self) -> float:
-        """Estimated seconds."""
-        return self.price.time_s
-
-
-@dataclass(frozen=True, eq=False)
-class Selection:
-    """What extraction chose: one kernel per live materialised class.
-
-    Attributes:
-        kernels: by placed class.
-        time_s: total estimated seconds of the kernels and moves.
-        exact: proven the best over all M of this forest.
-    """
-
-    kernels: dict[int, Mapped]
-    time_s: float
-    exact: bool = False
-
-    @property
-    def materialised(self) -> frozenset[int]:
-        """The live members of M."""
-        return frozenset(self.kernels)
 
 
 @dataclass(frozen=True)

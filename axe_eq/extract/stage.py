@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from axe_eq.extract.choose import Group, merged
 from axe_eq.extract.forest import Forest
 from axe_eq.extract.price import Pricer
-from axe_eq.extract.search import Search, Selection
+from axe_eq.extract.search import Search
+from axe_eq.extract.selection import Selection
 
 MAX_ALTERNATIVES = 64
 RANKED = 3
