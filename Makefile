@@ -22,8 +22,8 @@ demo: $(READY) ## prove, refute, compile, run and explain real programs
 test: $(READY) ## all tests; those of absent devices are skipped, large campaigns are sampled
 	$(BIN)/pytest $(WORKERS) $(PYTEST_ARGS)
 
-test-full: $(READY) ## all tests with their campaigns whole
-	$(BIN)/pytest --full $(WORKERS) $(PYTEST_ARGS)
+test-full: $(READY) ## all tests with their campaigns whole, whose figures are kept in benchmarks/results
+	$(BIN)/pytest --full --record benchmarks/results/campaigns.json $(WORKERS) $(PYTEST_ARGS)
 
 check: $(READY) ## format, lint, types, layers, and the tests that need no device
 	$(BIN)/ruff format --check

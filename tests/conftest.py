@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import json
 import os
 import random
 import re
@@ -35,6 +36,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("axe_eq")
     group.addoption("--full", action="store_true", help="run the large campaigns whole")
     group.addoption("--update-golden", action="store_true", help="rewrite the golden files")
+    group.addoption(
+        "--record", metavar="FILE",
+        help="with --full: keep in this JSON file what the campaigns that passed print",
+    )  # fmt: skip
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -189,6 +194,29 @@ def pytest_testnodedown(node: Any, error: object) -> None:
         getattr(goldens, name).update(getattr(node, "workeroutput", {}).get(name, ()))
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Collect what a campaign printed: its figures and histograms."""
+    if report.when == "call" and not report.skipped:
+        _called[report.nodeid] = report
+
+
+_called: dict[str, pytest.TestReport] = {}
+
+
+def _record(path: Path) -> None:
+    """Put the campaigns of this run into the file; those of other tests stay as they were."""
+    from benchmarks.machine import machine
+
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    for test, report in _called.items():
+        known.pop(test, None)
+        printed = [line for line in report.capstdout.splitlines() if line.strip()]
+        if report.passed and printed:
+            known[test] = {"machine": machine(), "seconds": round(report.duration, 1),
+                           "printed": printed}  # fmt: skip
+    path.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Fail a complete run that leaves a golden file uncompared."""
     goldens = session.config.stash[_goldens]
@@ -198,6 +226,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         return
     if _ran_whole(session):
         goldens.find_orphans()
+    options = session.config.option
+    if options.full and options.record:
+        _record(Path(options.record))
     if goldens.orphans and not goldens.update:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -93,3 +94,24 @@ def test_workers_share_what_they_compared(suite: Path, workers: int) -> None:
     assert code == 1
     assert output.count("no test compares golden file") == 1
     assert "test_it/test_renamed.txt" in output
+
+
+def test_whole_campaigns_leave_what_they_printed(suite: Path) -> None:
+    campaigns = suite / "tests/test_campaigns.py"
+    campaigns.write_text("def test_a(full):\n    print('7 cases')\n\ndef test_b(): pass\n")
+    (suite / "benchmarks").mkdir()
+    (suite / "benchmarks/__init__.py").touch()
+    shutil.copy(CONFTEST.parents[1] / "benchmarks/machine.py", suite / "benchmarks")
+    kept = suite / "kept.json"
+    kept.write_text('{"an older test": 3}')
+    options = (str(campaigns), "--record", str(kept), "-p", "xdist", "-n", "2")
+    _run(suite, *options)
+    assert json.loads(kept.read_text()) == {"an older test": 3}  # a sample is no campaign
+    assert _run(suite, "--full", *options)[0] == 0
+    found = json.loads(kept.read_text())
+    assert set(found) == {"an older test", "tests/test_campaigns.py::test_a"}
+    assert found["tests/test_campaigns.py::test_a"]["printed"] == ["7 cases"]
+
+    campaigns.write_text("def test_a(full):\n    assert False\n")
+    assert _run(suite, "--full", *options)[0] == 1
+    assert json.loads(kept.read_text()) == {"an older test": 3}
