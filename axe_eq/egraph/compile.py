@@ -196,8 +196,8 @@ def _bodies(writer: Writer, pattern: Pattern, left: Any) -> tuple[list[str], lis
     return body, asks
 
 
-def law_rules(law: Law, key: str, ruleset: str, *, record: bool) -> list[str]:
-    """Egglog rules of a law: rewriting, asking for primitives, and recording where wanted."""
+def law_rules(law: Law, key: str, ruleset: str, *, record: bool, asking: bool = True) -> list[str]:
+    """Egglog rules of a law: rewriting, asking for primitives, and recording, where wanted."""
     pattern = law.pattern()
     directions = [(pattern.left, pattern.right)]
     if law.both_ways:
@@ -208,7 +208,7 @@ def law_rules(law: Law, key: str, ruleset: str, *, record: bool) -> list[str]:
         writer = Writer()
         body, asks = _bodies(writer, pattern, left)
         name = key if n == 0 else f"{key} (back)"
-        for m, ask in enumerate(asks):
+        for m, ask in enumerate(asks if asking else ()):
             rules.append(rule(ask[:-1], ask[-1:], ruleset, f"{name} asks {m}"))
         actions = [f"(union _root {writer.text(right, hoist=True)})"]
         extra = _recording(law, pattern, key, writer) if record else ([], [])

@@ -54,7 +54,7 @@ class LayoutGraph:
             f"(ruleset {_RULES})",
         ]
         for key, law in chosen.items():
-            lines += text.law_rules(law, key, _RULES, record=False)
+            lines += text.law_rules(law, key, _RULES, record=False, asking=False)  # see _order
         for line in lines:
             self._egg.run_program(*self._egg.parse_program(line))
         step = egg.Run(_SPAN, egg.RunConfig(_RULES))
@@ -88,6 +88,7 @@ class LayoutGraph:
         numbered = list(enumerate(new, start=len(self._numbers)))
         lines = [line for number, layout in numbered for line in self._inserted(layout, number)]
         lines = [*self._order({axis for layout in new for axis in layout.axes}), *lines]
+        # A line at a time: parsing is quadratic in the length of a text.
         commands = [command for line in lines for command in self._egg.parse_program(line)]
         self._egg.run_program(*commands, self._saturate)
         for number, layout in numbered:  # known only now: what failed before is in no class
@@ -164,9 +165,14 @@ def _literal(value: object) -> str:
 
 
 def _written(layout: Layout) -> str:
-    """`terms.encode(layout)` as egglog writes it: parsing that is far faster than building it."""
+    """A term of the layout as egglog writes it: parsing that is far faster than building it.
+
+    Replicas have no order. Sorted, those that absorb each other are neighbours, and laws that sort
+    have nothing to do: bringing every order there is into one takes longer than all other laws.
+    """
+    replica = sorted(layout.replica, key=lambda item: (item[2], abs(item[1]), -item[0]))
     shifts = [(value, axis) for axis, value in layout.offsets]
-    copies = _chain(t.Shift, _chain(t.Copy, f"({t.Here.name})", layout.replica), shifts)
+    copies = _chain(t.Shift, _chain(t.Copy, f"({t.Here.name})", replica), shifts)
     iters = _chain(t.Iter, f"({t.NoIter.name})", layout.shard)
     written = _chain(t.Swizzled, f"({t.Map.name} {iters} {copies})", layout.swizzle)
     if layout.box is None or layout.padded is None:
