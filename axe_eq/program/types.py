@@ -113,6 +113,15 @@ def promote(*names: str) -> str:
     return best if len(peers) == 1 else "f32"
 
 
+def same_ring(*names: str) -> bool:
+    """Whether sums and products in any of these element types are those of the others.
+
+    All floats are the reals; integers of one width are a ring of their own, since they wrap around:
+    what overflows in i32 does not in i64, nor once it is a float.
+    """
+    return len(set(names)) == 1 or all(DTYPES[name].kind == "f" for name in names)
+
+
 @dataclass(frozen=True)
 class ValueType:
     """Element type and shape of a value; prints as ``f16[8192,4096]``."""

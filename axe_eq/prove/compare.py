@@ -11,6 +11,7 @@ from axe_eq.schedule.contents import Contents
 
 TOLERANCE = 1e-9
 _STEPS = (2.0**-10, 2.0**-7, 2.0**-3, 2.0**-2)  # between numbers from 1 to 2 of the half types
+_ENDS = (0, 1, 2, -1, -2)  # from the least integer of a type
 _SPECIAL = (0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 3e38, 65504.0)
 
 
@@ -21,16 +22,21 @@ def random_array(of: ValueType, rng: np.random.Generator, values: str) -> Array:
         of: its type.
         rng: source.
         values: "moderate" ones of both signs; "positive" ones; "special" ones among them; "ties",
-            at or next to the middle of two numbers of a narrower type; or "whole" numbers, whose
-            sums do not depend on their order.
+            at or next to the middle of two numbers of a narrower type; "whole" numbers, whose
+            sums do not depend on their order; or "ends", moderate but for integers, many of which
+            are at the ends of their range, where they wrap around. Special ones are so too.
     """
     kind, numpy = DTYPES[of.dtype].kind, DTYPES[of.dtype].numpy
     if kind == "b":
         return np.asarray(rng.integers(0, 2, of.shape), dtype=bool)
     if kind == "i":
-        special = values == "special"
-        low, high = (np.iinfo(numpy).min, np.iinfo(numpy).max) if special else (-4, 5)
-        return np.asarray(rng.integers(low, high, of.shape), dtype=numpy)
+        low, high = (np.iinfo(numpy).min, np.iinfo(numpy).max) if values == "special" else (-4, 5)
+        whole = np.asarray(rng.integers(low, high, of.shape), dtype=numpy)
+        if values not in ("special", "ends"):
+            return whole
+        with np.errstate(over="ignore"):
+            ends = np.iinfo(numpy).min + np.asarray(rng.choice(_ENDS, of.shape), dtype=numpy)
+        return np.where(rng.random(of.shape) < 0.4, ends, whole)
     if values == "whole":
         return np.asarray(rng.integers(-3, 4, of.shape), dtype=numpy)
     array = rng.uniform(0.5, 2.0, of.shape)

@@ -225,8 +225,8 @@ BITS, REALS = "bits", "reals"
 # what an operator means: they are compared as reals.
 _BITWISE = ("moderate", "special", "ties", "ties", "whole")
 _WAYS = {
-    True: (*((BITS, values) for values in _BITWISE), (REALS, "moderate")),
-    False: ((REALS, "moderate"), (REALS, "moderate")),
+    True: (*((BITS, values) for values in _BITWISE), (REALS, "moderate"), (REALS, "ends")),
+    False: ((REALS, "moderate"), (REALS, "moderate"), (REALS, "ends")),
 }
 
 

@@ -1,4 +1,4 @@
-"""Scalar constants in laws: their texts, and what cells give on them exactly.
+"""Scalar constants in laws: their texts, and what cells give on them exactly; element types.
 
 Laws that are believed bit for bit are also used over the reals, so a constant may be computed only
 where floats round nothing: the result must be the same number either way.
@@ -16,7 +16,7 @@ import numpy as np
 
 from axe_eq.program.meaning import evaluate_op
 from axe_eq.program.ops import CELLS, join_text, split_text
-from axe_eq.program.types import DTYPES, Array, dtype
+from axe_eq.program.types import DTYPES, Array, dtype, promote, same_ring, value_type
 
 Constant = tuple[Any, str]  # value and dtype
 
@@ -40,6 +40,12 @@ def holds_value(name: str, value: Any) -> bool:
     with np.errstate(all="ignore"):
         held = np.asarray(value).astype(DTYPES[name].numpy)
     return bool(held == value) or (value != value and DTYPES[name].kind == "f")
+
+
+def one_ring(a: str, b: str, c: str) -> bool:
+    """Whether products of values of these types mean the same in any association."""
+    x, y, z = (value_type(t).dtype for t in (a, b, c))
+    return same_ring(promote(x, y), promote(y, z), promote(x, z), promote(x, y, z))
 
 
 _EXACT: dict[str, Callable[..., Any]] = {

@@ -22,7 +22,7 @@ from axe_eq.program.ops import join_text, selector, split_text
 from axe_eq.program.sigalg import Operand, dims_of, sort_operands
 from axe_eq.program.signature import LETTERS, Affine, Signature, make, plain, signature
 from axe_eq.program.terms import In, Op, Sel, op, operands, sel, type_of
-from axe_eq.program.types import DTYPES, ValueType, value_type
+from axe_eq.program.types import DTYPES, ValueType, same_ring, value_type
 from axe_eq.rule.term import Term, postorder
 
 MAX_MONOMIALS = 64  # of a product of sums; beyond, the sums are atoms
@@ -203,7 +203,7 @@ class Expander:
         sig, given = signature(term.args[0]), operands(term)
         space = sig.extents([shape_of(a).shape for a in given])
         own = shape_of(term).dtype
-        polys = (self._memo[a] if _same_ring(shape_of(a).dtype, own) else atom(a) for a in given)
+        polys = (self._memo[a] if same_ring(shape_of(a).dtype, own) else atom(a) for a in given)
         return [read_through(p, read, space) for p, read in zip(polys, sig.operands, strict=True)]
 
     def _product(self, term: Term) -> Polynomial:
@@ -268,10 +268,6 @@ class Expander:
             return None
         shape = shape_of(term).shape
         return collect(read_through(self._memo[operands(term)[0]], read, shape), len(shape))
-
-
-def _same_ring(dtype: str, other: str) -> bool:
-    return dtype == other or DTYPES[dtype].kind == DTYPES[other].kind == "f"
 
 
 def atom(term: Term) -> Polynomial:

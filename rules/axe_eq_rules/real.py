@@ -29,10 +29,10 @@ from axe_eq.program.terms import (
     type_of,
     types_of,
 )
-from axe_eq.program.types import DTYPES, dtype, value_type
+from axe_eq.program.types import DTYPES, dtype, promote, same_ring, value_type
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import INT, STR, Primitive, primitive
-from axe_eq_rules.constants import constant, constant_text
+from axe_eq_rules.constants import constant, constant_text, one_ring
 from axe_eq_rules.joins import (
     along_rounding,
     merge_of_reductions,
@@ -297,11 +297,15 @@ def maximum_of_negated(s: Sig, t: Sig, x: Value) -> Sides:
 # -- scaling out of reductions ---------------------------------------------------------------------
 
 
-@primitive((STR, STR, STR), (STR, STR))
-def scaled_sum(outer: str, inner: str, f: str) -> tuple[str, str] | None:
+@primitive((STR, STR, STR, STR, STR), (STR, STR))
+def scaled_sum(outer: str, inner: str, f: str, x: str, y: str) -> tuple[str, str] | None:
     """(pointwise, reduction) with the second operand of the inner cell taken out."""
     s, t = signature(outer), signature(inner)
-    if (s.monoid, f) not in _SCALES or t.n_reduced:
+    own = value_type(x).dtype
+    common = promote(own, value_type(y).dtype)
+    # Integers wrap around: their sums are a ring, but adding to them does not keep their order.
+    fits = same_ring(own, common) if s.monoid == "+" else DTYPES[common].kind == "f"
+    if (s.monoid, f) not in _SCALES or t.n_reduced or not fits:
         return None
     whole = sigalg.inline(s, 0, t)
     return None if whole is None else _taken_out(whole, (0,), 1)
@@ -348,16 +352,20 @@ def _reduced_alone(whole: Signature, position: int) -> tuple[str, str] | None:
 
 @PACK.law(source="folklore: linearity; max(x + c) = max(x) + c")
 def scale_of_reduction(s: Sig, f: Cell, t: Sig, x: Value, y: Value) -> Sides:
-    """s[id](t[f](x, y)) = u[f](s'[id](x), y)   for + of mul, div; max, min of add, sub."""
-    u, v = scaled_sum(s, t, f)
+    """s[id](t[f](x, y)) = u[f](s'[id](x), y)   for + of mul, div; max, min of float add, sub."""
+    u, v = scaled_sum(s, t, f, type_of(x), type_of(y))
     return op(s, "id", op(t, f, x, y)), op(u, f, op(v, "id", x), y)
 
 
-@primitive((STR, INT, STR, STR), (STR, STR))
-def scaled_product(outer: str, position: int, inner: str, f: str) -> tuple[str, str] | None:
+@primitive((STR, INT, STR, STR, STR, STR, STR), (STR, STR))
+def scaled_product(
+    outer: str, position: int, inner: str, f: str, x: str, y: str, z: str
+) -> tuple[str, str] | None:
     """(pointwise, contraction) with the second operand of a factor x f y taken out."""
     s, t = signature(outer), signature(inner)
     if s.monoid != "+" or f not in ("mul", "div") or t.n_reduced or len(t.operands) != 2:
+        return None
+    if not one_ring(x, y, z):
         return None
     whole = sigalg.inline(s, position, t)
     if whole is None:
@@ -368,14 +376,14 @@ def scaled_product(outer: str, position: int, inner: str, f: str) -> tuple[str, 
 @PACK.law(source="folklore: linearity of contractions", expands=True)
 def scale_of_left(s: Sig, f: Cell, t: Sig, x: Value, y: Value, z: Value) -> Sides:
     """s[mul](t[f](x, y), z) = u[f](v[mul](x, z), y)   if y lacks the summed dims, f mul or div."""
-    u, v = scaled_product(s, 0, t, f)
+    u, v = scaled_product(s, 0, t, f, type_of(x), type_of(y), type_of(z))
     return op(s, "mul", op(t, f, x, y), z), op(u, f, op(v, "mul", x, z), y)
 
 
 @PACK.law(source="folklore: linearity of contractions", expands=True)
 def scale_of_right(s: Sig, f: Cell, t: Sig, x: Value, y: Value, z: Value) -> Sides:
     """s[mul](z, t[f](x, y)) = u[f](v[mul](z, x), y)   if y lacks the summed dims, f mul or div."""
-    u, v = scaled_product(s, 1, t, f)
+    u, v = scaled_product(s, 1, t, f, type_of(x), type_of(y), type_of(z))
     return op(s, "mul", z, op(t, f, x, y)), op(u, f, op(v, "mul", z, x), y)
 
 
@@ -389,11 +397,12 @@ def pointwise_sum(s: str, f: str) -> str | None:
     return s if f in ("add", "sub") and of == sigalg.elementwise(of.n_out, 2) else None
 
 
-@primitive((STR, STR, STR), (STR,))
-def common_factor(product: str, x: str, y: str) -> str | None:
+@primitive((STR, STR, STR, STR), (STR,))
+def common_factor(product: str, x: str, y: str, z: str) -> str | None:
     """The signature of the sum of the other factors, for a pointwise sum of two like products."""
     of = value_type(x)
     linear = signature(product).monoid in ("", "+") and DTYPES[of.dtype].kind != "b"
+    linear = linear and same_ring(of.dtype, promote(of.dtype, value_type(z).dtype))
     return sigalg.elementwise(of.rank, 2).text if x == y and linear else None
 
 
@@ -403,7 +412,7 @@ def common_factor(product: str, x: str, y: str) -> str | None:
 def factor_left(s: Sig, f: Cell, t: Sig, x: Value, y: Value, z: Value) -> Sides:
     """s[f](t[mul](z, x), t[mul](z, y)) = t[mul](z, u[f](x, y))   for f add or sub."""
     pointwise_sum(s, f)
-    u = common_factor(t, type_of(x), type_of(y))
+    u = common_factor(t, type_of(x), type_of(y), type_of(z))
     left = op(s, f, op(t, "mul", z, x), op(t, "mul", z, y))
     return left, op(t, "mul", z, op(u, f, x, y))
 
@@ -412,7 +421,7 @@ def factor_left(s: Sig, f: Cell, t: Sig, x: Value, y: Value, z: Value) -> Sides:
 def factor_right(s: Sig, f: Cell, t: Sig, x: Value, y: Value, z: Value) -> Sides:
     """s[f](t[mul](x, z), t[mul](y, z)) = t[mul](u[f](x, y), z)   for f add or sub."""
     pointwise_sum(s, f)
-    u = common_factor(t, type_of(x), type_of(y))
+    u = common_factor(t, type_of(x), type_of(y), type_of(z))
     left = op(s, f, op(t, "mul", x, z), op(t, "mul", y, z))
     return left, op(t, "mul", op(u, f, x, y), z)
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 from axe_eq.pack import Pack
 from axe_eq.program import sigalg
 from axe_eq.program.signature import Signature, signature
-from axe_eq.program.terms import Sig, Value, op
+from axe_eq.program.terms import Sig, Value, op, type_of
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import STR, primitive
+from axe_eq_rules.constants import one_ring
 
 PACK = Pack("reassociate", exact=False, summary="chains of contractions in another order")
 
@@ -35,27 +36,27 @@ def _regrouped(whole: Signature | None, group: tuple[int, int]) -> tuple[str, st
     return found[0].text, found[1].text
 
 
-@primitive((STR, STR), (STR, STR))
-def right_first(outer: str, inner: str) -> tuple[str, str] | None:
-    """Signatures of a (b c), given those of (a b) c."""
-    return _regrouped(_chain(outer, inner, 0), (1, 2))
+@primitive((STR,) * 5, (STR, STR))
+def right_first(outer: str, inner: str, a: str, b: str, c: str) -> tuple[str, str] | None:
+    """Signatures of a (b c), given those of (a b) c; integers must not wrap around elsewhere."""
+    return _regrouped(_chain(outer, inner, 0), (1, 2)) if one_ring(a, b, c) else None
 
 
-@primitive((STR, STR), (STR, STR))
-def left_first(outer: str, inner: str) -> tuple[str, str] | None:
-    """Signatures of (a b) c, given those of a (b c)."""
-    return _regrouped(_chain(outer, inner, 1), (0, 1))
+@primitive((STR,) * 5, (STR, STR))
+def left_first(outer: str, inner: str, a: str, b: str, c: str) -> tuple[str, str] | None:
+    """Signatures of (a b) c, given those of a (b c); integers must not wrap around elsewhere."""
+    return _regrouped(_chain(outer, inner, 1), (0, 1)) if one_ring(a, b, c) else None
 
 
 @PACK.law(source="folklore: associativity of contractions over a ring", expands=True)
 def to_the_right(s: Sig, t: Sig, a: Value, b: Value, c: Value) -> Sides:
-    """Chain (a b) c = a (b c)   for contractions that stay contractions."""
-    outer, inner = right_first(s, t)
+    """Chain (a b) c = a (b c)   for contractions that stay contractions, in one ring."""
+    outer, inner = right_first(s, t, type_of(a), type_of(b), type_of(c))
     return op(s, "mul", op(t, "mul", a, b), c), op(outer, "mul", a, op(inner, "mul", b, c))
 
 
 @PACK.law(source="folklore: associativity of contractions over a ring", expands=True)
 def to_the_left(s: Sig, t: Sig, a: Value, b: Value, c: Value) -> Sides:
-    """Chain a (b c) = (a b) c   for contractions that stay contractions."""
-    outer, inner = left_first(s, t)
+    """Chain a (b c) = (a b) c   for contractions that stay contractions, in one ring."""
+    outer, inner = left_first(s, t, type_of(a), type_of(b), type_of(c))
     return op(s, "mul", a, op(t, "mul", b, c)), op(outer, "mul", op(inner, "mul", a, b), c)

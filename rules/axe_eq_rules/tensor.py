@@ -32,7 +32,7 @@ from axe_eq.program.terms import (
     type_of,
     type_of_op,
 )
-from axe_eq.program.types import DTYPES, dtype, promote, value_type
+from axe_eq.program.types import DTYPES, dtype, promote, same_ring, value_type
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import INT, STR, primitive
 from axe_eq_rules.constants import constant, constant_text, exact_result, holds_value
@@ -389,25 +389,32 @@ def cast_to_own(s: Sig, f: Cell, x: Value) -> Sides:
     return op(s, f, x), op(s, "id", x)
 
 
-@primitive((STR, STR), (STR,))
-def inlined_second(outer: str, inner: str) -> str | None:
-    """The signature s.1(t), t a map of one operand."""
+@primitive((STR, STR, STR, STR), (STR,))
+def inlined_second(outer: str, inner: str, x: str, y: str) -> str | None:
+    """The signature s.1(t), t a map that negates y, beside x.
+
+    The negation must be that of the sum: -y in i32 wraps around where x - y in i64 does not.
+    """
     s, t = signature(outer), signature(inner)
-    return None if t.n_reduced or len(s.operands) != 2 else text(sigalg.inline(s, 1, t))
+    own = value_type(y).dtype
+    if t.n_reduced or len(s.operands) != 2 or not same_ring(own, promote(value_type(x).dtype, own)):
+        return None
+    return text(sigalg.inline(s, 1, t))
 
 
 @PACK.law(source="IEEE 754, 5.4.1: x - y is x + (-y)")
 def add_negated(s: Sig, t: Sig, x: Value, y: Value) -> Sides:
-    """s[add](x, t[neg](y)) = s.1(t)[sub](x, y)."""
-    u = inlined_second(s, t)
+    """s[add](x, t[neg](y)) = s.1(t)[sub](x, y)   if both compute in one ring."""
+    u = inlined_second(s, t, type_of(x), type_of(y))
     type_of_op(u, "sub", type_of(x) + ";" + type_of(y) + ";")
     return op(s, "add", x, op(t, "neg", y)), op(u, "sub", x, y)
 
 
 @PACK.law(source="IEEE 754, 5.4.1: x - y is x + (-y)")
 def subtract_negated(s: Sig, t: Sig, x: Value, y: Value) -> Sides:
-    """s[sub](x, t[neg](y)) = s.1(t)[add](x, y)."""
-    return op(s, "sub", x, op(t, "neg", y)), op(inlined_second(s, t), "add", x, y)
+    """s[sub](x, t[neg](y)) = s.1(t)[add](x, y)   if both compute in one ring."""
+    u = inlined_second(s, t, type_of(x), type_of(y))
+    return op(s, "sub", x, op(t, "neg", y)), op(u, "add", x, y)
 
 
 # -- idempotent cells and choices -----------------------------------------------------------------

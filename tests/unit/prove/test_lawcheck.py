@@ -78,6 +78,14 @@ def logarithm_of_product(x: Value, y: Value) -> Sides:
     return op("a -> a", "log", op(s, "mul", x, y)), op(s, "add", *logs)
 
 
+@law(source="test", exact=False)
+def shifted_maximum(x: Value, y: Value, z: Value) -> Sides:
+    """max(x + z, y + z) = max(x, y) + z, but for integers that wrap around."""
+    s = "a, a -> a"
+    left = op(s, "maximum", op(s, "add", x, z), op(s, "add", y, z))
+    return left, op(s, "add", op(s, "maximum", x, y), z)
+
+
 @law(source="test")
 def loses_the_dtype(s: Sig, x: Value) -> Sides:
     """s[abs](x) = s[cast f64](s[abs](x))."""
@@ -96,6 +104,7 @@ def impossible(s: Sig, f: Cell, x: Value) -> Sides:
         (subtraction_commutes, "differ"),
         (reassociates_bit_for_bit, "differ bit for bit"),
         (logarithm_of_product, "not defined at the same places"),
+        (shifted_maximum, "differ"),
         (loses_the_dtype, "types"),
         (impossible, "none of"),
     ],

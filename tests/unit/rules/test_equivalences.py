@@ -357,6 +357,47 @@ NEVER: dict[str, tuple[str, Pair]] = {
         "exact",
         (lambda x: xp.astype(xp.astype(x, "f16"), "f32"), lambda x: x, (of(4),)),
     ),
+    # Integers wrap around: i32 where i64 or a float would not, and order does not outlive a sum.
+    "a negated i32 added to an i64": (
+        "exact",
+        (lambda x, y: x + -y, lambda x, y: x - y, (of(4, dtype="i64"), of(4, dtype="i32"))),
+    ),
+    "a negated i32 taken from a float": (
+        "real",
+        (lambda x, y: x - -y, lambda x, y: x + y, (of(4, dtype="f64"), of(4, dtype="i32"))),
+    ),
+    "shifted maximum of integers": (
+        "real",
+        (
+            lambda x, c: xp.max(x + c, axis=1),
+            lambda x, c: xp.max(x, axis=1) + c[:, 0],
+            (of(4, 6, dtype="i32"), of(4, 1, dtype="i32")),
+        ),
+    ),
+    "a sum of i32 scaled in i64": (
+        "real",
+        (
+            lambda x, y, z: z * x + z * y,
+            lambda x, y, z: z * (x + y),
+            (of(4, dtype="i32"), of(4, dtype="i32"), of(4, dtype="i64")),
+        ),
+    ),
+    "a chain from integers to floats": (
+        "real",
+        (
+            lambda a, b, c: (a @ b) @ c,
+            lambda a, b, c: a @ (b @ c),
+            (of(3, 4, dtype="i32"), of(4, 5, dtype="i32"), of(5, 2)),
+        ),
+    ),
+    "integers scaled by a float before they are summed": (
+        "real",
+        (
+            lambda a, b, c: (a * c) @ b,
+            lambda a, b, c: (a @ b) * c,
+            (of(3, 4, dtype="i32"), of(4, 5, dtype="i32"), of(3, 1)),
+        ),
+    ),
     "maximum of swapped zeros": (
         "exact",
         (lambda x, y: xp.maximum(x, y), lambda x, y: xp.maximum(y, x), (of(4), of(4))),
