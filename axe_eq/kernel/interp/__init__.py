@@ -54,6 +54,7 @@ def interpret(
     order: str = "random",
     seed: int = 0,
     digest: bool = False,
+    compare: bool = False,
 ) -> Report:
     """Run a kernel.
 
@@ -68,6 +69,8 @@ def interpret(
         seed: of the random choices.
         digest: remember all changes of memory; two runs in the order "early" with equal digests
             have done the same to the machine.
+        compare: at plan level, compare what every plan did with what its primitive says: copies,
+            maps, fills, positions and reductions; others show in what reads their results.
 
     Raises:
         KernelFault: the first thing that is wrong.
@@ -86,7 +89,7 @@ def interpret(
         inner = {**env, ir.CTA.name: number, ir.N_CTAS.name: grid}
         for tensor in tensors.values():
             tensor.cta = number
-        cta = Cta(kernel, tensors, inner, order, rng, planned, meanings or {}, watch)
+        cta = Cta(kernel, tensors, inner, order, rng, planned, meanings or {}, watch, compare)
         cta.run()
         steps += cta.n_steps
     for name in kernel.outputs:

@@ -67,7 +67,8 @@ class Issue:
 class Slot:
     """One transaction barrier: the present phase, and what completed phases know.
 
-    `loaded` is the last phase that a bulk load completes in.
+    `loaded` is the last phase that a bulk load completes in. `waits` are those by first threads of
+    groups after which no phase has completed: who, the phase that it relies on, and when.
     """
 
     arrivals: int
@@ -80,6 +81,8 @@ class Slot:
     loaded: int = 0
     gathered_seen: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     gathered_shown: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    name: str = ""
+    waits: list[tuple[int, int, int]] = field(default_factory=list)
 
 
 @dataclass
@@ -109,8 +112,9 @@ class Cta:
         planned: Planned | None,
         meanings: Mapping[str, Meaning],
         watch: Watch = unwatched,
+        compare: bool = False,
     ) -> None:
-        self.watch = watch
+        self.watch, self.compare = watch, compare
         self.kernel, self.tensors, self.env = kernel, tensors, env
         self.order, self.rng = order, rng
         self.planned, self.meanings = planned, meanings
@@ -128,7 +132,7 @@ class Cta:
                 count = barrier.arrivals
                 self.slots[barrier.name, i] = Slot(
                     count, actor, count, clock[0], clock[1],
-                    gathered_seen=clock[2], gathered_shown=clock[3],
+                    gathered_seen=clock[2], gathered_shown=clock[3], name=f"{barrier.name}[{i}]",
                 )  # fmt: skip
         self.queues: dict[tuple[str, int], Queue] = {}
         self.registers: dict[ir.Buffer, tuple[Any, Any]] = {}
@@ -296,6 +300,7 @@ class Cta:
             at = f"{s.barrier.name}[{evaluate(s.slot, env)}] parity {parity} ({s.at})"
             if parity not in (0, 1):
                 raise KernelFault(f"wait for {at}", "is no phase", "parity 0 or 1")
+            self._note_wait(slot, parity, at, who)
             if slot.phase & 1 == parity:
                 yield at, lambda: slot.phase & 1 != parity
             self.clocks.join(self.clocks.classes(who), slot.seen, slot.shown)
@@ -343,8 +348,31 @@ class Cta:
             raise KernelFault(f"barrier {barrier.name}", f"slot {i}", f"0 to {barrier.slots - 1}")
         return self.slots[barrier.name, i]
 
+    def _note_wait(self, slot: Slot, parity: int, at: str, who: Threads) -> None:
+        """A parity tells two phases apart: the one after what is waited for must wait for this."""
+        first = self.clocks.elected(who.group)
+        known = int(self.clocks.seen[first, slot.actor])
+        phase = known + int(known & 1 == parity)
+        if slot.phase > phase:
+            raise self._lapped(f"wait for {at}", phase)
+        self.clocks.tick([first])
+        slot.waits.append((first, phase, int(self.clocks.seen[first, first])))
+
+    def _lapped(self, what: str, phase: int) -> KernelFault:
+        return KernelFault(
+            what,
+            f"the phase after the one it waits for ({phase}) may complete before it looks",
+            "a wait that every later phase comes after",
+        )
+
     def _arrive(self, slot: Slot, classes: list[int], count: int, s: ir.Statement) -> None:
         for c in classes:
+            if self.clocks.seen[c, slot.actor] < slot.phase:
+                raise KernelFault(
+                    f"arrive at {slot.name} ({s.at})",
+                    f"phase {slot.phase} is not known to be complete, so it may count for that one",
+                    "a wait for it before",
+                )
             np.maximum(slot.gathered_seen, self.clocks.seen[c], out=slot.gathered_seen)
             np.maximum(slot.gathered_shown, self.clocks.shown[c], out=slot.gathered_shown)
         slot.pending -= count
@@ -356,6 +384,12 @@ class Cta:
         """End the phase where all arrivals and bytes are there."""
         if slot.pending or slot.n_bytes:
             return
+        past = [w for w in slot.waits if w[1] <= slot.phase]
+        slot.waits = [w for w in slot.waits if w[1] > slot.phase]
+        for waiter, phase, time in past:
+            if slot.gathered_seen[waiter] < time:
+                what = f"wait for {slot.name} by {self.clocks.names[waiter]}"
+                raise self._lapped(what, phase)
         slot.phase += 1
         slot.pending = slot.arrivals
         slot.gathered_seen[slot.actor] = slot.gathered_shown[slot.actor] = slot.phase
@@ -387,6 +421,7 @@ class Cta:
     # -- primitives --
 
     def _primitive(self, s: ir.Primitive, env: Env, who: Threads, where: ir.Where) -> None:
+        from axe_eq.kernel.interp.promise import promise
         from axe_eq.kernel.interp.tiles import EXECUTE
 
         issue = Issue(who, where, s)
@@ -397,8 +432,11 @@ class Cta:
         inner = {**env, **self.thread_numbers(who)}
         for v, value in plan.lets:
             inner[v.name] = evaluate(value, inner)
+        kept = promise(self, s, env, issue) if self.compare else None
         for call in plan.calls:
             self.meanings[call.op](self, call, inner, issue)
+        if kept is not None:
+            kept()
 
     def thread_numbers(self, who: Threads) -> Env:
         """Values of lane and warp (of the scope) for every issuing thread."""

@@ -293,7 +293,7 @@ class SharedMemory:
     def store(self, byte: Ints, values: Any) -> None:
         """Store elements; values have one more dim than addresses."""
         values = np.ascontiguousarray(values)
-        raw = values.view(np.uint8).reshape(*values.shape[:-1], -1)
+        raw = values.view(np.uint8).reshape(*values.shape[:-1], values.shape[-1] * values.itemsize)
         at = np.asarray(byte)[..., None] + np.arange(raw.shape[-1])
         self.bytes[at] = raw
         self.watch("smem", byte, raw)

@@ -115,10 +115,15 @@ def _copies(issue: Issue) -> list[tuple[int, int]]:
     return [(w, 0) for w in range(where.n_warps)] if where.scope == "warp" else [(0, 0)]
 
 
-def _spread(values: Any, held_shape: tuple[int, ...], n_copies: int) -> Any:
+def n_copies(issue: Issue) -> int:
+    """How many threads or warps do a primitive for themselves."""
+    return len(_copies(issue))
+
+
+def _spread(values: Any, held_shape: tuple[int, ...], copies: int) -> Any:
     """Values per independent copy, repeated over the replicas of the tile."""
-    replicas = held_shape[0] // n_copies
-    values = np.broadcast_to(values, (n_copies, *held_shape[1:]))
+    replicas = held_shape[0] // copies
+    values = np.broadcast_to(values, (copies, *held_shape[1:]))
     return np.tile(values, (replicas,) + (1,) * (len(held_shape) - 1))
 
 
@@ -136,18 +141,24 @@ def copy(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
 
 
 def _fetch(cta: Cta, s: ir.Copy, env: Env, issue: Issue, warp: Ints, lane: Ints) -> Any:
-    view, n = s.src, len(_copies(issue))
+    view = s.src
     if view.buffer.memory == "gmem":
-        element, inside = global_elements(view, cta, env, issue)
-        values = cta.tensors[view.buffer.name].read(element, inside, s.fill)
-        return _spread(values, warp.shape, n)
-    byte = _thread_bytes(cta, view, env, issue, warp, lane)
+        return global_values(cta, s, env, issue, warp.shape)
+    byte = thread_bytes(cta, view, env, issue, warp, lane)
     size = view.buffer.itemsize
     cta.memory.access(byte, size, issue.who, warp, lane, False, issue.what)
     return cta.memory.load(byte, DTYPES[view.buffer.dtype].numpy)[..., 0]
 
 
-def _thread_bytes(cta: Cta, view: ir.View, env: Env, issue: Issue, warp: Ints, lane: Ints) -> Ints:
+def global_values(cta: Cta, s: ir.Copy, env: Env, issue: Issue, shape: tuple[int, ...]) -> Any:
+    """Elements of a global source, its fill outside, for every replica of a register tile."""
+    element, inside = global_elements(s.src, cta, env, issue)
+    values = cta.tensors[s.src.buffer.name].read(element, inside, s.fill)
+    return _spread(values, shape, n_copies(issue))
+
+
+def thread_bytes(cta: Cta, view: ir.View, env: Env, issue: Issue, warp: Ints, lane: Ints) -> Ints:
+    """The byte of shared memory that each thread of a register tile reads or writes."""
     numbers = {**env, **cta.thread_numbers(issue.who)}
     place = view.place
     offset = _per_copy(evaluate(place.at("m"), numbers), warp - issue.who.first_warp, lane)
@@ -160,7 +171,7 @@ def _thread_bytes(cta: Cta, view: ir.View, env: Env, issue: Issue, warp: Ints, l
 def _put(cta: Cta, s: ir.Copy, env: Env, issue: Issue) -> None:
     warp, lane, reg = held(s.src, issue)
     values = cta.read_regs(s.src.buffer, warp, lane, reg, issue)
-    n = len(_copies(issue))
+    n = n_copies(issue)
     stride = warp.shape[0] // n
     same = values.reshape(stride, n, *values.shape[1:]) if n == 1 else values[:n][None]
     first = same[0]
@@ -171,7 +182,7 @@ def _put(cta: Cta, s: ir.Copy, env: Env, issue: Issue) -> None:
         element, inside = global_elements(view, cta, env, issue)
         cta.tensors[view.buffer.name].write(element, first, inside)
         return
-    byte = _thread_bytes(cta, view, env, issue, warp, lane)[:n]
+    byte = thread_bytes(cta, view, env, issue, warp, lane)[:n]
     size = view.buffer.itemsize
     cta.memory.access(byte, size, issue.who, warp[:n], lane[:n], True, issue.what)
     cta.memory.store(byte, first[..., None])
@@ -195,6 +206,14 @@ def _operand_registers(out: Placement, operand: Placement, where: ir.Where) -> A
     return table[(warp * LANES + lane, *(i[None] for i in kept))]
 
 
+def operand_registers(s: ir.Map, view: ir.View, issue: Issue) -> Ints:
+    """The register that holds a map's operand, in the thread of every element of its result."""
+    numbers = _operand_registers(s.out.place.static(), view.place.static(), issue.where)
+    if (numbers < 0).any():
+        raise KernelFault(issue.what, f"{view} is not in the registers of every thread", "it")
+    return np.asarray(numbers + number(view.place.at("reg")))
+
+
 def _name(dtype: Any) -> str:
     return next(n for n, d in DTYPES.items() if d.numpy == dtype)
 
@@ -205,11 +224,7 @@ def map_cells(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
     warp, lane, reg = held(s.out, issue)
     values = []
     for view in s.ins:
-        place = view.place.static()
-        numbers = _operand_registers(s.out.place.static(), place, issue.where)
-        if (numbers < 0).any():
-            raise KernelFault(issue.what, f"{view} is not in the registers of every thread", "it")
-        at = numbers + number(view.place.at("reg"))
+        at = operand_registers(s, view, issue)
         values.append(accumulate_type(cta.read_regs(view.buffer, warp, lane, at, issue)))
     result = cells.evaluate(s.cell, values)
     cta.write_regs(s.out.buffer, warp, lane, reg, np.broadcast_to(result, warp.shape), issue)
@@ -232,11 +247,16 @@ def index(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
     """Set every element to its position."""
     assert isinstance(s, ir.Index)
     warp, lane, reg = held(s.out, issue)
+    values = np.broadcast_to(positions(cta, s, env, issue), warp.shape)
+    cta.write_regs(s.out.buffer, warp, lane, reg, values, issue)
+
+
+def positions(cta: Cta, s: ir.Index, env: Env, issue: Issue) -> Ints:
+    """The position of every element along the counted dim."""
+    warp, lane, _ = held(s.out, issue)
     begin = evaluate(s.begin, {**env, **cta.thread_numbers(issue.who)})
     start = _per_copy(begin, warp - issue.who.first_warp, lane)
-    position = np.indices(s.out.shape, sparse=True)[s.dim][None]
-    values = np.broadcast_to(start + position, warp.shape)
-    cta.write_regs(s.out.buffer, warp, lane, reg, values, issue)
+    return np.asarray(start + np.indices(s.out.shape, sparse=True)[s.dim][None])
 
 
 def reduce(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
@@ -244,13 +264,16 @@ def reduce(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
     assert isinstance(s, ir.Reduce)
     warp, lane, reg = held(s.src, issue)
     values = accumulate_type(cta.read_regs(s.src.buffer, warp, lane, reg, issue))
-    copies = len(_copies(issue))
-    monoid = ops.MONOIDS[s.monoid]
-    dims = tuple(d + 1 for d in s.dims)
-    total = monoid.finish(monoid.lift((values[:copies],), dims))
     to_warp, to_lane, to_reg = held(s.out, issue)
-    values = _spread(total, to_warp.shape, copies)
+    values = reduced(s, values, issue, to_warp.shape)
     cta.write_regs(s.out.buffer, to_warp, to_lane, to_reg, values, issue)
+
+
+def reduced(s: ir.Reduce, values: Any, issue: Issue, shape: tuple[int, ...]) -> Any:
+    """Values of a tile (copies first) over the reduced dims, for every replica of the result."""
+    copies, monoid = n_copies(issue), ops.MONOIDS[s.monoid]
+    dims = tuple(d + 1 for d in s.dims)
+    return _spread(monoid.finish(monoid.lift((values[:copies],), dims)), shape, copies)
 
 
 def gemm(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:

@@ -11,6 +11,7 @@ import pytest
 from axe_eq.kernel import ir
 from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import IDENTITY
+from axe_eq.kernel.expr import equal
 from axe_eq.kernel.interp import ORDERS, KernelFault, interpret
 from axe_eq.kernel.ir import span
 from axe_eq.kernel.placement import number
@@ -297,3 +298,74 @@ def test_the_kernels_without_the_fault_run(name: str, order: str) -> None:
     k = Builder("k", 4)
     write(k)
     assert (interpret(k.finish(), arrays, order=order).outputs["y"] == expected).all()
+
+
+# -- phases of barriers: one parity tells two phases apart, no more --
+
+
+def _in_turns(flip: bool) -> ir.Kernel:
+    """Two warpgroups take turns, and expect the next phase each time, or the same parity."""
+    k = Builder("turns", 8)
+    turn = k.mbarriers("turn", 2)
+    with k.roles(), k.warpgroups(0, 2) as group:
+        parity = k.state("parity", equal(group, 0), high=1)
+        with k.range(6):
+            k.wait(turn, group, parity)
+            if flip:
+                k.assign(parity, parity ^ 1)
+            with k.one_thread():
+                k.arrive(turn, (group + 1) % 2)
+    return k.finish()
+
+
+def _watched(answer: bool) -> ir.Kernel:
+    """A warpgroup starts rounds; two others wait for each, and one of them never says so."""
+    k = Builder("watched", 12)
+    start, done = k.mbarriers("start", 1), k.mbarriers("done", 1)
+    with k.roles():
+        with k.warpgroups(0, 1), k.range(4, name="i") as i:
+            with k.one_thread():
+                k.arrive(start, 0)
+            k.wait(done, 0, i % 2)
+        for group in (1, 2):
+            with k.warpgroups(group, group + 1), k.range(4, name="i") as i:
+                k.wait(start, 0, i % 2)
+                if answer or group == 1:
+                    with k.one_thread():
+                        k.arrive(done, 0)
+    return k.finish()
+
+
+def _gathered(answer: bool) -> ir.Kernel:
+    """Two warpgroups arrive at what a third waits for; it tells both, or only one listens."""
+    k = Builder("gathered", 12)
+    both, told = k.mbarriers("both", 1), k.mbarriers("told", 1)
+    with k.roles():
+        for group in (0, 1):
+            with k.warpgroups(group, group + 1), k.range(4, name="i") as i:
+                with k.one_thread():
+                    k.arrive(both, 0)
+                if answer or group == 1:
+                    k.wait(told, 0, i % 2)
+        with k.warpgroups(2, 3), k.range(4, name="i") as i:
+            k.wait(both, 0, i % 2)
+            with k.one_thread():
+                k.arrive(told, 0)
+    return k.finish()
+
+
+PHASES: dict[str, tuple[Callable[[bool], ir.Kernel], str]] = {
+    "arrivals": (_gathered, "phase . is not known to be complete, so it may count for that one"),
+    "turns": (_in_turns, "is not known to be complete|the phase after the one it waits for"),
+    "waits": (_watched, r"the phase after the one it waits for \(.\) may complete"),
+}
+
+
+@pytest.mark.parametrize("name", PHASES)
+@pytest.mark.parametrize("order", ORDERS)
+def test_phases_that_a_parity_cannot_tell_apart_are_a_fault(name: str, order: str) -> None:
+    write, message = PHASES[name]
+    for seed in range(5):
+        interpret(write(True), {}, order=order, seed=seed)
+        with pytest.raises(KernelFault, match=message):
+            interpret(write(False), {}, order=order, seed=seed)
