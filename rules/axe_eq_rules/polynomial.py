@@ -127,10 +127,16 @@ def multiply(polys: Sequence[Polynomial], n_out: int) -> Polynomial:
     """
     if prod(map(len, polys)) > MAX_MONOMIALS:
         raise Unwieldy
-    result, *others = polys
+    result, *others = _zeros_written(polys, n_out)
     for other in others:
         result = tuple(_times(a, b, n_out) for a in result for b in other)
     return result
+
+
+def _zeros_written(polys: Sequence[Polynomial], n_out: int) -> list[Polynomial]:
+    """The polynomials, each that is 0 written out: 0 times what is undefined is not 0."""
+    extents = next((m.extents[:n_out] for p in polys for m in p), ())
+    return [p or (Monomial(Fraction(0), (), extents),) for p in polys] if any(polys) else [()]
 
 
 def _times(a: Monomial, b: Monomial, n_out: int) -> Monomial:

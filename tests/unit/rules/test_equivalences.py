@@ -292,6 +292,15 @@ NEVER: dict[str, tuple[str, Pair]] = {
     "exponential of a logarithm": ("real", (lambda x: xp.exp(xp.log(x)), lambda x: x, (of(4),))),
     "square of a root": ("real", (lambda x: xp.sqrt(x) * xp.sqrt(x), lambda x: x, (of(4),))),
     "a value over itself": ("real", (lambda x: x / x, xp.ones_like, (of(4),))),
+    "a difference of equal quotients": (
+        "real",
+        (lambda x: (x / x) * 2 - (x / x) * 2, xp.zeros_like, (of(4),)),
+    ),
+    "zero over a value": ("real", (lambda x: (x - x) / x, xp.zeros_like, (of(4),))),
+    "zero times a logarithm": (
+        "real",
+        (lambda x: xp.log(x) * (x - x), xp.zeros_like, (of(4),)),
+    ),
     "logarithm of a product": (
         "real",
         (lambda x, y: xp.log(x * y), lambda x, y: xp.log(x) + xp.log(y), (of(4), of(4))),
