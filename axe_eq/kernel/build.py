@@ -6,7 +6,6 @@ budgets of roles, bytes that a barrier expects. Errors name the user's line.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import gcd
@@ -15,6 +14,7 @@ from typing import Any
 from axe_eq.errors import AxeError, ScheduleError
 from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Cell, n_operands, renumber, used
+from axe_eq.kernel.counts import arrivals, reached
 from axe_eq.kernel.expr import (
     Expr,
     Int,
@@ -22,10 +22,8 @@ from axe_eq.kernel.expr import (
     bounds,
     divisor,
     equal,
-    evaluate,
     substitute,
     var,
-    variables,
 )  # fmt: skip
 from axe_eq.kernel.placement import (
     LANES,
@@ -48,6 +46,10 @@ WAITED = ("wgmma", "cp_async", "bulk", "bulk_read")
 
 def _refuse(thing: str, wrong: str, expected: str) -> ScheduleError:
     return ScheduleError(thing, wrong, expected, at=user_line())
+
+
+def _listed(ranks: Sequence[Int]) -> str:
+    return ", ".join(map(str, ranks))
 
 
 def _check_slot(barrier: ir.MBarrier, slot: Int) -> None:
@@ -81,17 +83,27 @@ class Builder:
     Args:
         name: the kernel's name.
         warps: warps of one CTA.
+        cluster: CTAs of one cluster.
     """
 
-    def __init__(self, name: str, warps: int) -> None:
+    def __init__(self, name: str, warps: int, cluster: int = 1) -> None:
         if not 1 <= warps <= LANES:
             raise _refuse(f"kernel {name}", f"{warps} warps", f"1 to {LANES}")
-        self.kernel = ir.Kernel(name, warps)
+        if cluster < 1:
+            raise _refuse(f"kernel {name}", f"a cluster of {cluster} CTAs", "at least 1")
+        self.kernel = ir.Kernel(name, warps, cluster=cluster)
         self._bodies: list[ir.Body] = [self.kernel.body]
         self._scopes = ["cta"]
-        self._names: dict[str, int] = {}
+        self._names = {ir.RANK: 1} if cluster > 1 else {}  # how often each was taken
         self._lets: dict[str, Int] = {}
         self._expect: ir.Expect | None = None
+        self._conditions: list[Int] = []
+
+    @property
+    def rank(self) -> Int:
+        """The CTA's number in its cluster; 0 where a cluster is one CTA."""
+        n = self.kernel.cluster
+        return var(ir.RANK, high=n - 1) if n > 1 else 0
 
     # -- declarations --
 
@@ -245,7 +257,7 @@ class Builder:
 
     @contextmanager
     def tiles(self, count: Int, persistent: bool = True) -> Iterator[Var]:
-        """Loop over this CTA's share of `count` units of work.
+        """Loop over this cluster's share of `count` units of work; its CTAs share each of them.
 
         Raises:
             ScheduleError: another loop over tiles has another count.
@@ -254,7 +266,8 @@ class Builder:
         if self.kernel.tiles not in (1, total):
             raise _refuse("tiles", f"{total} after {self.kernel.tiles}", "one grid per kernel")
         self.kernel.tiles, self.kernel.persistent = total, persistent
-        with self.range(count, ir.CTA, ir.N_CTAS, "tile") as tile:
+        n = self.kernel.cluster
+        with self.range(count, ir.CTA // n, ir.N_CTAS // n, "tile") as tile:
             yield tile
 
     @contextmanager
@@ -262,8 +275,12 @@ class Builder:
         """The body, where the run-time condition holds."""
         branch = ir.If(condition)
         self._add(branch)
-        with self._inside(branch.body):
-            yield
+        self._conditions.append(condition)
+        try:
+            with self._inside(branch.body):
+                yield
+        finally:
+            self._conditions.pop()
 
     @contextmanager
     def roles(self) -> Iterator[None]:
@@ -326,10 +343,17 @@ class Builder:
             raise _refuse(f"wait for {barrier}", f"parity {parity}", "0 or 1")
         self._add(ir.Wait(barrier, slot, parity))
 
-    def arrive(self, barrier: ir.MBarrier, slot: Int) -> None:
-        """Arrive at a slot; every issuing thread does."""
+    def arrive(self, barrier: ir.MBarrier, slot: Int, ranks: Sequence[Int] = ()) -> None:
+        """Arrive at a slot; every issuing thread does.
+
+        Args:
+            barrier: where.
+            slot: which of its slots.
+            ranks: the CTAs of the cluster at whose barriers; by default at the own.
+        """
         _check_slot(barrier, slot)
-        self._add(ir.Arrive(barrier, slot))
+        reached(ranks, self.kernel.cluster, f"arrive at {barrier}", at=user_line())
+        self._add(ir.Arrive(barrier, slot, tuple(ranks)))
 
     @contextmanager
     def arrives(self, barrier: ir.MBarrier, slot: Int) -> Iterator[None]:
@@ -339,17 +363,30 @@ class Builder:
         _check_slot(barrier, slot)
         expect = ir.Expect(barrier, slot)
         self._add(expect)
-        self._expect = expect
+        self._expect, outer, self._conditions = expect, self._conditions, []
         try:
             yield
         finally:
-            self._expect = None
+            self._expect, self._conditions = None, outer
 
     def sync(self) -> None:
         """Barrier of the scope's threads."""
         if self._scopes[-1] in ("elect", "thread"):
             raise _refuse("sync", f"inside scope {self._scopes[-1]}: deadlock", "a wider scope")
         self._add(ir.Sync())
+
+    def cluster_arrive(self) -> None:
+        """All threads of the CTA arrive at the barrier of their cluster."""
+        self._add(ir.ClusterArrive())
+
+    def cluster_wait(self) -> None:
+        """Wait until all threads of the cluster have arrived."""
+        self._add(ir.ClusterWait())
+
+    def cluster_sync(self) -> None:
+        """Barrier of all threads of the cluster."""
+        self.cluster_arrive()
+        self.cluster_wait()
 
     def fence_async(self) -> None:
         """Show earlier ordinary shared-memory accesses to the async proxy."""
@@ -382,17 +419,31 @@ class Builder:
             raise _refuse("copy", f"{src.buffer.dtype} to {dst.buffer.dtype}", "k.map with a cast")
         self._add(ir.Copy(dst, src, fill, via))
 
-    def copy_async(self, dst: ir.View, src: ir.View, via: str = "") -> None:
-        """Start a copy between global and shared memory."""
+    def copy_async(
+        self, dst: ir.View, src: ir.View, via: str = "", ranks: Sequence[Int] = ()
+    ) -> None:
+        """Start a copy between global and shared memory.
+
+        Args:
+            dst: in the one memory.
+            src: in the other, of the same shape.
+            via: a row family to use.
+            ranks: the CTAs of the cluster whose shared memory gets it; by default the own.
+        """
         self._same_shape("copy_async", dst, src)
         if {dst.buffer.memory, src.buffer.memory} != {"gmem", "smem"}:
             raise _refuse("copy_async", f"{src} to {dst}", "global and shared memory")
         if dst.buffer.dtype != src.buffer.dtype:
             raise _refuse("copy_async", f"{src.buffer.dtype} to {dst.buffer.dtype}", "one dtype")
-        copy = ir.CopyAsync(dst, src, via=via)
+        copy = ir.CopyAsync(dst, src, via=via, ranks=tuple(ranks))
         if self._expect is not None:
             copy.barrier, copy.slot = self._expect.barrier, self._expect.slot
+            copy.landings = reached(
+                ranks, self.kernel.cluster, f"copies to {dst}", self._conditions, at=user_line()
+            )
             self._expect.copies.append(copy)
+        elif ranks:
+            raise _refuse("copy_async", f"to CTAs {_listed(ranks)}", "k.arrives(barrier, slot)")
         self._add(copy)
 
     def gemm_async(self, acc: ir.View, a: ir.View, b: ir.View, accumulate: Int) -> None:
@@ -478,46 +529,6 @@ def _lay_out(kernel: ir.Kernel) -> None:
         barrier.offset = -(-end // 8) * 8
         end = barrier.offset + 8 * barrier.slots
     kernel.smem_bytes = end
-
-
-def arrivals(kernel: ir.Kernel, barrier: ir.MBarrier) -> int:
-    """Arrivals of one phase: every role with an arrive site arrives once with each warpgroup.
-
-    A slot that depends on the warpgroup alone gets the arrivals of those that choose it.
-
-    Raises:
-        ScheduleError: sites of one role arrive with different numbers of threads.
-    """
-    counts: dict[ir.Role | None, int] = {}
-    for statement, where in ir.walk(kernel):
-        if isinstance(statement, ir.Arrive | ir.Expect) and statement.barrier is barrier:
-            groups = _groups_of_a_slot(statement, where)
-            threads = 1 if where.scope == "elect" else LANES * where.n_warps
-            if counts.setdefault(where.role, groups * threads) != groups * threads:
-                raise ScheduleError(
-                    f"barrier {barrier.name}",
-                    f"{groups * threads} arrivals here, {counts[where.role]} elsewhere in the role",
-                    "the same at every site of a role",
-                    at=statement.at,
-                )
-    return sum(counts.values())
-
-
-def _groups_of_a_slot(s: ir.Arrive | ir.Expect, where: ir.Where) -> int:
-    """Warpgroups of a role that arrive at one slot of a barrier."""
-    role = where.role
-    if role is None:
-        return 1
-    everyone = range(role.low, role.high)
-    if {v.name for v in variables(s.slot)} != {role.var.name}:
-        return len(everyone)
-    chosen = Counter(int(evaluate(s.slot, {role.var.name: g})) for g in everyone)
-    if len(set(chosen.values())) > 1:
-        raise ScheduleError(
-            f"barrier {s.barrier.name}", f"its slots get {sorted(chosen.items())} arrivals",
-            "the same for every slot", at=s.at,
-        )  # fmt: skip
-    return chosen.most_common(1)[0][1]
 
 
 _IDLE_REGISTERS, _PLENTY = (40, 32), 232

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel import ir
-from axe_eq.kernel.build import arrivals
+from axe_eq.kernel.counts import arrivals
 from axe_eq.kernel.expr import Int, variables
 from axe_eq.kernel.placement import number
 from axe_eq.target import Target
@@ -56,14 +56,14 @@ def _check_group(s: ir.WaitGroup | ir.Commit, where: ir.Where) -> None:
 
 
 def _top(kernel: ir.Kernel, target: Target) -> None:
-    """Roles stand at the top of a kernel; beside them, it only computes integers."""
+    """Roles stand at the top of a kernel; beside them are integers and barriers of the cluster."""
     for s, _ in ir.walk(kernel):
         if isinstance(s, ir.Roles) and s not in kernel.body:
             raise _broken(s, "inside another statement", "at the top of a kernel")
     if not any(isinstance(s, ir.Roles) for s in kernel.body):
         return
     for s in kernel.body:
-        if not isinstance(s, ir.Roles | ir.Let):
+        if not isinstance(s, ir.Roles | ir.Let | ir.ClusterArrive | ir.ClusterWait):
             raise _broken(s, "stands beside roles", "statements inside a role")
 
 
@@ -73,7 +73,8 @@ def _variables(kernel: ir.Kernel, target: Target) -> None:
     The threads of a scope run in step, so what controls them is one value for all of them: it does
     not depend on the thread, and no single thread changes it for the others.
     """
-    known = {p.name: "cta" for p in kernel.params} | {ir.CTA.name: "cta", ir.N_CTAS.name: "cta"}
+    own = (ir.CTA.name, ir.N_CTAS.name, *([ir.RANK] if kernel.cluster > 1 else []))
+    known = dict.fromkeys([*(p.name for p in kernel.params), *own], "cta")
     # Beside roles every warpgroup computes the integers of the top for itself.
     divided = any(isinstance(s, ir.Roles) for s in kernel.body)
     _check_body(kernel.body, ir.Where("warpgroup" if divided else "cta", kernel.n_warps), known)
@@ -122,7 +123,9 @@ def _uniform(s: ir.Statement) -> Iterator[Int]:
             yield s.value
         case ir.Wait():
             yield from (s.slot, s.parity)
-        case ir.Arrive() | ir.Expect() | ir.CopyAsync():
+        case ir.Arrive() | ir.CopyAsync():
+            yield from (s.slot, *s.ranks)
+        case ir.Expect():
             yield s.slot
         case ir.Gemm():
             yield s.accumulate
@@ -238,6 +241,50 @@ def _async_completion(kernel: ir.Kernel, target: Target) -> None:
                 raise _broken(s, f"no commit of kind {kind} in its role", f"k.commit({kind!r})")
 
 
+def _cluster(kernel: ir.Kernel, target: Target) -> None:
+    """Clusters exist and are no larger than the machine's; all their threads meet in pairs.
+
+    A CTA that others reach into must not end before they have: such a kernel ends with a barrier of
+    the cluster.
+    """
+    most = target.limits.get("ctas_per_cluster", 1) if "cluster" in target.scopes else 1
+    if kernel.cluster > most:
+        wrong = f"clusters of {kernel.cluster} CTAs"
+        raise ScheduleError(f"kernel {kernel.name}", wrong, f"at most {most} on {target.name}")
+    _check_meetings(kernel.body, "")
+    for s, _ in ir.walk(kernel):
+        reaches = isinstance(s, ir.Arrive | ir.CopyAsync) and s.ranks
+        if reaches and not isinstance(kernel.body[-1], ir.ClusterWait):
+            raise _broken(s, "a CTA may end before this reaches it", "k.cluster_sync() at the end")
+
+
+def _check_meetings(body: ir.Body, apart: str) -> None:
+    """Every arrive has its wait in the same body; `apart` says why not all threads come there."""
+    arrived: ir.Statement | None = None
+    for s in body:
+        if isinstance(s, ir.ClusterArrive | ir.ClusterWait):
+            if apart:
+                raise _broken(s, f"stands {apart}", "where all threads of the cluster come")
+            if isinstance(s, ir.ClusterWait) == (arrived is None):
+                raise _broken(s, "is out of turn", "an arrive, then a wait")
+            arrived = s if arrived is None else None
+        for part in ir.children(s):
+            _check_meetings(part, apart or _apart(s))
+    if arrived is not None:
+        raise _broken(arrived, "is not waited for", "k.cluster_wait()")
+
+
+def _apart(s: ir.Statement) -> str:
+    """Why not all threads of a cluster come into a body of this statement; "" where they do."""
+    match s:
+        case ir.Roles():
+            return "in a role"
+        case ir.Scope():
+            return f"in scope {s.kind}"
+    ranked = any(v.name == ir.RANK for e in _uniform(s) for v in variables(e))
+    return "where the rank decides" if ranked else ""
+
+
 def _memories(kernel: ir.Kernel, target: Target) -> None:
     """Buffers lie in memories that the target has."""
     for buffer in kernel.tensors + kernel.buffers:
@@ -250,5 +297,5 @@ def _broken(s: ir.Statement, wrong: str, expected: str) -> ScheduleError:
 
 RULES: tuple[Callable[[ir.Kernel, Target], None], ...] = (
     _memories, _scopes, _top, _variables, _inside, _capacity, _alignment, _budgets, _registers,
-    _barriers, _async_completion,
+    _barriers, _async_completion, _cluster,
 )  # fmt: skip

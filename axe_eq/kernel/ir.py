@@ -9,6 +9,10 @@ primitive is issued by all of them together (scope "cta"). `Roles` divides the w
 branches by warpgroups of 4 warps; inside, every warpgroup issues for itself ("warpgroup"). `Scope`
 narrows to one elected thread ("elect") or to every warp or thread for itself ("warp", "thread").
 Layouts place tiles on the threads of the scope: axes ``warp`` (of the scope), ``lane``, ``reg``.
+
+A kernel may run in clusters of CTAs that start together. Every CTA has its own shared memory and
+barriers; a CTA reaches those of the others, at the same place as its own, by arriving at their
+barriers and by copying one slice into several of them.
 """
 
 from __future__ import annotations
@@ -30,6 +34,7 @@ WARP = var("warp", high=LANES - 1)
 THREAD = var("thread", high=LANES * LANES - 1)
 CTA = var("cta")
 N_CTAS = var("n_ctas", low=1)
+RANK = "rank"  # the name of a CTA's number in its cluster
 WARPS_PER_GROUP = 4
 
 
@@ -308,10 +313,14 @@ class Wait(Statement):
 
 @dataclass(eq=False)
 class Arrive(Statement):
-    """Arrive at a barrier slot, once per issuing thread."""
+    """Arrive at a barrier slot, once per issuing thread.
+
+    `ranks` are the CTAs of the cluster whose barriers these are; by default the own.
+    """
 
     barrier: MBarrier
     slot: Int
+    ranks: tuple[Int, ...] = ()
 
 
 @dataclass(eq=False)
@@ -324,13 +333,23 @@ class Expect(Statement):
 
     @property
     def n_bytes(self) -> int:
-        """Bytes of all its copies."""
-        return sum(c.dst.size * c.dst.buffer.itemsize for c in self.copies)
+        """Bytes of all its copies that come to one CTA, from whichever of the cluster."""
+        return sum(c.landings * c.dst.size * c.dst.buffer.itemsize for c in self.copies)
 
 
 @dataclass(eq=False)
 class Sync(Statement):
     """Barrier over all threads of the issuing scope."""
+
+
+@dataclass(eq=False)
+class ClusterArrive(Statement):
+    """All threads of the CTA arrive at the barrier of their cluster; releases what they did."""
+
+
+@dataclass(eq=False)
+class ClusterWait(Statement):
+    """Wait until all threads of the cluster have arrived; acquires what they did before."""
 
 
 @dataclass(eq=False)
@@ -388,7 +407,9 @@ class CopyAsync(Primitive):
     """Start a copy between global and shared memory.
 
     It completes on a barrier slot (inside `arrives`) or with the group that the next `Commit`
-    closes.
+    closes. With `ranks` it goes to the same slice of shared memory in each of these CTAs of the
+    cluster, and completes on each one's own barrier slot; `landings` counts the CTAs that send such
+    a copy to one CTA (derived).
     """
 
     dst: View
@@ -396,6 +417,8 @@ class CopyAsync(Primitive):
     barrier: MBarrier | None = None
     slot: Int = 0
     via: str = ""
+    ranks: tuple[Int, ...] = ()
+    landings: int = 1
 
     def views(self) -> tuple[View, ...]:
         """Destination, source."""
@@ -482,9 +505,10 @@ class Kernel:
         buffers: shared and register buffers.
         barriers: barrier arrays.
         body: statements.
-        tiles: units of work; a grid covers them.
+        tiles: units of work, each of one cluster; a grid covers them.
         persistent: a CTA loops over tiles (at most one CTA per slot of the machine is launched).
         smem_bytes: shared memory of one CTA.
+        cluster: CTAs of one cluster.
     """
 
     name: str
@@ -498,6 +522,7 @@ class Kernel:
     tiles: Int = 1
     persistent: bool = False
     smem_bytes: int = 0
+    cluster: int = 1
 
     @property
     def n_threads(self) -> int:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from axe_eq.kernel import ir
 from axe_eq.kernel.dispatch import Planned, describe
+from axe_eq.kernel.expr import Int
 from axe_eq.kernel.plan import TensorMap
 
 
@@ -16,7 +17,10 @@ def show(kernel: ir.Kernel, planned: Planned | None = None) -> str:
         f"{p}" + (f" (multiple of {p.divisor})" if p.divisor > 1 else "") for p in kernel.params
     ]
     lines += [f"  params {', '.join(shown)}"] if shown else []
-    grid = "persistent over" if kernel.persistent else "one CTA for each of"
+    if kernel.cluster > 1:
+        lines.append(f"  clusters of {kernel.cluster} CTAs")
+    each = "CTA" if kernel.cluster == 1 else "cluster"
+    grid = "persistent over" if kernel.persistent else f"one {each} for each of"
     lines.append(f"  {grid} {kernel.tiles} tiles")
     for buffer in kernel.tensors + kernel.buffers:
         at = f" at byte {buffer.offset}" if buffer.memory == "smem" else ""
@@ -79,7 +83,11 @@ def line(s: ir.Statement) -> str:
         case ir.Wait():
             return f"wait {s.barrier.name}[{s.slot}] parity {s.parity}"
         case ir.Arrive():
-            return f"arrive {s.barrier.name}[{s.slot}]"
+            return f"arrive {s.barrier.name}[{s.slot}]{_of_ctas(s.ranks)}"
+        case ir.ClusterArrive():
+            return "arrive at the cluster's barrier"
+        case ir.ClusterWait():
+            return "wait for the cluster"
         case ir.Expect():
             return f"arrive {s.barrier.name}[{s.slot}] expecting {s.n_bytes} bytes"
         case ir.Sync():
@@ -94,12 +102,16 @@ def line(s: ir.Statement) -> str:
             return _primitive(s)
 
 
+def _of_ctas(ranks: Sequence[Int]) -> str:
+    return f" of CTAs {', '.join(map(str, ranks))}" if ranks else ""
+
+
 def _primitive(s: ir.Statement) -> str:
     assert isinstance(s, ir.Primitive)
     text = describe(s)
     match s:
         case ir.CopyAsync(barrier=ir.MBarrier(name=name)):
-            return f"{text}, completes {name}[{s.slot}]"
+            return f"{text}, completes {name}[{s.slot}]{_of_ctas(s.ranks)}"
         case ir.Gemm():
             return f"{text}, accumulate {s.accumulate}" + (", async" if s.asynchronous else "")
         case ir.Map():

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from axe_eq.kernel import ir
 from axe_eq.kernel.dispatch import Planned
 from axe_eq.kernel.expr import evaluate
+from axe_eq.kernel.interp.cluster import Cluster
 from axe_eq.kernel.interp.machine import ORDERS, Cta, Issue, Meaning
 from axe_eq.kernel.interp.memory import GlobalTensor, KernelFault, unwatched
 
@@ -64,7 +65,8 @@ def interpret(
         params: values of the run-time parameters.
         planned: run the plans' instruction calls instead of the primitives.
         meanings: what instruction calls do, by name.
-        n_ctas: CTAs of a persistent kernel's grid; others get one per tile.
+        n_ctas: CTAs of a persistent kernel's grid, whole clusters and at least one; others get one
+            cluster per tile.
         order: when asynchronous effects happen: "early", "late" or "random".
         seed: of the random choices.
         digest: remember all changes of memory; two runs in the order "early" with equal digests
@@ -83,15 +85,20 @@ def interpret(
         tensors[name].clear()
         tensors[name].watch = watch
     tiles = int(evaluate(kernel.tiles, env))
-    grid = min(n_ctas, tiles) if kernel.persistent else tiles
-    steps = 0
-    for number in range(grid):
-        inner = {**env, ir.CTA.name: number, ir.N_CTAS.name: grid}
-        for tensor in tensors.values():
-            tensor.cta = number
-        cta = Cta(kernel, tensors, inner, order, rng, planned, meanings or {}, watch, compare)
-        cta.run()
-        steps += cta.n_steps
+    n = kernel.cluster
+    clusters = min(max(n_ctas // n, 1), tiles) if kernel.persistent else tiles
+    grid, steps = env | {ir.N_CTAS.name: clusters * n}, 0
+    for first in range(0, clusters * n, n):
+        ctas = [
+            Cta(
+                kernel, tensors, grid | {ir.CTA.name: first + r, ir.RANK: r}, order, planned,
+                meanings or {}, watch, compare,
+            )
+            for r in range(n)
+        ]  # fmt: skip
+        cluster = Cluster(kernel, order, rng)
+        cluster.run(ctas)
+        steps += cluster.n_steps
     for name in kernel.outputs:
         written = tensors[name].count[tensors[name].index]
         if (written != 1).any():
@@ -100,7 +107,7 @@ def interpret(
                 f"output {name}", f"element {at} is written {int(written[at])} times", "once"
             )
     found = {n: tensors[n].array() for n in kernel.outputs}
-    return Report(found, grid, steps, changes.hexdigest() if digest else "")
+    return Report(found, clusters * n, steps, changes.hexdigest() if digest else "")
 
 
 def _note(changes: Any, where: str, *arrays: npt.NDArray[Any]) -> None:

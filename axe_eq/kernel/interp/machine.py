@@ -9,11 +9,10 @@ plan's instruction calls where a plan is given.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -33,6 +32,9 @@ from axe_eq.kernel.interp.memory import (
 from axe_eq.kernel.placement import LANES
 from axe_eq.kernel.plan import Call
 from axe_eq.program.types import DTYPES
+
+if TYPE_CHECKING:
+    from axe_eq.kernel.interp.cluster import Meeting
 
 Env = dict[str, Any]
 Blocked = tuple[str, Callable[[], bool]]
@@ -108,7 +110,6 @@ class Cta:
         tensors: Mapping[str, GlobalTensor],
         env: Env,
         order: str,
-        rng: random.Random,
         planned: Planned | None,
         meanings: Mapping[str, Meaning],
         watch: Watch = unwatched,
@@ -116,12 +117,16 @@ class Cta:
     ) -> None:
         self.watch, self.compare = watch, compare
         self.kernel, self.tensors, self.env = kernel, tensors, env
-        self.order, self.rng = order, rng
+        self.order = order
         self.planned, self.meanings = planned, meanings
         has_roles = any(isinstance(s, ir.Roles) for s in kernel.body)
         self.n_groups = kernel.n_warps // ir.WARPS_PER_GROUP if has_roles else 1
         names = [f"{b.name}[{i}]" for b in kernel.barriers for i in range(b.slots)]
-        self.clocks = Clocks(kernel.n_warps, self.n_groups, names)
+        self.rank = int(env.get(ir.RANK, 0))
+        self.peers: list[Cta] = [self]
+        self.meeting: Meeting  # of the cluster that runs it
+        self.outside: dict[int, int] = {}  # when other CTAs last arrived here, per actor
+        self.clocks = Clocks(kernel.n_warps, self.n_groups, names, self.rank, kernel.cluster)
         self.memory = SharedMemory(kernel, self.clocks, watch)
         self.slots: dict[tuple[str, int], Slot] = {}
         n = len(self.clocks.names)
@@ -140,7 +145,6 @@ class Cta:
         self.lent: dict[tuple[ir.Buffer, int], int] = {}
         self.touched: dict[tuple[ir.Buffer, int], bool] = {}
         self.pending: list[Callable[[], None]] = []
-        self.n_steps = 0
 
     # -- storage --
 
@@ -206,47 +210,19 @@ class Cta:
 
     # -- scheduling --
 
-    def run(self) -> None:
-        """Run to the end.
+    def strand(self, group: int) -> Iterator[Blocked | None]:
+        """What one group does; it yields where it waits, and between statements."""
+        per_group = self.kernel.n_warps // self.n_groups
+        who = Threads(group * per_group, per_group, False, group)
+        where = ir.Where("cta" if self.n_groups == 1 else "warpgroup", per_group)
+        return self._body(self.kernel.body, dict(self.env), who, where)
+
+    def check_exit(self) -> None:
+        """What must be over when the CTA ends: its stores, and what may change its memory.
 
         Raises:
-            KernelFault: the first thing that is wrong.
+            KernelFault: something is not known to be.
         """
-        strands = {}
-        per_group = self.kernel.n_warps // self.n_groups
-        for g in range(self.n_groups):
-            who = Threads(g * per_group, per_group, False, g)
-            where = ir.Where("cta" if self.n_groups == 1 else "warpgroup", per_group)
-            strands[g] = self._body(self.kernel.body, dict(self.env), who, where)
-        blocked: dict[int, Blocked] = {}
-        while strands:
-            self._step(strands, blocked)
-        while self.pending:
-            self.pending.pop(self.rng.randrange(len(self.pending)))()
-        self._check_exit()
-
-    def _step(
-        self, strands: dict[int, Iterator[Blocked | None]], blocked: dict[int, Blocked]
-    ) -> None:
-        ready = [g for g in strands if g not in blocked or blocked[g][1]()]
-        overtake = self.order == "random" and self.rng.random() < 0.4
-        if self.pending and (not ready or overtake):
-            self.pending.pop(self.rng.randrange(len(self.pending)))()
-            return
-        if not ready:
-            waits = "; ".join(f"group {g} waits for {blocked[g][0]}" for g in strands)
-            raise KernelFault(f"kernel {self.kernel.name}", f"deadlock: {waits}", "progress")
-        g = self.rng.choice(ready)
-        blocked.pop(g, None)
-        self.n_steps += 1
-        try:
-            wait = next(strands[g])
-            if wait:
-                blocked[g] = wait
-        except StopIteration:
-            del strands[g]
-
-    def _check_exit(self) -> None:
         for g in range(self.n_groups):
             queue = self.queue("bulk", g)
             done = self.clocks.seen[self.clocks.elected(g), self.clocks.stores(g)]
@@ -262,6 +238,13 @@ class Cta:
                     f"kernel {self.kernel.name}",
                     f"ends while a bulk load on {name}[{number}] may still write shared memory",
                     "a wait for it",
+                )
+        for actor, time in self.outside.items():
+            if self.clocks.seen[: self.clocks.n_classes, actor].max() < time:
+                raise KernelFault(
+                    f"kernel {self.kernel.name}",
+                    f"CTA {self.rank} may end before {self.clocks.names[actor]} arrives in it",
+                    "a barrier of the cluster",
                 )
 
     # -- control --
@@ -304,6 +287,8 @@ class Cta:
             if slot.phase & 1 == parity:
                 yield at, lambda: slot.phase & 1 != parity
             self.clocks.join(self.clocks.classes(who), slot.seen, slot.shown)
+        elif isinstance(s, ir.ClusterWait):
+            yield from self.meeting.wait(self, who, s.at)
         elif isinstance(s, ir.Primitive):
             self._primitive(s, env, who, where)
         else:
@@ -316,11 +301,14 @@ class Cta:
         match s:
             case ir.Arrive():
                 threads = 1 if who.elected else LANES * who.n_warps
-                self._arrive(self.slot(s.barrier, s.slot, env), classes, threads, s)
+                for cta in self.named(s.ranks, env, f"arrive at {s.barrier} ({s.at})"):
+                    cta.arrive(cta.slot(s.barrier, s.slot, env), classes, threads, s, self)
             case ir.Expect():
                 slot = self.slot(s.barrier, s.slot, env)
                 slot.n_bytes += s.n_bytes
-                self._arrive(slot, classes, 1, s)
+                self.arrive(slot, classes, 1, s, self)
+            case ir.ClusterArrive():
+                self.meeting.arrive(self, who, s.at)
             case ir.Sync():
                 self._sync(classes, where, who)
             case ir.FenceAsync():
@@ -365,16 +353,35 @@ class Cta:
             "a wait that every later phase comes after",
         )
 
-    def _arrive(self, slot: Slot, classes: list[int], count: int, s: ir.Statement) -> None:
+    def named(self, ranks: Sequence[Any], env: Env, what: str) -> list[Cta]:
+        """The CTAs of the cluster that a statement names; itself where it names none."""
+        found = [int(evaluate(r, env)) for r in ranks] or [self.rank]
+        if len(set(found)) < len(found) or not set(found) <= set(range(len(self.peers))):
+            raise KernelFault(what, f"names CTAs {found}", f"different ones of {len(self.peers)}")
+        return [self.peers[r] for r in found]
+
+    def told(self, by: Cta, c: int) -> tuple[Ints, Ints]:
+        """What a class of a CTA of the cluster knows, and has shown, as this CTA counts actors."""
+        clocks, turn = by.clocks, by.rank - self.rank
+        return clocks.turned(clocks.seen[c], turn), clocks.turned(clocks.shown[c], turn)
+
+    def arrive(self, slot: Slot, classes: list[int], count: int, s: ir.Statement, by: Cta) -> None:
+        """Classes of a CTA of the cluster arrive at a slot of this one."""
+        if by is not self:
+            by.clocks.tick(classes)
         for c in classes:
-            if self.clocks.seen[c, slot.actor] < slot.phase:
+            seen, shown = self.told(by, c)
+            if by is not self:
+                actor = (by.rank - self.rank) % len(self.peers) * self.clocks.n_own + c
+                self.outside[actor] = int(seen[actor])
+            if seen[slot.actor] < slot.phase:
                 raise KernelFault(
                     f"arrive at {slot.name} ({s.at})",
                     f"phase {slot.phase} is not known to be complete, so it may count for that one",
                     "a wait for it before",
                 )
-            np.maximum(slot.gathered_seen, self.clocks.seen[c], out=slot.gathered_seen)
-            np.maximum(slot.gathered_shown, self.clocks.shown[c], out=slot.gathered_shown)
+            np.maximum(slot.gathered_seen, seen, out=slot.gathered_seen)
+            np.maximum(slot.gathered_shown, shown, out=slot.gathered_shown)
         slot.pending -= count
         if slot.pending < 0:
             raise KernelFault(f"arrive at {s.at}", f"{-slot.pending} more than its count", "once")

@@ -55,14 +55,16 @@ class Threads:
 
 
 class Clocks:
-    """Vector clocks of all actors of a CTA.
+    """Vector clocks of all actors of a CTA, and of the other CTAs of its cluster after them.
 
     Row c of `seen` is what thread class c knows to have happened, per actor; `shown` the part of it
     that is also visible to the async proxy. `converged` is every actor's time at its warp's last
     barrier.
     """
 
-    def __init__(self, n_warps: int, n_groups: int, slots: list[str]) -> None:
+    def __init__(
+        self, n_warps: int, n_groups: int, slots: list[str], rank: int = 0, n_ctas: int = 1
+    ) -> None:
         self.n_warps, self.n_groups = n_warps, n_groups
         self.n_classes = n_warps + n_groups
         names = [f"warp {w}" for w in range(n_warps)]
@@ -71,7 +73,10 @@ class Clocks:
         names += [
             f"{kind} of group {g}" for kind in ("wgmma", "bulk stores") for g in range(n_groups)
         ]
-        self.names = names + [f"bulk loads on {slot}" for slot in slots]
+        names += [f"bulk loads on {slot}" for slot in slots]
+        self.n_own = len(names)
+        ranks = [(rank + d) % n_ctas for d in range(1, n_ctas)]
+        self.names = names + [f"{name} of CTA {r}" for r in ranks for name in names]
         n = len(self.names)
         per_group = n_warps // n_groups
         self.warp_of = np.full(n, -1)
@@ -81,6 +86,11 @@ class Clocks:
         self.seen = np.zeros((self.n_classes, n), np.int64)
         self.shown = np.zeros_like(self.seen)
         self.converged = np.zeros(n, np.int64)
+        self.is_slot = np.arange(n) % self.n_own >= self.slot(0)
+
+    def turned(self, clock: Ints, by: int) -> Ints:
+        """A clock as the CTA of the cluster counts actors whose rank is lower by `by`."""
+        return np.roll(clock, by * self.n_own, axis=-1)
 
     def elected(self, group: int) -> int:
         """The class of a group's first thread."""
@@ -227,6 +237,24 @@ class SharedMemory:
             if (known[reader] < time[k]).any():
                 self._fault(what, "overwrites", reader, "the read")
 
+    def check_write_from_outside(self, k: Ints, seen: Ints, shown: Ints, what: str) -> None:
+        """Another CTA overwrites chunks by a bulk copy: as `check_write` and `check_proxy`.
+
+        Args:
+            k: chunks.
+            seen: what its issuing thread knows, as this CTA counts actors.
+            shown: what of it the async proxy sees.
+            what: for messages.
+        """
+        actor, time = self.writer[k], self.written[k]
+        late = (actor >= 0) & (seen[np.maximum(actor, 0)] < time)
+        if late.any():
+            self._fault(what, "overwrites", actor[late][0], "the write")
+        for reader, (times, _) in self.reads.items():
+            if (seen[reader] < times[k]).any():
+                self._fault(what, "overwrites", reader, "the read")
+        self._check_shown(k, shown, "overwrites", what)
+
     def _fault(self, what: str, verb: str, actor: int, of: str) -> None:
         raise KernelFault(
             what,
@@ -236,10 +264,12 @@ class SharedMemory:
 
     def check_proxy(self, k: Ints, classes: list[int], verb: str, what: str) -> None:
         """The async proxy reads or overwrites chunks: ordinary writes must be fenced."""
+        self._check_shown(k, self.clocks.shown[classes].min(0), verb, what)
+
+    def _check_shown(self, k: Ints, shown: Ints, verb: str, what: str) -> None:
         actor, time = self.writer[k], self.written[k]
         ordinary = (actor >= 0) & (actor < self.clocks.n_classes + self.clocks.n_warps)
-        shown = self.clocks.shown[classes].min(0)[np.maximum(actor, 0)]
-        if (ordinary & (shown < time)).any():
+        if (ordinary & (shown[np.maximum(actor, 0)] < time)).any():
             raise KernelFault(
                 what, f"{verb} ordinary writes through the async proxy", "fence_async"
             )

@@ -6,17 +6,17 @@ memory (byte through layout, offset and swizzle) as the layouts say.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from itertools import product
 from typing import Any
 
 import numpy as np
 
 from axe_eq.kernel import cells, ir
-from axe_eq.kernel.expr import evaluate
+from axe_eq.kernel.expr import Int, evaluate
 from axe_eq.kernel.interp.machine import Cta, Env, Issue, Slot
-from axe_eq.kernel.interp.memory import Ints, KernelFault
+from axe_eq.kernel.interp.memory import GlobalTensor, Ints, KernelFault
 from axe_eq.kernel.placement import LANES, Placement, number
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES
@@ -371,8 +371,8 @@ def copy_async(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
     element, inside = global_elements(tensor, cta, env, issue)
     if load:
         assert s.barrier is not None
-        slot = cta.slot(s.barrier, s.slot, env)
-        bulk_load(cta, s, slot, byte, element[0], inside[0], issue)
+        slots = receivers(cta, s.barrier, s.slot, s.ranks, env, issue)
+        bulk_load(cta, s, slots, byte, element[0], inside[0], issue)
     else:
         bulk_store(cta, s, byte, element[0], inside[0], issue)
 
@@ -398,24 +398,51 @@ def _ordinary_load(cta: Cta, s: ir.CopyAsync, env: Env, issue: Issue) -> None:
 
 
 def bulk_load(
-    cta: Cta, s: ir.CopyAsync, slot: Slot, byte: Ints, element: Ints, inside: Any, issue: Issue
+    cta: Cta,
+    s: ir.CopyAsync,
+    slots: Sequence[tuple[Cta, Slot]],
+    byte: Ints,
+    element: Ints,
+    inside: Any,
+    issue: Issue,
 ) -> None:
-    """Start a load into shared memory that completes on a barrier slot."""
-    size = s.dst.buffer.itemsize
-    k = cta.memory.chunks(byte, size, issue.what).ravel()
-    elected = cta.clocks.elected(issue.who.group)
-    cta.memory.check_write(k, np.full(k.shape, elected), np.zeros(k.shape, int), issue.what)
-    cta.memory.check_proxy(k, [elected], "overwrites", issue.what)
-    cta.memory.note_write(k, slot.actor, slot.phase + 1, -1)
-    slot.loaded = slot.phase + 1
-    tensor = cta.tensors[s.src.buffer.name]
+    """Start a load into the same bytes of CTAs' shared memory; it completes on a slot of each."""
+    for to, slot in slots:
+        _check_load(cta, to, slot, byte, s.dst.buffer.itemsize, issue)
+        slot.loaded = slot.phase + 1
+        cta.defer(partial(_load, cta.tensors[s.src.buffer.name], to, slot, byte, element, inside))
 
-    def effect() -> None:
-        cta.memory.store(byte, tensor.read(element, inside)[..., None])
-        slot.n_bytes -= byte.size * size
-        cta.complete(slot)
 
-    cta.defer(effect)
+def receivers(
+    cta: Cta, barrier: ir.MBarrier, slot: Int, ranks: Sequence[Int], env: Env, issue: Issue
+) -> list[tuple[Cta, Slot]]:
+    """The CTAs that a load goes to, each with the slot that it completes on there."""
+    return [(to, to.slot(barrier, slot, env)) for to in cta.named(ranks, env, issue.what)]
+
+
+def _check_load(cta: Cta, to: Cta, slot: Slot, byte: Ints, size: int, issue: Issue) -> None:
+    """A thread of `cta` may overwrite bytes of `to` by a bulk copy."""
+    memory, elected = to.memory, cta.clocks.elected(issue.who.group)
+    k = memory.chunks(byte, size, issue.what).ravel()
+    if to is cta:
+        memory.check_write(k, np.full(k.shape, elected), np.zeros(k.shape, int), issue.what)
+        memory.check_proxy(k, [elected], "overwrites", issue.what)
+    else:
+        seen, shown = to.told(cta, elected)
+        memory.check_write_from_outside(k, seen, shown, issue.what)
+        # Its bytes come after the phases that the sender has seen; they tell nothing else.
+        phases = np.where(to.clocks.is_slot, seen, 0)
+        np.maximum(slot.gathered_seen, phases, out=slot.gathered_seen)
+    memory.note_write(k, slot.actor, slot.phase + 1, -1)
+
+
+def _load(
+    tensor: GlobalTensor, to: Cta, slot: Slot, byte: Ints, element: Ints, inside: Any
+) -> None:
+    values = tensor.read(element, inside)[..., None]
+    to.memory.store(byte, values)
+    slot.n_bytes -= values.nbytes
+    to.complete(slot)
 
 
 def bulk_store(

@@ -190,6 +190,20 @@ def tma_load(w: Writer, call: Call, s: ir.Primitive) -> None:
     w.line(f"{name}({', '.join([*args, *map(w.expr, coords)])});")
 
 
+def tma_load_multicast(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """A bulk load into several CTAs of the cluster, a bit of a mask each."""
+    coords, ranks = call["coords"], call["ranks"]
+    name = f"tma_load_multicast_{len(coords)}d"
+    w.use(name, lambda: prelude.tma_load(len(coords), multicast=True))
+    w.use("TensorMap")
+    known = sum(1 << r for r in ranks if isinstance(r, int))
+    bits = [f"{known:#x}"] if known else []
+    bits += [f"1 << ({w.expr(r)})" for r in ranks if not isinstance(r, int)]
+    barrier = w.slot(call["barrier"], call["slot"])
+    args = [w.address(call["address"]), f"&{w.planned.map_name(call['map'])}", barrier]
+    w.line(f"{name}({', '.join([*args, ' | '.join(bits), *map(w.expr, coords)])});")
+
+
 def tma_store(w: Writer, call: Call, s: ir.Primitive) -> None:
     """A bulk store."""
     coords = call["coords"]
@@ -547,6 +561,7 @@ def sync(w: Writer, call: Call, s: ir.Primitive) -> None:
 CALLS: Mapping[str, Callable[[Writer, Call, Any], None]] = {
     "ld_global": ld_global, "st_global": st_global, "ld_shared": ld_shared,
     "st_shared": st_shared, "ldmatrix": ldmatrix, "stmatrix": stmatrix, "tma_load": tma_load,
+    "tma_load_multicast": tma_load_multicast,
     "tma_store": tma_store, "cp_async": cp_async, "wgmma": wgmma, "wgmma_fence": wgmma_fence,
     "wgmma_commit": wgmma_commit, "mma": mma, "fma": fma, "map": map_cells, "fill": fill,
     "index": index, "accumulate": accumulate, "shuffle": shuffle, "ld_reduce": ld_reduce,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any
@@ -114,6 +114,42 @@ def version() -> tuple[int, int]:
     """The CUDA version that the driver serves."""
     number = int(call(driver().cuDriverGetVersion(), "the driver's version"))
     return number // 1000, number % 1000 // 10
+
+
+# -- launches of clusters --
+
+
+def cluster_config(shape: Sequence[int], cluster: int, stream: int = 0) -> Any:
+    """What a launch in clusters along x is like.
+
+    Args:
+        shape: CTAs, then threads of a CTA, along x, y, z; bytes of shared memory.
+        cluster: CTAs of one cluster; they divide those along x.
+        stream: its handle.
+    """
+    cu, config = driver(), driver().CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = shape[:3]
+    config.blockDimX, config.blockDimY, config.blockDimZ = shape[3:6]
+    config.sharedMemBytes, config.hStream = shape[6], stream
+    attribute = cu.CUlaunchAttribute()
+    attribute.id = cu.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    attribute.value = _cluster_value(cu.CUlaunchAttributeValue(), cluster)
+    config.attrs, config.numAttrs = [attribute], 1
+    return config
+
+
+def _cluster_value(value: Any, cluster: int) -> Any:
+    value.clusterDim.x, value.clusterDim.y, value.clusterDim.z = cluster, 1, 1
+    return value
+
+
+def set_cluster(node: Any, cluster: int, what: str) -> None:
+    """Let a kernel node of a graph launch in clusters."""
+    cu = driver()
+    which = cu.CUkernelNodeAttrID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    value = _cluster_value(cu.CUkernelNodeAttrValue(), cluster)
+    result = cu.cuGraphKernelNodeSetAttribute(node, which, value)
+    call((*result, None), what)
 
 
 # -- memory and streams --

@@ -30,7 +30,7 @@ _RESERVED = frozenset({
     "else", "enum", "extern", "float", "for", "goto", "if", "int", "long", "new", "register",
     "return", "short", "signed", "sizeof", "static", "struct", "switch", "this", "typedef",
     "union", "unsigned", "void", "volatile", "while", "lane", "warp", "thread", "cta", "n_ctas",
-    "smem", "group", "template", "operator", "class", "f16", "bf16", "min", "max", "chain1",
+    "rank", "smem", "group", "template", "operator", "class", "f16", "bf16", "min", "max", "chain1",
     "chain2", "chain3", "other",
 })  # fmt: skip
 
@@ -92,6 +92,8 @@ class Writer:
         self.cell_texts: list[str] = []
         self.names: dict[int, str] = {}
         self.where = ir.Where("cta", self.kernel.n_warps)
+        arrives = [s for s, _ in ir.walk(self.kernel) if isinstance(s, ir.Arrive)]
+        self.reached = {s.barrier for s in arrives if s.ranks}  # other CTAs arrive at these
         self.n_descriptors = 0
         self.held = held_registers(self.kernel)
         self._claim_names()
@@ -186,9 +188,11 @@ class Writer:
         # Large CTAs are alone on their SM for their registers: else ptxas spills to fit two.
         alone = self._has_roles() or kernel.n_threads >= LARGE_CTA
         residency = ", 1" if alone else ""
+        bounds = f"__launch_bounds__({kernel.n_threads}{residency})"
+        if kernel.cluster > 1:
+            bounds += f" __cluster_dims__({kernel.cluster}, 1, 1)"
         head = (
-            f'extern "C" __global__ void __launch_bounds__({kernel.n_threads}{residency})\n'
-            f"{identifier(kernel.name)}(\n    {parameters}) {{"
+            f'extern "C" __global__ void {bounds}\n{identifier(kernel.name)}(\n    {parameters}) {{'
         )
         functions = prelude.collect(self.used) + "".join(self.cell_texts)
         code = "\n".join([self._comment() + functions, head, *self.lines, *body, "}", ""])
@@ -197,7 +201,10 @@ class Writer:
         )
 
     def _comment(self) -> str:
-        lines = [f"{self.kernel.name}: {self.kernel.n_warps} warps, {self.kernel.tiles} tiles"]
+        n = self.kernel.cluster
+        clusters = f", clusters of {n} CTAs" if n > 1 else ""
+        count = f"{self.kernel.n_warps} warps, {self.kernel.tiles} tiles{clusters}"
+        lines = [f"{self.kernel.name}: {count}"]
         for b in self.kernel.tensors + self.kernel.buffers:
             shape = "x".join(map(str, b.shape))
             lines.append(f"{b.memory} {self.name(b)} {b.dtype}[{shape}] = {b.place}")
@@ -250,6 +257,8 @@ class Writer:
         elif any(re.search(r"\bwarp\b", line) for line in body):
             self.line("const int warp = thread >> 5;")
         self.line("const int cta = blockIdx.x, n_ctas = gridDim.x;")
+        if any(re.search(rf"\b{ir.RANK}\b", line) for line in body):
+            self.line(f"const int {ir.RANK} = {self.use('cluster_rank')}();")
         self._init_barriers(arguments)
         if not self._has_roles():
             self._declare_registers(self.kernel.body)
@@ -272,7 +281,11 @@ class Writer:
         for a in maps:
             self.line(f'  asm volatile("prefetch.tensormap [%0];" :: "l"(&{identifier(a.name)}));')
         self.line("}")
-        self.line("__syncthreads();")
+        if self.kernel.cluster > 1:  # nobody reaches a CTA whose barriers are not there yet
+            self.line(f"{self.use('cluster_arrive')}();")
+            self.line(f"{self.use('cluster_wait')}();")
+        else:
+            self.line("__syncthreads();")
 
     def _declare_registers(self, body: ir.Body) -> None:
         seen: dict[ir.Buffer, None] = {}
@@ -362,11 +375,19 @@ class Writer:
     def _synchronise(self, s: ir.Statement, where: ir.Where) -> None:
         match s:
             case ir.Wait():
-                self.use("barrier_wait")
-                self.line(f"barrier_wait({self.slot(s.barrier, s.slot)}, {self.expr(s.parity)});")
+                wait = self.use("barrier_wait" + "_cluster" * (s.barrier in self.reached))
+                self.line(f"{wait}({self.slot(s.barrier, s.slot)}, {self.expr(s.parity)});")
+            case ir.Arrive() if s.ranks:
+                at = f"{self.use('barrier_arrive_at')}({self.slot(s.barrier, s.slot)}"
+                for rank in s.ranks:
+                    self.line(f"{at}, {self.expr(rank)});")
             case ir.Arrive():
                 self.use("barrier_arrive")
                 self.line(f"barrier_arrive({self.slot(s.barrier, s.slot)});")
+            case ir.ClusterArrive():
+                self.line(f"{self.use('cluster_arrive')}();")
+            case ir.ClusterWait():
+                self.line(f"{self.use('cluster_wait')}();")
             case ir.Expect():
                 self.use("barrier_expect")
                 self.line(f"barrier_expect({self.slot(s.barrier, s.slot)}, {s.n_bytes});")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from axe_eq_backends.cuda.compile import Binary
     from axe_eq_backends.cuda.emit import Source
 
-FORMAT = "3"
+FORMAT = "4"
 KERNELS = Cache("kernels")
 
 
@@ -56,11 +56,12 @@ class Image:
         compute_capability: the architecture it was compiled for.
         toolkit: version of the compiler, "13.0"; drivers of its major version can load the code.
         n_threads, smem_bytes: of one CTA.
-        tiles, persistent: the grid: one CTA per tile, or as many as the machine holds at once.
+        tiles, persistent: the grid: a cluster per tile, or as many as the machine holds at once.
         params: run-time integers.
         tensors: tensor arguments by name.
         arguments: in order: a tensor name, a map, or a parameter name, with its kind.
         requires: (what, value, multiple) preconditions.
+        cluster: CTAs of one cluster.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Image:
     tensors: tuple[TensorSpec, ...]
     arguments: tuple[tuple[str, str | MapSpec], ...]
     requires: tuple[tuple[str, Int, int], ...]
+    cluster: int = 1
 
     def check(self, params: Mapping[str, int]) -> None:
         """Check the parameters against what was proven with them.
@@ -106,6 +108,7 @@ class Image:
                 "tensors": [_tensor_json(t) for t in self.tensors],
                 "arguments": [_argument_json(a) for a in self.arguments],
                 "requires": [[w, to_json(v), m] for w, v, m in self.requires],
+                "cluster": self.cluster,
             }
         ).encode()  # fmt: skip
         return len(head).to_bytes(8, "little") + head + self.cubin
@@ -128,7 +131,7 @@ class Image:
             d["name"], data[8 + size :], d["cc"], d["toolkit"], d["threads"], d["smem"],
             from_json(d["tiles"]), d["persistent"], tuple(from_json(p) for p in d["params"]),  # type: ignore[misc]
             tuple(_tensor(t) for t in d["tensors"]), tuple(_argument(a) for a in d["arguments"]),
-            tuple((w, from_json(v), m) for w, v, m in d["requires"]),
+            tuple((w, from_json(v), m) for w, v, m in d["requires"]), d["cluster"],
         )  # fmt: skip
 
 
@@ -220,7 +223,7 @@ def _image(planned: Planned, source: Source, binary: Binary) -> Image:
     return Image(
         source.name, binary.cubin, planned.target.limits["compute_capability"], binary.version,
         source.n_threads, source.smem_bytes, kernel.tiles, kernel.persistent,
-        tuple(kernel.params), tensors, tuple(arguments), requires,
+        tuple(kernel.params), tensors, tuple(arguments), requires, kernel.cluster,
     )  # fmt: skip
 
 

@@ -126,6 +126,17 @@ _ANY = (("f16",), ("bf16",), ("f32",), ("i32",))
 _STORED = (*_ANY, ("f64",), ("i64",), ("f8e4m3",), ("f8e5m2",), ("bool",))
 TMA = (
     Instr("tma.load", "copy_async", (), _STORED, "thread", "mbarrier", "async", limits=_TMA_LIMITS),
+    # Into the same bytes of several CTAs' shared memory, named by a mask of 16 bits.
+    Instr(
+        "tma.load_multicast",
+        "copy_async",
+        (),
+        _STORED,
+        "thread",
+        "mbarrier",
+        "async",
+        limits=_TMA_LIMITS,
+    ),
     Instr(
         "tma.store", "copy_async", (), _STORED, "thread", "bulk_group", "async", limits=_TMA_LIMITS
     ),

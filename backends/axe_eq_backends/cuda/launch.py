@@ -15,9 +15,11 @@ from axe_eq_backends.cuda.driver import (
     attribute,
     call,
     capability,
+    cluster_config,
     default_device,
     driver,
     on,
+    set_cluster,
     uncaptured,
     version,
 )
@@ -53,16 +55,29 @@ class Loaded:
             limit = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             result = cu.cuFuncSetAttribute(self.function, limit, image.smem_bytes)
             call((*result, None), f"{image.smem_bytes} bytes of shared memory")
-            per_unit = cu.cuOccupancyMaxActiveBlocksPerMultiprocessor(
-                self.function, image.n_threads, image.smem_bytes
-            )
-        units = attribute(self.device, "MULTIPROCESSOR_COUNT")
-        self._resident = call(per_unit, f"occupancy of {image.name}") * units
+            self._resident = self._most_resident()
+
+    def _most_resident(self) -> int:
+        """Clusters that the device holds at once; CTAs where a cluster is one CTA."""
+        cu, image, what = driver(), self.image, f"occupancy of {self.image.name}"
+        if image.cluster > 1:
+            shape = (image.cluster, 1, 1, image.n_threads, 1, 1, image.smem_bytes)
+            config = cluster_config(shape, image.cluster)
+            found = int(call(cu.cuOccupancyMaxActiveClusters(self.function, config), what))
+            if not found:
+                wrong = f"does not hold one cluster of {image.cluster} CTAs of {image.name}"
+                raise DeviceError(f"device {self.device}", wrong, "smaller clusters or CTAs")
+            return found
+        per_unit = cu.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            self.function, image.n_threads, image.smem_bytes
+        )
+        return int(call(per_unit, what)) * attribute(self.device, "MULTIPROCESSOR_COUNT")
 
     def grid(self, params: Mapping[str, int]) -> int:
         """CTAs of a launch."""
         tiles = int(evaluate(self.image.tiles, params))
-        return min(tiles, self._resident) if self.image.persistent else tiles
+        clusters = min(tiles, self._resident) if self.image.persistent else tiles
+        return clusters * self.image.cluster
 
     def bind(self, arrays: Mapping[str, Any], params: Mapping[str, int] | None = None) -> Bound:
         """Prepare a launch on fixed buffers.
@@ -184,6 +199,9 @@ class Bound:
         self._pointers = (ctypes.c_void_p * len(addresses))(*addresses)
         self._at = ctypes.addressof(self._pointers)
         self._launch, self._success = cu.cuLaunchKernel, cu.CUresult.CUDA_SUCCESS
+        if image.cluster > 1:
+            self._launch = self._launch_clusters
+        self._config: tuple[int, Any] = -1, None  # of the last stream
         self._function = shaped.loaded.function
         self._shape = (shaped.grid, 1, 1, image.n_threads, 1, 1, image.smem_bytes)
 
@@ -203,6 +221,15 @@ class Bound:
         if result != self._success:
             self._launch_there(stream)
 
+    def _launch_clusters(self, function: Any, *given: int) -> Any:
+        """As cuLaunchKernel, in clusters."""
+        *shape, stream, at, extra = given
+        known, config = self._config
+        if known != stream:
+            config = cluster_config(shape, self._loaded.image.cluster, stream)
+            self._config = stream, config
+        return driver().cuLaunchKernelEx(config, function, at, extra)
+
     def _launch_there(self, stream: int) -> None:
         """Launch once more with the kernel's device current: it may be another one in a thread."""
         with on(self._loaded.device):
@@ -218,7 +245,11 @@ class Bound:
         params.blockDimX, params.blockDimY, params.blockDimZ = self._shape[3:6]
         params.sharedMemBytes = self._shape[6]
         added = cu.cuGraphAddKernelNode(graph, list(before), len(before), params)
-        return call(added, f"kernel {self._loaded.image.name} in a graph")
+        what, cluster = f"kernel {self._loaded.image.name} in a graph", self._loaded.image.cluster
+        node = call(added, what)
+        if cluster > 1:
+            set_cluster(node, cluster, what)
+        return node
 
     @property
     def is_empty(self) -> bool:

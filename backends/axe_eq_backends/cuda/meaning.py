@@ -165,12 +165,16 @@ def _rows(call: Call, env: Env, issue: Issue) -> Ints:
 
 
 def tma_load(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
-    """Box element (fastest dim first) goes to the dense byte, swizzled on the absolute address."""
+    """Box element (fastest dim first) goes to the dense byte, swizzled on the absolute address.
+
+    A multicast one does so in every CTA that it names.
+    """
     byte, element, inside = _box(cta, call, env, issue)
     copy = issue.primitive
     assert isinstance(copy, ir.CopyAsync)
-    slot = cta.slot(call["barrier"], call["slot"], env)
-    tiles.bulk_load(cta, copy, slot, byte, element, inside, issue)
+    ranks = call.args.get("ranks", ())
+    slots = tiles.receivers(cta, call["barrier"], call["slot"], ranks, env, issue)
+    tiles.bulk_load(cta, copy, slots, byte, element, inside, issue)
 
 
 def tma_store(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
@@ -476,6 +480,7 @@ def sync(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
 MEANINGS: Mapping[str, Meaning] = {
     "ld_global": ld_global, "st_global": st_global, "ld_shared": ld_shared,
     "st_shared": st_shared, "ldmatrix": ldmatrix, "stmatrix": stmatrix, "tma_load": tma_load,
+    "tma_load_multicast": tma_load,
     "tma_store": tma_store, "cp_async": cp_async_copy, "wgmma": wgmma,
     "wgmma_fence": wgmma_fence, "wgmma_commit": wgmma_commit, "mma": mma, "fma": fma,
     "map": map_cells, "fill": fill, "index": index, "accumulate": accumulate, "shuffle": shuffle,

@@ -39,6 +39,28 @@ FIXED: dict[str, str] = {
                "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\\n"
                "@done bra over;\\nbra again;\\nover:\\n}" :: "r"(b), "r"(parity) : "memory");
 }""",
+    # What other CTAs of a cluster take part in: their reads come before what follows the wait.
+    "barrier_arrive_at": DEVICE + """ void barrier_arrive_at(unsigned b, int rank) {
+  asm volatile("{ .reg .b32 there;\\nmapa.shared::cluster.u32 there, %0, %1;\\n"
+               "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }"
+               :: "r"(b), "r"(rank) : "memory");
+}""",
+    "barrier_wait_cluster": DEVICE + """ void barrier_wait_cluster(unsigned b, unsigned parity) {
+  asm volatile("{\\n.reg .pred done;\\nagain:\\n"
+               "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\\n"
+               "@done bra over;\\nbra again;\\nover:\\n}" :: "r"(b), "r"(parity) : "memory");
+}""",
+    "cluster_arrive": DEVICE + """ void cluster_arrive() {
+  asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+}""",
+    "cluster_wait": DEVICE + """ void cluster_wait() {
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}""",
+    "cluster_rank": DEVICE + """ int cluster_rank() {
+  int rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}""",
     "f32_from_f16": DEVICE + """ float f32_from_f16(unsigned half) {
   float x;
   asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"((unsigned short)half));
@@ -356,15 +378,19 @@ def _braced(places: str, words: int) -> str:
     return places if words == 1 else "{" + places + "}"
 
 
-def tma_load(rank: int) -> str:
-    """A bulk tensor load that completes on a barrier."""
+def tma_load(rank: int, multicast: bool = False) -> str:
+    """A bulk tensor load that completes on a barrier, of each CTA in a mask if it is multicast."""
     coords = ", ".join(f"int c{i}" for i in range(rank))
-    places, ins = _operands("r", (f"c{i}" for i in range(rank)), 3)
-    return f"""{DEVICE} void tma_load_{rank}d(unsigned to, const TensorMap* map, unsigned barrier,
-    {coords}) {{
+    places, ins = _operands("r", (f"c{i}" for i in range(rank)), 4 if multicast else 3)
+    name, kind, given, mask, form = f"tma_load_{rank}d", "", "", "", ""
+    if multicast:
+        name, kind, given = f"tma_load_multicast_{rank}d", ".multicast::cluster", "int ctas, "
+        mask, form = '"h"((unsigned short)ctas), ', ", %3"
+    return f"""{DEVICE} void {name}(unsigned to, const TensorMap* map, unsigned barrier,
+    {given}{coords}) {{
   asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes"
-               " [%0], [%1, {{{places}}}], [%2];"
-               :: "r"(to), "l"(map), "r"(barrier), {ins} : "memory");
+               "{kind} [%0], [%1, {{{places}}}], [%2]{form};"
+               :: "r"(to), "l"(map), "r"(barrier), {mask}{ins} : "memory");
 }}"""
 
 

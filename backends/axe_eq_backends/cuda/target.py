@@ -34,6 +34,8 @@ _LIMITS = {
     "ctas_per_unit": 32,
     "threads_per_unit": 2048,
     "named_barriers": 16,
+    # That every such machine gives; 16 are possible on some.
+    "ctas_per_cluster": 8,
 }
 
 

@@ -44,9 +44,9 @@ class Boxed(NamedTuple):
 
 
 def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
-    """Plan an asynchronous copy for ``tma.load`` or ``tma.store``."""
+    """Plan an asynchronous copy for ``tma.load``, ``tma.load_multicast`` or ``tma.store``."""
     assert isinstance(primitive, ir.CopyAsync)
-    load = row.name == "tma.load"
+    load = row.name != "tma.store"
     tensor, tile = (primitive.src, primitive.dst) if load else (primitive.dst, primitive.src)
     if tensor.buffer.memory != "gmem":
         side = "source" if load else "destination"
@@ -56,6 +56,7 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
         raise DispatchError(row.name, f"dtype {tensor.buffer.dtype}", known)
     if context.where.scope != "elect":
         raise DispatchError(row.name, f"scope {context.where.scope}", "one elected thread")
+    _check_ranks(row, primitive)
     if load and primitive.barrier is None:
         raise DispatchError(row.name, "no barrier to complete on", "k.arrives(barrier, slot)")
     swizzle = _width(tile)
@@ -78,12 +79,22 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
         offset,
     )
     _check_base(tile, row.limits["align_bytes"])
-    _add_calls(plan, "tma_load" if load else "tma_store", tensor_map, boxes, primitive, tile)
+    _add_calls(plan, row.name.replace(".", "_"), tensor_map, boxes, primitive, tile)
     box_bytes = prod(tensor_map.box) * tile.buffer.itemsize
     plan.cycles = len(plan.calls) * max(64.0, box_bytes / 64)
     shown = "x".join(map(str, tensor_map.box))
     plan.notes = f"{len(plan.calls)} boxes of {shown}, swizzle {swizzle} bytes"
     return plan
+
+
+def _check_ranks(row: Instr, copy: ir.CopyAsync) -> None:
+    """One row copies into one CTA, another into those that the copy names."""
+    several = row.name == "tma.load_multicast"
+    if several and not copy.ranks:
+        raise DispatchError(row.name, "the destination is one CTA's", "CTAs of a cluster (ranks=)")
+    if copy.ranks and not several:
+        named = ", ".join(map(str, copy.ranks))
+        raise DispatchError(row.name, f"the destination is in CTAs {named}", "the own CTA")
 
 
 def _width(tile: ir.View) -> int:
@@ -230,8 +241,10 @@ def _add_calls(
             "coords": tuple(coords),
             "address": Address(tile.buffer, offset * size),
         }
-        if op == "tma_load":
+        if op != "tma_store":
             args |= {"barrier": copy.barrier, "slot": copy.slot}
+        if copy.ranks:
+            args |= {"ranks": copy.ranks}
         plan.calls.append(Call(op, args))
 
 

@@ -40,7 +40,8 @@ class FakeDriver:
     CUdevice_attribute = CUfunction_attribute = CUtensorMapDataType = Names()
     CUtensorMapInterleave = CUtensorMapSwizzle = CUtensorMapL2promotion = Names()
     CUtensorMapFloatOOBfill = CUstreamCaptureMode = CUstreamCaptureStatus = Names()
-    CUDA_KERNEL_NODE_PARAMS = SimpleNamespace
+    CUlaunchAttributeID = CUkernelNodeAttrID = Names()
+    CUDA_KERNEL_NODE_PARAMS = CUlaunchConfig = CUlaunchAttribute = SimpleNamespace
 
     def __init__(
         self,
@@ -61,6 +62,7 @@ class FakeDriver:
         self.captured: list[Callable[[], None]] = []
         self.calls: list[str] = []
         self.mode = "global"
+        self.n_clusters = 3  # that fit at once
 
     def _ok(self, *values: Any) -> tuple[Any, ...]:
         return (self.CUresult.CUDA_SUCCESS, *values)
@@ -203,6 +205,32 @@ class FakeDriver:
         if self.context != function[1]:
             return self.failed("CUDA_ERROR_INVALID_CONTEXT")[:1]
         self._enqueue(stream, self._work(function, at))
+        return self._ok()
+
+    def CUlaunchAttributeValue(self) -> Any:
+        return SimpleNamespace(clusterDim=SimpleNamespace())
+
+    CUkernelNodeAttrValue = CUlaunchAttributeValue
+
+    def _clusters(self, value: Any) -> str:
+        return f"clusters of {value.clusterDim.x} x {value.clusterDim.y} x {value.clusterDim.z}"
+
+    def cuOccupancyMaxActiveClusters(self, function: Any, config: Any) -> Any:
+        assert config.attrs[0].value.clusterDim.x > 1
+        return self._ok(self.n_clusters)
+
+    def cuLaunchKernelEx(self, config: Any, function: Any, at: int, extra: int) -> Any:
+        assert len(config.attrs) == config.numAttrs == 1
+        (attribute,) = config.attrs
+        assert attribute.id.name == "CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION"
+        self.calls.append(f"{config.gridDimX} CTAs in {self._clusters(attribute.value)}")
+        blocks = config.blockDimX, config.blockDimY, config.blockDimZ
+        shape = config.gridDimX, config.gridDimY, config.gridDimZ, *blocks, config.sharedMemBytes
+        return self.cuLaunchKernel(function, *shape, config.hStream, at, extra)
+
+    def cuGraphKernelNodeSetAttribute(self, node: Any, which: Any, value: Any) -> Any:
+        assert which.name == "CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION"
+        self.calls.append(f"node {node[0]} in {self._clusters(value)}")
         return self._ok()
 
     def cuGraphCreate(self, flags: int) -> Any:

@@ -152,6 +152,30 @@ def _beyond(memory: str) -> Write:
     return write
 
 
+def _in_clusters(n: int, write: Write) -> Write:
+    def clustered(k: Builder) -> None:
+        k.kernel.cluster = n
+        write(k)
+
+    return clustered
+
+
+def _meeting_in_a_role(k: Builder) -> None:
+    with k.roles(), k.warpgroups(0, 1):
+        k.cluster_sync()
+
+
+def _meeting_of_one_cta(k: Builder) -> None:
+    with k.when(equal(k.rank, 0)):
+        k.cluster_sync()
+
+
+def _reaches_at_the_end(k: Builder) -> None:
+    b = k.mbarriers("b", 1)
+    k.arrive(b, 0, ranks=(0, 1))
+    k.wait(b, 0, 0)
+
+
 # Rule -> what it refuses: how to write it, warps, and what the message says.
 BROKEN: dict[str, list[tuple[Write, int, str]]] = {
     "_memories": [(_tensor_memory, 4, "has no memory 'tmem'")],
@@ -190,6 +214,15 @@ BROKEN: dict[str, list[tuple[Write, int, str]]] = {
     "_async_completion": [
         (_uncommitted, 4, "no commit of kind bulk"),
         (_uncommitted_loads, 4, "no commit of kind cp_async"),
+    ],
+    "_cluster": [
+        (_in_clusters(16, lambda k: None), 4, "clusters of 16 CTAs; expected at most 8 on h200"),
+        (_in_one_thread(lambda k: k.cluster_sync()), 4, "stands in scope elect"),
+        (_meeting_in_a_role, 4, "stands in a role"),
+        (_in_clusters(2, _meeting_of_one_cta), 4, "stands where the rank decides"),
+        (lambda k: k.cluster_arrive(), 4, "is not waited for"),
+        (lambda k: k.cluster_wait(), 4, "is out of turn; expected an arrive, then a wait"),
+        (_in_clusters(2, _reaches_at_the_end), 4, "a CTA may end before this reaches it"),
     ],
 }  # fmt: skip
 CASES = [(rule, n) for rule, cases in BROKEN.items() for n in range(len(cases))]

@@ -5,6 +5,10 @@ over the accumulators and extra tensors that are rows, columns or whole. A produ
 a ring of operand tiles full by bulk copies; consumer warpgroups multiply and store through shared
 memory. Outer dims (batches) are coordinates of tiles, parts of the reduced dim coordinates of
 steps; a matrix's own dims may be several of a tensor's.
+
+CTAs of a cluster take neighbouring tiles of rows or of columns. The operand tile that all of them
+need is loaded once: each CTA loads its part into the shared memory of all, and a slot is free when
+the consumers of all have released it.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from axe_eq_backends.cuda.schedules.contraction import banded, digits
 from axe_eq_backends.cuda.wgmma import accumulator
 
 PANEL_BYTES, BULK_BYTES = 128, 16
+PART_ROWS = 64  # a part of a shared operand tile is whole periods of its swizzle, in any form
 Lead = tuple[Int, ...]
 FORMS = {form.name: form for form in K_MAJOR + MN_MAJOR}
 
@@ -106,6 +111,8 @@ class Tiling:
         raster: tile rows of a band, for reuse of operands in L2.
         forms: shared-memory form per operand name; by default the widest swizzle that fits.
         staging: result panels a consumer keeps in shared memory; 0 means all of its tile.
+        cluster: CTAs of a cluster.
+        along: "m" (they take neighbouring tiles of rows and share b) or "n" (columns, a).
     """
 
     m: int = 128
@@ -116,11 +123,23 @@ class Tiling:
     raster: int = 8
     forms: dict[str, str] = field(default_factory=dict)
     staging: int = 0
+    cluster: int = 1
+    along: str = "m"
 
     def __hash__(self) -> int:
         return hash(
             (self.m, self.n, self.k, self.stages, self.consumers, self.raster, self.staging)
         )
+
+    @property
+    def cluster_m(self) -> int:
+        """Rows of a cluster's tile."""
+        return self.m * (self.cluster if self.along == "m" else 1)
+
+    @property
+    def cluster_n(self) -> int:
+        """Columns of a cluster's tile."""
+        return self.n * (self.cluster if self.along == "n" else 1)
 
 
 def gemm(problem: Problem, tiling: Tiling = Tiling(), name: str = "gemm") -> ir.Kernel:
@@ -139,7 +158,13 @@ class _Writer:
         if tiling.m % tiling.consumers or rows % 64:
             wrong = f"{tiling.m} rows for {tiling.consumers} warpgroups"
             raise ScheduleError(f"tiling of {name}", wrong, "a multiple of 64 rows each")
-        self.k = Builder(name, 4 * (tiling.consumers + 1))
+        if tiling.along not in ("m", "n"):
+            raise ScheduleError(f"tiling of {name}", f"clusters along {tiling.along!r}", "m or n")
+        shared = tiling.n if tiling.along == "m" else tiling.m
+        if shared % (PART_ROWS * tiling.cluster) and tiling.cluster > 1:
+            wrong = f"{shared} shared rows for {tiling.cluster} CTAs"
+            raise ScheduleError(f"tiling of {name}", wrong, f"a multiple of {PART_ROWS} rows each")
+        self.k = Builder(name, 4 * (tiling.consumers + 1), tiling.cluster)
         self.rows = rows
         self.size = DTYPES[problem.out.dtype].itemsize
         run = problem.out.run(tiling.n) if problem.out.major else tiling.n
@@ -156,8 +181,8 @@ class _Writer:
                 k.kernel.params.append(dim)
         self._declare()
         self.full, self.empty = k.mbarriers("full", t.stages), k.mbarriers("empty", t.stages)
-        self.rows_of_tiles = k.let("tiles_m", ceil_div(self.p.m, t.m))
-        self.cols_of_tiles = k.let("tiles_n", ceil_div(self.p.n, t.n))
+        self.rows_of_tiles = k.let("tiles_m", ceil_div(self.p.m, t.cluster_m))
+        self.cols_of_tiles = k.let("tiles_n", ceil_div(self.p.n, t.cluster_n))
         self.per_part = ceil_div(self.p.k, t.k)
         self.steps = k.let("steps", self.per_part * prod(self.p.parts))
         with k.roles():
@@ -165,6 +190,8 @@ class _Writer:
                 self._produce()
             with k.warpgroups(0, t.consumers) as group:
                 self._consume(group)
+        if t.cluster > 1:
+            k.cluster_sync()  # no CTA ends while others release its slots
         return k.finish()
 
     # -- buffers --
@@ -256,7 +283,10 @@ class _Writer:
 
     @contextmanager
     def _tiles(self) -> Iterator[tuple[Lead, Int, Int]]:
-        """This CTA's tiles, in bands of `raster` tile rows: outer indices, first row and column."""
+        """This CTA's tiles, in bands of `raster` tile rows: outer indices, first row and column.
+
+        A tile of a cluster is as many of them, side by side.
+        """
         k, t = self.k, self.t
         per_batch = self.rows_of_tiles * self.cols_of_tiles
         with k.tiles(per_batch * prod(self.p.outer)) as number:
@@ -265,8 +295,11 @@ class _Writer:
             if self.p.outer:
                 lead = digits(k, number // per_batch, self.p.outer, "batch")
                 tile = number % per_batch
-            row, col = banded(k, tile, (self.rows_of_tiles, self.cols_of_tiles), t.raster)
-            yield lead, k.let("row", row * t.m), k.let("col", col * t.n)
+            band = max(1, t.raster * t.m // t.cluster_m)
+            row, col = banded(k, tile, (self.rows_of_tiles, self.cols_of_tiles), band)
+            row_of, col_of = (k.rank, 0) if t.along == "m" else (0, k.rank)
+            row, col = row * t.cluster_m + row_of * t.m, col * t.cluster_n + col_of * t.n
+            yield lead, k.let("row", row), k.let("col", col)
 
     def _produce(self) -> None:
         k, t = self.k, self.t
@@ -283,11 +316,20 @@ class _Writer:
                 pipe.advance()
 
     def _load(self, pipe: Pipe, lead: Lead, row: Int, col: Int, depth: Int) -> None:
-        begin = {a: row for a, _ in self.p.products} | {b: col for _, b in self.p.products}
-        for matrix, at in begin.items():
+        k, t = self.k, self.t
+        sides = {a: (row, "m") for a, _ in self.p.products}
+        sides |= {b: (col, "n") for _, b in self.p.products}
+        for matrix, (at, side) in sides.items():
             tensor, ring, tile = self.operands[matrix.name]
-            part = _part(tensor, matrix.place, lead, span(at, tile), span(depth, self.t.k))
-            self.k.copy_async(ring[pipe.stage], part)
+            if t.cluster == 1 or side == t.along:
+                part = _part(tensor, matrix.place, lead, span(at, tile), span(depth, t.k))
+                k.copy_async(ring[pipe.stage], part)
+                continue
+            # All CTAs of the cluster need this tile: each loads its part for all.
+            own = tile // t.cluster
+            first = k.rank * own
+            part = _part(tensor, matrix.place, lead, span(at + first, own), span(depth, t.k))
+            k.copy_async(ring[pipe.stage, span(first, own)], part, ranks=range(t.cluster))
 
     def _consume(self, group: Int) -> None:
         k, t = self.k, self.t
@@ -305,17 +347,22 @@ class _Writer:
                 self._multiply(accs, pipe, group, step)
                 k.wait_group("wgmma", len(accs))  # the step before is done: its slot is free
                 with k.when(step > 0), k.one_thread():
-                    k.arrive(self.empty, previous)
+                    self._release(previous)
                 k.assign(previous, pipe.stage)
                 pipe.advance()
             k.wait_group("wgmma", 0)
             with k.one_thread():
-                k.arrive(self.empty, previous)
+                self._release(previous)
             for panel in range(self.panels):
                 self._store(accs, vectors, group, lead, row, col, panel)
         if self.bulk:
             with k.one_thread():
                 k.wait_group("bulk", 0)
+
+    def _release(self, slot: Int) -> None:
+        """The slot has been read: what fills it next comes from every CTA of the cluster."""
+        n = self.t.cluster
+        self.k.arrive(self.empty, slot, ranks=range(n) if n > 1 else ())
 
     def _multiply(self, accs: list[ir.Buffer], pipe: Pipe, group: Int, step: Int) -> None:
         for acc, (a, b) in zip(accs, self.p.products, strict=True):
