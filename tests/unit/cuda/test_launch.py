@@ -6,6 +6,7 @@ import ctypes
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from threading import Barrier, Thread
 from typing import Any
 
@@ -203,6 +204,43 @@ def test_one_kernel_is_one_launch_and_several_are_one_graph(cu: FakeDriver) -> N
     library.now = 7
     launch_()
     assert cu.calls == ["graph of 3 on 0", "graph of 3 on 7"]
+
+
+@pytest.mark.parametrize(
+    ("tiles", "persistent", "n_ctas"), [(2, True, 4), (9, True, 6), (9, False, 18)]
+)
+def test_clusters_are_launched_whole(
+    tiles: int, persistent: bool, n_ctas: int, cu: FakeDriver
+) -> None:
+    """A tile is a cluster's, and at most as many clusters are launched as fit at once."""
+    library = FakeLibrary()
+    code = Code.from_bytes(one(cluster=2, tiles=tiles, persistent=persistent).to_bytes())
+    launch_, (y,) = run.Program(code).bind([library.array(3)])
+    for library.now in (0, 5, 5):
+        launch_()
+    cu.wait()
+    assert cu.calls[::2] == [f"{n_ctas} CTAs in clusters of 2 x 1 x 1"] * 3
+    assert cu.calls[1::2] == [f"kernel increment on {s}" for s in (0, 5, 5)]
+    np.testing.assert_array_equal(y.values, np.full(N, 4))
+
+
+def test_nodes_of_a_graph_are_clusters_too(cu: FakeDriver) -> None:
+    code = several()
+    second = replace(code.launches[1], image=replace(code.launches[1].image, cluster=4))
+    code = replace(code, launches=(code.launches[0], second, code.launches[2]))
+    launch_, (y,) = run.Program(code).bind([FakeLibrary().array(5), C])
+    launch_()
+    cu.wait()
+    assert cu.calls == ["node double in clusters of 4 x 1 x 1", "graph of 3 on 0"]
+    np.testing.assert_array_equal(y.values, expected(np.full(N, 5), C))
+
+
+def test_a_device_that_holds_no_cluster_is_one_clear_error(cu: FakeDriver) -> None:
+    cu.n_clusters = 0
+    with pytest.raises(DeviceError) as refusal:
+        run.Program(one(cluster=8)).bind([FakeLibrary().array()])
+    wrong = "device 0: does not hold one cluster of 8 CTAs of increment; expected smaller"
+    assert wrong in str(refusal.value)
 
 
 def test_plain_calls_on_memory_seen_before_are_one_graph(cu: FakeDriver) -> None:

@@ -1,0 +1,433 @@
+"""Clusters of CTAs: multicast copies and shared operand tiles, and what the interpreter objects to.
+
+Oracles are numpy's copies and products; every mistake is a fault, or a wrong value, in every order
+of effects and at both levels.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from axe_eq.errors import AxeError, DispatchError
+from axe_eq.kernel import ir
+from axe_eq.kernel.build import Builder
+from axe_eq.kernel.cells import apply, arg
+from axe_eq.kernel.dispatch import Planned, dispatch
+from axe_eq.kernel.expr import equal, var
+from axe_eq.kernel.interp import ORDERS, KernelFault, Report, interpret
+from axe_eq.kernel.show import show
+from axe_eq_backends.cuda.compile import compile_text
+from axe_eq_backends.cuda.emit import emit
+from axe_eq_backends.cuda.meaning import MEANINGS
+from axe_eq_backends.cuda.planning import FAMILIES, plan
+from axe_eq_backends.cuda.schedules.gemm import Extra, Matrix, Problem, Tiling, gemm, parameters
+from axe_eq_backends.cuda.target import h200
+from tests.unit.cuda import clustered
+from tests.unit.cuda.clustered import in_step, spread
+
+Write = Callable[[], ir.Kernel]
+
+
+def levels(kernel: ir.Kernel) -> Iterator[Planned | None]:
+    """Primitive level, plan level."""
+    yield None
+    yield dispatch(kernel, h200, FAMILIES)
+
+
+def copied(kernel: ir.Kernel, planned: Planned | None, order: str, seed: int) -> bool:
+    """Whether a copy kernel, run by two clusters, gives every CTA all of x."""
+    arrays = clustered.arrays(kernel.cluster, seed)
+    run = interpret(
+        kernel, arrays, planned=planned, meanings=MEANINGS, order=order, seed=seed,
+        n_ctas=2 * kernel.cluster, compare=planned is not None,
+    )  # fmt: skip
+    assert run.n_ctas == 2 * kernel.cluster
+    return bool((run.outputs["y"] == arrays["x"]).all())
+
+
+RIGHT: dict[str, Write] = {
+    "two": spread,
+    "four": lambda: spread(4),
+    "three stages": lambda: spread(2, 3),
+    "by the rank's number": lambda: spread(send=lambda k: (k.rank, (k.rank + 1) % 2)),
+    "one sender": in_step,
+    "the last of four sends": lambda: in_step(4, sender=3),
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_multicast_copies_are_right_in_every_order(name: str) -> None:
+    kernel = RIGHT[name]()
+    plan(kernel, h200)
+    for planned in levels(kernel):
+        for order in ORDERS:
+            for seed in range(4 if order == "random" else 1):
+                assert copied(kernel, planned, order, seed)
+
+
+# -- mistakes --
+
+
+def _own(k: Builder) -> tuple[Any, ...]:
+    return (k.rank,)
+
+
+def _other(k: Builder) -> Any:
+    return 1 - k.rank
+
+
+def changed(kernel: ir.Kernel, change: Callable[[ir.Statement], object]) -> ir.Kernel:
+    """The kernel after a change of its statements, with the counts of the right one."""
+    for s, _ in list(ir.walk(kernel)):
+        change(s)
+    return kernel
+
+
+def _sent_to(*ranks: int) -> ir.Kernel:
+    def change(s: ir.Statement) -> None:
+        if isinstance(s, ir.CopyAsync) and s.barrier is not None:
+            s.ranks = ranks
+
+    return changed(spread(), change)
+
+
+def _counted_for_one() -> ir.Kernel:
+    kernel = spread()
+    kernel.barriers[1].arrivals //= 2
+    return kernel
+
+
+def _twice_met() -> ir.Kernel:
+    kernel = in_step()
+    kernel.body.insert(0, ir.ClusterArrive())
+    return kernel
+
+
+def _never_come() -> ir.Kernel:
+    kernel = in_step()
+    kernel.body.insert(0, ir.ClusterWait())
+    return kernel
+
+
+def _met_by_one() -> ir.Kernel:
+    kernel = in_step()
+    meeting = ir.If(equal(var(ir.RANK, high=1), 0), kernel.body[-2:])
+    kernel.body[-2:] = [meeting]
+    return kernel
+
+
+RACES = "before the (read|write) by"
+MISTAKES: dict[str, tuple[Write, str]] = {
+    "no barrier at the end": (lambda: spread(end=False), "CTA . may end before .* arrives in it"),
+    "slots released by their own CTA": (lambda: spread(release=_own), RACES),
+    "slots released as without clusters": (lambda: spread(release=lambda k: ()), RACES),
+    "slots released by the other CTA": (lambda: spread(release=lambda k: (_other(k),)), "phase"),
+    "a count for one CTA": (_counted_for_one, "phase"),
+    "slots that are not waited for": (lambda: spread(frees=False), RACES),
+    "a mask of the own CTA": (lambda: spread(send=lambda k: ()), "never written"),
+    "a mask of the other CTA": (lambda: spread(send=lambda k: (_other(k),)), "never written"),
+    "a mask without CTA 1": (lambda: _sent_to(0), "deadlock: .* of CTA 1 waits for full"),
+    "a mask without CTA 0": (lambda: _sent_to(1), "deadlock: .* of CTA 0 waits for full"),
+    "a mask past the cluster": (lambda: _sent_to(0, 2), r"names CTAs \[0, 2\]"),
+    "a mask of one CTA twice": (lambda: _sent_to(1, 1), r"names CTAs \[1, 1\]"),
+    "every CTA sends the first part": (lambda: spread(source=lambda k: 0), "values"),
+    "the other's part is sent": (lambda: spread(source=_other), "values"),
+    "parts change places": (lambda: spread(target=_other), "values"),
+    "every part to the first place": (lambda: spread(target=lambda k: 0), RACES),
+    "copies out of step": (lambda: in_step(arrive=""), RACES),
+    "the barrier before the read": (lambda: in_step(arrive="before"), RACES),
+    "bytes that are not waited for": (lambda: in_step(wait=False), "never written|" + RACES),
+    "two arrivals at the cluster": (_twice_met, "of CTA . arrive twice"),
+    "a wait before the arrival": (_never_come, "of CTA . have not arrived"),
+    "a barrier for one CTA": (_met_by_one, "deadlock: .* waits for the barrier of its cluster"),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_mistakes_show_in_every_order_and_at_both_levels(name: str) -> None:
+    write, message = MISTAKES[name]
+    kernel = write()
+    for planned in levels(kernel):
+        for order in ORDERS:
+            for seed in range(3 if order == "random" else 1):
+                if message == "values":
+                    assert not copied(kernel, planned, order, seed)
+                    continue
+                with pytest.raises(KernelFault, match=message):
+                    copied(kernel, planned, order, seed)
+
+
+# -- what the language refuses --
+
+
+def _uneven_bytes(k: Builder) -> None:
+    x, s, b = k.tensor("x", "f16", (64,)), k.smem("s", "f16", (64,)), k.mbarriers("b", 1)
+    with k.one_thread(), k.arrives(b, 0):
+        k.copy_async(s.all, x.all, ranks=(0,))
+
+
+def _uncompleted(k: Builder) -> None:
+    x, s = k.tensor("x", "f16", (64,)), k.smem("s", "f16", (64,))
+    with k.one_thread():
+        k.copy_async(s.all, x.all, ranks=(0, 1))
+
+
+REFUSED: dict[str, tuple[Callable[[Builder], object], str]] = {
+    "uneven arrivals": (
+        lambda k: k.arrive(k.mbarriers("b", 1), 0, ranks=(1,)),
+        "CTAs 0 to 1 are reached (0, 2) times; expected the same for every CTA",
+    ),
+    "uneven bytes": (_uneven_bytes, "copies to s[0:+64]: CTAs 0 to 1 are reached (2, 0) times"),
+    "past the cluster": (
+        lambda k: k.arrive(k.mbarriers("b", 1), 0, ranks=(0, 2)),
+        "names CTAs [0, 2] of a cluster of 2",
+    ),
+    "no barrier to complete on": (_uncompleted, "to CTAs 0, 1; expected k.arrives"),
+    "no cluster": (lambda k: Builder("k", 4, 0), "a cluster of 0 CTAs; expected at least 1"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_meant_is_refused_at_the_line(name: str) -> None:
+    write, message = REFUSED[name]
+    with pytest.raises(AxeError) as refusal:
+        write(Builder("k", 4, 2))
+    assert message in str(refusal.value)
+    assert refusal.value.at.rpartition(":")[0] == __file__
+
+
+def test_counts_are_those_of_one_cta() -> None:
+    kernel = spread(4)
+    assert [b.arrivals for b in kernel.barriers] == [1, 4]
+    (expect,) = (s for s, _ in ir.walk(kernel) if isinstance(s, ir.Expect))
+    assert expect.n_bytes == clustered.ROWS * clustered.COLS * 2
+    (expect,) = (s for s, _ in ir.walk(in_step(4)) if isinstance(s, ir.Expect))
+    assert expect.n_bytes == clustered.ROWS * clustered.COLS * 2
+
+
+# -- dispatch, texts --
+
+
+def test_one_row_copies_into_several_ctas_and_the_others_say_why_not() -> None:
+    planned = plan(spread(), h200)
+    text = planned.explain()
+    assert "ranks=" not in text
+    assert "tma.load_multicast (1 boxes of 64x16, swizzle 128 bytes)" in text
+    for reason in (
+        "not tma.load: the destination is in CTAs 0, 1; needs the own CTA",
+        "not cp.async: completes on a barrier",
+    ):
+        assert reason in text
+    alone = plan(gemm(Problem(256, 256, 64), Tiling(128, 128)), h200).explain()
+    assert "not tma.load_multicast: the destination is one CTA's; needs CTAs of a cluster" in alone
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "swizzle", "reason"),
+    [
+        (4, 64, "sw(3,3,3)", "begins at byte rank * 512; needs a multiple of 1024"),
+        (8, 64, "sw(2,3,3)", "a box begins at element rank * 512 + 64"),
+        (8, 64, "sw(3,4,3)", "16-byte chunks XORed with 8-row numbers"),
+        (8, 61, "sw(3,3,3)", "stride of 122 bytes; needs multiples of 16"),
+    ],
+)
+def test_multicast_copies_need_what_bulk_copies_need(
+    rows: int, width: int, swizzle: str, reason: str
+) -> None:
+    k = Builder("k", 4, 2)
+    x, full = k.tensor("x", "f16", (64, width)), k.mbarriers("full", 1)
+    ring = k.smem("ring", "f16", (16, 64), f"{swizzle}@m . S[(16,64):(64,1)]")
+    with k.one_thread(), k.arrives(full, 0):
+        part = ir.span(k.rank * rows, rows)
+        k.copy_async(ring[part], x[part, ir.span(0, 64)], ranks=(0, 1))
+    k.wait(full, 0, 0)
+    k.cluster_sync()
+    with pytest.raises(DispatchError) as refusal:
+        plan(k.finish(), h200)
+    (why,) = (r for r in refusal.value.hint.split("; tma.") if "load_multicast: " in r)
+    assert reason in why
+
+
+def test_clusters_are_printed() -> None:
+    kernel = spread()
+    text = show(kernel, plan(kernel, h200))
+    for part in (
+        "clusters of 2 CTAs", "persistent over 5 tiles", "for tile in range(cta // 2, 5, n_ctas",
+        "completes full[stage_1] of CTAs 0, 1", "arrive empty[stage] of CTAs 0, 1",
+        "arrive at the cluster's barrier\n", "wait for the cluster\n", "ranks=(0, 1)",
+    ):  # fmt: skip
+        assert part in text
+
+
+def test_golden_text(golden: Callable[..., None]) -> None:
+    golden(emit(plan(spread(), h200)).text)
+
+
+# -- products --
+
+SMALL = {
+    "rows": Tiling(64, 128, 64, 2, consumers=1, cluster=2, along="m"),
+    "columns": Tiling(128, 64, 64, 2, cluster=2, along="n"),
+    "four columns": Tiling(256, 64, 32, 2, raster=2, cluster=4, along="n"),
+}
+M, N, K = parameters()
+
+
+def problem(major: int = 1) -> Problem:
+    """A product whose operands are both contiguous along k, or neither."""
+    return Problem(M, N, K, ((Matrix("A", major=major), Matrix("B", major=major)),))
+
+
+def multiplied(
+    kernel: ir.Kernel,
+    sizes: tuple[int, int, int],
+    planned: Planned | None,
+    order: str = "random",
+    seed: int = 0,
+) -> Report:
+    """Run a product and compare it with numpy's."""
+    m, n, k = sizes
+    rng = np.random.default_rng(seed)
+    a, b = (rng.standard_normal((e, k)).astype(np.float16) for e in (m, n))
+    arrays = {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}
+    run = interpret(
+        kernel, arrays, {"M": m, "N": n, "K": k}, planned=planned, meanings=MEANINGS,
+        order=order, seed=seed, n_ctas=2 * kernel.cluster,
+    )  # fmt: skip
+    expected = a.astype(np.float32) @ b.astype(np.float32).T
+    assert np.abs(run.outputs["C"] - expected).max() <= 1e-3 * np.abs(expected).max()
+    return run
+
+
+@pytest.mark.parametrize("major", [1, 0], ids=["K-major", "MN-major"])
+@pytest.mark.parametrize("name", SMALL)
+def test_products_share_operand_tiles_and_are_right_with_tails(name: str, major: int) -> None:
+    kernel = gemm(problem(major), SMALL[name])
+    shared = [s for s, _ in ir.walk(kernel) if isinstance(s, ir.CopyAsync) and s.ranks]
+    assert [s.dst.buffer.name for s in shared] == ["B_ring" if name == "rows" else "A_ring"]
+    rng = random.Random(name)
+    for number, planned in enumerate([*levels(kernel)] * 2):
+        extents = (rng.randrange(8, 312, 8), rng.randrange(8, 312, 8), rng.randrange(8, 200, 8))
+        multiplied(kernel, extents, planned, rng.choice(ORDERS), number)
+
+
+def test_a_cluster_s_last_cta_may_have_no_tile_of_its_own() -> None:
+    """Its loads are zeros, its stores nothing; it still loads its part for the others."""
+    kernel = gemm(problem(), SMALL["rows"])
+    for planned in levels(kernel):
+        multiplied(kernel, (8, 8, 72), planned)
+        multiplied(kernel, (3 * 64, 128, 72), planned)
+
+
+def test_gated_products_share_what_is_common() -> None:
+    """Clusters along columns share the rows that both products read."""
+    common, pair = Matrix("A"), (Matrix("B"), Matrix("G"))
+    extras = (Extra("bias", "n"),)
+    cell = apply("add", apply("mul", arg(0), arg(1)), arg(2))
+    p = Problem(M, N, K, tuple((common, b) for b in pair), cell, extras)
+    kernel = gemm(p, SMALL["columns"])
+    rng = np.random.default_rng(0)
+    a, b, g = (rng.standard_normal((e, 136)).astype(np.float16) / 8 for e in (200, 152, 152))
+    bias = rng.standard_normal(152).astype(np.float16)
+    x, y = (a.astype(np.float32) @ w.astype(np.float32).T for w in (b, g))
+    expected = x * y + bias
+    arrays: dict[str, Any] = {
+        "A": a,
+        "B": b,
+        "G": g,
+        "bias": bias,
+        "C": np.zeros((200, 152), np.float16),
+    }
+    for planned in levels(kernel):
+        run = interpret(
+            kernel, arrays, {"M": 200, "N": 152, "K": 136}, planned=planned, meanings=MEANINGS,
+            n_ctas=4,
+        )  # fmt: skip
+        assert np.abs(run.outputs["C"] - expected).max() <= 2e-3 * np.abs(expected).max()
+
+
+def _release_own(kernel: ir.Kernel) -> None:
+    """Slots are released for the own CTA only, and counted so."""
+
+    def change(s: ir.Statement) -> None:
+        if isinstance(s, ir.Arrive):
+            s.ranks = ()
+
+    changed(kernel, change)
+    kernel.barriers[1].arrivals //= kernel.cluster
+
+
+def _count_own(kernel: ir.Kernel) -> None:
+    kernel.barriers[1].arrivals //= kernel.cluster
+
+
+def _end_apart(kernel: ir.Kernel) -> None:
+    del kernel.body[-2:]
+
+
+def _send_to_own(kernel: ir.Kernel) -> None:
+    def change(s: ir.Statement) -> None:
+        if isinstance(s, ir.CopyAsync):
+            s.ranks = ()
+
+    changed(kernel, change)
+
+
+def _release_early_in_one(kernel: ir.Kernel) -> None:
+    """CTA 1 releases the slot of the step whose products may still run."""
+
+    def early(body: ir.Body) -> None:
+        for i, s in enumerate(body):
+            if isinstance(s, ir.WaitGroup) and s.kind == "wgmma" and s.pending == 1:
+                rank = var(ir.RANK, high=1)
+                one = ir.If(equal(rank, 1), [ir.WaitGroup("wgmma", 2)])
+                body[i : i + 1] = [one, ir.If(equal(rank, 0), [s])]
+                return
+            for inner in ir.children(s):
+                early(inner)
+
+    early(kernel.body)
+
+
+BROKEN_PRODUCTS: dict[str, tuple[Callable[[ir.Kernel], None], str]] = {
+    "slots released by their own CTA": (_release_own, RACES),
+    "slots counted for one CTA": (_count_own, "phase|" + RACES),
+    "no barrier at the end": (_end_apart, "may end before"),
+    "parts for the own CTA alone": (_send_to_own, "deadlock|never written"),
+    "an early release in one CTA": (_release_early_in_one, "the read by wgmma"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_PRODUCTS)
+def test_broken_products_are_faults(name: str) -> None:
+    change, message = BROKEN_PRODUCTS[name]
+    kernel = gemm(problem(), SMALL["rows"])
+    change(kernel)
+    for planned in levels(kernel):
+        for order in ORDERS:
+            with pytest.raises(KernelFault, match=message):
+                multiplied(kernel, (256, 136, 264), planned, order)
+
+
+def test_tilings_that_clusters_cannot_share_are_refused() -> None:
+    for tiling, message in (
+        (Tiling(128, 64, cluster=2), "64 shared rows for 2 CTAs; expected a multiple of 64"),
+        (Tiling(128, 128, cluster=2, along="k"), "clusters along 'k'; expected m or n"),
+    ):
+        with pytest.raises(AxeError, match=message):
+            gemm(problem(), tiling)
+
+
+@pytest.mark.parametrize("along", ["m", "n"])
+def test_clustered_texts_compile(along: str) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    for kernel in (spread(), gemm(problem(), Tiling(cluster=2, along=along))):
+        source = emit(plan(kernel, h200))
+        log = compile_text(source.text, 90, source.name).log
+        assert "__cluster_dims__(2, 1, 1)" in source.text
+        assert " 0 bytes spill stores" in log
