@@ -102,7 +102,12 @@ def op_type(sig: str, cell_text: str, types: tuple[ValueType, ...]) -> ValueType
         )
     shape = parsed.out_shape([t.shape for t in types])
     dtypes = [t.dtype for t in types]
-    return ValueType(_value_dtype(declared, cell_text, params, parsed.monoid, dtypes), shape)
+    result = _value_dtype(declared, cell_text, params, parsed.monoid, dtypes)
+    # What laws say of a cell by its name would not hold of one that does more.
+    if len(params) != declared.n_params:
+        wanted = f"{declared.n_params}, as it declares"
+        raise ProgramError(f"cell {cell_text!r}", f"has {len(params)} parameters", wanted)
+    return ValueType(result, shape)
 
 
 def _value_dtype(

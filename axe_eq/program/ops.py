@@ -52,6 +52,7 @@ class Cell:
             rounding; samples are drawn there. Empty where everywhere.
         whole_domain: the same on integers.
         jumps: its value jumps, so a rounding of an operand may change it by much.
+        n_params: number of parameters in its text, 1 at least where the first names the dtype.
     """
 
     name: str
@@ -69,6 +70,7 @@ class Cell:
     domain: tuple[tuple[float, float], ...] = ()
     whole_domain: tuple[tuple[float, float], ...] = ()
     jumps: bool = False
+    n_params: int = 0
 
 
 @dataclass(frozen=True)

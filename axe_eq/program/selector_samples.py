@@ -59,7 +59,7 @@ def propose_slice(draw: Draw, at: str, wanted: ValueType, known: Known) -> Param
 def _part(draw: Draw, at: str, axis: int, count: int) -> tuple[int, int, int] | None:
     if draw.chance(f"{at}.all{axis}", 0.5):
         return None
-    step = draw.weighted(f"{at}.step{axis}", {1: 5, 2: 3, 3: 1})
+    step = draw.weighted(f"{at}.step{axis}", {1: 5, 2: 3, 3: 1, 0: 0.5})
     start = draw.integer(f"{at}.low{axis}", 0, 2)
     if draw.chance(f"{at}.back{axis}", 0.2):
         return start + step * (count - 1), -step, count

@@ -49,6 +49,7 @@ _JUMPING = {
 def _cell(name: str, arity: int | None, fn: Fn, result: str = "promote", **facts: Any) -> None:
     facts |= {"domain": _DOMAINS.get(name, ()), "whole_domain": _WHOLE_DOMAINS.get(name, ())}
     facts |= {"jumps": name in _JUMPING, "enclose": ENCLOSE[name]}
+    facts |= {"n_params": 1 if result == "param" else 0}
     CELLS.add(Cell(name, arity, fn, result, **facts))
 
 

@@ -102,22 +102,14 @@ class Maker:
         return self.inputs[-1]
 
     def dtype(self, kinds: str, at: str) -> str:
-        """An element type of one of these kinds; most values of a sample share theirs.
-
-        Every fifth sample is mostly of integers, of several widths: they wrap around.
-        """
-        whole = self.draw.chance("integers", 0.2)
-        usual = "i" if whole else "f"
+        """An element type of these kinds; most samples share one float, some mix integers."""
+        usual, mixed = ("i", 0.5) if self.draw.chance("integers", 0.2) else ("f", 0.1)
         kind = usual if usual in kinds and self.draw.chance(f"{at}.usual", 0.8) else None
         kind = kind or self.draw.pick(f"{at}.kind", kinds)
         names = [n for n, d in DTYPES.items() if d.kind == kind]
         if self.real and kind == "f":
             return "f64"
-        name = (
-            f"{at}.dtype"
-            if self.draw.chance(f"{at}.mixed", 0.5 if whole else 0.1)
-            else f"dtype {kind}"
-        )
+        name = f"{at}.dtype" if self.draw.chance(f"{at}.mixed", mixed) else f"dtype {kind}"
         return self.draw.pick(name, names)
 
     def shape(self, at: str, rank: int | None = None) -> Shape:

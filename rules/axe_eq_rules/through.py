@@ -50,7 +50,9 @@ def _sliced(params: tuple[Any, ...], sig: Signature, f: str, types: Types) -> Pu
         operands.append(tuple(q for q, _ in axes if q is not None))  # type: ignore[misc]
         spec = slice_text((part for _, part in axes), of.shape)  # type: ignore[misc]
         specs.append("" if keeps_all(spec, of.shape) else spec)
-    fixed = {d: after[d] for d, _ in sig.fixed}
+    # A slice with steps of 0 repeats one index: what a window reads there, no dim reads any more.
+    read = {d for operand in operands for d in sigalg.dims_of(operand)}
+    fixed = {d: after[d] for d in range(sig.n_dims) if d in dict(sig.fixed) or d not in read}
     return sigalg.rebuild(sig, operands, fixed=fixed), tuple(specs)
 
 

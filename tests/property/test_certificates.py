@@ -179,6 +179,16 @@ def test_forged_certificates_of_false_statements_are_refused(full: bool) -> None
     pytest.fail(f"only {done} forgeries")
 
 
+def test_cells_with_parameters_that_they_do_not_take_are_refused() -> None:
+    tried = 0
+    for text in map(write, proofs()):
+        for name in CELLS:
+            looks_alike = text.replace(f'"{name}"', f'"{name} 5"')  # x + y + 5 to numpy
+            tried += looks_alike != text
+            assert looks_alike == text or not check_certificate(looks_alike)
+    assert tried > 10
+
+
 def test_minimal_certificates_need_every_instance() -> None:
     for proof in proofs():
         for n in range(len(proof.firings)):

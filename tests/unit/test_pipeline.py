@@ -59,6 +59,17 @@ def test_compiling_twice_gives_the_same_schedule() -> None:
     assert len(texts) == 1
 
 
+def test_a_row_of_a_convolution_may_be_taken_twice() -> None:
+    def twice(x: Any, w: Any) -> Any:
+        rows = axe.nn.conv2d(x, w)[:, :, :1]
+        return axe.array.concat([rows, rows], axis=2)
+
+    rng = np.random.default_rng(0)
+    x, w = (rng.integers(-3, 4, s).astype("f4") for s in ((1, 2, 4, 5), (3, 2, 2, 2)))
+    exe = axe.compile(twice, x, w, target="cpu")
+    np.testing.assert_array_equal(exe(x, w), axe.run(twice, x, w))
+
+
 def test_exact_numerics_use_no_law_of_a_real_pack() -> None:
     def f(x: Any, w: Any) -> Any:
         return axe.nn.softmax(x, axis=-1) @ w

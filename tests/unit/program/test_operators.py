@@ -255,6 +255,14 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         "dtype 'f17': is not known; expected one of " + " ".join(DTYPES),
     ),
     (
+        lambda: op_type("a, a -> a", "add 5", types("f32[2]", "f32[2]")),
+        "cell 'add 5': has 1 parameters; expected 0, as it declares",
+    ),
+    (
+        lambda: op_type("a -> a", "cast f16 f32", types("f32[2]")),
+        "cell 'cast f16 f32': has 2 parameters; expected 1, as it declares",
+    ),
+    (
         lambda: op_type("a -> a", "cast", types("f32[2]")),
         "dtype '': is not known; expected one of " + " ".join(DTYPES),
     ),
