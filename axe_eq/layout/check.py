@@ -25,7 +25,7 @@ def make_offsets(offset: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
 def check_iters(part: str, iters: Iterable[Sequence[Any]]) -> Iters:
     """The iters as plain tuples, or the LayoutError that names the wrong one."""
     checked: list[Iter] = []
-    for item in iters:
+    for item in listed(f"layout {part}", iters):
         if len(checked) == MAX_ITERS:
             raise LayoutError(f"layout {part}", f"over {MAX_ITERS} iters", f"at most {MAX_ITERS}")
         checked.append(_check_iter(part, item))
@@ -54,17 +54,56 @@ def check_axis(axis: object) -> str:
     raise LayoutError(f"axis {axis!r}", "not a name", "an identifier such as m, lane or gpuid")
 
 
+def check_axes(axes: Iterable[Any]) -> tuple[str, ...]:
+    """Axis names in an order, a text being one, or the LayoutError for what is none or is twice."""
+    names = (
+        (check_axis(axes),)
+        if isinstance(axes, str)
+        else tuple(map(check_axis, listed("axes", axes)))
+    )
+    if len(set(names)) < len(names):
+        raise LayoutError(f"axes {names}", "one of them twice", "each once")
+    return names
+
+
+def check_index(index: Sequence[Any]) -> tuple[int, ...]:
+    """The digits of an index, or the LayoutError for one that is no integer."""
+    digits = [_integer(digit) for digit in index]
+    if None in digits:
+        raise LayoutError(f"index {tuple(index)}", "not all integers", "one integer per dim")
+    return tuple(digits)  # type: ignore[arg-type]
+
+
 def _integer(value: object) -> int | None:
     if type(value) is int:
         return value
-    if isinstance(value, bool) or not hasattr(value, "__index__"):
+    try:
+        return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
         return None
-    return operator.index(value)
+
+
+def listed(thing: str, items: Any) -> Iterable[Any]:
+    """The items, or the LayoutError for something that has none.
+
+    Raises:
+        LayoutError: it cannot be iterated over, or is a text.
+    """
+    if isinstance(items, Iterable) and not isinstance(items, str | bytes):
+        try:
+            iter(items)
+        except TypeError:  # an array without dims says that it is one
+            pass
+        else:
+            return items
+    raise LayoutError(thing, f"is {items!r}", "a sequence")
 
 
 def check_offset(offset: Mapping[str, int]) -> Offsets:
     """The offset as layouts keep it, or the LayoutError that names the wrong part."""
     checked: dict[str, int] = {}
+    if not isinstance(offset, Mapping):
+        raise LayoutError("offset", f"is {offset!r}", "a dict from axis to value")
     for axis, value in offset.items():
         whole = _integer(value)
         if whole is None:
@@ -136,7 +175,7 @@ def default_padded(shard: Iters, box: tuple[int, ...]) -> tuple[int, ...]:
 
 def check_extents(thing: str, shape: Iterable[Any]) -> tuple[int, ...]:
     """The extents as a tuple of ints of at least 1, or the LayoutError that names the wrong one."""
-    extents = tuple(shape)
+    extents = tuple(listed(thing, shape))
     if all([type(extent) is int and extent > 0 for extent in extents]):
         return extents
     checked: list[int] = []
@@ -150,7 +189,7 @@ def check_extents(thing: str, shape: Iterable[Any]) -> tuple[int, ...]:
 
 def check_admitted(elements: int, shape: Iterable[Any]) -> tuple[int, ...]:
     """A shape with that many elements (Axe 2.3), or the LayoutError with both sizes."""
-    extents, product = tuple(shape), 1
+    extents, product = shape if type(shape) is tuple else tuple(listed("shape", shape)), 1
     for extent in extents:
         if type(extent) is not int or extent < 1:
             extents = check_extents("shape", extents)
@@ -165,7 +204,7 @@ def check_admitted(elements: int, shape: Iterable[Any]) -> tuple[int, ...]:
 def check_region(shape: tuple[int, ...], region: Iterable[Any]) -> tuple[tuple[int, int], ...]:
     """One ``(begin, end)`` per dim inside `shape`, or the LayoutError that names the wrong one."""
     checked: list[tuple[int, int]] = []
-    for bounds in region:
+    for bounds in listed("region", region):
         try:
             begin, end = bounds
         except (TypeError, ValueError):
@@ -191,10 +230,11 @@ def check_region(shape: tuple[int, ...], region: Iterable[Any]) -> tuple[tuple[i
 
 def check_permutation(perm: Iterable[Any], rank: int) -> tuple[int, ...]:
     """A permutation of the dims, or the LayoutError."""
-    order = tuple(perm)
-    if sorted(map(repr, order)) != sorted(map(repr, range(rank))):
-        raise LayoutError(f"permutation {order}", "not one", f"each of 0..{rank - 1} once")
-    return order
+    order = [_integer(dim) for dim in listed("permutation", perm)]
+    whole = tuple([dim for dim in order if dim is not None])
+    if len(whole) < len(order) or sorted(whole) != list(range(rank)):
+        raise LayoutError(f"permutation {tuple(perm)}", "not one", f"each of 0..{rank - 1} once")
+    return whole
 
 
 def tuple_text(items: Iterable[object]) -> str:

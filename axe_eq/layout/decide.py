@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout import iters as it
-from axe_eq.layout.boxes import Dims, reduce_dims
+from axe_eq.layout.boxes import Dims, reduce_dims, regroup
 from axe_eq.layout.iters import Iters
 from axe_eq.layout.levels import add, first_unequal, jumps
 from axe_eq.layout.products import common_refinement
@@ -94,17 +94,57 @@ def _same_copies(a: Layout, b: Layout) -> bool:
 def _first_boxed(a: Layout, b: Layout, dims: tuple[Dims, Dims]) -> int:
     """The first index at which two maps with different reduced boxes differ.
 
+    Where both are padded along the same dims, it is read off; else everything below some index
+    that differs is looked at, or the first 2**26 elements of it.
+
     Raises:
-        SearchError: not found among the ends of rows and levels, and too many elements to look.
+        SearchError: none of the ends of rows and levels differs, and too many elements to look.
     """
-    if a.size <= MAX_POINTS:
-        index = _first_enumerated(a, b)
-        assert index is not None  # reduced boxes are unique
+    index = _first_by_dims(*dims)
+    if index is not None:
         return index
-    for index in sorted(set(_candidates(dims, a.size))):
-        if a(index) != b(index):
+    known = _differing(a, b, np.array(sorted({*_candidates(dims, a.size)}), dtype=np.int64))
+    end = min(a.size if known is None else known, MAX_POINTS)
+    start, length = 0, 2**10  # few at first: most differences are near 0
+    while start < end:
+        index = _differing(a, b, np.arange(start, min(start + length, end), dtype=np.int64))
+        if index is not None:
             return index
-    raise SearchError("comparison of boxes", f"{a.size} elements", f"at most {MAX_POINTS}")
+        start, length = start + length, min(2 * length, CHUNK)
+    if known is None:
+        raise SearchError("comparison of boxes", f"{a.size} elements", f"at most {MAX_POINTS}")
+    return known
+
+
+def _differing(a: Layout, b: Layout, some: NDArray[np.int64]) -> int | None:
+    """The first of some indices that lies apart, before copies and swizzles."""
+    one, two = a.coordinates(some), b.coordinates(some)
+    zero = np.zeros_like(some)
+    differs = zero != 0
+    for axis in {*one, *two}:
+        differs |= one.get(axis, zero) != two.get(axis, zero)
+    return int(some[np.argmax(differs)]) if differs.any() else None
+
+
+def _first_by_dims(one: Dims, two: Dims) -> int | None:
+    """The first difference of two boxes that common dims describe: in the fastest dim that has one.
+
+    None where no common dims describe both.
+    """
+    try:
+        shape = common_refinement([[extent for extent, _ in dims] for dims in (one, two)])
+    except LayoutError:
+        return None
+    parts = regroup(one, shape), regroup(two, shape)
+    if parts[0] is None or parts[1] is None:
+        return None
+    inner = 1
+    for (extent, block), (_, other) in zip(reversed(parts[0]), reversed(parts[1]), strict=True):
+        place = first_unequal(block, other)
+        if place is not None:
+            return place * inner
+        inner *= extent
+    raise AssertionError("the boxes are equal")
 
 
 def _candidates(dims: tuple[Dims, Dims], size: int) -> Iterator[int]:
@@ -118,14 +158,6 @@ def _candidates(dims: tuple[Dims, Dims], size: int) -> Iterator[int]:
     for x in marks:
         yield from (x + y for y in (0, *marks) if x + y < size)
         yield from (x - y for y in marks if 0 < x - y < size)
-
-
-def _first_enumerated(a: Layout, b: Layout) -> int | None:
-    axes = sorted({*a.axes, *b.axes})
-    differs = np.zeros(a.size, dtype=bool)
-    for axis in axes:
-        differs |= a.linear_table(axis) != b.linear_table(axis)
-    return int(np.argmax(differs)) if differs.any() else None
 
 
 def _many_copies(layout: Layout) -> bool:

@@ -11,11 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import gcd
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters, evaluate, size
+
+ROOMY = 2**55  # coordinates from here on are added up as Python's integers
 
 Vector = dict[str, int]  # axis -> value
 Levels = list[tuple[int, Vector]]  # (level, jump), ascending, each level divides the next
@@ -126,6 +129,7 @@ def from_table(columns: Mapping[str, NDArray[np.int64]], *, padded: bool = False
     Raises:
         NoIters: there is none, with the first index that breaks.
     """
+    columns = {axis: _roomy(values) for axis, values in columns.items()}
     steps = {axis: np.diff(values) for axis, values in columns.items()}
     length = len(next(iter(columns.values()))) if columns else 1
     rest = {axis: values.copy() for axis, values in steps.items()}
@@ -135,13 +139,20 @@ def from_table(columns: Mapping[str, NDArray[np.int64]], *, padded: bool = False
             level, jump = levels[-1]
             for axis, value in jump.items():
                 rest[axis][level - 1 :: level] -= value
-        hits = [int(np.argmax(values != 0)) for values in rest.values() if values.any()]
+        wrong = [values != 0 for values in rest.values()]
+        hits = [int(np.argmax(places)) for places in wrong if places.any()]
         return min(hits) + 1 if hits else None
 
     def step(index: int) -> Vector:
         return {axis: int(values[index - 1]) for axis, values in steps.items()}
 
     return solve(length, step, wrong, padded=padded)
+
+
+def _roomy(values: NDArray[Any]) -> NDArray[Any]:
+    """Values whose jumps and their sums, at most some 64 of them, do not overflow."""
+    large = values.size and max(abs(int(values.min())), abs(int(values.max()))) >= ROOMY
+    return values.astype(object) if large else values
 
 
 def window(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from axe_eq.errors import LayoutError
 from axe_eq.layout import composition, partial_inverse, products
+from axe_eq.layout.check import listed
 from axe_eq.layout.value import Layout
 
 if TYPE_CHECKING:
@@ -151,6 +152,7 @@ def right_inverse(layout: Known) -> Layout:
 def _pair(
     symbol: str, compute: Callable[..., Layout], a: Any, shape_a: Shape, b: Any, shape_b: Shape
 ) -> Any:
+    shape_a, shape_b = tuple(listed("shape", shape_a)), tuple(listed("shape", shape_b))
     if type(a) is Layout and type(b) is Layout:
         return compute(a, shape_a, b, shape_b)
     one, two = _read(a), _read(b)
@@ -163,13 +165,8 @@ def _pair(
 
 
 def _read(value: Any) -> Any:
-    from axe_eq.layout.symbolic.expression import LayoutExpr
     from axe_eq.layout.symbolic.text import read_layout
 
-    if not isinstance(value, Layout | LayoutExpr | str):
-        raise LayoutError(
-            f"layout {value!r}", f"is a {type(value).__name__}", "a layout or its text"
-        )
     return read_layout(value)
 
 

@@ -10,7 +10,14 @@ from operator import floordiv, mod
 from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout import iters as it
 from axe_eq.layout.boxes import reduce_dims, regroup, trim
-from axe_eq.layout.check import Offsets, check_admitted, check_extents, check_range, make_offsets
+from axe_eq.layout.check import (
+    Offsets,
+    check_admitted,
+    check_extents,
+    check_range,
+    listed,
+    make_offsets,
+)
 from axe_eq.layout.iters import Iter, Iters
 from axe_eq.layout.levels import add, first_uncut, first_unequal
 from axe_eq.layout.replicas import by_axis, difference, saturate
@@ -84,21 +91,22 @@ def common_refinement(shapes: Sequence[Shape]) -> tuple[int, ...]:
     Raises:
         LayoutError: the sizes differ, or two cuts do not divide each other.
     """
-    if not shapes:
+    checked = [check_extents("shape", shape) for shape in listed("shapes", shapes)]
+    if not checked:
         raise LayoutError("common refinement", "of no shapes", "at least one shape")
     cuts: set[int] = set()
-    for shape in shapes:
+    for shape in checked:
         level = 1
-        for extent in reversed(check_extents("shape", shape)):
+        for extent in reversed(shape):
             level *= extent
             cuts.add(level)
-        check_admitted(prod(shapes[0]), shape)
+        check_admitted(prod(checked[0]), shape)
     refined: list[int] = []
     below = 1
     for level in sorted(cuts):
         if level % below:
             raise LayoutError(
-                f"shapes {tuple(map(tuple, shapes))}",
+                f"shapes {tuple(checked)}",
                 f"cut at {below} and {level} elements",
                 "cuts that divide each other",
             )

@@ -89,7 +89,10 @@ class Swizzle(NamedTuple):
 
 def check_swizzles(swizzles: Iterable[Any]) -> tuple[Swizzle, ...]:
     """The swizzles as a tuple, or the LayoutError that says which one is impossible."""
-    checked = tuple(swizzles)
+    try:
+        checked = tuple(swizzles)
+    except TypeError:
+        raise LayoutError("swizzle", f"is {swizzles!r}", "a sequence of Swizzle") from None
     for sw in checked:
         if not isinstance(sw, Swizzle) or not isinstance(sw.axis, str):
             raise LayoutError("swizzle", f"{sw!r}", "Swizzle(axis, bits, base, shift)")

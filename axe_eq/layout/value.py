@@ -21,7 +21,10 @@ from axe_eq.layout.boxes import Dims, reduce_dims, regroup
 from axe_eq.layout.check import (
     Offsets,
     check_admitted,
+    check_axes,
+    check_axis,
     check_box,
+    check_index,
     check_iters,
     check_offset,
     check_permutation,
@@ -181,10 +184,16 @@ class Layout(Parts):
                 raise LayoutError(name, "has no shape", "L(index, shape=...)")
             if len(extents) != len(index):
                 raise LayoutError(name, f"{len(index)} indices", f"one per dim of {extents}")
-            if any(not 0 <= i < extent for i, extent in zip(index, extents, strict=True)):
+            digits = check_index(index)
+            if any(not 0 <= i < extent for i, extent in zip(digits, extents, strict=True)):
                 raise LayoutError(name, "out of range", f"inside {extents}")
-            return flatten(index, extents)
-        position = operator.index(index)
+            return flatten(digits, extents)
+        try:
+            position = operator.index(index)
+        except TypeError:
+            raise LayoutError(
+                f"index {index!r}", "no integer", "an integer, or one per dim"
+            ) from None
         if not 0 <= position < self.size:
             raise LayoutError(f"index {position}", "out of range", f"0 <= index < {self.size}")
         return position
@@ -464,7 +473,7 @@ class Layout(Parts):
             LayoutError: the layout is not one to one onto all coordinates from 0 on, with the first
                 coordinate that is missing or hit twice, or a swizzle that has no such inverse.
         """
-        names = tuple(axes) or self.axes or (DEFAULT_AXIS,)
+        names = check_axes(axes) or self.axes or (DEFAULT_AXIS,)
         if self.box is not None or normal_form(self.replica)[0]:
             raise LayoutError(f"layout {self}", "a box or replicas", "a one to one layout")
         if set(self.axes) - set(names) or (len(names) > 1 and not axes):
@@ -491,7 +500,7 @@ class Layout(Parts):
 
     def span(self, axis: str) -> int:
         """Greatest minus least coordinate on `axis` plus one; 1 for an absent axis (Def. 2.3)."""
-        low, high = self.range(axis)
+        low, high = self.range(check_axis(axis))
         return high - low + 1
 
     def range(self, axis: str) -> tuple[int, int]:

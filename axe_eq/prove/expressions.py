@@ -66,6 +66,8 @@ def equivalent_expressions(
     Raises:
         LayoutError: an expression that makes no sense, or an assumption that is none.
     """
+    if not isinstance(assume, list | tuple):
+        raise ArgumentError("assume", f"is {assume!r}", "a list of texts and of pairs of layouts")
     texts = [fact for fact in assume if isinstance(fact, str)]
     given = [_pair(fact) for fact in assume if not isinstance(fact, str)]
     sides = [expression(x).term for x in (a, b, *(x for pair in given for x in pair))]

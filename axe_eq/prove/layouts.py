@@ -47,6 +47,8 @@ def equivalent_layouts(
         LayoutError: an expression that makes no sense, or an assumption that is none.
     """
     left, right = read_layout(a), read_layout(b)
+    if isinstance(assume, str):
+        assume = [assume]
     if isinstance(left, Layout) and isinstance(right, Layout) and not assume:
         return _equivalent_values(left, right, list(packs))
     from axe_eq.prove.expressions import equivalent_expressions

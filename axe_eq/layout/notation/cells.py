@@ -64,12 +64,15 @@ def cut(cells: Iterable[Cell], extents: Sequence[int]) -> list[list[Cell]] | Non
     """Cuts cells into consecutive shares with `extents` valid values each.
 
     Returns:
-        One list of cells per extent, the first takes what the others leave; None where a boundary
+        One list of cells per extent, the first takes what the others leave; none for a tensor
+        without dims, whose only element needs no cell; None where a boundary
         falls inside a cell that cannot be split there.
     """
     rest = list(cells)
     if [cell.valid for cell in rest] == list(extents):
         return [[cell] for cell in rest]
+    if not extents:
+        return []
     shares: list[list[Cell]] = []
     for extent in reversed(extents[1:]):
         share: list[Cell] = []

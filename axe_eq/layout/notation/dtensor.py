@@ -183,15 +183,21 @@ def _enumerated(extent: int, steps: Sequence[_Step], axis: str) -> LocalDim:
 
 
 def _shards(values: Values, step: _Step) -> list[Values]:
-    """What each device gets of some values: its chunk of every piece, one behind the other."""
+    """What each device gets of some values: its chunk of every piece, one behind the other.
+
+    Devices at the end that get nothing are left out.
+    """
     pieces = [_chunks(piece, step.n_chunks) for piece in _chunks(values, step.split_factor)]
-    return [np.concatenate(chunks) for chunks in zip(*pieces, strict=True)]
+    return [
+        np.concatenate([chunks[place] for chunks in pieces if place < len(chunks)])
+        for place in range(max(map(len, pieces)))
+    ]
 
 
 def _chunks(values: Values, count: int) -> list[Values]:
-    """As ``torch.chunk`` cuts, with empty chunks at the end where there are too few values."""
-    size = max(1, -(-len(values) // count))
-    return [values[place * size : (place + 1) * size] for place in range(count)]
+    """As ``torch.chunk`` cuts, without the empty chunks where there are too few values."""
+    size = -(-len(values) // count)
+    return [values[start : start + size] for start in range(0, len(values), size)]
 
 
 class _Dealt:

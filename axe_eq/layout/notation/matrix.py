@@ -93,7 +93,7 @@ def write(layout: Layout, context: Context) -> str:
     Raises:
         NotationError: a swizzle or padding that matters.
     """
-    layout = without_swizzle("matrix", without_box("matrix", layout))
+    layout = without_box("matrix", without_swizzle("matrix", layout))
     parts = [f"({_rows(layout.shard)})"]
     if layout.replica:
         parts.append(f"[{_rows(layout.replica)}]")

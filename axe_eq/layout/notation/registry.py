@@ -228,7 +228,8 @@ def _find(notation: object) -> Notation:
 def _check_str(text: object) -> str:
     if isinstance(text, str):
         return text
-    raise NotationError(f"layout text {quote(repr(text))}", f"a {type(text).__name__}", "a str")
+    kind = type(text).__name__
+    raise NotationError(f"layout text {quote(repr(text))}", f"is of type {kind}", "a text")
 
 
 def _context(shape: Iterable[int] | None, mesh: Mesh | None, itemsize: int | None) -> Context:

@@ -100,7 +100,7 @@ def write(layout: Layout, context: Context) -> str:
     Raises:
         NotationError: several axes, replicas, swizzles, padding, or a dim with several strides.
     """
-    layout = without_swizzle("strides", without_box("strides", without_replica("strides", layout)))
+    layout = without_box("strides", without_swizzle("strides", without_replica("strides", layout)))
     offset = only_axis("strides", layout, "one memory, m")
     dims = [(extent, stride) for extent, stride, _ in layout.shard]
     if context.shape is not None:

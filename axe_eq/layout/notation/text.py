@@ -213,6 +213,8 @@ def _alternatives(parser: Lark, error: UnexpectedInput) -> str:
         names = error.allowed
     ignored = set(parser.ignore_tokens)
     words = sorted({_terminal_words(parser, name) for name in names if name not in ignored})
+    if not words:  # everything that may follow is a layout already
+        return _TERMINALS["$END"]
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 

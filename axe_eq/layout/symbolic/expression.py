@@ -12,7 +12,7 @@ from typing import Any
 
 from axe_eq.errors import LayoutError
 from axe_eq.layout import terms as t
-from axe_eq.layout.check import check_axis
+from axe_eq.layout.check import check_axes, check_axis, listed
 from axe_eq.layout.symbolic.check import Kind, Missing, check, unknowns
 from axe_eq.layout.symbolic.facts import Facts
 from axe_eq.layout.symbolic.instances import TEXTS, WEIGHTS, names_in
@@ -30,7 +30,7 @@ Region = Sequence[tuple[Number, Number]]
 class LayoutExpr:
     """A layout that is not one value: for all layouts and positive integers that it speaks of.
 
-    Made by `any_layout`, `symbolic_layout` and `axe.expression`, and by operations on these. Equal
+    Made by `any_layout`, `symbolic_layout` and `read_expression`, and by operations on these. Equal
     expressions are equal terms; whether two denote the same layouts is for `axe.equivalent` to say.
 
     Args:
@@ -81,12 +81,15 @@ class LayoutExpr:
 
     def slice(self, shape: Shape, region: Region) -> LayoutExpr:
         """The elements of a region, ``(begin, end)`` per dim of a shape."""
-        bounds = [(_number(begin), _number(end)) for begin, end in region]
+        pairs = [tuple(listed("region", pair)) for pair in listed("region", region)]
+        if any(len(pair) != 2 for pair in pairs):
+            raise LayoutError("region", f"{region!r}", "a pair (begin, end) per dim")
+        bounds = [(_number(begin), _number(end)) for begin, end in pairs]
         return LayoutExpr(t.Slice(self.term, _shape(shape), region_text(bounds)))
 
     def inverse(self, axes: Sequence[str]) -> LayoutExpr:
         """The layout from coordinates on these axes, row-major, to logical indices."""
-        return LayoutExpr(t.Inverse(self.term, ",".join(check_axis(axis) for axis in axes)))
+        return LayoutExpr(t.Inverse(self.term, ",".join(check_axes(axes))))
 
     def __eq__(self, other: object) -> bool:
         return self.term is other.term if isinstance(other, LayoutExpr) else NotImplemented
@@ -132,7 +135,8 @@ def symbolic_layout(
     Raises:
         LayoutError: an extent below 1, or a text that is no number.
     """
-    points, copies = [_iter(item) for item in shard], [_iter(item) for item in replica]
+    points = [_iter(item) for item in listed("shard", shard)]
+    copies = [_iter(item) for item in listed("replica", replica)]
     shifts = {check_axis(axis): _number(value) for axis, value in (offset or {}).items()}
     plain = _concrete(points), _concrete(copies), _concrete([(v, 0, a) for a, v in shifts.items()])
     if None not in plain:
@@ -155,7 +159,10 @@ def _concrete(items: Iterable[tuple[Any, Any, str]]) -> list[tuple[int, int, str
 
 
 def _iter(item: Sequence[Any]) -> tuple[Polynomial, Polynomial, str]:
-    extent, stride, *axis = item
+    parts = tuple(listed("iter", item))
+    if len(parts) not in (2, 3):
+        raise LayoutError(f"iter {item!r}", "not a triple", "(extent, stride, axis)")
+    extent, stride, *axis = parts
     return _number(extent), _number(stride), check_axis(axis[0] if axis else "m")
 
 
@@ -166,7 +173,7 @@ def _number(value: Number) -> Polynomial:
 
 
 def _shape(shape: Shape) -> str:
-    return shape_text(_number(extent) for extent in shape)
+    return shape_text(map(_number, listed("shape", shape)))
 
 
 def expression(value: LayoutExpr | Layout) -> LayoutExpr:

@@ -208,6 +208,10 @@ def read_expression(text: str) -> ex.LayoutExpr:
     Raises:
         NotationError: a text that is none, with the column; or one that makes no sense.
     """
+    if not isinstance(text, str):
+        raise NotationError(
+            f"layout expression {text!r}", f"is of type {type(text).__name__}", "a text"
+        )
     thing = f"layout expression {quote(text)}"
     if len(text) > MAX_CHARS:
         raise NotationError(thing, f"{len(text)} characters", f"at most {MAX_CHARS}")
@@ -233,9 +237,13 @@ def read_layout(value: Layout | ex.LayoutExpr | str) -> Layout | ex.LayoutExpr:
 
     Raises:
         NotationError: a text that is neither.
+        LayoutError: something else.
     """
-    if not isinstance(value, str):
+    if isinstance(value, Layout | ex.LayoutExpr):
         return value
+    if not isinstance(value, str):
+        kind = type(value).__name__
+        raise LayoutError(f"layout {value!r}", f"is of type {kind}", "a layout or its text")
     try:
         return read_any(value)
     except NotationError as error:

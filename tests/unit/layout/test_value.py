@@ -286,6 +286,17 @@ def test_images_too_large_to_show_are_told_apart_by_one_coordinate(
     assert shown == [only_one, only_two]
 
 
+def test_coordinates_whose_jumps_leave_63_bits_are_recovered() -> None:
+    table = np.array([[0], [2**61], [2**62], [3 * 2**61]])
+    for sign in (1, -1):
+        layout = recover(sign * table, ["m"])
+        assert layout == Layout([(4, sign * 2**61)])
+        steep = Layout([(2, -sign * 2**62), (2, sign * (2**62 - 1))])
+        assert recover(steep.table("m")[:, None], ["m"]) == steep
+        swizzled = Layout(steep.shard, swizzle=[Swizzle("m", 1, 0, 1)])
+        assert same_map(swizzled.canonical(), swizzled) is None
+
+
 def test_hopeless_replica_lists_are_named() -> None:
     wide = Layout(replica=[(2**20, 3), (2**20, 5), (2**20, 7)])
     assert wide.canonical().canonical() == wide.canonical()

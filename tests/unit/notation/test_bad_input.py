@@ -101,6 +101,7 @@ BAD: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("{replicated}", {"shape": (4,)}),
         ("{maximal device=9}", ON_MESH),
         ("{{replicated}, {replicated}}", ON_MESH),
+        ("{replicated}}", ON_MESH),
         ("{{{replicated}}}", ON_MESH),
         ("{mesh['x'=2,'y'=4], [{'x'}", {"shape": (4,)}),
         ("{mesh[x=2], [{x}]}", {"shape": (4,)}),
@@ -269,7 +270,7 @@ def test_a_prefix_names_the_notation_and_none_means_axe() -> None:
     assert error_of(lambda: read_any("cut:(4,8):(8,1)")) == (
         f"notation 'cut': unknown; expected one of {names}"
     )
-    assert error_of(lambda: read("axe", 5)) == "layout text '5': a int; expected a str"  # type: ignore[arg-type]
+    assert error_of(lambda: read("axe", 5)) == "layout text '5': is of type int; expected a text"  # type: ignore[arg-type]
     assert error_of(lambda: read(["axe"], "S[8:1]")) == (  # type: ignore[arg-type]
         f"notation ['axe']: unknown; expected one of {names}"
     )

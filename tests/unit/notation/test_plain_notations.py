@@ -42,6 +42,10 @@ def test_the_paper_has_no_swizzle_and_no_padding() -> None:
         write("matrix", Layout.parse("sw(1,0,1) . S[4:1]"))
     with pytest.raises(NotationError, match="padded"):
         write("matrix", Layout.parse("box[(3,5)] in S[(2,2,3,2):(12,2,4,1)]"))
+    unswizzled = Layout.parse("sw(1,2,3)@m . S[(8,4):(0,8)] + 8")  # a box of 4 in 2 x 3
+    for notation in ("matrix", "strides"):
+        with pytest.raises(NotationError, match="padded"):
+            write(notation, unswizzled, shape=(8, 4))
     pitched = Layout.parse("box[(3,3)] in S[(4,4):(4,1)]")
     assert write("matrix", pitched) == "(3 3 | 4@m 1@m)"
 

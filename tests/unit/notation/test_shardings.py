@@ -277,6 +277,21 @@ def test_uneven_shards_are_padded_or_refused(
     assert accepted >= 6
 
 
+def test_more_pieces_than_values_cost_nothing() -> None:
+    text = f"(_StridedShard(0, {2**40}), Shard(0))"
+    assert read("dtensor", text, shape=(3,), mesh=Mesh({"x": 2**20, "y": 2**10})) == Layout.parse(
+        "S[(3):(1@gpuid)]"
+    )
+
+
+@pytest.mark.parametrize("notation", ["jax", "dtensor", "alpa", "hlo_sharding"])
+def test_a_tensor_without_dims(notation: str) -> None:
+    mesh = Mesh({"x": 2})
+    everywhere = Layout.parse("S[():()] + R[2:1@gpuid]")
+    text = write(notation, everywhere, shape=(), mesh=mesh)
+    assert images(read(notation, text, shape=(), mesh=mesh)) == images(everywhere)
+
+
 def test_a_block_cyclic_dim_is_a_strided_shard() -> None:
     layout = Layout.parse("S[(3,2,2):(2,1@gpuid,1)]")
     mesh = Mesh({"d": 2})
