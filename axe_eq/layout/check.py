@@ -115,7 +115,9 @@ def check_offset(offset: Mapping[str, int]) -> Offsets:
 def check_range(
     shard: Iters, replica: Iters, offsets: tuple[tuple[str, int], ...], size: int
 ) -> None:
-    """Refuse a size or a coordinate that does not fit in 63 bits.
+    """Refuse a size, a coordinate or a span that does not fit in 63 bits.
+
+    The same map told by other replicas and another offset fits or not like this one.
 
     Raises:
         LayoutError: the size, or the reach on an axis, is too large.
@@ -125,14 +127,15 @@ def check_range(
     whole = sum([(extent - 1) * abs(stride) for extent, stride, _ in shard])
     if whole <= MAX_VALUE and not replica and not offsets:
         return  # all axes together fit, so each does
-    reach = dict(offsets)
-    for axis in reach:
-        reach[axis] = abs(reach[axis])
+    low, high = dict(offsets), dict(offsets)
     for extent, stride, axis in shard + replica:
-        reach[axis] = reach.get(axis, 0) + (extent - 1) * abs(stride)
-    for axis, value in reach.items():
+        side = high if stride > 0 else low
+        side[axis] = side.get(axis, 0) + (extent - 1) * stride
+    for axis in {*low, *high}:
+        ends = low.get(axis, 0), high.get(axis, 0)
+        value = max(-ends[0], ends[1], ends[1] - ends[0])
         if value > MAX_VALUE:
-            raise LayoutError(f"axis {axis}", f"coordinates up to {value}", f"below {MAX_VALUE}")
+            raise LayoutError(f"axis {axis}", f"coordinates up to {value}", f"at most {MAX_VALUE}")
 
 
 def check_box(

@@ -174,7 +174,7 @@ def test_a_window_that_steps_onto_another_axis() -> None:
 )
 def test_coordinates_stay_in_63_bits(build: Callable[[], Layout]) -> None:
     with pytest.raises(
-        LayoutError, match=r"coordinates up to .*; expected below 9223372036854775807"
+        LayoutError, match=r"coordinates up to .*; expected at most 9223372036854775807"
     ):
         build()
     assert Layout([(2, 2**62)], replica=[(2, 2**62 - 1)]).span("m") == 2**63  # the most there is

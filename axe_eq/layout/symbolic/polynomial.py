@@ -28,9 +28,11 @@ _GRAMMAR = r"""
 ?start: sum
 ?sum: product | sum "+" product -> add | sum "-" product -> sub
 ?product: signed | product "*" signed -> mul | product ("/" | "//") signed -> div
-?signed: power | "-" signed -> neg
+?signed: power | TIMES named -> times | "-" signed -> neg
 ?power: atom | atom ("**" | "^") INT -> pow
+?named: NAME -> name | NAME ("**" | "^") INT -> name_pow
 ?atom: INT -> number | NAME -> name | "(" sum ")"
+TIMES.2: /[0-9]+(?=[A-Za-z_]+\b)/
 NAME: /[A-Za-z_]\w*/
 INT: /[0-9]+/
 %ignore /[ \t\n]+/
@@ -294,6 +296,12 @@ class _Maker(Transformer[Token, Polynomial]):
     def name(self, token: Token) -> Polynomial:
         return name(str(token))
 
+    def times(self, factor: Token, of: Polynomial) -> Polynomial:
+        return poly(int(factor)) * of
+
+    def name_pow(self, token: Token, power: Token) -> Polynomial:
+        return name(str(token)) ** int(power)
+
     def neg(self, value: Polynomial) -> Polynomial:
         return -value
 
@@ -321,6 +329,8 @@ def _parser() -> Lark:
 @lru_cache(maxsize=4096)
 def parse(text: str) -> Polynomial:
     """The polynomial of a text: sums, products, powers and quotients of names and integers.
+
+    ``4n`` is ``4*n``; a name with digits needs the ``*``, lest ``1e5`` be one.
 
     Raises:
         LayoutError: a text that is none.

@@ -43,14 +43,16 @@ _strides: "(" [stride ("," stride)*] ","? ")" | single
 single: plain ["@" NAME] -> stride
 stride: sum ["@" NAME]
 ?plain: word | plain "*" word -> mul
-?word: INT -> number | NAME -> name | "-" word -> neg
+?word: INT -> number | NAME -> name | TIMES named -> times | "-" word -> neg
 ?sum: product | sum "+" product -> add | sum "-" product -> sub
 ?product: signed | product "*" signed -> mul | product ("/" | "//") signed -> div
-?signed: power | "-" signed -> neg
+?signed: power | TIMES named -> times | "-" signed -> neg
 ?power: atom | atom ("**" | "^") INT -> pow
+?named: NAME -> name | NAME ("**" | "^") INT -> name_pow
 ?atom: INT -> number | NAME -> name | "(" sum ")"
 SHARD.2: /S(?=\s*\[)/
 REPLICA.2: /R(?=\s*\[)/
+TIMES.2: /[0-9]+(?=[A-Za-z_]+\b)/
 BELOW.2: /below\b/
 NAME: /[A-Za-z_]\w*/
 STRING: /"[^"]*"/
@@ -64,7 +66,7 @@ _PAIRS = {
 }  # fmt: skip
 _LIKELY = re.compile(r'\s*("|sw\b|(?!box\b|S\b|R\b)[A-Za-z_]\w*\s*[\[(])')
 # A name that is no axis and no word of the axe notation: only expressions have such.
-_NAMED = re.compile(r"(?<![@\w])(?!(?:S|R|sw|box|of|in)\b)[A-Za-z_]\w*")
+_NAMED = re.compile(r"(?<![@\w])\d*(?!(?:S|R|sw|box|of|in)\b)[A-Za-z_]\w*")
 
 
 @v_args(inline=True)
@@ -74,6 +76,12 @@ class _Maker(Transformer[Token, Any]):
 
     def name(self, token: Token) -> Polynomial:
         return symbol_of(str(token))
+
+    def times(self, factor: Token, of: Polynomial) -> Polynomial:
+        return poly(int(factor)) * of
+
+    def name_pow(self, token: Token, power: Token) -> Polynomial:
+        return symbol_of(str(token)) ** int(power)
 
     def neg(self, value: Polynomial) -> Polynomial:
         return -value

@@ -57,6 +57,8 @@ def test_one_number_has_one_text() -> None:
     assert str(parse("2*n - n - n")) == "0"
     assert parse("8*n/4") == parse("2*n")
     assert parse("(n**2-1)/(n-1)") == parse("n+1")
+    assert parse("4n - 2n**2 + 3n") == parse("7*n - 2*n**2")
+    assert parse("n/2k") == parse("n/(2*k)")
     assert str(parse("(n+m)/8 + 1")) == "((m+n)/8)+1"
     assert fraction("((m+n)/8)") == (parse("m+n"), poly(8))
 
@@ -78,7 +80,8 @@ def test_bounds_are_never_claimed_wrongly() -> None:
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("n n", "does not parse"), ("", "does not parse"), ("4/3", "is no integer"),
+        ("n n", "does not parse"), ("4 n", "does not parse"), ("1e5", "does not parse"),
+        ("", "does not parse"), ("4/3", "is no integer"),
         ("n/0", "is no integer"), ("n/(k-k)", "is no integer"), ("n**40", "degree over 32"),
         ("9" * 3000, "a number over 4096 bits"), ("1" * 5000, "5000 characters"),
         ("+".join(f"n{i}" for i in range(300)), "257 terms"), ("n^k", "does not parse"),

@@ -23,6 +23,9 @@ from axe_eq.layout import (
     tile,
     tile_of,
 )
+from axe_eq.prove.checker import check_certificate
+from axe_eq.prove.equivalent import equivalent
+from axe_eq.prove.verdict import Proved
 
 TENSOR_CORE = Layout(
     shard=[(8, 4, "lane"), (2, 1, "warp"), (4, 1, "lane"), (2, 1, "reg")],
@@ -284,6 +287,17 @@ def test_images_too_large_to_show_are_told_apart_by_one_coordinate(
     assert found is not None
     shown = [[dict(p)["m"] for p in image or ()] for image in (found.image_a, found.image_b)]
     assert shown == [only_one, only_two]
+
+
+def test_another_spelling_of_a_layout_fits_in_63_bits_too() -> None:
+    turned = Layout([(3, 5, "p")], replica=[(2, -(2**62), "p")])
+    form = turned.canonical()
+    assert Layout.parse(str(form)) == form
+    verdict = equivalent(turned, form)
+    assert isinstance(verdict, Proved)
+    assert check_certificate(verdict.certificate)
+    with pytest.raises(LayoutError, match="coordinates up to"):
+        Layout(replica=[(2, 2**62), (2, -(2**62))])
 
 
 def test_coordinates_whose_jumps_leave_63_bits_are_recovered() -> None:
