@@ -6,6 +6,8 @@ user's source place and one action to try. "Not proved" is a result (`Unknown`),
 
 from __future__ import annotations
 
+import traceback
+
 
 class AxeError(Exception):
     """Base of all errors of axe_eq.
@@ -34,6 +36,18 @@ class AxeError(Exception):
         if self.hint:
             text += f"\n  try: {self.hint}"
         return text
+
+
+def cause(error: BaseException) -> str:
+    """What another's code raised, in one line."""
+    text = str(error).partition("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def raised_at(error: BaseException) -> str:
+    """Where an error was raised, as ``file:line: text``; "" where that is not known."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno}: {frames[-1].line}" if frames else ""
 
 
 class LayoutError(AxeError):

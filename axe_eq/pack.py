@@ -126,6 +126,12 @@ def schedule_named(name: str) -> Any:
     return _schedules.get(name, ("", None))[1]
 
 
+def title_of_schedule(name: str) -> str:
+    """How errors call a schedule: with the pack that registered it, where one did."""
+    owner = _schedules.get(name, ("", None))[0]
+    return f"schedule {name!r} of pack {owner!r}" if owner else f"schedule {name!r}"
+
+
 @cache
 def installed() -> Mapping[str, Pack]:
     """Every installed pack, by name, in the order of names.

@@ -16,7 +16,7 @@ from egglog import bindings as egg
 
 from axe_eq.egraph import compile as text
 from axe_eq.errors import AxeError, PackError, SearchError
-from axe_eq.rule.law import Law
+from axe_eq.rule.law import Law, Pattern
 from axe_eq.rule.term import Analysis, Primitive, Symbol, Term, postorder
 
 _SPAN = egg.RustSpan("axe_eq", 0, 0)
@@ -62,6 +62,15 @@ class Report:
     matches: dict[str, int] = field(default_factory=dict)
 
 
+def _pattern(key: str, law: Law) -> Pattern:
+    """A law on variables; errors name its pack too."""
+    try:
+        return law.pattern()
+    except PackError as error:
+        error.thing = f"law {key!r}"
+        raise
+
+
 class Session:
     """An e-graph that knows some laws.
 
@@ -101,7 +110,7 @@ class Session:
         symbols: Sequence[Symbol],
         analyses: Sequence[Analysis],
     ) -> None:
-        patterns = {k: w.pattern() for g in laws.values() for k, w in g.items() if not w.normal}
+        patterns = {k: _pattern(k, w) for g in laws.values() for k, w in g.items() if not w.normal}
         known = {s.name: s for s in symbols}
         for found in text.symbols_in(v for p in patterns.values() for v in (p.left, p.right)):
             if known.setdefault(found.name, found) != found:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from axe_eq.errors import PackError
+from axe_eq.errors import AxeError, PackError, cause, raised_at
+from axe_eq.pack import title_of_schedule
 from axe_eq.schedule.summary import Columns, Schedule, Summary
 from axe_eq.target import Target
 
@@ -52,7 +54,11 @@ class Pricer:
         self._memo: dict[Summary, Price] = {}
 
     def price(self, summary: Summary) -> Price:
-        """The cheapest way to implement a cone with this summary."""
+        """The cheapest way to implement a cone with this summary.
+
+        Raises:
+            PackError: a schedule fails, or answers with what is no reason or no table.
+        """
         found = self._memo.get(summary)
         if found is None:
             found = self._memo[summary] = self._price(summary)
@@ -62,11 +68,11 @@ class Pricer:
         best = Price(float("inf"))
         reasons: dict[str, int] = {}
         for schedule in self.schedules:
-            reason = schedule.refuse(summary, self.target)
+            reason = self._asked(schedule, "refuse", summary)
             if reason is not None:
                 reasons[f"{schedule.name}: {reason}"] = 1
                 continue
-            columns = schedule.price(summary, self.target)
+            columns = self._asked(schedule, "price", summary)
             for why, count in columns.rejected.items():
                 reasons[f"{schedule.name}: {why}"] = count
             at = int(np.argmin(columns.time_s))
@@ -81,10 +87,55 @@ class Pricer:
             tuple(reasons.items()),
         )
 
+    def _asked(self, schedule: Schedule, what: str, summary: Summary) -> Any:
+        """What a schedule answers; packs are somebody else's code, so it is checked."""
+        try:
+            answer = getattr(schedule, what)(summary, self.target)
+        except AxeError:
+            raise
+        except Exception as error:  # of any kind
+            raise PackError(
+                title_of_schedule(schedule.name), f"its {what} fails ({cause(error)})",
+                _ANSWERS[what], at=raised_at(error),
+            ) from error  # fmt: skip
+        wrong = _wrong_answer(what, answer)
+        if wrong is not None:
+            raise PackError(title_of_schedule(schedule.name), f"its {what} {wrong}", _ANSWERS[what])
+        return answer
+
     @property
     def priced(self) -> int:
         """Distinct cones priced so far."""
         return len(self._memo)
+
+
+_ANSWERS = {
+    "refuse": "a reason as text, or None",
+    "price": "Columns: as many seconds in time_s (inf where rejected) as candidates in every block",
+}
+
+
+def _wrong_answer(what: str, answer: Any) -> str | None:
+    """What is wrong with the answer of a schedule."""
+    if what == "refuse":
+        fits = answer is None or isinstance(answer, str)
+        return None if fits else f"returns {answer!r}"
+    if not isinstance(answer, Columns) or not answer.block:
+        return f"returns {answer!r}"
+    number = len(answer)
+    columns = {**answer.block, **answer.extra, **answer.costs, "time_s": answer.time_s}
+    for name, column in columns.items():
+        if np.shape(column) != (number,):
+            held = f"of shape {np.shape(column)}" if np.shape(column) else f"{column!r}"
+            unset = " (is it unset?)" if name == "time_s" and not np.size(column) else ""
+            return f"gives {name} {held} for {number} candidates{unset}"
+    if not number:
+        return "returns no candidate"
+    if len(answer.rows) not in (0, number):
+        return f"gives {len(answer.rows)} rows for {number} candidates"
+    time_s = np.asarray(answer.time_s)
+    bad = time_s[~(time_s >= 0)]  # NaN too
+    return f"gives a time_s of {bad[0]}" if bad.size else None
 
 
 def _chosen(name: str, columns: Columns, at: int, summary: Summary) -> Price:

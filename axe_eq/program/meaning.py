@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from axe_eq.errors import ArgumentError, ProgramError
+from axe_eq.errors import ArgumentError, AxeError, ProgramError, cause, raised_at
 from axe_eq.program.contract import product_sum
 from axe_eq.program.node import INPUT, OP, Node, Program, op_type, sel_type, topological
 from axe_eq.program.ops import MONOIDS, Cell, State, cell, selector
@@ -103,13 +103,25 @@ def cell_values(cell_text: str, views: Sequence[Array], acc: str | None = None) 
 
     Returns:
         One array, or as many as the cell has values.
+
+    Raises:
+        ProgramError: the cell's function fails.
     """
     declared, params = cell(cell_text)
     wanted = _accumulators(declared, views, acc)
     operands = [
         v.astype(DTYPES[name].numpy, copy=False) for v, name in zip(views, wanted, strict=True)
     ]
-    values = declared.fn(*operands, *params)
+    try:
+        values = declared.fn(*operands, *params)
+    except (AxeError, MemoryError, FloatingPointError):
+        raise
+    except Exception as error:  # a pack's own cells may fail in any way
+        given = ", ".join(f"{a.dtype}{list(a.shape)}" for a in operands)
+        raise ProgramError(
+            f"cell {cell_text!r}", f"its function fails on {given} ({cause(error)})",
+            "a value for any arrays that broadcast", at=raised_at(error),
+        ) from error  # fmt: skip
     if declared.n_values > 1:
         return tuple(values)
     # A cast rounds to its dtype first; what follows is computed in that dtype's accumulator.

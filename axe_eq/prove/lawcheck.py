@@ -19,7 +19,7 @@ import numpy as np
 from axe_eq.egraph.compile import analyses_in
 from axe_eq.egraph.normal import Normalizer
 from axe_eq.egraph.session import Session
-from axe_eq.errors import AxeError
+from axe_eq.errors import AxeError, cause, raised_at
 from axe_eq.layout import terms as layout_terms
 from axe_eq.layout.symbolic.instances import meanings
 from axe_eq.pack import Pack
@@ -137,18 +137,22 @@ def check_law(key: str, law: Law, samples: int = 25, patience: int = PATIENCE) -
     Arguments as for `check_pack`.
     """
     findings = list(_check_text(key, law))
-    sort = law.sort
-    if sort not in MEANINGS:
-        wrong = f"its sides are of sort {sort}, which has no entry in lawcheck.MEANINGS"
-        return Checked(key, (*findings, Finding(key, wrong, law.statement)), 0, 0, 0)
     try:
+        sort = law.sort
+        if sort not in MEANINGS:
+            wrong = f"its sides are of sort {sort}, which has no entry in lawcheck.MEANINGS"
+            return Checked(key, (*findings, Finding(key, wrong, law.statement)), 0, 0, 0)
         sampler = Sampler(law, random.Random(zlib.crc32(key.encode())))
         good = _collect(sampler, samples, patience)
         findings += _check_samples(key, law, good, sampler)
     except AxeError as error:
         findings.append(Finding(key, f"cannot be tested ({error})", law.statement))
-        return Checked(key, tuple(findings), 0, 0, 0)
-    return Checked(key, tuple(findings), len(good), sampler.tried, sampler.explored)
+    except Exception as error:  # its function or sampler may fail in any way
+        wrong = f"cannot be tested ({cause(error)}, at {raised_at(error)})"
+        findings.append(Finding(key, wrong, law.statement))
+    else:
+        return Checked(key, tuple(findings), len(good), sampler.tried, sampler.explored)
+    return Checked(key, tuple(findings), 0, 0, 0)
 
 
 def _check_text(key: str, law: Law) -> Iterator[Finding]:

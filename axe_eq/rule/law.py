@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args, get_type_hints
 
-from axe_eq.errors import PackError
+from axe_eq.errors import AxeError, PackError, cause, raised_at
 from axe_eq.rule.term import MODE, Call, Cond, Ground, Recorder, Sort, Term, Undefined, Var
 
 Sides = tuple[Any, ...]
@@ -81,11 +81,23 @@ class Law:
         return found
 
     def pattern(self) -> Pattern:
-        """Run the law on variables."""
+        """Run the law on variables.
+
+        Raises:
+            PackError: its function fails on them.
+        """
         params = tuple(Var(name, sort) for name, sort in self.params)
         recorder = MODE.recorder = Recorder()
         try:
             left, right, *conditions = self.fn(*params)
+        except AxeError:
+            raise
+        except Exception as error:  # packs are somebody else's code
+            raise PackError(
+                f"law {self.name!r}", f"its function fails on variables ({cause(error)})",
+                "terms of its parameters; what is computed, in functions marked @primitive",
+                at=raised_at(error),
+            ) from error  # fmt: skip
         finally:
             MODE.recorder = None
         return Pattern(params, left, right, tuple(conditions), tuple(recorder.calls))

@@ -1,0 +1,139 @@
+"""Code of packs that fails: one error names the pack and its part, and where it failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import axe_eq as axe
+from axe_eq import pack as packs
+from axe_eq.errors import PackError, ProgramError
+from axe_eq.pack import Pack, installed
+from axe_eq.program import ops
+from axe_eq.program.ops import Cell
+from axe_eq.program.terms import Sig, Value, op
+from axe_eq.program.traced import elementwise
+from axe_eq.prove.lawcheck import check_law
+from axe_eq.rule.law import Sides
+from axe_eq.schedule.summary import Columns, Summary, grid_of
+from axe_eq.target import Target
+
+
+def _columns(**changes: Any) -> Columns:
+    p, q, k = grid_of((64, 128), (64,), (64,))
+    columns = Columns({"p": p, "q": q, "k": k, "s": k}, time_s=np.full(2, 1e-9))
+    for name, value in changes.items():
+        setattr(columns, name, value)
+    return columns
+
+
+def _no_attribute(summary: Any) -> str | None:
+    reason: str | None = summary.which_function
+    return reason
+
+
+@dataclass
+class Foreign:
+    """A schedule whose answers a test invents."""
+
+    name: str
+    refusal: Callable[[Summary], Any]
+    priced: Callable[[Summary], Any]
+    families: tuple[str, ...] = ("cuda",)
+
+    def refuse(self, summary: Summary, target: Target) -> Any:
+        return self.refusal(summary)
+
+    def price(self, summary: Summary, target: Target) -> Any:
+        return self.priced(summary)
+
+
+WRONG: dict[str, tuple[Callable[[Summary], Any], Callable[[Summary], Any], str]] = {
+    "no table": (lambda s: None, lambda s: None, "its price returns None; expected Columns"),
+    "no times": (
+        lambda s: None, lambda s: _columns(time_s=np.zeros(0)),
+        r"its price gives time_s of shape \(0,\) for 2 candidates \(is it unset\?\)",
+    ),
+    "a time that is no number": (
+        lambda s: None, lambda s: _columns(time_s=np.array([1.0, np.nan])), "a time_s of nan",
+    ),
+    "a short column": (
+        lambda s: None, lambda s: _columns(costs={"gmem_bytes": np.zeros(3)}),
+        r"gives gmem_bytes of shape \(3,\) for 2 candidates",
+    ),
+    "too few rows": (lambda s: None, lambda s: _columns(rows=("fma.f32",)), "gives 1 rows for 2"),
+    "a refusal that fails": (
+        _no_attribute, lambda s: _columns(),
+        r"its refuse fails \(AttributeError: 'Summary' object has no attribute 'which_function'\)"
+        r"; expected a reason as text, or None\n  at .*: reason: .* = summary.which_function",
+    ),
+    "a refusal that says yes": (lambda s: True, lambda s: _columns(), "its refuse returns True"),
+    "a price that fails": (lambda s: None, lambda s: {}["p"], r"its price fails \(KeyError: 'p'\)"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def known() -> Iterator[None]:
+    """Whatever a test declares is forgotten after it."""
+    schedules, cells = dict(packs._schedules), dict(ops.CELLS._by_name)
+    yield
+    for table, before in ((packs._schedules, schedules), (ops.CELLS._by_name, cells)):
+        table.clear()
+        table.update(before)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("what", WRONG)
+@pytest.mark.usefixtures("known")
+def test_a_schedule_with_wrong_answers_is_one_error_that_names_it(what: str) -> None:
+    refusal, priced, problem = WRONG[what]
+    pack = Pack("theirs")
+    pack.schedule(Foreign("foreign", refusal, priced))
+    with pytest.raises(PackError, match=f"^schedule 'foreign' of pack 'theirs': .*{problem}"):
+        axe.compile(
+            lambda x: x + 1, "64x64:f32", target="h200", packs=[*installed().values(), pack]
+        )
+
+
+@pytest.mark.usefixtures("known")
+def test_a_law_that_fails_is_named_where_it_is_compiled_and_where_it_is_checked() -> None:
+    pack = Pack("theirs")
+
+    @pack.law(source="ours")
+    def by_size(s: Sig, x: Value) -> Sides:
+        """s[neg](x) = s[neg](x) if x is large."""
+        return op(s, "neg", x), op(s, "neg", x), x.size > 4  # type: ignore[attr-defined]
+
+    with pytest.raises(PackError, match=r"^law 'theirs/by_size': its function fails on variables "
+                       r"\(AttributeError: .*size.*\); expected .*\n  at .*x.size > 4"):  # fmt: skip
+        axe.compile(lambda x: -x, "64x64:f32", target="cpu", packs=[*installed().values(), pack])
+    (finding,) = check_law("theirs/by_size", by_size).findings
+    assert str(finding).startswith("law 'theirs/by_size': cannot be tested (law 'by_size': its f")
+
+
+def test_a_law_that_fails_on_samples_only_is_a_finding() -> None:
+    pack = Pack("theirs")
+
+    def sampler(rng: Any) -> tuple[Any, ...]:
+        raise ZeroDivisionError("no sample")
+
+    @pack.law(source="ours", sampler=sampler)
+    def twice(s: Sig, x: Value) -> Sides:
+        """s[neg](x) = s[neg](x)."""
+        return op(s, "neg", x), op(s, "neg", x)
+
+    (finding,) = check_law("theirs/twice", twice).findings
+    assert "cannot be tested (ZeroDivisionError: no sample, at " in str(finding)
+    assert 'raise ZeroDivisionError("no sample")' in str(finding)
+
+
+@pytest.mark.usefixtures("known")
+def test_a_cell_whose_function_fails_is_named() -> None:
+    pack = Pack("theirs")
+    pack.cell(Cell("theirs_only", 1, lambda x: x.nothing(), "float"))
+    with pytest.raises(ProgramError, match=r"^cell 'theirs_only': its function fails on float32\[2,"
+                       r" 3\] \(AttributeError: .*'nothing'\); .*\n  at .*x.nothing"):  # fmt: skip
+        axe.run(lambda x: elementwise("theirs_only", x), np.ones((2, 3), np.float32))
