@@ -2,7 +2,8 @@
 
 A backward pass finds which elements of every value the wanted outputs depend on; a forward pass
 evaluates only those, in interval arithmetic. One output row of a large matrix product then costs
-one row, so programs are compared at their own shapes.
+one row, so programs are compared at their own shapes. Where the inputs depend on few classes of
+indices (`axe_eq.prove.lifted`), so does every value, and one index of each class is evaluated.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from axe_eq.program.interval import (
     undefined,
     within,
 )
+from axe_eq.program.interval.arithmetic import multiply
 from axe_eq.program.meaning import bind_inputs, operand_view
 from axe_eq.program.node import INPUT, OP, Node, Program, topological
 from axe_eq.program.ops import cell, selector
@@ -32,6 +34,7 @@ from axe_eq.program.types import Array
 from axe_eq.prove.region import (
     Region,
     Source,
+    along,
     check_size,
     index_space,
     is_whole,
@@ -59,12 +62,15 @@ class Plan:
         wanted: per output, the wanted region.
         regions: of every value they depend on, the part to evaluate.
         cost: interval operations, about 50 ns each.
+        alike: from this index of every dim on, indices are one class, evaluated once: the plan is
+            good for inputs that are equal there.
     """
 
     outputs: tuple[Node, ...]
     wanted: tuple[Region, ...]
     regions: dict[Node, Region]
     cost: float
+    alike: int | None = None
 
 
 def plan(outputs: Sequence[Node], wanted: Sequence[Region]) -> Plan:
@@ -80,7 +86,7 @@ def plan(outputs: Sequence[Node], wanted: Sequence[Region]) -> Plan:
     for node in reversed(list(topological(outputs))):
         region = regions[node]
         check_size(size(region))
-        cost += _cost(node, region)
+        cost += node_cost(node, region)
         for arg, needed in zip(node.args, _needs(node, region), strict=True):
             regions[arg] = union(regions.get(arg), needed)
     return Plan(tuple(outputs), tuple(wanted), regions, cost)
@@ -96,10 +102,15 @@ def _needs(node: Node, region: Region) -> list[Region]:
     return [source.needs() for source in sel_sources(node, region)]
 
 
-def _cost(node: Node, region: Region) -> float:
+def node_cost(node: Node, region: Region, alike: int | None = None) -> float:
+    """Interval operations that a region of one value costs, its operands known.
+
+    Raises:
+        SearchError: an operator would materialise too many elements.
+    """
     if node.kind != OP:
         return _PER_NODE + size(region) / 2
-    n_cells = size(index_space(node, region))
+    n_cells = size(index_space(node, region, alike))
     if _contracts(node):
         return _PER_NODE + n_cells * _CONTRACTED + size(region)
     check_size(n_cells)
@@ -173,23 +184,27 @@ def _value(node: Node, plan: Plan, values: dict[Node, Interval], given: Given) -
     operands = [values[a] for a in node.args]
     have = [plan.regions[a] for a in node.args]
     if node.kind == OP:
-        return _enclose_op(node, region, operands, have)
+        return _enclose_op(node, region, operands, have, plan.alike)
     if not node.args:
         return _constant(node, region)
     return _enclose_sel(node, region, operands, have)
 
 
 def _enclose_op(
-    node: Node, region: Region, operands: Sequence[Interval], have: Sequence[Region]
+    node: Node,
+    region: Region,
+    operands: Sequence[Interval],
+    have: Sequence[Region],
+    alike: int | None,
 ) -> Interval:
     sig = signature(node.text)
-    space = index_space(node, region)
+    space = index_space(node, region, alike)
     dense = is_whole(region, node.shape)
     views = [
         _view(projection, value, h, space, dense and is_whole(h, arg.shape))
         for projection, value, h, arg in zip(sig.operands, operands, have, node.args, strict=True)
     ]
-    result = _cells(node, sig, _widened(views, sig, space))
+    result = _cells(node, sig, _widened(views, sig, space), _repeats(node, sig, space))
     shape = tuple(len(indices) for indices in region)
     if result is None:
         return undefined(shape)
@@ -212,8 +227,9 @@ def _view(
     if dense or all(_aligned(p, h, space) for p, h in zip(projection, have, strict=True)):
         extents = [len(indices) for indices in space]
         return value.map(lambda bound: operand_view(projection, bound, extents))
+    # Beyond the last index that we have are only those of its class (`Plan.alike`).
     at = tuple(
-        np.searchsorted(indices, read(p, space))
+        np.searchsorted(indices, np.minimum(read(p, space), indices[-1]))
         for p, indices in zip(projection, have, strict=True)
     )
     return value.map(lambda bound: np.asarray(bound[at]))
@@ -233,10 +249,29 @@ def _widened(views: list[Interval], sig: Signature, space: Region) -> list[Inter
     return [views[0].map(lambda bound: np.broadcast_to(bound, shape)), *views[1:]]
 
 
-def _cells(node: Node, sig: Signature, views: Sequence[Interval]) -> Interval | None:
+def _repeats(node: Node, sig: Signature, space: Region) -> Interval | None:
+    """How many indices each reduced one stands for, along the reduced dims; None where all one."""
+    if sig.monoid != "+":  # the others that plans with classes have do not count their terms
+        return None
+    extents = sig.extents([a.shape for a in node.args])
+    found: Array | None = None
+    for d in sig.reduced:
+        if extents[d] > len(space[d]):
+            counts = np.ones(len(space[d]))
+            counts[-1] += extents[d] - len(space[d])
+            here = along(counts, d, sig.n_dims)
+            found = here if found is None else found * here
+    return None if found is None else point(found)
+
+
+def _cells(
+    node: Node, sig: Signature, views: list[Interval], repeats: Interval | None
+) -> Interval | None:
     """Cell and monoid; reduced dims stay with extent 1. None where nobody gave an enclosure."""
     axes = tuple(sig.reduced)
     if _contracts(node):
+        if repeats is not None:
+            views = [multiply(views[0], repeats), *views[1:]]
         return contract(views, axes)
     declared, params = cell(node.cell)
     reduction = ENCLOSE_MONOID.get(sig.monoid)
@@ -244,6 +279,8 @@ def _cells(node: Node, sig: Signature, views: Sequence[Interval]) -> Interval | 
         return None
     values = declared.enclose(*views, *params)
     intervals = [Interval(*v) for v in (values if declared.n_values > 1 else (values,))]
+    if repeats is not None:
+        intervals = [multiply(v, repeats) for v in intervals]
     return reduction(intervals, axes) if reduction else intervals[0]
 
 
@@ -282,7 +319,7 @@ def _gather(source: Source, have: Region, shape: tuple[int, ...]) -> tuple[Array
     for valid in source.valid:
         inside = inside & valid
     at = (
-        np.searchsorted(indices, np.where(valid, coordinate, indices[0]))
+        np.searchsorted(indices, np.where(valid, np.minimum(coordinate, indices[-1]), indices[0]))
         for indices, coordinate, valid in zip(have, *source, strict=True)
     )
     return inside, tuple(at)

@@ -2,9 +2,10 @@
 
 Over the reals, two programs are refuted by inputs on which the enclosures of one output element are
 disjoint. Inputs are small integers (then quarters and larger integers), dense and sparse, at the
-programs' own shapes; where evaluating whole outputs would exceed the budget, only some of their
-elements are evaluated. Bit for bit, they are refuted by a difference that no order of summation and
-no implementation of a function can explain.
+programs' own shapes. Where evaluating whole outputs would be expensive, inputs that are equal from
+some index of every dim on are tried first, whose values are known from a few elements each; then
+only some elements of the outputs are evaluated. Bit for bit, they are refuted by a difference that
+no order of summation and no implementation of a function can explain.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from axe_eq.program.node import Node, Program
 from axe_eq.program.types import DTYPES, Array
 from axe_eq.prove.bitwise import differing_bits
 from axe_eq.prove.enclose import Plan, enclose_program, plan, run
+from axe_eq.prove.lifted import lifted_plan
 from axe_eq.prove.rebuild import over_inputs_of, reductions, reshape_program, type_difference
 from axe_eq.prove.region import Region, whole
-from axe_eq.prove.sample import PLAIN, RANDOM, SEARCHED, Sample, sampled
+from axe_eq.prove.sample import PATTERNS, PLAIN, RANDOM, SEARCHED, Sample, sampled
 from axe_eq.prove.verdict import ProgramCounterexample, Refuted
 
 __all__ = ["BUDGET", "enclose_program", "find_counterexample", "refute", "reshape_program"]
@@ -33,6 +35,7 @@ _CHEAP = 1 << 20  # outputs that cost no more are evaluated whole at once
 _ROUNDS = 4
 _LAST_RESORT = 64  # times its share that a single element may cost where nothing cheaper exists
 _SHARE = 4  # at least so many evaluations fit in a budget
+_CLEAR = 2.0**-6  # relative difference of values that stays visible in 8 bits
 _READABLE = 64  # inputs with more elements get a witness at smaller extents
 
 
@@ -174,30 +177,56 @@ def _try_exact(pair: _Pair, sample: Sample) -> ProgramCounterexample | None:
 def _search_real(pair: _Pair, seed: int, budget: float) -> ProgramCounterexample | None:
     for turn, planned in enumerate(_plans(pair, seed, budget / _SHARE)):
         budget = max(budget, planned.cost)  # a plan that was made is tried at least once
-        for pattern in SEARCHED:
+        for sample in _samples(planned, SEARCHED, seed + turn):
             budget -= planned.cost
             if budget < 0:
                 return None
-            found = _try(pair, planned, Sample(pattern, seed + turn))
+            found = _try(pair, planned, sample)
             if found is not None:
                 return _plainer(pair, planned, seed) or found
     return None
 
 
 def _plainer(pair: _Pair, planned: Plan, seed: int) -> ProgramCounterexample | None:
-    """The counterexample of the plainest pattern that gives one."""
-    tries = (_try(pair, planned, Sample(pattern, seed)) for pattern in PLAIN)
-    return next((found for found in tries if found is not None), None)
+    """The counterexample of the plainest pattern that shows it clearly, or else of the plainest."""
+    first = None
+    for sample in _samples(planned, PLAIN, seed):
+        found = _try(pair, planned, sample)
+        if found is not None and (planned.alike is None or _gap(found) > _CLEAR):
+            return found
+        first = first or found
+    return first
+
+
+def _gap(found: ProgramCounterexample) -> float:
+    """Difference of the two values, relative to the larger."""
+    a, b = float(found.value_a), float(found.value_b)
+    return abs(a - b) / max(abs(a), abs(b), 1e-300)
+
+
+def _samples(planned: Plan, patterns: Sequence[str], seed: int) -> Iterator[Sample]:
+    """Samples that a plan is good for, those that are zero at most elements first."""
+    if planned.alike is None:
+        yield from (Sample(pattern, seed) for pattern in patterns)
+        return
+    for padded in (True, False):
+        for pattern in patterns:
+            if pattern in PATTERNS:
+                yield Sample(pattern, seed, planned.alike, padded)
 
 
 def _plans(pair: _Pair, seed: int, limit: float) -> Iterator[Plan]:
     """What to evaluate in each round: first some elements of every output, at last all of them.
 
     Most differences show in a few elements; outputs that cost little are evaluated whole at once.
+    Others are tried on inputs of few classes before, where the cost does not grow with extents.
     """
     outputs = [side[n] for n in pair.open_outputs for side in (pair.outputs_a, pair.outputs_b)]
     complete = _affordable(outputs, [whole(node.shape) for node in outputs], limit)
     if complete is None or complete.cost > _CHEAP:
+        few = lifted_plan(outputs, pair.constants)
+        if few is not None and few.cost <= limit:
+            yield from [few] * 2
         for most in (16, 4, 1):
             found = [_sparse_plan(outputs, most, [seed, turn], limit) for turn in range(_ROUNDS)]
             if any(found):
@@ -245,11 +274,20 @@ def _try(pair: _Pair, planned: Plan, sample: Sample) -> ProgramCounterexample | 
         a, b = values[2 * m], values[2 * m + 1]
         apart = disjoint(a, b)
         if apart.any():
-            at = np.unravel_index(int(np.argmax(apart)), apart.shape)
+            # Where classes stand for many elements values are large: the clearest difference.
+            shown = apart if planned.alike is None else np.where(apart, _distance(a, b), -1.0)
+            at = np.unravel_index(int(np.argmax(shown)), apart.shape)
             index = [indices[i] for indices, i in zip(planned.wanted[2 * m], at, strict=True)]
             here = (Interval(*(np.asarray(bound[at]) for bound in x)) for x in (a, b))
             return pair.counterexample(sample, n, index, *here)
     return None
+
+
+def _distance(a: Interval, b: Interval) -> Array:
+    """How far apart enclosures are, relative to their magnitude; 0 where that is no number."""
+    with np.errstate(all="ignore"):
+        size = np.maximum(np.abs(a.low), np.abs(b.low))
+        return np.asarray(np.nan_to_num(np.abs(a.low - b.low) / size, posinf=0.0))
 
 
 def _given(pair: _Pair, sample: Sample, node: Node, region: Region) -> Interval:

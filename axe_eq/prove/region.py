@@ -31,6 +31,11 @@ def whole(shape: Sequence[int]) -> Region:
     return tuple(np.arange(extent) for extent in shape)
 
 
+def represented(shape: Sequence[int], alike: int | None) -> Region:
+    """All indices of a shape; where those from `alike` on are one class, one of that class."""
+    return tuple(np.arange(e if alike is None else min(e, alike + 1)) for e in shape)
+
+
 def is_whole(region: Region, shape: Sequence[int]) -> bool:
     """The region has every index."""
     return all(len(indices) == extent for indices, extent in zip(region, shape, strict=True))
@@ -59,11 +64,14 @@ def union(a: Region | None, b: Region) -> Region:
 # -- block operators ------------------------------------------------------------------------------
 
 
-def index_space(node: Node, region: Region) -> Region:
-    """Indices of every index dim: the region's for output dims, all of them for reduced dims."""
+def index_space(node: Node, region: Region, alike: int | None = None) -> Region:
+    """Indices of every index dim: the region's for output dims, all of them for reduced dims.
+
+    Where indices from `alike` on are one class, only the first of them stands for it.
+    """
     sig = signature(node.text)
     extents = sig.extents([a.shape for a in node.args])
-    return (*region, *(np.arange(extents[d]) for d in sig.reduced))
+    return (*region, *represented([extents[d] for d in sig.reduced], alike))
 
 
 def read(affine: Affine, space: Region) -> Array:

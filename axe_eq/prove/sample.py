@@ -77,10 +77,19 @@ PLAIN = ("ones", "one hot", "sparse", "dense")
 
 @dataclass(frozen=True)
 class Sample:
-    """One choice of all inputs of a program: a pattern and a seed."""
+    """One choice of all inputs of a program.
+
+    Attributes:
+        pattern: a name in `PATTERNS`, or "one hot".
+        seed: of the hashes.
+        alike: from this index of every dim on, the indices are one class: values at them are equal.
+        padded: they are zero there.
+    """
 
     pattern: str
     seed: int
+    alike: int | None = None
+    padded: bool = False
 
     def values(self, position: int, of: ValueType, region: Region) -> Array:
         """Values of one input on a region, as float64."""
@@ -89,10 +98,16 @@ class Sample:
             return _one_hot(key, of, region)
         number = np.zeros((1,) * max(of.rank, 1), np.uint32)
         for axis, (indices, extent) in enumerate(zip(region, of.shape, strict=True)):
+            if self.alike is not None:
+                indices = np.minimum(indices, self.alike)
             number = number * np.uint32(extent) + along(indices.astype(np.uint32), axis, of.rank)
         number += _mix(np.array([key % 2**32], np.uint32))
         hashed = _mix(number).reshape(tuple(map(len, region)))
-        return _fit(PATTERNS[self.pattern](hashed), of.dtype)
+        values = _fit(PATTERNS[self.pattern](hashed), of.dtype)
+        if self.alike is not None and self.padded:
+            for axis, indices in enumerate(region):
+                values = values * along(indices < self.alike, axis, of.rank)
+        return values
 
     def array(self, position: int, of: ValueType) -> Array:
         """One input whole, in its own type."""
@@ -140,7 +155,10 @@ class SampledInputs(Sequence[Array]):
 
     def __str__(self) -> str:
         types = ", ".join(map(str, self._types))
-        return f"{types}: pattern {self._sample.pattern!r}, seed {self._sample.seed}"
+        sample = self._sample
+        how = "zero" if sample.padded else "equal"
+        alike = "" if sample.alike is None else f", {how} from index {sample.alike} of a dim on"
+        return f"{types}: pattern {sample.pattern!r}, seed {sample.seed}{alike}"
 
 
 def sampled(sample: Sample, types: Sequence[ValueType]) -> Sequence[Array]:
