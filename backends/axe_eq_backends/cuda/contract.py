@@ -23,6 +23,7 @@ from axe_eq_backends.cuda.schedules.contraction import Contraction, Product, Spa
 from axe_eq_backends.cuda.schedules.gemm import (
     BULK_BYTES,
     PANEL_BYTES,
+    PART_ROWS,
     Extra,
     Matrix,
     Problem,
@@ -148,18 +149,21 @@ def kernel(
         c: what to compute.
         name: of the kernel.
         target: the machine, for capacities and instruction rows.
-        parameters: blocks by letter and stages, as extraction chose them; may be empty.
+        parameters: blocks by letter, stages and CTAs of a cluster, as extraction chose them; may be
+            empty.
 
     Raises:
         DispatchError, ScheduleError: no kernel takes it.
     """
     fused = c.fused()
-    try:
-        made = _persistent(fused, name, target, parameters)
-        plan(made, target)
-        return made, ""
-    except (DispatchError, LayoutError, ScheduleError) as refusal:
-        reason = _text(refusal)
+    # What CTAs of a cluster would share may be cut where bulk copies cannot: then each is alone.
+    for clusters in (True, False) if parameters.get("cluster", 1) > 1 else (False,):
+        try:
+            made = _persistent(fused, name, target, parameters, clusters)
+            plan(made, target)
+            return made, ""
+        except (DispatchError, LayoutError, ScheduleError) as refusal:
+            reason = _text(refusal)
     return products(fused, _tile(fused, name, target, parameters), name), reason
 
 
@@ -196,8 +200,8 @@ class _Persistent:
             raise self.refuse(f"a factor is computed ({cell})", "tensors as they lie")
         return operand
 
-    def kernel(self) -> ir.Kernel:
-        """The kernel."""
+    def kernel(self, clusters: bool) -> ir.Kernel:
+        """The kernel, in clusters of CTAs if that is wanted, chosen, and possible."""
         c = self.c
         tiling = self._tiling()
         rows, self.m = spanned(c, c.rows, tiling.m)
@@ -219,7 +223,7 @@ class _Persistent:
             tuple(c.shape[d] for d in self.lead),
             tuple(c.shape[d] for d in self.parts),
         )
-        return gemm(problem, tiling, self.name)
+        return gemm(problem, self._clustered(tiling) if clusters else tiling, self.name)
 
     def _depth(self, tile: int) -> tuple[tuple[int, ...], Span]:
         """Outer reduced dims and the one that steps run along: contiguous where rows are not."""
@@ -316,11 +320,25 @@ class _Persistent:
                 )  # fmt: skip
         raise self.refuse(f"takes {2 * stage + panel} bytes of smem", f"at most {room}")
 
+    def _clustered(self, tiling: Tiling) -> Tiling:
+        """The tiling in clusters along rows or columns.
+
+        Best where the fewest tiles of clusters are not there, then where the larger operand tile is
+        shared; as it was where no side has as many tiles.
+        """
+        n = self.parameters.get("cluster", 1)
+        sides = (("m", self.m, tiling.n), ("n", self.n, tiling.m))
+        ways = []
+        for along, span, shared in sides:
+            if span.count >= n and shared % (PART_ROWS * n) == 0:
+                ways.append((-(-span.count // n) * n / span.count, -shared, along))
+        return replace(tiling, cluster=n, along=min(ways)[2]) if ways else tiling
+
 
 def _persistent(
-    c: Contraction, name: str, target: Target, parameters: Mapping[str, int]
+    c: Contraction, name: str, target: Target, parameters: Mapping[str, int], clusters: bool
 ) -> ir.Kernel:
-    return _Persistent(c, name, target, parameters).kernel()
+    return _Persistent(c, name, target, parameters).kernel(clusters)
 
 
 # Tiles of the kernel through registers, as measured on f16, f32 and f64: at most 128 rows or

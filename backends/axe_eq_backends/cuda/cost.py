@@ -78,6 +78,8 @@ class TensorCores:
     def price(self, summary: Summary, target: Target) -> Columns:
         """One table over all rows: tiles are multiples of the row's shape."""
         columns = _tiles(tile_rows(target, summary.products[0].dtype), summary)
+        if (cluster := target.limits.get("product_cluster", 1)) > 1:
+            columns.extra["cluster"] = np.full(len(columns), float(cluster))
         rate = np.array([r.flops_per_s for r in _row_of(columns, target)])
         p = columns.size("p", summary.extent("p"))
         q = columns.size("q", summary.extent("q"))

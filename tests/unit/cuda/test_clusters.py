@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import axe_eq as axe
 from axe_eq.errors import AxeError, DispatchError
 from axe_eq.kernel import ir
 from axe_eq.kernel.build import Builder
@@ -29,6 +30,7 @@ from axe_eq_backends.cuda.schedules.gemm import Extra, Matrix, Problem, Tiling, 
 from axe_eq_backends.cuda.target import h200
 from tests.unit.cuda import clustered
 from tests.unit.cuda.clustered import in_step, spread
+from tests.unit.cuda.whole import launch, whole
 
 Write = Callable[[], ir.Kernel]
 
@@ -412,6 +414,59 @@ def test_broken_products_are_faults(name: str) -> None:
         for order in ORDERS:
             with pytest.raises(KernelFault, match=message):
                 multiplied(kernel, (256, 136, 264), planned, order)
+
+
+def _linear(x: Any, w: Any) -> Any:
+    return x @ w.T
+
+
+def _batched(x: Any, w: Any) -> Any:
+    return axe.nn.einsum("bmk,bnk->bmn", x, w)
+
+
+CHOSEN: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...], int, str]] = {
+    "the larger operand is shared": (_linear, (512, 64), (512, 64), 2, "m"),
+    "two tiles of columns, one of rows": (_linear, (100, 64), (512, 64), 2, "n"),
+    "three tiles of rows, two of columns": (_linear, (384, 72), (512, 72), 2, "n"),
+    "one tile": (_linear, (100, 64), (200, 64), 1, "m"),
+    "batches": (_batched, (3, 256, 64), (3, 256, 64), 2, "m"),
+}
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+def test_a_chosen_cluster_lies_where_few_tiles_are_missing(name: str) -> None:
+    fn, rows, cols, n, along = CHOSEN[name]
+    made = whole(fn, axe.Spec(rows, "f16"), axe.Spec(cols, "f16"), row="wgmma.f16",
+                 p=128, q=256, k=64, stages=3, cluster=2)  # fmt: skip
+    kernel = made.lowered.kernel
+    assert kernel.cluster == n
+    shared = [s for s, _ in ir.walk(kernel) if isinstance(s, ir.CopyAsync) and s.ranks]
+    assert len(shared) == (n > 1)
+    if shared:
+        assert shared[0].dst.shape[0] == (128 if along == "m" else 64)
+    flat = made.flat()
+    launch(made.lowered, flat, planned=plan(kernel, h200))
+    made.check(flat, 2e-3)
+
+
+def test_operands_that_cannot_be_cut_for_a_cluster_are_loaded_by_each_cta() -> None:
+    """Columns of 192, as 2 parts of 96 rows each, are no whole periods of a swizzle."""
+    specs = axe.Spec((512, 64), "f16"), axe.Spec((384, 64), "f16")
+    made = whole(_linear, *specs, row="wgmma.f16", p=128, q=192, k=64, stages=3, cluster=2)
+    assert made.lowered.kernel.cluster == 2
+    shared = [s for s, _ in ir.walk(made.lowered.kernel) if isinstance(s, ir.CopyAsync) and s.ranks]
+    assert shared[0].dst.buffer.name.startswith("x")
+
+
+@pytest.mark.parametrize("cluster", [1, 2])
+def test_the_machine_says_how_many_ctas_share(cluster: int) -> None:
+    target = h200.replace(limits={**h200.limits, "product_cluster": cluster})
+    specs = axe.Spec((1024, 512), "f16"), axe.Spec((1024, 512), "f16")
+    exe = axe.compile(_linear, *specs, target=target)
+    (text,) = exe.source.values()
+    assert ("__cluster_dims__(2, 1, 1)" in text) == (cluster == 2)
+    (kernel,) = exe.kernels
+    assert dict(kernel.parameters).get("cluster", 1) == cluster
 
 
 def test_tilings_that_clusters_cannot_share_are_refused() -> None:
