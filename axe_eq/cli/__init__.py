@@ -35,6 +35,9 @@ def main() -> None:
         public = next(c for c in type(error).__mro__ if c.__module__ == AxeError.__module__)
         click.echo(f"{public.__name__}: {error}", err=True)
         sys.exit(2)
+    except MemoryError as error:
+        click.echo(f"axe: needs more memory than there is ({error})", err=True)
+        sys.exit(2)
     except BrokenPipeError:
         sys.exit(0)
     except OSError as error:  # files that are named in arguments have errors of their own

@@ -85,9 +85,9 @@ def summary(exe: Any) -> dict[str, Any]:
 def compile_command(output: str | None, html: str | None, as_json: bool, **options: Any) -> None:
     """Compile a function: choose its cheapest schedule."""
     exe = compiled(**options)
-    if output:
+    if output is not None:
         exe.save(output)
-    if html:
+    if html is not None:
         exe.schedule.html(html)
     click.echo(as_json_text(summary(exe)) if as_json else str(exe.schedule))
 
@@ -128,7 +128,7 @@ def run_command(
     rows = [
         compare(n, got, want) for n, (got, want) in enumerate(zip(results, wanted, strict=True))
     ]
-    if folder:
+    if folder is not None:
         write_outputs(Path(folder), results)
     click.echo(as_json_text(rows) if as_json else "\n".join(map(line, rows)))
     sys.exit(0 if all(row["agrees"] for row in rows) else 1)

@@ -44,7 +44,7 @@ def _reporting(function: Callable[..., Any], path: str) -> Callable[..., Any]:
             return function(*args, **kwargs)
         except AxeError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # an exit would be taken for the verdict
             file = Path(path).resolve()
             lines = [f for f in extract_tb(error.__traceback__) if Path(f.filename) == file]
             at = f"{path}:{lines[-1].lineno}: {lines[-1].line}" if lines else ""

@@ -45,6 +45,9 @@ def undefined(x, w):
 def branches(x, w):
     return w if x[0, 0] > 0 else x
 
+def leaves(x, w):
+    raise SystemExit(0)
+
 def unheard(x, w):
     return x.__array_namespace__().fft(x)
 """
@@ -232,6 +235,7 @@ BAD = {
     "function_missing": ("compile", "programs.py:dens", *SPECS),
     "function_unnamed": ("explain", "programs.py", *SPECS),
     "function_raises": ("compile", "programs.py:undefined", *SPECS),
+    "function_exits": ("equiv", "programs.py:leaves", "programs.py:dense", *SPECS),
     "function_branches": ("compile", "programs.py:branches", *SPECS),
     "array_count": ("run", *DENSE, "--input", "x.npy"),
     "array_dtype": ("run", *DENSE, "--input", "x64.npy", "--input", "w.npy"),
@@ -239,12 +243,16 @@ BAD = {
     "array_file": ("run", *DENSE, "--input", "nowhere.npy", "--input", "w.npy"),
     "bind_form": ("run", *DENSE, "--bind", "rows:3"),
     "bind_name": ("run", *DENSE, "--bind", "row=3"),
+    "output_without_a_name": ("compile", *DENSE, "-o", ""),
     "output_folder": ("compile", *DENSE, "-o", "nowhere/dense.axe"),
     "output_under_file": ("run", *DENSE, "-o", "programs.py/out"),
     "equiv_layout_program": ("equiv", "S[(4):(1@m)]", "programs.py:dense"),
     "equiv_layout_text": ("equiv", "S[(4):(1@m)", "S[(4):(1@m)]"),
     "equiv_budget": ("equiv", "S[(4):(1@m)]", "S[(4):(1@m)]", "--budget", "soon"),
     "certificate_missing": ("check-cert", "nowhere.json"),
+    "certificate_without_a_name": (
+        "equiv", "S[(4):(1@m)]", "S[(2,2):(2@m,1@m)]", "--certificate", "",
+    ),
     "certificate_no_folder": (
         "equiv", "S[(4):(1@m)]", "S[(2,2):(2@m,1@m)]", "--certificate", "nowhere/proof.json",
     ),
@@ -293,6 +301,16 @@ def test_a_bad_environment_is_one_clear_message(
     )
     assert (done.returncode, done.stdout) == (2, "")
     golden(done.stderr)
+
+
+def test_too_little_memory_is_one_message(axe: Axe, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(*_: Any) -> Any:
+        raise MemoryError("Unable to allocate 4 TiB")
+
+    monkeypatch.setattr("axe_eq.cli.programs.random_inputs", refuses)
+    done = axe("run", *DENSE)
+    assert (done.code, done.out) == (2, "")
+    assert done.err == "axe: needs more memory than there is (Unable to allocate 4 TiB)\n"
 
 
 def test_every_command_reads_the_environment(monkeypatch: pytest.MonkeyPatch, axe: Axe) -> None:
