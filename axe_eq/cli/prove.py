@@ -10,7 +10,6 @@ import click
 
 from axe_eq.cli import as_json_text, axe, json_option
 from axe_eq.cli.source import load_function
-from axe_eq.cli.verdicts import verdict_data
 from axe_eq.errors import ArgumentError
 from axe_eq.files import write_text
 from axe_eq.prove.certificate import Certificate
