@@ -22,6 +22,7 @@ from axe_eq.kernel.dispatch import Planned, dispatch
 from axe_eq.kernel.expr import equal, var
 from axe_eq.kernel.interp import ORDERS, KernelFault, Report, interpret
 from axe_eq.kernel.show import show
+from axe_eq.layout import Layout
 from axe_eq_backends.cuda.compile import compile_text
 from axe_eq_backends.cuda.emit import emit
 from axe_eq_backends.cuda.meaning import MEANINGS
@@ -162,6 +163,64 @@ def test_mistakes_show_in_every_order_and_at_both_levels(name: str) -> None:
                     continue
                 with pytest.raises(KernelFault, match=message):
                     copied(kernel, planned, order, seed)
+
+
+LINES = Layout([(2, 1, "reg"), (4, 1, "warp"), (32, 1, "lane")])
+
+
+def _over_ordinary_writes(fence: bool) -> ir.Kernel:
+    """CTA 1 writes to its shared memory; then CTA 0 copies x into that of both."""
+    k = Builder("k", 4, 2)
+    x, y = k.tensor("x", "f32", (256,)), k.tensor("y", "f32", (2, 256), output=True)
+    s, full, t = (
+        k.smem("s", "f32", (256,)),
+        k.mbarriers("full", 1),
+        k.reg("t", "f32", (256,), LINES),
+    )
+    k.fill(t.all, 7.0)
+    with k.when(equal(k.rank, 1)):
+        k.copy(s.all, t.all)
+    if fence:
+        k.fence_async()
+    k.cluster_sync()
+    with k.one_thread(), k.arrives(full, 0), k.when(equal(k.rank, 0)):
+        k.copy_async(s.all, x.all, ranks=(0, 1))
+    k.wait(full, 0, 0)
+    k.copy(t.all, s.all)
+    k.copy(y[k.rank], t.all)
+    k.cluster_sync()
+    return k.finish()
+
+
+def _read_back(other: bool) -> ir.Kernel:
+    """Every CTA writes a row of y, and reads one back."""
+    k = Builder("k", 4, 2)
+    y, z = (k.tensor(n, "f32", (2, 256), output=True) for n in "yz")
+    t = k.reg("t", "f32", (256,), LINES)
+    k.fill(t.all, 7.0)
+    k.copy(y[k.rank], t.all)
+    k.cluster_sync()
+    k.copy(t.all, y[1 - k.rank if other else k.rank])
+    k.copy(z[k.rank], t.all)
+    return k.finish()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_fences_and_owners_are_those_of_each_cta(order: str) -> None:
+    x, two = np.arange(256, dtype=np.float32), np.zeros((2, 256), np.float32)
+    fenced, open_ = _over_ordinary_writes(True), _over_ordinary_writes(False)
+    own, other = _read_back(False), _read_back(True)
+    for kernels, arrays, wanted, message in (
+        ((fenced, open_), {"x": x, "y": two}, x, "overwrites ordinary writes"),
+        ((own, other), {"y": two, "z": two}, 7.0, "is read where this CTA has not written it"),
+    ):
+        right, wrong = kernels
+        for planned in levels(right):
+            found = interpret(right, arrays, planned=planned, meanings=MEANINGS, order=order)
+            assert all((a == wanted).all() for a in found.outputs.values())
+        for planned in levels(wrong):
+            with pytest.raises(KernelFault, match=message):
+                interpret(wrong, arrays, planned=planned, meanings=MEANINGS, order=order)
 
 
 # -- what the language refuses --
