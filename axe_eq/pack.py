@@ -18,6 +18,7 @@ from typing import Any
 
 from axe_eq.debug import switches
 from axe_eq.errors import PackError
+from axe_eq.kernel.cells import declare_spelling
 from axe_eq.program.ops import CELLS, MONOIDS, SELECTORS, Cell, Monoid, Selector
 from axe_eq.rule.law import Law
 from axe_eq.rule.law import law as make_law
@@ -81,6 +82,20 @@ class Pack:
         """Declare a cell."""
         self.operators.append(f"cell {cell.name}")
         return CELLS.add(cell)
+
+    def spelling(self, family: str, cell: str, **texts: str) -> None:
+        """Declare how a cell is written on a target family: kind of number -> text.
+
+        ``PACK.spelling("cuda", "mysquare", f32="({0} * {0})")``: see `kernel.cells`.
+
+        Raises:
+            PackError: no such cell, kind of number or operand, or it is spelled otherwise already.
+        """
+        try:
+            declare_spelling(family, cell, texts)
+        except PackError as error:
+            error.thing = f"pack {self.name!r}, {error.thing}"
+            raise
 
     def monoid(self, monoid: Monoid) -> Monoid:
         """Declare a monoid."""

@@ -24,6 +24,7 @@ from axe_eq.egraph.phases import Saturated, saturate
 from axe_eq.egraph.session import Limits
 from axe_eq.egraph.worker import is_limited, run_limited
 from axe_eq.errors import ArgumentError, LayoutError, PackError, ProgramError, SearchError
+from axe_eq.extract.able import drop_unwritable, emitter_of
 from axe_eq.extract.choose import Group, chosen
 from axe_eq.extract.forest import read_forest
 from axe_eq.extract.mesh import build_mesh, plan_mesh, read_mesh
@@ -476,11 +477,15 @@ def extract_program(
     """Read the e-graph and choose."""
     names = {terms[node]: name for node, name in program.names.items() if node in terms}
     forest = read_forest(graph.session, graph.requests, names)
+    unwritable = drop_unwritable(forest, emitter_of(used, target.family))
     pricer = Pricer(target, [s for pack in used for s in pack.schedules])
     try:
-        return extract(forest, pricer, progress=progress.at)
+        found = extract(forest, pricer, progress=progress.at)
     except SearchError as error:
+        if unwritable:
+            error.wrong = f"{error.wrong}; left out: {'; '.join(unwritable)}"
         raise limited(graph, error) from error
+    return replace(found, unwritable=unwritable)
 
 
 def limited(graph: Saturated, error: SearchError) -> SearchError:

@@ -45,6 +45,7 @@ class Extracted:
         priced: distinct cones priced.
         outputs: placed class and layout of every output.
         pricer: what priced the cones.
+        unwritable: why alternatives were left out that the target's emitter cannot write.
     """
 
     forest: Forest
@@ -57,6 +58,7 @@ class Extracted:
     priced: int = 0
     outputs: Sequence[tuple[int, str]] = field(default_factory=list)
     pricer: Pricer | None = None
+    unwritable: tuple[str, ...] = ()
 
     @property
     def time_s(self) -> float:

@@ -1,19 +1,22 @@
 """Cell expressions: what a `map` computes at one element, over the cells of programs.
 
 A cell expression is a tree of cell texts (``add``, ``cast f16``) over operands and constants. Its
-meaning is that of the named cells (`axe_eq.program.ops`); a backend adds their spelling.
+meaning is that of the named cells (`axe_eq.program.ops`); a backend adds their spelling, and packs
+that of cells of their own (`declare_spelling`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from axe_eq.errors import ScheduleError
+from axe_eq.errors import PackError, ScheduleError
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES, dtype, promote
 
@@ -151,3 +154,58 @@ def _whole(constant: Constant) -> bool:
 def _accumulation(held: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype that values are computed in: a cast rounds, the next cell goes on wide."""
     return DTYPES[DTYPES[dtype(held).name].accumulate].numpy
+
+
+# -- spellings that packs give --------------------------------------------------------------------
+
+_SPELLINGS: dict[tuple[str, str], Mapping[str, str]] = {}
+KINDS = tuple(dict.fromkeys(d.accumulate for d in DTYPES.values()))  # what cells compute in
+_FIELD = re.compile(r"\{\{|\}\}|\{(p?)(\d+)\}|[{}]")
+
+
+def declare_spelling(family: str, cell: str, texts: Mapping[str, str]) -> None:
+    """Say how a cell is written in the language of a target family.
+
+    Args:
+        family: of targets, "cuda".
+        cell: name of a declared cell.
+        texts: kind of number that it computes in ("f32" for every narrower float, "f64", "i32",
+            "i64", "bool") -> text; ``{0}`` is the first operand, ``{p0}`` the first parameter, and
+            ``{{`` a brace.
+
+    Raises:
+        PackError: no such cell, kind, operand or parameter, or another spelling was declared.
+    """
+    thing = f"spelling of cell {cell!r} for {family!r}"
+    if cell not in ops.CELLS:
+        raise PackError(thing, "names no declared cell", "the name of a cell, declared before")
+    declared = ops.CELLS[cell]
+    if not texts:
+        raise PackError(thing, "is empty", f"a text for one of {' '.join(KINDS)}")
+    for kind, text in texts.items():
+        if kind not in KINDS:
+            raise PackError(thing, f"is for {kind!r}", f"one of {' '.join(KINDS)}")
+        for found in _FIELD.finditer(text):
+            limit = (
+                declared.n_params if found[1] else 2 if declared.arity is None else declared.arity
+            )
+            if found[0] not in ("{{", "}}") and (found[2] is None or int(found[2]) >= limit):
+                names = [
+                    *(f"{{{n}}}" for n in range(2 if declared.arity is None else declared.arity))
+                ]
+                names += [f"{{p{n}}}" for n in range(declared.n_params)]
+                wrong = f"has {found[0]!r} in {text!r}"
+                raise PackError(thing, wrong, f"{' '.join(names)}, and {{{{ for a brace")
+    known = _SPELLINGS.setdefault((family, cell), MappingProxyType(dict(texts)))
+    if dict(known) != dict(texts):
+        raise PackError(thing, f"is {dict(texts)} and was {dict(known)}", "one spelling")
+
+
+def spelling(family: str, cell: str, kind: str) -> str | None:
+    """The text that a pack declared for a cell on a kind of number; None where none did."""
+    return _SPELLINGS.get((family, cell), {}).get(kind)
+
+
+def spellings(family: str) -> dict[str, dict[str, str]]:
+    """What packs declared for a family: cell -> kind of number -> text."""
+    return {c: dict(texts) for (f, c), texts in sorted(_SPELLINGS.items()) if f == family}

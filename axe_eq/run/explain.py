@@ -48,6 +48,7 @@ def explain(
     for step in graph.steps:
         lines += _kernel(step) if isinstance(step, KernelStep) else [f"  {step.name}"]
     if found is not None:
+        lines += [f"left out: {reason}" for reason in found.unwritable]
         lines += _compared(graph, found)
     fired = sorted(
         ((n, k) for k, n in matches.items() if not k.startswith("tiling/")), reverse=True

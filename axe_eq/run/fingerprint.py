@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from axe_eq.layout import Mesh
     from axe_eq.pack import Pack
     from axe_eq.program.node import Program
+    from axe_eq.schedule.graph import ScheduleGraph
     from axe_eq.target import Target
 
 # Switches that change what is shown, not what is chosen.
@@ -64,6 +65,7 @@ def program_key(
 
     None where it cannot be told: a pack or an operator that no installed distribution holds.
     """
+    from axe_eq.kernel.cells import spellings
     from axe_eq.program.store import program_to_json
 
     known = _packages()
@@ -80,6 +82,7 @@ def program_key(
         "program": json.loads(program_to_json(bare)),
         "target": machine,
         "mesh": None if mesh is None else [list(mesh.shape.items()), mesh.axis],
+        "spellings": spellings(target.family),
         "packs": [[p.name, p.version, p.exact, sorted(p.laws)] for p in packs],
         "without": sorted(without),
         "numerics": numerics,
@@ -87,6 +90,21 @@ def program_key(
         "sources": sources(*sorted(needed | {"axe_eq"})),
         "egglog": _version("egglog"),
     }, sort_keys=True)  # fmt: skip
+
+
+def lowering_key(graph: ScheduleGraph, target: Target) -> str | None:
+    """Text of what packs add to the lowering of a graph: kernels and spellings of their own.
+
+    None where it cannot be told: a schedule that no installed distribution holds writes a kernel.
+    """
+    from axe_eq.kernel.cells import spellings
+    from axe_eq.pack import schedule_named
+
+    named = {k.schedule: schedule_named(k.schedule) for k in graph.kernels}
+    writers = {_root(type(s).__module__) for s in named.values() if hasattr(s, "lower")}
+    if not writers <= _packages():
+        return None
+    return json.dumps([spellings(target.family), sources(*sorted(writers))])
 
 
 @cache

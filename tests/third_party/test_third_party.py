@@ -50,6 +50,19 @@ print(json.dumps({
 """
 
 
+COMPILED = """
+import json
+import axe_eq as axe
+from axe_eq_backends.cuda.compile import compile_text
+from axe_eq_example_pack import mygate
+
+exe = axe.compile(lambda x, w, r: mygate(x @ w, r), "136x64:f16", "64x128:f16", "136x128:f16",
+                  target="h200")
+print(json.dumps({name: [text, compile_text(text, 90, name).log]
+                  for name, text in exe.source.items()}))
+"""
+
+
 def _environment(*folders: Path) -> dict[str, str]:
     """The environment with these folders importable, as a user's site folder is."""
     path = os.pathsep.join([*map(str, folders), os.environ.get("PYTHONPATH", "")])
@@ -97,6 +110,13 @@ def test_the_operator_is_fused_into_its_product_and_extracted(probe: dict[str, A
     assert probe["without the law"]["schedules"] == ["tensor_cores"]
     assert probe["kernels on cpu"] == 1
     assert probe["error"] < 1e-12
+
+
+def test_the_operator_is_written_as_its_pack_spells_it(site: Path) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    ((text, log),) = _python(COMPILED, site).values()
+    assert "(0.5f + 0.5f * tanhf(0.5f * " in text
+    assert "0 bytes spill stores" in log
 
 
 def test_the_law_fires_and_extraction_takes_the_cheaper_form(probe: dict[str, Any]) -> None:

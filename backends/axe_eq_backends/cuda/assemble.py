@@ -9,7 +9,7 @@ from dataclasses import asdict
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel.dispatch import Planned
 from axe_eq.run.cache import Cache, key
-from axe_eq.run.fingerprint import sources
+from axe_eq.run.fingerprint import lowering_key, sources
 from axe_eq.schedule.graph import CollectiveStep, ScheduleGraph
 from axe_eq.schedule.memory import buffer_bytes, plan
 from axe_eq.target import Target
@@ -58,9 +58,12 @@ def assembled(graph: ScheduleGraph, target: Target) -> bytes:
         DeviceError: NVRTC is missing.
         SearchError: AXE_CACHE_DIR names a folder that cannot be written.
     """
+    of_packs = lowering_key(graph, target)
+    if of_packs is None:
+        return assemble(graph, target).to_bytes()
     name = key(
         code.FORMAT, sources("axe_eq", "axe_eq_backends"), compile.version(), graph.to_json(),
-        json.dumps(asdict(target), default=repr),
+        json.dumps(asdict(target), default=repr), of_packs,
     )  # fmt: skip
     return GRAPHS.get(name, lambda: assemble(graph, target).to_bytes())
 

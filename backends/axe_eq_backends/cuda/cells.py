@@ -1,7 +1,8 @@
 """How CUDA C++ spells cells and monoids: rows of text templates, by cell name and kind of number.
 
 Operands are f32 (every narrower float), i32 or bool values. ``{0}`` is the first operand's text;
-``{p0}`` the first parameter of the cell's text. Division is right to 2 ulp and the exponential to
+``{p0}`` the first parameter of the cell's text. Cells of packs have the texts that these declare
+(`Pack.spelling`), of the same form. Division is right to 2 ulp and the exponential to
 1e-5, as in other array compilers: correctly rounded ones cost up to ten times the instructions.
 """
 
@@ -9,10 +10,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from axe_eq.errors import EmitError
-from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, result_dtype
+from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, result_dtype, spelling
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES, dtype
 
@@ -75,6 +76,8 @@ MONOIDS: dict[str, tuple[str, str]] = {  # on f32, on i32
     "or": ("({0} || {1})", "({0} || {1})"),
 }
 C_TYPE = {"f32": "float", "f64": "double", "i32": "int", "i64": "long long", "bool": "bool"}
+FAMILY = "cuda"
+_NARROW = ("f16", "bf16", "f8e4m3", "f8e5m2")  # computed in f32
 _RANK = ("f64", "f32", "i64", "i32", "bool")  # the kind of numbers a cell computes in: the first
 
 
@@ -117,8 +120,7 @@ def spell(cell: Cell, operands: Sequence[str], dtypes: Sequence[str]) -> str:
     if isinstance(cell, Constant):
         return number(cell.value, "f32")
     name, params = ops.split_text(cell.cell)
-    kinds = [result_dtype(a, dtypes) for a in cell.args if not isinstance(a, Constant)]
-    kind = next((k for k in _RANK if k in kinds), "f32")
+    kind = _kind(result_dtype(a, dtypes) for a in cell.args if not isinstance(a, Constant))
     args = [
         number(a.value, kind) if isinstance(a, Constant) else spell(a, operands, dtypes)
         for a in cell.args
@@ -130,11 +132,40 @@ def spell(cell: Cell, operands: Sequence[str], dtypes: Sequence[str]) -> str:
     return _apply(cell, name, args, kind)
 
 
+def _kind(held: Iterable[str]) -> str:
+    """The kind of numbers that a cell computes in, of those that its operands hold."""
+    kinds = set(held)
+    return next((k for k in _RANK if k in kinds), "f32")
+
+
+def _row(name: str, kind: str) -> str | None:
+    return COMPARE.get(name) or _ROWS.get(kind, {}).get(name) or spelling(FAMILY, name, kind)
+
+
+def refusal(text: str, dtypes: Sequence[str]) -> str | None:
+    """Why a cell cannot be written; None where it can.
+
+    Args:
+        text: the cell's text.
+        dtypes: element dtypes of its operands.
+    """
+    name, params = ops.split_text(text)
+    kind = _kind(DTYPES[d].accumulate for d in dtypes)
+    if name == "cast":
+        wide = dtype(params[0]).name
+        return None if wide in (*C_TYPE, *_NARROW) else f"cell {text!r} has no CUDA spelling"
+    if _row(name, kind) is not None:
+        return None
+    return f"cell {text!r} has no CUDA spelling on {kind}: Pack.spelling gives it one"
+
+
 def _apply(cell: Apply, name: str, args: list[str], kind: str) -> str:
-    row = COMPARE.get(name) or _ROWS.get(kind, {}).get(name)
+    row = _row(name, kind)
     if row is None:
         known = " ".join(sorted(FLOAT))
         raise EmitError(f"cell {cell.cell!r}", f"has no CUDA spelling on {kind}", known)
+    if spelling(FAMILY, name, kind) is row:
+        return _of_pack(cell, row, args, kind)
     if len(args) > 2 and "{2}" not in row:  # n-ary associative cells
         text = args[0]
         for more in args[1:]:
@@ -143,9 +174,26 @@ def _apply(cell: Apply, name: str, args: list[str], kind: str) -> str:
     return row.format(*args, kind=kind) if len(args) > 1 or "{1}" not in row else args[0]
 
 
+def _of_pack(cell: Apply, row: str, args: list[str], kind: str) -> str:
+    """A pack's text of a cell; operands that it repeats are evaluated once."""
+    declared, params = ops.cell(cell.cell)
+    if declared.arity is None and len(args) != 2:
+        text = args[0]
+        for more in args[1:]:
+            text = _of_pack(Apply(cell.cell, cell.args[:2]), row, [text, more], kind)
+        return text
+    fields = {f"p{n}": str(p) for n, p in enumerate(params)}
+    twice = any(row.count(f"{{{n}}}") > 1 and not a.isidentifier() for n, a in enumerate(args))
+    if not twice:
+        return f"({row.format(*args, **fields)})"
+    names = [f"a{n}" for n in range(len(args))]
+    given = ", ".join(f"auto {name}" for name in names)
+    return f"[]({given}) {{ return {row.format(*names, **fields)}; }}({', '.join(args)})"
+
+
 def _cast(text: str, kind: str, to: str) -> str:
     """Round to a narrower type and come back, or change the kind of number."""
-    if to in ("f16", "bf16", "f8e4m3", "f8e5m2"):
+    if to in _NARROW:
         return f"round_{to}({text})"
     if to == "bool":
         return f"({text} != 0)"

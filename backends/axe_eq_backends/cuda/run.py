@@ -48,6 +48,12 @@ KEPT_BINDINGS, KEPT_STREAMS = 16, 8
 class CudaEmitter:
     """The emitter of family "cuda"."""
 
+    def refuse(self, cell: str, dtypes: Sequence[str]) -> str | None:
+        """Why a cell on operands of these element types cannot be written; None where it can."""
+        from axe_eq_backends.cuda.cells import refusal
+
+        return refusal(cell, dtypes)
+
     def emit(self, graph: ScheduleGraph, target: Target) -> dict[str, str]:
         """Kernel name -> CUDA C++ text that compiles alone.
 
