@@ -235,13 +235,16 @@ def apply_command(a: str, index: str, shape: str | None, as_json: bool) -> None:
     """Where the element INDEX lies: a number, or digits as 1,0."""
     digits = parse_integers("index", index)
     dims = None if shape is None else parse_shape(shape)
+    if dims is None and len(digits) > 1:
+        wrong = f"has {len(digits)} digits, and the layout's dims are not said"
+        raise ArgumentError(f"index {index!r}", wrong, "--shape with as many extents, as 8x16")
     at: int | Sequence[int] = digits[0] if len(digits) == 1 and dims is None else digits
     places = sorted(read_any(a)(at, shape=dims))
     if as_json:
         click.echo(as_json_text([dict(place) for place in places]))
         return
-    for place in places:
-        click.echo(" ".join(f"{value}@{axis}" for axis, value in place) or "0")
+    lines = (" ".join(f"{value}@{axis}" for axis, value in place) or "0" for place in places)
+    click.echo("\n".join(lines))
 
 
 @layout.command("refine")

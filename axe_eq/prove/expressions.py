@@ -22,7 +22,7 @@ from axe_eq.layout.symbolic.check import Missing, check, unknowns
 from axe_eq.layout.symbolic.expression import LayoutExpr, expression, settle
 from axe_eq.layout.symbolic.facts import Facts, facts
 from axe_eq.layout.symbolic.instances import choices, names_in, numbers_of
-from axe_eq.layout.symbolic.meaning import Meaning
+from axe_eq.layout.symbolic.meaning import MAX_ELEMENTS, Meaning
 from axe_eq.layout.symbolic.polynomial import fraction, name, poly
 from axe_eq.layout.symbolic.show import show
 from axe_eq.layout.symbolic.text import read_layout
@@ -31,7 +31,7 @@ from axe_eq.prove.certificate import Statement
 from axe_eq.prove.layoutnormal import LayoutNormalizer
 from axe_eq.prove.layouts import proved, rewrite, rules, statement
 from axe_eq.prove.prover import certify
-from axe_eq.prove.rewrite import Rewriter, laws_about
+from axe_eq.prove.rewrite import Rewriter, Rules, laws_about
 from axe_eq.prove.search import Budget, Search
 from axe_eq.prove.verdict import LayoutCounterexample, Proved, Refuted, Unknown, Verdict
 from axe_eq.rule.law import Law
@@ -167,7 +167,7 @@ class _Question:
         return None
 
     def _difference(self, meaning: Meaning) -> Refuted | None:
-        found = _compare(self.left, self.right, meaning)
+        found = _compare(self.left, self.right, meaning, rules(self.packs))
         if found is None:
             return None
         numbers = self.known.numbers(names_in(self.sides[:2]), meaning.numbers)
@@ -234,15 +234,24 @@ class _Question:
             yield from (f"{own} % {divisor} == 0" for divisor in (2, 4, 8, 3))
 
 
-def _compare(left: Term, right: Term, meaning: Meaning) -> Difference | None:
+def _compare(left: Term, right: Term, meaning: Meaning, known: Rules) -> Difference | None:
     """How two terms differ where names and unknown layouts have these values.
 
+    By enumeration; what is too large for that is rewritten to layouts, which are compared.
+
     Raises:
-        SearchError: too large to enumerate, or undecided.
+        SearchError: undecided.
         LayoutError: a term that denotes no layout there.
     """
     values = Facts(images={name: poly(value) for name, value in meaning.numbers.items()})
-    one, two = settle([left, right], values)
+    one, two = (_filled(term, meaning) for term in settle([left, right], values))
+    kinds = check(one), check(two)
+    sizes = kinds[0].elements, kinds[1].elements
+    if sizes[0] != sizes[1] and kinds[0].total and kinds[1].total:
+        return Difference(f"sizes differ: {sizes[0]} and {sizes[1]}", None, None, None)
+    if max(size.constant or 0 for size in sizes) > MAX_ELEMENTS:
+        rewriter = Rewriter(known, t.is_answer)
+        one, two = rewriter.normal(one), rewriter.normal(two)
     if t.is_written(one) and t.is_written(two):
         return same_map(t.decode(one), t.decode(two))
     images = meaning.of(left), meaning.of(right)
@@ -255,6 +264,18 @@ def _compare(left: Term, right: Term, meaning: Meaning) -> Difference | None:
         if a != b:
             return Difference(f"index {x} maps to different coordinates", x, a, b)
     return None
+
+
+def _filled(term: Term, meaning: Meaning) -> Term:
+    """The term with a layout for every unknown one."""
+    images: dict[Term, Term] = {}
+    for sub in postorder(term):
+        if sub.symbol is t.AnyLayout:
+            images[sub] = t.encode(meaning.layouts[sub.args[0]])
+        else:
+            args = tuple(images[a] if isinstance(a, Term) else a for a in sub.args)
+            images[sub] = Term(sub.symbol, args)
+    return images[term]
 
 
 def _stuck(one: Term, two: Term) -> tuple[Term, Term]:

@@ -68,6 +68,23 @@ def factors(count: int, *, whole: bool = False) -> Callable[[Draw], Values]:
     return sample
 
 
+def factor_and_ones(draw: Draw) -> Values:
+    """A layout, a shape of it, and the shape of that rank that has one element."""
+    rank = _rank(draw)
+    term, extents = factor(draw, "x", rank)
+    return term, shape_text(extents), shape_text([1] * rank)
+
+
+def factors_in_other_dims(draw: Draw) -> Values:
+    """Two layouts with shapes of one rank, the one 1 where the other is not."""
+    one, s = factor(draw, "x", 1)
+    two, u = factor(draw, "y", 1)
+    shapes = [*s, 1], [1, *u]
+    if draw.integer("order", 0, 1):
+        shapes = shapes[0][::-1], shapes[1][::-1]
+    return one, shape_text(shapes[0]), two, shape_text(shapes[1])
+
+
 def times(shapes: Sequence[Sequence[Any]]) -> str:
     """The shape whose extents are the products of those of some shapes."""
     return shape_text([_whole(extents) for extents in zip(*shapes, strict=True)])

@@ -31,6 +31,7 @@ from axe_eq.layout.terms import (
     LayoutTerm,
     LeftAddend,
     Map,
+    NoIter,
     Permute,
     PlaceAt,
     Region,
@@ -58,7 +59,16 @@ from axe_eq.layout.terms import (
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import INT, STR, Analysis, Term, primitive
 from axe_eq_rules import layout_map_samples as samples
-from axe_eq_rules.layout_numbers import Axis, Laws, Perm, Place, Shape, Weights
+from axe_eq_rules.layout_numbers import (
+    Axis,
+    Laws,
+    Perm,
+    Place,
+    Shape,
+    Weights,
+    in_other_dims,
+    is_one,
+)
 from axe_eq_rules.layout_numbers import Region as RegionText
 
 LAWS = Laws()
@@ -256,6 +266,24 @@ def sum_associates(
     return left, DirectSum(x, S, DirectSum(y, T, z, U), shape_times(T, U))
 
 
+@LAWS.law(source="a sum with 0", sampler=samples.factor_and_ones)
+def sum_with_nothing(x: LayoutTerm, S: Shape, T: Shape) -> Sides:
+    """direct_sum(x, S, () + 0, T) = x   if T has one element."""
+    return DirectSum(x, S, Map(NoIter(), Here()), T), x, is_one(T) == 1
+
+
+@LAWS.law(source="a sum with 0", sampler=samples.factor_and_ones)
+def sum_with_nothing_before(x: LayoutTerm, S: Shape, T: Shape) -> Sides:
+    """direct_sum(() + 0, T, x, S) = x   if T has one element."""
+    return DirectSum(Map(NoIter(), Here()), T, x, S), x, is_one(T) == 1
+
+
+@LAWS.law(source="sums commute", expands=True, sampler=samples.factors_in_other_dims)
+def sum_in_other_dims(x: LayoutTerm, S: Shape, y: LayoutTerm, T: Shape) -> Sides:
+    """direct_sum(x, S, y, T) = direct_sum(y, T, x, S)   if S or T is 1 in every dim."""
+    return DirectSum(x, S, y, T), DirectSum(y, T, x, S), in_other_dims(S, T) == 1
+
+
 @LAWS.law(source="scaling is linear", sampler=samples.spans_and(samples.factors(2), 4))
 def scale_sum(x: LayoutTerm, S: Shape, y: LayoutTerm, T: Shape, w: SpansTerm) -> Sides:
     """(w * direct_sum(x, S, y, T)) = direct_sum(w * x, S, w * y, T)."""
@@ -272,6 +300,12 @@ def scale_scaled(x: LayoutTerm, v: SpansTerm, w: SpansTerm) -> Sides:
 def scale_by_one(x: LayoutTerm) -> Sides:
     """1 * x = x."""
     return Scale(x, Spans("")), x
+
+
+@LAWS.law(source="scaling is linear")
+def scale_nothing_at_all(w: SpansTerm) -> Sides:
+    """(w * (() + 0)) = () + 0."""
+    return Scale(Map(NoIter(), Here()), w), Map(NoIter(), Here())
 
 
 @LAWS.law(source="Axe Lemma C.1: parts are independent", sampler=samples.factors(2))

@@ -14,6 +14,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 from axe_eq.layout import terms as t
 from axe_eq.layout.symbolic.polynomial import parse
+from axe_eq.layout.symbolic.shapes import read_shape
 from axe_eq.pack import Pack
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import INT, STR, Primitive, Sort, Symbol, Undefined, is_pattern, primitive
@@ -275,3 +276,19 @@ def _bound(fn: LawFunction, system: Numbers) -> LawFunction:
     parameters = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD) for name in names]
     law.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     return law
+
+
+# -- shapes ----------------------------------------------------------------------------------------
+
+
+@primitive((STR,), (INT,))
+def is_one(shape: str) -> int | None:
+    """1 for a shape of one element."""
+    return 1 if all(extent == 1 for extent in read_shape(shape)) else None
+
+
+@primitive((STR, STR), (INT,))
+def in_other_dims(a: str, b: str) -> int | None:
+    """1 for shapes that have more than one index in different dims."""
+    pairs = zip(read_shape(a), read_shape(b), strict=True)
+    return 1 if all(x == 1 or y == 1 for x, y in pairs) else None

@@ -22,6 +22,8 @@ from axe_eq.rule.term import Term, postorder
 _NUMBERS = (1, 2, 3, 2)
 _SMALL = 20  # choices with small numbers come first
 _MOST = 32
+_LARGE = 2**40
+_ALL_FACTORS, _SOME_FACTORS = 2**16, 2**10  # up to how large a number, and which of a larger one
 _STRIDES = (1, 1, 2, 3, 4, 6, 8, -1, -2, 0, 5)
 
 
@@ -39,6 +41,8 @@ def layout_of(
     extents = _factors(rng, elements)
     if bound is not None:
         return _indices(rng, extents, bound)
+    if elements > _LARGE:  # where the coordinates of more iters might not fit
+        return Layout([(elements, rng.choice((0, 1, 1, -1)), rng.choice("mn"))])
     if plain:
         return Layout([(extent, rng.choice(_STRIDES[:5]), "m") for extent in extents])
     axes = rng.choice(("m", "mn", "mn", "mmp"))
@@ -58,7 +62,9 @@ def layout_of(
 def _factors(rng: random.Random, number: int) -> list[int]:
     factors = []
     while number > 1:
-        factors.append(rng.choice([d for d in range(2, number + 1) if number % d == 0]))
+        most = number if number <= _ALL_FACTORS else _SOME_FACTORS
+        found = [d for d in range(2, most + 1) if number % d == 0]
+        factors.append(rng.choice(found if most == number else [*found, number]))
         number //= factors[-1]
     return factors
 

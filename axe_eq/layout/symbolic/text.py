@@ -37,7 +37,7 @@ unknown: NAME "[" sum [BELOW sum] "]"
 written: shard ("+" part)*
 shard: SHARD "[" _extents ":" _strides "]"
 ?part: REPLICA "[" _extents ":" _strides "]" -> replica
-     | product "@" NAME -> offset
+     | product ["@" NAME] -> offset
 _extents: "(" [sum ("," sum)*] ","? ")" | plain
 _strides: "(" [stride ("," stride)*] ","? ")" | single
 single: plain ["@" NAME] -> stride
@@ -116,8 +116,8 @@ class _Maker(Transformer[Token, Any]):
     def replica(self, _: Token, *items: Any) -> tuple[str, list[Any]]:
         return "R", _zipped(items)
 
-    def offset(self, value: Polynomial, axis: Token) -> tuple[str, Any]:
-        return "O", (str(axis), value)
+    def offset(self, value: Polynomial, axis: Token | None) -> tuple[str, Any]:
+        return "O", (str(axis or "m"), value)
 
     def written(self, shard: list[Any], *parts: tuple[str, Any]) -> ex.LayoutExpr:
         offset: dict[str, Polynomial] = {}

@@ -145,6 +145,42 @@ def test_what_does_not_hold_is_refuted_with_layouts(a: str, b: str) -> None:
     assert all(str(layout) in str(found) for layout in found.layouts.values())
 
 
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("tile(A[n],(n),S[1:1],(1))", "A[n]"),
+        ("tile(S[1:1],(1,1),A[12],(3,4))", "A[12]"),
+        ("direct_sum(S[1:5],(1),A[n],(n))", "A[n]"),
+        ("direct_sum(A[n],(n,1),B[k],(1,k))", "direct_sum(B[k],(1,k),A[n],(n,1))"),
+    ],
+)
+def test_a_single_element_and_the_order_of_other_dims_change_nothing(a: str, b: str) -> None:
+    assert proved(a, b)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("S[(2,3,5,7,11,13):(1,2,6,30,210,2310)]", "A[30030]"),
+        ("tile(A[4096],(4096),B[4096],(4096))", "tile(B[4096],(4096),A[4096],(4096))"),
+        ("slice(A[1048576],(1024,1024),(0:512,0:512))",
+         "slice(A[1048576],(1024,1024),(0:512,1:513))"),
+        ("I[1000003 below 1000003]", "J[1000003 below 1000003]"),
+        ("A[9223372036854775807]", "B[9223372036854775807]"),
+        ("S[(n,1000000):(1000000,1)]", "S[(n,1000000):(1000001,1)]"),
+    ],
+)  # fmt: skip
+def test_what_nobody_can_enumerate_is_refuted_too(a: str, b: str) -> None:
+    assert isinstance(refuted(a, b).x, int)
+
+
+def test_sizes_that_differ_are_said_at_any_size() -> None:
+    verdict = axe.equivalent("S[(2,3,5,7,11,13):(1,2,6,30,210,2310)]", "A[8]")
+    assert isinstance(verdict, Refuted)
+    assert verdict.counterexample is None
+    assert verdict.reason.startswith("sizes differ: 30030 and 8")
+
+
 def test_sizes_that_differ_are_said() -> None:
     verdict = axe.equivalent("A[n]", "B[4]")
     assert isinstance(verdict, Refuted)
@@ -220,6 +256,9 @@ def test_operations_on_symbolic_layouts() -> None:
     assert proved("permute(S[(n,k):(k,1)],(n,k),(1,0))", "S[(k,n):(1,k)]")
     assert proved("permute(S[(n*k):(1)],(n,k),(1,0))", "S[(k,n):(1,k)]")
     assert proved("direct_sum(S[(n):(8)],(n),S[8:1],(8))", "S[(8*n):(1)]")
+    assert (
+        proved("tile(A[4],(4),S[4:1] + 3 + 2@n,(4))", "tile(A[4],(4),S[4:1] + 2@n + 3@m,(4))") == []
+    )
     assert proved("tile(A[n],(n),S[(k,2):(2,1)],(2*k))", "tile(A[n],(n),S[(2*k):(1)],(2*k))")
 
 
