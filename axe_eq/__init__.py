@@ -133,7 +133,12 @@ def __getattr__(name: str) -> Any:
     if name not in _PUBLIC:
         raise AttributeError(f"module 'axe_eq' has no attribute {name!r}")
     module, _, attribute = _PUBLIC[name].partition(":")
-    loaded = import_module(module)
+    try:
+        loaded = import_module(module)
+    except ModuleNotFoundError as error:
+        from axe_eq.errors import missing_package
+
+        raise missing_package(error, f"axe_eq.{name}") or error from None
     value = getattr(loaded, attribute) if attribute else loaded
     globals()[name] = value
     return value

@@ -88,3 +88,22 @@ class ArgumentError(AxeError):
 
 class DeviceError(AxeError):
     """A device or its driver is missing or failed."""
+
+
+class MissingPackage(AxeError, ImportError):
+    """A Python package that is needed for what was asked for, and not installed."""
+
+
+def missing_package(error: ModuleNotFoundError, what: str) -> MissingPackage | None:
+    """The error of `what`, which needs a package that is not here.
+
+    None where the missing module is one of axe_eq: a mistake in it, not in the installation.
+    """
+    package = (error.name or "").partition(".")[0]
+    if not package or package.startswith("axe_eq"):
+        return None
+    return MissingPackage(
+        what, f"needs the package {package!r}, which is not installed", "all that axe_eq requires",
+        hint=f"pip install {package}, or axe_eq without --no-deps; "
+        "axe.load, and what it loads, need numpy and cuda-python alone",
+    )  # fmt: skip

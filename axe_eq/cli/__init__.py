@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from axe_eq.debug import switches
-from axe_eq.errors import AxeError
+from axe_eq.errors import AxeError, missing_package
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -34,6 +34,12 @@ def main() -> None:
     except AxeError as error:
         public = next(c for c in type(error).__mro__ if c.__module__ == AxeError.__module__)
         click.echo(f"{public.__name__}: {error}", err=True)
+        sys.exit(2)
+    except ModuleNotFoundError as error:
+        missing = missing_package(error, "axe")
+        if missing is None:
+            raise
+        click.echo(f"{type(missing).__name__}: {missing}", err=True)
         sys.exit(2)
     except MemoryError as error:
         click.echo(f"axe: needs more memory than there is ({error})", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,13 @@ import numpy as np
 
 from axe_eq.cli import as_json_text, axe, json_option
 from axe_eq.cli.source import load_arrays, load_function, parse_dims
-from axe_eq.errors import ArgumentError
+from axe_eq.errors import ArgumentError, DeviceError
 from axe_eq.files import whole
 from axe_eq.pipeline import compile as compile_program
 from axe_eq.program.nesting import flatten
 from axe_eq.program.types import DTYPES
+from axe_eq.run.store import Loaded, load
+from axe_eq.schedule.quantity import bytes_text
 
 
 def program_options(command: Any) -> Any:
@@ -36,6 +39,25 @@ def program_options(command: Any) -> Any:
     ):
         command = option(command)
     return command
+
+
+def is_saved(function: str) -> bool:
+    """Whether what is named is a program that `axe compile -o` wrote, not a function in a file."""
+    return function.endswith(".axe") or zipfile.is_zipfile(function)
+
+
+def saved(function: str, **options: Any) -> Loaded:
+    """The program in a file.
+
+    Raises:
+        ArgumentError: it does not load, or options say how to compile what is compiled already.
+    """
+    given = [f"--{name.removesuffix('s') if name == 'specs' else name}"
+             for name, value in options.items() if value and value != "real"]  # fmt: skip
+    if given:
+        wrong = f"is compiled already, and {' '.join(given)} would change nothing"
+        raise ArgumentError(f"file {function!r}", wrong, "FILE.py:FUNCTION, or no such options")
+    return load(function)
 
 
 def compiled(
@@ -85,18 +107,35 @@ def summary(exe: Any) -> dict[str, Any]:
 def compile_command(output: str | None, html: str | None, as_json: bool, **options: Any) -> None:
     """Compile a function: choose its cheapest schedule."""
     exe = compiled(**options)
+    written = []
     if output is not None:
         exe.save(output)
+        written.append(output)
     if html is not None:
         exe.schedule.html(html)
-    click.echo(as_json_text(summary(exe)) if as_json else str(exe.schedule))
+        written.append(html)
+    sizes = {path: Path(path).stat().st_size for path in written}
+    if as_json:
+        click.echo(as_json_text(summary(exe) | {"written": sizes}))
+        return
+    click.echo(str(exe.schedule))
+    for path, size in sizes.items():
+        click.echo(f"{path} written, {bytes_text(size)}")
 
 
 @axe.command()
 @program_options
 @json_option
 def explain(as_json: bool, **options: Any) -> None:
-    """Say which schedule was chosen, what it was compared with, and why."""
+    """Say which schedule was chosen, what it was compared with, and why.
+
+    FILE.axe, which `axe compile -o` wrote, may stand for the function: what was said then.
+    """
+    if is_saved(options["function"]):
+        loaded = saved(**options)
+        data = {"target": loaded.target_name, "cost": loaded.cost, "text": loaded.explain()}
+        click.echo(as_json_text(data) if as_json else loaded.explain())
+        return
     exe = compiled(**options)
     click.echo(as_json_text(summary(exe) | {"text": exe.explain()}) if as_json else exe.explain())
 
@@ -118,20 +157,43 @@ def run_command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Compile and run on the target; exit 1 where it differs from the numpy meaning."""
-    exe = compiled(**options)
-    schedule = exe.schedule.bind(**parse_dims(bindings)) if bindings else exe.schedule
-    arrays = load_arrays(inputs) if inputs else random_inputs(schedule.call.types, seed)
-    given = schedule.call.nest(check_count(arrays, schedule.call.names))
-    results = flatten(schedule.launch(*given))[1]
-    wanted = flatten(exe.meaning(*given))[1]
+    """Compile and run on the target; exit 1 where it differs from the numpy meaning.
+
+    FILE.axe, which `axe compile -o` wrote, may stand for the function; it is run, but holds no
+    meaning to compare with.
+    """
+    kept = is_saved(options["function"])
+    exe: Any = saved(**options) if kept else compiled(**options)
+    check_present(exe)
+    runs: Any = exe.schedule.bind(**parse_dims(bindings)) if bindings else exe
+    call = runs.call if bindings or kept else exe.schedule.call
+    arrays = load_arrays(inputs) if inputs else random_inputs(call.types, seed)
+    given = call.nest(check_count(arrays, call.names))
+    results = flatten(runs.launch(*given) if bindings else exe(*given))[1]
+    wanted = [None] * len(results) if kept else flatten(exe.meaning(*given))[1]
     rows = [
         compare(n, got, want) for n, (got, want) in enumerate(zip(results, wanted, strict=True))
     ]
     if folder is not None:
         write_outputs(Path(folder), results)
     click.echo(as_json_text(rows) if as_json else "\n".join(map(line, rows)))
-    sys.exit(0 if all(row["agrees"] for row in rows) else 1)
+    sys.exit(1 if any(row["agrees"] is False for row in rows) else 0)
+
+
+def check_present(exe: Any) -> None:
+    """Refuse to run where the target is not: its compiler may be missing too, which hides that.
+
+    Raises:
+        DeviceError: this machine is no such target.
+    """
+    target = exe.target
+    runner = exe.schedule.runners.get(target.family)
+    if runner is not None and not runner.present(target):
+        raise DeviceError(
+            f"target {target.name!r}", "no such GPU or other device is here",
+            "a machine with one, or another target such as cpu",
+            hint="axe compile and axe explain, which need none",
+        )  # fmt: skip
 
 
 def check_count(arrays: list[Any], names: Sequence[str]) -> list[Any]:
@@ -166,7 +228,12 @@ def compare(number: int, got: Any, want: Any) -> dict[str, Any]:
 
     Floats agree within the square root of their epsilon, relative to the largest value: wider than
     any order of a sum, narrower than any wrong element. Other dtypes agree when they are equal.
+    Without a meaning nothing is said of the values.
     """
+    if want is None:
+        shape = list(np.shape(got))
+        return {"output": number, "dtype": str(np.asarray(got).dtype), "shape": shape,
+                "largest_error": None, "relative_error": None, "agrees": None}  # fmt: skip
     a, b = np.asarray(got, np.float64), np.asarray(want, np.float64)
     with np.errstate(invalid="ignore"):
         apart = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
@@ -184,6 +251,8 @@ def compare(number: int, got: Any, want: Any) -> dict[str, Any]:
 def line(row: dict[str, Any]) -> str:
     """One output as a line of text."""
     shape = "x".join(map(str, row["shape"])) or "scalar"
+    if row["agrees"] is None:
+        return f"output {row['output']}: {shape} {row['dtype']}, from a saved program: not compared"
     said = "agrees with" if row["agrees"] else "DIFFERS from"
     return (
         f"output {row['output']}: {shape} {row['dtype']}, {said} the numpy meaning, "

@@ -10,6 +10,7 @@ import click
 
 from axe_eq.cli import as_json_text, axe, json_option
 from axe_eq.cli.source import load_function
+from axe_eq.cli.verdicts import verdict_data
 from axe_eq.errors import ArgumentError
 from axe_eq.files import write_text
 from axe_eq.prove.certificate import Certificate
@@ -45,8 +46,11 @@ def equiv(
     verdict = equivalent(*sides, *specs, numerics=numerics, budget=budget)
     if certificate is not None and isinstance(verdict, Proved):
         write_text(certificate, str.__str__(verdict.certificate))
-    name = type(verdict).__name__
-    click.echo(as_json_text({"verdict": name, "text": str(verdict)}) if as_json else str(verdict))
+    if as_json:
+        used = numerics if all(programs) else "exact"
+        click.echo(as_json_text(verdict_data(verdict, used, certificate)))
+    else:
+        click.echo(str(verdict))
     sys.exit(YES if verdict else REFUTED if isinstance(verdict, Refuted) else UNKNOWN)
 
 

@@ -69,6 +69,8 @@ class Statement:
         assume: pairs of terms that are taken to be equal.
         axe_eq: version of axe_eq: what operators and layouts mean.
         where: name -> what it stands for, of names in layouts of which something is assumed.
+        texts: what the two layouts were read from, where they were given so; the checker reads them
+            again.
     """
 
     kind: str
@@ -80,6 +82,7 @@ class Statement:
     assume: tuple[tuple[Term, Term], ...] = ()
     axe_eq: str = field(default_factory=own_version)
     where: tuple[tuple[str, str], ...] = ()
+    texts: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         names = " ".join(f"{name} {version}" for name, version in sorted(self.packs.items()))
@@ -97,6 +100,10 @@ def _layouts(statement: Statement) -> str:
     (left,), (right,) = statement.left, statement.right
     unknown, names = sorted(unknowns((left, right))), sorted(names_in((left, right)))
     text = f"{show(left)} = {show(right)}"
+    if statement.texts:
+        read = f"read as {show(left)} and {show(right)}"
+        same = f"both read as {show(left)}"
+        text = f"{' = '.join(statement.texts)}, {same if left is right else read}"
     if unknown:
         text += f", for all layouts {', '.join(unknown)}"
     if names:
@@ -208,6 +215,8 @@ def _statement(statement: Statement) -> dict[str, Any]:
     }
     if statement.kind == PROGRAMS:
         document["inputs"] = [list(pair) for pair in statement.inputs]
+    if statement.texts:
+        document["texts"] = list(statement.texts)
     if statement.where:
         document["where"] = [list(pair) for pair in statement.where]
     if statement.assume:
@@ -285,8 +294,8 @@ def _text(value: Any, what: str) -> str:
 
 def _read_statement(value: Any) -> Statement:
     required = ("kind", "numerics", "axe_eq", "packs", "left", "right")
-    kind, numerics, own, packs, left, right, inputs, assume, where = _fields(
-        value, required, ("inputs", "assume", "where")
+    kind, numerics, own, packs, left, right, inputs, assume, where, texts = _fields(
+        value, required, ("inputs", "assume", "where", "texts")
     )
     if kind not in (PROGRAMS, LAYOUTS) or numerics not in ("real", "exact"):
         raise refuse(f"is about {kind!r}, {numerics!r}", "programs or layouts; real or exact")
@@ -301,6 +310,7 @@ def _read_statement(value: Any) -> Statement:
         _read_assumptions(assume, symbols) if assume is not None else (),
         _text(own, "the version of axe_eq"),
         _read_inputs(where) if where is not None and kind == LAYOUTS else (),
+        () if texts is None else tuple(_text(t, "a layout") for t in _list(texts, "texts")),
     )
 
 

@@ -11,9 +11,11 @@ from collections.abc import Iterable, Mapping
 
 from axe_eq.errors import AxeError
 from axe_eq.layout import terms as layout_terms
+from axe_eq.layout.notation import read_any
 from axe_eq.layout.symbolic.check import check as check_layout
 from axe_eq.layout.symbolic.check import unknowns
 from axe_eq.layout.symbolic.polynomial import parse as parse_number
+from axe_eq.layout.symbolic.show import show
 from axe_eq.pack import Pack, installed
 from axe_eq.program.terms import VALUE, In, type_of
 from axe_eq.program.types import value_type
@@ -132,11 +134,14 @@ def check_statement(statement: Statement) -> None:
     """Refuse a statement that makes no sense.
 
     Raises:
-        AxeError: roots that do not correspond, ill-typed terms, unknown inputs.
+        AxeError: roots that do not correspond, ill-typed terms, unknown inputs, texts that read as
+            other layouts.
     """
     if len(statement.left) != len(statement.right) or not statement.left:
         raise refuse(f"has {len(statement.left)} and {len(statement.right)} roots", "as many")
     pairs = [*zip(statement.left, statement.right, strict=True), *statement.assume]
+    if statement.texts:
+        _check_texts(statement)
     if statement.kind == PROGRAMS:
         inputs = _inputs(statement)
         for left, right in pairs:
@@ -149,6 +154,17 @@ def check_statement(statement: Statement) -> None:
             check_layouts(left, right)
         unknowns([term for pair in pairs for term in pair])
         _check_definitions(statement)
+
+
+def _check_texts(statement: Statement) -> None:
+    """The layouts are what their texts mean to the readers that are here."""
+    roots = (*statement.left, *statement.right)
+    if statement.kind == PROGRAMS or len(statement.texts) != len(roots):
+        raise refuse(f"has {len(statement.texts)} texts", "one of each layout, or none")
+    for text, root in zip(statement.texts, roots, strict=True):
+        found = layout_terms.encode(read_any(text))
+        if found is not root:
+            raise refuse(f"says that {text!r} is {show(root)}", f"what is read here, {show(found)}")
 
 
 def _inputs(statement: Statement) -> dict[str, str]:

@@ -50,18 +50,28 @@ def equivalent_layouts(
     if isinstance(assume, str):
         assume = [assume]
     if isinstance(left, Layout) and isinstance(right, Layout) and not assume:
-        return _equivalent_values(left, right, list(packs))
+        return _equivalent_values(left, right, list(packs), _texts((a, b), (left, right)))
     from axe_eq.prove.expressions import equivalent_expressions
 
     return equivalent_expressions(left, right, list(packs), assume, budget)
 
 
-def _equivalent_values(left: Layout, right: Layout, packs: list[Pack]) -> Verdict:
+def _texts(given: Sequence[Any], layouts: Sequence[Layout]) -> tuple[str, ...]:
+    """What two layouts were read from; nothing where that is how they are printed."""
+    printed = tuple(map(str, layouts))
+    pairs = zip(given, printed, strict=True)
+    texts = tuple(text.strip() if isinstance(text, str) else shown for text, shown in pairs)
+    return () if texts == printed else texts
+
+
+def _equivalent_values(
+    left: Layout, right: Layout, packs: list[Pack], texts: tuple[str, ...]
+) -> Verdict:
     try:
         found = same_map(left, right)
         if found is not None:
             return _refuted(found)
-        return _prove(left, right, packs)
+        return _prove(left, right, packs, texts)
     except SearchError as error:
         return Unknown(str(error))
 
@@ -72,9 +82,9 @@ def _refuted(found: Difference) -> Refuted:
     return Refuted(LayoutCounterexample(found.x, found.image_a, found.image_b), found.reason)
 
 
-def _prove(left: Layout, right: Layout, packs: list[Pack]) -> Verdict:
+def _prove(left: Layout, right: Layout, packs: list[Pack], texts: tuple[str, ...]) -> Verdict:
     """The certificate that two layouts with the same map have it by the laws."""
-    state = statement(encode(left), encode(right), packs)
+    state = statement(encode(left), encode(right), packs, texts=texts)
     steps = rewrite(state, rules(packs))
     if steps is None:
         return Unknown("the maps are equal, but no layout law of the packs in use proves it")

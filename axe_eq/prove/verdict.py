@@ -15,7 +15,7 @@ from axe_eq.layout import Layout
 from axe_eq.program.types import Array
 
 Image = frozenset[tuple[tuple[str, int], ...]]
-_MOST_SHOWN = 64  # elements of an input that a counterexample prints
+MOST_SHOWN = 64  # elements of an input that a counterexample prints
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def _value(value: float | int | bool, bounds: tuple[float, float]) -> str:
 def _array(array: Array) -> str:
     kind = f"{array.dtype}{list(array.shape)}"
     shown = array.astype(np.float64) if array.dtype.kind not in "ib" else array
-    if array.size > _MOST_SHOWN:
+    if array.size > MOST_SHOWN:
         return f"{kind}, {int(np.count_nonzero(shown))} of {array.size} not zero"
     text = np.array2string(shown, separator=", ", max_line_width=1000, formatter={"float": _number})
     return f"{kind} {' '.join(text.split())}"

@@ -123,6 +123,15 @@ class Loaded:
         return self.schedule.graph.kernels
 
     @property
+    def target_name(self) -> str:
+        """Name of the machine; loads no compiler, as `target` does."""
+        return str(self._head["target"]["name"])
+
+    def __repr__(self) -> str:
+        kernels = f"{self.cost['kernels']:.0f} kernels" if "kernels" in self.cost else "a schedule"
+        return f"<Loaded {str(self.path)!r} for {self.target_name}: {kernels}>"
+
+    @property
     def target(self) -> Target:
         """The machine."""
         return self.schedule.target
