@@ -352,8 +352,9 @@ class Builder:
             ranks: the CTAs of the cluster at whose barriers; by default at the own.
         """
         _check_slot(barrier, slot)
-        reached(ranks, self.kernel.cluster, f"arrive at {barrier}", at=user_line())
-        self._add(ir.Arrive(barrier, slot, tuple(ranks)))
+        n, named, at = self.kernel.cluster, f"arrive at {barrier}", user_line()
+        landings = reached(ranks, n, named, self._conditions, at) if ranks else 1
+        self._add(ir.Arrive(barrier, slot, tuple(ranks), landings))
 
     @contextmanager
     def arrives(self, barrier: ir.MBarrier, slot: Int) -> Iterator[None]:
@@ -438,9 +439,8 @@ class Builder:
         copy = ir.CopyAsync(dst, src, via=via, ranks=tuple(ranks))
         if self._expect is not None:
             copy.barrier, copy.slot = self._expect.barrier, self._expect.slot
-            copy.landings = reached(
-                ranks, self.kernel.cluster, f"copies to {dst}", self._conditions, at=user_line()
-            )
+            n, named, at = self.kernel.cluster, f"copies to {dst}", user_line()
+            copy.landings = reached(ranks, n, named, self._conditions, at)
             self._expect.copies.append(copy)
         elif ranks:
             raise _refuse("copy_async", f"to CTAs {_listed(ranks)}", "k.arrives(barrier, slot)")

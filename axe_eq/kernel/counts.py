@@ -19,11 +19,10 @@ def arrivals(kernel: ir.Kernel, barrier: ir.MBarrier) -> int:
     """Arrivals of one phase: every role with an arrive site arrives once with each warpgroup.
 
     A slot that depends on the warpgroup alone gets the arrivals of those that choose it. In a
-    cluster, a site counts as often as one CTA is reached by it.
+    cluster, a site that names CTAs counts as often as one CTA is reached by it.
 
     Raises:
-        ScheduleError: sites of one role arrive with different numbers of threads, or CTAs of a
-            cluster get different numbers.
+        ScheduleError: sites of one role arrive with different numbers of threads.
     """
     counts: dict[ir.Role | None, int] = {}
     for statement, where in ir.walk(kernel):
@@ -31,8 +30,7 @@ def arrivals(kernel: ir.Kernel, barrier: ir.MBarrier) -> int:
             threads = 1 if where.scope == "elect" else LANES * where.n_warps
             threads *= _groups_of_a_slot(statement, where)
             if isinstance(statement, ir.Arrive):
-                named = f"barrier {barrier.name}"
-                threads *= reached(statement.ranks, kernel.cluster, named, at=statement.at)
+                threads *= statement.landings
             if counts.setdefault(where.role, threads) != threads:
                 raise ScheduleError(
                     f"barrier {barrier.name}",
@@ -84,7 +82,7 @@ def reached(
     found = dict.fromkeys(range(cluster), 0)
     for rank in range(cluster):
         env = {ir.RANK: rank}
-        if not all(evaluate(c, env) for c in conditions if of_rank(c)):
+        if not all(evaluate(c, env) for c in conditions if _of_rank(c)):
             continue
         named = [int(evaluate(r, env)) for r in ranks] or [rank]
         if set(named) - set(found) or len(set(named)) < len(named):
@@ -102,6 +100,6 @@ def reached(
     return found[0]
 
 
-def of_rank(e: Int) -> bool:
+def _of_rank(e: Int) -> bool:
     """Whether a value depends on the CTA's rank in its cluster and on nothing else."""
-    return {v.name for v in variables(e)} <= {ir.RANK}
+    return {v.name for v in variables(e)} == {ir.RANK}

@@ -315,12 +315,14 @@ class Wait(Statement):
 class Arrive(Statement):
     """Arrive at a barrier slot, once per issuing thread.
 
-    `ranks` are the CTAs of the cluster whose barriers these are; by default the own.
+    `ranks` are the CTAs of the cluster whose barriers these are, by default the own; `landings`
+    counts the CTAs that arrive so at one CTA's (derived).
     """
 
     barrier: MBarrier
     slot: Int
     ranks: tuple[Int, ...] = ()
+    landings: int = 1
 
 
 @dataclass(eq=False)

@@ -271,6 +271,28 @@ def test_counts_are_those_of_one_cta() -> None:
     assert expect.n_bytes == clustered.ROWS * clustered.COLS * 2
 
 
+def test_one_cta_may_start_the_others() -> None:
+    """Arrivals under a condition on the rank come from the CTAs that it holds for."""
+    k = Builder("k", 4, 4)
+    go, y = k.mbarriers("go", 1), k.tensor("y", "f32", (4, 256), output=True)
+    t = k.reg("t", "f32", (256,), LINES)
+    with k.when(equal(k.rank, 2)), k.one_thread():
+        k.arrive(go, 0, ranks=range(4))
+    k.wait(go, 0, 0)
+    k.fill(t.all, 3.0)
+    k.copy(y[k.rank], t.all)
+    k.cluster_sync()
+    kernel = k.finish()
+    assert kernel.barriers[0].arrivals == 1
+    for planned in (None, plan(kernel, h200)):
+        for order in ORDERS:
+            found = interpret(
+                kernel, {"y": np.zeros((4, 256), np.float32)}, planned=planned, meanings=MEANINGS,
+                order=order,
+            )  # fmt: skip
+            assert (found.outputs["y"] == 3.0).all()
+
+
 # -- dispatch, texts --
 
 
