@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from axe_eq.errors import AxeError, LayoutError
-from axe_eq.layout import terms as layout_terms
+from axe_eq.errors import AxeError
+from axe_eq.layout.symbolic.show import show_part
 from axe_eq.pack import Pack, installed
 from axe_eq.program.terms import VALUE, In, Op, operands
 from axe_eq.prove.certificate import LAYOUTS, Firing, Proof, Statement
@@ -231,17 +231,7 @@ def _define(value: Ground, names: dict[Term, str]) -> Iterator[str]:
             sig = f"   [{sub.args[0]}]" if sub.symbol is Op else ""
             yield f"{names[sub]} = {head}({given}){sig}"
         else:
-            names[sub] = _written(sub, names)
-
-
-def _written(term: Term, names: dict[Term, str]) -> str:
-    """A term that is no value of a program: a layout as its text, any other as a call."""
-    if term.symbol is layout_terms.Map:
-        try:
-            return str(layout_terms.decode(term))
-        except LayoutError:
-            pass  # a part of it is no list of numbers
-    return f"{term.symbol.name}({', '.join(_name(a, names) for a in term.args)})"
+            names[sub] = show_part(sub, names)
 
 
 def _name(value: Ground, names: dict[Term, str]) -> str:

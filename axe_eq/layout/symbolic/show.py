@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from axe_eq.errors import LayoutError
@@ -14,11 +14,16 @@ def show(term: Term) -> str:
     """A layout term, or a part of one, as one line."""
     texts: dict[Term, str] = {}
     for sub in postorder(term):
-        texts[sub] = _written(sub) or _one(sub, texts)
+        texts[sub] = show_part(sub, texts)
     return texts[term]
 
 
-def _one(term: Term, texts: dict[Term, str]) -> str:
+def show_part(term: Term, texts: Mapping[Term, str]) -> str:
+    """A layout term, or a part of one, whose own parts have these texts."""
+    return _written(term) or _one(term, texts)
+
+
+def _one(term: Term, texts: Mapping[Term, str]) -> str:
     given = [texts[a] if isinstance(a, Term) else a for a in term.args]
     form = _FORMS.get(term.symbol)
     if form is not None:

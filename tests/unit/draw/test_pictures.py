@@ -242,3 +242,12 @@ def test_texts_state_their_own_shape() -> None:
         assert "3  24 25 26 27 28 29 30 31" in axe.draw(text).text()
     # Compared are functions of the linear index: CuTe's runs through the first mode fastest.
     assert axe.draw("cute:(4,8):(8,1)", "strides:(8,4):(1,8)").text().startswith("Proved")
+
+
+def test_steps_about_unknown_layouts_read_like_expressions() -> None:
+    verdict = axe.equivalent("tile(A[n],(n),S[1:1],(1))", "A[n]")
+    assert isinstance(verdict, Proved)
+    text = axe.draw(verdict.certificate).text()
+    assert "tile(A[n], (n), S[(1):(1@m)], (1))" in text
+    assert "= direct_sum(A[n], (n), S[():()], (1))" in text
+    assert "Map(" not in text
