@@ -8,6 +8,7 @@ so.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -40,6 +41,8 @@ class Pack:
         targets: machines, by name.
         emitters: target family -> emitter.
         runners: target family -> runner.
+        interpreters: target family -> what runs its lowered kernels without the machine, see
+            `axe_eq.prove.kernelcheck.Interpreter`.
     """
 
     name: str
@@ -52,8 +55,14 @@ class Pack:
     targets: dict[str, Target] = field(default_factory=dict)
     emitters: dict[str, Any] = field(default_factory=dict)
     runners: dict[str, Any] = field(default_factory=dict)
+    interpreters: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        # Keys of laws are "pack/law"; certificates carry names and versions as texts.
+        if not re.fullmatch(r"[\w.-]+", str(self.name)):
+            raise PackError(f"pack {self.name!r}", "has no usable name", "letters, digits, _ . -")
+        if not isinstance(self.version, str):
+            raise PackError(f"pack {self.name!r}", f"has version {self.version!r}", "a text")
         for schedule in self.schedules:
             self._name_schedule(schedule)
 

@@ -157,6 +157,13 @@ class Selector:
 Declared = TypeVar("Declared", Cell, Monoid, Selector)
 
 
+# Rules for the dtype of a value, see `Cell.result` and `Monoid.result`.
+RESULTS = (
+    "promote", "number", "float", "integer", "logical", "bool", "last", "param", "index",
+)  # fmt: skip
+_NAME = re.compile(r"[^\s()\[\],;]+")
+
+
 class Table(Generic[Declared]):
     """Declared operators of one kind, by name."""
 
@@ -165,12 +172,20 @@ class Table(Generic[Declared]):
         self._by_name: dict[str, Declared] = {}
 
     def add(self, declared: Declared) -> Declared:
-        """Register; refuses another object under a taken name."""
+        """Register.
+
+        Raises:
+            PackError: another object has that name, it cannot stand in a text, or there is no such
+                rule for its dtype.
+        """
+        thing, rule = f"{self.kind} {declared.name!r}", getattr(declared, "result", "promote")
+        if not _NAME.fullmatch(declared.name):
+            raise PackError(thing, "has a name that no text can hold", "one word, no brackets")
+        if rule not in RESULTS:
+            raise PackError(thing, f"has result {rule!r}", f"one of {' '.join(RESULTS)}")
         old = self._by_name.setdefault(declared.name, declared)
         if old is not declared and old != declared:
-            raise PackError(
-                f"{self.kind} {declared.name!r}", "is declared twice", "one declaration"
-            )
+            raise PackError(thing, "is declared twice", "one declaration")
         return declared
 
     def __getitem__(self, name: str) -> Declared:

@@ -30,7 +30,7 @@ from axe_eq.program.types import Array, value_type
 from axe_eq.prove.canonical import OneWay
 from axe_eq.prove.compare import difference, random_array
 from axe_eq.prove.frontier import show
-from axe_eq.prove.lawsample import Sample, Sampler
+from axe_eq.prove.lawsample import Sample, Sampler, names_in
 from axe_eq.prove.opcheck import check_operators
 from axe_eq.prove.rebuild import in_float64
 from axe_eq.rule.law import Law
@@ -142,6 +142,9 @@ def check_law(key: str, law: Law, samples: int = 25, patience: int = PATIENCE) -
         if sort not in MEANINGS:
             wrong = f"its sides are of sort {sort}, which has no entry in lawcheck.MEANINGS"
             return Checked(key, (*findings, Finding(key, wrong, law.statement)), 0, 0, 0)
+        if unbound := _unbound(law):
+            wrong = f"its left side does not have {unbound}, so it says nothing of them"
+            return Checked(key, (*findings, Finding(key, wrong, law.statement)), 0, 0, 0)
         sampler = Sampler(law, random.Random(zlib.crc32(key.encode())))
         good = _collect(sampler, samples, patience)
         findings += _check_samples(key, law, good, sampler)
@@ -160,6 +163,14 @@ def _check_text(key: str, law: Law) -> Iterator[Finding]:
         yield Finding(key, "its docstring states no equality", law.statement)
     if not law.source:
         yield Finding(key, "it has no source", law.statement)
+
+
+def _unbound(law: Law) -> str:
+    """Parameters that the left side does not have: as a rewrite, the law cannot know them."""
+    if law.normal:
+        return ""
+    known = names_in(law.pattern().left)
+    return ", ".join(name for name, _ in law.params if name not in known)
 
 
 def _collect(sampler: Sampler, samples: int, patience: int) -> list[Sample]:

@@ -133,7 +133,7 @@ class Maker:
         parts = [*listed, *([None] * n_rest)]
         sig_pattern = pattern.args[0]
         if isinstance(sig_pattern, Var) and sig_pattern.name not in self.bound:
-            if sig_pattern.name in _names(pattern.args[2]):
+            if sig_pattern.name in names_in(pattern.args[2]):
                 # The operands speak of this signature: it must be there before them.
                 sig, _ = self.new_signature(declared, [None] * len(parts), wanted, shape, at)
                 self.bound[sig_pattern.name] = sig.text
@@ -443,12 +443,12 @@ def _iters(draw: Draw, at: str, n: int) -> list[tuple[int, int, str]]:
 GENERATORS[LAYOUT] = _layout
 
 
-def _names(pattern: Any) -> set[str]:
+def names_in(pattern: Any) -> set[str]:
     """Names of the parameters in a pattern."""
     if isinstance(pattern, Var):
         return {pattern.name}
     args = pattern.args if isinstance(pattern, Term | Expr) else ()
-    return set().union(*map(_names, args))
+    return set().union(*map(names_in, args))
 
 
 def _listed(pattern: Any) -> tuple[list[Any], Any]:

@@ -68,7 +68,7 @@ def _apart(a: Any, b: Any, exact: bool = False) -> bool:
 
 
 def _check_cell(declared: Cell, rng: np.random.Generator) -> Iterator[str]:
-    if declared.result == "param" or declared.n_values > 1:
+    if declared.n_params or declared.n_values > 1:
         return  # what they give depends on parameters or on a monoid
     for kind in _KINDS.get(declared.result, "fi" if declared.result != "last" else "f"):
         arity = declared.arity or 3
@@ -147,6 +147,10 @@ def _check_enclosure(declared: Cell, operands: Sequence[Array]) -> Iterator[str]
 def _check_monoid(declared: Monoid, rng: np.random.Generator) -> Iterator[str]:
     kind = "b" if declared.result == "logical" else "f"
     values = tuple(_terms(declared, n, kind, rng) for n in range(declared.n_values))
+    shapes = [np.shape(part) for part in _lift(declared, values)]
+    if any(shape != (6, 1) for shape in shapes):
+        yield f"lifts terms of shape (6, 8) along axis 1 to shapes {shapes}, which are not (6, 1)"
+        return
     whole = _value(declared, _lift(declared, values))
     for at in (1, 3, 7):
         parts = [_lift(declared, tuple(v[:, cut] for v in values))

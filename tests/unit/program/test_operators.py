@@ -342,6 +342,17 @@ def test_a_name_is_declared_once() -> None:
         table.add(Cell("gate", 1, np.abs))
 
 
+@pytest.mark.parametrize("name", ["", "my gate", "gate(x)", "gate;"])
+def test_a_name_that_no_text_can_hold_is_refused(name: str) -> None:
+    with pytest.raises(PackError, match="has a name that no text can hold"):
+        Table[Cell]("cell").add(Cell(name, 1, np.abs))
+
+
+def test_a_rule_for_dtypes_that_nobody_knows_is_refused() -> None:
+    with pytest.raises(PackError, match="cell 'gate': has result 'floats'; expected one of promo"):
+        Table[Cell]("cell").add(Cell("gate", 1, np.abs, "floats"))
+
+
 @pytest.mark.parametrize(
     ("names", "common"),
     [

@@ -244,6 +244,23 @@ def test_a_law_without_statement_or_source_is_refused_when_declared() -> None:
             return op(s, "neg", x), x
 
 
+def test_a_law_about_more_than_its_left_side_is_reported() -> None:
+    @law(source="test")
+    def out_of_nowhere(s: Sig, x: Value, y: Value) -> Sides:
+        """s[neg](x) = s[neg](y)."""
+        return op(s, "neg", x), op(s, "neg", y)
+
+    assert "its left side does not have y" in problems(out_of_nowhere)
+
+
+@pytest.mark.parametrize("name", ["", "my/pack", "my pack"])
+def test_a_pack_s_name_stands_in_the_keys_of_its_laws(name: str) -> None:
+    with pytest.raises(PackError, match="has no usable name"):
+        Pack(name)
+    with pytest.raises(PackError, match="has version 2; expected a text"):
+        Pack("mine", version=2)  # type: ignore[arg-type]
+
+
 # -- laws that claim to hold bit for bit -----------------------------------------------------------
 
 PRODUCT = "a c, c b -> a b; + c"

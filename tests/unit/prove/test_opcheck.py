@@ -98,6 +98,9 @@ def _norm(values: State, axes: tuple[int, ...]) -> State:
 MONOID_LIES: dict[str, tuple[Monoid, str]] = {
     "merges": (Monoid("x", _sum, lambda a, b: (a[0] - b[0],), lambda s: s[0]), "piece by piece"),
     "exact": (Monoid("x", _sum, _add, lambda s: s[0], exact=True), "piece by piece"),
+    "drops an axis": (
+        Monoid("x", lambda v, axes: (v[0].sum(axis=axes),), _add, lambda s: s[0]), "not (6, 1)"
+    ),
     "unit": (Monoid("x", _sum, _add, lambda s: s[0], unit=1.0), "declares unit=1"),
     "convex": (Monoid("x", _sum, _add, lambda s: s[0], convex=True), "outside its terms"),
     "reduces again": (
