@@ -363,6 +363,8 @@ class Cta:
     def told(self, by: Cta, c: int) -> tuple[Ints, Ints]:
         """What a class of a CTA of the cluster knows, and has shown, as this CTA counts actors."""
         clocks, turn = by.clocks, by.rank - self.rank
+        if not turn:
+            return clocks.seen[c], clocks.shown[c]
         return clocks.turned(clocks.seen[c], turn), clocks.turned(clocks.shown[c], turn)
 
     def arrive(self, slot: Slot, classes: list[int], count: int, s: ir.Statement, by: Cta) -> None:
