@@ -190,7 +190,8 @@ def wanted_layouts(program: Program, outputs: Sequence[Layout | None]) -> tuple[
     """The layouts wanted of a program's outputs.
 
     Raises:
-        ArgumentError: another number of them, no layout, or one of another size.
+        ArgumentError: another number of them, no layout, one of another size, or one that keeps
+            several elements in one place.
     """
     given = list(outputs) if isinstance(outputs, list | tuple) else None
     if given is None or len(given) != len(program.outputs):
@@ -203,6 +204,10 @@ def wanted_layouts(program: Program, outputs: Sequence[Layout | None]) -> tuple[
             wanted = f"{root.type.size}, as {root.type}"
             raise ArgumentError(f"layout {layout} of output {number}", f"has size {layout.size}",
                                 wanted)  # fmt: skip
+        if layout is not None and (clash := layout.aliasing().clash) is not None:
+            raise ArgumentError(f"layout {layout} of output {number}",
+                                f"keeps elements {clash.x} and {clash.y} in one place",
+                                "a place for each")  # fmt: skip
     return tuple(given)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import io
 import json
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -236,7 +237,7 @@ def load(path: str | Path) -> Loaded:
         raise
     except (
         OSError, KeyError, TypeError, ValueError, AttributeError, EOFError, zipfile.BadZipFile,
-        AxeError,
+        zlib.error, RuntimeError, AxeError,
     ) as error:  # fmt: skip
         raise _damaged(path, error) from None
 

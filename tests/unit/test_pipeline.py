@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
-from axe_eq.errors import PackError, ProgramError, ScheduleError, SearchError
+from axe_eq.errors import ArgumentError, PackError, ProgramError, ScheduleError, SearchError
 from axe_eq.pack import installed
 from axe_eq.program.trace import trace
 
@@ -112,6 +112,12 @@ def test_an_output_in_a_layout_of_its_own() -> None:
     assert np.array_equal(exe(x), x + 1)
 
 
+def test_an_output_s_elements_have_places_of_their_own() -> None:
+    shared = axe.Layout.parse("S[(8,6):(0@m,1@m)]")
+    with pytest.raises(ArgumentError, match="of output 0: keeps elements 0 and 6 in one place"):
+        axe.compile(lambda x: x + 1, "8x6:f32", target="cpu", outputs=[shared])
+
+
 BAD: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
     "numerics": (ProgramError, {"numerics": "fast"}, "numerics 'fast': is not a mode"),
     "target": (PackError, {"target": "h300"}, "target 'h300': is not known"),
@@ -186,6 +192,6 @@ def test_matches_per_law_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_layout_that_is_no_cut_over_the_mesh_is_refused() -> None:
     mesh = axe.Mesh({"x": 8})
-    skewed = axe.Layout.parse("S[(8,6):(3@m,1@m)] + R[(2):(1@gpuid)]")
+    skewed = axe.Layout.parse("S[(8,6):(7@m,1@m)] + R[(2):(1@gpuid)]")
     with pytest.raises(ScheduleError):
         axe.compile(lambda x: x + 1, "8x6:f32", target="h200", mesh=mesh, outputs=[skewed])

@@ -32,7 +32,7 @@ from axe_eq.schedule.graph import (
 from axe_eq.schedule.memory import ALIGNMENT_BYTES, MemoryPlan, buffer_elements, plan
 from axe_eq.target import Target
 from axe_eq_backends.cpu.cone import Kernel
-from axe_eq_backends.cpu.flat import Coverage, View
+from axe_eq_backends.cpu.flat import Coverage, View, may_alias
 from axe_eq_backends.cpu.nodes import Node, read_nodes
 
 # Multiply-adds of a product that several threads share well: half a millisecond on one core.
@@ -135,6 +135,9 @@ class _Prepared:
                 raise ArgumentError(f"argument {name!r}", f"is {found}", buffer.type)
             view = _own_view(flats[name], buffer, given.shape)
             view.write(view.everything, given)
+            if may_alias(buffer.layout) and not view.holds(given):
+                what = f"has different elements at one address of its layout {buffer.layout}"
+                raise ArgumentError(f"argument {name!r}", what, "one value per address")
 
     def _bring_out(self, flats: Mapping[str, Array], name: str) -> Array:
         buffer = self.graph.buffers[name]

@@ -362,6 +362,17 @@ def test_layouts_that_do_not_fit_are_refused(matmul_bias_relu: ScheduleGraph, rn
         assert str(caught.value).startswith("step k, buffer 'A', layout")
 
 
+@pytest.mark.parametrize("layout", ["S[(4,6):(0@m,1@m)]", "S[(4,6):(1@m,1@m)]"])
+def test_elements_that_share_an_address_must_be_one(layout: str) -> None:
+    spec = axe_eq.Spec((4, 6), "f32", layout=layout)
+    exe = axe_eq.compile(lambda x: x + 1, spec, target="cpu")
+    flat, steps = np.arange(9, dtype=np.float32), (layout.count("1@m") - 1, 1)
+    fits = flat[np.add.outer(steps[0] * np.arange(4), steps[1] * np.arange(6))]
+    np.testing.assert_array_equal(exe(fits), fits + 1)
+    with pytest.raises(ArgumentError, match="'x': has different elements at one address of its"):
+        exe(np.arange(24, dtype=np.float32).reshape(4, 6))
+
+
 def test_a_store_to_shared_addresses_is_seen(matmul_bias_relu: ScheduleGraph, rng: Rng) -> None:
     arrays = [halves(rng, 20, 30), halves(rng, 30, 24), halves(rng, 24)]
     wrong = edited(matmul_bias_relu, writes=(Access("y0", "S[(20,24):(23@m,1@m)]"),))

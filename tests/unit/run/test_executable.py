@@ -243,7 +243,7 @@ def test_constants_of_half_types_need_ml_dtypes_and_say_so(
         axe.load(tmp_path / "half.axe")
 
 
-@pytest.mark.parametrize("damage", ["absent", "text", "cut", "format", "part missing"])
+@pytest.mark.parametrize("damage", ["absent", "text", "cut", "bits", "format", "part missing"])
 def test_a_file_that_is_no_saved_program_is_refused(damage: str, tmp_path: Path) -> None:
     path = saved(tmp_path)
     if damage == "absent":
@@ -252,6 +252,10 @@ def test_a_file_that_is_no_saved_program_is_refused(damage: str, tmp_path: Path)
         path.write_text("no")
     elif damage == "cut":
         path.write_bytes(path.read_bytes()[:200])
+    elif damage == "bits":
+        data = path.read_bytes()
+        begin = data.index(b"schedule.json") + len(b"schedule.json")
+        path.write_bytes(data[:begin] + b"\xff" * 40 + data[begin + 40 :])
     else:
         with zipfile.ZipFile(path) as file:
             parts = {name: file.read(name) for name in file.namelist()}
