@@ -38,6 +38,7 @@ def promise(cta: Cta, s: ir.Primitive, env: Env, issue: Issue) -> Callable[[], N
         eps = np.finfo(want.dtype).eps if want.dtype.kind == "f" else 0
         with np.errstate(all="ignore"):
             near = np.abs(got - want) <= ROUNDINGS * eps * np.maximum(np.abs(want), scale)
+            near &= np.isfinite(want)
         wrong = ~((got == want) | ((got != got) & (want != want)) | near)
         if wrong.any():
             at = tuple(int(x[0]) for x in np.nonzero(wrong))

@@ -104,7 +104,7 @@ def derive_index(row: Instr, index: ir.Index, context: Context) -> Plan:
     values = tuple(start + found[number] for number in sorted(found))
     call = Call("index", {"out": _registers(out, sorted(found)), "values": values})
     plan.calls.append(call)
-    plan.cycles = float(len(values))
+    plan.cycles, plan.notes = float(len(values)), f"{len(values)} registers a thread"
     return plan
 
 

@@ -1,4 +1,4 @@
-"""Golden texts of eight kernels, and what cannot be written."""
+"""Golden texts of kernels of every schedule, and what cannot be written."""
 
 from __future__ import annotations
 
@@ -16,10 +16,15 @@ from axe_eq.kernel.show import show
 from axe_eq.layout import Layout
 from axe_eq_backends.cuda.calls import digits
 from axe_eq_backends.cuda.emit import emit, identifier
+from axe_eq_backends.cuda.online import ONLINE
 from axe_eq_backends.cuda.planning import plan
+from axe_eq_backends.cuda.schedules import stream
+from axe_eq_backends.cuda.schedules.contraction import Contraction, Product
 from axe_eq_backends.cuda.schedules.gemm import Extra, Matrix, Problem, Tiling, gemm, parameters
 from axe_eq_backends.cuda.schedules.map import elementwise
+from axe_eq_backends.cuda.schedules.products import Tile, products
 from axe_eq_backends.cuda.schedules.rows import Reduction, reduce_rows
+from axe_eq_backends.cuda.schedules.sweeps import SweepTiling, sweep
 from axe_eq_backends.cuda.schedules.tensors import Operand, dense
 from axe_eq_backends.cuda.schedules.transpose import turn
 from axe_eq_backends.cuda.target import h200
@@ -34,11 +39,46 @@ def _product(**changes: object) -> ir.Kernel:
     return gemm(Problem(m, n, k, **changes), Tiling(128, 128, 64, 3))  # type: ignore[arg-type]
 
 
+EXP = apply("exp", apply("sub", X, Y))
+SOFTMAX = [Reduction("max", X), Reduction("+", EXP)]
+WEIGHTS = apply("div", EXP, arg(2))
+
+
 def _softmax() -> ir.Kernel:
-    e = apply("exp", apply("sub", X, Y))
-    steps = [Reduction("max", X), Reduction("+", e)]
-    outputs = [(dense("y", "f16", SHAPE), apply("div", e, arg(2)))]
-    return reduce_rows(SHAPE, [dense("x", "f16", SHAPE)], steps, outputs, 64)
+    outputs = [(dense("y", "f16", SHAPE), WEIGHTS)]
+    return reduce_rows(SHAPE, [dense("x", "f16", SHAPE)], SOFTMAX, outputs, 64)
+
+
+def _softmax_swept() -> ir.Kernel:
+    shape = (64, 100_000)
+    outputs = [(dense("y", "f16", shape), WEIGHTS)]
+    tiling = SweepTiling(4, 1, 8, 64, 2)
+    return sweep(shape, 1, [dense("x", "f16", shape)], SOFTMAX, outputs, tiling)
+
+
+def _attention(depth: int) -> ir.Kernel:
+    heads, m, s = 4, 256, 500
+    q, k, v, o = (
+        stream.Tensor(name, "f16", (rows * depth, *strides))
+        for name, rows, strides in (
+            ("Q", m, (depth, 1)), ("K", s, (depth, 1)), ("V", s, (1, depth)), ("O", m, (depth, 1)),
+        )
+    )  # fmt: skip
+    softmax, scaled = ONLINE["softmax"], apply("mul", X, depth**-0.5)
+    problem = stream.Problem((heads,), m, s, depth, ((q, k),), (depth,), v, o, softmax, scaled)
+    return stream.stream(problem, stream.Tiling(2, 64, 64, 2))
+
+
+def _product_through_registers(tile: Tile, dtype: str) -> ir.Kernel:
+    """C = relu(A) B + bias, with odd extents."""
+    m, n, k = 33, 70, 101
+    operands = (
+        Operand("A", dtype, (k, 0, 1)), Operand("B", dtype, (0, 1, n)),
+        Operand("bias", "f32", (0, 1, 0)),
+    )  # fmt: skip
+    factors = Product(apply("maximum", X, 0.0), Y, (dtype, dtype), (2,))
+    outputs = ((Operand("C", "f32", (n, 1, 0)), apply("add", arg(3), arg(2))),)
+    return products(Contraction((m, n, k), (), (0,), (1,), operands, (factors,), outputs), tile)
 
 
 def _cells() -> ir.Kernel:
@@ -58,6 +98,13 @@ KERNELS: dict[str, Callable[[], ir.Kernel]] = {
     "product_static": lambda: gemm(Problem(256, 512, 320), Tiling(128, 128, 64, 3)),
     "cells": _cells,
     "softmax": _softmax,
+    "softmax_swept": _softmax_swept,
+    "attention": lambda: _attention(64),
+    "attention_through_registers": lambda: _attention(63),
+    "product_of_matrix_units": lambda: _product_through_registers(
+        Tile(32, 64, 32, matrix=True), "f16"
+    ),
+    "product_of_lanes": lambda: _product_through_registers(Tile(32, 32, 16, matrix=False), "f32"),
     "transpose_by_blocks": lambda: _turned(128, 192, "f16"),
     "transpose_by_elements": lambda: _turned(33, 70, "f32"),
 }
