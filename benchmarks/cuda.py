@@ -1,6 +1,6 @@
 """CUDA kernels of axe_eq against cuBLAS, torch.compile and Triton on this machine's GPU.
 
-    python -m benchmarks.cuda [--out FOLDER] [--only gemm|fused|memory] [--quick]
+    python -m benchmarks.cuda [--out FOLDER] [--only gemm|fused|memory] [--quick] [--cluster N]
 
 Correctness comes first: every kernel is compared with float32 torch on fresh random normal data,
 with poisoned outputs, before it is timed. Products: burst protocol (35 ms idle, one untimed call,
@@ -171,6 +171,9 @@ def gemm_cases() -> list[tuple[str, Problem, Tiling, tuple[int, int, int]]]:
         "64x256 one consumer": (Problem(m, n, k), Tiling(64, 256, 64, 4, 1)),
         "column-major out": (Problem(m, n, k, out=Matrix("C", major=0)), Tiling()),
         "f32 out": (Problem(m, n, k, out=Matrix("C", "f32")), Tiling(128, 128, 64, 3)),
+        "clusters of 2 along m": (Problem(m, n, k), Tiling(cluster=2)),
+        "clusters of 2 along n": (Problem(m, n, k), Tiling(cluster=2, along="n")),
+        "clusters of 4, both mn-major": (Problem(m, n, k, (column,)), Tiling(cluster=4)),
         "bias+relu": (Problem(m, n, k, cell=BIAS_RELU, extras=(Extra("bias", "n"),)), Tiling()),
         "row scale": (
             Problem(m, n, k, cell=apply("mul", arg(0), arg(1)), extras=(Extra("scale", "m"),)),
@@ -264,10 +267,24 @@ def check_gemm() -> list[dict[str, Any]]:
     return results
 
 
-def bench_gemm(shapes: dict[str, tuple[int, int]], rounds: int) -> list[dict[str, Any]]:
-    """f16 products at M = 8192 against cuBLAS; two rasters, parametric and fixed extents."""
+def bench_gemm(
+    shapes: dict[str, tuple[int, int]], rounds: int, cluster: int
+) -> list[dict[str, Any]]:
+    """f16 products at M = 8192 against cuBLAS; two rasters, parametric and fixed extents.
+
+    With a cluster, also kernels whose CTAs share operand tiles, along rows and along columns.
+    """
     m, n, k = parameters()
-    kernels = {f"axe g{g}": load(gemm(Problem(m, n, k), Tiling(raster=g))) for g in (8, 16)}
+    tilings = {f"axe g{g}": Tiling(raster=g) for g in (8, 16)}
+    if cluster > 1:
+        ways = [(along, g) for along in "mn" for g in (8, 16)]
+        tilings |= {
+            f"axe g{g}, clusters of {cluster} along {along}": Tiling(
+                raster=g, cluster=cluster, along=along
+            )
+            for along, g in ways
+        }
+    kernels = {key: load(gemm(Problem(m, n, k), t)) for key, t in tilings.items()}
     results = []
     for name, (cols, depth) in shapes.items():
         a, b = normal(M, depth), normal(cols, depth)
@@ -474,6 +491,7 @@ def main() -> None:
     )
     parser.add_argument("--only", choices=("check", "gemm", "fused", "memory", "host"))
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--cluster", type=int, default=1, help="CTAs that share operand tiles")
     options = parser.parse_args()
     rounds = 3 if options.quick else 9
     torch.manual_seed(0)
@@ -482,7 +500,7 @@ def main() -> None:
     parts: dict[str, Callable[[], Any]] = {
         "check": check_gemm,
         "host": host_costs,
-        "gemm": lambda: bench_gemm(shapes, rounds),
+        "gemm": lambda: bench_gemm(shapes, rounds, options.cluster),
         "fused": lambda: bench_fused(shapes, rounds),
         "memory": lambda: bench_memory(rounds, options.quick),
     }
