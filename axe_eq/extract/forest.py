@@ -112,7 +112,7 @@ class Forest:
         roots: placed class of every program output, in order.
         users: placed class -> tile classes that can load it.
         views: value class -> (value class, selector text) pairs that keep the row-major order.
-        names: value class -> the user's name for it, where there is one.
+        names: value class -> what the program's text calls it, where the program has it.
         root_values: value class of every program output, in order.
     """
 
@@ -130,10 +130,13 @@ class Forest:
         return self.types[self.placed[placed].requests[0][0]]
 
     def label(self, placed: int) -> str:
-        """How people call the value of a placed class: the user's name, else number and type."""
+        """What the program's text calls the value of a placed class, with its type.
+
+        A value that is none of the program's, which a law made on the way, has a number of its own.
+        """
         node = self.placed[placed]
         named = [self.names[v] for v, _ in node.requests if v in self.names]
-        return named[0] if named else f"value {placed} ({self.type_of(placed)})"
+        return f"{named[0] if named else f'rewritten#{placed}'} ({self.type_of(placed)})"
 
     def view(self, start: int, goal: int) -> tuple[str, ...] | None:
         """Selectors that turn one value class into another in place; None if none do."""

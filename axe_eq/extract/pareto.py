@@ -1,4 +1,4 @@
-"""The Pareto front of schedules: estimated time against peak memory of temporaries.
+"""The Pareto front of schedules: estimated time against the memory of stored values.
 
 Small graphs: every set of materialised values, so the front is exact. Larger ones: searches whose
 objective adds a price per materialised byte, for a range of prices; each gives one point, and
@@ -26,12 +26,12 @@ class Point:
 
     Attributes:
         time_s: estimated seconds.
-        peak_bytes: most bytes of temporaries and outputs alive at once.
+        stored_bytes: most bytes of temporaries and outputs that are alive at once.
         materialised: labels of the values kept between kernels.
     """
 
     time_s: float
-    peak_bytes: int
+    stored_bytes: int
     materialised: tuple[str, ...]
 
 
@@ -46,8 +46,8 @@ def pareto(forest: Forest, pricer: Pricer) -> list[Point]:
 def front(points: Iterable[Point]) -> list[Point]:
     """The points that no other beats in both costs, fastest first."""
     kept: list[Point] = []
-    for point in sorted(points, key=lambda p: (p.time_s, p.peak_bytes, p.materialised)):
-        if not kept or point.peak_bytes < kept[-1].peak_bytes:
+    for point in sorted(points, key=lambda p: (p.time_s, p.stored_bytes, p.materialised)):
+        if not kept or point.stored_bytes < kept[-1].stored_bytes:
             kept.append(point)
     return kept
 
@@ -66,10 +66,10 @@ def _all(search: Search) -> Iterable[Point]:
 
 def _point(search: Search, kernels: Mapping[int, Mapped], time_s: float) -> Point:
     labels = tuple(search.forest.label(p) for p in kernels if p not in search.roots)
-    return Point(time_s, peak_bytes(search.forest, kernels), labels)
+    return Point(time_s, stored_bytes(search.forest, kernels), labels)
 
 
-def peak_bytes(forest: Forest, kernels: Mapping[int, Mapped]) -> int:
+def stored_bytes(forest: Forest, kernels: Mapping[int, Mapped]) -> int:
     """Most bytes alive at once, in this order of kernels; outputs stay, inputs do not count."""
     last = {leaf: n for n, mapped in enumerate(kernels.values()) for leaf in mapped.leaves}
     alive = peak = 0

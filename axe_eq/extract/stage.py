@@ -45,6 +45,8 @@ class Extracted:
         priced: distinct cones priced.
         outputs: placed class and layout of every output.
         pricer: what priced the cones.
+        needed: labels of values that are kept because no schedule covers a kernel that has one of
+            their readers compute them.
         unwritable: why alternatives were left out that the target's emitter cannot write.
     """
 
@@ -59,6 +61,7 @@ class Extracted:
     outputs: Sequence[tuple[int, str]] = field(default_factory=list)
     pricer: Pricer | None = None
     unwritable: tuple[str, ...] = ()
+    needed: tuple[str, ...] = ()
 
     @property
     def time_s(self) -> float:
@@ -70,7 +73,7 @@ def extract(
     forest: Forest,
     pricer: Pricer,
     *,
-    keep: int = 5,
+    keep: int = 24,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Extracted:
     """Choose the cheapest schedule of a forest.
@@ -89,12 +92,13 @@ def extract(
     selection = search.run(progress)
     groups = merged(forest, pricer, selection)
     gain = selection.time_s - sum(g.price.time_s for g in groups)
-    runners = _runners_up(search, selection, gain)[:keep]
+    runners, needed = _runners_up(search, selection, gain)
+    runners = runners[:keep]
     others = tuple(_groups_without(search, r.flipped) for r in runners[: RANKED - 1])
     outputs = [(_home(forest, root), forest.layout_of(root)) for root in forest.roots]
     return Extracted(
         forest, selection, groups, unfused, runners, others, search.evaluated, pricer.priced,
-        outputs, pricer,
+        outputs, pricer, needed=needed,
     )  # fmt: skip
 
 
@@ -112,23 +116,29 @@ def _groups_without(search: Search, flipped: int) -> list[Group]:
     return groups
 
 
-def _runners_up(search: Search, selection: Selection, gain: float) -> tuple[RunnerUp, ...]:
+def _runners_up(
+    search: Search, selection: Selection, gain: float
+) -> tuple[tuple[RunnerUp, ...], tuple[str, ...]]:
     """Every schedule one changed value away from the chosen one, cheapest first.
+
+    And the values that cannot be changed so: labels of those whose readers cannot compute them.
 
     Args:
         search: at the chosen M.
         selection: the chosen schedule.
         gain: seconds that merging kernels saved; taken off the others alike.
     """
-    found = []
+    found, needed = [], []
     live = selection.materialised
     nearby = {p for m in selection.kernels.values() for p in m.met} & set(search.values)
     for value in sorted(nearby)[:MAX_ALTERNATIVES]:
         undo = search.set_materialised([value])
         cost = search.total()
         search.restore([value], undo)
+        if cost == float("inf") and value in live:
+            needed.append(search.forest.label(value))
         if cost < float("inf") and abs(cost - selection.time_s) > 1e-15:
             what = "recompute" if value in live else "materialise"
             label = search.forest.label(value)
             found.append(RunnerUp(f"{what} {label}", cost - gain, value))
-    return tuple(sorted(found, key=lambda r: (r.time_s, r.change)))
+    return tuple(sorted(found, key=lambda r: (r.time_s, r.change))), tuple(needed)

@@ -42,7 +42,14 @@ class Picture:
     def __init__(
         self, html: Callable[[], str], svg: Callable[[], str], text: Callable[[], str]
     ) -> None:
-        self.html, self.svg, self.text = html, svg, text
+        self._html, self.svg, self.text = html, svg, text
+
+    def html(self, path: str | Path | None = None) -> str:
+        """One self-contained page; written to `path` where given, as a schedule's `html`."""
+        text = self._html()
+        if path is not None:
+            write_text(path, text)
+        return text
 
     def save(self, path: str | Path) -> None:
         """Write it to a file, whole or not at all: a page, or a picture where it ends in .svg.

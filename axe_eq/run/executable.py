@@ -237,7 +237,7 @@ class Executable:
 
     @property
     def cost(self) -> dict[str, float]:
-        """Named costs of the whole schedule; units are in the names."""
+        """Named costs of the whole schedule; units are in the names (docs/costs.md)."""
         from axe_eq.run.explain import total_cost
 
         return total_cost(self.schedule.graph, self.target)
@@ -252,7 +252,9 @@ class Executable:
         return unflatten(program.structure, evaluate(program, plain))
 
     def pareto(self) -> list[Point]:
-        """Schedules that no other beats in both estimated time and peak memory, fastest first.
+        """Schedules that no other beats in both estimated time and stored bytes, fastest first.
+
+        The two are `time_s` and `stored_bytes` as in `cost`, before kernels are merged.
 
         A program that came from the cache is searched again.
 

@@ -5,22 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from axe_eq.program.signature import signature
 from axe_eq.schedule.graph import KernelStep, ScheduleGraph
-from axe_eq.schedule.memory import plan
+from axe_eq.schedule.memory import plan, stored_bytes
 from axe_eq.target import Target
 
 TOP_LAWS = 8
+MOST_CELLS = 12
+MOST_RUNNERS = 5  # lines of runners-up, and the cheapest that keeps less
+MOST_ALIKE = 5  # values that a line names
+LEAST_SHOWN = 0.05  # of a kernel's time: shorter parts are not worth a word
 
 
 def total_cost(graph: ScheduleGraph, target: Target) -> dict[str, float]:
-    """Named costs of a whole schedule.
+    """Named costs of a whole schedule; docs/costs.md defines them.
 
-    "time_s" is the estimate, "peak_bytes" the memory plan's; the others are what the kernels'
-    columns make together, as the target says (`Target.costs`).
+    "time_s" is the estimate, "peak_bytes" the memory plan's; those of kernels' columns are what
+    they make together, as the target says (`Target.costs`).
     """
     total = {"time_s": graph.time_s, "kernels": float(len(graph.kernels))}
     total |= target.total_costs(step.costs for step in graph.steps)
     total["link_bytes"] = float(sum(getattr(s, "n_bytes", 0) for s in graph.steps))
+    total["stored_bytes"] = float(stored_bytes(graph))
     total["peak_bytes"] = float(plan(graph).peak_bytes)
     return total
 
@@ -43,10 +49,11 @@ def explain(
     """
     lines = [
         f"schedule for {target.name} ({target.n_units} {target.unit}): "
-        f"{len(graph.kernels)} kernels, estimated {_time(graph.time_s)}, laws: {numerics}"
+        f"{counted(len(graph.kernels), 'kernel')}, estimated {_time(graph.time_s)}, "
+        f"laws: {numerics}"
     ]
     for step in graph.steps:
-        lines += _kernel(step) if isinstance(step, KernelStep) else [f"  {step.name}"]
+        lines += _kernel(step, target) if isinstance(step, KernelStep) else [f"  {step.name}"]
     if found is not None:
         lines += [f"left out: {reason}" for reason in found.unwritable]
         lines += _compared(graph, found)
@@ -55,11 +62,20 @@ def explain(
     )
     if fired:
         lines.append("laws that fired: " + ", ".join(f"{k} x{n}" for n, k in fired[:TOP_LAWS]))
+    lines.append(
+        "a kernel's time is its launch, its longest part and what does not overlap; "
+        "docs/costs.md defines parts and costs"
+    )
     lines.append("estimates compare schedules; they are no measurement")
     return "\n".join(lines)
 
 
-def _kernel(step: KernelStep) -> list[str]:
+def counted(number: int, thing: str) -> str:
+    """``1 kernel``, ``2 kernels``."""
+    return f"{number} {thing}" + ("" if number == 1 else "s")
+
+
+def _kernel(step: KernelStep, target: Target) -> list[str]:
     sizes = " ".join(f"{k}={v}" for k, v in step.parameters.items())
     row = f" on {step.row}" if step.row else ""
     types = ", ".join(
@@ -68,38 +84,70 @@ def _kernel(step: KernelStep) -> list[str]:
     lines = [
         f"  {step.name}: {_time(step.time_s)}, {step.schedule}{row}, {sizes}",
         f"      reads {' '.join(r.buffer for r in step.reads)}; writes {types}",
-        f"      computes {_cells(step)}; bound by {_bound(step)}",
+        f"      computes {_cells(step)}",
+        f"      time: {_parts(step, target)}",
     ]
-    lines += [f"      ruled out: {why} ({n} candidates)" for why, n in step.rejected.items()]
+    for why, number in step.rejected.items():
+        lines.append(f"      ruled out: {why} ({counted(number, 'candidate')})")
     return lines
 
 
 def _cells(step: KernelStep) -> str:
-    cells = [n.cell or n.text for n in step.nodes if n.kind != "load"]
-    shown = " -> ".join(cells[:10])
-    return shown + (f" ... {len(cells)} in all" if len(cells) > 10 else "")
+    """What a kernel computes, operands before users: a list, no chain."""
+    computed = [n for n in step.nodes if n.kind != "load" and n.operands]
+    constants = sum(n.kind != "load" and not n.operands for n in step.nodes)
+    words = []
+    for node in computed[:MOST_CELLS]:
+        monoid = signature(node.text).monoid if node.cell else ""
+        words.append(f"{monoid} over {node.cell}" if monoid else node.cell or node.text)
+    if len(computed) > MOST_CELLS:
+        words.append(f"{len(computed) - MOST_CELLS} more")
+    given = f" (with {counted(constants, 'constant')})" if constants else ""
+    return (", ".join(words) or "nothing: it moves") + given
 
 
-def _bound(step: KernelStep) -> str:
+def _parts(step: KernelStep, target: Target) -> str:
+    """The parts of a kernel's estimated time, longest first."""
     parts = {k.removesuffix("_s"): v for k, v in step.costs.items() if k.endswith("_s")}
     if not parts:
-        return "nothing measured"
-    name = max(parts, key=lambda k: parts[k])
-    return f"{name} ({_time(parts[name])})"
+        return "its schedule gives no parts"
+    shown = sorted(((v, k) for k, v in parts.items() if v >= LEAST_SHOWN * step.time_s), key=_rank)
+    said = [f"{name} {_time(value)}" for value, name in shown]
+    return f"{', '.join(said) or 'nothing else'}; launch {_time(target.launch_s)}"
+
+
+def _rank(part: tuple[float, str]) -> tuple[float, str]:
+    return -part[0], part[1]
 
 
 def _compared(graph: ScheduleGraph, found: Any) -> list[str]:
     best = graph.time_s or 1.0
-    lines = ["compared with:"]
-    lines.append(
-        f"  every value materialised: {_time(found.unfused_s)}, x{found.unfused_s / best:.2f}"
-    )
+
+    def cost(time_s: float) -> str:
+        return f"{_time(time_s)}, x{time_s / best:.2f}"
+
+    lines = ["compared with:", f"  every value materialised: {cost(found.unfused_s)}"]
+    # Values of one place in a program often make the same difference: one line for all of them.
+    alike: dict[tuple[str, str], list[str]] = {}
     for runner in found.runners_up:
-        lines.append(f"  {runner.change}: {_time(runner.time_s)}, x{runner.time_s / best:.2f}")
+        verb, _, value = runner.change.partition(" ")
+        alike.setdefault((verb, cost(runner.time_s)), []).append(value)
+    for number, ((verb, text), values) in enumerate(alike.items()):
+        cheapest = not any(v == verb for v, _ in list(alike)[:number])
+        if number < MOST_RUNNERS or cheapest:
+            more = len(values) - MOST_ALIKE
+            shown = [*values[:MOST_ALIKE], *([f"{more} more"] if more > 0 else [])]
+            one = "" if len(values) == 1 else "any one of "
+            lines.append(f"  {verb} {one}{', '.join(shown)}: {text}")
+    if found.needed:
+        kept = found.needed if len(found.needed) == 1 else (f"any of {', '.join(found.needed)}",)
+        lines.append(f"  recompute {kept[0]} where it is read: no schedule covers such a kernel")
+    if any("rewritten#" in line for line in lines):
+        lines.append("  (rewritten#: a value that laws made, none of the program's)")
     proof = "all subsets tried: the best" if found.selection.exact else "a local optimum"
     lines.append(
-        f"  {found.evaluated} kernels evaluated, {found.priced} distinct cones priced; {proof} "
-        "under this cost model"
+        f"  {counted(found.evaluated, 'kernel')} evaluated, "
+        f"{counted(found.priced, 'distinct cone')} priced; {proof} under this cost model"
     )
     return lines
 

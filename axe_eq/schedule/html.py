@@ -139,7 +139,8 @@ def _details(step: KernelStep) -> str:
         ])  # fmt: skip
     head = ("", "node", "signature", "of", "box", "type of the whole value", "")
     reasons = "".join(
-        f"<li>{escape(why)}: {count} candidates</li>" for why, count in step.rejected.items()
+        f"<li>{escape(why)}: {count} candidate{'' if count == 1 else 's'}</li>"
+        for why, count in step.rejected.items()
     )
     ruled_out = f"<p>Ruled out:</p><ul>{reasons}</ul>" if reasons else ""
     loops = ", ".join(f"{letter} to {extent}" for letter, extent in step.loops.items())

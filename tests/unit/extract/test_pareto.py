@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import combinations, pairwise
 
-from axe_eq.extract.pareto import PRICES, Point, front, pareto, peak_bytes
+from axe_eq.extract.pareto import PRICES, Point, front, pareto, stored_bytes
 from axe_eq.extract.search import Search
 from tests.unit.extract.graphs import forest_of, random_program, search_of
 
@@ -17,7 +17,7 @@ def every_schedule(search: Search) -> list[tuple[float, int]]:
             fresh = Search(search.forest, search.pricer)
             fresh.set_materialised(sorted(set(fresh.values) - set(chosen)))
             if fresh.total() < float("inf"):
-                found.append((fresh.total(), peak_bytes(fresh.forest, fresh.live())))
+                found.append((fresh.total(), stored_bytes(fresh.forest, fresh.live())))
     return found
 
 
@@ -27,8 +27,8 @@ def test_no_schedule_beats_a_point_of_the_front() -> None:
         search = search_of(forest_of(random_program(seed, 5)))
         points = pareto(search.forest, search.pricer)
         for time_s, peak in every_schedule(search):
-            assert any(p.time_s <= time_s + 1e-15 and p.peak_bytes <= peak for p in points)
-        costs = [(p.time_s, p.peak_bytes) for p in points]
+            assert any(p.time_s <= time_s + 1e-15 and p.stored_bytes <= peak for p in points)
+        costs = [(p.time_s, p.stored_bytes) for p in points]
         assert costs == sorted(costs)
         assert sorted((b for _, b in costs), reverse=True) == [b for _, b in costs]
 
@@ -36,7 +36,7 @@ def test_no_schedule_beats_a_point_of_the_front() -> None:
 def test_front_drops_what_is_beaten() -> None:
     """A point that is slower and no smaller goes."""
     points = [Point(1.0, 10, ()), Point(2.0, 10, ()), Point(3.0, 5, ()), Point(4.0, 7, ())]
-    assert [(p.time_s, p.peak_bytes) for p in front(points)] == [(1.0, 10), (3.0, 5)]
+    assert [(p.time_s, p.stored_bytes) for p in front(points)] == [(1.0, 10), (3.0, 5)]
 
 
 def test_large_graphs_trade_time_for_memory() -> None:
@@ -44,4 +44,6 @@ def test_large_graphs_trade_time_for_memory() -> None:
     search = search_of(forest_of(random_program(7, 30)))
     points = pareto(search.forest, search.pricer)
     assert len(points) <= len(PRICES)
-    assert all(a.time_s <= b.time_s and a.peak_bytes > b.peak_bytes for a, b in pairwise(points))
+    assert all(
+        a.time_s <= b.time_s and a.stored_bytes > b.stored_bytes for a, b in pairwise(points)
+    )

@@ -1,0 +1,85 @@
+"""What `explain` says: names of the program, every part of a time, why there is no kernel less."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+import axe_eq as axe
+from axe_eq import nn
+from axe_eq.program.show import value_names
+from axe_eq.run.executable import Executable
+from axe_eq.schedule.graph import BufferSpec
+from axe_eq.schedule.memory import stored_bytes
+
+
+def normed(x: Any, w: Any, b: Any) -> Any:
+    return nn.layernorm(nn.gelu(x @ w + b))
+
+
+@pytest.fixture(scope="module")
+def exe() -> Executable:
+    return axe.compile(normed, "256x512:f16", "512x384:f16", "384:f16", target="h200")
+
+
+def test_values_are_called_what_the_program_calls_them(exe: Executable) -> None:
+    names = {f"{name} ({node.type})" for node, name in value_names(exe.program).items()}
+    said = re.findall(r"%\d+ \([^)]*\)", exe.explain())
+    assert said
+    assert set(said) <= names
+    assert [p.materialised for p in exe.pareto()] == [("%12 (f16[256,384])",)]
+
+
+def test_changes_that_cost_alike_are_one_line(exe: Executable) -> None:
+    text = exe.explain()
+    block = text[text.index("compared with:") : text.index("evaluated")].splitlines()[1:-1]
+    costs = [line.rsplit(": ", 1)[1] for line in block if "x" in line.rsplit(": ", 1)[1][-6:]]
+    assert len(costs) == len(set(costs))
+    assert any("any one of" in line for line in block)
+
+
+def test_it_says_why_there_is_no_kernel_less(exe: Executable) -> None:
+    assert len(exe.kernels) == 2
+    wanted = "recompute %12 (f16[256,384]) where it is read: no schedule covers such a kernel"
+    assert wanted in exe.explain()
+
+
+def test_parts_and_numbers_of_things_are_said(exe: Executable) -> None:
+    text = exe.explain()
+    assert ": 2 kernels, estimated " in text
+    assert "(1 candidate)" in text
+    assert "1 candidates" not in text
+    assert "computes + over mul, add, mul, erf, add, mul, mul (with 3 constants)" in text
+    parts = re.findall(r"time: (\w+) .*; launch ", text)
+    assert len(parts) == len(exe.kernels)
+    for kernel, longest in zip(exe.kernels, parts, strict=True):
+        known = {name: cost for name, cost in kernel.costs.items() if name.endswith("_s")}
+        assert f"{longest}_s" == max(known, key=lambda name: known[name])
+
+
+def test_stored_bytes_mean_the_same_in_costs_and_on_the_front(exe: Executable) -> None:
+    (point,) = [p for p in exe.pareto() if p.time_s == pytest.approx(exe.cost["time_s"])]
+    assert point.stored_bytes == exe.cost["stored_bytes"] == 2 * 256 * 384 * 2
+    assert exe.cost["peak_bytes"] == exe.cost["stored_bytes"] + 2 * (256 * 512 + 512 * 384 + 384)
+
+
+def test_a_temporary_is_stored_until_its_last_reader() -> None:
+    def f(x: Any) -> Any:
+        return axe.array.sum(axe.array.sum(x, axis=0) * 2, axis=0)
+
+    exe = axe.compile(f, "64x64:f32", target="cpu", without=["real", "tensor", "reassociate"])
+    graph = exe.schedule.graph
+
+    def size(spec: BufferSpec) -> int:
+        return spec.value_type.n_bytes if spec.role in ("temporary", "output") else 0
+
+    alive, most = 0, 0
+    for number, step in enumerate(graph.steps):
+        alive += sum(size(graph.buffers[w.buffer]) for w in step.writes)
+        most = max(most, alive)
+        later = {r.buffer for s in graph.steps[number + 1 :] for r in s.reads}
+        for name in {r.buffer for r in step.reads} - later:
+            alive -= size(graph.buffers[name]) * (graph.buffers[name].role == "temporary")
+    assert stored_bytes(graph) == most
