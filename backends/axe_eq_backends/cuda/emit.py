@@ -92,8 +92,6 @@ class Writer:
         self.cell_texts: list[str] = []
         self.names: dict[int, str] = {}
         self.where = ir.Where("cta", self.kernel.n_warps)
-        arrives = [s for s, _ in ir.walk(self.kernel) if isinstance(s, ir.Arrive)]
-        self.reached = {s.barrier for s in arrives if s.ranks}  # other CTAs arrive at these
         self.n_descriptors = 0
         self.held = held_registers(self.kernel)
         self._claim_names()
@@ -375,8 +373,8 @@ class Writer:
     def _synchronise(self, s: ir.Statement, where: ir.Where) -> None:
         match s:
             case ir.Wait():
-                wait = self.use("barrier_wait" + "_cluster" * (s.barrier in self.reached))
-                self.line(f"{wait}({self.slot(s.barrier, s.slot)}, {self.expr(s.parity)});")
+                self.use("barrier_wait")
+                self.line(f"barrier_wait({self.slot(s.barrier, s.slot)}, {self.expr(s.parity)});")
             case ir.Arrive() if s.ranks:
                 at = f"{self.use('barrier_arrive_at')}({self.slot(s.barrier, s.slot)}"
                 for rank in s.ranks:

@@ -39,16 +39,13 @@ FIXED: dict[str, str] = {
                "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\\n"
                "@done bra over;\\nbra again;\\nover:\\n}" :: "r"(b), "r"(parity) : "memory");
 }""",
-    # What other CTAs of a cluster take part in: their reads come before what follows the wait.
+    # Another CTA waits for this to overwrite what was read here, and no CTA reads what another one
+    # writes: order is needed, visibility is not. With .release.cluster and a wait .acquire.cluster
+    # every arrival waits for all writes of the thread on the whole device (MEMBAR.ALL.GPU).
     "barrier_arrive_at": DEVICE + """ void barrier_arrive_at(unsigned b, int rank) {
   asm volatile("{ .reg .b32 there;\\nmapa.shared::cluster.u32 there, %0, %1;\\n"
-               "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }"
+               "mbarrier.arrive.shared::cluster.b64 _, [there]; }"
                :: "r"(b), "r"(rank) : "memory");
-}""",
-    "barrier_wait_cluster": DEVICE + """ void barrier_wait_cluster(unsigned b, unsigned parity) {
-  asm volatile("{\\n.reg .pred done;\\nagain:\\n"
-               "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], %1;\\n"
-               "@done bra over;\\nbra again;\\nover:\\n}" :: "r"(b), "r"(parity) : "memory");
 }""",
     "cluster_arrive": DEVICE + """ void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release;" ::: "memory");
