@@ -280,8 +280,7 @@ class Writer:
             self.line(f'  asm volatile("prefetch.tensormap [%0];" :: "l"(&{identifier(a.name)}));')
         self.line("}")
         if self.kernel.cluster > 1:  # nobody reaches a CTA whose barriers are not there yet
-            self.line(f"{self.use('cluster_arrive')}();")
-            self.line(f"{self.use('cluster_wait')}();")
+            self.line(f"{self.use('cluster_start')}();")
         else:
             self.line("__syncthreads();")
 

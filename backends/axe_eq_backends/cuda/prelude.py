@@ -47,6 +47,11 @@ FIXED: dict[str, str] = {
                "mbarrier.arrive.shared::cluster.b64 _, [there]; }"
                :: "r"(b), "r"(rank) : "memory");
 }""",
+    "cluster_start": DEVICE + """ void cluster_start() {
+  // What the others need is behind fence.mbarrier_init.
+  asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+  asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}""",
     "cluster_arrive": DEVICE + """ void cluster_arrive() {
   asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 }""",
