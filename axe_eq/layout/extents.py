@@ -15,6 +15,10 @@ from axe_eq.layout.iters import Iters, bounds, prefix_bounds, size
 from axe_eq.layout.swizzle import Swizzle
 
 MAX_VALUES = 2**24
+MAX_GRID = 2**20
+EMPTY = np.iinfo(np.int64).min  # no coordinate
+
+Values = NDArray[np.int64]
 
 
 def linear_range(dims: Dims, replica: Iters, axis: str) -> tuple[int, int]:
@@ -32,7 +36,8 @@ def swizzled_range(
     """The range of a layout on an axis that `swizzles` act on, written order.
 
     Adding a multiple of all that the swizzles see adds it to the swizzled value too. So the
-    extremes of a digit are reached within one period of either end.
+    extremes of a digit are reached within one period of either end, and of coordinates that the
+    swizzles see alike the extreme one is enough.
 
     Raises:
         SearchError: over 2**24 coordinates to try.
@@ -44,24 +49,37 @@ def swizzled_range(
         for part in (*_dim_values(dims, axis, grid, top), *_ends(replica, axis, grid, top)):
             if len(values) * len(part) > MAX_VALUES:
                 raise SearchError(f"range on {axis}", f"over {MAX_VALUES} coordinates", "fewer")
-            values = np.unique(np.add.outer(values, part))
+            values = _extremes(np.add.outer(values, part).reshape(-1), grid, top)
         for sw in reversed(swizzles):
             values = sw.apply_table(values)
         ends.append(int(values.max() if top else values.min()))
     return ends[0], ends[1]
 
 
-def _dim_values(dims: Dims, axis: str, grid: int, top: bool) -> Iterable[NDArray[np.int64]]:
+def _dim_values(dims: Dims, axis: str, grid: int, top: bool) -> Iterable[Values]:
     for extent, block in dims:
         if size(block) == extent:
             yield from _ends(block, axis, grid, top)
         elif extent <= MAX_VALUES:
-            yield np.unique(block_table(block, axis)[:extent])
+            yield _extremes(block_table(block, axis)[:extent], grid, top)
         else:
             raise SearchError(f"range on {axis}", f"a padded dim of {extent}", f"{MAX_VALUES}")
 
 
-def _ends(iters: Iters, axis: str, grid: int, top: bool) -> Iterable[NDArray[np.int64]]:
+def _extremes(values: Values, grid: int, top: bool) -> Values:
+    """Of values that differ by a multiple of the grid the greatest, or the least."""
+    if grid > MAX_GRID:
+        return np.unique(values)
+    ordered = np.sort(values)
+    if not top:
+        ordered = ordered[::-1]
+    kept: Values = np.full(grid, EMPTY)
+    kept[ordered & (grid - 1)] = ordered  # of several the last one stays
+    left: Values = kept[kept != EMPTY]
+    return left
+
+
+def _ends(iters: Iters, axis: str, grid: int, top: bool) -> Iterable[Values]:
     """Per iter on the axis the values of one period of digits, at the end that is extreme."""
     for extent, stride, name in iters:
         if name != axis or extent == 1:

@@ -51,13 +51,13 @@ def _first_break(fused: Iters, shape: Sequence[int], spans: Spans, found: NoIter
     counts = [stop - start for start, stop in spans if stop - start > 1]
     if len(counts) > 1 and prod(counts) <= MAX_LOOKED_AT:
         try:
-            from_table(columns(fused, _region_index(shape, spans)))
+            from_table(columns(fused, region_index(shape, spans)))
         except NoIters as none:
             return none
     return found
 
 
-def _region_index(shape: Sequence[int], spans: Spans) -> NDArray[np.int64]:
+def region_index(shape: Sequence[int], spans: Spans) -> NDArray[np.int64]:
     """The flat indices of a region, row-major."""
     index = np.zeros(1, dtype=np.int64)
     for extent, (start, stop) in zip(shape, spans, strict=True):
@@ -138,7 +138,7 @@ def _slice_joint(block: Iters, shape: Sequence[int], spans: Spans) -> tuple[Iter
             f"{elements} elements that the iters do not follow",
             f"at most {MAX_ELEMENTS}",
         )
-    index = _region_index(shape, spans)
+    index = region_index(shape, spans)
     return from_table(columns(block, index)), evaluate(block, int(index[0]))
 
 

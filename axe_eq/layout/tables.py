@@ -100,10 +100,7 @@ def pick(layout: Layout, index: Table) -> Layout:
 
     Raises:
         NoIters: no layout has this table.
-        SearchError: over 2**22 elements.
     """
-    if layout.size > MAX_POINTS:
-        raise SearchError(f"part of {layout}", f"{layout.size} elements", f"at most {MAX_POINTS}")
     axes = layout.axes or (DEFAULT_AXIS,)
     columns = layout.coordinates(index)
     zero = np.zeros(len(index), dtype=np.int64)

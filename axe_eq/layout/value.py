@@ -8,7 +8,7 @@ immutable value; this file defines it, its meaning and its text.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -43,7 +43,7 @@ from axe_eq.layout.levels import NoIters, add, first_uncut
 from axe_eq.layout.parts import Parts
 from axe_eq.layout.replicas import normal_form
 from axe_eq.layout.reports import Aliasing, Coordinate, Grouped, Image
-from axe_eq.layout.slices import permute_shard, slice_dims, slice_shard
+from axe_eq.layout.slices import permute_shard, region_index, slice_dims, slice_shard
 from axe_eq.layout.swizzle import Swizzle, check_swizzles
 
 Region = Sequence[tuple[int, int]]
@@ -421,16 +421,18 @@ class Layout(Parts):
         try:
             dims, origin = slice_dims(self.group_dims(shape), spans)
         except (LayoutError, NoIters):
-            index = np.arange(self.size).reshape(shape)[tuple(slice(*span) for span in spans)]
-            return self._pick(index.reshape(-1))
+            count = prod(end - begin for begin, end in spans)
+            return self._pick(count, lambda: region_index(shape, spans))
         add(origin, dict(self.offsets))
         return make_dims(dims, self.replica, make_offsets(origin), self.swizzle)
 
-    def _pick(self, index: NDArray[np.int64]) -> Layout:
-        """The layout of the elements in `index`, from their table."""
-        from axe_eq.layout.tables import pick
+    def _pick(self, count: int, index: Callable[[], NDArray[np.int64]]) -> Layout:
+        """The layout of the `count` elements in `index`, from their table."""
+        from axe_eq.layout.tables import MAX_POINTS, pick
 
-        return pick(self, index)
+        if count > MAX_POINTS:
+            raise SearchError(f"part of {self}", f"{count} elements", f"at most {MAX_POINTS}")
+        return pick(self, index())
 
     def permute(self, shape: Sequence[int], perm: Sequence[int]) -> Layout:
         """Reorder the dims of `shape`: dim i of the result is dim ``perm[i]``, as in numpy.
@@ -457,8 +459,10 @@ class Layout(Parts):
         try:
             dims = self.group_dims(shape)
         except LayoutError:
-            index = np.arange(self.size).reshape(shape).transpose(order)
-            return self._pick(index.reshape(-1))
+            return self._pick(
+                self.size,
+                lambda: np.arange(self.size).reshape(shape).transpose(order).reshape(-1),
+            )
         moved = tuple(dims[dim] for dim in order)
         return make_dims(moved, self.replica, self.offsets, self.swizzle)
 

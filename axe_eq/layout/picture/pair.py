@@ -96,4 +96,9 @@ def pair_text(pair: Pair, a: Layout, b: Layout) -> str:
     lines = []
     for layout, grid in zip((a, b), pair.grids, strict=True):
         lines += [str(layout), grid_text(grid), ""]
+    marks = {
+        mark for grid in pair.grids for row in grid.cells for cell in row for mark in cell.marks
+    }
+    if {"first", "differs"} & marks:
+        lines.append("> the first element that differs, * others that differ")
     return "\n".join([*lines, pair.note])

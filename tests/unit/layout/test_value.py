@@ -289,6 +289,31 @@ def test_images_too_large_to_show_are_told_apart_by_one_coordinate(
     assert shown == [only_one, only_two]
 
 
+def test_a_large_box_that_the_shape_does_not_follow_is_refused_not_enumerated() -> None:
+    padded = Layout(
+        [(2**40, 8, "m"), (2, 3, "p"), (4, 1, "m")], box=(2**40 - 1, 7), padded=(2**40, 8)
+    )
+    across = (7, 2**40 - 1)
+    with pytest.raises(SearchError, match=f"{7 * (2**40 - 1)} elements"):
+        padded.permute(across, (1, 0))
+    with pytest.raises(SearchError, match="elements; expected at most"):
+        padded.slice(across, ((0, 7), (0, 2**30)))
+    small = padded.slice(across, ((0, 1), (7, 14)))  # only what is asked for counts
+    assert [small(x) for x in range(7)] == [padded(x) for x in range(7, 14)]
+
+
+def test_the_span_behind_swizzles_needs_one_coordinate_per_pattern_of_bits() -> None:
+    extents, stride, shard = (3, 5, 5, 7, 5, 5, 16, 7, 64, 8), 1, []
+    for extent in reversed(extents):
+        shard.append((extent, 30 * stride if stride % 2 else -stride))
+        stride *= extent
+    layout = Layout(shard[::-1], swizzle=[Swizzle("m", 3, 5, 7), Swizzle("m", 2, 4, 4)])
+    points = [sum((e - 1) * s for e, s in shard if (s > 0) == top) for top in (False, True)]
+    low, high = layout.range("m")
+    assert abs(low - points[0]) < 2**15
+    assert abs(high - points[1]) < 2**15
+
+
 def test_another_spelling_of_a_layout_fits_in_63_bits_too() -> None:
     turned = Layout([(3, 5, "p")], replica=[(2, -(2**62), "p")])
     form = turned.canonical()
