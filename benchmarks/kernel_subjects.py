@@ -1,0 +1,297 @@
+"""Small kernels of every schedule, to be mutated: few tiles, yet every ring wraps and tails show.
+
+A subject has its arrays and what comes out by float64 formulas that share no code with schedules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from axe_eq.kernel import ir
+from axe_eq.kernel.cells import Cell, apply, arg
+from axe_eq.kernel.placement import number
+from axe_eq.program.types import DTYPES
+from axe_eq_backends.cuda.online import ONLINE
+from axe_eq_backends.cuda.schedules import stream
+from axe_eq_backends.cuda.schedules.contraction import Contraction, Product
+from axe_eq_backends.cuda.schedules.gemm import Extra, Matrix, Problem, Tiling, gemm
+from axe_eq_backends.cuda.schedules.map import elementwise
+from axe_eq_backends.cuda.schedules.products import Tile, products
+from axe_eq_backends.cuda.schedules.rows import Reduction, reduce_rows
+from axe_eq_backends.cuda.schedules.sweeps import SweepTiling, sweep
+from axe_eq_backends.cuda.schedules.tensors import Operand, dense
+from axe_eq_backends.cuda.schedules.transpose import turn
+
+Arrays = dict[str, Any]
+X, Y, Z = arg(0), arg(1), arg(2)
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A kernel with its inputs and what comes out.
+
+    Attributes:
+        kernel: the kernel.
+        arrays: one per tensor.
+        expected: float64 values per output.
+        n_ctas: CTAs of a persistent grid.
+        params: values of run-time parameters.
+    """
+
+    kernel: ir.Kernel
+    arrays: Arrays
+    expected: Arrays
+    n_ctas: int = 1
+    params: Mapping[str, int] = field(default_factory=dict)
+
+    def wrong(self, outputs: Arrays) -> str:
+        """The output that differs; "" where none does."""
+        for name, expected in self.expected.items():
+            found = outputs[name].astype(np.float64)
+            near = np.abs(found - expected) <= 1e-2 + 2e-3 * np.abs(expected)
+            if not (near | (np.isnan(found) & np.isnan(expected))).all():
+                return name
+        return ""
+
+
+def normal(*shape: int, seed: int = 0, dtype: Any = np.float16) -> Any:
+    """Random normal values."""
+    return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+def _wide(x: Any) -> Any:
+    return np.asarray(x).astype(np.float64)
+
+
+def _product_with_bias() -> Subject:
+    """Two tiles a CTA, two consumers, a ring of three that wraps, two result panels."""
+    m, n, k = 256, 128, 128
+    cell = apply("maximum", apply("add", X, Y), 0.25)
+    a, b, bias = normal(m, k, seed=1), normal(n, k, seed=2), normal(n, seed=3)
+    problem = Problem(m, n, k, cell=cell, extras=(Extra("bias", "n"),))
+    expected = np.maximum(_wide(a) @ _wide(b).T + _wide(bias), 0.25)
+    arrays = {"A": a, "B": b, "bias": bias, "C": np.zeros((m, n), np.float16)}
+    kernel = gemm(problem, Tiling(128, 128, 32, 3, 2, 2, staging=1))
+    return Subject(kernel, arrays, {"C": expected})
+
+
+def _gated_columns() -> Subject:
+    """Two products of column-major operands with tails everywhere, one consumer, a residual."""
+    m, n, k = 72, 72, 72
+    a, b, g = normal(m, k, seed=1), normal(n, k, seed=2), normal(n, k, seed=3)
+    r, s = normal(m, n, seed=4), normal(m, seed=5)
+    left, right, gate = (Matrix(x, major=0) for x in "ABG")
+    problem = Problem(
+        m, n, k, ((left, right), (left, gate)),
+        apply("add", apply("mul", apply("mul", X, Y), arg(3)), Z),
+        (Extra("R", "mn"), Extra("s", "m")), Matrix("C", "f32"),
+    )  # fmt: skip
+    expected = (_wide(a) @ _wide(b).T) * (_wide(a) @ _wide(g).T) * _wide(s)[:, None] + _wide(r)
+    arrays = {"A": a, "B": b, "G": g, "R": r, "s": s, "C": np.zeros((m, n), np.float32)}
+    return Subject(gemm(problem, Tiling(64, 64, 32, 2, 1, 2)), arrays, {"C": expected})
+
+
+def _unaligned_product() -> Subject:
+    """A result whose rows no bulk store takes."""
+    m, n, k = 66, 67, 136
+    a, b = normal(m, k, seed=1), normal(n, k, seed=2)
+    arrays = {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}
+    kernel = gemm(Problem(m, n, k), Tiling(64, 64, 64, 2, 1, 2))
+    return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T}, n_ctas=2)
+
+
+def _clustered_product() -> Subject:
+    """Two CTAs of a cluster share the tiles of B: two tiles each, a tail, a ring of two."""
+    m, n, k = 200, 128, 96
+    a, b = normal(m, k, seed=1), normal(n, k, seed=2)
+    arrays = {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}
+    kernel = gemm(Problem(m, n, k), Tiling(64, 128, 32, 2, 1, 2, cluster=2))
+    return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T}, n_ctas=2)
+
+
+def _streaming(m: int, s: int, e: int, q: int, tiling: stream.Tiling) -> Subject:
+    """Softmax-weighted values, and a residual; the last chunk has a tail."""
+    scale = 3.0
+    problem = stream.Problem(
+        (1,), m, s, q,
+        ((stream.Tensor("Q", "f16", (m * e, e, 1)), stream.Tensor("K", "f16", (s * e, e, 1))),),
+        (e,), stream.Tensor("V", "f16", (q * s, 1, q)), stream.Tensor("O", "f16", (m * q, q, 1)),
+        ONLINE["softmax"], apply("mul", X, scale), cell=apply("add", X, Y),
+        more=(stream.Tensor("R", "f16", (m * q, q, 1)),),
+    )  # fmt: skip
+    left, right = _telling(m, s, e)
+    values, residual = normal(1, s, q, seed=2), normal(1, m, q, seed=3)
+    scores = _wide(left) @ _wide(right).swapaxes(1, 2) * scale
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    expected = weights @ _wide(values) / weights.sum(-1, keepdims=True) + _wide(residual)
+    kernel = stream.stream(problem, tiling)
+    shapes = {t.name: [number(x) for x in t.shape] for t in kernel.tensors}
+    given = {"Q": left, "K": right, "V": values.swapaxes(1, 2), "R": residual}
+    arrays = {name: x.reshape(shapes[name]) for name, x in given.items()}
+    arrays["O"] = np.zeros(shapes["O"], np.float16)
+    return Subject(kernel, arrays, {"O": expected.reshape(shapes["O"])})
+
+
+def _telling(m: int, s: int, e: int) -> tuple[Any, Any]:
+    """Rows and columns of scores; by turns, rows show other mistakes.
+
+    Every weight of a row counts; one outweighs all, so that another statistic overflows; all scores
+    lie far below those of the zeros that fill tiles, so that a wrong mask counts; any.
+    """
+    left, right = normal(1, m, e), normal(1, s, e, seed=1)
+    right[..., 0] = 4.0
+    left[..., 0] = 0.0
+    rows = np.arange(m)
+    left[:, rows % 5 == 0] *= np.float16(0.05)
+    left[:, rows % 5 == 1] = 2 * right[:, 7 * rows[rows % 5 == 1] % s]
+    left[:, rows % 5 == 2, 0] = -16.0
+    return left, right
+
+
+def _carried_product(m: int, n: int, k: int, dtype: str, tile: Tile) -> Subject:
+    """Odd extents through registers, a tail in every dim: cells before and after the product.
+
+    The factor's cell is infinite where a tile is filled with zeros: that must be masked.
+    """
+    contraction = Contraction(
+        (m, n, k), (), (0,), (1,),
+        (Operand("A", dtype, (k, 0, 1)), Operand("B", dtype, (0, 1, n)),
+         Operand("bias", "f32", (0, 1, 0))),
+        (Product(apply("rsqrt", X), Y, (dtype, dtype), (2,)),),
+        ((Operand("C", "f32", (n, 1, 0)), apply("add", arg(3), Z)),),
+    )  # fmt: skip
+    kind = DTYPES[dtype].numpy
+    a = np.random.default_rng(1).uniform(0.5, 2.0, (m, k)).astype(kind)
+    b, bias = normal(k, n, seed=2, dtype=kind), normal(n, dtype=np.float32)
+    expected = _wide((1 / np.sqrt(_wide(a))).astype(kind)) @ _wide(b) + _wide(bias)
+    kernel = products(contraction, tile)
+    given = {"A": a, "B": b.T, "bias": bias, "C": np.zeros((m, n), np.float32)}
+    arrays = {t.name: given[t.name] for t in kernel.tensors}
+    return Subject(kernel, arrays, {"C": expected})
+
+
+def _rows() -> Subject:
+    """Two reductions, each of whose values matters; four warps to a row, a masked tail.
+
+    What decides a row's second reduction lies far from the lane that collects it, each time in
+    another warp and register, and below what the fill would give.
+    """
+    shape = (4, 1000)
+    steps = [Reduction("+", X), Reduction("max", apply("sub", Y, apply("mul", X, X)))]
+    outputs = [(dense("y", "f16", shape), apply("add", apply("mul", X, 2.0), Z))]
+    x = normal(*shape)
+    x += np.where(x < 0, np.float16(-2), np.float16(2))
+    for row, column in enumerate((255, 510, 765, 999)):  # lanes 31, 31, 31 and 28
+        x[row, column] = 1.0
+    sums = _wide(x).sum(1, keepdims=True)
+    kernel = reduce_rows(shape, [dense("x", "f16", shape)], steps, outputs, 128)
+    expected = 2 * _wide(x) + (sums - _wide(x) ** 2).max(1, keepdims=True)
+    return Subject(kernel, {"x": x, "y": np.zeros(shape, np.float16)}, {"y": expected})
+
+
+def _short_rows() -> Subject:
+    """Rows within a warp, a weight per column, a second output with one value a row."""
+    shape = (6, 100)
+    steps = [Reduction("+", apply("mul", X, X))]
+    outputs: list[tuple[Operand, Cell]] = [
+        (dense("y", "f16", shape), apply("mul", apply("mul", X, apply("rsqrt", Z)), Y)),
+        (dense("r", "f32", shape, [0]), Z),
+    ]
+    operands = [dense("x", "f16", shape), dense("w", "f16", shape, [1])]
+    x, w = normal(*shape), normal(shape[1], seed=1)
+    squares = (_wide(x) ** 2).sum(1)
+    arrays = {"x": x, "w": w, "y": np.zeros(shape, np.float16), "r": np.zeros(6, np.float32)}
+    expected = {"y": _wide(x) / np.sqrt(squares)[:, None] * _wide(w), "r": squares}
+    return Subject(reduce_rows(shape, operands, steps, outputs, 16), arrays, expected)
+
+
+def _swept_rows() -> Subject:
+    """Weights of rows in chunks, under running maxima; by turns, rows show other mistakes.
+
+    Every weight counts; the largest element, in a later chunk, outweighs all; all lie far below
+    the zeros that may fill a chunk; a chunk has no weight; none has.
+    """
+    shape = (6, 600)
+    e = apply("exp", apply("sub", X, Y))
+    steps = [Reduction("max", X), Reduction("+", e)]
+    outputs: list[tuple[Operand, Cell]] = [
+        (dense("y", "f16", shape), apply("div", e, apply("mul", Z, 0.001))),
+        (dense("s", "f32", shape, [0]), Z),
+    ]
+    x = normal(*shape)
+    x[1:3] *= 4
+    x[1, 300], x[2, 599], x[3] = 120.0, 120.0, x[3] - 100
+    x[4, :300], x[5] = -np.inf, -np.inf
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(_wide(x) - _wide(x).max(1, keepdims=True))
+    sums = weights.sum(1)
+    kernel = sweep(
+        shape, 1, [dense("x", "f16", shape)], steps, outputs, SweepTiling(4, 1, 8, 32, 1)
+    )
+    arrays = {"x": x, "y": np.zeros(shape, np.float16), "s": np.zeros(6, np.float32)}
+    return Subject(kernel, arrays, {"y": 1000 * weights / sums[:, None], "s": sums})
+
+
+def _swept_columns() -> Subject:
+    """Sums and smallest elements of columns in chunks of rows; tails both ways.
+
+    Every column has another smallest element, in another row; what fills a chunk counts in a sum.
+    """
+    rows, cols = 70, 72
+    steps = [Reduction("+", apply("sub", X, 1.0)), Reduction("min", X)]
+    outputs: list[tuple[Operand, Cell]] = [
+        (Operand("s", "f32", (1, 0)), Y),
+        (Operand("y", "f16", (1, cols)), apply("sub", X, apply("mul", Y, Z))),
+    ]
+    operands = [Operand("x", "f16", (1, cols))]
+    x = normal(rows, cols) + np.float16(5)
+    x[np.arange(cols) % rows, np.arange(cols)] = np.linspace(0.25, 1, cols)
+    sums = (_wide(x) - 1).sum(0)
+    kernel = sweep((cols, rows), 1, operands, steps, outputs, SweepTiling(4, 0, 8, 8, 2))
+    arrays = {"x": x.T, "s": np.zeros(cols, np.float32), "y": np.zeros((cols, rows), np.float16)}
+    expected = _wide(x) - sums * _wide(x).min(0)
+    return Subject(kernel, arrays, {"s": sums, "y": expected.T})
+
+
+def _cells() -> Subject:
+    shape = (3, 1500)
+    operands = [dense("x", "f16", shape), dense("b", "f16", shape, [1])]
+    x, b = normal(*shape), normal(1500, seed=1)
+    arrays = {"x": x, "b": b, "y": np.zeros(shape, np.float16)}
+    kernel = elementwise(shape, operands, [(dense("y", "f16", shape), apply("sub", X, Y))])
+    return Subject(kernel, arrays, {"y": _wide(x) - _wide(b)})
+
+
+def _turned(rows: int, cols: int) -> Subject:
+    x = normal(2, rows, cols).swapaxes(1, 2)
+    arrays = {"x": x, "out": np.zeros((2, cols, rows), np.float16)}
+    tensors = (
+        Operand("x", "f16", (rows * cols, 1, cols)), Operand("out", "f16", (rows * cols, rows, 1))
+    )  # fmt: skip
+    kernel = turn((2, cols, rows), [tensors[0]], [(tensors[1], X)], (1, 1))
+    return Subject(kernel, arrays, {"out": _wide(x)})
+
+
+SUBJECTS: dict[str, Callable[[], Subject]] = {
+    "persistent product": _product_with_bias,
+    "gated product of columns": _gated_columns,
+    "unaligned product": _unaligned_product,
+    "clustered product": _clustered_product,
+    "streaming product": lambda: _streaming(264, 44, 32, 16, stream.Tiling(2, 16, 16, 2)),
+    "carried stream": lambda: _streaming(67, 90, 20, 17, stream.Tiling(1, 32, 32, 2)),
+    "product of matrix units through registers": lambda: _carried_product(
+        33, 36, 75, "f16", Tile(32, 32, 32, matrix=True)
+    ),
+    "product of lanes": lambda: _carried_product(17, 36, 43, "f32", Tile(16, 32, 16, matrix=False)),
+    "rows": _rows,
+    "short rows": _short_rows,
+    "swept rows": _swept_rows,
+    "swept columns": _swept_columns,
+    "cells": _cells,
+    "transpose by matrices": lambda: _turned(72, 136),
+    "transpose by elements": lambda: _turned(40, 33),
+}

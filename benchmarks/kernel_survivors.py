@@ -1,0 +1,210 @@
+"""Why the mutants of kernels that survive are legal, by operator and site."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from benchmarks.kernel_mutations import Mutant
+
+
+@dataclass(frozen=True)
+class Reason:
+    """An argument, and what it covers.
+
+    Attributes:
+        why: the argument.
+        operators: whole names of operators, as a regular expression.
+        sites: what a site must contain, as a regular expression.
+        subjects: whole names of subjects, as a regular expression.
+        details: what the detail must contain, as a regular expression.
+    """
+
+    why: str
+    operators: str
+    sites: str = ""
+    subjects: str = ".*"
+    details: str = ""
+
+    def covers(self, subject: str, mutant: Mutant) -> bool:
+        """Whether it is an argument for this mutant."""
+        return bool(
+            re.fullmatch(self.subjects, subject)
+            and re.fullmatch(self.operators, mutant.operator)
+            and re.search(self.sites, mutant.site)
+            and re.search(self.details, mutant.detail)
+        )
+
+
+STREAM, CARRIED = "streaming product", "carried stream"
+PRODUCTS = "product of .*"  # through registers, of lanes
+GEMMS = ".* product|gated product of columns"
+
+REASONS: tuple[Reason, ...] = (
+    # -- more order than is needed --
+    Reason(
+        "What was waited for stays done (a later phase comes after this wait: see the interpreter),"
+        " and a barrier or a fence more orders more",
+        "do twice", r"^(wait|sync|fence_async|one thread: wait_group)",
+    ),
+    Reason(
+        "An empty group more makes a wait for all but the last n groups wait for more",
+        "do twice", "^commit bulk",
+    ),
+    Reason("It waits for more than is needed", "one less pending|wait bulk", "^wait_group"),
+    Reason(
+        "A slot is given back later than it could be: over work of this warpgroup that waits for"
+        " nobody else",
+        "do later", r"^one thread: arrive \w*empty", GEMMS,
+        r"^over (one thread: wait_group bulk_read|copy|map)",
+    ),
+    Reason(
+        "It waits earlier for bulk stores to have read their tile, which they do by themselves",
+        "do earlier", "^one thread: wait_group bulk_read", GEMMS,
+        r"^over (one thread: arrive \w*empty|copy R_)",
+    ),
+    Reason(
+        "It waits earlier for a tile that the producer loads without what this moves over",
+        "do earlier", r"^wait values_full\[", STREAM, "^over (gemm scores|map weights)",
+    ),
+    Reason(
+        "Waits in a row: what needs one of them comes after all of them",
+        "do earlier|do later", r"^(wait (left|right)_full\[|wait_group wgmma 0)", STREAM,
+        r"^over (wait (left|right)_full\[|wait_group wgmma 0)",
+    ),
+    # -- as much order, in another place --
+    Reason(
+        "At the end of a kernel only its shared memory must be free: what is on its way to global"
+        " memory arrives before the next kernel begins",
+        "wait bulk_read", "^wait_group bulk 0",
+    ),
+    Reason(
+        "A fence after the barrier, which told of all writes, stands on the same path from them to"
+        " what reads them through the async proxy",
+        "do later", "^fence_async", details="^over sync",
+    ),
+    Reason(
+        "The barrier before the fence instead of after it: see the fence after the barrier",
+        "do earlier", "^sync", details="^over fence_async",
+    ),
+    Reason(
+        "The barrier still stands between the wait for the staging tile's readers and the writes"
+        " to it: what it moves over works on registers",
+        "do later", "^sync", GEMMS, "^over (map C_|copy R_)",
+    ),
+    Reason(
+        "The barrier still stands between the writes to the shared tiles and the reads of them:"
+        " what it moves over reads global tensors into registers",
+        "do later", "^sync", PRODUCTS, r"^over if step \+ 1 <",
+    ),
+    Reason(
+        "A product is one operation of its warpgroup, and the wait for it tells every warp that its"
+        " operands were read: a barrier beside it orders no more",
+        "delete|do earlier|do later", "^(sync|wait_group wgmma 0)", CARRIED,
+        "^(at the end of its block|over wait_group wgmma 0|over sync)",
+    ),
+    Reason(
+        "The phase cannot complete before this arrival, wherever it stands between the copies:"
+        " bytes that arrive early are counted",
+        "do later", "^arrive .* expecting", details="^over copy_async",
+    ),
+    Reason(
+        "Bytes are announced before the slot is free, and sent after: the phase cannot complete"
+        " without them, and the phase before is known to be over from the slots of the other ring,"
+        " which consumers gave back later",
+        "do later|do earlier", "^(wait left_empty|arrive left_full)", STREAM,
+        "^over (arrive left_full.* expecting|wait left_empty)",
+    ),
+    Reason(
+        "The scores' slot is given back before its product is waited for; the producer fills it"
+        " after the next slot of values, for which it waits until every consumer has waited for"
+        " all products up to this one",
+        "do earlier|do later", "^(one thread: arrive right_empty|wait_group wgmma 1)", STREAM,
+        "^over (one thread: arrive right_empty|wait_group wgmma 1)",
+    ),
+    Reason(
+        "What it moves over changes integers that it does not use",
+        "do earlier",
+        r"^(wait values_empty\[stage_2\]|wait_group wgmma 0|one thread: arrive turn)", STREAM,
+        r"^over if (stage_1 == 2|stage_3 == 1|stage_5 == 2):",
+    ),
+    # -- turns of consumers, which order work in time, and no data --
+    Reason(
+        "The turn is taken or handed over a little earlier or later",
+        "do earlier|do later", r"^(one thread: arrive|wait) turn\[|^wait_group wgmma 1", STREAM,
+        r"^over (wait_group wgmma 1|map weights|one thread: arrive turn)",
+    ),
+    Reason("The other consumer begins",
+        "the other phase|do later|value one off", r"^(wait turn\[|turn_parity := )", STREAM,
+        r"^(turn_parity \^ 1|over turn_parity = turn_parity \^ 1|wg_1 == 1)$",
+    ),
+    Reason("One thread of a consumer waits for its turn, and phases stay counted",
+        "by one thread", r"^wait turn\[", STREAM,
+    ),
+    # -- conditions and bounds --
+    Reason("A ring of one slot wraps at every step", "always", r"^if stage(_3)? == 1:", STREAM),
+    Reason(
+        "CTAs loop over tiles with the grid's size as step: a grid of any size covers them",
+        r"tiles [+-]1", "^grid$",
+    ),
+    Reason(
+        "A tile past the last one is outside everywhere: what it loads is filled, and what it"
+        " stores is masked",
+        "stop one off", r"^for tile in range\(", f"{CARRIED}|short rows|swept .*",
+    ),
+    Reason(
+        "A chunk past the last one is outside everywhere: it is masked before it merges with the"
+        " others, and stored nowhere",
+        "stop one off", r"^for chunk(_1)? in range\(0, 3, 1\)", "swept .*", "^4$",
+    ),
+    Reason(
+        "The last step reads its tile once more, into registers that nobody reads after it",
+        "always|condition one off", r"^if step \+ 1 < 3:$", PRODUCTS,
+        r"^(|1|\(step \+ 1 < 3\) \+ 1)$",
+    ),
+    Reason(
+        "A step past the last one adds nothing: there a factor is masked everywhere",
+        "stop one off", r"^for step in range\(0, 3, 1\)", PRODUCTS, "^4$",
+    ),
+    # -- values that do not count --
+    Reason(
+        "What is there before the first chunk is rescaled by the power of minus infinity: to zero",
+        "another constant", r"^fill (mixed|total|running2)\[", f"{CARRIED}|swept rows",
+    ),
+    Reason(
+        "Rows and columns outside are stored nowhere",
+        "another fill", r"^copy (R|s)(_\d)?\[", f"{GEMMS}|{CARRIED}",
+    ),
+    Reason(
+        "Depths outside meet zeros that fill the other factor: any finite value does",
+        "another constant", r"^map factor_m_staged\[", PRODUCTS,
+        r"^where\(lt\(x1, \d+\), rsqrt\(x0\), 1\.0\)$",
+    ),
+    Reason(
+        "What is outside is stored nowhere",
+        "another fill", r"^copy (x|b|w|bias)_1\[", f"{PRODUCTS}|short rows|cells|transpose by .*",
+    ),
+    Reason(
+        "Depths outside meet the zeros that fill the other operand; rows and columns outside are"
+        " masked before they weigh anything, or stored nowhere",
+        "another fill", r"^copy (Q|K)_1\[", CARRIED,
+    ),
+    Reason(
+        "Positions outside have no weight, and columns outside are stored nowhere",
+        "another fill", r"^copy V_1\[", CARRIED,
+    ),
+    Reason(
+        "Depths outside are masked in the factor A, and are zero in what B meets; rows and columns"
+        " outside are stored nowhere",
+        "another fill", r"^copy (A|B)_1\[", PRODUCTS,
+    ),
+    Reason(
+        "What is outside is masked before it is reduced, and stored nowhere",
+        "another fill", r"^copy x_[12]\[", "rows|swept .*",
+    ),
+)  # fmt: skip
+
+
+def argued(subject: str, mutant: Mutant) -> str:
+    """The argument for a survivor; "" where there is none."""
+    return next((r.why for r in REASONS if r.covers(subject, mutant)), "")
