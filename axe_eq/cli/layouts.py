@@ -88,7 +88,11 @@ def context_options(command: Any) -> Any:
     """What a text leaves out: the shape, the devices, the size of an element."""
     for option in reversed(
         (
-            click.option("--shape", default=None, help="Extents of the tensor: 8x16."),
+            click.option(
+                "--shape",
+                default=None,
+                help="Extents of the tensor: 8x16. The modes of CuTe text are then its dims.",
+            ),
             click.option("--mesh", default=None, help="The devices: x=2,y=4."),
             click.option("--axis", default="gpuid", help="The axis that devices lie on."),
             click.option("--itemsize", type=click.IntRange(1), default=None, help="Bytes."),
@@ -301,7 +305,12 @@ def draw(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Draw a layout, two layouts side by side, or a certificate (a .json file)."""
+    """Draw a layout, two layouts side by side, or a certificate (a .json file).
+
+    Two layouts are compared as `axe equiv` compares them, over the dims of the first. With --shape
+    they are read for a tensor of that shape, which changes what some texts mean: the modes of CuTe
+    text are then the dims in order; without it they are its own linear index, first mode fastest.
+    """
     context = context_of(**options)
     picture = draw_picture(
         _subject(a),

@@ -251,7 +251,11 @@ def draw(
         if x is not None
     ]
     if extents is None:
-        extents = next(filter(None, (row_major_shape(*prefixed(text)) for text in texts)), None)
+        given = [x for x in (a, b) if x is not None]
+        stated = [row_major_shape(*prefixed(x)) if isinstance(x, str) else None for x in given]
+        # Both are drawn over the left one's dims; over the right one's where it is one run.
+        one_run = sum(extent > 1 for extent, _, _ in sides[0].shard) < 2
+        extents = stated[0] or (next(filter(None, stated), None) if one_run else None)
     matrix = matrix_of(sides[0], extents)
     known = shown_axes(*sides)
     if colour is not None and colour not in known:

@@ -251,3 +251,21 @@ def test_steps_about_unknown_layouts_read_like_expressions() -> None:
     assert "tile(A[n], (n), S[(1):(1@m)], (1))" in text
     assert "= direct_sum(A[n], (n), S[():()], (1))" in text
     assert "Map(" not in text
+
+
+def test_two_layouts_are_drawn_over_the_dims_of_the_first() -> None:
+    text = axe.draw("S[(4,8):(8,1)]", "cute:(4,8):(8,1)").text()
+    grids = text.split("\n\n")[1:3]
+    for grid in grids:
+        _, columns, *rows = grid.splitlines()
+        assert columns.split() == [str(n) for n in range(8)]
+        assert [row.split()[0] for row in rows] == [str(n) for n in range(4)]
+    assert "> the first element that differs, * others that differ" in text
+    same = axe.draw("S[(4,8):(8,1)]", "S[(4,8):(8,1)]").text()
+    assert "differs, *" not in same
+
+
+def test_a_picture_is_written_as_a_schedule_s_page_is(tmp_path: Path) -> None:
+    picture = axe.draw("S[(4,8):(8,1)]")
+    page = picture.html(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text(encoding="utf-8") == page == picture.html()
