@@ -36,8 +36,15 @@ def main() -> None:
     print(exe.explain())
 
     few = axe.compile(gated, *specs(16, 1024, 4096), target="h200")
-    print(f"\n8192 tokens use {[k.row for k in exe.kernels if k.row]}, ", end="")
-    print(f"16 tokens {[k.row for k in few.kernels if k.row]}")
+    print()
+    for tokens, made in ((8192, exe), (16, few)):
+        print(f"{tokens} tokens:")
+        for kernel in made.kernels:
+            sizes = " ".join(f"{name}={size}" for name, size in kernel.parameters.items())
+            row = f" on {kernel.row}" if kernel.row else ""
+            print(f"    {kernel.name}: {kernel.schedule}{row}, {sizes}")
+    many, some = ([dict(k.parameters) for k in made.kernels] for made in (exe, few))
+    assert many != some
 
     # The schedule is a graph of steps over buffers: any of them runs on the CPU, slowly but truly.
     rng = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""A program on a mesh: the same e-graph plans who computes what, and every byte that moves.
+"""A program on a mesh: the same e-graph plans who computes what, and what every step moves.
 
 A sharding is a layout with a device axis. Inputs arrive cut as their specs say; the plan is the
 cheapest way to an output cut as asked. Plans are made and priced here, not run on devices.
@@ -39,6 +39,9 @@ def main() -> None:
         )
         moved[numerics] = exe.cost["link_bytes"]
         print(f"{numerics} laws: {moved[numerics]:,.0f} bytes cross links")
+        for step in exe.schedule.steps:
+            crossing = getattr(step, "n_bytes", 0)  # kernels move nothing between devices
+            print(f"    {step.name}: {crossing:,} bytes, estimated {step.time_s * 1e6:.1f} us")
         print(exe.schedule)
     # a @ (b @ c) is another rounding, so a real law: b @ c is 64 x 64, summed where it is needed.
     assert moved["real"] < moved["exact"] / 60

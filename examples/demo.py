@@ -35,6 +35,11 @@ def check(holds: object, what: str) -> None:
         sys.exit(1)
 
 
+def begin(what: str) -> None:
+    """Say what begins now, where it takes some seconds: also in a log, which shows no spinner."""
+    console.print(f"      [dim]... {what}[/dim]")
+
+
 def proved(what: str, verdict: axe.Proved | axe.Refuted | axe.Unknown) -> None:
     """Check a proof, and that its certificate re-checks without any search."""
     check(isinstance(verdict, axe.Proved), f"{what}: {verdict}")
@@ -53,21 +58,26 @@ def layouts() -> str:
 
 def block() -> str:
     """(b) The Qwen3-8B MLP block for an H200, run on the cpu at 64 rows."""
+    begin("searching for the block's schedule on an H200")
     exe = axe.compile(qwen.mlp_block, *qwen.mlp_specs(), target="h200")
     console.print(exe.explain(), markup=False, highlight=False)
     exe.schedule.html(PAGE)
+    check(PAGE.is_file(), f"the same as a page: open {PAGE} in a browser")
+    begin(f"running the chosen schedule at {ROWS} rows on the cpu, and the meaning in numpy")
     small = exe.schedule.bind(tokens=ROWS)
     arrays = random_arrays(qwen.mlp_specs(ROWS))
     got = small.run(*arrays)
     want = axe.run(qwen.mlp_block, *arrays)
     error = relative_error(got, want)
     check(error < 5e-3, f"the chosen schedule at {ROWS} rows on cpu: relative error {error:.1e}")
-    return f"MLP block: {len(exe.kernels)} kernels, estimated {exe.cost['time_s'] * 1e3:.2f} ms"
+    estimate = f"estimated {exe.cost['time_s'] * 1e3:.2f} ms"
+    return f"MLP block: {len(exe.kernels)} kernels, {estimate}; {PAGE} shows them"
 
 
 def streaming() -> str:
     """(c) Attention: one streaming kernel under real laws, pieces under exact ones."""
     specs = qwen.attention_specs()
+    begin("searching for attention's schedule, with real laws and with exact ones")
     fused = axe.compile(qwen.attention, *specs, target="h200")
     exact = axe.compile(qwen.attention, *specs, target="h200", numerics="exact")
     streams = [k for k in fused.kernels if any("softmax" in n.text for n in k.nodes)]
@@ -87,8 +97,10 @@ def streaming() -> str:
 def proofs() -> str:
     """(d) Two forms of the block are the same; one without its residual is not."""
     specs = qwen.mlp_specs()
+    begin("proving that two forms of the block are the same (the longest step)")
     same = axe.equivalent(qwen.mlp_block, qwen.mlp_block_by_hand, *specs)
     proved("two hand-written forms of the block", same)
+    begin("comparing with the form whose residual was forgotten")
     other = axe.equivalent(qwen.mlp_block, qwen.mlp_block_forgotten, *specs)
     check(isinstance(other, axe.Refuted), f"without the residual: {other}")
     return "block proved equal to another form; forgotten residual refuted"
