@@ -9,12 +9,10 @@ from typing import Any, NamedTuple
 from axe_eq.errors import AxeError, NotationError, SearchError
 from axe_eq.layout.mesh import Mesh
 from axe_eq.layout.notation import NOTATIONS, write
-from axe_eq.layout.replicas import by_axis, has_gaps, saturate
 from axe_eq.layout.reports import Aliasing
-from axe_eq.layout.value import Layout, make
+from axe_eq.layout.value import Layout
 
 MOST_LINES = 12  # of one notation that are printed
-MOST_COMBINATIONS = 2**22  # of overlapping replica digits that are counted one by one
 
 
 class AxisFacts(NamedTuple):
@@ -162,17 +160,10 @@ def describe(
 
 def n_copies(layout: Layout) -> int | None:
     """How many coordinates every element has; None where the copies overlap and are too many."""
-    count = 1
-    for steps in by_axis(layout.replica)[0].values():
-        merged = saturate(steps)
-        combinations = prod(extent for _, extent in merged)
-        if has_gaps(merged):
-            count *= combinations
-        elif combinations <= MOST_COMBINATIONS:
-            count *= len(make((), tuple((e, s, "m") for s, e in merged)).replica_table("m"))
-        else:
-            return None
-    return count
+    try:
+        return layout.copies()
+    except SearchError:
+        return None
 
 
 def _or_limit(call: Any) -> Any:

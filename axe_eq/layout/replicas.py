@@ -9,13 +9,14 @@ is one list per image: under the gap condition the saturated list (Axe A.12 and 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from math import gcd
+from math import gcd, prod
 
 from axe_eq.errors import SearchError
 from axe_eq.layout.images import Steps, factor, search, spread
 from axe_eq.layout.iters import Iter, Iters
 
 MAX_SPAN = 2**24
+MAX_COMBINATIONS = 2**20
 
 
 def by_axis(replica: Iterable[Iter]) -> tuple[dict[str, list[tuple[int, int]]], dict[str, int]]:
@@ -61,6 +62,28 @@ def saturate(steps: Iterable[tuple[int, int]]) -> Steps:
 def has_gaps(steps: Steps) -> bool:
     """The gap condition of Axe A.1: each stride is beyond the reach of the one before."""
     return all(steps[i + 1][0] > steps[i][0] * steps[i][1] for i in range(len(steps) - 1))
+
+
+def count_copies(replica: Iterable[Iter]) -> int:
+    """How many coordinates every element has.
+
+    Raises:
+        SearchError: copies that overlap, of over 2**20 combinations on one axis.
+    """
+    count = 1
+    for axis, steps in by_axis(replica)[0].items():
+        merged = saturate(steps)
+        combinations = prod(extent for _, extent in merged)
+        if has_gaps(merged):
+            count *= combinations
+        elif combinations > MAX_COMBINATIONS:
+            raise SearchError(f"copies on {axis}", f"{combinations} overlap", f"{MAX_COMBINATIONS}")
+        else:
+            sums = {0}
+            for stride, extent in merged:
+                sums = {value + stride * digit for value in sums for digit in range(extent)}
+            count *= len(sums)
+    return count
 
 
 def normal_form(replica: Iterable[Iter]) -> tuple[Iters, dict[str, int]]:

@@ -41,7 +41,7 @@ from axe_eq.layout.inverse import invert
 from axe_eq.layout.iters import DEFAULT_AXIS, Iters
 from axe_eq.layout.levels import NoIters, add, first_uncut
 from axe_eq.layout.parts import Parts
-from axe_eq.layout.replicas import normal_form
+from axe_eq.layout.replicas import count_copies, normal_form
 from axe_eq.layout.reports import Aliasing, Coordinate, Grouped, Image
 from axe_eq.layout.slices import permute_shard, region_index, slice_dims, slice_shard
 from axe_eq.layout.swizzle import Swizzle, check_swizzles
@@ -50,6 +50,7 @@ Region = Sequence[tuple[int, int]]
 
 MAX_IMAGE = 2**22
 MAX_TABLE = 2**28
+MAX_COPIES = 2**24
 
 _set = object.__setattr__
 
@@ -255,8 +256,8 @@ class Layout(Parts):
         return values
 
     def copies(self) -> int:
-        """The number of coordinates of every element."""
-        return prod(len(self.replica_table(axis)) for axis in {item[2] for item in self.replica})
+        """`replicas.count_copies`: the number of coordinates of every element."""
+        return count_copies(self.replica)
 
     def swizzled(self, axis: str, values: NDArray[np.int64]) -> NDArray[np.int64]:
         """Coordinates on one axis after the swizzles."""
@@ -270,8 +271,8 @@ class Layout(Parts):
         values = np.zeros(1, dtype=np.int64)
         for extent, stride, name in self.replica:
             if name == axis:
-                if len(values) * extent > MAX_TABLE:
-                    raise SearchError("replica table", f"over {MAX_TABLE} elements")
+                if len(values) * extent > MAX_COPIES:
+                    raise SearchError("replica table", f"over {MAX_COPIES} elements")
                 steps = np.arange(extent, dtype=np.int64) * stride
                 values = np.unique(np.add.outer(values, steps))
         return values

@@ -95,6 +95,15 @@ def test_an_image_that_no_search_finishes_keeps_the_list_first_seen(
     assert factor(image) == second
 
 
+def test_copies_are_counted_without_listing_them() -> None:
+    rows = [(10**6, -1, "z"), (10**6, 2**20, "z"), (3, 0, "z"), (7, 5, "p")]
+    assert Layout(replica=rows).copies() == 7 * 10**12
+    wide = Layout(replica=[(4, 2 * 2**40), (3, 3 * 2**40)])  # 6 twice, far apart
+    assert wide.copies() == len(wide(0)) == 11
+    with pytest.raises(SearchError, match="copies on m: 1000002000000 overlap"):
+        Layout(replica=[(10**6, 2), (10**6 + 2, 3)]).copies()
+
+
 def test_both_searches_agree_on_whether_there_is_a_list() -> None:
     for image in range(1, 2**11, 2):
         found = factor(image)
