@@ -225,7 +225,8 @@ def _plans(pair: _Pair, seed: int, limit: float) -> Iterator[Plan]:
     complete = _affordable(outputs, [whole(node.shape) for node in outputs], limit)
     if complete is None or complete.cost > _CHEAP:
         few = lifted_plan(outputs, pair.constants)
-        if few is not None and few.cost <= limit:
+        lifted = few is not None and few.cost <= limit
+        if few is not None and lifted:
             yield from [few] * 2
         for most in (16, 4, 1):
             found = [_sparse_plan(outputs, most, [seed, turn], limit) for turn in range(_ROUNDS)]
@@ -233,8 +234,8 @@ def _plans(pair: _Pair, seed: int, limit: float) -> Iterator[Plan]:
                 yield from filter(None, found)
                 break
         else:
-            # Wide programs: one element may need all weights; try one where that is not hopeless.
-            last = _sparse_plan(outputs, 1, [seed, 0], limit * _LAST_RESORT)
+            # Wide programs: one element may need all weights; try one where nothing cheaper was.
+            last = None if lifted else _sparse_plan(outputs, 1, [seed, 0], limit * _LAST_RESORT)
             if last is not None:
                 yield last
     if complete is not None:

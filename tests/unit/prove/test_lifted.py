@@ -13,9 +13,11 @@ from axe_eq import nn
 from axe_eq.program.interval import literal, point
 from axe_eq.program.node import Node, Program, op_node
 from axe_eq.program.random import random_program
+from axe_eq.program.types import ValueType
 from axe_eq.prove.enclose import enclose_program, run
 from axe_eq.prove.lifted import ALIKE, lifted_plan
 from axe_eq.prove.refute import refute
+from axe_eq.prove.region import Region, size
 from axe_eq.prove.sample import PATTERNS, RANDOM, Sample
 from axe_eq.prove.verdict import ProgramCounterexample
 from tests.unit.prove.test_refute import MATMUL, cell, number, program, reduced
@@ -170,3 +172,27 @@ def _named(text: str) -> tuple[str, int, int, bool]:
     pattern, seed, how = text.split(": pattern ")[1].split(", ")
     assert how == f"zero from index {ALIKE} of a dim on"
     return pattern.strip("'"), int(seed.removeprefix("seed ")), ALIKE, True
+
+
+def test_an_equal_pair_costs_no_more_than_its_classes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where lifted inputs say nothing, one element of a wide program is not paid for either."""
+
+    def square(x: Any, w: Any, v: Any) -> Any:
+        return ((x @ w) * (x @ w)) @ v
+
+    def power(x: Any, w: Any, v: Any) -> Any:
+        return (x @ w) ** 2 @ v
+
+    specs = ("8192x4096:f16", "4096x12288:f16", "12288x4096:f16")
+    largest = 0
+
+    def values(self: Sample, position: int, of: ValueType, region: Region) -> Any:
+        nonlocal largest
+        largest = max(largest, size(region))
+        return sampled_values(self, position, of, region)
+
+    sampled_values = Sample.values
+    monkeypatch.setattr(Sample, "values", values)
+    a, b = axe.trace(square, *specs), axe.trace(power, *specs)
+    assert refute(a, b, budget=1 << 22) is None
+    assert largest == (ALIKE + 1) ** 2
