@@ -39,6 +39,7 @@ from axe_eq.program.store import program_from_json, program_to_json
 from axe_eq.program.terms import Cons, In, Nil, Op, Sel, decode, encode, type_of, types_of
 from axe_eq.program.trace import trace
 from axe_eq.prove.agree import disagreement
+from axe_eq.prove.kernelcheck import check_kernels
 from axe_eq.rule.term import Term
 from axe_eq.run.cache import Cache, key
 from axe_eq.run.executable import Executable
@@ -144,7 +145,8 @@ def _choose(
     found = stage("extract", lambda: extract_program(program, terms, graph, machine, used),
                   report=report, notes=extraction_notes)  # fmt: skip
     schedule = stage("build", lambda: build_program(program, found, machine, numerics),
-                     report=report, notes=lambda g: {"steps": len(g.steps)})  # fmt: skip
+                     report=report, notes=lambda g: {"steps": len(g.steps)},
+                     compare=lambda g: check_kernels(program, g, machine, used))  # fmt: skip
     return Executable(
         program, schedule, machine, tuple(used), numerics, report, found, graph.matches,
         differ=_differ(used, numerics),
@@ -351,10 +353,11 @@ def from_cache(
 def is_cached() -> bool:
     """Whether programs that were compiled before may be taken from disk.
 
-    Whoever asks to see a search (AXE_TRACE, AXE_DEBUG from 2 on) gets one.
+    Whoever asks to see a search (AXE_TRACE, AXE_DEBUG from 2 on), or to have its result compared
+    (AXE_CHECK = 2), gets one.
     """
     now = switches()
-    return bool(now.cache) and now.trace is None and now.level < LEVEL_OF_SEARCH
+    return bool(now.cache) and now.trace is None and now.level < LEVEL_OF_SEARCH and now.check < 2
 
 
 def _target_text(target: Target) -> str:

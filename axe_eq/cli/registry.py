@@ -12,7 +12,9 @@ from rich.table import Table
 from axe_eq.cli import as_json_text, axe, json_option
 from axe_eq.pack import Pack, installed
 from axe_eq.pack import packs as find_packs
+from axe_eq.pipeline import find_target
 from axe_eq.prove.lawcheck import check_pack
+from axe_eq.schedulecheck import check_schedules
 from axe_eq.target import Target
 
 
@@ -53,19 +55,27 @@ def describe(pack: Pack) -> dict[str, Any]:
 @packs.command()
 @click.argument("name")
 @click.option("--samples", type=click.IntRange(1), default=25, help="Ground instances per law.")
+@click.option("--target", help="Machine that schedules are tested for; default: of their family.")
 @json_option
-def check(name: str, samples: int, as_json: bool) -> None:
-    """Test the laws and operators of a pack on samples; exit 1 where one is wrong."""
+def check(name: str, samples: int, target: str | None, as_json: bool) -> None:
+    """Test a pack on samples: laws, operators, and what its schedules make of sample programs.
+
+    Exit 1 where something is wrong.
+    """
     (pack,) = find_packs([name])
-    findings = check_pack(pack, samples)
-    held = f"pack {name!r}: {len(pack.laws)} laws hold on samples"
-    if pack.operators:
-        held += f", {', '.join(pack.operators)} as declared"
+    machine = None if target is None else find_target(target, find_packs())
+    found = [str(finding) for finding in check_pack(pack, samples)]
+    reports = check_schedules(pack, machine)
+    wrong = found + [str(report) for report in reports if report.findings]
     if as_json:
-        click.echo(as_json_text([str(f) for f in findings]))
+        click.echo(as_json_text(wrong))
     else:
-        click.echo("\n".join(map(str, findings)) or held)
-    sys.exit(1 if findings else 0)
+        held = [f"pack {name!r}: {len(pack.laws)} laws hold on samples"]
+        if pack.operators:
+            held[0] += f", {', '.join(pack.operators)} as declared"
+        fine = [str(report) for report in reports if not report.findings]
+        click.echo("\n".join([*(found or held), *(w for w in wrong if w not in found), *fine]))
+    sys.exit(1 if wrong else 0)
 
 
 @axe.command()

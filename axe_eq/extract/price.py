@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,6 +102,11 @@ class Pricer:
         if wrong is not None:
             raise PackError(title_of_schedule(schedule.name), f"its {what} {wrong}", _ANSWERS[what])
         return answer
+
+    @property
+    def summaries(self) -> Collection[Summary]:
+        """The cones priced so far, each once."""
+        return self._memo.keys()
 
     @property
     def priced(self) -> int:

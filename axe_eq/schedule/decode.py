@@ -19,17 +19,28 @@ def decode(graph: ScheduleGraph, inputs: Mapping[str, Node]) -> tuple[Node, ...]
     Raises:
         ScheduleError: a collective: what it reduces is not one program's value.
     """
+    held = values(graph, inputs)
+    views = graph.views or ((),) * len(graph.outputs)
+    return tuple(_viewed(held[name], v) for name, v in zip(graph.outputs, views, strict=True))
+
+
+def values(graph: ScheduleGraph, inputs: Mapping[str, Node]) -> dict[str, Node]:
+    """The value of every buffer, by name; arguments and errors as for `decode`."""
     held = dict(inputs)
     for step in graph.steps:
         if isinstance(step, CollectiveStep):
             raise ScheduleError(f"step {step.name}", "runs on a mesh", "a graph of one device")
         if isinstance(step, KernelStep):
-            values = _kernel(step, held)
-            held |= {w.buffer: values[r] for w, r in zip(step.writes, step.roots, strict=True)}
+            held |= written(step, held)
         else:
             held[step.writes[0].buffer] = held[step.reads[0].buffer]
-    views = graph.views or ((),) * len(graph.outputs)
-    return tuple(_viewed(held[name], v) for name, v in zip(graph.outputs, views, strict=True))
+    return held
+
+
+def written(step: KernelStep, held: Mapping[str, Node]) -> dict[str, Node]:
+    """The values that a kernel writes, by buffer, over those of the buffers that it reads."""
+    made = _kernel(step, held)
+    return {w.buffer: made[r] for w, r in zip(step.writes, step.roots, strict=True)}
 
 
 def _kernel(step: KernelStep, held: Mapping[str, Node]) -> list[Node]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from axe_eq.pack import Pack
 from axe_eq_backends.cpu.cost import SCHEDULES
+from axe_eq_backends.cpu.interpret import CpuInterpreter
 from axe_eq_backends.cpu.run import CpuRunner
 from axe_eq_backends.cpu.target import cpu
 
@@ -13,4 +14,5 @@ PACK = Pack(
     targets={cpu.name: cpu},
     schedules=list(SCHEDULES),
     runners={cpu.family: CpuRunner()},
+    interpreters={cpu.family: CpuInterpreter()},
 )

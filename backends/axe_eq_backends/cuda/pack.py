@@ -5,7 +5,7 @@ from __future__ import annotations
 from axe_eq.pack import Pack
 from axe_eq_backends.cuda.cost import SCHEDULES
 from axe_eq_backends.cuda.register_cost import RegisterProducts
-from axe_eq_backends.cuda.run import CudaEmitter, CudaRunner
+from axe_eq_backends.cuda.run import CudaEmitter, CudaInterpreter, CudaRunner
 from axe_eq_backends.cuda.stream_cost import Streaming
 from axe_eq_backends.cuda.target import b200, h200
 
@@ -16,3 +16,4 @@ for _schedule in (*SCHEDULES, RegisterProducts(), Streaming()):
     PACK.schedule(_schedule)
 PACK.emitters[h200.family] = CudaEmitter()
 PACK.runners[h200.family] = CudaRunner()
+PACK.interpreters[h200.family] = CudaInterpreter()

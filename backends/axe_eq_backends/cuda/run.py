@@ -38,7 +38,7 @@ from axe_eq_backends.cuda.driver import (
 from axe_eq_backends.cuda.launch import Bound, Loaded, Shaped
 
 if TYPE_CHECKING:
-    from axe_eq.schedule.graph import ScheduleGraph
+    from axe_eq.schedule.graph import KernelStep, ScheduleGraph
     from axe_eq.target import Target
 
 # Prepared launches that are kept per stream, one per set of addresses; and streams.
@@ -63,6 +63,23 @@ class CudaEmitter:
         from axe_eq_backends.cuda.assemble import texts
 
         return texts(graph, target)
+
+
+class CudaInterpreter:
+    """The interpreter of family "cuda"."""
+
+    def run(
+        self, step: KernelStep, graph: ScheduleGraph, target: Target, arrays: Mapping[str, Array]
+    ) -> dict[str, Array]:
+        """What a lowered kernel writes, by buffer; see `axe_eq.prove.kernelcheck.Interpreter`.
+
+        Raises:
+            DispatchError, ScheduleError: nothing covers the kernel, or it breaks a rule.
+            KernelFault: what it does wrong.
+        """
+        from axe_eq_backends.cuda.interpret import run
+
+        return run(step, graph, target, arrays)
 
 
 class CudaRunner:

@@ -56,9 +56,9 @@ class FewRows:
     families = ("cuda",)
 
     def refuse(self, summary: Summary, target: Target) -> str | None:
-        """Refused without products, and where the rows are too many to be held."""
-        if not summary.products:
-            return "no sum of products"
+        """Refused but for one sum of products, and where the rows are too many to be held."""
+        if len(summary.products) != 1 or summary.n_folds or summary.products[0].structured:
+            return "not one sum of products"
         rows = summary.extent("p")
         return f"{rows} rows, at most {_MOST_ROWS}" if rows > _MOST_ROWS else None
 

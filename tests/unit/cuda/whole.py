@@ -13,16 +13,12 @@ from typing import Any
 import numpy as np
 
 import axe_eq as axe
-from axe_eq.kernel.dispatch import Planned
-from axe_eq.kernel.expr import evaluate
-from axe_eq.kernel.interp import interpret
-from axe_eq.kernel.placement import of_layout
 from axe_eq.layout import Layout
 from axe_eq.program.node import INPUT, OP, Program
 from axe_eq.program.types import DTYPES, ValueType
 from axe_eq.schedule.graph import Access, KernelStep, ScheduleGraph, TileNode
+from axe_eq_backends.cuda.interpret import elements, launch
 from axe_eq_backends.cuda.lower import Lowered, lower
-from axe_eq_backends.cuda.meaning import MEANINGS
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.target import h200
 
@@ -32,12 +28,6 @@ Flat = dict[str, Any]
 def dense(type_: ValueType) -> str:
     """The row-major layout of a value."""
     return str(Layout([(max(type_.size, 1), 1, "m")]))
-
-
-def elements(layout: str, shape: tuple[int, ...]) -> Any:
-    """Element of every index of a value in a layout."""
-    place = of_layout(Layout.parse(layout), shape)
-    return np.broadcast_to(place.coordinate("m") + int(evaluate(place.at("m"), {})), shape)
 
 
 def cone_of(program: Program, row: str = "", sizes: Mapping[str, int] | None = None) -> KernelStep:
@@ -125,25 +115,6 @@ def sample(rng: np.random.Generator, type_: ValueType) -> Any:
     if dtype.kind == "i":
         return rng.integers(-9, 10, type_.shape).astype(dtype.numpy)
     return (rng.standard_normal(type_.shape) / 2).astype(dtype.numpy)
-
-
-def launch(
-    lowered: Lowered, flat: Flat, *, planned: Planned | None, order: str = "random", seed: int = 0
-) -> None:
-    """Interpret a kernel on flat buffers, at plan level where plans are given."""
-    tensors, places = {}, {}
-    for tensor in lowered.kernel.tensors:
-        place = tensor.place
-        shape = [int(evaluate(e, lowered.params)) for e in tensor.shape]
-        at = np.broadcast_to(place.coordinate("m") + int(evaluate(place.at("m"), {})), shape)
-        places[tensor.name] = at
-        tensors[tensor.name] = flat[lowered.buffers[tensor.name]][at]
-    run = interpret(
-        lowered.kernel, tensors, lowered.params, planned=planned, meanings=MEANINGS,
-        order=order, seed=seed,
-    )  # fmt: skip
-    for name, found in run.outputs.items():
-        flat[lowered.buffers[name]][places[name]] = found
 
 
 def interpreted(

@@ -1,0 +1,93 @@
+"""Lowered kernels run without a device, on flat buffers in the layouts of the schedule graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from axe_eq.errors import ScheduleError
+from axe_eq.kernel.dispatch import Planned
+from axe_eq.kernel.expr import evaluate
+from axe_eq.kernel.interp import interpret
+from axe_eq.kernel.placement import of_layout
+from axe_eq.layout import Layout
+from axe_eq.program.types import DTYPES, Array
+from axe_eq.schedule.graph import KernelStep, ScheduleGraph
+from axe_eq.schedule.memory import buffer_elements
+from axe_eq.target import Target
+from axe_eq_backends.cuda.lower import Lowered, lower
+from axe_eq_backends.cuda.meaning import MEANINGS
+from axe_eq_backends.cuda.planning import plan
+
+POISON = 77  # in memory that nothing was written to
+
+
+def elements(layout: str, shape: tuple[int, ...]) -> Array:
+    """Element of every index of a value in a layout."""
+    place = of_layout(Layout.parse(layout), shape)
+    return np.broadcast_to(place.coordinate("m") + int(evaluate(place.at("m"), {})), shape)
+
+
+def launch(
+    lowered: Lowered,
+    flat: dict[str, Any],
+    *,
+    planned: Planned | None,
+    order: str = "random",
+    seed: int = 0,
+) -> None:
+    """Interpret a kernel on flat buffers, at plan level where plans are given.
+
+    Raises:
+        KernelFault: what it does wrong.
+        ScheduleError: a tensor of it stands for no buffer, or reaches outside of one.
+    """
+    tensors, places = {}, {}
+    for tensor in lowered.kernel.tensors:
+        place = tensor.place
+        shape = [int(evaluate(e, lowered.params)) for e in tensor.shape]
+        at = np.broadcast_to(place.coordinate("m") + int(evaluate(place.at("m"), {})), shape)
+        buffer = lowered.buffers.get(tensor.name)
+        what = f"kernel {lowered.kernel.name}, tensor {tensor.name}"
+        if buffer not in flat:
+            known = " ".join(flat)
+            raise ScheduleError(what, f"stands for buffer {buffer!r}", f"one of {known}")
+        low, high = at.min(initial=0), at.max(initial=-1)
+        if low < 0 or high >= len(flat[buffer]):
+            wrong = f"reaches from element {low} to {high} of {buffer}"
+            raise ScheduleError(what, wrong, f"0 to {len(flat[buffer]) - 1}")
+        places[tensor.name] = at
+        tensors[tensor.name] = flat[buffer][at]
+    run = interpret(
+        lowered.kernel, tensors, lowered.params, planned=planned, meanings=MEANINGS,
+        order=order, seed=seed,
+    )  # fmt: skip
+    for name, found in run.outputs.items():
+        flat[lowered.buffers[name]][places[name]] = found
+
+
+def run(
+    step: KernelStep, graph: ScheduleGraph, target: Target, arrays: Mapping[str, Array]
+) -> dict[str, Array]:
+    """Lower a kernel and run its instruction calls; see `axe_eq.prove.kernelcheck.Interpreter`.
+
+    Raises:
+        DispatchError, ScheduleError: nothing covers the kernel, or it breaks a rule.
+        KernelFault: what it does wrong.
+    """
+    lowered = lower(step, graph, target)
+    flat: dict[str, Any] = {}
+    for access in (*step.reads, *step.writes):
+        of = graph.buffers[access.buffer].value_type
+        made = np.full(buffer_elements(access.layout), POISON).astype(DTYPES[of.dtype].numpy)
+        flat[access.buffer] = made
+    for read in step.reads:
+        array = arrays[read.buffer]
+        flat[read.buffer][elements(read.layout, array.shape)] = array
+    launch(lowered, flat, planned=plan(lowered.kernel, target))
+    return {
+        w.buffer: flat[w.buffer][elements(w.layout, graph.buffers[w.buffer].value_type.shape)]
+        for w in step.writes
+    }
