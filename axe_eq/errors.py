@@ -104,6 +104,6 @@ def missing_package(error: ModuleNotFoundError, what: str) -> MissingPackage | N
         return None
     return MissingPackage(
         what, f"needs the package {package!r}, which is not installed", "all that axe_eq requires",
-        hint=f"pip install {package}, or axe_eq without --no-deps; "
+        hint="installing axe_eq without --no-deps; "
         "axe.load, and what it loads, need numpy and cuda-python alone",
     )  # fmt: skip

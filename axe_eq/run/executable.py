@@ -307,4 +307,6 @@ class Executable:
         save(path, self.schedule, self.explain(), self.cost, code, source)
 
     def __repr__(self) -> str:
-        return f"<Executable for {self.target.name}: {len(self.kernels)} kernels>"
+        from axe_eq.run.explain import counted
+
+        return f"<Executable for {self.target.name}: {counted(len(self.kernels), 'kernel')}>"

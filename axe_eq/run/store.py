@@ -129,7 +129,8 @@ class Loaded:
         return str(self._head["target"]["name"])
 
     def __repr__(self) -> str:
-        kernels = f"{self.cost['kernels']:.0f} kernels" if "kernels" in self.cost else "a schedule"
+        number = round(self.cost.get("kernels", 0))
+        kernels = f"{number} kernel" + ("" if number == 1 else "s")
         return f"<Loaded {str(self.path)!r} for {self.target_name}: {kernels}>"
 
     @property

@@ -146,7 +146,7 @@ def test_a_saved_program_runs_and_explains(axe: Axe, tmp_path: Path) -> None:
     np.testing.assert_allclose(np.load("out/output0.npy"), np.tanh(x @ w), rtol=1e-5)
     (row,) = json.loads(axe("run", "d.axe", "--bind", "rows=3", "--json")[1])
     assert row["shape"] == [3, 4]
-    assert repr(axe_eq.load("d.axe")) == "<Loaded 'd.axe' for cpu: 1 kernels>"
+    assert repr(axe_eq.load("d.axe")) == "<Loaded 'd.axe' for cpu: 1 kernel>"
 
 
 def test_what_is_compiled_takes_no_options_to_compile_it(axe: Axe, tmp_path: Path) -> None:
