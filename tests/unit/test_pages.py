@@ -1,0 +1,41 @@
+"""The pages on packs and kernels: every block runs, and says what the page says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from axe_eq import pack as packs
+from axe_eq.kernel import cells
+from axe_eq.program import ops
+from tests.unit.pages import DOCS, run_page
+
+
+@pytest.fixture
+def _forgotten() -> Iterator[None]:
+    """What a page declares is forgotten after it."""
+    schedules = dict(packs._schedules)
+    declared, spelled = dict(ops.CELLS._by_name), dict(cells._SPELLINGS)
+    yield
+    packs._schedules.clear()
+    packs._schedules.update(schedules)
+    ops.CELLS._by_name.clear()
+    ops.CELLS._by_name.update(declared)
+    cells._SPELLINGS.clear()
+    cells._SPELLINGS.update(spelled)
+
+
+def test_the_page_on_kernels_runs() -> None:
+    count, names = run_page("kernels.md")
+    assert count == 6
+    assert names["kernel"].name == "turned"
+
+
+def test_the_page_on_kernels_names_what_the_builder_has() -> None:
+    from axe_eq.kernel.build import Builder
+
+    text = (DOCS / "kernels.md").read_text(encoding="utf-8")
+    public = {n for n in vars(Builder) if not n.startswith("_")} - {"finish"}
+    missing = sorted(n for n in public if f"k.{n}" not in text and f"`{n}`" not in text)
+    assert missing == ["cluster_arrive", "cluster_wait"]  # the halves of cluster_sync
