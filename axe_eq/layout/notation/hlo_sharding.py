@@ -16,6 +16,7 @@ import numpy as np
 from lark import Token, Transformer, v_args
 from numpy.typing import NDArray
 
+from axe_eq.errors import NotationError
 from axe_eq.layout import iters as it
 from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters
 from axe_eq.layout.levels import NoIters, from_table
@@ -346,8 +347,14 @@ def write(layout: Layout, context: Context) -> str:
         NotationError: the layout is no sharding, or skips a device.
     """
     axis, layout = device_axis(context), settled(layout)
-    dims = sharded_dims("hlo_sharding", layout, given_shape(layout, context), axis)
     shape = given_shape(layout, context) or ()
+    try:
+        dims = sharded_dims("hlo_sharding", layout, given_shape(layout, context), axis)
+    except NotationError:
+        found = _by_table(layout, shape, axis)  # devices may be numbered across the dims
+        if found is None:
+            raise
+        return found
     tiles = [_leading(layout, dim, axis) for dim in dims]
     used = [item for dim in tiles for item in dim]
     start = layout.offset.get(axis, 0)
@@ -377,6 +384,28 @@ def write(layout: Layout, context: Context) -> str:
     sharding = _Tiled((*counts, len(copies)), table, 1)
     text = _text(sharding)
     return confirmed("hlo_sharding", layout, tiled(text, shape, sharding, axis), text)
+
+
+def _by_table(layout: Layout, shape: tuple[int, ...], axis: str) -> str | None:
+    """The sharding of a small layout by the device of each block; None where it is none."""
+    if layout.swizzle or prod(shape) != layout.size or layout.size > MAX_DECIDED:
+        return None
+    device, copies = layout.linear_table(axis).reshape(shape), layout.replica_table(axis)
+    counts, starts = [], []
+    for dim, extent in enumerate(shape):
+        line = device[tuple(slice(None) if i == dim else 0 for i in range(len(shape)))]
+        differs = line != line[0]
+        counts.append(-(-extent // int(np.argmax(differs))) if differs.any() else 1)
+        starts.append(np.arange(counts[-1]) * -(-extent // counts[-1]))
+    table = np.add.outer(device[np.ix_(*starts)].reshape(-1), copies).reshape(-1)
+    if not np.array_equal(np.sort(table), np.arange(len(table))):
+        return None
+    sharding = _Tiled((*counts, len(copies)), table, 1)
+    text = _text(sharding)
+    try:
+        return confirmed("hlo_sharding", layout, tiled(text, shape, sharding, axis), text)
+    except NotationError:
+        return None
 
 
 def _leading(layout: Layout, dim: Sequence[Iter], axis: str) -> Iters:

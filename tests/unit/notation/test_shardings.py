@@ -277,6 +277,18 @@ def test_uneven_shards_are_padded_or_refused(
     assert accepted >= 6
 
 
+def test_devices_numbered_across_the_dims_are_written_as_they_are_read() -> None:
+    text, shape = "{devices=[2,3]<=[2,3]T(1,0)}", (2, 6)
+    layout = read("hlo_sharding", text, shape=shape)
+    assert layout == Layout.parse("S[(3,2,2):(1@gpuid,3@gpuid,1)]")
+    assert write("hlo_sharding", layout, shape=shape) == text
+    copied = read(
+        "hlo_sharding", "{devices=[2,3,2]<=[2,3,2]T(1,0,2) last_tile_dim_replicate}", shape=shape
+    )
+    again = read("hlo_sharding", write("hlo_sharding", copied, shape=shape), shape=shape)
+    assert images(again) == images(copied)
+
+
 def test_more_pieces_than_values_cost_nothing() -> None:
     text = f"(_StridedShard(0, {2**40}), Shard(0))"
     assert read("dtensor", text, shape=(3,), mesh=Mesh({"x": 2**20, "y": 2**10})) == Layout.parse(
