@@ -1,11 +1,13 @@
 """CUDA kernels of axe_eq against cuBLAS, torch.compile and Triton on this machine's GPU.
 
-    python -m benchmarks.cuda [--out FOLDER] [--only gemm|fused|memory] [--quick] [--cluster N]
+    python -m benchmarks.cuda [--out FOLDER] [--only PART] [--quick] [--saved FOLDER] [--cluster N]
 
 Correctness comes first: every kernel is compared with float32 torch on fresh random normal data,
-with poisoned outputs, before it is timed. Products: burst protocol (35 ms idle, one untimed call,
-1.5 ms of timed work, shuffled order, median of 9 rounds). Memory-bound kernels: CUDA graph over
-rotating buffers larger than L2, shuffled, median.
+with poisoned outputs, before it is timed. What is timed are whole programs as `axe.compile` chose
+and lowered them; --saved takes them from where `benchmarks.cuda_programs` saved them; --cluster
+also times products whose CTAs share operand tiles in clusters of N (saved with the same). Products:
+burst protocol (35 ms idle, one untimed call, 1.5 ms of timed work, shuffled order, median of 9
+rounds). Memory-bound kernels: CUDA graph over rotating buffers larger than L2, shuffled, median.
 """
 
 from __future__ import annotations
@@ -33,23 +35,17 @@ from axe_eq_backends.cuda import image
 from axe_eq_backends.cuda.launch import Bound, Loaded
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules.gemm import Extra, Matrix, Problem, Tiling, gemm, parameters
-from axe_eq_backends.cuda.schedules.map import elementwise
-from axe_eq_backends.cuda.schedules.rows import Reduction, best_across, reduce_rows
-from axe_eq_backends.cuda.schedules.tensors import Operand, dense
-from axe_eq_backends.cuda.schedules.transpose import best_warps, turn
 from axe_eq_backends.cuda.target import h200
 from benchmarks import cuda_peers as peers
+from benchmarks import cuda_programs as programs
+from benchmarks.cuda_programs import MODELS, M
 
-M = 8192
-MODELS = {
-    "Qwen3-8B o": (4096, 4096), "Qwen3-8B gate_up": (24576, 4096), "Qwen3-32B down": (5120, 25600),
-    "Qwen3-32B qkv": (10240, 5120), "L3.1-70B o": (8192, 8192), "Gemma2-9B gate_up": (28672, 3584),
-    "L3.1-405B o": (16384, 16384), "GPT3 o": (12288, 12288),
-}  # fmt: skip
 RELU: Cell = apply("maximum", arg(0), 0.0)
 BIAS_RELU: Cell = apply("maximum", apply("add", arg(0), arg(1)), 0.0)
 SILU_GATE: Cell = apply("mul", apply("mul", arg(0), apply("sigmoid", arg(0))), arg(1))
 Run = Callable[[], Any]
+Case = dict[str, Any]
+Shapes = dict[str, tuple[int, int]]
 
 
 def load(kernel: ir.Kernel) -> Loaded:
@@ -117,8 +113,10 @@ def graphs(runs: dict[str, list[Run]], rounds: int = 9) -> dict[str, list[float]
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            for call in calls:
-                call()
+            # Results live until all are captured: else those that a call makes anew would all be
+            # one buffer, which stays in L2, and no writes of one peer would reach main memory.
+            results = [call() for call in calls]
+        del results
         captured[name] = graph
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(rounds):
@@ -267,127 +265,65 @@ def check_gemm() -> list[dict[str, Any]]:
     return results
 
 
-def bench_gemm(
-    shapes: dict[str, tuple[int, int]], rounds: int, cluster: int
-) -> list[dict[str, Any]]:
-    """f16 products at M = 8192 against cuBLAS; two rasters, parametric and fixed extents.
-
-    With a cluster, also kernels whose CTAs share operand tiles, along rows and along columns.
-    """
-    m, n, k = parameters()
-    tilings = {f"axe g{g}": Tiling(raster=g) for g in (8, 16)}
-    if cluster > 1:
-        ways = [(along, g) for along in "mn" for g in (8, 16)]
-        tilings |= {
-            f"axe g{g}, clusters of {cluster} along {along}": Tiling(
-                raster=g, cluster=cluster, along=along
-            )
-            for along, g in ways
-        }
-    kernels = {key: load(gemm(Problem(m, n, k), t)) for key, t in tilings.items()}
+def bench_products(
+    kind: str, shapes: Shapes, rounds: int, saved: Path | None, cluster: int = 1
+) -> list[Case]:
+    """f16 products at M = 8192 against cuBLAS, or with bias and relu against cuBLASLt's fused."""
     results = []
     for name, (cols, depth) in shapes.items():
-        a, b = normal(M, depth), normal(cols, depth)
-        c, d = (
-            torch.full((M, cols), float("nan"), device="cuda", dtype=torch.float16) for _ in "cd"
-        )
-        params = {"M": M, "N": cols, "K": depth}
-        runs: dict[str, Run] = {"cublas": partial(torch.mm, a, b.t(), out=d)}
-        runs["cublas"]()
-        fixed = load(gemm(Problem(M, cols, depth), Tiling(raster=8)))
-        bounds = {key: k.bind({"A": a, "B": b, "C": c}, params) for key, k in kernels.items()}
-        bounds["axe g8 fixed"] = fixed.bind({"A": a, "B": b, "C": c})
+        x, w, bias = normal(M, depth), normal(cols, depth), normal(cols)
+        out = torch.full((M, cols), float("nan"), device="cuda", dtype=torch.float16)
+        plain = kind == "gemm"
+        peer = "cublas" if plain else "cublaslt"
+        runs: dict[str, Run] = {
+            peer: partial(torch.mm, x, w.t(), out=out)
+            if plain
+            else partial(torch._addmm_activation, bias, x, w.t(), out=out)
+        }
+        runs[peer]()
         errors = {}
-        for key, bound in bounds.items():
-            c.fill_(float("nan"))
-            bound.launch(stream())
-            torch.cuda.synchronize()
-            errors[key] = relative_error(c, d)
+        for n in sorted({1, cluster}):
+            exe = programs.executable(programs.gemm_name(kind, cols, depth), saved, n)
+            call = exe.bind(*((x, w) if plain else (x, w, bias)))
+            key = "axe" if n == 1 else f"axe, clusters of {n}"
+            errors[key] = checked(call, out)
             if errors[key] < 1e-3:
-                runs[key] = launcher(bound)
+                runs[key] = call
             else:
                 print("WRONG", name, key, errors[key], flush=True)
         found = summary(burst(runs, rounds), 2.0 * M * cols * depth)
-        results.append({"shape": name, "N": cols, "K": depth, "errors": errors, "times": found})
-        _print_row(name, found, "cublas")
+        case = {"shape": name, "N": cols, "K": depth, "error": max(errors.values())}
+        results.append({**case, "times": found})
+        _print_row(name, found, peer)
     return results
 
 
-def bench_fused(shapes: dict[str, tuple[int, int]], rounds: int) -> list[dict[str, Any]]:
-    """The same with bias + relu against cuBLASLt's fused epilogue."""
-    m, n, k = parameters()
-    problem = Problem(m, n, k, cell=BIAS_RELU, extras=(Extra("bias", "n"),))
-    kernels = {f"axe g{g}": load(gemm(problem, Tiling(raster=g))) for g in (8, 16)}
+def checked(call: Run, wanted: torch.Tensor) -> float:
+    """The relative error of a prepared call whose results were poisoned before."""
+    call().fill_(float("nan"))
+    got = call()
+    torch.cuda.synchronize()
+    return relative_error(got, wanted)
+
+
+# -- memory-bound programs --
+
+
+def bench_memory(rounds: int, quick: bool, saved: Path | None) -> list[Case]:
+    """Rows, cells and transposition, against the best of torch.compile and Triton."""
     results = []
-    for name, (cols, depth) in shapes.items():
-        a, b, bias = normal(M, depth), normal(cols, depth), normal(cols)
-        c, d = (
-            torch.full((M, cols), float("nan"), device="cuda", dtype=torch.float16) for _ in "cd"
-        )
-        fused = partial(torch._addmm_activation, bias, a, b.t(), out=d)
-        runs: dict[str, Run] = {"cublaslt": fused}
-        runs["cublaslt"]()
-        errors = {}
-        for key, kernel in kernels.items():
-            bound = kernel.bind(
-                {"A": a, "B": b, "bias": bias, "C": c}, {"M": M, "N": cols, "K": depth}
-            )
-            c.fill_(float("nan"))
-            bound.launch(stream())
-            torch.cuda.synchronize()
-            errors[key] = relative_error(c, d)
-            if errors[key] < 1e-3:
-                runs[key] = launcher(bound)
-        found = summary(burst(runs, rounds), 2.0 * M * cols * depth)
-        results.append({"shape": name, "N": cols, "K": depth, "errors": errors, "times": found})
-        _print_row(name, found, "cublaslt")
-    return results
-
-
-# -- memory-bound kernels --
-
-
-def memory_kernel(op: str, rows: int, cols: int) -> ir.Kernel:
-    """The kernel that lowering writes for an operation, with the tiling that its costs pick."""
-    shape = (rows, cols)
-    x, w = dense("x", "f16", shape), dense("w", "f16", shape, [1])
-    y = dense("y", "f16", shape)
-    if op == "bias_gelu":
-        t = apply("add", arg(0), arg(1))
-        half = apply("add", apply("erf", apply("mul", t, math.sqrt(0.5))), 1.0)
-        return elementwise(shape, [x, w], [(y, apply("mul", apply("mul", t, 0.5), half))])
-    if op == "transpose":
-        turned = Operand("x", "f16", (1, cols)), Operand("y", "f16", (rows, 1))
-        warps = best_warps((cols, rows), turned, h200.n_units)
-        return turn((cols, rows), [turned[0]], [(turned[1], arg(0))], warps)
-    if op == "softmax":
-        e = apply("exp", apply("sub", arg(0), arg(1)))
-        steps, given = [Reduction("max", arg(0)), Reduction("+", e)], [x]
-        cell = apply("div", e, arg(2))
-    else:
-        scale = apply("rsqrt", apply("add", apply("mul", arg(2), 1 / cols), 1e-6))
-        cell = apply("mul", apply("mul", arg(0), scale), arg(1))
-        steps, given = [Reduction("+", apply("mul", arg(0), arg(0)))], [x, w]
-    across = best_across(shape, given, steps, [(y, cell)], h200.n_units)
-    assert across is not None
-    return reduce_rows(shape, given, steps, [(y, cell)], across)
-
-
-def bench_memory(rounds: int, quick: bool) -> list[dict[str, Any]]:
-    """Row and cell kernels and transposition, against the best of torch.compile and Triton."""
-    results = []
-    sizes = [(r, c) for r in (8192, 1024) for c in (4096, 12288, 1000)]
-    for op in ("rmsnorm", "softmax", "bias_gelu", "transpose"):
-        for rows, cols in sizes[:1] if quick else sizes:
+    sizes = programs.MEMORY_SIZES[:1] if quick else programs.MEMORY_SIZES
+    for op in programs.MEMORY_OPS:
+        for rows, cols in sizes:
             try:
-                results.append(_memory_case(op, rows, cols, rounds))
+                results.append(_memory_case(op, rows, cols, rounds, saved))
             except Exception as error:
                 traceback.print_exc()
                 results.append({"op": op, "rows": rows, "cols": cols, "failed": repr(error)[:400]})
     return results
 
 
-def _memory_case(op: str, rows: int, cols: int, rounds: int) -> dict[str, Any]:
+def _memory_case(op: str, rows: int, cols: int, rounds: int, saved: Path | None) -> Case:
     n_bytes = 4.0 * rows * cols
     sets = max(2, math.ceil(300e6 / n_bytes))
     extra = op in ("rmsnorm", "bias_gelu")
@@ -397,19 +333,14 @@ def _memory_case(op: str, rows: int, cols: int, rounds: int) -> dict[str, Any]:
     ys = [torch.full(shape, float("nan"), device="cuda", dtype=torch.float16) for _ in range(sets)]
     inputs = [(x, w) if extra else (x,) for x in xs]
     reference = peers.reference(op)
-    wanted = reference(*inputs[0])
+    exe = programs.executable(programs.memory_name(op, rows, cols), saved)
+    calls = [exe.bind(*i) for i in inputs]
+    error = checked(calls[0], reference(*inputs[0]))
     runs: dict[str, list[Run]] = {}
-    errors = {}
-    loaded = load(memory_kernel(op, rows, cols))
-    bounds = [loaded.bind(_memory_arrays(op, i, y)) for i, y in zip(inputs, ys, strict=True)]
-    bounds[0].launch(stream())
-    torch.cuda.synchronize()
-    errors["axe"] = relative_error(ys[0], wanted)
-    ys[0].fill_(float("nan"))
-    if errors["axe"] < 1e-3:
-        runs["axe"] = [launcher(b) for b in bounds]
+    if error < 1e-3:
+        runs["axe"] = calls
     else:
-        print("WRONG", op, rows, cols, errors["axe"], flush=True)
+        print("WRONG", op, rows, cols, error, flush=True)
     for key, peer in peers.TRITON[op].items():
         runs[key] = [partial(peer, *i, y) for i, y in zip(inputs, ys, strict=True)]
     torch._dynamo.reset()
@@ -417,20 +348,12 @@ def _memory_case(op: str, rows: int, cols: int, rounds: int) -> dict[str, Any]:
     runs["torch.compile"] = [partial(compiled, *i) for i in inputs]
     runs["copy"] = [partial(y.view(-1).copy_, x.view(-1)) for x, y in zip(xs, ys, strict=True)]
     found = summary(graphs(runs, rounds), n_bytes)
-    best = min(v["us"] for key, v in found.items() if not key.startswith(("axe", "copy")))
-    ours = min((v["us"] for key, v in found.items() if key.startswith("axe")), default=math.inf)
-    shown = " ".join(f"{key} {v['us']:.1f}" for key, v in found.items())
+    best = min(v["us"] for key, v in found.items() if key not in ("axe", "copy"))
+    ours = found["axe"]["us"] if "axe" in found else math.inf
+    shown = " ".join(f"{key} {v['us']:.2f}" for key, v in found.items())
     print(f"{op:10} {rows:5} x {cols:5}: {best / ours:.3f} of the best peer; {shown}", flush=True)
-    case = {"op": op, "rows": rows, "cols": cols, "errors": errors}
+    case = {"op": op, "rows": rows, "cols": cols, "error": error}
     return {**case, "ratio": best / ours, "times": found}
-
-
-def _memory_arrays(op: str, inputs: tuple[torch.Tensor, ...], y: torch.Tensor) -> dict[str, Any]:
-    if op == "transpose":
-        return {"x": inputs[0].t(), "y": y}
-    if op == "bias_gelu":
-        return {"x": inputs[0], "w": inputs[1], "y": y}
-    return {"x": inputs[0], "y": y} | ({"w": inputs[1]} if len(inputs) > 1 else {})
 
 
 # -- host costs and the whole --
@@ -491,6 +414,7 @@ def main() -> None:
     )
     parser.add_argument("--only", choices=("check", "gemm", "fused", "memory", "host"))
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--saved", type=Path, help="where benchmarks.cuda_programs saved")
     parser.add_argument("--cluster", type=int, default=1, help="CTAs that share operand tiles")
     options = parser.parse_args()
     rounds = 3 if options.quick else 9
@@ -500,9 +424,9 @@ def main() -> None:
     parts: dict[str, Callable[[], Any]] = {
         "check": check_gemm,
         "host": host_costs,
-        "gemm": lambda: bench_gemm(shapes, rounds, options.cluster),
-        "fused": lambda: bench_fused(shapes, rounds),
-        "memory": lambda: bench_memory(rounds, options.quick),
+        "gemm": lambda: bench_products("gemm", shapes, rounds, options.saved, options.cluster),
+        "fused": lambda: bench_products("fused", shapes, rounds, options.saved, options.cluster),
+        "memory": lambda: bench_memory(rounds, options.quick, options.saved),
     }
     results: dict[str, Any] = {"machine": machine()}
     for name, part in parts.items():

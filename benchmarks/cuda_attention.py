@@ -1,10 +1,11 @@
 """Streaming attention of axe_eq against cuDNN and FlashAttention-2 through torch, on this GPU.
 
-    python -m benchmarks.cuda_attention [--out FOLDER] [--variants] [--quick]
+    python -m benchmarks.cuda_attention [--out FOLDER] [--variants] [--quick] [--saved FOLDER]
 
 f16, 16 heads, batch x length = 16384, no mask; burst protocol of `benchmarks.cuda`. Values are
-compared with float32 torch before anything is timed. `--variants` times other tilings beside the
-one that the cost model picks.
+compared with float32 torch before anything is timed. Timed is the whole program as `axe.compile`
+chose and lowered it (--saved: where `benchmarks.cuda_programs` saved it); `--variants` times other
+tilings beside that one.
 """
 
 from __future__ import annotations
@@ -23,11 +24,10 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from axe_eq.kernel.cells import apply, arg
 from axe_eq_backends.cuda.online import ONLINE
 from axe_eq_backends.cuda.schedules.stream import Problem, Tensor, Tiling, stream
+from benchmarks import cuda_programs as programs
 from benchmarks.cuda import Run, burst, launcher, load, machine, normal, relative_error, summary
-from benchmarks.cuda import stream as current
+from benchmarks.cuda_programs import HEADS, LENGTHS, TOKENS, WIDTHS
 
-TOKENS, HEADS = 16384, 16
-LENGTHS, WIDTHS = (1024, 2048, 4096, 8192, 16384), (128, 64)
 PEERS = {"cudnn": SDPBackend.CUDNN_ATTENTION, "flash2": SDPBackend.FLASH_ATTENTION}
 
 
@@ -59,11 +59,11 @@ def reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor
     return torch.stack(heads)
 
 
-def tilings(width: int, variants: bool) -> dict[str, Tiling]:
-    """What is timed, by name."""
-    found = {"axe": Tiling(2, 128, width, 2)}
-    if variants and width == 128:
-        found |= {
+def tilings(width: int) -> dict[str, Tiling]:
+    """Tilings to compare with the chosen one, by name."""
+    if width == 128:
+        return {
+            "n128": Tiling(2, 128, width, 2),
             "n160": Tiling(2, 160, width, 2),
             "n176": Tiling(2, 176, width, 2, staging=1),
             "n144": Tiling(2, 144, width, 2),
@@ -71,45 +71,58 @@ def tilings(width: int, variants: bool) -> dict[str, Tiling]:
             "n96 st3": Tiling(2, 96, width, 3),
             "3c n80": Tiling(3, 80, width, 2),
         }
-    elif variants:
-        found |= {
-            "n176": Tiling(2, 176, width, 2),
-            "n192": Tiling(2, 192, width, 2),
-            "3c n96": Tiling(3, 96, width, 2),
-            "3c n112": Tiling(3, 112, width, 2),
-            "3c n128": Tiling(3, 128, width, 2),
-            "3c n128 st3": Tiling(3, 128, width, 3),
-            "1c n128": Tiling(1, 128, width, 3),
-        }
+    return {
+        "n128": Tiling(2, 128, width, 2),
+        "n176": Tiling(2, 176, width, 2),
+        "n192": Tiling(2, 192, width, 2),
+        "3c n96": Tiling(3, 96, width, 2),
+        "3c n112": Tiling(3, 112, width, 2),
+        "3c n128": Tiling(3, 128, width, 2),
+        "3c n128 st3": Tiling(3, 128, width, 3),
+        "1c n128": Tiling(1, 128, width, 3),
+    }
+
+
+def ours(
+    shape: tuple[int, int, int], arrays: tuple[torch.Tensor, ...], variants: bool,
+    saved: Path | None,
+) -> dict[str, tuple[Run, torch.Tensor]]:  # fmt: skip
+    """Name -> (call, where its results are): the chosen kernel, and others."""
+    q, k, v = arrays
+    heads, length, width = shape
+    chosen = programs.executable(programs.attention_name(length, width), saved).bind(q, k, v)
+    found = {"axe": (chosen, chosen())}
+    for name, tiling in tilings(width).items() if variants else ():
+        out = torch.empty_like(q)
+        given = {"Q": q, "K": k, "V": v.transpose(1, 2), "O": out}
+        try:
+            bound = load(stream(problem(heads, length, width), tiling)).bind(given)
+        except Exception as error:
+            print(name, repr(error)[:300], flush=True)
+            continue
+        found[name] = launcher(bound), out
     return found
 
 
-def case(length: int, width: int, rounds: int, variants: bool) -> dict[str, Any]:
+def case(
+    length: int, width: int, rounds: int, variants: bool, saved: Path | None
+) -> dict[str, Any]:
     """One shape: values first, then times."""
     heads = HEADS * TOKENS // length
     q, k, v = (normal(heads, length, width) for _ in range(3))
     wanted = reference(q[:4], k[:4], v[:4])
-    out = torch.full_like(q, float("nan"))
-    arrays = {"Q": q, "K": k, "V": v.transpose(1, 2), "O": out}
+    whole = sdpa(PEERS["cudnn"], q[None], k[None], v[None])[0]
     runs: dict[str, Run] = {}
     errors: dict[str, Any] = {}
-    for name, tiling in tilings(width, variants).items():
-        try:
-            bound = load(stream(problem(heads, length, width), tiling)).bind(arrays)
-            out.fill_(float("nan"))
-            bound.launch(current())
-            torch.cuda.synchronize()
-            errors[name] = relative_error(out[:4], wanted)
-            whole = relative_error(
-                out, sdpa(SDPBackend.CUDNN_ATTENTION, q[None], k[None], v[None])[0]
-            )
-        except Exception as error:
-            print(name, repr(error)[:300], flush=True)
-            continue
-        if errors[name] < 2e-3 and whole < 2e-3:
-            runs[name] = launcher(bound)
+    for name, (call, out) in ours((heads, length, width), (q, k, v), variants, saved).items():
+        out.fill_(float("nan"))
+        call()
+        torch.cuda.synchronize()
+        errors[name] = relative_error(out[:4], wanted)
+        if errors[name] < 2e-3 and relative_error(out, whole) < 2e-3:
+            runs[name] = call
         else:
-            print("WRONG", length, width, name, errors[name], whole, flush=True)
+            print("WRONG", length, width, name, errors[name], flush=True)
     batched = [x.view(-1, HEADS, length, width) for x in (q, k, v)]
     for name, backend in PEERS.items():
         errors[name] = relative_error(sdpa(backend, *batched).view_as(q)[:4], wanted)
@@ -128,6 +141,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=default)
     parser.add_argument("--variants", action="store_true")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--saved", type=Path, help="where benchmarks.cuda_programs saved")
     options = parser.parse_args()
     torch.manual_seed(0)
     random.seed(0)
@@ -135,7 +149,8 @@ def main() -> None:
     results: dict[str, Any] = {"machine": machine(), "cases": []}
     for width in WIDTHS:
         for length in LENGTHS[2::2] if options.quick else LENGTHS:
-            done = case(length, width, 3 if options.quick else 9, options.variants)
+            rounds = 3 if options.quick else 9
+            done = case(length, width, rounds, options.variants, options.saved)
             results["cases"].append(done)
             options.out.mkdir(parents=True, exist_ok=True)
             (options.out / "attention.json").write_text(json.dumps(results, indent=1))

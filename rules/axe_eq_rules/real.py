@@ -40,6 +40,7 @@ from axe_eq_rules.joins import (
     operator_of_concat,
     types_in,
 )
+from axe_eq_rules.stages import long_sample, parts, stages, wide_parts, wide_stages
 from axe_eq_rules.tensor import swapped, text, without_scalar
 from axe_eq_rules.through import padded_factors
 
@@ -443,6 +444,38 @@ def merged_sums(outer: str, inner: str) -> str | None:
 def nested_reduction(s: Sig, t: Sig, f: Cell, rest: Args) -> Sides:
     """s[id](t[f](rest)) = s.0(t)[f](rest)   if both sum, or both multiply."""
     return op(s, "id", Op(t, f, rest)), Op(merged_sums(s, t), f, rest)
+
+
+@PACK.law(source="folklore: reductions in two stages", expands=True,
+          sampler=long_sample(("f64", "i64"), single=False))  # fmt: skip
+def long_reduction_in_stages(s: Sig, x: Value) -> Sides:
+    """s[id](x) = t[id](u[id](x))   if s reduces many elements of several dims to few values."""
+    t, u = stages(s, type_of(x))
+    return op(s, "id", x), op(t, "id", op(u, "id", x))
+
+
+@PACK.law(source="folklore: reductions in two stages", expands=True,
+          sampler=long_sample(("f64", "i64"), single=True))  # fmt: skip
+def long_reduction_in_parts(s: Sig, x: Value) -> Sides:
+    """s[id](x) = t[id](u[id](k(x)))   if s reduces many elements of one dim, which k splits."""
+    t, u, k = parts(s, type_of(x))
+    return op(s, "id", x), op(t, "id", op(u, "id", sel(k, x)))
+
+
+@PACK.law(source="folklore: sums of narrow floats are accumulated wide", expands=True,
+          sampler=long_sample(("f16", "bf16"), single=False))  # fmt: skip
+def long_sum_in_stages(s: Sig, x: Value) -> Sides:
+    """s[id](x) = cast(t[id](u[cast](x)))   as above where x is of narrow floats and rounds."""
+    t, u, wide, m, narrow = wide_stages(s, type_of(x))
+    return op(s, "id", x), op(m, narrow, op(t, "id", op(u, wide, x)))
+
+
+@PACK.law(source="folklore: sums of narrow floats are accumulated wide", expands=True,
+          sampler=long_sample(("f16", "bf16"), single=True))  # fmt: skip
+def long_sum_in_parts(s: Sig, x: Value) -> Sides:
+    """s[id](x) = cast(t[id](u[cast](k(x))))   as above where x is of narrow floats and rounds."""
+    t, u, k, wide, m, narrow = wide_parts(s, type_of(x))
+    return op(s, "id", x), op(m, narrow, op(t, "id", op(u, wide, sel(k, x))))
 
 
 for _count in (1, 2):

@@ -123,6 +123,15 @@ def load_input(name: Text, type: Type, b: Box) -> Sides:
     return s.tile(value, b), s.Load(s.Buffer(name, arrives), type, arrives, b)
 
 
+@PACK.law(source="Axe def. 2.2: a layout maps the row-major index", demand=True)
+def load_view_of_input(spec: Spec, name: Text, type: Type, b: Box) -> Sides:
+    """tile(k(In(name)), b) = Load(Buffer(name, A), T, A, b)   if k keeps the row-major order."""
+    value = In(name, type)
+    view, arrives = sel(spec, value), s.arrival(value)
+    whole = s.Load(s.Buffer(name, arrives), type_of(view), arrives, b)
+    return s.tile(view, b), whole, keeps_order(spec) == spec
+
+
 @PACK.law(source="Tapestry, index projections", demand=True)
 def compute(sig: Sig, cell: Cell, a: Args, b: Box) -> Sides:
     """tile(Op(s, f, a), b) = Cell(s, f, b, tiles(a, bs))   for the projections bs of b."""

@@ -94,6 +94,17 @@ def test_host_arrays_go_there_and_back(programs: dict[str, Any]) -> None:
         close(got, wanted.reshape(np.shape(got)))
 
 
+@pytest.mark.parametrize("shape", [(64, 64, 64), (1 << 20,), (1_000_003,), (3, 1_000_000)])
+def test_long_reductions(shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).standard_normal(shape).astype(np.float16)
+    xp = axe.array
+    for fn in (xp.sum, xp.max, lambda v: xp.sum(v, axis=-1), lambda v: nn.softmax(v, axis=-1)):
+        exe = axe.compile(fn, spec(*shape), target="h200")
+        wanted = np.asarray(axe.run(fn, x.astype(np.float64)))
+        error = np.abs(np.asarray(exe(x), np.float64) - wanted).max()
+        assert error <= 2e-3 * max(np.abs(wanted).max(), 1e-4)
+
+
 def test_other_rows_are_compiled_where_the_compiler_is(programs: dict[str, Any]) -> None:
     for rows in (1, 17, 200):
         close(programs["mlp"](*mlp_arrays(rows)), axe.run(mlp, *mlp_arrays(rows)))

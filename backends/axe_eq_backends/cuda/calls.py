@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from axe_eq.errors import EmitError
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
 
 PARTS = 4  # independent chains of a long reduction in one thread
 INT_MAX = (1 << 31) - 1
-# Half of what Hopper's L1 has left beside small kernels' shared memory.
-L1_BYTES = 64 << 10
 
 
 def is_large(e: Int) -> bool:
@@ -45,15 +42,15 @@ def _helpers(w: Writer, *texts: str) -> None:
             w.use(name)
 
 
-def _memory(w: Writer, call: Call, op: str, space: str, at: str, cached: bool = True) -> str:
+def _memory(w: Writer, call: Call, op: str, space: str, at: str, constant: bool = False) -> str:
     """One load or store statement."""
     regs: Regs = call["regs"]
     if len(regs.index) * regs.buffer.itemsize < 4:
         return _part_of_word(w, regs, op, space, at)
     kind = w.register_type(regs.buffer.dtype)
     words = _words(w, regs)
-    name = prelude.access_name(op, space, len(words), kind, cached)
-    w.use(name, lambda: prelude.access(op, space, len(words), kind, cached))
+    name = prelude.access_name(op, space, len(words), kind, constant)
+    w.use(name, lambda: prelude.access(op, space, len(words), kind, constant))
     args = [*words, at] if op == "ld" else [at, *words]
     return f"{name}({', '.join(args)});"
 
@@ -100,23 +97,9 @@ def _global_address(w: Writer, call: Call) -> str:
 
 def ld_global(w: Writer, call: Call, s: ir.Primitive) -> None:
     """A predicated vector load; registers are filled where the guard fails."""
-    once = call["tensor"].name not in w.kernel.outputs and not _stays_in_l1(w, call["tensor"])
-    load = _memory(w, call, "ld", "global", _global_address(w, call), not once)
+    constant = call["tensor"].name not in w.kernel.outputs
+    load = _memory(w, call, "ld", "global", _global_address(w, call), constant)
     _guarded(w, call["guard"], load, _filled(w, call["regs"], call["fill"]))
-
-
-def _stays_in_l1(w: Writer, tensor: ir.Buffer) -> bool:
-    """Whether tiles share a small tensor: rows and scales beside a larger tensor."""
-    sizes = [_elements(t) for t in w.kernel.tensors]
-    own = _elements(tensor)
-    if own is None or own * tensor.itemsize > L1_BYTES:
-        return False
-    return any(size is None or size > own for size in sizes)
-
-
-def _elements(tensor: ir.Buffer) -> int | None:
-    known = [e for e in tensor.shape if isinstance(e, int)]
-    return prod(known) if len(known) == len(tensor.shape) else None
 
 
 def _filled(w: Writer, regs: Regs, value: float) -> str:

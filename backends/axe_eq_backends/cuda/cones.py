@@ -337,7 +337,9 @@ class _Reader:
         if not sig.n_reduced:
             return self._applied(node, [self._at(p, images) for p in sig.operands])
         dims = self._reduced_dims(sig, [t.shape for t in types], coords)
-        images |= {d: plain(dim) for d, dim in zip(sig.reduced, dims, strict=True)}
+        for d, dim in zip(sig.reduced, dims, strict=True):
+            # A dim of one index is no place: what is reduced inside may have it as its own.
+            images[d] = plain(dim) if self.cone.shape[dim] > 1 else Affine(())
         cell = self._applied(node, [self._at(p, images) for p in sig.operands])
         product = ops.cell(node.cell)[0].product and len(node.operands) == 2 and sig.monoid == "+"
         dtypes = tuple(t.dtype for t in types)

@@ -6,7 +6,7 @@ Times are for comparing decisions: the fitted constants say where they come from
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,10 +28,11 @@ from axe_eq.target import Instr, Target
 L2_OVER_HBM = 3.0
 # Share of arithmetic that does not hide behind memory traffic.
 EXPOSED = 0.1
-# A tile of 128 x 256 reaches the row's rate; smaller tiles lose with their perimeter (128 x 128
-# measured at 0.92).
-FULL_TILE = 128 * 256
-SMALL_TILE_EXPONENT = 0.12
+# Products wait for shared memory where copies into it and instructions that read it move more per
+# multiply-add than those of a tile of 128 x 256. Measured on one H200 (f16, M = 8192), against that
+# tile: 256 x 128 at 0.935, 128 x 128 at 0.92, two products of 128 x 128 with the same rows at 1.
+FULL_TILE = (128, 256)
+SMEM_EXPONENT = 0.45
 # Relative loss of a pipeline: per element of a chunk, and per stage beyond the first (fitted to
 # four GEMM shapes
 # at k = 64 with 3 and 4 stages, which are equal within 1 %).
@@ -46,6 +47,8 @@ CONSUMERS, WARPGROUP_ROWS, WARPGROUP_THREADS = 2, 64, 128
 OTHER_REGISTERS = 40
 # A block size that covers any dim: cutting is never worse than keeping a dim whole.
 WHOLE_DIM = 1 << 40
+# Part of a unit's registers that may hold rows; addresses, results, reads on their way take more.
+HELD_SHARE = 0.5
 # A grid too small to fill the machine still streams from a few units at most this part of the
 # bandwidth each.
 UNIT_BANDWIDTH = 1 / 40
@@ -83,8 +86,7 @@ class TensorCores:
         rate = np.array([r.flops_per_s for r in _row_of(columns, target)])
         p = columns.size("p", summary.extent("p"))
         q = columns.size("q", summary.extent("q"))
-        area = np.minimum(_accumulated(summary, columns), FULL_TILE)
-        rate = rate * (area / FULL_TILE) ** SMALL_TILE_EXPONENT
+        rate = rate / _smem_traffic(summary, columns) ** SMEM_EXPONENT
         wasted = columns.block["p"] / p * np.where(q > 1, columns.block["q"] / q, 1.0)
         matrix = flops(summary.products, summary, columns) / rate * wasted
         matrix = matrix * _pipeline(summary, columns) + _staging(summary, target, columns)
@@ -122,15 +124,21 @@ class Lanes:
         p, q, k = grid_of(rows, (64, 256, 1024, WHOLE_DIM), depths)
         columns = Columns({"p": p, "q": q, "k": k, "s": k}, {"stages": np.ones(len(p))})
         columns.rows = ("",) * len(p)
-        roofline(
-            summary,
-            target,
-            columns,
-            flops(summary.products, summary, columns) / target.vector_flops_per_s,
-        )
-        limit = target.memory("smem").n_bytes + _register_bytes(target)
-        columns.reject(_row_bytes(summary, columns) > limit, f"row tiles exceed {limit} B on chip")
+        matrix = flops(summary.products, summary, columns) / target.vector_flops_per_s
+        roofline(_swept(summary), target, columns, matrix)
+        swept_s, swept = columns.time_s, columns.costs
+        roofline(summary, target, columns, matrix)
+        held = _row_bytes(summary, columns) <= HELD_SHARE * _register_bytes(target)
+        columns.time_s = np.where(held, columns.time_s, swept_s)
+        columns.costs = {n: np.where(held, c, swept[n]) for n, c in columns.costs.items()}
         return columns
+
+
+def _swept(summary: Summary) -> Summary:
+    """A cone whose rows do not stay on chip: every reduction reads them once more, and results."""
+    sweeps = summary.n_folds + any(a.star > 1 for a in summary.stores)
+    loads = (a._replace(passes=max(a.passes, sweeps)) if a.star > 1 else a for a in summary.loads)
+    return replace(summary, loads=tuple(loads))
 
 
 def _computes_operands(summary: Summary) -> bool:
@@ -154,9 +162,14 @@ def tile_rows(target: Target, dtype: str) -> list[Instr]:
 
 
 def _is_matrix(summary: Summary) -> bool:
-    """Whether products are of matrices: columns are blocks, or whole in an operand without rows."""
+    """Whether products are of matrices: columns are blocks, or whole in an operand without rows.
+
+    Without blocks of rows, all of a result of more than one element is whole.
+    """
     if summary.has("p") and summary.has("q"):
         return True
+    if not summary.has("p"):
+        return any(star > 1 for star, _ in summary.resident)
     fed = [a for a in summary.loads if a.feeds_product]
     return summary.has("p") and any("p" not in a.letters and a.star > 1 for a in fed)
 
@@ -188,12 +201,21 @@ def _chunk_width(summary: Summary) -> float:
     return float(max(widths, default=1))
 
 
-def _accumulated(summary: Summary, columns: Columns) -> Column:
-    """Elements of all product tiles of a block together; they share loaded operands."""
-    return sum(
-        (elements(letters, star, summary, columns) for star, letters in summary.resident),
-        np.zeros(len(columns)),
-    )
+def _smem_traffic(summary: Summary, columns: Columns) -> Column:
+    """Elements that cross shared memory per multiply-add, over those of a full tile; at least 1.
+
+    A copy writes every operand once; then each group of rows is read once for all products that
+    share them, and the other operands once per group.
+    """
+    p, tile = columns.block["p"], np.zeros(len(columns))
+    for star, letters in summary.resident:
+        tile = tile + star * p * (columns.block["q"] if "q" in letters else 1.0)
+    fed = [a for a in summary.loads if a.feeds_product]
+    rows = p * max(sum("p" in a.letters for a in fed), 1)
+    cols = tile / p
+    moved = rows + cols + rows + cols * p / WARPGROUP_ROWS
+    full = 2 * FULL_TILE[0] + FULL_TILE[1] * (1 + FULL_TILE[0] / WARPGROUP_ROWS)
+    return np.asarray(np.maximum(moved / tile / (full / FULL_TILE[0] / FULL_TILE[1]), 1.0))
 
 
 def _pipeline(summary: Summary, columns: Columns) -> Column:

@@ -157,12 +157,21 @@ class Shaped:
         self.write(start, pointers)
         if self._written is None:
             self._written = ctypes.string_at(start, self.size)
-        return Bound(self, raw, start, keep)
+        return Bound(self, raw, start, pointers, keep)
 
-    def write(self, start: int, pointers: Mapping[str, int]) -> None:
-        """Write parameters to memory that holds those of some binding, or nothing at first."""
+    def write(
+        self, start: int, pointers: Mapping[str, int], before: Mapping[str, int] | None = None
+    ) -> None:
+        """Write parameters to memory that holds those of some binding, or nothing at first.
+
+        Args:
+            start: where they lie.
+            pointers: address of every tensor.
+            before: the addresses that are written there, where those are known.
+        """
         for slot in self.slots:
-            if slot.tensor or self._written is None:
+            known = before is not None and before.get(slot.tensor) == pointers.get(slot.tensor)
+            if not known and (slot.tensor or self._written is None):
                 self._write(slot, start + slot.offset, pointers)
 
     def _write(self, slot: _Slot, at: int, pointers: Mapping[str, int]) -> None:
@@ -188,12 +197,17 @@ class Bound:
         shaped: the kernel.
         storage: what holds its parameters.
         start: address of the first.
+        pointers: address of every tensor.
         keep: what must live as long as the launch.
     """
 
-    def __init__(self, shaped: Shaped, storage: Any, start: int, keep: tuple[Any, ...]) -> None:
+    def __init__(
+        self, shaped: Shaped, storage: Any, start: int, pointers: Mapping[str, int],
+        keep: tuple[Any, ...],
+    ) -> None:  # fmt: skip
         cu, image = driver(), shaped.loaded.image
         self._storage, self._start, self._keep = storage, start, keep
+        self._where = pointers
         self._shaped, self._loaded = shaped, shaped.loaded
         addresses = [start + slot.offset for slot in shaped.slots]
         self._pointers = (ctypes.c_void_p * len(addresses))(*addresses)
@@ -207,7 +221,9 @@ class Bound:
 
     def move(self, pointers: Mapping[str, int]) -> None:
         """Launch on buffers at other addresses from now on; launches so far have read theirs."""
-        self._shaped.write(self._start, pointers)
+        before, self._where = self._where, {}  # unknown if writing fails
+        self._shaped.write(self._start, pointers, before)
+        self._where = pointers
 
     def launch(self, stream: int = 0) -> None:
         """Enqueue on a stream, given by its handle.

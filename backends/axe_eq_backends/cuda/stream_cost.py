@@ -20,9 +20,10 @@ CONSUMERS = (1, 2, 3)
 CHUNKS = tuple(range(32, 177, 16))
 WIDTHS = (32, 64, 96, 128, 192, 256)
 WIDEST = max(WIDTHS)
-# Fitted on one H200 (f16, widths of 64 and 128, chunks of 64 to 176): lane clocks of one SM to
-# weigh one score, and clocks to start a chunk, which other consumers hide.
-WEIGH_CLOCKS = 0.124
+# Fitted on one H200 (f16, widths of 64 and 128, chunks of 64 to 192): lane clocks of one SM to
+# weigh one score by consumers, whose warps hide each other's latencies, and clocks to start a
+# chunk, which other consumers hide.
+WEIGH_CLOCKS = {1: 0.165, 2: 0.124, 3: 0.110}
 START_CLOCKS = 380.0
 # Registers of a consumer's thread per number of consumers, and those beside its tiles.
 REGISTERS = {1: 240, 2: 232, 3: 160}
@@ -99,7 +100,8 @@ def _seconds(summary: Summary, target: Target, columns: Columns, row: Instr) -> 
     blocks = np.ceil(summary.extent("q") / columns.block["q"])
     scores = mixed / summary.extent("q") * blocks  # once more for every block of columns
     clock = target.vector_flops_per_s / (2.0 * LANES * target.n_units)
-    weigh = scores * padded * WEIGH_CLOCKS / clock / target.n_units
+    weighing = np.array([WEIGH_CLOCKS[int(r)] for r in rows / GROUP_ROWS])
+    weigh = scores * padded * weighing / clock / target.n_units
     started = scores * padded / (GROUP_ROWS * chunk)
     start = started * START_CLOCKS / (rows / GROUP_ROWS) / clock / target.n_units
     return np.asarray(np.maximum(matrix, weigh) + start)

@@ -267,6 +267,27 @@ def test_launches_that_move_to_other_memory_compute_there(again: int, cu: FakeDr
         np.testing.assert_array_equal(y.values, expected(np.full(N, n), C))
 
 
+def test_moving_writes_only_the_addresses_that_changed(
+    cu: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    there = run.Program(several()).on(0)
+    c, x = there.constant("c", C), cu.cuMemAlloc(4 * N)[1]
+    results = [cu.cuMemAlloc(4 * N)[1] for _ in range(run.KEPT_BINDINGS + 2)]
+    for y in results[: run.KEPT_BINDINGS]:
+        there.run((x, c, y), 0)
+    written: list[str] = []
+    write = launch.Shaped._write
+
+    def counted(shaped: launch.Shaped, slot: Any, at: int, pointers: Any) -> None:
+        written.append(slot.tensor)
+        write(shaped, slot, at, pointers)
+
+    monkeypatch.setattr(launch.Shaped, "_write", counted)
+    for y in results[run.KEPT_BINDINGS :]:
+        there.run((x, c, y), 0)
+    assert len(written) == 2  # of three kernels one writes the result
+
+
 def test_what_is_kept_for_plain_calls_is_bounded(cu: FakeDriver) -> None:
     there = run.Program(several()).on(0)
     c, y = there.constant("c", C), cu.cuMemAlloc(4 * N)[1]

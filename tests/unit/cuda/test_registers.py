@@ -13,6 +13,7 @@ from axe_eq import nn
 from axe_eq_backends.cuda.assemble import lower_graph
 from axe_eq_backends.cuda.compile import compile_text
 from axe_eq_backends.cuda.target import h200
+from benchmarks import cuda_programs
 
 xp = axe.array
 TOKENS, HIDDEN, INNER, HEADS, HEAD = 8192, 4096, 12288, 32, 128
@@ -51,7 +52,18 @@ def test_chosen_kernels_keep_everything_in_registers(name: str, full: bool) -> N
     pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
     if not full and name not in SAMPLE:
         pytest.skip("runs under --full")
-    exe = chosen(name)
+    check_registers(chosen(name))
+
+
+@pytest.mark.parametrize("name", cuda_programs.programs())
+def test_kernels_of_the_benchmarks_keep_everything_in_registers(name: str, full: bool) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    if not full and name != "rmsnorm_1024x12288":
+        pytest.skip("runs under --full")
+    check_registers(cuda_programs.executable(name))
+
+
+def check_registers(exe: Any) -> None:
     lowered = lower_graph(exe.schedule.graph, h200)
     for kernel, text in exe.source.items():
         log = compile_text(text, h200.limits["compute_capability"], kernel).log

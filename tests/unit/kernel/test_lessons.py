@@ -47,7 +47,7 @@ def test_the_copy_two_ways_becomes_the_same_loads(capsys: pytest.CaptureFixture[
     assert "Proved" in text
     first, second = text.split("collectively:")
     for half in (first, second):
-        loads = [line for line in half.splitlines() if line.startswith("ld_global_v4_f32_once(")]
+        loads = [line for line in half.splitlines() if line.startswith("ld_global_v4_f32_nc(")]
         assert len(loads) == 2
 
 

@@ -178,6 +178,7 @@ class _Writer:
         self.tile = (down, repeats * across * wide)
         self.layout = thread_layout((1, down), (repeats, across), wide)
         self.k = Builder(name, self.warps)
+        self._numbered = list(enumerate(operands))
         # What reductions computed at every element, for later cells that contain it.
         self.kept: list[tuple[Cell, ir.View]] = []
 
@@ -195,21 +196,32 @@ class _Writer:
         ]
         count = self.space.tiles(tile)
         with k.tiles(count, persistent=False) as number:
-            begin = self.space.begin(number, tile)
-            self._work([self._load(o, begin) for o in self.operands], begin)
+            self._work(self.space.begin(number, tile))
         return k.finish()
 
     def _load(self, o: Operand, begin: list[Int]) -> ir.View:
         return self.space.load(o, begin, self.tile, self.like, self.fill)
 
-    def _work(self, loaded: list[ir.View], begin: list[Int]) -> None:
+    def _work(self, begin: list[Int]) -> None:
         """Reductions and results of one tile."""
-        values, mask = list(loaded), self._mask()
+        late, mask = self._late(), self._mask()
+        values = [self.like.all if n in late else self._load(o, begin) for n, o in self._numbered]
         self.kept = []
         for step, reduction in enumerate(self.reductions):
             values.append(self._reduce(reduction, step, values, mask))
+        for n in late:
+            values[n] = self._load(self.operands[n], begin)
         for out, cell in self.outputs:
             self._store(out, cell, values, begin)
+
+    def _late(self) -> list[int]:
+        """Operands that only results use and all rows share: caches have them when they are needed.
+
+        Loaded with the others they take registers while a row is reduced: 3 to 6 % slower on an
+        H200 (rmsnorm, f16).
+        """
+        early = {n for r in self.reductions for n in used(r.cell)}
+        return [n for n, o in self._numbered if n not in early and not any(o.strides[:-1])]
 
     def _mask(self) -> ir.View | None:
         """Column numbers, where what lies past a row is not known to change nothing."""
@@ -251,8 +263,9 @@ class _Writer:
         k = self.k
         missing = [d for d, s in enumerate(out.strides[-2:]) if not s]
         result = k.reg_reduced(out.name, out.dtype, self.like.all, missing)
-        cell, ins = self._reusing(cell, values)
-        k.map(cell, result.all, *ins)
+        if 1 not in missing:
+            cell, values = self._reusing(cell, values)
+        k.map(cell, result.all, *values)
         kept = tuple(0 if d in missing else slice(None) for d in range(2))
         target = self.space.view(out.name, begin, self.tile)
         k.copy(target, result.all[kept] if len(missing) < 2 else result.all[0])

@@ -178,7 +178,7 @@ def declare(
         low, high = operand.bound(d) or (0, shape[d])
         offset += low * operand.strides[d]
         extents.append(high - low)
-        blocks.append((Iter(high - low, operand.strides[d], "m"),))
+        blocks.append((Iter(high - low, operand.strides[d], "m"),) if high - low > 1 else ())
     place = Placement(tuple(blocks) or ((),), offset=(("m", offset),) if offset else ())
     return k.tensor(operand.name, operand.dtype, extents or [1], layout=place, output=output)
 
