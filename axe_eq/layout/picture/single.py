@@ -134,6 +134,8 @@ def layout_text(layout: Layout, look: Look = USUAL) -> str:
     for part in parts_of(layout, look, FEW, named=False):
         if part.title != "From far":  # colours alone
             lines += ["", f"{part.title}. {part.note}", grid_text(part.grid)]
+            if any("clash" in cell.marks for row in part.grid.cells for cell in row):
+                lines.append("! a place that several elements share")
     if look.itemsize is not None:
         found = accesses(layout, matrix_of(layout, look.shape), look.itemsize)
         lines += ["", "turns  access", *(f"{turns:5}  {name}" for name, turns in found)]
