@@ -39,3 +39,10 @@ def test_the_page_on_kernels_names_what_the_builder_has() -> None:
     public = {n for n in vars(Builder) if not n.startswith("_")} - {"finish"}
     missing = sorted(n for n in public if f"k.{n}" not in text and f"`{n}`" not in text)
     assert missing == ["cluster_arrive", "cluster_wait"]  # the halves of cluster_sync
+
+
+@pytest.mark.usefixtures("_forgotten")
+def test_the_page_on_packs_runs() -> None:
+    count, names = run_page("packs.md")
+    assert count == 9
+    assert names["PACK"].laws.keys() == {"gate_by_tanh"}
