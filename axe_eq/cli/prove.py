@@ -25,6 +25,7 @@ YES, REFUTED, UNKNOWN = 0, 1, 3
 @click.argument("a")
 @click.argument("b")
 @click.option("--spec", "specs", multiple=True, help='Programs: one per argument, "64x64:f16".')
+@click.option("--assume", multiple=True, help='Layouts: of a name in numbers, "n % 8 == 0".')
 @click.option("--numerics", type=click.Choice(["real", "exact"]), default="real")
 @click.option("--budget", type=float, default=None, help="Seconds for the search of a proof.")
 @click.option("--certificate", type=click.Path(dir_okay=False), help="Write the certificate here.")
@@ -33,6 +34,7 @@ def equiv(
     a: str,
     b: str,
     specs: tuple[str, ...],
+    assume: tuple[str, ...],
     numerics: str,
     budget: float | None,
     certificate: str | None,
@@ -43,7 +45,7 @@ def equiv(
     if any(programs) and not all(programs):
         raise ArgumentError("equiv", "got a layout and a program", "two layouts or two programs")
     sides: list[Any] = [load_function(a), load_function(b)] if all(programs) else [a, b]
-    verdict = equivalent(*sides, *specs, numerics=numerics, budget=budget)
+    verdict = equivalent(*sides, *specs, numerics=numerics, assume=assume, budget=budget)
     if certificate is not None and isinstance(verdict, Proved):
         write_text(certificate, str.__str__(verdict.certificate))
     if as_json:

@@ -253,3 +253,16 @@ def test_bad_input_is_one_clear_message(name: str, axe: Axe, golden: Callable[..
     assert not list(Path().iterdir())  # nothing half written
     assert len(done.err) < 600
     golden(done.err)
+
+
+# -- axe equiv -----------------------------------------------------------------------------------
+
+
+def test_symbolic_layouts_are_compared_under_assumptions(axe: Axe) -> None:
+    sides = "S[(n/8,8):(8,1)]", "S[n:1]"
+    assert axe("equiv", "S[(n,4):(4,1)]", "S[4n:1]").code == 0
+    open_ended = axe("equiv", *sides)
+    assert (open_ended.code, "the assumption n % 8 == 0" in open_ended.out) == (3, True)
+    proved = axe("equiv", *sides, "--assume", "n % 8 == 0", "--certificate", "proof.json")
+    assert (proved.code, axe("check-cert", "proof.json").code) == (0, 0)
+    assert axe("equiv", *sides, "--assume", "n % 8").code == 2
