@@ -19,6 +19,7 @@ from axe_eq.kernel.cells import Cell, apply, arg
 from axe_eq.kernel.expr import ceil_div
 from axe_eq.kernel.ir import span
 from axe_eq.pack import Pack, installed
+from axe_eq.pipeline import is_cached
 from axe_eq.prove.kernelcheck import points, sampled_inputs, wrong_kernels
 from axe_eq.schedule.graph import KernelStep, ScheduleGraph
 from axe_eq.schedule.summary import Columns, Summary, grid_of, traffic
@@ -219,6 +220,7 @@ def test_at_check_2_compile_refuses_a_wrong_kernel_and_names_its_schedule(shape:
 
     assert compiled(3).kernels[0].schedule == "twice_relu"
     with axe.debug(check=2):
+        assert not is_cached()  # a schedule from the cache would not be compared
         with pytest.raises(ScheduleError, match=r"^schedule 'twice_relu' of pack 'mine', kernel k0_"
                            r"full_maximum_mul: gives .* where its cone is"):  # fmt: skip
             compiled(3)

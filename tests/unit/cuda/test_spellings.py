@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
+from axe_eq import pack as packs
 from axe_eq.errors import PackError, SearchError
 from axe_eq.kernel import cells as kernel_cells
 from axe_eq.kernel.cells import apply, arg
@@ -145,6 +146,25 @@ def test_what_is_cached_depends_on_spellings(pack: Pack) -> None:
         "soft": {"f32": "log1pf(exp_f32({0}))"}
     }
     assert lowering_key(graph, h200) != without
+
+
+def test_machine_code_depends_on_the_packs_that_write_kernels(
+    pack: Pack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graph = axe.compile(lambda x: x + 1, "8x8:f32", target="h200").schedule.graph
+
+    class Writes:
+        """A schedule that no installed distribution holds, and that lowers."""
+
+        def lower(self, *of: Any) -> None:
+            """Nothing."""
+
+    monkeypatch.setitem(packs._schedules, graph.kernels[0].schedule, ("theirs", Writes()))
+    assert lowering_key(graph, h200) is None
+    monkeypatch.setattr(Writes, "__module__", "axe_eq_rules.somewhere")
+    ours = str(lowering_key(graph, h200))
+    monkeypatch.setattr(Writes, "__module__", "axe_eq_backends.somewhere")
+    assert ours not in (str(lowering_key(graph, h200)), "None")
 
 
 def test_extraction_and_emission_agree_on_what_is_spelled() -> None:

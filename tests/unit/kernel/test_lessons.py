@@ -15,6 +15,7 @@ import axe_eq as axe
 from axe_eq import pack
 from axe_eq.errors import PackError
 from axe_eq.kernel.interp import interpret
+from axe_eq.schedulecheck import SAMPLES, check_schedules
 from axe_eq_backends.cuda.emit import emit
 from axe_eq_backends.cuda.lower import lower
 from axe_eq_backends.cuda.meaning import MEANINGS
@@ -144,3 +145,9 @@ def test_two_packs_do_not_share_a_schedule_s_name(lesson: dict[str, Any]) -> Non
         other.schedule(lesson["ByHand"]())
     assert pack.schedule_named("gemm_by_hand") in lesson["PACK"].schedules
     assert pack.schedule_named("nobody's") is None
+
+
+def test_the_kernel_computes_the_cones_it_takes(lesson: dict[str, Any]) -> None:
+    name = "a @ b.T, whole tiles"
+    (report,) = check_schedules(lesson["PACK"], samples={name: SAMPLES[name]})
+    assert str(report).endswith("1 kernels of 1 programs compute their cones on 'h200'")
