@@ -271,8 +271,13 @@ def test_layouts_are_proved_and_refuted() -> None:
     assert check_certificate(verdict.certificate)
     fused = equivalent(Layout([(2, 4), (4, 1)]), "S[(8):(1)]")
     assert isinstance(fused, Proved)
-    said = "S[(2,4):(4@m,1@m)] = S[(8):(1@m)] (axe_eq 0.1.0; packs: layout 2)"
+    read = "read as S[(2,4):(4@m,1@m)] and S[(8):(1@m)]"
+    said = f"S[(2,4):(4@m,1@m)] = S[(8):(1)], {read} (axe_eq 0.1.0; packs: layout 2)"
     assert str(fused.statement) == said
+    plain = equivalent(Layout([(2, 4), (4, 1)]), Layout([(8, 1)]))
+    assert isinstance(plain, Proved)
+    said = "S[(2,4):(4@m,1@m)] = S[(8):(1@m)] (axe_eq 0.1.0; packs: layout 2)"
+    assert str(plain.statement) == said
     assert check_certificate(fused.certificate)
     near = equivalent(one, "cute:((128,4),(8,128)):((1,1024),(128,4095))")
     assert isinstance(near, Refuted)
