@@ -397,4 +397,4 @@ def _why(search: Search, placed: int) -> str:
                 summarise(search.forest, [root], picks)
             ).rejected:
                 reasons[reason] = reasons.get(reason, 0) + count
-    return "; ".join(f"{r} ({c})" for r, c in reasons.items()) or "no cone is left, or all are too large"
+    return "; ".join(f"{r} ({c})" for r, c in reasons.items()) or "none is left of its cones"
