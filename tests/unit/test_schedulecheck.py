@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import axe_eq as axe
 from axe_eq import nn
 from axe_eq import pack as packs
+from axe_eq.cli import registry
 from axe_eq.errors import PackError, ScheduleError
 from axe_eq.kernel import ir
 from axe_eq.kernel.build import Builder
@@ -23,7 +26,7 @@ from axe_eq.pipeline import is_cached
 from axe_eq.prove.kernelcheck import points, sampled_inputs, wrong_kernels
 from axe_eq.schedule.graph import KernelStep, ScheduleGraph
 from axe_eq.schedule.summary import Columns, Summary, grid_of, traffic
-from axe_eq.schedulecheck import SAMPLES, check_schedules
+from axe_eq.schedulecheck import SAMPLES, ScheduleReport, check_schedules
 from axe_eq.target import Target
 from axe_eq_backends.cuda.cones import read_cone
 from axe_eq_backends.cuda.lower import Lowered
@@ -225,3 +228,29 @@ def test_at_check_2_compile_refuses_a_wrong_kernel_and_names_its_schedule(shape:
                            r"full_maximum_mul: gives .* where its cone is"):  # fmt: skip
             compiled(3)
         assert compiled(2).kernels[0].schedule == "twice_relu"
+
+
+def test_packs_check_ends_with_1_and_names_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = ScheduleReport("twice_relu", "h200", 5, 30, tuple(f"on {n}: bad" for n in "abcde"))
+    fine = ScheduleReport("few_rows", "h200", 2, 30)
+    machines: list[Any] = []
+
+    def checked(pack: Pack, target: Target | None) -> list[ScheduleReport]:
+        machines.append(target)
+        return [wrong, fine]
+
+    monkeypatch.setattr(registry, "check_schedules", checked)
+    monkeypatch.setattr(registry, "check_pack", lambda pack, samples: [])
+    done = CliRunner().invoke(registry.check, ["cpu", "--target", "b200"])
+    assert done.exit_code == 1
+    assert done.output.splitlines() == [
+        "pack 'cpu': 0 laws hold on samples",
+        "schedule 'twice_relu': on a: bad",
+        "schedule 'twice_relu': on b: bad",
+        "schedule 'twice_relu': on c: bad",
+        "schedule 'twice_relu': and 2 more",
+        "schedule 'few_rows': 2 kernels of 30 programs compute their cones on 'h200'",
+    ]
+    assert [m.name for m in machines] == ["b200"]
+    told = CliRunner().invoke(registry.check, ["cpu", "--json"])
+    assert (told.exit_code, json.loads(told.output)) == (1, [str(wrong)])
