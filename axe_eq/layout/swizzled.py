@@ -41,6 +41,10 @@ def normalise(layout: Layout) -> Layout:
         SearchError: over 2**18 points, or no form with at most two swizzles per axis and within the
             bits of the coordinates is found.
     """
+    acting = tuple(sw for sw in layout.swizzle if sw.bits)
+    if acting != layout.swizzle:
+        parts = layout.replica, layout.offsets, acting, layout.box, layout.padded
+        return make(layout.shard, *parts).canonical()
     # A single swizzle bounds the search by its own reach; steps beyond that stay as they are.
     single = len(layout.swizzle) == 1
     reach = {sw.axis: sw.reach if single else _bits(layout, sw.axis) for sw in layout.swizzle}
@@ -122,6 +126,13 @@ def _joined(parts: Sequence[Iterable[Stack]]) -> Iterator[Stack]:
 
 def _stacks(axis: str, count: int, reach: int) -> Iterator[Stack]:
     """All stacks of `count` swizzles of at most that reach, small reach first."""
+    if not count:
+        return iter([()])
+    tries = ((reach**3 - reach) // 3) ** count  # counted before the list is made
+    if tries > MAX_TRIES:
+        raise SearchError(
+            f"canonical form on {axis}", f"{tries} stacks of swizzles", f"{MAX_TRIES}"
+        )
     singles = [
         Swizzle(axis, bits, base, sign * (total - base - bits))
         for total in range(2, reach + 1)
@@ -129,12 +140,6 @@ def _stacks(axis: str, count: int, reach: int) -> Iterator[Stack]:
         for base in range(total - bits)
         for sign in (1, -1)
     ]
-    if len(singles) ** count > MAX_TRIES:
-        raise SearchError(
-            f"canonical form on {axis}",
-            f"{len(singles) ** count} stacks of swizzles",
-            f"{MAX_TRIES}",
-        )
     return product(singles, repeat=count)
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
+from axe_eq.errors import SearchError
 from axe_eq.layout import Layout, Swizzle, same_map
+from axe_eq.layout.swizzled import _stacks
 
 SW = Swizzle("m", 3, 4, 3)  # its own inverse
 BIG = [(2, 2 ** (40 - n), "m") for n in range(25)]
@@ -26,6 +30,21 @@ def test_a_digit_that_steps_unlike_far_away_is_found_at_its_first_index() -> Non
     assert found.x is not None
     assert found.x == 2 ** (36 - 20)
     assert (found.image_a, found.image_b) == (a(found.x), b(found.x))
+
+
+def test_a_hopeless_normal_form_is_refused_before_its_stacks_are_listed() -> None:
+    wide = Layout.parse("sw(4,1,3)@m . sw(1,3,3)@m . S[(9,9,2):(-1@m,16@m,1@x)] + R[(4):(-3@x)]")
+    with pytest.raises(SearchError, match="2663424 stacks of swizzles"):
+        wide.canonical()
+    for reach in range(12):
+        assert len(list(_stacks("m", 1, reach))) == (reach**3 - reach) // 3
+    assert list(_stacks("m", 0, 127)) == [()]
+
+
+def test_a_swizzle_of_no_bits_costs_nothing() -> None:
+    text = "sw(1,4,1)@m . {}S[(12,5):(-2@m,2@p)] + R[(5,3):(5@m,2305843009213693952@m)] + -9@lane"
+    plain, idle = (Layout.parse(text.format(part)) for part in ("", "sw(0,0,-3)@lane . "))
+    assert idle.canonical() == plain.canonical()
 
 
 def test_the_first_index_is_that_of_enumeration(full: bool) -> None:
