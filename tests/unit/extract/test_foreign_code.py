@@ -72,7 +72,9 @@ WRONG: dict[str, tuple[Callable[[Summary], Any], Callable[[Summary], Any], str]]
         r"; expected a reason as text, or None\n  at .*: reason: .* = summary.which_function",
     ),
     "a refusal that says yes": (lambda s: True, lambda s: _columns(), "its refuse returns True"),
-    "a price that fails": (lambda s: None, lambda s: dict[str, int]()["p"], r"its price fails \(KeyError: 'p'\)"),
+    "a price that fails": (
+        lambda s: None, lambda s: dict[str, int]()["p"], r"its price fails \(KeyError: 'p'\)",
+    ),
 }  # fmt: skip
 
 
