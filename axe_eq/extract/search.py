@@ -4,15 +4,15 @@ State: the set M of materialised placed classes. A kernel is the cheapest cone f
 down to other members and inputs; the cost of a schedule is the sum over the kernels that the
 outputs need, so work shared through memory is counted once and recomputation is counted where it
 happens. Small graphs are solved exactly (all M); larger ones by toggling, sinking and swapping
-values to a local optimum, those of moderate size from two starts and then exactly in windows of
-neighbours. Everything is deterministic.
+values to a local optimum, those of moderate size from two starts and then by several values at
+once. Everything is deterministic.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import chain, combinations
 
 from axe_eq.errors import SearchError
 from axe_eq.extract.cone import Cones, Memo, Picks, summarise, used
@@ -22,8 +22,8 @@ from axe_eq.extract.running import TOLERANCE_S, Running
 from axe_eq.extract.selection import Mapped, Selection
 
 EXACT_VALUES = 12
-WINDOW_VALUES = 5
-WINDOW_GRAPH = 24
+NEAR_VALUES = 5
+MODERATE_VALUES = 24
 PASSES = 6
 SHORT_ROW = 256
 SINK_LEAVES = 4
@@ -232,13 +232,22 @@ class Search:
                 )  # fmt: skip
         if len(self.values) <= EXACT_VALUES:
             return self._exact()
-        if len(self.values) > WINDOW_GRAPH:
+        if len(self.values) > MODERATE_VALUES:
             self._descend(progress)
             return self.selection()
-        # From everything in memory and from everything recomputed: each ends in other optima.
-        ends = [self._settled(start, progress) for start in (self.values, ())]
+        # From everything in memory and from the least that works: each ends in other optima.
+        ends = [self._settled(start, progress) for start in (self.values, self._least())]
         self._become(min(ends, key=lambda end: end[0])[1])
         return self.selection()
+
+    def _least(self) -> list[int]:
+        """Values that must stay, taken out one after the other while every kernel exists."""
+        self._become(frozenset(self.values) | self.roots)
+        for value in self.values:
+            undo = self.set_materialised([value])
+            if self.total() == INFINITE:
+                self.restore([value], undo)
+        return sorted(self.materialised - self.roots)
 
     def _settled(
         self, start: Collection[int], progress: Callable[[str], None]
@@ -248,7 +257,9 @@ class Search:
         self._changed.clear()
         self._tried.clear()
         self._descend(progress)
-        self._windows()
+        rounds = 1
+        while self._exchange() and rounds < PASSES:
+            rounds += 1
         return self.total(), frozenset(self.materialised)
 
     def _become(self, wanted: frozenset[int]) -> None:
@@ -349,36 +360,22 @@ class Search:
         ]  # fmt: skip
         return any(self._gain([value, other]) for other in others[:SWAPPED])
 
-    def _windows(self) -> None:
-        """Exact search in windows of neighbouring values, until none improves."""
-        improved = True
-        rounds = 0
-        while improved and rounds < PASSES:
-            improved = False
-            rounds += 1
-            for value in self.values:
-                improved |= self._window(self._neighbours(value))
+    def _exchange(self) -> bool:
+        """Flip any two and three values at once, and up to five neighbours, where it pays."""
+        self._drop_dead()
+        near = {frozenset(s) for v in self.values
+                for n in (4, 5) for s in combinations(self._neighbours(v), n)}  # fmt: skip
+        several = chain(
+            combinations(self.values, 2), combinations(self.values, 3), sorted(map(sorted, near))
+        )
+        return any([self._gain(flips) for flips in several])
 
     def _neighbours(self, value: int) -> list[int]:
         near = {value}
         for mapped in list(self.kernels.values()):
             if value == mapped.placed or value in mapped.met:
                 near |= {p for p in {mapped.placed, *mapped.met} if p in self._value_set}
-        return sorted(near, key=lambda p: (p != value, abs(p - value)))[:WINDOW_VALUES]
-
-    def _window(self, window: list[int]) -> bool:
-        best = self.total()
-        chosen: tuple[int, ...] = ()
-        for count in range(1, len(window) + 1):
-            for flips in combinations(window, count):
-                undo = self.set_materialised(flips)
-                cost = self.total(best)
-                if cost < best - TOLERANCE_S:
-                    best, chosen = cost, flips
-                self.restore(flips, undo)
-        if chosen:
-            self.set_materialised(chosen)
-        return bool(chosen)
+        return sorted(near, key=lambda p: (p != value, abs(p - value)))[:NEAR_VALUES]
 
 
 def _loads(picks: Picks, placed: int) -> bool:
