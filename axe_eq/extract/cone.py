@@ -11,11 +11,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from functools import cache
 from itertools import product
+from math import gcd
 from typing import NamedTuple
 
+from axe_eq.errors import LayoutError
 from axe_eq.extract.forest import CELL, LOAD, Choice, Forest
+from axe_eq.layout import Layout
 from axe_eq.program.signature import signature
-from axe_eq.schedule.summary import Access, Summary, Work
+from axe_eq.schedule.summary import ANY_ALIGNMENT, Access, Summary, Work
 
 MAX_NODES = 40
 MAX_CONES = 12
@@ -219,7 +222,10 @@ def summarise(forest: Forest, roots: Sequence[int], picks: Picks) -> Summary:
         times = passes.get(tile, 1)
         if choice.kind == LOAD:
             size = node.type.itemsize
-            loads.append(Access(node.n_bytes, node.key, node.star, size, times, tile in fed))
+            aligned = _alignment(forest.layout_of(choice.source), node.type.shape, size)
+            loads.append(
+                Access(node.n_bytes, node.key, node.star, size, times, tile in fed, aligned)
+            )
             continue
         computed += choice.kind == CELL
         if choice.reduces and (choice.structured or not choice.product):
@@ -256,6 +262,23 @@ def summarise(forest: Forest, roots: Sequence[int], picks: Picks) -> Summary:
     )
 
 
+@cache
+def _alignment(text: str, shape: tuple[int, ...], itemsize: int) -> int:
+    """As `Access.aligned`, of a layout whose dims have these extents."""
+    layout = Layout.parse(text)
+    try:
+        blocks = layout.group(shape).blocks
+    except LayoutError:
+        return 0
+    strides = [
+        abs(stride) for block in blocks for extent, stride, _ in block if extent > 1 and stride
+    ]
+    if layout.swizzle or (strides and 1 not in strides):
+        return 0
+    apart = gcd(*(s for s in strides if s > 1), *layout.offset.values())
+    return apart * itemsize or ANY_ALIGNMENT
+
+
 def _through_tiles(choice: Choice) -> tuple[int, ...]:
     """Operands of a product that pass through tile memory; scores of a structured one do not."""
     return choice.children[1:] if choice.structured else choice.children
@@ -277,8 +300,9 @@ def _reduced_dims(text: str, operand: int) -> tuple[int, ...]:
     return tuple(d for d, p in dims if any(i in parsed.reduced for i, _ in p.terms))
 
 
-def _load_order(access: Access) -> tuple[str, float, int, int, bool]:
-    return access.letters, access.n_bytes, access.star, access.passes, access.feeds_product
+def _load_order(access: Access) -> tuple[str, float, int, int, bool, int]:
+    feeds, aligned = access.feeds_product, access.aligned
+    return access.letters, access.n_bytes, access.star, access.passes, feeds, aligned
 
 
 def _staged(forest: Forest, choice: Choice, picks: Picks, times: int) -> list[Work]:

@@ -18,6 +18,8 @@ from axe_eq.schedule.box import GRID_LETTERS, STREAM_LETTERS, TILE_LETTERS
 from axe_eq.target import Target
 
 Column = npt.NDArray[np.float64]
+# Of a buffer without any stride but the contiguous one.
+ANY_ALIGNMENT = 1 << 20
 
 
 class Access(NamedTuple):
@@ -30,6 +32,8 @@ class Access(NamedTuple):
         itemsize: bytes of one element.
         passes: how often streaming loops sweep it.
         feeds_product: a sum of products reads it (so it goes through tile memory).
+        aligned: bytes that divide every stride of the buffer but the contiguous one, and its
+            offset; 0 where nothing is contiguous. Copies of whole rows need it.
     """
 
     n_bytes: float
@@ -38,6 +42,7 @@ class Access(NamedTuple):
     itemsize: int
     passes: int = 1
     feeds_product: bool = False
+    aligned: int = ANY_ALIGNMENT
 
 
 class Work(NamedTuple):

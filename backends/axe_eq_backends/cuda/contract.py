@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 
 from axe_eq.errors import AxeError, DispatchError, LayoutError, ScheduleError
 from axe_eq.kernel import ir
@@ -17,7 +18,16 @@ from axe_eq.kernel.placement import Block, Iter, Placement, merged
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
 from axe_eq_backends.cuda.cones import Cone, Fold, Load, Position
-from axe_eq_backends.cuda.cost import OF_REGISTERS
+from axe_eq_backends.cuda.cost import (
+    CONSUMERS,
+    LEAST_COLS,
+    MOST_ACCUMULATORS,
+    OF_REGISTERS,
+    SMEM_SLACK,
+    STAGES,
+    WARPGROUP_ROWS,
+    WARPGROUP_THREADS,
+)
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules.contraction import Contraction, Product, Span, spanned
 from axe_eq_backends.cuda.schedules.gemm import (
@@ -33,12 +43,8 @@ from axe_eq_backends.cuda.schedules.gemm import (
 from axe_eq_backends.cuda.schedules.products import Tile, products
 from axe_eq_backends.cuda.schedules.tensors import Operand
 
-WARPGROUP_ROWS, WARPGROUP_THREADS, LEAST_COLS = 64, 128, 64
-# Rows of operands in L2 that a band of tiles shares; 16 tiles of 128 rows measured best.
-BAND_ROWS = 2048
-SMEM_SLACK = 2048
-# Accumulators a thread can hold beside everything else.
-MOST_ACCUMULATORS = 208
+FAMILY = "wgmma"  # of the rows that the persistent kernel is written with
+BAND = 16  # rows of tiles in a band where nobody chose
 
 
 def contraction(cone: Cone, names: Mapping[int, str], outputs: Sequence[str]) -> Contraction:
@@ -141,7 +147,7 @@ def _turned(
 
 
 def kernel(
-    c: Contraction, name: str, target: Target, parameters: Mapping[str, int]
+    c: Contraction, name: str, target: Target, parameters: Mapping[str, int], row: str = ""
 ) -> tuple[ir.Kernel, str]:
     """The kernel of a contraction, and why it is not the persistent one ("" where it is).
 
@@ -151,11 +157,20 @@ def kernel(
         target: the machine, for capacities and instruction rows.
         parameters: blocks by letter, stages and CTAs of a cluster, as extraction chose them; may be
             empty.
+        row: the instruction row that extraction chose; "" where nobody did.
 
     Raises:
         DispatchError, ScheduleError: no kernel takes it.
     """
     fused = c.fused()
+    family = row.partition(".")[0]
+    if family in OF_REGISTERS:
+        return products(fused, _tile(fused, name, target, parameters), name), f"{row} was chosen"
+    if family not in ("", FAMILY):
+        raise DispatchError(
+            f"kernel {name}", f"was priced on {row}, which no kernel is written with",
+            f"rows of {', '.join((FAMILY, *OF_REGISTERS))}",
+        )  # fmt: skip
     # What CTAs of a cluster would share may be cut where bulk copies cannot: then each is alone.
     for clusters in (True, False) if parameters.get("cluster", 1) > 1 else (False,):
         try:
@@ -184,7 +199,7 @@ class _Persistent:
                 f"{len(c.outputs)} results of sums over {len(c.depths)} spaces", "one of each"
             )
         self.dtype = c.dtype
-        rows = [r for r in target.rows("gemm") if r.name.partition(".")[0] == "wgmma"]
+        rows = [r for r in target.rows("gemm") if r.name.partition(".")[0] == FAMILY]
         if not any((self.dtype, self.dtype, "f32") in r.dtypes for r in rows):
             raise self.refuse(f"{self.dtype} factors", "a row of warpgroup products")
         self.pairs = [(self._factor(p.a), self._factor(p.b)) for p in c.products]
@@ -292,33 +307,33 @@ class _Persistent:
     # -- tiles --
 
     def _tiling(self) -> Tiling:
-        """The tile that extraction chose, with a result staging that fits beside its ring."""
+        """The tile that extraction chose; what it left open as large as fits."""
         given, size = self.parameters, self.size
         (deep,) = self.c.depths
         depth = min(PANEL_BYTES // size, max(16, _up(self.c.extent(deep))))
-        stages = max(4, given.get("stages", 4) * given.get("k", depth) // depth)
-        rows = max(given.get("p", 2 * WARPGROUP_ROWS), WARPGROUP_ROWS)
-        cols = max(given.get("q", 128), LEAST_COLS)
-        consumers = 1 if rows == WARPGROUP_ROWS else 2
-        room = MOST_ACCUMULATORS * WARPGROUP_THREADS * consumers
-        while len(self.pairs) * rows * cols > room and cols > WARPGROUP_ROWS:
-            cols //= 2
+        # Blocks are given clipped to the extent; kernels have whole ones, of two warpgroups or one.
+        rows = given.get("p", 2 * WARPGROUP_ROWS)
+        consumers = 1 if rows <= WARPGROUP_ROWS else CONSUMERS
+        rows = _multiple(rows, consumers * WARPGROUP_ROWS)
+        cols = _multiple(given.get("q", min(128, self.c.extent(self.c.cols))), LEAST_COLS)
+        room = MOST_ACCUMULATORS * WARPGROUP_THREADS * consumers // len(self.pairs)
+        while "q" not in given and rows * cols > room and cols > LEAST_COLS:
+            cols -= LEAST_COLS
         names = {o.name: t for a, b in self.pairs for o, t in ((a, rows), (b, cols))}
         stage = sum(names.values()) * depth * size
         out_size = DTYPES[self.out.dtype].itemsize
         panels = -(-cols * out_size // PANEL_BYTES)
         panel = rows * min(cols * out_size, PANEL_BYTES)
         room = self.target.memory("smem").n_bytes - SMEM_SLACK
-        # Storing all of the tile at once is worth more than a fourth stage, not than a third.
-        choices = [(s, n) for s in range(min(stages, 8), 1, -1) for n in (panels, 2, 1)]
-        choices.sort(key=lambda c: (c[0] < 3, c[1] < panels, -c[0], -c[1]))
-        for n_stages, staged in choices:
-            if staged <= panels and n_stages * stage + staged * panel <= room:
+        stages = (given["stages"],) if "stages" in given else sorted(STAGES, reverse=True)
+        staged = (given["staging"],) if "staging" in given else range(panels, 0, -1)
+        for n_stages, n_panels in product(stages, staged):
+            if n_stages * stage + min(n_panels, panels) * panel <= room:
                 return Tiling(
                     rows, cols, depth, n_stages, consumers,
-                    max(1, BAND_ROWS // rows), staging=staged,
+                    given.get("band", BAND), staging=min(n_panels, panels),
                 )  # fmt: skip
-        raise self.refuse(f"takes {2 * stage + panel} bytes of smem", f"at most {room}")
+        raise self.refuse(f"takes {min(stages) * stage + panel} bytes of smem", f"at most {room}")
 
     def _clustered(self, tiling: Tiling) -> Tiling:
         """The tiling in clusters along rows or columns.
@@ -388,6 +403,11 @@ def _multiplied(c: Contraction, name: str, target: Target) -> tuple[str, bool]:
 
 def _tiles(c: Contraction, m: int, n: int) -> int:
     return -(-c.extent(c.rows) // m) * -(-c.extent(c.cols) // n)
+
+
+def _multiple(n: int, of: int) -> int:
+    """The smallest multiple that is at least n."""
+    return -(-n // of) * of
 
 
 def _up(n: int) -> int:

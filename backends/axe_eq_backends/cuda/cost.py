@@ -7,6 +7,7 @@ Times are for comparing decisions: the fitted constants say where they come from
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import gcd
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from axe_eq.schedule.summary import (
     traffic,
 )  # fmt: skip
 from axe_eq.target import Instr, Target
+from axe_eq_backends.cuda.schedules.gemm import BULK_BYTES, PANEL_BYTES
 
 # Re-reads come from L2: GEMM tiles of 128 x 256 at 770 TFLOP/s draw 9.0e12 B/s from it, so at least
 # 2.1; 3 fits.
@@ -42,9 +44,15 @@ FEW_STAGES = 0.02
 # swizzle, store).
 STAGED_FLOPS = 8.0
 # Warpgroups that multiply, the rows each takes at least, and registers a thread needs beside its
-# accumulators (as compiled: 168 with 128 of them).
+# accumulators (as compiled: 168 with 128 of them; 208 fit).
 CONSUMERS, WARPGROUP_ROWS, WARPGROUP_THREADS = 2, 64, 128
-OTHER_REGISTERS = 40
+MOST_ACCUMULATORS = 208
+# Shared memory for barriers and alignment; the narrowest tile.
+SMEM_SLACK, LEAST_COLS = 2048, 64
+# Steps on their way, and panels of the result in shared memory, that a kernel may have.
+STAGES, STAGED_PANELS = (2, 3, 4, 5, 6, 8), (1, 2, 8)
+# Storing a tile's panels in turns: worth more than a fourth stage, not than a third.
+IN_TURNS, FEWER_PANELS = 0.004, 0.001
 # A block size that covers any dim: cutting is never worse than keeping a dim whole.
 WHOLE_DIM = 1 << 40
 # Part of a unit's registers that may hold rows; addresses, results, reads on their way take more.
@@ -75,6 +83,8 @@ class TensorCores:
             return "operands of products computed in the kernel"
         if len(summary.stores) > 1:
             return "several results"
+        if unaligned := misaligned(summary):
+            return unaligned
         missing = {w.dtype for w in summary.products if not tile_rows(target, w.dtype)}
         return f"no gemm row for {' '.join(sorted(missing))}" if missing else None
 
@@ -83,11 +93,10 @@ class TensorCores:
         columns = _tiles(tile_rows(target, summary.products[0].dtype), summary)
         if (cluster := target.limits.get("product_cluster", 1)) > 1:
             columns.extra["cluster"] = np.full(len(columns), float(cluster))
+        columns.extra["band"] = _band(summary, columns, target)
         rate = np.array([r.flops_per_s for r in _row_of(columns, target)])
-        p = columns.size("p", summary.extent("p"))
-        q = columns.size("q", summary.extent("q"))
         rate = rate / _smem_traffic(summary, columns) ** SMEM_EXPONENT
-        wasted = columns.block["p"] / p * np.where(q > 1, columns.block["q"] / q, 1.0)
+        wasted = _padded(summary, columns, "p") * _padded(summary, columns, "q")
         matrix = flops(summary.products, summary, columns) / rate * wasted
         matrix = matrix * _pipeline(summary, columns) + _staging(summary, target, columns)
         roofline(summary, target, columns, matrix)
@@ -146,6 +155,23 @@ def _computes_operands(summary: Summary) -> bool:
     return bool(summary.staged)
 
 
+def misaligned(summary: Summary) -> str | None:
+    """Why bulk copies cannot fetch the operands of products; None where they can."""
+    fed = [a.aligned for a in summary.loads if a.feeds_product]
+    if 0 in fed:
+        return "an operand without a contiguous dim"
+    least = min((gcd(a, BULK_BYTES) for a in fed), default=BULK_BYTES)
+    return f"rows of operands {least} B apart, not {BULK_BYTES}" if least < BULK_BYTES else None
+
+
+def _padded(summary: Summary, columns: Columns, letter: str) -> Column:
+    """What tiles cover along a letter, their parts past its end included, over its extent."""
+    if not summary.has(letter):
+        return np.ones(len(columns))
+    extent = summary.extent(letter)
+    return np.asarray(np.ceil(extent / columns.block[letter]) * columns.block[letter] / extent)
+
+
 def mixes_rows(summary: Summary) -> bool:
     """Whether every row mixes values of its own: no products of rows with what they share."""
     return any({"p", "s"} <= set(a.letters) for a in summary.loads if a.feeds_product)
@@ -180,24 +206,50 @@ def _row_of(columns: Columns, target: Target) -> list[Instr]:
 
 
 def _tiles(rows: list[Instr], summary: Summary) -> Columns:
-    """Tiles of every row: multiples of its m and n, a few depths and stage counts."""
+    """Tiles of every row, as kernels have them: multiples of its m and n, steps of a panel's width.
+
+    What a row leaves open is how many steps are on their way, and how many panels of the result are
+    in shared memory at once.
+    """
+    size = DTYPES[summary.products[0].dtype].itemsize
     parts, names = [], []
     for row in rows:
-        m, n, k = row.shape
+        m, n, _ = row.shape
         step = row.limits.get("n_step", n)
         widths = sorted({w for w in (64, 128, 192, 256) if w % step == 0})
-        table = grid_of([m, 2 * m, 4 * m], widths, [2 * k, 4 * k, 8 * k], [2, 3, 4, 6])
+        table = grid_of([m, 2 * m, 4 * m], widths, STAGES, STAGED_PANELS)
         parts.append(table)
         names += [row.name] * len(table[0])
-    p, q, deep, stages = (np.concatenate(column) for column in zip(*parts, strict=True))
-    chunk: Column = np.maximum(1.0, deep // _chunk_width(summary))
-    block = {"p": p, "q": q, "k": chunk, "s": chunk}
-    return Columns(block, {"stages": stages}, tuple(names))
+    p, q, stages, staging = (np.concatenate(column) for column in zip(*parts, strict=True))
+    depth = max(1.0, PANEL_BYTES // size // _chunk_width(summary))
+    chunk: Column = np.full(len(p), depth)
+    columns = Columns(
+        {"p": p, "q": q, "k": chunk, "s": chunk}, {"stages": stages, "staging": staging},
+        tuple(names),
+    )  # fmt: skip
+    columns.extra["staging"] = np.minimum(staging, _panels(summary, columns)[0])
+    return columns
+
+
+def _panels(summary: Summary, columns: Columns) -> tuple[Column, Column]:
+    """Panels of a tile of the result, and bytes of one."""
+    (store,) = summary.stores
+    width = _block(summary, columns, "q", store.star if "q" not in store.letters else 1)
+    row = width * store.itemsize
+    return np.ceil(row / PANEL_BYTES), columns.block["p"] * np.minimum(row, PANEL_BYTES)
+
+
+def _block(summary: Summary, columns: Columns, letter: str, whole: int) -> Column:
+    """A tile's extent along a letter, parts past the end included; padded where it is whole."""
+    if summary.has(letter):
+        return columns.block[letter]
+    return np.full(len(columns), float(-(-whole // LEAST_COLS) * LEAST_COLS))
 
 
 def _chunk_width(summary: Summary) -> float:
     """Reduced elements per index of the streaming letter: dims reduced whole beside it."""
-    widths = [a.star for a in summary.loads if "k" in a.letters and a.feeds_product]
+    fed = [a for a in summary.loads if a.feeds_product and "k" in a.letters]
+    widths = [a.star for a in fed if {"p", "q"} & set(a.letters)]  # else columns are whole as well
     return float(max(widths, default=1))
 
 
@@ -218,12 +270,25 @@ def _smem_traffic(summary: Summary, columns: Columns) -> Column:
     return np.asarray(np.maximum(moved / tile / (full / FULL_TILE[0] / FULL_TILE[1]), 1.0))
 
 
+def _band(summary: Summary, columns: Columns, target: Target) -> Column:
+    """Rows of tiles that the units are at together: what they read is least where it is square.
+
+    With 132 units that is 16 tiles of 128 x 256, which is what measured best.
+    """
+    fed = ["p" in a.letters for a in summary.loads if a.feeds_product]
+    cols = _block(summary, columns, "q", 1) * max(fed.count(False), 1)
+    square = np.sqrt(target.n_units * cols / (columns.block["p"] * max(fed.count(True), 1)))
+    return np.clip(np.round(square), 1, np.ceil(summary.extent("p") / columns.block["p"]))
+
+
 def _pipeline(summary: Summary, columns: Columns) -> Column:
     """Loss of shallow pipelines: few stages or short chunks expose the latency of loads."""
+    part = columns.extra["staging"] / _panels(summary, columns)[0]
     return (
         1
         + SHORT_CHUNK / (columns.block["k"] * _chunk_width(summary))
         + FEW_STAGES / (columns.extra["stages"] - 1)
+        + np.where(part < 1, IN_TURNS + FEWER_PANELS * (1 - part), 0.0)
     )
 
 
@@ -269,27 +334,28 @@ def _row_bytes(summary: Summary, columns: Columns) -> Column:
 
 
 def _check_tensor_capacity(summary: Summary, target: Target, columns: Columns) -> None:
-    """Operand stages in shared memory, accumulators in registers."""
-    smem, registers = np.zeros(len(columns)), np.zeros(len(columns))
+    """Operand stages and staged results in shared memory, accumulators in registers."""
+    stage, accumulators = np.zeros(len(columns)), np.zeros(len(columns))
+    depth = columns.block["k"] * _chunk_width(summary)
     for access in summary.loads:
-        size = elements(access.letters, access.star, summary, columns) * access.itemsize
-        streamed = any(s in access.letters for s in summary.streams)
-        if access.feeds_product or access.star > 1 or streamed:
-            smem = smem + size * (columns.extra["stages"] if streamed else 1.0)
+        if access.feeds_product:
+            side = columns.block["p"]
+            if "p" not in access.letters:
+                side = _block(summary, columns, "q", access.star)
+            stage = stage + side * depth * access.itemsize
     for star, letters in summary.resident:
-        registers = registers + elements(letters, star, summary, columns) * DTYPES["f32"].itemsize
-    for access in summary.stores:
-        smem = smem + elements(access.letters, access.star, summary, columns) * access.itemsize / 2
+        cols = _block(summary, columns, "q", 1 if "q" in letters else star)
+        accumulators = accumulators + columns.block["p"] * cols
+    ring = stage * columns.extra["stages"]
+    smem = ring + columns.extra["staging"] * _panels(summary, columns)[1] + SMEM_SLACK
     limit = target.memory("smem").n_bytes
-    columns.costs |= {"smem_bytes": smem, "register_bytes": registers}
+    columns.costs |= {
+        "smem_bytes": smem, "register_bytes": accumulators * DTYPES["f32"].itemsize
+    }  # fmt: skip
     columns.reject(smem > limit, f"tiles exceed smem {limit} B")
-    room = 0.75 * _register_bytes(target)
-    columns.reject(registers > room, f"accumulators exceed {room:.0f} B of registers")
     warpgroups = np.clip(columns.block["p"] // WARPGROUP_ROWS, 1, CONSUMERS)
-    # Registers hold whole tiles, rows past the end included.
-    padded = np.maximum(1.0, columns.block["p"] / summary.extent("p"))
-    held = registers * padded / (DTYPES["f32"].itemsize * WARPGROUP_THREADS * warpgroups)
-    most = target.limits.get("registers_per_thread", 255) - OTHER_REGISTERS
+    held = accumulators / (WARPGROUP_THREADS * warpgroups)
+    most = MOST_ACCUMULATORS
     columns.reject(held > most, f"accumulators exceed {most} registers of a thread")
 
 

@@ -80,8 +80,8 @@ def _schedule(cone: Cone, step: KernelStep | MoveStep, target: Target) -> Lowere
             return Lowered(*reduce(cone, exact, target))
         except (DispatchError, ScheduleError):
             pass  # rows too long for one CTA, or no rows
-    parameters = step.parameters if matrix and isinstance(step, KernelStep) else {}
-    made, _ = contract.kernel(contraction, cone.name, target, parameters)
+    chosen = (step.parameters, step.row) if matrix and isinstance(step, KernelStep) else ({}, "")
+    made, _ = contract.kernel(contraction, cone.name, target, *chosen)
     return Lowered(made, buffers)
 
 
