@@ -68,7 +68,7 @@ PROGRAMS: dict[str, tuple[Fn, tuple[axe.Spec, ...]]] = {
     "transpose": (lambda x: x.T + 1.0, (spec(72, 136),)),
     "batched transpose": (lambda x: nn_permute(x, (0, 2, 1)), (spec(2, 40, 48),)),
     "softmax": (lambda x: nn.softmax(x, axis=-1), (spec(9, 100),)),
-    "softmax of a long row": (lambda x: nn.softmax(x, axis=-1), (spec(2, 200_000, dtype="f32"),)),
+    "softmax of a long row": (lambda x: nn.softmax(x, axis=-1), (spec(1, 36_000, dtype="f32"),)),
     "softmax of three dims": (lambda x: nn.softmax(x, axis=-1), (spec(2, 3, 64),)),
     "layernorm": (lambda x, g: nn.layernorm(x) * g, (spec(9, 96), spec(96))),
     "concat": (lambda a, b: xp.concat([a, b], axis=1), (spec(24, 40), spec(24, 72))),
