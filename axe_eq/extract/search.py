@@ -238,6 +238,9 @@ class Search:
         # From everything in memory and from the least that works: each ends in other optima.
         ends = [self._settled(start, progress) for start in (self.values, self._least())]
         self._become(min(ends, key=lambda end: end[0])[1])
+        rounds = 1
+        while self._exchange() and rounds < PASSES:
+            rounds += 1
         return self.selection()
 
     def _least(self) -> list[int]:
@@ -257,9 +260,6 @@ class Search:
         self._changed.clear()
         self._tried.clear()
         self._descend(progress)
-        rounds = 1
-        while self._exchange() and rounds < PASSES:
-            rounds += 1
         return self.total(), frozenset(self.materialised)
 
     def _become(self, wanted: frozenset[int]) -> None:
@@ -361,13 +361,13 @@ class Search:
         return any(self._gain([value, other]) for other in others[:SWAPPED])
 
     def _exchange(self) -> bool:
-        """Flip any two and three values at once, and up to five neighbours, where it pays."""
+        """Flip any two values at once, three that are not all alike, and up to five neighbours."""
         self._drop_dead()
         near = {frozenset(s) for v in self.values
                 for n in (4, 5) for s in combinations(self._neighbours(v), n)}  # fmt: skip
-        several = chain(
-            combinations(self.values, 2), combinations(self.values, 3), sorted(map(sorted, near))
-        )
+        inside = frozenset(self.materialised)
+        mixed = (s for s in combinations(self.values, 3) if 0 < len(inside.intersection(s)) < 3)
+        several = chain(combinations(self.values, 2), mixed, sorted(map(sorted, near)))
         return any([self._gain(flips) for flips in several])
 
     def _neighbours(self, value: int) -> list[int]:
