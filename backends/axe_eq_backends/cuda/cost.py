@@ -273,12 +273,14 @@ def _smem_traffic(summary: Summary, columns: Columns) -> Column:
 def _band(summary: Summary, columns: Columns, target: Target) -> Column:
     """Rows of tiles that the units are at together: what they read is least where it is square.
 
-    With 132 units that is 16 tiles of 128 x 256, which is what measured best.
+    A power of two, so that bands fill the rows of most shapes. With 132 units that is 16 tiles of
+    128 x 256, which is what measured best.
     """
     fed = ["p" in a.letters for a in summary.loads if a.feeds_product]
     cols = _block(summary, columns, "q", 1) * max(fed.count(False), 1)
     square = np.sqrt(target.n_units * cols / (columns.block["p"] * max(fed.count(True), 1)))
-    return np.clip(np.round(square), 1, np.ceil(summary.extent("p") / columns.block["p"]))
+    rows = np.ceil(summary.extent("p") / columns.block["p"])
+    return np.clip(2.0 ** np.floor(np.log2(np.maximum(square, 1))), 1, rows)
 
 
 def _pipeline(summary: Summary, columns: Columns) -> Column:
