@@ -9,10 +9,12 @@ checks what it must hold. Trace and encode apply no law; only extract chooses.
 
 from __future__ import annotations
 
+import gc
 import json
 import pickle
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -127,6 +129,23 @@ def compile(
     return made
 
 
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """No look for cyclic garbage inside.
+
+    What a search makes is nearly all alive: looking at it took a tenth of the time, in pauses of up
+    to 0.2 s, and compiling needs no more memory without.
+    """
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+@_collector_paused()
 def _choose(
     program: Program,
     terms: Mapping[Node, Term],

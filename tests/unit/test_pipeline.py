@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
 from typing import Any
@@ -195,3 +196,21 @@ def test_a_layout_that_is_no_cut_over_the_mesh_is_refused() -> None:
     skewed = axe.Layout.parse("S[(8,6):(7@m,1@m)] + R[(2):(1@gpuid)]")
     with pytest.raises(ScheduleError):
         axe.compile(lambda x: x + 1, "8x6:f32", target="h200", mesh=mesh, outputs=[skewed])
+
+
+def test_a_compilation_leaves_the_collector_as_it_was() -> None:
+    def fails(x: Any) -> Any:
+        return x @ x
+
+    assert gc.isenabled()
+    axe.compile(lambda x: x + 1.0, "8:f32", target="cpu")
+    assert gc.isenabled()
+    with pytest.raises(axe.AxeError):
+        axe.compile(fails, "8x8:f32", target="cpu", without=["tiling"])
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        axe.compile(lambda x: x - 1.0, "8:f32", target="cpu")
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
