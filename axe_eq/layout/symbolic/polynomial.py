@@ -289,41 +289,53 @@ def fraction(atom: str) -> tuple[Polynomial, Polynomial]:
 
 
 @v_args(inline=True)
-class _Maker(Transformer[Token, Polynomial]):
+class Arithmetic(Transformer[Token, Any]):
+    """Makes numbers of parsed sums, products, powers and quotients of names and integers."""
+
     def number(self, token: Token) -> Polynomial:
+        """An integer."""
         return poly(int(token))
 
     def name(self, token: Token) -> Polynomial:
+        """A name."""
         return name(str(token))
 
     def times(self, factor: Token, of: Polynomial) -> Polynomial:
+        """``4n``."""
         return poly(int(factor)) * of
 
     def name_pow(self, token: Token, power: Token) -> Polynomial:
+        """A power of a name after a factor."""
         return name(str(token)) ** int(power)
 
     def neg(self, value: Polynomial) -> Polynomial:
+        """``-a``."""
         return -value
 
     def add(self, a: Polynomial, b: Polynomial) -> Polynomial:
+        """``a + b``."""
         return a + b
 
     def sub(self, a: Polynomial, b: Polynomial) -> Polynomial:
+        """``a - b``."""
         return a - b
 
     def mul(self, a: Polynomial, b: Polynomial) -> Polynomial:
+        """``a * b``."""
         return a * b
 
     def div(self, a: Polynomial, b: Polynomial) -> Polynomial:
+        """``a / b``, an atom of its own where it is no polynomial."""
         return a / b
 
     def pow(self, a: Polynomial, power: Token) -> Polynomial:
+        """``a ** 2``."""
         return a ** int(power)
 
 
 @lru_cache(maxsize=1)
 def _parser() -> Lark:
-    return Lark(_GRAMMAR, parser="lalr", transformer=_Maker())  # no recursion over deep texts
+    return Lark(_GRAMMAR, parser="lalr", transformer=Arithmetic())  # no recursion over deep texts
 
 
 @lru_cache(maxsize=4096)

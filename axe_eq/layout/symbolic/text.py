@@ -13,15 +13,14 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from lark import Lark, Token, Transformer, UnexpectedInput, v_args
+from lark import Lark, Token, UnexpectedInput, v_args
 
 from axe_eq.errors import LayoutError, NotationError
 from axe_eq.layout import terms as t
 from axe_eq.layout.notation import read_any
 from axe_eq.layout.notation.text import quote
 from axe_eq.layout.symbolic import expression as ex
-from axe_eq.layout.symbolic.polynomial import Polynomial, poly
-from axe_eq.layout.symbolic.polynomial import name as symbol_of
+from axe_eq.layout.symbolic.polynomial import Arithmetic, Polynomial, poly
 from axe_eq.layout.value import Layout
 
 MAX_CHARS = 1 << 14
@@ -70,37 +69,7 @@ _NAMED = re.compile(r"(?<![@\w])\d*(?!(?:S|R|sw|box|of|in)\b)[A-Za-z_]\w*")
 
 
 @v_args(inline=True)
-class _Maker(Transformer[Token, Any]):
-    def number(self, token: Token) -> Polynomial:
-        return poly(int(token))
-
-    def name(self, token: Token) -> Polynomial:
-        return symbol_of(str(token))
-
-    def times(self, factor: Token, of: Polynomial) -> Polynomial:
-        return poly(int(factor)) * of
-
-    def name_pow(self, token: Token, power: Token) -> Polynomial:
-        return symbol_of(str(token)) ** int(power)
-
-    def neg(self, value: Polynomial) -> Polynomial:
-        return -value
-
-    def add(self, a: Polynomial, b: Polynomial) -> Polynomial:
-        return a + b
-
-    def sub(self, a: Polynomial, b: Polynomial) -> Polynomial:
-        return a - b
-
-    def mul(self, a: Polynomial, b: Polynomial) -> Polynomial:
-        return a * b
-
-    def div(self, a: Polynomial, b: Polynomial) -> Polynomial:
-        return a / b
-
-    def pow(self, a: Polynomial, power: Token) -> Polynomial:
-        return a ** int(power)
-
+class _Maker(Arithmetic):
     def stride(self, value: Polynomial, axis: Token | None) -> tuple[Polynomial, str]:
         return value, str(axis or "m")
 

@@ -7,28 +7,18 @@ replicated over the threads that do not tell them apart.
 
 from __future__ import annotations
 
-from axe_eq.errors import DispatchError
 from axe_eq.kernel import ir
 from axe_eq.kernel.dispatch import Context
 from axe_eq.kernel.placement import Iter, Placement, number
 from axe_eq.kernel.plan import Call, Plan, Regs
 from axe_eq.target import Instr
-from axe_eq_backends.cuda import threads
+from axe_eq_backends.cuda.mma import product_of_registers
 from axe_eq_backends.cuda.warps import matching
 
 
 def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     """Plan a synchronous matrix product for a row ``fma.<dtype>``."""
-    assert isinstance(primitive, ir.Gemm)
-    gemm, views = primitive, (primitive.a, primitive.b, primitive.acc)
-    dtypes = tuple(v.buffer.dtype for v in views)
-    if dtypes not in row.dtypes:
-        raise DispatchError(row.name, f"dtypes {' '.join(dtypes)}", " ".join(row.dtypes[0]))
-    if gemm.asynchronous or any(v.buffer.memory != "reg" for v in views):
-        memories = " ".join(v.buffer.memory for v in views)
-        raise DispatchError(row.name, f"operands in {memories}", "a product of registers")
-    for view in views:
-        threads.check_threads(view.place, context.where)
+    gemm = product_of_registers(row, primitive, context)
     acc, a, b = (_registers(gemm, v) for v in (gemm.acc, gemm.a, gemm.b))
     rows, cols, depth = *gemm.acc.shape, gemm.a.shape[1]
     per_thread = len(acc)

@@ -65,18 +65,29 @@ def _order(block: Block) -> Order:
     return tuple(out)
 
 
-def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
-    """Plan a synchronous matrix product for a row ``mma.<dtype>``."""
+def product_of_registers(row: Instr, primitive: ir.Primitive, context: Context) -> ir.Gemm:
+    """A synchronous product whose operands are in registers of the row's dtypes.
+
+    Raises:
+        DispatchError: it is none; names what differs.
+    """
     assert isinstance(primitive, ir.Gemm)
-    gemm, views = primitive, (primitive.a, primitive.b, primitive.acc)
+    views = (primitive.a, primitive.b, primitive.acc)
     dtypes = tuple(v.buffer.dtype for v in views)
     if dtypes not in row.dtypes:
         raise DispatchError(row.name, f"dtypes {' '.join(dtypes)}", " ".join(row.dtypes[0]))
-    if gemm.asynchronous or any(v.buffer.memory != "reg" for v in views):
+    if primitive.asynchronous or any(v.buffer.memory != "reg" for v in views):
         memories = " ".join(v.buffer.memory for v in views)
         raise DispatchError(row.name, f"operands in {memories}", "a product of registers")
     for view in views:
         threads.check_threads(view.place, context.where)
+    return primitive
+
+
+def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
+    """Plan a synchronous matrix product for a row ``mma.<dtype>``."""
+    gemm = product_of_registers(row, primitive, context)
+    views = (gemm.a, gemm.b, gemm.acc)
     found = [_tiles(v.place.static(), atom) for v, atom in zip(views, (A, B, C), strict=True)]
     (a_order, a_regs), (b_order, b_regs), (c_order, c_regs) = found
     depth = {axis for order in (a_order[1], b_order[1]) for axis, _, _ in order}

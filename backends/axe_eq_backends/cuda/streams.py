@@ -14,6 +14,7 @@ from axe_eq.kernel.cells import Apply, Cell, Operand, renumber, used
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
 from axe_eq_backends.cuda.cones import Cone, Fold, Leaf, Load, Position
+from axe_eq_backends.cuda.leaves import Names
 from axe_eq_backends.cuda.online import ONLINE
 from axe_eq_backends.cuda.schedules.chunks import (
     GROUP_ROWS,
@@ -59,7 +60,7 @@ def read_streaming(cone: Cone, parameters: Mapping[str, int], target: Target) ->
 class _Reader:
     def __init__(self, cone: Cone) -> None:
         self.cone = cone
-        self.buffers: dict[str, str] = {}
+        self.names = Names()
         mixed = [n for n, f in enumerate(cone.leaves) if isinstance(f, Fold) and f.monoid in ONLINE]
         if len(cone.roots) != 1 or len(mixed) != 1:
             wrong = f"stores {len(cone.roots)} results of {len(mixed)} structured reductions"
@@ -151,16 +152,8 @@ class _Reader:
         assert isinstance(leaf, Load)
         if leaf.window:
             raise self.cone.refuse(f"reads {leaf.buffer} through a window", "whole tensors")
-        name = self._name(leaf.buffer)
+        name = self.names.fresh(leaf.buffer)
         return Tensor(name, leaf.dtype, self._strides(leaf.strides, (rows, cols)), leaf.offset)
-
-    def _name(self, buffer: str) -> str:
-        name, number = buffer, 1
-        while name in self.buffers:
-            number += 1
-            name = f"{buffer}_{number}"
-        self.buffers[name] = buffer
-        return name
 
     def _operands(self, cell: Cell, first: Sequence[int], cols: int | None) -> list[Tensor]:
         """Leaves of a cell beside those in `first`, over (batch, m, columns)."""
@@ -186,10 +179,8 @@ class _Reader:
         extras = self._operands(self.score, pairs, self.stream)
         values = self._tensor(self.value, self.q, self.stream)
         more = self._operands(root.cell, [self.mixed], self.q)
-        out = Tensor(
-            self._name(root.buffer), root.dtype, self._strides(root.strides, (self.m, self.q)),
-            root.offset,
-        )  # fmt: skip
+        strides = self._strides(root.strides, (self.m, self.q))
+        out = Tensor(self.names.fresh(root.buffer), root.dtype, strides, root.offset)
         dtypes = {t.dtype for pair in products for t in pair} | {values.dtype}
         if not dtypes <= {"f16", "bf16"} or any(a.dtype != b.dtype for a, b in products):
             raise cone.refuse(f"multiplies {' '.join(sorted(dtypes))}", "f16 or bf16")
@@ -201,7 +192,7 @@ class _Reader:
             self._renumbered(root.cell, [self.mixed]), tuple(more),
         )  # fmt: skip
         problem = _merged(problem)
-        return Streamed(problem, _tiling(problem, parameters, target), self.buffers)
+        return Streamed(problem, _tiling(problem, parameters, target), self.names.buffers)
 
 
 def _merged(problem: Problem) -> Problem:

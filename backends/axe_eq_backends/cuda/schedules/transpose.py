@@ -61,7 +61,49 @@ def best_warps(shape: Sequence[int], tensors: Sequence[Operand], n_units: int) -
     return LARGE if prod(shape) // block >= MANY_BLOCKS * n_units else SMALL
 
 
-class _Blocks:
+class _Turn:
+    """A tile at a time: every operand comes onto the results' registers, and results leave them.
+
+    Attributes:
+        like: registers of a tile that is read along its first dim (0) or its last (1).
+    """
+
+    k: Builder
+    space: Space
+    tile: tuple[int, int]
+    operands: Sequence[Operand]
+    outputs: Sequence[tuple[Operand, Cell]]
+    like: dict[int, ir.Buffer]
+
+    def write(self) -> ir.Kernel:
+        k, space, tile = self.k, self.space, self.tile
+        with k.tiles(space.tiles(tile), persistent=False) as number:
+            begin = space.begin(number, tile)
+            values = [self._load(o, begin) for o in self.operands]
+            for out, cell in self.outputs:
+                result = k.reg_like(out.name, out.dtype, self.like[1].all)
+                k.map(cell, result.all, *values)
+                kept = tuple(slice(None) if s else 0 for s in out.strides[-2:])
+                k.copy(space.view(out.name, begin, tile), result.all[kept])
+        return k.finish()
+
+    def _load(self, operand: Operand, begin: list[Int]) -> ir.View:
+        """An operand on the results' registers, read along its own dim."""
+        along = 0 if operand.strides[-2] == 1 and operand.strides[-1] != 1 else 1
+        if along or not operand.strides[-1]:
+            return self.space.load(operand, begin, self.tile, self.like[1])
+        read = self.space.load(operand, begin, self.tile, self.like[0])
+        held = self._through(operand, read)
+        turned = self.k.reg_like(operand.name, operand.dtype, self.like[1].all)
+        self.k.copy(turned.all, held)
+        return turned.all
+
+    def _through(self, operand: Operand, read: ir.View) -> ir.View:
+        """Where the results' registers take it from: the other registers, or memory between."""
+        raise NotImplementedError
+
+
+class _Blocks(_Turn):
     """Blocks turned in registers."""
 
     def __init__(
@@ -89,31 +131,11 @@ class _Blocks:
             layout = Layout([i for i in shard if i[0] != 1])
             self.like[along] = k.reg(f"like{along}", "f32", self.tile, layout)
 
-    def write(self) -> ir.Kernel:
-        k, space, tile = self.k, self.space, self.tile
-        with k.tiles(space.tiles(tile), persistent=False) as number:
-            begin = space.begin(number, tile)
-            values = [self._load(o, begin) for o in self.operands]
-            for out, cell in self.outputs:
-                result = k.reg_like(out.name, out.dtype, self.like[1].all)
-                k.map(cell, result.all, *values)
-                kept = tuple(slice(None) if s else 0 for s in out.strides[-2:])
-                k.copy(space.view(out.name, begin, tile), result.all[kept])
-        return k.finish()
-
-    def _load(self, operand: Operand, begin: list[Int]) -> ir.View:
-        """An operand on the results' registers, read along its own dim."""
-        k = self.k
-        along = 0 if operand.strides[-2] == 1 and operand.strides[-1] != 1 else 1
-        if along or not operand.strides[-1]:
-            return self.space.load(operand, begin, self.tile, self.like[1])
-        read = self.space.load(operand, begin, self.tile, self.like[0])
-        turned = k.reg_like(operand.name, operand.dtype, self.like[1].all)
-        k.copy(turned.all, read)
-        return turned.all
+    def _through(self, operand: Operand, read: ir.View) -> ir.View:
+        return read
 
 
-class _Elements:
+class _Elements(_Turn):
     """Single elements through a padded tile."""
 
     def __init__(
@@ -134,25 +156,8 @@ class _Elements:
             1: k.reg("like1", "f32", self.tile, Layout([*slow, *lanes])),
         }
 
-    def write(self) -> ir.Kernel:
-        k, space, tile = self.k, self.space, self.tile
-        with k.tiles(space.tiles(tile), persistent=False) as number:
-            begin = space.begin(number, tile)
-            values = [self._load(o, begin) for o in self.operands]
-            for out, cell in self.outputs:
-                result = k.reg_like(out.name, out.dtype, self.like[1].all)
-                k.map(cell, result.all, *values)
-                kept = tuple(slice(None) if s else 0 for s in out.strides[-2:])
-                k.copy(space.view(out.name, begin, tile), result.all[kept])
-        return k.finish()
-
-    def _load(self, operand: Operand, begin: list[Int]) -> ir.View:
-        """An operand on the results' threads, read along its own dim."""
+    def _through(self, operand: Operand, read: ir.View) -> ir.View:
         k, side = self.k, ELEMENT_SIDE
-        along = 0 if operand.strides[-2] == 1 and operand.strides[-1] != 1 else 1
-        if along or not operand.strides[-1]:
-            return self.space.load(operand, begin, self.tile, self.like[1])
-        read = self.space.load(operand, begin, self.tile, self.like[0])
         # Odd pitch in 4-byte words: neither rows nor columns of a warp meet in one bank.
         pitch = side + max(1, 4 // DTYPES[operand.dtype].itemsize)
         padded = k.smem(
@@ -160,6 +165,4 @@ class _Elements:
         )
         k.copy(padded.all, read)
         k.sync()
-        turned = k.reg_like(operand.name, operand.dtype, self.like[1].all)
-        k.copy(turned.all, padded.all)
-        return turned.all
+        return padded.all
