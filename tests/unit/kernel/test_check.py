@@ -210,7 +210,11 @@ BROKEN: dict[str, list[tuple[Write, int, str]]] = {
         (lambda k: k.smem("s", "f32", (60000,)), 4, "240000 bytes of shared memory"),
     ],
     "_registers": [(_wide_accumulators, 4, "384 registers")],
-    "_barriers": [(_wait_only, 4, "nobody arrives"), (_arrive_only, 4, "nobody waits")],
+    "_barriers": [
+        (_wait_only, 4, "nobody arrives"),
+        (lambda k: k.mbarriers("b", 1), 4, "nobody arrives"),
+        (_arrive_only, 4, "nobody waits"),
+    ],
     "_async_completion": [
         (_uncommitted, 4, "no commit of kind bulk"),
         (_uncommitted_loads, 4, "no commit of kind cp_async"),

@@ -10,7 +10,7 @@ refuse go through registers, in one warpgroup.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import gcd
 
 from axe_eq.errors import ScheduleError
@@ -72,9 +72,10 @@ class _Bulk(Writer):
             shape = (*lead, GROUP_ROWS, self.wide)
             name = f"{self.p.out.name}_staging"
             self.staging = k.smem(name, self.p.out.dtype, shape, layout)
-        ring = [("left", 1), ("right", stages), ("values", stages)]
-        self.full = {n: k.mbarriers(f"{n}_full", e) for n, e in ring}
-        self.empty = {n: k.mbarriers(f"{n}_empty", e) for n, e in ring}
+        rings = {"left": 1, "right": stages} if self.lefts else {}
+        rings["values"] = stages
+        self.full = {n: k.mbarriers(f"{n}_full", e) for n, e in rings.items()}
+        self.empty = {n: k.mbarriers(f"{n}_empty", e) for n, e in rings.items()}
         self.turns = self.t.turns and self.consumers > 1
         if self.turns:
             self.turn = k.mbarriers("turn", self.consumers)
@@ -90,14 +91,15 @@ class _Bulk(Writer):
     def _produce(self) -> None:
         k, t = self.k, self.t
         with k.one_thread():
-            left, right, values = (
-                k.pipe(self.full[n].slots, parity=1) for n in ("left", "right", "values")
-            )
+            pipes = {n: k.pipe(full.slots, parity=1) for n, full in self.full.items()}
+            values = pipes["values"]
             with self._tiles() as (batch, row, col):
-                self._fill("left", self.lefts, left, batch, span(row, self.rows))
+                if self.lefts:
+                    self._fill("left", self.lefts, pipes, batch, span(row, self.rows))
                 with k.range(self.steps, name="step") as step:
                     chunk = span(k.let("chunk", self._chunk(step)), t.s)
-                    self._fill("right", self.rights, right, batch, chunk)
+                    if self.lefts:
+                        self._fill("right", self.rights, pipes, batch, chunk)
                     k.wait(self.empty["values"], values.stage, values.parity)
                     with k.arrives(self.full["values"], values.stage):
                         v = self.values
@@ -109,14 +111,12 @@ class _Bulk(Writer):
         self,
         name: str,
         operands: Sequence[MatrixOperand],
-        pipe: Pipe,
+        pipes: Mapping[str, Pipe],
         batch: Sequence[Int],
         rows: span,
     ) -> None:
         """Wait for a slot and load every operand's tile into it, over all of its depth."""
-        k = self.k
-        if not operands:
-            return
+        k, pipe = self.k, pipes[name]
         k.wait(self.empty[name], pipe.stage, pipe.parity)
         with k.arrives(self.full[name], pipe.stage):
             for o in dict.fromkeys(operands):
@@ -130,16 +130,15 @@ class _Bulk(Writer):
     def _consume(self, group: Int) -> None:
         k = self.k
         self._registers()
-        self.left, self.right, self.value = (
-            k.pipe(self.full[n].slots) for n in ("left", "right", "values")
-        )
+        self.pipes = {n: k.pipe(full.slots) for n, full in self.full.items()}
         previous = k.state("previous", 0, high=self.stages - 1)
         # The first consumer's first turn needs nobody before it.
         turn = k.state("turn_parity", equal(group, 0), high=1) if self.turns else None
         with self._tiles() as (batch, row, col):
             row = k.let("group_row", row + group * GROUP_ROWS)
             if self.lefts:
-                k.wait(self.full["left"], self.left.stage, self.left.parity)
+                left = self.pipes["left"]
+                k.wait(self.full["left"], left.stage, left.parity)
             extras = self._load_extras(batch, row, self._chunk(0))
             self._await_scores()
             self._multiply_scores(group)
@@ -180,9 +179,7 @@ class _Bulk(Writer):
         """The last chunk's values."""
         k = self.k
         if self.lefts:
-            with k.one_thread():
-                k.arrive(self.empty["left"], self.left.stage)
-            self.left.advance()
+            self._free("left")
         if self.steps > 1:
             k.wait_group("wgmma", 0)
             self._free_values(previous)
@@ -194,14 +191,18 @@ class _Bulk(Writer):
 
     def _await_scores(self) -> None:
         if self.lefts:
-            self.k.wait(self.full["right"], self.right.stage, self.right.parity)
+            right = self.pipes["right"]
+            self.k.wait(self.full["right"], right.stage, right.parity)
 
     def _free_scores(self) -> None:
         """Give the chunk of the scores' operands back to the producer."""
         if self.lefts:
-            with self.k.one_thread():
-                self.k.arrive(self.empty["right"], self.right.stage)
-            self.right.advance()
+            self._free("right")
+
+    def _free(self, name: str) -> None:
+        with self.k.one_thread():
+            self.k.arrive(self.empty[name], self.pipes[name].stage)
+        self.pipes[name].advance()
 
     def _free_values(self, previous: Var) -> None:
         with self.k.one_thread():
@@ -213,10 +214,10 @@ class _Bulk(Writer):
             # One consumer takes the whole tile, which begins where its swizzle does.
             first = group * GROUP_ROWS if self.consumers > 1 else 0
             rows = a.ring[0, span(first, GROUP_ROWS)]
-            k.gemm_async(acc.all, rows, b.ring[self.right.stage], accumulate=0)
+            k.gemm_async(acc.all, rows, b.ring[self.pipes["right"].stage], accumulate=0)
 
     def _multiply_values(self, previous: Var) -> None:
-        k, pipe = self.k, self.value
+        k, pipe = self.k, self.pipes["values"]
         k.wait(self.full["values"], pipe.stage, pipe.parity)
         k.gemm_async(self.mixed.all, self.weights.all, self.values.ring[pipe.stage], 1)
         k.assign(previous, pipe.stage)
