@@ -71,7 +71,8 @@ h200 = Target(
     link_bytes_per_s=384e9,
     # Device barrier through peer memory on an idle card.
     link_latency_s=4.6e-6,
-    # CTAs of a cluster that share operand tiles of products; more than 1 was not measured yet.
+    # CTAs of a cluster that share operand tiles of products. Clusters of 2 take 1.007 times as long
+    # over eight large products and win one of them (benchmarks/results/cuda_h200_clusters.json).
     limits={**_LIMITS, "compute_capability": 90, "l2_bytes": 60 << 20, "product_cluster": 1},
     costs={
         "smem_bytes": "peak",
