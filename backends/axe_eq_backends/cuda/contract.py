@@ -21,17 +21,17 @@ from axe_eq_backends.cuda.cones import Cone, Fold, Load, Position
 from axe_eq_backends.cuda.cost import (
     CONSUMERS,
     LEAST_COLS,
-    MOST_ACCUMULATORS,
     OF_REGISTERS,
     SMEM_SLACK,
     STAGES,
     WARPGROUP_ROWS,
-    WARPGROUP_THREADS,
 )
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules.contraction import Contraction, Product, Span, spanned
 from axe_eq_backends.cuda.schedules.gemm import (
     BULK_BYTES,
+    GROUP_THREADS,
+    MOST_HELD,
     PANEL_BYTES,
     PART_ROWS,
     Extra,
@@ -316,7 +316,7 @@ class _Persistent:
         consumers = 1 if rows <= WARPGROUP_ROWS else CONSUMERS
         rows = _multiple(rows, consumers * WARPGROUP_ROWS)
         cols = _multiple(given.get("q", min(128, self.c.extent(self.c.cols))), LEAST_COLS)
-        room = MOST_ACCUMULATORS * WARPGROUP_THREADS * consumers // len(self.pairs)
+        room = MOST_HELD * GROUP_THREADS * consumers // len(self.pairs)
         while "q" not in given and rows * cols > room and cols > LEAST_COLS:
             cols -= LEAST_COLS
         names = {o.name: t for a, b in self.pairs for o, t in ((a, rows), (b, cols))}

@@ -23,7 +23,14 @@ from axe_eq.schedule.summary import (
     traffic,
 )  # fmt: skip
 from axe_eq.target import Instr, Target
-from axe_eq_backends.cuda.schedules.gemm import BULK_BYTES, PANEL_BYTES
+from axe_eq_backends.cuda.schedules.gemm import (
+    BULK_BYTES,
+    GROUP_THREADS,
+    MOST_HELD,
+    PANEL_BYTES,
+    column_words,
+    tile_words,
+)
 
 # Re-reads come from L2: GEMM tiles of 128 x 256 at 770 TFLOP/s draw 9.0e12 B/s from it, so at least
 # 2.1; 3 fits.
@@ -43,10 +50,8 @@ FEW_STAGES = 0.02
 # An operand computed in the kernel costs about this many lane operations per element (convert,
 # swizzle, store).
 STAGED_FLOPS = 8.0
-# Warpgroups that multiply, the rows each takes at least, and registers a thread needs beside its
-# accumulators (as compiled: 168 with 128 of them; 208 fit).
-CONSUMERS, WARPGROUP_ROWS, WARPGROUP_THREADS = 2, 64, 128
-MOST_ACCUMULATORS = 208
+# Warpgroups that multiply, and the rows each takes at least.
+CONSUMERS, WARPGROUP_ROWS = 2, 64
 # Shared memory for barriers and alignment; the narrowest tile.
 SMEM_SLACK, LEAST_COLS = 2048, 64
 # Steps on their way, and panels of the result in shared memory, that a kernel may have.
@@ -356,9 +361,21 @@ def _check_tensor_capacity(summary: Summary, target: Target, columns: Columns) -
     }  # fmt: skip
     columns.reject(smem > limit, f"tiles exceed smem {limit} B")
     warpgroups = np.clip(columns.block["p"] // WARPGROUP_ROWS, 1, CONSUMERS)
-    held = accumulators / (WARPGROUP_THREADS * warpgroups)
-    most = MOST_ACCUMULATORS
-    columns.reject(held > most, f"accumulators exceed {most} registers of a thread")
+    held = accumulators / (GROUP_THREADS * warpgroups)
+    for access in summary.loads:
+        if not access.feeds_product and "q" in access.letters:
+            # Of what the epilogue reads a panel's columns at least are held.
+            wide = PANEL_BYTES // summary.stores[0].itemsize
+            rows = columns.block["p"] / warpgroups
+            held = held + (
+                tile_words(rows, wide, access.itemsize)
+                if "p" in access.letters
+                else column_words(wide, access.itemsize)
+            )
+    columns.reject(
+        held > MOST_HELD,
+        f"accumulators and a panel's operands exceed {MOST_HELD} registers of a thread",
+    )
 
 
 SCHEDULES = (TensorCores(), Lanes())

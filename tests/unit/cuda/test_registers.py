@@ -28,6 +28,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "bias and relu": (
         lambda x, w, b: nn.relu(x @ w + b), ((TOKENS, HIDDEN), (HIDDEN, HIDDEN), (HIDDEN,)),
     ),
+    # Tiles of 256 x 192, whose accumulators leave few registers: columns are read panel by panel.
+    "bias of large tiles": (lambda x, w, b: x @ w + b, ((TOKENS, 512), (512, 28672), (28672,))),
+    # The same extents, where a residual takes too many for such tiles.
+    "residual": (lambda x, w, r: x @ w + r, ((TOKENS, 512), (512, 28672), (TOKENS, 28672))),
     "softmax": (lambda x: nn.softmax(x, axis=-1), ((TOKENS, HIDDEN),)),
     "bias and gelu": (lambda x, b: nn.gelu(x + b), ((TOKENS, INNER), (INNER,))),
     "transpose": (lambda x: x.T + 0, ((TOKENS, HIDDEN),)),
@@ -39,7 +43,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     "few rows": (lambda x, w: x @ w, ((16, HIDDEN), (HIDDEN, INNER))),
     "attention": (attention, ((HEADS, 4096, HEAD),) * 3),
 }  # fmt: skip
-SAMPLE = ("bias and relu", "softmax")
+SAMPLE = ("bias and relu", "bias of large tiles", "residual", "softmax")
 
 
 def chosen(name: str) -> Any:

@@ -13,10 +13,11 @@ the consumers of all have released it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
+from typing import Any, NamedTuple
 
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel import ir
@@ -31,10 +32,23 @@ from axe_eq_backends.cuda.schedules import tiles
 from axe_eq_backends.cuda.schedules.contraction import banded, digits
 from axe_eq_backends.cuda.wgmma import accumulator
 
-PANEL_BYTES, BULK_BYTES = 128, 16
+PANEL_BYTES, BULK_BYTES, GROUP_THREADS = 128, 16, 128
+# Registers of a thread for accumulators and what the epilogue reads: as compiled, 208 fit beside
+# all others and 224 spill.
+MOST_HELD = 208
 PART_ROWS = 64  # a part of a shared operand tile is whole periods of its swizzle, in any form
 Lead = tuple[Int, ...]
 FORMS = {form.name: form for form in K_MAJOR + MN_MAJOR}
+
+
+def column_words(cols: Any, itemsize: Any) -> Any:
+    """Registers of a thread for a value per column: it holds two of eight, and pairs share one."""
+    return cols // 4 * itemsize // 4
+
+
+def tile_words(rows: Any, cols: Any, itemsize: Any) -> Any:
+    """Registers of a thread for a warpgroup's tile."""
+    return rows * cols * itemsize // 4 // GROUP_THREADS
 
 
 @dataclass(frozen=True)
@@ -149,6 +163,14 @@ def gemm(problem: Problem, tiling: Tiling = Tiling(), name: str = "gemm") -> ir.
         ScheduleError: the tile does not divide into warpgroups, or nothing is multiplied.
     """
     return _Writer(problem, tiling, name).write()
+
+
+class _Tile(NamedTuple):
+    """A tile of the result: outer indices, and where a consumer's part begins."""
+
+    lead: Lead
+    row: Int
+    col: Int
 
 
 class _Writer:
@@ -340,8 +362,9 @@ class _Writer:
         ]
         previous = k.state("previous", 0, high=t.stages - 1)
         with self._tiles() as (lead, row, col):
-            row = k.let("group_row", row + group * self.rows)
-            vectors = self._vectors(accs[0], lead, row, col)
+            tile = _Tile(lead, k.let("group_row", row + group * self.rows), col)
+            early = self._early(accs)
+            vectors = self._read(accs[0].all, tile, span(col, t.n), early)
             with k.range(self.steps, name="step") as step:
                 k.wait(self.full, pipe.stage, pipe.parity)
                 self._multiply(accs, pipe, group, step)
@@ -350,11 +373,14 @@ class _Writer:
                     self._release(previous)
                 k.assign(previous, pipe.stage)
                 pipe.advance()
+            ahead = self._ahead(accs[0], tile, 0, early)
             k.wait_group("wgmma", 0)
             with k.one_thread():
                 self._release(previous)
             for panel in range(self.panels):
-                self._store(accs, vectors, group, lead, row, col, panel)
+                ins = self._operands(accs, vectors, ahead, panel)
+                with self._stored(ins, tile, group, panel):
+                    ahead = self._ahead(accs[0], tile, panel + 1, early)
         if self.bulk:
             with k.one_thread():
                 k.wait_group("bulk", 0)
@@ -374,48 +400,86 @@ class _Writer:
 
     # -- epilogue --
 
-    def _vectors(self, acc: ir.Buffer, lead: Lead, row: Int, col: Int) -> list[ir.Buffer | None]:
-        """Rows and columns of the epilogue, read before the products: never waited for."""
-        k, found = self.k, list[ir.Buffer | None]()
-        begins = {"m": span(row, self.rows), "n": span(col, self.t.n)}
+    def _early(self, accs: Sequence[ir.Buffer]) -> tuple[str, ...]:
+        """Dims of the epilogue's vectors that are read before the products: never waited for.
+
+        Columns only where they fit beside the accumulators; rows are few.
+        """
+        sizes = [(e.dims, DTYPES[e.dtype].itemsize) for e in self.p.extras]
+        words = sum(acc.n_elements for acc in accs)
+        words += sum(column_words(self.t.n, size) for dims, size in sizes if dims == "n")
+        words += sum(tile_words(self.rows, self.wide, s) for dims, s in sizes if dims == "mn")
+        fits = words <= MOST_HELD
+        return ("", "m", "n") if fits else ("", "m")
+
+    def _read(
+        self, view: ir.View, tile: _Tile, cols: span, dims: Sequence[str]
+    ) -> dict[str, ir.Buffer]:
+        """Load the epilogue's operands of these dims into the registers that `view` lies in."""
+        k, found = self.k, dict[str, ir.Buffer]()
+        spans = {"m": span(tile.row, self.rows), "n": cols}
         for extra, tensor in zip(self.p.extras, self.extras, strict=True):
-            if extra.dims == "mn":
-                found.append(None)
+            if extra.dims not in dims:
                 continue
-            missing = [d for d, name in enumerate("mn") if name != extra.dims]
-            held = k.reg_reduced(extra.name, extra.dtype, acc.all, missing)
-            spans = [begins[name] for name in extra.dims]
+            missing = [d for d, name in enumerate("mn") if name not in extra.dims]
+            held = (
+                k.reg_reduced(extra.name, extra.dtype, view, missing)
+                if missing
+                else k.reg_like(extra.name, extra.dtype, view)
+            )
+            at = [spans[name] for name in extra.dims]
             kept = tuple(0 if d in missing else slice(None) for d in range(2))
-            source = _part(tensor, extra.place, lead, *spans)
-            k.copy(held.all[kept] if spans else held.all[0, 0:1], source)
-            found.append(held)
+            source = _part(tensor, extra.place, tile.lead, *at)
+            k.copy(held.all[kept] if at else held.all[0, 0:1], source)
+            found[extra.name] = held
         return found
 
-    def _store(
+    def _ahead(
+        self, acc: ir.Buffer, tile: _Tile, panel: int, early: Sequence[str]
+    ) -> dict[str, ir.Buffer]:
+        """A panel's operands that are not read early: on their way while others are stored.
+
+        The panel before has left its accumulators by then, so that they take no more registers.
+        """
+        if panel == self.panels:
+            return {}
+        dims = [name for name in ("n", "mn") if name not in early]
+        cols = span(tile.col + panel * self.wide, self.wide)
+        return self._read(acc[:, self._columns(panel)], tile, cols, dims)
+
+    def _columns(self, panel: int) -> slice:
+        return slice(panel * self.wide, (panel + 1) * self.wide)
+
+    def _operands(
         self,
-        accs: list[ir.Buffer],
-        vectors: list[ir.Buffer | None],
-        group: Int,
-        lead: Lead,
-        row: Int,
-        col: Int,
+        accs: Sequence[ir.Buffer],
+        vectors: Mapping[str, ir.Buffer],
+        ahead: Mapping[str, ir.Buffer],
         panel: int,
-    ) -> None:
-        k, cols = self.k, slice(panel * self.wide, (panel + 1) * self.wide)
-        rows_at, cols_at = span(row, self.rows), span(col + panel * self.wide, self.wide)
+    ) -> list[ir.View]:
+        """What the cell takes for a panel: accumulators, then the extras."""
+        cols = self._columns(panel)
         ins = [acc[:, cols] for acc in accs]
-        for extra, tensor, held in zip(self.p.extras, self.extras, vectors, strict=True):
-            if held is None:
-                whole = k.reg_like(extra.name, extra.dtype, ins[0])
-                k.copy(whole.all, _part(tensor, extra.place, lead, rows_at, cols_at))
-                ins.append(whole.all)
+        for extra in self.p.extras:
+            if extra.name in ahead:
+                ins.append(ahead[extra.name].all)
             else:
+                held = vectors[extra.name]
                 ins.append(held[:, cols] if extra.dims == "n" else held.all)
+        return ins
+
+    @contextmanager
+    def _stored(
+        self, ins: Sequence[ir.View], tile: _Tile, group: Int, panel: int
+    ) -> Iterator[None]:
+        """Compute a panel and store it; what stands inside comes once its registers are free."""
+        k, cols = self.k, span(tile.col + panel * self.wide, self.wide)
         result = k.reg_like(self.p.out.name, self.p.out.dtype, ins[0])
-        out = _part(self.out, self.p.out.place, lead, rows_at, cols_at)
+        out = _part(self.out, self.p.out.place, tile.lead, span(tile.row, self.rows), cols)
         if not self.bulk:
             k.map(self.p.cell, result.all, *ins)
             k.copy(out, result.all)
+            yield
             return
         slot = self.stage_out[group, panel % self.staged]
         with k.one_thread():
@@ -423,6 +487,7 @@ class _Writer:
         k.sync()
         k.map(self.p.cell, result.all, *ins)
         k.copy(slot, result.all)
+        yield
         k.fence_async()
         k.sync()
         with k.one_thread():
