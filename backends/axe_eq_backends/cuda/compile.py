@@ -58,8 +58,17 @@ def version() -> str:
 
 
 def options(compute_capability: int) -> tuple[str, ...]:
-    """Compiler options for a target; architecture-specific instructions need the "a" suffix."""
-    return (f"--gpu-architecture=sm_{compute_capability}a", "--std=c++17", "--ptxas-options=-v")
+    """Compiler options for a target; architecture-specific instructions need the "a" suffix.
+
+    NVRTC has a cache of its own since 12.9. Ours makes it useless, and to look into it NVRTC
+    initialises the CUDA driver, which takes longer than compiling a kernel.
+
+    Raises:
+        DeviceError: NVRTC is not installed.
+    """
+    found = (f"--gpu-architecture=sm_{compute_capability}a", "--std=c++17", "--ptxas-options=-v")
+    has_cache = tuple(map(int, version().split("."))) >= (12, 9)
+    return (*found, "--no-cache") if has_cache else found
 
 
 def compile_text(text: str, compute_capability: int, name: str = "kernel") -> Binary:

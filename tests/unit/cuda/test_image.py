@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -53,6 +55,28 @@ def test_an_image_is_machine_code_for_its_architecture() -> None:
     assert built.cubin.startswith(b"\x7fELF")
     assert built.compute_capability == 90
     assert built.toolkit == compile.version()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="LD_DEBUG is glibc's")
+def test_compiling_does_not_start_the_cuda_driver() -> None:
+    work = (
+        "from axe_eq_backends.cuda.compile import compile_text;"
+        "compile_text('extern \"C\" __global__ void k() {}', 90)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", work], env=os.environ | {"LD_DEBUG": "libs"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    if "find library=" not in done.stderr:
+        pytest.skip("this C library does not tell what it loads")
+    assert "libnvrtc-builtins" in done.stderr
+    assert "libcuda.so" not in done.stderr
+
+
+def test_options_are_those_that_the_compiler_s_version_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    for version, has_cache in (("12.8", False), ("12.9", True), ("13.0", True), ("13.10", True)):
+        monkeypatch.setattr(compile, "version", lambda version=version: version)
+        assert ("--no-cache" in compile.options(90)) is has_cache, version
 
 
 def test_a_kernel_compiles_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
