@@ -224,6 +224,31 @@ def to_host(array: Any) -> Array:
     return host
 
 
+def flat(port: Port, array: Array) -> Array:
+    """A buffer's memory with a host array in it."""
+    element = DTYPES[port.dtype].numpy
+    if array.dtype != element or array.shape != port.shape:
+        shape = ",".join(map(str, array.shape))
+        wanted = f"{port.dtype}[{','.join(map(str, port.shape))}]"
+        raise ArgumentError(f"argument {port.name!r}", f"is {array.dtype}[{shape}]", wanted)
+    host = np.zeros(port.n_bytes // element.itemsize, element)
+    _view(host, port)[...] = array
+    return host
+
+
+def fetched(port: Port, pointer: int) -> Array:
+    """What a buffer holds, as a dense host array."""
+    element = DTYPES[port.dtype].numpy
+    host = np.empty(port.n_bytes // element.itemsize, element)
+    download(host, pointer, f"output {port.name!r}")
+    return np.ascontiguousarray(_view(host, port))
+
+
+def _view(host: Array, port: Port) -> Array:
+    steps = tuple(s * host.itemsize for s in port.strides)
+    return np.lib.stride_tricks.as_strided(host, port.shape, steps)
+
+
 def _viewed(memory: Memory, port: Port) -> Any:
     """Memory as an array of `cuda.core`, which keeps it alive."""
     core = _core()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from axe_eq.errors import ArgumentError, AxeError, DeviceError
-from axe_eq_backends.cuda import arrays, driver, launch, run
+from axe_eq_backends.cuda import arrays, driver, launch, prepared, run
 from axe_eq_backends.cuda.arrays import DeviceArray
 from axe_eq_backends.cuda.code import Code, Launch, Port
 from axe_eq_backends.cuda.image import Image
@@ -122,7 +122,7 @@ def cu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
 
 def use(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     """Let everything talk to a fake driver; what is remembered about the real one is forgotten."""
-    for module in (driver, launch, run, arrays):
+    for module in (driver, launch, prepared, arrays):
         monkeypatch.setattr(module, "driver", lambda: fake)
     for remembered in (driver._primary, driver.attribute, driver.version):
         remembered.cache_clear()
@@ -258,7 +258,7 @@ def test_launches_that_move_to_other_memory_compute_there(again: int, cu: FakeDr
     program, library = run.Program(several()), FakeLibrary()
     there = program.on(0)
     c = there.constant("c", C)
-    given = [(library.array(n), library.array()) for n in range(3 * run.KEPT_BINDINGS)]
+    given = [(library.array(n), library.array()) for n in range(3 * prepared.KEPT_BINDINGS)]
     for x, y in given:
         for _ in range(again):  # as a graph from the second time on
             there.run((x.values.ctypes.data, c, y.values.ctypes.data), 0)
@@ -272,8 +272,8 @@ def test_moving_writes_only_the_addresses_that_changed(
 ) -> None:
     there = run.Program(several()).on(0)
     c, x = there.constant("c", C), cu.cuMemAlloc(4 * N)[1]
-    results = [cu.cuMemAlloc(4 * N)[1] for _ in range(run.KEPT_BINDINGS + 2)]
-    for y in results[: run.KEPT_BINDINGS]:
+    results = [cu.cuMemAlloc(4 * N)[1] for _ in range(prepared.KEPT_BINDINGS + 2)]
+    for y in results[: prepared.KEPT_BINDINGS]:
         there.run((x, c, y), 0)
     written: list[str] = []
     write = launch.Shaped._write
@@ -283,7 +283,7 @@ def test_moving_writes_only_the_addresses_that_changed(
         write(shaped, slot, at, pointers)
 
     monkeypatch.setattr(launch.Shaped, "_write", counted)
-    for y in results[run.KEPT_BINDINGS :]:
+    for y in results[prepared.KEPT_BINDINGS :]:
         there.run((x, c, y), 0)
     assert len(written) == 2  # of three kernels one writes the result
 
@@ -291,11 +291,11 @@ def test_moving_writes_only_the_addresses_that_changed(
 def test_what_is_kept_for_plain_calls_is_bounded(cu: FakeDriver) -> None:
     there = run.Program(several()).on(0)
     c, y = there.constant("c", C), cu.cuMemAlloc(4 * N)[1]
-    for stream in range(1, 2 * run.KEPT_STREAMS):
-        for _ in range(2 * run.KEPT_BINDINGS):
+    for stream in range(1, 2 * prepared.KEPT_STREAMS):
+        for _ in range(2 * prepared.KEPT_BINDINGS):
             there.run((cu.cuMemAlloc(4 * N)[1], c, y), stream)
-    assert len(there._lanes) == run.KEPT_STREAMS
-    assert {len(lane.bindings) for lane in there._lanes.values()} == {run.KEPT_BINDINGS}
+    assert len(there._lanes) == prepared.KEPT_STREAMS
+    assert {len(lane.bindings) for lane in there._lanes.values()} == {prepared.KEPT_BINDINGS}
 
 
 @pytest.mark.parametrize("way", ["call", "bind"])
