@@ -41,10 +41,9 @@ def call(returned: Any, what: str) -> Any:
     Raises:
         DeviceError: the call failed.
     """
-    result, *values = returned
-    if result != driver().CUresult.CUDA_SUCCESS:
-        raise DeviceError(what, f"failed with {result.name}", "success")
-    return values[0] if len(values) == 1 else values
+    if returned[0] != driver().CUresult.CUDA_SUCCESS:
+        raise DeviceError(what, f"failed with {returned[0].name}", "success")
+    return returned[1] if len(returned) == 2 else list(returned[1:])
 
 
 # -- devices and contexts --
@@ -59,34 +58,40 @@ def current_device() -> int | None:
 
 
 @lru_cache(maxsize=64)
-def _primary(device: int) -> Any:
+def _primary(device: int) -> int:
     """The primary context of a device, which libraries share; held from then on."""
     cu = driver()
     n_devices = call(cu.cuDeviceGetCount(), "the number of devices")
     if device >= n_devices:
         raise DeviceError(f"device {device}", f"is not one of {n_devices}", "a device")
     found = call(cu.cuDeviceGet(device), f"device {device}")
-    return call(cu.cuDevicePrimaryCtxRetain(found), f"the primary context of device {device}")
+    return int(call(cu.cuDevicePrimaryCtxRetain(found), f"the primary context of device {device}"))
 
 
-@contextmanager
-def on(device: int) -> Iterator[None]:
+class on:
     """Make a device current in this thread; a thread without a context keeps its primary one.
 
     Raises:
         DeviceError: there is no such device.
     """
-    cu, now = driver(), current_device()
-    if now is None:
-        call((*cu.cuCtxSetCurrent(_primary(device)), None), f"device {device}")
-    if now in (None, device):
-        yield
-        return
-    call((*cu.cuCtxPushCurrent(_primary(device)), None), f"device {device}")
-    try:
-        yield
-    finally:
-        cu.cuCtxPopCurrent()
+
+    def __init__(self, device: int) -> None:
+        self._device, self._is_pushed = device, False
+
+    def __enter__(self) -> None:
+        cu, primary = driver(), _primary(self._device)
+        context = int(call(cu.cuCtxGetCurrent(), "the current context"))
+        if context == primary:
+            return
+        if not context:
+            call((*cu.cuCtxSetCurrent(primary), None), f"device {self._device}")
+        elif current_device() != self._device:
+            call((*cu.cuCtxPushCurrent(primary), None), f"device {self._device}")
+            self._is_pushed = True
+
+    def __exit__(self, *error: object) -> None:
+        if self._is_pushed:
+            driver().cuCtxPopCurrent()
 
 
 def default_device() -> int:

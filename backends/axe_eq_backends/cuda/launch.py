@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from axe_eq.errors import ArgumentError, DeviceError
@@ -30,6 +31,9 @@ _MAP_DTYPES = {
     "f16": "FLOAT16", "bf16": "BFLOAT16", "f32": "FLOAT32", "f64": "FLOAT64", "i32": "INT32",
     "i64": "INT64", "f8e4m3": "UINT8", "f8e5m2": "UINT8", "bool": "UINT8",
 }  # fmt: skip
+
+
+Write = Callable[[int], None]  # writes an address to a parameter
 
 
 class Loaded:
@@ -152,42 +156,55 @@ class Shaped:
         """
         raw = ctypes.create_string_buffer(self.size + _SLOT)
         start = -(-ctypes.addressof(raw) // _SLOT) * _SLOT
-        if self._written is not None:
-            ctypes.memmove(start, self._written, self.size)
-        self.write(start, pointers)
         if self._written is None:
+            for slot in self.slots:
+                data = _first(slot, pointers)
+                ctypes.memmove(start + slot.offset, data, len(data))
             self._written = ctypes.string_at(start, self.size)
-        return Bound(self, raw, start, pointers, keep)
+        else:
+            ctypes.memmove(start, self._written, self.size)
+            for tensor, writes in self.writes(start).items():
+                for write in writes:
+                    write(pointers[tensor])
+        return Bound(self, raw, start, keep)
 
-    def write(
-        self, start: int, pointers: Mapping[str, int], before: Mapping[str, int] | None = None
-    ) -> None:
-        """Write parameters to memory that holds those of some binding, or nothing at first.
+    def writes(self, start: int) -> dict[str, list[Write]]:
+        """Per tensor, what writes its address to the parameters of some binding.
 
         Args:
-            start: where they lie.
-            pointers: address of every tensor.
-            before: the addresses that are written there, where those are known.
+            start: where those lie; they must live as long as this is used.
         """
+        found: dict[str, list[Write]] = {}
         for slot in self.slots:
-            known = before is not None and before.get(slot.tensor) == pointers.get(slot.tensor)
-            if not known and (slot.tensor or self._written is None):
-                self._write(slot, start + slot.offset, pointers)
+            if slot.tensor:
+                found.setdefault(slot.tensor, []).append(_writing(slot, start + slot.offset))
+        return found
 
-    def _write(self, slot: _Slot, at: int, pointers: Mapping[str, int]) -> None:
-        """Write a parameter; a map that was encoded before only gets its address."""
-        if slot.map is not None and self._written is not None:
-            cu, start = driver(), pointers[slot.tensor] + slot.map.offset
-            moved = cu.cuTensorMapReplaceAddress(cu.CUtensorMap(at), start)
-            call((*moved, None), f"tensor map of {slot.tensor}")
-            return
-        if slot.tensor and slot.map is None:
-            ctypes.c_uint64.from_address(at).value = pointers[slot.tensor]
-            return
-        data = slot.value
-        if slot.map is not None:
-            data = _encode(slot.map, pointers[slot.tensor] + slot.map.offset, slot.tensor)
-        ctypes.memmove(at, data, len(data))
+
+def _first(slot: _Slot, pointers: Mapping[str, int]) -> bytes:
+    """The bytes of a parameter."""
+    if slot.map is not None:
+        return _encode(slot.map, pointers[slot.tensor] + slot.map.offset, slot.tensor)
+    return pointers[slot.tensor].to_bytes(8, "little") if slot.tensor else slot.value
+
+
+def _writing(slot: _Slot, at: int) -> Write:
+    """What writes an address to a parameter; a map that was encoded before only gets its address.
+
+    Raises, when called:
+        DeviceError: the driver refused the address.
+    """
+    if slot.map is None:
+        return partial(setattr, ctypes.c_uint64.from_address(at), "value")
+    cu, offset = driver(), slot.map.offset
+    replace, held, success = cu.cuTensorMapReplaceAddress, cu.CUtensorMap(at), _success()
+
+    def write(address: int) -> None:
+        (result,) = replace(held, address + offset)
+        if result != success:
+            call((result, None), f"tensor map of {slot.tensor}")
+
+    return write
 
 
 class Bound:
@@ -197,33 +214,32 @@ class Bound:
         shaped: the kernel.
         storage: what holds its parameters.
         start: address of the first.
-        pointers: address of every tensor.
         keep: what must live as long as the launch.
+
+    Attributes:
+        is_empty: whether there is nothing to launch.
     """
 
-    def __init__(
-        self, shaped: Shaped, storage: Any, start: int, pointers: Mapping[str, int],
-        keep: tuple[Any, ...],
-    ) -> None:  # fmt: skip
+    def __init__(self, shaped: Shaped, storage: Any, start: int, keep: tuple[Any, ...]) -> None:
         cu, image = driver(), shaped.loaded.image
         self._storage, self._start, self._keep = storage, start, keep
-        self._where = pointers
         self._shaped, self._loaded = shaped, shaped.loaded
         addresses = [start + slot.offset for slot in shaped.slots]
         self._pointers = (ctypes.c_void_p * len(addresses))(*addresses)
         self._at = ctypes.addressof(self._pointers)
-        self._launch, self._success = cu.cuLaunchKernel, cu.CUresult.CUDA_SUCCESS
-        if image.cluster > 1:
-            self._launch = self._launch_clusters
-        self._config: tuple[int, Any] = -1, None  # of the last stream
-        self._function = shaped.loaded.function
+        self._function, self._success = shaped.loaded.function, _success()
         self._shape = (shaped.grid, 1, 1, image.n_threads, 1, 1, image.smem_bytes)
+        self.is_empty = not shaped.grid
+        self._config: tuple[int, Any] = -1, None  # of the last stream
+        self._launch: Callable[[int, int, int], Any] = (
+            self._launch_clusters
+            if image.cluster > 1
+            else partial(cu.cuLaunchKernel, self._function, *self._shape)
+        )
 
-    def move(self, pointers: Mapping[str, int]) -> None:
-        """Launch on buffers at other addresses from now on; launches so far have read theirs."""
-        before, self._where = self._where, {}  # unknown if writing fails
-        self._shaped.write(self._start, pointers, before)
-        self._where = pointers
+    def writes(self) -> dict[str, list[Write]]:
+        """Per tensor, what writes its address for later launches; those so far have read theirs."""
+        return self._shaped.writes(self._start)
 
     def launch(self, stream: int = 0) -> None:
         """Enqueue on a stream, given by its handle.
@@ -231,25 +247,24 @@ class Bound:
         Raises:
             DeviceError: the driver refused.
         """
-        if not self._shape[0]:
+        if self.is_empty:
             return
-        (result,) = self._launch(self._function, *self._shape, stream, self._at, 0)
+        (result,) = self._launch(stream, self._at, 0)
         if result != self._success:
             self._launch_there(stream)
 
-    def _launch_clusters(self, function: Any, *given: int) -> Any:
+    def _launch_clusters(self, stream: int, at: int, extra: int) -> Any:
         """As cuLaunchKernel, in clusters."""
-        *shape, stream, at, extra = given
         known, config = self._config
         if known != stream:
-            config = cluster_config(shape, self._loaded.image.cluster, stream)
+            config = cluster_config(self._shape, self._loaded.image.cluster, stream)
             self._config = stream, config
-        return driver().cuLaunchKernelEx(config, function, at, extra)
+        return driver().cuLaunchKernelEx(config, self._function, at, extra)
 
     def _launch_there(self, stream: int) -> None:
         """Launch once more with the kernel's device current: it may be another one in a thread."""
         with on(self._loaded.device):
-            result = self._launch(self._function, *self._shape, stream, self._at, 0)
+            result = self._launch(stream, self._at, 0)
         call((*result, None), f"launch of {self._loaded.image.name}")
 
     def add_to(self, graph: Any, before: Sequence[Any]) -> Any:
@@ -267,10 +282,9 @@ class Bound:
             set_cluster(node, cluster, what)
         return node
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to launch."""
-        return not self._shape[0]
+
+def _success() -> Any:
+    return driver().CUresult.CUDA_SUCCESS
 
 
 def _check_array(spec: TensorSpec, array: DeviceArray, params: Mapping[str, int]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from operator import mod
 from threading import Lock
 from typing import Any
 
@@ -27,14 +28,20 @@ from axe_eq_backends.cuda.driver import (
     uncaptured,
     upload,
 )
-from axe_eq_backends.cuda.launch import Bound, Loaded, Shaped
+from axe_eq_backends.cuda.launch import Bound, Loaded, Shaped, Write
 
 # Prepared launches that are kept per stream, one per set of addresses; and streams.
 KEPT_BINDINGS, KEPT_STREAMS = 16, 8
+_DEFAULT_STREAM = -1  # instead of a number: no other stream has it
 
 
 class OnDevice:
-    """A program's kernels on one device, and what it keeps there."""
+    """A program's kernels on one device, and what it keeps there.
+
+    Attributes:
+        code, device: the program and where it is.
+        is_one: whether a call is one launch and needs no scratch memory.
+    """
 
     def __init__(self, code: Code, device: int) -> None:
         self.code, self.device = code, device
@@ -45,14 +52,15 @@ class OnDevice:
             kernel = loaded.get(which) or Loaded(launch.image, device)
             loaded[which] = kernel
             self._kernels.append((Shaped(kernel, launch.params), launch.places))
+        self.is_one = len(self._kernels) == 1 and not code.arena_bytes
+        self._align = [port.align for port in code.ports.values()]
+        self._wires = [
+            [(n, t) for n, x in enumerate(code.launches) for t, p in x.places.items() if p == name]
+            for name in code.ports
+        ]
         self._constants: dict[str, Memory] = {}
         self._lanes: OrderedDict[int, _Lane] = OrderedDict()
         self._lock = Lock()  # calls of two threads on one stream must not interleave
-
-    @property
-    def is_one(self) -> bool:
-        """Whether a call is one launch and needs no scratch memory."""
-        return len(self._kernels) == 1 and not self.code.arena_bytes
 
     def constant(self, name: str, array: Array) -> int:
         """Address of a captured constant, which is copied here once."""
@@ -76,16 +84,22 @@ class OnDevice:
                 return
             lane = self._lane(stream)
             binding = lane.bindings.get(pointers)
-            if binding is not None:
-                lane.bindings.move_to_end(pointers)
-            elif len(lane.bindings) < KEPT_BINDINGS:
-                binding = lane.bindings[pointers] = self._binding(pointers, lane)
+            if binding is None:
+                binding = self._unseen(pointers, lane)
             else:
-                where = self._where(pointers, lane.arena.pointer)
-                _, binding = lane.bindings.popitem(last=False)
-                binding.move(where)
-                lane.bindings[pointers] = binding
+                lane.bindings.move_to_end(pointers)
             binding.launch(stream)
+
+    def _unseen(self, pointers: tuple[int, ...], lane: _Lane) -> _Binding:
+        """Launches on memory that none of those kept are on: new, or the oldest moved there."""
+        if len(lane.bindings) < KEPT_BINDINGS:
+            binding = self._binding(pointers, lane)
+        else:
+            self._check_aligned(pointers)
+            _, binding = lane.bindings.popitem(last=False)
+            binding.move(pointers)
+        lane.bindings[pointers] = binding
+        return binding
 
     def prepared(
         self, pointers: tuple[int, ...], library: Library, keep: Any
@@ -129,7 +143,7 @@ class OnDevice:
 
     def _lane(self, stream: int) -> _Lane:
         """What calls on a stream share; the scratch memory of a stream no other one uses."""
-        number = stream_id(stream) if self.code.arena_bytes else 0
+        number = stream_id(stream) if stream and self.code.arena_bytes else _DEFAULT_STREAM
         lane = self._lanes.get(number)
         if lane is None:
             with on(self.device):
@@ -141,7 +155,8 @@ class OnDevice:
         return lane
 
     def _binding(self, pointers: Sequence[int], lane: _Lane, keep: Any = None) -> _Binding:
-        return _Binding(self._bound(pointers, lane.arena.pointer, (lane.arena, keep)), self.device)
+        bounds = self._bound(pointers, lane.arena.pointer, (lane.arena, keep))
+        return _Binding(bounds, pointers, self._wires, self.device)
 
     def _capture(self, pointers: Sequence[int], stream: int, keep: Any = None) -> None:
         """Launch into the caller's graph, with scratch memory that the graph owns."""
@@ -162,17 +177,27 @@ class OnDevice:
 
     def _where(self, pointers: Sequence[int], arena: int) -> list[dict[str, int]]:
         """Per kernel the addresses of its tensors."""
+        self._check_aligned(pointers)
         known = dict(zip(self.code.ports, pointers, strict=True))
-        for port in self.code.ports.values():
-            if known[port.name] % port.align:
-                raise ArgumentError(
-                    f"argument {port.name!r}", f"begins at address {known[port.name]:#x}",
-                    f"a multiple of {port.align} bytes",
-                )  # fmt: skip
         return [
             {t: known[p] if isinstance(p, str) else arena + p for t, p in places.items()}
             for _, places in self._kernels
         ]
+
+    def _check_aligned(self, pointers: Sequence[int]) -> None:
+        """Whether addresses are aligned as the kernels need them.
+
+        Raises:
+            ArgumentError: one is not.
+        """
+        if not any(map(mod, pointers, self._align)):
+            return
+        for port, pointer in zip(self.code.ports.values(), pointers, strict=True):
+            if pointer % port.align:
+                raise ArgumentError(
+                    f"argument {port.name!r}", f"begins at address {pointer:#x}",
+                    f"a multiple of {port.align} bytes",
+                )  # fmt: skip
 
 
 class _Lane:
@@ -184,31 +209,52 @@ class _Lane:
 
 
 class _Binding:
-    """The launches of a program on fixed memory: one by one at first, then as a CUDA graph."""
+    """The launches of a program on fixed memory: one by one at first, then as a CUDA graph.
 
-    def __init__(self, bounds: Sequence[Bound], device: int) -> None:
+    Args:
+        bounds: the launches.
+        pointers: addresses of the program's ports.
+        wires: per port the tensors it is: the launch's number and the tensor's name.
+        device: where.
+    """
+
+    def __init__(
+        self,
+        bounds: Sequence[Bound],
+        pointers: Sequence[int],
+        wires: Sequence[Sequence[tuple[int, str]]],
+        device: int,
+    ) -> None:
         self._graph: Any = None
-        self._bounds, self._device, self._driver = bounds, device, driver()
+        self._bounds, self._pointers, self._wires = bounds, pointers, wires
+        self._device, self._driver = device, driver()
+        self._writes: list[list[Write]] = []  # per port, once they are needed
         self._seen = False
 
     def launch(self, stream: int) -> None:
         """Launch all in order."""
-        if self._seen and self._graph is None and len(self._bounds) > 1:
-            self.record()
-        self._seen = True
         if self._graph is None:
-            for bound in self._bounds:
-                bound.launch(stream)
-            return
+            if not self._seen or len(self._bounds) == 1:
+                self._seen = True
+                for bound in self._bounds:
+                    bound.launch(stream)
+                return
+            self.record()
         with on(self._device):
             call((*self._driver.cuGraphLaunch(self._graph, stream), None), "launch of a graph")
 
-    def move(self, where: Sequence[Mapping[str, int]]) -> None:
-        """Be the launches on other memory, given per kernel; they have not been seen yet."""
+    def move(self, pointers: Sequence[int]) -> None:
+        """Be the launches on other memory; they have not been seen yet."""
         self._drop()
         self._seen = False
-        for bound, pointers in zip(self._bounds, where, strict=True):
-            bound.move(pointers)
+        if not self._writes:
+            of_bound = [bound.writes() for bound in self._bounds]
+            self._writes = [[w for n, t in wires for w in of_bound[n][t]] for wires in self._wires]
+        for before, now, writes in zip(self._pointers, pointers, self._writes, strict=True):
+            if before != now:
+                for write in writes:
+                    write(now)
+        self._pointers = pointers
 
     def record(self) -> None:
         """Make the graph."""

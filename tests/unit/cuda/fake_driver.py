@@ -41,6 +41,7 @@ class FakeDriver:
     CUtensorMapInterleave = CUtensorMapSwizzle = CUtensorMapL2promotion = Names()
     CUtensorMapFloatOOBfill = CUstreamCaptureMode = CUstreamCaptureStatus = Names()
     CUlaunchAttributeID = CUkernelNodeAttrID = Names()
+    cuuint64_t = cuuint32_t = CUtensorMap = int
     CUDA_KERNEL_NODE_PARAMS = CUlaunchConfig = CUlaunchAttribute = SimpleNamespace
 
     def __init__(
@@ -164,6 +165,16 @@ class FakeDriver:
 
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, *_: Any) -> Any:
         return self._ok(1)
+
+    # -- tensor maps: an address, then nothing --
+
+    def cuTensorMapEncodeTiled(self, kind: Any, rank: int, address: int, *_: Any) -> Any:
+        encoded = ctypes.create_string_buffer(address.to_bytes(8, "little"), 128)
+        return self._ok(SimpleNamespace(getPtr=lambda: ctypes.addressof(encoded)))
+
+    def cuTensorMapReplaceAddress(self, at: int, address: int) -> Any:
+        ctypes.c_uint64.from_address(at).value = address
+        return self._ok()
 
     # -- streams --
 

@@ -17,7 +17,7 @@ from axe_eq.errors import ArgumentError, AxeError, DeviceError
 from axe_eq_backends.cuda import arrays, driver, launch, prepared, run
 from axe_eq_backends.cuda.arrays import DeviceArray
 from axe_eq_backends.cuda.code import Code, Launch, Port
-from axe_eq_backends.cuda.image import Image
+from axe_eq_backends.cuda.image import Image, MapSpec, TensorSpec
 from tests.unit.cuda.fake_driver import OTHER, FakeDriver
 
 N = 8
@@ -275,17 +275,62 @@ def test_moving_writes_only_the_addresses_that_changed(
     results = [cu.cuMemAlloc(4 * N)[1] for _ in range(prepared.KEPT_BINDINGS + 2)]
     for y in results[: prepared.KEPT_BINDINGS]:
         there.run((x, c, y), 0)
-    written: list[str] = []
-    write = launch.Shaped._write
+    written: list[int] = []
+    writing = launch._writing
 
-    def counted(shaped: launch.Shaped, slot: Any, at: int, pointers: Any) -> None:
-        written.append(slot.tensor)
-        write(shaped, slot, at, pointers)
+    def counted(*given: Any) -> launch.Write:
+        write = writing(*given)
 
-    monkeypatch.setattr(launch.Shaped, "_write", counted)
+        def work(address: int) -> None:
+            written.append(address)
+            write(address)
+
+        return work
+
+    monkeypatch.setattr(launch, "_writing", counted)
     for y in results[prepared.KEPT_BINDINGS :]:
         there.run((x, c, y), 0)
-    assert len(written) == 2  # of three kernels one writes the result
+    assert written == results[prepared.KEPT_BINDINGS :]  # of three kernels one writes the result
+
+
+def through_maps() -> Code:
+    """y = x + 1 as `one`, from tensor maps; x and y are the middles of their ports."""
+    maps = tuple(("map", MapSpec(t, (N,), (1,), (N,), 0, offset=2)) for t in "ab")
+    tensors = tuple(TensorSpec(t, "f32", (N,), (1,), 16) for t in "ab")
+    return one(arguments=maps, tensors=tensors)
+
+
+def test_tensor_maps_move_with_their_offsets(cu: FakeDriver) -> None:
+    there = run.Program(through_maps()).on(0)
+    given = [[cu.cuMemAlloc(8 * N)[1] for _ in range(2)] for _ in range(3 * prepared.KEPT_BINDINGS)]
+    for n, (x, y) in enumerate(given):
+        floats(x + 8)[:] = n
+        there.run((x, y), 0)
+    cu.wait()
+    for n, (_, y) in enumerate(given):
+        np.testing.assert_array_equal(floats(y + 8), np.full(N, n + 1))
+
+
+def test_a_move_that_the_driver_refuses_spoils_no_later_call(cu: FakeDriver) -> None:
+    there = run.Program(through_maps()).on(0)
+    given = [[cu.cuMemAlloc(8 * N)[1] for _ in range(2)] for _ in range(2 * prepared.KEPT_BINDINGS)]
+    refused, moving = given[-1][1] + 8, cu.cuTensorMapReplaceAddress
+
+    def refusing(at: int, address: int) -> Any:
+        return cu.failed("CUDA_ERROR")[:1] if address == refused else moving(at, address)
+
+    cu.cuTensorMapReplaceAddress = refusing  # type: ignore[method-assign]
+    for x, y in given[:-1]:
+        there.run((x, y), 0)
+    for _ in range(2):
+        with pytest.raises(DeviceError, match="tensor map of b: failed with CUDA_ERROR"):
+            there.run((given[-1][0], given[-1][1]), 0)
+        for x, y in given[:-1]:
+            floats(x + 8)[:], floats(y + 8)[:] = x % 991, 0
+            there.run((x, y), 0)
+        cu.wait()
+        for x, y in given[:-1]:
+            np.testing.assert_array_equal(floats(y + 8), np.full(N, x % 991 + 1))
 
 
 def test_what_is_kept_for_plain_calls_is_bounded(cu: FakeDriver) -> None:
