@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -126,7 +127,12 @@ class Torch(_Ordered):
 
     def make(self, port: Port) -> Any:
         """A new tensor for an output."""
-        return self.torch.empty_strided(
+        return self.maker(port)()
+
+    def maker(self, port: Port) -> Callable[[], Any]:
+        """`make` for one output, over and over."""
+        return partial(
+            self.torch.empty_strided,
             port.shape,
             port.strides,
             dtype=self.element(port.dtype),

@@ -231,6 +231,7 @@ class Bound:
         self._shape = (shaped.grid, 1, 1, image.n_threads, 1, 1, image.smem_bytes)
         self.is_empty = not shaped.grid
         self._config: tuple[int, Any] = -1, None  # of the last stream
+        self._params: Any = None  # of a graph's node
         self._launch: Callable[[int, int, int], Any] = (
             self._launch_clusters
             if image.cluster > 1
@@ -269,18 +270,33 @@ class Bound:
 
     def add_to(self, graph: Any, before: Sequence[Any]) -> Any:
         """Add the launch to a CUDA graph, after the nodes `before`; the new node."""
-        cu = driver()
-        params = cu.CUDA_KERNEL_NODE_PARAMS()
-        params.func, params.kernelParams = self._function, self._at
-        params.gridDimX, params.gridDimY, params.gridDimZ = self._shape[:3]
-        params.blockDimX, params.blockDimY, params.blockDimZ = self._shape[3:6]
-        params.sharedMemBytes = self._shape[6]
-        added = cu.cuGraphAddKernelNode(graph, list(before), len(before), params)
+        self._params = self._params or self._node()
+        added = driver().cuGraphAddKernelNode(graph, list(before), len(before), self._params)
         what, cluster = f"kernel {self._loaded.image.name} in a graph", self._loaded.image.cluster
         node = call(added, what)
         if cluster > 1:
             set_cluster(node, cluster, what)
         return node
+
+    def update(self, executable: Any, node: Any) -> None:
+        """Give a node that `add_to` made the parameters as they are now.
+
+        Args:
+            executable: what the node's graph was made into; its launches so far have read theirs.
+            node: the node.
+        """
+        (result,) = driver().cuGraphExecKernelNodeSetParams(executable, node, self._params)
+        if result != self._success:
+            call((result, None), f"kernel {self._loaded.image.name} in a graph")
+
+    def _node(self) -> Any:
+        """The launch as a graph's node is told it."""
+        params = driver().CUDA_KERNEL_NODE_PARAMS()
+        params.func, params.kernelParams = self._function, self._at
+        params.gridDimX, params.gridDimY, params.gridDimZ = self._shape[:3]
+        params.blockDimX, params.blockDimY, params.blockDimZ = self._shape[3:6]
+        params.sharedMemBytes = self._shape[6]
+        return params
 
 
 def _success() -> Any:

@@ -1,15 +1,16 @@
 """A program on one device: its kernels loaded, and launches prepared per stream and memory.
 
-One kernel is one launch; several are one launch of a CUDA graph, from the second call on the same
-memory on. Calls on different streams share no scratch memory, and so may run at the same time; a
-call inside a capture becomes part of the caller's graph, with scratch memory that belongs to it.
+One kernel is one launch; several are one launch of a CUDA graph, whose nodes are given other memory
+where a call comes with it. Calls on different streams share no scratch memory, and so may run at
+the same time; a call inside a capture becomes part of the caller's graph, with scratch memory that
+belongs to it.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import mod
 from threading import Lock
 from typing import Any
@@ -225,56 +226,83 @@ class _Binding:
         wires: Sequence[Sequence[tuple[int, str]]],
         device: int,
     ) -> None:
-        self._graph: Any = None
         self._bounds, self._pointers, self._wires = bounds, pointers, wires
+        self._readers = [[number for number, _ in w] for w in wires]
         self._device, self._driver = device, driver()
+        self._is_first = True
+        self._graph: _Graph | None = None
+        self._stale: set[int] = set()  # launches that moved and whose nodes of the graph did not
         self._writes: list[list[Write]] = []  # per port, once they are needed
-        self._seen = False
 
     def launch(self, stream: int) -> None:
         """Launch all in order."""
         if self._graph is None:
-            if not self._seen or len(self._bounds) == 1:
-                self._seen = True
+            if self._is_first or len(self._bounds) == 1:
+                self._is_first = False
                 for bound in self._bounds:
                     bound.launch(stream)
                 return
             self.record()
+        assert self._graph is not None
         with on(self._device):
-            call((*self._driver.cuGraphLaunch(self._graph, stream), None), "launch of a graph")
+            if self._stale:
+                self._graph.update(self._stale)
+                self._stale.clear()
+            self._graph.launch(stream)
 
     def move(self, pointers: Sequence[int]) -> None:
-        """Be the launches on other memory; they have not been seen yet."""
-        self._drop()
-        self._seen = False
+        """Be the launches on other memory."""
         if not self._writes:
             of_bound = [bound.writes() for bound in self._bounds]
             self._writes = [[w for n, t in wires for w in of_bound[n][t]] for wires in self._wires]
-        for before, now, writes in zip(self._pointers, pointers, self._writes, strict=True):
+        for port, (before, now) in enumerate(zip(self._pointers, pointers, strict=True)):
             if before != now:
-                for write in writes:
+                for write in self._writes[port]:
                     write(now)
+                if self._graph is not None:
+                    self._stale.update(self._readers[port])
         self._pointers = pointers
 
     def record(self) -> None:
         """Make the graph."""
-        cu = self._driver
         with on(self._device):
-            graph = call(cu.cuGraphCreate(0), "a graph")
-            last: list[Any] = []
-            for bound in self._bounds:
-                if not bound.is_empty:
-                    last = [bound.add_to(graph, last)]
-            self._graph = call(cu.cuGraphInstantiate(graph, 0), "a graph")
-            cu.cuGraphDestroy(graph)
+            self._graph = _Graph(self._bounds)
 
-    def _drop(self) -> None:
-        if self._graph is not None and not sys.is_finalizing():
-            self._driver.cuGraphExecDestroy(self._graph)
-        self._graph = None
+
+class _Graph:
+    """Launches one after the other as a CUDA graph."""
+
+    def __init__(self, bounds: Sequence[Bound]) -> None:
+        self._driver = cu = driver()
+        self._success = cu.CUresult.CUDA_SUCCESS
+        self._bounds, self._nodes = bounds, dict[int, Any]()
+        # Nodes are named by the graph that they were added to: it lives as long.
+        self._graph = call(cu.cuGraphCreate(0), "a graph")
+        self._executable: Any = None
+        last: list[Any] = []
+        for number, bound in enumerate(bounds):
+            if not bound.is_empty:
+                last = [bound.add_to(self._graph, last)]
+                self._nodes[number] = last[0]
+        self._executable = call(cu.cuGraphInstantiate(self._graph, 0), "a graph")
+
+    def launch(self, stream: int) -> None:
+        """Enqueue on a stream."""
+        (result,) = self._driver.cuGraphLaunch(self._executable, stream)
+        if result != self._success:
+            call((result, None), "launch of a graph")
+
+    def update(self, numbers: Iterable[int]) -> None:
+        """Take the parameters that some launches have now; the graph's own so far have theirs."""
+        for number in numbers:
+            if (node := self._nodes.get(number)) is not None:
+                self._bounds[number].update(self._executable, node)
 
     def __del__(self) -> None:
-        self._drop()
+        if not sys.is_finalizing():
+            if self._executable is not None:
+                self._driver.cuGraphExecDestroy(self._executable)
+            self._driver.cuGraphDestroy(self._graph)
 
 
 def _launching(bound: Bound, library: Library) -> Callable[[], None]:

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from axe_eq.target import Target
 
 
+Quick = Callable[[Sequence[Any]], Sequence[Any] | None]
+
+
 class CudaEmitter:
     """The emitter of family "cuda"."""
 
@@ -104,13 +107,18 @@ def load(code: bytes) -> Program:
 
 
 class Program:
-    """Machine code that is called with arrays; it is loaded on each device at its first call."""
+    """Machine code that is called with arrays; it is loaded on each device at its first call.
+
+    Attributes:
+        code: the machine code.
+        quick: `call` on the inputs alone, where they are like those of the call before; else None.
+    """
 
     def __init__(self, code: Code) -> None:
         self.code = code
+        self.quick: Quick = lambda arrays: None
         self._there: dict[int, OnDevice] = {}
         self._lock = Lock()
-        self._quick: Callable[[Sequence[Any]], Sequence[Any] | None] | None = None
 
     def on(self, device: int) -> OnDevice:
         """The program on a device.
@@ -155,7 +163,7 @@ class Program:
         there.run((*given, *(library.read(a).pointer for a in made)), library.stream())
         library.finish()
         if isinstance(library, Torch):
-            self._quick = _torch_quick(there, library, given[len(self.code.inputs) :])
+            self.quick = _torch_quick(there, library, given[len(self.code.inputs) :])
         return self._results(arrays, [library.handed(a) for a in made])
 
     def bind(self, arrays: Sequence[Any]) -> tuple[Callable[[], None], Sequence[Any]]:
@@ -180,10 +188,6 @@ class Program:
         made = [library.make(self.code.ports[n]) for n in self.code.made]
         pointers = (*given, *(library.read(a).pointer for a in made))
         return there.parts(pointers, library, (arrays, made))
-
-    def quick(self, arrays: Sequence[Any]) -> Sequence[Any] | None:
-        """`call` on the inputs alone, where they are like those of the call before; else None."""
-        return None if self._quick is None else self._quick(arrays)
 
     def _given(self, arrays: Sequence[Any]) -> tuple[Library, OnDevice, list[int]]:
         """Whose arrays these are, the program where they lie, and their addresses."""
@@ -215,24 +219,21 @@ class Program:
         return [known[name] for name in self.code.outputs]
 
 
-def _torch_quick(
-    there: OnDevice, library: Torch, constants: Sequence[int]
-) -> Callable[[Sequence[Any]], Sequence[Any] | None]:
+def _torch_quick(there: OnDevice, library: Torch, constants: Sequence[int]) -> Quick:
     """A call on tensors of exactly the dtypes, shapes, strides and device that are wanted.
 
     Anything else, right or wrong, is for `Program.call`.
     """
     torch, code, device, run = library.torch, there.code, there.device, there.run
-    kinds = (torch.Tensor, torch.nn.Parameter)
+    slots = [*code.inputs, *code.made]
+    if not set(code.outputs) <= set(slots):  # a constant handed back
+        return lambda arrays: None
+    kinds, stream = (torch.Tensor, torch.nn.Parameter), library.stream
     ports = [code.ports[n] for n in code.inputs]
     wanted = [(library.element(p.dtype), p.shape, p.strides) for p in ports]
-    made = [code.ports[n] for n in code.made]
-    fresh = [(p.shape, p.strides, library.element(p.dtype)) for p in made]
-    place, empty, stream = torch.device("cuda", device), torch.empty_strided, library.stream
-    slots = [*code.inputs, *code.made]
-    order = [slots.index(name) for name in code.outputs if name in slots]
-    if len(order) < len(code.outputs):  # a constant handed back
-        return lambda arrays: None
+    makes = [library.maker(code.ports[n]) for n in code.made]
+    order = [slots.index(name) for name in code.outputs]
+    is_made = order == list(range(len(ports), len(slots)))
 
     def quick(arrays: Sequence[Any]) -> Sequence[Any] | None:
         if len(arrays) != len(wanted):
@@ -248,9 +249,11 @@ def _torch_quick(
             ):
                 return None
             pointers.append(a.data_ptr())
-        outputs = [empty(s, t, dtype=d, device=place) for s, t, d in fresh]
-        run((*pointers, *constants, *[o.data_ptr() for o in outputs]), stream())
-        known = (*arrays, *outputs)
+        made = [make() for make in makes]
+        run((*pointers, *constants, *[a.data_ptr() for a in made]), stream())
+        if is_made:
+            return made
+        known = (*arrays, *made)
         return [known[n] for n in order]
 
     return quick

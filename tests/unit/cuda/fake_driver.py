@@ -250,21 +250,32 @@ class FakeDriver:
 
     def cuGraphAddKernelNode(self, graph: list[Any], before: list[Any], n: int, params: Any) -> Any:
         assert before == graph[-1:]  # one after the other
-        graph.append((params.func[0], self._work(params.func, params.kernelParams)))
+        graph.append((*params.func, self._work(params.func, params.kernelParams)))
         return self._ok(graph[-1])
 
     def cuGraphInstantiate(self, graph: list[Any], flags: int) -> Any:
-        return self._ok(list(graph))
+        return self._ok({id(node): node for node in graph})
+
+    def cuGraphExecKernelNodeSetParams(self, executable: Any, node: Any, params: Any) -> Any:
+        assert any(n is node for graph in self.graphs for n in graph)  # its graph still lives
+        assert executable[id(node)][:2] == params.func
+        self.calls.append(f"node {node[0]} moved")
+        work = self._work(params.func, params.kernelParams)
+        executable[id(node)] = (*params.func, work)
+        return self._ok()
 
     def cuGraphDestroy(self, graph: list[Any]) -> Any:
+        self.graphs = [other for other in self.graphs if other is not graph]
         return self._ok()
 
-    def cuGraphExecDestroy(self, graph: list[Any]) -> Any:
+    def cuGraphExecDestroy(self, executable: Any) -> Any:
+        executable.clear()
         return self._ok()
 
-    def cuGraphLaunch(self, graph: list[Any], stream: int) -> Any:
+    def cuGraphLaunch(self, executable: Any, stream: int) -> Any:
         assert stream not in self.capturing  # the driver refuses it
-        self.calls.append(f"graph of {len(graph)} on {stream}")
-        for _, work in graph:
+        self.calls.append(f"graph of {len(executable)} on {stream}")
+        for _, context, work in executable.values():
+            assert stream or context == self.context  # it would run on another device's stream
             self._enqueue(stream, work)
         return self._ok()

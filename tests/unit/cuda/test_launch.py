@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +19,7 @@ from axe_eq_backends.cuda import arrays, driver, launch, prepared, run
 from axe_eq_backends.cuda.arrays import DeviceArray
 from axe_eq_backends.cuda.code import Code, Launch, Port
 from axe_eq_backends.cuda.image import Image, MapSpec, TensorSpec
-from tests.unit.cuda.fake_driver import OTHER, FakeDriver
+from tests.unit.cuda.fake_driver import CURRENT, OTHER, FakeDriver
 
 N = 8
 
@@ -291,6 +292,57 @@ def test_moving_writes_only_the_addresses_that_changed(
     for y in results[prepared.KEPT_BINDINGS :]:
         there.run((x, c, y), 0)
     assert written == results[prepared.KEPT_BINDINGS :]  # of three kernels one writes the result
+
+
+def test_new_memory_moves_the_nodes_of_a_graph_that_touch_it(cu: FakeDriver) -> None:
+    there = run.Program(several()).on(0)
+    c, (x, other_x) = there.constant("c", C), [cu.cuMemAlloc(4 * N)[1] for _ in range(2)]
+    floats(x)[:], floats(other_x)[:] = 3, 5
+    results = [cu.cuMemAlloc(4 * N)[1] for _ in range(2 * prepared.KEPT_BINDINGS + 2)]
+    for y in results[:-2]:
+        there.run((x, c, y), 0)
+    cu.calls.clear()
+    there.run((x, c, results[-2]), 0)
+    assert cu.calls == ["node add moved", "graph of 3 on 0"]
+    cu.calls.clear()
+    there.run((other_x, c, results[-1]), 0)
+    assert sorted(cu.calls) == ["graph of 3 on 0", "node add moved", "node increment moved"]
+    cu.wait()
+    for y in results[:-1]:
+        np.testing.assert_array_equal(floats(y), expected(np.full(N, 3), C))
+    np.testing.assert_array_equal(floats(results[-1]), expected(np.full(N, 5), C))
+
+
+def test_a_node_that_the_driver_did_not_move_is_moved_by_the_next_call(cu: FakeDriver) -> None:
+    there = run.Program(several()).on(0)
+    c, x = there.constant("c", C), cu.cuMemAlloc(4 * N)[1]
+    results = [cu.cuMemAlloc(4 * N)[1] for _ in range(2 * prepared.KEPT_BINDINGS + 1)]
+    for y in results[:-1]:
+        there.run((x, c, y), 0)
+    moving = cu.cuGraphExecKernelNodeSetParams
+    cu.cuGraphExecKernelNodeSetParams = lambda *_: cu.failed("CUDA_ERROR")[:1]  # type: ignore[method-assign]
+    with pytest.raises(DeviceError, match="kernel add in a graph: failed with CUDA_ERROR"):
+        there.run((x, c, results[-1]), 0)
+    cu.cuGraphExecKernelNodeSetParams = moving  # type: ignore[method-assign]
+    floats(x)[:] = 4
+    there.run((x, c, results[-1]), 0)
+    cu.wait()
+    np.testing.assert_array_equal(floats(results[-1]), expected(np.full(N, 4), C))
+
+
+def test_a_graph_runs_where_it_was_made_and_goes_with_its_program(cu: FakeDriver) -> None:
+    program, library = run.Program(several()), FakeLibrary()
+    x = library.array(1)
+    for cu.context in (CURRENT, OTHER, None):
+        for _ in range(3):
+            (y,) = program.call([x, C])
+        assert cu.context in (OTHER, CURRENT)
+        cu.wait()
+        np.testing.assert_array_equal(y.values, expected(np.full(N, 1), C))
+    assert cu.graphs
+    del program
+    gc.collect()
+    assert not cu.graphs
 
 
 def through_maps() -> Code:
