@@ -228,6 +228,18 @@ def test_calls_follow_the_current_stream(programs: dict[str, Any], torch: Any) -
         close(y.cpu(), wanted_mlp(torch, x, *weights).cpu())
 
 
+def test_every_call_may_come_with_other_memory(programs: dict[str, Any], torch: Any) -> None:
+    """Graphs are moved there while those launched before still run."""
+    given = tensors(torch, mlp_arrays())
+    calls = []
+    for n in range(60):
+        moved = [a * 0.99**n if n % 3 == 0 or i == n % 5 else a for i, a in enumerate(given)]
+        calls.append((moved, programs["mlp"](*moved)))
+    torch.cuda.synchronize()
+    for moved, y in calls:
+        close(y.cpu(), wanted_mlp(torch, *moved).cpu())
+
+
 def test_threads_call_at_the_same_time(programs: dict[str, Any], torch: Any) -> None:
     weights = tensors(torch, mlp_arrays())[1:]
 
