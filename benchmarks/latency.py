@@ -1,9 +1,9 @@
 """From a function to machine code: seconds cold and from the cache, per stage.
 
 ``python -m benchmarks.latency`` writes results/latency.json and prints a table. Cold runs are
-processes of their own with an empty cache, imports done; each then compiles the same program again
-in the same process. Needs NVRTC and no GPU: what a device adds is loading, see
-`benchmarks.cuda_calls`.
+processes of their own with an empty cache, imports done (their seconds stand beside); each then
+compiles the same program again in the same process. Needs NVRTC and no GPU: what a device adds is
+loading, see `benchmarks.cuda_calls`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from benchmarks.machine import machine
 
 RESULT = Path(__file__).parent / "results" / "latency.json"
 RUNS = 5
+FIGURES = "search_s", "code_s", "nvrtc_s", "total_s", "imports_s"
 
 
 def programs() -> dict[str, Any]:
@@ -47,18 +49,23 @@ def programs() -> dict[str, Any]:
 
 def measure(name: str) -> dict[str, dict[str, float]]:
     """One process: cold, then from the cache."""
+    began = time.perf_counter()
     import axe_eq as axe
     from axe_eq.pack import installed
     from axe_eq_backends.cuda import assemble as _assemble  # noqa: F401
-    from axe_eq_backends.cuda.compile import version
+    from axe_eq_backends.cuda import compile as compiler
     from axe_eq_backends.cuda.run import load
 
-    fn, specs = programs()[name]
     compile = axe.compile  # imports the pipeline
     installed()
-    version()
+    compiler.version()
+    imports_s = time.perf_counter() - began
+    nvrtc = Timed(compiler.compile_texts)
+    compiler.compile_texts = nvrtc  # type: ignore[assignment]
+    fn, specs = programs()[name]
     found = {}
     for which in ("cold", "cached"):
+        nvrtc.seconds = 0.0
         began = time.perf_counter()
         exe = compile(fn, *specs, target="h200")
         chosen = time.perf_counter()
@@ -67,10 +74,25 @@ def measure(name: str) -> dict[str, dict[str, float]]:
         load(code)
         ended = time.perf_counter()
         found[which] = {
-            "search_s": chosen - began, "code_s": ended - chosen, "total_s": ended - began,
-            "kernels": len(exe.kernels),
+            "search_s": chosen - began, "code_s": ended - chosen, "nvrtc_s": nvrtc.seconds,
+            "total_s": ended - began, "imports_s": imports_s, "kernels": len(exe.kernels),
         }  # fmt: skip
     return found
+
+
+class Timed:
+    """A function, with the seconds that its calls took."""
+
+    def __init__(self, work: Callable[..., Any]) -> None:
+        self.work, self.seconds = work, 0.0
+
+    def __call__(self, *given: Any) -> Any:
+        """Call it."""
+        began = time.perf_counter()
+        try:
+            return self.work(*given)
+        finally:
+            self.seconds += time.perf_counter() - began
 
 
 def run(name: str, runs: int) -> dict[str, dict[str, float]]:
@@ -105,11 +127,12 @@ def main() -> None:
     about = {"machine": machine(), "nvrtc": version(), "runs": options.runs}
     RESULT.write_text(json.dumps(about | {"found": found}, indent=1) + "\n")
     table = Table(title="from a function to machine code for an H200, seconds (median)")
-    for column in ("program", "kernels", "", "search", "lower and compile", "whole"):
+    columns = "search", "lower and compile", "NVRTC alone", "whole", "imports before"
+    for column in ("program", "kernels", "", *columns):
         table.add_column(column)
     for name, row in found.items():
         for which, t in row.items():
-            figures = [f"{t[k]:.3f}" for k in ("search_s", "code_s", "total_s")]
+            figures = [f"{t[k]:.3f}" for k in FIGURES]
             table.add_row(name, f"{t['kernels']:.0f}", which, *figures)
     Console().print(table)
 
