@@ -80,10 +80,10 @@ class on:
 
     def __enter__(self) -> None:
         cu, primary = driver(), _primary(self._device)
-        context = int(call(cu.cuCtxGetCurrent(), "the current context"))
-        if context == primary:
+        result, context = cu.cuCtxGetCurrent()
+        if int(context or 0) == primary:
             return
-        if not context:
+        if not int(call((result, context), "the current context")):
             call((*cu.cuCtxSetCurrent(primary), None), f"device {self._device}")
         elif current_device() != self._device:
             call((*cu.cuCtxPushCurrent(primary), None), f"device {self._device}")

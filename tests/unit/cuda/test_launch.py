@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,103 +13,23 @@ import numpy as np
 import pytest
 
 from axe_eq.errors import ArgumentError, AxeError, DeviceError
-from axe_eq_backends.cuda import arrays, driver, launch, prepared, run
+from axe_eq_backends.cuda import driver, prepared, run
 from axe_eq_backends.cuda.arrays import DeviceArray
-from axe_eq_backends.cuda.code import Code, Launch, Port
-from axe_eq_backends.cuda.image import Image, MapSpec, TensorSpec
-from tests.unit.cuda.fake_driver import CURRENT, OTHER, FakeDriver
-
-N = 8
-
-
-def floats(address: int) -> Any:
-    return np.ctypeslib.as_array((ctypes.c_float * N).from_address(address))
-
-
-def increment(x: int, y: int) -> None:
-    floats(y)[:] = floats(x) + 1
-
-
-def double(x: int, y: int) -> None:
-    floats(y)[:] = floats(x) * 2
-
-
-def add(x: int, c: int, y: int) -> None:
-    floats(y)[:] = floats(x) + floats(c)
-
-
-KERNELS: dict[str, Callable[..., None]] = {"increment": increment, "double": double, "add": add}
-
-
-def image(name: str, *tensors: str, **changes: Any) -> Image:
-    fields = {
-        "name": name, "cubin": b"code", "compute_capability": 90, "toolkit": "13.4",
-        "n_threads": 32, "smem_bytes": 0, "tiles": 1, "persistent": False, "params": (),
-        "tensors": (), "arguments": tuple(("pointer", t) for t in tensors), "requires": (),
-    }  # fmt: skip
-    return Image(**{**fields, **changes})
-
-
-def port(name: str) -> Port:
-    return Port(name, "f32", (N,), (1,), 4 * N, 16)
-
-
-def one(**changes: Any) -> Code:
-    """y = x + 1."""
-    kernel = Launch(image("increment", "a", "b", **changes), {}, {"a": "x", "b": "y"})
-    return Code("h200", {n: port(n) for n in "xy"}, ("x",), (), ("y",), 0, (kernel,))
-
-
-def several(links: int = 2) -> Code:
-    """y = (x + 1) * 2 ... + c, its values in between in the arena, one place per value."""
-    steps, at = [], "x"
-    for number in range(links):
-        name = "double" if number % 2 else "increment"
-        steps.append(Launch(image(name, "a", "b"), {}, {"a": at, "b": 64 * number}))
-        at = 64 * number  # type: ignore[assignment]
-    steps.append(Launch(image("add", "a", "c", "b"), {}, {"a": at, "c": "c", "b": "y"}))
-    ports = {n: port(n) for n in "xcy"}
-    return Code("h200", ports, ("x",), ("c",), ("y",), 64 * links, tuple(steps))
-
-
-class Array:
-    """An array of a library that has streams."""
-
-    def __init__(self, library: FakeLibrary, values: Any = None) -> None:
-        self.library = library
-        self.memory = np.zeros(N + 64, np.float32)
-        start = -self.memory.ctypes.data % 256 // 4
-        self.values = self.memory[start : start + N]
-        if values is not None:
-            self.values[:] = values
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return 2, self.library.device
-
-
-class FakeLibrary:
-    """A library on one device, on the stream it is told."""
-
-    def __init__(self, device: int = 0) -> None:
-        self.device, self.now = device, 0
-
-    def stream(self) -> int:
-        return self.now
-
-    def array(self, values: Any = None) -> Array:
-        return Array(self, values)
-
-    def read(self, array: Array) -> DeviceArray:
-        return DeviceArray(array.values.ctypes.data, "f32", (N,), (1,), self.device)
-
-    def make(self, port: Port) -> Array:
-        return self.array()
-
-    def handed(self, array: Array) -> Array:
-        return array
-
-    def finish(self) -> None:
-        """Has a stream."""
+from axe_eq_backends.cuda.code import Code, Launch
+from tests.unit.cuda.fake_driver import OTHER, FakeDriver
+from tests.unit.cuda.fake_programs import (
+    KERNELS,
+    C,
+    FakeLibrary,
+    N,
+    expected,
+    forget,
+    image,
+    one,
+    port,
+    several,
+    use,
+)
 
 
 @pytest.fixture
@@ -121,30 +39,10 @@ def cu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
     fake.wait()
 
 
-def use(fake: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
-    """Let everything talk to a fake driver; what is remembered about the real one is forgotten."""
-    for module in (driver, launch, prepared, arrays):
-        monkeypatch.setattr(module, "driver", lambda: fake)
-    for remembered in (driver._primary, driver.attribute, driver.version):
-        remembered.cache_clear()
-    monkeypatch.setattr(run, "library_of", lambda array: array.library)
-    return fake
-
-
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
     yield
-    for remembered in (driver._primary, driver.attribute, driver.version):
-        remembered.cache_clear()
-
-
-def expected(x: Any, c: Any, links: int = 2) -> Any:
-    for number in range(links):
-        x = x * 2 if number % 2 else x + 1
-    return x + c
-
-
-C = np.arange(N, dtype=np.float32)
+    forget()
 
 
 # -- values ---------------------------------------------------------------------------------------
@@ -252,137 +150,6 @@ def test_plain_calls_on_memory_seen_before_are_one_graph(cu: FakeDriver) -> None
         there.run((x, c, y), 0)
     assert cu.calls == [*(f"kernel {k} on 0" for k in ("increment", "double", "add")),
                         "graph of 3 on 0", "graph of 3 on 0"]  # fmt: skip
-
-
-@pytest.mark.parametrize("again", [1, 3])
-def test_launches_that_move_to_other_memory_compute_there(again: int, cu: FakeDriver) -> None:
-    program, library = run.Program(several()), FakeLibrary()
-    there = program.on(0)
-    c = there.constant("c", C)
-    given = [(library.array(n), library.array()) for n in range(3 * prepared.KEPT_BINDINGS)]
-    for x, y in given:
-        for _ in range(again):  # as a graph from the second time on
-            there.run((x.values.ctypes.data, c, y.values.ctypes.data), 0)
-    cu.wait()
-    for n, (_, y) in enumerate(given):
-        np.testing.assert_array_equal(y.values, expected(np.full(N, n), C))
-
-
-def test_moving_writes_only_the_addresses_that_changed(
-    cu: FakeDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    there = run.Program(several()).on(0)
-    c, x = there.constant("c", C), cu.cuMemAlloc(4 * N)[1]
-    results = [cu.cuMemAlloc(4 * N)[1] for _ in range(prepared.KEPT_BINDINGS + 2)]
-    for y in results[: prepared.KEPT_BINDINGS]:
-        there.run((x, c, y), 0)
-    written: list[int] = []
-    writing = launch._writing
-
-    def counted(*given: Any) -> launch.Write:
-        write = writing(*given)
-
-        def work(address: int) -> None:
-            written.append(address)
-            write(address)
-
-        return work
-
-    monkeypatch.setattr(launch, "_writing", counted)
-    for y in results[prepared.KEPT_BINDINGS :]:
-        there.run((x, c, y), 0)
-    assert written == results[prepared.KEPT_BINDINGS :]  # of three kernels one writes the result
-
-
-def test_new_memory_moves_the_nodes_of_a_graph_that_touch_it(cu: FakeDriver) -> None:
-    there = run.Program(several()).on(0)
-    c, (x, other_x) = there.constant("c", C), [cu.cuMemAlloc(4 * N)[1] for _ in range(2)]
-    floats(x)[:], floats(other_x)[:] = 3, 5
-    results = [cu.cuMemAlloc(4 * N)[1] for _ in range(2 * prepared.KEPT_BINDINGS + 2)]
-    for y in results[:-2]:
-        there.run((x, c, y), 0)
-    cu.calls.clear()
-    there.run((x, c, results[-2]), 0)
-    assert cu.calls == ["node add moved", "graph of 3 on 0"]
-    cu.calls.clear()
-    there.run((other_x, c, results[-1]), 0)
-    assert sorted(cu.calls) == ["graph of 3 on 0", "node add moved", "node increment moved"]
-    cu.wait()
-    for y in results[:-1]:
-        np.testing.assert_array_equal(floats(y), expected(np.full(N, 3), C))
-    np.testing.assert_array_equal(floats(results[-1]), expected(np.full(N, 5), C))
-
-
-def test_a_node_that_the_driver_did_not_move_is_moved_by_the_next_call(cu: FakeDriver) -> None:
-    there = run.Program(several()).on(0)
-    c, x = there.constant("c", C), cu.cuMemAlloc(4 * N)[1]
-    results = [cu.cuMemAlloc(4 * N)[1] for _ in range(2 * prepared.KEPT_BINDINGS + 1)]
-    for y in results[:-1]:
-        there.run((x, c, y), 0)
-    moving = cu.cuGraphExecKernelNodeSetParams
-    cu.cuGraphExecKernelNodeSetParams = lambda *_: cu.failed("CUDA_ERROR")[:1]  # type: ignore[method-assign]
-    with pytest.raises(DeviceError, match="kernel add in a graph: failed with CUDA_ERROR"):
-        there.run((x, c, results[-1]), 0)
-    cu.cuGraphExecKernelNodeSetParams = moving  # type: ignore[method-assign]
-    floats(x)[:] = 4
-    there.run((x, c, results[-1]), 0)
-    cu.wait()
-    np.testing.assert_array_equal(floats(results[-1]), expected(np.full(N, 4), C))
-
-
-def test_a_graph_runs_where_it_was_made_and_goes_with_its_program(cu: FakeDriver) -> None:
-    program, library = run.Program(several()), FakeLibrary()
-    x = library.array(1)
-    for cu.context in (CURRENT, OTHER, None):
-        for _ in range(3):
-            (y,) = program.call([x, C])
-        assert cu.context in (OTHER, CURRENT)
-        cu.wait()
-        np.testing.assert_array_equal(y.values, expected(np.full(N, 1), C))
-    assert cu.graphs
-    del program
-    gc.collect()
-    assert not cu.graphs
-
-
-def through_maps() -> Code:
-    """y = x + 1 as `one`, from tensor maps; x and y are the middles of their ports."""
-    maps = tuple(("map", MapSpec(t, (N,), (1,), (N,), 0, offset=2)) for t in "ab")
-    tensors = tuple(TensorSpec(t, "f32", (N,), (1,), 16) for t in "ab")
-    return one(arguments=maps, tensors=tensors)
-
-
-def test_tensor_maps_move_with_their_offsets(cu: FakeDriver) -> None:
-    there = run.Program(through_maps()).on(0)
-    given = [[cu.cuMemAlloc(8 * N)[1] for _ in range(2)] for _ in range(3 * prepared.KEPT_BINDINGS)]
-    for n, (x, y) in enumerate(given):
-        floats(x + 8)[:] = n
-        there.run((x, y), 0)
-    cu.wait()
-    for n, (_, y) in enumerate(given):
-        np.testing.assert_array_equal(floats(y + 8), np.full(N, n + 1))
-
-
-def test_a_move_that_the_driver_refuses_spoils_no_later_call(cu: FakeDriver) -> None:
-    there = run.Program(through_maps()).on(0)
-    given = [[cu.cuMemAlloc(8 * N)[1] for _ in range(2)] for _ in range(2 * prepared.KEPT_BINDINGS)]
-    refused, moving = given[-1][1] + 8, cu.cuTensorMapReplaceAddress
-
-    def refusing(at: int, address: int) -> Any:
-        return cu.failed("CUDA_ERROR")[:1] if address == refused else moving(at, address)
-
-    cu.cuTensorMapReplaceAddress = refusing  # type: ignore[method-assign]
-    for x, y in given[:-1]:
-        there.run((x, y), 0)
-    for _ in range(2):
-        with pytest.raises(DeviceError, match="tensor map of b: failed with CUDA_ERROR"):
-            there.run((given[-1][0], given[-1][1]), 0)
-        for x, y in given[:-1]:
-            floats(x + 8)[:], floats(y + 8)[:] = x % 991, 0
-            there.run((x, y), 0)
-        cu.wait()
-        for x, y in given[:-1]:
-            np.testing.assert_array_equal(floats(y + 8), np.full(N, x % 991 + 1))
 
 
 def test_what_is_kept_for_plain_calls_is_bounded(cu: FakeDriver) -> None:

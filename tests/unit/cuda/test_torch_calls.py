@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from axe_eq.errors import ArgumentError
-from axe_eq_backends.cuda import arrays, driver, launch, prepared, run
+from axe_eq_backends.cuda import prepared, run
+from axe_eq_backends.cuda.arrays import library_of
 from axe_eq_backends.cuda.code import Code
 from tests.unit.cuda.fake_driver import FakeDriver
-from tests.unit.cuda.test_launch import KERNELS, C, N, expected, several
+from tests.unit.cuda.fake_programs import KERNELS, C, N, expected, forget, several, use
 
 
 class Tensor:
@@ -72,14 +73,10 @@ def cu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
         _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda device: 5), **FLOATS,
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "torch", torch)
-    for module in (driver, launch, prepared, arrays):
-        monkeypatch.setattr(module, "driver", lambda: fake)
-    remembered = driver._primary, driver.attribute, driver.version
-    for known in remembered:
-        known.cache_clear()
+    use(fake, monkeypatch)
+    monkeypatch.setattr(run, "library_of", library_of)
     yield fake
-    for known in remembered:
-        known.cache_clear()
+    forget()
 
 
 def tensor(value: float, kind: type[Tensor] = Tensor) -> Tensor:
