@@ -8,7 +8,7 @@ are priced once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from itertools import product
 from math import gcd
@@ -22,6 +22,9 @@ from axe_eq.schedule.summary import ANY_ALIGNMENT, Access, Summary, Work
 
 MAX_NODES = 40
 MAX_CONES = 12
+# Pairs of cones put together until fewer are kept of each tile, and how many then: deep graphs of
+# operators that all fuse, such as scans, would take minutes. Programs of 1000 operators take 0.3e6.
+NARROWED = ((500_000, 4), (1_500_000, 2))
 MAX_DEPTH = 40
 
 Picks = dict[int, Choice]
@@ -32,12 +35,19 @@ class Cone(NamedTuple):
 
     Attributes:
         picks: alternative taken for every tile class of the cone.
-        marks: what it loads, reduces and gathers; the rest are cells. Of the cones that agree in
-            this only the one with the least arithmetic can be the cheapest.
+        tiles: those tile classes, as bits: what a merged cone would hold is counted without it.
+        marks: what it loads, reduces and gathers, as bits; the rest are cells. Of the cones that
+            agree in this only the one with the least arithmetic can be the cheapest.
     """
 
     picks: Picks
-    marks: frozenset[int]
+    tiles: int
+    marks: int
+
+    @property
+    def size(self) -> int:
+        """Number of tile classes."""
+        return self.tiles.bit_count()
 
 
 Found = tuple[list[Cone], frozenset[int]]
@@ -45,7 +55,11 @@ Memo = dict[int, Found]
 
 
 class Cones:
-    """Enumerates cones; remembers what each tile class met, so a change of M drops little."""
+    """Enumerates cones; remembers what each tile class met, so a change of M drops little.
+
+    Attributes:
+        computed: tile classes enumerated so far, those done again included.
+    """
 
     def __init__(self, forest: Forest, inputs: Collection[int]) -> None:
         self.forest = forest
@@ -54,6 +68,9 @@ class Cones:
         self._met: dict[int, frozenset[int]] = {}
         self._met_by: dict[int, set[int]] = {}
         self._loads: dict[int, tuple[list[tuple[int, list[Cone]]], frozenset[int]]] = {}
+        self._bits: dict[int, int] = {}
+        self._joined = 0
+        self.computed = 0
 
     def of(self, root: int, materialised: Collection[int]) -> Found:
         """Cones of a root tile (computed, not loaded) and the placed classes met on the way."""
@@ -90,15 +107,19 @@ class Cones:
         if found is None:
             loads = self.forest.tiles[tile].loads
             found = self._loads[tile] = (
-                [(c.source, [Cone({tile: c}, frozenset((id(c),)))]) for c in loads],
+                [(c.source, [Cone({tile: c}, 1 << tile, self._mark(c))]) for c in loads],
                 frozenset(choice.source for choice in loads) - self.inputs,
             )
         return found
+
+    def _mark(self, choice: Choice) -> int:
+        return self._bits.setdefault(id(choice), 1 << len(self._bits))
 
     def _compute(self, tile: int, materialised: Collection[int], depth: int) -> Found:
         found = self._memo.get(tile)
         if found is not None:
             return found
+        self.computed += 1
         cones: list[Cone] = []
         met: frozenset[int] = frozenset()
         for choice in self.forest.tiles[tile].compute:
@@ -106,8 +127,10 @@ class Cones:
                 self._below(c, materialised, depth + 1) for c in dict.fromkeys(choice.children)
             ]
             met = met.union(*(m for _, m in below))
-            cones += _join(tile, choice, [c for c, _ in below])
-        found = (_best(cones), met)
+            plain = choice.kind == CELL and not choice.reduces
+            own = Cone({tile: choice}, 1 << tile, 0 if plain else self._mark(choice))
+            cones += self._join(own, [c for c, _ in below])
+        found = (_best(cones, self._kept()), met)
         if depth <= MAX_DEPTH:
             self._memo[tile] = found
             known = self._met.get(tile, frozenset())
@@ -117,42 +140,70 @@ class Cones:
                     self._met_by.setdefault(p, set()).add(tile)
         return found
 
+    def _kept(self) -> int:
+        """How many cones of a tile are kept by now."""
+        return min((n for after, n in NARROWED if self._joined > after), default=MAX_CONES)
 
-def _join(tile: int, choice: Choice, below: Sequence[list[Cone]]) -> list[Cone]:
-    """Combine the operands' cones; a tile met twice is computed once, the last way."""
-    plain = choice.kind == CELL and not choice.reduces
-    cones = [Cone({tile: choice}, frozenset() if plain else frozenset((id(choice),)))]
-    several = [alternatives for alternatives in below if len(alternatives) != 1]
-    for alternatives in several:
-        cones = [
-            Cone({**cone.picks, **base.picks}, cone.marks | base.marks)
-            for base, cone in product(cones, alternatives)
-        ]
-        cones = _best([c for c in cones if len(c.picks) <= MAX_NODES])
-    if len(several) < len(below):
-        only = [alternatives[0] for alternatives in below if len(alternatives) == 1]
-        marks = frozenset().union(*(c.marks for c in only))
-        for picks, _ in cones:
+    def _join(self, own: Cone, below: Sequence[list[Cone]]) -> list[Cone]:
+        """Combine the operands' cones; a tile met twice is computed once, the last way."""
+        cones = [own]
+        several = [alternatives for alternatives in below if len(alternatives) != 1]
+        for alternatives in several:
+            self._joined += len(cones) * len(alternatives)
+            cones = _merged(cones, alternatives, self._kept())
+        if len(several) < len(below):
+            only = [alternatives[0] for alternatives in below if len(alternatives) == 1]
+            tiles, marks = own.tiles, own.marks
             for cone in only:
-                picks.update(cone.picks)
-        cones = [Cone(p, m | marks) for p, m in cones if len(p) <= MAX_NODES]
-    return cones
+                tiles, marks = tiles | cone.tiles, marks | cone.marks
+            cones = [
+                Cone(_united([c.picks, *(o.picks for o in only)]), c.tiles | tiles, c.marks | marks)
+                for c in cones
+                if (c.tiles | tiles).bit_count() <= MAX_NODES
+            ]
+        return cones
 
 
-def _best(cones: Sequence[Cone]) -> list[Cone]:
+def _united(parts: Iterable[Picks]) -> Picks:
+    picks: Picks = {}
+    for part in parts:
+        picks.update(part)
+    return picks
+
+
+def _merged(cones: Sequence[Cone], others: Sequence[Cone], keep: int) -> list[Cone]:
+    """`_best` of every cone with every other; only what is kept is put together."""
+    pairs: dict[int, tuple[int, Cone, Cone]] = {}
+    for cone, other in product(cones, others):
+        tiles, marks = cone.tiles | other.tiles, cone.marks | other.marks
+        if tiles.bit_count() > MAX_NODES:
+            continue
+        rival = pairs.setdefault(marks, (tiles, cone, other))
+        if rival[1] is not cone or rival[2] is not other:
+            picks = {**other.picks, **cone.picks}
+            if _arithmetic(picks) < _arithmetic({**rival[2].picks, **rival[1].picks}):
+                pairs[marks] = tiles, cone, other
+    smallest = sorted(pairs.items(), key=lambda item: item[1][0].bit_count())[:keep]
+    return [
+        Cone({**other.picks, **cone.picks}, tiles, marks)
+        for marks, (tiles, cone, other) in smallest
+    ]
+
+
+def _best(cones: Sequence[Cone], keep: int) -> list[Cone]:
     """The smallest cones, of those with equal marks the one with the least arithmetic."""
     if len(cones) < 2:
         return list(cones)
-    kept: dict[frozenset[int], Cone] = {}
+    kept: dict[int, Cone] = {}
     for cone in cones:
         other = kept.setdefault(cone.marks, cone)
-        if other is not cone and _arithmetic(cone) < _arithmetic(other):
+        if other is not cone and _arithmetic(cone.picks) < _arithmetic(other.picks):
             kept[cone.marks] = cone
-    return sorted(kept.values(), key=lambda c: len(c.picks))[:MAX_CONES]
+    return sorted(kept.values(), key=lambda c: c.size)[:keep]
 
 
-def _arithmetic(cone: Cone) -> tuple[float, int]:
-    return sum(c.vector for c in cone.picks.values()), len(cone.picks)
+def _arithmetic(picks: Picks) -> tuple[float, int]:
+    return sum(c.vector for c in picks.values()), len(picks)
 
 
 def used(forest: Forest, roots: Sequence[int], picks: Picks) -> list[int]:

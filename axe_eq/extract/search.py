@@ -29,6 +29,9 @@ SHORT_ROW = 256
 SINK_LEAVES = 4
 SWAPPED = 4
 REMEMBERED = 32
+# Tile classes that a descent may enumerate, and more per value, before it ends where it is: random
+# graphs of 1000 operators take 170 a value.
+WORK, WORK_PER_VALUE = 50_000, 300
 INFINITE = float("inf")
 
 
@@ -57,6 +60,7 @@ class Search:
         self.kernels: dict[int, Mapped] = {}
         self.users: dict[int, set[int]] = {}
         self.evaluated = 0
+        self.cut = False
         self.running = Running(self.kernel, self.inputs)
         self._seen: dict[int, list[tuple[frozenset[int], frozenset[int], Mapped]]] = {}
         self._by_cut = [self._root_tiles(p) for p in range(len(forest.placed))]
@@ -82,7 +86,7 @@ class Search:
                 break  # one block for everything is for what nothing else can do
             cones, below = self.cones.of(root, self.materialised)
             met |= below
-            for picks, _ in cones:
+            for picks, *_ in cones:
                 if not self._worth_whole(root, picks) or _loads(picks, placed):
                     continue
                 price = self.pricer.price(summarise(self.forest, [root], picks))
@@ -217,7 +221,7 @@ class Search:
                     f"value {self.forest.type_of(placed)}", "has no kernel: " + _why(self, placed),
                     "a demand law and a schedule that accept it",
                 )  # fmt: skip
-        return Selection(kernels, sum(m.time_s for m in kernels.values()), exact)
+        return Selection(kernels, sum(m.time_s for m in kernels.values()), exact, self.cut)
 
     # --- the search
     # -----------------------------------------------------------------------------------------
@@ -272,6 +276,9 @@ class Search:
             self._drop_dead()
             before = self._clock
             for value in reversed(self.values) if number % 2 == 0 else self.values:
+                if self.cones.computed > WORK + WORK_PER_VALUE * len(self.values):
+                    self.cut = True
+                    return
                 # The others wait for the second pass: most of what they find, toggling finds first.
                 if not self._toggle(value) and number:
                     _ = self._sink(value) or self._swap(value)
@@ -389,7 +396,7 @@ def _why(search: Search, placed: int) -> str:
         return "no law answers its request"
     reasons: dict[str, int] = {}
     for root in node.kernels:
-        for picks, _ in search.cones.of(root, search.materialised)[0]:
+        for picks, *_ in search.cones.of(root, search.materialised)[0]:
             for reason, count in search.pricer.price(
                 summarise(search.forest, [root], picks)
             ).rejected:

@@ -42,11 +42,13 @@ class Selection:
         kernels: by placed class.
         time_s: total estimated seconds of the kernels and moves.
         exact: proven the best over all M of this forest.
+        cut: the search ended before no move of a single value gained anything.
     """
 
     kernels: dict[int, Mapped]
     time_s: float
     exact: bool = False
+    cut: bool = False
 
     @property
     def materialised(self) -> frozenset[int]:

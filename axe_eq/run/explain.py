@@ -145,6 +145,8 @@ def _compared(graph: ScheduleGraph, found: Any) -> list[str]:
     if any("rewritten#" in line for line in lines):
         lines.append("  (rewritten#: a value that laws made, none of the program's)")
     proof = "all subsets tried: the best" if found.selection.exact else "a local optimum"
+    if found.selection.cut:
+        proof = "cut short, so that others may be cheaper"
     lines.append(
         f"  {counted(found.evaluated, 'kernel')} evaluated, "
         f"{counted(found.priced, 'distinct cone')} priced; {proof} under this cost model"

@@ -50,7 +50,7 @@ def _best(
     for root in forest.placed[placed].kernels:
         alternatives, below = cones.of(root, chosen)
         met |= below
-        for picks, _ in alternatives:
+        for picks, *_ in alternatives:
             price = pricer.price(summarise(forest, [root], picks)).time_s
             if price < cost:
                 order = used(forest, [root], picks)

@@ -1,0 +1,58 @@
+"""Bounds of the search in deep graphs that all fuse: the schedule is right, and the cut is said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import axe_eq as axe
+from axe_eq.extract import cone, search
+
+CUT = "cut short, so that others may be cheaper"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AXE_CACHE", "0")
+
+
+def sums(x: Any) -> Any:
+    return axe.array.cumulative_sum(x, axis=-1)
+
+
+def compiled() -> Any:
+    return axe.compile(sums, axe.Spec((4, 16), "f32"), target="cpu")
+
+
+def check(exe: Any) -> None:
+    x = np.arange(64, dtype=np.float32).reshape(4, 16) % 7
+    np.testing.assert_array_equal(np.asarray(exe(x)), np.cumsum(x, axis=-1))
+
+
+def test_a_descent_that_ends_early_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = compiled()
+    assert CUT not in str(whole.explain())
+    monkeypatch.setattr(search, "WORK", 0)
+    monkeypatch.setattr(search, "WORK_PER_VALUE", 0)
+    cut = compiled()
+    assert CUT in str(cut.explain())
+    assert cut.cost["time_s"] > whole.cost["time_s"]
+    check(cut)
+
+
+def test_fewer_cones_are_kept_of_deep_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    best = cone._best
+
+    def noted(cones: Sequence[cone.Cone], keep: int) -> list[cone.Cone]:
+        seen.append(keep)
+        return best(cones, keep)
+
+    monkeypatch.setattr(cone, "_best", noted)
+    monkeypatch.setattr(cone, "NARROWED", ((100, 4), (10_000, 2)))
+    check(compiled())
+    assert sorted(set(seen), reverse=True) == [cone.MAX_CONES, 4, 2]
+    assert seen == sorted(seen, reverse=True)
