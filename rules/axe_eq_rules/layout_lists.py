@@ -93,7 +93,7 @@ def turn_copy(n: Numbers, e: Extent, s: Stride, a: Axis, p: CopySet) -> Sides:
 def absorb_multiple(
     n: Numbers, e: Extent, s: Stride, f: Extent, u: Stride, a: Axis, p: CopySet
 ) -> Sides:
-    """[e, s@a] + [f, u@a] + p = [e + q*(f-1), s@a] + p   if u = q*s, s > 0 and 1 <= q <= e."""
+    """[e, s@a] + [f, u@a] + p = [e + q*(f-1), s@a] + p   if u = q*s and 1 <= q <= e."""
     whole, conditions = n.absorbed(e, s, f, u)
     return n.copy(e, s, a, n.copy(f, u, a, p)), n.copy(whole, s, a, p), *conditions
 
@@ -115,7 +115,7 @@ def absorb_multiple_across(
 def absorb_multiple_before(
     n: Numbers, f: Extent, u: Stride, e: Extent, s: Stride, a: Axis, p: CopySet
 ) -> Sides:
-    """[f, u@a] + [e, s@a] + p = [e + q*(f-1), s@a] + p   if u = q*s, s > 0 and 1 <= q <= e."""
+    """[f, u@a] + [e, s@a] + p = [e + q*(f-1), s@a] + p   if u = q*s and 1 <= q <= e."""
     whole, conditions = n.absorbed(e, s, f, u)
     return n.copy(f, u, a, n.copy(e, s, a, p)), n.copy(whole, s, a, p), *conditions
 
@@ -171,8 +171,15 @@ def shift_before_copy(
 
 @LAWS.over(source="sums associate")
 def join_shifts(n: Numbers, v: Stride, w: Stride, a: Axis, p: CopySet) -> Sides:
-    """v@a + w@a + p = (v+w)@a + p."""
-    return n.shift(v, a, n.shift(w, a, p)), n.shift(n.plus(v, w), a, p)
+    """v@a + w@a + p = (v+w)@a + p   if v+w is not 0."""
+    both = n.plus(v, w)
+    return n.shift(v, a, n.shift(w, a, p)), n.shift(both, a, p), both != n.zero
+
+
+@LAWS.over(source="sums associate", sampler=samples.opposite_shifts)
+def cancel_shifts(n: Numbers, v: Stride, w: Stride, a: Axis, p: CopySet) -> Sides:
+    """v@a + w@a + p = p   if v+w = 0."""
+    return n.shift(v, a, n.shift(w, a, p)), p, n.plus(v, w) == n.zero
 
 
 @LAWS.over(source="a shift by nothing")

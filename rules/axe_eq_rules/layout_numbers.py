@@ -63,10 +63,10 @@ def turned_step(extent: str, stride: str) -> tuple[str, str] | None:
 
 @primitive((STR, STR, STR, STR), (STR,))
 def absorbed_steps(e: str, s: str, f: str, u: str) -> str | None:
-    """``e + q*(f-1)`` where ``u = q*s``, ``s > 0`` and ``1 <= q <= e`` for all names."""
+    """``e + q*(f-1)`` where ``u = q*s`` and ``1 <= q <= e`` for all names."""
     count, step = parse(e), parse(s)
     times = parse(u).divided(step)
-    if times is None or not (step.at_least(1) and times.at_least(1)):
+    if times is None or not times.at_least(1):
         return None
     return str(count + times * (parse(f) - 1)) if (count - times).at_least(0) else None
 
@@ -112,7 +112,7 @@ class Numbers:
         raise NotImplementedError
 
     def absorbed(self, e: Any, s: Any, f: Any, u: Any) -> tuple[Any, Conditions]:
-        """``e + q*(f-1)`` for ``u = q*s``, and the conditions ``s > 0`` and ``1 <= q <= e``."""
+        """``e + q*(f-1)`` for ``u = q*s``, and the condition ``1 <= q <= e``."""
         raise NotImplementedError
 
 
@@ -133,7 +133,7 @@ class _Integers(Numbers):
         if not is_pattern(s) and s == 0:
             raise Undefined("division by 0")
         times = u // s
-        return e + times * f - times, (s > 0, u % s == 0, times > 0, times <= e)
+        return e + times * f - times, (u % s == 0, times > 0, times <= e)
 
 
 class _Polynomials(Numbers):

@@ -174,6 +174,7 @@ def falling(system: Any, draw: Draw) -> Values:
 def _multiple(of: bool, draw: Draw) -> tuple[Any, Any, Any, Any]:
     """Extent and stride, and those of a copy that the first absorbs."""
     e, s, f = (extent(draw, name, of) for name in "esf")
+    s = number(poly(s) * draw.pick("sign", (1, 1, -1)), of)
     times = draw.pick("q", (1, "n", "k", e) if of else tuple(range(1, e + 1)))
     return e, s, f, number(poly(times) * poly(s), of)
 
@@ -213,6 +214,14 @@ def shifts_out_of_order(system: Any, draw: Draw) -> Values:
     of = _symbolic(system)
     a, b = draw.pick("axes", (("n", "m"), ("m", "lane"), ("n", "lane")))
     return stride(draw, "v", of), a, stride(draw, "w", of), b, copy_set(draw, "p", of)
+
+
+def opposite_shifts(system: Any, draw: Draw) -> Values:
+    """Two shifts that cancel."""
+    of = _symbolic(system)
+    value = stride(draw, "v", of)
+    back = number(-poly(value), of)
+    return value, back, axis(draw, "a"), copy_set(draw, "p", of)
 
 
 def one_stride(draw: Draw) -> Values:
