@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, get_args, get_type_hints
 
 from axe_eq.errors import AxeError, PackError, cause, raised_at
@@ -81,11 +82,15 @@ class Law:
         return found
 
     def pattern(self) -> Pattern:
-        """Run the law on variables.
+        """The law on variables.
 
         Raises:
             PackError: its function fails on them.
         """
+        return self._on_variables
+
+    @cached_property
+    def _on_variables(self) -> Pattern:
         params = tuple(Var(name, sort) for name, sort in self.params)
         recorder = MODE.recorder = Recorder()
         try:
