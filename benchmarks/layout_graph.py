@@ -101,7 +101,7 @@ def growth(rows: list[Row]) -> float:
 def steps() -> list[tuple[str, str, int, int]]:
     """What `measured` is called with: kind, operation, iters, layouts in the graph before."""
     small = [("ask", op, k, 0) for op in ("equality", "equality_copies") for k in ITERS]
-    large = [("ask", "equality", k, 960) for k in ITERS]
+    large = [("ask", op, k, 960) for op in ("equality", "equality_copies") for k in ITERS]
     return [*small, *large, *(("many", "", k, 0) for k in ITERS)]
 
 

@@ -170,7 +170,7 @@ def _root_alone(writer: Writer, left: Term, call: Call) -> list[str] | None:
     return [f"(= _root {skeleton(left)})"]
 
 
-def _bodies(writer: Writer, pattern: Pattern, left: Any) -> tuple[list[str], list[list[str]]]:
+def bodies(writer: Writer, pattern: Pattern, left: Any) -> tuple[list[str], list[list[str]]]:
     """The whole body, and for every primitive call the body that asks for it."""
     body = [f"(= _root {writer.text(left)})"]
     bound = _variables(left)
@@ -206,7 +206,7 @@ def law_rules(law: Law, key: str, ruleset: str, *, record: bool, asking: bool = 
     for n, (left, right) in enumerate(directions):
         _check_direction(law, pattern, left)
         writer = Writer()
-        body, asks = _bodies(writer, pattern, left)
+        body, asks = bodies(writer, pattern, left)
         name = key if n == 0 else f"{key} (back)"
         for m, ask in enumerate(asks if asking else ()):
             rules.append(rule(ask[:-1], ask[-1:], ruleset, f"{name} asks {m}"))
@@ -284,7 +284,7 @@ def analysis_rules(analysis: Analysis) -> list[str]:
     for fn in analysis.rules:
         pattern = analysis_pattern(fn)
         writer = Writer()
-        body, asks = _bodies(writer, pattern, pattern.left)
+        body, asks = bodies(writer, pattern, pattern.left)
         name = f"{analysis.name} {fn.__name__}"
         rules += [rule(a[:-1], a[-1:], ANALYSIS, f"{name} asks {m}") for m, a in enumerate(asks)]
         value = writer.text(pattern.right, hoist=True)
