@@ -8,7 +8,7 @@ same plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from axe_eq.errors import AxeError, DispatchError, LayoutError
@@ -19,10 +19,11 @@ from axe_eq.target import Instr, Target
 
 
 class Names:
-    """Fresh names of values that plans compute."""
+    """Fresh names of values that plans compute; `taken` are the kernel's own."""
 
-    def __init__(self) -> None:
+    def __init__(self, taken: Collection[str] = ()) -> None:
         self._count = 0
+        self._taken = taken
         self.elements: set[str] = set()
 
     def fresh(
@@ -30,6 +31,8 @@ class Names:
     ) -> Var:
         """A variable no other plan of the kernel uses; `element` marks element numbers."""
         self._count += 1
+        while f"{stem}{self._count}" in self._taken:
+            self._count += 1
         v = var(f"{stem}{self._count}", 1, low, high)
         if element:
             self.elements.add(v.name)
@@ -99,8 +102,10 @@ class Planned:
         for name, known in self.maps.items():
             if known == tensor_map:
                 return name
-        taken = sum(m.buffer is tensor_map.buffer for m in self.maps.values())
-        name = f"map_{tensor_map.buffer}" + (f"_{taken}" if taken else "")
+        number = sum(m.buffer is tensor_map.buffer for m in self.maps.values())
+        name = f"map_{tensor_map.buffer}" + (f"_{number}" if number else "")
+        while name in self.maps:  # of a tensor whose name ends in a number
+            name += "_"
         self.maps[name] = tensor_map
         return name
 
@@ -191,7 +196,7 @@ def dispatch(kernel: ir.Kernel, target: Target, families: Families) -> Planned:
     Raises:
         DispatchError: a primitive that no row of the target implements.
     """
-    planned = Planned(kernel, target)
+    planned = Planned(kernel, target, Names(ir.names(kernel)))
     for statement, where in ir.walk(kernel):
         if isinstance(statement, ir.Primitive):
             choice = choose(statement, target, where, families, planned.names)

@@ -588,3 +588,21 @@ def _walk(body: Body, where: Where) -> Iterator[tuple[Statement, Where]]:
         else:
             for inner in children(statement):
                 yield from _walk(inner, where.inside(statement))
+
+
+def variables(kernel: Kernel) -> Iterator[Var]:
+    """Every run-time integer that a kernel declares, its parameters first."""
+    yield from kernel.params
+    for statement, _ in walk(kernel):
+        if isinstance(statement, Let | For):
+            yield statement.var
+        if isinstance(statement, Roles):
+            yield from (role.var for role in statement.branches)
+
+
+def names(kernel: Kernel) -> frozenset[str]:
+    """Names of everything that a kernel declares."""
+    stored = {b.name for b in (*kernel.tensors, *kernel.buffers)}
+    return frozenset(
+        stored | {b.name for b in kernel.barriers} | {v.name for v in variables(kernel)}
+    )

@@ -234,8 +234,7 @@ def _descriptor(w: Writer, address: Address, form: int, s: ir.Primitive) -> str:
         byte, step = 0, byte
     key = (id(s), address.buffer.name, w.expr(byte), form)
     if key not in w.cells:
-        w.n_descriptors += 1
-        w.cells[key] = f"{w.name(address.buffer)}_{w.n_descriptors}"
+        w.cells[key] = w.descriptor_name(address.buffer)
         start = w.address(Address(address.buffer, byte))
         w.line(f"const unsigned long long {w.cells[key]} = descriptor({start}, {form:#018x}ull);")
     return w.cells[key] + (f" + {step >> 4}" if step else "")

@@ -25,14 +25,22 @@ _C_TYPES = {
     "bf16": "bf16", "f32": "float", "f64": "double", "i32": "int", "i64": "long long",
 }  # fmt: skip
 _WHOLE_REGISTERS = ("float", "int", "double", "long long")
-_RESERVED = frozenset({
-    "auto", "bool", "break", "case", "char", "const", "continue", "default", "do", "double",
-    "else", "enum", "extern", "float", "for", "goto", "if", "int", "long", "new", "register",
-    "return", "short", "signed", "sizeof", "static", "struct", "switch", "this", "typedef",
-    "union", "unsigned", "void", "volatile", "while", "lane", "warp", "thread", "cta", "n_ctas",
-    "rank", "smem", "group", "template", "operator", "class", "f16", "bf16", "min", "max", "chain1",
-    "chain2", "chain3", "other",
-})  # fmt: skip
+# Words of the language, and what every kernel's text declares or reads.
+_WORDS = """
+alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
+char32_t class co_await co_return co_yield compl concept const const_cast consteval constexpr
+constinit continue decltype default delete do double dynamic_cast else enum explicit export extern
+false float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr
+operator or or_eq private protected public register reinterpret_cast requires return short signed
+sizeof static static_assert static_cast struct switch template this thread_local throw true try
+typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq
+threadIdx blockIdx blockDim gridDim warpSize __syncthreads __syncwarp __byte_perm __int_as_float
+lane warp thread cta n_ctas rank smem smem_bytes group f16 bf16 min max fma fmaf i chain1 chain2
+chain3 other
+"""
+_RESERVED = frozenset(_WORDS.split())
+# Functions that are written as they are called; none of their names ends in an underscore.
+_FUNCTION = re.compile(r"(ld|st|tma|wgmma|mma|ldmatrix|stmatrix|cp_async|cell)_\w*[^_]")
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,11 @@ def identifier(name: str) -> str:
     clean = re.sub(r"\W", "_", name)
     if clean[:1].isdigit() or not clean:
         clean = f"n{clean}"
-    return f"{clean}_" if clean in _RESERVED else clean
+    return f"{clean}_" if _is_taken(clean) else clean
+
+
+def _is_taken(name: str) -> bool:
+    return name in _RESERVED or name in prelude.FIXED or bool(_FUNCTION.fullmatch(name))
 
 
 class Writer:
@@ -100,8 +112,12 @@ class Writer:
     # -- names, expressions, helpers for calls --
 
     def _claim_names(self) -> None:
-        taken: set[str] = set()
         kernel = self.kernel
+        taken = self.taken = {identifier(name) for name in self.planned.maps}
+        for v in ir.variables(kernel):
+            if identifier(v.name) != v.name:
+                raise EmitError(f"variable {v.name!r}", "is no name of CUDA C++", "another name")
+            taken.add(v.name)
         things = [(id(b), b.name) for b in kernel.tensors + kernel.buffers]
         for number, wanted in things + [(id(b), b.name) for b in kernel.barriers]:
             name = identifier(wanted)
@@ -113,6 +129,13 @@ class Writer:
     def name(self, thing: ir.Buffer | ir.MBarrier) -> str:
         """The C name of a buffer or barrier array."""
         return self.names[id(thing)]
+
+    def descriptor_name(self, buffer: ir.Buffer) -> str:
+        """A C name for a matrix descriptor of a part of a buffer."""
+        self.n_descriptors += 1
+        while (name := f"{self.name(buffer)}_{self.n_descriptors}") in self.taken:
+            self.n_descriptors += 1
+        return name
 
     def use(self, name: str, make: Callable[[], str] | None = None) -> str:
         """Include a device function; its name."""
