@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel import ir
 from axe_eq.kernel.counts import arrivals
-from axe_eq.kernel.expr import Int, variables
+from axe_eq.kernel.expr import Expr, Int, bounds, depends, variables
 from axe_eq.kernel.placement import number
 from axe_eq.target import Target
 
@@ -19,6 +19,8 @@ from axe_eq.target import Target
 _THREAD_NUMBERS = {"warp": {ir.WARP.name}, "thread": {ir.WARP.name, ir.LANE.name, ir.THREAD.name}}
 _SETMAXNREG = range(24, 257, 8)  # what setmaxnreg takes (PTX ISA 9.7.19.5)
 _BARRIER_BYTES = 8
+_PHASE_BYTES = (1 << 20) - 1  # that a barrier counts (PTX ISA, mbarrier object)
+_INT_MAX = (1 << 31) - 1  # kernels count with 32 bits; element numbers of tensors may be wider
 
 
 def check(kernel: ir.Kernel, target: Target) -> None:
@@ -139,15 +141,56 @@ def _places(s: ir.Primitive) -> Iterator[Int]:
         yield s.begin
 
 
+def _integers(kernel: ir.Kernel, target: Target) -> None:
+    """Integers fit in 32 bits, as far as they are known before a launch."""
+    if isinstance(kernel.tiles, int) and 2 * kernel.tiles * kernel.cluster > _INT_MAX + 1:
+        # The loop over them adds the grid's size to the last one.
+        wrong = f"has {kernel.tiles} units of work of {kernel.cluster} CTAs"
+        raise ScheduleError(f"kernel {kernel.name}", wrong, f"at most {(_INT_MAX + 1) // 2} CTAs")
+    given = {p.name for p in kernel.params}
+    for s, _ in ir.walk(kernel):
+        if isinstance(s, ir.Let) and depends(s.value, frozenset(given)):
+            given.add(s.var.name)
+        if isinstance(s, ir.For) and depends(s.stop, frozenset(given)):
+            given.add(s.var.name)
+        for e in _counted(s):
+            if not depends(e, frozenset(given)) and (wide := _too_wide(e)) is not None:
+                raise ScheduleError(
+                    f"kernel {kernel.name}", f"counts to {bounds(wide)[1]} ({wide})",
+                    f"at most {_INT_MAX}, what 32 bits hold", at=s.at,
+                )  # fmt: skip
+
+
+def _counted(s: ir.Statement) -> Iterator[Int]:
+    """Integers of a statement, and where the operands of primitives end."""
+    yield from _uniform(s)
+    if isinstance(s, ir.For):
+        yield s.stop + s.step
+    if isinstance(s, ir.Index):
+        yield s.begin + (number(s.out.shape[s.dim]) - 1)
+    for view in s.views() if isinstance(s, ir.Primitive) else ():
+        yield from (b + (e - 1) for b, e in zip(view.begin, view.extent, strict=True))
+
+
+def _too_wide(e: Int) -> Int | None:
+    """A part of an expression that 32 bits are proven not to hold at its bounds."""
+    low, high = bounds(e)
+    if (high is not None and high > _INT_MAX) or (low is not None and low < -_INT_MAX - 1):
+        return e
+    parts = (_too_wide(x) for x in e.args) if isinstance(e, Expr) else ()
+    return next((x for x in parts if x is not None), None)
+
+
 def _capacity(kernel: ir.Kernel, target: Target) -> None:
     """Shared memory and threads fit."""
     capacity, limit = target.memory("smem").n_bytes, target.limits["threads_per_cta"]
-    if kernel.smem_bytes > capacity:
+    if kernel.launch_smem_bytes > capacity:
         used = ", ".join(
             f"{b} {b.n_elements * b.itemsize}" for b in kernel.buffers if b.memory == "smem"
         )
         raise ScheduleError(
-            f"kernel {kernel.name}", f"needs {kernel.smem_bytes} bytes of shared memory ({used})",
+            f"kernel {kernel.name}",
+            f"needs {kernel.launch_smem_bytes} bytes of shared memory ({used})",
             f"at most {capacity}",
         )  # fmt: skip
     if kernel.n_threads > limit:
@@ -187,7 +230,8 @@ def _budgets(kernel: ir.Kernel, target: Target) -> None:
             raise _broken(role, f"{role.registers} registers", "a multiple of 8 in 24..256")
     wanted = sum(r.registers * (r.high - r.low) for r in roles)
     granule = target.limits["register_granule"]
-    entry = target.limits["registers_per_unit"] // kernel.n_threads // granule * granule
+    share = target.limits["registers_per_unit"] // kernel.n_threads
+    entry = min(share, target.limits["registers_per_thread"]) // granule * granule
     groups = sum(r.high - r.low for r in roles)
     if wanted > entry * groups:
         raise ScheduleError(
@@ -218,7 +262,7 @@ def _registers(kernel: ir.Kernel, target: Target) -> None:
 
 
 def _barriers(kernel: ir.Kernel, target: Target) -> None:
-    """Barriers that are waited for are arrived at, and the other way round."""
+    """Barriers are arrived at and waited for, in slots that they have, with counts they hold."""
     waited = {s.barrier for s, _ in ir.walk(kernel) if isinstance(s, ir.Wait)}
     for barrier in kernel.barriers:
         found = arrivals(kernel, barrier)
@@ -226,6 +270,21 @@ def _barriers(kernel: ir.Kernel, target: Target) -> None:
             raise ScheduleError(f"barrier {barrier.name}", "nobody arrives at it", "an arrive")
         if barrier not in waited:
             raise ScheduleError(f"barrier {barrier.name}", "nobody waits for it", "a wait")
+    changing = frozenset(s.var.name for s, _ in ir.walk(kernel) if isinstance(s, ir.Assign))
+    for s, _ in ir.walk(kernel):
+        if isinstance(s, ir.Expect) and s.n_bytes > _PHASE_BYTES:
+            raise _broken(s, f"{s.n_bytes} bytes for one phase", f"at most {_PHASE_BYTES}")
+        if isinstance(s, ir.Wait | ir.Arrive | ir.Expect):
+            _check_slot(s, changing)
+
+
+def _check_slot(s: ir.Wait | ir.Arrive | ir.Expect, changing: frozenset[str]) -> None:
+    """A slot lies in its array, as far as it is known; what changes at run time is not."""
+    low, high = bounds(s.slot)
+    below, above = low is not None and low < 0, high is not None and high >= s.barrier.slots
+    if (below or above) and not depends(s.slot, changing):
+        wrong = f"slot {s.slot} of {s.barrier}, from {low} to {high}"
+        raise _broken(s, wrong, f"0 to {s.barrier.slots - 1}")
 
 
 def _async_completion(kernel: ir.Kernel, target: Target) -> None:
@@ -296,6 +355,6 @@ def _broken(s: ir.Statement, wrong: str, expected: str) -> ScheduleError:
 
 
 RULES: tuple[Callable[[ir.Kernel, Target], None], ...] = (
-    _memories, _scopes, _top, _variables, _inside, _capacity, _alignment, _budgets, _registers,
-    _barriers, _async_completion, _cluster,
+    _memories, _scopes, _top, _variables, _inside, _integers, _capacity, _alignment, _budgets,
+    _registers, _barriers, _async_completion, _cluster,
 )  # fmt: skip

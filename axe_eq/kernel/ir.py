@@ -531,6 +531,17 @@ class Kernel:
         """Threads of one CTA."""
         return LANES * self.n_warps
 
+    @property
+    def smem_alignment(self) -> int:
+        """Bytes that the start of its shared memory is a multiple of."""
+        return max((b.alignment for b in self.buffers if b.memory == "smem"), default=16)
+
+    @property
+    def launch_smem_bytes(self) -> int:
+        """Shared memory that a launch asks for: what it begins with is aligned to 16 bytes only."""
+        align = self.smem_alignment
+        return self.smem_bytes + (align if self.smem_bytes and align > 16 else 0)
+
     def tensor(self, name: str) -> Buffer:
         """The global buffer called `name`.
 

@@ -25,6 +25,7 @@ from axe_eq.program.types import DTYPES, ValueType, value_type
 from axe_eq.schedule.graph import KernelStep, TileNode
 
 STORED = ("bool", "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64", "i32", "i64")
+_INT_MAX = (1 << 31) - 1
 Coords = tuple[Affine, ...]
 Range = tuple[int, int]
 # Per index dim the iters (extent, stride) of a tensor, slow to fast; none where it does not reach.
@@ -449,7 +450,14 @@ class _Reader:
         return Apply("where", (inside, cell, other))
 
     def _position(self, c: Affine) -> Cell:
-        """A coordinate as an integer cell."""
+        """A coordinate as an integer cell.
+
+        Raises:
+            DispatchError: it counts further than the cell's 32 bits.
+        """
+        low, high = self._bounds(c)
+        if low < -_INT_MAX or high > _INT_MAX:
+            raise self.cone.refuse(f"counts from {low} to {high}", "what 32 bits hold")
         value: Cell | None = None
         for dim, factor in c.terms:
             here: Cell = self._leaf(Position(dim))

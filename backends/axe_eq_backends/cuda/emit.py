@@ -203,8 +203,6 @@ class Writer:
         arguments = self._arguments()
         self.lines = []
         self._prologue(arguments, body)
-        align = max((b.alignment for b in kernel.buffers if b.memory == "smem"), default=16)
-        slack = align if kernel.smem_bytes and align > 16 else 0
         parameters = ",\n    ".join(self._parameter(a) for a in arguments)
         # Large CTAs are alone on their SM for their registers: else ptxas spills to fit two.
         alone = self._has_roles() or kernel.n_threads >= LARGE_CTA
@@ -218,7 +216,7 @@ class Writer:
         functions = prelude.collect(self.used) + "".join(self.cell_texts)
         code = "\n".join([self._comment() + functions, head, *self.lines, *body, "}", ""])
         return Source(
-            identifier(kernel.name), code, arguments, kernel.n_threads, kernel.smem_bytes + slack
+            identifier(kernel.name), code, arguments, kernel.n_threads, kernel.launch_smem_bytes
         )
 
     def _comment(self) -> str:
@@ -261,7 +259,7 @@ class Writer:
     def _prologue(self, arguments: Sequence[Argument], body: Sequence[str]) -> None:
         shared = [b for b in self.kernel.buffers if b.memory == "smem"]
         if shared or self.kernel.barriers:
-            align = max((b.alignment for b in shared), default=16)
+            align = self.kernel.smem_alignment
             self.use("shared_address")
             self.line("extern __shared__ unsigned char smem_bytes[];")
             aligned = f"(shared_address(smem_bytes) + {align - 1}) & ~{align - 1}u"

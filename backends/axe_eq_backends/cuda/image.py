@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 FORMAT = "4"
 KERNELS = Cache("kernels")
+MOST_CTAS = 1 << 30  # a CTA's number and the grid's size, added, fit in 32 bits
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,10 @@ class Image:
             value = int(evaluate(value_of, params))
             if value % multiple:
                 raise ArgumentError(what, f"is {value}", f"a multiple of {multiple}")
+        ctas = int(evaluate(self.tiles, params)) * self.cluster
+        if ctas > MOST_CTAS:
+            wrong = f"has work for {ctas} CTAs"
+            raise ArgumentError(f"kernel {self.name}", wrong, f"at most {MOST_CTAS}")
 
     def to_bytes(self) -> bytes:
         """Everything in one piece of bytes."""

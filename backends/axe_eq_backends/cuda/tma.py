@@ -22,6 +22,8 @@ from axe_eq.layout.swizzle import Swizzle
 from axe_eq.target import Instr
 
 ALIGNED_BYTES = 16
+# Of one dim of a tensor map (CUDA driver API, cuTensorMapEncodeTiled).
+MOST_EXTENT, MOST_STRIDE_BYTES = 1 << 32, 1 << 40
 SWIZZLE_ATOM_LOG2, SWIZZLE_SHIFT = 4, 3  # 16-byte chunks, XORed with the row number modulo 8
 
 
@@ -194,9 +196,14 @@ def _grow(d: Dim, run: int, cap: int) -> Boxed:
 
 
 def _require(plan: Plan, tensor: ir.View, dims: list[Dim], multiple: int) -> None:
-    """Strides are multiples of 16 bytes, proven or to be checked at launch."""
+    """Strides are multiples of 16 bytes, proven or to be checked at launch; numbers fit a map."""
     size = tensor.buffer.itemsize
     for d in dims:
+        if isinstance(d.size, int) and d.size > MOST_EXTENT:
+            raise DispatchError(f"tensor {tensor.buffer}", f"extent {d.size}", f"{MOST_EXTENT}")
+        if isinstance(d.stride, int) and not 0 < d.stride * size < MOST_STRIDE_BYTES:
+            wrong, most = f"stride of {d.stride * size} bytes", f"1..{MOST_STRIDE_BYTES - 1}"
+            raise DispatchError(f"tensor {tensor.buffer}", wrong, most)
         if d.stride == 1 or divisor(d.stride * size) % multiple == 0:
             continue
         if isinstance(d.stride, int):

@@ -354,6 +354,16 @@ REFUSED: dict[str, tuple[Callable[[], ir.Primitive], Where, str]] = {
         "no barrier to complete on",
     ),
     "pitch of 66": (lambda: bulk((256, 66), (64, 64), SWIZZLED), ELECT, "stride of 132 bytes"),
+    "more rows than a map has": (
+        lambda: bulk(((1 << 32) + 64, 64), (64, 64), SWIZZLED),
+        ELECT,
+        "extent 4294967360",
+    ),
+    "rows further apart than a map has": (
+        lambda: bulk((256, 1 << 39), (64, 64), SWIZZLED),
+        ELECT,
+        "stride of 1099511627776 bytes",
+    ),
     "short rows": (
         lambda: bulk((256, 64), (64, 4), Layout([(64, 4), (4, 1)])),
         ELECT,

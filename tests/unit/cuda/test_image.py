@@ -42,6 +42,7 @@ def test_an_image_survives_bytes_and_checks_parameters() -> None:
         ({"M": 16, "N": 8}, "no value for K"),
         ({"M": 16, "N": 12, "K": 8}, "parameter N: is 12"),
         ({"M": 12, "N": 8, "K": 8}, "byte stride of A: is 24"),
+        ({"M": 1 << 30, "N": 1 << 22, "K": 8}, "has work for 274877906944 CTAs"),
     ):
         with pytest.raises(ArgumentError, match=reason):
             built.check(params)

@@ -152,6 +152,48 @@ def _beyond(memory: str) -> Write:
     return write
 
 
+def _tile_beyond_32_bits(k: Builder) -> None:
+    with k.range(1 << 21) as i:
+        k.let("begin", i * 2048)
+
+
+def _end_beyond_32_bits(k: Builder) -> None:
+    x, s = k.tensor("x", "f32", (1 << 32,)), k.reg("s", "f32", (128,), THREADS)
+    with k.range(1 << 24) as i:
+        k.copy(s.all, x[span(i * 128 + 64, 128)])
+
+
+def _positions_beyond_32_bits(k: Builder) -> None:
+    with k.range(1 << 24) as i:
+        k.index(k.reg("s", "i32", (128,), THREADS).all, 0, i * 128 + 64)
+
+
+def _last_step_beyond_32_bits(k: Builder) -> None:
+    with k.range((1 << 31) - 2, step=4):
+        pass
+
+
+def _many_tiles(k: Builder) -> None:
+    with k.tiles((1 << 30) + 1, persistent=False):
+        pass
+
+
+def _slot_of_a_loop(k: Builder) -> None:
+    b = k.mbarriers("b", 2)
+    with k.range(3) as i:
+        k.wait(b, i, 0)
+    k.arrive(b, 0)
+
+
+def _long_phase(k: Builder) -> None:
+    b, x = k.mbarriers("b", 1), k.tensor("x", "f16", (256, 256))
+    s = k.smem("s", "f16", (256, 256))
+    with k.one_thread(), k.arrives(b, 0):
+        for _ in range(9):
+            k.copy_async(s.all, x.all)
+    k.wait(b, 0, 0)
+
+
 def _in_clusters(n: int, write: Write) -> Write:
     def clustered(k: Builder) -> None:
         k.kernel.cluster = n
@@ -206,14 +248,25 @@ BROKEN: dict[str, list[tuple[Write, int, str]]] = {
         (_beyond("reg"), 4, "t[128:+128] is not inside t"),
         (_beyond("smem"), 4, "s[-1:+128] is not inside s"),
     ],
+    "_integers": [
+        (_tile_beyond_32_bits, 4, "counts to 4294965248 (i * 2048); expected at most 2147483647"),
+        (_end_beyond_32_bits, 4, "counts to 2147483711 (i * 128 + 191)"),
+        (_positions_beyond_32_bits, 4, "counts to 2147483711 (i * 128 + 191)"),
+        (_last_step_beyond_32_bits, 4, "counts to 2147483650"),
+        (_many_tiles, 4, "has 1073741825 units of work of 1 CTAs; expected at most 1073741824"),
+    ],
     "_capacity": [
-        (lambda k: k.smem("s", "f32", (60000,)), 4, "240000 bytes of shared memory"),
+        (lambda k: k.smem("s", "f32", (60000,)), 4, "240128 bytes of shared memory (s 240000)"),
+        # It begins at a multiple of 128 bytes, for which a launch asks for more.
+        (lambda k: k.smem("s", "f32", (227 * 256,)), 4, "232576 bytes of shared memory"),
     ],
     "_registers": [(_wide_accumulators, 4, "384 registers")],
     "_barriers": [
         (_wait_only, 4, "nobody arrives"),
         (lambda k: k.mbarriers("b", 1), 4, "nobody arrives"),
         (_arrive_only, 4, "nobody waits"),
+        (_slot_of_a_loop, 4, "slot i of b, from 0 to 2; expected 0 to 1"),
+        (_long_phase, 4, "1179648 bytes for one phase; expected at most 1048575"),
     ],
     "_async_completion": [
         (_uncommitted, 4, "no commit of kind bulk"),

@@ -21,7 +21,7 @@ from axe_eq.kernel.cells import Operand as Numbered
 from axe_eq.kernel.expr import Int, minimum
 from axe_eq.kernel.placement import Iter, Placement, merged
 from axe_eq.program.types import DTYPES, promote
-from axe_eq_backends.cuda.schedules.tensors import Operand
+from axe_eq_backends.cuda.schedules.tensors import MOST_INDICES, Operand
 
 # Element types that a matrix unit's operand type holds exactly.
 HOLDS = {"f16": ("f8e4m3", "f8e5m2", "f16"), "bf16": ("f8e4m3", "f8e5m2", "bf16")}
@@ -127,15 +127,12 @@ class Contraction:
         """The same contraction with dims fused that every tensor runs through as one."""
         kinds = [self.outer, self.rows, self.cols, *self.depths]
         joined: dict[int, int] = {}  # slower dim -> the faster dim that it becomes one with
-        for dims in kinds:
-            for slow, fast in pairwise(dims):
-                if self._continues(slow, fast):
-                    joined[slow] = fast
         shape = list(self.shape)
         for dims in kinds:
-            for slow in dims:
-                if slow in joined:
-                    shape[joined[slow]] *= shape[slow]
+            for slow, fast in pairwise(dims):
+                if self._continues(slow, fast) and shape[slow] * shape[fast] <= MOST_INDICES:
+                    joined[slow] = fast
+                    shape[fast] *= shape[slow]
         kept = [d for d in range(len(shape)) if d not in joined and shape[d] > 1]
         numbers = {d: n for n, d in enumerate(kept)}
 
@@ -182,7 +179,8 @@ def spanned(c: Contraction, dims: Sequence[int], tile: int) -> tuple[tuple[int, 
     ways: list[tuple[int, ...]] = [(d,) for d in reversed(dims)]
     for n in range(len(dims) - 2, -1, -1):
         together = tuple(dims[n:])
-        if not any(map(c.alone, together)) and _cuts([c.shape[d] for d in together], tile):
+        few = c.extent(together) <= MOST_INDICES
+        if few and not any(map(c.alone, together)) and _cuts([c.shape[d] for d in together], tile):
             ways.append(together)
     spans = [Span(way, c.extent(way), tile) for way in ways] or [Span((), 1, tile)]
 

@@ -16,7 +16,8 @@ from axe_eq.layout import Layout
 from axe_eq.program.types import DTYPES
 
 VECTOR_BYTES = 16
-
+# Indices that one dim may have: tiles that hang over its end still count with 32 bits.
+MOST_INDICES, MOST_PARTS = 1 << 30, 1 << 10
 
 Range = tuple[int, int]
 
@@ -72,15 +73,50 @@ def dense(
 def collapse(
     shape: Sequence[int], operands: Sequence[Operand], frozen: int = 0
 ) -> tuple[tuple[int, ...], list[Operand]]:
-    """Fuse neighbouring dims that are one run in every operand, but not the last `frozen`."""
+    """Fuse neighbouring dims that are one run in every operand, but not the last `frozen`.
+
+    No dim gets more than `MOST_INDICES`; longer ones are split where that is possible.
+    """
+    shape, operands = _split(shape, operands, frozen)
     dims: list[tuple[int, int]] = []  # extent, and the fastest of the dims that are one
     for d, extent in enumerate(shape):
-        if dims and d < len(shape) - frozen and _continues(operands, dims[-1][1], d, extent):
+        few = bool(dims) and dims[-1][0] * extent <= MOST_INDICES
+        if few and d < len(shape) - frozen and _continues(operands, dims[-1][1], d, extent):
             dims[-1] = (dims[-1][0] * extent, d)
         else:
             dims.append((extent, d))
     kept = [x for i, x in enumerate(dims) if x[0] != 1 or i >= len(dims) - max(frozen, 1)]
     return tuple(e for e, _ in kept), [o.over([d for _, d in kept]) for o in operands]
+
+
+def _split(
+    shape: Sequence[int], operands: Sequence[Operand], frozen: int
+) -> tuple[list[int], list[Operand]]:
+    """Dims of too many indices as two, but for the last `frozen` and those that are counted."""
+    shape, operands = list(shape), list(operands)
+    for d in range(len(shape) - frozen - 1, -1, -1):
+        inner = _largest_divisor(shape[d])
+        if inner in (1, shape[d]) or any(
+            o.bound(d) or (o.counts and o.strides[d]) for o in operands
+        ):
+            continue
+        shape[d : d + 1] = [shape[d] // inner, inner]
+        operands = [_with_split(o, d, inner) for o in operands]
+    return shape, operands
+
+
+def _largest_divisor(extent: int) -> int:
+    """The largest divisor that is at most `MOST_INDICES`, 1 where none is nearly as large."""
+    least = -(-extent // MOST_INDICES)
+    parts = (n for n in range(least, MOST_PARTS * least) if extent % n == 0)
+    return extent // next(parts, extent)
+
+
+def _with_split(o: Operand, dim: int, inner: int) -> Operand:
+    """The operand over a dim as two, the faster one of `inner` indices."""
+    strides = (*o.strides[:dim], o.strides[dim] * inner, *o.strides[dim:])
+    window = (*o.window[:dim], None, *o.window[dim:]) if o.window else ()
+    return replace(o, strides=strides, window=window)
 
 
 def _continues(operands: Sequence[Operand], slow: int, fast: int, extent: int) -> bool:
