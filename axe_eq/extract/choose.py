@@ -130,7 +130,8 @@ def _join(forest: Forest, pricer: Pricer, a: Group, b: Group) -> Group | None:
     roots = [m.root for m in members]
     if len(picks) > MAX_NODES or _cyclic(forest, roots, picks):
         return None
-    return Group(members, picks, pricer.price(summarise(forest, roots, picks)))
+    layouts = [forest.layout_of(m.placed) for m in members]
+    return Group(members, picks, pricer.price(summarise(forest, roots, picks, layouts)))
 
 
 def _cyclic(forest: Forest, roots: Sequence[int], picks: Picks) -> bool:

@@ -11,13 +11,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from itertools import product
-from math import gcd
+from math import gcd, prod
 from typing import NamedTuple
 
 from axe_eq.errors import LayoutError
-from axe_eq.extract.forest import CELL, LOAD, Choice, Forest
+from axe_eq.extract.forest import CELL, GATHER, LOAD, Choice, Forest, TileClass
 from axe_eq.layout import Layout
+from axe_eq.layout.iters import DEFAULT_AXIS
+from axe_eq.program.ops import selector
 from axe_eq.program.signature import signature
+from axe_eq.schedule import box as boxes
 from axe_eq.schedule.summary import ANY_ALIGNMENT, Access, Summary, Work
 
 MAX_NODES = 40
@@ -252,8 +255,10 @@ def sweeps(forest: Forest, order: Sequence[int], picks: Picks) -> dict[int, int]
     return {tile: len(s) for tile, s in needed.items() if s}
 
 
-def summarise(forest: Forest, roots: Sequence[int], picks: Picks) -> Summary:
-    """The figures of a cone with these root tiles."""
+def summarise(
+    forest: Forest, roots: Sequence[int], picks: Picks, stored: Sequence[str] = ()
+) -> Summary:
+    """The figures of a cone with these root tiles; `stored` are the layouts they are stored in."""
     order = used(forest, roots, picks)
     passes = sweeps(forest, order, picks)
     extents: dict[str, int] = {}
@@ -263,7 +268,7 @@ def summarise(forest: Forest, roots: Sequence[int], picks: Picks) -> Summary:
     staged: list[Work] = []
     resident: list[tuple[int, str]] = []
     fed = {c for t in order if picks[t].product for c in _through_tiles(picks[t])}
-    computed = folds = 0
+    computed = folds = positions = parts = 0
     reduced: set[tuple[str, tuple[int, ...], tuple[int, ...]]] = set()
     for tile in order:
         node, choice = forest.tiles[tile], picks[tile]
@@ -272,13 +277,14 @@ def summarise(forest: Forest, roots: Sequence[int], picks: Picks) -> Summary:
                 extents[letter] = extent
         times = passes.get(tile, 1)
         if choice.kind == LOAD:
-            size = node.type.itemsize
-            aligned = _alignment(forest.layout_of(choice.source), node.type.shape, size)
-            loads.append(
-                Access(node.n_bytes, node.key, node.star, size, times, tile in fed, aligned)
-            )
+            place = _place(forest.layout_of(choice.source), node.type.shape, node.box)
+            loads.append(_access(node, place, times, tile in fed))
             continue
         computed += choice.kind == CELL
+        if choice.kind == GATHER:
+            filled, whole = _filled(choice.text)
+            positions += not (choice.children or filled)
+            parts += bool(choice.children) and (filled or not whole)
         if choice.reduces and (choice.structured or not choice.product):
             folds += not choice.product
             reduced.add(_reduced(forest, choice))
@@ -290,6 +296,7 @@ def summarise(forest: Forest, roots: Sequence[int], picks: Picks) -> Summary:
                     choice.dtype,
                     choice.structured,
                     node.star,
+                    *_form(forest, choice, picks),
                 )
             )
             resident.append((node.star, node.key))
@@ -300,8 +307,10 @@ def summarise(forest: Forest, roots: Sequence[int], picks: Picks) -> Summary:
         tuple(sorted(extents.items())),
         tuple(sorted(loads, key=_load_order)),
         tuple(
-            Access(t.n_bytes, t.key, t.star, t.type.itemsize)
-            for t in (forest.tiles[r] for r in roots)
+            _access(t, _place(text, t.type.shape, t.box))
+            for t, text in zip(
+                [forest.tiles[r] for r in roots], stored or [""] * len(roots), strict=True
+            )
         ),
         tuple(products),
         tuple(Work(flops, letters) for letters, flops in sorted(vector.items())),
@@ -310,24 +319,89 @@ def summarise(forest: Forest, roots: Sequence[int], picks: Picks) -> Summary:
         computed,
         folds,
         len(reduced),
+        positions,
+        parts,
+    )
+
+
+class _Place(NamedTuple):
+    """How a box of a value lies in memory: `strides` and `offset` as in `Access`.
+
+    Attributes:
+        apart: elements that divide what `Access.aligned` names; 0 where that is 0.
+    """
+
+    strides: tuple[tuple[str, int, int], ...]
+    offset: int
+    apart: int
+
+
+def _access(tile: TileClass, place: _Place, passes: int = 1, fed: bool = False) -> Access:
+    size, type_ = tile.type.itemsize, tile.type
+    aligned = place.apart * size if place.apart < ANY_ALIGNMENT else ANY_ALIGNMENT
+    return Access(
+        type_.n_bytes, tile.key, tile.star, size, passes, fed, aligned, place.strides, place.offset
     )
 
 
 @cache
-def _alignment(text: str, shape: tuple[int, ...], itemsize: int) -> int:
-    """As `Access.aligned`, of a layout whose dims have these extents."""
-    layout = Layout.parse(text)
+def _place(text: str, shape: tuple[int, ...], box: str) -> _Place:
+    """Where a box of a value of this shape lies in a layout; "" is the row-major one."""
+    layout = Layout.parse(text) if text else Layout([(e, 1, DEFAULT_AXIS) for e in (prod(shape),)])
     try:
         blocks = layout.group(shape).blocks
     except LayoutError:
-        return 0
-    strides = [
-        abs(stride) for block in blocks for extent, stride, _ in block if extent > 1 and stride
-    ]
-    if layout.swizzle or (strides and 1 not in strides):
-        return 0
-    apart = gcd(*(s for s in strides if s > 1), *layout.offset.values())
-    return apart * itemsize or ANY_ALIGNMENT
+        return _Place((), 0, 0)
+    if layout.swizzle:
+        return _Place((), 0, 0)
+    offset, strides, runs = sum(layout.offset.values()), list[tuple[str, int, int]](), [0]
+    for entry, block in zip(boxes.parse(box), blocks, strict=True):
+        rest, inner = entry.offset, len(strides)
+        for position, (extent, stride, _) in reversed(list(enumerate(block))):
+            offset += (rest % extent if position else rest) * stride
+            rest //= extent
+            if extent > 1 and stride and entry.scale:
+                strides.insert(inner, (entry.letter, extent, stride * entry.scale))
+        if len(strides) > inner + 1 and strides[-1][2] == 1:
+            runs.append(strides[-1][1])
+    steps = [stride for _, _, stride in strides]
+    if min(steps, default=1) < 0 or (steps and 1 not in steps):
+        return _Place(tuple(strides), offset, 0)
+    apart = gcd(*(s for s in steps if s > 1), *runs, offset) or ANY_ALIGNMENT
+    return _Place(tuple(strides), offset, apart)
+
+
+@cache
+def _filled(text: str) -> tuple[bool, bool]:
+    """Whether a selector fills what no operand gives, and whether it takes one operand alone."""
+    declared, params = selector(text)
+    return declared.fill is not None and declared.fill(params) is not None, declared.arity == 1
+
+
+def _form(forest: Forest, choice: Choice, picks: Picks) -> tuple[bool, tuple[int, ...], bool]:
+    """`mixed`, `reduced` and `crossed` of a product, as in `Work`."""
+    types = [forest.tiles[c].type for c in choice.children]
+    parsed = signature(choice.text)
+    extents = parsed.extents([t.shape for t in types])
+    along: set[int] = set()
+    for child, dims in zip(choice.children, parsed.operands, strict=True):
+        if picks[child].kind == LOAD:
+            tile = forest.tiles[child]
+            text = forest.layout_of(picks[child].source)
+            found = _contiguous(text, tile.type.shape)
+            along |= {i for d in found for i, _ in dims[d].terms if i in parsed.reduced}
+    mixed = len({t.dtype for t in types}) > 1
+    return mixed, tuple(extents[i] for i in parsed.reduced), len(along) > 1
+
+
+@cache
+def _contiguous(text: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The dim whose neighbours are neighbours in memory; none where strides do not say it."""
+    try:
+        blocks = Layout.parse(text).group(shape).blocks
+    except LayoutError:
+        return ()
+    return tuple(d for d, b in enumerate(blocks) if any(e > 1 and s == 1 for e, s, _ in b))[:1]
 
 
 def _through_tiles(choice: Choice) -> tuple[int, ...]:
@@ -351,9 +425,9 @@ def _reduced_dims(text: str, operand: int) -> tuple[int, ...]:
     return tuple(d for d, p in dims if any(i in parsed.reduced for i, _ in p.terms))
 
 
-def _load_order(access: Access) -> tuple[str, float, int, int, bool, int]:
-    feeds, aligned = access.feeds_product, access.aligned
-    return access.letters, access.n_bytes, access.star, access.passes, feeds, aligned
+def _load_order(access: Access) -> tuple[object, ...]:
+    feeds, place = access.feeds_product, (access.aligned, access.strides, access.offset)
+    return access.letters, access.n_bytes, access.star, access.passes, feeds, *place
 
 
 def _staged(forest: Forest, choice: Choice, picks: Picks, times: int) -> list[Work]:

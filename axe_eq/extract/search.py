@@ -89,7 +89,8 @@ class Search:
             for picks, *_ in cones:
                 if not self._worth_whole(root, picks) or _loads(picks, placed):
                     continue
-                price = self.pricer.price(summarise(self.forest, [root], picks))
+                summary = summarise(self.forest, [root], picks, [self.forest.layout_of(placed)])
+                price = self.pricer.price(summary)
                 if price.time_s < best.time_s:
                     best = Mapped(placed, price, root, picks)
         if best.root < 0:
@@ -397,8 +398,8 @@ def _why(search: Search, placed: int) -> str:
     reasons: dict[str, int] = {}
     for root in node.kernels:
         for picks, *_ in search.cones.of(root, search.materialised)[0]:
-            for reason, count in search.pricer.price(
-                summarise(search.forest, [root], picks)
-            ).rejected:
+            layout = search.forest.layout_of(placed)
+            summary = summarise(search.forest, [root], picks, [layout])
+            for reason, count in search.pricer.price(summary).rejected:
                 reasons[reason] = reasons.get(reason, 0) + count
     return "; ".join(f"{r} ({c})" for r, c in reasons.items()) or "none is left of its cones"

@@ -511,6 +511,7 @@ class Kernel:
         persistent: a CTA loops over tiles (at most one CTA per slot of the machine is launched).
         smem_bytes: shared memory of one CTA.
         cluster: CTAs of one cluster.
+        note: what its text says about it, where something is to be said.
     """
 
     name: str
@@ -525,6 +526,7 @@ class Kernel:
     persistent: bool = False
     smem_bytes: int = 0
     cluster: int = 1
+    note: str = ""
 
     @property
     def n_threads(self) -> int:

@@ -32,8 +32,13 @@ class Access(NamedTuple):
         itemsize: bytes of one element.
         passes: how often streaming loops sweep it.
         feeds_product: a sum of products reads it (so it goes through tile memory).
-        aligned: bytes that divide every stride of the buffer but the contiguous one, and its
-            offset; 0 where nothing is contiguous. Copies of whole rows need it.
+        aligned: bytes that divide every stride of the buffer but the contiguous one, blocks of
+            that one, and the place where it is read from; 0 where nothing is contiguous or a
+            stride is negative. Copies of whole rows need it.
+        strides: (letter, extent, elements between neighbours) of every dim, as it lies in memory,
+            slow to fast: those of a blocked dim follow each other, a whole dim has the letter "*",
+            dims of extent 1 are left out. Empty where strides do not describe it.
+        offset: the element where it is read from or stored to.
     """
 
     n_bytes: float
@@ -43,16 +48,32 @@ class Access(NamedTuple):
     passes: int = 1
     feeds_product: bool = False
     aligned: int = ANY_ALIGNMENT
+    strides: tuple[tuple[str, int, int], ...] = ()
+    offset: int = 0
 
 
 class Work(NamedTuple):
-    """Operations of one cone node over its whole index space; repeated per missing letter."""
+    """Operations of one cone node over its whole index space; repeated per missing letter.
+
+    Attributes:
+        flops: operations.
+        letters: loop letters of the node and its operands.
+        dtype: element type that products multiply, the wider one of two.
+        structured: a structured monoid reduces.
+        star: elements per index of the letters.
+        mixed: operands of products have different element types.
+        reduced: extents of the dims that products sum over.
+        crossed: operands of products are contiguous along different ones of these.
+    """
 
     flops: float
     letters: str
     dtype: str = ""
     structured: bool = False
     star: int = 1
+    mixed: bool = False
+    reduced: tuple[int, ...] = ()
+    crossed: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,6 +91,8 @@ class Summary:
         n_folds: of them, reductions that are no sums of products.
         n_reduced: what they reduce, as boxes of index spaces: one where rows are reduced several
             times, more where reductions are nested or over different dims.
+        n_positions: values that are positions along a dim.
+        n_parts: values put together from parts: of several operands, or of one and a constant.
     """
 
     extents: tuple[tuple[str, int], ...]
@@ -82,6 +105,8 @@ class Summary:
     n_nodes: int
     n_folds: int = 0
     n_reduced: int = 0
+    n_positions: int = 0
+    n_parts: int = 0
 
     def extent(self, letter: str) -> int:
         """Extent of a loop letter; 1 where the cone does not have it."""

@@ -7,12 +7,14 @@ Times are for comparing decisions: the fitted constants say where they come from
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise, starmap
 from math import gcd
 
 import numpy as np
 
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.summary import (
+    Access,
     Column,
     Columns,
     Summary,
@@ -88,8 +90,8 @@ class TensorCores:
             return "operands of products computed in the kernel"
         if len(summary.stores) > 1:
             return "several results"
-        if unaligned := misaligned(summary):
-            return unaligned
+        if unfit := not_as_they_lie(summary, target):
+            return unfit
         missing = {w.dtype for w in summary.products if not tile_rows(target, w.dtype)}
         return f"no gemm row for {' '.join(sorted(missing))}" if missing else None
 
@@ -160,13 +162,46 @@ def _computes_operands(summary: Summary) -> bool:
     return bool(summary.staged)
 
 
-def misaligned(summary: Summary) -> str | None:
+def not_as_they_lie(summary: Summary, target: Target) -> str | None:
+    """Why warpgroup products of tensors as they lie are not what a cone is; None where they are."""
+    if len({w.dtype for w in summary.products}) > 1 or any(w.mixed for w in summary.products):
+        return "operands of different element types"
+    if len({w.reduced for w in summary.products}) > 1:
+        return "products that sum over different dims"
+    if any(w.crossed for w in summary.products):
+        return "operands contiguous along different reduced dims"
+    if summary.n_parts:
+        return "values put together from parts"
+    if summary.n_positions:
+        return "values that depend on positions"
+    return misaligned(summary, target)
+
+
+def misaligned(summary: Summary, target: Target) -> str | None:
     """Why bulk copies cannot fetch the operands of products; None where they can."""
     fed = [a.aligned for a in summary.loads if a.feeds_product]
     if 0 in fed:
         return "an operand without a contiguous dim"
     least = min((gcd(a, BULK_BYTES) for a in fed), default=BULK_BYTES)
-    return f"rows of operands {least} B apart, not {BULK_BYTES}" if least < BULK_BYTES else None
+    if least < BULK_BYTES:
+        return f"rows of operands {least} B apart, not {BULK_BYTES}"
+    dims = max((_n_dims(a, summary) for a in summary.loads if a.feeds_product), default=0)
+    most = min(
+        (r.limits["rank"] for r in target.rows("copy_async") if "rank" in r.limits), default=0
+    )
+    return f"operands of {dims} dims in memory, not {most}" if dims > most else None
+
+
+def _n_dims(access: Access, summary: Summary) -> int:
+    """Dims of an access where those are one that every access runs through as one."""
+    steps = [{x: (e, s) for x, e, s in a.strides} for a in (*summary.loads, *summary.stores)]
+
+    def are_one(slow: str, fast: str) -> bool:
+        pairs = ((a.get(slow, (1, 0)), a.get(fast, (1, 0))) for a in steps)
+        return slow != fast and all(s == inner * e for (_, s), (e, inner) in pairs)
+
+    letters = [x for x, _, _ in access.strides]
+    return len(letters) - sum(starmap(are_one, pairwise(letters)))
 
 
 def _padded(summary: Summary, columns: Columns, letter: str) -> Column:

@@ -81,7 +81,9 @@ def _schedule(cone: Cone, step: KernelStep | MoveStep, target: Target) -> Lowere
         except (DispatchError, ScheduleError):
             pass  # rows too long for one CTA, or no rows
     chosen = (step.parameters, step.row) if matrix and isinstance(step, KernelStep) else ({}, "")
-    made, _ = contract.kernel(contraction, cone.name, target, *chosen)
+    made, other = contract.kernel(contraction, cone.name, target, *chosen)
+    if chosen[1].startswith(contract.FAMILY) and other:
+        made.note = f"not {chosen[1]}, which was priced: {other}"
     return Lowered(made, buffers)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.summary import Columns, Summary, blocks, elements, flops, grid_of
 from axe_eq.target import Instr, Target
-from axe_eq_backends.cuda.cost import OF_REGISTERS, misaligned, roofline, tile_rows
+from axe_eq_backends.cuda.cost import OF_REGISTERS, not_as_they_lie, roofline, tile_rows
 from axe_eq_backends.cuda.schedules.contraction import HOLDS
 
 SIDES, DEPTHS = (16, 32, 64, 128), (32, 64, 128)
@@ -57,7 +57,8 @@ class RegisterProducts:
             return "other reductions beside products"
         if summary.staged and len(summary.products) > 1:
             return "several products of computed operands"
-        as_they_lie = not (summary.staged or len(summary.stores) > 1 or misaligned(summary))
+        other = not_as_they_lie(summary, target)
+        as_they_lie = not (summary.staged or len(summary.stores) > 1 or other)
         if as_they_lie and all(tile_rows(target, w.dtype) for w in summary.products):
             return "products of tensors as they lie"
         missing = {w.dtype for w in summary.products if not register_rows(target, w.dtype)}

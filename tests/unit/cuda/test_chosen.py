@@ -9,11 +9,12 @@ import pytest
 import axe_eq as axe
 from axe_eq import nn
 from axe_eq.errors import DispatchError
-from axe_eq_backends.cuda import contract
+from axe_eq_backends.cuda import contract, cost, register_cost
 from axe_eq_backends.cuda.lower import lower
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules.gemm import Tiling, gemm
 
+xp = axe.array
 CASES: dict[str, tuple[Any, tuple[tuple[int, ...], ...]]] = {
     f"{m} x {n} x {k}{turned}": (fn, ((m, k), b))
     for m, n, k in [(8192, 4096, 4096), (65, 8192, 8192), (513, 33792, 8192), (333, 72, 40),
@@ -70,6 +71,108 @@ def test_what_bulk_copies_cannot_fetch_goes_through_registers() -> None:
     (kernel,) = exe.kernels
     assert (kernel.schedule, kernel.row.partition(".")[0]) == ("register_products", "mma")
     assert any("rows of operands 2 B apart" in reason for reason in kernel.rejected)
+
+
+def lying(shape: tuple[int, ...], iters: list[tuple[int, int]], first: int = 0) -> axe.Spec:
+    """A tensor with these iters and this first element."""
+    return axe.Spec(shape, "f16", layout=axe.Layout(iters, offset={"m": first}))
+
+
+def causal(scores: Any) -> Any:
+    places = xp.arange(512)
+    return xp.where(xp.expand_dims(places, axis=1) >= places, scores, 0.0)
+
+
+def halves(*shape: int) -> axe.Spec:
+    """A tensor of f16."""
+    return axe.Spec(shape, "f16")
+
+
+A, B, BYTES = halves(512, 256), halves(256, 512), axe.Spec((256, 512), "f8e4m3")
+# Products that no warpgroup kernel takes as one cone: what is computed, of what, and what is said
+# of the cone where one kernel computes it all.
+UNFIT: dict[str, tuple[Any, tuple[axe.Spec, ...], str]] = {
+    "two element types": (lambda a, b: a @ b, (A, BYTES), "operands of different element types"),
+    "two sums": (
+        lambda a, b, c, d: a @ b + c @ d, (A, B, halves(512, 128), halves(128, 512)), "",
+    ),
+    "reduced dims in two orders": (
+        lambda a, b: nn.einsum("mij,nji->mn", a, b),
+        (halves(256, 32, 64), halves(256, 64, 32)),
+        "operands contiguous along different reduced dims",
+    ),
+    "a factor of parts": (
+        lambda a, c, b: xp.concat([a, c]) @ b, (halves(200, 256), halves(312, 256), B), "",
+    ),
+    "a result of parts": (lambda a, b, c: xp.concat([a @ b, c]), (A, B, halves(16, 512)), ""),
+    "a bias of parts": (
+        lambda a, b, c, d: a @ b + xp.concat([c, d]), (A, B, halves(200), halves(312)), "",
+    ),
+    "a part of a result": (lambda a, b: (a @ b)[3:200, 5:300], (A, B), ""),
+    "a mask": (lambda a, b: causal(a @ b), (A, B), ""),
+    "positions": (lambda a, b: a @ b + xp.arange(512), (A, B), ""),
+    "rows backwards": (
+        lambda a, b: a @ b, (lying((512, 256), [(512, -256), (256, 1)], 511 * 256), B),
+        "an operand without a contiguous dim",
+    ),
+    "rows from element 3 on": (
+        lambda a, b: a @ b, (lying((512, 256), [(512, 256), (256, 1)], 3), B),
+        "rows of operands 2 B apart, not 16",
+    ),
+    "narrow blocks": (
+        lambda a, b: a @ b, (lying((512, 256), [(512, 4), (64, 2048), (4, 1)]), B),
+        "rows of operands 8 B apart, not 16",
+    ),
+    "many dims": (
+        lambda a, b: nn.einsum("maxbyk,yanbxk->axbymn", a, b),
+        (halves(64, 2, 3, 2, 3, 64), halves(3, 2, 64, 2, 3, 64)),
+        "operands of 6 dims in memory, not 5",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_what_no_warpgroup_kernel_takes_is_priced_as_what_is_emitted(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others: list[tuple[str, str]] = []
+    real = contract.kernel
+
+    def noted(c: Any, kernel: str, target: Any, parameters: Any, row: str = "") -> Any:
+        made, other = real(c, kernel, target, parameters, row)
+        others.append((row, other))
+        return made, other
+
+    monkeypatch.setattr(contract, "kernel", noted)
+    fn, given, reason = UNFIT[name]
+    exe = axe.compile(fn, *given, target="h200")
+    assert "which was priced" not in "".join(exe.source.values())
+    assert others
+    assert not [other for row, other in others if row.startswith("wgmma") and other]
+    assert not reason or any(f"tensor_cores: {reason}" in k.rejected for k in exe.kernels)
+    assert not reason or reason in exe.explain()
+
+
+def test_a_kernel_of_another_family_than_was_priced_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Figures of a cone may miss something; then the text has the reason."""
+    monkeypatch.setattr(cost, "not_as_they_lie", lambda summary, target: None)
+    monkeypatch.setattr(register_cost, "not_as_they_lie", lambda summary, target: None)
+    with axe.debug(cache=0):
+        exe = axe.compile(lambda a, b: a @ b, A, BYTES, target="h200")
+    (text,) = exe.source.values()
+    assert "// not wgmma.f16, which was priced: persistent kernel of k0_mul: " in text
+
+
+def test_epilogues_of_constants_and_slices_stay_with_their_products() -> None:
+    for fn, more in (
+        (lambda a, b: nn.relu(a @ b) * 2.0 + a[:, :1], ()),
+        (lambda a, b, c: xp.where(c, a @ b, 0.0), (axe.Spec((512, 512), "bool"),)),
+        (lambda a, b, c: a @ b + c[3:515], (axe.Spec((1024,), "f16"),)),
+    ):
+        exe = axe.compile(fn, A, B, *more, target="h200")
+        assert [k.schedule for k in exe.kernels] == ["tensor_cores"]
 
 
 def test_tiles_that_hang_over_cost_what_they_cover() -> None:

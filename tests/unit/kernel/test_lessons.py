@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import runpy
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from axe_eq_backends.cuda.lower import lower
 from axe_eq_backends.cuda.meaning import MEANINGS
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.target import h200
+from tests.unit.cuda.whole import interpreted
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -126,17 +126,72 @@ def test_what_is_picked_is_the_lesson_s_kernel_and_right(
     assert np.abs(found["C"] - wanted).max() < 0.05
 
 
-def test_operands_in_another_order_get_the_pack_s_own_kernel(
-    lesson: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def lying(rows: int, columns: int, row: int, column: int, first: int = 0) -> axe.Spec:
+    """A matrix of these extents, with strides and a first element."""
+    layout = axe.Layout([(rows, row), (columns, column)], offset={"m": first})
+    return axe.Spec((rows, columns), "f16", layout=layout)
+
+
+# Kernels that are not the lesson's: what they compute, and why not, where one kernel does it.
+OTHERS: dict[str, tuple[Any, tuple[axe.Spec, axe.Spec]]] = {
+    "product of columns": (
+        lambda a, b: a @ b,
+        (axe.Spec((256, 128), "f16"), axe.Spec((128, 256), "f16")),
+    ),
+    "columns of A": (lambda a, b: a @ b.T, (lying(256, 128, 1, 256), axe.Spec((256, 128), "f16"))),
+    "rows with a pitch": (
+        lambda a, b: a @ b.T,
+        (lying(256, 128, 136, 1), axe.Spec((256, 128), "f16")),
+    ),
+    "rows further on": (
+        lambda a, b: a @ b.T,
+        (lying(256, 128, 128, 1, 64), axe.Spec((256, 128), "f16")),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_operands_that_lie_otherwise_are_refused(
+    lesson: dict[str, Any], monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    exe = axe.compile(
-        lambda a, b: a @ b, "8192x4096:f16", "4096x4096:f16", target="h200",
-        packs=[*pack.installed().values(), lesson["PACK"]],
-    )  # fmt: skip
+    _almost_free(lesson, monkeypatch)
+    fn, specs = OTHERS[name]
+    packs = [*pack.installed().values(), lesson["PACK"]]
+    exe = axe.compile(fn, *specs, target="h200", packs=packs)
     (step,) = exe.kernels
-    assert step.schedule == "gemm_by_hand"
-    own = lower(replace(step, schedule="tensor_cores"), exe.schedule.graph, h200)
-    assert emit(plan(own.kernel, h200)).text == exe.source[step.name]
+    assert step.schedule == "tensor_cores"
+    assert "gemm_by_hand: operands or a result of other than dense rows" in step.rejected
+    assert "operands or a result of other than dense rows" in exe.explain()
+    assert "ring_a" not in exe.source[step.name]
+
+
+@pytest.mark.parametrize("part", ["result", "operand"])
+def test_parts_of_tensors_are_multiplied_where_they_lie(
+    lesson: dict[str, Any], monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    _almost_free(lesson, monkeypatch)
+    of_result: Any = lambda a, b: (a @ b.T)[128:256]  # noqa: E731
+    of_operand: Any = lambda a, b: a[128:256] @ b.T  # noqa: E731
+    fn = of_result if part == "result" else of_operand
+    specs = axe.Spec((384, 128), "f16"), axe.Spec((256, 128), "f16")
+    packs = [*pack.installed().values(), lesson["PACK"]]
+    exe = axe.compile(fn, *specs, target="h200", packs=packs)
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(s.shape).astype(np.float16) for s in specs]
+    (found,) = interpreted(exe.schedule.graph, given)
+    assert np.abs(found - np.asarray(axe.run(fn, *given), np.float64)).max() < 0.05
+
+
+def _almost_free(lesson: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the lesson's schedule cost next to nothing wherever it does not refuse."""
+    price = lesson["ByHand"].price
+
+    def cheap(self: Any, summary: Any, target: Any) -> Any:
+        columns = price(self, summary, target)
+        columns.time_s = columns.time_s * 1e-3
+        return columns
+
+    monkeypatch.setattr(lesson["ByHand"], "price", cheap)
 
 
 def test_two_packs_do_not_share_a_schedule_s_name(lesson: dict[str, Any]) -> None:
