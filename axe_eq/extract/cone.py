@@ -20,6 +20,7 @@ from axe_eq.layout import Layout
 from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.program.ops import selector
 from axe_eq.program.signature import signature
+from axe_eq.program.types import ValueType
 from axe_eq.schedule import box as boxes
 from axe_eq.schedule.summary import ANY_ALIGNMENT, Access, Summary, Work
 
@@ -267,7 +268,8 @@ def summarise(
     vector: dict[str, float] = {}
     staged: list[Work] = []
     resident: list[tuple[int, str]] = []
-    fed = {c for t in order if picks[t].product for c in _through_tiles(picks[t])}
+    multiplied = [picks[t] for t in order if picks[t].product]
+    fed = {c for choice in multiplied for c in _through_tiles(choice)}
     computed = folds = positions = parts = 0
     reduced: set[tuple[str, tuple[int, ...], tuple[int, ...]]] = set()
     for tile in order:
@@ -277,11 +279,14 @@ def summarise(
                 extents[letter] = extent
         times = passes.get(tile, 1)
         if choice.kind == LOAD:
-            place = _place(forest.layout_of(choice.source), node.type.shape, node.box)
-            loads.append(_access(node, place, times, tile in fed))
+            key = choice.source, times, tile in fed
+            if key not in node.known:
+                layout = forest.layout_of(choice.source)
+                node.known[key] = _access(node, layout, *key[1:], tile in fed)
+            loads.append(node.known[key])
             continue
         computed += choice.kind == CELL
-        if choice.kind == GATHER:
+        if multiplied and choice.kind == GATHER:
             filled, whole = _filled(choice.text)
             positions += not (choice.children or filled)
             parts += bool(choice.children) and (filled or not whole)
@@ -296,7 +301,7 @@ def summarise(
                     choice.dtype,
                     choice.structured,
                     node.star,
-                    *_form(forest, choice, picks),
+                    *_form(forest, node, choice, picks),
                 )
             )
             resident.append((node.star, node.key))
@@ -307,7 +312,7 @@ def summarise(
         tuple(sorted(extents.items())),
         tuple(sorted(loads, key=_load_order)),
         tuple(
-            _access(t, _place(text, t.type.shape, t.box))
+            _access(t, text, 1, False, bool(multiplied))
             for t, text in zip(
                 [forest.tiles[r] for r in roots], stored or [""] * len(roots), strict=True
             )
@@ -336,12 +341,13 @@ class _Place(NamedTuple):
     apart: int
 
 
-def _access(tile: TileClass, place: _Place, passes: int = 1, fed: bool = False) -> Access:
-    size, type_ = tile.type.itemsize, tile.type
+def _access(tile: TileClass, layout: str, passes: int, fed: bool, lying: bool) -> Access:
+    """A load or store of a value in a layout; `lying` gives its strides as well."""
+    size, n_bytes = tile.type.itemsize, tile.type.n_bytes
+    place = _place(layout, tile.type.shape, tile.box)
     aligned = place.apart * size if place.apart < ANY_ALIGNMENT else ANY_ALIGNMENT
-    return Access(
-        type_.n_bytes, tile.key, tile.star, size, passes, fed, aligned, place.strides, place.offset
-    )
+    where = (place.strides, place.offset) if lying else ((), 0)
+    return Access(n_bytes, tile.key, tile.star, size, passes, fed, aligned, *where)
 
 
 @cache
@@ -378,23 +384,34 @@ def _filled(text: str) -> tuple[bool, bool]:
     return declared.fill is not None and declared.fill(params) is not None, declared.arity == 1
 
 
-def _form(forest: Forest, choice: Choice, picks: Picks) -> tuple[bool, tuple[int, ...], bool]:
+def _form(
+    forest: Forest, tile: TileClass, choice: Choice, picks: Picks
+) -> tuple[bool, tuple[int, ...], bool]:
     """`mixed`, `reduced` and `crossed` of a product, as in `Work`."""
-    types = [forest.tiles[c].type for c in choice.children]
-    parsed = signature(choice.text)
+    sources = tuple(picks[c].source for c in choice.children)
+    key = choice.text, choice.children, sources
+    if key not in tile.known:
+        types = [forest.tiles[c].type for c in choice.children]
+        layouts = ["" if s < 0 else forest.layout_of(s) for s in sources]
+        tile.known[key] = _form_of(choice.text, types, layouts)
+    found: tuple[bool, tuple[int, ...], bool] = tile.known[key]
+    return found
+
+
+def _form_of(
+    text: str, types: Sequence[ValueType], layouts: Sequence[str]
+) -> tuple[bool, tuple[int, ...], bool]:
+    """The same of operands of these types, loaded in these layouts or not at all ("")."""
+    parsed = signature(text)
     extents = parsed.extents([t.shape for t in types])
     along: set[int] = set()
-    for child, dims in zip(choice.children, parsed.operands, strict=True):
-        if picks[child].kind == LOAD:
-            tile = forest.tiles[child]
-            text = forest.layout_of(picks[child].source)
-            found = _contiguous(text, tile.type.shape)
-            along |= {i for d in found for i, _ in dims[d].terms if i in parsed.reduced}
+    for type_, layout, dims in zip(types, layouts, parsed.operands, strict=True):
+        for d in _contiguous(layout, type_.shape) if layout else ():
+            along |= {i for i, _ in dims[d].terms if i in parsed.reduced}
     mixed = len({t.dtype for t in types}) > 1
     return mixed, tuple(extents[i] for i in parsed.reduced), len(along) > 1
 
 
-@cache
 def _contiguous(text: str, shape: tuple[int, ...]) -> tuple[int, ...]:
     """The dim whose neighbours are neighbours in memory; none where strides do not say it."""
     try:

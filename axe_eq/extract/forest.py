@@ -69,6 +69,7 @@ class TileClass:
         n_bytes: bytes of the whole value.
         compute: alternatives that compute it.
         loads: alternatives that load it.
+        known: figures of it that were worked out before, see `cone.summarise`.
     """
 
     value: int
@@ -82,6 +83,7 @@ class TileClass:
     n_bytes: int
     compute: list[Choice] = field(default_factory=list)
     loads: list[Choice] = field(default_factory=list)
+    known: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
 
 
 @dataclass

@@ -52,6 +52,7 @@ class Pricer:
                 "a pack with one",
             )
         self._memo: dict[Summary, Price] = {}
+        self._tables: dict[tuple[str, Summary], Columns] = {}
 
     def price(self, summary: Summary) -> Price:
         """The cheapest way to implement a cone with this summary.
@@ -72,7 +73,7 @@ class Pricer:
             if reason is not None:
                 reasons[f"{schedule.name}: {reason}"] = 1
                 continue
-            columns = self._asked(schedule, "price", summary)
+            columns = self._table(schedule, summary)
             for why, count in columns.rejected.items():
                 reasons[f"{schedule.name}: {why}"] = count
             at = int(np.argmin(columns.time_s))
@@ -86,6 +87,16 @@ class Pricer:
             best.costs,
             tuple(reasons.items()),
         )
+
+    def _table(self, schedule: Schedule, summary: Summary) -> Columns:
+        """Its candidates; asked once for all places of operands where these do not matter to it."""
+        if getattr(schedule, "prices_places", True):
+            found: Columns = self._asked(schedule, "price", summary)
+            return found
+        key = schedule.name, summary.without_places()
+        if key not in self._tables:
+            self._tables[key] = self._asked(schedule, "price", key[1])
+        return self._tables[key]
 
     def _asked(self, schedule: Schedule, what: str, summary: Summary) -> Any:
         """What a schedule answers; packs are somebody else's code, so it is checked."""

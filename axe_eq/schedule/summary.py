@@ -8,7 +8,7 @@ numpy entry each.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -37,8 +37,9 @@ class Access(NamedTuple):
             stride is negative. Copies of whole rows need it.
         strides: (letter, extent, elements between neighbours) of every dim, as it lies in memory,
             slow to fast: those of a blocked dim follow each other, a whole dim has the letter "*",
-            dims of extent 1 are left out. Empty where strides do not describe it.
-        offset: the element where it is read from or stored to.
+            dims of extent 1 are left out. Given for operands of products and what is stored beside
+            them, where strides describe it; else empty.
+        offset: the element where it is read from or stored to, where the strides are given.
     """
 
     n_bytes: float
@@ -91,8 +92,8 @@ class Summary:
         n_folds: of them, reductions that are no sums of products.
         n_reduced: what they reduce, as boxes of index spaces: one where rows are reduced several
             times, more where reductions are nested or over different dims.
-        n_positions: values that are positions along a dim.
-        n_parts: values put together from parts: of several operands, or of one and a constant.
+        n_positions: in cones with products, values that are positions along a dim.
+        n_parts: likewise, values of several parts: of different operands, or of one and a constant.
     """
 
     extents: tuple[tuple[str, int], ...]
@@ -111,6 +112,14 @@ class Summary:
     def extent(self, letter: str) -> int:
         """Extent of a loop letter; 1 where the cone does not have it."""
         return dict(self.extents).get(letter, 1)
+
+    def without_places(self) -> Summary:
+        """The same without strides and offsets."""
+        loads, stores = (
+            tuple(a._replace(strides=(), offset=0) for a in accesses)
+            for accesses in (self.loads, self.stores)
+        )
+        return replace(self, loads=loads, stores=stores)
 
     def has(self, letter: str) -> bool:
         """Whether the cone loops over a letter."""
@@ -170,6 +179,9 @@ class Schedule(Protocol):
     Attributes:
         name: how explanations call it.
         families: target families it exists for.
+
+    One with `prices_places = False` does not look at strides and offsets in `price`, which is then
+    asked less often.
     """
 
     name: str

@@ -75,6 +75,7 @@ class TensorCores:
 
     name: str = "tensor_cores"
     families: tuple[str, ...] = ("cuda",)
+    prices_places: bool = False
 
     def refuse(self, summary: Summary, target: Target) -> str | None:
         """Refused without products, without two block dims, or without a row for the dtype."""
@@ -117,6 +118,7 @@ class Lanes:
 
     name: str = "lanes"
     families: tuple[str, ...] = ("cuda",)
+    prices_places: bool = False
 
     def refuse(self, summary: Summary, target: Target) -> str | None:
         """Refused where matrix units take the products: no kernel has them on lanes."""
@@ -193,8 +195,9 @@ def misaligned(summary: Summary, target: Target) -> str | None:
 
 
 def _n_dims(access: Access, summary: Summary) -> int:
-    """Dims of an access where those are one that every access runs through as one."""
-    steps = [{x: (e, s) for x, e, s in a.strides} for a in (*summary.loads, *summary.stores)]
+    """Dims of an operand where those are one that operands and results run through as one."""
+    known = (a for a in (*summary.loads, *summary.stores) if a.strides)
+    steps = [{x: (e, s) for x, e, s in a.strides} for a in known]
 
     def are_one(slow: str, fast: str) -> bool:
         pairs = ((a.get(slow, (1, 0)), a.get(fast, (1, 0))) for a in steps)

@@ -48,6 +48,7 @@ class RegisterProducts:
 
     name: str = "register_products"
     families: tuple[str, ...] = ("cuda",)
+    prices_places: bool = False
 
     def refuse(self, summary: Summary, target: Target) -> str | None:
         """Refused without products, with other reductions, or where a product feeds another."""

@@ -38,6 +38,7 @@ class Streaming:
 
     name: str = "streaming"
     families: tuple[str, ...] = ("cuda",)
+    prices_places: bool = False
 
     def refuse(self, summary: Summary, target: Target) -> str | None:
         """Refused without exactly one structured reduction over rows of scores in one cone."""
