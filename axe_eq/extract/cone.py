@@ -32,6 +32,7 @@ NARROWED = ((500_000, 4), (1_500_000, 2))
 MAX_DEPTH = 40
 
 Picks = dict[int, Choice]
+Form = tuple[tuple[str, ...], tuple[int, ...], bool]
 
 
 class Cone(NamedTuple):
@@ -384,23 +385,19 @@ def _filled(text: str) -> tuple[bool, bool]:
     return declared.fill is not None and declared.fill(params) is not None, declared.arity == 1
 
 
-def _form(
-    forest: Forest, tile: TileClass, choice: Choice, picks: Picks
-) -> tuple[bool, tuple[int, ...], bool]:
-    """`mixed`, `reduced` and `crossed` of a product, as in `Work`."""
+def _form(forest: Forest, tile: TileClass, choice: Choice, picks: Picks) -> Form:
+    """`dtypes`, `reduced` and `crossed` of a product, as in `Work`."""
     sources = tuple(picks[c].source for c in choice.children)
     key = choice.text, choice.children, sources
     if key not in tile.known:
         types = [forest.tiles[c].type for c in choice.children]
         layouts = ["" if s < 0 else forest.layout_of(s) for s in sources]
         tile.known[key] = _form_of(choice.text, types, layouts)
-    found: tuple[bool, tuple[int, ...], bool] = tile.known[key]
+    found: Form = tile.known[key]
     return found
 
 
-def _form_of(
-    text: str, types: Sequence[ValueType], layouts: Sequence[str]
-) -> tuple[bool, tuple[int, ...], bool]:
+def _form_of(text: str, types: Sequence[ValueType], layouts: Sequence[str]) -> Form:
     """The same of operands of these types, loaded in these layouts or not at all ("")."""
     parsed = signature(text)
     extents = parsed.extents([t.shape for t in types])
@@ -408,8 +405,8 @@ def _form_of(
     for type_, layout, dims in zip(types, layouts, parsed.operands, strict=True):
         for d in _contiguous(layout, type_.shape) if layout else ():
             along |= {i for i, _ in dims[d].terms if i in parsed.reduced}
-    mixed = len({t.dtype for t in types}) > 1
-    return mixed, tuple(extents[i] for i in parsed.reduced), len(along) > 1
+    dtypes = tuple(sorted({t.dtype for t in types}))
+    return dtypes, tuple(extents[i] for i in parsed.reduced), len(along) > 1
 
 
 def _contiguous(text: str, shape: tuple[int, ...]) -> tuple[int, ...]:

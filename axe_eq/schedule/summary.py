@@ -62,7 +62,7 @@ class Work(NamedTuple):
         dtype: element type that products multiply, the wider one of two.
         structured: a structured monoid reduces.
         star: elements per index of the letters.
-        mixed: operands of products have different element types.
+        dtypes: element types of the operands of products, each once.
         reduced: extents of the dims that products sum over.
         crossed: operands of products are contiguous along different ones of these.
     """
@@ -72,7 +72,7 @@ class Work(NamedTuple):
     dtype: str = ""
     structured: bool = False
     star: int = 1
-    mixed: bool = False
+    dtypes: tuple[str, ...] = ()
     reduced: tuple[int, ...] = ()
     crossed: bool = False
 

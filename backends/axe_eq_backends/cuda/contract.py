@@ -40,7 +40,15 @@ from axe_eq_backends.cuda.schedules.gemm import (
     Tiling,
     gemm,
 )  # fmt: skip
-from axe_eq_backends.cuda.schedules.products import Tile, products
+from axe_eq_backends.cuda.schedules.products import (
+    LANE_TILE,
+    MATRIX_TILE,
+    MOST_SIDE,
+    Tile,
+    least_tile,
+    products,
+    step_depth,
+)  # fmt: skip
 from axe_eq_backends.cuda.schedules.tensors import Operand
 
 FAMILY = "wgmma"  # of the rows that the persistent kernel is written with
@@ -356,17 +364,10 @@ def _persistent(
     return _Persistent(c, name, target, parameters).kernel(clusters)
 
 
-# Tiles of the kernel through registers, as measured on f16, f32 and f64: at most 128 rows or
-# columns, and as many accumulators for a CTA of four warps.
-MOST_SIDE, MATRIX_TILE, LANE_TILE = 128, 128 * 128, 128 * 64
-STEP_BYTES = 64  # of a row that a step of a full tile reads
-
-
 def _tile(c: Contraction, name: str, target: Target, parameters: Mapping[str, int]) -> Tile:
     """A tile that covers little of what is not there and leaves no unit without work."""
     dtype, matrix = _multiplied(c, name, target)
-    room = (MATRIX_TILE if matrix else LANE_TILE) // len(c.products)
-    least = (16, 32) if matrix else (16, 16)
+    room, least = (MATRIX_TILE if matrix else LANE_TILE) // len(c.products), least_tile(matrix)
     given = parameters.get("p", MOST_SIDE), parameters.get("q", MOST_SIDE)
     chosen = "p" in parameters or "q" in parameters
     m, n = (
@@ -382,13 +383,9 @@ def _tile(c: Contraction, name: str, target: Target, parameters: Mapping[str, in
     batches = c.extent(c.outer)
     while not chosen and m * n > 32 * 32 and batches * _tiles(c, m, n) < target.n_units:
         m, n = smaller(m, n)
-    deepest = _up(max((c.extent(d) for d in c.depths), default=1))
-    least_depth = 16 if matrix else 4
-    # Small tiles wait for every step's reads: fewer, deeper steps.
-    deep = STEP_BYTES // DTYPES[dtype].itemsize * min(4, max(1, room // (m * n)))
-    tile = Tile(m, n, max(least_depth, min(deep, deepest)), matrix, dtype)
-    each = _up(-(-tile.warps * 32 // min(m, n)))  # every thread reads at least one element
-    return replace(tile, k=max(tile.k, each))
+    deepest = max((c.extent(d) for d in c.depths), default=1)
+    k = step_depth(m, n, matrix, DTYPES[dtype].itemsize, len(c.products), deepest)
+    return Tile(m, n, k, matrix, dtype)
 
 
 def _multiplied(c: Contraction, name: str, target: Target) -> tuple[str, bool]:

@@ -166,7 +166,7 @@ def _computes_operands(summary: Summary) -> bool:
 
 def not_as_they_lie(summary: Summary, target: Target) -> str | None:
     """Why warpgroup products of tensors as they lie are not what a cone is; None where they are."""
-    if len({w.dtype for w in summary.products}) > 1 or any(w.mixed for w in summary.products):
+    if len({t for w in summary.products for t in w.dtypes}) > 1:
         return "operands of different element types"
     if len({w.reduced for w in summary.products}) > 1:
         return "products that sum over different dims"

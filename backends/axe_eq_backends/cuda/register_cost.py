@@ -7,20 +7,28 @@ for every step.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
 from axe_eq.program.types import DTYPES
-from axe_eq.schedule.summary import Columns, Summary, blocks, elements, flops, grid_of
+from axe_eq.schedule.summary import Column, Columns, Summary, blocks, elements, flops, grid_of
 from axe_eq.target import Instr, Target
 from axe_eq_backends.cuda.cost import OF_REGISTERS, not_as_they_lie, roofline, tile_rows
-from axe_eq_backends.cuda.schedules.contraction import HOLDS
+from axe_eq_backends.cuda.schedules.contraction import common_dtype, dtype_for
+from axe_eq_backends.cuda.schedules.products import (
+    LANE_TILE,
+    MATRIX_TILE,
+    MOST_SIDE,
+    least_tile,
+    step_depth,
+)  # fmt: skip
 
-SIDES, DEPTHS = (16, 32, 64, 128), (32, 64, 128)
+SIDES = (16, 32, 64, 128)
 # Measured on one H200 (f16 with a cell before the product, f32, f64; 4096 squared): the part of a
 # row's rate at its largest tile, and how smaller tiles lose.
 RATES = {"mma": 0.78, "fma": 0.67}
-TILES = {"mma": 128 * 128, "fma": 128 * 64}
+TILES = {"mma": MATRIX_TILE, "fma": LANE_TILE}
 SMALL_TILE_EXPONENT = 0.42
 # Seconds of a step whose reads nothing hides, and more per element of its depth; CTAs that a unit
 # runs side by side.
@@ -32,11 +40,11 @@ def family(row: Instr) -> str:
     return row.name.partition(".")[0]
 
 
-def register_rows(target: Target, dtype: str) -> list[Instr]:
-    """Rows that multiply registers of an element type, or else of the one it is computed in."""
+def register_rows(target: Target, summary: Summary) -> list[Instr]:
+    """Rows that multiply the operands in registers, or else wider ones; none for several kinds."""
     rows = [r for r in target.rows("gemm") if family(r) in OF_REGISTERS]
-    wide = next((w for w, held in HOLDS.items() if dtype in held), dtype)
-    for held in (wide, DTYPES[dtype].accumulate):
+    dtype = common_dtype([dtype_for(w.dtypes or (w.dtype,)) for w in summary.products])
+    for held in (dtype, DTYPES[dtype].accumulate) if dtype else ():
         if found := [r for r in rows if any(held == accepted[0] for accepted in r.dtypes)]:
             return found
     return []
@@ -62,13 +70,20 @@ class RegisterProducts:
         as_they_lie = not (summary.staged or len(summary.stores) > 1 or other)
         if as_they_lie and all(tile_rows(target, w.dtype) for w in summary.products):
             return "products of tensors as they lie"
-        missing = {w.dtype for w in summary.products if not register_rows(target, w.dtype)}
-        return f"no gemm row for {' '.join(sorted(missing))}" if missing else None
+        if not register_rows(target, summary):
+            return f"no gemm row for {' '.join(sorted({w.dtype for w in summary.products}))}"
+        return None
 
     def price(self, summary: Summary, target: Target) -> Columns:
-        """Tiles and steps of the one row that takes the operands."""
-        row = register_rows(target, summary.products[0].dtype)[0]
-        p, q, k = grid_of(SIDES, SIDES, DEPTHS)
+        """Tiles of the one row that takes the operands, with the steps that kernels have."""
+        row = register_rows(target, summary)[0]
+        matrix = family(row) == OF_REGISTERS[0]
+        least = least_tile(matrix)
+        p, q = grid_of(*([s for s in SIDES if s >= low] for low in least))
+        m, n = (
+            _tile(summary, e, side, low) for e, side, low in zip("pq", (p, q), least, strict=True)
+        )
+        k = _depths(summary, row, m, n)
         columns = Columns({"p": p, "q": q, "k": k, "s": k}, {"stages": np.full(len(p), 2.0)})
         columns.rows = (row.name,) * len(p)
         largest = TILES[family(row)]
@@ -83,5 +98,24 @@ class RegisterProducts:
         rounds = np.ceil(blocks(summary, columns) / (target.n_units * SIDE_BY_SIDE))
         waits = steps * (STEP_S + DEPTH_S * columns.block["k"]) * rounds
         columns.time_s = np.maximum(columns.time_s, target.launch_s + waits)
-        columns.reject(tile > largest, f"accumulators exceed {largest} of a CTA")
+        held = np.maximum(tile, m * n * len(summary.products))
+        columns.reject(held > largest, f"accumulators exceed {largest} of a CTA")
         return columns
+
+
+def _tile(summary: Summary, letter: str, sides: Column, least: int) -> Column:
+    """What kernels have of a side: whole powers of two, however few of them are there."""
+    if summary.has(letter):
+        there = np.minimum(sides, summary.extent(letter))
+    else:  # columns that are whole are cut as well
+        there = np.full(len(sides), float(min(MOST_SIDE, *(star for star, _ in summary.resident))))
+    return np.asarray(np.maximum(2.0 ** np.ceil(np.log2(there)), least))
+
+
+def _depths(summary: Summary, row: Instr, m: Column, n: Column) -> Column:
+    """Steps of every tile."""
+    deepest = max(prod(w.reduced) for w in summary.products)
+    size, number = DTYPES[row.dtypes[0][0]].itemsize, len(summary.products)
+    matrix = family(row) == OF_REGISTERS[0]
+    tiles = zip(m.astype(int).tolist(), n.astype(int).tolist(), strict=True)
+    return np.array([float(step_depth(a, b, matrix, size, number, deepest)) for a, b in tiles])

@@ -13,6 +13,7 @@ from axe_eq_backends.cuda import contract, cost, register_cost
 from axe_eq_backends.cuda.lower import lower
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules.gemm import Tiling, gemm
+from axe_eq_backends.cuda.schedules.products import Tile, products
 
 xp = axe.array
 CASES: dict[str, tuple[Any, tuple[tuple[int, ...], ...]]] = {
@@ -71,6 +72,57 @@ def test_what_bulk_copies_cannot_fetch_goes_through_registers() -> None:
     (kernel,) = exe.kernels
     assert (kernel.schedule, kernel.row.partition(".")[0]) == ("register_products", "mma")
     assert any("rows of operands 2 B apart" in reason for reason in kernel.rejected)
+
+
+def of(dtype: str, *shapes: tuple[int, ...]) -> tuple[axe.Spec, ...]:
+    """Tensors of an element type."""
+    return tuple(axe.Spec(s, dtype) for s in shapes)
+
+
+THROUGH_REGISTERS: dict[str, tuple[Any, tuple[axe.Spec, ...]]] = {
+    f"{m} x {n} x {k} of {dtype}": (lambda a, b: a @ b, of(dtype, (m, k), (k, n)))
+    for dtype in ("f32", "f64", "i32", "f8e4m3")
+    for m, n, k in [(4096, 4096, 512), (100, 72, 40), (9, 7, 200), (1024, 1024, 3), (33, 4096, 64)]
+} | {
+    "odd rows": (lambda a, b: a @ b.T, of("f16", (333, 17), (333, 17))),
+    "a computed factor": (
+        lambda a, b: xp.exp(a) @ b, of("f32", (512, 256), (256, 512)),
+    ),
+    "f16 and bf16": (
+        lambda a, b: a @ b, (*of("f16", (512, 256)), *of("bf16", (256, 512))),
+    ),
+    "two of f32": (
+        lambda a, b, c: (a @ b) * (a @ c), of("f32", (512, 256), (256, 512), (256, 512)),
+    ),
+    "batches": (lambda a, b: a @ b, of("f32", (8, 96, 64), (8, 64, 80))),
+    "few columns": (
+        lambda a, b: nn.einsum("bmk,kn->bmn", a, b), of("f32", (8, 96, 64), (64, 12)),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", THROUGH_REGISTERS)
+def test_products_through_registers_are_what_extraction_chose(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emitted: dict[str, Tile] = {}
+
+    def noted(c: Any, tile: Tile, kernel: str) -> Any:
+        emitted[kernel] = tile
+        return products(c, tile, kernel)
+
+    monkeypatch.setattr(contract, "products", noted)
+    fn, given = THROUGH_REGISTERS[name]
+    exe = axe.compile(fn, *given, target="h200")
+    assert exe.source
+    chosen = [k for k in exe.kernels if k.schedule == "register_products"]
+    assert chosen
+    for kernel in chosen:
+        tile = emitted[kernel.name]
+        assert kernel.row == f"{'mma' if tile.matrix else 'fma'}.{tile.dtype}"
+        for letter, size in {"p": tile.m, "q": tile.n, "k": tile.k}.items():
+            if letter in kernel.loops:
+                assert kernel.parameters[letter] == min(size, kernel.loops[letter]), letter
 
 
 def lying(shape: tuple[int, ...], iters: list[tuple[int, int]], first: int = 0) -> axe.Spec:

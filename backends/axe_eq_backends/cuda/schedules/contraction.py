@@ -8,7 +8,7 @@ one; the slower ones are outer coordinates.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from math import prod
@@ -45,10 +45,24 @@ class Product:
     @property
     def dtype(self) -> str:
         """The type that factors are multiplied in: it holds both."""
-        for wide, held in HOLDS.items():
-            if set(self.dtypes) <= set(held):
-                return wide
-        return DTYPES[promote(*self.dtypes)].accumulate
+        return dtype_for(self.dtypes)
+
+
+def dtype_for(operands: Collection[str]) -> str:
+    """The type that a product multiplies operands of these types in: it holds them."""
+    for wide, held in HOLDS.items():
+        if set(operands) <= set(held):
+            return wide
+    return DTYPES[promote(*operands)].accumulate
+
+
+def common_dtype(products: Collection[str]) -> str | None:
+    """The type that products of these types are all multiplied in; None for different kinds."""
+    if len(set(products)) == 1:
+        return next(iter(products))
+    if len({DTYPES[d].kind for d in products}) > 1:
+        return None
+    return DTYPES[promote(*products)].accumulate
 
 
 @dataclass(frozen=True)
@@ -83,12 +97,11 @@ class Contraction:
         Raises:
             ScheduleError: whole numbers beside others.
         """
-        found = {p.dtype for p in self.products}
-        if len(found) == 1:
-            return found.pop()
-        if len({DTYPES[d].kind for d in found}) > 1:
-            raise ScheduleError("products", f"of {' and '.join(sorted(found))}", "one kind")
-        return DTYPES[promote(*found)].accumulate
+        names = sorted({p.dtype for p in self.products})
+        found = common_dtype(names)
+        if found is None:
+            raise ScheduleError("products", f"of {' and '.join(names)}", "one kind")
+        return found
 
     @property
     def extras(self) -> list[int]:

@@ -32,11 +32,15 @@ from axe_eq_backends.cuda.schedules.contraction import (
     digits,
     spanned,
 )  # fmt: skip
-from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES, Operand
+from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES, Operand, power_of_two_from
 
 WARP, BUFFERS = 32, 2
 MATRIX_ROWS, MATRIX_COLS, MATRIX_DEPTH = 16, 8, 16
 RASTER = 8
+# As measured on f16, f32 and f64: at most 128 rows or columns, and as many accumulators for a CTA
+# of four warps; bytes of a row that a step of a full tile reads.
+MOST_SIDE, MATRIX_TILE, LANE_TILE = 128, 128 * 128, 128 * 64
+STEP_BYTES, WARPS = 64, 4
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,32 @@ class Tile:
     k: int
     matrix: bool
     dtype: str = ""
-    warps: int = 4
+    warps: int = WARPS
+
+
+def least_tile(matrix: bool) -> tuple[int, int]:
+    """Rows and columns of the smallest tile."""
+    return (16, 32) if matrix else (16, 16)
+
+
+def step_depth(m: int, n: int, matrix: bool, itemsize: int, n_products: int, deepest: int) -> int:
+    """Elements of the reduced dim that a step takes.
+
+    Small tiles wait for every step's reads: fewer, deeper steps. Every thread reads at least one
+    element.
+
+    Args:
+        m: rows of the tile.
+        n: columns of it.
+        matrix: products on matrix units.
+        itemsize: bytes of an element that is multiplied.
+        n_products: products with a tile each.
+        deepest: extent of the longest reduced dim.
+    """
+    room = (MATRIX_TILE if matrix else LANE_TILE) // n_products
+    deep = STEP_BYTES // itemsize * min(4, max(1, room // (m * n)))
+    depth = max(16 if matrix else 4, min(deep, power_of_two_from(deepest)))
+    return max(depth, power_of_two_from(-(-WARPS * WARP // min(m, n))))
 
 
 def products(c: Contraction, tile: Tile, name: str = "products") -> ir.Kernel:
