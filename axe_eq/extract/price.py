@@ -155,7 +155,8 @@ def _wrong_answer(what: str, answer: Any) -> str | None:
 
 
 def _chosen(name: str, columns: Columns, at: int, summary: Summary) -> Price:
-    letters = [letter for letter, _ in summary.extents if letter in columns.block]
+    chosen = columns.block.keys() - columns.estimated
+    letters = [letter for letter, _ in summary.extents if letter in chosen]
     sizes = {e: int(columns.size(e, summary.extent(e))[at]) for e in letters}
     sizes |= {key: int(column[at]) for key, column in columns.extra.items() if summary.products}
     costs = {key: float(column[at]) for key, column in columns.costs.items()}

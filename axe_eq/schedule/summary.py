@@ -147,6 +147,8 @@ class Columns:
         time_s: estimated time; inf where rejected.
         costs: named cost columns with the unit in the name ("gmem_bytes", "smem_bytes", ...).
         rejected: reason -> number of candidates it ruled out.
+        estimated: letters whose block size stands for what kernels work out themselves, from how
+            tensors lie: it is priced, and no parameter of the kernel.
     """
 
     block: dict[str, Column]
@@ -155,6 +157,7 @@ class Columns:
     time_s: Column = field(default_factory=lambda: np.zeros(0))
     costs: dict[str, Column] = field(default_factory=dict)
     rejected: dict[str, int] = field(default_factory=dict)
+    estimated: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(next(iter(self.block.values())))

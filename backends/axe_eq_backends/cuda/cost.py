@@ -137,11 +137,15 @@ class Lanes:
         return None
 
     def price(self, summary: Summary, target: Target) -> Columns:
-        """Blocks of rows and columns, with streaming chunks where the cone streams."""
+        """Blocks of rows and columns, with streaming chunks where the cone streams.
+
+        All are estimates: kernels on lanes have the tiles that measured best for how many elements
+        are contiguous and aligned, and for the registers that their cells take.
+        """
         rows, depths = (1, 2, 4, 8, 16, 32, 64, 128, 256), (256, 1024, 4096)
         p, q, k = grid_of(rows, (64, 256, 1024, WHOLE_DIM), depths)
-        columns = Columns({"p": p, "q": q, "k": k, "s": k}, {"stages": np.ones(len(p))})
-        columns.rows = ("",) * len(p)
+        columns = Columns({"p": p, "q": q, "k": k, "s": k})
+        columns.rows, columns.estimated = ("",) * len(p), frozenset(columns.block)
         matrix = flops(summary.products, summary, columns) / target.vector_flops_per_s
         roofline(_swept(summary), target, columns, matrix)
         swept_s, swept = columns.time_s, columns.costs

@@ -125,6 +125,25 @@ def test_products_through_registers_are_what_extraction_chose(
                 assert kernel.parameters[letter] == min(size, kernel.loops[letter]), letter
 
 
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: xp.exp(x),
+        lambda x: nn.softmax(x),
+        lambda x: xp.sum(x, axis=-1),
+        lambda x: xp.sum(x, axis=0),
+        lambda x: xp.argmax(x, axis=-1),
+        lambda x: x.T + 1,
+    ],
+)
+def test_kernels_on_lanes_work_out_their_tiles(fn: Any) -> None:
+    """They follow from how tensors lie and what cells take, which figures do not say."""
+    exe = axe.compile(fn, axe.Spec((1024, 512), "f16"), target="h200")
+    assert exe.source
+    assert [(k.schedule, dict(k.parameters)) for k in exe.kernels] == [("lanes", {})]
+    assert all(k.costs["blocks"] >= 1 for k in exe.kernels)
+
+
 def lying(shape: tuple[int, ...], iters: list[tuple[int, int]], first: int = 0) -> axe.Spec:
     """A tensor with these iters and this first element."""
     return axe.Spec(shape, "f16", layout=axe.Layout(iters, offset={"m": first}))
