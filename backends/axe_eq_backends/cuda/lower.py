@@ -84,6 +84,8 @@ def _schedule(cone: Cone, step: KernelStep | MoveStep, target: Target) -> Lowere
     made, other = contract.kernel(contraction, cone.name, target, *chosen)
     if chosen[1].startswith(contract.FAMILY) and other:
         made.note = f"not {chosen[1]}, which was priced: {other}"
+    if not chosen[1]:
+        made.note = "priced on lanes, where no kernel sums products along other than rows"
     return Lowered(made, buffers)
 
 

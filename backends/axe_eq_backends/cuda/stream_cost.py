@@ -13,7 +13,8 @@ import numpy as np
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.summary import Column, Columns, Summary, elements, flops, grid_of
 from axe_eq.target import Instr, Target
-from axe_eq_backends.cuda.cost import mixes_rows, roofline
+from axe_eq_backends.cuda.cost import STAGED_FLOPS, misaligned, mixes_rows, roofline
+from axe_eq_backends.cuda.schedules.chunks import PANEL_BYTES, SMEM_SLACK
 
 GROUP_ROWS = 64
 CONSUMERS = (1, 2, 3)
@@ -58,13 +59,22 @@ class Streaming:
         return f"no gemm row for {' '.join(sorted(missing))}" if missing else None
 
     def price(self, summary: Summary, target: Target) -> Columns:
-        """Rows of scores, chunks, columns and stages."""
+        """Rows of scores, chunks, columns and stages.
+
+        Operands that bulk copies cannot fetch go through the registers of one warpgroup, step by
+        step.
+        """
         (row,) = _rows(target, summary.products[0].dtype)[:1]
-        p, q, s, stages = grid_of([GROUP_ROWS * c for c in CONSUMERS], WIDTHS, CHUNKS, (2, 3, 4))
+        carried = misaligned(summary, target)
+        known = (1, 2, 3, 4) if carried else (2, 3, 4)
+        p, q, s, stages = grid_of([GROUP_ROWS * c for c in CONSUMERS], WIDTHS, CHUNKS, known)
         columns = Columns({"p": p, "q": q, "s": s, "k": s}, {"stages": stages})
         columns.rows = (row.name,) * len(columns)
-        roofline(summary, target, columns, _seconds(summary, target, columns, row))
+        seconds = _seconds(summary, target, columns, row, carried is not None)
+        roofline(summary, target, columns, seconds)
         _check(summary, target, columns)
+        if carried:
+            columns.reject((p > GROUP_ROWS) | (stages > 1), carried)
         return columns
 
 
@@ -90,8 +100,10 @@ def _padded(n: Column | float, itemsize: int) -> Column:
     return np.ceil(np.asarray(n) / unit) * unit
 
 
-def _seconds(summary: Summary, target: Target, columns: Columns, row: Instr) -> Column:
-    """Matrix units and lanes together, over all blocks."""
+def _seconds(
+    summary: Summary, target: Target, columns: Columns, row: Instr, carried: bool
+) -> Column:
+    """Matrix units beside lanes, over all blocks; where operands are carried, after each other."""
     chunk = columns.block["s"]
     rows = columns.block["p"]
     padded = np.ceil(summary.extent("s") / chunk) * chunk / summary.extent("s")
@@ -105,7 +117,15 @@ def _seconds(summary: Summary, target: Target, columns: Columns, row: Instr) -> 
     weigh = scores * padded * weighing / clock / target.n_units
     started = scores * padded / (GROUP_ROWS * chunk)
     start = started * START_CLOCKS / (rows / GROUP_ROWS) / clock / target.n_units
-    return np.asarray(np.maximum(matrix, weigh) + start)
+    if not carried:
+        return np.asarray(np.maximum(matrix, weigh) + start)
+    across = sum(
+        _padded(a.star, a.itemsize)
+        for a in summary.loads
+        if a.feeds_product and "p" not in a.letters
+    )
+    elements = scores * padded / GROUP_ROWS * across
+    return np.asarray(matrix + weigh + start + elements * STAGED_FLOPS / target.vector_flops_per_s)
 
 
 def _check(summary: Summary, target: Target, columns: Columns) -> None:
@@ -121,9 +141,14 @@ def _check(summary: Summary, target: Target, columns: Columns) -> None:
             smem = smem + chunk * across * a.itemsize * columns.extra["stages"]
         elif {"p", "s"} <= set(a.letters):
             extras = extras + elements("s", 1, summary, columns) * a.itemsize / 8
-    panel = 128 * rows
-    smem = smem + panel
-    limit = target.memory("smem").n_bytes - 2048
+    limit = target.memory("smem").n_bytes
+    smem = smem + SMEM_SLACK
+    # As many panels of the result as fit, one at least.
+    (store,) = summary.stores
+    panels = np.ceil(width * store.itemsize / PANEL_BYTES)
+    staged = [np.minimum(n, panels) for n in (panels, 2.0, 1.0)]
+    fits = [smem + n * PANEL_BYTES * rows <= limit for n in staged]
+    smem = smem + PANEL_BYTES * rows * np.select(fits, staged, 1.0)
     products = max(len(summary.products) - 1, 1)
     # Scores of every product, weights of half the size, and mixed values, of four threads a row.
     registers = chunk / 2 * products + chunk / 4 + width / 2 + extras

@@ -10,10 +10,13 @@ import axe_eq as axe
 from axe_eq import nn
 from axe_eq.errors import DispatchError
 from axe_eq_backends.cuda import contract, cost, register_cost
+from axe_eq_backends.cuda import lower as lowering
 from axe_eq_backends.cuda.lower import lower
 from axe_eq_backends.cuda.planning import plan
+from axe_eq_backends.cuda.schedules import chunks
 from axe_eq_backends.cuda.schedules.gemm import Tiling, gemm
 from axe_eq_backends.cuda.schedules.products import Tile, products
+from axe_eq_backends.cuda.schedules.stream import stream
 
 xp = axe.array
 CASES: dict[str, tuple[Any, tuple[tuple[int, ...], ...]]] = {
@@ -123,6 +126,62 @@ def test_products_through_registers_are_what_extraction_chose(
         for letter, size in {"p": tile.m, "q": tile.n, "k": tile.k}.items():
             if letter in kernel.loops:
                 assert kernel.parameters[letter] == min(size, kernel.loops[letter]), letter
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    scores = nn.einsum("hte,hse->hts", q, k) * 0.125
+    return nn.einsum("hts,hse->hte", nn.softmax(scores, axis=-1), v)
+
+
+def attention_of_last_heads(q: Any, k: Any, v: Any) -> Any:
+    scores = nn.einsum("the,she->hts", q, k)
+    return nn.einsum("hts,she->the", nn.softmax(scores, axis=-1), v)
+
+
+def further_on(*shape: int) -> axe.Spec:
+    """A tensor whose first element is not where bulk copies begin."""
+    heads, rows, depth = shape
+    iters = [(heads, rows * depth), (rows, depth), (depth, 1)]
+    return axe.Spec(shape, "f16", layout=axe.Layout(iters, offset={"m": 3}))
+
+
+STREAMS: dict[str, tuple[Any, tuple[axe.Spec, ...], str]] = {
+    f"{t} x {s} x {e}": (attention, of("f16", (4, t, e), (4, s, e), (4, s, e)), apart)
+    for t, s, e, apart in [
+        (4096, 4096, 128, ""), (2048, 2048, 256, ""), (100, 333, 64, ""), (512, 512, 17, "2 B"),
+    ]
+} | {
+    "last heads": (attention_of_last_heads, of("f16", *[(512, 8, 64)] * 3), ""),
+    "values further on": (
+        attention, (*of("f16", *[(4, 512, 64)] * 2), further_on(4, 512, 64)), "2 B",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_streams_are_what_extraction_chose(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    emitted: list[tuple[Any, chunks.Tiling]] = []
+
+    def noted(problem: Any, tiling: chunks.Tiling, kernel: str) -> Any:
+        emitted.append((problem, tiling))
+        return stream(problem, tiling, kernel)
+
+    monkeypatch.setattr(lowering, "stream", noted)
+    fn, given, apart = STREAMS[name]
+    exe = axe.compile(fn, *given, target="h200")
+    assert exe.source
+    (kernel,) = exe.kernels
+    ((problem, tiling),) = emitted
+    assert (kernel.schedule, kernel.parameters["stages"]) == ("streaming", tiling.stages)
+    sizes = {"p": tiling.consumers * chunks.GROUP_ROWS, "q": tiling.q, "s": tiling.s}
+    for letter, size in sizes.items():
+        assert kernel.parameters[letter] == min(size, kernel.loops[letter]), letter
+    assert emitted_smem(exe, kernel.name) <= kernel.costs["smem_bytes"]
+    # What bulk copies cannot fetch goes through the registers of one warpgroup, and is priced so.
+    bulk = all(t.bulk for t in (*problem.products[0], problem.values))
+    assert bulk == (not apart)
+    reason = f"streaming: rows of operands {apart} apart, not 16"
+    assert (reason in kernel.rejected) == bool(apart)
 
 
 @pytest.mark.parametrize(
