@@ -261,6 +261,22 @@ def _registers(kernel: ir.Kernel, target: Target) -> None:
             )  # fmt: skip
 
 
+def _written(kernel: ir.Kernel, target: Target) -> None:
+    """What is read of register tiles is of tiles that the same role writes."""
+    written: dict[ir.Role | None, set[ir.Buffer]] = {}
+    primitives = [(s, w.role) for s, w in ir.walk(kernel) if isinstance(s, ir.Primitive)]
+    for s, role in primitives:
+        if not isinstance(s, ir.Gemm) or s.accumulate != 1:
+            written.setdefault(role, set()).add(s.views()[0].buffer)
+    for s, role in primitives:
+        read = s.views() if isinstance(s, ir.Gemm) else s.views()[1:]
+        for view in read:
+            if view.buffer.memory == "reg" and view.buffer not in written.get(role, set()):
+                raise _broken(
+                    s, f"{view} is read, which nothing wrote", "a copy, fill or map to it"
+                )
+
+
 def _barriers(kernel: ir.Kernel, target: Target) -> None:
     """Barriers are arrived at and waited for, in slots that they have, with counts they hold."""
     waited = {s.barrier for s, _ in ir.walk(kernel) if isinstance(s, ir.Wait)}
@@ -356,5 +372,5 @@ def _broken(s: ir.Statement, wrong: str, expected: str) -> ScheduleError:
 
 RULES: tuple[Callable[[ir.Kernel, Target], None], ...] = (
     _memories, _scopes, _top, _variables, _inside, _integers, _capacity, _alignment, _budgets,
-    _registers, _barriers, _async_completion, _cluster,
+    _registers, _written, _barriers, _async_completion, _cluster,
 )  # fmt: skip

@@ -75,7 +75,10 @@ class Loaded:
         per_unit = cu.cuOccupancyMaxActiveBlocksPerMultiprocessor(
             self.function, image.n_threads, image.smem_bytes
         )
-        return int(call(per_unit, what)) * attribute(self.device, "MULTIPROCESSOR_COUNT")
+        if not (held := int(call(per_unit, what))):  # a grid of none would run nothing
+            wrong = f"holds no CTA of {image.name}: {image.n_threads} threads, {image.smem_bytes} B"
+            raise DeviceError(f"device {self.device}", wrong, "smaller CTAs")
+        return held * attribute(self.device, "MULTIPROCESSOR_COUNT")
 
     def grid(self, params: Mapping[str, int]) -> int:
         """CTAs of a launch."""

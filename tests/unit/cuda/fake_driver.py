@@ -64,6 +64,7 @@ class FakeDriver:
         self.calls: list[str] = []
         self.mode = "global"
         self.n_clusters = 3  # that fit at once
+        self.n_resident = 1
 
     def _ok(self, *values: Any) -> tuple[Any, ...]:
         return (self.CUresult.CUDA_SUCCESS, *values)
@@ -164,7 +165,7 @@ class FakeDriver:
         return self._ok()
 
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, *_: Any) -> Any:
-        return self._ok(1)
+        return self._ok(self.n_resident)
 
     # -- tensor maps: an address, then nothing --
 

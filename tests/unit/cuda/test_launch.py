@@ -134,6 +134,13 @@ def test_nodes_of_a_graph_are_clusters_too(cu: FakeDriver) -> None:
     np.testing.assert_array_equal(y.values, expected(np.full(N, 5), C))
 
 
+def test_a_device_that_holds_no_cta_is_one_clear_error(cu: FakeDriver) -> None:
+    """Else a persistent kernel would have a grid of none, and results nobody wrote."""
+    cu.n_resident = 0
+    with pytest.raises(DeviceError, match="device 0: holds no CTA of increment: "):
+        run.Program(one()).bind([FakeLibrary().array()])
+
+
 def test_a_device_that_holds_no_cluster_is_one_clear_error(cu: FakeDriver) -> None:
     cu.n_clusters = 0
     with pytest.raises(DeviceError) as refusal:

@@ -178,6 +178,25 @@ def _many_tiles(k: Builder) -> None:
         pass
 
 
+def _read_of_nothing(k: Builder) -> None:
+    x, s = k.tensor("x", "f32", (128,), output=True), k.reg("s", "f32", (128,), THREADS)
+    k.copy(x.all, s.all)
+
+
+def _sum_onto_nothing(k: Builder) -> None:
+    a, b = k.smem("a", "f16", (64, 64)), k.smem("b", "f16", (64, 64))
+    k.gemm_async(k.reg("c", "f32", (64, 64), accumulator(64, 64)).all, a.all, b.all, 1)
+
+
+def _written_in_another_role(k: Builder) -> None:
+    x, s = k.tensor("x", "f32", (128,), output=True), k.reg("s", "f32", (128,), THREADS)
+    with k.roles():
+        with k.warpgroups(0, 1):
+            k.fill(s.all, 0.0)
+        with k.warpgroups(1, 2):
+            k.copy(x.all, s.all)
+
+
 def _slot_of_a_loop(k: Builder) -> None:
     b = k.mbarriers("b", 2)
     with k.range(3) as i:
@@ -261,6 +280,11 @@ BROKEN: dict[str, list[tuple[Write, int, str]]] = {
         (lambda k: k.smem("s", "f32", (227 * 256,)), 4, "232576 bytes of shared memory"),
     ],
     "_registers": [(_wide_accumulators, 4, "384 registers")],
+    "_written": [
+        (_read_of_nothing, 4, "s[0:+128] is read, which nothing wrote"),
+        (_sum_onto_nothing, 4, "c[0:+64, 0:+64] is read, which nothing wrote"),
+        (_written_in_another_role, 8, "s[0:+128] is read, which nothing wrote"),
+    ],
     "_barriers": [
         (_wait_only, 4, "nobody arrives"),
         (lambda k: k.mbarriers("b", 1), 4, "nobody arrives"),
