@@ -120,7 +120,8 @@ def spell(cell: Cell, operands: Sequence[str], dtypes: Sequence[str]) -> str:
     if isinstance(cell, Constant):
         return number(cell.value, "f32")
     name, params = ops.split_text(cell.cell)
-    kind = _kind(result_dtype(a, dtypes) for a in cell.args if not isinstance(a, Constant))
+    held = [None if isinstance(a, Constant) else result_dtype(a, dtypes) for a in cell.args]
+    kind = _kind(h for h in held if h is not None)
     args = [
         number(a.value, kind) if isinstance(a, Constant) else spell(a, operands, dtypes)
         for a in cell.args
@@ -129,7 +130,7 @@ def spell(cell: Cell, operands: Sequence[str], dtypes: Sequence[str]) -> str:
         return _cast(args[0], kind, dtype(params[0]).name)
     if name == "pow" and cell.args[0] == Constant(2.0) and kind == "f32":
         return f"exp2_f32({args[1]})"
-    return _apply(cell, name, args, kind)
+    return _apply(cell, name, args, [h or kind for h in held], kind)
 
 
 def _kind(held: Iterable[str]) -> str:
@@ -159,13 +160,13 @@ def refusal(text: str, dtypes: Sequence[str]) -> str | None:
     return f"cell {text!r} has no CUDA spelling on {kind}: Pack.spelling gives it one"
 
 
-def _apply(cell: Apply, name: str, args: list[str], kind: str) -> str:
+def _apply(cell: Apply, name: str, args: list[str], held: list[str], kind: str) -> str:
     row = _row(name, kind)
     if row is None:
         known = " ".join(sorted(FLOAT))
         raise EmitError(f"cell {cell.cell!r}", f"has no CUDA spelling on {kind}", known)
     if spelling(FAMILY, name, kind) is row:
-        return _of_pack(cell, row, args, kind)
+        return _of_pack(cell, row, args, held, kind)
     if len(args) > 2 and "{2}" not in row:  # n-ary associative cells
         text = args[0]
         for more in args[1:]:
@@ -174,20 +175,24 @@ def _apply(cell: Apply, name: str, args: list[str], kind: str) -> str:
     return row.format(*args, kind=kind) if len(args) > 1 or "{1}" not in row else args[0]
 
 
-def _of_pack(cell: Apply, row: str, args: list[str], kind: str) -> str:
-    """A pack's text of a cell; operands that it repeats are evaluated once."""
+def _of_pack(cell: Apply, row: str, args: list[str], held: list[str], kind: str) -> str:
+    """A pack's text of a cell; operands that it repeats are evaluated once.
+
+    As operands of a function without a name, whose types are given: NVRTC 13.0 takes generic ones
+    for functions of the host.
+    """
     declared, params = ops.cell(cell.cell)
     if declared.arity is None and len(args) != 2:
         text = args[0]
-        for more in args[1:]:
-            text = _of_pack(Apply(cell.cell, cell.args[:2]), row, [text, more], kind)
+        for more, of in zip(args[1:], held[1:], strict=True):
+            text = _of_pack(Apply(cell.cell, cell.args[:2]), row, [text, more], [kind, of], kind)
         return text
     fields = {f"p{n}": str(p) for n, p in enumerate(params)}
     twice = any(row.count(f"{{{n}}}") > 1 and not a.isidentifier() for n, a in enumerate(args))
     if not twice:
         return f"({row.format(*args, **fields)})"
     names = [f"a{n}" for n in range(len(args))]
-    given = ", ".join(f"auto {name}" for name in names)
+    given = ", ".join(f"{C_TYPE[h]} {name}" for h, name in zip(held, names, strict=True))
     return f"[]({given}) {{ return {row.format(*names, **fields)}; }}({', '.join(args)})"
 
 

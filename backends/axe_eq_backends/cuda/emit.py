@@ -115,7 +115,8 @@ class Writer:
         kernel = self.kernel
         taken = self.taken = {identifier(name) for name in self.planned.maps}
         for v in ir.variables(kernel):
-            if identifier(v.name) != v.name:
+            # Short loops over registers have an i of their own and use no other.
+            if identifier(v.name) != v.name and v.name != "i":
                 raise EmitError(f"variable {v.name!r}", "is no name of CUDA C++", "another name")
             taken.add(v.name)
         things = [(id(b), b.name) for b in kernel.tensors + kernel.buffers]
