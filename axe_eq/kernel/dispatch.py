@@ -8,7 +8,7 @@ same plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from axe_eq.errors import AxeError, DispatchError, LayoutError
@@ -16,6 +16,16 @@ from axe_eq.kernel import ir
 from axe_eq.kernel.expr import Var, var
 from axe_eq.kernel.plan import Plan, Require, TensorMap
 from axe_eq.target import Instr, Target
+
+
+def variables(kernel: ir.Kernel) -> Iterator[Var]:
+    """Every run-time integer that a kernel declares, its parameters first."""
+    yield from kernel.params
+    for statement, _ in ir.walk(kernel):
+        if isinstance(statement, ir.Let | ir.For):
+            yield statement.var
+        if isinstance(statement, ir.Roles):
+            yield from (role.var for role in statement.branches)
 
 
 class Names:
@@ -196,7 +206,9 @@ def dispatch(kernel: ir.Kernel, target: Target, families: Families) -> Planned:
     Raises:
         DispatchError: a primitive that no row of the target implements.
     """
-    planned = Planned(kernel, target, Names(ir.names(kernel)))
+    things = (*kernel.tensors, *kernel.buffers)
+    taken = {b.name for b in things} | {b.name for b in kernel.barriers}
+    planned = Planned(kernel, target, Names(taken | {v.name for v in variables(kernel)}))
     for statement, where in ir.walk(kernel):
         if isinstance(statement, ir.Primitive):
             choice = choose(statement, target, where, families, planned.names)

@@ -10,9 +10,8 @@ branches by warpgroups of 4 warps; inside, every warpgroup issues for itself ("w
 narrows to one elected thread ("elect") or to every warp or thread for itself ("warp", "thread").
 Layouts place tiles on the threads of the scope: axes ``warp`` (of the scope), ``lane``, ``reg``.
 
-A kernel may run in clusters of CTAs that start together. Every CTA has its own shared memory and
-barriers; a CTA reaches those of the others, at the same place as its own, by arriving at their
-barriers and by copying one slice into several of them.
+A kernel may run in clusters of CTAs that start together. A CTA reaches the memory of the others, at
+the same place as its own, by arriving at their barriers and by copying one slice into several.
 """
 
 from __future__ import annotations
@@ -211,8 +210,7 @@ class MBarrier:
     Attributes:
         name: unique in its kernel.
         slots: number of barriers.
-        arrivals: arrivals that complete one phase; derived from the arrive sites when the kernel
-        is built.
+        arrivals: arrivals that complete one phase; derived when the kernel is built.
         offset: first byte in shared memory.
     """
 
@@ -390,8 +388,7 @@ class Primitive(Statement):
 class Copy(Primitive):
     """Copy `src` to `dst`, done when the statement is; `via` names a row family to use.
 
-    Elements of a global source outside its buffer read as `fill`; those of a destination are not
-    written.
+    Elements outside a global source read as `fill`; those outside a destination are not written.
     """
 
     dst: View
@@ -541,8 +538,8 @@ class Kernel:
     @property
     def launch_smem_bytes(self) -> int:
         """Shared memory that a launch asks for: what it begins with is aligned to 16 bytes only."""
-        align = self.smem_alignment
-        return self.smem_bytes + (align if self.smem_bytes and align > 16 else 0)
+        slack = self.smem_alignment if self.smem_alignment > 16 else 0
+        return self.smem_bytes + slack if self.smem_bytes else 0
 
     def tensor(self, name: str) -> Buffer:
         """The global buffer called `name`.
@@ -601,21 +598,3 @@ def _walk(body: Body, where: Where) -> Iterator[tuple[Statement, Where]]:
         else:
             for inner in children(statement):
                 yield from _walk(inner, where.inside(statement))
-
-
-def variables(kernel: Kernel) -> Iterator[Var]:
-    """Every run-time integer that a kernel declares, its parameters first."""
-    yield from kernel.params
-    for statement, _ in walk(kernel):
-        if isinstance(statement, Let | For):
-            yield statement.var
-        if isinstance(statement, Roles):
-            yield from (role.var for role in statement.branches)
-
-
-def names(kernel: Kernel) -> frozenset[str]:
-    """Names of everything that a kernel declares."""
-    stored = {b.name for b in (*kernel.tensors, *kernel.buffers)}
-    return frozenset(
-        stored | {b.name for b in kernel.barriers} | {v.name for v in variables(kernel)}
-    )

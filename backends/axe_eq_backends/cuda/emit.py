@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from axe_eq.errors import EmitError
-from axe_eq.kernel import ir
+from axe_eq.kernel import dispatch, ir
 from axe_eq.kernel.dispatch import Planned, describe
 from axe_eq.kernel.expr import Expr, Int, Var, substitute, text, variables
 from axe_eq.kernel.plan import Address, Regs, TensorMap
@@ -26,19 +26,20 @@ _C_TYPES = {
 }  # fmt: skip
 _WHOLE_REGISTERS = ("float", "int", "double", "long long")
 # Words of the language, and what every kernel's text declares or reads.
-_WORDS = """
-alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
-char32_t class co_await co_return co_yield compl concept const const_cast consteval constexpr
-constinit continue decltype default delete do double dynamic_cast else enum explicit export extern
-false float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr
-operator or or_eq private protected public register reinterpret_cast requires return short signed
-sizeof static static_assert static_cast struct switch template this thread_local throw true try
-typedef typeid typename union unsigned using virtual void volatile wchar_t while xor xor_eq
-threadIdx blockIdx blockDim gridDim warpSize __syncthreads __syncwarp __byte_perm __int_as_float
-lane warp thread cta n_ctas rank smem smem_bytes group f16 bf16 min max fma fmaf i chain1 chain2
-chain3 other
-"""
-_RESERVED = frozenset(_WORDS.split())
+_WORDS = (
+    "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t",
+    "char16_t char32_t class co_await co_return co_yield compl concept const const_cast",
+    "consteval constexpr constinit continue decltype default delete do double dynamic_cast",
+    "else enum explicit export extern false float for friend goto if inline int long mutable",
+    "namespace new noexcept not not_eq nullptr operator or or_eq private protected public",
+    "register reinterpret_cast requires return short signed sizeof static static_assert",
+    "static_cast struct switch template this thread_local throw true try typedef typeid",
+    "typename union unsigned using virtual void volatile wchar_t while xor xor_eq threadIdx",
+    "blockIdx blockDim gridDim warpSize __syncthreads __syncwarp __byte_perm __int_as_float",
+    "lane warp thread cta n_ctas rank smem smem_bytes group f16 bf16 min max fma fmaf i",
+    "chain1 chain2 chain3 other",
+)
+_RESERVED = frozenset(word for line in _WORDS for word in line.split())
 # Functions that are written as they are called; none of their names ends in an underscore.
 _FUNCTION = re.compile(r"(ld|st|tma|wgmma|mma|ldmatrix|stmatrix|cp_async|cell)_\w*[^_]")
 
@@ -114,7 +115,7 @@ class Writer:
     def _claim_names(self) -> None:
         kernel = self.kernel
         taken = self.taken = {identifier(name) for name in self.planned.maps}
-        for v in ir.variables(kernel):
+        for v in dispatch.variables(kernel):
             # Short loops over registers have an i of their own and use no other.
             if identifier(v.name) != v.name and v.name != "i":
                 raise EmitError(f"variable {v.name!r}", "is no name of CUDA C++", "another name")
