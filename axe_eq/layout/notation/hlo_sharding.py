@@ -16,11 +16,13 @@ import numpy as np
 from lark import Token, Transformer, v_args
 from numpy.typing import NDArray
 
-from axe_eq.errors import NotationError
+from axe_eq.errors import NotationError, SearchError
 from axe_eq.layout import iters as it
 from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters
 from axe_eq.layout.levels import NoIters, from_table
+from axe_eq.layout.mesh import Mesh
 from axe_eq.layout.notation.common import MAX_DECIDED, given_shape, settled
+from axe_eq.layout.notation.hlo_blocks import filled, find_blocks
 from axe_eq.layout.notation.hlo_mesh import Axes, AxisPart, Dim, tile_assignment
 from axe_eq.layout.notation.sharding import (
     LocalDim,
@@ -209,6 +211,8 @@ def _layout(text: str, sharding: _Sharding, context: Context) -> Layout:
             _refuse(text, f"device {device}", f"below {context.mesh.size}")
         return build("hlo_sharding", text, lambda: _whole(shape, (), {axis: device}))
     _check_devices(text, len(sharding.devices), context)
+    if context.mesh is not None and sharding.devices.max() >= context.mesh.size:
+        _refuse(text, f"device {sharding.devices.max()}", f"below {context.mesh.size}")
     rank = len(sharding.tile) - sharding.copies
     if rank != len(shape):
         _refuse(text, f"tiles {rank} dims", f"{len(shape)}, the dims of {shape}")
@@ -229,7 +233,7 @@ def _mesh(text: str, axes: Sequence[Any], devices: Any) -> Axes:
     if devices is None:
         devices = _Iota(tile, None)
     table = _checked(text, tile, devices, 0).devices
-    if not np.array_equal(np.sort(table), np.arange(len(table))):
+    if table.max() >= len(table):
         _refuse(text, f"device_ids {_some(table)}", "each of 0 to n - 1 once")
     return Axes(extents, table)
 
@@ -252,12 +256,11 @@ def _checked(
         return _Tiled(tile, _iota(text, devices, count), copies)
     if len(devices) != count:
         _refuse(text, f"{len(devices)} devices", f"{count}, the product of {tile}")
+    if len(set(devices)) != count:
+        _refuse(text, "a device appears twice", "each device once")
     if max(devices) >= MAX_DEVICES:
         _refuse(text, f"device {max(devices)}", f"below {MAX_DEVICES}")
-    table = np.array(devices, dtype=np.int64)
-    if len(np.unique(table)) != count:
-        _refuse(text, "a device appears twice", "each device once")
-    return _Tiled(tile, table, copies)
+    return _Tiled(tile, np.array(devices, dtype=np.int64), copies)
 
 
 def _iota(text: str, iota: _Iota, count: int) -> NDArray[np.int64]:
@@ -281,10 +284,13 @@ def tiled(text: str, shape: Sequence[int], sharding: _Tiled, axis: str) -> Layou
     """
     counts = sharding.tile[: len(shape)]
     groups = np.sort(sharding.devices.reshape(prod(counts), -1), axis=1)
-    try:
-        layout = _strided(shape, counts, groups, axis) or _decided(shape, counts, groups, axis)
-    except NoIters:
-        layout = None
+    some = [-(-n // -(-n // count)) for n, count in zip(shape, counts, strict=True)]
+    held = groups.reshape(*counts, -1)[tuple(map(slice, some))].reshape(prod(some), -1)
+    layout = (
+        _strided(shape, counts, groups, axis)
+        or _strided(shape, some, held, axis)  # tiles behind the last element may be anywhere
+        or _decided(shape, some, held, axis)
+    )
     if layout is None:
         _refuse(text, f"device order {_some(sharding.devices)}", "an order that strides give")
     return layout
@@ -295,12 +301,13 @@ def _strided(
 ) -> Layout | None:
     """The layout of tiles whose devices follow strides per dim, one row of copies per tile."""
     if (groups - groups[:, :1] != groups[0] - groups[0, 0]).any():
-        raise NoIters(0, "copies of different patterns")
+        return None
     copies = steps_of(groups[0] - groups[0, 0])
-    if copies is None:
-        raise NoIters(0, "copies are no sum of progressions")
-    dims = _cut_dims(shape, counts, from_table({axis: groups[:, 0]}))
-    if dims is None:
+    try:
+        dims = _cut_dims(shape, counts, from_table({axis: groups[:, 0]}))
+    except NoIters:
+        return None
+    if copies is None or dims is None:
         return None
     replica = tuple((extent, stride, axis) for stride, extent in copies)
     return place(dims, replica, {axis: int(groups[0, 0])})
@@ -321,7 +328,10 @@ def _decided(
         offset = offset * extent + index[dim] % extent
     devices = groups[tile]
     points = np.stack([devices, np.broadcast_to(offset[:, None], devices.shape)], axis=-1)
-    return from_points(points, (axis, DEFAULT_AXIS), boxed=True)
+    try:
+        return from_points(points, (axis, DEFAULT_AXIS), boxed=True)
+    except NoIters:
+        return None
 
 
 def _cut_dims(
@@ -333,7 +343,7 @@ def _cut_dims(
     return [split(extent, block) for extent, block in zip(shape, blocks, strict=True)]
 
 
-def _some(devices: NDArray[np.int64]) -> str:
+def _some(devices: Sequence[int] | NDArray[np.int64]) -> str:
     return ",".join(map(str, devices[:16])) + (",..." if len(devices) > 16 else "")
 
 
@@ -343,18 +353,28 @@ def _some(devices: NDArray[np.int64]) -> str:
 def write(layout: Layout, context: Context) -> str:
     """Writes a layout as a sharding of all devices, as an iota where strides permit.
 
+    Devices without elements are added where XLA's blocks permit: as many as the mesh has, or the
+    fewest that make the devices 0 to n - 1. Without a mesh a list may skip devices, which XLA reads
+    but accepts for no program.
+
     Raises:
-        NotationError: the layout is no sharding, or skips a device.
+        NotationError: the layout is no sharding, or not one of the mesh's devices.
     """
     axis, layout = device_axis(context), settled(layout)
     shape = given_shape(layout, context) or ()
     try:
-        dims = sharded_dims("hlo_sharding", layout, given_shape(layout, context), axis)
+        return _by_dims(layout, context, axis)
     except NotationError:
-        found = _by_table(layout, shape, axis)  # devices may be numbered across the dims
+        found = _by_blocks(layout, shape, axis, context.mesh)
         if found is None:
             raise
         return found
+
+
+def _by_dims(layout: Layout, context: Context, axis: str) -> str:
+    """The sharding of a layout whose dims are device digits in front of local ones."""
+    shape = given_shape(layout, context) or ()
+    dims = sharded_dims("hlo_sharding", layout, given_shape(layout, context), axis)
     tiles = [_leading(layout, dim, axis) for dim in dims]
     used = [item for dim in tiles for item in dim]
     start = layout.offset.get(axis, 0)
@@ -366,9 +386,6 @@ def write(layout: Layout, context: Context) -> str:
     copies = layout.replica_table(axis)
     if start + int(copies[0]) < 0:
         raise refusal("hlo_sharding", layout, f"device {start + int(copies[0])}", "0 or more")
-    if not used and len(copies) == 1:
-        again = _whole(shape, (), {axis: start + int(copies[0])})
-        return confirmed("hlo_sharding", layout, again, f"{{maximal device={start}}}")
     counts = [it.size(dim) for dim in tiles]
     if prod(counts) * len(copies) > MAX_DEVICES:
         wrong = f"{prod(counts) * len(copies)} devices"
@@ -377,35 +394,49 @@ def write(layout: Layout, context: Context) -> str:
     for extent, stride, _ in used:
         table = np.add.outer(table, np.arange(extent) * stride).reshape(-1)
     table = np.add.outer(table, copies).reshape(-1)
+    if len(table) == 1:
+        return _maximal(layout, shape, axis, int(table[0]), context.mesh)
     if not np.array_equal(np.sort(table), np.arange(len(table))):
-        raise refusal(
-            "hlo_sharding", layout, f"devices {_some(np.sort(table))}", "each of 0 to n - 1 once"
-        )
-    sharding = _Tiled((*counts, len(copies)), table, 1)
+        wrong = f"devices {_some(np.sort(table))}"
+        raise refusal("hlo_sharding", layout, wrong, "each of 0 to n - 1 once")
+    if context.mesh is not None and context.mesh.size != len(table):
+        wrong = f"{len(table)} of the mesh's {context.mesh.size} devices"
+        raise refusal("hlo_sharding", layout, wrong, "elements on all of them")
+    return _assigned(layout, shape, axis, table.reshape(*counts, len(copies)))
+
+
+def _by_blocks(layout: Layout, shape: tuple[int, ...], axis: str, mesh: Mesh | None) -> str | None:
+    """The sharding of a layout by the device of each block; None where it is none."""
+    if layout.swizzle or prod(shape) != layout.size:
+        return None
+    try:
+        blocks = find_blocks(layout, shape, axis, MAX_DEVICES)
+        if blocks is None:
+            return None
+        if blocks.devices.size == 1:
+            return _maximal(layout, shape, axis, int(blocks.devices.max()), mesh)
+        table = filled(blocks, None if mesh is None else mesh.size, MAX_DEVICES)
+        if table is None and mesh is None:
+            table = blocks.devices
+        return None if table is None else _assigned(layout, shape, axis, table)
+    except (NotationError, SearchError):
+        return None
+
+
+def _maximal(
+    layout: Layout, shape: tuple[int, ...], axis: str, device: int, mesh: Mesh | None
+) -> str:
+    if mesh is not None and device >= mesh.size:
+        raise refusal("hlo_sharding", layout, f"device {device}", f"below {mesh.size}")
+    again = _whole(shape, (), {axis: device})
+    return confirmed("hlo_sharding", layout, again, f"{{maximal device={device}}}")
+
+
+def _assigned(layout: Layout, shape: tuple[int, ...], axis: str, table: NDArray[np.int64]) -> str:
+    """The text of a tile assignment, once that is known to mean the layout."""
+    sharding = _Tiled(table.shape, table.reshape(-1), 1)
     text = _text(sharding)
     return confirmed("hlo_sharding", layout, tiled(text, shape, sharding, axis), text)
-
-
-def _by_table(layout: Layout, shape: tuple[int, ...], axis: str) -> str | None:
-    """The sharding of a small layout by the device of each block; None where it is none."""
-    if layout.swizzle or prod(shape) != layout.size or layout.size > MAX_DECIDED:
-        return None
-    device, copies = layout.linear_table(axis).reshape(shape), layout.replica_table(axis)
-    counts, starts = [], []
-    for dim, extent in enumerate(shape):
-        line = device[tuple(slice(None) if i == dim else 0 for i in range(len(shape)))]
-        differs = line != line[0]
-        counts.append(-(-extent // int(np.argmax(differs))) if differs.any() else 1)
-        starts.append(np.arange(counts[-1]) * -(-extent // counts[-1]))
-    table = np.add.outer(device[np.ix_(*starts)].reshape(-1), copies).reshape(-1)
-    if not np.array_equal(np.sort(table), np.arange(len(table))):
-        return None
-    sharding = _Tiled((*counts, len(copies)), table, 1)
-    text = _text(sharding)
-    try:
-        return confirmed("hlo_sharding", layout, tiled(text, shape, sharding, axis), text)
-    except NotationError:
-        return None
 
 
 def _leading(layout: Layout, dim: Sequence[Iter], axis: str) -> Iters:
@@ -429,7 +460,7 @@ def _devices(table: NDArray[np.int64]) -> str:
         iters = from_table({DEFAULT_AXIS: table})
     except NoIters:
         return _ints(table)
-    if table[0]:
+    if table[0] or not np.array_equal(np.sort(table), np.arange(len(table))):
         return _ints(table)
     by_stride = sorted(range(len(iters)), key=lambda place: -iters[place][1])
     dims = [iters[place][0] for place in by_stride] or [1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from math import prod
 from typing import Any
 
 import pytest
@@ -345,9 +346,41 @@ def test_writing_needs_the_mesh(notation: str) -> None:
         write(notation, Layout.parse("S[8:1]"), shape=(8,))
 
 
-def test_a_layout_that_skips_devices_is_no_hlo_sharding() -> None:
+def test_a_layout_that_skips_devices_has_no_hlo_sharding_of_the_mesh() -> None:
+    layout = Layout.parse("S[(2,4):(2@gpuid,1)]")
     with pytest.raises(NotationError, match=r"devices 0,2; expected each of 0 to n - 1 once"):
-        write("hlo_sharding", Layout.parse("S[(2,4):(2@gpuid,1)]"), shape=(8,))
+        write("hlo_sharding", layout, shape=(8,), mesh=Mesh({"x": 4}))
+    assert write("hlo_sharding", layout, shape=(8,)) == "{devices=[2]0,2}"
+
+
+EMPTY = [
+    ("{devices=[4]<=[4]}", (5,)),  # device 3 has no block of 2
+    ("{devices=[4,1,3]<=[3,4]T(1,0)}", (4, 1, 2)),
+    ("{devices=[1,2,3]<=[2,3]}", (1, 4, 1)),
+    ("{devices=[2,3]0,1,2,4,3,5}", (5, 1)),  # only 0 and 4 hold elements
+    ("{devices=[3,2]<=[2,3]T(1,0) last_tile_dim_replicate}", (2,)),
+    ("{devices=[8]<=[8]}", (1,)),
+]
+
+
+@pytest.mark.parametrize("n_devices", [True, False])
+@pytest.mark.parametrize(("text", "shape"), EMPTY)
+def test_devices_without_elements_are_written_back(
+    text: str, shape: tuple[int, ...], n_devices: bool
+) -> None:
+    count = prod(map(int, text[text.index("[") + 1 : text.index("]")].split(",")))
+    given: dict[str, Any] = {"shape": shape, "mesh": Mesh({"x": count}) if n_devices else None}
+    layout = read("hlo_sharding", text, **given)
+    again = read("hlo_sharding", write("hlo_sharding", layout, **given), **given)
+    assert [again(x) for x in range(again.size)] == [layout(x) for x in range(layout.size)]
+
+
+def test_a_mesh_says_which_devices_there_are() -> None:
+    given: dict[str, Any] = {"shape": (8,), "mesh": Mesh({"x": 2})}
+    with pytest.raises(NotationError, match="device 2; expected below 2"):
+        read("hlo_sharding", "{devices=[2]0,2}", **given)
+    with pytest.raises(NotationError, match="device 5; expected below 2"):
+        write("hlo_sharding", Layout.parse("S[(8):(1)] + 5@gpuid"), **given)
 
 
 def test_the_mesh_of_a_spec_must_divide_into_its_dims() -> None:
