@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from axe_eq.errors import NotationError
-from axe_eq.layout import Mesh
-from axe_eq.layout.notation import read
+from axe_eq.layout import Layout, Mesh
+from axe_eq.layout.notation import read, write
 from tests.property.test_notation_round_trip import xla_sample
 from tests.unit.notation.test_shardings import dealt
 
@@ -106,6 +106,20 @@ def test_what_is_refused_has_no_padded_box(rng: np.random.Generator, full: bool)
             assert layout.table(axis).tolist() == offsets(text), text
             assert layout.swizzle or has_padded_box(offsets(text)), text
     assert read_ones > 20 * refused
+
+
+def test_digits_with_gaps_of_any_size_are_tilings(rng: np.random.Generator, full: bool) -> None:
+    """No digit inside another one's step is refused, whether it divides that step or not."""
+    for _ in range(1000 if full else 50):
+        taken, digits = 1, []
+        for extent in rng.integers(1, 6, int(rng.integers(1, 5))).tolist():
+            stride = taken + int(rng.choice([0, 0, 1, 3, 4]))
+            digits.append((extent, stride, "m"))
+            taken = extent * stride
+        layout = Layout([digits[place] for place in rng.permutation(len(digits))])
+        shape = [extent for extent, _, _ in layout.shard]
+        text = write("xla", layout, shape=shape)
+        assert offsets(text) == layout.table("m").tolist(), (layout, text)
 
 
 def test_uneven_shards_that_are_refused_have_no_padded_box(

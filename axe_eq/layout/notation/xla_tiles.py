@@ -48,6 +48,7 @@ class _Dim:
         if self.halves is None:
             return [Cell(self.valid, ((self.extent, self.stride, DEFAULT_AXIS),))]
         slow, fast = (half.cells() for half in self.halves)
+        slow = slow or [Cell(1, ())]  # part of a combined dimension, of extent 1
         lower = slow[1:] + fast
         if not all(cell.is_exact for cell in lower):
             if self.valid % self.tile == 0:

@@ -28,12 +28,14 @@ class _Digit(NamedTuple):
         radix: how much of the group's index one step covers.
         extent: values that occur.
         room: values that memory has room for.
+        padded: elements that these values take where they are no multiple of one step; else 0.
     """
 
     group: int
     radix: int
     extent: int
     room: int
+    padded: int = 0
 
 
 class _Array(NamedTuple):
@@ -103,9 +105,10 @@ def _find_digits(shares: Sequence[Sequence[Cell]]) -> tuple[tuple[_Digit, ...], 
         if stride < 1:
             raise TilingError(f"stride {stride}, and tiles only have positive ones")
         room = above // stride if above else digit.extent
-        if room < digit.extent or above % stride:
+        if room < digit.extent:
             raise TilingError(f"strides {above} and {stride} interleave")
-        placed.append(digit._replace(room=room))
+        uneven = above % stride > 0
+        placed.append(digit._replace(padded=above) if uneven else digit._replace(room=room))
         above = stride
     return tuple(placed), max(above, 1)
 
@@ -116,7 +119,8 @@ def _find_digits(shares: Sequence[Sequence[Cell]]) -> tuple[tuple[_Digit, ...], 
 def _candidates(array: _Array) -> Iterator[tuple[tuple[int, ...], list[Tile]]]:
     """Orders of the groups, major to minor, with the tiles that finish the job."""
     found = False
-    for order in _orders(array):
+    peeled = [] if any(digit.padded for digit in array.digits) else _orders(array)
+    for order in peeled:
         tiles = _peel(array, order)
         if tiles is not None:
             found = True
@@ -216,7 +220,25 @@ def _reorder(array: _Array, order: Sequence[int]) -> list[Tile]:
         pieces = _tiled(tiles, pieces, moved)
     if any(digit.room > digit.extent for digit in array.digits):
         tiles.append([piece.digits[0].room if piece.digits else 1 for piece in pieces])
-    return tiles + ([[1], [array.gap]] if array.gap > 1 else [])
+    if array.gap > 1:
+        tiles += [[1], [array.gap]]
+    return tiles + _pad_runs(pieces, 2 if array.gap > 1 else 0)
+
+
+def _pad_runs(pieces: Sequence[_Piece], behind: int) -> list[Tile]:
+    """Tiles that each combine a digit with all faster ones and pad them, the fastest run first.
+
+    Args:
+        pieces: the array, one digit each at most, as in memory.
+        behind: dims behind the pieces.
+    """
+    tiles: list[Tile] = []
+    for piece in reversed(pieces):
+        behind += 1
+        if piece.digits and piece.digits[0].padded:
+            tiles.append([COMBINE] * (behind - 1) + [piece.digits[0].padded])
+            behind = 2  # one run, and the padded elements
+    return tiles
 
 
 def _cut_slowest(piece: _Piece) -> int:
