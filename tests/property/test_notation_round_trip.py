@@ -123,11 +123,18 @@ def xla_sample(rng: Rng) -> Sample:
 
 
 def a_mesh(rng: Rng) -> Mesh:
-    return Mesh(pick(rng, {"x": 8}, {"x": 2, "y": 4}, {"x": 2, "y": 3, "z": 2}, {"a": 1, "b": 4}))
+    shapes = (
+        {"x": 8},
+        {"x": 2, "y": 4},
+        {"x": 2, "y": 3, "z": 2},
+        {"a": 1, "b": 4},
+        {"x": 5, "y": 3},
+    )
+    return Mesh(pick(rng, *shapes), pick(rng, "gpuid", "gpuid", "dev"))
 
 
 def a_shape(rng: Rng) -> tuple[int, ...]:
-    return tuple(int(pick(rng, 1, 2, 4, 6, 7, 8)) for _ in range(int(rng.integers(1, 4))))
+    return tuple(int(pick(rng, 1, 2, 3, 4, 5, 6, 7, 8)) for _ in range(int(rng.integers(0, 4))))
 
 
 def hlo_sample(rng: Rng) -> Sample:
@@ -158,7 +165,7 @@ def mesh_form(rng: Rng, mesh: Mesh, rank: int) -> str:
             rest = extent // pre
             size = int(pick(rng, *(n for n in range(2, rest + 1) if rest % n == 0)))
             part = f"'{name}'" if size == extent else f"'{name}':({pre}){size}"
-            if rng.random() < 0.7:
+            if rank and rng.random() < 0.7:
                 pick(rng, *dims).append(part)
             pre *= size
     axes = ",".join(f"'{name}'={extent}" for name, extent in mesh.shape.items())
@@ -171,7 +178,7 @@ def dealt(rng: Rng, mesh: Mesh, rank: int) -> list[list[str]]:
     """Mesh dims dealt out to tensor dims, some to none."""
     dims: list[list[str]] = [[] for _ in range(rank)]
     for name in rng.permutation(list(mesh.shape)):
-        if rng.random() < 0.8:
+        if rank and rng.random() < 0.8:
             dims[int(rng.integers(rank))].append(str(name))
     return dims
 
@@ -194,16 +201,12 @@ def alpa_sample(rng: Rng) -> Sample:
 
 def dtensor_sample(rng: Rng) -> Sample:
     mesh, shape = a_mesh(rng), a_shape(rng)
-    placements = [
-        pick(
-            rng,
-            "Replicate()",
-            f"Shard(dim={rng.integers(len(shape))})",
-            f"Shard({rng.integers(len(shape))})",
-            f"_StridedShard(dim={rng.integers(len(shape))}, split_factor={pick(rng, 1, 2)})",
-        )
-        for _ in mesh.shape
-    ]
+    placements = ["Replicate()" for _ in mesh.shape]
+    for place in range(len(placements)) if shape else ():
+        dims = rng.integers(-len(shape), len(shape), 3)
+        strided = f"_StridedShard(dim={dims[2]}, split_factor={pick(rng, 1, 2, 2, 3, 4)})"
+        sharded = f"Shard(dim={dims[0]})", f"Shard({dims[1]})", strided
+        placements[place] = pick(rng, placements[place], *sharded)
     return Sample(f"({', '.join(placements)},)", shape=shape, mesh=mesh)
 
 
@@ -252,7 +255,8 @@ SAMPLES: dict[str, Callable[[Rng], Sample]] = {
     "triton": triton_sample,
     "strides": strides_sample,
 }
-MOST_REFUSED = {"xla": 0.1, "dtensor": 0.4, "hlo_sharding": 0.1}  # the others refuse none
+MOST_REFUSED = {"xla": 0.1, "dtensor": 0.1, "hlo_sharding": 0.1}  # the others refuse none
+NOT_WRITTEN = {"xla": 0.01}  # padding inside padding that is read with swizzles
 
 
 def images(layout: Layout) -> list[frozenset[tuple[tuple[str, int], ...]]]:
@@ -264,7 +268,7 @@ def test_written_and_read_again_it_is_the_same_map(
     notation: str, rng: np.random.Generator, request: pytest.FixtureRequest
 ) -> None:
     wanted = 1000 if request.config.getoption("--full", default=False) else 50
-    done = refused = 0
+    done = refused = unwritten = 0
     while done < wanted:
         sample = SAMPLES[notation](rng)
         given: dict[str, Any] = {"shape": sample.shape, "mesh": sample.mesh}
@@ -277,13 +281,15 @@ def test_written_and_read_again_it_is_the_same_map(
                 continue
         try:
             text = write(notation, layout, **given)
-        except NotationError:
-            assert notation in MOST_REFUSED, sample
-            refused += 1
+        except NotationError as error:
+            if not layout.swizzle or "swizzle" not in error.wrong:
+                pytest.fail(f"{sample} is read and not written: {error}")
+            unwritten += 1
             continue
         assert images(read(notation, text, **given)) == images(layout), (sample, text)
         done += 1
     assert refused <= MOST_REFUSED.get(notation, 0) * (done + refused)
+    assert unwritten <= NOT_WRITTEN.get(notation, 0) * done
 
 
 def test_every_notation_has_samples() -> None:
@@ -333,7 +339,8 @@ def test_a_damaged_text_is_read_or_refused(
     messages: list[str] = []
     for _ in range(wanted):
         sample = SAMPLES[notation](rng)
-        text = damaged(rng, sample.text or write(notation, sample.layout or Layout()))
+        layout = sample.layout or Layout()
+        text = damaged(rng, write(notation, layout) if sample.text is None else sample.text)
         try:
             read(notation, text, shape=sample.shape, mesh=sample.mesh)
         except NotationError as error:

@@ -17,11 +17,13 @@ import numpy as np
 from lark import Token, Transformer, v_args
 from numpy.typing import NDArray
 
+from axe_eq.errors import NotationError, SearchError
 from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.layout.levels import NoIters
 from axe_eq.layout.mesh import Mesh
 from axe_eq.layout.notation.cells import cells_of
-from axe_eq.layout.notation.common import MAX_DECIDED, given_shape
+from axe_eq.layout.notation.common import MAX_DECIDED, given_shape, settled
+from axe_eq.layout.notation.dtensor_search import find_placements
 from axe_eq.layout.notation.sharding import (
     Digit,
     LocalDim,
@@ -276,12 +278,35 @@ def write(layout: Layout, context: Context) -> str:
     mesh = context.mesh
     if mesh is None:
         raise refusal("dtensor", layout, "the devices are not known", "mesh=Mesh(...)")
-    dims = mesh_dims("dtensor", layout, context, mesh)
-    placements = [_placement(mesh, name, dims) for name in mesh.shape]
+    shape = given_shape(layout, context) or ()
+    try:
+        dims = mesh_dims("dtensor", layout, context, mesh)
+        return _written(layout, shape, mesh, [_placement(mesh, name, dims) for name in mesh.shape])
+    except NotationError:
+        found = _searched(layout, shape, mesh)
+        if found is None:
+            raise
+        return found
+
+
+def _written(
+    layout: Layout, shape: Sequence[int], mesh: Mesh, placements: Sequence[_Placement]
+) -> str:
+    """The text of placements, once they are known to mean the layout."""
     text = ", ".join(str(placement or "Replicate()") for placement in placements)
     text = f"({text},)" if len(placements) == 1 else f"({text})"
-    shape = given_shape(layout, context) or ()
     return confirmed("dtensor", layout, _sharded(text, placements, shape, mesh), text)
+
+
+def _searched(layout: Layout, shape: Sequence[int], mesh: Mesh) -> str | None:
+    """The text of the placements that the values of each dim tell; None where they tell none."""
+    try:
+        found = find_placements(settled(layout), shape, mesh)
+        if found is None:
+            return None
+        return _written(layout, shape, mesh, [None if f is None else _Shard(*f) for f in found])
+    except (NotationError, SearchError):
+        return None
 
 
 def _placement(mesh: Mesh, name: str, dims: Sequence[Sequence[MeshDigit]]) -> _Placement:

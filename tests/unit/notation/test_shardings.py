@@ -305,6 +305,29 @@ def test_a_tensor_without_dims(notation: str) -> None:
     assert images(read(notation, text, shape=(), mesh=mesh)) == images(everywhere)
 
 
+PARTLY_USED: list[tuple[str, tuple[int, ...], dict[str, int]]] = [
+    ("(Shard(dim=0),)", (1,), {"x": 4}),
+    ("(Shard(dim=0), Shard(dim=0))", (5, 2), {"x": 2, "y": 4}),
+    ("(_StridedShard(dim=0, split_factor=4),)", (12, 5), {"x": 5}),
+    ("(Replicate(), _StridedShard(dim=0, split_factor=3))", (3, 2), {"x": 3, "y": 2}),
+    ("(_StridedShard(dim=1, split_factor=4), Shard(dim=1))", (8, 5), {"x": 2, "y": 3}),
+]
+
+
+@pytest.mark.parametrize(("text", "shape", "sizes"), PARTLY_USED)
+def test_placements_that_leave_devices_without_values_are_written_back(
+    text: str, shape: tuple[int, ...], sizes: dict[str, int]
+) -> None:
+    given: dict[str, Any] = {"shape": shape, "mesh": Mesh(sizes)}
+    layout = read("dtensor", text, **given)
+    assert images(read("dtensor", write("dtensor", layout, **given), **given)) == images(layout)
+
+
+def test_devices_of_no_shape_s_values_have_no_placements() -> None:
+    with pytest.raises(NotationError, match="is another map"):
+        write("dtensor", Layout.parse("S[():()]"), shape=(), mesh=Mesh({"x": 2}))
+
+
 def test_a_block_cyclic_dim_is_a_strided_shard() -> None:
     layout = Layout.parse("S[(3,2,2):(2,1@gpuid,1)]")
     mesh = Mesh({"d": 2})
