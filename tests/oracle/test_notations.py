@@ -25,7 +25,7 @@ from axe_eq.errors import NotationError
 from axe_eq.layout import Layout, Mesh
 from axe_eq.layout.notation import read, write
 from axe_eq.layout.notation.triton import AXES
-from tests.property.test_notation_round_trip import mesh_form
+from tests.property.test_notation_round_trip import hlo_sample, mesh_form, xla_sample
 
 CASES = json.loads((Path(__file__).parent / "layout_cases.json").read_text(encoding="utf-8"))
 Point = dict[str, int]
@@ -278,6 +278,31 @@ def test_jaxlib_parses_what_is_written(jax: Any, case: dict[str, Any]) -> None:
     for shape in (given["dims"], [layout.size]):
         text = write("xla", layout, shape=shape) if layout.box is None else write("xla", layout)
         assert on_m(read("xla", str(jax.client.Shape(text)))) == on_m(layout)
+
+
+def test_jaxlib_reads_generated_texts_as_they_are_meant(jax: Any, rng: Rng, full: bool) -> None:
+    """What we read, and what we write for it, jaxlib prints with the same meaning."""
+    parsers: dict[str, tuple[Any, Any]] = {
+        "xla": (xla_sample, jax.client.Shape),
+        "hlo_sharding": (hlo_sample, jax.client.HloSharding.from_string),
+    }
+    for notation, (sample_of, parser) in parsers.items():
+        for _ in range(1000 if full else 50):
+            sample = sample_of(rng)
+            given: dict[str, Any] = {"shape": sample.shape, "mesh": sample.mesh}
+            try:
+                layout = read(notation, sample.text, **given)
+                written = write(notation, layout, **given)
+            except NotationError:
+                continue
+            theirs = [str(parser(written))]
+            if not re.search(r"\[\]{}|mesh|=\[1\]", sample.text):  # not read, or printed as given
+                theirs.append(str(parser(sample.text)))
+            for text in theirs:
+                again = read(notation, text, **given)
+                assert [again(x) for x in range(again.size)] == [
+                    layout(x) for x in range(layout.size)
+                ], (sample, written, text)
 
 
 # ---- triton -------------------------------------------------------------------------------------

@@ -195,7 +195,8 @@ def write(layout: Layout, context: Context) -> str:
     except TilingError as error:
         raise refusal("xla", layout, str(error), "elements one behind another") from None
     memory = f"{'' if ':' in text else ':'}S({space})" if space else ""
-    return f"f32[{','.join(map(str, shape))}]{{{text}{memory}}}"
+    written = f"{{{text}{memory}}}" if shape or text or memory else ""  # XLA does not read f32[]{}
+    return f"f32[{','.join(map(str, shape))}]{written}"
 
 
 def _space_of(layout: Layout) -> int:
