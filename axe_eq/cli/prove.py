@@ -27,7 +27,7 @@ YES, REFUTED, UNKNOWN = 0, 1, 3
 @click.option("--spec", "specs", multiple=True, help='Programs: one per argument, "64x64:f16".')
 @click.option("--assume", multiple=True, help='Layouts: of a name in numbers, "n % 8 == 0".')
 @click.option("--numerics", type=click.Choice(["real", "exact"]), default="real")
-@click.option("--budget", type=float, default=None, help="Seconds for the search of a proof.")
+@click.option("--budget", type=float, default=None, help="Seconds for the whole call.")
 @click.option("--certificate", type=click.Path(dir_okay=False), help="Write the certificate here.")
 @json_option
 def equiv(

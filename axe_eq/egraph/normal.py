@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from axe_eq.deadline import check_deadline
 from axe_eq.egraph.session import Session
 from axe_eq.program.ops import CELLS, split_text
 from axe_eq.program.terms import ARGS, VALUE, In, Op, type_of
@@ -49,6 +50,7 @@ class Normalizer:
             term = build(symbol, args, known) if symbol.result == VALUE else None
             if term is None or term.symbol is In or term in self._tried or not _typed(term):
                 continue
+            check_deadline()
             self._tried.add(term)
             pairs += self._normal_forms(term)
         self.session.union_all(pairs)
@@ -128,6 +130,7 @@ def _best(rows: Iterable[Row], known: Mapping[Class, Term]) -> list[tuple[Class,
         symbol, args, where = row
         if where in known:
             continue
+        check_deadline()
         term = build(symbol, args, known)
         if term is None or not _typed(term):
             continue

@@ -14,6 +14,7 @@ from typing import Any
 
 from egglog import bindings as egg
 
+from axe_eq.deadline import check_deadline
 from axe_eq.egraph import compile as text
 from axe_eq.errors import AxeError, PackError, SearchError
 from axe_eq.rule.law import Law, Pattern
@@ -212,6 +213,7 @@ class Session:
         """Saturate analyses, computing the primitive entries that are asked for."""
         self._repeat(text.ANALYSIS)
         while self.fill():
+            check_deadline()
             self._repeat(text.ANALYSIS)
 
     def _repeat(self, ruleset: str) -> Any:

@@ -11,9 +11,11 @@ import pickle
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
+from axe_eq.deadline import DeadlinePassed, deadline, seconds_left
 from axe_eq.debug import progress, switches
 from axe_eq.egraph.worker import LimitReached, is_limited, run_limited
 from axe_eq.pack import Pack, by_reference, reference
@@ -30,6 +32,7 @@ from axe_eq.prove.verdict import Proved, Refuted, Unknown, Verdict
 
 Pairs = Sequence[tuple[Program, Program]]
 _CHEAP = 1 / 32  # share of the refutation budget that is spent before a proof is tried
+_FIRST = 1 / 4  # share of the time of a call that may be spent before a proof is tried
 _OPERATIONS_PER_S = 2e7  # interval operations of a refutation
 
 
@@ -63,14 +66,18 @@ def _decide(
     operations: float = REFUTE_BUDGET,
 ) -> Verdict:
     start = time.monotonic()
+    found: Refuted | None = None
+    left = seconds_left()
     # Inputs that break an assumption refute nothing.
-    found = None if assume else refute(a, b, numerics=numerics, budget=operations * _CHEAP)
+    with deadline(None if left is None else left * _FIRST), suppress(DeadlinePassed):
+        found = None if assume else refute(a, b, numerics=numerics, budget=operations * _CHEAP)
     if found is not None:
         return found
     proof = prove_programs(a, b, packs, numerics, assume, budget)
     if isinstance(proof, Proved):
         return proof
-    found = None if assume else refute(a, b, numerics=numerics, seed=1, budget=operations)
+    with suppress(DeadlinePassed):  # then what the proof lacked is still known
+        found = None if assume else refute(a, b, numerics=numerics, seed=1, budget=operations)
     if found is not None:
         return found
     return Unknown(proof, f"{proof.rows} rows, {time.monotonic() - start:.1f} s")
@@ -92,6 +99,7 @@ def _in_worker(
         "budget": asdict(budget),
         "packs": [reference(pack) for pack in packs],
         "seconds": now.time_limit_s,
+        "left": seconds_left(),
     }
     try:
         answer = run_limited(
@@ -114,7 +122,11 @@ def decide_stored(text: str) -> str:
         budget = replace(budget, seconds=min(budget.seconds, job["seconds"] / 4))
         operations = min(operations, job["seconds"] / 4 * _OPERATIONS_PER_S)
     packs = [by_reference(name) for name in job["packs"]]
-    verdict = _decide(a, b, job["numerics"], pairs, budget, packs, operations)
+    with deadline(job["left"]):
+        try:
+            verdict = _decide(a, b, job["numerics"], pairs, budget, packs, operations)
+        except DeadlinePassed:
+            return json.dumps({"passed": True})
     return json.dumps(_verdict_data(verdict))
 
 
@@ -127,6 +139,8 @@ def _verdict_data(verdict: Verdict) -> dict[str, Any]:
 
 
 def _verdict(data: dict[str, Any]) -> Verdict:
+    if "passed" in data:
+        raise DeadlinePassed
     if "proved" in data:
         certificate = Certificate(data["proved"])
         return Proved(certificate, certificate.proof.statement)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from axe_eq.deadline import check_deadline
 from axe_eq.program.interval import (
     ENCLOSE_MONOID,
     Interval,
@@ -84,6 +85,7 @@ def plan(outputs: Sequence[Node], wanted: Sequence[Region]) -> Plan:
         regions[node] = union(regions.get(node), region)
     cost = 0.0
     for node in reversed(list(topological(outputs))):
+        check_deadline()
         region = regions[node]
         check_size(size(region))
         cost += node_cost(node, region)
@@ -129,6 +131,7 @@ def run(plan: Plan, given: Given) -> list[Interval]:
     values: dict[Node, Interval] = {}
     with np.errstate(all="ignore"):
         for node in order:
+            check_deadline()
             values[node] = _value(node, plan, values, given)
             uses.subtract(node.args)
             for spent in {a for a in node.args if uses[a] == 0}:

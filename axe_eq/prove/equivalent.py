@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from axe_eq.deadline import DeadlinePassed, deadline
 from axe_eq.debug import switches
 from axe_eq.errors import ArgumentError, ProgramError
 from axe_eq.layout import Layout
@@ -18,7 +19,7 @@ from axe_eq.prove.decide import decide_programs
 from axe_eq.prove.layouts import equivalent_layouts
 from axe_eq.prove.rebuild import type_difference
 from axe_eq.prove.search import Budget
-from axe_eq.prove.verdict import Verdict
+from axe_eq.prove.verdict import Unknown, Verdict
 
 
 def equivalent(
@@ -42,8 +43,9 @@ def equivalent(
         numerics: "real" (equal over the reals) or "exact" (bit for bit, NaN = NaN).
         assume: pairs of programs over the same inputs, or of layouts, that are taken to be equal;
             of names in layouts also texts: "n % 8 == 0", "n >= 2", "n == 4*k".
-        budget: seconds for the search of a proof, or all its limits. Beyond it the switches
-            AXE_TIME_LIMIT_S and AXE_MEMORY_LIMIT_MB end everything, in a process of its own.
+        budget: seconds for the whole call, or all limits of the search for a proof. Time is looked
+            at between steps, and one round of laws is a step; the switches AXE_TIME_LIMIT_S and
+            AXE_MEMORY_LIMIT_MB end everything, in a process of its own.
         packs: whose laws may be used; all installed ones by default.
 
     Returns:
@@ -55,11 +57,30 @@ def equivalent(
     """
     if numerics not in ("real", "exact"):
         raise ArgumentError("numerics", f"is {numerics!r}", "'real' or 'exact'")
+    limits = _budget(budget)
+    with deadline(None if budget is None else limits.seconds) as end:
+        try:
+            return _decided(a, b, specs, numerics, assume, limits, packs)
+        except DeadlinePassed:
+            assert end is not None
+            what = f"time: the budget of {end.seconds:g} s was spent"
+            return Unknown(what, f"{end.spent():.1f} s")
+
+
+def _decided(
+    a: Any,
+    b: Any,
+    specs: Sequence[Any],
+    numerics: str,
+    assume: Sequence[Any],
+    budget: Budget,
+    packs: Iterable[str | Pack] | None,
+) -> Verdict:
     layouts = [isinstance(x, str | Layout | LayoutExpr) for x in (a, b)]
     if all(layouts):
         if specs:
             raise ArgumentError("layouts", "got specs", "two layouts, with assumptions at most")
-        return equivalent_layouts(a, b, find_packs(packs), assume, _budget(budget).seconds)
+        return equivalent_layouts(a, b, find_packs(packs), assume, budget.seconds)
     if any(layouts):
         raise ArgumentError("equivalent", "got a layout and a program", "two of one kind")
     left, right, *given = _programs([a, b, *_assumed(assume)], specs)
@@ -67,7 +88,7 @@ def equivalent(
     for one, other in pairs:
         if difference := type_difference(one, other) or _input_difference(left, one):
             raise ProgramError("assumption", difference, "programs of the same inputs")
-    return decide_programs(left, right, numerics, pairs, _budget(budget), find_packs(packs))
+    return decide_programs(left, right, numerics, pairs, budget, find_packs(packs))
 
 
 def _assumed(assume: Any) -> list[Any]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from axe_eq.deadline import check_deadline
 from axe_eq.egraph.normal import Class, Row, read_rows, representatives
 from axe_eq.egraph.session import Session
 from axe_eq.layout import terms as layout_terms
@@ -113,6 +114,7 @@ class _Walk:
         seen: set[tuple[Class, Class]] = set()
         todo = list(roots)
         while todo:
+            check_deadline()
             pair = todo.pop()
             if pair in seen:
                 continue

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from axe_eq.deadline import seconds_left
 from axe_eq.egraph.record import read_firings
 from axe_eq.errors import AxeError
 from axe_eq.pack import Pack
@@ -92,6 +93,9 @@ def prove_programs(
 def _attempt(
     statement: Statement, laws: Mapping[str, Law], packs: Mapping[str, Pack], budget: Budget
 ) -> Proved | Frontier:
+    left = seconds_left()
+    if left is not None:  # what comes after a search that fails needs time too
+        budget = replace(budget, seconds=min(budget.seconds, left / 2))
     with begin(statement, laws, budget) as search:
         certificate = certify(search, packs) if search.run() else None
         if certificate is not None:
