@@ -8,10 +8,11 @@ a statement holds for all positive integers.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+from axe_eq.deadline import check_deadline
 from axe_eq.egraph.compile import analyses_in
 from axe_eq.egraph.phases import EXACT, GROW
 from axe_eq.egraph.session import Limits, Session
@@ -29,8 +30,8 @@ from axe_eq.layout.symbolic.text import read_layout
 from axe_eq.pack import Pack, laws_of
 from axe_eq.prove.certificate import Statement
 from axe_eq.prove.layoutnormal import LayoutNormalizer
-from axe_eq.prove.layouts import proved, rewrite, rules, statement
-from axe_eq.prove.prover import certify
+from axe_eq.prove.layouts import compare, proved, rewrite, rules, statement
+from axe_eq.prove.prover import Step, certify
 from axe_eq.prove.rewrite import Rewriter, Rules, laws_about
 from axe_eq.prove.search import Budget, Search
 from axe_eq.prove.verdict import LayoutCounterexample, Proved, Refuted, Unknown, Verdict
@@ -144,7 +145,9 @@ class _Question:
         found = self.refute(0, FIRST_TRIES)
         if found is not None:
             return found
-        verdict = self.rewritten() or self.searched()
+        verdict = self.by(rewrite) or self.searched()
+        if isinstance(verdict, str):
+            verdict = self.by(compare) or verdict
         if isinstance(verdict, Proved):
             return verdict
         found = self.refute(FIRST_TRIES, LAST_TRIES)
@@ -158,6 +161,7 @@ class _Question:
             return None
         terms = (self.left, self.right)
         for meaning in islice(choices(terms), start, stop):
+            check_deadline()
             try:
                 found = self._difference(meaning)
             except (SearchError, LayoutError):
@@ -180,12 +184,12 @@ class _Question:
 
     # -- proof ------------------------------------------------------------------------------------
 
-    def rewritten(self) -> Proved | None:
-        """A proof by rewriting alone."""
+    def by(self, find: Callable[[Statement, Rules], list[Step] | None]) -> Proved | None:
+        """A proof without a search."""
         if self.state.assume:
             return None
         try:
-            steps = rewrite(self.state, rules(self.packs))
+            steps = find(self.state, rules(self.packs))
         except SearchError:
             return None
         return None if steps is None else proved(self.state, steps, self.packs)
@@ -214,12 +218,16 @@ class _Question:
     def missing(self, texts: Sequence[str], stopped: str) -> str:
         """An assumption that would do, else where the proof got stuck."""
         for fact in islice(self._candidates(), MAX_FACTS):
+            check_deadline()
             try:
                 state, _ = _settled(self.sides, [*texts, fact], self.packs)
                 if rewrite(state, rules(self.packs)) is not None:
                     return f"the assumption {fact}: with it the two are equal"
             except (LayoutError, SearchError):
                 continue
+        partial = _partial(self.left, self.right)
+        if partial is not None:
+            return f"that {show(partial)} denotes a layout: {_definedness(partial)}"
         rewriter = Rewriter(rules(self.packs))
         one, two = _stuck(rewriter.normal(self.left), rewriter.normal(self.right))
         return f"a law that joins {show(one)} and {show(two)} (stopped: {stopped})"
@@ -276,6 +284,29 @@ def _filled(term: Term, meaning: Meaning) -> Term:
             args = tuple(images[a] if isinstance(a, Term) else a for a in sub.args)
             images[sub] = Term(sub.symbol, args)
     return images[term]
+
+
+def _partial(left: Term, right: Term) -> Term | None:
+    """The smallest part that may denote nothing, where only one of two sides has such a part."""
+    found = [next(filter(_may_fail, postorder(side)), None) for side in (left, right)]
+    return (found[0] or found[1]) if None in found else None
+
+
+def _may_fail(term: Term) -> bool:
+    """Whether it depends on unknown layouts that a part of a term denotes a layout."""
+    return term.symbol in _PARTIAL and any(sub.symbol is t.AnyLayout for sub in postorder(term))
+
+
+def _definedness(term: Term) -> str:
+    """When an operation that may denote nothing denotes a layout."""
+    if term.symbol is not t.Inverse:
+        return f"{show(term.args[0])} has such a part"
+    of, axes = term.args
+    onto = f"the coordinates of {axes} from 0 on"
+    return f"{show(of)} is one to one onto {onto}, and lies on no other axis"
+
+
+_PARTIAL = frozenset({t.Inverse, t.TileOf, t.LeftAddend, t.RightAddend})
 
 
 def _stuck(one: Term, two: Term) -> tuple[Term, Term]:

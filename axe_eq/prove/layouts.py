@@ -122,6 +122,13 @@ def rewrite(state: Statement, known: Rules) -> list[Step] | None:
     return None
 
 
+def compare(state: Statement, known: Rules) -> list[Step] | None:
+    """Law instances that decide a statement, or all parts in which its sides differ; or None."""
+    rewriter = Rewriter(known)
+    decided = rewriter.decided(state.left[0], state.right[0], whole=True)
+    return rewriter.steps if decided else None
+
+
 def _computed(rewriter: Rewriter, one: Term, two: Term) -> bool:
     """Whether what computed laws make of both sides meets."""
     forms = [{term, *rewriter.computed(term)} for term in (one, two)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from axe_eq.deadline import check_deadline
 from axe_eq.errors import SearchError
 from axe_eq.prove.certificate import Firing
 from axe_eq.rule.law import Instance, Law, Pattern
@@ -49,7 +50,8 @@ class Rewriter:
     Args:
         rules: the laws.
         written: says which terms are written out; where rewriting leads to another, computed laws
-            are asked. Without it they are not.
+            of one term are asked, and those of two only about such terms. Without it those of one
+            are not asked, and those of two about all terms.
 
     Attributes:
         steps: every law instance used so far.
@@ -70,6 +72,7 @@ class Rewriter:
         """
         known, stack = self._normal, [term]
         while stack:
+            check_deadline()
             top = stack[-1]
             if top in known:
                 stack.pop()
@@ -149,6 +152,8 @@ class Rewriter:
         return True
 
     def _decided(self, a: Term, b: Term) -> bool:
+        if self._written is not None and not (self._written(a) and self._written(b)):
+            return False
         laws = self._rules.computed.get((a.sort, b.sort), ())
         return any(self._holds(key, law, (a, b)) for key, law in laws)
 

@@ -24,7 +24,9 @@ from axe_eq.layout import (
     tile_of,
 )
 from axe_eq.layout import terms as t
+from axe_eq.layout.symbolic import elements
 from axe_eq.layout.symbolic.check import check
+from axe_eq.layout.symbolic.polynomial import Polynomial
 from axe_eq.layout.symbolic.shapes import (
     integers,
     read_perm,
@@ -185,16 +187,21 @@ def write_out_inverse(x: LayoutTerm) -> Term:
 @_computed
 def compose_with_indices(x: LayoutTerm) -> Term:
     """compose(y, (n, 1@a)) = y   if y has n elements."""
-    if x.symbol is not t.Compose or not t.is_written(x.args[1]):
-        raise Undefined("composition")
-    order = decode(x.args[1]).canonical()
-    size = check(x.args[0]).elements
-    if size.constant is None or order.shard != Layout([(size.constant, 1, *order.axes)]).shard:
-        raise Undefined("indices")
-    if order.replica or order.offsets or not order.is_linear():
+    if x.symbol is not t.Compose or not _is_in_order(x.args[1], check(x.args[0]).elements):
         raise Undefined("indices")
     found: Term = x.args[0]
     return found
+
+
+def _is_in_order(y: Term, size: Polynomial) -> bool:
+    """Whether a layout is ``(size, 1@a)`` on some axis."""
+    if not t.is_written(y):
+        lone = y.symbol is t.Map and y.args[1] is t.Here() and y.args[0].symbol is t.SymIter
+        return lone and y.args[0].args[:2] == (str(size), "1") and not y.args[0].args[3].args
+    order = decode(y).canonical()
+    if size.constant is None or order.replica or order.offsets or not order.is_linear():
+        return False
+    return order.shard == Layout([(size.constant, 1, *order.axes)]).shard
 
 
 # -- questions about layouts -----------------------------------------------------------------------
@@ -244,6 +251,21 @@ def same_swizzled_map(x: LayoutTerm, y: LayoutTerm) -> Sides:
     if not any(term.symbol in (t.Swizzled, t.Boxed) for term in (x, y)):
         raise Undefined("swizzle")
     _decide(x, y)
+    return x, y
+
+
+@LAWS.law(source="ours: operations on layouts choose, add and scale elements, whatever these are",
+          normal=True, sampler=samples.same_sums)  # fmt: skip
+def same_elements(x: LayoutTerm, y: LayoutTerm) -> Sides:
+    """(x) = y   if both are the same sum of elements of unknown layouts at every index."""
+    if t.is_written(x) and t.is_written(y):
+        raise Undefined("unknown layouts")
+    try:
+        holds = elements.same_elements(x, y)
+    except (LayoutError, SearchError):
+        raise Undefined("sums of elements") from None
+    if not holds:
+        raise Undefined("equality")
     return x, y
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from axe_eq.errors import LayoutError
 from axe_eq.layout import Layout, Swizzle, recover
 from axe_eq.layout import terms as t
+from axe_eq.layout.symbolic.check import check
 from axe_eq.layout.symbolic.instances import layout_of
 from axe_eq.layout.symbolic.meaning import Meaning
 from axe_eq.layout.symbolic.polynomial import parse, poly
@@ -230,11 +231,35 @@ def _map_parts(draw: Draw, at: str, rank: int) -> tuple[Term, Term, str]:
     return t.chain(t.Iter, t.NoIter(), chosen), copy_set(draw, f"{at}.p"), shape_text(extents)
 
 
-def permuted_by_identity(draw: Draw) -> Values:
-    """A layout, a shape of it and the permutation that moves nothing."""
+def permuted_in_order(draw: Draw) -> Values:
+    """A layout, a shape of it with unit dims, and a permutation that moves these alone."""
     rank = draw.integer("rank", 0, 3)
     term, extents = factor(draw, "x", rank)
-    return term, shape_text(extents), perm_text(range(rank))
+    order = list(range(rank))
+    if draw.chance("unit", 0.7):
+        place, to = draw.integer("place", 0, rank), draw.integer("to", 0, rank)
+        extents.insert(place, parse("1"))
+        order = [dim + (dim >= place) for dim in order]
+        order.insert(to, place)
+    return term, shape_text(extents), perm_text(order)
+
+
+def sliced_run(draw: Draw) -> Values:
+    """A layout, a shape of it, and one index of the slow dims, some of the next, all the others."""
+    rank = draw.integer("rank", 2, 3)
+    term, extents = factor(draw, "x", rank)
+    some = draw.integer("some", 0, rank - 1)
+    first = (parse("0"), parse("1"))
+    region = [first if dim < some else (parse("0"), n) for dim, n in enumerate(extents)]
+    constant = extents[some].constant
+    if constant is not None:
+        region[some] = _pairs_of(bounds(draw, "R", [constant]))
+    return term, shape_text(extents), region_text(region)
+
+
+def _pairs_of(text: str) -> tuple[Any, Any]:
+    begin, _, end = text.partition(":")
+    return parse(begin), parse(end)
 
 
 def sliced_whole(draw: Draw) -> Values:
@@ -412,6 +437,12 @@ def written_inverse(draw: Draw) -> Values:
     return (t.Inverse(t.encode(Layout(shard)), "m,n" if draw.chance("mn", 0.5) else "n,m"),)
 
 
+def inverted(draw: Draw) -> Values:
+    """A layout and the axes on which it has an inverse."""
+    values = written_inverse(draw)
+    return None if values is None or not isinstance(values[0], Term) else values[0].args
+
+
 def written_spans(draw: Draw) -> Values:
     """The span of a layout written out."""
     return (t.SpanOf(_written(draw, "x")),)
@@ -458,3 +489,37 @@ def one_map(draw: Draw) -> Values:
     return tuple(
         t.encode(Layout(plain.shard, plain.replica, plain.offset, [sw] * n)) for n in (few, many)
     )
+
+
+# -- pairs of expressions --------------------------------------------------------------------------
+
+
+def same_sums(draw: Draw) -> Values:
+    """Two expressions that take the same elements of unknown layouts at every index."""
+    n, k, j = (draw.pick(f"extent{i}", (1, 2, 3)) for i in range(3))
+    x, y = (t.AnyLayout(name, str(size), "") for name, size in (("A", n * k), ("B", j)))
+    begin = draw.integer("begin", 0, k - 1)
+    end = draw.integer("end", begin + 1, k)
+    row = draw.integer("row", 0, n - 1)
+    part = t.Slice(x, f"{n},{k}", f"{row}:{row + 1},{begin}:{end}")
+    window = t.encode(Layout([(end - begin, 1)], offset={"m": row * k + begin}))
+    columns = t.encode(Layout([(k, 1), (n, k)]))
+    pairs = [
+        (t.Permute(x, f"{n},1,{k}", "0,2,1"), x),
+        (t.DirectSum(x, str(n * k), y, str(j)),
+         t.Permute(t.DirectSum(y, str(j), x, str(n * k)), f"{j},{n * k}", "1,0")),
+        (part, t.Slice(x, str(n * k), f"{row * k + begin}:{row * k + end}")),
+        (part, t.Compose(x, window)),
+        (t.Compose(x, columns), t.Permute(x, f"{n},{k}", "1,0")),
+        (t.Tile(x, f"{n * k},1", y, f"1,{j}"), t.Tile(x, str(n * k), y, str(j))),
+        (t.Tile(x, f"{n},{k}", y, f"{j},1"),
+         t.Permute(t.Tile(x, str(n * k), y, str(j)), f"{n},{k},{j}", "0,2,1")),
+    ]  # fmt: skip
+    a, b = draw.pick("pair", pairs)
+    if draw.chance("outside", 0.3):
+        return t.Tile(y, str(j), a, _size(a)), t.Tile(y, str(j), b, _size(b))
+    return a, b
+
+
+def _size(term: Term) -> str:
+    return str(check(term).elements)

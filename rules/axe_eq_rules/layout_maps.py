@@ -8,9 +8,7 @@ from axe_eq.layout.symbolic.check import check
 from axe_eq.layout.symbolic.shapes import (
     perm_text,
     read_perm,
-    read_region,
     read_shape,
-    region_text,
     shape_text,
 )
 from axe_eq.layout.terms import (
@@ -26,6 +24,7 @@ from axe_eq.layout.terms import (
     Footprint,
     Group,
     Here,
+    Inverse,
     IterList,
     Join,
     LayoutTerm,
@@ -70,6 +69,15 @@ from axe_eq_rules.layout_numbers import (
     is_one,
 )
 from axe_eq_rules.layout_numbers import Region as RegionText
+from axe_eq_rules.layout_regions import (
+    extents_of,
+    is_whole,
+    perm_inverse,
+    region_in_tiles,
+    region_permuted,
+    region_within,
+    run_of,
+)
 
 LAWS = Laws()
 
@@ -357,11 +365,14 @@ def right_addend_of_sum(x: LayoutTerm, S: Shape, y: LayoutTerm, T: Shape) -> Sid
 # -- permute ---------------------------------------------------------------------------------------
 
 
-@primitive((STR,), (INT,))
-def is_identity(perm: str) -> int | None:
-    """1 for the permutation that moves nothing."""
-    order = read_perm(perm)
-    return 1 if order == tuple(range(len(order))) else None
+@primitive((STR, STR), (INT,))
+def keeps_order(shape: str, perm: str) -> int | None:
+    """1 for a permutation that keeps the dims that are not 1 in their order."""
+    extents, order = read_shape(shape), read_perm(perm)
+    if len(extents) != len(order):
+        return None
+    moved = [dim for dim in order if extents[dim] != 1]
+    return 1 if moved == sorted(moved) else None
 
 
 @primitive((STR, STR), (STR,))
@@ -378,10 +389,10 @@ def perm_after(first: str, then: str) -> str | None:
     return perm_text(one[dim] for dim in two) if len(one) == len(two) else None
 
 
-@LAWS.law(source="nothing moves", sampler=samples.permuted_by_identity)
-def permute_by_identity(x: LayoutTerm, S: Shape, p: Perm) -> Sides:
-    """permute(x, S, identity) = x."""
-    return Permute(x, S, p), x, is_identity(p) == 1
+@LAWS.law(source="nothing moves", sampler=samples.permuted_in_order)
+def permute_in_order(x: LayoutTerm, S: Shape, p: Perm) -> Sides:
+    """permute(x, S, p) = x   if p keeps the dims that are not 1 in their order."""
+    return Permute(x, S, p), x, keeps_order(S, p) == 1
 
 
 @LAWS.law(source="permutations compose", sampler=samples.permuted(2))
@@ -417,73 +428,17 @@ def permute_scaled(x: LayoutTerm, S: Shape, p: Perm, w: SpansTerm) -> Sides:
 # -- slice -----------------------------------------------------------------------------------------
 
 
-@primitive((STR, STR), (INT,))
-def is_whole(shape: str, region: str) -> int | None:
-    """1 for the region that is all of a shape."""
-    extents, bounds = read_shape(shape), read_region(region)
-    whole = [(begin == 0 and end == n) for (begin, end), n in zip(bounds, extents, strict=False)]
-    return 1 if len(extents) == len(bounds) and all(whole) else None
-
-
-@primitive((STR,), (STR,))
-def extents_of(region: str) -> str:
-    """The shape of a region."""
-    return shape_text(end - begin for begin, end in read_region(region))
-
-
-@primitive((STR, STR), (STR,))
-def region_within(outer: str, inner: str) -> str | None:
-    """A region of a region, as a region of the whole."""
-    one, two = read_region(outer), read_region(inner)
-    if len(one) != len(two):
-        return None
-    pairs = zip(one, two, strict=True)
-    return region_text((begin + b, begin + e) for (begin, _), (b, e) in pairs)
-
-
-@primitive((STR, STR), (STR,))
-def region_times(region: str, shape: str) -> str | None:
-    """The region of whole tiles."""
-    bounds, extents = read_region(region), read_shape(shape)
-    if len(bounds) != len(extents):
-        return None
-    pairs = zip(bounds, extents, strict=True)
-    return region_text((begin * n, end * n) for (begin, end), n in pairs)
-
-
-@primitive((STR, STR), (STR,))
-def region_in_tiles(region: str, shape: str) -> str | None:
-    """The region of tiles that a region is; undefined where it cuts one."""
-    bounds, extents = read_region(region), read_shape(shape)
-    if len(bounds) != len(extents):
-        return None
-    found = []
-    for (begin, end), n in zip(bounds, extents, strict=True):
-        ends = begin.divided(n), end.divided(n)
-        if ends[0] is None or ends[1] is None:
-            return None
-        found.append((ends[0], ends[1]))
-    return region_text(found)
-
-
-@primitive((STR, STR), (STR,))
-def region_permuted(region: str, perm: str) -> str | None:
-    """A region with its dims in another order."""
-    bounds, order = read_region(region), read_perm(perm)
-    return region_text(bounds[dim] for dim in order) if len(bounds) == len(order) else None
-
-
-@primitive((STR,), (STR,))
-def perm_inverse(perm: str) -> str:
-    """The permutation that undoes one."""
-    order = read_perm(perm)
-    return perm_text(order.index(dim) for dim in range(len(order)))
-
-
 @LAWS.law(source="all of it", sampler=samples.sliced_whole)
 def slice_of_all(x: LayoutTerm, S: Shape, R: RegionText) -> Sides:
     """slice(x, S, all of S) = x."""
     return Slice(x, S, R), x, is_whole(S, R) == 1
+
+
+@LAWS.law(source="row-major order", sampler=samples.sliced_run, expands=True)
+def slice_of_a_run(x: LayoutTerm, S: Shape, R: RegionText) -> Sides:
+    """slice(x, S, R) = slice(x, n, b:e)   if R is b:e in the order of all n elements of S."""
+    elements, bounds = run_of(S, R)
+    return Slice(x, S, R), Slice(x, elements, bounds)
 
 
 @LAWS.law(source="regions of regions", sampler=samples.sliced_twice)
@@ -552,6 +507,12 @@ def compose_scaled(x: LayoutTerm, y: LayoutTerm, w: SpansTerm) -> Sides:
 
 
 # -- swizzles act on coordinates -------------------------------------------------------------------
+
+
+@LAWS.law(source="ours: what has an inverse is one", sampler=samples.inverted)
+def inverse_of_inverse_of_inverse(x: LayoutTerm, a: Axis) -> Sides:
+    """inverse(inverse(inverse(x, a), a), a) = inverse(x, a)."""
+    return Inverse(Inverse(Inverse(x, a), a), a), Inverse(x, a)
 
 
 @LAWS.law(source="a swizzle moves coordinates, a permutation indices",

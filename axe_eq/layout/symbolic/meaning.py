@@ -125,11 +125,13 @@ def _plus(a: Vector, b: Vector, sign: int = 1) -> Vector:
     return _vector(total)
 
 
-def _scaled(vector: Vector, spans: Spans) -> Vector:
+def scaled(vector: Vector, spans: Spans) -> Vector:
+    """A vector times a span per axis."""
     return tuple((axis, value * spans.get(axis, 1)) for axis, value in vector)
 
 
-def _sums(a: Iterable[Vector], b: Iterable[Vector]) -> Image:
+def sums(a: Iterable[Vector], b: Iterable[Vector]) -> Image:
+    """All sums of a vector of one set and one of the other."""
     return frozenset(_plus(x, y) for x in a for y in b)
 
 
@@ -144,7 +146,7 @@ def _iter(m: Meaning, extent: int, stride: int, axis: str, rest: Sequence[Vector
 
 def _copy(m: Meaning, extent: int, stride: int, axis: str, rest: Image) -> Any:
     _small(_positive(extent) * len(rest))
-    return _sums([_vector({axis: digit * stride}) for digit in range(extent)], rest)
+    return sums([_vector({axis: digit * stride}) for digit in range(extent)], rest)
 
 
 def _append(m: Meaning, slow: Sequence[Vector], fast: Sequence[Vector]) -> Any:
@@ -193,15 +195,16 @@ def _reorder(m: Meaning, grid: Any, text: str) -> Any:
         old = [0] * len(shape)
         for place, dim in enumerate(perm):
             old[dim] = index[place]
-        found.append(points[_flat(old, shape)])
+        found.append(points[flat(old, shape)])
     return new, tuple(found)
 
 
-def _flat(index: Sequence[int], shape: Sequence[int]) -> int:
-    flat = 0
+def flat(index: Sequence[int], shape: Sequence[int]) -> int:
+    """The row-major index of some digits."""
+    found = 0
     for digit, extent in zip(index, shape, strict=True):
-        flat = flat * extent + digit
-    return flat
+        found = found * extent + digit
+    return found
 
 
 def _zip(m: Meaning, left: Any, right: Any) -> Any:
@@ -212,7 +215,7 @@ def _zip(m: Meaning, left: Any, right: Any) -> Any:
     both = tuple(extent for pair in zip(shape, other, strict=True) for extent in pair)
     found = []
     for index in product(*map(range, both)):
-        x, y = points[_flat(index[::2], shape)], more[_flat(index[1::2], other)]
+        x, y = points[flat(index[::2], shape)], more[flat(index[1::2], other)]
         found.append(_plus(x, y))
     return both, tuple(found)
 
@@ -223,7 +226,7 @@ def _chosen(shape: Shape, bounds: Sequence[tuple[int, int]]) -> list[int] | None
         return None
     if any(not 0 <= b < e <= extent for (b, e), extent in zip(bounds, shape, strict=True)):
         return None
-    return [_flat(index, shape) for index in product(*(range(b, e) for b, e in bounds))]
+    return [flat(index, shape) for index in product(*(range(b, e) for b, e in bounds))]
 
 
 def _region(m: Meaning, grid: Any, text: str) -> Any:
@@ -237,13 +240,13 @@ def _region(m: Meaning, grid: Any, text: str) -> Any:
 
 
 def _move(m: Meaning, whole: Sequence[Vector], index: int, copies: Image) -> Any:
-    return _sums(copies, [whole[index]]) if 0 <= index < len(whole) else None
+    return sums(copies, [whole[index]]) if 0 <= index < len(whole) else None
 
 
 def _place(m: Meaning, grid: Any, text: str, copies: Image) -> Any:
     shape, points = grid
     chosen = _chosen(shape, m.region(text))
-    return None if chosen is None else _sums(copies, [points[chosen[0]]])
+    return None if chosen is None else sums(copies, [points[chosen[0]]])
 
 
 # -- layouts ---------------------------------------------------------------------------------------
@@ -251,7 +254,7 @@ def _place(m: Meaning, grid: Any, text: str, copies: Image) -> Any:
 
 def _map(m: Meaning, points: Sequence[Vector], copies: Image) -> Any:
     _small(len(points) * len(copies))
-    return tuple(_sums([point], copies) for point in points)
+    return tuple(sums([point], copies) for point in points)
 
 
 def _swizzled(m: Meaning, axis: str, bits: int, base: int, shift: int, of: Any) -> Any:
@@ -270,7 +273,7 @@ def _boxed(m: Meaning, box: Sequence[tuple[int, int]], of: Any) -> Any:
     logical, padded = [n for n, _ in box], [n for _, n in box]
     if prod(padded) != len(of) or any(not 1 <= n <= whole for n, whole in box):
         return None
-    return tuple(of[_flat(index, padded)] for index in product(*map(range, logical)))
+    return tuple(of[flat(index, padded)] for index in product(*map(range, logical)))
 
 
 def _any(m: Meaning, name: str, elements: str, bound: str) -> Any:
@@ -290,7 +293,8 @@ def _index(point: Vector) -> int:
     return dict(point).get("m", 0) if all(axis == "m" for axis, _ in point) else -1
 
 
-def _permute(m: Meaning, of: Any, shape: str, perm: str) -> Any:
+def permuted_elements(m: Meaning, of: Any, shape: str, perm: str) -> Any:
+    """What stands at every index after a reordering of dims; None where the shape does not fit."""
     extents, order = m.shape(shape), read_perm(perm)
     if prod(extents) != len(of) or len(order) != len(extents):
         return None
@@ -299,11 +303,12 @@ def _permute(m: Meaning, of: Any, shape: str, perm: str) -> Any:
         old = [0] * len(extents)
         for place, dim in enumerate(order):
             old[dim] = index[place]
-        found.append(of[_flat(old, extents)])
+        found.append(of[flat(old, extents)])
     return tuple(found)
 
 
-def _slice(m: Meaning, of: Any, shape: str, region: str) -> Any:
+def chosen_elements(m: Meaning, of: Any, shape: str, region: str) -> Any:
+    """What stands at the indices of a region; None where it does not fit."""
     extents = m.shape(shape)
     if prod(extents) != len(of):
         return None
@@ -311,11 +316,11 @@ def _slice(m: Meaning, of: Any, shape: str, region: str) -> Any:
     return None if chosen is None else tuple(of[index] for index in chosen)
 
 
-def _pairs(outer: Shape, inner: Shape) -> Iterable[tuple[int, int]]:
+def factor_pairs(outer: Shape, inner: Shape) -> Iterable[tuple[int, int]]:
     """Indices of the two factors, for every element of their tile."""
     both = [extent for pair in zip(outer, inner, strict=True) for extent in pair]
     for index in product(*map(range, both)):
-        yield _flat(index[::2], outer), _flat(index[1::2], inner)
+        yield flat(index[::2], outer), flat(index[1::2], inner)
 
 
 def _sum(m: Meaning, a: Any, shape: str, b: Any, other: str) -> Any:
@@ -323,10 +328,11 @@ def _sum(m: Meaning, a: Any, shape: str, b: Any, other: str) -> Any:
     if (prod(outer), prod(inner), len(outer)) != (len(a), len(b), len(inner)):
         return None
     _small(len(a) * len(b) * len(a[0]) * len(b[0]))
-    return tuple(_sums(a[x], b[y]) for x, y in _pairs(outer, inner))
+    return tuple(sums(a[x], b[y]) for x, y in factor_pairs(outer, inner))
 
 
-def _spans_of(images: Sequence[Image]) -> Spans:
+def spans_of(images: Sequence[Image]) -> Spans:
+    """Axis -> greatest minus least coordinate plus 1, without spans of 1."""
     points = [dict(point) for image in images for point in image]
     spans = {}
     for axis in sorted({axis for point in points for axis in point}):
@@ -337,11 +343,11 @@ def _spans_of(images: Sequence[Image]) -> Spans:
 
 
 def _scale(m: Meaning, of: Any, spans: Spans) -> Any:
-    return tuple(frozenset(_scaled(point, spans) for point in image) for image in of)
+    return tuple(frozenset(scaled(point, spans) for point in image) for image in of)
 
 
 def _tile(m: Meaning, a: Any, shape: str, b: Any, other: str) -> Any:
-    return _sum(m, _scale(m, a, _spans_of(b)), shape, b, other)
+    return _sum(m, _scale(m, a, spans_of(b)), shape, b, other)
 
 
 def _ratio(m: Meaning, whole: str, part: str) -> Shape | None:
@@ -356,7 +362,7 @@ def _tile_of(m: Meaning, a: Any, shape: str, b: Any, other: str) -> Any:
     ratio = _ratio(m, shape, other)
     if ratio is None or prod(m.shape(shape)) != len(a) or prod(m.shape(other)) != len(b):
         return None
-    spans = _spans_of(b)
+    spans = spans_of(b)
     low = {axis: min(dict(p).get(axis, 0) for image in b for p in image) for axis in spans}
     rest = {axis: value for axis, value in next(iter(b[0]))} if b[0] else {}
 
@@ -370,7 +376,7 @@ def _tile_of(m: Meaning, a: Any, shape: str, b: Any, other: str) -> Any:
         return _vector(values)
 
     found: list[Image | None] = [None] * prod(ratio)
-    for (x, y), image in zip(_pairs(ratio, m.shape(other)), a, strict=True):
+    for (x, y), image in zip(factor_pairs(ratio, m.shape(other)), a, strict=True):
         if y == 0:
             found[x] = frozenset(map(outer, image))
     return tuple(found) if _tile(m, found, _text(ratio), b, other) == a else None
@@ -393,9 +399,9 @@ def _addend(m: Meaning, a: Any, shape: str, b: Any, other: str, *, left: bool) -
         return _chosen_addend(m, a, shape, b, other, left=left)
     (first,) = b[0]
     pairs = (
-        _pairs(ratio, m.shape(other))
+        factor_pairs(ratio, m.shape(other))
         if left
-        else ((y, x) for x, y in _pairs(m.shape(other), ratio))
+        else ((y, x) for x, y in factor_pairs(m.shape(other), ratio))
     )
     found: list[Image | None] = [None] * prod(ratio)
     for (x, y), image in zip(pairs, a, strict=True):
@@ -502,7 +508,7 @@ _RULES: dict[Symbol, Callable[..., Any]] = {
     t.Append: _append,
     t.Join: lambda m, grid: grid[1],
     t.Window: _window,
-    t.ScaleIters: lambda m, d, w: tuple(_scaled(point, m.spans(w)) for point in d),
+    t.ScaleIters: lambda m, d, w: tuple(scaled(point, m.spans(w)) for point in d),
     t.NoBlock: lambda m: ((), ((),)),
     t.Block: _block,
     t.Cut: _cut,
@@ -515,10 +521,10 @@ _RULES: dict[Symbol, Callable[..., Any]] = {
     t.Here: lambda m: frozenset([()]),
     t.Copy: _copy,
     t.SymCopy: lambda m, e, s, a, r: _copy(m, m.positive(e), m.number(s), a, r),
-    t.Shift: lambda m, v, a, r: _sums([_vector({a: v})], r),
-    t.SymShift: lambda m, v, a, r: _sums([_vector({a: m.number(v)})], r),
-    t.Sum: lambda m, p, q: _sums(p, q),
-    t.ScaleCopies: lambda m, p, w: frozenset(_scaled(point, m.spans(w)) for point in p),
+    t.Shift: lambda m, v, a, r: sums([_vector({a: v})], r),
+    t.SymShift: lambda m, v, a, r: sums([_vector({a: m.number(v)})], r),
+    t.Sum: lambda m, p, q: sums(p, q),
+    t.ScaleCopies: lambda m, p, w: frozenset(scaled(point, m.spans(w)) for point in p),
     t.MoveTo: _move,
     t.PlaceAt: _place,
     t.Map: _map,
@@ -528,8 +534,8 @@ _RULES: dict[Symbol, Callable[..., Any]] = {
     t.Boxed: _boxed,
     t.AnyLayout: _any,
     t.Group: lambda m, of, shape: of if prod(m.shape(shape)) == len(of) else None,
-    t.Permute: _permute,
-    t.Slice: _slice,
+    t.Permute: permuted_elements,
+    t.Slice: chosen_elements,
     t.Tile: _tile,
     t.DirectSum: _sum,
     t.TileOf: _tile_of,
@@ -539,10 +545,10 @@ _RULES: dict[Symbol, Callable[..., Any]] = {
     t.Inverse: _inverse,
     t.Scale: _scale,
     t.Spans: _spans_literal,
-    t.SpanOf: lambda m, of: _spans_of(of),
-    t.Footprint: lambda m, box, of: _spans_of(of),
-    t.SpanOfIters: lambda m, d: _spans_of([frozenset(d)]),
-    t.SpanOfCopies: lambda m, p: _spans_of([p]),
+    t.SpanOf: lambda m, of: spans_of(of),
+    t.Footprint: lambda m, box, of: spans_of(of),
+    t.SpanOfIters: lambda m, d: spans_of([frozenset(d)]),
+    t.SpanOfCopies: lambda m, p: spans_of([p]),
     t.SpanSum: _span_sum,
     t.SpanProduct: _span_product,
     t.ShapeIs: lambda m, text: m.shape(text),

@@ -195,8 +195,66 @@ def test_assumed_equalities_of_layouts() -> None:
 
 
 def test_what_no_law_joins_is_named() -> None:
-    text = missing("compose(A[4],inverse(A[4],(m)))", "S[4:1]")
-    assert "a law that joins compose(A[4], inverse(A[4], (m))) and S[(4):(1@m)]" in text
+    text = missing("inverse(S[(n,4):(1,n)],(m))", "S[(4,n):(1,4)]")
+    assert "a law that joins inverse(S[(n,4):(1@m,n@m)], (m)) and S[(4,n):(1@m,4@m)]" in text
+
+
+@pytest.mark.parametrize(
+    "left", ["inverse(inverse(A[4],(m)),(m))", "compose(A[4],inverse(A[4],(m)))"]
+)
+def test_an_inverse_that_need_not_exist_is_named(left: str) -> None:
+    right = "A[4]" if left.startswith("inverse") else "S[4:1]"
+    assert missing(left, right) == (
+        "that inverse(A[4], (m)) denotes a layout: A[4] is one to one onto the coordinates of m "
+        "from 0 on, and lies on no other axis"
+    )
+
+
+def test_where_both_sides_need_the_inverse_to_exist_nothing_is_missing() -> None:
+    twice = "inverse(inverse(A[4],(m)),(m))"
+    assert proved(f"inverse({twice},(m))", "inverse(A[4],(m))") == ["inverse_of_inverse_of_inverse"]
+
+
+REGROUPED = [
+    ("compose(A[8],S[(2,4):(1,2)])", "permute(A[8],(4,2),(1,0))"),
+    ("compose(A[8],S[4:1] + 4)", "slice(A[8],(8),(4:8))"),
+    ("compose(tile(A[4],(4),B[6],(6)),S[6:1])", "slice(tile(A[4],(4),B[6],(6)),(24),(0:6))"),
+    ("tile(A[4],(2,2),B[6],(1,6))", "tile(A[4],(4),B[6],(6))"),
+    ("tile(A[4],(4,1),B[6],(1,6))", "tile(A[4],(4),B[6],(6))"),
+    ("direct_sum(A[4],(4),B[6],(6))", "permute(direct_sum(B[6],(6),A[4],(4)),(6,4),(1,0))"),
+    ("tile(A[4],(2,2),B[4],(2,2))", "permute(tile(A[4],(4),B[4],(4)),(2,2,2,2),(0,2,1,3))"),
+    ("permute(permute(A[24],(2,12),(1,0)),(3,4,2),(2,0,1))", "A[24]"),
+    ("permute(A[24],(2,3,4),(1,2,0))", "permute(A[24],(2,12),(1,0))"),
+    ("slice(A[24],(4,6),(1:2,2:5))", "slice(A[24],(24),(8:11))"),
+    ("slice(direct_sum(A[4],(4),B[6],(6)),(4,6),(1:2,0:6))",
+     "direct_sum(slice(A[4],(4),(1:2)),(1),B[6],(6))"),
+    ("slice(sw(1,0,1)@m . A[8],(2,4),(1:2,0:4))", "sw(1,0,1)@m . slice(A[8],(8),(4:8))"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("a", "b"), REGROUPED)
+def test_the_same_elements_at_every_index_are_the_same_layout(a: str, b: str) -> None:
+    assert proved(a, b)
+
+
+def test_sums_of_elements_that_differ_are_not_proved() -> None:
+    """Spans of different layouts, an order of elements, and one element more often."""
+    for a, b in [
+        ("tile(A[4],(4),B[6],(6))", "tile(A[4],(4),C[6],(6))"),
+        ("permute(A[8],(2,4),(1,0))", "permute(A[8],(4,2),(1,0))"),
+        ("direct_sum(A[2],(2),A[2],(2))", "direct_sum(A[2],(2),B[2],(2))"),
+        ("sw(1,0,1)@m . direct_sum(A[2],(2),B[2],(2))",
+         "direct_sum(sw(1,0,1)@m . A[2],(2),B[2],(2))"),
+    ]:  # fmt: skip
+        assert refuted(a, b).layouts
+
+
+def test_unit_dims_runs_and_indices_with_names() -> None:
+    assert proved("permute(A[n],(n,1),(1,0))", "A[n]") == ["permute_in_order"]
+    assert proved("compose(A[n],S[(n):(1)])", "A[n]") == ["compose_with_indices"]
+    assert proved("slice(A[4*n],(4,n),(1:2,0:n))", "slice(A[4*n],(4*n),(n:2*n))")
+    assert proved("slice(A[n],(n/4,4),(0:1,0:4))", "slice(A[n],(n),(0:4))", "n % 4 == 0")
+    assert refuted("slice(A[4*n],(4,n),(1:2,0:n))", "slice(A[4*n],(4*n),(0:n))").layouts
 
 
 # ---- symbolic numbers ----------------------------------------------------------------------------
