@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import sys
@@ -12,6 +13,9 @@ import click
 
 from axe_eq.debug import switches
 from axe_eq.errors import AxeError, missing_package
+
+MOST_SAID = 2000  # characters of an error message
+MOST_REPEATED = 500  # characters of one about the words of the command line
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -29,11 +33,13 @@ def main() -> None:
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:
-        error.show()
+        said = io.StringIO()
+        error.show(said)
+        click.echo(short(said.getvalue().rstrip(), MOST_REPEATED), err=True)
         sys.exit(2)
     except AxeError as error:
         public = next(c for c in type(error).__mro__ if c.__module__ == AxeError.__module__)
-        click.echo(f"{public.__name__}: {error}", err=True)
+        click.echo(short(f"{public.__name__}: {error}"), err=True)
         sys.exit(2)
     except ModuleNotFoundError as error:
         missing = missing_package(error, "axe")
@@ -50,6 +56,13 @@ def main() -> None:
         click.echo(f"axe: cannot write its output ({error.strerror or error})", err=True)
         sys.exit(2)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def short(message: str, most: int = MOST_SAID) -> str:
+    """A message, cut in the middle where it repeats an argument of many characters."""
+    if len(message) <= most:
+        return message
+    return f"{message[: most * 3 // 4]} ... {message[-most // 8 :]}"
 
 
 def register() -> None:

@@ -24,6 +24,7 @@ from axe_eq.layout import (
 )
 from axe_eq.layout.describe import describe
 from axe_eq.layout.notation import NOTATIONS, prefixed, read, read_any, row_major_shape, write
+from axe_eq.layout.notation.text import quote
 from axe_eq.prove.certificate import Certificate
 from axe_eq.prove.picture import draw as draw_picture
 
@@ -42,7 +43,9 @@ def parse_shape(text: str) -> Shape:
     bare = text.strip().removeprefix("(").removesuffix(")").strip()
     parts = re.split(r"\s*[x,]\s*", bare.removesuffix(",")) if bare else []
     if not all(re.fullmatch(r"\d{1,19}", part) and int(part) > 0 for part in parts):
-        raise ArgumentError(f"shape {text!r}", "does not parse", "extents of at least 1, as 8x16")
+        raise ArgumentError(
+            f"shape {quote(text)}", "does not parse", "extents of at least 1, as 8x16"
+        )
     return tuple(map(int, parts))
 
 
@@ -55,7 +58,7 @@ def parse_integers(what: str, text: str) -> Shape:
     bare = text.strip().removeprefix("(").removesuffix(")").strip().removesuffix(",")
     parts = re.split(r"\s*,\s*", bare) if bare else []
     if not all(re.fullmatch(r"\d{1,19}", part) for part in parts):
-        raise ArgumentError(f"{what} {text!r}", "does not parse", "integers, as 1,0")
+        raise ArgumentError(f"{what} {quote(text)}", "does not parse", "integers, as 1,0")
     return tuple(map(int, parts))
 
 
@@ -67,7 +70,9 @@ def parse_region(text: str) -> tuple[tuple[int, int], ...]:
     """
     parts = [re.fullmatch(r"\s*(\d{1,19})\s*:\s*(\d{1,19})\s*", p) for p in text.split(",")]
     if not all(parts):
-        raise ArgumentError(f"region {text!r}", "does not parse", "BEGIN:END per dim, as 0:4,8:16")
+        raise ArgumentError(
+            f"region {quote(text)}", "does not parse", "BEGIN:END per dim, as 0:4,8:16"
+        )
     return tuple((int(found[1]), int(found[2])) for found in parts if found)
 
 
@@ -80,7 +85,9 @@ def parse_mesh(text: str, axis: str) -> Mesh:
     parts = [re.fullmatch(r"\s*(\w+)\s*=\s*(\d{1,19})\s*", part) for part in text.split(",")]
     names = [found[1] for found in parts if found]
     if not all(parts) or len(set(names)) < len(names):
-        raise ArgumentError(f"mesh {text!r}", "does not parse", "names and extents, as x=2,y=4")
+        raise ArgumentError(
+            f"mesh {quote(text)}", "does not parse", "names and extents, as x=2,y=4"
+        )
     return Mesh({found[1]: int(found[2]) for found in parts if found}, axis)
 
 
@@ -122,7 +129,9 @@ class _Operations(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in self.commands:
+        if args and args[0].replace("_", "-") in self.commands:
+            args = [args[0].replace("_", "-"), *args[1:]]  # as in Python
+        elif args:
             args = ["describe", *args]
         return super().resolve_command(ctx, args)
 
@@ -241,7 +250,7 @@ def apply_command(a: str, index: str, shape: str | None, as_json: bool) -> None:
     dims = None if shape is None else parse_shape(shape)
     if dims is None and len(digits) > 1:
         wrong = f"has {len(digits)} digits, and the layout's dims are not said"
-        raise ArgumentError(f"index {index!r}", wrong, "--shape with as many extents, as 8x16")
+        raise ArgumentError(f"index {quote(index)}", wrong, "--shape with as many extents, as 8x16")
     at: int | Sequence[int] = digits[0] if len(digits) == 1 and dims is None else digits
     places = sorted(read_any(a)(at, shape=dims))
     if as_json:

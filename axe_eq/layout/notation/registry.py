@@ -222,7 +222,9 @@ read_cached = lru_cache(maxsize=1024)(_read)
 def _find(notation: object) -> Notation:
     if isinstance(notation, str) and notation in NOTATIONS:
         return NOTATIONS[notation]
-    raise NotationError(f"notation {notation!r}", "unknown", f"one of {', '.join(NOTATIONS)}")
+    raise NotationError(
+        f"notation {clip(repr(notation), 60)}", "unknown", f"one of {', '.join(NOTATIONS)}"
+    )
 
 
 def _check_str(text: object) -> str:

@@ -209,6 +209,11 @@ BAD = {
     "layout_ten_thousand_iters": ("layout", f"S[({'2,' * 10_000}):({'1,' * 10_000})]"),
     "layout_million_iters": ("layout", f"S[({'2,' * 1_000_000}2):(1)]"),
     "layout_tile": ("layout", "xla:f32[3,5]{1,0:T(0,2)}"),
+    "layout_long_shape": ("layout", "S[8:1]", "--shape", "8x" * 10_000),
+    "layout_long_words": ("layout", "S[8:1]", "1," * 10_000),
+    "layout_long_notation": ("layout", f"cute{'e' * 10_000}:(4,8):(8,1)"),
+    "slice_long_region": ("layout", "slice", "S[8:1]", "8", "0:" * 10_000),
+    "convert_long_mesh": ("layout", "alpa:S0", "--shape", "8", "--mesh", "x" * 10_000),
     "layout_notation": ("layout", "cut:(4,8):(8,1)"),
     "layout_shape": ("layout", "S[8:1]", "--shape", "3x3"),
     "layout_shape_text": ("layout", "S[8:1]", "--shape", "3xx3"),
@@ -253,6 +258,11 @@ def test_bad_input_is_one_clear_message(name: str, axe: Axe, golden: Callable[..
     assert not list(Path().iterdir())  # nothing half written
     assert len(done.err) < 600
     golden(done.err)
+
+
+def test_an_operation_may_be_spelled_as_in_python(axe: Axe) -> None:
+    words = "S[8:1]", "8", "S[2:1]", "2"
+    assert axe("layout", "tile_of", *words).out == axe("layout", "tile-of", *words).out
 
 
 # -- axe equiv -----------------------------------------------------------------------------------
