@@ -7,6 +7,7 @@ user's source place and one action to try. "Not proved" is a result (`Unknown`),
 from __future__ import annotations
 
 import traceback
+from typing import ClassVar
 
 
 class AxeError(Exception):
@@ -20,6 +21,8 @@ class AxeError(Exception):
         hint: one action to try.
     """
 
+    MOST_SAID: ClassVar[int | None] = None  # characters of a part; None for all
+
     def __init__(
         self, thing: str, wrong: str, expected: str = "", *, at: str = "", hint: str = ""
     ) -> None:
@@ -28,14 +31,22 @@ class AxeError(Exception):
         super().__init__(thing, wrong, expected)
 
     def __str__(self) -> str:
-        text = f"{self.thing}: {self.wrong}"
-        if self.expected:
-            text += f"; expected {self.expected}"
+        thing, wrong, expected = map(self._said, (self.thing, self.wrong, self.expected))
+        text = f"{thing}: {wrong}"
+        if expected:
+            text += f"; expected {expected}"
         if self.at:
             text += f"\n  at {self.at}"
         if self.hint:
             text += f"\n  try: {self.hint}"
         return text
+
+    def _said(self, part: str) -> str:
+        """A part of the text; of an error about given texts and shapes cut in the middle."""
+        most = self.MOST_SAID
+        if most is None or len(part) <= most:
+            return part
+        return f"{part[: most * 3 // 4]} ... {part[-most // 8 :]}"
 
 
 def cause(error: BaseException) -> str:
@@ -53,9 +64,13 @@ def raised_at(error: BaseException) -> str:
 class LayoutError(AxeError):
     """An impossible layout or layout operation."""
 
+    MOST_SAID = 500
+
 
 class NotationError(AxeError):
     """A layout text that does not parse, or a layout that a notation cannot express."""
+
+    MOST_SAID = 500
 
 
 class ProgramError(AxeError):

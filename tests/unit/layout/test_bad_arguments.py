@@ -62,6 +62,16 @@ CALLS: dict[str, Callable[[], Any]] = {
 }
 
 
+def test_a_shape_of_thousands_of_dims_is_not_repeated() -> None:
+    many = (2,) * 10_000
+    with pytest.raises(AxeError) as refused:
+        LINE.group(many)
+    assert len(str(refused.value)) < 1200
+    with pytest.raises(AxeError) as refused_name:
+        axe.equivalent(f"{'t' * 5000}(A[8],(8))", "A[8]")
+    assert len(str(refused_name.value)) < 1200
+
+
 def test_every_bad_argument_is_one_clear_error(golden: Callable[..., None]) -> None:
     lines = []
     for name, call in CALLS.items():
