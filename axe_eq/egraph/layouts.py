@@ -17,6 +17,7 @@ from axe_eq.egraph import rows
 from axe_eq.layout import Layout
 from axe_eq.layout import terms as t
 from axe_eq.layout.replicas import by_axis, has_gaps, saturate
+from axe_eq.layout.stages import Stage
 from axe_eq.rule.law import Law
 from axe_eq.rule.term import STR, Primitive, Sort, Symbol, Term
 
@@ -186,6 +187,8 @@ class LayoutGraph:
     # -- insertion --------------------------------------------------------------------------------
 
     def _inserted(self, layout: Layout, found: dict[str, list[str]]) -> int:
+        if layout.inner:  # only its normal form, which has no order of dims
+            return self._rows(layout.canonical(), found)
         place = self._rows(layout, found)
         if _is_hard(layout):
             term = t.encode(layout)
@@ -211,9 +214,11 @@ class LayoutGraph:
         place = self._chain(t.Swizzled, place, layout.swizzle, found)
         if layout.box is None or layout.padded is None:
             return place
-        dims = list(zip(layout.box, layout.padded, strict=True))
-        box = self._chain(t.BoxDim, 0, dims, found)
-        return self._chain(t.Boxed, place, [(box,)], found)
+        for extents, padded, _ in reversed((Stage(layout.box, layout.padded), *layout.inner)):
+            dims = list(zip(extents, padded, strict=True))
+            box = self._chain(t.BoxDim, 0, dims, found)
+            place = self._chain(t.Boxed, place, [(box,)], found)
+        return place
 
     def _chain(
         self, symbol: Symbol, end: int, items: Sequence[tuple[Any, ...]],

@@ -32,7 +32,7 @@ def first_clash(layout: Layout) -> Clash | None:
     whole = make(it.fuse(layout.shard), copies)
     if _has_gaps(whole):
         return None
-    plain = make(layout.shard, layout.replica, (), (), layout.box, layout.padded)
+    plain = make(layout.shard, layout.replica, (), (), *layout.boxes)
     if layout.size * layout.copies() <= MAX_POINTS:
         pair = _enumerated(plain)
     elif layout.box is None:

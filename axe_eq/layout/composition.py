@@ -12,7 +12,7 @@ from axe_eq.layout import iters as it
 from axe_eq.layout.check import check_range, make_offsets
 from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters
 from axe_eq.layout.levels import NoIters, Vector, add
-from axe_eq.layout.tables import Table, from_points
+from axe_eq.layout.tables import MAX_RUNGS, Table, from_points
 from axe_eq.layout.value import Layout, make
 
 MAX_POINTS = 2**22
@@ -129,18 +129,20 @@ def _by_points(a: Layout, b: Layout, axis: str) -> Layout:
     for sw in reversed(b.swizzle):
         index = sw.apply_table(index)
     axes = a.axes or (DEFAULT_AXIS,)
-    bare = Layout(a.shard, (), dict(a.offsets), (), a.box, a.padded)
+    bare = make(a.shard, (), a.offsets, (), *a.boxes)
     points = np.stack([bare.table(name)[index] for name in axes], axis=-1)
     boxed = a.box is not None or b.box is not None
+    rungs = MAX_RUNGS if a.inner or b.inner else 0
     try:
         try:
-            found = from_points(points, axes, boxed=boxed)
+            found = from_points(points, axes, boxed=boxed, rungs=rungs)
             replica = found.replica + a.replica
         except NoIters:
             if not a.replica:
                 raise
             # The copies of A may fill what tells the copies of B apart.
-            found = from_points(_with_copies(points, a, axes), axes, boxed=boxed)
+            points = _with_copies(points, a, axes)
+            found = from_points(points, axes, boxed=boxed, rungs=rungs)
             replica = found.replica
     except NoIters as none:
         raise LayoutError(
@@ -148,7 +150,7 @@ def _by_points(a: Layout, b: Layout, axis: str) -> Layout:
             f"no layout computes it: index {none.index} breaks, {none.reason}",
             "an inner layout that follows the digits of the outer",
         ) from None
-    return make(found.shard, replica, found.offsets, a.swizzle, found.box, found.padded)
+    return make(found.shard, replica, found.offsets, a.swizzle, *found.boxes)
 
 
 def _with_copies(points: Table, a: Layout, axes: Sequence[str]) -> Table:

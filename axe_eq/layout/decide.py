@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout import iters as it
 from axe_eq.layout.boxes import Dims, reduce_dims, regroup
+from axe_eq.layout.chains import ladder_of
 from axe_eq.layout.iters import Iters
+from axe_eq.layout.ladders import Ladder, reduced
 from axe_eq.layout.levels import add, first_unequal, jumps
 from axe_eq.layout.products import common_refinement
 from axe_eq.layout.replicas import by_axis, element_apart, same_image, saturate
@@ -74,6 +76,8 @@ def _first_linear(a: Layout, b: Layout) -> int | None:
         return 0
     if a.box is None and b.box is None:
         return first_unequal(it.fuse(a.shard), it.fuse(b.shard))
+    if a.inner or b.inner:
+        return _first_inner(a, b)
     dims = reduce_dims(a.dims()), reduce_dims(b.dims())
     return None if dims[0] == dims[1] else _first_boxed(a, b, dims)
 
@@ -103,7 +107,41 @@ def _first_boxed(a: Layout, b: Layout, dims: tuple[Dims, Dims]) -> int:
     index = _first_by_dims(*dims)
     if index is not None:
         return index
-    known = _differing(a, b, np.array(sorted({*_candidates(dims, a.size)}), dtype=np.int64))
+    found = _first_enumerated(a, b, sorted({*_candidates(dims, a.size)}))
+    assert found is not None  # reduced boxes differ
+    return found
+
+
+def _first_inner(a: Layout, b: Layout) -> int | None:
+    """The first index at which two maps differ, one of them of boxes in boxes.
+
+    The lowest rung that differs shows it, where each ladder is the only one of its map; else
+    everything is looked at, or what is below some index that differs.
+
+    Raises:
+        SearchError: none of the first 2**26 elements differs, and there are more.
+    """
+    marks = {0}
+    reached: list[Ladder] = []
+    for layout in (a, b):
+        ladder = ladder_of(layout)
+        if ladder is not None:
+            short, sure = reduced(layout.size, ladder)
+            marks |= {level for level, _, _ in short}
+            reached += [short] if sure else []
+    if len(reached) == 2:
+        differing = [rung[0] for rung in {*reached[0]} ^ {*reached[1]}]
+        return min(differing, default=None)
+    return _first_enumerated(a, b, sorted(marks))
+
+
+def _first_enumerated(a: Layout, b: Layout, marks: Sequence[int]) -> int | None:
+    """The first index at which two maps differ, by looking at all below one of `marks` that does.
+
+    Raises:
+        SearchError: no mark differs, nor any of the first 2**26 elements, and there are more.
+    """
+    known = _differing(a, b, np.array(marks, dtype=np.int64))
     end = min(a.size if known is None else known, MAX_POINTS)
     start, length = 0, 2**10  # few at first: most differences are near 0
     while start < end:
@@ -111,7 +149,7 @@ def _first_boxed(a: Layout, b: Layout, dims: tuple[Dims, Dims]) -> int:
         if index is not None:
             return index
         start, length = start + length, min(2 * length, CHUNK)
-    if known is None:
+    if known is None and end < a.size:
         raise SearchError("comparison of boxes", f"{a.size} elements", f"at most {MAX_POINTS}")
     return known
 

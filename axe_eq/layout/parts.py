@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from axe_eq.layout.check import Offsets
 from axe_eq.layout.iters import Iters
+from axe_eq.layout.stages import Stage
 from axe_eq.layout.swizzle import Swizzle
 
 
@@ -18,6 +19,7 @@ class Parts:
         "_canonical",
         "_hash",
         "box",
+        "inner",
         "offsets",
         "padded",
         "replica",
@@ -38,6 +40,7 @@ class Parts:
         swizzle: tuple[Swizzle, ...],
         box: tuple[int, ...] | None,
         padded: tuple[int, ...] | None,
+        inner: tuple[Stage, ...] = (),
     ) -> None:
         self.shard = shard
         self.replica = replica
@@ -46,5 +49,6 @@ class Parts:
         self.swizzle = swizzle
         self.box = box
         self.padded = padded
+        self.inner = inner
         self._canonical = None
         self._hash = None

@@ -9,7 +9,9 @@ from operator import floordiv, mod
 
 from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout import iters as it
+from axe_eq.layout.boxed import fields_of, normal_field
 from axe_eq.layout.boxes import reduce_dims, regroup, trim
+from axe_eq.layout.chains import build
 from axe_eq.layout.check import (
     Offsets,
     check_admitted,
@@ -19,6 +21,7 @@ from axe_eq.layout.check import (
     make_offsets,
 )
 from axe_eq.layout.iters import Iter, Iters
+from axe_eq.layout.ladders import Field, Ladder
 from axe_eq.layout.levels import add, first_uncut, first_unequal
 from axe_eq.layout.replicas import by_axis, difference, saturate
 from axe_eq.layout.swizzle import Swizzle
@@ -153,6 +156,14 @@ def _interleave(
         shard, size = _interleaved(a, shape_a, b, shape_b, weights), a.size * b.size
         check_range(shard, replica, offsets, size)
         return make(shard, replica, offsets, swizzle, size=size)
+    if a.inner or b.inner:
+        fields: list[Field] = []
+        pairs = zip(fields_of(a, shape_a), fields_of(b, shape_b), strict=True)
+        for (count, ladder), field in pairs:
+            fields += ((count, _scaled(ladder, weights)), field)
+        layout = build(fields, replica, offsets, swizzle)
+        check_range(layout.shard, replica, offsets, it.size(layout.shard))
+        return layout
     dims: list[tuple[int, Iters]] = []
     for outer, inner in zip(a.group_dims(shape_a), b.group_dims(shape_b), strict=True):
         dims += ((outer[0], _scaled(outer[1], weights)), inner)
@@ -258,7 +269,10 @@ def _factor(
     replica, offsets = a.replica, a.offsets
     if replica or b.replica or offsets or b.offsets:
         replica, offsets = _factor_copies(a, b, weights, outer, name)
-    if a.box is None:
+    if a.inner or b.inner:
+        fields = [(n, _unscaled(x, weights, name)) for n, x in zip(ratio, rests, strict=True)]
+        factor = build(fields, replica, offsets, swizzle)
+    elif a.box is None:
         shard = _unscaled(chain.from_iterable(rests), weights, name)
         factor = make(shard, replica, offsets, swizzle, size=a.size // b.size)
     else:
@@ -306,22 +320,32 @@ def _factor_copies(
 def _factor_blocks(
     a: Layout, ratio: Shape, b: Layout, inner: Shape, outer: bool, name: str
 ) -> Sequence[Iters]:
-    """The blocks of `a` beside those of `b`, per dim, before they are scaled back."""
+    """The blocks of `a` beside those of `b`, per dim, before they are scaled back.
+
+    Ladders instead of blocks where a layout has boxes in boxes.
+    """
     pairs = zip(ratio, inner, strict=True) if outer else zip(inner, ratio, strict=True)
     cut = tuple(chain.from_iterable(pairs))
-    blocks = _cut(a, cut)
+    inside = bool(a.inner or b.inner)
+    blocks = _ladders(a, cut) if inside else _cut(a, cut)
     if blocks is None:
         index = "" if a.box else f": index {first_uncut(it.fuse(a.shard), cut)} breaks"
         raise LayoutError(
             name, f"{a} does not group by {cut}{index}", f"whole copies of {b} in every dim"
         )
     rests, have = (blocks[::2], blocks[1::2]) if outer else (blocks[1::2], blocks[::2])
-    want = _cut(b, inner) or tuple([block for _, block in b.group_dims(inner)])
+    if inside:
+        want = _ladders(b, inner) or tuple([ladder for _, ladder in fields_of(b, inner)])
+    else:
+        want = _cut(b, inner) or tuple([block for _, block in b.group_dims(inner)])
     if have == want:
         return rests
     place = next(i for i, block in enumerate(want) if block != have[i])
     level = prod(cut[2 * place + 2 :]) * (1 if outer else ratio[place])
-    broken = (first_unequal(have[place], want[place]) or 0) * level
+    if inside:
+        broken = min(rung[0] for rung in {*have[place]} ^ {*want[place]}) * level
+    else:
+        broken = (first_unequal(have[place], want[place]) or 0) * level
     raise LayoutError(name, f"{a} is not {b} in dim {place}: index {broken} breaks", str(b))
 
 
@@ -331,6 +355,15 @@ def _cut(layout: Layout, shape: Shape) -> tuple[Iters, ...] | None:
         return it.split_blocks(it.fuse(layout.shard), shape)
     dims = regroup(reduce_dims(layout.dims()), shape)
     return None if dims is None else tuple([trim(n, it.fuse(block)) for n, block in dims])
+
+
+def _ladders(layout: Layout, shape: Shape) -> tuple[Ladder, ...] | None:
+    """The ladders of a shape in normal form, so that equal ladders are equal maps."""
+    try:
+        fields = fields_of(layout, shape)
+    except LayoutError:
+        return None
+    return tuple([normal_field(n, ladder) for n, ladder in fields])
 
 
 def _unscaled(iters: Iterable[Iter], weights: Weights, name: str) -> Iters:

@@ -18,16 +18,19 @@ from numpy.typing import NDArray
 from axe_eq.errors import SearchError
 from axe_eq.layout import iters as it
 from axe_eq.layout.boxes import reduce_dims
+from axe_eq.layout.chains import build, ladder_of
 from axe_eq.layout.iters import Iters
+from axe_eq.layout.ladders import joined, of_block, reduced
 from axe_eq.layout.levels import NoIters
 from axe_eq.layout.swizzle import Swizzle
-from axe_eq.layout.tables import from_points, point_table
+from axe_eq.layout.tables import from_points, plain_form, point_table
 from axe_eq.layout.value import Layout, make, make_dims
 
 MAX_POINTS = 2**18
 MAX_TRIES = 2**13
 MAX_PER_AXIS = 2
 MAX_BATCH = 2**21  # values undone at a time
+MAX_UNDONE = 2**24
 
 Points = NDArray[np.int64]
 Stack = tuple[Swizzle, ...]
@@ -43,8 +46,12 @@ def normalise(layout: Layout) -> Layout:
     """
     acting = tuple(sw for sw in layout.swizzle if sw.bits)
     if acting != layout.swizzle:
-        parts = layout.replica, layout.offsets, acting, layout.box, layout.padded
+        parts = layout.replica, layout.offsets, acting, *layout.boxes
         return make(layout.shard, *parts).canonical()
+    if layout.size * layout.copies() <= MAX_POINTS:
+        points = point_table(layout, np.arange(layout.size, dtype=np.int64), layout.axes)
+        if (form := plain_form(points, layout.axes)) is not None:
+            return form
     # A single swizzle bounds the search by its own reach; steps beyond that stay as they are.
     single = len(layout.swizzle) == 1
     reach = {sw.axis: sw.reach if single else _bits(layout, sw.axis) for sw in layout.swizzle}
@@ -63,8 +70,37 @@ def normalise(layout: Layout) -> Layout:
             "fewer or smaller swizzles",
         )
     swizzle, plain = found
+    if plain.inner:
+        inside = ladder_of(plain)
+        assert inside is not None  # built from one
+        count = it.size(outer)
+        extent, ladder = joined(((count, of_block(outer, count)), (plain.size, inside)))
+        ladder, _ = reduced(extent, ladder)
+        return build([(extent, ladder)], plain.replica, plain.offsets)
     dims = reduce_dims(((it.size(outer), outer), *plain.dims()))
     return make_dims(dims, plain.replica, plain.offsets, swizzle)
+
+
+def swizzled_form(layout: Layout) -> Layout | None:
+    """The layout with swizzles that has the map of boxes in boxes, or None: there is none.
+
+    Among those with at most two swizzles per axis, or one where two are too many to try.
+
+    Raises:
+        SearchError: over 2**24 values to undo.
+    """
+    reach = {axis: _bits(layout, axis) for axis in layout.axes}
+    singles = sum(_stack_count(bits, 1) for bits in reach.values())
+    if layout.size * layout.copies() * singles > MAX_UNDONE:
+        raise SearchError(f"canonical form of {layout}", f"{singles} swizzles", "fewer elements")
+    try:
+        found = next(_forms(layout, reach), None)
+    except SearchError:
+        return None
+    if found is None:
+        return None
+    swizzle, plain = found
+    return make(plain.shard, plain.replica, plain.offsets, swizzle, *plain.boxes)
 
 
 def _bits(layout: Layout, axis: str) -> int:
@@ -128,7 +164,7 @@ def _stacks(axis: str, count: int, reach: int) -> Iterator[Stack]:
     """All stacks of `count` swizzles of at most that reach, small reach first."""
     if not count:
         return iter([()])
-    tries = ((reach**3 - reach) // 3) ** count  # counted before the list is made
+    tries = _stack_count(reach, count)  # counted before the list is made
     if tries > MAX_TRIES:
         raise SearchError(
             f"canonical form on {axis}", f"{tries} stacks of swizzles", f"{MAX_TRIES}"
@@ -141,6 +177,10 @@ def _stacks(axis: str, count: int, reach: int) -> Iterator[Stack]:
         for sign in (1, -1)
     ]
     return product(singles, repeat=count)
+
+
+def _stack_count(reach: int, count: int) -> int:
+    return int(((reach**3 - reach) // 3) ** count)
 
 
 def _fits(column: Points, stacks: Iterator[Stack], axis: str) -> Iterator[Stack]:
@@ -212,6 +252,8 @@ def _undone(points: Points, axes: tuple[str, ...], stack: Stack) -> Layout | Non
     for sw in stack:
         place = axes.index(sw.axis)
         points[:, :, place] = sw.undo_table(points[:, :, place])
+    if not stack:
+        return plain_form(points, axes)
     try:
         return from_points(points, axes, boxed=True)
     except NoIters:

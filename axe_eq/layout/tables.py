@@ -10,9 +10,12 @@ from numpy.typing import NDArray
 
 from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout.boxes import Dims
+from axe_eq.layout.chains import build, ladder_of
 from axe_eq.layout.check import check_axis, make_offsets
 from axe_eq.layout.images import Steps, factor
 from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters, size
+from axe_eq.layout.ladder_search import find_ladder
+from axe_eq.layout.ladders import is_wide
 from axe_eq.layout.levels import NoIters, from_table
 from axe_eq.layout.replicas import MAX_SPAN, least_steps, reach_of, saturate
 from axe_eq.layout.value import Layout, make, make_dims
@@ -20,6 +23,7 @@ from axe_eq.layout.value import Layout, make, make_dims
 Table = NDArray[np.int64]
 
 MAX_POINTS = 2**22
+MAX_RUNGS = 64  # of boxes in boxes that operations on them find
 
 
 def recover(points: NDArray[np.integer] | Sequence[object], axes: Sequence[str]) -> Layout:
@@ -75,11 +79,20 @@ def point_table(layout: Layout, index: Table, axes: Sequence[str]) -> Table:
     return np.take_along_axis(points, order[:, :, None], axis=1)
 
 
-def from_points(table: Table, axes: tuple[str, ...], *, boxed: bool = False) -> Layout:
-    """`recover` on a checked ``[size, copies, axes]`` table, optionally with a padded box.
+def from_points(
+    table: Table, axes: tuple[str, ...], *, boxed: bool = False, rungs: int = 0
+) -> Layout:
+    """`recover` on a checked ``[size, copies, axes]`` table, optionally with padded boxes.
+
+    Args:
+        table: coordinates by element, copy and axis.
+        axes: the axis of each column.
+        boxed: whether it may have a box.
+        rungs: digits that boxes in boxes may have.
 
     Raises:
         NoIters: no layout has this table.
+        SearchError: undecided, the copies or the boxes in boxes.
     """
     base, spread = _translates(table)
     replica = _replica(spread, axes)
@@ -90,13 +103,34 @@ def from_points(table: Table, axes: tuple[str, ...], *, boxed: bool = False) -> 
     except NoIters:
         found = boxed_dims(np.stack(list(columns.values()), axis=1), axes) if boxed else None
         if found is None:
-            raise
+            ladder = find_ladder(base - base[0], axes, rungs) if rungs else None
+            if ladder is None:
+                raise
+            return build([(len(table), ladder)], replica, origin)
         dims = found
     return make_dims(dims, replica, origin)
 
 
+def plain_form(points: Table, axes: tuple[str, ...]) -> Layout | None:
+    """The layout of a table that needs no swizzle: a list, a box, or boxes of which few are short.
+
+    None where only swizzles or many short boxes compute it, see `ladders.is_wide`.
+    """
+    try:
+        found = from_points(points, axes, boxed=True, rungs=3 * len(points).bit_length())
+    except (NoIters, SearchError):
+        return None
+    if found.inner:
+        ladder = ladder_of(found)
+        assert ladder is not None  # built from one
+        return found if is_wide(found.size, ladder) else None
+    return found
+
+
 def pick(layout: Layout, index: Table) -> Layout:
     """The layout ``u -> L(index[u])`` with the replicas and swizzles of `layout`, maybe boxed.
+
+    Of boxes in boxes it may be one, with at most 64 digits.
 
     Raises:
         NoIters: no layout has this table.
@@ -105,9 +139,9 @@ def pick(layout: Layout, index: Table) -> Layout:
     columns = layout.coordinates(index)
     zero = np.zeros(len(index), dtype=np.int64)
     points = np.stack([columns.get(axis, zero) for axis in axes], axis=-1)
-    found = from_points(points[:, None, :], axes, boxed=True)
-    parts = layout.replica, found.offsets, layout.swizzle, found.box, found.padded
-    return make(found.shard, *parts)
+    rungs = MAX_RUNGS if layout.inner else 0
+    found = from_points(points[:, None, :], axes, boxed=True, rungs=rungs)
+    return make(found.shard, layout.replica, found.offsets, layout.swizzle, *found.boxes)
 
 
 def _translates(table: Table) -> tuple[Table, Table]:

@@ -25,6 +25,7 @@ from typing import Annotated, Any
 
 from axe_eq.errors import LayoutError
 from axe_eq.layout.iters import Iters
+from axe_eq.layout.stages import Stage, check_order
 from axe_eq.layout.swizzle import Swizzle
 from axe_eq.layout.value import Layout as LayoutValue
 from axe_eq.rule.term import INT, STR, Sort, Symbol, Term
@@ -85,6 +86,7 @@ Map = Symbol("Map", (ITERS, COPIES), LAYOUT)  # D, R and O
 Swizzled = Symbol("Swizzled", (STR, INT, INT, INT, LAYOUT), LAYOUT)  # axis, bits, base, shift
 Boxed = Symbol("Boxed", (BOX, LAYOUT), LAYOUT)
 BoxEnd = Symbol("BoxEnd", (), BOX)
+BoxOrder = Symbol("BoxOrder", (STR,), BOX)  # dim i is dim order[i] of the index that comes in
 BoxDim = Symbol("BoxDim", (INT, INT, BOX), BOX)  # logical extent, padded extent, faster dims
 # any layout of so many elements; with a bound, one on axis m with coordinates in [0, bound)
 AnyLayout = Symbol("AnyLayout", (STR, STR, STR), LAYOUT)  # name, elements, bound or ""
@@ -117,7 +119,7 @@ Clashing = Symbol("Clashing", (INT, INT), REPORT)  # two elements on one coordin
 
 LITERALS = (
     NoIter, Iter, SymIter, Here, Copy, Shift, SymCopy, SymShift, Map, Swizzled, Boxed, BoxEnd,
-    BoxDim, Spans, ShapeIs, Injective, Clashing,
+    BoxOrder, BoxDim, Spans, ShapeIs, Injective, Clashing,
 )  # fmt: skip
 OPERATIONS = (
     Group, Permute, Slice, Tile, DirectSum, TileOf, LeftAddend, RightAddend, Compose, Inverse,
@@ -160,8 +162,9 @@ def encode(layout: LayoutValue) -> Term:
     term = Map(iters(layout.shard), copies(layout.replica, layout.offsets))
     term = chain(Swizzled, term, layout.swizzle)
     if layout.box is not None and layout.padded is not None:
-        dims = list(zip(layout.box, layout.padded, strict=True))
-        term = Boxed(chain(BoxDim, BoxEnd(), dims), term)
+        for box, padded, order in reversed((Stage(layout.box, layout.padded), *layout.inner)):
+            end = BoxOrder(",".join(map(str, order))) if order else BoxEnd()
+            term = Boxed(chain(BoxDim, end, list(zip(box, padded, strict=True))), term)
     return term
 
 
@@ -171,9 +174,10 @@ def decode(term: Term) -> LayoutValue:
     Raises:
         LayoutError: the term is not a layout written out in numbers.
     """
-    box = None
-    if term.symbol is Boxed:
-        box, term = items_of(term.args[0], BoxDim), term.args[1]
+    stages = []
+    while term.symbol is Boxed:
+        stages.append(_stage(term.args[0]))
+        term = term.args[1]
     swizzles = []
     while term.symbol is Swizzled:
         swizzles.append(Swizzle(*term.args[:-1]))
@@ -192,9 +196,17 @@ def decode(term: Term) -> LayoutValue:
         items_of(rest, Copy),
         offset,
         swizzles,
-        None if box is None else [logical for logical, _ in box],
-        None if box is None else [padded for _, padded in box],
+        *((stages[0].box, stages[0].padded, stages[1:]) if stages else (None, None)),
     )
+
+
+def _stage(box: Term) -> Stage:
+    dims = []
+    while box.symbol is BoxDim:
+        dims.append(box.args[:-1])
+        box = box.args[-1]
+    order = check_order(box.args[0], len(dims)) if box.symbol is BoxOrder else ()
+    return Stage(tuple(n for n, _ in dims), tuple(n for _, n in dims), order)
 
 
 def items_of(term: Term, symbol: Symbol) -> list[tuple[Any, ...]]:
@@ -221,7 +233,7 @@ def is_answer(term: Term) -> bool:
 
 def is_written(term: Term) -> bool:
     """Whether a layout term is a layout written out in numbers, as `encode` writes it."""
-    if term.symbol is Boxed:
+    while term.symbol is Boxed:
         term = term.args[1]
     while term.symbol is Swizzled:
         term = term.args[-1]

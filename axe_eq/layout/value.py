@@ -8,7 +8,7 @@ immutable value; this file defines it, its meaning and its text.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -23,7 +23,6 @@ from axe_eq.layout.check import (
     check_admitted,
     check_axes,
     check_axis,
-    check_box,
     check_index,
     check_iters,
     check_offset,
@@ -43,7 +42,8 @@ from axe_eq.layout.levels import NoIters, add, first_uncut
 from axe_eq.layout.parts import Parts
 from axe_eq.layout.replicas import count_copies, normal_form
 from axe_eq.layout.reports import Aliasing, Coordinate, Grouped, Image
-from axe_eq.layout.slices import permute_shard, region_index, slice_dims, slice_shard
+from axe_eq.layout.slices import permute_shard, slice_shard
+from axe_eq.layout.stages import Boxes, Stage, check_boxes
 from axe_eq.layout.swizzle import Swizzle, check_swizzles
 
 Region = Sequence[tuple[int, int]]
@@ -71,6 +71,7 @@ class Layout(Parts):
         box: extents of the logical box, or None for a layout without padding.
         padded: extents of the padded shape that the box lies in, from its origin. By default the
             shard is cut at the first iters that hold each box extent, the last dim takes the rest.
+        inner: boxes in the first one, see `Stage`: the padded index is an index of the next box.
 
     Raises:
         LayoutError: an extent below 1, a value over 63 bits, a box that does not fit.
@@ -88,21 +89,18 @@ class Layout(Parts):
         swizzle: Iterable[Swizzle] = (),
         box: Sequence[int] | None = None,
         padded: Sequence[int] | None = None,
+        inner: Iterable[Sequence[Any]] = (),
     ) -> None:
         checked = check_iters("shard", shard), check_iters("replica", replica)
         offsets = check_offset(offset or {})
         size = it.size(checked[0])
         check_range(*checked, offsets, size)
         swizzles = check_swizzles(swizzle)
-        extents: tuple[int, ...] | None = None
-        shape: tuple[int, ...] | None = None
-        if box is not None:
-            extents, shape = check_box(checked[0], size, box, padded)
-            size = prod(extents)
-        elif padded is not None:
-            raise LayoutError("layout", f"padded shape {tuple(padded)} without a box", "both")
+        boxes = check_boxes(checked[0], size, box, padded, inner)
+        if boxes[0] is not None:
+            size = prod(boxes[0])
         _set(self, "__class__", Parts)
-        Parts.__init__(self, *checked, offsets, size, swizzles, extents, shape)
+        Parts.__init__(self, checked[0], checked[1], offsets, size, swizzles, *boxes)
         self.__class__ = Layout
 
     @staticmethod
@@ -121,7 +119,7 @@ class Layout(Parts):
 
     def __reduce__(self) -> tuple[Any, ...]:
         offset = dict(self.offsets)
-        return Layout, (self.shard, self.replica, offset, self.swizzle, self.box, self.padded)
+        return Layout, (self.shard, self.replica, offset, self.swizzle, *self.boxes)
 
     # ---- parts ----------------------------------------------------------------------------------
 
@@ -138,6 +136,11 @@ class Layout(Parts):
         names.update(sw.axis for sw in self.swizzle)
         return tuple(sorted(names))
 
+    @property
+    def boxes(self) -> Boxes:
+        """The box, its padded shape, and the boxes inside."""
+        return self.box, self.padded, self.inner
+
     def is_linear(self) -> bool:
         """Whether the layout has neither a swizzle nor a box."""
         return not self.swizzle and self.box is None
@@ -150,7 +153,12 @@ class Layout(Parts):
         """The logical dims as ``(extent, block)``, where the block may hold more than the extent.
 
         A layout without a box has one dim: all of it.
+
+        Raises:
+            LayoutError: boxes in boxes, whose dims are no blocks, see `chains.ladder_of`.
         """
+        if self.inner:
+            raise LayoutError(f"layout {self}", "a box in a box", "at most one box")
         fused = it.fuse(self.shard)
         if self.box is None or self.padded is None:
             return ((self.size, fused),)
@@ -215,6 +223,8 @@ class Layout(Parts):
         """Axis -> coordinate of one logical index, before replicas and swizzles."""
         if self.box is not None and self.padded is not None:
             index = flatten(unflatten(index, self.box), self.padded)
+            for stage in self.inner:
+                index = stage.apply(index)
         point = it.evaluate(self.shard, index)
         for axis, value in self.offsets:
             point[axis] = point.get(axis, 0) + value
@@ -240,6 +250,9 @@ class Layout(Parts):
         """`table` before any swizzle."""
         if self.size > MAX_TABLE:
             raise SearchError("layout table", f"{self.size} elements", f"at most {MAX_TABLE}")
+        if self.inner:
+            zero = np.zeros(self.size, dtype=np.int64)
+            return self.coordinates(np.arange(self.size)).get(axis, zero)
         values = np.array([dict(self.offsets).get(axis, 0)], dtype=np.int64)
         for extent, block in self.dims():
             values = np.add.outer(values, block_table(block, axis)[:extent]).reshape(-1)
@@ -250,6 +263,8 @@ class Layout(Parts):
         if self.box is not None and self.padded is not None:
             digits = np.unravel_index(index, self.box)
             index = np.ravel_multi_index(digits, self.padded)
+            for stage in self.inner:
+                index = stage.apply_table(index)
         values = columns(self.shard, index)
         for axis, value in self.offsets:
             values[axis] = values[axis] + value if axis in values else np.full(len(index), value)
@@ -286,10 +301,11 @@ class Layout(Parts):
         and replicas are left out.
 
         Raises:
-            LayoutError: the layout is swizzled or does not group by `shape`.
+            LayoutError: the layout is swizzled, has boxes in boxes, or does not group by `shape`.
         """
-        if self.swizzle:
-            raise LayoutError(f"layout {self}", "a swizzle has no strides", "no swizzle")
+        if self.swizzle or self.inner:
+            wrong = "a swizzle has no strides" if self.swizzle else "a box in a box has no strides"
+            raise LayoutError(f"layout {self}", wrong, "neither")
         return tuple(
             tuple((extent, stride if name == axis else 0) for extent, stride, name in block)
             for _, block in self.group_dims(shape)
@@ -333,6 +349,10 @@ class Layout(Parts):
             if shard == self.shard and replica == self.replica and offsets == self.offsets:
                 return self
             return make(shard, replica, offsets, size=self.size)
+        if self.inner:
+            from axe_eq.layout.boxed import normalise as normalise_inner
+
+            return normalise_inner(self, replica, offsets)
         return make_dims(reduce_dims(self.dims()), replica, offsets)
 
     def group(self, shape: Sequence[int]) -> Grouped:
@@ -348,6 +368,10 @@ class Layout(Parts):
             shard: Iters = sum(blocks, ())
             grouped = make(shard, self.replica, self.offsets, self.swizzle, size=self.size)
             return Grouped(grouped, blocks)
+        if self.inner:
+            from axe_eq.layout.boxed import group_inner
+
+            return group_inner(self, check_admitted(self.size, shape))
         dims = self.group_dims(shape)
         grouped = make_dims(dims, self.replica, self.offsets, self.swizzle)
         return Grouped(grouped, tuple([block for _, block in dims]))
@@ -405,7 +429,9 @@ class Layout(Parts):
         spans = check_region(extents, region)
         try:
             if self.box is not None:
-                return self._slice_boxed(extents, spans)
+                from axe_eq.layout.boxed import slice_boxed
+
+                return slice_boxed(self, extents, spans)
             shard, origin = slice_shard(it.fuse(self.shard), extents, spans)
             if self.offsets:
                 add(origin, dict(self.offsets))
@@ -416,24 +442,6 @@ class Layout(Parts):
                 f"no layout computes it: index {none.index} of the region breaks, {none.reason}",
                 "a region that follows the iters",
             ) from None
-
-    def _slice_boxed(self, shape: Sequence[int], spans: Region) -> Layout:
-        """`slice` of a layout with a box: dim by dim, or where that fails from the table."""
-        try:
-            dims, origin = slice_dims(self.group_dims(shape), spans)
-        except (LayoutError, NoIters):
-            count = prod(end - begin for begin, end in spans)
-            return self._pick(count, lambda: region_index(shape, spans))
-        add(origin, dict(self.offsets))
-        return make_dims(dims, self.replica, make_offsets(origin), self.swizzle)
-
-    def _pick(self, count: int, index: Callable[[], NDArray[np.int64]]) -> Layout:
-        """The layout of the `count` elements in `index`, from their table."""
-        from axe_eq.layout.tables import MAX_POINTS, pick
-
-        if count > MAX_POINTS:
-            raise SearchError(f"part of {self}", f"{count} elements", f"at most {MAX_POINTS}")
-        return pick(self, index())
 
     def permute(self, shape: Sequence[int], perm: Sequence[int]) -> Layout:
         """Reorder the dims of `shape`: dim i of the result is dim ``perm[i]``, as in numpy.
@@ -446,7 +454,9 @@ class Layout(Parts):
         order = check_permutation(perm, len(extents))
         try:
             if self.box is not None:
-                return self._permute_boxed(extents, order)
+                from axe_eq.layout.boxed import permute_boxed
+
+                return permute_boxed(self, extents, order)
             shard = permute_shard(it.fuse(self.shard), extents, order)
         except NoIters as none:
             raise LayoutError(
@@ -455,17 +465,6 @@ class Layout(Parts):
                 "a shape that groups the layout",
             ) from None
         return make(shard, self.replica, self.offsets, self.swizzle)
-
-    def _permute_boxed(self, shape: Sequence[int], order: Sequence[int]) -> Layout:
-        try:
-            dims = self.group_dims(shape)
-        except LayoutError:
-            return self._pick(
-                self.size,
-                lambda: np.arange(self.size).reshape(shape).transpose(order).reshape(-1),
-            )
-        moved = tuple(dims[dim] for dim in order)
-        return make_dims(moved, self.replica, self.offsets, self.swizzle)
 
     def inverse(self, axes: Sequence[str] = ()) -> Layout:
         """The layout from coordinates to logical indices: ``L.inverse()(c) = {x}`` where c is L(x).
@@ -510,6 +509,10 @@ class Layout(Parts):
 
     def range(self, axis: str) -> tuple[int, int]:
         """The least and the greatest coordinate on `axis` over all elements and copies."""
+        if self.inner:
+            from axe_eq.layout.boxed import range_inner
+
+            return range_inner(self, axis)
         offset = dict(self.offsets).get(axis, 0)
         swizzles = [sw for sw in self.swizzle if sw.axis == axis and sw.bits]
         if swizzles:
@@ -529,7 +532,7 @@ class Layout(Parts):
     # ---- identity and text ----------------------------------------------------------------------
 
     def _key(self) -> tuple[object, ...]:
-        return self.shard, self.replica, self.offsets, self.swizzle, self.box, self.padded
+        return self.shard, self.replica, self.offsets, self.swizzle, *self.boxes
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Layout):
@@ -549,9 +552,9 @@ class Layout(Parts):
         written = "".join(f"{sw} . " for sw in self.swizzle) + written
         if self.box is None:
             return written
-        inside = "" if default_padded(self.shard, self.box) == self.padded else self.padded
-        of = f" of {tuple_text(inside)}" if inside else ""
-        return f"box[{tuple_text(self.box)}{of}] in {written}"
+        default = self.box if self.inner else default_padded(self.shard, self.box)
+        of = f" of {tuple_text(self.padded or ())}" if default != self.padded else ""
+        return f"box[{tuple_text(self.box)}{of}] in {''.join(map(str, self.inner))}{written}"
 
     def __repr__(self) -> str:
         return f"Layout.parse({str(self)!r})"
@@ -572,6 +575,7 @@ def make(
     swizzle: tuple[Swizzle, ...] = (),
     box: tuple[int, ...] | None = None,
     padded: tuple[int, ...] | None = None,
+    inner: tuple[Stage, ...] = (),
     *,
     size: int | None = None,
 ) -> Layout:
@@ -582,7 +586,7 @@ def make(
     """
     if size is None:
         size = prod(box) if box is not None else it.size(shard)
-    layout: Any = Parts(shard, replica, offsets, size, swizzle, box, padded)
+    layout: Any = Parts(shard, replica, offsets, size, swizzle, box, padded, inner)
     layout.__class__ = Layout
     return layout  # type: ignore[no-any-return]
 

@@ -27,6 +27,12 @@ class _Part(NamedTuple):
     strides: Strides
 
 
+class _Box(NamedTuple):
+    extents: Extents
+    padded: Extents | None
+    order: Extents | None
+
+
 class _ByteMode(NamedTuple):
     row_bytes: int
     axis: str
@@ -49,8 +55,8 @@ class _Parts(Transformer[Token, Any]):
     def strides(self, *strides: tuple[int, str] | None) -> Strides:
         return tuple(stride for stride in strides if stride is not None)
 
-    def box(self, box: Extents, padded: Extents | None) -> tuple[Extents, Extents | None]:
-        return box, padded
+    def box(self, extents: Extents, padded: Extents | None, order: Extents | None) -> _Box:
+        return _Box(extents, padded, order)
 
     def swizzle(self, *items: Any) -> Swizzle | _ByteMode:
         *numbers, axis = items
@@ -76,11 +82,13 @@ def read(text: str, context: Context) -> Layout:
     XOR in 16-byte units); it needs the itemsize, since swizzles count elements.
 
     Raises:
-        NotationError: bad grammar, more than one S, or an impossible layout.
+        NotationError: bad grammar, more than one S, an order of the first box, whose dims are the
+            logical ones, or an impossible layout.
     """
-    box, *rest = parse("axe", text, _Parts())
-    parts = [item for item in rest if isinstance(item, _Part)]
-    modes = [item for item in rest if not isinstance(item, _Part)]
+    children = parse("axe", text, _Parts())
+    parts = [item for item in children if isinstance(item, _Part)]
+    modes = [item for item in children if isinstance(item, Swizzle | _ByteMode)]
+    boxes = [item for item in children if isinstance(item, _Box)]
     swizzles = [_swizzle(text, mode, context.itemsize) for mode in modes]
     if sum(part.kind == "S" for part in parts) > 1:
         refuse("axe", text, "two S parts", "one S, then + R and + offsets")
@@ -90,8 +98,13 @@ def read(text: str, context: Context) -> Layout:
             value, axis = part.strides[0]
             offset[axis] = offset.get(axis, 0) + value
     shard, replica = _iters(text, parts, "S"), _iters(text, parts, "R")
-    inner, padded = box or (None, None)
-    layout = build("axe", text, lambda: Layout(shard, replica, offset, swizzles, inner, padded))
+    if boxes and boxes[0].order is not None:
+        refuse("axe", text, f"order {boxes[0].order} of the first box", "the logical order there")
+    box, padded, _ = boxes[0] if boxes else (None, None, None)
+    inner = [(n, n if m is None else m, order or ()) for n, m, order in boxes[1:]]
+    layout = build(
+        "axe", text, lambda: Layout(shard, replica, offset, swizzles, box, padded, inner)
+    )
     return fit("axe", text, layout, context.shape)
 
 

@@ -26,8 +26,7 @@ def settled(layout: Layout) -> Layout:
     if not layout.replica:
         return layout
     linear = layout.linear().canonical()
-    box, padded = layout.box, layout.padded
-    return make(layout.shard, linear.replica, linear.offsets, layout.swizzle, box, padded)
+    return make(layout.shard, linear.replica, linear.offsets, layout.swizzle, *layout.boxes)
 
 
 def without_box(notation: str, layout: Layout) -> Layout:
@@ -38,13 +37,39 @@ def without_box(notation: str, layout: Layout) -> Layout:
     """
     if layout.box is None:
         return layout
-    box, padded = layout.box, layout.padded
-    plain = make(layout.shard, layout.replica, layout.offsets, (), box, padded).canonical()
-    if plain.box is None:
+    parts = layout.shard, layout.replica, layout.offsets, ()
+    plain = canonical(notation, make(*parts, *layout.boxes))
+    if plain.box is None and not plain.swizzle:
         return make(plain.shard, plain.replica, plain.offsets, layout.swizzle)
-    raise refusal(
-        notation, layout, f"box {plain.box} is smaller than its padded shape", "no padding"
-    )
+    wrong = f"box {plain.box} is smaller than its padded shape"
+    raise refusal(notation, layout, wrong if plain.box else "a box in a box", "no padding")
+
+
+def with_one_box(notation: str, layout: Layout) -> Layout:
+    """The same map without boxes in boxes.
+
+    Raises:
+        NotationError: one box does not compute it, or none is known to.
+    """
+    if not layout.inner:
+        return layout
+    plain = make(layout.shard, layout.replica, layout.offsets, (), *layout.boxes)
+    plain = canonical(notation, plain)
+    if plain.inner or plain.swizzle:
+        raise refusal(notation, layout, "a box in a box", "at most one box")
+    return make(plain.shard, plain.replica, plain.offsets, layout.swizzle, *plain.boxes)
+
+
+def canonical(notation: str, layout: Layout) -> Layout:
+    """The canonical form of a layout.
+
+    Raises:
+        NotationError: it is not found within its limits.
+    """
+    try:
+        return layout.canonical()
+    except SearchError as error:
+        raise refusal(notation, layout, f"{error.thing}: {error.wrong}", error.expected) from None
 
 
 def without_replica(notation: str, layout: Layout) -> Layout:
@@ -67,8 +92,7 @@ def without_swizzle(notation: str, layout: Layout) -> Layout:
     """
     acting = tuple(sw for sw in layout.swizzle if sw.bits)
     if not acting:
-        box, padded = layout.box, layout.padded
-        return make(layout.shard, layout.replica, layout.offsets, (), box, padded)
+        return make(layout.shard, layout.replica, layout.offsets, (), *layout.boxes)
     plain = _unswizzled(layout)
     if plain is not None and not plain.swizzle:
         return plain

@@ -16,7 +16,12 @@ from axe_eq.layout.decide import same_map
 from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters
 from axe_eq.layout.mesh import Mesh
 from axe_eq.layout.notation.cells import Cell, cells_of, cut, layout_of
-from axe_eq.layout.notation.common import given_shape, settled, without_swizzle
+from axe_eq.layout.notation.common import (
+    given_shape,
+    settled,
+    with_one_box,
+    without_swizzle,
+)
 from axe_eq.layout.notation.text import Context, refusal, refuse
 from axe_eq.layout.value import Layout
 
@@ -157,7 +162,7 @@ def sharded_dims(
         NotationError: the layout has more than shards: another axis, a swizzle, an iter across
             two dims.
     """
-    layout = settled(without_swizzle(notation, layout))
+    layout = settled(with_one_box(notation, without_swizzle(notation, layout)))
     if extents is None:
         raise refusal(notation, layout, "the tensor's extents are not known", "shape=(...)")
     if prod(extents) != layout.size:

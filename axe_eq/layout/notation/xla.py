@@ -11,8 +11,10 @@ from typing import Any, NamedTuple, NoReturn
 
 from lark import Token, Transformer, v_args
 
+from axe_eq.errors import SearchError
+from axe_eq.layout import iters as it
+from axe_eq.layout.check import MAX_VALUE
 from axe_eq.layout.iters import DEFAULT_AXIS
-from axe_eq.layout.notation.cells import Cell, cells_of, layout_of
 from axe_eq.layout.notation.common import given_shape, only_axis, without_replica, without_swizzle
 from axe_eq.layout.notation.text import (
     Context,
@@ -25,8 +27,7 @@ from axe_eq.layout.notation.text import (
 )
 from axe_eq.layout.notation.xla_tiles import COMBINE, TilingError, tile_array
 from axe_eq.layout.notation.xla_write import layout_text
-from axe_eq.layout.swizzle import Swizzle
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value import Layout, make
 
 _TYPES = {f"{sign}{bits}" for sign in "su" for bits in (1, 2, 4, 8, 16, 32, 64)} | {
     *("pred", "bf16", "f16", "f32", "f64", "c64", "c128", "f4e2m1fn", "f8e8m0fnu", "f8e3m4"),
@@ -87,7 +88,7 @@ def read(text: str, context: Context) -> Layout:
 
     Raises:
         NotationError: bad grammar, a tuple, a dynamic or sparse dimension, an order that is no
-            permutation, a tile extent below 1, or padding that no padded box expresses.
+            permutation, a tile extent below 1, or over 2**63 - 1 elements with padding.
     """
     shape = parse("xla", text, _Shapes())
     if isinstance(shape, list):
@@ -99,11 +100,26 @@ def read(text: str, context: Context) -> Layout:
     tiles = [_tile(text, tile) for tile in shape.properties.pop("T", ())]
     check_count("xla", text, "dims and tile extents", len(dims) + sum(map(len, tiles)))
     check_product("xla", text, dims)
-    cells, swizzles = _tiled(text, dims, order, tiles)
-    axis = _axis(text, shape.properties, prod(cell.whole for cell in cells))
-    placed = [_on_axis(cell, axis) for cell in cells]
-    moved = [sw._replace(axis=axis) for sw in swizzles]
-    return build("xla", text, lambda: layout_of(placed, swizzles=moved))
+    return build("xla", text, lambda: _placed(text, dims, order, tiles, shape.properties))
+
+
+def _placed(
+    text: str,
+    dims: tuple[int, ...],
+    order: tuple[int, ...],
+    tiles: list[tuple[int, ...]],
+    properties: dict[str, Any],
+) -> Layout:
+    """The tiled array in the memory space that the properties name."""
+    try:
+        layout = tile_array(dims, order, tiles)
+    except TilingError as error:
+        _refuse(text, str(error), f"at most {MAX_VALUE}")
+    axis = _axis(text, properties, it.size(layout.shard))
+    if axis == DEFAULT_AXIS:
+        return layout
+    shard = tuple((extent, stride, axis) for extent, stride, _ in layout.shard)
+    return make(shard, (), (), (), *layout.boxes)
 
 
 def dims(text: str) -> tuple[int, ...] | None:
@@ -113,16 +129,6 @@ def dims(text: str) -> tuple[int, ...] | None:
         return None
     found = tuple(dim for dim in shape.dims if isinstance(dim, int))
     return found if len(found) == len(shape.dims) else None
-
-
-def _tiled(
-    text: str, dims: tuple[int, ...], order: tuple[int, ...], tiles: list[tuple[int, ...]]
-) -> tuple[list[Cell], list[Swizzle]]:
-    try:
-        return tile_array(dims, order, tiles)
-    except TilingError as error:
-        wrong = str(error)
-    _refuse(text, wrong, "padding at the end of dims")
 
 
 def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
@@ -172,10 +178,6 @@ def _axis(text: str, properties: dict[str, Any], elements: int) -> str:
     return f"S{space}" if space else DEFAULT_AXIS
 
 
-def _on_axis(cell: Cell, axis: str) -> Cell:
-    return Cell(cell.valid, tuple((extent, stride, axis) for extent, stride, _ in cell.block))
-
-
 def write(layout: Layout, context: Context) -> str:
     """Writes a layout as an ``f32`` array of the given shape; the element type says nothing.
 
@@ -191,9 +193,11 @@ def write(layout: Layout, context: Context) -> str:
     if prod(shape) != layout.size:
         raise refusal("xla", layout, f"shape {shape} has {prod(shape)} elements", str(layout.size))
     try:
-        text = layout_text(cells_of(layout), shape)
+        text = layout_text(layout, shape)
     except TilingError as error:
         raise refusal("xla", layout, str(error), "elements one behind another") from None
+    except SearchError as error:
+        raise refusal("xla", layout, f"{error.thing}: {error.wrong}", error.expected) from None
     memory = f"{'' if ':' in text else ':'}S({space})" if space else ""
     written = f"{{{text}{memory}}}" if shape or text or memory else ""  # XLA does not read f32[]{}
     return f"f32[{','.join(map(str, shape))}]{written}"

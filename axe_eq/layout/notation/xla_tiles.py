@@ -12,23 +12,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-import numpy as np
-
+from axe_eq.layout.chains import build, ladder_of
 from axe_eq.layout.check import MAX_VALUE
-from axe_eq.layout.iters import DEFAULT_AXIS
-from axe_eq.layout.levels import NoIters
-from axe_eq.layout.notation import f2
-from axe_eq.layout.notation.cells import Cell, cells_of, cut, trimmed, truncated
-from axe_eq.layout.notation.common import MAX_DECIDED
-from axe_eq.layout.swizzle import Swizzle
-from axe_eq.layout.tables import from_points
+from axe_eq.layout.iters import DEFAULT_AXIS, Iter
+from axe_eq.layout.ladders import Steps, boxes_of
+from axe_eq.layout.notation.cells import Cell, cut, layout_of, trimmed, truncated
+from axe_eq.layout.stages import Stage
+from axe_eq.layout.value import Layout
 
 COMBINE = -1
 """The tile entry ``*``: combine this dimension with the next more minor one."""
 
 
 class TilingError(Exception):
-    """A tiling that no padded layout expresses; the text says why."""
+    """A tiling that one padded box does not express; the text says why."""
 
 
 class _Dim:
@@ -63,11 +60,17 @@ class _Dim:
             block += exact
         return [Cell(self.valid, block)]
 
-    def leaves(self) -> list[_Dim]:
-        """The unsplit dimensions that this one consists of, slow to fast."""
+    def is_combined(self) -> bool:
+        """Whether this dimension or a part of it was combined with others."""
+        return self.combined is not None or any(half.is_combined() for half in self.halves or ())
+
+    def steps(self) -> list[tuple[int, int, int]]:
+        """Level, room and stride of every digit of this dimension's index, slow to fast."""
         if self.halves is None:
-            return [self]
-        return [leaf for half in self.halves for leaf in half.leaves()]
+            return [(1, self.extent, self.stride)] if self.extent > 1 else []
+        slow, fast = self.halves
+        upper = [(level * self.tile, room, stride) for level, room, stride in slow.steps()]
+        return upper + fast.steps()
 
 
 class _Combined:
@@ -116,9 +119,9 @@ class _Tiling:
             run.append(dim)
             if extent == COMBINE:
                 continue
-            quotient, remainder = self._split(
-                dim if len(run) == 1 else _Combined(run).whole, extent
-            )
+            real = [part for part in run if part.extent > 1] or [dim]
+            whole = real[0] if len(real) == 1 else _Combined(run).whole
+            quotient, remainder = self._split(whole, extent)
             slow.append(quotient)
             fast.append(remainder)
             run = []
@@ -151,94 +154,113 @@ class _Tiling:
 
 def tile_array(
     shape: Sequence[int], minor_to_major: Sequence[int], tiles: Sequence[Sequence[int]]
-) -> tuple[list[Cell], list[Swizzle]]:
-    """The cells of a tiled array on the axis ``m``, and swizzles to apply to the coordinate.
+) -> Layout:
+    """A tiled array on the axis ``m``: with one box where that does, else with boxes in boxes.
 
     Args:
         shape: logical extents, slow to fast.
         minor_to_major: logical dimensions from the most minor one.
         tiles: per tile its extents, major to minor; `COMBINE` for ``*``.
 
-    Returns:
-        One cell per logical dimension, or finer ones where a tile pads inside another. Swizzles
-        are needed where a tile pads inside a dimension that an earlier tile has padded.
-
     Raises:
-        TilingError: the tiled index is no padded mixed-radix map of the logical one.
+        TilingError: more elements, with padding, than a layout has.
     """
     logical = [_Dim(extent, extent) for extent in shape]
     tiling = _Tiling([logical[dim] for dim in reversed(minor_to_major)])
     for tile in tiles:
         tiling.apply(tile)
     tiling.place()
-    swizzles: list[Swizzle] = []
     try:
         cells = _logical_cells(logical)
-    except TilingError as error:
-        found = _decided(shape, minor_to_major, tiles)
-        if found is not None:
-            return found, []
-        swizzles = _straightened([*tiling.units, *logical], error)
-        cells = _logical_cells(logical)
-    holes = tuple(item for unit in tiling.units for cell in unit.cells() for item in cell.block)
+        holes = tuple(item for unit in tiling.units for cell in unit.cells() for item in cell.block)
+    except TilingError:
+        if any(dim.is_combined() for dim in (*tiling.units, *logical)):
+            return _reordered(shape, minor_to_major, tiles)
+        return _nested(logical, tiling.units)
     if all(extent == 1 for extent, _, _ in holes):
-        return cells, swizzles
+        return layout_of(cells)
     first = cells[0] if cells else Cell(1, ())
-    return [Cell(first.valid, holes + first.block), *cells[1:]], swizzles
+    return layout_of([Cell(first.valid, holes + first.block), *cells[1:]])
 
 
-def _decided(
+def _nested(logical: Sequence[_Dim], units: Sequence[_Dim]) -> Layout:
+    """Boxes in boxes of dimensions that no tile combines: the digits of each are a ladder."""
+    holes = [step for unit in units for step in unit.steps()]
+    fields: list[tuple[int, Steps]] = []
+    shard: list[Iter] = [(room, stride, DEFAULT_AXIS) for _, room, stride in holes]
+    for place, dim in enumerate(logical):
+        steps = dim.steps()
+        shard += [(room, stride, DEFAULT_AXIS) for _, room, stride in steps]
+        rooms = [(level, room) for level, room, _ in steps]
+        if place == 0:
+            top = rooms[0][0] * rooms[0][1] if rooms else 1
+            for _, room, _ in reversed(holes):
+                rooms.insert(0, (top, room))
+                top *= room
+        fields.append((dim.valid, tuple(rooms)))
+    (box, padded), *inner = boxes_of(fields, keep=True)
+    return Layout(shard, (), {}, (), box, padded, inner)
+
+
+def _reordered(
     shape: Sequence[int], minor_to_major: Sequence[int], tiles: Sequence[Sequence[int]]
-) -> list[Cell] | None:
-    """The cells found by enumerating the elements, or None: there are none, or too many elements.
+) -> Layout:
+    """Boxes in boxes by XLA's definition: every tile combines, pads, splits and reorders.
 
-    The digits may fall together although the tiles do not line up with each other.
+    As a ladder, without the reorderings, where it is one that needs all of the memory.
     """
-    if prod(shape) > MAX_DECIDED:
-        return None
-    places = np.indices(shape).reshape(len(shape), -1)
-    dims = [(shape[dim], places[dim]) for dim in reversed(minor_to_major)]
+    order = list(reversed(minor_to_major))
+    extents = [shape[dim] for dim in order]
+    stages: list[Stage] = []
     for tile in tiles:
-        dims = [(1, np.zeros_like(places[0]))] * (len(tile) - len(dims)) + dims
-        kept, slow, fast = dims[: len(dims) - len(tile)], [], []
-        extent, place = 1, np.zeros_like(places[0])
-        for count, (whole, index) in zip(tile, dims[len(kept) :], strict=True):
-            extent, place = extent * whole, place * whole + index
-            if count != COMBINE:
-                slow.append((-(-extent // count), place // count))
-                fast.append((count, place % count))
-                extent, place = 1, np.zeros_like(places[0])
-        dims = kept + slow + fast
-    offset = np.zeros_like(places[0])
-    for extent, place in dims:
-        offset = offset * extent + place
-    try:
-        layout = from_points(offset[:, None, None], (DEFAULT_AXIS,), boxed=True)
-    except NoIters:
-        return None
-    return cells_of(layout)
+        missing = len(tile) - len(extents)
+        if missing > 0:
+            order = [*range(missing), *(dim + missing for dim in order)]
+            extents = [1] * missing + extents
+        if COMBINE in tile:
+            stages.append(Stage(tuple(extents), tuple(extents), tuple(order)))
+            extents = _combined(extents, tile)
+            order = list(range(len(extents)))
+            tile = [count for count in tile if count != COMBINE]
+        kept = len(extents) - len(tile)
+        counts = [-(-n // t) for n, t in zip(extents[kept:], tile, strict=True)]
+        padded = [*extents[:kept], *(n * t for n, t in zip(counts, tile, strict=True))]
+        stages.append(Stage(tuple(extents), tuple(padded), tuple(order)))
+        extents = [*extents[:kept], *counts, *tile]
+        slow = range(kept, len(extents), 2)
+        order = [*range(kept), *slow, *(place + 1 for place in slow)]
+    stride, strides = 1, [0] * len(extents)
+    for place, extent in zip(reversed(order), reversed(extents), strict=True):
+        strides[place] = stride
+        stride *= extent
+    incoming = [extents[order.index(place)] for place in range(len(extents))]
+    shard = [(n, s, DEFAULT_AXIS) for n, s in zip(incoming, strides, strict=True) if n > 1]
+    tidied = [stage for stage in map(_tidied, stages) if stage.order or stage.box != stage.padded]
+    layout = Layout(shard, (), {}, (), shape, shape, tidied)
+    ladder = ladder_of(layout)
+    plain = None if ladder is None else build([(layout.size, ladder)], (), ())
+    return plain if plain is not None and plain.footprint == layout.footprint else layout
 
 
-def _straightened(dims: Sequence[_Dim], error: TilingError) -> list[Swizzle]:
-    """Moves the digits of every remainder side by side, and returns the swizzles that undo it.
+def _combined(extents: Sequence[int], tile: Sequence[int]) -> list[int]:
+    """The extents once every ``*`` has combined a dimension with the next more minor one."""
+    kept = len(extents) - len(tile)
+    found, run = list(extents[:kept]), 1
+    for extent, count in zip(extents[kept:], tile, strict=True):
+        run *= extent
+        if count != COMBINE:
+            found.append(run)
+            run = 1
+    return found
 
-    Side by side, the digits of a remainder are one number again, of which a box can keep the first
-    values. All extents must be powers of two: only bits can be put back by swizzles.
-    """
-    groups: list[list[_Dim]] = []
-    for dim in dims:
-        slow, fast = dim.halves or (dim, _Dim(1, 1))
-        groups += [[leaf] for leaf in slow.leaves()] + [fast.leaves()]
-    leaves = [leaf for group in groups for leaf in group]
-    if any(leaf.combined or leaf.extent & (leaf.extent - 1) for leaf in leaves):
-        raise error
-    groups.sort(key=lambda group: min(leaf.stride for leaf in group))
-    columns: list[int] = []
-    for leaf in (leaf for group in groups for leaf in reversed(group)):
-        bits = leaf.extent.bit_length() - 1
-        columns += [leaf.stride << bit for bit in range(bits)]
-        leaf.stride = 1 << len(columns) - bits
-    return f2.swizzles(columns, DEFAULT_AXIS)
+
+def _tidied(stage: Stage) -> Stage:
+    """The stage without dims of 1."""
+    kept = [dim for dim, extent in enumerate(stage.padded) if extent > 1]
+    old = sorted(stage.order[dim] for dim in kept)
+    order = tuple(old.index(stage.order[dim]) for dim in kept)
+    box, padded = (tuple(part[dim] for dim in kept) for part in (stage.box, stage.padded))
+    return Stage(box, padded, () if order == tuple(range(len(kept))) else order)
 
 
 def _logical_cells(logical: Sequence[_Dim]) -> list[Cell]:

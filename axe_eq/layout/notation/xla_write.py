@@ -13,9 +13,13 @@ from math import prod
 from typing import NamedTuple
 
 from axe_eq.layout import iters as it
+from axe_eq.layout.boxed import normal_ladder
 from axe_eq.layout.boxes import trim
-from axe_eq.layout.notation.cells import Cell, cut
+from axe_eq.layout.chains import ladder_of
+from axe_eq.layout.ladders import Field, iters_of, split
+from axe_eq.layout.notation.cells import Cell, cells_of, cut
 from axe_eq.layout.notation.xla_tiles import COMBINE, TilingError
+from axe_eq.layout.value import Layout
 
 Tile = list[int]
 
@@ -57,13 +61,14 @@ class _Array(NamedTuple):
         return sorted(own, key=lambda digit: -digit.radix)
 
 
-def layout_text(cells: Sequence[Cell], shape: Sequence[int]) -> str:
-    """The ``{...}`` of an array with these cells, the shortest of those tried.
+def layout_text(layout: Layout, shape: Sequence[int]) -> str:
+    """The ``{...}`` of an array of this shape with this layout, the shortest of those tried.
 
     Raises:
         TilingError: no tiling has this map, with the reason.
+        SearchError: the digits of boxes in boxes are not found within the limits.
     """
-    array = _find_array(cells, shape)
+    array = _find_nested(layout, shape) if layout.inner else _find_array(cells_of(layout), shape)
     return min((_text(array, order, tiles) for order, tiles in _candidates(array)), key=len)
 
 
@@ -88,6 +93,35 @@ def _find_array(cells: Sequence[Cell], shape: Sequence[int]) -> _Array:
     return _Array(tuple(groups), digits, gap)
 
 
+def _find_nested(layout: Layout, shape: Sequence[int]) -> _Array:
+    """`_find_array` of boxes in boxes: digits whose levels need not divide each other."""
+    aligned = ladder_of(layout)
+    rest = normal_ladder(layout) if aligned is None else aligned
+    groups: list[tuple[int, ...]] = []
+    fields: list[Field] = []
+    begin, end = len(shape) - 1, len(shape)
+    while end:
+        halves = split(prod(shape[:end]), rest, (prod(shape[:begin]), prod(shape[begin:end])))
+        if halves is None:  # at 0 there always are
+            begin -= 1
+            continue
+        rest, ladder = halves
+        groups.insert(0, tuple(shape[begin:end]))
+        fields.insert(0, (prod(shape[begin:end]), ladder))
+        begin, end = begin - 1, begin
+    strides: list[tuple[int, _Digit]] = []
+    for group, (extent, ladder) in enumerate(fields):
+        counts = iters_of(extent, ladder)
+        for (level, stride, _), (count, _, _) in zip(ladder, counts, strict=True):
+            strides.append((stride, _Digit(group, level, count, count)))
+    try:
+        return _Array(tuple(groups), *_placed(strides))
+    except TilingError:
+        if aligned is not None:
+            raise
+    raise TilingError("digits reordered between boxes")
+
+
 def _find_digits(shares: Sequence[Sequence[Cell]]) -> tuple[tuple[_Digit, ...], int]:
     strides: list[tuple[int, _Digit]] = []
     for group, cells in enumerate(shares):
@@ -98,6 +132,11 @@ def _find_digits(shares: Sequence[Sequence[Cell]]) -> tuple[tuple[_Digit, ...], 
                 strides.append((stride, _Digit(group, lower, extent, extent)))
                 lower *= extent
             radix *= cell.valid
+    return _placed(strides)
+
+
+def _placed(strides: list[tuple[int, _Digit]]) -> tuple[tuple[_Digit, ...], int]:
+    """The digits from the largest stride down, with their room, and the smallest stride."""
     strides.sort(key=lambda entry: -entry[0])
     placed: list[_Digit] = []
     above = 0

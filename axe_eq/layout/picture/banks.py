@@ -50,7 +50,7 @@ def check_banked(layout: Layout, itemsize: int) -> None:
 
 def without_swizzle(layout: Layout) -> Layout:
     """The same layout with its swizzles left out: another map, to compare with."""
-    parts = layout.shard, layout.replica, layout.offsets, (), layout.box, layout.padded
+    parts = layout.shard, layout.replica, layout.offsets, (), *layout.boxes
     return make(*parts)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from axe_eq.errors import LayoutError
 from axe_eq.layout import terms as t
+from axe_eq.layout.stages import check_order
 from axe_eq.layout.symbolic.polynomial import (
     ONE,
     ZERO,
@@ -296,12 +297,15 @@ def _swizzled(axis: str, bits: int, base: int, shift: int, of: Kind) -> Kind:
 def _box(logical: int, padded: int, rest: Any) -> Any:
     if not 1 <= logical <= padded:
         raise LayoutError("box", f"{logical} of {padded}", "at least 1, at most the padded extent")
-    return ((logical, padded), *rest)
+    return ((logical, padded), *rest[0]), rest[1]
 
 
-def _boxed(box: Sequence[tuple[int, int]], of: Kind) -> Kind:
-    same("box", product(padded for _, padded in box), of.elements)
-    return Kind(product(n for n, _ in box), of.total, of.single, of.bound, of.axis)
+def _boxed(box: tuple[Sequence[tuple[int, int]], str], of: Kind) -> Kind:
+    dims, order = box
+    if order:
+        check_order(order, len(dims))
+    same("box", product(padded for _, padded in dims), of.elements)
+    return Kind(product(n for n, _ in dims), of.total, of.single, of.bound, of.axis)
 
 
 def _permute(of: Kind, shape: str, perm: str) -> Kind:
@@ -399,7 +403,8 @@ _RULES: dict[Symbol, Callable[..., Any]] = {
     t.PlaceAt: _place,
     t.Map: _map,
     t.Swizzled: _swizzled,
-    t.BoxEnd: lambda: (),
+    t.BoxEnd: lambda: ((), ""),
+    t.BoxOrder: lambda order: ((), order),
     t.BoxDim: _box,
     t.Boxed: _boxed,
     t.AnyLayout: _any,

@@ -14,6 +14,7 @@ from typing import Any
 
 from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout import terms as t
+from axe_eq.layout.stages import check_order
 from axe_eq.layout.swizzle import Swizzle
 from axe_eq.layout.symbolic.polynomial import parse
 from axe_eq.layout.symbolic.shapes import (
@@ -269,11 +270,15 @@ def _swizzled(m: Meaning, axis: str, bits: int, base: int, shift: int, of: Any) 
     return tuple(frozenset(map(turned, image)) for image in of)
 
 
-def _boxed(m: Meaning, box: Sequence[tuple[int, int]], of: Any) -> Any:
-    logical, padded = [n for n, _ in box], [n for _, n in box]
-    if prod(padded) != len(of) or any(not 1 <= n <= whole for n, whole in box):
+def _boxed(m: Meaning, box: tuple[Sequence[tuple[int, int]], str], of: Any) -> Any:
+    dims, text = box
+    logical, padded = [n for n, _ in dims], [n for _, n in dims]
+    if prod(padded) != len(of) or any(not 1 <= n <= whole for n, whole in dims):
         return None
-    return tuple(of[flat(index, padded)] for index in product(*map(range, logical)))
+    order = check_order(text, len(dims)) if text else range(len(dims))
+    incoming = [logical[list(order).index(dim)] for dim in range(len(dims))]
+    places = product(*map(range, incoming))
+    return tuple(of[flat([place[dim] for dim in order], padded)] for place in places)
 
 
 def _any(m: Meaning, name: str, elements: str, bound: str) -> Any:
@@ -529,8 +534,9 @@ _RULES: dict[Symbol, Callable[..., Any]] = {
     t.PlaceAt: _place,
     t.Map: _map,
     t.Swizzled: _swizzled,
-    t.BoxEnd: lambda m: (),
-    t.BoxDim: lambda m, logical, padded, rest: ((logical, padded), *rest),
+    t.BoxEnd: lambda m: ((), ""),
+    t.BoxOrder: lambda m, order: ((), order),
+    t.BoxDim: lambda m, logical, padded, rest: (((logical, padded), *rest[0]), rest[1]),
     t.Boxed: _boxed,
     t.AnyLayout: _any,
     t.Group: lambda m, of, shape: of if prod(m.shape(shape)) == len(of) else None,

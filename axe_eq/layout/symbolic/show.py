@@ -106,6 +106,7 @@ _FORMS: dict[Symbol, Callable[..., str]] = {
     t.Map: lambda d, p: f"map({d} + {p})",
     t.Swizzled: lambda a, i, j, k, x: f"sw({i},{j},{k})@{a} . {x}",
     t.BoxEnd: lambda: "",
+    t.BoxOrder: lambda order: f"order {order}",
     t.BoxDim: lambda n, m, rest: f"{n} of {m}" + (f", {rest}" if rest else ""),
     t.Boxed: lambda b, x: f"box[{b}] in {x}",
     t.AnyLayout: lambda name, n, bound: f"{name}[{n} below {bound}]" if bound else f"{name}[{n}]",

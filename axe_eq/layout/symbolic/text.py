@@ -65,7 +65,7 @@ _PAIRS = {
 }  # fmt: skip
 _LIKELY = re.compile(r'\s*("|sw\b|(?!box\b|S\b|R\b)[A-Za-z_]\w*\s*[\[(])')
 # A name that is no axis and no word of the axe notation: only expressions have such.
-_NAMED = re.compile(r"(?<![@\w])\d*(?!(?:S|R|sw|box|of|in)\b)[A-Za-z_]\w*")
+_NAMED = re.compile(r"(?<![@\w])\d*(?!(?:S|R|sw|box|of|order|in)\b)[A-Za-z_]\w*")
 
 
 @v_args(inline=True)

@@ -102,7 +102,7 @@ def addressing(text: str, shape: tuple[int, ...]) -> Addressing:
         raise ScheduleError(
             f"layout {text}", f"holds {layout.size} elements", f"{math.prod(shape)}, of {shape}"
         )
-    straight = Layout(layout.shard, (), {}, (), layout.box, layout.padded)
+    straight = Layout(layout.shard, (), {}, (), *layout.boxes)
     strides, tables = _dims(straight, shape)
     if layout.swizzle and strides is not None:
         tables = tuple(np.arange(n) * s for n, s in zip(shape, strides, strict=True))

@@ -1,0 +1,62 @@
+"""Layouts with boxes in boxes as ladders, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from axe_eq.layout import iters as it
+from axe_eq.layout import ladders as ld
+from axe_eq.layout.check import Offsets
+from axe_eq.layout.iters import Iters
+from axe_eq.layout.ladders import Field, Ladder
+from axe_eq.layout.stages import Stage
+from axe_eq.layout.swizzle import Swizzle
+from axe_eq.layout.value import Layout, make
+
+
+def ladder_of(layout: Layout) -> Ladder | None:
+    """The ladder of a layout's index, before copies and swizzles; None where boxes do not line up.
+
+    Lining up means that what one box pads is digits of the next one.
+    """
+    ladder = ld.of_block(it.fuse(layout.shard), it.size(layout.shard))
+    if layout.box is None or layout.padded is None:
+        return ladder
+    for stage in reversed((Stage(layout.box, layout.padded), *layout.inner)):
+        ladder, _ = ld.reduced(prod(stage.padded), ladder)
+        parts = ld.split(prod(stage.padded), ladder, stage.padded)
+        if parts is None:
+            return None
+        short = [ld.cut(part, extent) for extent, part in zip(stage.box, parts, strict=True)]
+        fields = list(zip(stage.box, short, strict=True))
+        if stage.order:
+            fields = [fields[stage.order.index(dim)] for dim in range(len(fields))]
+        _, ladder = ld.joined(fields)
+    return ladder
+
+
+def build(
+    fields: Sequence[Field],
+    replica: Iters,
+    offsets: Offsets,
+    swizzle: tuple[Swizzle, ...] = (),
+    *,
+    keep: bool = False,
+) -> Layout:
+    """The layout of several indices as one, row-major, each laid out by its ladder.
+
+    Args:
+        fields: an extent and a ladder per index.
+        replica: replicas of the layout.
+        offsets: its offset.
+        swizzle: its swizzles.
+        keep: the first box, if there is any, has the extents of the fields.
+    """
+    shard = tuple(item for field in fields for item in ld.iters_of(*field))
+    rooms = [(extent, ld.rooms_of(extent, ladder)) for extent, ladder in fields]
+    boxes = ld.boxes_of(rooms, keep=keep)
+    if not boxes:
+        return make(shard, replica, offsets, swizzle)
+    inner = tuple(Stage(*box) for box in boxes[1:])
+    return make(shard, replica, offsets, swizzle, *boxes[0], inner)
