@@ -17,7 +17,7 @@ from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout import iters as it
 from axe_eq.layout import ladders as ld
 from axe_eq.layout.chains import build, ladder_of
-from axe_eq.layout.check import Offsets, make_offsets, text
+from axe_eq.layout.check import Offsets, check_admitted, make_offsets, text
 from axe_eq.layout.extents import MAX_VALUES
 from axe_eq.layout.iters import DEFAULT_AXIS, Iters
 from axe_eq.layout.ladder_search import find_ladder
@@ -79,8 +79,11 @@ def permute_boxed(layout: Layout, shape: Sequence[int], order: Sequence[int]) ->
             return build([fields[dim] for dim in order], *parts, keep=True)
         dims = layout.group_dims(shape)
     except LayoutError:
-        index = np.arange(layout.size).reshape(shape)
-        return _pick(layout, layout.size, lambda: index.transpose(order).reshape(-1))
+
+        def index() -> Table:
+            return np.arange(layout.size).reshape(shape).transpose(order).reshape(-1)
+
+        return _pick(layout, layout.size, index)
     return make_dims(tuple(dims[dim] for dim in order), *parts)
 
 
@@ -110,12 +113,11 @@ def fields_of(layout: Layout, shape: Sequence[int]) -> list[Field]:
         LayoutError: the shape does not fit, or its boundaries fall between levels.
         SearchError: the normal form that decides is not found within its limits.
     """
-    if not layout.inner:
-        return [(n, ld.of_block(it.fuse(block), n)) for n, block in layout.group_dims(shape)]
+    check_admitted(layout.size, shape)
     ladder = ladder_of(layout)
     parts = None if ladder is None else ld.split(layout.size, ladder, shape)
-    if parts is None:
-        parts = ld.split(layout.size, normal_ladder(layout), shape)
+    if parts is None and layout.inner and (ladder := find_normal(layout)) is not None:
+        parts = ld.split(layout.size, ladder, shape)
     if parts is None:
         raise LayoutError(
             f"layout {layout}",
@@ -153,6 +155,20 @@ def normal_ladder(layout: Layout) -> Ladder:
     """The one ladder of all layouts with this map, before copies and swizzles.
 
     Raises:
+        SearchError: the rungs do not tell, and there are over 2**18 elements, 1024 rungs, or steps
+            on several axes.
+    """
+    found = find_normal(layout)
+    if found is None:
+        wrong = "no digits that step on one axis each"
+        raise SearchError(f"normal form of {layout}", wrong, "one axis")
+    return found
+
+
+def find_normal(layout: Layout) -> Ladder | None:
+    """`normal_ladder`, or None where no ladder has the map: its steps lie on several axes.
+
+    Raises:
         SearchError: the rungs do not tell, and there are over 2**18 elements or 1024 rungs.
     """
     ladder = ladder_of(layout)
@@ -170,7 +186,10 @@ def normal_field(extent: int, ladder: Ladder) -> Ladder:
     def table() -> tuple[NDArray[np.int64], tuple[str, ...]]:
         return table_of(build([(extent, ladder)], (), ()))
 
-    return _normal(extent, ladder, table, f"normal form of S{text(whole.shard)} on {extent}")
+    thing = f"normal form of S{text(whole.shard)} on {extent}"
+    found = _normal(extent, ladder, table, thing)
+    assert found is not None  # there is the given one
+    return found
 
 
 def _normal(
@@ -178,17 +197,14 @@ def _normal(
     ladder: Ladder | None,
     table: Callable[[], tuple[NDArray[np.int64], tuple[str, ...]]],
     thing: str,
-) -> Ladder:
+) -> Ladder | None:
     if ladder is not None:
         short, sure = ld.reduced(extent, ladder)
         if sure:
             return short
     if extent > MAX_POINTS:
         raise SearchError(thing, f"{extent} elements", f"at most {MAX_POINTS}")
-    found = find_ladder(*table())
-    if found is None:
-        raise SearchError(thing, "steps on several axes", "one axis per digit")
-    return found
+    return find_ladder(*table())
 
 
 def table_of(layout: Layout) -> tuple[NDArray[np.int64], tuple[str, ...]]:

@@ -85,12 +85,11 @@ def _halves(ladder: Ladder, inner: int) -> tuple[Ladder, Ladder] | None:
     slow: list[Rung] = []
     for place, (level, stride, axis) in enumerate(ladder):
         if level < inner:
+            if place and ladder[place - 1][0] == inner:
+                return tuple(slow), ladder[place:]
             if inner % level:
                 return None
-            parent = ladder[place - 1][0] if place else None
-            if parent != inner:
-                slow.append((1, stride * (inner // level), axis))
-            return tuple(slow), ladder[place:]
+            return (*slow, (1, stride * (inner // level), axis)), ladder[place:]
         if level % inner:
             return None
         slow.append((level // inner, stride, axis))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from math import lcm, prod
 from operator import floordiv, mod
+from typing import Any
 
 from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout import iters as it
@@ -21,7 +22,7 @@ from axe_eq.layout.check import (
     make_offsets,
 )
 from axe_eq.layout.iters import Iter, Iters
-from axe_eq.layout.ladders import Field, Ladder
+from axe_eq.layout.ladders import Ladder
 from axe_eq.layout.levels import add, first_uncut, first_unequal
 from axe_eq.layout.replicas import by_axis, difference, saturate
 from axe_eq.layout.swizzle import Swizzle
@@ -156,20 +157,28 @@ def _interleave(
         shard, size = _interleaved(a, shape_a, b, shape_b, weights), a.size * b.size
         check_range(shard, replica, offsets, size)
         return make(shard, replica, offsets, swizzle, size=size)
-    if a.inner or b.inner:
-        fields: list[Field] = []
-        pairs = zip(fields_of(a, shape_a), fields_of(b, shape_b), strict=True)
-        for (count, ladder), field in pairs:
-            fields += ((count, _scaled(ladder, weights)), field)
-        layout = build(fields, replica, offsets, swizzle)
-        check_range(layout.shard, replica, offsets, it.size(layout.shard))
-        return layout
-    dims: list[tuple[int, Iters]] = []
-    for outer, inner in zip(a.group_dims(shape_a), b.group_dims(shape_b), strict=True):
-        dims += ((outer[0], _scaled(outer[1], weights)), inner)
-    layout = make_dims(tuple(dims), replica, offsets, swizzle)
+    layout = _interleaved_boxes(a, shape_a, b, shape_b, weights, (replica, offsets, swizzle))
     check_range(layout.shard, replica, offsets, it.size(layout.shard))
     return layout
+
+
+def _interleaved_boxes(
+    a: Layout, shape_a: Shape, b: Layout, shape_b: Shape, weights: Weights, parts: Any
+) -> Layout:
+    """The whole of layouts with boxes: dim by dim, or where a dim is no block by ladders.
+
+    `parts` are replicas, offset and swizzles of the whole.
+    """
+    if not (a.inner or b.inner):
+        try:
+            pairs = zip(a.group_dims(shape_a), b.group_dims(shape_b), strict=True)
+            dims = [((n, _scaled(block, weights)), inner) for (n, block), inner in pairs]
+            return make_dims(tuple(chain.from_iterable(dims)), *parts)
+        except LayoutError:  # a dim that is no block
+            pass
+    ladders = zip(fields_of(a, shape_a), fields_of(b, shape_b), strict=True)
+    fields = [((n, _scaled(ladder, weights)), inner) for (n, ladder), inner in ladders]
+    return build(tuple(chain.from_iterable(fields)), *parts)
 
 
 def _interleaved(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape, weights: Weights) -> Iters:
@@ -265,11 +274,11 @@ def _factor(
         raise LayoutError(name, f"shapes {whole} and {inner}", "a shape that divides dim by dim")
     ratio = tuple(map(floordiv, whole, inner))
     swizzle = _factor_swizzles(a, b, weights, outer, name) if a.swizzle or b.swizzle else ()
-    rests = _factor_blocks(a, ratio, b, inner, outer, name)
+    rests, ladders = _factor_blocks(a, ratio, b, inner, outer, name)
     replica, offsets = a.replica, a.offsets
     if replica or b.replica or offsets or b.offsets:
         replica, offsets = _factor_copies(a, b, weights, outer, name)
-    if a.inner or b.inner:
+    if ladders:
         fields = [(n, _unscaled(x, weights, name)) for n, x in zip(ratio, rests, strict=True)]
         factor = build(fields, replica, offsets, swizzle)
     elif a.box is None:
@@ -319,15 +328,18 @@ def _factor_copies(
 
 def _factor_blocks(
     a: Layout, ratio: Shape, b: Layout, inner: Shape, outer: bool, name: str
-) -> Sequence[Iters]:
+) -> tuple[Sequence[Iters], bool]:
     """The blocks of `a` beside those of `b`, per dim, before they are scaled back.
 
-    Ladders instead of blocks where a layout has boxes in boxes.
+    Returns:
+        Also whether they are ladders, as where a layout has boxes that no blocks describe.
     """
     pairs = zip(ratio, inner, strict=True) if outer else zip(inner, ratio, strict=True)
     cut = tuple(chain.from_iterable(pairs))
     inside = bool(a.inner or b.inner)
-    blocks = _ladders(a, cut) if inside else _cut(a, cut)
+    blocks = None if inside else _cut(a, cut)
+    if blocks is None and (inside or a.box is not None):
+        inside, blocks = True, _ladders(a, cut)
     if blocks is None:
         index = "" if a.box else f": index {first_uncut(it.fuse(a.shard), cut)} breaks"
         raise LayoutError(
@@ -339,7 +351,7 @@ def _factor_blocks(
     else:
         want = _cut(b, inner) or tuple([block for _, block in b.group_dims(inner)])
     if have == want:
-        return rests
+        return rests, inside
     place = next(i for i, block in enumerate(want) if block != have[i])
     level = prod(cut[2 * place + 2 :]) * (1 if outer else ratio[place])
     if inside:

@@ -34,6 +34,8 @@ RIPPLE = "ripple carries"
 SWIZZLE = "swizzles"
 TWICE = "two swizzles"
 BOX = "padded boxes"
+NESTED = "boxes in boxes"
+REORDERED = "digits reordered between boxes"
 COPIES = "replicas"
 LINEAR = OFF_GAP, NEGATIVE, ZERO, UNIT, AXES, PRIME, BIG  # classes of linear layouts
 
@@ -210,6 +212,8 @@ def classes_of(layout: Layout) -> set[str]:
         (SWIZZLE, layout.swizzle),
         (TWICE, len(layout.swizzle) > 1),
         (BOX, layout.box is not None),
+        (NESTED, layout.inner),
+        (REORDERED, any(stage.order for stage in layout.inner)),
         (COPIES, layout.replica),
     ):
         if holds:
