@@ -11,7 +11,6 @@ import numpy as np
 from axe_eq.errors import NotationError
 from axe_eq.layout import Layout, Mesh
 from axe_eq.layout.notation import read, write
-from tests.property.test_notation_round_trip import xla_sample
 from tests.unit.notation.test_shardings import dealt
 
 COMBINE = -1
@@ -88,24 +87,6 @@ def has_padded_box(table: Sequence[int]) -> bool:
         ):
             return True
     return len(table) == 1
-
-
-def test_what_is_refused_has_no_padded_box(rng: np.random.Generator, full: bool) -> None:
-    refused, read_ones = 0, 0
-    while refused < (200 if full else 10):
-        text = xla_sample(rng).text or ""
-        try:
-            layout = read("xla", text)
-        except NotationError:
-            refused += 1
-            assert not has_padded_box(offsets(text)), text
-            continue
-        read_ones += 1
-        if read_ones % 20 == 0:  # the formulas, and that the search finds what there is
-            (axis, *_) = layout.axes or ("m",)
-            assert layout.table(axis).tolist() == offsets(text), text
-            assert layout.swizzle or has_padded_box(offsets(text)), text
-    assert read_ones > 20 * refused
 
 
 def test_digits_with_gaps_of_any_size_are_tilings(rng: np.random.Generator, full: bool) -> None:

@@ -15,7 +15,7 @@ from math import prod
 from axe_eq.layout.chains import build, ladder_of
 from axe_eq.layout.check import MAX_VALUE
 from axe_eq.layout.iters import DEFAULT_AXIS, Iter
-from axe_eq.layout.ladders import Steps, boxes_of
+from axe_eq.layout.ladders import Steps, boxes_of, split
 from axe_eq.layout.notation.cells import Cell, cut, layout_of, trimmed, truncated
 from axe_eq.layout.stages import Stage
 from axe_eq.layout.value import Layout
@@ -238,8 +238,12 @@ def _reordered(
     tidied = [stage for stage in map(_tidied, stages) if stage.order or stage.box != stage.padded]
     layout = Layout(shard, (), {}, (), shape, shape, tidied)
     ladder = ladder_of(layout)
-    plain = None if ladder is None else build([(layout.size, ladder)], (), ())
-    return plain if plain is not None and plain.footprint == layout.footprint else layout
+    if ladder is None:
+        return layout
+    parts = split(layout.size, ladder, shape)
+    fields = [(layout.size, ladder)] if parts is None else list(zip(shape, parts, strict=True))
+    plain = build(fields, (), (), keep=True)
+    return plain if plain.footprint == layout.footprint else layout
 
 
 def _combined(extents: Sequence[int], tile: Sequence[int]) -> list[int]:

@@ -117,9 +117,9 @@ def _find_nested(layout: Layout, shape: Sequence[int]) -> _Array:
     try:
         return _Array(tuple(groups), *_placed(strides))
     except TilingError:
-        if aligned is not None:
+        if aligned is not None and not any(stage.order for stage in layout.inner):
             raise
-    raise TilingError("digits reordered between boxes")
+    raise TilingError("boxes that do not line up with each other")
 
 
 def _find_digits(shares: Sequence[Sequence[Cell]]) -> tuple[tuple[_Digit, ...], int]:
