@@ -191,6 +191,8 @@ class LayoutGraph:
             return self._rows(layout.canonical(), found)
         place = self._rows(layout, found)
         if _is_hard(layout):
+            if layout.inner:
+                layout.canonical()  # fails where no law can tell, instead of telling apart
             term = t.encode(layout)
             for law in self._computed:
                 instance = law.instance((term,))

@@ -8,6 +8,7 @@ were reordered between boxes, the table decides.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import prod
 
 import numpy as np
@@ -47,17 +48,25 @@ def slice_boxed(layout: Layout, shape: Sequence[int], spans: Spans) -> Layout:
     """
     try:
         if layout.inner:
-            return _slice_inner(layout, shape, spans)
+            return _slice_ladders(layout, shape, spans)
         dims, origin = slice_dims(layout.group_dims(shape), spans)
     except (LayoutError, NoIters):
+        if not (layout.inner or any(begin for begin, _ in spans)):
+            with suppress(LayoutError):
+                return _slice_ladders(layout, shape, spans)
         count = prod(end - begin for begin, end in spans)
         return _pick(layout, count, lambda: region_index(shape, spans))
     add(origin, dict(layout.offsets))
     return make_dims(dims, layout.replica, make_offsets(origin), layout.swizzle)
 
 
-def _slice_inner(layout: Layout, shape: Sequence[int], spans: Spans) -> Layout:
-    """The region by the ladder of every dim, if it begins with all of them."""
+def _slice_ladders(layout: Layout, shape: Sequence[int], spans: Spans) -> Layout:
+    """The region by the ladder of every dim, if it begins with all of them.
+
+    Raises:
+        LayoutError: a boundary falls between levels.
+        NoIters: it begins elsewhere.
+    """
     if any(begin for begin, _ in spans):
         raise NoIters(0, "it begins inside a dim")
     fields = fields_of(layout, shape)
@@ -73,18 +82,19 @@ def permute_boxed(layout: Layout, shape: Sequence[int], order: Sequence[int]) ->
         SearchError: undecided, over 2**22 elements that do not group by `shape`.
     """
     parts = layout.replica, layout.offsets, layout.swizzle
+    if not layout.inner:
+        with suppress(LayoutError):
+            dims = layout.group_dims(shape)
+            return make_dims(tuple(dims[dim] for dim in order), *parts)
     try:
-        if layout.inner:
-            fields = fields_of(layout, shape)
-            return build([fields[dim] for dim in order], *parts, keep=True)
-        dims = layout.group_dims(shape)
+        fields = fields_of(layout, shape)
+        return build([fields[dim] for dim in order], *parts, keep=True)
     except LayoutError:
 
         def index() -> Table:
             return np.arange(layout.size).reshape(shape).transpose(order).reshape(-1)
 
         return _pick(layout, layout.size, index)
-    return make_dims(tuple(dims[dim] for dim in order), *parts)
 
 
 def _pick(layout: Layout, count: int, index: Callable[[], Table]) -> Layout:

@@ -145,6 +145,10 @@ class Layout(Parts):
         """Whether the layout has neither a swizzle nor a box."""
         return not self.swizzle and self.box is None
 
+    @property
+    def _none(self) -> str:
+        return f"no {'layout' if self.box is None else 'box'} computes it"
+
     def linear(self) -> Layout:
         """The layout without its swizzles and box: what they act on, over the padded domain."""
         return self if self.is_linear() else make(self.shard, self.replica, self.offsets)
@@ -439,7 +443,7 @@ class Layout(Parts):
         except NoIters as none:
             raise LayoutError(
                 f"slice {spans} of {self} as {extents}",
-                f"no layout computes it: index {none.index} of the region breaks, {none.reason}",
+                f"{self._none}: index {none.index} of the region breaks, {none.reason}",
                 "a region that follows the iters",
             ) from None
 
@@ -461,7 +465,7 @@ class Layout(Parts):
         except NoIters as none:
             raise LayoutError(
                 f"permutation {order} of {self} as {extents}",
-                f"no layout computes it: index {none.index} breaks, {none.reason}",
+                f"{self._none}: index {none.index} breaks, {none.reason}",
                 "a shape that groups the layout",
             ) from None
         return make(shard, self.replica, self.offsets, self.swizzle)

@@ -43,14 +43,36 @@ def test_the_note_s_example_is_element_17() -> None:
     assert (layout.box, layout.footprint) == ((3, 5), {"m": 24})
 
 
-def test_padding_inside_padding_is_put_right_by_swizzles() -> None:
+def test_padding_inside_padding_is_a_box_in_a_box() -> None:
     layout = read("xla", "f32[5,5]{1,0:T(3,3)(2,2)}")
+    assert str(layout) == (
+        "box[(5,5) of (6,6)] in box[(2,6,3) of (2,8,4)] in "
+        "S[(2,2,2,2,2,2):(32@m,8@m,2@m,16@m,4@m,1@m)]"
+    )
     inner = {
         (i, j): i // 2 * 8 + j // 2 * 4 + i % 2 * 2 + j % 2 for i in range(3) for j in range(3)
     }
     for i, j in itertools.product(range(5), range(5)):
         place = i // 3 * 32 + j // 3 * 16 + inner[i % 3, j % 3]
         assert layout((i, j)) == {((("m", place),) if place else ())}
+    assert layout.footprint == {"m": 64}
+    assert read("xla", write("xla", layout)) == layout
+
+
+@pytest.mark.parametrize(
+    ("text", "last"),
+    [
+        ("f32[9]{0:T(8)(3)(5)}", 15),
+        ("f32[1001,1000]{1,0:T(8,128)(3,1)}", 1160373),
+        ("f32[5,9]{0,1:T(*,3)(1,4)}", None),
+        ("f32[1001,999]{0,1:T(*,7)(2,4)}", None),
+    ],
+)
+def test_tiles_that_do_not_line_up(text: str, last: int | None) -> None:
+    layout = read("xla", text)
+    assert Layout.parse(str(layout)) == layout
+    found = min(layout(layout.size - 1))[0][1]
+    assert last is None or found == last
 
 
 @pytest.mark.parametrize(
