@@ -178,6 +178,9 @@ def decode(term: Term) -> LayoutValue:
     while term.symbol is Boxed:
         stages.append(_stage(term.args[0]))
         term = term.args[1]
+    if stages and stages[0].order:  # the first box of a layout has the logical order
+        shape = stages[0].incoming()
+        stages.insert(0, Stage(shape, shape))
     swizzles = []
     while term.symbol is Swizzled:
         swizzles.append(Swizzle(*term.args[:-1]))
@@ -201,10 +204,13 @@ def decode(term: Term) -> LayoutValue:
 
 
 def _stage(box: Term) -> Stage:
+    """A box as a stage, or the LayoutError for a term that is none."""
     dims = []
     while box.symbol is BoxDim:
         dims.append(box.args[:-1])
         box = box.args[-1]
+    if box.symbol not in (BoxEnd, BoxOrder):
+        raise LayoutError("layout term", f"has {box.symbol.name}", BoxDim.name)
     order = check_order(box.args[0], len(dims)) if box.symbol is BoxOrder else ()
     return Stage(tuple(n for n, _ in dims), tuple(n for _, n in dims), order)
 

@@ -145,10 +145,6 @@ class Layout(Parts):
         """Whether the layout has neither a swizzle nor a box."""
         return not self.swizzle and self.box is None
 
-    @property
-    def _none(self) -> str:
-        return f"no {'layout' if self.box is None else 'box'} computes it"
-
     def linear(self) -> Layout:
         """The layout without its swizzles and box: what they act on, over the padded domain."""
         return self if self.is_linear() else make(self.shard, self.replica, self.offsets)
@@ -156,10 +152,7 @@ class Layout(Parts):
     def dims(self) -> tuple[tuple[int, Iters], ...]:
         """The logical dims as ``(extent, block)``, where the block may hold more than the extent.
 
-        A layout without a box has one dim: all of it.
-
-        Raises:
-            LayoutError: boxes in boxes, whose dims are no blocks, see `chains.ladder_of`.
+        A layout without a box has one dim, all of it; boxes in boxes have none (LayoutError).
         """
         if self.inner:
             raise LayoutError(f"layout {self}", "a box in a box", "at most one box")
@@ -255,8 +248,7 @@ class Layout(Parts):
         if self.size > MAX_TABLE:
             raise SearchError("layout table", f"{self.size} elements", f"at most {MAX_TABLE}")
         if self.inner:
-            zero = np.zeros(self.size, dtype=np.int64)
-            return self.coordinates(np.arange(self.size)).get(axis, zero)
+            return self.coordinates(np.arange(self.size)).get(axis, np.zeros(self.size, np.int64))
         values = np.array([dict(self.offsets).get(axis, 0)], dtype=np.int64)
         for extent, block in self.dims():
             values = np.add.outer(values, block_table(block, axis)[:extent]).reshape(-1)
@@ -441,9 +433,10 @@ class Layout(Parts):
                 add(origin, dict(self.offsets))
             return make(shard, self.replica, make_offsets(origin), self.swizzle)
         except NoIters as none:
+            kind = "layout" if self.box is None else "box"
             raise LayoutError(
                 f"slice {spans} of {self} as {extents}",
-                f"{self._none}: index {none.index} of the region breaks, {none.reason}",
+                f"no {kind} computes it: index {none.index} of the region breaks, {none.reason}",
                 "a region that follows the iters",
             ) from None
 
@@ -463,9 +456,10 @@ class Layout(Parts):
                 return permute_boxed(self, extents, order)
             shard = permute_shard(it.fuse(self.shard), extents, order)
         except NoIters as none:
+            kind = "layout" if self.box is None else "box"
             raise LayoutError(
                 f"permutation {order} of {self} as {extents}",
-                f"{self._none}: index {none.index} breaks, {none.reason}",
+                f"no {kind} computes it: index {none.index} breaks, {none.reason}",
                 "a shape that groups the layout",
             ) from None
         return make(shard, self.replica, self.offsets, self.swizzle)

@@ -283,7 +283,9 @@ def boxed(draw: Draw) -> Values:
     """A box and a layout of its padded size."""
     term, extents = _fixed(draw, "x", _rank(draw))
     dims = [(draw.integer(f"n{n}", 1, whole), whole) for n, whole in enumerate(extents)]
-    return t.chain(t.BoxDim, t.BoxEnd(), dims), term
+    turned = len(dims) > 1 and draw.chance("turned", 0.3)
+    end = t.BoxOrder(perm_text(_perm(draw, "order", len(dims)))) if turned else t.BoxEnd()
+    return t.chain(t.BoxDim, end, dims), term
 
 
 def swizzled_box(draw: Draw) -> Values:
@@ -332,7 +334,13 @@ def _written(draw: Draw, at: str, elements: int | None = None) -> Term:
     found = layout_of(random.Random(draw.integer(f"{at}.seed", 0, 2**32)), size)
     if draw.chance(f"{at}.boxed", 0.15):
         inside = draw.integer(f"{at}.box", 1, size)
-        found = Layout(found.shard, found.replica, found.offset, found.swizzle, (inside,))
+        boxes: tuple[Any, ...] = ((inside,),)
+        if size % 2 == 0 and draw.chance(f"{at}.nested", 0.3):  # two rows, short at both ends
+            row = draw.integer(f"{at}.row", 1, size // 2)
+            inner = (2, row), (2, size // 2), draw.pick(f"{at}.order", ((0, 1), (1, 0)))
+            inner = inner if inner[2] == (0, 1) else ((row, 2), (size // 2, 2), (1, 0))
+            boxes = (draw.integer(f"{at}.first", 1, 2 * row),), (2 * row,), (inner,)
+        found = Layout(found.shard, found.replica, found.offset, found.swizzle, *boxes)
     return t.encode(found)
 
 

@@ -228,6 +228,10 @@ def some(rng: random.Random, size: int | None = None, plain: bool = False) -> La
         return Layout(found.shard, replica, found.offset, found.swizzle)
     if size is None and rng.random() < 0.08:
         return Layout(found.shard, found.replica, found.offset, (), (rng.randint(1, count),))
+    if size is None and count % 2 == 0 and rng.random() < 0.08:
+        row = rng.randint(1, count // 2)
+        boxes = (rng.randint(1, 2 * row),), (2 * row,), [((2, row), (2, count // 2))]
+        return Layout(found.shard, found.replica, found.offset, (), *boxes)
     return found
 
 
@@ -247,7 +251,7 @@ def respelled(rng: random.Random, layout: Layout) -> Layout:
     swizzle = list(layout.swizzle)
     if layout.box is None and rng.random() < 0.1:
         swizzle += [Swizzle("m", 1, 0, 1)] * 2
-    return Layout(shard, replica, offset, swizzle, layout.box, layout.padded)
+    return Layout(shard, replica, offset, swizzle, *layout.boxes)
 
 
 def case_of(rng: random.Random) -> Case:

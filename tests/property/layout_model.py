@@ -221,6 +221,41 @@ def classes_of(layout: Layout) -> set[str]:
     return found
 
 
+def random_shape(source: random.Random, size: int) -> list[int]:
+    shape: list[int] = []
+    while size > 1:
+        shape.append(source.choice([d for d in range(2, size + 1) if size % d == 0]))
+        size //= shape[-1]
+    return shape
+
+
+def random_nested(source: random.Random) -> Layout:
+    """Boxes in boxes: digits of padded digits are padded again, sometimes in another order."""
+    box = [source.choice((2, 3, 4, 5)) for _ in range(source.choice((1, 1, 2)))]
+    padded = [extent + source.choice((0, 1, 1, 2)) for extent in box]
+    inner: list[tuple[list[int], list[int], list[int]]] = []
+    last = padded
+    while not inner or (prod(last) <= 40 and len(inner) < 2):
+        incoming = random_shape(source, prod(last))
+        order = list(range(len(incoming)))
+        if source.random() < 0.3:
+            source.shuffle(order)
+        dims = [incoming[dim] for dim in order]
+        last = [extent + source.choice((0, 0, 1, 2)) for extent in dims]
+        inner.append((dims, last, order))
+    axes = source.choice(("m", "m", "mmp"))
+    shard: list[tuple[int, int, str]] = []
+    stride = source.choice((1, 1, 2))
+    for extent in reversed(random_shape(source, prod(last))):
+        step = stride * source.choice((1, 1, 1, 1, -1))
+        shard.insert(0, (extent, step, source.choice(axes)))
+        stride = stride * extent + source.choice((0, 0, 0, 1, -1))
+    source.shuffle(order := list(range(len(shard))))
+    if source.random() < 0.3:
+        shard = [(shard[i][0], *shard[j][1:]) for i, j in enumerate(order)]
+    return Layout(shard, box=box, padded=padded, inner=inner)
+
+
 # ---- the meaning of operations ------------------------------------------------------------------
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 import random
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -27,7 +26,6 @@ from axe_eq.layout import (
     tile,
     tile_of,
 )
-from axe_eq.layout.terms import decode, encode
 from tests.property.layout_model import (
     AXES,
     BIG,
@@ -37,11 +35,12 @@ from tests.property.layout_model import (
     NESTED,
     OFF_GAP,
     PRIME,
-    REORDERED,
     SWIZZLE,
     TWICE,
     ZERO,
     Coordinate,
+    random_nested,
+    random_shape,
     table_of,
 )
 
@@ -51,14 +50,6 @@ Start = Callable[..., Any]  # the fixture `campaign`
 PART = 50  # one case in so many runs unless --full: they are enumerated, and slow
 ANY = (SWIZZLE, TWICE, BOX, NESTED, COPIES, OFF_GAP, NEGATIVE, AXES, PRIME, BIG, ZERO)
 BOXES = (BOX, NEGATIVE, AXES, PRIME, BIG)
-
-
-def random_shape(source: random.Random, size: int) -> list[int]:
-    shape: list[int] = []
-    while size > 1:
-        shape.append(source.choice([d for d in range(2, size + 1) if size % d == 0]))
-        size //= shape[-1]
-    return shape
 
 
 def random_linear(source: random.Random, most: int = 32) -> Layout:
@@ -114,33 +105,6 @@ def random_boxed(source: random.Random) -> Layout:
     return Layout(shard, box=[extent for extent, _ in dims], padded=padded)
 
 
-def random_nested(source: random.Random) -> Layout:
-    """Boxes in boxes: digits of padded digits are padded again, sometimes in another order."""
-    box = [source.choice((2, 3, 4, 5)) for _ in range(source.choice((1, 1, 2)))]
-    padded = [extent + source.choice((0, 1, 1, 2)) for extent in box]
-    inner: list[tuple[list[int], list[int], list[int]]] = []
-    last = padded
-    while not inner or (prod(last) <= 40 and len(inner) < 2):
-        incoming = random_shape(source, prod(last))
-        order = list(range(len(incoming)))
-        if source.random() < 0.3:
-            source.shuffle(order)
-        dims = [incoming[dim] for dim in order]
-        last = [extent + source.choice((0, 0, 1, 2)) for extent in dims]
-        inner.append((dims, last, order))
-    axes = source.choice(("m", "m", "mmp"))
-    shard: list[tuple[int, int, str]] = []
-    stride = source.choice((1, 1, 2))
-    for extent in reversed(random_shape(source, prod(last))):
-        step = stride * source.choice((1, 1, 1, 1, -1))
-        shard.insert(0, (extent, step, source.choice(axes)))
-        stride = stride * extent + source.choice((0, 0, 0, 1, -1))
-    source.shuffle(order := list(range(len(shard))))
-    if source.random() < 0.3:
-        shard = [(shard[i][0], *shard[j][1:]) for i, j in enumerate(order)]
-    return Layout(shard, box=box, padded=padded, inner=inner)
-
-
 def random_layout(source: random.Random) -> Layout:
     makers = (random_linear, random_swizzled, random_swizzled, random_boxed, random_nested)
     layout = source.choice(makers)(source)
@@ -169,33 +133,6 @@ def test_a_box_is_the_corner_of_its_padded_shape(campaign: Start) -> None:
             values = [dict(point).get(axis, 0) for image in table_of(layout) for point in image]
             assert layout.span(axis) == max(values) - min(values) + 1
             assert layout.table(axis).tolist() == values
-
-
-def test_boxes_in_boxes_are_corners_of_corners(campaign: Start) -> None:
-    """Each box by numpy: digits, moved, at their place in the padded shape; text and term too."""
-    classes = (BOX, NESTED, REORDERED, NEGATIVE, AXES, PRIME)
-    run = campaign("boxes in boxes: map, span, table, text", *classes, every=False, part=PART)
-    for maker in run.cases():
-        layout = random_nested(maker.random)
-        run.met(layout)
-        assert layout.box is not None and layout.padded is not None  # noqa: PT018 - for the types
-        whole = Layout(layout.shard)
-        place = np.full(layout.padded, -1)
-        place[tuple(map(slice, layout.box))] = np.arange(layout.size).reshape(layout.box)
-        for box, padded, order in layout.inner:
-            incoming = [box[list(order or range(len(box))).index(dim)] for dim in range(len(box))]
-            moved = place.reshape(incoming).transpose(order or range(len(box)))
-            place = np.full(padded, -1)
-            place[tuple(map(slice, box))] = moved
-        at = {int(x): flat for flat, x in enumerate(place.reshape(-1)) if x >= 0}
-        assert table_of(layout) == [whole(at[x]) for x in range(layout.size)]
-        assert layout.footprint == {axis: whole.span(axis) for axis in whole.axes}
-        for axis in layout.axes:
-            values = [dict(point).get(axis, 0) for image in table_of(layout) for point in image]
-            assert layout.span(axis) == max(values) - min(values) + 1
-            assert layout.table(axis).tolist() == values
-        assert Layout.parse(str(layout)) == layout == decode(encode(layout))
-        assert pickle.loads(pickle.dumps(layout)) == layout
 
 
 @given(st.integers(0, 4), st.integers(0, 4), st.integers(-6, 6), st.integers(-(2**40), 2**40))
@@ -329,34 +266,6 @@ def test_slice_and_permute_of_boxes_are_complete(campaign: Start) -> None:
                 assert not boxed_exists(points)
             else:
                 assert table_of(found) == points
-
-
-def test_slice_permute_and_group_of_boxes_in_boxes(campaign: Start) -> None:
-    classes = (NESTED, REORDERED, NEGATIVE, AXES, PRIME)
-    run = campaign("boxes in boxes: slice, permute, group", *classes, every=False, part=PART)
-    for maker in run.cases():
-        source = maker.random
-        layout = random_nested(source)
-        run.met(layout)
-        shape = random_shape(source, layout.size)
-        table, index = table_of(layout), np.arange(layout.size).reshape(shape)
-        begins = [source.choice((0, source.randrange(extent))) for extent in shape]
-        region = [(b, source.randint(b + 1, e)) for b, e in zip(begins, shape, strict=True)]
-        perm = source.sample(range(len(shape)), len(shape))
-        cut = index[tuple(slice(*span) for span in region)]
-        for name, operation, wanted in (
-            ("sliced", partial(layout.slice, shape, region), cut),
-            ("permuted", partial(layout.permute, shape, perm), index.transpose(perm)),
-            ("grouped", lambda made=(layout, shape): made[0].group(made[1]).layout, index),
-        ):
-            try:
-                found = operation()
-            except (LayoutError, SearchError):
-                continue
-            run.saw(name)
-            assert table_of(found) == [table[x] for x in wanted.reshape(-1).tolist()]
-    assert min(run.seen["sliced"], run.seen["permuted"]) * 10 > 9 * run.total
-    assert run.seen["grouped"] * 3 > run.total
 
 
 def test_slice_permute_and_group_keep_swizzles(campaign: Start) -> None:

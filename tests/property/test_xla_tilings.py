@@ -8,12 +8,13 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
-from axe_eq.errors import NotationError
+from axe_eq.errors import LayoutError, NotationError
 from axe_eq.layout import Layout, same_map
 from axe_eq.layout.notation import read, write
 
@@ -23,8 +24,8 @@ Tile = tuple[int, ...]
 TILES: list[Tile] = [(n,) for n in ENTRIES[:-1]]
 TILES += [(a, b) for a in ENTRIES for b in ENTRIES[:-1]]
 TRIPLES: list[Tile] = [(a, b, c) for a in ENTRIES for b in ENTRIES for c in ENTRIES[:-1]]
-WHOLE = 7  # one case of the family in so many with --full
-SAMPLED = 73  # and one of those in so many without
+WHOLE = 23  # one case of the family in so many with --full
+SAMPLED = 19  # and one of those in so many without
 ASKED = 11  # one case in so many, and all boxes in boxes, are asked everything
 
 
@@ -117,7 +118,7 @@ def test_every_tiling_is_one_layout(full: bool) -> None:
         assert layout.size == len(places)
         assert layout.footprint.get("m", 1) <= memory
         if layout.inner or met["read"] % ASKED == 0:
-            _ask(text, layout, places, met)
+            _ask(case, layout, places, met)
             other, table = last.get(layout.size, (layout, places))
             wrong = next((x for x, place in enumerate(places) if table[x] != place), None)
             found = same_map(layout, other)
@@ -144,19 +145,15 @@ def _kind(layout: Layout) -> str:
     return "a list" if layout.box is None else "one box"
 
 
-def _ask(text: str, layout: Layout, places: Sequence[int], met: Counter[str]) -> None:
+def _ask(case: Case, layout: Layout, places: Sequence[int], met: Counter[str]) -> None:
     """Everything else that is asked of a layout, against the places."""
+    text = case.text()
     assert Layout.parse(str(layout)) == layout, text
     assert layout.span("m") == max(places) - min(places) + 1
     assert layout.aliasing().injective, text
     assert layout(len(places) - 1) == {((("m", places[-1]),) if places[-1] else ())}
-    shape = layout.box or (layout.size,)
-    table = np.array(places).reshape(shape)
-    half = [(0, -(-extent // 2)) for extent in shape]
-    corner = table[tuple(slice(*span) for span in half)].reshape(-1)
-    assert layout.slice(shape, half).table("m").tolist() == corner.tolist(), text
-    turned = tuple(reversed(range(len(shape))))
-    assert layout.permute(shape, turned).table("m").tolist() == table.T.reshape(-1).tolist(), text
+    if layout.inner:
+        _cut(case, layout, places, met)
     try:
         again = write("xla", layout)
     except NotationError:  # refused for what a tile combines across padding
@@ -164,3 +161,20 @@ def _ask(text: str, layout: Layout, places: Sequence[int], met: Counter[str]) ->
         assert "*" in text
         return
     assert read("xla", again).table("m").tolist() == list(places), (text, again)
+
+
+def _cut(case: Case, layout: Layout, places: Sequence[int], met: Counter[str]) -> None:
+    """The first half of every dimension, and the dimensions turned round."""
+    table, shape = np.array(places).reshape(case.shape), case.shape
+    half = [(0, -(-extent // 2)) for extent in shape]
+    turned = tuple(reversed(range(len(shape))))
+    for wanted, operation in (
+        (table[tuple(slice(*span) for span in half)], partial(layout.slice, shape, half)),
+        (table.T, partial(layout.permute, shape, turned)),
+    ):
+        try:
+            found = operation()
+        except LayoutError:
+            met["no boxes with 64 digits"] += 1
+            continue
+        assert found.table("m").tolist() == wanted.reshape(-1).tolist(), case
