@@ -110,20 +110,17 @@ def reduced(extent: int, ladder: Ladder) -> tuple[Ladder, bool]:
     """The ladder without rungs that are seen to do nothing, and whether it is the only such one."""
     kept: list[Rung] = []  # fast to slow
     jumps: list[Vector] = []
-    sure = True
     for level, stride, axis in reversed(cut(ladder, extent)):
         own = {axis: stride} if stride else {}
         below = tuple(reversed(kept))
-        if level > 1 and own == value(below, level):
-            if level % below[0][0] == 0:
-                continue  # the rung below goes on like this
-            sure = False
+        if level > 1 and level % below[0][0] == 0 and own == value(below, level):
+            continue  # the rung below goes on like this
         jump = dict(own)
         add(jump, value(below, level - 1), -1)
         jumps.append({name: step for name, step in jump.items() if step})
         kept.append((level, stride, axis))
     different = all(one not in jumps[:place] for place, one in enumerate(jumps))
-    return tuple(reversed(kept)), sure and different
+    return tuple(reversed(kept)), different
 
 
 def is_wide(extent: int, ladder: Ladder) -> bool:
