@@ -24,9 +24,9 @@ Tile = tuple[int, ...]
 TILES: list[Tile] = [(n,) for n in ENTRIES[:-1]]
 TILES += [(a, b) for a in ENTRIES for b in ENTRIES[:-1]]
 TRIPLES: list[Tile] = [(a, b, c) for a in ENTRIES for b in ENTRIES for c in ENTRIES[:-1]]
-WHOLE = 23  # one case of the family in so many with --full
-SAMPLED = 19  # and one of those in so many without
-ASKED = 11  # one case in so many, and all boxes in boxes, are asked everything
+WHOLE = 5  # one case of the family in so many with --full
+SAMPLED = 89  # and one of those in so many without
+ASKED = 11  # one case in so many is asked everything, and boxes in boxes: all, or every fourth
 
 
 class Case(NamedTuple):
@@ -117,7 +117,8 @@ def test_every_tiling_is_one_layout(full: bool) -> None:
         assert layout.table("m").tolist() == places, text
         assert layout.size == len(places)
         assert layout.footprint.get("m", 1) <= memory
-        if layout.inner or met["read"] % ASKED == 0:
+        asked = met["read"] % ASKED == 0
+        if asked or (layout.inner and (not full or met["read"] % 4 == 0)):
             _ask(case, layout, places, met)
             other, table = last.get(layout.size, (layout, places))
             wrong = next((x for x, place in enumerate(places) if table[x] != place), None)

@@ -236,6 +236,8 @@ def _reordered(
     incoming = [extents[order.index(place)] for place in range(len(extents))]
     shard = [(n, s, DEFAULT_AXIS) for n, s in zip(incoming, strides, strict=True) if n > 1]
     tidied = [stage for stage in map(_tidied, stages) if stage.order or stage.box != stage.padded]
+    if not tidied:  # nothing is padded, but digits lie across dimensions
+        return Layout(shard)
     layout = Layout(shard, (), {}, (), shape, shape, tidied)
     ladder = ladder_of(layout)
     if ladder is None:
