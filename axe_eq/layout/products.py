@@ -129,10 +129,10 @@ def _swizzled(a: Layout, b: Layout, attempt: Callable[[Layout, Layout], Layout])
         return attempt(a, b)
     except LayoutError as error:
         try:
-            forms = a.canonical(), b.canonical()
-            if forms == (a, b):
+            one, two = (x.canonical() if x.swizzle or not x.inner else x for x in (a, b))
+            if (one, two) == (a, b):
                 raise error from None
-            return attempt(*forms)
+            return attempt(one, two)
         except (LayoutError, SearchError):
             raise error from None
 
