@@ -23,6 +23,7 @@ from axe_eq.layout.value import Layout, make, make_dims
 Table = NDArray[np.int64]
 
 MAX_POINTS = 2**22
+MAX_START = 2**10  # of a long table, to see early that few rungs are not enough
 MAX_RUNGS = 64  # of boxes in boxes that operations on them find
 
 
@@ -116,8 +117,13 @@ def plain_form(points: Table, axes: tuple[str, ...]) -> Layout | None:
 
     None where only swizzles or many short boxes compute it, see `ladders.is_wide`.
     """
+    rungs, start = 3 * len(points).bit_length(), points[:MAX_START, 0]
     try:
-        found = from_points(points, axes, boxed=True, rungs=3 * len(points).bit_length())
+        if points.shape[1:] == (1, 1) and len(points) > MAX_START:
+            # The rungs of a start on one axis are those of the whole below its end.
+            few = find_ladder(start - start[0], axes, 3 * MAX_START.bit_length())
+            rungs = rungs if few is not None else 0
+        found = from_points(points, axes, boxed=True, rungs=rungs)
     except (NoIters, SearchError):
         return None
     if found.inner:
