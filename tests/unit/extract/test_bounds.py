@@ -9,14 +9,10 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
+from axe_eq.debug import debug
 from axe_eq.extract import cone, search
 
 CUT = "cut short, so that others may be cheaper"
-
-
-@pytest.fixture(autouse=True)
-def _nothing_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AXE_CACHE", "0")
 
 
 def sums(x: Any) -> Any:
@@ -24,7 +20,8 @@ def sums(x: Any) -> Any:
 
 
 def compiled() -> Any:
-    return axe.compile(sums, axe.Spec((4, 16), "f32"), target="cpu")
+    with debug(cache=0):
+        return axe.compile(sums, axe.Spec((4, 16), "f32"), target="cpu")
 
 
 def check(exe: Any) -> None:
