@@ -98,6 +98,11 @@ REASONS: tuple[Reason, ...] = (
         "do later", "^sync", PRODUCTS, r"^over if step \+ 1 <",
     ),
     Reason(
+        "It orders products and the shared tile: what it moves over reads a global tensor into"
+        " registers that neither touches",
+        "do earlier", r"^(fence_async|wait_group wgmma 0)", GEMMS, "^over copy R_",
+    ),
+    Reason(
         "A product is one operation of its warpgroup, and the wait for it tells every warp that its"
         " operands were read: a barrier beside it orders no more",
         "delete|do earlier|do later", "^(sync|wait_group wgmma 0)", CARRIED,
