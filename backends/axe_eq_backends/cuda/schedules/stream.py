@@ -94,12 +94,10 @@ class _Bulk(Writer):
             pipes = {n: k.pipe(full.slots, parity=1) for n, full in self.full.items()}
             values = pipes["values"]
             with self._tiles() as (batch, row, col):
-                if self.lefts:
-                    self._fill("left", self.lefts, pipes, batch, span(row, self.rows))
+                self._fill("left", self.lefts, pipes, batch, span(row, self.rows))
                 with k.range(self.steps, name="step") as step:
                     chunk = span(k.let("chunk", self._chunk(step)), t.s)
-                    if self.lefts:
-                        self._fill("right", self.rights, pipes, batch, chunk)
+                    self._fill("right", self.rights, pipes, batch, chunk)
                     k.wait(self.empty["values"], values.stage, values.parity)
                     with k.arrives(self.full["values"], values.stage):
                         v = self.values
@@ -116,6 +114,8 @@ class _Bulk(Writer):
         rows: span,
     ) -> None:
         """Wait for a slot and load every operand's tile into it, over all of its depth."""
+        if not operands:
+            return
         k, pipe = self.k, pipes[name]
         k.wait(self.empty[name], pipe.stage, pipe.parity)
         with k.arrives(self.full[name], pipe.stage):
