@@ -32,13 +32,6 @@ from tests.unit.cuda.fake_programs import (
 )
 
 
-@pytest.fixture
-def cu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
-    fake = FakeDriver(KERNELS)
-    yield use(fake, monkeypatch)
-    fake.wait()
-
-
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
     yield

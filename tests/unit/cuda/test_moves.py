@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,25 +12,14 @@ from axe_eq.errors import DeviceError
 from axe_eq_backends.cuda import launch, prepared, run
 from tests.unit.cuda.fake_driver import CURRENT, OTHER, FakeDriver
 from tests.unit.cuda.fake_programs import (
-    KERNELS,
     C,
     FakeLibrary,
     N,
     expected,
     floats,
-    forget,
     several,
     through_maps,
-    use,
 )
-
-
-@pytest.fixture
-def cu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeDriver]:
-    fake = FakeDriver(KERNELS)
-    yield use(fake, monkeypatch)
-    fake.wait()
-    forget()
 
 
 @pytest.mark.parametrize("again", [1, 3])
