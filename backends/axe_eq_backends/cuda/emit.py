@@ -6,6 +6,7 @@ All decisions were made in dispatch; this writes control flow, and one text per 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -41,6 +42,8 @@ _WORDS = (
 )
 _RESERVED = frozenset(word for line in _WORDS for word in line.split())
 # Functions that are written as they are called; none of their names ends in an underscore.
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_CONSTANT = re.compile(r"\s*const (?:int|long long) (\w+) = ")
 _FUNCTION = re.compile(r"(ld|st|tma|wgmma|mma|ldmatrix|stmatrix|cp_async|cell)_\w*[^_]")
 
 
@@ -201,7 +204,7 @@ class Writer:
         """Everything, in order."""
         kernel = self.kernel
         self._body(kernel.body, self.where)
-        body = self.lines
+        body = _without_unread(self.lines)
         arguments = self._arguments()
         self.lines = []
         self._prologue(arguments, body)
@@ -385,11 +388,9 @@ class Writer:
                 change = "inc" if role.registers > entry else "dec"
                 form = f"setmaxnreg.{change}.sync.aligned.u32 {role.registers};"
                 self.line(f'asm volatile("{form}");')
-            here = len(self.lines)
+            self.line(f"const int {role.var.name} = group;")
             self._declare_registers(role.body)
             self._body(role.body, ir.Where("warpgroup", ir.WARPS_PER_GROUP, role))
-            if any(re.search(rf"\b{role.var.name}\b", line) for line in self.lines[here:]):
-                self.lines.insert(here, "  " * self.depth + f"const int {role.var.name} = group;")
             self.depth -= 1
             self.line("}")
 
@@ -450,6 +451,22 @@ class Writer:
             self.declare(v, value)
         for call in plan.calls:
             CALLS[call.op](self, call, s)
+
+
+def _without_unread(lines: Sequence[str]) -> list[str]:
+    """Lines without constants that nothing reads: where a range has one value, ir folds it."""
+    lines = list(lines)
+    while True:
+        read = Counter(word for line in lines for word in _WORD.findall(line.partition("//")[0]))
+        named = [_CONSTANT.match(line) for line in lines]
+        kept = [
+            line
+            for line, name in zip(lines, named, strict=True)
+            if name is None or read[name[1]] > 1
+        ]
+        if len(kept) == len(lines):
+            return lines
+        lines = kept
 
 
 def _statements(body: ir.Body) -> list[ir.Statement]:

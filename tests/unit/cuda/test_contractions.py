@@ -8,6 +8,7 @@ kernel computes is compared with the numpy meaning of its program.
 from __future__ import annotations
 
 import random
+import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -315,6 +316,15 @@ def test_their_text_compiles_without_spills(name: str, full: bool) -> None:
         log = compile_text(source.text, 90, source.name).log
         assert "0 bytes spill stores, 0 bytes spill loads" in log
         assert "warning" not in log
+
+
+def test_constants_that_nothing_reads_are_not_declared() -> None:
+    # One tile, and one head per panel: columns of the output fold to numbers.
+    text = re.sub(r"//.*", "", emit(planned("heads first")).text)
+    declared = re.findall(r"const (?:int|long long) (\w+) = ", text)
+    assert declared
+    for name in declared:
+        assert len(re.findall(rf"\b{name}\b", text)) > 1, name
 
 
 # -- ragged extents --
