@@ -66,9 +66,13 @@ class Cones:
         computed: tile classes enumerated so far, those done again included.
     """
 
-    def __init__(self, forest: Forest, inputs: Collection[int]) -> None:
+    def __init__(
+        self, forest: Forest, inputs: Collection[int], values: Collection[int] | None = None
+    ) -> None:
+        """Cones of a forest; of tiles of these value classes alone where they are given."""
         self.forest = forest
         self.inputs = frozenset(inputs)
+        self._values = values
         self._memo: Memo = {}
         self._met: dict[int, frozenset[int]] = {}
         self._met_by: dict[int, set[int]] = {}
@@ -127,7 +131,9 @@ class Cones:
         self.computed += 1
         cones: list[Cone] = []
         met: frozenset[int] = frozenset()
-        for choice in self.forest.tiles[tile].compute:
+        node = self.forest.tiles[tile]
+        known = self._values is None or node.value in self._values
+        for choice in node.compute if known else ():
             below = [
                 self._below(c, materialised, depth + 1) for c in dict.fromkeys(choice.children)
             ]
@@ -138,10 +144,10 @@ class Cones:
         found = (_best(cones, self._kept()), met)
         if depth <= MAX_DEPTH:
             self._memo[tile] = found
-            known = self._met.get(tile, frozenset())
-            if not met <= known:
-                self._met[tile] = known | met
-                for p in met - known:
+            before = self._met.get(tile, frozenset())
+            if not met <= before:
+                self._met[tile] = before | met
+                for p in met - before:
                     self._met_by.setdefault(p, set()).add(tile)
         return found
 

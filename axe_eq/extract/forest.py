@@ -131,6 +131,10 @@ class Forest:
         """Type of the value of a placed class (of its first request)."""
         return self.types[self.placed[placed].requests[0][0]]
 
+    def is_named(self, placed: int) -> bool:
+        """Whether the program's text has the value of a placed class."""
+        return any(v in self.names for v, _ in self.placed[placed].requests)
+
     def label(self, placed: int) -> str:
         """What the program's text calls the value of a placed class, with its type.
 

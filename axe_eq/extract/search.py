@@ -29,8 +29,8 @@ SHORT_ROW = 256
 SINK_LEAVES = 4
 SWAPPED = 4
 REMEMBERED = 32
-# Tile classes that a descent may enumerate, and more per value, before it ends where it is: random
-# graphs of 1000 operators take 170 a value.
+# Tile classes that a descent may enumerate, and more per value of the program's text, before it
+# ends where it is: random graphs of 1000 operators take 170 a value.
 WORK, WORK_PER_VALUE = 50_000, 300
 INFINITE = float("inf")
 
@@ -55,6 +55,7 @@ class Search:
         self.roots = frozenset(r for r in forest.roots if r in made)
         self.cones = Cones(forest, self.inputs)
         self.values = sorted(made - self.roots)
+        self.own = [v for v in self.values if forest.is_named(v)]
         self._value_set = frozenset(self.values)
         self.materialised: set[int] = set(self.values) | set(self.roots)
         self.kernels: dict[int, Mapped] = {}
@@ -238,6 +239,8 @@ class Search:
         if len(self.values) <= EXACT_VALUES:
             return self._exact()
         if len(self.values) > MODERATE_VALUES:
+            if 2 * len(self.own) < len(self.values):
+                self._start_plain(progress)
             self._descend(progress)
             return self.selection()
         # From everything in memory and from the least that works: each ends in other optima.
@@ -267,6 +270,23 @@ class Search:
         self._descend(progress)
         return self.total(), frozenset(self.materialised)
 
+    def _start_plain(self, progress: Callable[[str], None]) -> None:
+        """Go where a descent ends that computes the values of the program's text alone.
+
+        Laws make a value for every sum of the shifts of a scan; a descent from all of them is cut
+        short before it has seen the program's own, which are few.
+        """
+        plain = Search(self.forest, self.pricer)
+        plain.cones = Cones(self.forest, self.inputs, self.forest.names)
+        plain.values = self.own
+        plain._become(frozenset(self.own) | self.roots)
+        if plain.total() < INFINITE:
+            plain._descend(progress)
+            self.evaluated += plain.evaluated
+            self._become(frozenset(plain.materialised))
+            if self.total() == INFINITE:  # what is cheaper with more values waits in a circle
+                self._become(frozenset(self.values) | self.roots)
+
     def _become(self, wanted: frozenset[int]) -> None:
         self.set_materialised(sorted(wanted ^ self.materialised))
 
@@ -277,7 +297,7 @@ class Search:
             self._drop_dead()
             before = self._clock
             for value in reversed(self.values) if number % 2 == 0 else self.values:
-                if self.cones.computed > WORK + WORK_PER_VALUE * len(self.values):
+                if self.cones.computed > WORK + WORK_PER_VALUE * len(self.own):
                     self.cut = True
                     return
                 # The others wait for the second pass: most of what they find, toggling finds first.
