@@ -36,6 +36,8 @@ PANEL_BYTES, BULK_BYTES, GROUP_THREADS = 128, 16, 128
 # Registers of a thread for accumulators and what the epilogue reads: as compiled, 208 fit beside
 # all others and 224 spill.
 MOST_HELD = 208
+# Rows of a K-major operand that are one period of every swizzle.
+PERIOD_ROWS = 8
 PART_ROWS = 64  # a part of a shared operand tile is whole periods of its swizzle, in any form
 Lead = tuple[Int, ...]
 FORMS = {form.name: form for form in K_MAJOR + MN_MAJOR}
@@ -230,7 +232,8 @@ class _Writer:
                     ring = k.smem(
                         f"{matrix.name}_ring", matrix.dtype, (t.stages, tile, t.k), layout
                     )
-                    self.operands[matrix.name] = tensor, ring, tile
+                    there = self._there(matrix, extent, tile)
+                    self.operands[matrix.name] = tensor, ring, there
         self.extras = [self._extra(e) for e in p.extras]
         self.out = self._tensor(p.out, p.outer, (p.m, p.n), output=True)
         lead = (t.consumers, self.staged)
@@ -323,6 +326,37 @@ class _Writer:
             row, col = row * t.cluster_m + row_of * t.m, col * t.cluster_n + col_of * t.n
             yield lead, k.let("row", row), k.let("col", col)
 
+    def _there(self, matrix: Matrix, extent: Int, tile: int) -> int:
+        """Rows of an operand's tile that are copied: not those past the end of a single tile.
+
+        Bulk copies fill what lies past the end with zeros, slower than they read: a tile with 1 of
+        its 64 rows takes longer than a whole one.
+        """
+        whole = self.t.consumers > 1 or self.t.cluster > 1 or not matrix.major
+        if whole or not isinstance(extent, int) or extent >= tile:
+            return tile
+        if matrix.place and len(matrix.place.blocks[-2]) > 1:
+            return tile
+        return min(tile, -(-extent // PERIOD_ROWS) * PERIOD_ROWS)
+
+    def _blank(self) -> None:
+        """Zero the rows of the ring that no copy fills."""
+        k, t = self.k, self.t
+        rest = [(ring, there) for _, ring, there in self.operands.values() if there < ring.shape[1]]
+        for ring, there in rest:
+            first, end = there, number(ring.shape[1])
+            while first < end:
+                rows = min(first & -first, end - first)
+                layout = tiles.vectors(rows, t.k, ring.itemsize)
+                zeros = k.reg("zeros", ring.dtype, (rows, t.k), layout)
+                k.fill(zeros.all, 0.0)
+                with k.range(t.stages, name="slot") as slot:
+                    k.copy(ring[slot, span(first, rows)], zeros.all)
+                first += rows
+        if rest:
+            k.fence_async()
+            k.sync()
+
     def _produce(self) -> None:
         k, t = self.k, self.t
         with k.one_thread():
@@ -342,19 +376,20 @@ class _Writer:
         sides = {a: (row, "m") for a, _ in self.p.products}
         sides |= {b: (col, "n") for _, b in self.p.products}
         for matrix, (at, side) in sides.items():
-            tensor, ring, tile = self.operands[matrix.name]
+            tensor, ring, there = self.operands[matrix.name]
             if t.cluster == 1 or side == t.along:
-                part = _part(tensor, matrix.place, lead, span(at, tile), span(depth, t.k))
-                k.copy_async(ring[pipe.stage], part)
+                part = _part(tensor, matrix.place, lead, span(at, there), span(depth, t.k))
+                k.copy_async(ring[pipe.stage, span(0, there)], part)
                 continue
             # All CTAs of the cluster need this tile: each loads its part for all.
-            own = tile // t.cluster
+            own = there // t.cluster
             first = k.rank * own
             part = _part(tensor, matrix.place, lead, span(at + first, own), span(depth, t.k))
             k.copy_async(ring[pipe.stage, span(first, own)], part, ranks=range(t.cluster))
 
     def _consume(self, group: Int) -> None:
         k, t = self.k, self.t
+        self._blank()
         pipe = k.pipe(t.stages)
         accs = [
             k.reg("acc", "f32", (self.rows, t.n), accumulator(self.rows, t.n))

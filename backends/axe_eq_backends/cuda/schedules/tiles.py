@@ -43,5 +43,20 @@ def operand(stages: int, rows: int, k: int, itemsize: int, form: SmemForm) -> La
     return Layout([(stages, rows * k), (rows, atom), (k // atom, rows * atom), (atom, 1)])
 
 
+def vectors(rows: int, cols: int, itemsize: int, lanes: int = 32, warps: int = 4) -> Layout:
+    """A row-major (rows, cols) tile over a warpgroup's registers, in vectors of at most 16 bytes.
+
+    Rows and columns are powers of two, at least an element for every thread.
+    """
+    wide = min(16 // itemsize, rows * cols // (lanes * warps), cols)
+    along = min(cols // wide, lanes)
+    down = lanes // along
+    shard = [
+        (rows // (warps * down), cols // along, "reg"), (warps, 1, "warp"), (down, along, "lane"),
+        (cols // wide // along, wide, "reg"), (along, 1, "lane"), (wide, 1, "reg"),
+    ]  # fmt: skip
+    return Layout([i for i in shard if i[0] > 1])
+
+
 def _lead(lead: tuple[int, ...], unit: int) -> list[tuple[int, int]]:
     return [(e, unit * prod(lead[d + 1 :])) for d, e in enumerate(lead)]
