@@ -218,7 +218,7 @@ def barrier_changes(body: ir.Body, i: int, kernel: ir.Kernel) -> Changes:
 def cells_of(cell: Cell) -> Iterator[tuple[str, Cell]]:
     """The cell with one application dropped, turned round, or one constant changed."""
     if isinstance(cell, Constant):
-        yield "another constant", Constant(cell.value + 1.0)
+        yield "another constant", Constant(cell.value + 1, cell.dtype)
     if not isinstance(cell, Apply):
         return
     yield "drop a cell", cell.args[0]

@@ -8,7 +8,7 @@ that of cells of their own (`declare_spelling`).
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
@@ -31,14 +31,59 @@ class Operand:
         return f"x{self.index}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Constant:
-    """A number, in the accumulation dtype of its partners."""
+    """A number.
+
+    Attributes:
+        value: it; integers and bools stay what they are.
+        dtype: its element type, as a constant of a program has one; "" where it takes that of its
+            partners, or is an f32, i32 or bool where they hold no number or none like it.
+    """
 
     value: float
+    dtype: str = ""
 
     def __str__(self) -> str:
         return repr(self.value)
+
+    def __eq__(self, other: object) -> bool:  # 0.0 is not -0.0, 1 is not 1.0, and NaN is NaN
+        return isinstance(other, Constant) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[str, str]:
+        return repr(self.value), self.dtype
+
+    @property
+    def kind(self) -> str:
+        """The dtype that it is computed in where nothing else says it."""
+        if self.dtype:
+            return DTYPES[self.dtype].accumulate
+        if isinstance(self.value, bool):
+            return "bool"
+        if not isinstance(self.value, int):
+            return "f32"
+        return "i32" if -(1 << 31) <= self.value < 1 << 31 else "i64"
+
+    def computed_in(self, kind: str) -> Any:
+        """Its value in an accumulation dtype, rounded as a cast rounds."""
+        with np.errstate(all="ignore"):
+            return np.asarray(self.value, DTYPES[self.kind].numpy).astype(DTYPES[kind].numpy)
+
+    def suits(self, kinds: Collection[str]) -> bool:
+        """Whether one of these dtypes holds it."""
+        for name in kinds:
+            found = DTYPES[name]
+            if found.kind == "f" or (found.kind == "b" and isinstance(self.value, bool)):
+                return True
+            if found.kind == "i" and np.isfinite(self.value) and self.value == int(self.value):
+                ends = np.iinfo(found.numpy)
+                if ends.min <= self.value <= ends.max:
+                    return True
+        return False
 
 
 @dataclass(frozen=True)
@@ -70,7 +115,7 @@ def apply(cell: str, *args: Cell | float) -> Apply:
     declared, _ = ops.cell(cell)
     if declared.arity is not None and declared.arity != len(args):
         raise ScheduleError(f"cell {cell!r}", f"is applied to {len(args)}", f"{declared.arity}")
-    trees = tuple(a if isinstance(a, Cell) else Constant(float(a)) for a in args)
+    trees = tuple(a if isinstance(a, Cell) else Constant(a) for a in args)
     return Apply(cell, trees)
 
 
@@ -114,15 +159,37 @@ def result_dtype(cell: Cell, dtypes: Sequence[str]) -> str:
     if isinstance(cell, Operand):
         return DTYPES[dtypes[cell.index]].accumulate
     if isinstance(cell, Constant):
-        return "f32"
+        return cell.kind
     declared, params = ops.cell(cell.cell)
     if declared.result == "bool":
         return "bool"
     if declared.result == "param":
         return DTYPES[dtype(params[0]).name].accumulate
-    known = [result_dtype(a, dtypes) for a in cell.args if not isinstance(a, Constant)]
-    numbers = [d for d in known if d != "bool"] or known or ["f32"]
-    return DTYPES[promote(*numbers)].accumulate
+    return common_dtype(cell, [result_dtype(a, dtypes) for a in cell.args])
+
+
+def n_conditions(cell: Apply) -> int:
+    """How many of a cell's first operands are conditions: bools, whatever the others are."""
+    return int(ops.cell(cell.cell)[0].result == "last")
+
+
+def common_dtype(cell: Apply, held: Sequence[str]) -> str:
+    """The dtype that a cell's operands, but for its conditions, are computed in.
+
+    It is that of the program's operators (`axe_eq.program.meaning`): the accumulation dtype of
+    their common one.
+
+    Args:
+        cell: the cell and its operands.
+        held: dtype of every operand's value; that of a constant without a dtype counts only where
+            the others hold no number like it.
+    """
+    first = n_conditions(cell)
+    given = list(zip(cell.args, held, strict=True))[first:]
+    kinds = {h for a, h in given if not (isinstance(a, Constant) and not a.dtype)}
+    loose = [a for a, _ in given if isinstance(a, Constant) and not a.dtype]
+    kinds |= {a.kind for a in loose if not a.suits(kinds)}
+    return DTYPES[promote(*kinds)].accumulate if kinds else "f32"
 
 
 def evaluate(cell: Cell, operands: Sequence[Any]) -> Any:
@@ -130,24 +197,18 @@ def evaluate(cell: Cell, operands: Sequence[Any]) -> Any:
     if isinstance(cell, Operand):
         return operands[cell.index]
     if isinstance(cell, Constant):
-        wide = any(np.asarray(x).dtype == np.float64 for x in operands)
-        return np.float64(cell.value) if wide else np.float32(cell.value)
+        return cell.computed_in(cell.kind)
     declared, params = ops.cell(cell.cell)
-    args = [evaluate(a, operands) for a in cell.args]
-    given = [x for x, a in zip(args, cell.args, strict=True) if not isinstance(a, Constant)]
-    numbers = [x.dtype for x in map(np.asarray, given) if x.dtype.kind != "b"]
-    if numbers and all(d.kind == "i" for d in numbers):  # constants are of their partners' kind
-        args = [
-            np.asarray(int(a.value), numbers[0]) if isinstance(a, Constant) and _whole(a) else x
-            for x, a in zip(args, cell.args, strict=True)
-        ]
+    args = [np.asarray(evaluate(a, operands)) for a in cell.args]
+    kind = common_dtype(cell, [dtype(x.dtype).name for x in args])
+    first = n_conditions(cell)
+    args[first:] = [
+        a.computed_in(kind) if isinstance(a, Constant) else x.astype(DTYPES[kind].numpy, copy=False)
+        for a, x in zip(cell.args[first:], args[first:], strict=True)
+    ]
     with np.errstate(all="ignore"):  # a machine computes infinities and NaN without a word
         value = np.asarray(declared.fn(*args, *params))
     return value.astype(_accumulation(value.dtype))
-
-
-def _whole(constant: Constant) -> bool:
-    return constant.value == constant.value // 1
 
 
 @lru_cache(maxsize=64)

@@ -10,10 +10,23 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+
+import numpy as np
 
 from axe_eq.errors import EmitError
-from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, result_dtype, spelling
+from axe_eq.kernel.cells import (
+    Apply,
+    Cell,
+    Constant,
+    Operand,
+    common_dtype,
+    evaluate,
+    n_conditions,
+    result_dtype,
+    spelling,
+    used,
+)
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES, dtype
 
@@ -60,9 +73,9 @@ BOOL: dict[str, str] = {
 # f64 has the same cells with the functions of its own; division and the exponential are exact.
 FLOAT64: dict[str, str] = {
     name: re.sub(r"\b([a-z0-9]+)f\(", r"\1(", row.replace("1.0f", "1.0"))
-    .replace("_f32(", "_f64(").replace("exp_f64(", "exp(")
+    .replace("_f32(", "_f64(").replace(" exp_f64(", " exp(")
     for name, row in FLOAT.items()
-} | {"div": "({0} / {1})", "sigmoid": "(1.0 / (1.0 + exp(-{0})))"}  # fmt: skip
+} | {"div": "({0} / {1})", "exp": "exp({0})", "sigmoid": "(1.0 / (1.0 + exp(-{0})))"}  # fmt: skip
 _ROWS = {
     "f32": FLOAT, "f64": FLOAT64, "i32": INTEGER, "i64": INTEGER | {"abs": "llabs({0})"},
     "bool": BOOL,
@@ -78,30 +91,32 @@ MONOIDS: dict[str, tuple[str, str]] = {  # on f32, on i32
 C_TYPE = {"f32": "float", "f64": "double", "i32": "int", "i64": "long long", "bool": "bool"}
 FAMILY = "cuda"
 _NARROW = ("f16", "bf16", "f8e4m3", "f8e5m2")  # computed in f32
-_RANK = ("f64", "f32", "i64", "i32", "bool")  # the kind of numbers a cell computes in: the first
 
 
 def number(value: float, dtype: str) -> str:
     """A constant of a dtype.
 
     Raises:
-        EmitError: infinity or NaN as an integer.
+        EmitError: the dtype does not hold it.
     """
     if dtype in ("i32", "i64"):
-        if not math.isfinite(value):
-            raise EmitError(f"constant {value}", f"as {dtype}", "a finite number")
+        ends = np.iinfo(DTYPES[dtype].numpy)
+        if not (math.isfinite(value) and ends.min <= value <= ends.max and value == int(value)):
+            wanted = f"an integer from {ends.min} to {ends.max}"
+            raise EmitError(f"constant {value}", f"as {dtype}", wanted)
         mark = "ll" if dtype == "i64" else ""
         # The least number has no literal: the minus is an operator.
-        least = int(value) == -(1 << (8 * DTYPES[dtype].itemsize - 1))
+        least = int(value) == ends.min
         return f"({int(value) + 1}{mark} - 1)" if least else f"{int(value)}{mark}"
     if dtype == "bool":
         return "true" if value else "false"
     if math.isnan(value):
         return "NAN_F32"
-    if math.isinf(value):
+    if math.isinf(value) or (dtype == "f32" and abs(value) > np.finfo(np.float32).max):
         return "INFINITY_F32" if value > 0 else "(-INFINITY_F32)"
-    text = f"{value!r}" if dtype == "f64" else f"{value!r}f"
-    return text if value >= 0 else f"({text})"
+    # The fewest digits that are this number.
+    text = f"{float(value)!r}" if dtype == "f64" else f"{float(str(np.float32(value)))!r}f"
+    return text if math.copysign(1.0, value) > 0 else f"({text})"
 
 
 def spell(cell: Cell, operands: Sequence[str], dtypes: Sequence[str]) -> str:
@@ -118,25 +133,33 @@ def spell(cell: Cell, operands: Sequence[str], dtypes: Sequence[str]) -> str:
     if isinstance(cell, Operand):
         return operands[cell.index]
     if isinstance(cell, Constant):
-        return number(cell.value, "f32")
+        return number(cell.value, cell.kind)
+    if not used(cell):  # of constants alone: C would compute it in types of its own
+        return number(evaluate(cell, ()).item(), result_dtype(cell, dtypes))
     name, params = ops.split_text(cell.cell)
-    held = [None if isinstance(a, Constant) else result_dtype(a, dtypes) for a in cell.args]
-    kind = _kind(h for h in held if h is not None)
+    held = [result_dtype(a, dtypes) for a in cell.args]
+    kind = common_dtype(cell, held)
+    wanted = ["bool"] * n_conditions(cell)
+    wanted += [kind] * (len(held) - len(wanted))
     args = [
-        number(a.value, kind) if isinstance(a, Constant) else spell(a, operands, dtypes)
-        for a in cell.args
+        number(a.computed_in(w).item(), w)
+        if isinstance(a, Constant)
+        else _converted(spell(a, operands, dtypes), h, w)
+        for a, h, w in zip(cell.args, held, wanted, strict=True)
     ]
     if name == "cast":
         return _cast(args[0], kind, dtype(params[0]).name)
-    if name == "pow" and cell.args[0] == Constant(2.0) and kind == "f32":
+    base = cell.args[0]
+    if name == "pow" and isinstance(base, Constant) and base.value == 2 and kind == "f32":
         return f"exp2_f32({args[1]})"
-    return _apply(cell, name, args, [h or kind for h in held], kind)
+    return _apply(cell, name, args, wanted, kind)
 
 
-def _kind(held: Iterable[str]) -> str:
-    """The kind of numbers that a cell computes in, of those that its operands hold."""
-    kinds = set(held)
-    return next((k for k in _RANK if k in kinds), "f32")
+def _converted(text: str, held: str, wanted: str) -> str:
+    """A value as another kind of number."""
+    if held == wanted:
+        return text
+    return f"({text} != 0)" if wanted == "bool" else f"(({C_TYPE[wanted]})({text}))"
 
 
 def _row(name: str, kind: str) -> str | None:
@@ -151,7 +174,8 @@ def refusal(text: str, dtypes: Sequence[str]) -> str | None:
         dtypes: element dtypes of its operands.
     """
     name, params = ops.split_text(text)
-    kind = _kind(DTYPES[d].accumulate for d in dtypes)
+    given = Apply(text, tuple(map(Operand, range(len(dtypes)))))
+    kind = common_dtype(given, [DTYPES[d].accumulate for d in dtypes])
     if name == "cast":
         wide = dtype(params[0]).name
         return None if wide in (*C_TYPE, *_NARROW) else f"cell {text!r} has no CUDA spelling"

@@ -193,6 +193,7 @@ class _Reader:
         self.cone = Cone(step.name, list(self.shape), len(self.shape))
         self.known: dict[tuple[int, Coords], Cell] = {}
         self.leaves: list[_Raw | Position | Fold] = []
+        self.counted: dict[Cell, Cell] = {}  # positions of programs, and how they are counted
 
     def read(self) -> Cone:
         stored = []
@@ -351,7 +352,23 @@ class _Reader:
 
     def _applied(self, node: TileNode, at: list[Coords]) -> Cell:
         args = [self._cell(o, c) for o, c in zip(node.operands, at, strict=True)]
-        return args[0] if node.cell == "id" else Apply(node.cell, tuple(args))
+        if node.cell == "id":
+            return args[0]
+        declared = ops.cell(node.cell)[0]
+        counts = [self._count(a) for a in args]
+        if declared.n_values > 1 or (declared.result in ("bool", "param") and None not in counts):
+            args = [a if c is None else c for a, c in zip(args, counts, strict=True)]
+        return Apply(node.cell, tuple(args))
+
+    def _count(self, cell: Cell) -> Cell | None:
+        """A position as it is counted, or an integer of as many bits; None for what is neither.
+
+        Comparing, converting and handing on need no more bits than the value has.
+        """
+        if isinstance(cell, Constant):
+            fits = cell.kind in ("i32", "i64") and abs(cell.value) <= _INT_MAX
+            return Constant(cell.value, "i32") if fits else None
+        return self.counted.get(cell)
 
     def _reduced_dims(
         self, sig: Signature, shapes: Sequence[tuple[int, ...]], coords: Coords
@@ -384,7 +401,13 @@ class _Reader:
         declared, params = ops.selector(node.text)
         if declared.name == "iota":
             (index,) = coords
-            return self._position(index) if index.terms else Constant(float(index.offset))
+            held = value_type(node.type).dtype
+            if not index.terms:
+                return Constant(index.offset, held)
+            count = self._position(index)
+            position = Apply(f"cast {held}", (count,))
+            self.counted[position] = count
+            return position
         if declared.inverse is not None:
             source = self._unviewed(number)
             if self.step.nodes[source].kind == "load":
@@ -393,8 +416,8 @@ class _Reader:
         fill = declared.fill(params) if declared.fill else None
         value: Cell | None = None
         if fill is not None:  # a value of its type: rounded like any other
-            dtype = DTYPES[value_type(node.type).dtype]
-            value = Constant(float(np.asarray(fill).astype(dtype.numpy)))
+            held = value_type(node.type).dtype
+            value = Constant(np.asarray(fill).astype(DTYPES[held].numpy).item(), held)
         types = [value_type(self.step.nodes[o].type) for o in node.operands]
         pulls = declared.pull(params, types) if declared.pull and types else []
         if any(p is None for row in pulls for p in row) or (not pulls and value is None):

@@ -60,9 +60,9 @@ SMEM_SLACK, LEAST_COLS = 2048, 64
 # Steps on their way, and panels of the result in shared memory, that a kernel may have.
 STAGES, STAGED_PANELS = (2, 3, 4, 5, 6, 8, 10, 12), (1, 2, 8)
 # A step's copies take LATENCY_S and their bytes at UNIT_RATE_B_S, and no more of them are on their
-# way than slots; a CTA takes EDGE_S beside its steps. Fitted to products of 1 to 128 rows in tiles
-# of 64 to 256 columns with 2 to 12 slots on one H200: within 10 % where that is what they wait for.
-LATENCY_S, UNIT_RATE_B_S, STEP_S, EDGE_S = 0.62e-6, 125e9, 0.02e-6, 1.7e-6
+# way than slots. Fitted to products of 1 to 128 rows in tiles of 64 to 256 columns with 2 to 12
+# slots on one H200: with the 1.7 us that they take beside their steps, within 10 % where they wait.
+LATENCY_S, UNIT_RATE_B_S, STEP_S = 0.62e-6, 125e9, 0.02e-6
 # Storing a tile's panels in turns: worth more than a fourth stage, not than a third.
 IN_TURNS, FEWER_PANELS = 0.004, 0.001
 # A block size that covers any dim: cutting is never worse than keeping a dim whole.
@@ -114,7 +114,7 @@ class TensorCores:
         matrix = matrix * _pipeline(summary, columns) + _staging(summary, target, columns)
         roofline(summary, target, columns, matrix)
         waits = _waits(summary, target, columns)
-        columns.time_s = np.maximum(columns.time_s, target.launch_s + EDGE_S + waits)
+        columns.time_s = np.maximum(columns.time_s, target.launch_s + waits)
         _check_tensor_capacity(summary, target, columns)
         return columns
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg, used
+from axe_eq.program.types import DTYPES
 
 LOG2_E = math.log2(math.e)
 LAST = (1 << 31) - 1  # an index after all others
@@ -110,7 +111,7 @@ def times(cell: Cell, c: float) -> Cell:
     if c == 1:
         return cell
     if isinstance(cell, Constant):
-        return Constant(cell.value * c)
+        return Constant(cell.value * c, cell.kind if DTYPES[cell.kind].kind == "f" else "")
     if isinstance(cell, Apply):
         kind, args = cell.cell, cell.args
         if kind in ("add", "sub"):

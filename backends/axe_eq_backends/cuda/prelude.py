@@ -264,7 +264,7 @@ def _of_floats(kind: str, c_type: str, mark: str) -> dict[str, str]:
 }}""",
         f"remainder_{kind}": f"""{head} remainder_{kind}({c_type} a, {c_type} b) {{
   {c_type} rest = fmod{mark}(a, b);
-  if (rest == 0) return copysign{mark}(0, b);
+  if (rest == 0) return copysign{mark}(({c_type})0, b);
   return (b < 0) != (rest < 0) ? rest + b : rest;
 }}""",
         f"floor_divide_{kind}": f"""{head} floor_divide_{kind}({c_type} a, {c_type} b) {{
@@ -272,7 +272,7 @@ def _of_floats(kind: str, c_type: str, mark: str) -> dict[str, str]:
   {c_type} rest = fmod{mark}(a, b);
   {c_type} whole = (a - rest) / b;
   if (rest != 0 && (b < 0) != (rest < 0)) whole -= {one};
-  if (whole == 0) return copysign{mark}(0, a / b);
+  if (whole == 0) return copysign{mark}(({c_type})0, a / b);
   {c_type} down = floor{mark}(whole);
   return whole - down > {one} / 2 ? down + {one} : down;
 }}""",
