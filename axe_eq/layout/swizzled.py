@@ -1,15 +1,16 @@
 """The normal form of a swizzled layout, found from its table.
 
-Several swizzles give one map where the linear part changes too, so the normal form is the first
-swizzle, in a fixed order, that leaves a layout of the other parts: none, then one, then two. What
-is tried depends on the map alone, so equal maps end at the same one.
+Several swizzles give one map where the linear part changes too, so the normal form is the first one
+in a fixed order that leaves a layout of the other parts: no swizzle; one per axis; what elimination
+finds where bits of the index XOR bits of the coordinates; two per axis. What is tried depends on
+the map alone, so equal maps end at the same one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import islice, product
+from itertools import chain, product
 from math import gcd
 
 import numpy as np
@@ -19,21 +20,22 @@ from axe_eq.errors import SearchError
 from axe_eq.layout import iters as it
 from axe_eq.layout.boxes import reduce_dims
 from axe_eq.layout.chains import build, ladder_of
+from axe_eq.layout.elimination import eliminated
 from axe_eq.layout.iters import Iters
 from axe_eq.layout.ladders import joined, of_block, reduced
-from axe_eq.layout.levels import NoIters
+from axe_eq.layout.levels import NoIters, from_table
+from axe_eq.layout.sieve import pairs, sieved
 from axe_eq.layout.swizzle import Swizzle
 from axe_eq.layout.tables import from_points, plain_form, point_table
 from axe_eq.layout.value import Layout, make, make_dims
 
 MAX_POINTS = 2**18
-MAX_TRIES = 2**13
-MAX_PER_AXIS = 2
-MAX_BATCH = 2**21  # values undone at a time
+MAX_TRIES = 2**20  # stacks on one axis
 MAX_UNDONE = 2**24
 
 Points = NDArray[np.int64]
 Stack = tuple[Swizzle, ...]
+Form = tuple[Stack, Layout]
 
 
 @lru_cache(maxsize=1024)
@@ -41,91 +43,78 @@ def normalise(layout: Layout) -> Layout:
     """The canonical form of a layout with swizzles.
 
     Raises:
-        SearchError: over 2**18 points, or no form with at most two swizzles per axis and within the
-            bits of the coordinates is found.
+        SearchError: over 2**18 points that are not alike, or none of the forms tried has the map.
     """
     acting = tuple(sw for sw in layout.swizzle if sw.bits)
     if acting != layout.swizzle:
         parts = layout.replica, layout.offsets, acting, *layout.boxes
         return make(layout.shard, *parts).canonical()
-    if layout.size * layout.copies() <= MAX_POINTS:
-        points = point_table(layout, np.arange(layout.size, dtype=np.int64), layout.axes)
-        if (form := plain_form(points, layout.axes)) is not None:
-            return form
-    # A single swizzle bounds the search by its own reach; steps beyond that stay as they are.
-    single = len(layout.swizzle) == 1
-    reach = {sw.axis: sw.reach if single else _bits(layout, sw.axis) for sw in layout.swizzle}
-    seen = {  # what the search tries may reach less than what is there, and acts as that does
-        axis: max([bits, *(sw.reach for sw in layout.swizzle if sw.axis == axis)])
-        for axis, bits in reach.items()
-    }
-    outer, inner = _split(layout, seen)
-    if inner.size * inner.copies() > MAX_POINTS:
-        raise SearchError(f"canonical form of {layout}", f"{inner.size} elements", f"{MAX_POINTS}")
-    found = next(_forms(inner, reach), None)
-    if found is None or any(sw.reach > _bits(layout, sw.axis) for sw in found[0]):
+    outer: Iters = ()
+    inner = layout
+    if layout.size * layout.copies() > MAX_POINTS:
+        outer, inner = _split(layout)
+        if inner.size * inner.copies() > MAX_POINTS:
+            raise SearchError(
+                f"canonical form of {layout}", f"{inner.size} elements", f"{MAX_POINTS}"
+            )
+    axes = layout.axes
+    points = point_table(inner, np.arange(inner.size, dtype=np.int64), axes)
+    form = plain_form(points, axes)
+    if form is None:
+        # Beyond its reach a single swizzle need not be looked for.
+        single = len(layout.swizzle) == 1
+        if outer and not (single or _rests(outer, points, axes)):
+            wrong = f"{layout.size} elements with swizzles among coordinates that they do not see"
+            raise SearchError(f"canonical form of {layout}", wrong, f"{MAX_POINTS}")
+        form = _least(points, axes, {sw.axis: sw.reach for sw in layout.swizzle} if single else {})
+    if form is None:
         raise SearchError(
             f"canonical form of {layout}",
             "none with two swizzles per axis within the bits of the coordinates",
             "fewer or smaller swizzles",
         )
-    swizzle, plain = found
-    if plain.inner:
-        inside = ladder_of(plain)
-        assert inside is not None  # built from one
-        count = it.size(outer)
-        extent, ladder = joined(((count, of_block(outer, count)), (plain.size, inside)))
-        ladder, _ = reduced(extent, ladder)
-        return build([(extent, ladder)], plain.replica, plain.offsets)
-    dims = reduce_dims(((it.size(outer), outer), *plain.dims()))
-    return make_dims(dims, plain.replica, plain.offsets, swizzle)
+    return _around(outer, form)
 
 
 def swizzled_form(layout: Layout) -> Layout | None:
     """The layout with swizzles that has the map of boxes in boxes, or None: there is none.
 
-    Among those with at most two swizzles per axis, or one where two are too many to try.
+    Among those that `normalise` tries, or those before the first that are too many to try.
 
     Raises:
         SearchError: over 2**24 values to undo.
     """
-    reach = {axis: _bits(layout, axis) for axis in layout.axes}
-    singles = sum(_stack_count(bits, 1) for bits in reach.values())
+    axes = layout.axes
+    singles = sum(_stack_count(_bits(*layout.range(axis)), 1) for axis in axes)
     if layout.size * layout.copies() * singles > MAX_UNDONE:
         raise SearchError(f"canonical form of {layout}", f"{singles} swizzles", "fewer elements")
+    points = point_table(layout, np.arange(layout.size, dtype=np.int64), axes)
     try:
-        found = next(_forms(layout, reach), None)
+        return _least(points, axes, {})
     except SearchError:
         return None
-    if found is None:
-        return None
-    swizzle, plain = found
-    return make(plain.shard, plain.replica, plain.offsets, swizzle, *plain.boxes)
 
 
-def _bits(layout: Layout, axis: str) -> int:
+def _bits(low: int, high: int) -> int:
     """A bound on the reach of swizzles that depends on the image alone.
 
     A field that is read above the highest bit of all coordinates is constant: 0, or for negative
     coordinates 1, which a field right above that bit is as well.
     """
-    low, high = layout.range(axis)
     bits = max(high.bit_length(), (~low).bit_length() if low < 0 else 0)
     return 2 * bits + 1 if low < 0 else bits
 
 
-def _split(layout: Layout, seen: dict[str, int]) -> tuple[Iters, Layout]:
-    """The slow iters that step by multiples of what swizzles see, and the layout of the rest.
+# ---- slow digits that no swizzle sees ------------------------------------------------------------
 
-    Args:
-        layout: a layout with swizzles.
-        seen: axis -> low bits that swizzles on it read or write, those to be tried included.
-    """
+
+def _split(layout: Layout) -> tuple[Iters, Layout]:
+    """The slow iters that step by multiples of what swizzles see, and the layout of the rest."""
     fused = it.fuse(layout.shard)
     if layout.box is not None:
         return (), layout
     for cut, (extent, stride, axis) in enumerate(fused):
-        grid = 1 << seen.get(axis, 0)
+        grid = 1 << max((sw.reach for sw in layout.swizzle if sw.axis == axis), default=0)
         period = grid // gcd(stride, grid)
         if period == 1:
             continue
@@ -138,21 +127,104 @@ def _split(layout: Layout, seen: dict[str, int]) -> tuple[Iters, Layout]:
     return fused, make((), layout.replica, layout.offsets, layout.swizzle)
 
 
-def _forms(layout: Layout, reach: dict[str, int]) -> Iterator[tuple[tuple[Swizzle, ...], Layout]]:
-    """Swizzles and the layouts that they leave, fewest swizzles first."""
-    axes = layout.axes
-    points = point_table(layout, np.arange(layout.size, dtype=np.int64), axes)
-    columns = {axis: points[:, :, axes.index(axis)] for axis in reach}
-    counts = product(range(MAX_PER_AXIS + 1), repeat=len(reach))
+def _peeled(points: Points, axes: tuple[str, ...]) -> tuple[Iters, Points]:
+    """The slow iters that step beyond all coordinates of the rest, and the least such rest."""
+    count = len(points)
+    for inner in (n for n in range(1, count) if count % n == 0):
+        steps = points[::inner, 0] - points[0, 0]
+        try:
+            outer = from_table(dict(zip(axes, steps.T, strict=True)))
+        except NoIters:
+            continue
+        if _rests(outer, points[:inner], axes):
+            tiles = points.reshape(count // inner, inner, *points.shape[1:])
+            if np.array_equal(tiles, points[None, :inner] + steps[:, None, None]):
+                return outer, points[:inner]
+    return (), points
+
+
+def _rests(outer: Iters, points: Points, axes: tuple[str, ...]) -> bool:
+    """Whether iters step by multiples of a power of two beyond all of these coordinates."""
+    for place, axis in enumerate(axes):
+        strides = [stride for _, stride, name in outer if name == axis and stride]
+        column = points[:, :, place]
+        if strides and (column.min() < 0 or gcd(*strides) % (1 << int(column.max()).bit_length())):
+            return False
+    return True
+
+
+def _around(outer: Iters, form: Layout) -> Layout:
+    """A form of the rest with the slow iters before it."""
+    if not outer:
+        return form
+    if form.inner:
+        inside = ladder_of(form)
+        assert inside is not None  # built from one
+        count = it.size(outer)
+        extent, ladder = joined(((count, of_block(outer, count)), (form.size, inside)))
+        ladder, _ = reduced(extent, ladder)
+        return build([(extent, ladder)], form.replica, form.offsets)
+    dims = reduce_dims(((it.size(outer), outer), *form.dims()))
+    return make_dims(dims, form.replica, form.offsets, form.swizzle)
+
+
+# ---- the forms, in order -------------------------------------------------------------------------
+
+
+def _least(points: Points, axes: tuple[str, ...], reach: Mapping[str, int]) -> Layout | None:
+    """The first form with swizzles of a map that has none without, or None.
+
+    Args:
+        points: ``[size, copies, axes]``.
+        axes: the axis of each column.
+        reach: axis -> a reach that one swizzle is known to be enough with.
+
+    Raises:
+        SearchError: too many stacks of swizzles to try.
+    """
+    outer, points = _peeled(points, axes)
+    found = next(_forms(points, axes, reach), None)
+    if found is None:
+        return None
+    swizzle, plain = found
+    return _around(outer, make(plain.shard, plain.replica, plain.offsets, swizzle, *plain.boxes))
+
+
+def _forms(points: Points, axes: tuple[str, ...], reach: Mapping[str, int]) -> Iterator[Form]:
+    """Swizzles and the layouts that they leave: on axes that need them, then on any."""
+    columns = [points[:, :, place : place + 1] for place in range(len(axes))]
+    bent = tuple(
+        a for a, part in zip(axes, columns, strict=True) if _undone(part, (a,), ()) is None
+    )
+    for chosen in dict.fromkeys((bent, axes)):
+        stacks = chain(
+            _searched(points, axes, chosen, 1, reach),
+            eliminated(points, axes, chosen),
+            _searched(points, axes, chosen, 2, {}),
+        )
+        for stack in stacks:
+            plain = _undone(points, axes, stack)
+            if plain is not None:
+                yield stack, plain
+
+
+def _searched(
+    points: Points,
+    axes: tuple[str, ...],
+    chosen: tuple[str, ...],
+    most: int,
+    reach: Mapping[str, int],
+) -> Iterator[Stack]:
+    """Stacks with up to so many swizzles per axis, few first, that leave a layout on each axis."""
+    columns = {axis: points[:, :, axes.index(axis)] for axis in chosen}
+    counts = [n for n in product(range(most + 1), repeat=len(chosen)) if max(n, default=0) == most]
     for split in sorted(counts, key=lambda split: (sum(split), split)):
         parts = [
-            _fits(columns[axis], _stacks(axis, count, reach[axis]), axis)
-            for axis, count in zip(reach, split, strict=True)
+            _fits(columns[axis], axis, count, reach)
+            for axis, count in zip(chosen, split, strict=True)
         ]
         for choice in parts[0] if len(parts) == 1 else _joined(parts):
-            plain = _undone(points, axes, choice)
-            if plain is not None:
-                yield choice, plain
+            yield choice
 
 
 def _joined(parts: Sequence[Iterable[Stack]]) -> Iterator[Stack]:
@@ -160,90 +232,44 @@ def _joined(parts: Sequence[Iterable[Stack]]) -> Iterator[Stack]:
         yield tuple(sw for stack in choice for sw in stack)
 
 
-def _stacks(axis: str, count: int, reach: int) -> Iterator[Stack]:
-    """All stacks of `count` swizzles of at most that reach, small reach first."""
+def _fits(column: Points, axis: str, count: int, reach: Mapping[str, int]) -> Iterator[Stack]:
+    """The stacks of `count` swizzles, small reach first, that leave a layout on this axis alone.
+
+    Raises:
+        SearchError: too many to try.
+    """
     if not count:
         return iter([()])
-    tries = _stack_count(reach, count)  # counted before the list is made
+    bits = _bits(int(column.min()), int(column.max()))
+    bits = min(bits, reach.get(axis, bits))
+    tries = _stack_count(bits, count)  # counted before the list is made
     if tries > MAX_TRIES:
-        raise SearchError(
-            f"canonical form on {axis}", f"{tries} stacks of swizzles", f"{MAX_TRIES}"
-        )
-    singles = [
-        Swizzle(axis, bits, base, sign * (total - base - bits))
-        for total in range(2, reach + 1)
-        for bits in range(1, total)
-        for base in range(total - bits)
-        for sign in (1, -1)
-    ]
-    return product(singles, repeat=count)
+        thing = f"canonical form on {axis}"
+        raise SearchError(thing, f"{tries} stacks of swizzles", f"{MAX_TRIES}")
+    if count > 1 and _stack_count(bits, 1) * column.size > MAX_UNDONE:
+        thing = f"canonical form on {axis}"
+        raise SearchError(thing, f"{tries} stacks of swizzles on {column.size} values", "fewer")
+    used = int(np.bitwise_or.reduce(column, axis=None))
+    acting = [sw for sw in _singles(axis, bits) if sw.mask & used]
+    stacks = ((sw,) for sw in acting) if count == 1 else pairs(column, acting)
+    return (
+        stack
+        for stack in sieved(column, stacks)
+        if _undone(column[:, :, None], (axis,), stack) is not None
+    )
+
+
+def _singles(axis: str, reach: int) -> Iterator[Swizzle]:
+    """All swizzles of at most that reach, small reach first."""
+    for total in range(2, reach + 1):
+        for bits in range(1, total):
+            for base in range(total - bits):
+                for sign in (1, -1):
+                    yield Swizzle(axis, bits, base, sign * (total - base - bits))
 
 
 def _stack_count(reach: int, count: int) -> int:
     return int(((reach**3 - reach) // 3) ** count)
-
-
-def _fits(column: Points, stacks: Iterator[Stack], axis: str) -> Iterator[Stack]:
-    """The stacks that leave a layout on this axis alone."""
-    size, copies = column.shape
-    while batch := list(islice(stacks, max(1, MAX_BATCH // size))):
-        if copies == 1:
-            undone = np.stack([_undo(column[:, 0], stack) for stack in batch])
-            batch = [batch[i] for i in np.flatnonzero(_plausible(undone))]
-        for stack in batch:
-            if _undone(column[:, :, None], (axis,), stack) is not None:
-                yield stack
-
-
-def _plausible(rows: Points) -> NDArray[np.bool_]:
-    """Which functions, one per row, may be a layout: a necessary condition.
-
-    Either a list computes the whole function, or an innermost dim of a box repeats in it up to an
-    offset per row, and a list computes that dim.
-    """
-    count = rows.shape[1]
-    if count < 3:
-        return np.ones(len(rows), dtype=bool)
-    may = _computed(rows)
-    level = _first_level(rows)
-    for inner in (n for n in range(3, count) if count % n == 0):
-        rest = np.flatnonzero(~may & (level < inner))  # a dim without a level is never padded
-        second = rows[rest, inner : 2 * inner] - rows[rest, inner : inner + 1]
-        rest = rest[(second == rows[rest, :inner] - rows[rest, :1]).all(axis=1)]
-        rest = rest[_computed(rows[rest, :inner])]
-        tiles = rows[rest].reshape(len(rest), count // inner, inner)
-        relative = tiles - tiles[:, :, :1]
-        may[rest] = (relative == relative[:, :1]).all(axis=(1, 2))
-    return may
-
-
-def _computed(rows: Points) -> NDArray[np.bool_]:
-    """Which functions, one per row, are an iter list on their domain, maybe longer than it."""
-    count = rows.shape[1]
-    if count < 3 or len(rows) == 0:
-        return np.ones(len(rows), dtype=bool)
-    level = _first_level(rows)
-    inside = np.arange(1, count) % level[:, None] != 0
-    steps = np.diff(rows)
-    good: NDArray[np.bool_] = ~((steps != steps[:, :1]) & inside).any(axis=1)
-    for step in np.unique(level[good & (level < count)]).tolist():
-        same = np.flatnonzero(good & (level == step))
-        good[same] = _computed(rows[same, ::step])
-    return good
-
-
-def _first_level(rows: Points) -> Points:
-    """Per function the first index whose step is not the first step, or the length."""
-    steps = np.diff(rows)
-    breaks = steps != steps[:, :1]
-    first: Points = np.where(breaks.any(axis=1), breaks.argmax(axis=1) + 1, rows.shape[1])
-    return first
-
-
-def _undo(values: Points, stack: Stack) -> Points:
-    for sw in stack:
-        values = sw.undo_table(values)
-    return values
 
 
 def _undone(points: Points, axes: tuple[str, ...], stack: Stack) -> Layout | None:
