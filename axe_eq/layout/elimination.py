@@ -2,9 +2,9 @@
 
 Where every bit of an index changes a set of bits of the coordinates, whatever the other bits are,
 those sets are the columns of a matrix over GF(2), and so is a product of swizzles a matrix. Each
-column gets a bit of its own, its pivot; the matrix that takes the pivots to the columns is a product
-of two triangular ones, and their diagonals are swizzles. Nothing is tried, and nothing but the map
-is looked at.
+column gets a bit of its own, its pivot; the matrix that takes the pivots to the columns is a
+product of two triangular ones, and their diagonals are swizzles. Nothing is tried, and nothing but
+the map is looked at.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ def _digits(table: Points) -> list[tuple[int, int]] | None:
 def _stacks(axis: str, vectors: Sequence[int], width: int) -> list[Stack]:
     """Products of swizzles that take single bits to the vectors, the least one first."""
     found: set[Stack] = set()
-    for down in (True, False):
-        factors = _factors(vectors, width, down)
+    for down, fill in product((True, False), (0, 1, -1)):
+        factors = _factors(vectors, width, down, fill)
         if factors is None:
             continue
         for order in product((True, False), repeat=2):
@@ -154,7 +154,9 @@ def _stacks(axis: str, vectors: Sequence[int], width: int) -> list[Stack]:
     return [stack for stack in sorted(found, key=cost) if cost(stack)[1] <= MAX_BIT]
 
 
-def _factors(vectors: Sequence[int], width: int, down: bool) -> tuple[list[int], list[int]] | None:
+def _factors(
+    vectors: Sequence[int], width: int, down: bool, fill: int
+) -> tuple[list[int], list[int]] | None:
     """Two triangular matrices whose product takes the pivots to the vectors, as columns.
 
     Args:
@@ -162,6 +164,8 @@ def _factors(vectors: Sequence[int], width: int, down: bool) -> tuple[list[int],
         width: bits of a vector; the highest is the sign, which no swizzle changes.
         down: pivots are the highest bits, and the first matrix adds bits to lower ones; else
             they are the lowest and it adds bits to higher ones. The second one does the opposite.
+        fill: what the first matrix does to bits that are no pivots but lie between them: nothing,
+            or the same as to the next lower (1) or higher (-1) bit, which makes fields longer.
 
     Returns:
         The matrices, or None: the vectors depend on each other, or the sign would be changed.
@@ -179,8 +183,12 @@ def _factors(vectors: Sequence[int], width: int, down: bool) -> tuple[list[int],
         pivots.add(pivot)
         outer[pivot] = vector
         inner[pivot] |= mixed
+    between = range(min(pivots, default=0) + 1, max(pivots, default=0)) if fill else range(0)
+    for bit in between[:: fill or 1]:
+        if bit not in pivots:
+            outer[bit] = outer[bit - 1] << 1 if fill > 0 else outer[bit + 1] >> 1
     sign = width - 1
-    if any(part[bit] >> sign & 1 for part in (outer, inner) for bit in range(sign)):
+    if any(part[bit] >> sign for part in (outer, inner) for bit in range(sign)):
         return None
     return outer, inner
 

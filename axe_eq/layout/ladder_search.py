@@ -13,6 +13,7 @@ from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.layout.ladders import Ladder, Rung
 
 MAX_TRIES = 2**11  # levels tried; more than a ladder has rungs only where steps repeat
+FIRST_LOOK = 2**12
 
 Table = NDArray[np.int64]
 
@@ -63,11 +64,16 @@ def _rung(table: Table, axes: tuple[str, ...], level: int) -> Rung | None:
 
 
 def _first_wrong(table: Table, level: int) -> int | None:
-    """The first index that a last rung at `level` does not explain."""
-    index = np.arange(len(table))
-    expected = (index // level)[:, None] * table[level] + table[index % level]
-    wrong = (expected != table).any(axis=1)
-    return int(wrong.argmax()) if wrong.any() else None
+    """The first index that a last rung at `level` does not explain: mostly it is near 0."""
+    start, length = 0, FIRST_LOOK
+    while start < len(table):
+        index = np.arange(start, min(start + length, len(table)))
+        expected = (index // level)[:, None] * table[level] + table[index % level]
+        wrong = (expected != table[start : start + length]).any(axis=1)
+        if wrong.any():
+            return start + int(wrong.argmax())
+        start, length = start + length, 2 * length
+    return None
 
 
 def _levels(table: Table, last: int, wrong: int) -> Iterator[int]:

@@ -18,6 +18,7 @@ from axe_eq.layout.swizzle import Swizzle
 MAX_BATCH = 2**21  # values undone at a time
 START = 32  # elements that are looked at first
 FASTER = 8  # how many times as many are looked at next
+FEW = 2**8  # stacks that are looked at one by one
 
 Points = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -27,16 +28,15 @@ Stack = tuple[Swizzle, ...]
 def sieved(column: Points, stacks: Iterator[Stack]) -> Iterator[Stack]:
     """The stacks, in their order, that may leave a layout of ``[size, copies]`` coordinates."""
     size, copies = column.shape
-    lengths = [START]
-    while lengths[-1] < size:
-        lengths.append(min(FASTER * lengths[-1], size))
     powers = np.array([0, *(1 << bit for bit in range((size - 1).bit_length()))])
     affine = copies == 1 and is_affine(column[:, 0])
-    while batch := list(islice(stacks, MAX_BATCH // (START * copies))):
-        if affine and batch:
+    most = FEW // FASTER  # few at first: often the first ones are enough
+    while batch := list(islice(stacks, most)):
+        most = min(FASTER * most, MAX_BATCH // (START * copies))
+        if affine:
             images = np.stack([_undo(column[powers, 0], stack) for stack in batch])
             batch = [batch[place] for place in np.flatnonzero(_adds(images))]
-        for length in lengths:
+        for length in _lengths(size):
             start, step = column[:length], max(1, MAX_BATCH // (length * copies))
             parts = [batch[at : at + step] for at in range(0, len(batch), step)]
             batch = []
@@ -56,17 +56,29 @@ def pairs(column: Points, singles: Sequence[Swizzle]) -> Iterator[Stack]:
     for place, sw in enumerate(singles):
         kept.setdefault(sw.undo_table(values).tobytes(), place)
     first = [singles[place] for place in kept.values() if place >= 0]
-    if not first:
-        return
-    start = np.stack([sw.undo_table(column[:START]) for sw in first])
-    step = max(1, MAX_BATCH // start[0].size)
-    may = np.zeros((len(first), len(singles)), dtype=bool)
-    for place, sw in enumerate(singles):
+    may = np.ones((len(first), len(singles)), dtype=bool)
+    for length in _lengths(len(column)):
+        step = max(1, MAX_BATCH // column[:length].size)
         for at in range(0, len(first), step):
-            rows = sw.undo_table(start[at : at + step])
-            may[at : at + step, place] = _plausible(rows, len(column))
+            table = np.stack([sw.undo_table(column[:length]) for sw in first[at : at + step]])
+            for place, sw in enumerate(singles):
+                left = np.flatnonzero(may[at : at + step, place])
+                if len(left):
+                    rows = sw.undo_table(table[left])
+                    may[at + left, place] = _plausible(rows, len(column))
+        if may.sum() <= FEW:
+            break
     for one, two in np.argwhere(may).tolist():
         yield first[one], singles[two]
+
+
+def _lengths(size: int) -> Iterator[int]:
+    """How many elements are looked at, one number after the other."""
+    length = START
+    while length < size:
+        yield length
+        length *= FASTER
+    yield size
 
 
 def _undo(values: Points, stack: Stack) -> Points:
@@ -82,18 +94,18 @@ def _adds(images: Points) -> Flags:
         images: the images of 0 and of the powers of two.
 
     A list adds the steps of bits, so no two bits may change the same bit of a coordinate. A box
-    may have two that do, but the slow one of the first two is a whole digit or the highest bit of
-    an extent, and steps twice as far as the bit before.
+    may have two that do. The slow one of the first two is then the highest bit of an extent; it
+    steps twice as far as the bit before, and as a bit of the same digit as the other one.
     """
     steps, changes = images[:, 1:] - images[:, :1], images[:, 1:] ^ images[:, :1]
     good = np.ones(len(images), dtype=bool)
     apart = np.ones(len(images), dtype=bool)  # no two bits so far change the same one
-    seen = np.zeros(len(images), dtype=np.int64)
-    for bit in range(steps.shape[1]):
-        clash = apart & (seen & changes[:, bit] != 0)
-        good[clash & (steps[:, bit] != 2 * steps[:, bit - 1])] = False
+    for slow in range(1, steps.shape[1]):
+        both = changes[:, :slow] & changes[:, slow : slow + 1] != 0
+        unlike = steps[:, :slow] << np.arange(slow, 0, -1) != steps[:, slow : slow + 1]
+        clash = apart & both.any(axis=1)
+        good[clash & (unlike[:, -1] | (both & unlike).any(axis=1))] = False
         apart &= ~clash
-        seen |= changes[:, bit]
     return good
 
 

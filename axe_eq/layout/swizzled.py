@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, product
+from itertools import compress, islice, product
 from math import gcd
 
 import numpy as np
@@ -26,16 +26,19 @@ from axe_eq.layout.ladders import joined, of_block, reduced
 from axe_eq.layout.levels import NoIters, from_table
 from axe_eq.layout.sieve import pairs, sieved
 from axe_eq.layout.swizzle import Swizzle
-from axe_eq.layout.tables import from_points, plain_form, point_table
+from axe_eq.layout.tables import MAX_RUNGS, MAX_START, from_points, plain_form, point_table
 from axe_eq.layout.value import Layout, make, make_dims
 
 MAX_POINTS = 2**18
 MAX_TRIES = 2**20  # stacks on one axis
-MAX_UNDONE = 2**24
+FEW_TRIES = 2**13  # of those that are tried before elimination
+MAX_UNDONE = 2**26  # values of the first elements that are tried with two swizzles
+MAX_PROBED = 256
+MAX_FITS = 2**6  # stacks that leave a layout on their axis, which are tried with those of others
+MAX_JOINT = 2**8  # stacks on all axes
 
 Points = NDArray[np.int64]
 Stack = tuple[Swizzle, ...]
-Form = tuple[Stack, Layout]
 
 
 @lru_cache(maxsize=1024)
@@ -67,32 +70,21 @@ def normalise(layout: Layout) -> Layout:
             wrong = f"{layout.size} elements with swizzles among coordinates that they do not see"
             raise SearchError(f"canonical form of {layout}", wrong, f"{MAX_POINTS}")
         form = _least(points, axes, {sw.axis: sw.reach for sw in layout.swizzle} if single else {})
+        form = form or boxes_in_boxes(points, axes, MAX_RUNGS)
     if form is None:
+        bits = max(_bits(*inner.range(axis)) for axis in axes)
         raise SearchError(
             f"canonical form of {layout}",
-            "none with two swizzles per axis within the bits of the coordinates",
-            "fewer or smaller swizzles",
+            f"no form but maybe one of {_stack_count(bits, 2)} stacks of swizzles",
+            f"{MAX_TRIES} to try",
         )
     return _around(outer, form)
 
 
 def swizzled_form(layout: Layout) -> Layout | None:
-    """The layout with swizzles that has the map of boxes in boxes, or None: there is none.
-
-    Among those that `normalise` tries, or those before the first that are too many to try.
-
-    Raises:
-        SearchError: over 2**24 values to undo.
-    """
+    """The form of boxes in boxes among those of `normalise`, or None: the levels tell it."""
     axes = layout.axes
-    singles = sum(_stack_count(_bits(*layout.range(axis)), 1) for axis in axes)
-    if layout.size * layout.copies() * singles > MAX_UNDONE:
-        raise SearchError(f"canonical form of {layout}", f"{singles} swizzles", "fewer elements")
-    points = point_table(layout, np.arange(layout.size, dtype=np.int64), axes)
-    try:
-        return _least(points, axes, {})
-    except SearchError:
-        return None
+    return _least(point_table(layout, np.arange(layout.size, dtype=np.int64), axes), axes, {})
 
 
 def _bits(low: int, high: int) -> int:
@@ -172,86 +164,102 @@ def _around(outer: Iters, form: Layout) -> Layout:
 
 
 def _least(points: Points, axes: tuple[str, ...], reach: Mapping[str, int]) -> Layout | None:
-    """The first form with swizzles of a map that has none without, or None.
+    """The first form of a map that needs swizzles or many short boxes, or None.
+
+    Boxes in boxes of few digits come before long searches: a map of few elements has both.
 
     Args:
         points: ``[size, copies, axes]``.
         axes: the axis of each column.
         reach: axis -> a reach that one swizzle is known to be enough with.
-
-    Raises:
-        SearchError: too many stacks of swizzles to try.
     """
-    outer, points = _peeled(points, axes)
-    found = next(_forms(points, axes, reach), None)
+    outer, rest = _peeled(points, axes)
+    found = next(_stacked(rest, axes, _quick(rest, axes, reach)), None)
+    if found is None and len(points) <= MAX_START:
+        short = boxes_in_boxes(points, axes, 2 * len(points).bit_length())
+        if short is not None:
+            return short
     if found is None:
+        found = next(_stacked(rest, axes, _long(rest, axes)), None)
+    return None if found is None else _around(outer, found)
+
+
+def boxes_in_boxes(points: Points, axes: tuple[str, ...], digits: int) -> Layout | None:
+    """Boxes in boxes with a table and at most so many digits, or None: none are found in time."""
+    try:
+        return from_points(points, axes, rungs=digits)
+    except (NoIters, SearchError):
         return None
-    swizzle, plain = found
-    return _around(outer, make(plain.shard, plain.replica, plain.offsets, swizzle, *plain.boxes))
 
 
-def _forms(points: Points, axes: tuple[str, ...], reach: Mapping[str, int]) -> Iterator[Form]:
-    """Swizzles and the layouts that they leave: on axes that need them, then on any."""
+def _stacked(points: Points, axes: tuple[str, ...], stacks: Iterable[Stack]) -> Iterator[Layout]:
+    """The layouts that have the table with these swizzles."""
+    for stack in stacks:
+        plain = _undone(points, axes, stack)
+        if plain is not None:
+            yield make(plain.shard, plain.replica, plain.offsets, stack, *plain.boxes)
+
+
+def _quick(points: Points, axes: tuple[str, ...], reach: Mapping[str, int]) -> Iterator[Stack]:
+    """Stacks of swizzles that do not take long to try, all of them."""
+    chosen = _bent(points, axes)
+    yield from _searched(points, axes, chosen, 1, MAX_TRIES, reach)
+    yield from _searched(points, axes, chosen, 2, FEW_TRIES, {})
+    yield from eliminated(points, axes, chosen)
+
+
+def _long(points: Points, axes: tuple[str, ...]) -> Iterator[Stack]:
+    yield from _searched(points, axes, _bent(points, axes), 2, MAX_TRIES, {})
+
+
+def _bent(points: Points, axes: tuple[str, ...]) -> tuple[str, ...]:
+    """The axes that are no layout by themselves; all if each is one."""
     columns = [points[:, :, place : place + 1] for place in range(len(axes))]
-    bent = tuple(
-        a for a, part in zip(axes, columns, strict=True) if _undone(part, (a,), ()) is None
-    )
-    for chosen in dict.fromkeys((bent, axes)):
-        stacks = chain(
-            _searched(points, axes, chosen, 1, reach),
-            eliminated(points, axes, chosen),
-            _searched(points, axes, chosen, 2, {}),
-        )
-        for stack in stacks:
-            plain = _undone(points, axes, stack)
-            if plain is not None:
-                yield stack, plain
+    bent = [
+        len(axes) == 1 or plain_form(part, (a,)) is None
+        for a, part in zip(axes, columns, strict=True)
+    ]
+    return tuple(compress(axes, bent)) or axes
 
 
 def _searched(
-    points: Points,
-    axes: tuple[str, ...],
-    chosen: tuple[str, ...],
-    most: int,
+    points: Points, axes: tuple[str, ...], chosen: tuple[str, ...], most: int, tries: int,
     reach: Mapping[str, int],
-) -> Iterator[Stack]:
-    """Stacks with up to so many swizzles per axis, few first, that leave a layout on each axis."""
+) -> Iterator[Stack]:  # fmt: skip
+    """Stacks with up to `most` swizzles per axis, few first, that leave a layout on each axis.
+
+    Where there are more than so many to try on an axis, or to try together, they are left out.
+    """
     columns = {axis: points[:, :, axes.index(axis)] for axis in chosen}
+    bits = {axis: _bits(int(column.min()), int(column.max())) for axis, column in columns.items()}
+    bits = {axis: min(known, reach.get(axis, known)) for axis, known in bits.items()}
     counts = [n for n in product(range(most + 1), repeat=len(chosen)) if max(n, default=0) == most]
     for split in sorted(counts, key=lambda split: (sum(split), split)):
-        parts = [
-            _fits(columns[axis], axis, count, reach)
-            for axis, count in zip(chosen, split, strict=True)
-        ]
-        for choice in parts[0] if len(parts) == 1 else _joined(parts):
-            yield choice
+        shares = list(zip(chosen, split, strict=True))
+        if all(_may_try(columns[axis], bits[axis], count, tries) for axis, count in shares):
+            parts = [_fits(columns[axis], axis, bits[axis], count) for axis, count in shares]
+            yield from islice(parts[0] if len(parts) == 1 else _joined(parts), MAX_JOINT)
+
+
+def _may_try(column: Points, reach: int, count: int, tries: int) -> bool:
+    values = _stack_count(reach, count) * min(column.size, MAX_PROBED) if count > 1 else 0
+    return _stack_count(reach, count) <= tries and values <= MAX_UNDONE
 
 
 def _joined(parts: Sequence[Iterable[Stack]]) -> Iterator[Stack]:
-    for choice in product(*parts):
+    for choice in product(*(islice(part, MAX_FITS) for part in parts)):
         yield tuple(sw for stack in choice for sw in stack)
 
 
-def _fits(column: Points, axis: str, count: int, reach: Mapping[str, int]) -> Iterator[Stack]:
-    """The stacks of `count` swizzles, small reach first, that leave a layout on this axis alone.
-
-    Raises:
-        SearchError: too many to try.
-    """
+def _fits(column: Points, axis: str, reach: int, count: int) -> Iterator[Stack]:
+    """The stacks of `count` swizzles, small reach first, that leave a layout on this axis alone."""
     if not count:
         return iter([()])
-    bits = _bits(int(column.min()), int(column.max()))
-    bits = min(bits, reach.get(axis, bits))
-    tries = _stack_count(bits, count)  # counted before the list is made
-    if tries > MAX_TRIES:
-        thing = f"canonical form on {axis}"
-        raise SearchError(thing, f"{tries} stacks of swizzles", f"{MAX_TRIES}")
-    if count > 1 and _stack_count(bits, 1) * column.size > MAX_UNDONE:
-        thing = f"canonical form on {axis}"
-        raise SearchError(thing, f"{tries} stacks of swizzles on {column.size} values", "fewer")
-    used = int(np.bitwise_or.reduce(column, axis=None))
-    acting = [sw for sw in _singles(axis, bits) if sw.mask & used]
-    stacks = ((sw,) for sw in acting) if count == 1 else pairs(column, acting)
+    singles = list(_singles(axis, reach))
+    stacks = pairs(column, singles)
+    if count == 1:
+        used = int(np.bitwise_or.reduce(column, axis=None))
+        stacks = ((sw,) for sw in singles if sw.mask & used)  # others change nothing
     return (
         stack
         for stack in sieved(column, stacks)

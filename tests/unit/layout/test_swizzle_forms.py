@@ -1,0 +1,153 @@
+"""Layouts with two and more swizzles have one canonical form, found without long searches."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+
+import numpy as np
+import pytest
+
+from axe_eq.errors import SearchError
+from axe_eq.layout import Layout, Swizzle, same_map
+from axe_eq.layout.sieve import pairs, sieved
+from axe_eq.layout.swizzled import _singles, _undone
+from axe_eq.layout.tables import point_table
+
+TWO = [Swizzle("m", 2, 0, 5), Swizzle("m", 3, 4, 3)]
+
+
+def points_of(layout: Layout) -> np.ndarray:
+    return point_table(layout, np.arange(layout.size, dtype=np.int64), layout.axes)
+
+
+@pytest.mark.parametrize("bits", [10, 12, 14, 16, 18])
+def test_two_swizzles_of_a_tile_stay_as_they_are(bits: int) -> None:
+    rows, columns = 2 ** (bits - bits // 2), 2 ** (bits // 2)
+    for swizzle, shard in product(
+        (TWO, TWO[::-1], [Swizzle("m", 2, 1, -4), TWO[1]], [*TWO, Swizzle("m", 1, 2, 1)]),
+        ([(rows * columns, 1)], [(rows, 1), (columns, rows)]),
+    ):
+        layout = Layout(shard, offset={"m": 3 * 2**bits}, swizzle=swizzle)
+        assert layout.canonical() == layout
+
+
+def test_two_swizzles_beside_other_parts_stay_as_they_are() -> None:
+    for text in (
+        "sw(2,0,5)@m . sw(3,4,3)@m . S[(256):(1@m)] + R[(2):(512@m)]",
+        "sw(2,0,5)@m . sw(3,4,3)@m . S[(768):(1@m)]",
+        "sw(2,0,5)@m . sw(3,4,3)@m . S[(4,3,2,32):(256@m,32@m,128@m,1@m)]",
+        "sw(2,0,5)@m . sw(3,4,3)@m . sw(1,0,1)@p . S[(4,1024):(1@p,1@m)]",
+        "sw(2,0,5)@m . sw(3,4,3)@m . S[(16777216):(1@m)]",
+        "sw(2,0,5)@m . sw(3,4,3)@m . S[(3,1024):(4096@m,-1@m)] + 1023@m",
+    ):
+        layout = Layout.parse(text)
+        assert layout.canonical() == layout
+
+
+def random_bits(source: random.Random) -> Layout:
+    """Bits of the index at bits of coordinates, some turned round, some copied, then swizzles."""
+    axes = source.choice(("m", "m", "mp"))
+    shard, replica, offset = [], [], {}
+    swizzles = []
+    for axis in axes:
+        bits = source.sample(range(7), source.randint(2, 5))
+        offset[axis] = source.getrandbits(8)
+        for bit in bits:
+            if source.random() < 0.2:
+                replica.append((2, 1 << bit, axis))
+                offset[axis] &= ~(1 << bit)
+            else:
+                shard.append((2, (-1 if offset[axis] >> bit & 1 else 1) << bit, axis))
+        swizzles += [random_swizzle(source, axis) for _ in range(source.randint(1, 4))]
+    source.shuffle(shard)
+    shard.insert(0, (source.choice((1, 1, 2, 3)), 256, "m"))
+    return Layout(shard, replica, offset, swizzles)
+
+
+def random_swizzle(source: random.Random, axis: str) -> Swizzle:
+    bits, shift = source.randint(1, 3), source.choice((1, 2, 3, 4))
+    base = source.randint(0, 8 - bits - shift)
+    return Swizzle(axis, bits, base, source.choice((shift, -shift)))
+
+
+def respelled(source: random.Random, layout: Layout) -> Layout:
+    """The same map: two bits of a coordinate change places before the swizzles, and back."""
+    axis = source.choice([sw.axis for sw in layout.swizzle])
+    low, high = sorted(source.sample(range(8), 2))
+    shift = high - low
+    swap = [Swizzle(axis, 1, low, turn) for turn in (shift, -shift, shift)]
+
+    def moved(stride: int, name: str) -> int:
+        places = {1 << low: 1 << high, 1 << high: 1 << low} if name == axis else {}
+        return places.get(abs(stride), abs(stride)) * (-1 if stride < 0 else 1)
+
+    offset = layout.offset
+    value = offset.get(axis, 0)
+    if (value >> low ^ value >> high) & 1:
+        offset[axis] = value ^ (1 << low | 1 << high)
+    shard, replica = (
+        [(extent, moved(stride, name), name) for extent, stride, name in part]
+        for part in (layout.shard, layout.replica)
+    )
+    return Layout(shard, replica, offset, [*layout.swizzle, *swap])
+
+
+def test_maps_that_exchange_bits_have_one_form(full: bool) -> None:
+    source, several = random.Random(3), 0
+    for _ in range(3000 if full else 200):
+        layout = random_bits(source)
+        form = layout.canonical()
+        assert form.axes == layout.axes or set(form.axes) < set(layout.axes)
+        assert same_map(layout, form) is None
+        assert np.array_equal(points_of(layout), points_of(with_axes(form, layout)))
+        assert Layout.parse(str(form)).canonical() == form
+        other = respelled(source, layout)
+        assert same_map(layout, other) is None
+        assert other.canonical() == form
+        several += len(form.swizzle) > 2
+    assert several > 40
+
+
+def with_axes(form: Layout, layout: Layout) -> Layout:
+    """The form with a swizzle of no bits on each axis: axes where all is 0 count too."""
+    idle = [Swizzle(axis, 0, 0, 1) for axis in layout.axes]
+    return Layout(form.shard, form.replica, form.offset, [*form.swizzle, *idle], *form.boxes)
+
+
+def test_a_sieve_keeps_whatever_leaves_a_layout(full: bool) -> None:
+    source, found = random.Random(5), 0
+    for _ in range(200 if full else 12):
+        extents = [source.choice((2, 2, 3, 4, 5)) for _ in range(source.randint(2, 4))]
+        shard = [(e, source.choice((1, 2, 3, 4, 6, 8, -1))) for e in extents]
+        replica = [(2, source.choice((1, 3)))] if source.random() < 0.3 else []
+        box = [extents[0] * extents[1]] if source.random() < 0.3 else None
+        if box:
+            shard, box = shard[:2], [box[0] - 1]
+        layout = Layout(shard, replica, None, [random_swizzle(source, "m")], box)
+        column = points_of(layout)[:, :, 0]
+        singles = list(_singles("m", 4))
+        ones = {stack for sw in singles if leaves(column, stack := (sw,))}
+        assert ones <= set(sieved(column, ((sw,) for sw in singles)))
+        twos = {stack for stack in product(singles, repeat=2) if leaves(column, stack)}
+        images = {image(column, stack) for stack in pairs(column, singles)}
+        assert {image(column, stack) for stack in twos} - {image(column, ())} <= images | {
+            image(column, stack) for stack in ones
+        }
+        found += len(twos)
+    assert found > 100
+
+
+def leaves(column: np.ndarray, stack: tuple[Swizzle, ...]) -> bool:
+    return _undone(column[:, :, None], ("m",), stack) is not None
+
+
+def image(column: np.ndarray, stack: tuple[Swizzle, ...]) -> bytes:
+    for sw in stack:
+        column = sw.undo_table(column)
+    return np.sort(column, axis=1).tobytes()
+
+
+def test_huge_maps_that_no_search_ends_for_are_refused() -> None:
+    with pytest.raises(SearchError, match="4194304 elements"):
+        Layout([(4096, 1), (4096, 4096)], swizzle=TWO).canonical()
