@@ -227,8 +227,9 @@ def table_of(layout: Layout) -> tuple[NDArray[np.int64], tuple[str, ...]]:
 def normalise(layout: Layout, replica: Iters, offsets: Offsets) -> Layout:
     """The canonical form of boxes in boxes without swizzles.
 
-    In this order: a list, one box, boxes in boxes of which few are short, at most two swizzles
-    before a box, any boxes in boxes. The first one that there is depends on the map alone.
+    In this order: a list, one box, boxes in boxes of which few are short, the forms with swizzles
+    (`axe_eq.layout.swizzled`), any boxes in boxes. The first one that there is depends on the map
+    alone.
 
     Raises:
         SearchError: the rungs do not tell, and there are over 2**18 elements or 1024 digits, or

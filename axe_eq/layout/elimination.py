@@ -38,9 +38,11 @@ def eliminated(points: Points, axes: Sequence[str], bent: Sequence[str]) -> Iter
     width = int(max(points.max(), ~points.min())).bit_length() + 1  # with the sign
     choices = []
     for axis in bent:
-        place = axes.index(axis)
-        vectors = [vector & ((1 << width) - 1) for vector in (*bases[place], *columns[place])]
-        choices.append(_stacks(axis, vectors, width))
+        place, mask = axes.index(axis), (1 << width) - 1
+        # Those that change few bits first: then they are not moved for others that change the same.
+        moved = sorted([vector & mask for vector in columns[place]], key=int.bit_count)
+        copies = [vector & mask for vector in bases[place]]
+        choices.append(_stacks(axis, [*copies, *moved], width))
     for choice in product(*choices):
         yield tuple(sw for stack in choice for sw in stack)
 

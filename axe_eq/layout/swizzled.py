@@ -1,14 +1,15 @@
 """The normal form of a swizzled layout, found from its table.
 
 Several swizzles give one map where the linear part changes too, so the normal form is the first one
-in a fixed order that leaves a layout of the other parts: no swizzle; one per axis; what elimination
-finds where bits of the index XOR bits of the coordinates; two per axis. What is tried depends on
+in a fixed order that leaves a layout of the other parts: no swizzle; one per axis; two per axis
+that reach few bits; what elimination finds where bits of the index XOR bits of the coordinates; no
+swizzle but boxes in boxes of few digits; two per axis; boxes in boxes. What is tried depends on
 the map alone, so equal maps end at the same one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import compress, islice, product
 from math import gcd
@@ -64,13 +65,12 @@ def normalise(layout: Layout) -> Layout:
     points = point_table(inner, np.arange(inner.size, dtype=np.int64), axes)
     form = plain_form(points, axes)
     if form is None:
-        # Beyond its reach a single swizzle need not be looked for.
-        single = len(layout.swizzle) == 1
-        if outer and not (single or _rests(outer, points, axes)):
-            wrong = f"{layout.size} elements with swizzles among coordinates that they do not see"
-            raise SearchError(f"canonical form of {layout}", wrong, f"{MAX_POINTS}")
-        form = _least(points, axes, {sw.axis: sw.reach for sw in layout.swizzle} if single else {})
-        form = form or boxes_in_boxes(points, axes, MAX_RUNGS)
+        form = _least(points, axes)
+        if outer and form is not None and not _rests(outer, points, axes):
+            # The first swizzle of the rest is that of the whole if those iters step beyond it.
+            (sees, *others) = layout.swizzle
+            if others or any(sw.axis != sees.axis or sw.reach > sees.reach for sw in form.swizzle):
+                form = None
     if form is None:
         bits = max(_bits(*inner.range(axis)) for axis in axes)
         raise SearchError(
@@ -84,7 +84,7 @@ def normalise(layout: Layout) -> Layout:
 def swizzled_form(layout: Layout) -> Layout | None:
     """The form of boxes in boxes among those of `normalise`, or None: the levels tell it."""
     axes = layout.axes
-    return _least(point_table(layout, np.arange(layout.size, dtype=np.int64), axes), axes, {})
+    return _least(point_table(layout, np.arange(layout.size, dtype=np.int64), axes), axes)
 
 
 def _bits(low: int, high: int) -> int:
@@ -163,7 +163,7 @@ def _around(outer: Iters, form: Layout) -> Layout:
 # ---- the forms, in order -------------------------------------------------------------------------
 
 
-def _least(points: Points, axes: tuple[str, ...], reach: Mapping[str, int]) -> Layout | None:
+def _least(points: Points, axes: tuple[str, ...]) -> Layout | None:
     """The first form of a map that needs swizzles or many short boxes, or None.
 
     Boxes in boxes of few digits come before long searches: a map of few elements has both.
@@ -171,20 +171,19 @@ def _least(points: Points, axes: tuple[str, ...], reach: Mapping[str, int]) -> L
     Args:
         points: ``[size, copies, axes]``.
         axes: the axis of each column.
-        reach: axis -> a reach that one swizzle is known to be enough with.
     """
     outer, rest = _peeled(points, axes)
-    found = next(_stacked(rest, axes, _quick(rest, axes, reach)), None)
-    if found is None and len(points) <= MAX_START:
-        short = boxes_in_boxes(points, axes, 2 * len(points).bit_length())
-        if short is not None:
-            return short
+    found = next(_stacked(rest, axes, _quick(rest, axes)), None)
+    if found is None and len(rest) <= MAX_START:
+        found = _boxes(rest, axes, 2 * len(rest).bit_length())
     if found is None:
         found = next(_stacked(rest, axes, _long(rest, axes)), None)
+    if found is None:
+        found = _boxes(rest, axes, MAX_RUNGS)
     return None if found is None else _around(outer, found)
 
 
-def boxes_in_boxes(points: Points, axes: tuple[str, ...], digits: int) -> Layout | None:
+def _boxes(points: Points, axes: tuple[str, ...], digits: int) -> Layout | None:
     """Boxes in boxes with a table and at most so many digits, or None: none are found in time."""
     try:
         return from_points(points, axes, rungs=digits)
@@ -200,16 +199,16 @@ def _stacked(points: Points, axes: tuple[str, ...], stacks: Iterable[Stack]) -> 
             yield make(plain.shard, plain.replica, plain.offsets, stack, *plain.boxes)
 
 
-def _quick(points: Points, axes: tuple[str, ...], reach: Mapping[str, int]) -> Iterator[Stack]:
+def _quick(points: Points, axes: tuple[str, ...]) -> Iterator[Stack]:
     """Stacks of swizzles that do not take long to try, all of them."""
     chosen = _bent(points, axes)
-    yield from _searched(points, axes, chosen, 1, MAX_TRIES, reach)
-    yield from _searched(points, axes, chosen, 2, FEW_TRIES, {})
+    yield from _searched(points, axes, chosen, 1, MAX_TRIES)
+    yield from _searched(points, axes, chosen, 2, FEW_TRIES)
     yield from eliminated(points, axes, chosen)
 
 
 def _long(points: Points, axes: tuple[str, ...]) -> Iterator[Stack]:
-    yield from _searched(points, axes, _bent(points, axes), 2, MAX_TRIES, {})
+    yield from _searched(points, axes, _bent(points, axes), 2, MAX_TRIES)
 
 
 def _bent(points: Points, axes: tuple[str, ...]) -> tuple[str, ...]:
@@ -223,16 +222,14 @@ def _bent(points: Points, axes: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _searched(
-    points: Points, axes: tuple[str, ...], chosen: tuple[str, ...], most: int, tries: int,
-    reach: Mapping[str, int],
-) -> Iterator[Stack]:  # fmt: skip
+    points: Points, axes: tuple[str, ...], chosen: tuple[str, ...], most: int, tries: int
+) -> Iterator[Stack]:
     """Stacks with up to `most` swizzles per axis, few first, that leave a layout on each axis.
 
     Where there are more than so many to try on an axis, or to try together, they are left out.
     """
     columns = {axis: points[:, :, axes.index(axis)] for axis in chosen}
     bits = {axis: _bits(int(column.min()), int(column.max())) for axis, column in columns.items()}
-    bits = {axis: min(known, reach.get(axis, known)) for axis, known in bits.items()}
     counts = [n for n in product(range(most + 1), repeat=len(chosen)) if max(n, default=0) == most]
     for split in sorted(counts, key=lambda split: (sum(split), split)):
         shares = list(zip(chosen, split, strict=True))
@@ -290,5 +287,5 @@ def _undone(points: Points, axes: tuple[str, ...], stack: Stack) -> Layout | Non
         return plain_form(points, axes)
     try:
         return from_points(points, axes, boxed=True)
-    except NoIters:
+    except (NoIters, SearchError):
         return None

@@ -314,8 +314,8 @@ class Layout(Parts):
 
         D is fused (Axe A.8). R is the least list with its image: saturated under the gap condition,
         searched for off it. A box that can be left out is, the others are cut to what the logical
-        indices reach, so the footprint may shrink. A swizzle is the least one that leaves a layout
-        of the other parts.
+        indices reach, so the footprint may shrink. Swizzles are the first ones, in a fixed order,
+        that leave a layout of the other parts (`axe_eq.layout.swizzled`).
 
         Raises:
             SearchError: off the gap condition over a replica span of 2**24, or a swizzled layout
