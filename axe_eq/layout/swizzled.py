@@ -26,7 +26,7 @@ from axe_eq.layout.iters import Iters
 from axe_eq.layout.ladders import joined, of_block, reduced
 from axe_eq.layout.levels import NoIters, from_table
 from axe_eq.layout.sieve import pairs, sieved
-from axe_eq.layout.swizzle import Swizzle
+from axe_eq.layout.swizzle import MAX_BIT, Swizzle
 from axe_eq.layout.tables import MAX_RUNGS, MAX_START, from_points, plain_form, point_table
 from axe_eq.layout.value import Layout, make, make_dims
 
@@ -94,7 +94,7 @@ def _bits(low: int, high: int) -> int:
     coordinates 1, which a field right above that bit is as well.
     """
     bits = max(high.bit_length(), (~low).bit_length() if low < 0 else 0)
-    return 2 * bits + 1 if low < 0 else bits
+    return min(2 * bits + 1 if low < 0 else bits, MAX_BIT)
 
 
 # ---- slow digits that no swizzle sees ------------------------------------------------------------
