@@ -121,12 +121,16 @@ def with_axes(form: Layout, layout: Layout) -> Layout:
 def test_a_sieve_keeps_whatever_leaves_a_layout(full: bool) -> None:
     source, found = random.Random(5), 0
     for _ in range(200 if full else 12):
-        extents = [source.choice((2, 2, 3, 4, 5)) for _ in range(source.randint(2, 4))]
+        count = source.randint(2, 4)
+        extents = [source.choice((2, 2, 3, 4, 5)) for _ in range(count)]
         shard = [(e, source.choice((1, 2, 3, 4, 6, 8, -1))) for e in extents]
         replica = [(2, source.choice((1, 3)))] if source.random() < 0.3 else []
-        box = [extents[0] * extents[1]] if source.random() < 0.3 else None
+        box = [extents[0] * extents[1] - 1] if source.random() < 0.3 else None
         if box:
-            shard, box = shard[:2], [box[0] - 1]
+            shard = shard[:2]
+        elif source.random() < 0.5:  # bits to bits
+            shard = [(2, stride) for stride in source.sample((1, 2, 4, 8), count)]
+            replica = []
         layout = Layout(shard, replica, None, [random_swizzle(source, "m")], box)
         column = points_of(layout)[:, :, 0]
         singles = list(_singles("m", 4))
