@@ -76,7 +76,7 @@ def normalise(layout: Layout) -> Layout:
         raise SearchError(
             f"canonical form of {layout}",
             f"no form but maybe one of {_stack_count(bits, 2)} stacks of swizzles",
-            f"{MAX_TRIES} to try",
+            "fewer or smaller swizzles",
         )
     return _around(outer, form)
 
