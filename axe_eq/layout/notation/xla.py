@@ -6,16 +6,25 @@ Source: XLA, "Shapes and layout" and "Tiled layout"; the properties of ``xla::La
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from math import prod
 from typing import Any, NamedTuple, NoReturn
 
 from lark import Token, Transformer, v_args
 
-from axe_eq.errors import SearchError
+from axe_eq.errors import NotationError, SearchError
+from axe_eq.layout import chains
 from axe_eq.layout import iters as it
-from axe_eq.layout.check import MAX_VALUE
+from axe_eq.layout.check import MAX_VALUE, make_offsets
 from axe_eq.layout.iters import DEFAULT_AXIS
-from axe_eq.layout.notation.common import given_shape, only_axis, without_replica, without_swizzle
+from axe_eq.layout.ladder_search import find_ladder
+from axe_eq.layout.notation.common import (
+    MAX_DECIDED,
+    given_shape,
+    only_axis,
+    without_replica,
+    without_swizzle,
+)
 from axe_eq.layout.notation.text import (
     Context,
     build,
@@ -25,6 +34,7 @@ from axe_eq.layout.notation.text import (
     refusal,
     refuse,
 )
+from axe_eq.layout.notation.xla_search import MAX_RUNGS
 from axe_eq.layout.notation.xla_tiles import COMBINE, TilingError, tile_array
 from axe_eq.layout.notation.xla_write import layout_text
 from axe_eq.layout.value import Layout, make
@@ -186,7 +196,7 @@ def write(layout: Layout, context: Context) -> str:
     Raises:
         NotationError: replicas, swizzles, offsets, several axes, or elements that share a place.
     """
-    layout = without_swizzle("xla", without_replica("xla", layout))
+    layout = _without_swizzle(without_replica("xla", layout))
     space = _space_of(layout)
     given = given_shape(layout, context)
     shape = (layout.size,) if given is None else given
@@ -201,6 +211,23 @@ def write(layout: Layout, context: Context) -> str:
     memory = f"{'' if ':' in text else ':'}S({space})" if space else ""
     written = f"{{{text}{memory}}}" if shape or text or memory else ""  # XLA does not read f32[]{}
     return f"f32[{','.join(map(str, shape))}]{written}"
+
+
+def _without_swizzle(layout: Layout) -> Layout:
+    """The same map without a swizzle, but maybe with boxes in boxes."""
+    try:
+        return without_swizzle("xla", layout)
+    except NotationError:
+        if layout.size > MAX_DECIDED or len(layout.axes) > 1:
+            raise
+        (axis,) = layout.axes
+        table = layout.table(axis)
+        with suppress(SearchError):
+            ladder = find_ladder(table[:, None] - table[0], (axis,), MAX_RUNGS)
+            if ladder is not None:
+                offsets = make_offsets({axis: int(table[0])})
+                return chains.build([(layout.size, ladder)], (), offsets)
+        raise
 
 
 def _space_of(layout: Layout) -> int:

@@ -248,6 +248,15 @@ def _reordered(
     return plain if plain.footprint == layout.footprint else layout
 
 
+def tiled_extents(extents: Sequence[int], tile: Sequence[int]) -> list[int]:
+    """The extents of an array, major to minor, once a tile is applied."""
+    extents = _combined([1] * (len(tile) - len(extents)) + list(extents), tile)
+    tile = [count for count in tile if count != COMBINE]
+    kept = len(extents) - len(tile)
+    counts = [-(-extent // count) for extent, count in zip(extents[kept:], tile, strict=True)]
+    return [*extents[:kept], *counts, *tile]
+
+
 def _combined(extents: Sequence[int], tile: Sequence[int]) -> list[int]:
     """The extents once every ``*`` has combined a dimension with the next more minor one."""
     kept = len(extents) - len(tile)

@@ -9,19 +9,28 @@ Source: XLA, "Tiled layout"; that repeated tiles reach every order of digits is 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from math import prod
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from axe_eq.layout import iters as it
-from axe_eq.layout.boxed import normal_ladder
 from axe_eq.layout.boxes import trim
 from axe_eq.layout.chains import ladder_of
-from axe_eq.layout.ladders import Field, iters_of, split
+from axe_eq.layout.iters import DEFAULT_AXIS
+from axe_eq.layout.ladders import Field, Ladder, iters_of, split
 from axe_eq.layout.notation.cells import Cell, cells_of, cut
-from axe_eq.layout.notation.xla_tiles import COMBINE, TilingError
+from axe_eq.layout.notation.xla_search import MAX_POINTS, MAX_UNDONE, find_steps, widened
+from axe_eq.layout.notation.xla_tiles import COMBINE, TilingError, tile_array, tiled_extents
+from axe_eq.layout.stages import Stage
 from axe_eq.layout.value import Layout
 
 Tile = list[int]
+
+MAX_CHECKED = 2**20
+"""Most elements of arrays behind each other whose text is read again before it is returned."""
 
 
 class _Digit(NamedTuple):
@@ -49,16 +58,30 @@ class _Array(NamedTuple):
         groups: the extents of each group's dimensions, slow to fast.
         digits: from the largest stride down.
         gap: the smallest stride.
+        dims: the numbers of the dimensions in the groups; () where they are in logical order.
     """
 
     groups: tuple[tuple[int, ...], ...]
     digits: tuple[_Digit, ...]
     gap: int
+    dims: tuple[int, ...] = ()
 
     def of_group(self, group: int) -> list[_Digit]:
         """One group's digits, slow to fast."""
         own = [digit for digit in self.digits if digit.group == group]
         return sorted(own, key=lambda digit: -digit.radix)
+
+
+_Inner = _Array | Stage
+
+
+class _Tiling(NamedTuple):
+    minor_to_major: tuple[int, ...]
+    tiles: list[Tile]
+
+    def __str__(self) -> str:
+        order = ",".join(map(str, self.minor_to_major))
+        return f"{order}:T{''.join(map(_tile_text, self.tiles))}" if self.tiles else order
 
 
 def layout_text(layout: Layout, shape: Sequence[int]) -> str:
@@ -68,8 +91,43 @@ def layout_text(layout: Layout, shape: Sequence[int]) -> str:
         TilingError: no tiling has this map, with the reason.
         SearchError: the digits of boxes in boxes are not found within the limits.
     """
-    array = _find_nested(layout, shape) if layout.inner else _find_array(cells_of(layout), shape)
-    return min((_text(array, order, tiles) for order, tiles in _candidates(array)), key=len)
+    try:
+        first, behind = _find_chain(layout, shape)
+    except TilingError as error:
+        first, behind = _find_behind(layout, shape, str(error))
+    found = (_tiling(first, order, tiles, behind) for order, tiles in _candidates(first))
+    tiling = min(found, key=lambda tiling: len(str(tiling)))
+    if behind and layout.size <= MAX_CHECKED:
+        written = tile_array(shape, *tiling).table(DEFAULT_AXIS)
+        assert np.array_equal(written, _places(layout)), (layout, tiling)
+    return str(tiling)
+
+
+def _find_behind(layout: Layout, shape: Sequence[int], wrong: str) -> tuple[_Array, list[_Inner]]:
+    """`_find_chain` where digits are not one behind another, for the reason `wrong`."""
+    if layout.size > MAX_POINTS:
+        raise TilingError(f"{wrong}, and tiles are searched for up to {MAX_POINTS} elements")
+    table = _places(layout)
+    if table.min() < 0 or len(np.unique(table)) < layout.size:
+        raise TilingError(wrong)
+    found = find_steps(table, shape, partial(_is_placed, layout.size))
+    if found is None:
+        raise TilingError(f"{wrong}, and no tiles are found with {MAX_UNDONE} places computed")
+    array = _find_nested(layout.size, found.ladder, [shape[dim] for dim in found.order])
+    return array._replace(dims=found.order), list(found.steps)
+
+
+def _is_placed(size: int, ladder: Ladder) -> bool:
+    """Whether the digits of a ladder lie one behind another."""
+    try:
+        _find_nested(size, ladder, (size,))
+    except TilingError:
+        return False
+    return True
+
+
+def _places(layout: Layout) -> NDArray[np.int64]:
+    return layout.table(next(iter(layout.axes), DEFAULT_AXIS))
 
 
 # ---- digits -------------------------------------------------------------------------------------
@@ -93,10 +151,9 @@ def _find_array(cells: Sequence[Cell], shape: Sequence[int]) -> _Array:
     return _Array(tuple(groups), digits, gap)
 
 
-def _find_nested(layout: Layout, shape: Sequence[int]) -> _Array:
+def _find_nested(size: int, ladder: Ladder, shape: Sequence[int]) -> _Array:
     """`_find_array` of boxes in boxes: digits whose levels need not divide each other."""
-    aligned = ladder_of(layout)
-    rest = normal_ladder(layout) if aligned is None else aligned
+    rest = ladder
     groups: list[tuple[int, ...]] = []
     fields: list[Field] = []
     begin, end = len(shape) - 1, len(shape)
@@ -105,21 +162,51 @@ def _find_nested(layout: Layout, shape: Sequence[int]) -> _Array:
         if halves is None:  # at 0 there always are
             begin -= 1
             continue
-        rest, ladder = halves
+        rest, fast = halves
         groups.insert(0, tuple(shape[begin:end]))
-        fields.insert(0, (prod(shape[begin:end]), ladder))
+        fields.insert(0, (prod(shape[begin:end]), fast))
         begin, end = begin - 1, begin
     strides: list[tuple[int, _Digit]] = []
-    for group, (extent, ladder) in enumerate(fields):
-        counts = iters_of(extent, ladder)
-        for (level, stride, _), (count, _, _) in zip(ladder, counts, strict=True):
+    for group, (extent, own) in enumerate(fields):
+        counts = iters_of(extent, own)
+        for (level, stride, _), (count, _, _) in zip(own, counts, strict=True):
             strides.append((stride, _Digit(group, level, count, count)))
-    try:
-        return _Array(tuple(groups), *_placed(strides))
-    except TilingError:
-        if aligned is not None and not any(stage.order for stage in layout.inner):
-            raise
-    raise TilingError("boxes that do not line up with each other")
+    return _Array(tuple(groups), *_placed(strides))
+
+
+def _find_chain(layout: Layout, shape: Sequence[int]) -> tuple[_Array, list[_Inner]]:
+    """The array to write, and where boxes do not line up the others behind it.
+
+    Then there is one per box that does something, and one for the list of iters. The place in one,
+    padding counted, is the index of the next, which has one group.
+    """
+    if not layout.inner:
+        return _find_array(cells_of(layout), shape), []
+    ladder = ladder_of(layout)
+    if ladder is not None:
+        return _find_nested(layout.size, ladder, shape), []
+    assert layout.box is not None
+    assert layout.padded is not None
+    stages = [Stage(layout.box, layout.padded), *layout.inner]
+    first, *inner = [stage for stage in stages if stage.box != stage.padded or stage.order]
+    room = it.size(layout.shard)
+    end = _find_array([Cell(room, layout.shard)], (room,))
+    return _find_stage(first, shape), [*inner, end]
+
+
+def _find_stage(stage: Stage, shape: Sequence[int] | None = None) -> _Array:
+    """The array of a box, whose places are the indices of its padded shape."""
+    order = stage.order or range(len(stage.box))
+    cells = [Cell(1, ())] * len(stage.box)
+    for dim, extent in enumerate(stage.box):
+        block = (extent, prod(stage.padded[dim + 1 :]), DEFAULT_AXIS)
+        cells[order[dim]] = Cell(extent, (block,) if extent > 1 else ())
+    array = _find_array(cells, (prod(stage.box),) if shape is None else shape)
+    if not array.digits:
+        return array
+    slowest, *digits = array.digits
+    step = prod(digit.room for digit in digits) * array.gap  # strides of a shape divide each other
+    return array._replace(digits=(slowest._replace(room=prod(stage.padded) // step), *digits))
 
 
 def _find_digits(shares: Sequence[Sequence[Cell]]) -> tuple[tuple[_Digit, ...], int]:
@@ -249,7 +336,7 @@ def _reorder(array: _Array, order: Sequence[int]) -> list[Tile]:
     """Tiles that split every dimension into its digits, then move digits to the back, then pad."""
     tiles: list[Tile] = []
     pieces = [_Piece(prod(array.groups[group]), tuple(array.of_group(group))) for group in order]
-    if any(len(extents) > 1 for extents in array.groups):
+    if len(pieces) > 1 and any(len(extents) > 1 for extents in array.groups):
         tiles.append([piece.extent for piece in pieces])  # makes every `*` part of the first tile
     while any(len(piece.digits) > 1 for piece in pieces):
         pieces = _tiled(tiles, pieces, [_cut_slowest(piece) for piece in pieces])
@@ -315,21 +402,58 @@ def _runs(now: Sequence[_Digit], wanted: Sequence[_Digit]) -> list[list[_Digit]]
 # ---- text ---------------------------------------------------------------------------------------
 
 
-def _text(array: _Array, order: Sequence[int], tiles: Sequence[Tile]) -> str:
-    dims = [range(len(extents)) for extents in array.groups]
-    starts = [sum(map(len, dims[:group])) for group in range(len(dims))]
-    physical = [starts[group] + dim for group in order for dim in dims[group]]
-    written = ",".join(map(str, reversed(physical)))
+def _tiling(
+    array: _Array, order: Sequence[int], tiles: Sequence[Tile], behind: Sequence[_Inner]
+) -> _Tiling:
+    """The order of the dimensions and all tiles.
+
+    Args:
+        array: the first array.
+        order: its groups, major to minor.
+        tiles: its tiles.
+        behind: boxes or arrays of one group, whose index is the place in what is before.
+    """
+    numbers = iter(array.dims or range(sum(map(len, array.groups))))
+    dims = [[next(numbers) for _ in extents] for extents in array.groups]
+    physical = [dim for group in order for dim in dims[group]]
+    extents = [extent for group in order for extent in array.groups[group]]
+    shown: list[Tile] = []
+    if tiles:
+        stars = [[COMBINE] * (len(array.groups[group]) - 1) for group in order]
+        first = [[*star, extent] for star, extent in zip(stars, tiles[0], strict=False)]
+        if len(tiles[0]) < len(order):  # a tile of the most minor dimensions only
+            first = [[extent] for extent in tiles[0]]
+        shown = [[entry for entries in first for entry in entries], *tiles[1:]]
+    shown = [_without_units(tile) for tile in shown]
+    for tile in shown:
+        extents = tiled_extents(extents, tile)
+    for inner in behind:
+        tiles = _behind(inner, extents)
+        for tile in tiles:
+            extents = tiled_extents(extents, tile)
+        shown += tiles
+    return _Tiling(tuple(reversed(physical)), shown)
+
+
+def _behind(inner: _Inner, extents: Sequence[int]) -> list[Tile]:
+    """The tiles of an array of one group, whose index is the place in an array of these extents."""
+    elements = prod(extents)
+    array = _find_stage(widened(inner, elements)) if isinstance(inner, Stage) else inner
+    tiles = _reorder(array, (0,))
+    if elements < prod(array.groups[0]):
+        tiles.insert(0, [prod(array.groups[0])])
     if not tiles:
-        return written
-    stars = [[COMBINE] * (len(array.groups[group]) - 1) for group in order]
-    first = [[*star, extent] for star, extent in zip(stars, tiles[0], strict=False)]
-    if len(tiles[0]) < len(order):  # a tile of the most minor dimensions only
-        first = [[extent] for extent in tiles[0]]
-    shown = [_tile_text([entry for entries in first for entry in entries])]
-    return f"{written}:T{''.join(shown + [_tile_text(tile) for tile in tiles[1:]])}"
+        return []
+    lead = next((place for place, extent in enumerate(extents) if extent > 1), len(extents) - 1)
+    stars = [COMBINE] * (len(extents) - lead - 1)  # dims of 1 in front stay as they are
+    return [_without_units(tile) for tile in ([*stars, *tiles[0]], *tiles[1:])]
 
 
-def _tile_text(tile: Sequence[int]) -> str:
+def _without_units(tile: Tile) -> Tile:
+    """The tile without leading extents of 1, which change nothing."""
     lead = next((place for place, extent in enumerate(tile) if extent != 1), len(tile) - 1)
-    return f"({','.join('*' if extent == COMBINE else str(extent) for extent in tile[lead:])})"
+    return tile[lead:]
+
+
+def _tile_text(tile: Tile) -> str:
+    return f"({','.join('*' if extent == COMBINE else str(extent) for extent in tile)})"
