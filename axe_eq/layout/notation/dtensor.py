@@ -10,6 +10,7 @@ Source: PyTorch, ``torch.distributed.tensor.placement_types`` (chunks as ``torch
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from math import prod
 from typing import Any, NamedTuple, NoReturn
 
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from axe_eq.errors import NotationError, SearchError
 from axe_eq.layout.iters import DEFAULT_AXIS
+from axe_eq.layout.ladder_search import find_ladder
 from axe_eq.layout.levels import NoIters
 from axe_eq.layout.mesh import Mesh
 from axe_eq.layout.notation.cells import cells_of
@@ -26,6 +28,7 @@ from axe_eq.layout.notation.common import MAX_DECIDED, given_shape, settled
 from axe_eq.layout.notation.dtensor_search import find_placements
 from axe_eq.layout.notation.sharding import (
     Digit,
+    LadderDim,
     LocalDim,
     MeshDigit,
     Part,
@@ -85,7 +88,7 @@ def read(text: str, context: Context) -> Layout:
 
     Raises:
         NotationError: not one placement per mesh dim, a dim out of range, a Partial, or uneven
-            chunks that no padded box computes.
+            chunks whose digits step on devices and inside a device at once.
     """
     shape, mesh = needed_shape("dtensor", text, context), needed_mesh("dtensor", text, context)
     placements = _checked(text, parse("dtensor", text, _Placements()), shape, mesh)
@@ -147,7 +150,7 @@ class _Uneven(Exception):
     """Chunks that digits do not describe; the text says which."""
 
 
-def _local_dim(text: str, extent: int, steps: Sequence[_Step], axis: str) -> LocalDim:
+def _local_dim(text: str, extent: int, steps: Sequence[_Step], axis: str) -> LocalDim | LadderDim:
     """A dim after its placements, by digits, or where they do not suffice from its elements."""
     dim = _Dealt(extent)
     try:
@@ -158,17 +161,17 @@ def _local_dim(text: str, extent: int, steps: Sequence[_Step], axis: str) -> Loc
         wrong = str(error)
     if extent > MAX_DECIDED:
         _refuse(text, wrong, f"equal ones, or at most {MAX_DECIDED} values")
-    try:
-        return _enumerated(extent, steps, axis)
-    except NoIters:
-        _refuse(text, wrong, "shards that a padded box computes")
+    found = _enumerated(extent, steps, axis)
+    if found is None:
+        _refuse(text, wrong, "shards that padded boxes compute")
+    return found
 
 
-def _enumerated(extent: int, steps: Sequence[_Step], axis: str) -> LocalDim:
-    """A dim from where each of its values goes.
+def _enumerated(extent: int, steps: Sequence[_Step], axis: str) -> LocalDim | LadderDim | None:
+    """A dim from where each of its values goes: a box, else boxes in boxes that line up.
 
-    Raises:
-        NoIters: no padded box computes that.
+    Returns:
+        None where no digits that step on one axis each compute that, or none are found.
     """
     held = {0: np.arange(extent)}
     for step in steps:
@@ -180,8 +183,14 @@ def _enumerated(extent: int, steps: Sequence[_Step], axis: str) -> LocalDim:
     table = np.empty((extent, 1, 2), dtype=np.int64)
     for device, values in held.items():
         table[values, 0] = np.stack([np.full(len(values), device), np.arange(len(values))], axis=1)
-    found = from_points(table, (axis, DEFAULT_AXIS), boxed=True)
-    return LocalDim(tuple(cells_of(found)), max(map(len, held.values())))
+    room, axes = max(map(len, held.values())), (axis, DEFAULT_AXIS)
+    try:
+        return LocalDim(tuple(cells_of(from_points(table, axes, boxed=True))), room)
+    except NoIters:
+        with suppress(SearchError):
+            ladder = find_ladder(table[:, 0], axes)
+            return None if ladder is None else LadderDim(extent, ladder, room)
+    return None
 
 
 def _shards(values: Values, step: _Step) -> list[Values]:

@@ -15,8 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from axe_eq.layout import iters as it
 from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.layout.mesh import Mesh
+from axe_eq.layout.tables import point_table
 from axe_eq.layout.value import Layout
 
 Values = NDArray[np.int64]
@@ -36,7 +38,8 @@ class _Line(NamedTuple):
 
 def find_placements(layout: Layout, shape: Sequence[int], mesh: Mesh) -> list[Placement] | None:
     """One placement per mesh dim, a proposal; None where none fits the layout's tensor dims."""
-    if layout.swizzle or prod(shape) != layout.size or max(shape, default=1) > MAX_LINE:
+    most = max(shape, default=1) * (it.size(layout.replica) if layout.swizzle else 1)
+    if prod(shape) != layout.size or most > MAX_LINE:
         return None
     lines = [_line(layout, shape, dim, mesh.axis) for dim in range(len(shape))]
     copied = _copied(layout, mesh)
@@ -62,6 +65,9 @@ def find_placements(layout: Layout, shape: Sequence[int], mesh: Mesh) -> list[Pl
 
 def _line(layout: Layout, shape: Sequence[int], dim: int, axis: str) -> _Line:
     index = np.arange(shape[dim]) * prod(shape[dim + 1 :])
+    if layout.swizzle:  # the copy on the first devices
+        points = point_table(layout, index, (axis, DEFAULT_AXIS)).min(axis=1)
+        return _Line(points[:, 0], points[:, 1])
     zero = np.zeros(len(index), dtype=np.int64)
     values = layout.coordinates(index)
     return _Line(values.get(axis, zero) + zero, values.get(DEFAULT_AXIS, zero) + zero)
@@ -75,6 +81,9 @@ def _coordinate(devices: Values, mesh: Mesh, name: str) -> Values:
 def _copied(layout: Layout, mesh: Mesh) -> set[str] | None:
     """The mesh dims over whose devices the copies run, all of them; None for other copies."""
     copies = layout.replica_table(mesh.axis)
+    if layout.swizzle:
+        first = point_table(layout, np.zeros(1, dtype=np.int64), (mesh.axis,))
+        copies = np.unique(first)
     names = {name for name in mesh.shape if np.ptp(_coordinate(copies, mesh, name))}
     whole = prod(mesh.shape[name] for name in names)
     fits = copies[0] == 0 and copies[-1] < mesh.size and len(copies) == whole

@@ -11,9 +11,12 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
+from axe_eq.layout import chains
 from axe_eq.layout import iters as it
+from axe_eq.layout.check import make_offsets
 from axe_eq.layout.decide import same_map
 from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters
+from axe_eq.layout.ladders import Field, Ladder, joined, of_block
 from axe_eq.layout.mesh import Mesh
 from axe_eq.layout.notation.cells import Cell, cells_of, cut, layout_of
 from axe_eq.layout.notation.common import (
@@ -53,6 +56,28 @@ class LocalDim(NamedTuple):
 
     cells: tuple[Cell, ...]
     room: int
+
+
+class LadderDim(NamedTuple):
+    """A `LocalDim` whose digits need boxes in boxes.
+
+    Args:
+        extent: values of its index.
+        ladder: its digits, with strides as in cells.
+        room: how many values of this dim a device has room for.
+    """
+
+    extent: int
+    ladder: Ladder
+    room: int
+
+    @staticmethod
+    def of(dim: LocalDim | LadderDim) -> LadderDim:
+        """Any dim with its digits as a ladder."""
+        if isinstance(dim, LadderDim):
+            return dim
+        fields = [(cell.valid, of_block(it.fuse(cell.block), cell.valid)) for cell in dim.cells]
+        return LadderDim(*joined(fields), dim.room)
 
 
 class MeshDigit(NamedTuple):
@@ -115,7 +140,7 @@ def local_dim(parts: Sequence[Part], axis: str) -> LocalDim:
 
 
 def place(
-    dims: Sequence[LocalDim], replica: Iters = (), offset: dict[str, int] | None = None
+    dims: Sequence[LocalDim | LadderDim], replica: Iters = (), offset: dict[str, int] | None = None
 ) -> Layout:
     """The layout of a sharding; inside a device the room of its dims lies dense and row-major.
 
@@ -125,15 +150,22 @@ def place(
         offset: the first device, by axis.
     """
     cells: list[Cell] = []
+    fields: list[Field] = []
     pitch = 1
     for dim in reversed(dims):
-        cells[:0] = [Cell(cell.valid, _scaled(cell.block, pitch)) for cell in dim.cells]
-        pitch *= dim.room
-    return layout_of(cells, replica, offset)
+        if isinstance(dim, LocalDim):
+            cells[:0] = [Cell(cell.valid, _scaled(cell.block, pitch)) for cell in dim.cells]
+        extent, ladder, room = LadderDim.of(dim)
+        fields.insert(0, (extent, _scaled(ladder, pitch)))
+        pitch *= room
+    if all(isinstance(dim, LocalDim) for dim in dims):
+        return layout_of(cells, replica, offset)
+    return chains.build(fields, replica, make_offsets(offset or {}), keep=True)
 
 
-def _scaled(block: Iters, pitch: int) -> Iters:
-    return tuple((e, s * pitch if axis == DEFAULT_AXIS else s, axis) for e, s, axis in block)
+def _scaled(items: Iters, pitch: int) -> Iters:
+    """Iters or rungs, with the strides on ``m`` that many times as large."""
+    return tuple((n, s * pitch if axis == DEFAULT_AXIS else s, axis) for n, s, axis in items)
 
 
 def unused_replicas(mesh: Mesh, used: set[str]) -> Iters:

@@ -224,12 +224,18 @@ def test_dtensor(text: str, shape: tuple[int, ...], axe: str) -> None:
     assert images(read("dtensor", written, shape=shape, mesh=MESH)) == images(layout)
 
 
-def test_chunks_of_uneven_chunks_are_read_where_their_sizes_agree() -> None:
+def test_chunks_of_uneven_chunks_are_boxes_in_boxes_where_their_sizes_differ() -> None:
     mesh = Mesh({"a": 3, "b": 2})
     layout = read("dtensor", "(Shard(0), Shard(0))", shape=(11,), mesh=mesh)  # 2 2 | 2 2 | 2 1
     assert images(layout) == images(Layout.parse("box[(11)] in S[(6,2):(1@gpuid,1)]"))
-    with pytest.raises(NotationError, match=r"uneven shards of \[2, 4\] values in 2 chunks"):
-        read("dtensor", "(Shard(0), Shard(0))", shape=(10,), mesh=mesh)  # 2 2 | 2 2 | 1 1
+    layout = read("dtensor", "(Shard(0), Shard(0))", shape=(10,), mesh=mesh)  # 2 2 | 2 2 | 1 1
+    assert layout.inner
+    assert layout.table("gpuid").tolist() == [0, 0, 1, 1, 2, 2, 3, 3, 4, 5]
+    assert layout.table("m").tolist() == [0, 1, 0, 1, 0, 1, 0, 1, 0, 0]
+    whole = read("dtensor", "(Shard(1), Shard(1))", shape=(3, 10, 5), mesh=mesh)
+    assert whole((2, 9, 3)) == {(("gpuid", 5), ("m", 2 * 10 + 3))}
+    with pytest.raises(NotationError, match=r"uneven shards of \[2, 3\] values in 2 pieces"):
+        read("dtensor", "(Shard(0), _StridedShard(0, 2))", shape=(5,), mesh=Mesh({"a": 2, "b": 2}))
 
 
 def chunks(values: list[int], count: int) -> list[list[int]]:
@@ -276,6 +282,23 @@ def test_uneven_shards_are_padded_or_refused(
         accepted += 1
         assert images(layout) == [{wanted[x]} for x in range(extent)]
     assert accepted >= 6
+
+
+@pytest.mark.parametrize("sizes", [(2, 2, 2), (3, 2, 2), (2, 4, 3), (5, 3, 1), (3, 4, 2)])
+def test_chunks_of_chunks_are_always_read(sizes: tuple[int, int, int]) -> None:
+    """And lie where ``torch.chunk`` puts them; written back they are the same."""
+    mesh = Mesh(dict(zip("abc", sizes, strict=True)))
+    steps = [(size, stride, 1) for size, stride in mesh.axes.values()]
+    for extent in range(1, 30):
+        given: dict[str, Any] = {"shape": (extent,), "mesh": mesh}
+        layout = read("dtensor", "(Shard(0), Shard(0), Shard(0))", **given)
+        devices, places = layout.table("gpuid"), layout.table("m")
+        for device, values in dealt(extent, steps).items():
+            assert (devices[values] == device).all()
+            assert places[values].tolist() == list(range(len(values)))
+        for form in (layout, layout.canonical()):
+            again = read("dtensor", write("dtensor", form, **given), **given)
+            assert images(again) == images(layout)
 
 
 def test_devices_numbered_across_the_dims_are_written_as_they_are_read() -> None:
