@@ -5,11 +5,13 @@ Source: Alpa (Zheng et al., 2022), sec. 4.1: the digits after S are mesh dims, t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lark import Token, Transformer
 
-from axe_eq.layout.notation.common import given_shape
-from axe_eq.layout.notation.jax import names_of, sharded
-from axe_eq.layout.notation.sharding import confirmed, mesh_dims, needed_mesh, needed_shape
+from axe_eq.layout.notation.jax import sharded, written
+from axe_eq.layout.notation.sharding import needed_mesh, needed_shape
+from axe_eq.layout.notation.spec_search import Names
 from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse
 from axe_eq.layout.value import Layout
 
@@ -52,12 +54,12 @@ def write(layout: Layout, context: Context) -> str:
     mesh = context.mesh
     if mesh is None:
         raise refusal("alpa", layout, "the devices are not known", "mesh=Mesh(...)")
-    dims = mesh_dims("alpa", layout, context, mesh)
-    names = [names_of("alpa", layout, mesh, dim) for dim in dims]
     order = list(mesh.shape)
-    digits = [[order.index(name) for name in dim] for dim in names]
-    if any(digit > 9 for dim in digits for digit in dim):
-        raise refusal("alpa", layout, f"{len(order)} mesh dims", "one digit per mesh dim")
-    text = "".join(f"S{''.join(map(str, dim))}" if dim else "R" for dim in digits)
-    shape = given_shape(layout, context) or ()
-    return confirmed("alpa", layout, sharded("alpa", text, shape, mesh, names), text)
+
+    def spec(names: Sequence[Names]) -> str:
+        digits = [[order.index(name) for name in dim] for dim in names]
+        if any(digit > 9 for dim in digits for digit in dim):
+            raise refusal("alpa", layout, f"{len(order)} mesh dims", "one digit per mesh dim")
+        return "".join(f"S{''.join(map(str, dim))}" if dim else "R" for dim in digits)
+
+    return written("alpa", layout, context, mesh, spec)

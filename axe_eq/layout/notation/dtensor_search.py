@@ -29,8 +29,8 @@ MAX_LINE = 1 << 16
 """Most values of one tensor dim that are looked at."""
 
 
-class _Line(NamedTuple):
-    """A tensor dim: where its values go while the other dims stay at 0."""
+class Line(NamedTuple):
+    """A tensor dim: the devices and the places in them of its values while other dims are 0."""
 
     device: Values
     local: Values
@@ -38,16 +38,13 @@ class _Line(NamedTuple):
 
 def find_placements(layout: Layout, shape: Sequence[int], mesh: Mesh) -> list[Placement] | None:
     """One placement per mesh dim, a proposal; None where none fits the layout's tensor dims."""
-    most = max(shape, default=1) * (it.size(layout.replica) if layout.swizzle else 1)
-    if prod(shape) != layout.size or most > MAX_LINE:
+    told = lines_of(layout, shape, mesh)
+    if told is None:
         return None
-    lines = [_line(layout, shape, dim, mesh.axis) for dim in range(len(shape))]
-    copied = _copied(layout, mesh)
-    if copied is None or any(int(line.device.min()) < 0 for line in lines):
-        return None
+    lines, copied = told
     found: dict[str, Placement] = dict.fromkeys(copied)
     for dim, line in enumerate(lines):
-        names = [name for name in mesh.axes if np.ptp(_coordinate(line.device, mesh, name))]
+        names = [name for name in mesh.axes if np.ptp(coordinate(line.device, mesh, name))]
         if found.keys() & set(names):
             return None
         factors = next(_factors(line, mesh, names, {0: np.arange(len(line.device))}), None)
@@ -63,17 +60,32 @@ def find_placements(layout: Layout, shape: Sequence[int], mesh: Mesh) -> list[Pl
     return [found.get(name) for name in mesh.shape]
 
 
-def _line(layout: Layout, shape: Sequence[int], dim: int, axis: str) -> _Line:
+def lines_of(
+    layout: Layout, shape: Sequence[int], mesh: Mesh
+) -> tuple[list[Line], set[str]] | None:
+    """Every tensor dim, and the mesh dims of the copies; None where none fit the tensor or mesh."""
+    most = max(shape, default=1) * (it.size(layout.replica) if layout.swizzle else 1)
+    if prod(shape) != layout.size or most > MAX_LINE:
+        return None
+    lines = [_line(layout, shape, dim, mesh.axis) for dim in range(len(shape))]
+    copied = _copied(layout, mesh)
+    if copied is None or any(int(line.device.min()) < 0 for line in lines):
+        return None
+    return lines, copied
+
+
+def _line(layout: Layout, shape: Sequence[int], dim: int, axis: str) -> Line:
     index = np.arange(shape[dim]) * prod(shape[dim + 1 :])
     if layout.swizzle:  # the copy on the first devices
         points = point_table(layout, index, (axis, DEFAULT_AXIS)).min(axis=1)
-        return _Line(points[:, 0], points[:, 1])
+        return Line(points[:, 0], points[:, 1])
     zero = np.zeros(len(index), dtype=np.int64)
     values = layout.coordinates(index)
-    return _Line(values.get(axis, zero) + zero, values.get(DEFAULT_AXIS, zero) + zero)
+    return Line(values.get(axis, zero) + zero, values.get(DEFAULT_AXIS, zero) + zero)
 
 
-def _coordinate(devices: Values, mesh: Mesh, name: str) -> Values:
+def coordinate(devices: Values, mesh: Mesh, name: str) -> Values:
+    """Where devices are along a mesh dim."""
     extent, stride = mesh.axes[name]
     return devices // stride % extent
 
@@ -84,14 +96,14 @@ def _copied(layout: Layout, mesh: Mesh) -> set[str] | None:
     if layout.swizzle:
         first = point_table(layout, np.zeros(1, dtype=np.int64), (mesh.axis,))
         copies = np.unique(first)
-    names = {name for name in mesh.shape if np.ptp(_coordinate(copies, mesh, name))}
+    names = {name for name in mesh.shape if np.ptp(coordinate(copies, mesh, name))}
     whole = prod(mesh.shape[name] for name in names)
     fits = copies[0] == 0 and copies[-1] < mesh.size and len(copies) == whole
     return names if fits else None
 
 
 def _factors(
-    line: _Line, mesh: Mesh, names: Sequence[str], held: dict[int, Values]
+    line: Line, mesh: Mesh, names: Sequence[str], held: dict[int, Values]
 ) -> Iterator[tuple[int, ...]]:
     """Split factors with which the placements put every value of a dim where the layout does.
 
@@ -106,7 +118,7 @@ def _factors(
             yield ()
         return
     count, stride = mesh.axes[names[0]]
-    wanted = _coordinate(line.device, mesh, names[0])
+    wanted = coordinate(line.device, mesh, names[0])
     sizes = {len(values) for values in held.values()}
     for factor in sorted({factor for size in sizes for factor in _breaks(size)}):
         owner = {size: _owner(size, count, factor) for size in sizes}

@@ -6,13 +6,15 @@ that are not named replicate.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, NoReturn
 
 from lark import Token, Transformer, v_args
 
+from axe_eq.errors import NotationError, SearchError
 from axe_eq.layout.mesh import Mesh
-from axe_eq.layout.notation.common import given_shape
+from axe_eq.layout.notation.common import given_shape, settled
 from axe_eq.layout.notation.sharding import (
     MeshDigit,
     confirmed,
@@ -24,10 +26,9 @@ from axe_eq.layout.notation.sharding import (
     split,
     unused_replicas,
 )
+from axe_eq.layout.notation.spec_search import Names, find_names
 from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse
 from axe_eq.layout.value import Layout
-
-Names = tuple[str, ...]
 
 
 class _Keyword(NamedTuple):
@@ -125,11 +126,40 @@ def write(layout: Layout, context: Context) -> str:
     """
     if context.mesh is None:
         raise refusal("jax", layout, "the devices are not known", "mesh=Mesh(...)")
-    dims = mesh_dims("jax", layout, context, context.mesh)
-    names = [names_of("jax", layout, context.mesh, dim) for dim in dims]
-    text = f"P({', '.join(map(_entry, names))})"
+    return written("jax", layout, context, context.mesh, _spec)
+
+
+def written(
+    notation: str,
+    layout: Layout,
+    context: Context,
+    mesh: Mesh,
+    text_of: Callable[[Sequence[Names]], str],
+) -> str:
+    """The text of the mesh dims of each tensor dim, by digits, or where they do not tell by search.
+
+    Raises:
+        NotationError: the layout is no sharding over whole mesh dims.
+    """
     shape = given_shape(layout, context) or ()
-    return confirmed("jax", layout, sharded("jax", text, shape, context.mesh, names), text)
+
+    def checked(names: Sequence[Names]) -> str:
+        text = text_of(names)
+        return confirmed(notation, layout, sharded(notation, text, shape, mesh, names), text)
+
+    try:
+        dims = mesh_dims(notation, layout, context, mesh)
+        return checked([names_of(notation, layout, mesh, dim) for dim in dims])
+    except NotationError:
+        with suppress(NotationError, SearchError):
+            found = find_names(settled(layout), shape, mesh)
+            if found is not None:
+                return checked(found)
+        raise
+
+
+def _spec(names: Sequence[Names]) -> str:
+    return f"P({', '.join(map(_entry, names))})"
 
 
 def names_of(notation: str, layout: Layout, mesh: Mesh, dim: Sequence[MeshDigit]) -> Names:

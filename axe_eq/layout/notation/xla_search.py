@@ -28,8 +28,10 @@ from axe_eq.layout.stages import Stage
 
 MAX_POINTS = 2**16
 MAX_ORDERS = 120
-MAX_RUNGS = 64
+MAX_RUNGS = 24
 MAX_KEPT = 64  # tables kept of those that one step leaves
+MAX_EXPANDED = 100  # tables of which steps are undone
+MAX_TRIED = 2**12  # tables whose digits are looked for
 MAX_UNDONE = 2**24  # places computed
 
 Table = NDArray[np.int64]
@@ -80,16 +82,18 @@ def find_steps(table: Table, shape: Sequence[int], fits: Callable[[Ladder], bool
         if (ladder := _ladder(state.table, fits)) is not None:
             return Found(order, ladder, ())
         push(state, int(_variety(state.table[None])[0]))
-    work = 0
-    while heap:
+    work = expanded = 0
+    for _ in range(MAX_TRIED):
+        if not heap:
+            break
         state = heappop(heap)[2]
         if state.steps and (ladder := _ladder(state.table, fits)) is not None:
             return Found(state.order, ladder, state.steps)
-        made = _undone(state.table, MAX_UNDONE - work)
+        made = _undone(state.table, MAX_UNDONE - work) if expanded < MAX_EXPANDED else None
         if made is None:
             continue
         tables, steps = made
-        work += tables.size
+        work, expanded = work + tables.size, expanded + 1
         variety = _variety(tables)
         for place in np.argsort(variety, kind="stable")[:MAX_KEPT].tolist():
             behind = (_stage(*steps[place].tolist()), *state.steps)

@@ -22,7 +22,7 @@ from axe_eq.layout.chains import ladder_of
 from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.layout.ladders import Field, Ladder, iters_of, split
 from axe_eq.layout.notation.cells import Cell, cells_of, cut
-from axe_eq.layout.notation.xla_search import MAX_POINTS, MAX_UNDONE, find_steps, widened
+from axe_eq.layout.notation.xla_search import MAX_POINTS, MAX_TRIED, find_steps, widened
 from axe_eq.layout.notation.xla_tiles import COMBINE, TilingError, tile_array, tiled_extents
 from axe_eq.layout.stages import Stage
 from axe_eq.layout.value import Layout
@@ -112,7 +112,7 @@ def _find_behind(layout: Layout, shape: Sequence[int], wrong: str) -> tuple[_Arr
         raise TilingError(wrong)
     found = find_steps(table, shape, partial(_is_placed, layout.size))
     if found is None:
-        raise TilingError(f"{wrong}, and no tiles are found with {MAX_UNDONE} places computed")
+        raise TilingError(f"{wrong}, and no tiles are found in {MAX_TRIED} tries")
     array = _find_nested(layout.size, found.ladder, [shape[dim] for dim in found.order])
     return array._replace(dims=found.order), list(found.steps)
 
