@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+from axe_eq.errors import SearchError
 from axe_eq.layout import iters as it
 from axe_eq.layout import ladders as ld
-from axe_eq.layout.check import Offsets
+from axe_eq.layout.check import MAX_VALUE, Offsets
 from axe_eq.layout.iters import Iters
 from axe_eq.layout.ladders import Field, Ladder
 from axe_eq.layout.stages import Stage
@@ -52,8 +53,13 @@ def build(
         offsets: its offset.
         swizzle: its swizzles.
         keep: the first box, if there is any, has the extents of the fields.
+
+    Raises:
+        SearchError: over 2**63 - 1 elements with padding.
     """
     shard = tuple(item for field in fields for item in ld.iters_of(*field))
+    if it.size(shard) > MAX_VALUE:
+        raise SearchError("boxes in boxes", f"{it.size(shard)} elements", f"at most {MAX_VALUE}")
     rooms = [(extent, ld.rooms_of(extent, ladder)) for extent, ladder in fields]
     boxes = ld.boxes_of(rooms, keep=keep)
     if not boxes:

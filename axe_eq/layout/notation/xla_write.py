@@ -201,12 +201,7 @@ def _find_stage(stage: Stage, shape: Sequence[int] | None = None) -> _Array:
     for dim, extent in enumerate(stage.box):
         block = (extent, prod(stage.padded[dim + 1 :]), DEFAULT_AXIS)
         cells[order[dim]] = Cell(extent, (block,) if extent > 1 else ())
-    array = _find_array(cells, (prod(stage.box),) if shape is None else shape)
-    if not array.digits:
-        return array
-    slowest, *digits = array.digits
-    step = prod(digit.room for digit in digits) * array.gap  # strides of a shape divide each other
-    return array._replace(digits=(slowest._replace(room=prod(stage.padded) // step), *digits))
+    return _find_array(cells, (prod(stage.box),) if shape is None else shape)
 
 
 def _find_digits(shares: Sequence[Sequence[Cell]]) -> tuple[tuple[_Digit, ...], int]:

@@ -125,10 +125,56 @@ def test_every_order_of_digits_can_be_written(order: tuple[int, ...]) -> None:
         ("S[(4):(1)] + 3", "offset 3"),
         ("S[(4):(1@lane)]", "axis lane"),
         ("S[(4):(1)] + R[(2):(8)]", "an element has several places"),
-        ("sw(1,0,1)@m . S[4:1]", "swizzle sw(1,0,1)@m"),
+        ("sw(5,0,5)@m . S[1024:1]", "swizzle sw(5,0,5)@m"),
     ],
 )
 def test_what_xla_cannot_express(axe: str, wrong: str) -> None:
     with pytest.raises(NotationError) as refused:
         write("xla", Layout.parse(axe))
     assert refused.value.wrong == wrong
+
+
+CROSSING = [
+    "f32[3,3]{0,1:T(3,3)(*,*,2)(1,4)}",
+    "f32[1,6]{0,1:T(4,2)(3,*,3)(1,3)}",
+    "f32[2,5,3]{1,2,0:T(*,2,3)(*,1,4)}",
+    "f32[3,5]{0,1:T(*,2)(3,1,2)(*,3)}",
+    "f32[4,3,3]{2,0,1:T(*,3,1)(3,2,4)}",
+    "f32[6,4]{0,1:T(3,4)(*,2,2)(1,4)}",
+    "f32[2,3]{1,0:T(3,2)(2,*,3)(2,2)}",
+    "f32[1,5]{0,1:T(4,3)(2,*,4)(3,3)}",
+]
+
+
+@pytest.mark.parametrize("text", CROSSING)
+def test_digits_that_cross_are_written_back(text: str) -> None:
+    """From the boxes box by box, from the canonical form, which has other ones, by search."""
+    layout = read("xla", text)
+    assert any(stage.order for stage in layout.inner)
+    for form in (layout, layout.canonical()):
+        again = read("xla", write("xla", form, shape=layout.box), shape=layout.box)
+        assert list(again.table("m")) == list(layout.table("m"))
+
+
+def test_large_arrays_whose_tiles_cross_are_written_from_their_boxes() -> None:
+    layout = read("xla", "f32[1001,999]{0,1:T(*,7)(2,4)}")
+    again = read("xla", write("xla", layout))
+    assert [again((i, j)) for i in (0, 500, 1000) for j in (0, 1, 998)] == [
+        layout((i, j)) for i in (0, 500, 1000) for j in (0, 1, 998)
+    ]
+
+
+@pytest.mark.parametrize(
+    "axe",
+    ["S[(2,2):(3,2)]", "S[(3,3):(5,4)]", "S[(8,4):(6,5)]", "sw(1,0,1)@m . S[4:1]"],
+)
+def test_crossing_digits_of_any_layout_have_tiles_where_they_are_found(axe: str) -> None:
+    layout = Layout.parse(axe)
+    assert list(read("xla", write("xla", layout)).table("m")) == list(layout.table("m"))
+
+
+def test_the_search_says_where_it_ends() -> None:
+    with pytest.raises(NotationError, match="6 and 5 interleave, and no tiles are found in 4096"):
+        write("xla", Layout.parse("S[(1000,5):(6,5)]"))
+    with pytest.raises(NotationError, match="interleave, and tiles are searched for up to 65536"):
+        write("xla", Layout.parse("S[(20000,5):(6,5)]"))
