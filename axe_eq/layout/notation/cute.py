@@ -10,14 +10,17 @@ Source: NVIDIA CUTLASS, CuTe layout algebra; ``Swizzle<B,M,S>`` of ``cute/swizzl
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from math import prod
 from typing import Any, NamedTuple, NoReturn
 
 from lark import Token, Transformer, v_args
 
+from axe_eq.errors import NotationError
 from axe_eq.layout.iters import DEFAULT_AXIS, Iter, size
 from axe_eq.layout.notation.common import blocks_of, only_axis, without_box, without_replica
-from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse
+from axe_eq.layout.notation.cute_search import unboxed_forms
+from axe_eq.layout.notation.text import Context, build, parse, refuse
 from axe_eq.layout.swizzle import Swizzle
 from axe_eq.layout.value import Layout
 
@@ -196,11 +199,35 @@ def write(layout: Layout, context: Context) -> str:
     Raises:
         NotationError: several axes, replicas, padding, or a swizzle that CuTe refuses.
     """
-    layout = without_box("cute", without_replica("cute", layout))
+    layout = without_replica("cute", layout)
+    try:
+        return _written(without_box("cute", layout), context)
+    except NotationError:
+        if layout.is_linear() or layout.axes != (DEFAULT_AXIS,):
+            raise
+        for form in unboxed_forms(layout):
+            with suppress(NotationError):
+                return _written(form, context)
+        raise
+
+
+def _accepted(sw: Swizzle) -> list[Swizzle]:
+    """Swizzles that together do what one does, each with |S| >= B as CuTe demands.
+
+    A field that overlaps the one it is read from is cut into pieces of |S| bits. The piece acts
+    first that no other one reads: the lowest for S > 0, for S < 0 the highest.
+    """
+    step = abs(sw.shift)
+    pieces = [
+        Swizzle(sw.axis, min(step, sw.bits - start), sw.base + start, sw.shift)
+        for start in range(0, sw.bits, step or 1)
+    ]
+    return pieces if sw.shift < 0 else pieces[::-1]
+
+
+def _written(layout: Layout, context: Context) -> str:
+    """The text of a layout without replicas and boxes."""
     offset = only_axis("cute", layout, "CuTe offsets have one axis, m")
-    for sw in layout.swizzle:
-        if abs(sw.shift) < sw.bits:
-            raise refusal("cute", layout, f"{sw} overlaps itself", "CuTe demands |S| >= B")
     if context.shape is None:
         shape, stride = _columns(layout.shard)
     else:
@@ -213,7 +240,8 @@ def write(layout: Layout, context: Context) -> str:
                 "()",
             )
         )
-    swizzles = [f"Sw<{sw.bits},{sw.base},{sw.shift}>" for sw in layout.swizzle]
+    accepted = [part for sw in layout.swizzle for part in _accepted(sw)]
+    swizzles = [f"Sw<{sw.bits},{sw.base},{sw.shift}>" for sw in accepted]
     if offset and not swizzles:
         swizzles = ["Sw<0,4,3>"]
     offsets = [0] * (len(swizzles) - 1) + [offset]

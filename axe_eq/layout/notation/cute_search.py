@@ -1,0 +1,65 @@
+"""Swizzles in front of a list of iters, for the map of a layout with a box.
+
+A canonical form has the least swizzles that leave a layout, which may be a box; CuTe has no boxes.
+Swizzles that leave a list are searched for among the stacks of at most two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+import numpy as np
+
+from axe_eq.errors import SearchError
+from axe_eq.layout.iters import DEFAULT_AXIS
+from axe_eq.layout.levels import NoIters
+from axe_eq.layout.swizzle import Swizzle
+from axe_eq.layout.tables import from_points
+from axe_eq.layout.value import Layout, make
+
+MAX_POINTS = 2**12
+MAX_TRIES = 2**12
+MAX_STACKED = 2
+
+
+def unboxed_forms(layout: Layout) -> Iterator[Layout]:
+    """Layouts without boxes with a map on ``m``, those of the fewest swizzles first.
+
+    Args:
+        layout: a layout on ``m`` without replicas; over 2**12 elements have no such forms.
+    """
+    if layout.size > MAX_POINTS:
+        return
+    values = layout.table(DEFAULT_AXIS)
+    singles = _singles(max([_reach(values), *(sw.reach for sw in layout.swizzle)]))
+    for count in range(MAX_STACKED + 1):
+        if len(singles) ** count > MAX_TRIES:
+            return
+        for stack in product(singles, repeat=count):
+            undone = values
+            for sw in stack:
+                undone = sw.undo_table(undone)
+            try:
+                plain = from_points(undone[:, None, None], (DEFAULT_AXIS,))
+            except (NoIters, SearchError):
+                continue
+            yield make(plain.shard, (), plain.offsets, stack)
+
+
+def _reach(values: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> int:
+    """The bits that swizzles can tell apart; above them all are alike, 0 or for negative ones 1."""
+    low, high = int(values.min()), int(values.max())
+    bits = max(high.bit_length(), (~low).bit_length() if low < 0 else 0)
+    return 2 * bits + 1 if low < 0 else bits
+
+
+def _singles(reach: int) -> list[Swizzle]:
+    """All swizzles with at most that reach whose fields do not overlap; others are several."""
+    return [
+        Swizzle(DEFAULT_AXIS, bits, base, sign * shift)
+        for bits in range(1, reach)
+        for shift in range(bits, reach - bits + 1)
+        for base in range(reach - bits - shift + 1)
+        for sign in (1, -1)
+    ]
