@@ -30,8 +30,8 @@ MAX_POINTS = 2**16
 MAX_ORDERS = 120
 MAX_RUNGS = 24
 MAX_KEPT = 64  # tables kept of those that one step leaves
-MAX_EXPANDED = 100  # tables of which steps are undone
-MAX_TRIED = 2**12  # tables whose digits are looked for
+MAX_TRIED = 2**13  # tables whose digits are looked for
+PASSES = (4, 100), (1, 200)  # what a step costs in half varieties, and tables to undo steps of
 MAX_UNDONE = 2**24  # places computed
 
 Table = NDArray[np.int64]
@@ -67,6 +67,14 @@ def find_steps(table: Table, shape: Sequence[int], fits: Callable[[Ladder], bool
     """
     if len(table) > MAX_POINTS:
         return None
+    found = (_search(table, shape, fits, cost, most) for cost, most in PASSES)
+    return next((one for one in found if one is not None), None)
+
+
+def _search(
+    table: Table, shape: Sequence[int], fits: Callable[[Ladder], bool], cost: int, most: int
+) -> Found | None:
+    """One pass of `find_steps`: a step adds `cost`, and steps of `most` tables are undone."""
     heap: list[tuple[int, int, _State]] = []
     number = count()
     seen: set[bytes] = set()
@@ -75,7 +83,7 @@ def find_steps(table: Table, shape: Sequence[int], fits: Callable[[Ladder], bool
         key = state.table.tobytes()
         if key not in seen:
             seen.add(key)
-            heappush(heap, (variety + len(state.steps), next(number), state))
+            heappush(heap, (2 * variety + cost * len(state.steps), next(number), state))
 
     for order in _orders(shape):
         state = _State(order, table.reshape(shape).transpose(order).ravel(), ())
@@ -83,13 +91,13 @@ def find_steps(table: Table, shape: Sequence[int], fits: Callable[[Ladder], bool
             return Found(order, ladder, ())
         push(state, int(_variety(state.table[None])[0]))
     work = expanded = 0
-    for _ in range(MAX_TRIED):
+    for _ in range(MAX_TRIED // len(PASSES)):
         if not heap:
             break
         state = heappop(heap)[2]
         if state.steps and (ladder := _ladder(state.table, fits)) is not None:
             return Found(state.order, ladder, state.steps)
-        made = _undone(state.table, MAX_UNDONE - work) if expanded < MAX_EXPANDED else None
+        made = _undone(state.table, MAX_UNDONE - work) if expanded < most else None
         if made is None:
             continue
         tables, steps = made

@@ -112,7 +112,7 @@ def _find_behind(layout: Layout, shape: Sequence[int], wrong: str) -> tuple[_Arr
         raise TilingError(wrong)
     found = find_steps(table, shape, partial(_is_placed, layout.size))
     if found is None:
-        raise TilingError(f"{wrong}, and no tiles are found in {MAX_TRIED} tries")
+        raise TilingError(f"{wrong}, and no tiles are found in {MAX_TRIED} tables")
     array = _find_nested(layout.size, found.ladder, [shape[dim] for dim in found.order])
     return array._replace(dims=found.order), list(found.steps)
 
