@@ -201,8 +201,7 @@ def test_written_where_the_notation_has_it_and_refused_by_name_elsewhere() -> No
     for notation in ("cute", "strides", "matrix", "triton"):
         with pytest.raises(NotationError, match="is smaller than its padded shape"):
             axe.write(notation, XLA)
-    with pytest.raises(NotationError, match="boxes that do not line up with each other"):
-        axe.write("xla", REORDERED)
+    assert same_map(axe.read("xla", axe.write("xla", REORDERED)), REORDERED) is None
     with pytest.raises(LayoutError, match="a box in a box has no strides"):
         XLA.strided((5, 7))
     plain = Layout.parse("box[(3,5)] in box[(5,3) of (8,3) order (1,0)] in S[24:1]")

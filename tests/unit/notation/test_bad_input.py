@@ -143,7 +143,7 @@ BAD: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("(Shard(2), Replicate())", ON_MESH),
         ("(Shard(0), Shard(0)", ON_MESH),
         ("(_StridedShard(0, split_factor=3), Replicate())", {"shape": (7,), "mesh": MESH}),
-        ("(_StridedShard(0, split_factor=3), Shard(0))", ON_MESH),
+        ("(Shard(0), _StridedShard(0, split_factor=2))", {"shape": (5,), "mesh": MESH}),
         ("(_StridedShard(0, split_factor=2), R)", {"shape": (10**6 + 1,), "mesh": MESH}),
         ("(_StridedShard(0, split_factor=0), Replicate())", ON_MESH),
     ],
