@@ -39,7 +39,7 @@ def reduce(cone: Cone, exact: bool, target: Target) -> tuple[ir.Kernel, Mapping[
         target: the machine, for its number of units.
 
     Raises:
-        DispatchError: reductions over different dims, windows, or a monoid that kernels lack.
+        DispatchError: reductions over different dims, or a monoid that kernels lack.
     """
     names = Names()
     problem = _fused(_read(cone, names))
@@ -59,13 +59,11 @@ def _read(cone: Cone, names: Names) -> _Problem:
     """The cone's reductions and results over (kept dims, reduced dims).
 
     Raises:
-        DispatchError: reductions over different dims, windows, or a monoid that kernels lack.
+        DispatchError: reductions over different dims, or a monoid that kernels lack.
     """
     if len({frozenset(f.dims) for f in cone.folds}) > 1:
         raise cone.refuse("reduces different dims", "the same dims, any number of times")
     for fold in cone.folds:
-        if any(c.offset or c.plain is None for c in fold.coords if c.terms):
-            raise cone.refuse("reduces windows", "whole dims")
         if fold.monoid not in {*MERGE, *ONLINE, *BEST}:
             raise cone.refuse(f"reduces by {fold.monoid}", " ".join([*MERGE, *ONLINE, *BEST]))
     loads = [n for n, leaf in enumerate(cone.leaves) if not isinstance(leaf, Fold)]
