@@ -20,6 +20,9 @@ from axe_eq_backends.cuda.calls import CALLS, is_large
 from axe_eq_backends.cuda.held import Held, held_registers
 
 LARGE_CTA = 512
+# 32-bit registers of an SM; of a thread, those of f64 values that fit beside all others where ptxas
+# chooses, and others beside more.
+REGISTERS, WIDE_WORDS, OTHER_WORDS = 65536, 64, 16
 SPELL = {"//": "/", "and": "&&"}
 _C_TYPES = {
     "bool": "unsigned char", "f8e4m3": "unsigned char", "f8e5m2": "unsigned char", "f16": "f16",
@@ -209,11 +212,7 @@ class Writer:
         self.lines = []
         self._prologue(arguments, body)
         parameters = ",\n    ".join(self._parameter(a) for a in arguments)
-        # ptxas spills to fit more CTAs on an SM. Large ones are alone there for their registers;
-        # products gain nothing by company (0.99 to 1.01 of the time on an H200).
-        alone = self._has_roles() or kernel.n_threads >= LARGE_CTA or self._multiplies()
-        residency = ", 1" if alone else ""
-        bounds = f"__launch_bounds__({kernel.n_threads}{residency})"
+        bounds = f"__launch_bounds__({kernel.n_threads}{self._residency()})"
         if kernel.cluster > 1:
             bounds += f" __cluster_dims__({kernel.cluster}, 1, 1)"
         head = (
@@ -224,6 +223,22 @@ class Writer:
         return Source(
             identifier(kernel.name), code, arguments, kernel.n_threads, kernel.launch_smem_bytes
         )
+
+    def _residency(self) -> str:
+        """CTAs of an SM that its registers are divided among; "" leaves that to ptxas.
+
+        ptxas spills to fit more CTAs. Large ones are alone for their registers; products gain
+        nothing by company (0.99 to 1.01 of the time on an H200); around the subroutines of f64
+        cells it tries to fit more than what one statement holds leaves room for.
+        """
+        if self._has_roles() or self.kernel.n_threads >= LARGE_CTA or self._multiplies():
+            return ", 1"
+        maps = (s for s, _ in ir.walk(self.kernel) if isinstance(s, ir.Map))
+        words = max(map(_wide_words, maps), default=0)
+        if words <= WIDE_WORDS:
+            return ""
+        fits = REGISTERS // (self.kernel.n_threads * (words + OTHER_WORDS))
+        return f", {max(fits, 1)}"
 
     def _comment(self) -> str:
         n = self.kernel.cluster
@@ -491,3 +506,9 @@ def _group_form(s: ir.Commit | ir.WaitGroup) -> str:
         "bulk_read": f"cp.async.bulk.wait_group.read {s.pending};",
         "cp_async": f"cp.async.wait_group {s.pending};",
     }[s.kind]
+
+
+def _wide_words(s: ir.Map) -> int:
+    """32-bit registers that a map's f64 tiles take of a thread."""
+    tiles = {view.buffer for view in s.views()}
+    return sum(2 * b.n_elements for b in tiles if b.itemsize == 8)
