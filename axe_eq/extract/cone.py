@@ -19,7 +19,7 @@ from axe_eq.extract.forest import CELL, GATHER, LOAD, Choice, Forest, TileClass
 from axe_eq.layout import Layout
 from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.program.ops import selector
-from axe_eq.program.signature import signature
+from axe_eq.program.signature import Affine, signature
 from axe_eq.program.types import ValueType
 from axe_eq.schedule import box as boxes
 from axe_eq.schedule.summary import ANY_ALIGNMENT, Access, Summary, Work
@@ -32,7 +32,8 @@ NARROWED = ((500_000, 4), (1_500_000, 2))
 MAX_DEPTH = 40
 
 Picks = dict[int, Choice]
-Form = tuple[tuple[str, ...], tuple[int, ...], bool]
+Kept = tuple[tuple[str, int, str], ...]
+Form = tuple[tuple[str, ...], tuple[int, ...], bool, Kept]
 
 
 class Cone(NamedTuple):
@@ -286,10 +287,10 @@ def summarise(
                 extents[letter] = extent
         times = passes.get(tile, 1)
         if choice.kind == LOAD:
-            key = choice.source, times, tile in fed
+            key = choice.source, times, tile in fed, bool(multiplied)
             if key not in node.known:
                 layout = forest.layout_of(choice.source)
-                node.known[key] = _access(node, layout, *key[1:], tile in fed)
+                node.known[key] = _access(node, layout, *key[1:])
             loads.append(node.known[key])
             continue
         computed += choice.kind == CELL
@@ -315,15 +316,16 @@ def summarise(
             staged += _staged(forest, choice, picks, times)
         if choice.vector:
             vector[choice.inside] = vector.get(choice.inside, 0.0) + choice.vector * times
+    stores = tuple(
+        _access(t, text, 1, False, bool(multiplied))
+        for t, text in zip(
+            [forest.tiles[r] for r in roots], stored or [""] * len(roots), strict=True
+        )
+    )
     return Summary(
         tuple(sorted(extents.items())),
         tuple(sorted(loads, key=_load_order)),
-        tuple(
-            _access(t, text, 1, False, bool(multiplied))
-            for t, text in zip(
-                [forest.tiles[r] for r in roots], stored or [""] * len(roots), strict=True
-            )
-        ),
+        stores,
         tuple(products),
         tuple(Work(flops, letters) for letters, flops in sorted(vector.items())),
         tuple(sorted(resident)),
@@ -333,7 +335,16 @@ def summarise(
         len(reduced),
         positions,
         parts,
+        _order(stores[0]),
     )
+
+
+def _order(access: Access) -> tuple[tuple[str, int], ...]:
+    """(letter, extent) of the dims of an access, slow to fast, each where it is fastest."""
+    found: dict[str, int] = {}
+    for letter, extent, _ in sorted(access.strides, key=lambda dim: -abs(dim[2])):
+        found[letter] = extent * found.pop(letter, 1)
+    return tuple(found.items())
 
 
 class _Place(NamedTuple):
@@ -392,19 +403,19 @@ def _filled(text: str) -> tuple[bool, bool]:
 
 
 def _form(forest: Forest, tile: TileClass, choice: Choice, picks: Picks) -> Form:
-    """`dtypes`, `reduced` and `crossed` of a product, as in `Work`."""
+    """`dtypes`, `reduced`, `crossed` and `kept` of a product, as in `Work`."""
     sources = tuple(picks[c].source for c in choice.children)
     key = choice.text, choice.children, sources
     if key not in tile.known:
         types = [forest.tiles[c].type for c in choice.children]
         layouts = ["" if s < 0 else forest.layout_of(s) for s in sources]
-        tile.known[key] = _form_of(choice.text, types, layouts)
+        tile.known[key] = _form_of(choice.text, types, layouts, tile.box)
     found: Form = tile.known[key]
     return found
 
 
-def _form_of(text: str, types: Sequence[ValueType], layouts: Sequence[str]) -> Form:
-    """The same of operands of these types, loaded in these layouts or not at all ("")."""
+def _form_of(text: str, types: Sequence[ValueType], layouts: Sequence[str], box: str) -> Form:
+    """The same of operands of these types, loaded in these layouts or not at all (""), in a box."""
     parsed = signature(text)
     extents = parsed.extents([t.shape for t in types])
     along: set[int] = set()
@@ -412,7 +423,21 @@ def _form_of(text: str, types: Sequence[ValueType], layouts: Sequence[str]) -> F
         for d in _contiguous(layout, type_.shape) if layout else ():
             along |= {i for i, _ in dims[d].terms if i in parsed.reduced}
     dtypes = tuple(sorted({t.dtype for t in types}))
-    return dtypes, tuple(extents[i] for i in parsed.reduced), len(along) > 1
+    reaches = [
+        "".join(n for n, o in zip("ab", parsed.operands, strict=False) if _reads(o, i))
+        for i in range(parsed.n_out)
+    ]
+    kept = tuple(
+        (entry.letter, extent, reach)
+        for entry, extent, reach in zip(boxes.parse(box), extents, reaches, strict=False)
+        if extent > 1 and entry.letter
+    )
+    return dtypes, tuple(extents[i] for i in parsed.reduced), len(along) > 1, kept
+
+
+def _reads(operand: Sequence[Affine], dim: int) -> bool:
+    """Whether an operand of a signature depends on an index dim."""
+    return any(d == dim for projection in operand for d, _ in projection.terms)
 
 
 def _contiguous(text: str, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -37,8 +37,8 @@ class Access(NamedTuple):
             stride is negative. Copies of whole rows need it.
         strides: (letter, extent, elements between neighbours) of every dim, as it lies in memory,
             slow to fast: those of a blocked dim follow each other, a whole dim has the letter "*",
-            dims of extent 1 are left out. Given for operands of products and what is stored beside
-            them, where strides describe it; else empty.
+            dims of extent 1 are left out. Given in cones with products, where strides describe it;
+            else empty.
         offset: the element where it is read from or stored to, where the strides are given.
     """
 
@@ -65,6 +65,8 @@ class Work(NamedTuple):
         dtypes: element types of the operands of products, each once.
         reduced: extents of the dims that products sum over.
         crossed: operands of products are contiguous along different ones of these.
+        kept: (letter, extent, operands) of every dim of more than one index that a product keeps:
+            "*" where it is whole, and which operands reach it: "a", "b", "ab" or "".
     """
 
     flops: float
@@ -75,6 +77,7 @@ class Work(NamedTuple):
     dtypes: tuple[str, ...] = ()
     reduced: tuple[int, ...] = ()
     crossed: bool = False
+    kept: tuple[tuple[str, int, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,8 @@ class Summary:
             times, more where reductions are nested or over different dims.
         n_positions: in cones with products, values that are positions along a dim.
         n_parts: likewise, values of several parts: of different operands, or of one and a constant.
+        order: likewise, (letter, extent) of the first result's dims of more than one index, slow to
+            fast as they lie in memory.
     """
 
     extents: tuple[tuple[str, int], ...]
@@ -108,6 +113,7 @@ class Summary:
     n_reduced: int = 0
     n_positions: int = 0
     n_parts: int = 0
+    order: tuple[tuple[str, int], ...] = ()
 
     def extent(self, letter: str) -> int:
         """Extent of a loop letter; 1 where the cone does not have it."""

@@ -22,6 +22,7 @@ from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.program import ops
 from axe_eq.program.signature import Affine, Signature, plain, signature
 from axe_eq.program.types import DTYPES, ValueType, value_type
+from axe_eq.schedule import box as boxes
 from axe_eq.schedule.graph import KernelStep, TileNode
 
 STORED = ("bool", "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64", "i32", "i64")
@@ -110,6 +111,8 @@ class Cone:
         rank: number of the roots' dims.
         leaves: loads, positions and reductions, numbered; operands of reductions before them.
         roots: what is stored.
+        letters: loop letters of the boxes of the roots' dims, "*" where a block has all; empty
+            where no box is known.
     """
 
     name: str
@@ -117,6 +120,7 @@ class Cone:
     rank: int
     leaves: list[Leaf] = field(default_factory=list)
     roots: list[Root] = field(default_factory=list)
+    letters: tuple[str, ...] = ()
 
     @property
     def folds(self) -> list[Fold]:
@@ -187,10 +191,13 @@ class _Raw:
 class _Reader:
     def __init__(self, step: KernelStep) -> None:
         self.step = step
-        shapes = {value_type(step.nodes[self._unviewed(r)].type).shape for r in step.roots}
+        roots = [step.nodes[self._unviewed(r)] for r in step.roots]
+        shapes = [value_type(node.type).shape for node in roots]
         # A row value and whole rows may be stored together: the larger space holds both.
         self.shape = max(shapes, key=lambda s: (len(s), s))
-        self.cone = Cone(step.name, list(self.shape), len(self.shape))
+        box = boxes.parse(roots[shapes.index(self.shape)].box)
+        letters = tuple(e.letter for e in box) if len(box) == len(self.shape) else ()
+        self.cone = Cone(step.name, list(self.shape), len(self.shape), letters=letters)
         self.known: dict[tuple[int, Coords], Cell] = {}
         self.leaves: list[_Raw | Position | Fold] = []
         self.counted: dict[Cell, Cell] = {}  # positions of programs, and how they are counted
@@ -384,7 +391,8 @@ class _Reader:
         found = []
         for reduced in sig.reduced:
             own = range(self.cone.rank, len(self.cone.shape))
-            again = (last,) if sig.n_reduced == 1 and last >= 0 else ()
+            # Contractions sum over dims of their own.
+            again = (last,) if sig.n_reduced == 1 and last >= 0 and not self.step.row else ()
             fits = (d for d in (*again, *own) if d not in taken)
             dim = next((d for d in fits if self.cone.shape[d] == extents[reduced]), None)
             if dim is None:
@@ -533,7 +541,8 @@ def _cut(
         load = _load(raw, parts)
         stored.append(Root(raw.buffer, raw.dtype, load.strides, cell, load.offset))
     rank = sum(map(len, parts[: cone.rank]))
-    return Cone(cone.name, [e for p in parts for e in p], rank, done, stored)
+    letters = tuple(x for x, p in zip(cone.letters, parts, strict=False) for _ in p)
+    return Cone(cone.name, [e for p in parts for e in p], rank, done, stored, letters)
 
 
 def _load(raw: _Raw, parts: Sequence[Sequence[int]]) -> Load:

@@ -16,6 +16,7 @@ from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Apply, Cell, renumber, used
 from axe_eq.kernel.placement import Block, Iter, Placement, merged
 from axe_eq.program.types import DTYPES
+from axe_eq.schedule.box import TILE_LETTERS, WHOLE
 from axe_eq.target import Target
 from axe_eq_backends.cuda.cones import Cone, Fold, Load, Position
 from axe_eq_backends.cuda.cost import (
@@ -50,6 +51,7 @@ from axe_eq_backends.cuda.schedules.products import (
     step_depth,
 )  # fmt: skip
 from axe_eq_backends.cuda.schedules.tensors import Operand
+from axe_eq_backends.cuda.sides import sides
 
 FAMILY = "wgmma"  # of the rows that the persistent kernel is written with
 BAND = 16  # rows of tiles in a band where nobody chose
@@ -89,6 +91,23 @@ def contraction(cone: Cone, names: Mapping[int, str], outputs: Sequence[str]) ->
     return Contraction(tuple(cone.shape), outer, rows, cols, operands, tuple(turned), stored)
 
 
+def tile_sizes(c: Contraction, letters: Sequence[str], chosen: Mapping[str, int]) -> dict[str, int]:
+    """What extraction chose, with p for the tile's rows and q for its columns.
+
+    Args:
+        c: the contraction.
+        letters: of the boxes of its result's dims, as in `Cone`; empty where nobody chose.
+        chosen: blocks by letter, and other parameters.
+    """
+    if not letters:
+        return dict(chosen)
+    found = {name: size for name, size in chosen.items() if name not in TILE_LETTERS}
+    for name, dims in zip(TILE_LETTERS, (c.rows, c.cols), strict=True):
+        cut = [chosen[letters[d]] for d in dims if letters[d] in TILE_LETTERS]
+        found[name] = max(cut) if cut else c.extent([d for d in dims if letters[d] == WHOLE])
+    return found
+
+
 def operand(cone: Cone, leaf: Load | Position, name: str) -> Operand:
     """A leaf over all dims of the index space, under a name."""
     if isinstance(leaf, Load):
@@ -112,31 +131,12 @@ def _reached(cell: Cell, operands: Sequence[Operand]) -> set[int]:
 def _kinds(
     cone: Cone, operands: Sequence[Operand], made: Sequence[Product], order: Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """(outer, rows, cols), each in `order`.
-
-    Rows are what one side of the products alone reaches, columns what the other side does. What
-    both reach, or one side here and the other there, or none, is an outer dim.
-    """
+    """(outer, rows, cols), each in `order`; what no product reaches is an outer dim too."""
     wide = {d for d in order if cone.shape[d] > 1}
-    outer, rows, cols = set[int](), set[int](), set[int]()
-    for p in made:
-        a, b = (_reached(x, operands) & wide for x in (p.a, p.b))
-        outer |= a & b
-        a, b = a - b, b - a
-        agreement = len(a & rows) + len(b & cols) - len(a & cols) - len(b & rows)
-        # A result's fastest dim is best a column: tiles of rows are stored row by row.
-        turned = (
-            not rows | cols
-            and b
-            and max(map(order.index, a), default=-1) > max(map(order.index, b))
-        )
-        if agreement < 0 or turned:
-            a, b = b, a
-        rows, cols = rows | a, cols | b
-    outer |= rows & cols | (wide - rows - cols)
-    kinds = (outer, rows - outer, cols - outer)
-    of_rows, of_cols, of_outer = (
-        tuple(d for d in order if d in kind) for kind in (*kinds[1:], kinds[0])
+    reached = [(_reached(p.a, operands) & wide, _reached(p.b, operands) & wide) for p in made]
+    rows, cols, _ = sides(reached, order.index)
+    of_outer, of_rows, of_cols = (
+        tuple(d for d in order if d in kind) for kind in (wide - rows - cols, rows, cols)
     )
     return of_outer, of_rows, of_cols
 

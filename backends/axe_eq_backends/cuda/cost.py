@@ -13,11 +13,13 @@ from math import gcd, prod
 import numpy as np
 
 from axe_eq.program.types import DTYPES
+from axe_eq.schedule.box import TILE_LETTERS, UNIT_LETTERS
 from axe_eq.schedule.summary import (
     Access,
     Column,
     Columns,
     Summary,
+    Work,
     blocks,
     elements,
     flops,
@@ -34,6 +36,7 @@ from axe_eq_backends.cuda.schedules.gemm import (
     column_words,
     tile_words,
 )
+from axe_eq_backends.cuda.sides import as_matrices
 
 # Re-reads come from L2: GEMM tiles of 128 x 256 at 770 TFLOP/s draw 9.0e12 B/s from it, so at least
 # 2.1; 3 fits.
@@ -69,6 +72,9 @@ IN_TURNS, FEWER_PANELS = 0.004, 0.001
 WHOLE_DIM = 1 << 40
 # Part of a unit's registers that may hold rows; addresses, results, reads on their way take more.
 HELD_SHARE = 0.5
+# Blocks of cones on lanes, and bytes that the lanes of a warp read of a row at once.
+LANE_ROWS, LANE_COLS = (1, 2, 4, 8, 16, 32, 64, 128, 256), (64, 256, 1024, WHOLE_DIM)
+RUN_BYTES = 32 * 16
 # A grid too small to fill the machine still streams from a few units at most this part of the
 # bandwidth each.
 UNIT_BANDWIDTH = 1 / 40
@@ -86,8 +92,9 @@ class TensorCores:
         """Refused without products, without two block dims, or without a row for the dtype."""
         if not summary.products:
             return "no sum of products"
-        if not summary.has("p"):
-            return "no block dim p"
+        tiled = as_matrices(summary).summary
+        if not (tiled.has("p") or tiled.has("q")):
+            return "no block of rows or columns"
         if any(w.structured for w in summary.products):
             return "a structured reduction of products"
         if summary.n_folds:
@@ -103,6 +110,8 @@ class TensorCores:
 
     def price(self, summary: Summary, target: Target) -> Columns:
         """One table over all rows: tiles are multiples of the row's shape."""
+        sides = as_matrices(summary)
+        summary = sides.summary
         columns = _tiles(tile_rows(target, summary.products[0].dtype), summary)
         if (cluster := target.limits.get("product_cluster", 1)) > 1:
             columns.extra["cluster"] = np.full(len(columns), float(cluster))
@@ -116,7 +125,7 @@ class TensorCores:
         waits = _waits(summary, target, columns)
         columns.time_s = np.maximum(columns.time_s, target.launch_s + waits)
         _check_tensor_capacity(summary, target, columns)
-        return columns
+        return sides.named(columns)
 
 
 @dataclass(frozen=True)
@@ -125,21 +134,19 @@ class Lanes:
 
     name: str = "lanes"
     families: tuple[str, ...] = ("cuda",)
-    prices_places: bool = False
+    prices_places: bool = True
 
     def refuse(self, summary: Summary, target: Target) -> str | None:
         """Refused where matrix units take the products: no kernel has them on lanes."""
         structured = any(w.structured for w in summary.products)
-        if _computes_operands(summary) and not structured:
-            return "operands of products computed in the kernel"
-        if summary.n_reduced > 1:
+        if summary.n_reduced > 1 or len({w.reduced for w in summary.products}) > 1:
             return "reductions over different dims"
         if (structured and len(summary.products) > 1) or (summary.products and summary.n_folds):
             return "products beside other reductions"
         taken = all(tile_rows(target, w.dtype) for w in summary.products)
         if taken and structured and not mixes_rows(summary):
             return "products that matrix units take"
-        if summary.products and not structured and _is_matrix(summary):
+        if not structured and any(map(is_of_matrices, summary.products)):
             return "products of matrices"
         return None
 
@@ -149,8 +156,9 @@ class Lanes:
         All are estimates: kernels on lanes have the tiles that measured best for how many elements
         are contiguous and aligned, and for the registers that their cells take.
         """
-        rows, depths = (1, 2, 4, 8, 16, 32, 64, 128, 256), (256, 1024, 4096)
-        p, q, k = grid_of(rows, (64, 256, 1024, WHOLE_DIM), depths)
+        run = _columns_of_sums(summary)
+        sizes = [(run.get(e, 1),) for e in TILE_LETTERS] if run else (LANE_ROWS, LANE_COLS)
+        p, q, k = grid_of(*sizes, (256, 1024, 4096))
         columns = Columns({"p": p, "q": q, "k": k, "s": k})
         columns.rows, columns.estimated = ("",) * len(p), frozenset(columns.block)
         matrix = flops(summary.products, summary, columns) / target.vector_flops_per_s
@@ -161,6 +169,19 @@ class Lanes:
         columns.time_s = np.where(held, columns.time_s, swept_s)
         columns.costs = {n: np.where(held, c, swept[n]) for n, c in columns.costs.items()}
         return columns
+
+
+def _columns_of_sums(summary: Summary) -> dict[str, int]:
+    """Columns of a block by letter, where products are summed across what is contiguous.
+
+    Sums along what is contiguous take any number of rows; these take a vector of every lane.
+    """
+    if not summary.products:
+        return {}
+    largest = max(summary.loads, key=lambda a: a.n_bytes)
+    along = {x for x, _, step in largest.strides if step == 1}
+    kept = along & {x for w in summary.products for x, _, _ in w.kept}
+    return {x: RUN_BYTES // largest.itemsize for x in kept & set(TILE_LETTERS)}
 
 
 def _swept(summary: Summary) -> Summary:
@@ -187,13 +208,16 @@ def not_as_they_lie(summary: Summary, target: Target) -> str | None:
         return "values put together from parts"
     if summary.n_positions:
         return "values that depend on positions"
-    return misaligned(summary, target)
+    return misaligned(as_matrices(summary).summary, target)
 
 
 def misaligned(summary: Summary, target: Target) -> str | None:
     """Why bulk copies cannot fetch the operands of products; None where they can."""
-    fed = [a.aligned for a in summary.loads if a.feeds_product]
-    if 0 in fed:
+    operands = [a for a in summary.loads if a.feeds_product]
+    fed = [a.aligned for a in operands]
+    # Tiles have one index of a unit letter's dim.
+    along = {x for a in operands for x, _, step in a.strides if step == 1}
+    if 0 in fed or along & set(UNIT_LETTERS):
         return "an operand without a contiguous dim"
     least = min((gcd(a, BULK_BYTES) for a in fed), default=BULK_BYTES)
     if least < BULK_BYTES:
@@ -219,8 +243,11 @@ def _n_dims(access: Access, summary: Summary) -> int:
 
 
 def _padded(summary: Summary, columns: Columns, letter: str) -> Column:
-    """What tiles cover along a letter, their parts past its end included, over its extent."""
-    if not summary.has(letter):
+    """What tiles cover along a letter, their parts past its end included, over its extent.
+
+    Without rows there is one; columns that no letter cuts are whole.
+    """
+    if letter == "q" and not summary.has(letter):
         return np.ones(len(columns))
     extent = summary.extent(letter)
     return np.asarray(np.ceil(extent / columns.block[letter]) * columns.block[letter] / extent)
@@ -241,17 +268,9 @@ def tile_rows(target: Target, dtype: str) -> list[Instr]:
     return [r for r in rows if any(dtype == accepted[0] for accepted in r.dtypes)]
 
 
-def _is_matrix(summary: Summary) -> bool:
-    """Whether products are of matrices: columns are blocks, or whole in an operand without rows.
-
-    Without blocks of rows, all of a result of more than one element is whole.
-    """
-    if summary.has("p") and summary.has("q"):
-        return True
-    if not summary.has("p"):
-        return any(star > 1 for star, _ in summary.resident)
-    fed = [a for a in summary.loads if a.feeds_product]
-    return summary.has("p") and any("p" not in a.letters and a.star > 1 for a in fed)
+def is_of_matrices(work: Work) -> bool:
+    """Whether each operand of a product has dims of its own; else one of them is a vector."""
+    return {"a", "b"} <= {reach for _, _, reach in work.kept}
 
 
 def _row_of(columns: Columns, target: Target) -> list[Instr]:
@@ -363,10 +382,9 @@ def _stage_bytes(summary: Summary, columns: Columns, copied: bool = False) -> Co
     depth, total = columns.block["k"] * _chunk_width(summary), np.zeros(len(columns))
     for access in summary.loads:
         if access.feeds_product:
-            side = columns.block["p"]
-            if "p" not in access.letters:
-                side = _block(summary, columns, "q", access.star)
-            elif copied:
+            of_rows = "p" in access.letters or not (summary.has("p") or "q" in access.letters)
+            side = columns.block["p"] if of_rows else _block(summary, columns, "q", access.star)
+            if of_rows and copied:
                 rows = summary.extent("p")
                 side = np.minimum(side, -(-rows // PERIOD_ROWS) * PERIOD_ROWS)
             total = total + side * depth * access.itemsize
@@ -429,10 +447,10 @@ def _check_tensor_capacity(summary: Summary, target: Target, columns: Columns) -
     columns.reject(smem > limit, f"tiles exceed smem {limit} B")
     warpgroups = np.clip(columns.block["p"] // WARPGROUP_ROWS, 1, CONSUMERS)
     held = accumulators / (GROUP_THREADS * warpgroups)
+    # Of what the epilogue takes a panel's columns at least are held.
+    wide = PANEL_BYTES // summary.stores[0].itemsize
     for access in summary.loads:
         if not access.feeds_product and "q" in access.letters:
-            # Of what the epilogue reads a panel's columns at least are held.
-            wide = PANEL_BYTES // summary.stores[0].itemsize
             rows = columns.block["p"] / warpgroups
             held = held + (
                 tile_words(rows, wide, access.itemsize)

@@ -18,6 +18,7 @@ from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, TileNode
 from axe_eq.target import Target
 from axe_eq_backends.cuda import contract
 from axe_eq_backends.cuda.cones import Cone, Load, read_cone
+from axe_eq_backends.cuda.cost import Lanes
 from axe_eq_backends.cuda.leaves import Names
 from axe_eq_backends.cuda.pointwise import pointwise
 from axe_eq_backends.cuda.reductions import reduce
@@ -72,20 +73,17 @@ def _schedule(cone: Cone, step: KernelStep | MoveStep, target: Target) -> Lowere
     if not folds:
         return Lowered(*pointwise(cone, target))
     exact = isinstance(step, KernelStep) and step.rounds
-    if not all(f.product and min(f.dims) >= cone.rank for f in folds):
+    own_dims = all(f.product and min(f.dims) >= cone.rank for f in folds)
+    if not own_dims or (isinstance(step, KernelStep) and step.schedule == Lanes.name):
         return Lowered(*reduce(cone, exact, target))
     contraction, buffers = _contraction(cone)
-    if not matrix and contraction.sums_rows:
-        try:
-            return Lowered(*reduce(cone, exact, target))
-        except (DispatchError, ScheduleError):
-            pass  # rows too long for one CTA, or no rows
-    chosen = (step.parameters, step.row) if matrix and isinstance(step, KernelStep) else ({}, "")
-    made, other = contract.kernel(contraction, cone.name, target, *chosen)
-    if chosen[1].startswith(contract.FAMILY) and other:
-        made.note = f"not {chosen[1]}, which was priced: {other}"
-    if not chosen[1]:
-        made.note = "priced on lanes, where no kernel sums products along other than rows"
+    sizes, row = dict[str, int](), ""
+    if matrix and isinstance(step, KernelStep):
+        sizes = contract.tile_sizes(contraction, cone.letters, step.parameters)
+        row = step.row
+    made, other = contract.kernel(contraction, cone.name, target, sizes, row)
+    if row.startswith(contract.FAMILY) and other:
+        made.note = f"not {row}, which was priced: {other}"
     return Lowered(made, buffers)
 
 

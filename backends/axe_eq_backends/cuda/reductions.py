@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Apply, Cell, arg
@@ -108,12 +109,13 @@ def _fused(problem: _Problem) -> _Problem:
     """Dims that are one run in every tensor as one; in either group the contiguous one last."""
     n_kept = len(problem.shape) - problem.reduced
     tensors = [*problem.operands, *(o for o, _ in problem.outputs)]
+    sizes = [_n_bytes(problem.shape, o) for o in tensors]
     groups = []
     for dims in (range(n_kept), range(n_kept, len(problem.shape))):
         shape, parts = collapse([problem.shape[d] for d in dims], [o.over(dims) for o in tensors])
         if not shape:
             shape, parts = (1,), [o.widened() for o in parts]
-        order = sorted(range(len(shape)), key=lambda d: _run_bytes(parts, d))
+        order = sorted(range(len(shape)), key=lambda d: _run_bytes(parts, sizes, d))
         groups.append((tuple(shape[d] for d in order), [o.over(order) for o in parts]))
     (kept, slow), (reduced, fast) = groups
     joined = [
@@ -133,16 +135,24 @@ def _fused(problem: _Problem) -> _Problem:
     )  # fmt: skip
 
 
-def _run_bytes(tensors: Sequence[Operand], dim: int) -> int:
-    """Bytes per element of the tensors that are contiguous along a dim."""
-    return sum(DTYPES[o.dtype].itemsize for o in tensors if not o.counts and o.strides[dim] == 1)
+def _n_bytes(shape: Sequence[int], tensor: Operand) -> int:
+    """Bytes of a tensor that are read or written; positions have none."""
+    n_elements = prod(e for e, s in zip(shape, tensor.strides, strict=True) if s)
+    return 0 if tensor.counts else n_elements * DTYPES[tensor.dtype].itemsize
+
+
+def _run_bytes(tensors: Sequence[Operand], sizes: Sequence[int], dim: int) -> int:
+    """Bytes of the tensors that are contiguous along a dim."""
+    return sum(n for o, n in zip(tensors, sizes, strict=True) if o.strides[dim] == 1)
 
 
 def _fast(problem: _Problem) -> int:
     """1 where tensors are contiguous along the last reduced dim, 0 where along the last kept."""
     kept = len(problem.shape) - problem.reduced - 1
     reduced = [o for o in problem.operands if any(o.strides[kept + 1 :])]
-    return int(_run_bytes(reduced, len(problem.shape) - 1) >= _run_bytes(reduced, kept))
+    sizes = [_n_bytes(problem.shape, o) for o in reduced]
+    along = [_run_bytes(reduced, sizes, d) for d in (len(problem.shape) - 1, kept)]
+    return int(along[0] >= along[1])
 
 
 # -- schedules --

@@ -12,6 +12,7 @@ from math import prod
 import numpy as np
 
 from axe_eq.program.types import DTYPES
+from axe_eq.schedule.box import TILE_LETTERS
 from axe_eq.schedule.summary import Column, Columns, Summary, blocks, elements, flops, grid_of
 from axe_eq.target import Instr, Target
 from axe_eq_backends.cuda.cost import OF_REGISTERS, not_as_they_lie, roofline, tile_rows
@@ -23,6 +24,7 @@ from axe_eq_backends.cuda.schedules.products import (
     least_tile,
     step_depth,
 )  # fmt: skip
+from axe_eq_backends.cuda.sides import as_matrices
 
 SIDES = (16, 32, 64, 128)
 # Measured on one H200 (f16 with a cell before the product, f32, f64; 4096 squared): the part of a
@@ -76,12 +78,15 @@ class RegisterProducts:
 
     def price(self, summary: Summary, target: Target) -> Columns:
         """Tiles of the one row that takes the operands, with the steps that kernels have."""
+        sides = as_matrices(summary)
+        summary = sides.summary
         row = register_rows(target, summary)[0]
         matrix = family(row) == OF_REGISTERS[0]
         least = least_tile(matrix)
         p, q = grid_of(*([s for s in SIDES if s >= low] for low in least))
         m, n = (
-            _tile(summary, e, side, low) for e, side, low in zip("pq", (p, q), least, strict=True)
+            _tile(summary, *side)
+            for side in zip(TILE_LETTERS, (p, q), least, sides.whole, strict=True)
         )
         k = _depths(summary, row, m, n)
         columns = Columns({"p": p, "q": q, "k": k, "s": k}, {"stages": np.full(len(p), 2.0)})
@@ -100,15 +105,15 @@ class RegisterProducts:
         columns.time_s = np.maximum(columns.time_s, target.launch_s + waits)
         held = np.maximum(tile, m * n * len(summary.products))
         columns.reject(held > largest, f"accumulators exceed {largest} of a CTA")
-        return columns
+        return sides.named(columns)
 
 
-def _tile(summary: Summary, letter: str, sides: Column, least: int) -> Column:
+def _tile(summary: Summary, letter: str, sizes: Column, least: int, whole: int) -> Column:
     """What kernels have of a side: whole powers of two, however few of them are there."""
     if summary.has(letter):
-        there = np.minimum(sides, summary.extent(letter))
-    else:  # columns that are whole are cut as well
-        there = np.full(len(sides), float(min(MOST_SIDE, *(star for star, _ in summary.resident))))
+        there = np.minimum(sizes, summary.extent(letter))
+    else:
+        there = np.full(len(sizes), float(min(MOST_SIDE, whole)))
     return np.asarray(np.maximum(2.0 ** np.ceil(np.log2(there)), least))
 
 

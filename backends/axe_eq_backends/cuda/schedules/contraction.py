@@ -109,18 +109,6 @@ class Contraction:
         read = set().union(*(used(cell) for _, cell in self.outputs))
         return sorted(n for n in read if n < len(self.operands))
 
-    @property
-    def sums_rows(self) -> bool:
-        """Whether nothing is shared by rows and columns, and all tensors are read along rows.
-
-        Such products with vectors are bound by memory, like other sums of rows.
-        """
-        read = {n for p in self.products for cell in (p.a, p.b) for n in used(cell)}
-        deep = {d for p in self.products for d in p.depth}
-        strides = {self.operands[n].strides[d] for n in read for d in deep}
-        wide = DTYPES[self.dtype].accumulate == "f32"
-        return wide and not (self.rows and self.cols) and strides <= {0, 1}
-
     def extent(self, dims: Sequence[int]) -> int:
         """Elements of some dims together."""
         return prod(self.shape[d] for d in dims)
