@@ -305,9 +305,14 @@ class _Persistent:
         return Matrix(out.name, out.dtype, major, place=place)
 
     def _extra(self, operand: Operand) -> Extra:
-        if operand.counts or any(operand.window):
-            raise self.refuse(f"{operand.name} depends on positions", "whole tensors")
+        if any(operand.window):
+            raise self.refuse(f"{operand.name} is read in a window", "whole tensors")
         spans = {"m": self.m, "n": self.n}
+        if operand.counts:
+            (dim,) = (d for d, step in enumerate(operand.strides) if step)
+            dims = "".join(n for n, s in spans.items() if dim in s.dims)
+            outer = 0 if dims else self.lead.index(dim)
+            return Extra(operand.name, dims, operand.dtype, counts=outer)
         kept = {n: s for n, s in spans.items() if any(operand.strides[d] for d in s.dims)}
         place = self._place(operand, (), *kept.values())
         return Extra(operand.name, "".join(kept), operand.dtype, place)

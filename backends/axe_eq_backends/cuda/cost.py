@@ -206,8 +206,6 @@ def not_as_they_lie(summary: Summary, target: Target) -> str | None:
         return "operands contiguous along different reduced dims"
     if summary.n_parts:
         return "values put together from parts"
-    if summary.n_positions:
-        return "values that depend on positions"
     return misaligned(as_matrices(summary).summary, target)
 
 
@@ -449,6 +447,7 @@ def _check_tensor_capacity(summary: Summary, target: Target, columns: Columns) -
     held = accumulators / (GROUP_THREADS * warpgroups)
     # Of what the epilogue takes a panel's columns at least are held.
     wide = PANEL_BYTES // summary.stores[0].itemsize
+    held = held + summary.n_positions * column_words(wide, DTYPES["i32"].itemsize)
     for access in summary.loads:
         if not access.feeds_product and "q" in access.letters:
             rows = columns.block["p"] / warpgroups

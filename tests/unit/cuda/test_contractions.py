@@ -199,6 +199,20 @@ CASES: dict[str, Case] = {
     "half of a residual": registers(
         lambda a, b, c: a @ b + xp.concat([c, c], axis=1), f16(40, 64), f16(64, 72), f16(40, 36)
     ),
+    "positions of columns": bulk(
+        lambda a, b: a @ b + xp.astype(xp.arange(72), a.dtype), f16(40, 64), f16(64, 72)
+    ),
+    "a triangle": bulk(
+        lambda a, b: xp.where(xp.expand_dims(xp.arange(72), axis=1) >= xp.arange(136), a @ b, 0.0),
+        f16(72, 64), f16(64, 136),
+    ),
+    "positions of batches": bulk(
+        lambda a, b: (a @ b) * xp.astype(xp.reshape(xp.arange(3), (3, 1, 1)), a.dtype),
+        f16(3, 40, 64), f16(3, 64, 48),
+    ),
+    "positions through registers": registers(
+        lambda a, b: a @ b + xp.astype(xp.arange(37), a.dtype), f16(33, 35), f16(35, 37)
+    ),
     # several products
     "two products": bulk(lambda a, b, c: a @ b + c @ b, f16(40, 64), f16(64, 48), f16(40, 64)),
     "itself": bulk(lambda a: a @ a.T, f16(72, 64)),

@@ -82,13 +82,20 @@ class Matrix:
 class Extra:
     """An epilogue operand: "mn" (whole), "n" (a value per column), "m" (per row) or "" (one value).
 
-    `place`, where it is not dense: over the problem's outer dims, then its own.
+    Attributes:
+        name: its name.
+        dims: as above.
+        dtype: element type.
+        place: where it is not dense: over the problem's outer dims, then its own.
+        counts: it is no tensor: the i32 position along its dim, or along the outer dim of this
+            number where it has none.
     """
 
     name: str
     dims: str
     dtype: str = "f16"
     place: Placement | None = None
+    counts: int | None = None
 
 
 @dataclass(frozen=True)
@@ -234,7 +241,7 @@ class _Writer:
                     )
                     there = self._there(matrix, extent, tile)
                     self.operands[matrix.name] = tensor, ring, there
-        self.extras = [self._extra(e) for e in p.extras]
+        self.extras = [None if e.counts is not None else self._extra(e) for e in p.extras]
         self.out = self._tensor(p.out, p.outer, (p.m, p.n), output=True)
         lead = (t.consumers, self.staged)
         layout = (
@@ -462,11 +469,15 @@ class _Writer:
                 if missing
                 else k.reg_like(extra.name, extra.dtype, view)
             )
+            found[extra.name] = held
             at = [spans[name] for name in extra.dims]
+            if tensor is None:
+                begin = at[0].begin if at else tile.lead[extra.counts or 0]
+                k.index(held.all, int(extra.dims == "n"), begin)
+                continue
             kept = tuple(0 if d in missing else slice(None) for d in range(2))
             source = _part(tensor, extra.place, tile.lead, *at)
             k.copy(held.all[kept] if at else held.all[0, 0:1], source)
-            found[extra.name] = held
         return found
 
     def _ahead(
