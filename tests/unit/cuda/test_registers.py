@@ -41,6 +41,12 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     ),
     "rmsnorm": (lambda x, g: nn.rmsnorm(x) * g, ((TOKENS, HIDDEN), (HIDDEN,))),
     "few rows": (lambda x, w: x @ w, ((16, HIDDEN), (HIDDEN, INNER))),
+    "a triangle": (
+        lambda x, w: xp.where(
+            xp.expand_dims(xp.arange(TOKENS), axis=1) >= xp.arange(HIDDEN), x @ w, 0.0
+        ),
+        ((TOKENS, HIDDEN), (HIDDEN, HIDDEN)),
+    ),
     "attention": (attention, ((HEADS, 4096, HEAD),) * 3),
 }  # fmt: skip
 SAMPLE = ("bias and relu", "bias of large tiles", "residual", "softmax")
@@ -65,6 +71,12 @@ def test_kernels_of_the_benchmarks_keep_everything_in_registers(name: str, full:
     if not full and name != "rmsnorm_1024x12288":
         pytest.skip("runs under --full")
     check_registers(cuda_programs.executable(name))
+
+
+def test_f64_cells_keep_everything_in_registers() -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    spec = axe.Spec((333, 8, 4096), "f64")
+    check_registers(axe.compile(lambda x: nn.softmax(x, axis=-1), spec, target="h200"))
 
 
 def check_registers(exe: Any) -> None:
