@@ -89,7 +89,7 @@ class TensorCores:
     prices_places: bool = False
 
     def refuse(self, summary: Summary, target: Target) -> str | None:
-        """Refused without products, without two block dims, or without a row for the dtype."""
+        """Refused without products, without a side that is cut, or without a row for the dtype."""
         if not summary.products:
             return "no sum of products"
         tiled = as_matrices(summary).summary
@@ -130,14 +130,14 @@ class TensorCores:
 
 @dataclass(frozen=True)
 class Lanes:
-    """Cones computed on ordinary lanes: cells, rows, permutations, products without a row."""
+    """Cones computed on ordinary lanes: cells, sums, permutations, products with vectors."""
 
     name: str = "lanes"
     families: tuple[str, ...] = ("cuda",)
     prices_places: bool = True
 
     def refuse(self, summary: Summary, target: Target) -> str | None:
-        """Refused where matrix units take the products: no kernel has them on lanes."""
+        """Refused with products of matrices, and reductions over different dims."""
         structured = any(w.structured for w in summary.products)
         if summary.n_reduced > 1 or len({w.reduced for w in summary.products}) > 1:
             return "reductions over different dims"

@@ -1,9 +1,10 @@
 """From the kernels of a schedule graph to the kernel language.
 
-What a cone is decides its schedule, never a name: sums of products become matrix products with the
-rest of the cone as epilogue, reductions of rows stay in registers, a swap of the two fast dims goes
-through shared memory, everything else is a map. A cone that no schedule covers is refused with the
-reason.
+The schedule that was priced is the one that is written: sums of products on an instruction row
+become matrix products with the rest of the cone as epilogue, on lanes they are reductions. Among
+kernels on lanes what a cone is decides, never a name: reductions of rows stay in registers, a swap
+of the two fast dims goes through shared memory, everything else is a map. A cone that no schedule
+covers is refused with the reason.
 """
 
 from __future__ import annotations
