@@ -105,6 +105,8 @@ class RegisterProducts:
         columns.time_s = np.maximum(columns.time_s, target.launch_s + waits)
         held = np.maximum(tile, m * n * len(summary.products))
         columns.reject(held > largest, f"accumulators exceed {largest} of a CTA")
+        if max(sides.whole) > MOST_SIDE:  # kernels would cut what is priced whole
+            columns.reject(np.ones(len(columns), bool), f"a whole side exceeds {MOST_SIDE}")
         return sides.named(columns)
 
 
