@@ -33,7 +33,8 @@ FLOATS = ("f16", "bf16", "f32", "f64")
 # As einsum has them; dims in capitals have few indices.
 FORMS = (
     "k,kn->n", "k,nk->n", "nk,k->n", "kn,k->n", "1k,kn->1n", "1k,nk->1n", "mk,k1->m1",
-    "mk,kn->mn", "mk,nk->mn", "bk,bk->b", "k,k->", "Bk,Bkn->Bn", "Bmk,Bk->Bm", "Bk,Bnk->Bn",
+    "mk,kn->mn", "mk,nk->mn", "km,kn->mn", "Bmk,kn->Bmn", "Bmk,Bkn->Bmn",
+    "bk,bk->b", "k,k->", "Bk,Bkn->Bn", "Bmk,Bk->Bm", "Bk,Bnk->Bn",
     "B1k,Bkn->B1n", "B1k,kn->B1n", "Bmk,Bk1->Bm1", "Bmk,k->Bm", "BCk,BCnk->BCn", "BCk,BCkn->BCn",
     "CBk,Ckn->BCn", "Kl,Kln->n", "Kl,lKn->n", "mKl,Kl->m", "km,km->m", "k,kBn->Bn", "Bmk,Bmk->Bm",
 )  # fmt: skip
