@@ -20,9 +20,6 @@ from axe_eq_backends.cuda.calls import CALLS, is_large
 from axe_eq_backends.cuda.held import Held, held_registers
 
 LARGE_CTA = 512
-# 32-bit registers of an SM; of a thread, those of f64 values that fit beside all others where ptxas
-# chooses, and others beside more.
-REGISTERS, WIDE_WORDS, OTHER_WORDS = 65536, 64, 16
 SPELL = {"//": "/", "and": "&&"}
 _C_TYPES = {
     "bool": "unsigned char", "f8e4m3": "unsigned char", "f8e5m2": "unsigned char", "f16": "f16",
@@ -228,17 +225,12 @@ class Writer:
         """CTAs of an SM that its registers are divided among; "" leaves that to ptxas.
 
         ptxas spills to fit more CTAs. Large ones are alone for their registers; products gain
-        nothing by company (0.99 to 1.01 of the time on an H200); around the subroutines of f64
-        cells it tries to fit more than what one statement holds leaves room for.
+        nothing by company (0.99 to 1.01 of the time on an H200), nor do f64 cells, whose
+        subroutines take most of what there is.
         """
-        if self._has_roles() or self.kernel.n_threads >= LARGE_CTA or self._multiplies():
-            return ", 1"
-        maps = (s for s, _ in ir.walk(self.kernel) if isinstance(s, ir.Map))
-        words = max(map(_wide_words, maps), default=0)
-        if words <= WIDE_WORDS:
-            return ""
-        fits = REGISTERS // (self.kernel.n_threads * (words + OTHER_WORDS))
-        return f", {max(fits, 1)}"
+        alone = self._has_roles() or self.kernel.n_threads >= LARGE_CTA
+        steps = (s for s, _ in ir.walk(self.kernel))
+        return ", 1" if alone or any(map(_wants_registers, steps)) else ""
 
     def _comment(self) -> str:
         n = self.kernel.cluster
@@ -306,9 +298,6 @@ class Writer:
 
     def _has_roles(self) -> bool:
         return any(isinstance(s, ir.Roles) for s in self.kernel.body)
-
-    def _multiplies(self) -> bool:
-        return any(isinstance(s, ir.Gemm) for s, _ in ir.walk(self.kernel))
 
     def _init_barriers(self, arguments: Sequence[Argument]) -> None:
         maps = [a for a in arguments if a.kind == "map"]
@@ -508,7 +497,7 @@ def _group_form(s: ir.Commit | ir.WaitGroup) -> str:
     }[s.kind]
 
 
-def _wide_words(s: ir.Map) -> int:
-    """32-bit registers that a map's f64 tiles take of a thread."""
-    tiles = {view.buffer for view in s.views()}
-    return sum(2 * b.n_elements for b in tiles if b.itemsize == 8)
+def _wants_registers(s: ir.Statement) -> bool:
+    """Whether a statement multiplies matrices, or computes cells in f64."""
+    wide = isinstance(s, ir.Map) and "f64" in {v.buffer.dtype for v in s.views()}
+    return wide or isinstance(s, ir.Gemm)
