@@ -16,6 +16,9 @@ import pytest
 import axe_eq as axe
 from axe_eq import nn
 from axe_eq.errors import ArgumentError
+from axe_eq.program.types import dtype
+from tests.unit.cuda import test_typed_cells as typed
+from tests.unit.cuda.whole import sample
 
 pytestmark = pytest.mark.gpu
 
@@ -103,6 +106,18 @@ def test_long_reductions(shape: tuple[int, ...]) -> None:
         wanted = np.asarray(axe.run(fn, x.astype(np.float64)))
         error = np.abs(np.asarray(exe(x), np.float64) - wanted).max()
         assert error <= 2e-3 * max(np.abs(wanted).max(), 1e-4)
+
+
+@pytest.mark.parametrize("name", typed.PROGRAMS)
+def test_constants_and_positions_have_types(name: str) -> None:
+    fn, specs = typed.PROGRAMS[name]
+    rng = np.random.default_rng(3)
+    inputs = [sample(rng, s.type) for s in specs]
+    got = np.asarray(axe.compile(fn, *specs, target="h200")(*inputs))
+    want = np.asarray(axe.run(fn, *inputs))
+    assert got.dtype == want.dtype
+    digits = {"f16": 2e-3, "f32": 2e-6, "f64": 1e-14}.get(dtype(want.dtype).name, 0)
+    np.testing.assert_allclose(got, want, rtol=digits, atol=0)
 
 
 def test_other_rows_are_compiled_where_the_compiler_is(programs: dict[str, Any]) -> None:
