@@ -271,7 +271,9 @@ def fma(w: Writer, call: Call, s: ir.Primitive) -> None:
         zeros = [f"{w.name(acc.buffer)}[{i}] = 0;" for i in sorted(set(acc.index))]
         w.line(f"if (!{w.expr(call['accumulate'])}) {{ {' '.join(zeros)} }}")
     spelled = {"f32": "fmaf({1}, {2}, {0})", "f64": "fma({1}, {2}, {0})"}
-    form = "{0} = " + spelled.get(call["dtype"], "{1} * {2} + {0}") + ";"
+    kind = call["dtype"]
+    form = "{0} = " + spelled.get(kind, f"add_{kind}(mul_{kind}({{1}}, {{2}}), {{0}})") + ";"
+    _helpers(w, form)
     names = [w.name(r.buffer) for r in (acc, a, b)]
     texts = [_index(r.index, "i") for r in (acc, a, b)]
     if any(t is None for t in texts):

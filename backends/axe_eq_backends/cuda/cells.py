@@ -51,8 +51,9 @@ FLOAT: dict[str, str] = {
     "logaddexp": "logaddexp_f32({0}, {1})",
 }  # fmt: skip
 INTEGER: dict[str, str] = {
-    "id": "{0}", "add": "({0} + {1})", "mul": "({0} * {1})", "sub": "({0} - {1})",
-    "neg": "(-{0})", "abs": "abs({0})", "maximum": "max({0}, {1})", "minimum": "min({0}, {1})",
+    "id": "{0}", "add": "add_{kind}({0}, {1})", "mul": "mul_{kind}({0}, {1})",
+    "sub": "sub_{kind}({0}, {1})", "neg": "neg_{kind}({0})", "abs": "abs_{kind}({0})",
+    "maximum": "max({0}, {1})", "minimum": "min({0}, {1})",
     "where": "({0} ? {1} : {2})", "floor": "{0}", "ceil": "{0}", "trunc": "{0}", "round": "{0}",
     "bit_and": "({0} & {1})", "bit_or": "({0} | {1})", "bit_xor": "({0} ^ {1})",
     "bit_not": "(~{0})", "sign": "(({0} > 0) - ({0} < 0))", "signbit": "({0} < 0)",
@@ -77,12 +78,12 @@ FLOAT64: dict[str, str] = {
     for name, row in FLOAT.items()
 } | {"div": "({0} / {1})", "exp": "exp({0})", "sigmoid": "(1.0 / (1.0 + exp(-{0})))"}  # fmt: skip
 _ROWS = {
-    "f32": FLOAT, "f64": FLOAT64, "i32": INTEGER, "i64": INTEGER | {"abs": "llabs({0})"},
+    "f32": FLOAT, "f64": FLOAT64, "i32": INTEGER, "i64": INTEGER,
     "bool": BOOL,
 }  # fmt: skip
 MONOIDS: dict[str, tuple[str, str]] = {  # on f32, on i32
-    "+": ("({0} + {1})", "({0} + {1})"),
-    "*": ("({0} * {1})", "({0} * {1})"),
+    "+": ("({0} + {1})", "add_{kind}({0}, {1})"),
+    "*": ("({0} * {1})", "mul_{kind}({0}, {1})"),
     "max": ("max_f32({0}, {1})", "max({0}, {1})"),
     "min": ("min_f32({0}, {1})", "min({0}, {1})"),
     "and": ("({0} && {1})", "({0} && {1})"),
@@ -194,7 +195,7 @@ def _apply(cell: Apply, name: str, args: list[str], held: list[str], kind: str) 
     if len(args) > 2 and "{2}" not in row:  # n-ary associative cells
         text = args[0]
         for more in args[1:]:
-            text = row.format(text, more)
+            text = row.format(text, more, kind=kind)
         return text
     return row.format(*args, kind=kind) if len(args) > 1 or "{1}" not in row else args[0]
 
@@ -239,5 +240,5 @@ def combine(monoid: str, a: str, b: str, dtype: str) -> str:
     """
     if monoid not in MONOIDS:
         raise EmitError(f"monoid {monoid!r}", "has no CUDA spelling", " ".join(MONOIDS))
-    text = MONOIDS[monoid][dtype in ("i32", "i64")].format(a, b)
+    text = MONOIDS[monoid][dtype in ("i32", "i64")].format(a, b, kind=dtype)
     return text.replace("_f32(", "_f64(") if dtype == "f64" else text

@@ -284,9 +284,24 @@ def _of_floats(kind: str, c_type: str, mark: str) -> dict[str, str]:
 
 
 def _of_integers(kind: str, c_type: str) -> dict[str, str]:
-    """Cells of integers, as numpy defines them: nothing divides by zero or shifts too far."""
+    """Cells of integers, as numpy defines them: they wrap around, and nothing divides by zero.
+
+    In C what overflows means nothing, and compilers rely on that; unsigned numbers wrap around.
+    """
     head, bits = f"{DEVICE} {c_type}", int(kind[1:])
-    return {
+    wrapping = {
+        f"{name}_{kind}": f"""{head} {name}_{kind}({c_type} a, {c_type} b) {{
+  return ({c_type})((unsigned {c_type})a {sign} (unsigned {c_type})b);
+}}"""
+        for name, sign in {"add": "+", "sub": "-", "mul": "*"}.items()
+    }
+    return wrapping | {
+        f"neg_{kind}": f"""{head} neg_{kind}({c_type} a) {{
+  return ({c_type})(0 - (unsigned {c_type})a);
+}}""",
+        f"abs_{kind}": f"""{head} abs_{kind}({c_type} a) {{
+  return a < 0 ? ({c_type})(0 - (unsigned {c_type})a) : a;
+}}""",
         f"remainder_{kind}": f"""{head} remainder_{kind}({c_type} a, {c_type} b) {{
   if (b == 0 || b == -1) return 0;
   {c_type} rest = a % b;
