@@ -9,6 +9,9 @@ from __future__ import annotations
 import traceback
 from typing import ClassVar
 
+_MOST_SAID = 80  # characters of a value in an error
+_MOST_BITS = 256  # of an integer that is written
+
 
 class AxeError(Exception):
     """Base of all errors of axe_eq.
@@ -53,6 +56,17 @@ def cause(error: BaseException) -> str:
     """What another's code raised, in one line."""
     text = str(error).partition("\n")[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def said(value: object) -> str:
+    """A value as an error names it: in one line, and never long."""
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return f"of {value.bit_length()} bits"
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # others' values may fail, and Python refuses to write long integers
+        return f"of type {type(value).__name__}"
+    return text if len(text) <= _MOST_SAID else f"{text[:_MOST_SAID]} ..."
 
 
 def raised_at(error: BaseException) -> str:

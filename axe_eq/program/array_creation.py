@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from axe_eq.errors import ProgramError
+from axe_eq.errors import ProgramError, said
+from axe_eq.program.arguments import as_float, extents, flag, number, whole, word
 from axe_eq.program.array_dtypes import astype
 from axe_eq.program.array_manipulation import broadcast_to, expand_dims
 from axe_eq.program.ops import join_text
@@ -22,15 +23,14 @@ Shape = int | Sequence[int]
 
 
 def _filled(shape: Shape, value: float, name: str) -> Traced:
-    extents = (shape,) if isinstance(shape, int) else tuple(shape)
-    return broadcast_to(scalar(value, name), extents)
+    return broadcast_to(scalar(value, name), extents(shape))
 
 
 def full(shape: Shape, fill_value: Any, *, dtype: object = None, device: object = None) -> Traced:
     """An array filled with one value; its dtype is that of the value where none is given."""
     value = as_traced(fill_value)
     value = value if dtype is None else astype_constant(fill_value, dtype)
-    return broadcast_to(value, (shape,) if isinstance(shape, int) else tuple(shape))
+    return broadcast_to(value, extents(shape))
 
 
 def astype_constant(value: Any, dtype_: object) -> Traced:
@@ -64,7 +64,7 @@ def full_like(
 ) -> Traced:
     """An array of the shape of x filled with one value, by default in the dtype of x."""
     like = as_traced(x)
-    return full(like.shape, fill_value, dtype=dtype or like.dtype)
+    return full(like.shape, fill_value, dtype=like.dtype if dtype is None else dtype)
 
 
 def zeros_like(x: Operand, /, *, dtype: object = None, device: object = None) -> Traced:
@@ -129,16 +129,34 @@ def arange(
         ProgramError: a step of 0, or no element.
     """
     first, last = (0, start) if stop is None else (start, stop)
-    whole = all(isinstance(v, int) for v in (first, last, step))
-    count = math.ceil((last - first) / step) if step else 0
+    first, last, step = number("start", first), number("stop", last), number("step", step)
+    integral = all(isinstance(v, int) for v in (first, last, step))
+    count = _length(first, last, step)
     if count < 1:
-        raise ProgramError(f"arange({first}, {last}, {step})", "has no element", "at least one")
-    name = ("i64" if whole else "f64") if dtype is None else _default(dtype)
-    if whole and (first, step) == (0, 1):
+        ends = ", ".join(map(said, (first, last, step)))
+        raise ProgramError(f"arange({ends})", "has no element", "at least one")
+    name = ("i64" if integral else "f64") if dtype is None else _default(dtype)
+    if integral and (first, step) == (0, 1):
         return select(join_text("iota", count, name))
     # Computed wide and rounded once: a half type cannot count far.
-    wide = "i64" if whole else "f64"
+    wide = "i64" if integral else "f64"
     return astype(_line(count, first, step, wide), name)
+
+
+def _length(first: float, last: float, step: float) -> int:
+    """How many steps from `first` lie before `last`.
+
+    Raises:
+        ProgramError: without end, or ends that are no numbers.
+    """
+    if not step:
+        return 0
+    if isinstance(first, int) and isinstance(last, int) and isinstance(step, int):
+        return -((first - last) // step)
+    steps = (last - first) / step
+    if not math.isfinite(steps):
+        raise ProgramError(f"arange({first}, {last}, {step})", f"has {steps} elements", "finite")
+    return math.ceil(steps)
 
 
 def _line(count: int, start: float, step: float, name: str) -> Traced:
@@ -157,13 +175,15 @@ def linspace(
     device: object = None,
 ) -> Traced:
     """`num` evenly spaced values from start to stop, stop included unless `endpoint` is false."""
-    if num < 1:
-        raise ProgramError(f"linspace of {num} values", "is empty", "at least one value")
-    n_steps = num - 1 if endpoint else num
-    values = _line(num, float(start), (stop - start) / n_steps if n_steps else 0.0, "f64")
-    if endpoint and num > 1:
-        last = elementwise("eq", select(join_text("iota", num, "i64")), num - 1)
-        values = elementwise("where", last, float(stop), values)
+    first, end = float(number("start", start)), float(number("stop", stop))
+    count, closed = whole("num", num, 1), flag("endpoint", endpoint)
+    n_steps = count - 1 if closed else count
+    values = _line(
+        count, first, (end - first) / as_float("num", n_steps) if n_steps else 0.0, "f64"
+    )
+    if closed and count > 1:
+        last = elementwise("eq", select(join_text("iota", count, "i64")), count - 1)
+        values = elementwise("where", last, end, values)
     return astype(values, _default(dtype))
 
 
@@ -177,7 +197,9 @@ def eye(
     device: object = None,
 ) -> Traced:
     """Ones on the k-th diagonal, zeros elsewhere."""
-    return astype(_diagonals("eq", n_rows, n_cols or n_rows, k), _default(dtype))
+    rows = whole("n_rows", n_rows, 1)
+    cols = rows if n_cols is None else whole("n_cols", n_cols, 1)
+    return astype(_diagonals("eq", rows, cols, whole("k", k)), _default(dtype))
 
 
 def _diagonals(compare: str, n_rows: int, n_cols: int, k: int) -> Traced:
@@ -201,7 +223,7 @@ def triu(x: Operand, /, *, k: int = 0) -> Traced:
 def _masked(x: Traced, compare: str, k: int) -> Traced:
     if x.ndim < 2:
         raise ProgramError("triangle", f"got {x.node.type}", "at least 2 dims")
-    mask = _diagonals(compare, x.node.shape[-2], x.node.shape[-1], k)
+    mask = _diagonals(compare, x.node.shape[-2], x.node.shape[-1], whole("k", k))
     return elementwise("where", mask, x, scalar(0, x.dtype))
 
 
@@ -212,13 +234,11 @@ def meshgrid(*arrays: Operand, indexing: str = "xy") -> tuple[Traced, ...]:
         ProgramError: an operand that is no vector, or an unknown indexing.
     """
     vectors = [as_traced(x) for x in arrays]
-    if indexing not in ("xy", "ij") or any(x.ndim != 1 for x in vectors):
-        raise ProgramError(
-            "meshgrid", f"indexing {indexing!r} of {vectors}", "vectors; 'xy' or 'ij'"
-        )
+    if wrong := [x for x in vectors if x.ndim != 1]:
+        raise ProgramError("meshgrid", f"got {wrong[0].node.type}", "vectors")
     name = promote(*(x.dtype for x in vectors)) if vectors else ""
     order = list(range(len(vectors)))
-    if indexing == "xy" and len(order) > 1:
+    if word("indexing", indexing, ("xy", "ij")) == "xy" and len(order) > 1:
         order[0], order[1] = 1, 0
     shape = [0] * len(vectors)
     for place, vector in zip(order, vectors, strict=True):

@@ -57,9 +57,9 @@ def _ring(name: str, what: str, cell: str, boolean: str) -> Binary:
     return _documented(function, name, f"{what}, element by element; of bools, {boolean}.")
 
 
-def _logical(name: str, cell: str) -> Callable[..., Traced]:
-    def function(*operands: Operand) -> Traced:
-        return elementwise(cell, *(truth(as_traced(x)) for x in operands))
+def _logical(name: str, cell: str) -> Binary:
+    def function(x1: Operand, x2: Operand, /) -> Traced:
+        return elementwise(cell, truth(as_traced(x1)), truth(as_traced(x2)))
 
     return _documented(function, name, f"Logical {cell}, element by element; numbers are x != 0.")
 
@@ -67,15 +67,6 @@ def _logical(name: str, cell: str) -> Callable[..., Traced]:
 def truth(x: Traced) -> Traced:
     """The array as bool: x != 0 for numbers."""
     return x if x.dtype == "bool" else elementwise("ne", x, 0)
-
-
-def _bitwise(name: str, boolean: str, integer: str) -> Callable[..., Traced]:
-    def function(*operands: Operand) -> Traced:
-        typed = as_operands(*operands)
-        logical = promote(*(x.dtype for x in typed)) == "bool"
-        return elementwise(boolean if logical else integer, *typed)
-
-    return _documented(function, name, f"Bitwise {boolean} of integers, logical of bools.")
 
 
 def _documented(function: Callable[..., Traced], name: str, text: str) -> Callable[..., Traced]:
@@ -144,13 +135,22 @@ greater_equal = _binary("greater_equal", "x1 >= x2", "ge")
 logical_and = _logical("logical_and", "and")
 logical_or = _logical("logical_or", "or")
 logical_xor = _logical("logical_xor", "xor")
-logical_not = _logical("logical_not", "not")
-bitwise_and = _bitwise("bitwise_and", "and", "bit_and")
-bitwise_or = _bitwise("bitwise_or", "or", "bit_or")
-bitwise_xor = _bitwise("bitwise_xor", "xor", "bit_xor")
-bitwise_invert = _bitwise("bitwise_invert", "not", "bit_not")
+bitwise_and = _ring("bitwise_and", "Bitwise and of integers", "bit_and", "and")
+bitwise_or = _ring("bitwise_or", "Bitwise or of integers", "bit_or", "or")
+bitwise_xor = _ring("bitwise_xor", "Bitwise xor of integers", "bit_xor", "xor")
 bitwise_left_shift = _binary("bitwise_left_shift", "x1 * 2**x2 of integers", "shl")
 bitwise_right_shift = _binary("bitwise_right_shift", "floor(x1 / 2**x2) of integers", "shr")
+
+
+def logical_not(x: Operand, /) -> Traced:
+    """Logical not, element by element; numbers are x != 0."""
+    return elementwise("not", truth(as_traced(x)))
+
+
+def bitwise_invert(x: Operand, /) -> Traced:
+    """Bitwise not of integers, element by element; of bools, not."""
+    operand = as_traced(x)
+    return elementwise("not" if operand.dtype == "bool" else "bit_not", operand)
 
 
 def square(x: Operand, /) -> Traced:

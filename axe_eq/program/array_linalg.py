@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from axe_eq.errors import ProgramError
+from axe_eq.errors import ProgramError, said
+from axe_eq.program.arguments import listed, whole, wholes
 from axe_eq.program.array_manipulation import broadcast_shapes, one_axis, permute_dims
 from axe_eq.program.signature import Affine, make, plain
 from axe_eq.program.traced import Operand, Traced, as_operands, as_traced, block, projection
@@ -89,15 +90,21 @@ def tensordot(
 def _pairs(
     rank_a: int, rank_b: int, axes: int | tuple[Sequence[int], Sequence[int]]
 ) -> list[tuple[int, int]]:
-    if isinstance(axes, int):
-        if not 0 <= axes <= min(rank_a, rank_b):
-            raise ProgramError("tensordot", f"axes is {axes}", f"0..{min(rank_a, rank_b)}")
-        return [(rank_a - axes + n, n) for n in range(axes)]
+    if hasattr(axes, "__index__") and not getattr(axes, "shape", ()):
+        count = whole("axes", axes)
+        if not 0 <= count <= min(rank_a, rank_b):
+            wanted = f"0..{min(rank_a, rank_b)}"
+            raise ProgramError("tensordot", f"axes is {said(axes)}", wanted)
+        return [(rank_a - count + n, n) for n in range(count)]
+    both = listed("axes", axes, "two sequences of axes")
+    if len(both) != 2:
+        raise ProgramError(f"axes {said(axes)}", f"are {len(both)}", "two sequences of axes")
     first, second = (
-        [one_axis(a, r) for a in given] for given, r in zip(axes, (rank_a, rank_b), strict=True)
+        [one_axis(a, r) for a in wholes("axes", given)]
+        for given, r in zip(both, (rank_a, rank_b), strict=True)
     )
     if len(first) != len(second) or len(set(first)) < len(first) or len(set(second)) < len(second):
-        raise ProgramError(f"axes {axes}", "do not pair up", "two sequences of distinct axes")
+        raise ProgramError(f"axes {said(axes)}", "do not pair up", "two sequences of distinct axes")
     return list(zip(first, second, strict=True))
 
 

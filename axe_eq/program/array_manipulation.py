@@ -7,13 +7,13 @@ merges; the rest are selectors.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from axe_eq.errors import ProgramError
+from axe_eq.errors import ProgramError, said
+from axe_eq.program.arguments import extents, listed, number, whole, wholes
 from axe_eq.program.array_dtypes import astype
 from axe_eq.program.indexing import drop_dims, insert_dims
 from axe_eq.program.ops import join_text
@@ -30,10 +30,11 @@ def one_axis(axis: object, rank: int) -> int:
     Raises:
         ProgramError: not an axis of an array of this rank.
     """
-    if not isinstance(axis, int) or isinstance(axis, bool) or not -rank <= axis < rank:
+    place = whole("axis", axis)
+    if not -rank <= place < rank:
         wanted = f"{-rank}..{rank - 1}" if rank else "no axis: the array has no dims"
-        raise ProgramError(f"axis {axis!r}", "is out of range", wanted)
-    return axis % rank
+        raise ProgramError(f"axis {said(place)}", "is out of range", wanted)
+    return place % rank
 
 
 def all_axes(axis: Axes, rank: int) -> tuple[int, ...]:
@@ -44,7 +45,7 @@ def all_axes(axis: Axes, rank: int) -> tuple[int, ...]:
     """
     if axis is None:
         return tuple(range(rank))
-    given = (axis,) if isinstance(axis, int) else tuple(axis)
+    given = wholes("axis", axis)
     axes = tuple(one_axis(a, rank) for a in given)
     if len(set(axes)) < len(axes):
         raise ProgramError(f"axes {given}", "repeat an axis", "each axis once")
@@ -53,7 +54,7 @@ def all_axes(axis: Axes, rank: int) -> tuple[int, ...]:
 
 def _common(arrays: Sequence[Operand]) -> list[Traced]:
     """Operands of one dtype."""
-    operands = as_operands(*arrays)
+    operands = as_operands(*listed("arrays", arrays, "a sequence of arrays"))
     if not operands:
         raise ProgramError("arrays", "are none", "at least one")
     name = promote(*(x.dtype for x in operands))
@@ -99,10 +100,10 @@ def squeeze(x: Operand, /, axis: Axes) -> Traced:
     return drop_dims(operand, axes)
 
 
-def expand_dims(x: Operand, /, axis: Axes = 0) -> Traced:
+def expand_dims(x: Operand, /, axis: int | Sequence[int] = 0) -> Traced:
     """With dims of extent 1 inserted at these axes of the result."""
     operand = as_traced(x)
-    given = (axis,) if isinstance(axis, int) else tuple(axis or ())
+    given = wholes("axis", axis)
     return insert_dims(operand, sorted(all_axes(given, operand.ndim + len(given))))
 
 
@@ -113,7 +114,7 @@ def broadcast_to(x: Operand, /, shape: Sequence[int]) -> Traced:
         ProgramError: a shape that the array does not broadcast to.
     """
     operand = as_traced(x)
-    out = tuple(shape)
+    out = extents(shape)
     old = operand.node.shape
     aligned = zip(reversed(old), reversed(out), strict=False)
     if len(old) > len(out) or any(a not in (1, b) for a, b in aligned):
@@ -139,10 +140,11 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     Raises:
         ProgramError: shapes that do not broadcast against each other.
     """
+    known = [extents(shape) for shape in shapes]
     try:
-        return np.broadcast_shapes(*shapes)
+        return np.broadcast_shapes(*known)
     except ValueError:
-        given = " and ".join(map(str, shapes))
+        given = " and ".join(map(str, known))
         raise ProgramError("shapes", f"{given} do not broadcast", "equal extents, or 1") from None
 
 
@@ -156,11 +158,7 @@ def reshape(x: Operand, /, shape: Sequence[int] | int, *, copy: bool | None = No
         ProgramError: a shape of another size.
     """
     operand = as_traced(x)
-    try:
-        given = (shape,) if isinstance(shape, int) else tuple(map(operator.index, shape))
-    except TypeError:
-        raise ProgramError(f"shape {shape!r}", "is no shape", "a tuple of integers") from None
-    wanted = _inferred(operand, given)
+    wanted = _inferred(operand, wholes("shape", shape))
     old, new = operand.node.shape, tuple(map(int, wanted))
     groups = _groups(old, new)
     operand = drop_dims(operand, [d for before, after in groups if not after for d in before])
@@ -244,7 +242,11 @@ def concat(arrays: Sequence[Operand], /, *, axis: int | None = 0) -> Traced:
 def stack(arrays: Sequence[Operand], /, *, axis: int = 0) -> Traced:
     """Arrays of one shape joined along a new axis."""
     operands = _common(arrays)
-    place = one_axis(axis, operands[0].ndim + 1)
+    first = operands[0].node
+    for n, other in enumerate(operands):
+        if other.node.shape != first.shape:
+            raise ProgramError("stack", f"array {n} is {other.node.type}", f"{first.type}")
+    place = one_axis(axis, len(first.shape) + 1)
     return concat([insert_dims(x, [place]) for x in operands], axis=place)
 
 
@@ -268,8 +270,8 @@ def roll(x: Operand, /, shift: int | Sequence[int], *, axis: Axes = None) -> Tra
     operand = as_traced(x)
     if axis is None:
         return reshape(roll(reshape(operand, (-1,)), shift, axis=0), operand.shape)
-    axes = (axis,) if isinstance(axis, int) else tuple(axis)
-    shifts = (shift,) * len(axes) if isinstance(shift, int) else tuple(shift)
+    axes, shifts = wholes("axis", axis), wholes("shift", shift)
+    shifts = shifts * len(axes) if len(shifts) == 1 else shifts
     if len(shifts) != len(axes):
         raise ProgramError(
             "roll", f"got {len(shifts)} shifts for {len(axes)} axes", "equal numbers"
@@ -293,22 +295,20 @@ def repeat(x: Operand, repeats: int, /, *, axis: int | None = None) -> Traced:
     Raises:
         ProgramError: repeats given by an array: the shape would depend on values.
     """
-    given: Any = repeats
-    if type(given) is bool or not isinstance(given, int) or given < 1:
-        raise ProgramError("repeat", f"repeats is {repeats!r}", "an integer of at least 1")
+    count = whole("repeats", repeats, 1)
     operand = as_traced(x)
     if axis is None:
-        return repeat(reshape(operand, (-1,)), repeats, axis=0)
+        return repeat(reshape(operand, (-1,)), count, axis=0)
     place = one_axis(axis, operand.ndim)
     projected = [plain(d if d <= place else d + 1) for d in range(operand.ndim)]
-    sig = make([projected], range(operand.ndim + 1), fixed={place + 1: repeats})
+    sig = make([projected], range(operand.ndim + 1), fixed={place + 1: count})
     return select(join_text("merge", place, 2), block(sig.text, "id", operand))
 
 
 def tile(x: Operand, repetitions: Sequence[int], /) -> Traced:
     """Whole copies side by side, per dim; missing leading dims or counts are 1."""
     operand = as_traced(x)
-    counts = tuple(repetitions)
+    counts = wholes("repetitions", repetitions, 1)
     operand = insert_dims(operand, range(len(counts) - operand.ndim))
     counts = (1,) * (operand.ndim - len(counts)) + counts
     for axis, count in enumerate(counts):
@@ -328,12 +328,13 @@ def pad(x: Operand, pad_width: Any, /, *, constant_values: float = 0) -> Traced:
     operand = as_traced(x)
     try:
         widths = np.broadcast_to(np.asarray(pad_width), (operand.ndim, 2)).tolist()
-    except ValueError:
+    except (ValueError, TypeError):
         wanted = f"(before, after), or {operand.ndim} pairs"
         raise ProgramError(
-            f"pad width {pad_width}", f"does not fit {operand.node.type}", wanted
+            f"pad width {said(pad_width)}", f"does not fit {operand.node.type}", wanted
         ) from None
-    value = float(constant_values) if operand.dtype.startswith(("f", "b")) else constant_values
+    value = number("constant", constant_values)
+    value = float(value) if operand.dtype.startswith(("f", "b")) else value
     return select(join_text("pad", tuple(map(tuple, widths)), value), operand)
 
 

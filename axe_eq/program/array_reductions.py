@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from axe_eq.errors import ProgramError
+from axe_eq.program.arguments import flag, number, whole
 from axe_eq.program.array_dtypes import astype
 from axe_eq.program.array_elementwise import divide, sqrt, square, subtract, truth
 from axe_eq.program.array_manipulation import Axes, all_axes, concat, one_axis, reshape
@@ -27,7 +28,7 @@ def _reduce(
     if axes:
         sig = make(operands, range(len(kept)), monoid, range(len(kept), x.ndim))
         result = block(sig.text, "pair" if index else "id", x, *index)
-    return insert_dims(result, sorted(axes)) if keepdims else result
+    return insert_dims(result, sorted(axes)) if flag("keepdims", keepdims) else result
 
 
 def _widened(x: Traced, dtype_: object) -> Traced:
@@ -98,7 +99,9 @@ def var(
     axes = all_axes(axis, operand.ndim)
     centred = subtract(operand, mean(operand, axis=axes, keepdims=True))
     total = _reduce(square(centred), "+", axes, keepdims)
-    return _rounded(divide(total, _count(operand, axes) - float(correction)), as_traced(x))
+    return _rounded(
+        divide(total, _count(operand, axes) - number("correction", correction)), as_traced(x)
+    )
 
 
 def std(
@@ -143,6 +146,7 @@ def argmin(x: Operand, /, *, axis: int | None = None, keepdims: bool = False) ->
 
 def _position(x: Traced, monoid: str, axis: int | None, keepdims: bool) -> Traced:
     if axis is None:
+        keepdims = flag("keepdims", keepdims)
         found = _position(reshape(x, (-1,)), monoid, 0, False)
         return insert_dims(found, range(x.ndim)) if keepdims else found
     place = one_axis(axis, x.ndim)
@@ -185,7 +189,7 @@ def _cumulative(
     place = one_axis(0 if axis is None else axis, x.ndim)
     operand = _widened(x, dtype_)
     result = _scan(astype(operand, DTYPES[operand.dtype].accumulate), cell, unit, place)
-    if include_initial:
+    if flag("include_initial", include_initial):
         result = _shifted(result, place, 1, unit, result.node.shape[place] + 1)
     return astype(result, operand.dtype)
 
@@ -210,11 +214,12 @@ def _shifted(x: Traced, axis: int, by: int, unit: float, extent: int) -> Traced:
 def diff(x: Operand, /, *, axis: int = -1, n: int = 1, prepend: Operand = None,
          append: Operand = None) -> Traced:  # fmt: skip
     """Differences of neighbours along an axis, n times; bools are compared."""
-    parts = [as_traced(p) for p in (prepend, x, append) if p is not None]
-    place = one_axis(axis, parts[0].ndim)
-    operand = concat(parts, axis=place) if len(parts) > 1 else parts[0]
+    operand = as_traced(x)
+    place = one_axis(axis, operand.ndim)
+    parts = [p for p in (prepend, operand, append) if p is not None]
+    operand = concat(parts, axis=place) if len(parts) > 1 else operand
     before = (slice(None),) * place
-    for _ in range(n):
+    for _ in range(whole("n", n, 0)):
         upper, lower = operand[(*before, slice(1, None))], operand[(*before, slice(None, -1))]
         operand = elementwise("ne" if operand.dtype == "bool" else "sub", upper, lower)
     return operand

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from axe_eq.errors import ProgramError
+from axe_eq.program.arguments import whole
 from axe_eq.program.ops import join_text
 from axe_eq.program.signature import Affine, make, plain
 from axe_eq.program.traced import Traced, block, select
@@ -70,12 +71,11 @@ def _part(x: Traced, axis: int, entry: Any) -> tuple[int, int, int] | None:
             wrong = f"is out of range on axis {axis} of {x.node.type}"
             raise ProgramError(f"index {entry}", wrong, f"{-extent}..{extent - 1}")
         return entry % extent, 1, 1
-    for bound in (entry.start, entry.stop, entry.step):
-        if isinstance(bound, Traced) or bound == 0 == entry.step:
-            raise ProgramError(
-                f"slice {_text((entry,))}", "is not usable", "known bounds, step != 0"
-            )
-    start, stop, step = entry.indices(extent)
+    bounds = (entry.start, entry.stop, entry.step)
+    given = [None if b is None else whole("bound of a slice", b) for b in bounds]
+    if given[2] == 0:
+        raise ProgramError(f"slice {_text((entry,))}", "has step 0", "another step")
+    start, stop, step = slice(*given).indices(extent)
     count = len(range(start, stop, step))
     if count == 0:
         wrong = f"selects nothing of axis {axis} of {x.node.type}"

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from axe_eq.errors import ProgramError
+from axe_eq.errors import ProgramError, said
+from axe_eq.program.arguments import word
 from axe_eq.program.meaning import evaluate_op
 from axe_eq.program.ops import CELLS
 from axe_eq.program.traced import Traced, block
@@ -32,11 +33,21 @@ def namespace_of(x: Any) -> Any:
     Raises:
         ProgramError: the array's library offers none.
     """
-    if hasattr(x, "__array_namespace__"):
+    if hasattr(x, "__array_namespace__") and not isinstance(x, type):
         return x.__array_namespace__()
     hint = "array_api_compat wraps libraries without one"
     wrong = "has no array namespace"
     raise ProgramError(f"{type(x).__name__} value", wrong, "an array of the standard", hint=hint)
+
+
+def check_array(x: Any) -> None:
+    """Refuse what has no shape and dtype.
+
+    Raises:
+        ProgramError: a number, a list, a type.
+    """
+    if isinstance(x, type) or not (hasattr(x, "shape") and hasattr(x, "dtype")):
+        raise ProgramError(f"{type(x).__name__} value", "has no shape and dtype", "an array")
 
 
 def apply_cell(name: str, x: Any) -> Any:
@@ -56,6 +67,7 @@ def apply_block(sig: str, cell: str, *arrays: Any) -> Any:
 
 def exactly(x: Any) -> Any:
     """Half types in f32: sums of their squares overflow in their own."""
+    check_array(x)
     name = dtype(x.dtype).accumulate
     if isinstance(x, Traced):
         return namespace_of(x).astype(x, name)
@@ -92,12 +104,11 @@ def gelu(x: Any, *, approximate: str = "none") -> Any:
     Raises:
         ProgramError: another approximation.
     """
-    if approximate == "none":
+    xp = namespace_of(x)
+    if word("approximate", approximate, ("none", "tanh")) == "none":
         return 0.5 * x * (1 + apply_cell("erf", x * math.sqrt(0.5)))
-    if approximate == "tanh":
-        cubic = x + _TANH_CUBIC * (x * x * x)
-        return 0.5 * x * (1 + namespace_of(x).tanh(_TANH_GAIN * cubic))
-    raise ProgramError("gelu", f"approximate is {approximate!r}", "'none' or 'tanh'")
+    cubic = x + _TANH_CUBIC * (x * x * x)
+    return 0.5 * x * (1 + xp.tanh(_TANH_GAIN * cubic))
 
 
 # -- normalisations -------------------------------------------------------------------------------
@@ -153,6 +164,8 @@ def einsum(subscripts: str, *arrays: Any) -> Any:
     Raises:
         ProgramError: subscripts that do not parse or do not fit the operands.
     """
+    for array in arrays:
+        check_array(array)
     given, out = _subscripts(subscripts, [a.ndim for a in arrays])
     result, letters = arrays[0], given[0]
     for n, (other, theirs) in enumerate(zip(arrays[1:], given[1:], strict=True), start=2):
@@ -181,7 +194,7 @@ def _contract(arrays: list[Any], letters: list[str], out: str) -> Any:
 def _subscripts(text: str, ranks: Sequence[int]) -> tuple[list[str], str]:
     """Letters per operand and of the output, `...` replaced by letters nobody uses."""
     if not isinstance(text, str):
-        raise ProgramError(f"einsum {text!r}", "is no text", "letters such as 'ij,jk->ik'")
+        raise ProgramError(f"einsum {said(text)}", "is no text", "letters such as 'ij,jk->ik'")
     left, arrow, right = text.replace(" ", "").partition("->")
     given = left.split(",")
     widths = [rank - len(g.replace("...", "")) for g, rank in zip(given, ranks, strict=False)]

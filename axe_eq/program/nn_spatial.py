@@ -10,19 +10,23 @@ from typing import Any
 
 import numpy as np
 
-from axe_eq.errors import ProgramError
+from axe_eq.errors import ProgramError, said
+from axe_eq.program.arguments import whole, wholes
 from axe_eq.program.array_manipulation import pad
-from axe_eq.program.nn import apply_block, exactly, namespace_of
+from axe_eq.program.nn import apply_block, check_array, exactly, namespace_of
+from axe_eq.program.selectors import check_scalar
 from axe_eq.program.traced import Traced
+from axe_eq.program.types import dtype
 
 Pair = int | tuple[int, int]
 
 
 def _pair(name: str, value: Pair, least: int) -> tuple[int, int]:
-    both = (value, value) if isinstance(value, int) else tuple(value)
-    if len(both) != 2 or min(both) < least:
-        raise ProgramError(name, f"is {value}", f"one or two integers of at least {least}")
-    return both
+    both = wholes(name, value, least)
+    if len(both) not in (1, 2):
+        wanted = f"one or two integers of at least {least}"
+        raise ProgramError(f"{name} {said(value)}", f"has {len(both)} entries", wanted)
+    return both[0], both[-1]
 
 
 def _padded(x: Any, padding: Pair, value: float) -> Any:
@@ -32,10 +36,12 @@ def _padded(x: Any, padding: Pair, value: float) -> Any:
     widths = ((0, 0), (0, 0), (rows, rows), (cols, cols))
     if isinstance(x, Traced):
         return pad(x, widths, constant_values=value)
+    check_scalar(value, dtype(x.dtype).name)
     return np.pad(x, widths, constant_values=value)
 
 
 def _check_image(name: str, x: Any) -> None:
+    check_array(x)
     if x.ndim != 4:
         raise ProgramError(name, f"got shape {tuple(x.shape)}", "(batch, channel, row, column)")
 
@@ -72,7 +78,8 @@ def conv2d(
     _check_image("conv2d", x)
     _check_image("conv2d weight", weight)
     (n, c), (o, inner) = x.shape[:2], weight.shape[:2]
-    if groups < 1 or o % groups or c != inner * groups:
+    groups = whole("groups", groups, 1)
+    if o % groups or c != inner * groups:
         wrong = f"x has {c} channels, weight is {tuple(weight.shape)}, groups is {groups}"
         raise ProgramError(
             "conv2d", wrong, "weight (o, channels / groups, r, s), groups dividing o"
@@ -94,18 +101,19 @@ def conv2d(
 
 def max_pool2d(x: Any, size: Pair, *, stride: Pair | None = None, padding: Pair = 0) -> Any:
     """Largest value of every window; `stride` is the window's size by default."""
-    return _pool("max_pool2d", x, size, stride, _padded(x, padding, -math.inf), "max")
+    _check_image("max_pool2d", x)
+    return _pool(x, size, stride, _padded(x, padding, -math.inf), "max")
 
 
 def avg_pool2d(x: Any, size: Pair, *, stride: Pair | None = None, padding: Pair = 0) -> Any:
     """Mean of every window, padding counted as zeros; half types are summed and divided in f32."""
+    _check_image("avg_pool2d", x)
     xp = namespace_of(x)
-    total = _pool("avg_pool2d", x, size, stride, exactly(_padded(x, padding, 0)), "+")
+    total = _pool(x, size, stride, exactly(_padded(x, padding, 0)), "+")
     return xp.astype(total / float(math.prod(_pair("size", size, 1))), x.dtype)
 
 
-def _pool(name: str, x: Any, size: Pair, stride: Pair | None, image: Any, monoid: str) -> Any:
-    _check_image(name, x)
+def _pool(x: Any, size: Pair, stride: Pair | None, image: Any, monoid: str) -> Any:
     rows, cols = _pair("size", size, 1)
     steps = _pair("stride", size if stride is None else stride, 1)
     row, col = _window("h", "r", steps[0], 1), _window("w", "s", steps[1], 1)

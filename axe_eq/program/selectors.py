@@ -34,6 +34,10 @@ def _is_int(*values: Any) -> bool:
     return all(isinstance(v, int) and not isinstance(v, bool) for v in values)
 
 
+def _are_ints(part: Any, count: int) -> bool:
+    return isinstance(part, tuple) and len(part) == count and _is_int(*part)
+
+
 def _check(ok: bool, name: str, params: Params, types: Types, wrong: str, expected: str) -> None:
     if not ok:
         raise _error(name, params, types, wrong, expected)
@@ -60,7 +64,7 @@ def _slice_shape(params: Params, types: Types) -> ValueType:
     (of,) = types
     form = "slice (P0,P1,..)"
     ok = len(params) == 1 and isinstance(params[0], tuple) and len(params[0]) == of.rank
-    ok = ok and all(p is None or (len(p) == 3 and _is_int(*p)) for p in params[0])
+    ok = ok and all(p is None or _are_ints(p, 3) for p in params[0])
     _check_params("slice", params, types, ok, form)
     for axis, (part, extent) in enumerate(zip(params[0], of.shape, strict=True)):
         if part is not None:
@@ -119,7 +123,7 @@ def _flip_pull(params: Params, types: Types) -> Pulls:
 def _pad_shape(params: Params, types: Types) -> ValueType:
     (of,) = types
     ok = len(params) == 2 and isinstance(params[0], tuple) and len(params[0]) == of.rank
-    ok = ok and all(len(p) == 2 and _is_int(*p) and min(p) >= 0 for p in params[0])
+    ok = ok and all(_are_ints(p, 2) and min(p) >= 0 for p in params[0])
     ok = ok and isinstance(params[1], int | float)
     _check_params("pad", params, types, ok, "pad ((lo,hi),..) value")
     check_scalar(params[1], of.dtype)
@@ -296,7 +300,7 @@ def check_scalar(value: Any, name: str) -> None:
         fits = value in (0, 1)
     elif kind == "i":
         limits = np.iinfo(DTYPES[name].numpy)
-        fits = math.isfinite(value) and value == int(value) and limits.min <= value <= limits.max
+        fits = limits.min <= value <= limits.max and value == int(value)
     if not fits:
         raise ProgramError(f"constant {value!r}", f"does not fit {name}", f"a value of {name}")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from axe_eq.errors import ProgramError
+from axe_eq.errors import ProgramError, said
 from axe_eq.program.types import ValueType, dtype
 
 if TYPE_CHECKING:
@@ -133,17 +133,17 @@ def _shape(shape: Any) -> tuple[int, ...]:
     try:
         entries = (shape,) if isinstance(shape, int) else tuple(shape)
     except TypeError:
-        raise ProgramError(f"shape {shape!r}", "is no shape", "a tuple of extents") from None
+        raise ProgramError(f"shape {said(shape)}", "is no shape", "a tuple of extents") from None
     for entry in entries:
         whole = isinstance(entry, int | np.integer) and not isinstance(entry, bool)
         if not whole or entry < 1:
             raise ProgramError(
-                f"shape {entries}", f"has extent {entry!r}", "integers of at least 1"
+                f"shape {said(entries)}", f"has extent {said(entry)}", "integers of at least 1"
             )
     if len(entries) > MAX_RANK or math.prod(entries) > MAX_ELEMENTS:
-        large = f"{len(entries)} dims, {math.prod(map(int, entries)):.3g} elements"
+        large = f"{len(entries)} dims, {said(math.prod(map(int, entries)))} elements"
         wanted = f"at most {MAX_RANK} dims and {MAX_ELEMENTS:.3g} elements"
-        raise ProgramError(f"shape {entries}"[:200], f"is too large ({large})", wanted)
+        raise ProgramError(f"shape {said(entries)}", f"is too large ({large})", wanted)
     return tuple(e if isinstance(e, Dim) else int(e) for e in entries)
 
 

@@ -20,11 +20,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from axe_eq.errors import ProgramError
+from axe_eq.errors import AxeError, ProgramError, cause, said
+from axe_eq.program.arguments import as_float
 from axe_eq.program.node import OP, Node, input_node, op_node, sel_node
 from axe_eq.program.ops import join_text, selector
 from axe_eq.program.signature import Affine, make, plain, signature
-from axe_eq.program.spec import Dim
+from axe_eq.program.spec import MAX_ELEMENTS, Dim
 from axe_eq.program.types import DTYPES, Array, ValueType, dtype, promote
 
 Operand = Any  # a Traced, a Python number, or an array of any library
@@ -377,10 +378,21 @@ def as_traced(value: Operand, like: Sequence[str] = ()) -> Traced:
     if isinstance(value, bool | int | float):
         return scalar(value, weak_dtype(value, like))
     if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
-        return constant(np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value))
+        return constant(_held(value))
     raise ProgramError(
-        f"operand {value!r}", f"is of type {type(value).__name__}", "an array or a real number"
+        f"operand {said(value)}", f"is of type {type(value).__name__}", "an array or a real number"
     )
+
+
+def _held(value: Any) -> Array:
+    try:
+        return np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
+    except AxeError:
+        raise
+    except Exception as error:  # another library's array may refuse in any way
+        wrong = f"gives numpy no array ({cause(error)})"
+        wanted = "an array in the memory of the host"
+        raise ProgramError(f"operand of type {type(value).__name__}", wrong, wanted) from None
 
 
 def as_operands(*values: Operand) -> list[Traced]:
@@ -408,11 +420,8 @@ def weak_dtype(value: float, like: Sequence[str]) -> str:
 def scalar(value: float, name: str) -> Traced:
     """A constant without dims."""
     kind = DTYPES[name].kind
-    try:
-        typed = bool(value) if kind == "b" else float(value) if kind == "f" else value
-    except OverflowError:
-        raise ProgramError(f"constant of {len(str(value))} digits", f"does not fit {name}",
-                           f"a value of {name}") from None  # fmt: skip
+    wide = as_float("constant", value)  # whatever the dtype: none holds what no float reaches
+    typed = bool(value) if kind == "b" else wide if kind == "f" else value
     return select(join_text("full", (), typed, name))
 
 
@@ -423,6 +432,9 @@ def constant(array: Array) -> Traced:
         ProgramError: no function is being traced, or the dtype is none of ours.
     """
     name = dtype(array.dtype).name
+    if array.size == 0:
+        wrong = f"has shape {array.shape}, which holds no element"
+        raise ProgramError("captured array", wrong, "extents of at least 1")
     if array.ndim == 0:
         return scalar(float(array) if DTYPES[name].kind == "f" else array.item(), name)
     tracing = TRACING.get()
@@ -455,6 +467,7 @@ def block(sig: str, cell: str, *arrays: Operand) -> Traced:
         ProgramError: the signature does not parse, or arity, shapes or dtypes do not fit.
     """
     operands = as_operands(*arrays)
+    _check_texts(sig, cell)
     return _made(op_node(sig, cell, [x.node for x in operands]), operands)
 
 
@@ -465,7 +478,15 @@ def select(text: str, *arrays: Operand) -> Traced:
         ProgramError: the text names no selector, or arity, shapes or parameters do not fit.
     """
     operands = as_operands(*arrays)
+    _check_texts(text)
     return _made(sel_node(text, [x.node for x in operands]), operands)
+
+
+def _check_texts(*texts: object) -> None:
+    for text in texts:
+        if not isinstance(text, str):
+            wrong = f"is of type {type(text).__name__}"
+            raise ProgramError(f"operator {said(text)}", wrong, "a text")
 
 
 def elementwise(cell: str, *arrays: Operand) -> Traced:
@@ -502,6 +523,9 @@ def projection(shape: tuple[int, ...], out: Sequence[int]) -> list[Affine]:
 
 
 def _made(node: Node, operands: Sequence[Traced]) -> Traced:
+    if node.type.size > MAX_ELEMENTS:
+        raise ProgramError(f"value {node.type}", f"has {node.type.size} elements",
+                           f"at most 2**{MAX_ELEMENTS.bit_length() - 1}")  # fmt: skip
     tracing = TRACING.get()
     if tracing is not None:
         tracing.note(node)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from axe_eq.errors import ProgramError
+from axe_eq.errors import ProgramError, said
 
 Array = npt.NDArray[Any]
 
@@ -87,7 +87,7 @@ def dtype(name: object) -> DType:
         return name
     found = _called(name) if isinstance(name, str) else _of_numpy(name)
     if found is None:
-        raise ProgramError(f"dtype {name!r}", "is not known", "one of " + " ".join(DTYPES))
+        raise ProgramError(f"dtype {said(name)}", "is not known", "one of " + " ".join(DTYPES))
     return found
 
 
@@ -97,9 +97,11 @@ def _called(name: str) -> DType | None:
 
 def _of_numpy(name: object) -> DType | None:
     """The element type that numpy, or a package that adds dtypes to it, calls so."""
+    if isinstance(name, tuple | list | dict):  # numpy would read a record, which is none of ours
+        return None
     try:
         given = np.dtype(name)  # type: ignore[call-overload]
-    except TypeError:
+    except (TypeError, ValueError):
         return None
     found = _called(given.name)
     return found if found is not None and given == found.numpy else None
