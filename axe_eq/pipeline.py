@@ -120,9 +120,11 @@ def compile(
     if text is None:
         return search(report)
     name = key(text)
-    if (known := PROGRAMS.load(name)) is not None:
-        return from_cache(json.loads(known), program, machine, used, numerics, report,
-                          lambda: search(Report()))  # fmt: skip
+    known = PROGRAMS.read(name, lambda data: from_cache(
+        json.loads(data), program, machine, used, numerics, report, lambda: search(Report())
+    ))  # fmt: skip
+    if known is not None:
+        return known
     made = search(report)
     if not made.stopped.startswith("time"):  # what a clock stops ends elsewhere the next time
         PROGRAMS.store(name, json.dumps(as_answer(made)).encode())
@@ -362,11 +364,15 @@ def from_cache(
     again: Callable[[], Executable],
 ) -> Executable:
     """The executable of a search that ran earlier: its stages took no time now, and say so."""
-    for record in found["stages"]:
-        notes = {**record["notes"], "cached": True}
-        report.stages.append(StageRecord(**{**record, "seconds": 0.0, "notes": notes}))
-        say(1, str(report.stages[-1]))
-    return from_answer(found, program, machine, used, numerics, report, again)
+    exe = from_answer(found, program, machine, used, numerics, report, again)
+    cached = [
+        StageRecord(**{**s, "seconds": 0.0, "notes": {**s["notes"], "cached": True}})
+        for s in found["stages"]
+    ]
+    report.stages += cached
+    for stage_ in cached:
+        say(1, str(stage_))
+    return exe
 
 
 def is_cached() -> bool:

@@ -18,10 +18,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from axe_eq.debug import switches
 from axe_eq.errors import SearchError
 
+T = TypeVar("T")
 _MAGIC = b"axe-eq cache 1\n"
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _told: set[Path] = set()  # folders that the user was warned about
@@ -63,6 +65,21 @@ class Cache:
         self.remove(name)
         return None
 
+    def read(self, name: str, reader: Callable[[bytes], T]) -> T | None:
+        """What `reader` makes of an entry; None where there is none or it is damaged.
+
+        An entry that its reader does not take is damaged too, whatever its digest: it is removed,
+        so that it is made again.
+        """
+        payload = self.load(name)
+        if payload is None:
+            return None
+        try:
+            return reader(payload)
+        except Exception:  # what is no entry may fail at any point, and can always be made again
+            self.remove(name)
+            return None
+
     def store(self, name: str, payload: bytes) -> None:
         """Write an entry.
 
@@ -89,13 +106,14 @@ class Cache:
         with suppress(OSError):
             (self.folder / name).unlink()
 
-    def get(self, name: str, build: Callable[[], bytes]) -> bytes:
-        """The payload of an entry, built where it is missing or damaged."""
-        payload = self.load(name)
-        if payload is None:
+    def get(self, name: str, build: Callable[[], bytes], reader: Callable[[bytes], T]) -> T:
+        """What `reader` makes of an entry, built where it is missing or damaged."""
+        found = self.read(name, reader)
+        if found is None:
             payload = build()
             self.store(name, payload)
-        return payload
+            found = reader(payload)
+        return found
 
 
 def _unwritable(folder: Path, error: OSError) -> None:

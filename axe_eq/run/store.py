@@ -1,5 +1,8 @@
 """Saved executables: one zip with the machine code, the schedule as JSON, constants as npy.
 
+A digest of every part lies beside them, and nothing is read whose digest is another: a file runs as
+it was saved or is refused.
+
 What a call needs is the head (names, types, nesting), the constants and the code, which the target
 family's loader reads; loaders are found by the entry-point group ``axe_eq.loaders``. The schedule
 is there to be looked at, to run on `cpu` and to be rebound: it loads, and with it the compiler,
@@ -8,10 +11,11 @@ when it is asked for.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import zipfile
-import zlib
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -21,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from axe_eq.errors import ArgumentError, AxeError, DeviceError, PackError
+from axe_eq.errors import ArgumentError, AxeError, DeviceError, PackError, cause
 from axe_eq.files import as_path, whole
 from axe_eq.program.types import DTYPES, Array, value_type
 from axe_eq.run.call import Call, Caller
@@ -30,7 +34,8 @@ if TYPE_CHECKING:
     from axe_eq.run.executable import Schedule
     from axe_eq.target import Target
 
-FORMAT = 2
+FORMAT = 3
+DIGESTS = "digests.json"
 LOADERS = "axe_eq.loaders"
 
 
@@ -75,18 +80,26 @@ def save(
         "source": list(source),
         "has_code": code is not None,
     }
+    digests: dict[str, str] = {}
     with whole(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr("call.json", json.dumps(head))
-        file.writestr("schedule.json", schedule.graph.to_json())
-        file.writestr("explain.txt", explanation)
+
+        def add(name: str, content: str | bytes) -> None:
+            data = content.encode() if isinstance(content, str) else content
+            digests[name] = hashlib.sha256(data).hexdigest()
+            file.writestr(name, data)
+
+        add("call.json", json.dumps(head))
+        add("schedule.json", schedule.graph.to_json())
+        add("explain.txt", explanation)
         if code is not None:
-            file.writestr("code.bin", code)
+            add("code.bin", code)
         for name, text in source.items():
-            file.writestr(f"source/{name}", text)
+            add(f"source/{name}", text)
         for name, array in schedule.constants.items():
             buffer = io.BytesIO()
             np.save(buffer, np.ascontiguousarray(array).view(np.uint8), allow_pickle=False)
-            file.writestr(f"constants/{name}.npy", buffer.getvalue())
+            add(f"constants/{name}.npy", buffer.getvalue())
+        file.writestr(DIGESTS, json.dumps(digests))
 
 
 class Loaded:
@@ -152,7 +165,7 @@ class Loaded:
             graph = from_json(self._parts["schedule"])
             target = _target(self._head["target"], self._head["rows"], known)
             origin = Saved(**self._head["origin"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (AxeError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise _damaged(self.path, error) from None
         runners = {family: r for p in packs for family, r in p.runners.items()}
         return Schedule(graph, self.call, target, self._constants, runners, origin)
@@ -213,7 +226,7 @@ def load(path: str | Path) -> Loaded:
     """Load what `Executable.save` wrote; imports numpy, and no compiler.
 
     Raises:
-        ArgumentError: not such a file, or of another format.
+        ArgumentError: not such a file, of another format, or changed since it was saved.
         DeviceError: it holds constants of a type that only ml_dtypes gives numpy.
     """
     try:
@@ -221,30 +234,54 @@ def load(path: str | Path) -> Loaded:
             head = json.loads(file.read("call.json"))
             if head["format"] != FORMAT:
                 raise ArgumentError(
-                    f"file {str(path)!r}", f"has format {head['format']}", f"format {FORMAT}"
-                )
+                    f"file {str(path)!r}", f"has format {head['format']}", f"format {FORMAT}",
+                    hint="compile and save it again",
+                )  # fmt: skip
+            digests = _digests(path, file)
+
+            def part(name: str) -> bytes:
+                data = file.read(name)
+                if hashlib.sha256(data).hexdigest() != digests[name]:
+                    raise _changed(path, f"its {name} is another")
+                return data
+
+            head = json.loads(part("call.json"))
             parts = {
-                "schedule": file.read("schedule.json").decode(),
-                "explain": file.read("explain.txt").decode(),
-                "code": file.read("code.bin") if head["has_code"] else None,
-                "source": {n: file.read(f"source/{n}").decode() for n in head["source"]},
+                "schedule": part("schedule.json").decode(),
+                "explain": part("explain.txt").decode(),
+                "code": part("code.bin") if head["has_code"] else None,
+                "source": {n: part(f"source/{n}").decode() for n in head["source"]},
                 "constants": {
-                    n: _constant(file.read(f"constants/{n}.npy"), type_)
+                    n: _constant(part(f"constants/{n}.npy"), type_)
                     for n, type_ in head["constants"].items()
                 },
             }
         return Loaded(path, head, parts)
     except (ArgumentError, DeviceError):
         raise
-    except (
-        OSError, KeyError, TypeError, ValueError, AttributeError, EOFError, zipfile.BadZipFile,
-        zlib.error, RuntimeError, AxeError,
-    ) as error:  # fmt: skip
+    except Exception as error:  # what is no saved executable may fail at any point
         raise _damaged(path, error) from None
 
 
+def _digests(path: str | Path, file: zipfile.ZipFile) -> dict[str, str]:
+    """The digest of every part as it was when saved; the file has these parts and no others."""
+    digests: dict[str, str] = json.loads(file.read(DIGESTS))
+    there, saved = Counter(file.namelist()), Counter([*digests, DIGESTS])
+    if there != saved:
+        names = {"lacks": sorted(saved - there), "has gained": sorted(there - saved)}
+        how = " and ".join(f"{verb} {' '.join(parts)}" for verb, parts in names.items() if parts)
+        raise _changed(path, f"it {how}")
+    return digests
+
+
+def _changed(path: str | Path, how: str) -> ArgumentError:
+    wrong = f"was changed after it was saved: {how}"
+    return ArgumentError(f"file {str(path)!r}", wrong, "a file as it was saved")
+
+
 def _damaged(path: str | Path, error: Exception) -> ArgumentError:
-    return ArgumentError(f"file {str(path)!r}", f"does not load ({error})", "a saved executable")
+    why = str(error) if isinstance(error, AxeError | OSError) else cause(error)
+    return ArgumentError(f"file {str(path)!r}", f"does not load ({why})", "a saved executable")
 
 
 def _constant(data: bytes, type_text: str) -> Array:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from axe_eq.errors import ScheduleError, cause
 from axe_eq.program.node import sel_type
 from axe_eq.program.types import ValueType, value_type
 
@@ -230,8 +231,19 @@ _KINDS: dict[str, type[Any]] = {
 
 
 def from_json(text: str) -> ScheduleGraph:
-    """Inverse of `ScheduleGraph.to_json`."""
-    data = json.loads(text)
+    """Inverse of `ScheduleGraph.to_json`.
+
+    Raises:
+        ScheduleError: not such a text.
+    """
+    try:
+        return _graph(json.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        wrong = f"does not read ({cause(error)})"
+        raise ScheduleError("schedule text", wrong, "what to_json wrote") from None
+
+
+def _graph(data: dict[str, Any]) -> ScheduleGraph:
     data["buffers"] = {n: BufferSpec(**b) for n, b in data["buffers"].items()}
     data["steps"] = tuple(_step(s) for s in data["steps"])
     for key in ("inputs", "outputs"):

@@ -65,7 +65,12 @@ def assembled(graph: ScheduleGraph, target: Target) -> bytes:
         code.FORMAT, sources("axe_eq", "axe_eq_backends"), compile.version(), graph.to_json(),
         json.dumps(asdict(target), default=repr), of_packs,
     )  # fmt: skip
-    return GRAPHS.get(name, lambda: assemble(graph, target).to_bytes())
+    return GRAPHS.get(name, lambda: assemble(graph, target).to_bytes(), _checked)
+
+
+def _checked(data: bytes) -> bytes:
+    Code.from_bytes(data)
+    return data
 
 
 def assemble(graph: ScheduleGraph, target: Target) -> Code:

@@ -116,7 +116,7 @@ class Code:
                 head["target"], ports, tuple(head["inputs"]), tuple(head["constants"]),
                 tuple(head["outputs"]), head["arena"], tuple(launches),
             )  # fmt: skip
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, AttributeError):
             wrong = "is damaged or of another version"
             raise ArgumentError("machine code", wrong, f"format {FORMAT}") from None
 

@@ -128,16 +128,21 @@ class Image:
         size = int.from_bytes(data[:8], "little")
         try:
             d = json.loads(data[8 : 8 + size])
-        except ValueError:
-            d = {}
-        if d.get("format") != FORMAT:
-            raise ArgumentError("kernel image", "is damaged or of another version", f"{FORMAT}")
-        return Image(
-            d["name"], data[8 + size :], d["cc"], d["toolkit"], d["threads"], d["smem"],
-            from_json(d["tiles"]), d["persistent"], tuple(from_json(p) for p in d["params"]),  # type: ignore[misc]
-            tuple(_tensor(t) for t in d["tensors"]), tuple(_argument(a) for a in d["arguments"]),
-            tuple((w, from_json(v), m) for w, v, m in d["requires"]), d["cluster"],
-        )  # fmt: skip
+            if d["format"] != FORMAT:
+                raise ValueError
+            return _read(d, data[8 + size :])
+        except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+            wrong = "is damaged or of another version"
+            raise ArgumentError("kernel image", wrong, f"format {FORMAT}") from None
+
+
+def _read(d: Mapping[str, Any], cubin: bytes) -> Image:
+    return Image(
+        d["name"], cubin, d["cc"], d["toolkit"], d["threads"], d["smem"],
+        from_json(d["tiles"]), d["persistent"], tuple(from_json(p) for p in d["params"]),  # type: ignore[misc]
+        tuple(_tensor(t) for t in d["tensors"]), tuple(_argument(a) for a in d["arguments"]),
+        tuple((w, from_json(v), m) for w, v, m in d["requires"]), d["cluster"],
+    )  # fmt: skip
 
 
 def _ints(values: Any) -> tuple[Int, ...]:
@@ -190,13 +195,13 @@ def build_all(
     from axe_eq_backends.cuda.emit import emit
 
     texts = [emit(p) for p in planned] if sources is None else sources
-    names, found = [], []
+    names, found = [], list[Image | None]()
     for p, source in zip(planned, texts, strict=True):
         flags = compile.options(p.target.limits["compute_capability"])
         name = key(FORMAT, compile.version(), *flags, source.text)
         names.append(name)
-        found.append(KERNELS.load(name) if cached else None)
-    missing = [n for n, data in enumerate(found) if data is None]
+        found.append(KERNELS.read(name, Image.from_bytes) if cached else None)
+    missing = [n for n, image in enumerate(found) if image is None]
     binaries = compile.compile_texts(
         [
             (texts[n].text, planned[n].target.limits["compute_capability"], texts[n].name)
@@ -204,10 +209,11 @@ def build_all(
         ]
     )
     for n, binary in zip(missing, binaries, strict=True):
-        found[n] = data = _image(planned[n], texts[n], binary).to_bytes()
+        data = _image(planned[n], texts[n], binary).to_bytes()
+        found[n] = Image.from_bytes(data)
         if cached:
             KERNELS.store(names[n], data)
-    return [Image.from_bytes(data) for data in found if data is not None]
+    return [image for image in found if image is not None]
 
 
 def _image(planned: Planned, source: Source, binary: Binary) -> Image:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import axe_eq as axe
 from axe_eq.errors import ArgumentError, AxeError, EmitError
 from axe_eq.kernel.cells import apply, arg
 from axe_eq.kernel.dispatch import Planned
-from axe_eq_backends.cuda import compile, image
+from axe_eq_backends.cuda import assemble, compile, image
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules.gemm import Matrix, Problem, Tiling, gemm, parameters
 from axe_eq_backends.cuda.schedules.map import elementwise
@@ -106,6 +107,33 @@ def test_a_kernel_compiles_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 # -- errors ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("junk", [b"", b"{}", b"null", b"\x02" + bytes(7) + b"{}cubin"])
+def test_what_the_cache_has_that_is_no_machine_code_is_made_again(
+    junk: bytes, tmp_path: Path
+) -> None:
+    with axe.debug(cache_dir=tmp_path):
+        kernel = cells("tanh")
+        made = image.build(kernel)
+        (entry,) = (tmp_path / "kernels").iterdir()
+        image.KERNELS.store(entry.name, junk)  # with its right digest
+        assert image.build(kernel) == made
+        graph = axe.compile(lambda x: -x, "64:f32", target="h200").schedule.graph
+        code = assemble.assembled(graph, h200)
+        (entry,) = (tmp_path / "graphs").iterdir()
+        assemble.GRAPHS.store(entry.name, junk)
+        assert assemble.assembled(graph, h200) == code
+
+
+def test_an_image_without_an_entry_is_one_clear_error() -> None:
+    data = image.build(cells("tanh"), cached=False).to_bytes()
+    size = int.from_bytes(data[:8], "little")
+    head = json.loads(data[8 : 8 + size])
+    for name in head:
+        text = json.dumps({k: v for k, v in head.items() if k != name}).encode()
+        with pytest.raises(ArgumentError, match="kernel image: is damaged or of another version"):
+            image.Image.from_bytes(len(text).to_bytes(8, "little") + text)
 
 
 def error_of(work: Callable[[], object]) -> str:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -147,7 +148,12 @@ def test_running_without_a_device_is_one_clear_error(
     golden(f"{type(caught.value).__name__}: {caught.value}")
 
 
-@pytest.mark.parametrize("damage", ["code", "missing code", "no loader", "schedule"])
+def digests(parts: dict[str, bytes]) -> bytes:
+    known = {n: sha256(data).hexdigest() for n, data in parts.items() if n != "digests.json"}
+    return json.dumps(known).encode()
+
+
+@pytest.mark.parametrize("damage", ["code", "missing code", "more", "no loader", "schedule"])
 def test_a_damaged_file_is_one_clear_error(
     damage: str, saved: Path, tmp_path: Path, golden: Callable[..., None]
 ) -> None:
@@ -159,10 +165,13 @@ def test_a_damaged_file_is_one_clear_error(
         del parts["code.bin"]
     elif damage == "schedule":
         parts["schedule.json"] = b"{}"
-    else:
+    elif damage == "more":
+        parts["source/more"] = b""
+    else:  # what another installation may have saved
         head = json.loads(parts["call.json"])
         head["target"]["family"] = "abacus"
         parts["call.json"] = json.dumps(head).encode()
+        parts["digests.json"] = digests(parts)
     path = tmp_path / "damaged.axe"
     with zipfile.ZipFile(path, "w") as file:
         for name, content in parts.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
@@ -65,7 +66,7 @@ def test_damaged_entries_are_made_again(folder: Path) -> None:
         made.append(1)
         return b"payload"
 
-    assert [THINGS.get("x", make), THINGS.get("x", make)] == [b"payload", b"payload"]
+    assert [THINGS.get("x", make, bytes), THINGS.get("x", make, bytes)] == [b"payload", b"payload"]
     assert len(made) == 1
     path = folder / "things" / "x"
     whole = path.read_bytes()
@@ -73,7 +74,7 @@ def test_damaged_entries_are_made_again(folder: Path) -> None:
         path.write_bytes(damage)
         assert THINGS.load("x") is None
         assert not path.exists()
-        assert THINGS.get("x", make) == b"payload"
+        assert THINGS.get("x", make, bytes) == b"payload"
     assert len(made) == 6
     assert path.read_bytes() == whole
 
@@ -194,6 +195,32 @@ def test_a_damaged_program_is_searched_again(folder: Path) -> None:
     assert not was_known(again)
     assert again.schedule.graph == first.schedule.graph
     assert was_known(compiled())
+
+
+JUNK = [b"", b"{}", b"null", b"[1, 2]", b"\xff" * 9, b'"schedule"', b"[" * 100_000]
+
+
+@pytest.mark.parametrize("payload", JUNK, ids=range(len(JUNK)))
+def test_what_is_no_answer_of_a_search_is_searched_again(payload: bytes, folder: Path) -> None:
+    first = compiled()
+    (path,) = (folder / "programs").iterdir()
+    pipeline.PROGRAMS.store(path.name, payload)  # with its right digest
+    again = compiled()
+    assert not was_known(again)
+    assert [s.name for s in again.report.stages] == [s.name for s in first.report.stages]
+    assert was_known(compiled())
+
+
+@pytest.mark.parametrize("change", ["schedule", "stages"])
+def test_an_answer_that_does_not_read_is_searched_again(change: str, folder: Path) -> None:
+    compiled()
+    (path,) = (folder / "programs").iterdir()
+    answer = json.loads(pipeline.PROGRAMS.load(path.name) or b"")
+    for wrong in (None, 3, "x", [3], {"buffers": 3}, '{"buffers": {}}', '{"buffers": [3]}'):
+        pipeline.PROGRAMS.store(path.name, json.dumps(answer | {change: wrong}).encode())
+        again = compiled()
+        assert not was_known(again)
+        assert len(again.report.stages) == 5
 
 
 def test_constants_are_the_caller_s_not_the_cache_s(folder: Path) -> None:

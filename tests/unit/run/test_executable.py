@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -257,16 +259,78 @@ def test_a_file_that_is_no_saved_program_is_refused(damage: str, tmp_path: Path)
         begin = data.index(b"schedule.json") + len(b"schedule.json")
         path.write_bytes(data[:begin] + b"\xff" * 40 + data[begin + 40 :])
     else:
-        with zipfile.ZipFile(path) as file:
-            parts = {name: file.read(name) for name in file.namelist()}
+        parts = parts_of(path)
         head = json.loads(parts["call.json"])
         parts["call.json"] = json.dumps(head | {"format": 999}).encode()
         if damage == "part missing":
             del parts["schedule.json"]
-        with zipfile.ZipFile(path, "w") as file:
-            for name, content in parts.items():
-                file.writestr(name, content)
+        write_parts(path, parts)
     with pytest.raises(ArgumentError, match=f"file '{path}'"):
+        axe.load(path)
+
+
+def parts_of(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def write_parts(path: Path, parts: dict[str, bytes]) -> None:
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in parts.items():
+            file.writestr(name, content)
+
+
+def edits(data: Any) -> Iterator[Any]:
+    """The data with one entry gone or of another kind, everywhere in turn."""
+    if isinstance(data, dict | list):
+        for key in list(data) if isinstance(data, dict) else range(len(data)):
+            for other in edits(data[key]):
+                changed = data.copy()
+                changed[key] = other
+                yield changed
+            rest = data.copy()
+            del rest[key]
+            yield rest
+    yield from (None, -1, "zz", [], {})
+
+
+@pytest.mark.parametrize("name", ["call.json", "schedule.json", "digests.json"])
+def test_a_file_with_any_entry_changed_is_refused_when_loaded(name: str, tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    whole = parts_of(path)
+    told = json.loads(whole[name])
+    n_edits = 0
+    for changed in islice((e for e in edits(told) if e != told), 0, None, 7):
+        write_parts(path, whole | {name: json.dumps(changed).encode()})
+        with pytest.raises(ArgumentError, match=f"file '{path}'"):
+            axe.load(path)
+        n_edits += 1
+    assert n_edits > 3
+
+
+def test_a_file_with_any_byte_changed_is_refused_when_loaded(tmp_path: Path) -> None:
+    kept = np.arange(3.0)
+    path = tmp_path / "added.axe"
+    axe.compile(lambda x: x + kept, "3:f64", target="cpu").save(path)
+    whole = parts_of(path)
+    assert axe.load(path)(kept).tolist() == [0, 2, 4]
+    for name, content in whole.items():
+        for at in (0, len(content) // 2, len(content) - 1):
+            other = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+            write_parts(path, whole | {name: other})
+            with pytest.raises(ArgumentError, match=f"file '{path}'"):
+                axe.load(path)
+    write_parts(path, dict(reversed(whole.items())))  # in another order it is the same file
+    assert axe.load(path)(kept).tolist() == [0, 2, 4]
+
+
+def test_a_file_of_another_format_says_what_to_do(tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    parts = parts_of(path)
+    del parts["digests.json"]
+    parts["call.json"] = json.dumps(json.loads(parts["call.json"]) | {"format": 2}).encode()
+    write_parts(path, parts)
+    with pytest.raises(ArgumentError, match=r"has format 2; expected format 3\n  try: compile and"):
         axe.load(path)
 
 
