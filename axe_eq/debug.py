@@ -20,10 +20,11 @@ from difflib import get_close_matches
 from functools import cache, partial
 from itertools import count
 from pathlib import Path
+from stat import S_ISDIR
 from threading import RLock, Timer
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from axe_eq.errors import AxeError, SearchError
+from axe_eq.errors import AxeError, SearchError, said
 
 if TYPE_CHECKING:
     from rich.status import Status
@@ -57,10 +58,22 @@ def _names(text: str) -> tuple[str, ...]:
     return names
 
 
+class _Unusable(ValueError):
+    """A value that reads, and that this machine cannot use: says why."""
+
+
 def _folder(text: str) -> Path:
-    path = Path(text).expanduser()
-    if path.exists() and not path.is_dir():
-        raise ValueError
+    try:
+        path = Path(text).expanduser()
+        is_folder = S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):  # is made, or cannot be, when it is needed
+        return path
+    except OSError as error:
+        raise _Unusable(error.strerror or str(error)) from None
+    except (RuntimeError, ValueError) as error:  # "~who" without a home, a zero byte
+        raise _Unusable(str(error).rstrip(".")) from None
+    if not is_folder:
+        raise _Unusable("not a folder")
     return path
 
 
@@ -192,10 +205,19 @@ class Switches:
 
     @property
     def cache_folder(self) -> Path:
-        """`cache_dir`, or the user's own cache folder of axe_eq."""
-        base = os.environ.get("XDG_CACHE_HOME")
-        home = Path(base) if base else Path.home() / ".cache"
-        return self.cache_dir or home / "axe_eq"
+        """`cache_dir`, or the user's own cache folder of axe_eq.
+
+        Raises:
+            OSError: neither is named, and the user has no home.
+        """
+        if self.cache_dir is not None:
+            return self.cache_dir
+        if base := os.environ.get("XDG_CACHE_HOME"):
+            return Path(base) / "axe_eq"
+        try:
+            return Path.home() / ".cache" / "axe_eq"
+        except RuntimeError as error:
+            raise FileNotFoundError(str(error).rstrip(".")) from None
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Switches:
@@ -249,8 +271,10 @@ def _value(name: str, value: object) -> Any:
     row = _rows()[name]
     try:
         return row.read(text)
-    except ValueError:
-        raise SearchError(f"switch {row.variable}", f"cannot be {text!r}", row.accepts) from None
+    except ValueError as error:
+        why = f" ({error})" if isinstance(error, _Unusable) else ""
+        wrong = f"cannot be {said(text, 400)}{why}"
+        raise SearchError(f"switch {row.variable}", wrong, row.accepts) from None
 
 
 _overridden: ContextVar[Switches | None] = ContextVar("axe_eq_switches", default=None)

@@ -58,15 +58,15 @@ def cause(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def said(value: object) -> str:
-    """A value as an error names it: in one line, and never long."""
+def said(value: object, most: int = _MOST_SAID) -> str:
+    """A value as an error names it: in one line, and of so many characters at most."""
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return f"of {value.bit_length()} bits"
     try:
         text = " ".join(repr(value).split())
     except Exception:  # others' values may fail, and Python refuses to write long integers
         return f"of type {type(value).__name__}"
-    return text if len(text) <= _MOST_SAID else f"{text[:_MOST_SAID]} ..."
+    return text if len(text) <= most else f"{text[:most]} ..."
 
 
 def raised_at(error: BaseException) -> str:

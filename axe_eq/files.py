@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from axe_eq.errors import ArgumentError
+from axe_eq.errors import ArgumentError, said
 
 
 def as_path(path: object) -> Path:
@@ -16,9 +16,12 @@ def as_path(path: object) -> Path:
     Raises:
         ArgumentError: no path, or one without a file's name.
     """
-    if not isinstance(path, str | os.PathLike) or not Path(path).name:
-        raise ArgumentError(f"file {path!r}", "is no path of a file", "a path")
-    return Path(path)
+    wanted = path if isinstance(path, str) else None
+    if isinstance(path, os.PathLike):
+        wanted = os.fspath(path)
+    if not isinstance(wanted, str) or "\0" in wanted or not Path(wanted).name:
+        raise ArgumentError(f"file {said(path)}", "is no path of a file", "a path")
+    return Path(wanted)
 
 
 @contextmanager

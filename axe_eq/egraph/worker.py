@@ -252,6 +252,8 @@ def _limit_memory(beyond: int | None) -> None:
 
     most = resource.getrlimit(resource.RLIMIT_AS)[1]
     limit = most if beyond is None else _address_space() + beyond
+    if limit > sys.maxsize:  # more than the system can count is no limit
+        limit = most
     try:
         resource.setrlimit(resource.RLIMIT_AS, (limit, most))
     except (ValueError, OSError) as error:

@@ -26,7 +26,7 @@ from axe_eq.errors import SearchError
 T = TypeVar("T")
 _MAGIC = b"axe-eq cache 1\n"
 _DIGEST_BYTES = hashlib.sha256().digest_size
-_told: set[Path] = set()  # folders that the user was warned about
+_told: set[Path | None] = set()  # folders that the user was warned about
 
 
 def key(*parts: str | bytes) -> str:
@@ -46,16 +46,19 @@ class Cache:
 
     @property
     def folder(self) -> Path:
-        """Where entries are kept; AXE_CACHE_DIR moves it."""
+        """Where entries are kept; AXE_CACHE_DIR moves it.
+
+        Raises:
+            OSError: there is no such place.
+        """
         return switches().cache_folder / self.kind
 
     def load(self, name: str) -> bytes | None:
         """The payload of an entry; None where there is none or it is damaged (then removed)."""
         if not switches().cache:
             return None
-        path = self.folder / name
         try:
-            data = path.read_bytes()
+            data = (self.folder / name).read_bytes()
         except OSError:
             return None
         start = len(_MAGIC) + _DIGEST_BYTES
@@ -88,8 +91,9 @@ class Cache:
         """
         if not switches().cache:
             return
-        folder, part = self.folder, None
+        folder = part = None
         try:
+            folder = self.folder
             folder.mkdir(parents=True, exist_ok=True)
             handle, part = tempfile.mkstemp(dir=folder, prefix=".part-")
             with os.fdopen(handle, "wb") as file:
@@ -116,8 +120,9 @@ class Cache:
         return found
 
 
-def _unwritable(folder: Path, error: OSError) -> None:
-    what = f"cannot write to {str(folder)!r} ({error.strerror or error})"
+def _unwritable(folder: Path | None, error: OSError) -> None:
+    where = "the user's folder" if folder is None else repr(str(folder))
+    what = f"cannot write to {where} ({error.strerror or error})"
     if switches().cache_dir is not None:
         raise SearchError(
             "switch AXE_CACHE_DIR", what, "a writable folder", hint="AXE_CACHE=0 uses no cache"

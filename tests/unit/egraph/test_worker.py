@@ -165,6 +165,10 @@ def test_memory_is_counted_beyond_what_imports_took() -> None:
     assert no_child_is_left()
 
 
+def test_a_limit_beyond_any_memory_is_none() -> None:
+    assert call("upper", "a", memory_bytes=10**30) == "A"
+
+
 def test_an_interrupt_kills_the_worker() -> None:
     seen: list[str] = []
 

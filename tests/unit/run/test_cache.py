@@ -138,6 +138,20 @@ def test_the_default_folder_that_cannot_be_written_is_one_warning(
     assert "compiled programs are not kept: cannot write to" in str(caught[0].message)
 
 
+def test_a_user_without_a_home_is_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    monkeypatch.setattr(cache, "_told", set())
+    with axe.debug(cache_dir=None), pytest.warns(RuntimeWarning) as caught:
+        made = [compiled(lambda x: x + 7, "3:f32") for _ in range(2)]
+    assert [was_known(exe) for exe in made] == [False, False]
+    assert len(caught) == 1
+    assert "cannot write to the user's folder (Could not determine home" in str(caught[0].message)
+
+
 def test_a_folder_that_is_only_read_serves_what_it_has(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
