@@ -273,6 +273,17 @@ def is_symbolic(value: object) -> bool:
     return isinstance(value, Polynomial) and value.constant is None
 
 
+def integer(digits: str) -> int:
+    """The integer of a text's digits.
+
+    Raises:
+        LayoutError: one that no polynomial holds, however long; Python reads only short ones.
+    """
+    if len(digits.lstrip("0")) > MAX_BITS // 3:  # a digit has more than 3 bits
+        raise LayoutError("polynomial", f"a number over {MAX_BITS} bits", "a smaller one")
+    return int(digits.lstrip("0") or "0")
+
+
 def product(values: Iterable[Polynomial | int]) -> Polynomial:
     """The product of some numbers."""
     return prod((poly(value) for value in values), start=ONE)
@@ -294,7 +305,7 @@ class Arithmetic(Transformer[Token, Any]):
 
     def number(self, token: Token) -> Polynomial:
         """An integer."""
-        return poly(int(token))
+        return poly(integer(token))
 
     def name(self, token: Token) -> Polynomial:
         """A name."""
@@ -302,11 +313,11 @@ class Arithmetic(Transformer[Token, Any]):
 
     def times(self, factor: Token, of: Polynomial) -> Polynomial:
         """``4n``."""
-        return poly(int(factor)) * of
+        return poly(integer(factor)) * of
 
     def name_pow(self, token: Token, power: Token) -> Polynomial:
         """A power of a name after a factor."""
-        return name(str(token)) ** int(power)
+        return name(str(token)) ** integer(power)
 
     def neg(self, value: Polynomial) -> Polynomial:
         """``-a``."""
@@ -330,7 +341,7 @@ class Arithmetic(Transformer[Token, Any]):
 
     def pow(self, a: Polynomial, power: Token) -> Polynomial:
         """``a ** 2``."""
-        return a ** int(power)
+        return a ** integer(power)
 
 
 @lru_cache(maxsize=1)

@@ -20,7 +20,7 @@ from axe_eq.layout import terms as t
 from axe_eq.layout.notation import read_any
 from axe_eq.layout.notation.text import quote
 from axe_eq.layout.symbolic import expression as ex
-from axe_eq.layout.symbolic.polynomial import Arithmetic, Polynomial, poly
+from axe_eq.layout.symbolic.polynomial import Arithmetic, Polynomial, integer, poly
 from axe_eq.layout.value import Layout
 
 MAX_CHARS = 1 << 14
@@ -111,7 +111,9 @@ class _Maker(Arithmetic):
         distance = shift.constant
         if distance is None:
             raise LayoutError("swizzle", f"shift {shift}", "an integer")
-        return ex.LayoutExpr(t.Swizzled(str(axis or "m"), int(bits), int(base), distance, of.term))
+        return ex.LayoutExpr(
+            t.Swizzled(str(axis or "m"), integer(bits), integer(base), distance, of.term)
+        )
 
     def call(self, name: Token, *args: Any) -> ex.LayoutExpr:
         operation = _CALLS.get(str(name))

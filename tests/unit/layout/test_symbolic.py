@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from axe_eq.errors import LayoutError, SearchError
+from axe_eq.errors import LayoutError, NotationError, SearchError
 from axe_eq.layout import Layout
 from axe_eq.layout import terms as t
 from axe_eq.layout.symbolic.check import Missing, check
@@ -90,6 +90,13 @@ def test_bounds_are_never_claimed_wrongly() -> None:
 def test_bad_numbers_are_one_clear_error(text: str, wrong: str) -> None:
     with pytest.raises(LayoutError, match=wrong):
         parse(text)
+
+
+@pytest.mark.parametrize("form", ["A[{}]", "A[{}n]", "A[n**{}]", "sw({},2,3)@m . A[8]"])
+def test_numbers_that_python_does_not_read_are_one_clear_error(form: str) -> None:
+    with pytest.raises(NotationError, match="a number over 4096 bits"):
+        read_expression(form.format("9" * 5000))
+    assert read_expression(f"A[{'0' * 5000}8]") == read_expression("A[8]")
 
 
 def test_a_million_characters_do_not_hang() -> None:
