@@ -79,7 +79,7 @@ BAD = {
     "time_infinite": {"AXE_TIME_LIMIT_S": "inf"},
     "memory_unit": {"AXE_MEMORY_LIMIT_MB": "2G"},
     "trace_is_file": {"AXE_TRACE": "pyproject.toml"},
-    "cache_too_long": {"AXE_CACHE_DIR": "/tmp/" + "a" * 300},
+    "cache_too_long": {"AXE_CACHE_DIR": "a" * 300},
     "cache_of_nobody": {"AXE_CACHE_DIR": "~nobody_of_this_name/cache"},
     "cache_zero_byte": {"AXE_CACHE_DIR": "a\0b"},
     "seed_long": {"AXE_SEED": "9" * 5000},
