@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from axe_eq.errors import LayoutError
 from axe_eq.extract.forest import CELL, GATHER, LOAD, Choice, Forest, TileClass
+from axe_eq.extract.reads import reads
 from axe_eq.layout import Layout
 from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.program.ops import selector
@@ -336,6 +337,7 @@ def summarise(
         positions,
         parts,
         _order(stores[0]),
+        *reads(forest, roots, order, picks),
     )
 
 

@@ -99,6 +99,9 @@ class Summary:
         n_parts: likewise, values of several parts: of different operands, or of one and a constant.
         order: likewise, (letter, extent) of the first result's dims of more than one index, slow to
             fast as they lie in memory.
+        n_guarded: reads that may leave their operand, along several dims of the index space at
+            once: windows of what is padded.
+        n_scattered: values gathered from places that are no affine function of the index.
     """
 
     extents: tuple[tuple[str, int], ...]
@@ -114,6 +117,8 @@ class Summary:
     n_positions: int = 0
     n_parts: int = 0
     order: tuple[tuple[str, int], ...] = ()
+    n_guarded: int = 0
+    n_scattered: int = 0
 
     def extent(self, letter: str) -> int:
         """Extent of a loop letter; 1 where the cone does not have it."""

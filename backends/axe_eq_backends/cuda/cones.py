@@ -19,7 +19,8 @@ from axe_eq.errors import DispatchError, LayoutError
 from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg
 from axe_eq.layout import Layout, compose
 from axe_eq.layout.iters import DEFAULT_AXIS
-from axe_eq.program import ops
+from axe_eq.program import ops, places
+from axe_eq.program.places import Coords, Range
 from axe_eq.program.signature import Affine, Signature, plain, signature
 from axe_eq.program.types import DTYPES, ValueType, value_type
 from axe_eq.schedule import box as boxes
@@ -27,8 +28,7 @@ from axe_eq.schedule.graph import KernelStep, TileNode
 
 STORED = ("bool", "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64", "i32", "i64")
 _INT_MAX = (1 << 31) - 1
-Coords = tuple[Affine, ...]
-Range = tuple[int, int]
+Window = tuple[Range | None, ...]
 # Per index dim the iters (extent, stride) of a tensor, slow to fast; none where it does not reach.
 Blocks = tuple[tuple[tuple[int, int], ...], ...]
 
@@ -185,7 +185,7 @@ class _Raw:
     dtype: str
     blocks: Blocks
     offset: int
-    window: tuple[Range | None, ...]
+    window: Window
 
 
 class _Reader:
@@ -285,32 +285,12 @@ class _Reader:
             blocks, window = blocks[:-1], window[:-1]
         return _Raw(buffer, type_.dtype, blocks, first, window if any(window) else ())
 
-    def _window(
-        self, buffer: str, coords: Coords, shape: Sequence[int]
-    ) -> tuple[Range | None, ...]:
+    def _window(self, buffer: str, coords: Coords, shape: Sequence[int]) -> Window:
         """Per index dim the range of indices at which a read stays in its buffer."""
-        found: list[Range | None] = [None] * len(self.cone.shape)
-        for c, extent in zip(coords, shape, strict=True):
-            low, high = self._bounds(c)
-            if low >= 0 and high < extent:
-                continue
-            if len(c.terms) != 1:
-                raise self.cone.refuse(
-                    f"reads {buffer} from {low} to {high} of extent {extent}", "one dim at a time"
-                )
-            ((dim, factor),) = c.terms
-            ends = (-c.offset, extent - 1 - c.offset)
-            first, last = ends if factor > 0 else ends[::-1]
-            begin, end = found[dim] or (0, self.cone.shape[dim])
-            found[dim] = (max(begin, -(-first // factor)), min(end, last // factor + 1))
-            if found[dim][0] >= found[dim][1]:  # type: ignore[index]
-                raise self.cone.refuse(f"reads nothing of {buffer}", "a part of it")
-        return tuple(found)
-
-    def _bounds(self, c: Affine) -> Range:
-        """Least and greatest value of a coordinate over the index space."""
-        ends = [(f * (self.cone.shape[d] - 1)) for d, f in c.terms]
-        return c.offset + sum(min(e, 0) for e in ends), c.offset + sum(max(e, 0) for e in ends)
+        found = places.window(coords, shape, self.cone.shape)
+        if isinstance(found, str):
+            raise self.cone.refuse(f"{found}, of {buffer}", "a part of it, one dim at a time")
+        return found
 
     # -- nodes --
 
@@ -427,16 +407,13 @@ class _Reader:
             held = value_type(node.type).dtype
             value = Constant(np.asarray(fill).astype(DTYPES[held].numpy).item(), held)
         types = [value_type(self.step.nodes[o].type) for o in node.operands]
-        pulls = declared.pull(params, types) if declared.pull and types else []
-        if any(p is None for row in pulls for p in row) or (not pulls and value is None):
+        pulls = places.pulled(node.text, types, coords)
+        if pulls is None or (not pulls and value is None):
             raise self.cone.refuse(f"gathers by '{node.text}'", "operators of strided reads")
-        for operand, type_, row in reversed(list(zip(node.operands, types, pulls, strict=True))):
-            at = []
-            for p in row:
-                assert p is not None
-                image = Affine.of({0: p.scale}, p.offset)
-                at.append(image.substitute({0: coords[p.axis]}))
-            cell = self._cell(operand, tuple(at))
+        for operand, type_, at in reversed(list(zip(node.operands, types, pulls, strict=True))):
+            if places.never_inside(at, type_.shape, self.cone.shape):
+                continue
+            cell = self._cell(operand, at)
             value = cell if value is None else self._where_inside(at, type_, cell, value)
         assert value is not None
         return value
@@ -444,31 +421,18 @@ class _Reader:
     def _view(self, node: TileNode, coords: Coords) -> Cell:
         """The operand of a selector that keeps the order of all elements, read by their numbers."""
         (operand,) = node.operands
-        shape = value_type(self.step.nodes[operand].type).shape
-        terms, offset, size = dict[int, int](), 0, 1
-        for c, extent in zip(reversed(coords), reversed(value_type(node.type).shape), strict=True):
-            offset += c.offset * size
-            for dim, factor in c.terms:
-                terms[dim] = terms.get(dim, 0) + factor * size
-            size *= extent
-        at: list[Affine] = []
-        for extent in shape:  # the terms that are whole steps of this dim, the slowest one first
-            size //= extent
-            here = {dim: factor // size for dim, factor in terms.items() if factor % size == 0}
-            terms = {dim: factor for dim, factor in terms.items() if dim not in here}
-            at.append(Affine.of(here, offset // size))
-            offset %= size
-            low, high = self._bounds(at[-1])
-            if (terms and len(at) == len(shape)) or low < 0 or high >= extent:
-                raise self.cone.refuse(f"gathers by '{node.text}' inside a kernel", "whole parts")
-        return self._cell(operand, tuple(at))
+        shapes = (value_type(t).shape for t in (node.type, self.step.nodes[operand].type))
+        at = places.viewed(next(shapes), coords, next(shapes), self.cone.shape)
+        if at is None:
+            raise self.cone.refuse(f"gathers by '{node.text}' inside a kernel", "whole parts")
+        return self._cell(operand, at)
 
     def _where_inside(
         self, at: Sequence[Affine], type_: ValueType, cell: Cell, other: Cell
     ) -> Cell:
         conditions = []
         for c, extent in zip(at, type_.shape, strict=True):
-            low, high = self._bounds(c)
+            low, high = places.bounds(c, self.cone.shape)
             if low < 0:
                 conditions.append(apply("ge", self._position(c), 0))
             if high >= extent:
@@ -486,7 +450,7 @@ class _Reader:
         Raises:
             DispatchError: it counts further than the cell's 32 bits.
         """
-        low, high = self._bounds(c)
+        low, high = places.bounds(c, self.cone.shape)
         if low < -_INT_MAX or high > _INT_MAX:
             raise self.cone.refuse(f"counts from {low} to {high}", "what 32 bits hold")
         value: Cell | None = None

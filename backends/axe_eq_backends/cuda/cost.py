@@ -95,6 +95,8 @@ class TensorCores:
         """Refused without products, without a side that is cut, or without a row for the dtype."""
         if not summary.products:
             return "no sum of products"
+        if unread := not_strided(summary):
+            return unread
         tiled = as_matrices(summary).summary
         if not (tiled.has("p") or tiled.has("q")):
             return "no block of rows or columns"
@@ -141,6 +143,8 @@ class Lanes:
 
     def refuse(self, summary: Summary, target: Target) -> str | None:
         """Refused with products of matrices, and reductions over different dims."""
+        if unread := not_strided(summary):
+            return unread
         structured = any(w.structured for w in summary.products)
         if summary.n_reduced > 1 or len({w.reduced for w in summary.products}) > 1:
             return "reductions over different dims"
@@ -198,6 +202,15 @@ def _swept(summary: Summary) -> Summary:
 def _computes_operands(summary: Summary) -> bool:
     """Whether a plain product reads what the cone computes, which no schedule stages."""
     return bool(summary.staged)
+
+
+def not_strided(summary: Summary) -> str | None:
+    """Why no kernel reads what a cone reads; None where strides and one range per dim say it."""
+    if summary.n_guarded:
+        return "reads that end along several dims at once"
+    if summary.n_scattered:
+        return "values from places that no strides describe"
+    return None
 
 
 def not_as_they_lie(summary: Summary, target: Target) -> str | None:

@@ -15,7 +15,13 @@ from axe_eq.program.types import DTYPES
 from axe_eq.schedule.box import TILE_LETTERS
 from axe_eq.schedule.summary import Column, Columns, Summary, blocks, elements, flops, grid_of
 from axe_eq.target import Instr, Target
-from axe_eq_backends.cuda.cost import OF_REGISTERS, not_as_they_lie, roofline, tile_rows
+from axe_eq_backends.cuda.cost import (
+    OF_REGISTERS,
+    not_as_they_lie,
+    not_strided,
+    roofline,
+    tile_rows,
+)  # fmt: skip
 from axe_eq_backends.cuda.schedules.contraction import common_dtype, dtype_for
 from axe_eq_backends.cuda.schedules.products import (
     LANE_TILE,
@@ -64,6 +70,8 @@ class RegisterProducts:
         """Refused without products, with other reductions, or where a product feeds another."""
         if not summary.products:
             return "no sum of products"
+        if unread := not_strided(summary):
+            return unread
         if summary.n_folds or any(w.structured for w in summary.products):
             return "other reductions beside products"
         if summary.staged and len(summary.products) > 1:

@@ -13,7 +13,7 @@ import numpy as np
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.summary import Column, Columns, Summary, elements, flops, grid_of
 from axe_eq.target import Instr, Target
-from axe_eq_backends.cuda.cost import STAGED_FLOPS, misaligned, mixes_rows, roofline
+from axe_eq_backends.cuda.cost import STAGED_FLOPS, misaligned, mixes_rows, not_strided, roofline
 from axe_eq_backends.cuda.schedules.chunks import PANEL_BYTES, SMEM_SLACK
 
 GROUP_ROWS = 64
@@ -45,6 +45,8 @@ class Streaming:
         """Refused without exactly one structured reduction over rows of scores in one cone."""
         if sum(w.structured for w in summary.products) != 1:
             return "no single structured reduction of products"
+        if unread := not_strided(summary):
+            return unread
         if not summary.has("p") or not summary.has("s"):
             return "no block dim p or no streamed dim s"
         if mixes_rows(summary):

@@ -1,0 +1,158 @@
+"""How the operands of a cone are read over its index space: what strides do not describe."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import NamedTuple
+
+from axe_eq.extract.forest import CELL, GATHER, LOAD, Choice, Forest
+from axe_eq.program import places
+from axe_eq.program.ops import selector
+from axe_eq.program.places import Coords
+from axe_eq.program.signature import Affine, plain, signature
+from axe_eq.program.types import ValueType
+
+
+class Reads(NamedTuple):
+    """Reads of a cone that are no strided ones, see `Summary`."""
+
+    n_guarded: int = 0
+    n_scattered: int = 0
+
+
+class _Kind(NamedTuple):
+    """What a selector may do to reads: `views` keep the order, `parts` end inside their value."""
+
+    views: bool
+    parts: bool
+    scatters: bool
+
+
+def reads(
+    forest: Forest, roots: Sequence[int], order: Sequence[int], picks: Mapping[int, Choice]
+) -> Reads:
+    """The figures of a cone; `order` are its tiles.
+
+    Most cones have nothing that makes such reads: only where several things that would have to come
+    together are there, places are followed from the roots to the loads.
+    """
+    views = parts = scatters = bends = 0
+    for tile in order:
+        choice = picks[tile]
+        if choice.kind == GATHER:
+            kind = _kind(choice.text, tuple(forest.tiles[c].type for c in choice.children))
+            inside = tile not in roots and kind.views
+            views += inside and picks[choice.children[0]].kind != LOAD
+            parts += kind.parts
+            scatters += kind.scatters
+        elif choice.kind == CELL:
+            bends += _bends(choice.text)
+    if not (scatters or views or (parts and bends)):
+        return Reads()
+    walk = _Walk(forest, picks)
+    for root in roots:
+        walk.root(root)
+    return Reads(walk.guarded, walk.scattered)
+
+
+@cache
+def _kind(text: str, types: tuple[ValueType, ...]) -> _Kind:
+    declared, params = selector(text)
+    fills = declared.fill is not None and declared.fill(params) is not None
+    if declared.inverse is not None:
+        return _Kind(views=True, parts=False, scatters=False)
+    scatters = bool(types) and any(p is None for row in places.pulls(text, types) for p in row)
+    return _Kind(False, bool(types) and (fills or declared.arity is None), scatters)
+
+
+def _is_view(choice: Choice) -> bool:
+    """Whether a selector keeps the order of all elements."""
+    return choice.kind == GATHER and selector(choice.text)[0].inverse is not None
+
+
+@cache
+def _bends(text: str) -> bool:
+    """Whether some operand is read along several dims at once."""
+    return any(len(p.terms) > 1 for operand in signature(text).operands for p in operand)
+
+
+class _Walk:
+    """Follows places from roots down; `extents` are those of the index space so far."""
+
+    def __init__(self, forest: Forest, picks: Mapping[int, Choice]) -> None:
+        self.forest, self.picks = forest, picks
+        self.extents: list[int] = []
+        self.seen: set[tuple[int, Coords]] = set()
+        self.guarded = self.scattered = 0
+
+    def root(self, tile: int) -> None:
+        """A stored value; results in another order of dims are stored as they are computed."""
+        tile = self._unviewed(tile)
+        self._visit(tile, tuple(map(self._dim, self._shape(tile))))
+
+    def _dim(self, extent: int) -> Affine:
+        """A dim of the index space; one of a single index is no place."""
+        if extent == 1:
+            return Affine(())
+        self.extents.append(extent)
+        return plain(len(self.extents) - 1)
+
+    def _shape(self, tile: int) -> tuple[int, ...]:
+        return self.forest.tiles[tile].type.shape
+
+    def _unviewed(self, tile: int) -> int:
+        """The tile whose elements a tile has in the same order."""
+        choice = self.picks[tile]
+        while _is_view(choice):
+            (tile,) = choice.children
+            choice = self.picks[tile]
+        return tile
+
+    def _visit(self, tile: int, coords: Coords) -> None:
+        if (tile, coords) in self.seen:
+            return
+        self.seen.add((tile, coords))
+        choice = self.picks[tile]
+        if choice.kind == LOAD:
+            self._load(tile, coords)
+        elif choice.kind == CELL:
+            self._cell(choice, coords)
+        elif _is_view(choice):
+            self._view(tile, choice, coords)
+        else:
+            self._gather(choice, coords)
+
+    def _load(self, tile: int, coords: Coords) -> None:
+        window = places.window(coords, self._shape(tile), self.extents)
+        self.guarded += isinstance(window, str)
+
+    def _cell(self, choice: Choice, coords: Coords) -> None:
+        sig = signature(choice.text)
+        images = dict(enumerate(coords))
+        extents = sig.extents([self._shape(c) for c in choice.children])
+        images |= {d: self._dim(extents[d]) for d in sig.reduced}
+        for child, operand in zip(choice.children, sig.operands, strict=True):
+            self._visit(child, tuple(p.substitute(images) for p in operand))
+
+    def _view(self, tile: int, choice: Choice, coords: Coords) -> None:
+        if self.picks[self._unviewed(tile)].kind == LOAD:
+            self._load(tile, coords)
+            return
+        (child,) = choice.children
+        at = places.viewed(self._shape(tile), coords, self._shape(child), self.extents)
+        if at is None:
+            self.scattered += 1
+        else:
+            self._visit(child, at)
+
+    def _gather(self, choice: Choice, coords: Coords) -> None:
+        types = [self.forest.tiles[c].type for c in choice.children]
+        pulls = places.pulled(choice.text, types, coords)
+        self.scattered += pulls is None
+        for child, type_, at in zip(choice.children, types, pulls or [], strict=False):
+            if not places.never_inside(at, type_.shape, self.extents):
+                self._visit(child, at)
+
+
+__all__ = ["Reads", "reads"]

@@ -1,0 +1,106 @@
+"""Places: where operators read their operands, as affine functions of an index space.
+
+Coordinates of a value are one affine function of the index per dim. They may lie outside a value
+where what is put together has parts: there another part, or a fill, is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from axe_eq.program.ops import Pull, selector
+from axe_eq.program.signature import Affine
+from axe_eq.program.types import ValueType
+
+Coords = tuple[Affine, ...]
+Range = tuple[int, int]
+
+
+def bounds(c: Affine, extents: Sequence[int]) -> Range:
+    """Least and greatest value of a coordinate over an index space of these extents."""
+    ends = [factor * (extents[d] - 1) for d, factor in c.terms]
+    return c.offset + sum(min(e, 0) for e in ends), c.offset + sum(max(e, 0) for e in ends)
+
+
+def never_inside(coords: Coords, shape: Sequence[int], extents: Sequence[int]) -> bool:
+    """Whether a value of this shape has no element at any of these places."""
+    ends = [bounds(c, extents) for c in coords]
+    return any(high < 0 or low >= e for (low, high), e in zip(ends, shape, strict=True))
+
+
+def window(
+    coords: Coords, shape: Sequence[int], extents: Sequence[int]
+) -> tuple[Range | None, ...] | str:
+    """Per index dim the range [low, high) of indices at which places lie in a value of this shape.
+
+    None is the whole dim. A text says why there are no such ranges: a coordinate that leaves the
+    value along several dims at once, or no index that lies in it.
+    """
+    found: list[Range | None] = [None] * len(extents)
+    for c, extent in zip(coords, shape, strict=True):
+        low, high = bounds(c, extents)
+        if low >= 0 and high < extent:
+            continue
+        if high < 0 or low >= extent:
+            return "reads nothing"
+        if len(c.terms) != 1:
+            return f"reads from {low} to {high} of extent {extent} along {len(c.terms)} dims"
+        ((dim, factor),) = c.terms
+        ends = (-c.offset, extent - 1 - c.offset)
+        first, last = ends if factor > 0 else ends[::-1]
+        begin, end = found[dim] or (0, extents[dim])
+        begin, end = max(begin, -(-first // factor)), min(end, last // factor + 1)
+        if begin >= end:
+            return "reads nothing"
+        found[dim] = begin, end
+    return tuple(found)
+
+
+def pulls(text: str, types: Sequence[ValueType]) -> list[list[Pull | None]]:
+    """Per operand of a selector and dim of it, where it is read; None where that is not affine."""
+    declared, params = selector(text)
+    if not types:
+        return []
+    return declared.pull(params, types) if declared.pull else [[None] * t.rank for t in types]
+
+
+def pulled(text: str, types: Sequence[ValueType], coords: Coords) -> list[Coords] | None:
+    """Where a selector reads each operand, given where its value is read; None if not affine."""
+    found = []
+    for row in pulls(text, types):
+        at = []
+        for p in row:
+            if p is None:
+                return None
+            at.append(Affine.of({0: p.scale}, p.offset).substitute({0: coords[p.axis]}))
+        found.append(tuple(at))
+    return found
+
+
+def viewed(
+    shape: Sequence[int], coords: Coords, operand: Sequence[int], extents: Sequence[int]
+) -> Coords | None:
+    """Places in an operand whose elements, in order, are those of a value read at `coords`.
+
+    None where some dim of the operand is no whole number of steps of the index dims.
+    """
+    terms, offset, size = dict[int, int](), 0, 1
+    for c, extent in zip(reversed(coords), reversed(shape), strict=True):
+        offset += c.offset * size
+        for dim, factor in c.terms:
+            terms[dim] = terms.get(dim, 0) + factor * size
+        size *= extent
+    at: list[Affine] = []
+    for extent in operand:  # the terms that are whole steps of this dim, the slowest one first
+        size //= extent
+        here = {dim: factor // size for dim, factor in terms.items() if factor % size == 0}
+        terms = {dim: factor for dim, factor in terms.items() if dim not in here}
+        at.append(Affine.of(here, offset // size))
+        offset %= size
+        low, high = bounds(at[-1], extents)
+        if low < 0 or high >= extent:
+            return None
+    return None if terms else tuple(at)
+
+
+__all__ = ["Coords", "Range", "bounds", "never_inside", "pulled", "pulls", "viewed", "window"]
