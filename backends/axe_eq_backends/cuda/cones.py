@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import pairwise
 from math import prod
 
 import numpy as np
 
 from axe_eq.errors import DispatchError, LayoutError
-from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg
+from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg, replaced
 from axe_eq.layout import Layout, compose
 from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.program import ops, places
@@ -489,20 +490,28 @@ def _cut(
 
     images = {d: coordinate(d) for d in range(len(parts))}
     done: list[Leaf] = []
-    for leaf in leaves:
+    known: dict[Cell, Cell] = {}  # leaves by their numbers before
+
+    def numbered(leaf: Leaf) -> Cell:
+        done.append(leaf)
+        return arg(len(done) - 1)
+
+    for n, leaf in enumerate(leaves):
         if isinstance(leaf, _Raw):
-            done.append(_load(leaf, parts))
+            known[arg(n)] = numbered(_load(leaf, parts))
         elif isinstance(leaf, Position):
-            if len(parts[leaf.dim]) > 1:
-                raise cone.refuse("selects along a blocked dim", "plain dims")
-            done.append(Position(first[leaf.dim]))
+            steps = [(numbered(Position(d)), step) for d, step in images[leaf.dim].terms]
+            counted = [p if step == 1 else apply("mul", p, step) for p, step in steps]
+            known[arg(n)] = reduce(lambda a, b: apply("add", a, b), counted)
         else:
             dims = tuple(n for d in leaf.dims for n, _ in images[d].terms)
             coords = tuple(c.substitute(images) for c in leaf.coords)
-            done.append(replace(leaf, dims=dims, coords=coords))
+            cell = replaced(leaf.cell, known)
+            known[arg(n)] = numbered(replace(leaf, dims=dims, coords=coords, cell=cell))
     stored = []
     for raw, cell in roots:
         load = _load(raw, parts)
+        cell = replaced(cell, known)
         stored.append(Root(raw.buffer, raw.dtype, load.strides, cell, load.offset))
     rank = sum(map(len, parts[: cone.rank]))
     letters = tuple(x for x, p in zip(cone.letters, parts, strict=False) for _ in p)

@@ -15,7 +15,7 @@ from axe_eq_backends.cuda.leaves import Names, operand, stored
 from axe_eq_backends.cuda.online import BEST, ONLINE, substituted
 from axe_eq_backends.cuda.schedules.rows import Reduction, best_across, reduce_rows
 from axe_eq_backends.cuda.schedules.sweeps import MERGE, sweep, sweep_tiling
-from axe_eq_backends.cuda.schedules.tensors import Operand, collapse, run_vector
+from axe_eq_backends.cuda.schedules.tensors import Operand, Range, collapse, run_vector
 
 Output = tuple[Operand, Cell]
 
@@ -119,7 +119,7 @@ def _fused(problem: _Problem) -> _Problem:
         groups.append((tuple(shape[d] for d in order), [o.over(order) for o in parts]))
     (kept, slow), (reduced, fast) = groups
     joined = [
-        replace(a, strides=a.strides + b.strides, window=a.window + b.window)
+        replace(a, strides=a.strides + b.strides, window=_window(a) + _window(b))
         for a, b in zip(slow, fast, strict=True)
     ]
     outputs = joined[len(problem.operands) :]
@@ -133,6 +133,11 @@ def _fused(problem: _Problem) -> _Problem:
         kept + reduced, len(reduced), joined[: len(problem.operands)], problem.reductions,
         [(o, c) for o, (_, c) in zip(outputs, problem.outputs, strict=True)],
     )  # fmt: skip
+
+
+def _window(tensor: Operand) -> tuple[Range | None, ...]:
+    """The window along every dim, given or not: a group of dims may have none."""
+    return tuple(map(tensor.bound, range(len(tensor.strides))))
 
 
 def _n_bytes(shape: Sequence[int], tensor: Operand) -> int:

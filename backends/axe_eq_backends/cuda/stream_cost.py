@@ -47,8 +47,8 @@ class Streaming:
             return "no single structured reduction of products"
         if unread := not_strided(summary):
             return unread
-        if not summary.has("p") or not summary.has("s"):
-            return "no block dim p or no streamed dim s"
+        if not summary.has("p") or summary.extent("s") == 1:
+            return "no block dim p, or no more than one index of a streamed dim s"
         if mixes_rows(summary):
             return "rows that do not share what is streamed"
         if summary.staged or summary.n_folds:
