@@ -7,6 +7,7 @@ from functools import cache
 from typing import NamedTuple
 
 from axe_eq.extract.forest import CELL, GATHER, LOAD, Choice, Forest
+from axe_eq.layout import Layout
 from axe_eq.program import places
 from axe_eq.program.ops import selector
 from axe_eq.program.places import Coords
@@ -37,7 +38,7 @@ def reads(
     Most cones have nothing that makes such reads: only where several things that would have to come
     together are there, places are followed from the roots to the loads.
     """
-    views = parts = scatters = bends = 0
+    views = parts = scatters = bends = strange = 0
     for tile in order:
         choice = picks[tile]
         if choice.kind == GATHER:
@@ -46,14 +47,28 @@ def reads(
             views += inside and picks[choice.children[0]].kind != LOAD
             parts += kind.parts
             scatters += kind.scatters
-        elif choice.kind == CELL:
+        elif choice.kind == LOAD:
+            strange += not _is_dense(forest.layout_of(choice.source))
+        else:
             bends += _bends(choice.text)
-    if not (scatters or views or (parts and bends)):
+    if not (scatters or views or strange or (parts and bends)):
         return Reads()
     walk = _Walk(forest, picks)
     for root in roots:
         walk.root(root)
     return Reads(walk.guarded, walk.scattered)
+
+
+@cache
+def _layout(text: str) -> Layout:
+    return Layout.parse(text)
+
+
+@cache
+def _is_dense(text: str) -> bool:
+    """Whether elements follow each other in order, as far as strides are to describe a layout."""
+    layout = _layout(text)
+    return bool(layout.swizzle or layout.box or layout.replica) or len(layout.shard) < 2
 
 
 @cache
@@ -115,7 +130,7 @@ class _Walk:
         self.seen.add((tile, coords))
         choice = self.picks[tile]
         if choice.kind == LOAD:
-            self._load(tile, coords)
+            self._load(tile, tile, coords)
         elif choice.kind == CELL:
             self._cell(choice, coords)
         elif _is_view(choice):
@@ -123,9 +138,14 @@ class _Walk:
         else:
             self._gather(choice, coords)
 
-    def _load(self, tile: int, coords: Coords) -> None:
-        window = places.window(coords, self._shape(tile), self.extents)
-        self.guarded += isinstance(window, str)
+    def _load(self, source: int, tile: int, coords: Coords) -> None:
+        """A load tile, seen as a tile with the same order of elements."""
+        shape, extents = self._shape(tile), tuple(self.extents)
+        if isinstance(places.window(coords, shape, extents), str):
+            self.guarded += 1
+            return
+        layout = _layout(self.forest.layout_of(self.picks[source].source))
+        self.scattered += isinstance(places.read(layout, coords, shape, extents), str)
 
     def _cell(self, choice: Choice, coords: Coords) -> None:
         sig = signature(choice.text)
@@ -136,8 +156,9 @@ class _Walk:
             self._visit(child, tuple(p.substitute(images) for p in operand))
 
     def _view(self, tile: int, choice: Choice, coords: Coords) -> None:
-        if self.picks[self._unviewed(tile)].kind == LOAD:
-            self._load(tile, coords)
+        source = self._unviewed(tile)
+        if self.picks[source].kind == LOAD:
+            self._load(source, tile, coords)
             return
         (child,) = choice.children
         at = places.viewed(self._shape(tile), coords, self._shape(child), self.extents)

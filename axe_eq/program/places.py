@@ -7,13 +7,21 @@ where what is put together has parts: there another part, or a fill, is meant.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from math import prod
+from typing import NamedTuple
 
+from axe_eq.errors import LayoutError
+from axe_eq.layout import Layout, compose
+from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.program.ops import Pull, selector
 from axe_eq.program.signature import Affine
 from axe_eq.program.types import ValueType
 
 Coords = tuple[Affine, ...]
 Range = tuple[int, int]
+Window = tuple[Range | None, ...]
+Blocks = tuple[tuple[tuple[int, int], ...], ...]
 
 
 def bounds(c: Affine, extents: Sequence[int]) -> Range:
@@ -28,9 +36,7 @@ def never_inside(coords: Coords, shape: Sequence[int], extents: Sequence[int]) -
     return any(high < 0 or low >= e for (low, high), e in zip(ends, shape, strict=True))
 
 
-def window(
-    coords: Coords, shape: Sequence[int], extents: Sequence[int]
-) -> tuple[Range | None, ...] | str:
+def window(coords: Coords, shape: Sequence[int], extents: Sequence[int]) -> Window | str:
     """Per index dim the range [low, high) of indices at which places lie in a value of this shape.
 
     None is the whole dim. A text says why there are no such ranges: a coordinate that leaves the
@@ -54,6 +60,61 @@ def window(
             return "reads nothing"
         found[dim] = begin, end
     return tuple(found)
+
+
+class Read(NamedTuple):
+    """A tensor read over an index space.
+
+    Attributes:
+        blocks: per index dim its iters (extent, stride), slow to fast; none where the tensor does
+            not depend on it.
+        offset: the element at index 0, which may lie outside the tensor.
+        window: as of `window`.
+    """
+
+    blocks: Blocks
+    offset: int
+    window: Window
+
+
+@lru_cache(maxsize=1 << 14)
+def read(
+    layout: Layout, coords: Coords, shape: tuple[int, ...], extents: tuple[int, ...]
+) -> Read | str:
+    """A tensor of this shape that lies in a layout of one axis, read at `coords`.
+
+    It is the composition of the layout with the affine map from the index space, where that is one:
+    a text says why it is none.
+    """
+    bounded = window(coords, shape, extents)
+    if isinstance(bounded, str):
+        return bounded
+    begin = [w[0] if w else 0 for w in bounded]
+    inside = tuple(w[1] - w[0] if w else e for w, e in zip(bounded, extents, strict=True))
+    strides, offset, size = [0] * len(extents), 0, prod(shape)
+    for c, extent in zip(coords, shape, strict=True):
+        size //= extent
+        offset += c.offset * size
+        for dim, factor in c.terms:
+            strides[dim] += factor * size
+    shift = sum(b * s for b, s in zip(begin, strides, strict=True))
+    affine = Layout(
+        [(e, s, DEFAULT_AXIS) for e, s in zip(inside, strides, strict=True)],
+        offset={DEFAULT_AXIS: offset + shift},
+    )
+    try:
+        made = compose(layout, affine)
+        grouped = made.group(inside).blocks
+    except LayoutError as error:
+        return f"is read through {layout} in a way no strides describe ({error})"
+    blocks = tuple(
+        tuple((e, s) for e, s, _ in b if e != 1) if any(s for _, s, _ in b) else () for b in grouped
+    )
+    if any(len(b) > 1 and w for b, w in zip(blocks, bounded, strict=True)):
+        return f"is cut inside the blocks of {layout}"
+    first = made.offset.get(DEFAULT_AXIS, 0)
+    first -= sum(b * s[0][1] for b, s in zip(begin, blocks, strict=True) if b and s)
+    return Read(blocks, first, bounded)
 
 
 def pulls(text: str, types: Sequence[ValueType]) -> list[list[Pull | None]]:
@@ -103,4 +164,14 @@ def viewed(
     return None if terms else tuple(at)
 
 
-__all__ = ["Coords", "Range", "bounds", "never_inside", "pulled", "pulls", "viewed", "window"]
+__all__ = [
+    "Coords",
+    "Range",
+    "bounds",
+    "never_inside",
+    "pulled",
+    "pulls",
+    "read",
+    "viewed",
+    "window",
+]

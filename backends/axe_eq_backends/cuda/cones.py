@@ -18,10 +18,10 @@ import numpy as np
 
 from axe_eq.errors import DispatchError, LayoutError
 from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg, replaced
-from axe_eq.layout import Layout, compose
+from axe_eq.layout import Layout
 from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.program import ops, places
-from axe_eq.program.places import Coords, Range
+from axe_eq.program.places import Blocks, Coords, Range, Window
 from axe_eq.program.signature import Affine, Signature, plain, signature
 from axe_eq.program.types import DTYPES, ValueType, value_type
 from axe_eq.schedule import box as boxes
@@ -29,9 +29,6 @@ from axe_eq.schedule.graph import KernelStep, TileNode
 
 STORED = ("bool", "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64", "i32", "i64")
 _INT_MAX = (1 << 31) - 1
-Window = tuple[Range | None, ...]
-# Per index dim the iters (extent, stride) of a tensor, slow to fast; none where it does not reach.
-Blocks = tuple[tuple[tuple[int, int], ...], ...]
 
 
 @dataclass(frozen=True)
@@ -251,47 +248,14 @@ class _Reader:
         if type_.dtype not in STORED:
             raise self.cone.refuse(f"buffer {buffer} holds {type_.dtype}", " ".join(STORED))
         thing = f"buffer {buffer}"
-        window = self._window(buffer, coords, type_.shape)
-        begin = [w[0] if w else 0 for w in window]
-        extents = [w[1] - w[0] if w else e for w, e in zip(window, self.cone.shape, strict=True)]
-        strides, offset = [0] * len(extents), 0
-        size = type_.size
-        for c, extent in zip(coords, type_.shape, strict=True):
-            size //= extent
-            offset += c.offset * size
-            for dim, factor in c.terms:
-                strides[dim] += factor * size
-        shift = sum(b * s for b, s in zip(begin, strides, strict=True))
-        read = Layout(
-            [(e, s, DEFAULT_AXIS) for e, s in zip(extents, strides, strict=True)],
-            offset={DEFAULT_AXIS: offset + shift},
-        )
-        try:
-            made = compose(_linear(thing, layout), read)
-            grouped = made.group(tuple(extents)).blocks
-        except LayoutError as error:
-            raise DispatchError(
-                thing, f"is read through {layout} in a way no strides describe ({error})",
-                "parts of whole blocks",
-            ) from None  # fmt: skip
-        blocks = tuple(
-            tuple((e, s) for e, s, _ in b if e != 1) if any(s for _, s, _ in b) else ()
-            for b in grouped
-        )
-        if any(len(b) > 1 and w for b, w in zip(blocks, window, strict=True)):
-            raise DispatchError(thing, f"is cut inside the blocks of {layout}", "whole blocks")
-        first = made.offset.get(DEFAULT_AXIS, 0)
-        first -= sum(b * s[0][1] for b, s in zip(begin, blocks, strict=True) if b and s)
+        extents = tuple(self.cone.shape)
+        read = places.read(_linear(thing, layout), coords, type_.shape, extents)
+        if isinstance(read, str):
+            raise DispatchError(thing, read, "parts of whole blocks, cut along one dim at a time")
+        blocks, window = read.blocks, read.window
         while blocks and len(blocks) > self.cone.rank and not blocks[-1]:
             blocks, window = blocks[:-1], window[:-1]
-        return _Raw(buffer, type_.dtype, blocks, first, window if any(window) else ())
-
-    def _window(self, buffer: str, coords: Coords, shape: Sequence[int]) -> Window:
-        """Per index dim the range of indices at which a read stays in its buffer."""
-        found = places.window(coords, shape, self.cone.shape)
-        if isinstance(found, str):
-            raise self.cone.refuse(f"{found}, of {buffer}", "a part of it, one dim at a time")
-        return found
+        return _Raw(buffer, type_.dtype, blocks, read.offset, window if any(window) else ())
 
     # -- nodes --
 
