@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import pairwise
+from math import prod
 from typing import NamedTuple
 
 from axe_eq.extract.forest import CELL, GATHER, LOAD, Choice, Forest
@@ -56,7 +58,7 @@ def reads(
     walk = _Walk(forest, picks)
     for root in roots:
         walk.root(root)
-    return Reads(walk.guarded, walk.scattered)
+    return walk.finish()
 
 
 @cache
@@ -99,6 +101,8 @@ class _Walk:
         self.forest, self.picks = forest, picks
         self.extents: list[int] = []
         self.seen: set[tuple[int, Coords]] = set()
+        self.cuts: dict[int, set[int]] = {}
+        self.bounded: set[int] = set()
         self.guarded = self.scattered = 0
 
     def root(self, tile: int) -> None:
@@ -145,7 +149,23 @@ class _Walk:
             self.guarded += 1
             return
         layout = _layout(self.forest.layout_of(self.picks[source].source))
-        self.scattered += isinstance(places.read(layout, coords, shape, extents), str)
+        read = places.read(layout, coords, shape, extents)
+        if isinstance(read, str):
+            self.scattered += 1
+            return
+        for dim, (block, bounded) in enumerate(zip(read.blocks, read.window, strict=True)):
+            cuts = {prod(e for e, _ in block[n:]) for n in range(1, len(block))}
+            self.cuts.setdefault(dim, set()).update(cuts)
+            if bounded:
+                self.bounded.add(dim)
+
+    def finish(self) -> Reads:
+        """The figures; a dim that is cut into blocks for one read is so for all."""
+        for dim, cuts in self.cuts.items():
+            ends = [*sorted(cuts), self.extents[dim]]
+            nested = not any(b % a for a, b in pairwise(ends))
+            self.scattered += not nested or (bool(cuts) and dim in self.bounded)
+        return Reads(self.guarded, self.scattered)
 
     def _cell(self, choice: Choice, coords: Coords) -> None:
         sig = signature(choice.text)
