@@ -84,7 +84,13 @@ class Cones:
         self.computed = 0
 
     def of(self, root: int, materialised: Collection[int]) -> Found:
-        """Cones of a root tile (computed, not loaded) and the placed classes met on the way."""
+        """Cones of a root tile (computed, not loaded) and the placed classes met on the way.
+
+        An input is computed by nothing: its cones copy it from where it arrives.
+        """
+        if not self.forest.tiles[root].compute:
+            loads = self._loads_of(root)[0]
+            return [c for source, load in loads if source in self.inputs for c in load], frozenset()
         return self._compute(root, materialised, 0)
 
     def invalidate(self, placed: Collection[int]) -> Memo:
@@ -116,7 +122,8 @@ class Cones:
         """Loads of a tile, each as the one cone it is, and what they depend on."""
         found = self._loads.get(tile)
         if found is None:
-            loads = self.forest.tiles[tile].loads
+            # What was copied was so to be read.
+            loads = sorted(self.forest.tiles[tile].loads, key=lambda c: c.source in self.inputs)
             found = self._loads[tile] = (
                 [(c.source, [Cone({tile: c}, 1 << tile, self._mark(c))]) for c in loads],
                 frozenset(choice.source for choice in loads) - self.inputs,

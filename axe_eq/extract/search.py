@@ -49,8 +49,14 @@ class Search:
     def __init__(self, forest: Forest, pricer: Pricer) -> None:
         self.forest, self.pricer = forest, pricer
         self.inputs = frozenset(i for i, p in enumerate(forest.placed) if p.buffers)
-        # A value that is an input needs no kernel: where it is wanted elsewhere it is moved.
-        copies = {i for i, p in enumerate(forest.placed) if p.moves}
+        # A value that is an input needs no kernel: where an output wants it elsewhere it is moved.
+        # Only where kernels may want it in another order it is copied first.
+        wanted = set(forest.roots)
+        copies = {
+            i
+            for i, p in enumerate(forest.placed)
+            if p.moves and (i in wanted or i not in forest.users)
+        }
         made = {i for i, p in enumerate(forest.placed) if p.kernels} - self.inputs - copies
         self.roots = frozenset(r for r in forest.roots if r in made)
         self.cones = Cones(forest, self.inputs)

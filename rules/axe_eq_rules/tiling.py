@@ -8,6 +8,8 @@ chooses between one `Kernel` root and what is materialised.
 
 from __future__ import annotations
 
+from axe_eq.layout import Layout
+from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.pack import Pack
 from axe_eq.program.ops import selector
 from axe_eq.program.terms import (
@@ -48,6 +50,18 @@ def root_box(type: str) -> tuple[str, ...]:
 def stored_in(type: str) -> tuple[str, ...]:
     """Layouts in which a value of this type may be kept between kernels: dense row-major."""
     return (row_major(value_type(type).size),)
+
+
+@primitive((STR, STR), (STR,))
+def kept_in_order(arrives: str, type: str) -> str | None:
+    """The layout to keep a value in that arrives in another order; None where it is in order.
+
+    What windows, masks or reshapes of such a value read may be no strided part of it.
+    """
+    layout = Layout.parse(arrives)
+    strided = not (layout.swizzle or layout.box or layout.replica)
+    strange = strided and len(layout.shard) > 1 and set(layout.axes) <= {DEFAULT_AXIS}
+    return row_major(value_type(type).size) if strange else None
 
 
 @primitive((STR,), (STR,))
@@ -121,6 +135,14 @@ def load_input(name: Text, type: Type, b: Box) -> Sides:
     value = In(name, type)
     arrives = s.arrival(value)
     return s.tile(value, b), s.Load(s.Buffer(name, arrives), type, arrives, b)
+
+
+@PACK.law(source="definition of tile", demand=True)
+def load_copied_input(name: Text, type: Type, b: Box) -> Sides:
+    """tile(In(name), b) = Load(place(In(name), L), T, L, b)   where it does not arrive in order."""
+    value = In(name, type)
+    L = kept_in_order(s.arrival(value), type)
+    return s.tile(value, b), s.Load(s.place(value, L), type, L, b)
 
 
 @PACK.law(source="Axe def. 2.2: a layout maps the row-major index", demand=True)
