@@ -1,9 +1,8 @@
 """What extraction chooses of programs that move elements, dispatch takes, and it is right.
 
 Random programs of pads, slices, repeats, rolls, reshapes, masks and joins before, between and after
-reductions, windows and products, of operands in dense, permuted, padded and blocked layouts: what
-compiles has kernels, which give what the program means. Programs without any schedule are refused
-by `compile`, and never later.
+reductions, windows and products, of operands in dense, permuted, padded and blocked layouts: all of
+them compile, every kernel is lowered and emitted, and they give what the program means.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import nn
-from axe_eq.errors import SearchError
 from tests.unit.cuda.whole import interpreted, sample
 
 xp = axe.array
@@ -170,12 +168,9 @@ def program(rng: random.Random) -> tuple[Callable[[Any], Any], axe.Spec, list[st
     return fn, axe.Spec(shape, dtype, layout=layout(rng, shape)), names
 
 
-def check(fn: Callable[[Any], Any], *specs: axe.Spec, seed: int = 0) -> bool:
-    """Whether a program has a schedule; it is lowered, emitted and right."""
-    try:
-        exe = axe.compile(fn, *specs, target="h200")
-    except SearchError:
-        return False
+def check(fn: Callable[..., Any], *specs: axe.Spec, seed: int = 0) -> None:
+    """A program has a schedule, which is lowered, emitted and right."""
+    exe = axe.compile(fn, *specs, target="h200")
     graph = exe.schedule.graph
     assert len(exe.source) == len(graph.steps)
     rng = np.random.default_rng(seed)
@@ -188,27 +183,26 @@ def check(fn: Callable[[Any], Any], *specs: axe.Spec, seed: int = 0) -> bool:
     scale = np.abs(want[there]).max(initial=0) + 1e-30
     worst = np.abs(got[there] - want[there]).max(initial=0) / scale
     assert worst <= max(TOLERANCES[s.dtype] for s in specs), f"{worst} of the largest value"
-    return True
 
 
 def test_random_programs_of_moves_are_taken_and_right(full: bool) -> None:
-    seen, refused = Counter[str](), Counter[str]()
+    seen = Counter[str]()
     for number in range(CASES if full else SAMPLE):
         rng = random.Random(f"moves {number}")
         fn, spec, names = program(rng)
         try:
-            taken = check(fn, spec)
+            check(fn, spec)
         except Exception as error:
             error.add_note(f"case {number}: {' '.join(names)} of {spec}")
             raise
         seen.update(names)
-        refused.update([] if taken else [str(spec.layout)])
-    print(f"\nmoves taken: {dict(seen)}; refused by compile: {dict(refused)}")
+    print(f"\nmoves taken: {dict(seen)}")
     assert not full or seen.keys() >= {s.__name__ for s in STEPS}
 
 
 X, W = axe.Spec((1, 2, 6, 7), "f32"), axe.Spec((3, 2, 3, 3), "f32")
 BLOCKS = axe.Layout.parse("S[(2,4,1):(1,2,-2)]")
+ACROSS = axe.Layout.parse("S[(3,2,2,6):(12,1,36,2)]")
 NAMED: dict[str, tuple[Callable[..., Any], tuple[axe.Spec, ...]]] = {
     "padded convolution": (lambda x, w: nn.conv2d(x, w, padding=1), (X, W)),
     "convolution of stride 2": (lambda x, w: nn.conv2d(x, w, padding=1, stride=2), (X, W)),
@@ -235,6 +229,17 @@ NAMED: dict[str, tuple[Callable[..., Any], tuple[axe.Spec, ...]]] = {
     "a place that all parts but one miss": (
         lambda x: xp.concat([x, x + 1])[1:] * 2, (axe.Spec((1,), "f32"),)
     ),
+    "a part of blocks": (
+        lambda x: xp.diff(x[1:], axis=0), (axe.Spec((12, 6), "f32", layout=ACROSS),)
+    ),
+    "a mask over blocks": (
+        lambda x, y: x + xp.pad(y, [(1, 0), (0, 0)]),
+        (axe.Spec((12, 6), "f32", layout=ACROSS), axe.Spec((11, 6), "f32")),
+    ),
+    "scores of one key": (
+        lambda q, k: xp.matmul(nn.softmax(xp.matmul(q, xp.matrix_transpose(k))), k),
+        (axe.Spec((4, 8), "f32"), axe.Spec((1, 8), "f32")),
+    ),
     "bools times a number": (lambda x: (x > 0) * 2 + 1, (axe.Spec((3, 4), "f32"),)),
 }  # fmt: skip
 
@@ -242,4 +247,4 @@ NAMED: dict[str, tuple[Callable[..., Any], tuple[axe.Spec, ...]]] = {
 @pytest.mark.parametrize("name", NAMED)
 def test_what_dispatch_refused_once_is_taken(name: str) -> None:
     fn, specs = NAMED[name]
-    assert check(fn, *specs)
+    check(fn, *specs)

@@ -276,7 +276,8 @@ def test_what_no_warpgroup_kernel_takes_is_priced_as_what_is_emitted(
 
     monkeypatch.setattr(contract, "kernel", noted)
     fn, given, reason = UNFIT[name]
-    exe = axe.compile(fn, *given, target="h200")
+    # What no bulk copy fetches may be put in order first; here it stays as it lies.
+    exe = axe.compile(fn, *given, target="h200", without=("tiling/load_copied_input",))
     assert "which was priced" not in "".join(exe.source.values())
     assert others
     assert not [other for row, other in others if row.startswith("wgmma") and other]
