@@ -11,20 +11,23 @@ from contextlib import contextmanager
 from math import gcd
 from typing import Any
 
-from axe_eq.errors import AxeError, ScheduleError
-from axe_eq.kernel import ir
-from axe_eq.kernel.cells import Cell, n_operands, renumber, used
+from axe_eq.kernel import given, ir
+from axe_eq.kernel.cells import Cell, renumber, used
 from axe_eq.kernel.counts import arrivals, reached
+from axe_eq.kernel.derive import budget, lay_out
 from axe_eq.kernel.expr import (
+    Bounds,
     Expr,
     Int,
     Var,
     bounds,
+    depends,
     divisor,
     equal,
     substitute,
     var,
 )  # fmt: skip
+from axe_eq.kernel.given import integer, refuse, whole
 from axe_eq.kernel.placement import (
     LANES,
     Placement,
@@ -37,24 +40,14 @@ from axe_eq.kernel.placement import (
 )
 from axe_eq.kernel.userline import user_line
 from axe_eq.layout import Layout
-from axe_eq.program.types import dtype as element_type
 
 # Kinds of groups of asynchronous operations.
 COMMITTED = ("bulk", "cp_async")
 WAITED = ("wgmma", "cp_async", "bulk", "bulk_read")
 
 
-def _refuse(thing: str, wrong: str, expected: str) -> ScheduleError:
-    return ScheduleError(thing, wrong, expected, at=user_line())
-
-
 def _listed(ranks: Sequence[Int]) -> str:
     return ", ".join(map(str, ranks))
-
-
-def _check_slot(barrier: ir.MBarrier, slot: Int) -> None:
-    if isinstance(slot, int) and not 0 <= slot < barrier.slots:
-        raise _refuse(f"barrier {barrier}", f"slot {slot}", f"0 to {barrier.slots - 1}")
 
 
 class Pipe:
@@ -64,7 +57,7 @@ class Pipe:
     """
 
     def __init__(self, k: Builder, stages: int, parity: int) -> None:
-        self._k, self.stages = k, stages
+        self._k, self.stages = k, whole("pipe", "stages", stages, 1)
         self.stage = k.state("stage", 0, high=stages)
         self.parity = k.state("parity", parity, high=1)
 
@@ -87,14 +80,17 @@ class Builder:
     """
 
     def __init__(self, name: str, warps: int, cluster: int = 1) -> None:
-        if not 1 <= warps <= LANES:
-            raise _refuse(f"kernel {name}", f"{warps} warps", f"1 to {LANES}")
-        if cluster < 1:
-            raise _refuse(f"kernel {name}", f"a cluster of {cluster} CTAs", "at least 1")
+        thing = f"kernel {given.name('kernel', name)}"
+        if not 1 <= whole(thing, "warps", warps) <= LANES:
+            raise refuse(thing, f"{warps} warps", f"1 to {LANES}")
+        if whole(thing, "cluster", cluster) < 1:
+            raise refuse(thing, f"a cluster of {cluster} CTAs", "at least 1")
         self.kernel = ir.Kernel(name, warps, cluster=cluster)
         self._bodies: list[ir.Body] = [self.kernel.body]
         self._scopes = ["cta"]
         self._names = {ir.RANK: 1} if cluster > 1 else {}  # how often each was taken
+        self._own: set[ir.Buffer | ir.MBarrier] = set()
+        self._states: list[Var] = []
         self._lets: dict[str, Int] = {}
         self._expect: ir.Expect | None = None
         self._conditions: list[Int] = []
@@ -108,12 +104,51 @@ class Builder:
     # -- declarations --
 
     def _fresh(self, name: str) -> str:
-        count = self._names.get(name, 0)
+        count = self._names.get(given.name("a part of a kernel", name), 0)
+        while (found := f"{name}_{count}" if count else name) in self._names and count:
+            count += 1
         self._names[name] = count + 1
-        return f"{name}_{count}" if count else name
+        self._names.setdefault(found, 1)
+        return found
+
+    def _buffer_of(self, thing: str, value: object) -> ir.Buffer:
+        """A buffer of this kernel."""
+        if not isinstance(value, ir.Buffer):
+            raise refuse(thing, f"{value!r} is no buffer", "a buffer")
+        if value not in self._own:
+            raise refuse(thing, f"{value} belongs to another kernel", "a buffer of this one")
+        return value
+
+    def _view(self, thing: str, value: object) -> ir.View:
+        """A part of a buffer of this kernel."""
+        if not isinstance(value, ir.View):
+            raise refuse(thing, f"{value!s} is no view", "a part of a buffer: x[0:32], x.all")
+        self._buffer_of(thing, value.buffer)
+        return value
+
+    def _written(self, thing: str, value: object) -> ir.View:
+        """A part of a buffer of this kernel that may be written."""
+        view = self._view(thing, value)
+        if view.buffer.memory == "gmem" and view.buffer.name not in self.kernel.outputs:
+            raise refuse(thing, f"{view} is a part of an input", "a tensor with output=True")
+        return view
+
+    def _barrier(self, thing: str, value: object, slot: Int) -> tuple[ir.MBarrier, Int]:
+        """Barriers of this kernel, and one of their slots."""
+        if not isinstance(value, ir.MBarrier):
+            raise refuse(thing, f"{value!s} is no array of barriers", "k.mbarriers(name, slots)")
+        if value not in self._own:
+            raise refuse(thing, f"{value} belongs to another kernel", "barriers of this one")
+        slot = integer(f"barrier {value}", "slot", slot)
+        if isinstance(slot, int) and not 0 <= slot < value.slots:
+            raise refuse(f"barrier {value}", f"slot {slot}", f"0 to {value.slots - 1}")
+        return value, slot
 
     def param(self, name: str, divisor: int = 1, high: int | None = None) -> Var:
         """A run-time integer argument, at least 1, that `divisor` divides (checked at launch)."""
+        divisor = whole(f"param {name}", "divisor", divisor, 1)
+        if high is not None:
+            high = whole(f"param {name}", "high", high, divisor)
         value = var(self._fresh(name), divisor, low=divisor, high=high)
         self.kernel.params.append(value)
         return value
@@ -129,15 +164,17 @@ class Builder:
         output: bool = False,
     ) -> ir.Buffer:
         """A global tensor argument, row-major unless strides (elements) or a layout are given."""
+        thing = f"tensor {name}"
+        extents = given.shape(thing, shape)
         if strides is not None:
-            place = strided(shape, strides)
-        elif isinstance(layout, Placement):
-            place = layout
-        elif layout is not None:
-            place = self._placed(layout, shape, f"tensor {name}")
+            steps = given.integers(thing, "strides", strides)
+            if len(steps) != len(extents):
+                raise refuse(thing, f"{len(steps)} strides for {len(extents)} dims", "one each")
+            place = strided(extents, steps)
         else:
-            place = row_major(shape)
-        buffer = self._buffer(name, "gmem", dtype, shape, place)
+            place = row_major(extents) if layout is None else self._placed(layout, extents, thing)
+        given.place(thing, place, ("m",), at_zero=False)
+        buffer = self._buffer(thing, name, "gmem", dtype, extents, place)
         self.kernel.tensors.append(buffer)
         if output:
             self.kernel.outputs.append(buffer.name)
@@ -147,10 +184,11 @@ class Builder:
         self, name: str, dtype: str, shape: Sequence[int], layout: Layout | str | None = None
     ) -> ir.Buffer:
         """A piece of the CTA's shared memory, row-major unless `layout` says otherwise."""
-        place = row_major(shape) if layout is None else self._placed(layout, shape, f"smem {name}")
-        buffer = self._buffer(name, "smem", dtype, shape, place)
-        if place.offset or place.has("lane", "warp", "reg"):
-            raise _refuse(f"buffer {name}", f"layout {place}", "iters on axis m, no offset")
+        thing = f"smem {name}"
+        extents = given.shape(thing, shape)
+        place = row_major(extents) if layout is None else self._placed(layout, extents, thing)
+        given.place(thing, place, ("m",), at_zero=True)
+        buffer = self._buffer(thing, name, "smem", dtype, extents, place)
         self.kernel.buffers.append(buffer)
         return buffer
 
@@ -162,68 +200,114 @@ class Builder:
         layout: Layout | str | Placement,
     ) -> ir.Buffer:
         """A register tile of the issuing scope's threads."""
-        place = (
-            layout
-            if isinstance(layout, Placement)
-            else self._placed(layout, shape, f"registers {name}")
-        )
-        if place.has("m"):
-            raise _refuse(f"registers {name}", f"layout {place}", "axes warp, lane, tx and reg")
-        if place.shape != tuple(shape):
-            raise _refuse(f"registers {name}", f"layout of shape {place.shape}", f"{tuple(shape)}")
-        buffer = self._buffer(name, "reg", dtype, shape, place)
+        thing = f"registers {name}"
+        extents = given.shape(thing, shape)
+        place = self._placed(layout, extents, thing)
+        given.place(thing, place, ("warp", "lane", "reg"), at_zero=True)
+        if place.shape != extents:
+            raise refuse(thing, f"layout of shape {place.shape}", f"{extents}")
+        buffer = self._buffer(thing, name, "reg", dtype, extents, place)
         self.kernel.buffers.append(buffer)
         return buffer
 
     def reg_like(self, name: str, dtype: str, view: ir.View) -> ir.Buffer:
         """A register tile on the same threads as the register view, registers numbered densely."""
-        return self.reg(name, dtype, view.shape, packed(view.place))
+        tile = self._view(f"registers {name}", view)
+        return self.reg(name, dtype, tile.shape, packed(tile.place))
 
     def reg_reduced(self, name: str, dtype: str, view: ir.View, dims: Sequence[int]) -> ir.Buffer:
         """A register tile for values of `view` reduced over `dims`; other threads hold copies."""
-        place = projected(view.place, [d for d in range(len(view.shape)) if d not in dims])
+        rank = len(self._view(f"registers {name}", view).shape)
+        gone = given.dims(f"registers {name}", dims, rank)
+        place = projected(view.place, [d for d in range(rank) if d not in gone])
         return self.reg(name, dtype, [number(e) for e in place.shape], place)
 
-    def _placed(self, layout: Layout | str, shape: Sequence[Int], thing: str) -> Placement:
-        try:
+    def _placed(
+        self, layout: Layout | Placement | str, shape: Sequence[Int], thing: str
+    ) -> Placement:
+        if isinstance(layout, Placement):
+            return layout
+        if not isinstance(layout, Layout | str):
+            raise refuse(thing, f"layout {layout!r}", "a Layout or its text")
+        with given.at_user_line():
             parsed = Layout.parse(layout) if isinstance(layout, str) else layout
             return of_layout(parsed, [number(e) for e in shape], thing)
-        except AxeError as error:
-            error.at = error.at or user_line()
-            raise
 
     def _buffer(
-        self, name: str, memory: str, dtype: str, shape: Sequence[Int], place: Placement
+        self,
+        thing: str,
+        name: str,
+        memory: str,
+        dtype: str,
+        shape: tuple[Int, ...],
+        place: Placement,
     ) -> ir.Buffer:
-        return ir.Buffer(self._fresh(name), memory, element_type(dtype).name, tuple(shape), place)
+        kind = given.dtype(thing, dtype)
+        if len(place.blocks) != len(shape):
+            raise refuse(thing, f"layout of {len(place.blocks)} dims", f"{len(shape)}")
+        buffer = ir.Buffer(self._fresh(name), memory, kind, shape, place)
+        self._own.add(buffer)
+        return buffer
 
     def mbarriers(self, name: str, slots: int) -> ir.MBarrier:
         """An array of barriers; arrival counts are derived."""
-        if slots < 1:
-            raise _refuse(f"barrier {name}", f"{slots} slots", "at least 1")
+        if whole(f"barrier {name}", "slots", slots) < 1:
+            raise refuse(f"barrier {name}", f"{slots} slots", "at least 1")
         barrier = ir.MBarrier(self._fresh(name), slots)
+        self._own.add(barrier)
         self.kernel.barriers.append(barrier)
         return barrier
 
     def state(self, name: str, value: Int, low: int | None = 0, high: int | None = None) -> Var:
-        """A mutable run-time integer."""
-        v = var(self._fresh(name), 1, low, high)
-        self._add(ir.Let(v, value))
+        """A mutable run-time integer; the interpreter checks that it stays within its bounds."""
+        thing = f"state {name}"
+        v = var(self._fresh(name), 1, *self._bounds(thing, low, high))
+        self._states.append(v)
+        self._add(ir.Let(v, self._held(v, value)))
         return v
 
-    def let(self, name: str, value: Int) -> Int:
-        """Name a value; what is proven about it stays known."""
+    def let(self, name: str, value: Int, low: int | None = None, high: int | None = None) -> Int:
+        """Name a value; what is proven about it stays known.
+
+        Args:
+            name: in texts.
+            value: what it is.
+            low: the least that it is where the author knows more than is proven; the interpreter
+                checks it.
+            high: the most.
+        """
+        value = integer(f"let {name}", "value", value)
         if not isinstance(value, Expr) or isinstance(value, Var):
             return value
-        low, high = bounds(value)
-        v = var(self._fresh(name), max(divisor(value), 1), low, high)
+        (least, most), promised = bounds(value), self._bounds(f"let {name}", low, high)
+        least = max((b for b in (least, promised[0]) if b is not None), default=None)
+        most = min((b for b in (most, promised[1]) if b is not None), default=None)
+        v = var(self._fresh(name), max(divisor(value), 1), least, most)
         self._add(ir.Let(v, value))
-        self._lets[v.name] = substitute(value, self._lets)
+        self._lets[v.name] = value
         return v
 
     def assign(self, state: Var, value: Int) -> None:
         """Change a state."""
-        self._add(ir.Assign(state, value))
+        if not any(state is s for s in self._states):
+            raise refuse("assign", f"{state!s} is no state of this kernel", "one of k.state(...)")
+        self._add(ir.Assign(state, self._held(state, value)))
+
+    def _bounds(self, thing: str, low: int | None, high: int | None) -> Bounds:
+        """Bounds that somebody promises."""
+        if low is not None and high is not None and whole(thing, "low", low) > high:
+            raise refuse(thing, f"bounds {low} to {high}", "the lower one first")
+        given_low = None if low is None else whole(thing, "low", low)
+        return given_low, None if high is None else whole(thing, "high", high)
+
+    def _held(self, state: Var, value: Int) -> Int:
+        """A value that a state may have, as far as it is known."""
+        value = integer(f"state {state}", "value", value)
+        (low, high), (least, most) = bounds(state), bounds(value)
+        above = least is not None and high is not None and least > high
+        if above or (most is not None and low is not None and most < low):
+            raise refuse(f"state {state}", f"becomes {value}", f"{low} to {high}")
+        return value
 
     def pipe(self, stages: int, parity: int = 0) -> Pipe:
         """A ring's stage and parity; a producer's starts with parity 1."""
@@ -233,6 +317,9 @@ class Builder:
 
     def _add(self, statement: ir.Statement) -> None:
         statement.at = user_line()
+        if self._scopes[-1] == "roles":  # nobody would run it
+            what = type(statement).__name__.lower()
+            raise refuse("roles", f"{what} beside k.warpgroups", "statements inside k.warpgroups")
         self._bodies[-1].append(statement)
 
     @contextmanager
@@ -247,7 +334,11 @@ class Builder:
 
     @contextmanager
     def range(self, stop: Int, start: Int = 0, step: Int = 1, name: str = "i") -> Iterator[Var]:
-        """Loop over a range; ``with k.range(n) as i:``."""
+        """Loop over a range, upwards; ``with k.range(n) as i:``."""
+        start, stop = integer("range", "start", start), integer("range", "stop", stop)
+        least = bounds(integer("range", "step", step))[0]
+        if least is None or least < 1:
+            raise refuse("range", f"step {step}", "a step that is proven to be at least 1")
         low, high = bounds(start)[0], bounds(stop - 1)[1]
         v = var(self._fresh(name), max(divisor(start) and _common(start, step), 1), low, high)
         loop = ir.For(v, start, stop, step)
@@ -262,18 +353,24 @@ class Builder:
         Raises:
             ScheduleError: another loop over tiles has another count.
         """
-        total = substitute(count, self._lets)
+        total = integer("tiles", "count", count)
+        while depends(total, frozenset(self._lets)):
+            total = substitute(total, self._lets)
+        most = bounds(total)[1]
+        if most is not None and most < 1:
+            raise refuse("tiles", f"count {total}", "at least 1")
         if self.kernel.tiles not in (1, total):
-            raise _refuse("tiles", f"{total} after {self.kernel.tiles}", "one grid per kernel")
+            raise refuse("tiles", f"{total} after {self.kernel.tiles}", "one grid per kernel")
         self.kernel.tiles, self.kernel.persistent = total, persistent
         n = self.kernel.cluster
-        with self.range(count, ir.CTA // n, ir.N_CTAS // n, "tile") as tile:
+        grid = var(ir.N_CTAS.name, n, low=n)  # whole clusters
+        with self.range(count, ir.CTA // n, grid // n, "tile") as tile:
             yield tile
 
     @contextmanager
     def when(self, condition: Int) -> Iterator[None]:
         """The body, where the run-time condition holds."""
-        branch = ir.If(condition)
+        branch = ir.If(condition := given.condition("when", condition))
         self._add(branch)
         self._conditions.append(condition)
         try:
@@ -286,16 +383,16 @@ class Builder:
     def roles(self) -> Iterator[None]:
         """Exclusive branches; inside, `warpgroups` opens one each."""
         if self._scopes[-1] != "cta":
-            raise _refuse("roles", f"inside scope {self._scopes[-1]}", "at the top of a kernel")
+            raise refuse("roles", f"inside scope {self._scopes[-1]}", "at the top of a kernel")
         node = ir.Roles()
         self._add(node)
-        with self._inside([], "roles"):
+        with self._inside([], "roles"):  # `_add` lets nothing into it
             self._roles = node
             yield
         covered = sorted((r.low, r.high) for r in node.branches)
         ends = [0, *(high for _, high in covered)]
         if ends[:-1] != [low for low, _ in covered] or 4 * ends[-1] != self.kernel.n_warps:
-            raise _refuse(
+            raise refuse(
                 "roles", f"warpgroups {covered}", f"each of {self.kernel.n_warps // 4} once"
             )
 
@@ -303,7 +400,8 @@ class Builder:
     def warpgroups(self, low: int, high: int) -> Iterator[Var]:
         """The role of warpgroups low .. high-1; yields the warpgroup's number."""
         if self._scopes[-1] != "roles":
-            raise _refuse("warpgroups", f"inside scope {self._scopes[-1]}", "k.roles()")
+            raise refuse("warpgroups", f"inside scope {self._scopes[-1]}", "k.roles()")
+        low, high = whole("warpgroups", "low", low, 0), whole("warpgroups", "high", high, low + 1)
         role = ir.Role(low, high, var(self._fresh("wg"), 1, low, high - 1), at=user_line())
         self._roles.branches.append(role)
         with self._inside(role.body, "warpgroup"):
@@ -312,7 +410,7 @@ class Builder:
     @contextmanager
     def _scope(self, kind: str) -> Iterator[None]:
         if self._scopes[-1] not in ("cta", "warpgroup"):
-            raise _refuse(f"scope {kind}", f"inside scope {self._scopes[-1]}", "cta or warpgroup")
+            raise refuse(f"scope {kind}", f"inside scope {self._scopes[-1]}", "cta or warpgroup")
         node = ir.Scope(kind)
         self._add(node)
         with self._inside(node.body, kind):
@@ -338,9 +436,10 @@ class Builder:
 
     def wait(self, barrier: ir.MBarrier, slot: Int, parity: Int) -> None:
         """Wait until the phase of this parity of a slot has completed."""
-        _check_slot(barrier, slot)
+        barrier, slot = self._barrier("wait", barrier, slot)
+        parity = integer(f"wait for {barrier}", "parity", parity)
         if isinstance(parity, int) and parity not in (0, 1):
-            raise _refuse(f"wait for {barrier}", f"parity {parity}", "0 or 1")
+            raise refuse(f"wait for {barrier}", f"parity {parity}", "0 or 1")
         self._add(ir.Wait(barrier, slot, parity))
 
     def arrive(self, barrier: ir.MBarrier, slot: Int, ranks: Sequence[Int] = ()) -> None:
@@ -351,17 +450,18 @@ class Builder:
             slot: which of its slots.
             ranks: the CTAs of the cluster at whose barriers; by default at the own.
         """
-        _check_slot(barrier, slot)
+        barrier, slot = self._barrier("arrive", barrier, slot)
         n, named, at = self.kernel.cluster, f"arrive at {barrier}", user_line()
+        ranks = given.integers(named, "ranks", ranks)
         landings = reached(ranks, n, named, self._conditions, at) if ranks else 1
-        self._add(ir.Arrive(barrier, slot, tuple(ranks), landings))
+        self._add(ir.Arrive(barrier, slot, ranks, landings))
 
     @contextmanager
     def arrives(self, barrier: ir.MBarrier, slot: Int) -> Iterator[None]:
         """Async copies inside complete on the slot; the bytes are derived, one arrival is made."""
         if self._expect is not None or self._scopes[-1] != "elect":
-            raise _refuse("arrives", f"inside scope {self._scopes[-1]}", "k.one_thread()")
-        _check_slot(barrier, slot)
+            raise refuse("arrives", f"inside scope {self._scopes[-1]}", "k.one_thread()")
+        barrier, slot = self._barrier("arrives", barrier, slot)
         expect = ir.Expect(barrier, slot)
         self._add(expect)
         self._expect, outer, self._conditions = expect, self._conditions, []
@@ -373,7 +473,7 @@ class Builder:
     def sync(self) -> None:
         """Barrier of the scope's threads."""
         if self._scopes[-1] in ("elect", "thread"):
-            raise _refuse("sync", f"inside scope {self._scopes[-1]}: deadlock", "a wider scope")
+            raise refuse("sync", f"inside scope {self._scopes[-1]}: deadlock", "a wider scope")
         self._add(ir.Sync())
 
     def cluster_arrive(self) -> None:
@@ -396,28 +496,29 @@ class Builder:
     def commit(self, kind: str = "bulk") -> None:
         """Close the group of async copies, of kind "bulk" or "cp_async"."""
         if kind not in COMMITTED:
-            raise _refuse("commit", f"kind {kind!r}", " or ".join(COMMITTED))
+            raise refuse("commit", f"kind {kind!r}", " or ".join(COMMITTED))
         self._add(ir.Commit(kind))
 
     def wait_group(self, kind: str, pending: int) -> None:
         """Wait until at most `pending` groups of `kind` are open."""
         if kind not in WAITED:
-            raise _refuse("wait_group", f"kind {kind!r}", " ".join(WAITED))
-        if pending < 0:
-            raise _refuse("wait_group", f"pending {pending}", "at least 0")
+            raise refuse("wait_group", f"kind {kind!r}", " ".join(WAITED))
+        pending = whole("wait_group", "pending", pending, 0)
         self._add(ir.WaitGroup(kind, pending))
 
     # -- primitives --
 
-    def _same_shape(self, what: str, a: ir.View, b: ir.View) -> None:
+    def _same_shape(self, what: str, to: ir.View, src: ir.View) -> None:
+        a, b = self._written(what, to), self._view(what, src)
         if a.shape != b.shape:
-            raise _refuse(what, f"{a} has shape {a.shape}, {b} has {b.shape}", "equal shapes")
+            raise refuse(what, f"{a} has shape {a.shape}, {b} has {b.shape}", "equal shapes")
 
     def copy(self, dst: ir.View, src: ir.View, fill: float = 0.0, via: str = "") -> None:
         """Copy between memories or registers; elements outside a global source read as `fill`."""
         self._same_shape("copy", dst, src)
         if dst.buffer.dtype != src.buffer.dtype:
-            raise _refuse("copy", f"{src.buffer.dtype} to {dst.buffer.dtype}", "k.map with a cast")
+            raise refuse("copy", f"{src.buffer.dtype} to {dst.buffer.dtype}", "k.map with a cast")
+        fill = given.constant("copy", fill, src.buffer.dtype)
         self._add(ir.Copy(dst, src, fill, via))
 
     def copy_async(
@@ -433,17 +534,18 @@ class Builder:
         """
         self._same_shape("copy_async", dst, src)
         if {dst.buffer.memory, src.buffer.memory} != {"gmem", "smem"}:
-            raise _refuse("copy_async", f"{src} to {dst}", "global and shared memory")
+            raise refuse("copy_async", f"{src} to {dst}", "global and shared memory")
         if dst.buffer.dtype != src.buffer.dtype:
-            raise _refuse("copy_async", f"{src.buffer.dtype} to {dst.buffer.dtype}", "one dtype")
-        copy = ir.CopyAsync(dst, src, via=via, ranks=tuple(ranks))
+            raise refuse("copy_async", f"{src.buffer.dtype} to {dst.buffer.dtype}", "one dtype")
+        ranks = given.integers("copy_async", "ranks", ranks)
+        copy = ir.CopyAsync(dst, src, via=via, ranks=ranks)
         if self._expect is not None:
             copy.barrier, copy.slot = self._expect.barrier, self._expect.slot
             n, named, at = self.kernel.cluster, f"copies to {dst}", user_line()
             copy.landings = reached(ranks, n, named, self._conditions, at)
             self._expect.copies.append(copy)
         elif ranks:
-            raise _refuse("copy_async", f"to CTAs {_listed(ranks)}", "k.arrives(barrier, slot)")
+            raise refuse("copy_async", f"to CTAs {_listed(ranks)}", "k.arrives(barrier, slot)")
         self._add(copy)
 
     def gemm_async(self, acc: ir.View, a: ir.View, b: ir.View, accumulate: Int) -> None:
@@ -457,26 +559,28 @@ class Builder:
     def _gemm(
         self, acc: ir.View, a: ir.View, b: ir.View, accumulate: Int, asynchronous: bool
     ) -> None:
+        acc, a, b = self._written("gemm", acc), self._view("gemm", a), self._view("gemm", b)
+        accumulate = given.condition("gemm", accumulate)
         shapes = acc.shape, a.shape, b.shape
         if [len(s) for s in shapes] != [2, 2, 2] or shapes != (
             (a.shape[0], b.shape[0]),
             (acc.shape[0], b.shape[1]),
             (acc.shape[1], a.shape[1]),
         ):
-            raise _refuse("gemm", f"shapes {shapes}", "(m, n), (m, k), (n, k)")
+            raise refuse("gemm", f"shapes {shapes}", "(m, n), (m, k), (n, k)")
         self._add(ir.Gemm(acc, a, b, accumulate, asynchronous))
 
     def map(self, cell: Cell, out: ir.View, *ins: ir.View) -> None:
         """Apply a cell elementwise on registers; operands broadcast as in numpy."""
-        if n_operands(cell) > len(ins):
-            raise _refuse("map", f"cell {cell} of {len(ins)} operands", "all its operands")
+        out, ins = self._written("map", out), tuple(self._view("map", v) for v in ins)
+        cell = given.cell("map", cell, [v.buffer.dtype for v in ins])
         kept = sorted(used(cell))
         cell, ins = renumber(cell, {n: i for i, n in enumerate(kept)}), tuple(ins[n] for n in kept)
         for view in ins:
             padded = (1,) * (len(out.shape) - len(view.shape)) + view.shape
             fits = len(padded) == len(out.shape)
             if not fits or any(e not in (1, o) for e, o in zip(padded, out.shape, strict=True)):
-                raise _refuse("map", f"{view} of shape {view.shape}", f"broadcast to {out.shape}")
+                raise refuse("map", f"{view} of shape {view.shape}", f"broadcast to {out.shape}")
         self._add(ir.Map(cell, out, ins))
 
     def reduce(
@@ -488,87 +592,43 @@ class Builder:
         scratch: ir.Buffer | None = None,
     ) -> None:
         """Reduce registers over `dims`; out keeps them with extent 1."""
+        out, src = self._written("reduce", out), self._view("reduce", src)
+        given.monoid("reduce", monoid, src.buffer.dtype)
+        dims = given.dims("reduce", dims, len(src.shape))
+        if scratch is not None:
+            self._buffer_of("reduce", scratch)
         wanted = tuple(1 if d in dims else e for d, e in enumerate(src.shape))
         if out.shape != wanted:
-            raise _refuse("reduce", f"{out} of shape {out.shape}", f"shape {wanted}")
-        self._add(ir.Reduce(monoid, out, src, tuple(sorted(dims)), scratch))
+            raise refuse("reduce", f"{out} of shape {out.shape}", f"shape {wanted}")
+        self._add(ir.Reduce(monoid, out, src, dims, scratch))
 
     def fill(self, out: ir.View, value: float) -> None:
         """Set every element."""
-        self._add(ir.Fill(out, value))
+        out = self._written("fill", out)
+        self._add(ir.Fill(out, given.constant("fill", value, out.buffer.dtype)))
 
     def index(self, out: ir.View, dim: int, begin: Int = 0) -> None:
         """Set every element of an i32 tile to begin + its position along `dim`."""
-        if out.buffer.dtype != "i32":
-            raise _refuse("index", f"into {out.buffer.dtype}", "i32")
-        self._add(ir.Index(out, dim, begin))
+        if self._written("index", out).buffer.dtype != "i32":
+            raise refuse("index", f"into {out.buffer.dtype}", "i32")
+        (dim,) = given.dims("index", [dim], len(out.shape))
+        self._add(ir.Index(out, dim, integer("index", "begin", begin)))
 
     # -- finish --
 
     def finish(self) -> ir.Kernel:
         """Derive offsets, arrival counts and register budgets; the finished kernel."""
-        _lay_out(self.kernel)
+        if len(self._bodies) > 1:
+            raise refuse(f"kernel {self.kernel.name}", "is finished inside a scope", "at its top")
+        lay_out(self.kernel)
         for barrier in self.kernel.barriers:
             barrier.arrivals = arrivals(self.kernel, barrier)
-        _budget(self.kernel)
+        budget(self.kernel)
         return self.kernel
 
 
 def _common(start: Int, step: Int) -> int:
     return gcd(divisor(start), divisor(step))
-
-
-def _lay_out(kernel: ir.Kernel) -> None:
-    """Assign shared-memory offsets in order of declaration, barriers last."""
-    end = 0
-    for buffer in kernel.buffers:
-        if buffer.memory == "smem":
-            buffer.offset = -(-end // buffer.alignment) * buffer.alignment
-            end = buffer.offset + buffer.n_elements * buffer.itemsize
-    for barrier in kernel.barriers:
-        barrier.offset = -(-end // 8) * 8
-        end = barrier.offset + 8 * barrier.slots
-    kernel.smem_bytes = end
-
-
-_IDLE_REGISTERS, _PLENTY = (40, 32), 232
-_REGISTER_FILE = 65536
-
-
-def _budget(kernel: ir.Kernel) -> None:
-    """Share the registers among roles: those without register tiles keep few, the others gain.
-
-    setmaxnreg moves registers between warpgroups of one CTA: the sum may not exceed what the launch
-    gave, and every number is a multiple of 8 (PTX ISA 9.7.19.5).
-    """
-    for node in kernel.body:
-        if isinstance(node, ir.Roles):
-            _budget_roles(kernel, node.branches)
-
-
-def _budget_roles(kernel: ir.Kernel, roles: list[ir.Role]) -> None:
-    groups = kernel.n_warps // ir.WARPS_PER_GROUP
-    entry = min(_REGISTER_FILE // kernel.n_threads // 8 * 8, 255 // 8 * 8)
-    idle = [r for r in roles if not _uses_registers(r.body)]
-    busy = [r for r in roles if r not in idle]
-    n_idle, n_busy = (sum(r.high - r.low for r in rs) for rs in (idle, busy))
-    if not n_idle or not n_busy or entry >= _PLENTY:
-        return
-    # Fewer for the idle ones only where that leaves the others 8 more each.
-    few = min(_IDLE_REGISTERS, key=lambda n: (entry * groups - n * n_idle) % (8 * n_busy))
-    share = min((entry * groups - few * n_idle) // n_busy // 8 * 8, 255 // 8 * 8)
-    for role in roles:
-        role.registers = few if role in idle else share
-
-
-def _uses_registers(body: ir.Body) -> bool:
-    for statement in body:
-        views = statement.views() if isinstance(statement, ir.Primitive) else ()
-        if any(view.buffer.memory == "reg" for view in views):
-            return True
-        if any(map(_uses_registers, ir.children(statement))):
-            return True
-    return False
 
 
 __all__ = ["Builder", "Pipe", "arrivals"]

@@ -7,11 +7,13 @@ interpreter's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel import ir
 from axe_eq.kernel.counts import arrivals
 from axe_eq.kernel.expr import Expr, Int, bounds, depends, variables
+from axe_eq.kernel.live import live, words
 from axe_eq.kernel.placement import number
 from axe_eq.target import Target
 
@@ -241,24 +243,33 @@ def _budgets(kernel: ir.Kernel, target: Target) -> None:
 
 
 def _registers(kernel: ir.Kernel, target: Target) -> None:
-    """The register tiles that live through a role's loops fit in its share."""
+    """Accumulators of a role, and the tiles that live at once in it, fit in its registers."""
     share = min(
         target.limits["registers_per_unit"] // kernel.n_threads,
         target.limits["registers_per_thread"],
     )
-    tiles: dict[ir.Role | None, set[ir.Buffer]] = {}
-    shares: dict[ir.Role | None, int] = {}
+    accumulators: dict[ir.Role | None, set[ir.Buffer]] = {}
     for s, where in ir.walk(kernel):
         if isinstance(s, ir.Gemm):
-            tiles.setdefault(where.role, set()).add(s.acc.buffer)
-            shares[where.role] = (where.role and where.role.registers) or share
-    for role, buffers in tiles.items():
-        words = sum(-(-b.n_elements * b.itemsize // 4) for b in buffers)
-        if words > shares[role]:
+            accumulators.setdefault(where.role, set()).add(s.acc.buffer)
+    for role, tiles in accumulators.items():
+        most = (role and role.registers) or share
+        if words(tiles) > most:
             raise ScheduleError(
-                f"kernel {kernel.name}", f"accumulators take {words} registers a thread",
-                f"at most {shares[role]}",
+                f"kernel {kernel.name}", f"accumulators take {words(tiles)} registers a thread",
+                f"at most {most}",
             )  # fmt: skip
+    roles = [r for s in kernel.body if isinstance(s, ir.Roles) for r in s.branches]
+    bodies = [(r.body, r.registers or share) for r in roles] or [(kernel.body, share)]
+    for body, most in bodies:
+        live(body, frozenset(), partial(_fits, most))
+
+
+def _fits(most: int, s: ir.Primitive, tiles: frozenset[ir.Buffer]) -> None:
+    if words(tiles) > most:
+        shown = ", ".join(f"{b} {words({b})}" for b in sorted(tiles, key=lambda b: b.name))
+        wrong = f"tiles that live at once take {words(tiles)} registers a thread ({shown})"
+        raise _broken(s, wrong, f"at most {most}")
 
 
 def _written(kernel: ir.Kernel, target: Target) -> None:

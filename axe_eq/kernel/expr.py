@@ -1,8 +1,8 @@
 """Run-time integers of kernels: expressions with proven divisors and bounds.
 
 Plain ints stay ints, so an expression node always depends on a variable. Division and modulus are
-Python's (floor), which equals C's because kernels only divide non-negative values; `bounds` proves
-that.
+Python's (floor), which equals C's because kernels only divide non-negative values: `make` refuses
+what `bounds` does not prove to be.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, Union
 import numpy as np
 
 from axe_eq.errors import ScheduleError
+from axe_eq.kernel.userline import user_line
 
 Int: TypeAlias = Union[int, "Expr"]
 Bounds: TypeAlias = tuple[int | None, int | None]
@@ -101,8 +102,9 @@ class Expr:
 
     def __bool__(self) -> bool:
         raise ScheduleError(
-            f"condition {self}", "is known only at run time", "k.when(condition) in a kernel"
-        )
+            f"condition {self}", "is known only at run time", "k.when(condition) in a kernel",
+            at=user_line(),
+        )  # fmt: skip
 
     def __str__(self) -> str:
         return text(self)
@@ -166,7 +168,14 @@ def both(a: Int | None, b: Int | None) -> Int | None:
 
 
 def make(op: str, a: Int, b: Int) -> Int:
-    """Apply an operation, folding constants and gathering constant terms to the right."""
+    """Apply an operation, folding constants and gathering constant terms to the right.
+
+    Raises:
+        ScheduleError: an operand is no integer, or C would do something else with it.
+    """
+    a, b = _operand(op, a), _operand(op, b)
+    if op in _PROVEN:
+        _PROVEN[op](op, a, b)
     if not isinstance(a, Expr) and not isinstance(b, Expr):
         return int(_APPLY[op](a, b))
     if op == "-" and isinstance(b, int):
@@ -176,6 +185,46 @@ def make(op: str, a: Int, b: Int) -> Int:
     fold = _FOLDS.get(op)
     folded = fold(a, b) if fold else None
     return Expr(op, (a, b)) if folded is None else folded
+
+
+def _operand(op: str, x: Any) -> Int:
+    if isinstance(x, Expr) or type(x) is int:
+        return x
+    if isinstance(x, int | np.integer | np.bool_):
+        return int(x)
+    raise ScheduleError(f"operand {x!r}", f"of {op!r} is no integer", "an integer", at=user_line())
+
+
+def _check_division(op: str, a: Int, b: Int) -> None:
+    """C divides towards zero, Python downwards; they agree where nothing is left or negative."""
+    least, by = bounds(a)[0], bounds(b)[0]
+    exact = isinstance(b, int) and b > 0 and divisor(a) % b == 0
+    if by is None or by < 1:
+        wrong = f"divides by {'what may be ' if isinstance(b, Expr) else ''}"
+        wrong += "any number" if by is None else str(by)
+        expected = "a divisor that is proven to be at least 1"
+    elif not exact and (least is None or least < 0):
+        wrong = f"divides what may be {'negative' if least is None else least}"
+        expected = "a number that is proven to be at least 0, as maximum(x, 0) is"
+    else:
+        return
+    raise ScheduleError(f"{_quoted(a)} {op} {_quoted(b)}", wrong, expected, at=user_line())
+
+
+def _check_shift(op: str, a: Int, b: Int) -> None:
+    low, high = bounds(b)
+    if low is None or high is None or low < 0 or high > 31:
+        wrong, expected = f"shifts by {low} to {high}", "0 to 31 bits"
+        raise ScheduleError(f"{_quoted(a)} {op} {_quoted(b)}", wrong, expected, at=user_line())
+
+
+def _quoted(e: Int) -> str:
+    return f"({e})" if isinstance(e, Expr) and not isinstance(e, Var) else str(e)
+
+
+_PROVEN: dict[str, Callable[[str, Int, Int], None]] = {
+    "//": _check_division, "%": _check_division, ">>": _check_shift,
+}  # fmt: skip
 
 
 def _constant(e: Int, op: str) -> tuple[Int, int] | None:

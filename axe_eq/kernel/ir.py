@@ -22,6 +22,7 @@ from functools import cached_property
 from math import prod
 
 from axe_eq.errors import LayoutError, ScheduleError
+from axe_eq.kernel import given
 from axe_eq.kernel.cells import Cell
 from axe_eq.kernel.expr import Int, Var, bounds, var
 from axe_eq.kernel.placement import LANES, Placement, number, sliced
@@ -98,11 +99,8 @@ class Buffer:
     def __getitem__(self, index: Subscript | tuple[Subscript, ...]) -> View:
         items = index if isinstance(index, tuple) else (index,)
         if len(items) > len(self.shape):
-            raise LayoutError(
-                f"buffer {self.name}",
-                f"has {len(self.shape)} dims, {len(items)} indices",
-                "one each", at=user_line(),
-            )  # fmt: skip
+            wrong = f"has {len(self.shape)} dims, {len(items)} indices"
+            raise LayoutError(f"buffer {self.name}", wrong, "one each", at=user_line())
         items += (slice(None),) * (len(self.shape) - len(items))
         parts = [
             _part(self, d, i, e) for d, (i, e) in enumerate(zip(items, self.shape, strict=True))
@@ -116,26 +114,26 @@ class Buffer:
 
 def _part(buffer: Buffer, dim: int, index: Subscript, extent: Int) -> tuple[Int, int, bool]:
     """(begin, extent, kept) of one index."""
+    thing, kept, size = f"buffer {buffer.name}", True, 1
     if isinstance(index, span):
-        begin, size, kept = index.begin, index.extent, True
+        begin = given.integer(thing, "begin", index.begin)
+        size = given.whole(thing, "extent", index.extent)
     elif isinstance(index, slice):
         if index.step not in (None, 1):
-            raise LayoutError(
-                f"buffer {buffer.name}", f"step {index.step}", "contiguous slices", at=user_line()
-            )
-        begin = index.start or 0
-        size, kept = number((extent if index.stop is None else index.stop) - begin), True
+            raise LayoutError(thing, f"step {index.step}", "contiguous slices", at=user_line())
+        begin = given.integer(thing, "begin", 0 if index.start is None else index.start)
+        end = given.integer(thing, "end", extent if index.stop is None else index.stop)
+        with given.at_user_line():
+            size = number(end - begin)
     else:
-        begin, size, kept = index, 1, False
+        begin, kept = given.integer(thing, "index", index), False
     low, high = bounds(begin)
     before = (high is not None and high < 0) or (low is not None and low < 0)
     outside = size < 1 or (before and buffer.memory != "gmem")  # global tensors are masked
     fixed = isinstance(extent, int) and buffer.memory != "gmem" and low is not None
     if outside or (fixed and number(low or 0) + size > number(extent)):
-        raise LayoutError(
-            f"buffer {buffer.name}", f"part of {size} from {begin} of dim {dim}",
-            f"inside {extent}", at=user_line(),
-        )  # fmt: skip
+        wrong = f"part of {size} from {begin} of dim {dim}"
+        raise LayoutError(thing, wrong, f"inside {extent}", at=user_line())
     return begin, size, kept
 
 
@@ -175,6 +173,9 @@ class View:
     @property
     def T(self) -> View:
         """The view with its last two dims swapped."""
+        if len(self.dims) < 2:
+            wrong = f"has {len(self.dims)} dims to swap"
+            raise LayoutError(f"view {self}", wrong, "at least 2", at=user_line())
         return View(
             self.buffer, self.begin, self.extent, (*self.dims[:-2], self.dims[-1], self.dims[-2])
         )
@@ -182,10 +183,8 @@ class View:
     def __getitem__(self, index: Subscript | tuple[Subscript, ...]) -> View:
         items = index if isinstance(index, tuple) else (index,)
         if len(items) > len(self.dims):
-            raise LayoutError(
-                f"view {self}", f"has {len(self.dims)} dims, {len(items)} indices", "one each",
-                at=user_line(),
-            )  # fmt: skip
+            wrong = f"has {len(self.dims)} dims, {len(items)} indices"
+            raise LayoutError(f"view {self}", wrong, "one each", at=user_line())
         begin, extent, kept = list(self.begin), list(self.extent), list(self.dims)
         for d, item in zip(self.dims, items, strict=False):
             at, size, keep = _part(self.buffer, d, item, self.extent[d])

@@ -277,7 +277,8 @@ def cut(block: Block, begin: Int, extent: int, thing: str) -> tuple[Block, dict[
     for position, i in reversed(list(enumerate(rest))):
         here = digit % i.extent if position else digit
         shift[i.axis] = shift.get(i.axis, 0) + here * i.stride
-        digit = digit // i.extent
+        if position:
+            digit = digit // i.extent
     if count > 1:
         inner.insert(0, Iter(count, rest[-1].stride, rest[-1].axis))
     return tuple(inner), shift

@@ -121,13 +121,13 @@ def _value_dtype(
             f"cell {text!r}", f"gives {declared.n_values} values, but {wanted}", "equal numbers"
         )
     if monoid is not None and takes > 1:
-        return _result(monoid.result, f"reduction {reduction!r}", (), dtypes)
-    result = _result(declared.result, f"cell {text!r}", params, dtypes)
+        return dtype_by_rule(monoid.result, f"reduction {reduction!r}", (), dtypes)
+    result = dtype_by_rule(declared.result, f"cell {text!r}", params, dtypes)
     return result if monoid is None else _reduced(monoid, result)
 
 
 def _reduced(monoid: Monoid, name: str) -> str:
-    return _result(monoid.result, f"reduction {monoid.name!r}", (), [name])
+    return dtype_by_rule(monoid.result, f"reduction {monoid.name!r}", (), [name])
 
 
 _KINDS = {"number": "fi", "float": "f", "integer": "i", "logical": "b", "last": "b"}
@@ -140,7 +140,12 @@ _WANTED = {
 }
 
 
-def _result(rule: str, thing: str, params: tuple[Any, ...], dtypes: Sequence[str]) -> str:
+def dtype_by_rule(rule: str, thing: str, params: tuple[Any, ...], dtypes: Sequence[str]) -> str:
+    """The dtype of a value by the rule of its cell or monoid (`Cell.result`, `Monoid.result`).
+
+    Raises:
+        ProgramError: the rule takes no operands of these dtypes.
+    """
     if rule == "bool":
         return "bool"
     if rule == "param":

@@ -21,7 +21,7 @@ from axe_eq.kernel import ir
 from axe_eq.kernel.dispatch import Planned
 from axe_eq.kernel.expr import evaluate
 from axe_eq.kernel.interp.cluster import Cluster
-from axe_eq.kernel.interp.machine import ORDERS, Cta, Issue, Meaning
+from axe_eq.kernel.interp.machine import ORDERS, Cta, Issue, Meaning, bind
 from axe_eq.kernel.interp.memory import GlobalTensor, KernelFault, unwatched
 
 __all__ = ["ORDERS", "Issue", "KernelFault", "Meaning", "Report", "interpret"]
@@ -78,6 +78,9 @@ def interpret(
         KernelFault: the first thing that is wrong.
     """
     rng, env = random.Random(seed), dict(params or {})
+    for param in kernel.params:
+        if param.name in env:
+            bind(env, param, int(env[param.name]))
     changes = hashlib.blake2b()
     watch = partial(_note, changes) if digest else unwatched
     tensors = {t.name: GlobalTensor(t, arrays[t.name], env) for t in kernel.tensors}

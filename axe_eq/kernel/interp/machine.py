@@ -18,7 +18,7 @@ import numpy as np
 
 from axe_eq.kernel import ir
 from axe_eq.kernel.dispatch import Planned
-from axe_eq.kernel.expr import evaluate
+from axe_eq.kernel.expr import Var, evaluate
 from axe_eq.kernel.interp.memory import (
     Clocks,
     GlobalTensor,
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 Env = dict[str, Any]
 Blocked = tuple[str, Callable[[], bool]]
+INTEGERS = range(-(1 << 31), 1 << 31)  # what kernels count with
 ORDERS = ("early", "late", "random")
 
 
@@ -99,6 +100,22 @@ class Queue:
         for group in self.effects[:groups]:
             while group:
                 group.pop(0)()
+
+
+def bind(env: Env, v: Var, value: int, at: str = "") -> None:
+    """Give a variable a value, which is one of those that are known of it.
+
+    Text and plans rely on them: guards are left out where bounds make them true.
+
+    Raises:
+        KernelFault: it is none of them, or more than 32 bits.
+    """
+    low = INTEGERS.start if v.low is None else v.low
+    high = INTEGERS[-1] if v.high is None else v.high
+    if not low <= value <= high or value not in INTEGERS or (v.divisor and value % v.divisor):
+        multiple = "" if v.divisor in (0, 1) else f", a multiple of {v.divisor}"
+        raise KernelFault(f"variable {v}", f"becomes {value}", f"{low} to {high}{multiple}", at=at)
+    env[v.name] = value
 
 
 class Cta:
@@ -256,7 +273,7 @@ class Cta:
             match s:
                 case ir.For():
                     for i in range(*(int(evaluate(x, env)) for x in (s.start, s.stop, s.step))):
-                        env[s.var.name] = i
+                        bind(env, s.var, i, s.at)
                         yield from self._body(s.body, env, who, where)
                 case ir.If():
                     if evaluate(s.condition, env):
@@ -271,7 +288,7 @@ class Cta:
                     one = Threads(who.first_warp, who.n_warps, s.kind == "elect", who.group)
                     yield from self._body(s.body, env, one, where.inside(s))
                 case ir.Let() | ir.Assign():
-                    env[s.var.name] = int(evaluate(s.value, env))
+                    bind(env, s.var, int(evaluate(s.value, env)), s.at)
                 case _:
                     yield from self._statement(s, env, who, where)
 

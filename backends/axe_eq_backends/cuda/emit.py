@@ -38,7 +38,7 @@ _WORDS = (
     "typename union unsigned using virtual void volatile wchar_t while xor xor_eq threadIdx",
     "blockIdx blockDim gridDim warpSize __syncthreads __syncwarp __byte_perm __int_as_float",
     "lane warp thread cta n_ctas rank smem smem_bytes group f16 bf16 min max fma fmaf i",
-    "chain1 chain2 chain3 other",
+    "chain1 chain2 chain3 other main",
 )
 _RESERVED = frozenset(word for line in _WORDS for word in line.split())
 # Functions that are written as they are called; none of their names ends in an underscore.
@@ -86,10 +86,15 @@ def emit(planned: Planned) -> Source:
 
 def identifier(name: str) -> str:
     """A C identifier for a name of the kernel."""
-    clean = re.sub(r"\W", "_", name)
-    if clean[:1].isdigit() or not clean:
+    clean = re.sub(r"\W", _as_letters, name, flags=re.ASCII)
+    if not clean or re.match(r"\d|__|_[A-Z]", clean):  # no name, or one of the compiler's
         clean = f"n{clean}"
     return f"{clean}_" if _is_taken(clean) else clean
+
+
+def _as_letters(found: re.Match[str]) -> str:
+    """What stands for a character that no identifier has: other letters stay apart."""
+    return "_" if found[0].isascii() else f"u{ord(found[0]):x}"
 
 
 def _is_taken(name: str) -> bool:
@@ -121,7 +126,10 @@ class Writer:
         for v in dispatch.variables(kernel):
             # Short loops over registers have an i of their own and use no other.
             if identifier(v.name) != v.name and v.name != "i":
-                raise EmitError(f"variable {v.name!r}", "is no name of CUDA C++", "another name")
+                raise EmitError(
+                    f"variable {v.name!r}", "is no name of CUDA C++", "another name",
+                    at=self._declared_at(v),
+                )  # fmt: skip
             taken.add(v.name)
         things = [(id(b), b.name) for b in kernel.tensors + kernel.buffers]
         for number, wanted in things + [(id(b), b.name) for b in kernel.barriers]:
@@ -130,6 +138,10 @@ class Writer:
                 name += "_"
             taken.add(name)
             self.names[number] = name
+
+    def _declared_at(self, v: Var) -> str:
+        found = (s.at for s, _ in ir.walk(self.kernel) if getattr(s, "var", None) is v)
+        return next(found, "")
 
     def name(self, thing: ir.Buffer | ir.MBarrier) -> str:
         """The C name of a buffer or barrier array."""
@@ -271,30 +283,49 @@ class Writer:
         return f"{const}{self.c_type(tensor.dtype)}* __restrict__ {self.name(tensor)}"
 
     def _prologue(self, arguments: Sequence[Argument], body: Sequence[str]) -> None:
-        shared = [b for b in self.kernel.buffers if b.memory == "smem"]
-        if shared or self.kernel.barriers:
-            align = self.kernel.smem_alignment
-            self.use("shared_address")
-            self.line("extern __shared__ unsigned char smem_bytes[];")
-            aligned = f"(shared_address(smem_bytes) + {align - 1}) & ~{align - 1}u"
-            self.line(
-                f"const unsigned smem = {aligned if align > 16 else 'shared_address(smem_bytes)'};"
-            )
-            places = [(self.name(b), b.offset) for b in shared]
-            places += [(self.name(b), b.offset) for b in self.kernel.barriers]
-            for name, offset in places:
-                self.line(f"const unsigned {name} = smem + {offset};")
-        self.line("const int thread = threadIdx.x, lane = thread & 31;")
-        if self._has_roles():
-            self.line("const int group = thread >> 7, warp = thread >> 5 & 3;")
-        elif any(re.search(r"\bwarp\b", line) for line in body):
-            self.line("const int warp = thread >> 5;")
-        self.line("const int cta = blockIdx.x, n_ctas = gridDim.x;")
-        if any(re.search(rf"\b{ir.RANK}\b", line) for line in body):
-            self.line(f"const int {ir.RANK} = {self.use('cluster_rank')}();")
+        self._constants(body)
         self._init_barriers(arguments)
         if not self._has_roles():
             self._declare_registers(self.kernel.body)
+
+    def _constants(self, body: Sequence[str]) -> None:
+        """Declare the numbers of the thread and places in shared memory, as far as they are read.
+
+        NVRTC warns of others.
+        """
+        places = [(self.name(b), b.offset) for b in self.kernel.buffers if b.memory == "smem"]
+        places += [(self.name(b), b.offset) for b in self.kernel.barriers]
+        align = self.kernel.smem_alignment
+        aligned = f"(shared_address(smem_bytes) + {align - 1}) & ~{align - 1}u"
+        first = aligned if align > 16 else "shared_address(smem_bytes)"
+        roles = self._has_roles()
+        group = [("group", "thread >> 7")] if roles else []
+        lines: list[str] = []
+        read = _words(body)
+        if self.kernel.barriers:  # one thread initialises them
+            read.update(["thread", *(self.name(b) for b in self.kernel.barriers)])
+        for kind, values in reversed([
+            ("unsigned", [("smem", first)]),
+            *(("unsigned", [(name, f"smem + {offset}")]) for name, offset in places),
+            ("int", [("thread", "threadIdx.x"), ("lane", "thread & 31")]),
+            ("int", [*group, ("warp", "thread >> 5 & 3" if roles else "thread >> 5")]),
+            ("int", [("cta", "blockIdx.x"), ("n_ctas", "gridDim.x")]),
+            ("int", [(ir.RANK, "cluster_rank()")]),
+        ]):  # fmt: skip
+            kept: list[str] = []
+            for name, value in reversed(values):
+                if name in read:
+                    kept.insert(0, f"{name} = {value}")
+                    read |= _words([value])
+            if kept:
+                lines.insert(0, f"const {kind} {', '.join(kept)};")
+        for function in ("shared_address", "cluster_rank"):
+            if function in read:
+                self.use(function)
+        if "smem_bytes" in read:
+            lines.insert(0, "extern __shared__ unsigned char smem_bytes[];")
+        for line in lines:
+            self.line(line)
 
     def _has_roles(self) -> bool:
         return any(isinstance(s, ir.Roles) for s in self.kernel.body)
@@ -343,6 +374,13 @@ class Writer:
             self._statement(s, where)
 
     def _statement(self, s: ir.Statement, where: ir.Where) -> None:
+        try:
+            self._write(s, where)
+        except EmitError as error:
+            error.at = error.at or s.at
+            raise
+
+    def _write(self, s: ir.Statement, where: ir.Where) -> None:
         match s:
             case ir.For():
                 self._for(s, where)
@@ -461,11 +499,16 @@ class Writer:
             CALLS[call.op](self, call, s)
 
 
+def _words(lines: Iterable[str]) -> Counter[str]:
+    """Words of some lines, their comments left out, and how often each stands there."""
+    return Counter(word for line in lines for word in _WORD.findall(line.partition("//")[0]))
+
+
 def _without_unread(lines: Sequence[str]) -> list[str]:
     """Lines without constants that nothing reads: where a range has one value, ir folds it."""
     lines = list(lines)
     while True:
-        read = Counter(word for line in lines for word in _WORD.findall(line.partition("//")[0]))
+        read = _words(lines)
         named = [_CONSTANT.match(line) for line in lines]
         kept = [
             line

@@ -19,6 +19,7 @@ from axe_eq.kernel.placement import LANES, Block, Iter, Placement, number, refin
 from axe_eq.kernel.plan import Address, Call, Plan, Regs
 from axe_eq.target import Instr
 from axe_eq_backends.cuda import threads
+from axe_eq_backends.cuda.cells import MONOIDS
 
 
 @lru_cache(maxsize=4096)
@@ -135,6 +136,8 @@ def derive_reduce(row: Instr, primitive: ir.Primitive, context: Context) -> Plan
     if (out.buffer.dtype,) not in row.dtypes:
         known = " ".join(t[0] for t in row.dtypes)
         raise DispatchError(row.name, f"result dtype {out.buffer.dtype}", known)
+    if primitive.monoid not in MONOIDS:
+        raise DispatchError(row.name, f"monoid {primitive.monoid!r}", " ".join(MONOIDS))
     plan = Plan(row, _local(primitive))
     lanes, warps = (_reduced(src, primitive.dims, axis) for axis in ("lane", "warp"))
     regs = [r for r, _ in matching(out.place.static(), out.place.static())]

@@ -287,7 +287,7 @@ def banded(k: Builder, tile: Int, counts: tuple[Int, Int], raster: int) -> tuple
     band_size = cols * raster
     band = k.let("band", tile // band_size)
     inside = k.let("inside", tile % band_size)
-    height = k.let("height", minimum(rows - band * raster, raster))
+    height = k.let("height", minimum(rows - band * raster, raster), low=1)  # tiles are in bands
     return band * raster + inside % height, inside // height
 
 
