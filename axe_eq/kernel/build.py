@@ -43,6 +43,7 @@ from axe_eq.layout import Layout
 
 # Kinds of groups of asynchronous operations.
 COMMITTED = ("bulk", "cp_async")
+DEEPEST = 100  # statements inside one another, which are walked by recursion
 WAITED = ("wgmma", "cp_async", "bulk", "bulk_read")
 
 
@@ -114,7 +115,7 @@ class Builder:
     def _buffer_of(self, thing: str, value: object) -> ir.Buffer:
         """A buffer of this kernel."""
         if not isinstance(value, ir.Buffer):
-            raise refuse(thing, f"{value!r} is no buffer", "a buffer")
+            raise refuse(thing, f"{value!s} is no buffer", "a buffer")
         if value not in self._own:
             raise refuse(thing, f"{value} belongs to another kernel", "a buffer of this one")
         return value
@@ -324,6 +325,8 @@ class Builder:
 
     @contextmanager
     def _inside(self, body: ir.Body, scope: str | None = None) -> Iterator[None]:
+        if len(self._bodies) > DEEPEST:
+            raise refuse("kernel", f"statements of {DEEPEST} levels", "fewer inside one another")
         self._bodies.append(body)
         self._scopes.append(scope or self._scopes[-1])
         try:

@@ -108,12 +108,9 @@ def dims(thing: str, values: object, rank: int) -> tuple[int, ...]:
     """
     given = [whole(thing, "dim", d) for d in integers(thing, "dims", values)]
     if len(set(given)) < len(given) or not set(given) <= set(range(rank)):
-        raise refuse(thing, f"dims {given} of a tile of {rank}", f"different ones of {_upto(rank)}")
+        known = f"different ones of 0 to {rank - 1}" if rank else "none"
+        raise refuse(thing, f"dims {given} of a tile of {rank} dims", known)
     return tuple(sorted(given))
-
-
-def _upto(n: int) -> str:
-    return f"0 to {n - 1}" if n else "none"
 
 
 def _listed(values: Sequence[Int]) -> str:

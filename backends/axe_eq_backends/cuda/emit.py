@@ -371,16 +371,13 @@ class Writer:
     def _body(self, body: ir.Body, where: ir.Where) -> None:
         for s in body:
             self.where = where
-            self._statement(s, where)
+            try:
+                self._statement(s, where)
+            except EmitError as error:
+                error.at = error.at or s.at
+                raise
 
     def _statement(self, s: ir.Statement, where: ir.Where) -> None:
-        try:
-            self._write(s, where)
-        except EmitError as error:
-            error.at = error.at or s.at
-            raise
-
-    def _write(self, s: ir.Statement, where: ir.Where) -> None:
         match s:
             case ir.For():
                 self._for(s, where)

@@ -60,7 +60,8 @@ def load(layout: Layout, dtype: str = "f32", memory: str = "gmem") -> Write:
 def store(layout: Layout, dtype: str = "f32", memory: str = "gmem") -> Write:
     def write(k: Builder) -> None:
         t = k.reg("t", dtype, (256,), layout)
-        x = k.tensor("x", dtype, (256,)) if memory == "gmem" else k.smem("x", dtype, (256,))
+        gmem = memory == "gmem"
+        x = k.tensor("x", dtype, (256,), output=True) if gmem else k.smem("x", dtype, (256,))
         k.copy(x.all, t.all)
 
     return write

@@ -132,6 +132,43 @@ def _wide_accumulators(k: Builder) -> None:
         k.gemm_async(acc.all, a.all, k.smem(f"b{n}", "f16", (256, 64)).all, 0)
 
 
+def _held(*n_registers: int, together: bool = True) -> Write:
+    """Tiles of so many registers, written and then read, all or one by one."""
+
+    def write(k: Builder) -> None:
+        pairs = []
+        for number, n in enumerate(n_registers):
+            layout = Layout([(n, 1, "reg"), (4, 1, "warp"), (32, 1, "lane")])
+            out = k.tensor(f"out{number}", "f32", (128 * n,), output=True)
+            pairs.append((out, k.reg(f"t{number}", "f32", (128 * n,), layout)))
+        for out, tile in pairs:
+            k.fill(tile.all, 1.0)
+            if not together:
+                k.copy(out.all, tile.all)
+        for out, tile in pairs if together else []:
+            k.copy(out.all, tile.all)
+
+    return write
+
+
+def _held_around_a_loop(k: Builder) -> None:
+    layout = Layout([(130, 1, "reg"), (4, 1, "warp"), (32, 1, "lane")])
+    kept, inner = (k.reg(name, "f32", (128 * 130,), layout) for name in ("kept", "inner"))
+    k.fill(kept.all, 1.0)
+    with k.range(4):
+        k.fill(inner.all, 2.0)
+        k.copy(inner.all, kept.all)
+
+
+def _held_in_a_role(k: Builder) -> None:
+    with k.roles():
+        with k.warpgroups(0, 1):
+            k.sync()
+        with k.warpgroups(1, 3):
+            _held(200)(k)
+            _held(241)(k)
+
+
 def _tensor_memory(k: Builder) -> None:
     k.kernel.buffers.append(ir.Buffer("t", "tmem", "f32", (4,), k.smem("s", "f32", (4,)).place))
 
@@ -279,7 +316,13 @@ BROKEN: dict[str, list[tuple[Write, int, str]]] = {
         # It begins at a multiple of 128 bytes, for which a launch asks for more.
         (lambda k: k.smem("s", "f32", (227 * 256,)), 4, "232576 bytes of shared memory"),
     ],
-    "_registers": [(_wide_accumulators, 4, "384 registers")],
+    "_registers": [
+        (_wide_accumulators, 4, "384 registers"),
+        (_held(4000), 4, "fill: tiles that live at once take 4000 registers a thread (t0 4000)"),
+        (_held(128, 128), 4, "take 256 registers a thread (t0 128, t1 128); expected at most 255"),
+        (_held_around_a_loop, 4, "take 260 registers a thread (inner 130, kept 130)"),
+        (_held_in_a_role, 12, "take 241 registers a thread (t0_1 241); expected at most 232"),
+    ],
     "_written": [
         (_read_of_nothing, 4, "s[0:+128] is read, which nothing wrote"),
         (_sum_onto_nothing, 4, "c[0:+64, 0:+64] is read, which nothing wrote"),
@@ -370,6 +413,10 @@ def test_wrong_derived_numbers_are_refused(name: str, monkeypatch: pytest.Monkey
     rest = tuple(r for r in check.RULES if r.__name__ != name.partition(" ")[0])
     monkeypatch.setattr(check, "RULES", rest)
     check.check(made, h200)
+
+
+def test_tiles_that_live_one_after_another_share_registers() -> None:
+    check.check(kernel(_held(255, 255, together=False)), h200)
 
 
 def test_every_rule_has_a_case() -> None:

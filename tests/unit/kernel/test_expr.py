@@ -79,6 +79,77 @@ def test_divisors_divide_and_bounds_bound(tree: object, env: dict[str, int]) -> 
     assert high is None or value <= high
 
 
+def built(tree: object) -> Int:
+    """The expression of a tree, whatever it divides by."""
+    if not isinstance(tree, tuple):
+        return build(tree)
+    op, x, y = tree
+    return make(op, built(x), built(y))
+
+
+def in_c(e: Int, env: dict[str, int]) -> int:
+    """What C computes: division goes towards zero, and shifts by 0 to 31 bits are defined."""
+    if not isinstance(e, Expr):
+        return e
+    if isinstance(e, expr.Var):
+        return env[e.name]
+    x, y = (in_c(a, env) for a in e.args)
+    if e.op in ("//", "%"):
+        quotient = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+        return quotient if e.op == "//" else x - quotient * y
+    assert e.op != ">>" or 0 <= y < 32
+    return int((PLAIN | {"-": operator.sub})[e.op](x, y))
+
+
+NODES = st.sampled_from([*PLAIN, "-", "-", "//", "%"])
+ANY = st.recursive(
+    st.one_of(st.integers(-9, 40), st.sampled_from(["a", "b", "c"])),
+    lambda inner: st.tuples(NODES, inner, inner),
+    max_leaves=6,
+)
+
+
+@given(ANY, st.lists(st.fixed_dictionaries(VALUES), min_size=1, max_size=8))
+def test_what_is_not_refused_means_the_same_in_c(tree: object, envs: list[dict[str, int]]) -> None:
+    try:
+        e = built(tree)
+    except ScheduleError:
+        return
+    for env in envs:
+        assert in_c(e, env) == int(evaluate(e, env))
+
+
+A, B, C = VARIABLES
+MISUSED: dict[str, tuple[Callable[[], object], str]] = {
+    "division by zero": (lambda: C // 0, "c // 0: divides by 0; expected a divisor"),
+    "division by a negative number": (lambda: A // -8, "divides by -8"),
+    "division by what may be zero": (lambda: C % B, "c % b: divides by what may be 0"),
+    "division of what may be negative": (
+        lambda: (B - 3) // 2, "(b - 3) // 2: divides what may be -3; expected a number",
+    ),
+    "division of any number": (lambda: (B - C) % 2, "divides what may be negative"),
+    "a wide shift": (lambda: A >> 32, "a >> 32: shifts by 32 to 32; expected 0 to 31 bits"),
+    "a shift by any number": (lambda: make(">>", A, C), "shifts by 3 to None"),
+    "no integer": (lambda: A + 0.5, "operand 0.5: of '+' is no integer; expected an integer"),  # type: ignore[operator]
+    "no number": (lambda: make("<", A, "b"), "operand 'b'"),  # type: ignore[arg-type]
+    "a truth": (lambda: bool(B < 3), "condition b < 3: is known only at run time"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MISUSED)
+def test_misused_integers_are_refused_at_the_line(name: str) -> None:
+    write, reason = MISUSED[name]
+    with pytest.raises(ScheduleError) as refusal:
+        write()
+    assert reason in str(refusal.value)
+    assert refusal.value.at.rpartition(":")[0] == __file__
+
+
+def test_divisions_without_remainder_may_be_of_negative_numbers() -> None:
+    assert evaluate((A - 64) // 8, {"a": 8}) == -7
+    assert evaluate(expr.maximum(B - 3, 0) // 2, {"b": 0}) == 0
+
+
 def test_known_facts_fold() -> None:
     a, b, _ = VARIABLES
     assert a % 8 == 0

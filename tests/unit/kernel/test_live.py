@@ -1,0 +1,104 @@
+"""Which register tiles live at once: what every path through a body reads later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from axe_eq.kernel import ir
+from axe_eq.kernel.build import Builder
+from axe_eq.kernel.cells import IDENTITY
+from axe_eq.kernel.live import live, words
+from axe_eq.layout import Layout
+
+PAIRS = Layout([(2, 1, "reg"), (32, 1, "lane")])
+NAMES = st.sampled_from("abc")
+# A map of two tiles or of halves of them, with its result and operand, or a statement with a body.
+STATEMENTS = st.recursive(
+    st.tuples(st.sampled_from(["map", "half"]), NAMES, NAMES),
+    lambda inner: st.tuples(st.sampled_from(["for", "if"]), st.lists(inner, max_size=3)),
+    max_leaves=5,
+)
+
+
+def written(body: list[Any]) -> ir.Kernel:
+    k = Builder("k", 1)
+    tiles = {n: k.reg(n, "f32", (64,), PAIRS) for n in "abc"}
+
+    def write(part: list[Any]) -> None:
+        for kind, *rest in part:
+            if kind == "for":
+                with k.range(3):
+                    write(rest[0])
+            elif kind == "if":
+                with k.when(1):
+                    write(rest[0])
+            else:
+                out, operand = (tiles[n][0:32] if kind == "half" else tiles[n].all for n in rest)
+                k.map(IDENTITY, out, operand)
+
+    write(body)
+    return k.finish()
+
+
+def paths(body: ir.Body) -> Iterator[list[ir.Map]]:
+    """Every run of a body, of loops up to two turns."""
+    found = []
+    for s in body:
+        if isinstance(s, ir.Map):
+            found.append([[s]])
+            continue
+        (inside,) = ir.children(s)
+        runs = list(paths(inside))
+        twice = [a + b for a in runs for b in runs] if isinstance(s, ir.For) else []
+        found.append([[], *runs, *twice])
+    for choice in product(*found):
+        yield [s for part in choice for s in part]
+
+
+def later(run: list[ir.Map], tile: ir.Buffer) -> bool:
+    """Whether a run reads a tile before it is written as a whole."""
+    for s in run:
+        if s.ins[0].buffer is tile:
+            return True
+        if s.out.buffer is tile and s.out.size == 64:
+            return False
+    return False
+
+
+@given(st.lists(STATEMENTS, max_size=4))
+def test_what_lives_is_what_some_path_reads_later(body: list[Any]) -> None:
+    kernel = written(body)
+    want: dict[ir.Primitive, set[ir.Buffer]] = {}
+    for run in paths(kernel.body):
+        for n, s in enumerate(run):
+            held = {b for b in kernel.buffers if later(run[n + 1 :], b)}
+            want.setdefault(s, set()).update(held | {s.out.buffer})
+    found: dict[ir.Primitive, frozenset[ir.Buffer]] = {}
+    before = live(kernel.body, frozenset(), lambda s, tiles: found.update({s: tiles}))
+    assert found == want
+    first = {b for b in kernel.buffers if any(later(run, b) for run in paths(kernel.body))}
+    assert before == first
+
+
+def test_sums_keep_what_they_add_to() -> None:
+    k = Builder("k", 4)
+    acc = k.reg("acc", "f32", (64,), "S[(2,32):(1@reg,1@lane)]")
+    product = ir.Gemm(
+        acc.all, k.smem("a", "f16", (64, 8)).all, k.smem("b", "f16", (64, 8)).all, 1, True
+    )
+    assert live([product], frozenset(), lambda s, tiles: None) == {acc}
+    product.accumulate = 0
+    assert live([product], frozenset(), lambda s, tiles: None) == frozenset()
+
+
+def test_narrow_elements_share_registers() -> None:
+    k = Builder("k", 1)
+    sizes = {"f8e4m3": 1, "f16": 1, "f32": 2, "f64": 4}
+    for dtype, size in sizes.items():
+        assert words({k.reg("r", dtype, (64,), PAIRS)}) == size
+    assert words(set(k.kernel.buffers)) == sum(sizes.values())
