@@ -28,7 +28,7 @@ def _forgotten() -> Iterator[None]:
 
 def test_the_page_on_kernels_runs() -> None:
     count, names = run_page("kernels.md")
-    assert count == 6
+    assert count == 7
     assert names["kernel"].name == "turned"
 
 

@@ -169,7 +169,7 @@ def tma_load(w: Writer, call: Call, s: ir.Primitive) -> None:
     name = w.use(f"tma_load_{len(coords)}d", lambda: prelude.tma_load(len(coords)))
     w.use("TensorMap")
     barrier = w.slot(call["barrier"], call["slot"])
-    args = [w.address(call["address"]), f"&{w.planned.map_name(call['map'])}", barrier]
+    args = [w.address(call["address"]), f"&{w.map_name(call['map'])}", barrier]
     w.line(f"{name}({', '.join([*args, *map(w.expr, coords)])});")
 
 
@@ -183,7 +183,7 @@ def tma_load_multicast(w: Writer, call: Call, s: ir.Primitive) -> None:
     bits = [f"{known:#x}"] if known else []
     bits += [f"1 << ({w.expr(r)})" for r in ranks if not isinstance(r, int)]
     barrier = w.slot(call["barrier"], call["slot"])
-    args = [w.address(call["address"]), f"&{w.planned.map_name(call['map'])}", barrier]
+    args = [w.address(call["address"]), f"&{w.map_name(call['map'])}", barrier]
     w.line(f"{name}({', '.join([*args, ' | '.join(bits), *map(w.expr, coords)])});")
 
 
@@ -192,7 +192,7 @@ def tma_store(w: Writer, call: Call, s: ir.Primitive) -> None:
     coords = call["coords"]
     name = w.use(f"tma_store_{len(coords)}d", lambda: prelude.tma_store(len(coords)))
     w.use("TensorMap")
-    args = [f"&{w.planned.map_name(call['map'])}", w.address(call["address"])]
+    args = [f"&{w.map_name(call['map'])}", w.address(call["address"])]
     w.line(f"{name}({', '.join([*args, *map(w.expr, coords)])});")
 
 

@@ -122,7 +122,7 @@ class Writer:
 
     def _claim_names(self) -> None:
         kernel = self.kernel
-        taken = self.taken = {identifier(name) for name in self.planned.maps}
+        taken = self.taken = set[str]()
         for v in dispatch.variables(kernel):
             # Short loops over registers have an i of their own and use no other.
             if identifier(v.name) != v.name and v.name != "i":
@@ -131,13 +131,18 @@ class Writer:
                     at=self._declared_at(v),
                 )  # fmt: skip
             taken.add(v.name)
+        self.map_names = {wanted: self._claim(wanted) for wanted in self.planned.maps}
         things = [(id(b), b.name) for b in kernel.tensors + kernel.buffers]
         for number, wanted in things + [(id(b), b.name) for b in kernel.barriers]:
-            name = identifier(wanted)
-            while name in taken:
-                name += "_"
-            taken.add(name)
-            self.names[number] = name
+            self.names[number] = self._claim(wanted)
+
+    def _claim(self, wanted: str) -> str:
+        """A C name for what the kernel calls so, which nothing else has."""
+        name = identifier(wanted)
+        while name in self.taken:
+            name += "_"
+        self.taken.add(name)
+        return name
 
     def _declared_at(self, v: Var) -> str:
         found = (s.at for s, _ in ir.walk(self.kernel) if getattr(s, "var", None) is v)
@@ -146,6 +151,10 @@ class Writer:
     def name(self, thing: ir.Buffer | ir.MBarrier) -> str:
         """The C name of a buffer or barrier array."""
         return self.names[id(thing)]
+
+    def map_name(self, tensor_map: TensorMap) -> str:
+        """The C name of a tensor map."""
+        return self.map_names[self.planned.map_name(tensor_map)]
 
     def descriptor_name(self, buffer: ir.Buffer) -> str:
         """A C name for a matrix descriptor of a part of a buffer."""
@@ -274,7 +283,7 @@ class Writer:
     def _parameter(self, argument: Argument) -> str:
         if argument.kind == "map":
             self.use("TensorMap")
-            return f"const __grid_constant__ TensorMap {identifier(argument.name)}"
+            return f"const __grid_constant__ TensorMap {self.map_names[argument.name]}"
         if argument.kind == "int":
             return f"const int {identifier(argument.name)}"
         tensor = self.kernel.tensor(argument.name)
@@ -343,7 +352,9 @@ class Writer:
             )
         self.line('  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");')
         for a in maps:
-            self.line(f'  asm volatile("prefetch.tensormap [%0];" :: "l"(&{identifier(a.name)}));')
+            self.line(
+                f'  asm volatile("prefetch.tensormap [%0];" :: "l"(&{self.map_names[a.name]}));'
+            )
         self.line("}")
         if self.kernel.cluster > 1:  # nobody reaches a CTA whose barriers are not there yet
             self.line(f"{self.use('cluster_start')}();")

@@ -444,6 +444,22 @@ def test_kernels_and_tensors_have_any_printable_name(name: str) -> None:
     assert "warning" not in compile_text(source.text, 90, source.name).log
 
 
+def test_tensor_maps_of_such_names_stay_apart() -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    k = Builder("k", 1)
+    barrier = k.mbarriers("b", 1)
+    with k.one_thread(), k.arrives(barrier, 0):
+        for name in ("a.b", "a b", "\u00e9t\u00e9", "\u00e0t\u00e0"):
+            k.copy_async(k.smem(name, "f32", (32,)).all, k.tensor(name, "f32", (32,)).all)
+    with k.range(k.param("n"), name="map_a_b") as i:
+        k.let("twice", i * 2)
+        k.sync()
+    k.wait(barrier, 0, 0)
+    source = emit(plan(k.finish(), h200))
+    compile_text(source.text, 90, source.name)
+    assert sum(a.kind == "map" for a in source.arguments) == 4
+
+
 def test_a_cell_or_monoid_without_a_spelling_is_refused_at_its_line() -> None:
     k = Builder("k", 1)
     tile = r(k)
