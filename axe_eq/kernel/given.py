@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from axe_eq.errors import AxeError, ScheduleError
-from axe_eq.kernel.cells import Apply, Cell, Constant, Operand
+from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, common_dtype, n_conditions
 from axe_eq.kernel.expr import Expr, Int, bounds
 from axe_eq.kernel.placement import Placement
 from axe_eq.kernel.userline import user_line
@@ -175,10 +175,8 @@ def constant(thing: str, value: object, dtype: str) -> float:
     Raises:
         ScheduleError: it is no number, or not one of them.
     """
-    if not isinstance(value, int | float | np.number | np.bool_):
-        raise refuse(thing, f"value {value!r}", "a number")
     held = DTYPES[dtype]
-    found: float = value.item() if isinstance(value, np.generic) else value
+    found = _number(thing, "value", value)
     if held.kind == "f":
         with np.errstate(all="ignore"):
             stored = float(np.asarray(found, np.float64).astype(held.numpy))
@@ -190,6 +188,13 @@ def constant(thing: str, value: object, dtype: str) -> float:
         fits = math.isfinite(found) and found == int(found) and -(1 << bits) <= found < 1 << bits
     if not fits:
         raise refuse(thing, f"value {value!r}", f"what {dtype} holds")
+    return found
+
+
+def _number(thing: str, what: str, value: object) -> float:
+    if not isinstance(value, int | float | np.number | np.bool_):
+        raise refuse(thing, f"{what} {value!r}", "a number")
+    found: float = value.item() if isinstance(value, np.generic) else value
     return found
 
 
@@ -220,7 +225,7 @@ def cell(thing: str, given: object, dtypes: Sequence[str]) -> Cell:
     """
     if not isinstance(given, Cell):
         raise refuse(thing, f"cell {given!r}", "a cell expression: apply(cell, arg(0))")
-    found: dict[int, tuple[str | None, int]] = {}  # dtype (None of a constant) and depth
+    found: dict[int, tuple[str, int]] = {}  # dtype and depth
     stack: list[Cell] = [given]
     while stack:
         c = stack[-1]
@@ -233,10 +238,11 @@ def cell(thing: str, given: object, dtypes: Sequence[str]) -> Cell:
 
 
 def _held(
-    thing: str, c: Cell, dtypes: Sequence[str], found: Mapping[int, tuple[str | None, int]]
-) -> tuple[str | None, int]:
+    thing: str, c: Cell, dtypes: Sequence[str], found: Mapping[int, tuple[str, int]]
+) -> tuple[str, int]:
     if isinstance(c, Constant):
-        return None, 1
+        _number(thing, "constant", c.value)
+        return c.kind, 1
     if isinstance(c, Operand):
         if not 0 <= c.index < len(dtypes):
             raise refuse(thing, f"cell with {c} of {len(dtypes)} operands", "all its operands")
@@ -250,8 +256,9 @@ def _held(
     declared, params = ops.cell(c.cell)
     if declared.n_values != 1:
         raise refuse(thing, f"cell {c.cell!r} of {declared.n_values} values", "one value")
-    known = [d for d, _ in args if d is not None] or ["f32"]
-    taken = [d or known[0] for d, _ in args]  # constants are of their partners' kind
+    held = [h for h, _ in args]
+    first = n_conditions(c)
+    taken = [*held[:first], *[common_dtype(c, held)] * (len(held) - first)]
     with at_user_line():
-        held = dtype_by_rule(declared.result, f"cell {c.cell!r}", params, taken)
-    return DTYPES[held].accumulate, depth
+        result = dtype_by_rule(declared.result, f"cell {c.cell!r}", params, taken)
+    return DTYPES[result].accumulate, depth

@@ -74,6 +74,7 @@ def _nested(k: Builder) -> None:
 Case = tuple[Callable[[Any], Any], str]  # the values are of wrong types on purpose
 made: Any = Builder
 part: Any = span
+text: Any = "x"
 MISTAKES: dict[str, Case] = {
     # -- views --
     "a buffer": (lambda k: k.copy(r(k), x(k)), "copy: r is no view; expected a part of a"),
@@ -211,6 +212,9 @@ MISTAKES: dict[str, Case] = {
     "NaN for an integer": (_filled("i32", math.nan), "fill: value nan; expected what i32 holds"),
     "a third truth": (_filled("bool", 2), "fill: value 2; expected what bool holds"),
     "a name for a cell": (_mapped("add"), "map: cell 'add'; expected a cell expression: apply("),
+    "a text in a cell": (
+        lambda k: _mapped(apply("add", arg(0), text))(k), "map: constant 'x'; expected a",
+    ),
     "bits of floats": (
         _mapped(apply("bit_and", arg(0), arg(0))), "cell 'bit_and': got f32; expected an integer",
     ),
@@ -343,11 +347,16 @@ def test_numbers_of_numpy_are_numbers() -> None:
     assert plan(k.finish(), h200).kernel.n_threads == 32
 
 
-def test_names_are_given_once() -> None:
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (["a", "a", "a_1", "a", "a_1"], ["a", "a_1", "a_1_1", "a_2", "a_1_2"]),
+        (["a_1", "a", "a", "a"], ["a_1", "a", "a_2", "a_3"]),
+    ],
+)
+def test_names_are_given_once(wanted: list[str], found: list[str]) -> None:
     k = Builder("k", 1)
-    names = [k.state(name, 0).name for name in ("a", "a", "a_1", "a", "a_1")]
-    assert names[:2] == ["a", "a_1"]
-    assert len(set(names)) == 5
+    assert [k.state(name, 0).name for name in wanted] == found
 
 
 # -- states and other promises --
