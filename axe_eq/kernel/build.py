@@ -16,7 +16,6 @@ from axe_eq.kernel.cells import Cell, renumber, used
 from axe_eq.kernel.counts import arrivals, reached
 from axe_eq.kernel.derive import budget, lay_out
 from axe_eq.kernel.expr import (
-    Bounds,
     Expr,
     Int,
     Var,
@@ -28,6 +27,7 @@ from axe_eq.kernel.expr import (
     var,
 )  # fmt: skip
 from axe_eq.kernel.given import integer, refuse, whole
+from axe_eq.kernel.parts import Parts
 from axe_eq.kernel.placement import (
     LANES,
     Placement,
@@ -37,7 +37,7 @@ from axe_eq.kernel.placement import (
     projected,
     row_major,
     strided,
-)
+)  # fmt: skip
 from axe_eq.kernel.userline import user_line
 from axe_eq.layout import Layout
 
@@ -90,8 +90,7 @@ class Builder:
         self._bodies: list[ir.Body] = [self.kernel.body]
         self._scopes = ["cta"]
         self._names = {ir.RANK: 1} if cluster > 1 else {}  # how often each was taken
-        self._own: set[ir.Buffer | ir.MBarrier] = set()
-        self._states: list[Var] = []
+        self._parts = Parts(self.kernel.outputs)
         self._lets: dict[str, Int] = {}
         self._expect: ir.Expect | None = None
         self._conditions: list[Int] = []
@@ -111,39 +110,6 @@ class Builder:
         self._names[name] = count + 1
         self._names.setdefault(found, 1)
         return found
-
-    def _buffer_of(self, thing: str, value: object) -> ir.Buffer:
-        """A buffer of this kernel."""
-        if not isinstance(value, ir.Buffer):
-            raise refuse(thing, f"{value!s} is no buffer", "a buffer")
-        if value not in self._own:
-            raise refuse(thing, f"{value} belongs to another kernel", "a buffer of this one")
-        return value
-
-    def _view(self, thing: str, value: object) -> ir.View:
-        """A part of a buffer of this kernel."""
-        if not isinstance(value, ir.View):
-            raise refuse(thing, f"{value!s} is no view", "a part of a buffer: x[0:32], x.all")
-        self._buffer_of(thing, value.buffer)
-        return value
-
-    def _written(self, thing: str, value: object) -> ir.View:
-        """A part of a buffer of this kernel that may be written."""
-        view = self._view(thing, value)
-        if view.buffer.memory == "gmem" and view.buffer.name not in self.kernel.outputs:
-            raise refuse(thing, f"{view} is a part of an input", "a tensor with output=True")
-        return view
-
-    def _barrier(self, thing: str, value: object, slot: Int) -> tuple[ir.MBarrier, Int]:
-        """Barriers of this kernel, and one of their slots."""
-        if not isinstance(value, ir.MBarrier):
-            raise refuse(thing, f"{value!s} is no array of barriers", "k.mbarriers(name, slots)")
-        if value not in self._own:
-            raise refuse(thing, f"{value} belongs to another kernel", "barriers of this one")
-        slot = integer(f"barrier {value}", "slot", slot)
-        if isinstance(slot, int) and not 0 <= slot < value.slots:
-            raise refuse(f"barrier {value}", f"slot {slot}", f"0 to {value.slots - 1}")
-        return value, slot
 
     def param(self, name: str, divisor: int = 1, high: int | None = None) -> Var:
         """A run-time integer argument, at least 1, that `divisor` divides (checked at launch)."""
@@ -213,12 +179,12 @@ class Builder:
 
     def reg_like(self, name: str, dtype: str, view: ir.View) -> ir.Buffer:
         """A register tile on the same threads as the register view, registers numbered densely."""
-        tile = self._view(f"registers {name}", view)
+        tile = self._parts.view(f"registers {name}", view)
         return self.reg(name, dtype, tile.shape, packed(tile.place))
 
     def reg_reduced(self, name: str, dtype: str, view: ir.View, dims: Sequence[int]) -> ir.Buffer:
         """A register tile for values of `view` reduced over `dims`; other threads hold copies."""
-        rank = len(self._view(f"registers {name}", view).shape)
+        rank = len(self._parts.view(f"registers {name}", view).shape)
         gone = given.dims(f"registers {name}", dims, rank)
         place = projected(view.place, [d for d in range(rank) if d not in gone])
         return self.reg(name, dtype, [number(e) for e in place.shape], place)
@@ -247,7 +213,7 @@ class Builder:
         if len(place.blocks) != len(shape):
             raise refuse(thing, f"layout of {len(place.blocks)} dims", f"{len(shape)}")
         buffer = ir.Buffer(self._fresh(name), memory, kind, shape, place)
-        self._own.add(buffer)
+        self._parts.add(buffer)
         return buffer
 
     def mbarriers(self, name: str, slots: int) -> ir.MBarrier:
@@ -255,16 +221,16 @@ class Builder:
         if whole(f"barrier {name}", "slots", slots) < 1:
             raise refuse(f"barrier {name}", f"{slots} slots", "at least 1")
         barrier = ir.MBarrier(self._fresh(name), slots)
-        self._own.add(barrier)
+        self._parts.add(barrier)
         self.kernel.barriers.append(barrier)
         return barrier
 
     def state(self, name: str, value: Int, low: int | None = 0, high: int | None = None) -> Var:
         """A mutable run-time integer; the interpreter checks that it stays within its bounds."""
         thing = f"state {name}"
-        v = var(self._fresh(name), 1, *self._bounds(thing, low, high))
-        self._states.append(v)
-        self._add(ir.Let(v, self._held(v, value)))
+        v = var(self._fresh(name), 1, *given.promised(thing, low, high))
+        self._parts.add(v)
+        self._add(ir.Let(v, self._parts.held(v, value)))
         return v
 
     def let(self, name: str, value: Int, low: int | None = None, high: int | None = None) -> Int:
@@ -280,7 +246,7 @@ class Builder:
         value = integer(f"let {name}", "value", value)
         if not isinstance(value, Expr) or isinstance(value, Var):
             return value
-        (least, most), promised = bounds(value), self._bounds(f"let {name}", low, high)
+        (least, most), promised = bounds(value), given.promised(f"let {name}", low, high)
         least = max((b for b in (least, promised[0]) if b is not None), default=None)
         most = min((b for b in (most, promised[1]) if b is not None), default=None)
         v = var(self._fresh(name), max(divisor(value), 1), least, most)
@@ -290,25 +256,7 @@ class Builder:
 
     def assign(self, state: Var, value: Int) -> None:
         """Change a state."""
-        if not any(state is s for s in self._states):
-            raise refuse("assign", f"{state!s} is no state of this kernel", "one of k.state(...)")
-        self._add(ir.Assign(state, self._held(state, value)))
-
-    def _bounds(self, thing: str, low: int | None, high: int | None) -> Bounds:
-        """Bounds that somebody promises."""
-        if low is not None and high is not None and whole(thing, "low", low) > high:
-            raise refuse(thing, f"bounds {low} to {high}", "the lower one first")
-        given_low = None if low is None else whole(thing, "low", low)
-        return given_low, None if high is None else whole(thing, "high", high)
-
-    def _held(self, state: Var, value: Int) -> Int:
-        """A value that a state may have, as far as it is known."""
-        value = integer(f"state {state}", "value", value)
-        (low, high), (least, most) = bounds(state), bounds(value)
-        above = least is not None and high is not None and least > high
-        if above or (most is not None and low is not None and most < low):
-            raise refuse(f"state {state}", f"becomes {value}", f"{low} to {high}")
-        return value
+        self._add(ir.Assign(state, self._parts.held(state, value)))
 
     def pipe(self, stages: int, parity: int = 0) -> Pipe:
         """A ring's stage and parity; a producer's starts with parity 1."""
@@ -439,7 +387,7 @@ class Builder:
 
     def wait(self, barrier: ir.MBarrier, slot: Int, parity: Int) -> None:
         """Wait until the phase of this parity of a slot has completed."""
-        barrier, slot = self._barrier("wait", barrier, slot)
+        barrier, slot = self._parts.barrier("wait", barrier, slot)
         parity = integer(f"wait for {barrier}", "parity", parity)
         if isinstance(parity, int) and parity not in (0, 1):
             raise refuse(f"wait for {barrier}", f"parity {parity}", "0 or 1")
@@ -453,7 +401,7 @@ class Builder:
             slot: which of its slots.
             ranks: the CTAs of the cluster at whose barriers; by default at the own.
         """
-        barrier, slot = self._barrier("arrive", barrier, slot)
+        barrier, slot = self._parts.barrier("arrive", barrier, slot)
         n, named, at = self.kernel.cluster, f"arrive at {barrier}", user_line()
         ranks = given.integers(named, "ranks", ranks)
         landings = reached(ranks, n, named, self._conditions, at) if ranks else 1
@@ -464,7 +412,7 @@ class Builder:
         """Async copies inside complete on the slot; the bytes are derived, one arrival is made."""
         if self._expect is not None or self._scopes[-1] != "elect":
             raise refuse("arrives", f"inside scope {self._scopes[-1]}", "k.one_thread()")
-        barrier, slot = self._barrier("arrives", barrier, slot)
+        barrier, slot = self._parts.barrier("arrives", barrier, slot)
         expect = ir.Expect(barrier, slot)
         self._add(expect)
         self._expect, outer, self._conditions = expect, self._conditions, []
@@ -512,7 +460,7 @@ class Builder:
     # -- primitives --
 
     def _same_shape(self, what: str, to: ir.View, src: ir.View) -> None:
-        a, b = self._written(what, to), self._view(what, src)
+        a, b = self._parts.written(what, to), self._parts.view(what, src)
         if a.shape != b.shape:
             raise refuse(what, f"{a} has shape {a.shape}, {b} has {b.shape}", "equal shapes")
 
@@ -562,7 +510,11 @@ class Builder:
     def _gemm(
         self, acc: ir.View, a: ir.View, b: ir.View, accumulate: Int, asynchronous: bool
     ) -> None:
-        acc, a, b = self._written("gemm", acc), self._view("gemm", a), self._view("gemm", b)
+        acc, a, b = (
+            self._parts.written("gemm", acc),
+            self._parts.view("gemm", a),
+            self._parts.view("gemm", b),
+        )
         accumulate = given.condition("gemm", accumulate)
         shapes = acc.shape, a.shape, b.shape
         if [len(s) for s in shapes] != [2, 2, 2] or shapes != (
@@ -575,7 +527,7 @@ class Builder:
 
     def map(self, cell: Cell, out: ir.View, *ins: ir.View) -> None:
         """Apply a cell elementwise on registers; operands broadcast as in numpy."""
-        out, ins = self._written("map", out), tuple(self._view("map", v) for v in ins)
+        out, ins = self._parts.written("map", out), tuple(self._parts.view("map", v) for v in ins)
         cell = given.cell("map", cell, [v.buffer.dtype for v in ins])
         kept = sorted(used(cell))
         cell, ins = renumber(cell, {n: i for i, n in enumerate(kept)}), tuple(ins[n] for n in kept)
@@ -595,11 +547,11 @@ class Builder:
         scratch: ir.Buffer | None = None,
     ) -> None:
         """Reduce registers over `dims`; out keeps them with extent 1."""
-        out, src = self._written("reduce", out), self._view("reduce", src)
+        out, src = self._parts.written("reduce", out), self._parts.view("reduce", src)
         given.monoid("reduce", monoid, src.buffer.dtype)
         dims = given.dims("reduce", dims, len(src.shape))
         if scratch is not None:
-            self._buffer_of("reduce", scratch)
+            self._parts.buffer("reduce", scratch)
         wanted = tuple(1 if d in dims else e for d, e in enumerate(src.shape))
         if out.shape != wanted:
             raise refuse("reduce", f"{out} of shape {out.shape}", f"shape {wanted}")
@@ -607,12 +559,12 @@ class Builder:
 
     def fill(self, out: ir.View, value: float) -> None:
         """Set every element."""
-        out = self._written("fill", out)
+        out = self._parts.written("fill", out)
         self._add(ir.Fill(out, given.constant("fill", value, out.buffer.dtype)))
 
     def index(self, out: ir.View, dim: int, begin: Int = 0) -> None:
         """Set every element of an i32 tile to begin + its position along `dim`."""
-        if self._written("index", out).buffer.dtype != "i32":
+        if self._parts.written("index", out).buffer.dtype != "i32":
             raise refuse("index", f"into {out.buffer.dtype}", "i32")
         (dim,) = given.dims("index", [dim], len(out.shape))
         self._add(ir.Index(out, dim, integer("index", "begin", begin)))

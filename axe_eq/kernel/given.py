@@ -13,7 +13,7 @@ import numpy as np
 
 from axe_eq.errors import AxeError, ScheduleError
 from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, common_dtype, n_conditions
-from axe_eq.kernel.expr import Expr, Int, bounds
+from axe_eq.kernel.expr import Bounds, Expr, Int, bounds
 from axe_eq.kernel.placement import Placement
 from axe_eq.kernel.userline import user_line
 from axe_eq.program import ops
@@ -73,6 +73,19 @@ def condition(thing: str, value: object) -> Int:
         ScheduleError: it is neither.
     """
     return int(value) if isinstance(value, bool | np.bool_) else integer(thing, "condition", value)
+
+
+def promised(thing: str, low: int | None, high: int | None) -> Bounds:
+    """Bounds that somebody promises.
+
+    Raises:
+        ScheduleError: they are no numbers, or the lower one is the greater one.
+    """
+    least = None if low is None else whole(thing, "low", low)
+    most = None if high is None else whole(thing, "high", high)
+    if least is not None and most is not None and least > most:
+        raise refuse(thing, f"bounds {least} to {most}", "the lower one first")
+    return least, most
 
 
 def integers(thing: str, what: str, values: object) -> tuple[Int, ...]:
