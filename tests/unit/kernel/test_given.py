@@ -137,7 +137,7 @@ MISTAKES: dict[str, Case] = {
     "bounds the wrong way round": (
         lambda k: k.state("s", 0, low=3, high=1), "state s: bounds 3 to 1; expected the lower one",
     ),
-    "a bound that is a text": (lambda k: k.state("s", 0, high="3"), "state s: high '3'; expected an"),
+    "a bound that is a text": (lambda k: k.state("s", 0, high="3"), "state s: high '3'; expected"),
     "a state outside its bounds": (
         lambda k: k.state("s", 4, high=3), "state s: becomes 4; expected 0 to 3",
     ),

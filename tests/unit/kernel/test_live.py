@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import product
 from typing import Any
 
 from hypothesis import given
@@ -20,8 +18,8 @@ NAMES = st.sampled_from("abc")
 # A map of two tiles or of halves of them, with its result and operand, or a statement with a body.
 STATEMENTS = st.recursive(
     st.tuples(st.sampled_from(["map", "half"]), NAMES, NAMES),
-    lambda inner: st.tuples(st.sampled_from(["for", "if"]), st.lists(inner, max_size=3)),
-    max_leaves=5,
+    lambda inner: st.tuples(st.sampled_from(["for", "if"]), st.lists(inner, max_size=4)),
+    max_leaves=10,
 )
 
 
@@ -45,44 +43,49 @@ def written(body: list[Any]) -> ir.Kernel:
     return k.finish()
 
 
-def paths(body: ir.Body) -> Iterator[list[ir.Map]]:
-    """Every run of a body, of loops up to two turns."""
-    found = []
-    for s in body:
+Follow = dict[ir.Statement, set[ir.Statement]]
+
+
+def follow(body: ir.Body, after: set[ir.Statement], found: Follow) -> set[ir.Statement]:
+    """What runs first of a body and what comes after it; notes what may run after each map."""
+    for s in reversed(body):
         if isinstance(s, ir.Map):
-            found.append([[s]])
+            found[s] = set(after)
+            after = {s}
             continue
         (inside,) = ir.children(s)
-        runs = list(paths(inside))
-        twice = [a + b for a in runs for b in runs] if isinstance(s, ir.For) else []
-        found.append([[], *runs, *twice])
-    for choice in product(*found):
-        yield [s for part in choice for s in part]
+        again = follow(inside, set(), {}) if isinstance(s, ir.For) else set()
+        after = after | follow(inside, after | again, found)
+    return after
 
 
-def later(run: list[ir.Map], tile: ir.Buffer) -> bool:
-    """Whether a run reads a tile before it is written as a whole."""
-    for s in run:
+def later(first: set[ir.Statement], tile: ir.Buffer, found: Follow) -> bool:
+    """Whether some way on from here reads a tile before it is written as a whole."""
+    seen: set[ir.Statement] = set()
+    todo = set(first)
+    while todo:
+        s = todo.pop()
+        seen.add(s)
+        assert isinstance(s, ir.Map)
         if s.ins[0].buffer is tile:
             return True
-        if s.out.buffer is tile and s.out.size == 64:
-            return False
+        if s.out.buffer is not tile or s.out.size < 64:
+            todo |= found[s] - seen
     return False
 
 
 @given(st.lists(STATEMENTS, max_size=4))
 def test_what_lives_is_what_some_path_reads_later(body: list[Any]) -> None:
-    kernel = written(body)
-    want: dict[ir.Primitive, set[ir.Buffer]] = {}
-    for run in paths(kernel.body):
-        for n, s in enumerate(run):
-            held = {b for b in kernel.buffers if later(run[n + 1 :], b)}
-            want.setdefault(s, set()).update(held | {s.out.buffer})
+    kernel, ways = written(body), Follow()
+    first = follow(kernel.body, set(), ways)
     found: dict[ir.Primitive, frozenset[ir.Buffer]] = {}
     before = live(kernel.body, frozenset(), lambda s, tiles: found.update({s: tiles}))
-    assert found == want
-    first = {b for b in kernel.buffers if any(later(run, b) for run in paths(kernel.body))}
-    assert before == first
+    tiles = kernel.buffers
+    for s, tiles_after in found.items():
+        held = {b for b in tiles if later(ways[s], b, ways)}
+        assert tiles_after == held | {s.views()[0].buffer}
+    assert set(found) == set(ways)
+    assert before == {b for b in tiles if later(first, b, ways)}
 
 
 def test_sums_keep_what_they_add_to() -> None:
