@@ -250,15 +250,13 @@ def _registers(kernel: ir.Kernel, target: Target) -> None:
     )
     accumulators: dict[ir.Role | None, set[ir.Buffer]] = {}
     for s, where in ir.walk(kernel):
-        if isinstance(s, ir.Gemm):
-            accumulators.setdefault(where.role, set()).add(s.acc.buffer)
-    for role, tiles in accumulators.items():
-        most = (role and role.registers) or share
-        if words(tiles) > most:
-            raise ScheduleError(
-                f"kernel {kernel.name}", f"accumulators take {words(tiles)} registers a thread",
-                f"at most {most}",
-            )  # fmt: skip
+        if isinstance(s, ir.Gemm) and s.acc.buffer.memory == "reg":
+            tiles = accumulators.setdefault(where.role, set())
+            tiles.add(s.acc.buffer)
+            most = (where.role and where.role.registers) or share
+            if words(tiles) > most:
+                wrong = f"accumulators take {words(tiles)} registers a thread"
+                raise _broken(s, wrong, f"at most {most}")
     roles = [r for s in kernel.body if isinstance(s, ir.Roles) for r in s.branches]
     bodies = [(r.body, r.registers or share) for r in roles] or [(kernel.body, share)]
     for body, most in bodies:

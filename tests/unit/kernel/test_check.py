@@ -317,7 +317,7 @@ BROKEN: dict[str, list[tuple[Write, int, str]]] = {
         (lambda k: k.smem("s", "f32", (227 * 256,)), 4, "232576 bytes of shared memory"),
     ],
     "_registers": [
-        (_wide_accumulators, 4, "384 registers"),
+        (_wide_accumulators, 4, "gemm: accumulators take 256 registers a thread; expected at m"),
         (_held(4000), 4, "fill: tiles that live at once take 4000 registers a thread (t0 4000)"),
         (_held(128, 128), 4, "take 256 registers a thread (t0 128, t1 128); expected at most 255"),
         (_held_around_a_loop, 4, "take 260 registers a thread (inner 130, kept 130)"),
