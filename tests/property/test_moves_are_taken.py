@@ -247,6 +247,6 @@ NAMED: dict[str, tuple[Callable[..., Any], tuple[axe.Spec, ...]]] = {
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_what_dispatch_refused_once_is_taken(name: str) -> None:
+def test_a_program_of_moves_is_taken_and_right(name: str) -> None:
     fn, specs = NAMED[name]
     check(fn, *specs)
