@@ -78,7 +78,7 @@ class Meaning:
 
     def number(self, text: str) -> int:
         """The value of a number's text."""
-        return int(text) if text.isdigit() else parse(text).at(self.numbers)
+        return parse(text).at(self.numbers)
 
     def positive(self, text: str) -> int:
         """The value of an extent's text."""

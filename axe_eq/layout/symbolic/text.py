@@ -18,7 +18,7 @@ from lark import Lark, Token, UnexpectedInput, v_args
 from axe_eq.errors import LayoutError, NotationError
 from axe_eq.layout import terms as t
 from axe_eq.layout.notation import read_any
-from axe_eq.layout.notation.text import quote
+from axe_eq.layout.notation.text import clip, quote
 from axe_eq.layout.symbolic import expression as ex
 from axe_eq.layout.symbolic.polynomial import Arithmetic, Polynomial, integer, poly
 from axe_eq.layout.value import Layout
@@ -201,7 +201,8 @@ def read_expression(text: str) -> ex.LayoutExpr:
         example = "tile(A[8], (2,4), S[(2,2):(2,1)], (2,2))"
         raise NotationError(thing, wrong, f"an expression such as {example}") from None
     except LayoutError as error:
-        raise NotationError(thing, f"{error.thing}: {error.wrong}", error.expected) from None
+        wrong = clip(f"{error.thing}: {error.wrong}")
+        raise NotationError(thing, wrong, clip(error.expected)) from None
     assert isinstance(found, ex.LayoutExpr)
     return found
 

@@ -63,6 +63,14 @@ def test_one_number_has_one_text() -> None:
     assert fraction("((m+n)/8)") == (parse("m+n"), poly(8))
 
 
+def test_zeros_in_front_of_a_number_do_not_count() -> None:
+    largest = str(2**4096 - 1)
+    assert parse("0" * 100 + "7n") == parse("7*n")
+    assert str(parse("0" * 100 + largest)) == largest
+    with pytest.raises(LayoutError, match="over 4096 bits"):
+        parse(str(2**4096))
+
+
 def test_bounds_are_never_claimed_wrongly() -> None:
     rng = random.Random(2)
     for _ in range(300):
@@ -160,6 +168,7 @@ def test_every_choice_of_the_new_names_satisfies_the_assumptions() -> None:
     [
         (read_shape, "2,n*k"), (read_shape, "2, 3"), (read_region, "0:2,1"),
         (read_region, "0:n*k"), (read_perm, "0,0"), (read_perm, "1"), (read_perm, "00,1"),
+        (read_perm, "0,\N{SUPERSCRIPT ONE}"), (read_perm, f"0,{'9' * 5000}"),
         (read_spans, "m:2,m:3"), (read_spans, "n:2,m:3"), (read_spans, "m:1"),
     ],
 )  # fmt: skip

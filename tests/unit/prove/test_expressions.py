@@ -465,6 +465,18 @@ def test_bad_expressions_are_one_clear_error(a: str, wrong: str) -> None:
     assert "\n" not in str(caught.value).strip()
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["S[n:{}]", "A[{}]", "A[n**{}]", "A[8 below {}]", "sw({},1,1) . A[8]", "sw(1,{},1) . A[8]",
+     "sw(1,1,{}) . A[8]", "permute(A[8],(2,4),({},0))", "slice(A[8],(8),(0:{}))", "A[{}n]"],
+)  # fmt: skip
+@pytest.mark.parametrize("digits", [1500, 5000])
+def test_absurd_numbers_are_one_clear_error(text: str, digits: int) -> None:
+    """Python refuses to convert more than 4300 digits, with an error of its own."""
+    with pytest.raises(NotationError, match="a number over 4096 bits; expected a smaller one"):
+        axe.equivalent(text.format("9" * digits), "B[8]")
+
+
 @pytest.mark.parametrize("text", ["S[8", "S[8]", "cute:(4,8", "S[(2):(1):(3)]"])
 def test_texts_that_are_no_expressions_keep_the_error_of_their_notation(text: str) -> None:
     with pytest.raises(NotationError) as caught:
