@@ -10,8 +10,8 @@ import numpy as np
 from axe_eq.errors import SearchError
 from axe_eq.layout import iters as it
 from axe_eq.layout.iters import Iters
-from axe_eq.layout.replicas import by_axis, saturate
-from axe_eq.layout.reports import Clash
+from axe_eq.layout.replicas import by_axis, least_shared, saturate
+from axe_eq.layout.reports import Clash, Coordinate
 from axe_eq.layout.tables import point_table
 from axe_eq.layout.value import Layout, make
 
@@ -41,8 +41,19 @@ def first_clash(layout: Layout) -> Clash | None:
         raise SearchError(f"aliasing of {layout}", f"{layout.size} elements", f"{MAX_POINTS}")
     if pair is None:
         return None
-    x, y = pair
-    return Clash(x, y, min(layout(x) & layout(y)))
+    return Clash(*pair, _shared(layout, *pair))
+
+
+def _shared(layout: Layout, x: int, y: int) -> Coordinate:
+    """What two elements share: on each axis the least such value, before swizzles."""
+    steps, shift = by_axis(layout.replica)
+    here, there = layout.linear_point(x), layout.linear_point(y)
+    point = {}
+    for axis in {*here, *there, *steps}:
+        gap = there.get(axis, 0) - here.get(axis, 0)
+        above = least_shared(saturate(steps.get(axis, ())), gap)
+        point[axis] = here.get(axis, 0) + shift.get(axis, 0) + above
+    return layout.swizzled_point(point)
 
 
 def _has_gaps(layout: Layout) -> bool:
@@ -63,13 +74,14 @@ def _enumerated(layout: Layout) -> tuple[int, int] | None:
     flat = points.reshape(-1, len(axes))
     order = np.lexsort((owner, *flat.T))
     flat, owner = flat[order], owner[order]
-    meets = (flat[1:] == flat[:-1]).all(axis=1) & (owner[1:] != owner[:-1])
+    same = (flat[1:] == flat[:-1]).all(axis=1)
+    meets = same & (owner[1:] != owner[:-1])
     if not meets.any():
         return None
     y = int(owner[1:][meets].min())
-    mine = {tuple(point) for point in points[y].tolist()}
-    shared = [tuple(point) in mine for point in flat.tolist()]
-    return int(owner[np.array(shared)].min()), y
+    place = np.concatenate([[0], np.cumsum(~same)])  # one number per distinct point
+    shared = np.isin(place, place[owner == y])
+    return int(owner[shared].min()), y
 
 
 class _Search:

@@ -25,17 +25,6 @@ def unflatten(index: int, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(digits))
 
 
-def spread(
-    points: set[tuple[int, ...]], place: int, extent: int, stride: int
-) -> set[tuple[int, ...]]:
-    """Points with `extent` copies of each along one coordinate."""
-    return {
-        (*point[:place], point[place] + digit * stride, *point[place + 1 :])
-        for point in points
-        for digit in range(extent)
-    }
-
-
 def block_table(block: Iters, axis: str) -> NDArray[np.int64]:
     """The values of a block on one axis, over its index."""
     values = np.zeros(1, dtype=np.int64)

@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import gcd, prod
 
+import numpy as np
+from numpy.typing import NDArray
+
 from axe_eq.errors import SearchError
 from axe_eq.layout.images import Steps, factor, search, spread
 from axe_eq.layout.iters import Iter, Iters
 
 MAX_SPAN = 2**24
 MAX_COMBINATIONS = 2**20
+MAX_COPIES = 2**24
 
 
 def by_axis(replica: Iterable[Iter]) -> tuple[dict[str, list[tuple[int, int]]], dict[str, int]]:
@@ -77,7 +81,8 @@ def count_copies(replica: Iterable[Iter]) -> int:
         if has_gaps(merged):
             count *= combinations
         elif combinations > MAX_COMBINATIONS:
-            raise SearchError(f"copies on {axis}", f"{combinations} overlap", f"{MAX_COMBINATIONS}")
+            wrong = f"{combinations} sums that overlap"
+            raise SearchError(f"copies on {axis}", wrong, f"at most {MAX_COMBINATIONS}")
         else:
             sums = {0}
             for stride, extent in merged:
@@ -140,6 +145,51 @@ def clusters(steps: Steps) -> Iterator[tuple[int, Steps]]:
 def reach_of(steps: Iterable[tuple[int, int]]) -> int:
     """The greatest element of the image."""
     return sum(stride * (extent - 1) for stride, extent in steps)
+
+
+def image_table(steps: Steps, most: int = MAX_COPIES, times: int = 1) -> NDArray[np.int64]:
+    """The image of a saturated list, ascending.
+
+    Raises:
+        SearchError: more than `most` elements, or sums to find them from, if each counts `times`.
+    """
+    values, apart = np.zeros(1, dtype=np.int64), has_gaps(steps)
+    for stride, extent in steps:
+        if (count := len(values) * extent * times) > most:
+            raise SearchError("replicas", f"{count} copies of an element", f"at most {most}")
+        values = np.add.outer(np.arange(extent, dtype=np.int64) * stride, values).reshape(-1)
+        if not apart:
+            values = np.unique(values)
+    return values
+
+
+def least_shared(steps: Steps, gap: int) -> int:
+    """The least element of an image that lies `gap` above another one, where there is one.
+
+    Each cluster makes up for a part of the gap: the rest lies on a grid over twice as wide.
+
+    Args:
+        steps: a saturated list.
+        gap: a difference of two elements.
+
+    Raises:
+        SearchError: a cluster of several steps with over 2**24 elements.
+    """
+    found, parts = 0, list(clusters(steps))
+    for place, (unit, part) in enumerate(parts):
+        grid = gcd(*(later for later, _ in parts[place + 1 :]))
+        mine = (gap + grid // 2) % grid - grid // 2 if grid else gap
+        gap -= mine
+        found += unit * _least_above(part, mine // unit)
+    return found
+
+
+def _least_above(steps: Steps, gap: int) -> int:
+    if len(steps) == 1:
+        return max(gap, 0)
+    values = image_table(steps)
+    lower = values[values <= values[-1] - abs(gap)]
+    return int(np.intersect1d(lower + abs(gap), values, assume_unique=True)[0]) + min(gap, 0)
 
 
 def image_bits(steps: Steps) -> int:

@@ -21,7 +21,10 @@ class Grouped(NamedTuple):
 
 
 class Clash(NamedTuple):
-    """Two elements on one coordinate: y is the least that meets an earlier one, which is x."""
+    """Two elements on one coordinate: y is the least that meets an earlier one, which is x.
+
+    Of the coordinates that they share it is the least on every axis, before swizzles.
+    """
 
     x: int
     y: int

@@ -35,12 +35,19 @@ from axe_eq.layout.check import (
     tuple_text,
 )  # fmt: skip
 from axe_eq.layout.extents import linear_range, swizzled_range
-from axe_eq.layout.indexing import block_table, columns, flatten, spread, unflatten
+from axe_eq.layout.indexing import block_table, columns, flatten, unflatten
 from axe_eq.layout.inverse import invert
 from axe_eq.layout.iters import DEFAULT_AXIS, Iters
 from axe_eq.layout.levels import NoIters, add, first_uncut
 from axe_eq.layout.parts import Parts
-from axe_eq.layout.replicas import count_copies, normal_form
+from axe_eq.layout.replicas import (
+    MAX_COPIES,
+    by_axis,
+    count_copies,
+    image_table,
+    normal_form,
+    saturate,
+)
 from axe_eq.layout.reports import Aliasing, Coordinate, Grouped, Image
 from axe_eq.layout.slices import permute_shard, slice_shard
 from axe_eq.layout.stages import Boxes, Stage, check_boxes
@@ -48,9 +55,8 @@ from axe_eq.layout.swizzle import Swizzle, check_swizzles
 
 Region = Sequence[tuple[int, int]]
 
-MAX_IMAGE = 2**22
+MAX_IMAGE = 2**20  # as Python tuples they take a quarter of a gigabyte
 MAX_TABLE = 2**28
-MAX_COPIES = 2**24
 
 _set = object.__setattr__
 
@@ -177,7 +183,7 @@ class Layout(Parts):
 
         Raises:
             LayoutError: the index is out of range.
-            SearchError: the element has more than 2**22 copies.
+            SearchError: the element has more than 2**20 copies.
         """
         return self._image(self.linear_index(index, shape))
 
@@ -206,15 +212,15 @@ class Layout(Parts):
 
     def _image(self, index: int) -> Image:
         base = self.linear_point(index)
-        for axis in self.axes:
-            base.setdefault(axis, 0)
-        axes = sorted(base)
-        points = {tuple(base[axis] for axis in axes)}
-        for extent, stride, axis in self.replica:
-            if len(points) * extent > MAX_IMAGE:
-                raise SearchError("layout", f"one element has over {MAX_IMAGE} copies")
-            points = spread(points, axes.index(axis), extent, stride)
-        return frozenset(self.swizzled_point(dict(zip(axes, p, strict=True))) for p in points)
+        if not self.replica:
+            return frozenset([self.swizzled_point(base)])
+        points: list[Coordinate] = [()]
+        for axis in sorted({*base, *(axis for _, _, axis in self.replica)}):
+            moves = self.replica_table(axis, MAX_IMAGE, len(points))
+            values = self.swizzled(axis, moves + base.get(axis, 0)).tolist()
+            places = [((axis, value),) if value else () for value in values]
+            points = [(*point, *place) for point in points for place in places]
+        return frozenset(points)
 
     def linear_point(self, index: int) -> dict[str, int]:
         """Axis -> coordinate of one logical index, before replicas and swizzles."""
@@ -277,16 +283,14 @@ class Layout(Parts):
                 values = sw.apply_table(values)
         return values
 
-    def replica_table(self, axis: str) -> NDArray[np.int64]:
-        """The distinct replica displacements on one axis, ascending, before any swizzle."""
-        values = np.zeros(1, dtype=np.int64)
-        for extent, stride, name in self.replica:
-            if name == axis:
-                if len(values) * extent > MAX_COPIES:
-                    raise SearchError("replica table", f"over {MAX_COPIES} elements")
-                steps = np.arange(extent, dtype=np.int64) * stride
-                values = np.unique(np.add.outer(values, steps))
-        return values
+    def replica_table(self, axis: str, most: int = MAX_COPIES, times: int = 1) -> NDArray[np.int64]:
+        """The distinct replica displacements on one axis, ascending, before any swizzle.
+
+        Raises:
+            SearchError: more than `most`, each counted `times`.
+        """
+        steps, shift = by_axis([item for item in self.replica if item[2] == axis])
+        return image_table(saturate(steps.get(axis, ())), most, times) + shift.get(axis, 0)
 
     def strided(
         self, shape: Sequence[int], axis: str = DEFAULT_AXIS

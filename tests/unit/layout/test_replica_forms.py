@@ -11,7 +11,16 @@ import pytest
 from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout import Layout, images, recover, same_map
 from axe_eq.layout.images import factor, search
-from axe_eq.layout.replicas import has_gaps, image_bits, least_steps, reach_of, saturate
+from axe_eq.layout.replicas import (
+    clusters,
+    has_gaps,
+    image_bits,
+    image_table,
+    least_shared,
+    least_steps,
+    reach_of,
+    saturate,
+)
 
 Steps = tuple[tuple[int, int], ...]
 
@@ -100,7 +109,9 @@ def test_copies_are_counted_without_listing_them() -> None:
     assert Layout(replica=rows).copies() == 7 * 10**12
     wide = Layout(replica=[(4, 2 * 2**40), (3, 3 * 2**40)])  # 6 twice, far apart
     assert wide.copies() == len(wide(0)) == 11
-    with pytest.raises(SearchError, match="copies on m: 1000002000000 overlap"):
+    with pytest.raises(
+        SearchError, match="1000002000000 sums that overlap; expected at most 1048576"
+    ):
         Layout(replica=[(10**6, 2), (10**6 + 2, 3)]).copies()
 
 
@@ -109,6 +120,38 @@ def test_both_searches_agree_on_whether_there_is_a_list() -> None:
         found = factor(image)
         assert (found is None) == (search(image, (), 1) is None)
         assert found is None or image_bits(found) == image
+
+
+def sums(steps: Steps) -> list[int]:
+    """The image, by adding up all choices of digits."""
+    ranges = [range(0, stride * extent, stride) for stride, extent in steps]
+    return sorted({sum(choice) for choice in itertools.product(*ranges)})
+
+
+def test_images_and_what_two_of_them_share() -> None:
+    rng, cut = random.Random(11), 0
+    for _ in range(300):
+        steps = saturate(
+            (rng.choice((1, 2, 3, 5, 7, 40, 41, 900)), rng.randint(2, 4))
+            for _ in range(rng.randint(0, 4))
+        )
+        cut += len(list(clusters(steps))) > 1
+        image = sums(steps)
+        assert image_table(steps).tolist() == image
+        for gap in {a - b for a, b in itertools.product(image[:12] + image[-12:], repeat=2)}:
+            assert least_shared(steps, gap) == min(v for v in image if v - gap in image)
+    assert cut > 50
+
+
+def test_elements_with_many_copies() -> None:
+    many = Layout.parse("S[4:1] + R[(100000,100000):(1,100000)]")
+    assert many.aliasing().clash == (0, 1, (("m", 1),))
+    assert Layout.parse("S[4:1] + R[(2,2):(1,1099511627776)] + 5@m").aliasing().clash == (
+        0, 1, (("m", 6),),
+    )  # fmt: skip
+    assert Layout.parse("S[2:3] + R[1099511627776:0@m]")(1) == frozenset([(("m", 3),)])
+    with pytest.raises(SearchError, match="1050624 copies of an element; expected at most 1048576"):
+        Layout.parse("S[2:3] + R[(1026,1024):(1@p,1@m)]")(1)
 
 
 def test_copies_that_no_list_reaches_are_refused() -> None:
