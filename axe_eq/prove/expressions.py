@@ -245,7 +245,8 @@ class _Question:
 def _compare(left: Term, right: Term, meaning: Meaning, known: Rules) -> Difference | None:
     """How two terms differ where names and unknown layouts have these values.
 
-    By enumeration; what is too large for that is rewritten to layouts, which are compared.
+    By enumeration; what has too many elements or copies for that is rewritten to layouts, which are
+    compared, as layouts that are written out are in the first place.
 
     Raises:
         SearchError: undecided.
@@ -257,12 +258,22 @@ def _compare(left: Term, right: Term, meaning: Meaning, known: Rules) -> Differe
     sizes = kinds[0].elements, kinds[1].elements
     if sizes[0] != sizes[1] and kinds[0].total and kinds[1].total:
         return Difference(f"sizes differ: {sizes[0]} and {sizes[1]}", None, None, None)
-    if max(size.constant or 0 for size in sizes) > MAX_ELEMENTS:
-        rewriter = Rewriter(known, t.is_answer)
-        one, two = rewriter.normal(one), rewriter.normal(two)
     if t.is_written(one) and t.is_written(two):
         return same_map(t.decode(one), t.decode(two))
-    images = meaning.of(left), meaning.of(right)
+    try:
+        if max(size.constant or 0 for size in sizes) > MAX_ELEMENTS:
+            raise SearchError("expression", f"over {MAX_ELEMENTS} elements", "fewer")
+        return _enumerated(meaning.of(left), meaning.of(right))
+    except SearchError:
+        rewriter = Rewriter(known, t.is_answer)
+        one, two = rewriter.normal(one), rewriter.normal(two)
+        if not (t.is_written(one) and t.is_written(two)):
+            raise
+    return same_map(t.decode(one), t.decode(two))
+
+
+def _enumerated(*images: Any) -> Difference | None:
+    """The first difference of two maps; None too where one of them is nothing."""
     if images[0] is None or images[1] is None:
         return None  # a factor or an inverse that is not there: nothing is compared
     if len(images[0]) != len(images[1]):

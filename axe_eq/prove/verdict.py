@@ -18,6 +18,9 @@ Image = frozenset[tuple[tuple[str, int], ...]]
 MOST_SHOWN = 64  # elements of an input that a counterexample prints
 
 
+MOST_PLACES, FEW_PLACES = 32, 4  # of one element: listed at all, and listed of more than that
+
+
 @dataclass(frozen=True)
 class LayoutCounterexample:
     """A logical index that two layouts send to different places.
@@ -40,7 +43,8 @@ class LayoutCounterexample:
             f"{name} = {value}" for name, value in (*self.numbers.items(), *self.layouts.items())
         ]
         at = f"with {', '.join(given)}, at" if given else "at"
-        return f"{at} x = {self.x}: a gives {_image(self.image_a)}, b gives {_image(self.image_b)}"
+        a, b = self.image_a, self.image_b
+        return f"{at} x = {self.x}: a gives {_image('a', a, b)}, b gives {_image('b', b, a)}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,10 +158,15 @@ class Unknown:
 Verdict = Proved | Refuted | Unknown
 
 
-def _image(image: Image) -> str:
+def _image(name: str, image: Image, other: Image) -> str:
+    """The places of an element; of many only how many they are, and some that `other` lacks."""
     if not image:
         return "nothing"
-    return "{" + ", ".join(map(_coordinate, sorted(image))) + "}"
+    if len(image) <= MOST_PLACES:
+        return "{" + ", ".join(map(_coordinate, sorted(image))) + "}"
+    own = sorted(image - other)
+    some = [*map(_coordinate, own[:FEW_PLACES]), *(["..."] if len(own) > FEW_PLACES else [])]
+    return f"{len(image)} places" + (f" (only {name}: {', '.join(some)})" if some else "")
 
 
 def _coordinate(coordinate: tuple[tuple[str, int], ...]) -> str:

@@ -23,7 +23,7 @@ def differing(a: Layout, b: Layout, index: NDArray[np.int64]) -> NDArray[np.bool
     copies move together: the sets are equal where they have one shape and the least copies agree.
 
     Raises:
-        SearchError: more than 2**22 copies on a swizzled axis.
+        SearchError: more than 2**20 copies on a swizzled axis.
     """
     found = images(a, index), images(b, index)
     zero = np.zeros((len(index), 1), dtype=np.int64)

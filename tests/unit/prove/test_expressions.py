@@ -175,6 +175,21 @@ def test_what_nobody_can_enumerate_is_refuted_too(a: str, b: str) -> None:
     assert isinstance(refuted(a, b).x, int)
 
 
+def test_many_copies_of_few_elements_are_refuted_too() -> None:
+    """Elements times copies are too many to enumerate; what the sides rewrite to decides."""
+    copies = "R[(400,40):(1,1000)]"
+    verdict = axe.equivalent(f"permute(S[2:1]+{copies},(2),(0))", f"S[2:2]+{copies}")
+    assert isinstance(verdict, Refuted)
+    assert isinstance(verdict.counterexample, LayoutCounterexample)
+    one, two = (Layout.parse(f"S[2:{step}]+{copies}") for step in (1, 2))
+    found = verdict.counterexample
+    assert (found.x, found.image_a, found.image_b) == (1, one(1), two(1))
+    assert str(found) == (
+        "at x = 1: a gives 16000 places (only a: 1@m, 1001@m, 2001@m, 3001@m, ...), "
+        "b gives 16000 places (only b: 401@m, 1401@m, 2401@m, 3401@m, ...)"
+    )
+
+
 def test_sizes_that_differ_are_said_at_any_size() -> None:
     verdict = axe.equivalent("S[(2,3,5,7,11,13):(1,2,6,30,210,2310)]", "A[8]")
     assert isinstance(verdict, Refuted)
