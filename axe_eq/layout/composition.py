@@ -19,14 +19,14 @@ MAX_POINTS = 2**22
 
 
 def compose(a: Layout, b: Layout) -> Layout:
-    """The layout ``x -> A(B(x))``: B has one axis, and its coordinates are indices of A. Complete.
+    """The layout ``x -> A(B(x))``: B moves on one axis, in indices of A. Complete.
 
     An element with several copies in B has the union of their images. Indices past the size of A
     continue its slowest iter, as CuTe reads a layout.
 
     Args:
         a: the outer layout; its swizzles stay in front.
-        b: the inner layout, on at most one axis, with coordinates of at least 0.
+        b: the inner layout, away from 0 on at most one axis, with coordinates of at least 0.
 
     Raises:
         LayoutError: B has several axes or an index that A has no iter for, or no layout
@@ -35,9 +35,10 @@ def compose(a: Layout, b: Layout) -> Layout:
 
     Source: CuTe composition; here without its divisibility conditions.
     """
-    if len(b.axes) > 1:
-        raise LayoutError(f"composition with {b}", f"axes {b.axes}", "an inner layout on one axis")
-    axis = b.axes[0] if b.axes else DEFAULT_AXIS
+    axes = b.axes if len(b.axes) < 2 else b.moving()
+    if len(axes) > 1:
+        raise LayoutError(f"composition with {b}", f"axes {axes}", "an inner layout on one axis")
+    axis = axes[0] if axes else DEFAULT_AXIS
     low, high = b.range(axis)
     fused = it.fuse(a.shard)
     if low < 0 or (high >= a.size and (a.box is not None or not fused)):
@@ -125,9 +126,7 @@ def _by_points(a: Layout, b: Layout, axis: str) -> Layout:
         raise SearchError(
             f"composition with {b}", f"{b.size * len(spread)} points that carry", f"{MAX_POINTS}"
         )
-    index = np.add.outer(b.linear_table(axis), spread)
-    for sw in reversed(b.swizzle):
-        index = sw.apply_table(index)
+    index = b.swizzled(axis, np.add.outer(b.linear_table(axis), spread))
     axes = a.axes or (DEFAULT_AXIS,)
     bare = make(a.shard, (), a.offsets, (), *a.boxes)
     points = np.stack([bare.table(name)[index] for name in axes], axis=-1)

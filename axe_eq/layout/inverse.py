@@ -1,14 +1,39 @@
-"""Inverses of one-to-one iter lists."""
+"""Inverses of one-to-one layouts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from axe_eq.errors import LayoutError
-from axe_eq.layout.iters import Iter, Iters, size
+from axe_eq.layout.check import check_axes, make_offsets
+from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters, fuse, size
+from axe_eq.layout.levels import add
+from axe_eq.layout.replicas import normal_form
 from axe_eq.layout.swizzle import Swizzle
+from axe_eq.layout.value import Layout, make
 
 MAX_REST = 2**20
+
+
+def inverse_of(layout: Layout, axes: Sequence[str]) -> Layout:
+    """`Layout.inverse`."""
+    moving, swizzle = layout.moving(), layout.swizzle
+    names = check_axes(axes) or moving or layout.axes[:1] or (DEFAULT_AXIS,)
+    plain = layout
+    if layout.box is not None:  # one that can be left out is in no way
+        plain = make(layout.shard, layout.replica, layout.offsets, (), *layout.boxes).canonical()
+        swizzle += plain.swizzle
+    replica, offset = normal_form(plain.replica)
+    if plain.box is not None or replica:
+        raise LayoutError(f"layout {layout}", "a box or replicas", "a one to one layout")
+    if set(moving) - set(names) or (len(names) > 1 and not axes):
+        raise LayoutError(
+            f"layout {layout}", f"axes {moving}", "one axis", hint="inverse(axes=...) orders them"
+        )
+    add(offset, dict(plain.offsets))
+    acting = tuple(sw for sw in swizzle if sw.axis in moving)
+    shard, origin, swizzle = invert(fuse(plain.shard), offset, names, acting)
+    return make(shard, (), make_offsets(origin), swizzle)
 
 
 def invert(

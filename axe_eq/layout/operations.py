@@ -108,14 +108,14 @@ def compose(a: Known, b: Known) -> Layout: ...
 @overload
 def compose(a: Known | LayoutExpr, b: Known | LayoutExpr) -> Any: ...
 def compose(a: Any, b: Any) -> Any:
-    """The layout ``x -> A(B(x))``: B has one axis, and its coordinates are indices of A. Complete.
+    """The layout ``x -> A(B(x))``: B moves on one axis, in indices of A. Complete.
 
     An element with several copies in B has the union of their images. Indices past the size of A
     continue its slowest iter, as CuTe reads a layout; not so in expressions.
 
     Args:
         a: the outer layout, its text, or an expression; its swizzles stay in front.
-        b: the inner one, on at most one axis, with coordinates of at least 0.
+        b: the inner one, away from 0 on at most one axis, with coordinates of at least 0.
 
     Raises:
         LayoutError: B has several axes or an index that A has no iter for, or no layout

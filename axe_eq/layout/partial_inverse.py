@@ -80,9 +80,10 @@ def right_inverse(layout: Layout) -> Layout:
 def _axis(layout: Layout) -> str:
     """The one axis of a plain layout."""
     plain = layout.canonical() if layout.replica else layout
-    if plain.replica or plain.offsets or not plain.is_linear() or len(plain.axes) > 1:
+    moving = plain.moving()
+    if plain.replica or plain.offsets or not plain.is_linear() or len(moving) > 1:
         raise LayoutError(f"layout {layout}", "has no partial inverse", "iters on one axis alone")
-    return plain.axes[0] if plain.axes else DEFAULT_AXIS
+    return moving[0] if moving else (*plain.axes, DEFAULT_AXIS)[0]
 
 
 def _gaps(layout: Layout, size: int) -> Sequence[tuple[int, int]]:

@@ -21,7 +21,6 @@ from axe_eq.layout.boxes import Dims, reduce_dims, regroup
 from axe_eq.layout.check import (
     Offsets,
     check_admitted,
-    check_axes,
     check_axis,
     check_index,
     check_iters,
@@ -36,7 +35,6 @@ from axe_eq.layout.check import (
 )  # fmt: skip
 from axe_eq.layout.extents import linear_range, swizzled_range
 from axe_eq.layout.indexing import block_table, columns, flatten, unflatten
-from axe_eq.layout.inverse import invert
 from axe_eq.layout.iters import DEFAULT_AXIS, Iters
 from axe_eq.layout.levels import NoIters, add, first_uncut
 from axe_eq.layout.parts import Parts
@@ -141,6 +139,10 @@ class Layout(Parts):
         names.update(axis for axis, _ in self.offsets)
         names.update(sw.axis for sw in self.swizzle)
         return tuple(sorted(names))
+
+    def moving(self) -> tuple[str, ...]:
+        """The axes on which some element is not at 0, sorted."""
+        return tuple([axis for axis in self.axes if self.range(axis) != (0, 0)])
 
     @property
     def boxes(self) -> Boxes:
@@ -473,23 +475,16 @@ class Layout(Parts):
 
         Args:
             axes: the axes whose coordinates, row-major in this order, index the inverse; may be
-                left out where the layout has one. Logical indices lie on the first of them.
+                left out where the layout moves on one. Logical indices lie on the first of them.
 
         Raises:
             LayoutError: the layout is not one to one onto all coordinates from 0 on, with the first
                 coordinate that is missing or hit twice, or a swizzle that has no such inverse.
+            SearchError: whether boxes in boxes can be left out is undecided.
         """
-        names = check_axes(axes) or self.axes or (DEFAULT_AXIS,)
-        if self.box is not None or normal_form(self.replica)[0]:
-            raise LayoutError(f"layout {self}", "a box or replicas", "a one to one layout")
-        if set(self.axes) - set(names) or (len(names) > 1 and not axes):
-            raise LayoutError(
-                f"layout {self}", f"axes {names}", "one axis", hint="inverse(axes=...) orders them"
-            )
-        offset = normal_form(self.replica)[1]
-        add(offset, dict(self.offsets))
-        shard, origin, swizzle = invert(it.fuse(self.shard), offset, names, self.swizzle)
-        return make(shard, (), make_offsets(origin), swizzle)
+        from axe_eq.layout.inverse import inverse_of
+
+        return inverse_of(self, axes)
 
     def aliasing(self) -> Aliasing:
         """Whether two elements share a coordinate, and the first clash.
