@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
-from axe_eq.errors import LayoutError
+from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout import terms as t
 from axe_eq.layout.stages import check_order
 from axe_eq.layout.symbolic.polynomial import (
@@ -19,6 +20,7 @@ from axe_eq.layout.symbolic.polynomial import (
     product,
 )
 from axe_eq.layout.symbolic.shapes import (
+    integers,
     read_perm,
     read_region,
     read_shape,
@@ -48,6 +50,7 @@ class Kind:
         single: every element has one copy.
         bound: its coordinates lie on one axis, `axis`, in [0, bound); None where that is not known.
         axis: that axis, where `bound` is known.
+        loose: its coordinates may all lie below a smaller bound.
     """
 
     elements: Polynomial
@@ -55,6 +58,7 @@ class Kind:
     single: bool = False
     bound: Polynomial | None = None
     axis: str = ""
+    loose: bool = False
 
 
 # Axis -> least and greatest value; None where a sign is not known or nobody asked.
@@ -87,6 +91,8 @@ def check(term: Term) -> Any:
     known: dict[Term, Any] = {}
     for sub in postorder(term):
         args = [known[a] if isinstance(a, Term) else a for a in sub.args]
+        if sub.symbol is t.Compose:
+            args = [_reached(a, known[a]) for a in sub.args]
         rule = _RULES.get(sub.symbol)
         if rule is None:
             raise LayoutError("layout term", f"has the symbol {sub.symbol.name!r}", "a layout's")
@@ -305,7 +311,7 @@ def _boxed(box: tuple[Sequence[tuple[int, int]], str], of: Kind) -> Kind:
     if order:
         check_order(order, len(dims))
     same("box", product(padded for _, padded in dims), of.elements)
-    return Kind(product(n for n, _ in dims), of.total, of.single, of.bound, of.axis)
+    return Kind(product(n for n, _ in dims), of.total, of.single, of.bound, of.axis, loose=True)
 
 
 def _permute(of: Kind, shape: str, perm: str) -> Kind:
@@ -316,7 +322,7 @@ def _permute(of: Kind, shape: str, perm: str) -> Kind:
 def _slice(of: Kind, shape: str, region: str) -> Kind:
     bounds = _bounds(region, _shape(shape, of.elements))
     elements = product(end - begin for begin, end in bounds)
-    return Kind(elements, of.total, of.single, of.bound, of.axis)
+    return Kind(elements, of.total, of.single, of.bound, of.axis, loose=True)
 
 
 def _group(of: Kind, shape: str) -> Kind:
@@ -344,9 +350,47 @@ def _factor(a: Kind, shape: str, b: Kind, other: str) -> Kind:
 def _compose(a: Kind, b: Kind) -> Kind:
     if b.bound is None:
         raise Missing("composition", "to know that the inner coordinates are indices of the outer")
-    least(f"composition: {a.elements} elements, indices below {b.bound}", a.elements - b.bound, 0)
+    if not (a.elements - b.bound).at_least(0):
+        wanted = f"inner indices below {a.elements}, the elements of the outer layout"
+        if b.loose and (a.elements - b.bound).constant is not None:
+            raise Missing("composition", f"{wanted}; known is below {b.bound}")
+        if (a.elements - b.bound).constant is not None:
+            raise LayoutError("composition", f"inner indices below {b.bound}", wanted)
+        raise Missing("composition", f"{a.elements} >= {b.bound}")
     single = a.single and b.single
-    return Kind(b.elements, a.total and b.total, single, a.bound, a.axis)
+    return Kind(b.elements, a.total and b.total, single, a.bound, a.axis, loose=True)
+
+
+def _reached(term: Term, kind: Kind) -> Kind:
+    """The kind of a layout; by its range, where it or what it is sliced from is written out."""
+    exact = kind.bound is not None and not kind.loose
+    if exact or not t.is_written(term.args[0] if term.symbol is t.Slice else term):
+        return kind
+    ends = _ends(term)
+    if ends is None:
+        return kind
+    axis, (low, high) = next(iter(ends.items()), ("", (0, 0)))
+    if len(ends) > 1 or low < 0:
+        return replace(kind, bound=None, axis="")
+    return replace(kind, bound=poly(high + 1), axis=axis, loose=False)
+
+
+@lru_cache(maxsize=1024)
+def _ends(term: Term) -> dict[str, tuple[int, int]] | None:
+    """Axis -> least and greatest coordinate where some is not 0; None where that is not known."""
+    try:
+        if term.symbol is t.Slice:
+            of, *texts = term.args
+            shape = integers(read_shape(texts[0]))
+            ends = integers([end for pair in read_region(texts[1]) for end in pair])
+            if shape is None or ends is None:
+                return None
+            layout = t.decode(of).slice(shape, list(zip(ends[::2], ends[1::2], strict=True)))
+        else:
+            layout = t.decode(term)
+        return {axis: layout.range(axis) for axis in layout.moving()}
+    except (LayoutError, SearchError):
+        return None
 
 
 def _inverse(of: Kind, axes: str) -> Kind:

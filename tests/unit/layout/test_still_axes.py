@@ -31,7 +31,8 @@ def test_composition(text: str, outer: str) -> None:
     a, b = Layout.parse(outer), Layout.parse(text)
     assert b.moving() == ("m",)
     found = images(compose(a, b))
-    assert found == [a(dict(*b(x)).get("m", 0)) for x in range(4)]
+    places = [dict(place) for x in range(4) for place in b(x)]
+    assert found == [a(place.get("m", 0)) for place in places]
 
 
 @pytest.mark.parametrize("text", STILL)
@@ -58,9 +59,8 @@ def test_swizzles_of_an_axis_and_behind_a_box_are_undone() -> None:
                  "box[(1,4) of (2,4)] in sw(1,0,1) . S[(2,4):(1@p,1)]"):  # fmt: skip
         layout = Layout.parse(text)
         back = layout.inverse()
-        assert [layout(dict(*back(c)).get("m", 0)) for c in range(4)] == images(
-            Layout.parse("S[4:1]")
-        )
+        indices = [dict(place).get("m", 0) for c in range(4) for place in back(c)]
+        assert [layout(x) for x in indices] == images(Layout.parse("S[4:1]"))
 
 
 def test_what_is_left_free() -> None:
