@@ -38,7 +38,9 @@ def first_clash(layout: Layout) -> Clash | None:
     elif layout.box is None:
         pair = _Search(whole).run()
     else:
-        raise SearchError(f"aliasing of {layout}", f"{layout.size} elements", f"{MAX_POINTS}")
+        raise SearchError(
+            f"aliasing of {layout}", f"{layout.size} elements", f"at most {MAX_POINTS}"
+        )
     if pair is None:
         return None
     return Clash(*pair, _shared(layout, *pair))

@@ -124,7 +124,9 @@ def _by_points(a: Layout, b: Layout, axis: str) -> Layout:
     spread = b.replica_table(axis)
     if b.size * len(spread) > MAX_POINTS or a.size > MAX_POINTS * 4:
         raise SearchError(
-            f"composition with {b}", f"{b.size * len(spread)} points that carry", f"{MAX_POINTS}"
+            f"composition with {b}",
+            f"{b.size * len(spread)} points that carry",
+            f"at most {MAX_POINTS}",
         )
     index = b.swizzled(axis, np.add.outer(b.linear_table(axis), spread))
     axes = a.axes or (DEFAULT_AXIS,)
@@ -155,7 +157,9 @@ def _by_points(a: Layout, b: Layout, axis: str) -> Layout:
 def _with_copies(points: Table, a: Layout, axes: Sequence[str]) -> Table:
     """The points with the replicas of `a` added."""
     if points.shape[0] * points.shape[1] * a.copies() > MAX_POINTS:
-        raise SearchError(f"composition with {a}", f"{a.copies()} copies", f"{MAX_POINTS} points")
+        raise SearchError(
+            f"composition with {a}", f"{a.copies()} copies", f"at most {MAX_POINTS} points"
+        )
     for place, name in enumerate(axes):
         steps = np.zeros((len(values := a.replica_table(name)), len(axes)), dtype=np.int64)
         steps[:, place] = values

@@ -63,7 +63,9 @@ def _dim_values(dims: Dims, axis: str, grid: int, top: bool) -> Iterable[Values]
         elif extent <= MAX_VALUES:
             yield _extremes(block_table(block, axis)[:extent], grid, top)
         else:
-            raise SearchError(f"range on {axis}", f"a padded dim of {extent}", f"{MAX_VALUES}")
+            raise SearchError(
+                f"range on {axis}", f"a padded dim of {extent}", f"at most {MAX_VALUES}"
+            )
 
 
 def _extremes(values: Values, grid: int, top: bool) -> Values:
@@ -86,6 +88,6 @@ def _ends(iters: Iters, axis: str, grid: int, top: bool) -> Iterable[Values]:
             continue
         period = min(extent, grid // gcd(stride, grid))
         if period > MAX_VALUES:
-            raise SearchError(f"range on {axis}", f"a period of {period}", f"{MAX_VALUES}")
+            raise SearchError(f"range on {axis}", f"a period of {period}", f"at most {MAX_VALUES}")
         first = extent - period if (stride > 0) == top else 0
         yield np.arange(first, first + period, dtype=np.int64) * stride

@@ -226,7 +226,9 @@ def _clustered(values: Table) -> Steps | None:
             parts = steps_of(near), steps_of(np.array(starts))
             return None if parts[0] is None or parts[1] is None else parts[0] + parts[1]
     raise SearchError(
-        f"{len(values)} copies", f"a span of {values[-1] + 1} off the gap condition", f"{MAX_SPAN}"
+        f"{len(values)} copies",
+        f"a span of {values[-1] + 1} off the gap condition",
+        f"at most {MAX_SPAN}",
     )
 
 

@@ -35,15 +35,19 @@ _TERMINALS = {
     "$END": "the end of the text",
     "<END-OF-FILE>": "the end of the text",
     "ARGUMENTS": "arguments in ()",
+    "BELOW": "'below'",
     "GROUP": "shard_as or shard_like",
     "INT": "an integer",
     "KEY": "shape, strides or offset",
     "LEVEL": "a dimension level",
     "METADATA": "metadata={...}",
     "NAME": "a name",
+    "REPLICA": "'R'",
+    "SHARD": "'S'",
     "SHARDED": "S with mesh dims",
     "SPLITS": "a split configuration",
     "STRING": "a quoted name",
+    "TIMES": "an integer",
     "TYPE": "an element type",
     "WORD": "a kind of subgroup",
     "_BREAK": "a row break",
@@ -189,12 +193,17 @@ def parse(notation: str, text: str, transformer: Transformer[Token, Any]) -> Any
     try:
         return transformer.transform(parser.parse(text))
     except UnexpectedInput as error:
-        wrong, expected = _found(text, error), _alternatives(parser, error)
+        wrong, expected = unexpected(parser, text, error)
     except VisitError as error:
         if isinstance(error.orig_exc, AxeError):
             raise error.orig_exc from None
         raise
     raise NotationError(subject(notation, text), wrong, expected)
+
+
+def unexpected(parser: Lark, text: str, error: UnexpectedInput) -> tuple[str, str]:
+    """What a parser found where, and what it would have taken there, as phrases of an error."""
+    return _found(text, error), _alternatives(parser, error)
 
 
 def _found(text: str, error: UnexpectedInput) -> str:

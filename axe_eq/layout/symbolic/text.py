@@ -18,7 +18,7 @@ from lark import Lark, Token, UnexpectedInput, v_args
 from axe_eq.errors import LayoutError, NotationError
 from axe_eq.layout import terms as t
 from axe_eq.layout.notation import read_any
-from axe_eq.layout.notation.text import clip, quote
+from axe_eq.layout.notation.text import clip, quote, unexpected
 from axe_eq.layout.symbolic import expression as ex
 from axe_eq.layout.symbolic.polynomial import Arithmetic, Polynomial, integer, poly
 from axe_eq.layout.value import Layout
@@ -33,16 +33,19 @@ call: NAME "(" [argument ("," argument)*] ")"
 ?argument: layout | "(" [item ("," item)*] ","? ")" -> items
 ?item: sum | sum ":" sum -> bounds
 unknown: NAME "[" sum [BELOW sum] "]"
-written: shard ("+" part)*
+written: (shard | replica) ("+" part)*
 shard: SHARD "[" _extents ":" _strides "]"
-?part: REPLICA "[" _extents ":" _strides "]" -> replica
-     | product ["@" NAME] -> offset
-_extents: "(" [sum ("," sum)*] ","? ")" | plain
+replica: REPLICA "[" _extents ":" _strides "]"
+?part: shard | replica | product ["@" NAME] -> offset
+_extents: "(" [sum ("," sum)*] ","? ")" | open
 _strides: "(" [stride ("," stride)*] ","? ")" | single
-single: plain ["@" NAME] -> stride
+single: open ["@" NAME] -> stride
 stride: sum ["@" NAME]
-?plain: word | plain "*" word -> mul
-?word: INT -> number | NAME -> name | TIMES named -> times | "-" word -> neg
+// A sum that begins without a bracket, which would begin a list.
+?open: begun | open "+" product -> add | open "-" product -> sub
+?begun: first | begun "*" signed -> mul | begun ("/" | "//") signed -> div
+?first: bare | bare ("**" | "^") INT -> pow | TIMES named -> times | "-" first -> neg
+?bare: INT -> number | NAME -> name
 ?sum: product | sum "+" product -> add | sum "-" product -> sub
 ?product: signed | product "*" signed -> mul | product ("/" | "//") signed -> div
 ?signed: power | TIMES named -> times | "-" signed -> neg
@@ -63,7 +66,7 @@ _PAIRS = {
     "tile": t.Tile, "direct_sum": t.DirectSum, "tile_of": t.TileOf,
     "direct_sum_left": t.LeftAddend, "direct_sum_right": t.RightAddend,
 }  # fmt: skip
-_LIKELY = re.compile(r'\s*("|sw\b|(?!box\b|S\b|R\b)[A-Za-z_]\w*\s*[\[(])')
+_LIKELY = re.compile(r'\s*("|sw\b|(?!box\b)[A-Za-z_]\w*\s*[\[(])')
 # A name that is no axis and no word of the axe notation: only expressions have such.
 _NAMED = re.compile(r"(?<![@\w])\d*(?!(?:S|R|sw|box|of|order|in)\b)[A-Za-z_]\w*")
 
@@ -79,8 +82,8 @@ class _Maker(Arithmetic):
     def items(self, *items: Any) -> tuple[Any, ...]:
         return tuple(item for item in items if item is not None)
 
-    def shard(self, _: Token, *items: Any) -> list[Any]:
-        return _zipped(items)
+    def shard(self, _: Token, *items: Any) -> tuple[str, list[Any]]:
+        return "S", _zipped(items)
 
     def replica(self, _: Token, *items: Any) -> tuple[str, list[Any]]:
         return "R", _zipped(items)
@@ -88,12 +91,16 @@ class _Maker(Arithmetic):
     def offset(self, value: Polynomial, axis: Token | None) -> tuple[str, Any]:
         return "O", (str(axis or "m"), value)
 
-    def written(self, shard: list[Any], *parts: tuple[str, Any]) -> ex.LayoutExpr:
+    def written(self, *parts: tuple[str, Any]) -> ex.LayoutExpr:
         offset: dict[str, Polynomial] = {}
         for kind, part in parts:
             if kind == "O":
                 offset[part[0]] = offset.get(part[0], poly(0)) + part[1]
-        replica = [item for kind, part in parts if kind == "R" for item in part]
+        if [kind for kind, _ in parts].count("S") > 1:
+            raise LayoutError("layout", "two S parts", "one S, then + R and + offsets")
+        shard, replica = (
+            [item for kind, part in parts if kind == wanted for item in part] for wanted in "SR"
+        )
         left = {axis: value for axis, value in offset.items() if value != 0}
         return ex.symbolic_layout(shard, replica, left)
 
@@ -181,6 +188,10 @@ def _parser() -> Lark:
     return Lark(_GRAMMAR, parser="lalr", transformer=_Maker(), maybe_placeholders=True)
 
 
+class _Unparsed(NotationError):
+    """A text that does not match the grammar."""
+
+
 def read_expression(text: str) -> ex.LayoutExpr:
     """The expression of a text.
 
@@ -197,9 +208,7 @@ def read_expression(text: str) -> ex.LayoutExpr:
     try:
         found = _parser().parse(text)
     except UnexpectedInput as error:
-        wrong = f"column {error.column}: does not parse" if error.column > 0 else "ends too early"
-        example = "tile(A[8], (2,4), S[(2,2):(2,1)], (2,2))"
-        raise NotationError(thing, wrong, f"an expression such as {example}") from None
+        raise _Unparsed(thing, *map(clip, unexpected(_parser(), text, error))) from None
     except LayoutError as error:
         wrong = clip(f"{error.thing}: {error.wrong}")
         raise NotationError(thing, wrong, clip(error.expected)) from None
@@ -209,7 +218,7 @@ def read_expression(text: str) -> ex.LayoutExpr:
 
 def _is_meant(error: NotationError, text: str) -> bool:
     """Whether a text that is no expression was meant as one: it starts so, or parses as one."""
-    return bool(_LIKELY.match(text)) or "does not parse" not in error.wrong
+    return bool(_LIKELY.match(text)) or not isinstance(error, _Unparsed)
 
 
 def read_layout(value: Layout | ex.LayoutExpr | str) -> Layout | ex.LayoutExpr:

@@ -469,7 +469,13 @@ def test_random_expressions_are_never_proved_wrongly(full: bool) -> None:
         ("A[0]", "extent: 0; expected at least 1"),
         ("S[(n,4):(1)]", "layout: 2 extents, 1 strides; expected as many"),
         ("tile(A[4],(4),A[2],(2))", "layout 'A': is of two kinds"),
-        ("A[8", "column 3: does not parse"),
+        ("A[8", "ends too early, after column 3; expected '*', '+'"),
+        ("S[(n):(1)", "ends too early, after column 9; expected ']'"),
+        ("S[n n:1]", "unexpected 'n' at column 5"),
+        ("S[1:1]+R[6:k]-3*k", "unexpected '-' at column 14; expected '+' or the end of the text"),
+        ("S[(n+1)*2:1]", "unexpected '*' at column 8; expected ':'"),
+        ("sw(n,1,1) . S[8:1]", "unexpected 'n' at column 4; expected an integer"),
+        ("S[n:1]+S[4:1]", "layout: two S parts; expected one S"),
         ("A[n/0]", "quotient n/0: is no integer"),
     ],
 )
@@ -492,7 +498,22 @@ def test_absurd_numbers_are_one_clear_error(text: str, digits: int) -> None:
         axe.equivalent(text.format("9" * digits), "B[8]")
 
 
-@pytest.mark.parametrize("text", ["S[8", "S[8]", "cute:(4,8", "S[(2):(1):(3)]"])
+@pytest.mark.parametrize(
+    ("bare", "bracketed"),
+    [
+        ("S[n+1:1]", "S[(n+1):(1)]"), ("S[4:n-1@p]", "S[(4):((n-1)@p)]"),
+        ("S[n**2:0]", "S[(n**2):(0)]"), ("S[-k+n*(k+1):k/k]", "S[(n*k+n-k):(1)]"),
+        ("R[n:1]", "S[():()] + R[(n):(1)]"), ("R[n:k]+S[2k:1]", "S[(2*k):(1)] + R[(n):(k)]"),
+    ],
+)  # fmt: skip
+def test_a_single_number_needs_no_brackets(bare: str, bracketed: str) -> None:
+    assert read_expression(bare) == read_expression(bracketed)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["S[8", "S[8]", "cute:(4,8", "cute:(4,n", "S[(2):(1):(3)]", "S[8:1]-3", "box[(n)] in S[8:1]"],
+)
 def test_texts_that_are_no_expressions_keep_the_error_of_their_notation(text: str) -> None:
     with pytest.raises(NotationError) as caught:
         axe.equivalent(text, "S[8:1]")
