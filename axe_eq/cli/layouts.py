@@ -22,6 +22,7 @@ from axe_eq.layout import (
     tile,
     tile_of,
 )
+from axe_eq.layout.check import check_axis
 from axe_eq.layout.describe import describe
 from axe_eq.layout.notation import NOTATIONS, prefixed, read, read_any, row_major_shape, write
 from axe_eq.layout.notation.text import quote
@@ -112,7 +113,12 @@ def context_options(command: Any) -> Any:
 def context_of(
     shape: str | None, mesh: str | None, axis: str, itemsize: int | None
 ) -> dict[str, Any]:
-    """The options as arguments of `read`."""
+    """The options as arguments of `read`.
+
+    Raises:
+        AxeError: an option that says nothing, needed or not.
+    """
+    check_axis(axis)
     return {
         "shape": None if shape is None else parse_shape(shape),
         "mesh": None if mesh is None else parse_mesh(mesh, axis),

@@ -146,9 +146,10 @@ def _by_points(a: Layout, b: Layout, axis: str) -> Layout:
             found = from_points(points, axes, boxed=boxed, rungs=rungs)
             replica = found.replica
     except NoIters as none:
+        kind = "layout" if boxed else "layout without a box"
         raise LayoutError(
             f"composition of {a} with {b}",
-            f"no layout computes it: index {none.index} breaks, {none.reason}",
+            f"no {kind} computes it: index {none.index} breaks, {none.reason}",
             "an inner layout that follows the digits of the outer",
         ) from None
     return make(found.shard, replica, found.offsets, a.swizzle, *found.boxes)

@@ -56,7 +56,7 @@ def recover(points: NDArray[np.integer] | Sequence[object], axes: Sequence[str])
     except NoIters as none:
         raise LayoutError(
             f"table of {len(table)} elements",
-            f"no layout computes it: index {none.index} breaks, {none.reason}",
+            f"no list of iters computes it: index {none.index} breaks, {none.reason}",
             "a strided map",
         ) from None
 

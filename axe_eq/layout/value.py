@@ -416,14 +416,15 @@ class Layout(Parts):
     def slice(self, shape: Sequence[int], region: Region) -> Layout:
         """The layout of a box of elements: ``L[region](u) = L(begin + u)`` (Axe 3.3).
 
-        Complete: any region that some layout computes is found, one that none computes is refused.
+        Complete: any region that some layout computes is found, one that none computes is refused;
+        of a layout without a box, that is some layout without a box.
 
         Args:
             shape: row-major shape of the whole layout.
             region: ``(begin, end)`` per dim, begin < end.
 
         Raises:
-            LayoutError: the region is out of range, or no layout computes it, with the first index
+            LayoutError: the region is out of range, or no such layout computes it, with the index
                 of the region (row-major) at which every candidate breaks.
             SearchError: undecided, a region of over 2**24 elements that the iters do not follow.
         """
@@ -439,18 +440,22 @@ class Layout(Parts):
                 add(origin, dict(self.offsets))
             return make(shard, self.replica, make_offsets(origin), self.swizzle)
         except NoIters as none:
-            kind = "layout" if self.box is None else "box"
-            raise LayoutError(
-                f"slice {spans} of {self} as {extents}",
-                f"no {kind} computes it: index {none.index} of the region breaks, {none.reason}",
-                "a region that follows the iters",
-            ) from None
+            at, expected = f"{none.index} of the region", "a region that follows the iters"
+            raise self._no_layout(f"slice {spans}", extents, at, none.reason, expected) from None
+
+    def _no_layout(self, part: str, shape: object, at: object, why: str, want: str) -> LayoutError:
+        kind = "layout without a box" if self.box is None else "box"
+        kind += " behind these swizzles" if self.swizzle else ""
+        wrong = f"no {kind} computes it: index {at} breaks, {why}"
+        return LayoutError(f"{part} of {self} as {shape}", wrong, want)
 
     def permute(self, shape: Sequence[int], perm: Sequence[int]) -> Layout:
         """Reorder the dims of `shape`: dim i of the result is dim ``perm[i]``, as in numpy.
 
+        Complete as `slice` is: what has no box stays without one.
+
         Raises:
-            LayoutError: `perm` is no permutation, or no layout computes the result.
+            LayoutError: `perm` is no permutation, or no such layout computes the result.
             SearchError: undecided, over 2**24 elements that do not group by `shape`.
         """
         extents = check_admitted(self.size, shape)
@@ -462,12 +467,8 @@ class Layout(Parts):
                 return permute_boxed(self, extents, order)
             shard = permute_shard(it.fuse(self.shard), extents, order)
         except NoIters as none:
-            kind = "layout" if self.box is None else "box"
-            raise LayoutError(
-                f"permutation {order} of {self} as {extents}",
-                f"no {kind} computes it: index {none.index} breaks, {none.reason}",
-                "a shape that groups the layout",
-            ) from None
+            part, expected = f"permutation {order}", "a shape that groups the layout"
+            raise self._no_layout(part, extents, none.index, none.reason, expected) from None
         return make(shard, self.replica, self.offsets, self.swizzle)
 
     def inverse(self, axes: Sequence[str] = ()) -> Layout:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from axe_eq.errors import AxeError
+from axe_eq.errors import ArgumentError, AxeError
 from axe_eq.layout import terms as layout_terms
 from axe_eq.layout.notation import read_any
 from axe_eq.layout.symbolic.check import check as check_layout
@@ -39,12 +39,22 @@ def check_certificate(json: str | bytes, *, packs: Mapping[str, Pack] | None = N
     Args:
         json: the certificate's text. The statement in it is what a true answer vouches for.
         packs: where to look up the packs it names; the installed ones by default.
+
+    Raises:
+        ArgumentError: what is given is no text at all.
     """
     return refusal(json, packs=packs) is None
 
 
 def refusal(json: str | bytes, *, packs: Mapping[str, Pack] | None = None) -> str | None:
-    """Why a certificate is refused; None where it is accepted."""
+    """Why a certificate is refused; None where it is accepted.
+
+    Raises:
+        ArgumentError: what is given is no text at all.
+    """
+    if not isinstance(json, str | bytes):
+        wrong = f"is of type {type(json).__name__}"
+        raise ArgumentError("certificate", wrong, "its JSON text, as a verdict has it")
     try:
         check(json, packs=packs)
     except AxeError as error:
@@ -60,8 +70,6 @@ def check(json: str | bytes, *, packs: Mapping[str, Pack] | None = None) -> Stat
     Raises:
         AxeError: the certificate is malformed or does not prove its statement.
     """
-    if not isinstance(json, str | bytes):
-        raise refuse(f"is a {type(json).__name__}", "JSON text")
     proof = parse(json)
     statement = proof.statement
     trusted = believed(statement, installed() if packs is None else packs)

@@ -245,6 +245,7 @@ BAD = {
     "draw_ending": ("draw", "S[8:1]", "-o", "a.png"),
     "draw_folder": ("draw", "S[8:1]", "-o", "nowhere/a.svg"),
     "draw_colour": ("draw", "S[8:1]", "--colour", "lane"),
+    "draw_axis": ("draw", "S[8:1]", "--axis", "<b>"),
     "draw_at": ("draw", "S[8:1]", "--at", "8"),
     "draw_banks": ("draw", "S[8:1@lane]", "--itemsize", "2"),
     "draw_certificate": ("draw", "nowhere.json"),

@@ -208,6 +208,22 @@ def test_inverse_names_what_is_in_the_way(layout: Layout, reason: str) -> None:
         layout.inverse()
 
 
+def test_what_only_a_box_computes_is_refused_as_that() -> None:
+    rows = Layout([(2, 10), (3, 1)])
+    boxed = Layout([(2, 10), (3, 1)], box=(5,))
+    assert [boxed(x) for x in range(5)] == [rows(x) for x in range(5)]
+    with pytest.raises(LayoutError, match="no layout without a box computes it: index 3 of the re"):
+        rows.slice((6,), [(0, 5)])
+    with pytest.raises(LayoutError, match="no layout without a box computes it: index 3 breaks"):
+        compose(rows, Layout([(5, 1)]))
+    with pytest.raises(LayoutError, match="no layout without a box computes it: index"):
+        rows.permute((3, 2), (1, 0))
+    with pytest.raises(LayoutError, match="no layout without a box behind these swizzles computes"):
+        Layout([(2, 16), (3, 1)], swizzle=[Swizzle("m", 1, 0, 1)]).slice((6,), [(0, 5)])
+    with pytest.raises(LayoutError, match="no box computes it: index"):
+        Layout([(4, 1, "p"), (4, 1)], box=(14,)).slice((14,), [(2, 6)])
+
+
 def test_aliasing_reports_the_first_clash() -> None:
     report = Layout([(4, 1), (3, 1)]).aliasing()
     assert not report.injective

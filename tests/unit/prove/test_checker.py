@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from axe_eq.errors import ArgumentError
 from axe_eq.layout import Layout
 from axe_eq.layout.terms import Iter, LayoutTerm, NoIter, encode
 from axe_eq.pack import Pack
@@ -214,12 +215,15 @@ def test_another_version_or_law_is_refused_by_name() -> None:
     assert "lists reals/associate; expected only laws that its instances use" in reason(laws=more)
 
 
-def test_what_is_no_text_is_refused() -> None:
+def test_what_is_no_text_is_an_error_and_not_a_refusal() -> None:
     text = write(Proof(stated(XY, YX), (COMMUTE,), law_statements([COMMUTE], PACKS)))
     assert check_certificate(text.encode(), packs=PACKS)
     others: list[Any] = [None, 3, {}, [], Proof(stated(XY, XY), ())]
     for thing in others:
-        assert not check_certificate(thing, packs=PACKS)
+        with pytest.raises(
+            ArgumentError, match=f"of type {type(thing).__name__}; expected its JSON"
+        ):
+            check_certificate(thing, packs=PACKS)
 
 
 def test_layouts_are_statements_too() -> None:
