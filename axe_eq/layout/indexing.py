@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 
 import numpy as np
 from numpy.typing import NDArray
 
 from axe_eq.layout.iters import Iters, size
+
+PART = 2**20
 
 
 def flatten(index: Sequence[int], shape: Sequence[int]) -> int:
@@ -27,11 +29,30 @@ def unflatten(index: int, shape: Sequence[int]) -> tuple[int, ...]:
 
 def block_table(block: Iters, axis: str) -> NDArray[np.int64]:
     """The values of a block on one axis, over its index."""
-    values = np.zeros(1, dtype=np.int64)
+    steps = []
     for extent, stride, name in block:
-        steps = np.arange(extent, dtype=np.int64) * (stride if name == axis else 0)
-        values = np.add.outer(values, steps).reshape(-1)
-    return values
+        part = np.arange(extent, dtype=np.int64)
+        part *= stride if name == axis else 0
+        steps.append(part)
+    return outer_sum(steps)
+
+
+def filled(
+    count: int, values: Callable[[NDArray[np.int64]], NDArray[np.int64]]
+) -> NDArray[np.int64]:
+    """The values of the indices below `count`, computed part by part to save memory."""
+    found = np.empty(count, dtype=np.int64)
+    for start in range(0, count, PART):
+        part = found[start : start + PART]
+        part[:] = values(np.arange(start, start + len(part), dtype=np.int64))
+    return found
+
+
+def outer_sum(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """All sums of one value of each part, the last part fastest, in little more memory than so."""
+    if not parts:
+        return np.zeros(1, dtype=np.int64)
+    return reduce(lambda slow, fast: np.add.outer(slow, fast).reshape(-1), parts)
 
 
 def columns(block: Iters, index: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:

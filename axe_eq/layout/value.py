@@ -34,7 +34,7 @@ from axe_eq.layout.check import (
     tuple_text,
 )  # fmt: skip
 from axe_eq.layout.extents import linear_range, swizzled_range
-from axe_eq.layout.indexing import block_table, columns, flatten, unflatten
+from axe_eq.layout.indexing import block_table, columns, filled, flatten, outer_sum, unflatten
 from axe_eq.layout.iters import DEFAULT_AXIS, Iters
 from axe_eq.layout.levels import NoIters, add, first_uncut
 from axe_eq.layout.parts import Parts
@@ -54,7 +54,7 @@ from axe_eq.layout.swizzle import Swizzle, check_swizzles
 Region = Sequence[tuple[int, int]]
 
 MAX_IMAGE = 2**20  # as Python tuples they take a quarter of a gigabyte
-MAX_TABLE = 2**28
+MAX_TABLE = 2**26  # half a gigabyte, three times as much on the way through swizzles
 
 _set = object.__setattr__
 
@@ -247,7 +247,7 @@ class Layout(Parts):
         Entry x is the value of the copy whose replica digits are all 0.
 
         Raises:
-            SearchError: more than 2**28 elements.
+            SearchError: more than 2**26 elements.
         """
         return self.swizzled(axis, self.linear_table(axis))
 
@@ -256,10 +256,9 @@ class Layout(Parts):
         if self.size > MAX_TABLE:
             raise SearchError("layout table", f"{self.size} elements", f"at most {MAX_TABLE}")
         if self.inner:
-            return self.coordinates(np.arange(self.size)).get(axis, np.zeros(self.size, np.int64))
-        values = np.array([dict(self.offsets).get(axis, 0)], dtype=np.int64)
-        for extent, block in self.dims():
-            values = np.add.outer(values, block_table(block, axis)[:extent]).reshape(-1)
+            return filled(self.size, lambda x: self.coordinates(x).get(axis, np.zeros_like(x)))
+        values = outer_sum([block_table(block, axis)[:extent] for extent, block in self.dims()])
+        values += dict(self.offsets).get(axis, 0)
         return values
 
     def coordinates(self, index: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:

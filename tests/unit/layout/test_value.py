@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -222,6 +223,32 @@ def test_what_only_a_box_computes_is_refused_as_that() -> None:
         Layout([(2, 16), (3, 1)], swizzle=[Swizzle("m", 1, 0, 1)]).slice((6,), [(0, 5)])
     with pytest.raises(LayoutError, match="no box computes it: index"):
         Layout([(4, 1, "p"), (4, 1)], box=(14,)).slice((14,), [(2, 6)])
+
+
+@pytest.mark.parametrize(
+    ("text", "times"),
+    [("S[4194304:3] + 5@m", 1.2), ("S[(2,2097152):(1,2)]", 1.8),
+     ("box[(2097151,2)] in S[(2097152,2):(2,1)]", 1.8),
+     ("box[(4,1048570)] in box[(4194280) of (4194304)] in S[4194304:3]", 4)],
+)  # fmt: skip
+def test_a_table_takes_little_more_memory_than_it_is(text: str, times: float) -> None:
+    layout = Layout.parse(text)
+    tracemalloc.start()
+    try:
+        table = layout.table("m")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < times * table.nbytes
+    some = [0, 1, layout.size // 2, 2**20 - 1, 2**20, layout.size - 1]
+    assert [
+        frozenset([(("m", int(table[x])),)]) if table[x] else frozenset([()]) for x in some
+    ] == [layout(x) for x in some]
+
+
+def test_a_table_of_too_many_elements_is_refused() -> None:
+    with pytest.raises(SearchError, match="67108865 elements; expected at most 67108864"):
+        Layout([(2**26 + 1, 1)]).table("m")
 
 
 def test_aliasing_reports_the_first_clash() -> None:
