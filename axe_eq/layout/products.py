@@ -393,11 +393,15 @@ def _unscaled(iters: Iterable[Iter], weights: Weights, name: str) -> Iters:
 def _factor_swizzles(
     a: Layout, b: Layout, weights: Weights, outer: bool, name: str
 ) -> tuple[Swizzle, ...]:
-    """The swizzles of the factor: those of the whole before those of `b`, scaled back."""
+    """The swizzles of the factor: those of the whole before those of `b`, scaled back.
+
+    A right addend has those after them.
+    """
     if not outer:
-        if b.swizzle:
-            raise LayoutError(name, f"a swizzle in the left addend {b}", "one without")
-        return a.swizzle
+        if a.swizzle[: len(b.swizzle)] != b.swizzle:
+            wrong = f"the swizzles of {a} do not begin with those of {b}"
+            raise LayoutError(name, wrong, "the same ones")
+        return a.swizzle[len(b.swizzle) :]
     before = len(a.swizzle) - len(b.swizzle)
     if before < 0 or a.swizzle[before:] != b.swizzle:
         raise LayoutError(

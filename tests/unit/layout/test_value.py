@@ -19,6 +19,7 @@ from axe_eq.layout import (
     common_refinement,
     compose,
     direct_sum,
+    direct_sum_right,
     recover,
     same_map,
     tile,
@@ -249,6 +250,24 @@ def test_a_table_takes_little_more_memory_than_it_is(text: str, times: float) ->
 def test_a_table_of_too_many_elements_is_refused() -> None:
     with pytest.raises(SearchError, match="67108865 elements; expected at most 67108864"):
         Layout([(2**26 + 1, 1)]).table("m")
+
+
+def test_a_left_addend_may_have_swizzles() -> None:
+    left = Layout.parse("sw(1,0,1) . S[4:1]")
+    for text in ("S[3:1@p]", "sw(1,0,2)@p . S[8:1@p]", "S[1:1] + R[2:1@p] + 4@p"):
+        right = Layout.parse(text)
+        whole = direct_sum(left, (4,), right, (right.size,))
+        found = direct_sum_right(whole, (whole.size,), left, (4,))
+        assert same_map(found, right) is None
+        meant = [
+            frozenset(tuple(sorted((*a, *b))) for a in left(x) for b in right(y))
+            for x in range(4)
+            for y in range(right.size)
+        ]
+        assert [whole(x) for x in range(whole.size)] == meant
+    for text in ("S[(4,2):(1,1@p)]", "sw(1,1,1) . S[(4,2):(1,1@p)]", "sw(1,0,1) . S[(4,2):(1,4)]"):
+        with pytest.raises(LayoutError, match="direct sum"):
+            direct_sum_right(Layout.parse(text), (8,), left, (4,))
 
 
 def test_aliasing_reports_the_first_clash() -> None:
