@@ -26,7 +26,7 @@ from axe_eq.layout import (
 from axe_eq.layout import terms as t
 from axe_eq.layout.symbolic import elements
 from axe_eq.layout.symbolic.check import check
-from axe_eq.layout.symbolic.polynomial import Polynomial
+from axe_eq.layout.symbolic.polynomial import ONE, Polynomial, parse
 from axe_eq.layout.symbolic.shapes import (
     integers,
     read_perm,
@@ -182,6 +182,38 @@ def write_out_inverse(x: LayoutTerm) -> Term:
     return encode(layout.inverse(axes.split(",")))
 
 
+@LAWS.law(source="ours: strides of a one-to-one list are products of extents", normal=True,
+          sampler=samples.symbolic_inverse)  # fmt: skip
+@_computed
+def write_out_inverse_symbolic(x: LayoutTerm) -> Term:
+    """inverse(D, axes) = the list whose strides are the levels of D's digits, by D's strides.
+
+    For iters with names whose strides on each axis are the products of the extents before them.
+    """
+    if x.symbol is not t.Inverse or x.args[0].symbol is not t.Map:
+        raise Undefined("inverse")
+    points, copies = x.args[0].args
+    if copies is not t.Here():
+        raise Undefined("iters alone")
+    level, left = ONE, []
+    for extent, stride, axis in reversed(t.items_of(points, t.SymIter)):
+        left.append((parse(extent), parse(stride), axis, level))
+        level *= parse(extent)
+    left = [step for step in left if step[0] != 1]
+    found: list[tuple[str, str, str]] = []
+    first, *_ = axes = x.args[1].split(",")
+    for axis in axes:
+        covered, ascending = ONE, []
+        while step := next((s for s in left if s[1:3] == (covered, axis)), None):
+            left.remove(step)
+            ascending.append((str(step[0]), str(step[3]), first))
+            covered *= step[0]
+        found += reversed(ascending)
+    if left:
+        raise Undefined("one to one")
+    return _of_points(t.chain(t.SymIter, t.NoIter(), found))
+
+
 @LAWS.law(source="indices of all elements, in order", normal=True,
           sampler=samples.composed_with_indices)  # fmt: skip
 @_computed
@@ -191,6 +223,50 @@ def compose_with_indices(x: LayoutTerm) -> Term:
         raise Undefined("indices")
     found: Term = x.args[0]
     return found
+
+
+def _of_points(points: Term) -> Term:
+    found: Term = t.Map(points, t.Here())
+    return found
+
+
+@LAWS.law(source="one coordinate is left below 1", normal=True, sampler=samples.only_zero)
+@_computed
+def nowhere_but_at_zero(x: LayoutTerm) -> Term:
+    """Any layout of n elements below 1 = (n, 0@m)."""
+    if x.symbol is not t.AnyLayout or x.args[2] != "1":
+        raise Undefined("unknown layout")
+    elements = read_shape(x.args[1])[0].constant
+    if elements is None:
+        points = t.chain(t.SymIter, t.NoIter(), [(x.args[1], "0", "m")])
+        return _of_points(points)
+    return encode(Layout([(elements, 0)]))
+
+
+@LAWS.law(source="indices of all elements, in order", normal=True,
+          sampler=samples.composed_into_indices)  # fmt: skip
+@_computed
+def compose_into_indices(x: LayoutTerm) -> Term:
+    """compose((n, 1@a), y) = y   if y lies on a, below n."""
+    if x.symbol is not t.Compose:
+        raise Undefined("composition")
+    outer, inner = x.args
+    check(x)  # coordinates of y that are no indices of (n, 1@a)
+    kind = check(inner)
+    if kind.bound is None or kind.axis not in ("", _axis_in_order(outer, check(outer).elements)):
+        raise Undefined("indices")
+    found: Term = inner
+    return found
+
+
+def _axis_in_order(y: Term, size: Polynomial) -> str | None:
+    """The axis a of ``(size, 1@a)``, else None."""
+    if not _is_in_order(y, size):
+        return None
+    if t.is_written(y):
+        return next(iter(decode(y).moving()), "")
+    axis: str = y.args[0].args[2]
+    return axis
 
 
 def _is_in_order(y: Term, size: Polynomial) -> bool:

@@ -6,10 +6,10 @@ what is left is a term that no law reduces, and still the right function.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from axe_eq.layout.symbolic.check import Missing, check
-from axe_eq.layout.symbolic.polynomial import Polynomial
+from axe_eq.layout.symbolic.polynomial import Polynomial, parse
 from axe_eq.layout.symbolic.shapes import (
     integers,
     perm_text,
@@ -37,6 +37,8 @@ from axe_eq.layout.terms import (
     Region,
     Reorder,
     Shift,
+    SymIter,
+    SymShift,
     Window,
     Zip,
 )
@@ -56,8 +58,11 @@ from axe_eq_rules.layout_numbers import (
     Shape,
     Stride,
     on_numbers,
+    product_of,
 )
 from axe_eq_rules.layout_numbers import Region as RegionText
+
+Number = Annotated[Any, STR, "stride"]  # a polynomial
 
 LAWS = Laws()
 
@@ -248,6 +253,57 @@ def region_of_dims(d: IterList, g: GridTerm, R: RegionText) -> Sides:
 def region_of_no_dims() -> Sides:
     """()[] = (), of no dims."""
     return Region(NoBlock(), ""), NoBlock()
+
+
+@primitive((STR, STR), (STR, STR, STR))
+def first_inside(region: str, extent: str) -> tuple[str, str, str] | None:
+    """Begin and length in the first dim, known to be inside, and the region of the other dims."""
+    bounds, whole = read_region(region), parse(extent)
+    if not bounds:
+        return None
+    (begin, end), *rest = bounds
+    if not (begin.at_least(0) and (end - begin).at_least(1) and (whole - end).at_least(0)):
+        return None
+    return str(begin), str(end - begin), region_text(rest)
+
+
+@LAWS.law(source="Axe Appendix E: a window of one digit", sampler=samples.digit_dim)
+def region_of_a_digit(e: Number, s: Number, a: Axis, g: GridTerm, R: RegionText) -> Sides:
+    """((e, s@a), g)[b:b+c, R'] = (c, s@a), g[R']   if b >= 0, c > 0 and b+c <= e."""
+    _, length, rest = first_inside(R, e)
+    left = Region(Block(SymIter(e, s, a, NoIter()), g), R)
+    return left, Block(SymIter(length, s, a, NoIter()), Region(g, rest))
+
+
+@LAWS.law(source="the first element of a region", sampler=samples.placed_digit)
+def place_at_a_digit(
+    e: Number, s: Number, a: Axis, g: GridTerm, R: RegionText, p: CopySet
+) -> Sides:
+    """((e, s@a), g)(begin of b:b+c, R') + p = b*s@a + g(begin of R') + p   if b:b+c is in e."""
+    begin, _, rest = first_inside(R, e)
+    left = PlaceAt(Block(SymIter(e, s, a, NoIter()), g), R, p)
+    return left, SymShift(product_of(begin, s), a, PlaceAt(g, rest, p))
+
+
+@primitive((STR, INT, INT), (STR, STR))
+def window_inside(extent: str, begin: int, count: int) -> tuple[str, str] | None:
+    """Begin and length of a window that is known to be inside, as texts."""
+    known = begin >= 0 and count >= 1 and (parse(extent) - (begin + count)).at_least(0)
+    return (str(begin), str(count)) if known else None
+
+
+@LAWS.law(source="Axe Appendix E: a window of one digit", sampler=samples.digit_window)
+def window_of_a_digit(e: Number, s: Number, a: Axis, b: Place, c: Place) -> Sides:
+    """(e, s@a)[b:b+c] = (c, s@a)   if b >= 0, c > 0 and b+c <= e."""
+    _, length = window_inside(e, b, c)
+    return Window(SymIter(e, s, a, NoIter()), b, c), SymIter(length, s, a, NoIter())
+
+
+@LAWS.law(source="digits of an index", sampler=samples.moved_digit)
+def move_by_a_digit(e: Number, s: Number, a: Axis, i: Place, p: CopySet) -> Sides:
+    """((e, s@a)(i) + p) = i*s@a + p   if 0 <= i < e."""
+    index, _ = window_inside(e, i, 1)
+    return MoveTo(SymIter(e, s, a, NoIter()), i, p), SymShift(product_of(index, s), a, p)
 
 
 @LAWS.law(source="Axe Appendix E: no digit is cut", sampler=samples.window_digit)

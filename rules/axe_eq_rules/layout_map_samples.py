@@ -433,6 +433,33 @@ def composed_with_indices(draw: Draw) -> Values:
     return (t.Compose(layout(draw, "x", size), t.encode(Layout([(size, 1, axis(draw, "a"))]))),)
 
 
+def symbolic_inverse(draw: Draw) -> Values:
+    """The inverse of a list with names that is one to one, or nearly."""
+    extents = draw.shuffled("order", ["n", "2", "k", "3"][: draw.integer("count", 1, 4)])
+    stride, items = {"m": poly(1), "n": poly(1)}, []
+    for place, extent in enumerate(extents):
+        on = draw.pick(f"a{place}", ("m", "m", "n"))
+        items.append((extent, str(stride[on]), on))
+        stride[on] *= poly(extent) + (1 if draw.integer(f"gap{place}", 0, 9) == 0 else 0)
+    items = draw.shuffled("places", items)
+    layout = t.Map(t.chain(t.SymIter, t.NoIter(), items), t.Here())
+    return (t.Inverse(layout, draw.pick("axes", ("m,n", "n,m"))),)
+
+
+def only_zero(draw: Draw) -> Values:
+    """An unknown layout whose coordinates are below a small number."""
+    elements = draw.pick("n", ("1", "4", "6", "n", "2*n"))
+    return (t.AnyLayout("A", elements, draw.pick("bound", ("1", "1", "1", "2"))),)
+
+
+def composed_into_indices(draw: Draw) -> Values:
+    """Indices in order composed with a layout that has such."""
+    size = draw.pick("size", (1, 2, 4, 6))
+    rng = random.Random(draw.integer("seed", 0, 2**32))
+    inner = t.encode(layout_of(rng, draw.pick("n", (1, 2, 4, 6)), size))
+    return (t.Compose(t.encode(Layout([(size, 1, axis(draw, "a"))])), inner),)
+
+
 def written_inverse(draw: Draw) -> Values:
     """The inverse of a one-to-one layout written out."""
     extents = draw.shuffled("order", [2, 3, 4][: draw.integer("n", 1, 3)])

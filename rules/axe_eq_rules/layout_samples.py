@@ -375,6 +375,41 @@ def placed(draw: Draw) -> Values:
     return None if values is None else (*values, copy_set(draw, "p"))
 
 
+# An extent with names, and a window that is in it for all numbers, or for some only.
+_INSIDE = (
+    ("4", "1", "3"), ("n", "0", "1"), ("n", "0", "n"), ("n+2", "1", "n+1"), ("2*n", "n", "2*n"),
+    ("k+n", "n", "k+n"), ("3", "0", "n"),
+)  # fmt: skip
+_STEPS = ("1", "5", "-2", "0", "n", "-k")
+
+
+def digit_dim(draw: Draw) -> Values:
+    """A dim of one digit with names before others, and a region."""
+    e, begin, end = draw.pick("e", _INSIDE)
+    rest = grid(draw, "g")
+    region = bounds(draw, "R", [_size(dim) for dim in blocks(rest)])
+    whole = ",".join(filter(None, (f"{begin}:{end}", region)))
+    return e, draw.pick("s", _STEPS), axis(draw, "a"), rest, whole
+
+
+def placed_digit(draw: Draw) -> Values:
+    """The same, and a set of copies."""
+    values = digit_dim(draw)
+    return None if values is None else (*values, copy_set(draw, "p"))
+
+
+def digit_window(draw: Draw) -> Values:
+    """A digit with names, and a window in integers."""
+    e, begin, count = draw.pick("e", (("4", 1, 2), ("n", 0, 1), ("n+2", 1, 2), ("n", 1, 2)))
+    return e, draw.pick("s", _STEPS), axis(draw, "a"), begin, count
+
+
+def moved_digit(draw: Draw) -> Values:
+    """A digit with names, an index, and a set of copies."""
+    e, s, a, begin, _ = digit_window(draw) or ()
+    return e, s, a, begin, copy_set(draw, "p")
+
+
 def _size(term: Term) -> int:
     return prod(item[0] for item in t.items_of(term, t.Iter))
 

@@ -349,13 +349,14 @@ def _factor(a: Kind, shape: str, b: Kind, other: str) -> Kind:
 
 def _compose(a: Kind, b: Kind) -> Kind:
     if b.bound is None:
-        raise Missing("composition", "to know that the inner coordinates are indices of the outer")
+        raise Missing("composition", "that the inner coordinates are indices of the outer layout")
     if not (a.elements - b.bound).at_least(0):
-        wanted = f"inner indices below {a.elements}, the elements of the outer layout"
+        wanted = f"below {a.elements}, the elements of the outer layout"
         if b.loose and (a.elements - b.bound).constant is not None:
-            raise Missing("composition", f"{wanted}; known is below {b.bound}")
+            known = f"that the inner indices, known to be below {b.bound}, are {wanted}"
+            raise Missing("composition", known)
         if (a.elements - b.bound).constant is not None:
-            raise LayoutError("composition", f"inner indices below {b.bound}", wanted)
+            raise LayoutError("composition", f"inner indices below {b.bound}", f"them {wanted}")
         raise Missing("composition", f"{a.elements} >= {b.bound}")
     single = a.single and b.single
     return Kind(b.elements, a.total and b.total, single, a.bound, a.axis, loose=True)

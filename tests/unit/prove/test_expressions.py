@@ -211,8 +211,8 @@ def test_assumed_equalities_of_layouts() -> None:
 
 
 def test_what_no_law_joins_is_named() -> None:
-    text = missing("inverse(S[(n,4):(1,n)],(m))", "S[(4,n):(1,4)]")
-    assert "a law that joins inverse(S[(n,4):(1@m,n@m)], (m)) and S[(4,n):(1@m,4@m)]" in text
+    text = missing("inverse(S[(n,4):(-1,n)] + (n-1),(m))", "S[(4,n):(1,-4)] + (4*n-4)")
+    assert "inverse(S[(n,4):(-1@m,n@m)] + (n-1)@m, (m))" in text
 
 
 @pytest.mark.parametrize(
@@ -267,6 +267,41 @@ def test_sums_of_elements_that_differ_are_told_apart(a: str, b: str) -> None:
     assert not same_elements(read_expression(a).term, read_expression(b).term)
     assert same_elements(read_expression(a).term, read_expression(a).term)
     assert refuted(a, b).layouts
+
+
+IDENTITIES = [
+    ("compose(S[4:1],I[4 below 4])", "I[4 below 4]"),
+    ("compose(S[(n,4):(4,1)],S[4:n])", "S[4:n]"),
+    ("compose(S[(2,4):(4@p,1@p)],S[(4,2):(1@p,4@p)])", "S[(4,2):(1@p,4@p)]"),
+    ("slice(S[n:3],(n),(0:1))", "S[1:1]"),
+    ("slice(S[(n,4):(5,1)],(n,4),(0:n,1:3))", "S[(n,2):(5,1)]+1"),
+    ("slice(S[(n,2*k):(s,1)],(n,2*k),(0:n,k:2*k))", "S[(n,k):(s,1)]+k"),
+    ("inverse(S[(n,4):(1,n)],(m))", "S[(4,n):(1,4)]"),
+    ("inverse(S[(k,n,4):(1@p,4,1)],(m,p))", "S[(n,4,k):(4,1,4n)]"),
+    ("I[8 below 1]", "S[8:0]"),
+    ("I[n below 1]", "S[n:0]"),
+]
+
+
+@pytest.mark.parametrize(("a", "b"), IDENTITIES)
+def test_identities_with_names(a: str, b: str) -> None:
+    assert proved(a, b)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("compose(S[4:1@p],I[4 below 4])", "I[4 below 4]"),
+        ("compose(S[(n,4):(4,1)],S[4:n])", "S[4:4]"),
+        ("slice(S[n:3],(n),(0:1))", "S[1:1]+3"),
+        ("slice(S[(n,4):(5,1)],(n,4),(0:n,1:3))", "S[(n,2):(5,1)]"),
+        ("inverse(S[(n,4):(1,n)],(m))", "S[(4,n):(n,1)]"),
+        ("inverse(S[(n,k):(1,n)],(m))", "S[(k,n):(1,n)]"),
+        ("I[n below 2]", "S[n:0]"),
+    ],
+)
+def test_what_looks_like_them_is_refuted(a: str, b: str) -> None:
+    assert isinstance(refuted(a, b).x, int)
 
 
 def test_unit_dims_runs_and_indices_with_names() -> None:
