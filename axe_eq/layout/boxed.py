@@ -170,8 +170,11 @@ def normal_ladder(layout: Layout) -> Ladder:
     """
     found = find_normal(layout)
     if found is None:
-        wrong = "no digits that step on one axis each"
-        raise SearchError(f"normal form of {layout}", wrong, "one axis")
+        raise SearchError(
+            f"normal form of {layout}",
+            "its boxes only line up where digits step on several axes",
+            "digits that step on one axis each",
+        )
     return found
 
 
@@ -242,7 +245,9 @@ def normalise(layout: Layout, replica: Iters, offsets: Offsets) -> Layout:
         if sure and (not plain.inner or ld.is_wide(layout.size, short)):
             return plain
     if layout.size > MAX_POINTS:
-        raise SearchError(f"canonical form of {layout}", f"{layout.size} elements", f"{MAX_POINTS}")
+        raise SearchError(
+            f"canonical form of {layout}", f"{layout.size} elements", f"at most {MAX_POINTS}"
+        )
     table, axes = table_of(layout)
     found = plain_form(table[:, None, :], axes)
     if found is not None:

@@ -12,7 +12,7 @@ from axe_eq.layout import iters as it
 from axe_eq.layout.check import check_range, make_offsets
 from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters
 from axe_eq.layout.levels import NoIters, Vector, add
-from axe_eq.layout.tables import MAX_RUNGS, Table, from_points
+from axe_eq.layout.tables import MAX_RUNGS, Table, from_points, point_table
 from axe_eq.layout.value import Layout, make
 
 MAX_POINTS = 2**22
@@ -29,7 +29,7 @@ def compose(a: Layout, b: Layout) -> Layout:
         b: the inner layout, away from 0 on at most one axis, with coordinates of at least 0.
 
     Raises:
-        LayoutError: B has several axes or an index that A has no iter for, or no layout
+        LayoutError: B moves on several axes or has an index that A has no iter for, or no layout
             computes the composition, with the first index that breaks.
         SearchError: undecided, over 2**22 points where iters of B carry over those of A.
 
@@ -146,6 +146,9 @@ def _by_points(a: Layout, b: Layout, axis: str) -> Layout:
             found = from_points(points, axes, boxed=boxed, rungs=rungs)
             replica = found.replica
     except NoIters as none:
+        form = _behind_swizzles(a, points, axes) if a.swizzle or b.swizzle else None
+        if form is not None:
+            return form
         kind = "layout" if boxed else "layout without a box"
         raise LayoutError(
             f"composition of {a} with {b}",
@@ -153,6 +156,31 @@ def _by_points(a: Layout, b: Layout, axis: str) -> Layout:
             "an inner layout that follows the digits of the outer",
         ) from None
     return make(found.shard, replica, found.offsets, a.swizzle, *found.boxes)
+
+
+def _behind_swizzles(a: Layout, points: Table, axes: tuple[str, ...]) -> Layout | None:
+    """The normal form of a composition with swizzles of its own, or None: none is found.
+
+    Args:
+        a: the outer layout, whose swizzles have not acted on the points.
+        points: ``[size, copies, axes]``, with the copies of `a` where it has some.
+        axes: the axis of each column.
+    """
+    from axe_eq.layout.swizzled import MAX_POINTS as MOST
+    from axe_eq.layout.swizzled import form_of
+
+    if points.shape[0] * points.shape[1] > MOST:
+        return None
+    points = points.copy()
+    for place, axis in enumerate(axes):
+        points[:, :, place] = a.swizzled(axis, points[:, :, place])
+    order = np.lexsort(points.transpose(2, 0, 1)[::-1], axis=-1)
+    points = np.take_along_axis(points, order[:, :, None], axis=1)
+    found = form_of(points, axes)
+    if found is None or set(found.axes) - set(axes):
+        return None
+    index = np.arange(len(points), dtype=np.int64)
+    return found if np.array_equal(point_table(found, index, axes), points) else None
 
 
 def _with_copies(points: Table, a: Layout, axes: Sequence[str]) -> Table:

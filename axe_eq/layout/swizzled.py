@@ -59,7 +59,7 @@ def normalise(layout: Layout) -> Layout:
         outer, inner = _split(layout)
         if inner.size * inner.copies() > MAX_POINTS:
             raise SearchError(
-                f"canonical form of {layout}", f"{inner.size} elements", f"{MAX_POINTS}"
+                f"canonical form of {layout}", f"{inner.size} elements", f"at most {MAX_POINTS}"
             )
     axes = layout.axes
     points = point_table(inner, np.arange(inner.size, dtype=np.int64), axes)
@@ -79,6 +79,17 @@ def normalise(layout: Layout) -> Layout:
             "fewer or smaller swizzles",
         )
     return _around(outer, form)
+
+
+def form_of(points: Points, axes: tuple[str, ...]) -> Layout | None:
+    """The normal form of a map with swizzles, given as a table; None where none is found.
+
+    Args:
+        points: ``[size, copies, axes]``, at most 2**18, the copies of each element ascending.
+        axes: the axis of each column.
+    """
+    form = plain_form(points, axes)
+    return _least(points, axes) if form is None else form
 
 
 def swizzled_form(layout: Layout) -> Layout | None:

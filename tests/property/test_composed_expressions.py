@@ -48,6 +48,7 @@ def test_it_is_known_which_indices_a_written_layout_reaches(campaign: Callable[.
 
 INNER = [
     "box[(5)] in S[(2,4):(4,1)]",
+    "sw(1,0,1) . S[8:1]",
     "box[(3,2) of (4,2)] in S[(4,2):(1,4)]",
     "box[(4,2) of (4,3)] in S[(4,3):(2,1)] + R[2:8]",
 ]
