@@ -118,7 +118,7 @@ def compose(a: Any, b: Any) -> Any:
         b: the inner one, away from 0 on at most one axis, with coordinates of at least 0.
 
     Raises:
-        LayoutError: B has several axes or an index that A has no iter for, or no layout
+        LayoutError: B moves on several axes or has an index that A has no iter for, or no layout
             computes the composition, with the first index that breaks.
         SearchError: undecided, over 2**22 points where iters of B carry over those of A.
 
