@@ -328,16 +328,24 @@ class _Reader:
         """Dims for a reduction: a last dim of the roots that it does not use, or ones of its own.
 
         Rows that are reduced and stored again are one dim of the index space. Reduced dims of equal
-        extent are shared: no two reductions see each other's.
+        extent are shared: no two reductions see each other's. Contractions share all or none, since
+        those over the same dims go through the same steps.
         """
         extents = sig.extents(shapes)
         taken = {d for c in coords for d, _ in c.terms}
+        if self.step.row:
+            wanted = [extents[reduced] for reduced in sig.reduced]
+            for fold in (leaf for leaf in self.leaves if isinstance(leaf, Fold)):
+                known = [self.cone.shape[d] for d in fold.dims]
+                if known == wanted and taken.isdisjoint(fold.dims):
+                    return fold.dims
+            self.cone.shape += wanted
+            return tuple(range(len(self.cone.shape) - len(wanted), len(self.cone.shape)))
         last = self.cone.rank - 1
         found = []
         for reduced in sig.reduced:
             own = range(self.cone.rank, len(self.cone.shape))
-            # Contractions sum over dims of their own.
-            again = (last,) if sig.n_reduced == 1 and last >= 0 and not self.step.row else ()
+            again = (last,) if sig.n_reduced == 1 and last >= 0 else ()
             fits = (d for d in (*again, *own) if d not in taken)
             dim = next((d for d in fits if self.cone.shape[d] == extents[reduced]), None)
             if dim is None:

@@ -154,7 +154,10 @@ class Writer:
 
     def map_name(self, tensor_map: TensorMap) -> str:
         """The C name of a tensor map."""
-        return self.map_names[self.planned.map_name(tensor_map)]
+        name = self.planned.map_name(tensor_map)
+        if name not in self.map_names:  # of a plan that was changed since
+            self.map_names[name] = self._claim(name)
+        return self.map_names[name]
 
     def descriptor_name(self, buffer: ir.Buffer) -> str:
         """A C name for a matrix descriptor of a part of a buffer."""

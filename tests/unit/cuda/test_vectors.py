@@ -88,3 +88,16 @@ def test_sums_across_columns_have_the_blocks_that_are_priced(
     assert blocks == tiles < h200.n_units
     by_columns = axe.Layout([(4096, 1), (2048, 4096)])
     assert columns_of(dtype, by_columns)[1] > h200.n_units
+
+
+def test_products_that_sum_over_some_of_the_same_dims_go_through_steps_of_their_own() -> None:
+    def centred(v: Any) -> Any:
+        w = v @ v.mT
+        return nn.layernorm(w @ w.mT, axis=3)
+
+    exe = axe.compile(centred, axe.Spec((2, 1, 2, 2, 64), "f32"), target="h200")
+    sums = [{n.text for n in k.nodes if "; +" in n.text and n.cell == "mul"} for k in exe.kernels]
+    assert any(len(several) > 1 for several in sums)
+    x = np.random.default_rng(5).standard_normal((2, 1, 2, 2, 64)).astype(np.float32) / 8
+    (got,) = interpreted(exe.schedule.graph, [x])
+    np.testing.assert_allclose(got, axe.run(centred, x), rtol=2e-3, atol=2e-4)
