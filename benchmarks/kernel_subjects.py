@@ -104,6 +104,15 @@ def _unaligned_product() -> Subject:
     return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T}, n_ctas=2)
 
 
+def _narrow_product() -> Subject:
+    """Five rows: the others of the ring are zeroed once, before three tiles."""
+    m, n, k = 5, 136, 136
+    a, b = normal(m, k, seed=1), normal(n, k, seed=2)
+    arrays = {"A": a, "B": b, "C": np.zeros((m, n), np.float16)}
+    kernel = gemm(Problem(m, n, k), Tiling(64, 64, 64, 2, 1, 2))
+    return Subject(kernel, arrays, {"C": _wide(a) @ _wide(b).T})
+
+
 def _clustered_product() -> Subject:
     """Two CTAs of a cluster share the tiles of B: two tiles each, a tail, a ring of two."""
     m, n, k = 200, 128, 96
@@ -280,6 +289,7 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "persistent product": _product_with_bias,
     "gated product of columns": _gated_columns,
     "unaligned product": _unaligned_product,
+    "narrow product": _narrow_product,
     "clustered product": _clustered_product,
     "streaming product": lambda: _streaming(264, 44, 32, 16, stream.Tiling(2, 16, 16, 2)),
     "carried stream": lambda: _streaming(67, 90, 20, 17, stream.Tiling(1, 32, 32, 2)),

@@ -41,6 +41,16 @@ PRODUCTS = "product of .*"  # through registers, of lanes
 GEMMS = ".* product|gated product of columns"
 
 REASONS: tuple[Reason, ...] = (
+    # -- rows past the end of an operand --
+    Reason(
+        "Rows past the end only reach results past the end, which no store takes",
+        "another constant", "^fill zeros", "narrow product",
+    ),
+    Reason(
+        "All values are the same zero, and the same bytes are written: others would be read"
+        " unwritten or race with copies",
+        "wrong swizzle|iters swapped|a value one off", r"<- zeros\w*\[", "narrow product",
+    ),
     # -- more order than is needed --
     Reason(
         "What was waited for stays done (a later phase comes after this wait: see the interpreter),"

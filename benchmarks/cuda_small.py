@@ -1,0 +1,109 @@
+"""Products of few rows, as a decoder has them, against torch on this machine's GPU.
+
+    python -m benchmarks.cuda_small [--out FOLDER]
+
+Whole programs as `axe.compile` chose and lowered them, checked against torch first. What is timed
+are CUDA graphs of 20 calls over buffers that take turns and are larger than L2 together, so that
+weights come from main memory; shuffled order, median of the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import statistics
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+CALLS, ROUNDS, BYTES = 20, 15, 150e6
+WEIGHTS = ((4096, 4096), (14336, 4096), (4096, 14336), (2048, 2048))
+ROWS = (1, 8, 16, 32, 64, 128, 256)
+
+
+def timed(work: dict[str, list[Callable[[], Any]]]) -> dict[str, float]:
+    """Microseconds of a call, by name; the calls of a name take turns."""
+    import torch
+
+    graphs: dict[str, Any] = {}
+    for name, calls in work.items():
+        for call in calls:
+            call()
+        torch.cuda.synchronize()
+        graphs[name] = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graphs[name]):
+            for n in range(CALLS):
+                calls[n % len(calls)]()
+    times: dict[str, list[float]] = {name: [] for name in graphs}
+    for _ in range(ROUNDS):
+        for name in random.sample(list(graphs), len(graphs)):
+            begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            begin.record()
+            graphs[name].replay()
+            end.record()
+            torch.cuda.synchronize()
+            times[name].append(begin.elapsed_time(end) / CALLS * 1e3)
+    return {name: statistics.median(found[3:]) for name, found in times.items()}
+
+
+def case(rows: int, depth: int, columns: int) -> dict[str, Any]:
+    """One product: what was chosen, its error and the times."""
+    import torch
+
+    import axe_eq as axe
+
+    specs = axe.Spec((rows, depth), "f16"), axe.Spec((depth, columns), "f16")
+    exe = axe.compile(lambda a, b: a @ b, *specs, target="h200")
+    several = max(2, round(BYTES / (2 * depth * columns)))
+
+    def normal(*shape: int) -> Any:
+        return torch.randn(shape, device="cuda").half()
+
+    sets = [(normal(rows, depth), normal(depth, columns)) for _ in range(several)]
+    want = sets[0][0].float() @ sets[0][1].float()
+    error = float((exe(*sets[0]).float() - want).abs().max() / want.abs().max())
+    out = normal(rows, columns)
+    work: dict[str, list[Callable[[], Any]]] = {
+        "axe": [exe.bind(*given) for given in sets],
+        "torch": [partial(torch.mm, a, b, out=out) for a, b in sets],
+    }
+    (kernel,) = exe.kernels
+    return {
+        "rows": rows, "depth": depth, "columns": columns, "schedule": kernel.schedule,
+        "error": error, "estimate_us": exe.cost["time_s"] * 1e6, "us": timed(work),
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Run all and write cuda_small.json."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    default = Path(os.environ.get("OUT", "benchmarks/results"))
+    parser.add_argument("--out", type=Path, default=default)
+    options = parser.parse_args()
+    import torch
+
+    found = []
+    for depth, columns in WEIGHTS:
+        for rows in ROWS:
+            found.append(case(rows, depth, columns))
+            assert found[-1]["error"] < 5e-3, found[-1]
+            times = found[-1]["us"]
+            print(
+                f"{rows:4} x {depth:5} x {columns:5}: {times['torch'] / times['axe']:.3f} of torch;"
+                f" {times['axe']:.1f} us, estimated {found[-1]['estimate_us']:.1f},"
+                f" {found[-1]['schedule']}"
+            )
+    machine = {
+        "gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
+        "python": platform.python_version(),
+    }  # fmt: skip
+    text = json.dumps({"machine": machine, "cases": found}, indent=1)
+    (options.out / "cuda_small.json").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
