@@ -75,6 +75,12 @@ def raised_at(error: BaseException) -> str:
     return f"{frames[-1].filename}:{frames[-1].lineno}: {frames[-1].line}" if frames else ""
 
 
+def defined_at(function: object) -> str:
+    """Where a function is written, as ``file:line``; "" where that is not known."""
+    code = getattr(function, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code else ""
+
+
 class LayoutError(AxeError):
     """An impossible layout or layout operation."""
 

@@ -18,7 +18,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from axe_eq.debug import switches
-from axe_eq.errors import PackError
+from axe_eq.errors import AxeError, PackError, cause, defined_at, raised_at, said
 from axe_eq.kernel.cells import declare_spelling
 from axe_eq.program.ops import CELLS, MONOIDS, SELECTORS, Cell, Monoid, Selector
 from axe_eq.rule.law import Law
@@ -120,13 +120,23 @@ class Pack:
         """Register a schedule (also usable as a decorator of a class or function).
 
         Raises:
-            PackError: another pack has a schedule of that name.
+            PackError: another pack has a schedule of that name, or it lacks a part (`name`,
+                `families`, `refuse`, `price`).
         """
         self._name_schedule(schedule)
         self.schedules.append(schedule)
         return schedule
 
     def _name_schedule(self, schedule: Any) -> None:
+        for part, (fits, expected) in _SCHEDULE_PARTS.items():
+            if not fits(getattr(schedule, part, None)):
+                has = (
+                    f"has {part}={said(getattr(schedule, part))}"
+                    if hasattr(schedule, part)
+                    else f"has no {part}"
+                )
+                called = said(getattr(schedule, "name", schedule))
+                raise PackError(f"schedule {called} of pack {self.name!r}", has, expected)
         owner, _ = _schedules.get(schedule.name, (self.name, None))
         if owner != self.name:
             raise PackError(
@@ -141,6 +151,21 @@ class Pack:
         return target
 
 
+def _are_families(given: Any) -> bool:
+    texts = isinstance(given, list | tuple | set | frozenset) and all(
+        isinstance(family, str) for family in given
+    )
+    return texts and bool(given)
+
+
+# What a schedule has: whether the part fits, and what is expected of it.
+_SCHEDULE_PARTS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "name": (lambda given: isinstance(given, str) and bool(given), "a text, how it is called"),
+    "families": (_are_families, 'a tuple of target families, such as ("cuda",)'),
+    "refuse": (callable, "a method refuse(summary, target)"),
+    "price": (callable, "a method price(summary, target)"),
+}
+
 # Every loaded pack's schedules by name: steps of schedule graphs name theirs.
 _schedules: dict[str, tuple[str, Any]] = {}
 
@@ -154,6 +179,46 @@ def title_of_schedule(name: str) -> str:
     """How errors call a schedule: with the pack that registered it, where one did."""
     owner = _schedules.get(name, ("", None))[0]
     return f"schedule {name!r} of pack {owner!r}" if owner else f"schedule {name!r}"
+
+
+def ask_schedule(
+    schedule: Any,
+    what: str,
+    *given: Any,
+    expected: str,
+    wrong: Callable[[Any], str | None],
+) -> Any:
+    """What a method of a schedule answers; packs are somebody else's code, so it is checked.
+
+    Args:
+        schedule: of some pack.
+        what: the method.
+        given: its arguments.
+        expected: what it is to answer, for errors.
+        wrong: what is wrong with an answer; None where nothing is.
+
+    Raises:
+        PackError: it fails, or answers something else; names the pack, the part and the line.
+        AxeError: its own, as they are.
+    """
+    try:
+        answer = getattr(schedule, what)(*given)
+    except AxeError:
+        raise
+    except Exception as error:  # of any kind
+        raise PackError(
+            title_of_schedule(schedule.name), f"its {what} fails ({cause(error)})", expected,
+            at=raised_at(error),
+        ) from error  # fmt: skip
+    if (problem := wrong(answer)) is not None:
+        place = getattr(type(schedule), what, None)
+        raise PackError(
+            title_of_schedule(schedule.name),
+            f"its {what} {problem}",
+            expected,
+            at=defined_at(place),
+        )
+    return answer
 
 
 @cache

@@ -26,7 +26,7 @@ from axe_eq.egraph.phases import Saturated, saturate
 from axe_eq.egraph.session import Limits
 from axe_eq.egraph.worker import is_limited, run_limited
 from axe_eq.errors import ArgumentError, LayoutError, PackError, ProgramError, SearchError
-from axe_eq.extract.able import drop_unwritable, emitter_of
+from axe_eq.extract.able import drop_unwritable, emitter_of, without_machine
 from axe_eq.extract.choose import Group, chosen
 from axe_eq.extract.forest import read_forest
 from axe_eq.extract.mesh import build_mesh, plan_mesh, read_mesh
@@ -521,7 +521,9 @@ def extract_program(
         if unwritable:
             error.wrong = f"{error.wrong}; left out: {'; '.join(unwritable)}"
         raise limited(graph, error) from error
-    return replace(found, unwritable=unwritable)
+    known = {t.family for pack in (*find_packs(), *used) for t in pack.targets.values()}
+    idle = without_machine(used, {*known, target.family})
+    return replace(found, unwritable=(*unwritable, *idle))
 
 
 def limited(graph: Saturated, error: SearchError) -> SearchError:

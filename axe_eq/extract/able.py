@@ -1,12 +1,12 @@
-"""What a target's emitter cannot write: alternatives that no kernel may use."""
+"""What takes no part: alternatives that the emitter cannot write, schedules of no known machine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from axe_eq.extract.forest import CELL, Forest
-from axe_eq.pack import Pack
+from axe_eq.pack import Pack, title_of_schedule
 
 Refuse = Callable[[str, tuple[str, ...]], str | None]
 """(cell text, element types of its operands) -> why it cannot be written, or None."""
@@ -16,6 +16,22 @@ def emitter_of(used: Iterable[Pack], family: str) -> Any:
     """The emitter of a target family in these packs; None where there is none."""
     emitters = {f: e for pack in used for f, e in pack.emitters.items()}
     return emitters.get(family)
+
+
+def without_machine(used: Iterable[Pack], families: Collection[str]) -> tuple[str, ...]:
+    """Why schedules are never asked: they are for target families that no pack has a target of.
+
+    Args:
+        used: the packs whose schedules take part.
+        families: of all known targets.
+    """
+    return tuple(
+        f"{title_of_schedule(schedule.name)}: for {' '.join(schedule.families)}, "
+        f"and the known target families are {' '.join(sorted(families))}"
+        for pack in used
+        for schedule in pack.schedules
+        if not set(schedule.families) & set(families)
+    )
 
 
 def drop_unwritable(forest: Forest, emitter: Any) -> tuple[str, ...]:

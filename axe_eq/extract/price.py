@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from axe_eq.errors import AxeError, PackError, cause, raised_at
-from axe_eq.pack import title_of_schedule
+from axe_eq.errors import PackError
+from axe_eq.pack import ask_schedule
 from axe_eq.schedule.summary import Columns, Schedule, Summary
 from axe_eq.target import Target
 
@@ -99,20 +99,11 @@ class Pricer:
         return self._tables[key]
 
     def _asked(self, schedule: Schedule, what: str, summary: Summary) -> Any:
-        """What a schedule answers; packs are somebody else's code, so it is checked."""
-        try:
-            answer = getattr(schedule, what)(summary, self.target)
-        except AxeError:
-            raise
-        except Exception as error:  # of any kind
-            raise PackError(
-                title_of_schedule(schedule.name), f"its {what} fails ({cause(error)})",
-                _ANSWERS[what], at=raised_at(error),
-            ) from error  # fmt: skip
-        wrong = _wrong_answer(what, answer)
-        if wrong is not None:
-            raise PackError(title_of_schedule(schedule.name), f"its {what} {wrong}", _ANSWERS[what])
-        return answer
+        """What a schedule answers."""
+        return ask_schedule(
+            schedule, what, summary, self.target, expected=_ANSWERS[what],
+            wrong=lambda answer: _wrong_answer(what, answer),
+        )  # fmt: skip
 
     @property
     def summaries(self) -> Collection[Summary]:

@@ -47,7 +47,8 @@ class Extracted:
         pricer: what priced the cones.
         needed: labels of values that are kept because no schedule covers a kernel that has one of
             their readers compute them.
-        unwritable: why alternatives were left out that the target's emitter cannot write.
+        unwritable: why alternatives were left out that the target's emitter cannot write, and
+            schedules that no known machine has.
     """
 
     forest: Forest

@@ -123,7 +123,8 @@ def test_a_kernel_of_the_cone_passes() -> None:
 def test_a_lowering_that_fails_is_named_with_its_line() -> None:
     (report,) = check_schedules(pack_of(OneMap(cell=None)), samples={"-x": RELU["-x, one dim"]})
     (finding,) = report.findings
-    assert finding.startswith("on -x: kernel k0_neg cannot be lowered (ValueError: not enough valu")
+    assert finding.startswith("on -x: kernel k0_neg cannot be run: schedule 'twice_relu' of pack ")
+    assert "its lower fails (ValueError: not enough values" in finding
     assert "m, n = cone.shape" in finding
 
 

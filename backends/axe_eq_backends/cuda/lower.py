@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from axe_eq.errors import DispatchError, ScheduleError
+from axe_eq.errors import DispatchError, ScheduleError, said
 from axe_eq.kernel import ir
-from axe_eq.pack import schedule_named
+from axe_eq.pack import ask_schedule, schedule_named
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, TileNode
 from axe_eq.target import Target
 from axe_eq_backends.cuda import contract
@@ -47,16 +48,44 @@ def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> 
 
     Raises:
         DispatchError: no schedule covers the cone; says why.
+        PackError: the schedule's own `lower` fails, or returns what is no kernel of the step.
     """
     own = schedule_named(step.schedule) if isinstance(step, KernelStep) else None
     if own is not None and hasattr(own, "lower"):
-        made: Lowered = own.lower(step, graph, target)
+        made: Lowered = ask_schedule(
+            own, "lower", step, graph, target,
+            expected="Lowered(kernel, {name of a tensor: buffer of the step})",
+            wrong=lambda answer: _wrong_answer(answer, step),
+        )  # fmt: skip
         return made
     cone = read_cone(step if isinstance(step, KernelStep) else _as_kernel(step, graph))
     try:
         return _schedule(cone, step, target)
     except ScheduleError as error:
         raise cone.refuse(str(error), "a cone that a schedule covers") from error
+
+
+def _wrong_answer(made: Any, step: KernelStep | MoveStep) -> str | None:
+    """What is wrong with what a schedule's own `lower` returned."""
+    if not isinstance(made, Lowered) or not isinstance(made.kernel, ir.Kernel):
+        return f"returns {said(made)} for kernel {step.name}"
+    for part in ("buffers", "params"):
+        if not isinstance(getattr(made, part), Mapping):
+            return f"gives {part}={said(getattr(made, part))}, which is no mapping of names"
+    read, written = ({a.buffer: None for a in side} for side in (step.reads, step.writes))
+    for tensor in made.kernel.tensors:
+        what = f"tensor {tensor.name!r} of kernel {made.kernel.name!r}"
+        if tensor.name not in made.buffers:
+            return f"leaves {what} without a buffer"
+        buffer, is_written = made.buffers[tensor.name], tensor.name in made.kernel.outputs
+        known = written if is_written else {**read, **written}
+        if buffer not in known:
+            verb = "writes" if is_written else "reads"
+            return f"puts {what} on {said(buffer)}, and the step {verb} {' '.join(known)}"
+    if unset := [v.name for v in made.kernel.params if v.name not in made.params]:
+        return f"gives no number for {' '.join(unset)} of kernel {made.kernel.name!r}"
+    bare = written.keys() - {made.buffers[name] for name in made.kernel.outputs}
+    return f"returns a kernel that does not write {' '.join(sorted(bare))}" if bare else None
 
 
 def _as_kernel(step: MoveStep, graph: ScheduleGraph) -> KernelStep:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 import axe_eq as axe
 from axe_eq import pack as packs
 from axe_eq.errors import PackError, ProgramError
+from axe_eq.kernel.build import Builder
 from axe_eq.pack import Pack, installed
 from axe_eq.program import ops
 from axe_eq.program.ops import Cell
@@ -21,6 +23,7 @@ from axe_eq.prove.lawcheck import check_law
 from axe_eq.rule.law import Sides
 from axe_eq.schedule.summary import Columns, Summary, grid_of
 from axe_eq.target import Target
+from axe_eq_backends.cuda.lower import Lowered
 
 
 def _columns(**changes: Any) -> Columns:
@@ -139,3 +142,91 @@ def test_a_cell_whose_function_fails_is_named() -> None:
     with pytest.raises(ProgramError, match=r"^cell 'theirs_only': its function fails on float32\[2,"
                        r" 3\] \(AttributeError: .*'nothing'\); .*\n  at .*x.nothing"):  # fmt: skip
         axe.run(lambda x: elementwise("theirs_only", x), np.ones((2, 3), np.float32))
+
+
+class Lowering(Foreign):
+    """A schedule that writes its kernels as a test says; cheaper than all others."""
+
+    lowered: Callable[[Any], Any]
+
+    def lower(self, step: Any, graph: Any, target: Target) -> Any:
+        return self.lowered(step)
+
+
+def _kernel(names: str = "XY") -> Any:
+    k = Builder("theirs", warps=1)
+    x, y = k.tensor(names[0], "f32", (64, 64)), k.tensor(names[1], "f32", (64, 64), output=True)
+    with k.tiles(1):
+        held = k.reg("held", "f32", (64, 64), "S[(64,2,32):(2@reg,1@reg,1@lane)]")
+        k.copy(held.all, x.all)
+        k.copy(y.all, held.all)
+    return k.finish()
+
+
+def _oops(step: Any) -> Any:
+    return dict[str, int]()["oops"]
+
+
+LOWERED: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "raises": (_oops, r"its lower fails \(KeyError: 'oops'\); expected .*\n  at .*\[\"oops\"\]"),
+    "nothing": (lambda step: None, r"its lower returns None for kernel .*\n  at .*\.py:\d+"),
+    "no mapping": (lambda step: Lowered(_kernel(), None), "gives buffers=None"),  # type: ignore[arg-type]
+    "no buffer": (
+        lambda step: Lowered(_kernel(), {"X": step.reads[0].buffer}),
+        "leaves tensor 'Y' of kernel 'theirs' without a buffer",
+    ),
+    "no such buffer": (
+        lambda step: Lowered(_kernel(), {"X": "nope", "Y": step.writes[0].buffer}),
+        "puts tensor 'X' of kernel 'theirs' on 'nope', and the step reads ",
+    ),
+    "an input as result": (
+        lambda step: Lowered(_kernel(), {"X": step.reads[0].buffer, "Y": step.reads[0].buffer}),
+        "puts tensor 'Y' of kernel 'theirs' on '.*', and the step writes ",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", LOWERED)
+@pytest.mark.usefixtures("known")
+def test_a_lowering_with_wrong_answers_is_one_error_that_names_it(
+    what: str, tmp_path: Path
+) -> None:
+    lowered, problem = LOWERED[what]
+    pack = Pack("theirs")
+    schedule = pack.schedule(Lowering("foreign", lambda s: None, lambda s: _columns()))
+    schedule.lowered = lowered
+    exe = axe.compile(
+        lambda x: x + 1, "64x64:f32", target="h200", packs=[*installed().values(), pack]
+    )
+    for asked in (lambda: exe.source, lambda: exe.save(tmp_path / "theirs.axe")):
+        with pytest.raises(PackError, match=f"^schedule 'foreign' of pack 'theirs': .*{problem}"):
+            asked()
+
+
+INCOMPLETE: dict[str, tuple[dict[str, Any], str]] = {
+    "name": ({"name": None}, "has name=None; expected a text"),
+    "families": ({"families": "cuda"}, r"has families='cuda'; expected a tuple of .*\(\"cuda\",\)"),
+    "price": ({"price": 3}, r"has price=3; expected a method price\(summary, target\)"),
+}
+
+
+@pytest.mark.parametrize("what", INCOMPLETE)
+@pytest.mark.usefixtures("known")
+def test_a_schedule_that_lacks_a_part_is_refused_where_it_is_registered(what: str) -> None:
+    changes, problem = INCOMPLETE[what]
+    schedule = Foreign("foreign", lambda s: None, lambda s: _columns())
+    for name, value in changes.items():
+        setattr(schedule, name, value)
+    with pytest.raises(PackError, match=f"^schedule .* of pack 'theirs': {problem}"):
+        Pack("theirs").schedule(schedule)
+    with pytest.raises(PackError, match="has no name; expected a text"):
+        Pack("theirs").schedule(object())
+
+
+@pytest.mark.usefixtures("known")
+def test_a_schedule_of_a_family_that_no_target_has_is_said_in_explain() -> None:
+    pack = Pack("theirs")
+    pack.schedule(Foreign("foreign", lambda s: None, lambda s: _columns(), families=("cude",)))
+    exe = axe.compile(lambda x: -x, "8x8:f32", target="cpu", packs=[*installed().values(), pack])
+    said = "left out: schedule 'foreign' of pack 'theirs': for cude, and the known target families"
+    assert said in exe.explain()
