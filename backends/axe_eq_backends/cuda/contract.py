@@ -23,6 +23,7 @@ from axe_eq_backends.cuda.cost import (
     CONSUMERS,
     LEAST_COLS,
     OF_REGISTERS,
+    OF_TILES,
     SMEM_SLACK,
     STAGES,
     WARPGROUP_ROWS,
@@ -53,7 +54,7 @@ from axe_eq_backends.cuda.schedules.products import (
 from axe_eq_backends.cuda.schedules.tensors import Operand
 from axe_eq_backends.cuda.sides import sides
 
-FAMILY = "wgmma"  # of the rows that the persistent kernel is written with
+FAMILY = OF_TILES  # of the rows that the persistent kernel is written with
 BAND = 16  # rows of tiles in a band where nobody chose
 
 

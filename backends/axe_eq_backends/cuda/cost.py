@@ -6,6 +6,7 @@ Times are for comparing decisions: the fitted constants say where they come from
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import pairwise, starmap
 from math import gcd, prod
@@ -111,7 +112,7 @@ class TensorCores:
         if unfit := not_as_they_lie(summary, target):
             return unfit
         missing = {w.dtype for w in summary.products if not tile_rows(target, w.dtype)}
-        return f"no gemm row for {' '.join(sorted(missing))}" if missing else None
+        return _no_rows(target, missing) if missing else None
 
     def price(self, summary: Summary, target: Target) -> Columns:
         """One table over all rows: tiles are multiples of the row's shape."""
@@ -273,14 +274,27 @@ def mixes_rows(summary: Summary) -> bool:
     return any({"p", "s"} <= set(a.letters) for a in summary.loads if a.feeds_product)
 
 
-# Families of instructions that multiply registers: other kernels are built on them.
-OF_REGISTERS = ("mma", "fma")
+# Families of instructions that kernels are written with: from tile memory, and of registers, which
+# are other kernels.
+OF_TILES, OF_REGISTERS = "wgmma", ("mma", "fma")
 
 
 def tile_rows(target: Target, dtype: str) -> list[Instr]:
-    """Rows that multiply an element type from tile memory."""
-    rows = [r for r in target.rows("gemm") if r.name.partition(".")[0] not in OF_REGISTERS]
-    return [r for r in rows if any(dtype == accepted[0] for accepted in r.dtypes)]
+    """Rows that multiply an element type from tile memory, and that a kernel is written with."""
+    return [r for r in _rows_of(target, dtype) if r.name.partition(".")[0] == OF_TILES]
+
+
+def _rows_of(target: Target, dtype: str) -> list[Instr]:
+    return [r for r in target.rows("gemm") if any(dtype == accepted[0] for accepted in r.dtypes)]
+
+
+def _no_rows(target: Target, dtypes: Collection[str]) -> str:
+    """Why there is no row that multiplies element types from tile memory."""
+    known = {r.name for d in dtypes for r in _rows_of(target, d)}
+    unwritten = sorted(n for n in known if n.partition(".")[0] not in (OF_TILES, *OF_REGISTERS))
+    if unwritten:
+        return f"no kernel is written with {' '.join(unwritten)}"
+    return f"no gemm row for {' '.join(sorted(dtypes))}"
 
 
 def is_of_matrices(work: Work) -> bool:

@@ -8,7 +8,6 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import nn
-from axe_eq.errors import DispatchError
 from axe_eq_backends.cuda import contract, cost, register_cost
 from axe_eq_backends.cuda import lower as lowering
 from axe_eq_backends.cuda.lower import lower
@@ -317,7 +316,9 @@ def test_tiles_that_hang_over_cost_what_they_cover() -> None:
     assert time_s(8192) <= time_s(8193) <= time_s(8320)
 
 
-def test_a_row_without_kernels_is_refused() -> None:
+def test_a_row_without_kernels_is_refused_before_it_is_priced() -> None:
     exe = axe.compile(lambda a, b: a @ b, *specs(((256, 256), (256, 256))), target="b200")
-    with pytest.raises(DispatchError, match=r"was priced on tcgen05\.f16, which no kernel"):
-        assert exe.source
+    assert [(k.schedule, k.row) for k in exe.kernels] == [("register_products", "mma.f16")]
+    (text,) = exe.source.values()
+    assert "mma_m16n8k16" in text or "mma.sync" in text
+    assert "tensor_cores: no kernel is written with tcgen05.f16" in exe.explain()

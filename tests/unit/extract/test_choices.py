@@ -125,13 +125,14 @@ def test_half_the_sms_change_parameters(of_block: Callable[..., Executable]) -> 
 
 
 def gemm_row(m: int, n: int, flops_per_s: float) -> Instr:
-    return Instr("test_gemm", "gemm", (m, n, 16), (("f16", "f16", "f32"),), flops_per_s=flops_per_s)
+    types = (("f16", "f16", "f32"),)
+    return Instr("wgmma.test", "gemm", (m, n, 16), types, flops_per_s=flops_per_s)
 
 
 def test_a_better_gemm_row_is_taken(of_block: Callable[..., Executable]) -> None:
     better = replace(h200(), instrs=(*h200().instrs, gemm_row(64, 64, 4e15)))
     exe = of_block(target=better)
-    assert {k.row for k in exe.kernels if k.row} == {"test_gemm"}
+    assert {k.row for k in exe.kernels if k.row} == {"wgmma.test"}
     assert exe.cost["time_s"] < of_block().cost["time_s"]
 
 
