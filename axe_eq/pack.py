@@ -12,6 +12,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -331,9 +332,11 @@ def _check_without(dropped: Iterable[str], found: Sequence[Pack]) -> None:
     known = laws | {p.name for p in found} | set(installed())
     for name in dropped:
         if name not in known:
+            near = get_close_matches(name, sorted(known), 3)
             raise PackError(
-                f"without {name!r}", "is neither a law nor a pack", "a name from 'axe packs list'"
-            )
+                f"without {name!r}", "is neither a law nor a pack",
+                "a name that 'axe packs list --json' lists", hint=" or ".join(near),
+            )  # fmt: skip
 
 
 def laws_of(chosen: Iterable[Pack], without: Iterable[str] = ()) -> dict[str, Law]:

@@ -50,7 +50,7 @@ from axe_eq.run.rebind import Compare
 from axe_eq.schedule import terms as schedule_terms
 from axe_eq.schedule.build import build
 from axe_eq.schedule.graph import ScheduleGraph, from_json
-from axe_eq.schedule.shard import box_of, layout_text, mesh_text, show
+from axe_eq.schedule.shard import DEVICE_AXIS, box_of, layout_text, mesh_text, show
 from axe_eq.schedule.terms import row_major
 from axe_eq.schedule.timeline import timeline
 from axe_eq.target import Target
@@ -235,6 +235,9 @@ def wanted_layouts(program: Program, outputs: Sequence[Layout | None]) -> tuple[
     return tuple(given)
 
 
+_MESH_HINT = 'mesh=axe.Mesh({"x": 8}), the devices that gpuid numbers'
+
+
 def check_axes(program: Program, target: Target, mesh: Mesh | None) -> None:
     """Refuse inputs and outputs on axes that neither the target's first memory nor the mesh has.
 
@@ -253,6 +256,7 @@ def check_axes(program: Program, target: Target, mesh: Mesh | None) -> None:
                 f"lies on {' '.join(strange)}",
                 f"{' '.join(sorted(known))}, the axes of {memory.name} on {target.name!r}"
                 + ("" if mesh is None else " and of the mesh"),
+                hint=_MESH_HINT if mesh is None and DEVICE_AXIS in strange else "",
             )
 
 

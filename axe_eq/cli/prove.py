@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
 from axe_eq.cli import as_json_text, axe, json_option
+from axe_eq.cli.layouts import context_of, context_options
 from axe_eq.cli.source import load_function
 from axe_eq.cli.verdicts import verdict_data
 from axe_eq.errors import ArgumentError
 from axe_eq.files import write_text
+from axe_eq.layout.notation import read_any
 from axe_eq.prove.certificate import Certificate
 from axe_eq.prove.checker import refusal
 from axe_eq.prove.equivalent import equivalent
@@ -29,6 +32,7 @@ YES, REFUTED, UNKNOWN = 0, 1, 3
 @click.option("--numerics", type=click.Choice(["real", "exact"]), default="real")
 @click.option("--budget", type=float, default=None, help="Seconds for the whole call.")
 @click.option("--certificate", type=click.Path(dir_okay=False), help="Write the certificate here.")
+@context_options
 @json_option
 def equiv(
     a: str,
@@ -39,12 +43,24 @@ def equiv(
     budget: float | None,
     certificate: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
-    """Are two layouts (texts) or two programs (FILE:FN) the same?"""
+    """Are two layouts (texts) or two programs (FILE:FN) the same?
+
+    Layouts of shardings need --shape and --mesh. With --shape, CuTe's modes are the dims in order.
+    """
+    context = context_of(**options)
+    said = any(value is not None for value in context.values())
     programs = [side.rpartition(":")[0].endswith(".py") for side in (a, b)]
     if any(programs) and not all(programs):
         raise ArgumentError("equiv", "got a layout and a program", "two layouts or two programs")
-    sides: list[Any] = [load_function(a), load_function(b)] if all(programs) else [a, b]
+    if all(programs) and said:
+        wrong = "got --shape, --mesh or --itemsize, which say how layouts are read"
+        raise ArgumentError("equiv", wrong, "--spec for programs")
+    read: Any = load_function if all(programs) else str
+    if said:
+        read = partial(read_any, **context)
+    sides = [read(a), read(b)]
     verdict = equivalent(*sides, *specs, numerics=numerics, assume=assume, budget=budget)
     if certificate is not None and isinstance(verdict, Proved):
         write_text(certificate, str.__str__(verdict.certificate))

@@ -38,6 +38,7 @@ def verdict_data(verdict: Verdict, numerics: str, certificate: str | None) -> di
         "packs": dict(proved.statement.packs) if proved else None,
         "certificate": certificate if proved else None,
         "reason": refuted.reason if refuted is not None else None,
+        "hint": refuted.hint or None if refuted is not None else None,
         "counterexample": _counterexample(refuted.counterexample) if refuted is not None else None,
         "missing": _missing(unknown.missing) if unknown is not None else None,
         "budget": unknown.budget if unknown is not None else None,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from axe_eq.debug import switches
 from axe_eq.errors import SearchError
 from axe_eq.layout import Difference, Layout, same_map
+from axe_eq.layout.notation import NOTATIONS, prefixed, stated_shape
 from axe_eq.layout.symbolic.expression import LayoutExpr
 from axe_eq.layout.symbolic.text import read_layout
 from axe_eq.layout.terms import SORTS, encode, is_answer
@@ -50,10 +52,28 @@ def equivalent_layouts(
     if isinstance(assume, str):
         assume = [assume]
     if isinstance(left, Layout) and isinstance(right, Layout) and not assume:
-        return _equivalent_values(left, right, list(packs), _texts((a, b), (left, right)))
+        verdict = _equivalent_values(left, right, list(packs), _texts((a, b), (left, right)))
+        return replace(verdict, hint=_orders(a, b)) if isinstance(verdict, Refuted) else verdict
     from axe_eq.prove.expressions import equivalent_expressions
 
     return equivalent_expressions(left, right, list(packs), assume, budget)
+
+
+def _orders(*given: Any) -> str:
+    """What to say where two sides number the elements of their dims in different orders."""
+    read = [prefixed(x) if isinstance(x, str) else ("axe", "") for x in given]
+    first = [n for n, (name, _) in enumerate(read) if NOTATIONS[name].first_fastest]
+    if len(first) != 1:
+        return ""
+    (name, text), (other, _) = read[first[0]], read[1 - first[0]]
+    dims = stated_shape(name, text) or ()
+    if sum(extent > 1 for extent in dims) < 2:
+        return ""
+    shape = "x".join(map(str, dims))
+    return (
+        f"{name} counts elements with the first mode fastest, {other} with the last; "
+        f"as dims in order the modes are read for a shape: --shape {shape}, or read(shape=)"
+    )
 
 
 def _texts(given: Sequence[Any], layouts: Sequence[Layout]) -> tuple[str, ...]:

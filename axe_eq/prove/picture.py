@@ -78,12 +78,19 @@ def layout_picture(layout: Layout, look: Look) -> Picture:
 # ---- two layouts --------------------------------------------------------------------------------
 
 
-def pair_picture(a: Layout, b: Layout, look: Look) -> Picture:
-    """Two layouts, what differs, and the verdict with its proof or its counterexample."""
+def pair_picture(a: Layout, b: Layout, look: Look, titles: tuple[str, str]) -> Picture:
+    """Two layouts, what differs, and the verdict with its proof or its counterexample.
+
+    Args:
+        a: a layout.
+        b: another.
+        look: how they are drawn.
+        titles: what stands above them.
+    """
     verdict = equivalent_layouts(a, b, find_packs(None))
     found = verdict.counterexample if isinstance(verdict, Refuted) else None
     first = found.x if isinstance(found, LayoutCounterexample) else None
-    drawn = _Compared(a, b, look, verdict, first if isinstance(first, int) else None)
+    drawn = _Compared(a, b, look, titles, verdict, first if isinstance(first, int) else None)
     return Picture(
         partial(_pair_html, drawn), partial(_pair_svg, drawn), partial(_pair_text, drawn)
     )
@@ -95,6 +102,7 @@ class _Compared(NamedTuple):
     a: Layout
     b: Layout
     look: Look
+    titles: tuple[str, str]
     verdict: Verdict
     first: int | None
 
@@ -118,23 +126,23 @@ def _pair_html(drawn: _Compared) -> str:
     body = [f'<p class="verdict {kind}">{escape(head)}</p>']
     body += [f'<p class="verdict">{html.code(line)}</p>' for line in rest]
     if drawn.a.size == drawn.b.size:
-        body += pair_sections(drawn.a, drawn.b, drawn.first, drawn.look)
+        body += pair_sections(drawn.a, drawn.b, drawn.first, drawn.look, drawn.titles)
     if isinstance(drawn.verdict, Proved):
         body += proof_sections(account(drawn.verdict.certificate.proof))
-    return html.page(f"{drawn.a} and {drawn.b}", body, formal=True, linked=True)
+    return html.page(" and ".join(drawn.titles), body, formal=True, linked=True)
 
 
 def _pair_svg(drawn: _Compared) -> str:
     pair = drawn.pair(FEW)
     if pair is None:
-        return figure_svg([], [str(drawn.a), str(drawn.b), *drawn.said()])
-    parts = zip((str(drawn.a), str(drawn.b)), pair.grids, strict=True)
+        return figure_svg([], [*drawn.titles, *drawn.said()])
+    parts = zip(drawn.titles, pair.grids, strict=True)
     return figure_svg(list(parts), [*drawn.said(), pair.note])
 
 
 def _pair_text(drawn: _Compared) -> str:
     pair = drawn.pair(FEW, named=False)
-    shown = [] if pair is None else ["", pair_text(pair, drawn.a, drawn.b)]
+    shown = [] if pair is None else ["", pair_text(pair, drawn.titles)]
     return "\n".join([*drawn.said(), *shown])
 
 
@@ -264,4 +272,13 @@ def draw(
     look = Look(extents, colour, index, itemsize, mesh)
     if len(sides) == 1:
         return layout_picture(sides[0], look)
-    return pair_picture(sides[0], sides[1], look)
+    one, two = (_title(x, side) for x, side in zip((a, b), sides, strict=True))
+    return pair_picture(sides[0], sides[1], look, (one, two))
+
+
+def _title(given: object, layout: Layout) -> str:
+    """What was given; of another notation than ours also the layout that it was read as."""
+    if not isinstance(given, str):
+        return str(layout)
+    typed = given.strip()
+    return typed if prefixed(given)[0] == "axe" else f"{typed} = {layout}"

@@ -122,17 +122,20 @@ class Refuted:
     Attributes:
         counterexample: where they differ; None where the reason says all (types that differ).
         reason: one sentence.
+        hint: what may have been meant; empty where nothing suggests it.
     """
 
     counterexample: Counterexample | None
     reason: str
+    hint: str = ""
 
     def __bool__(self) -> Literal[False]:
         return False
 
     def __str__(self) -> str:
-        text = f"Refuted: {self.reason}"
-        return text if self.counterexample is None else f"{text}\n{self.counterexample}"
+        lines = [f"Refuted: {self.reason}"]
+        lines += [] if self.counterexample is None else [str(self.counterexample)]
+        return "\n".join([*lines, *([f"note: {self.hint}"] if self.hint else [])])
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from axe_eq.debug import Report
-from axe_eq.errors import DeviceError, PackError, SearchError
+from axe_eq.errors import DeviceError, PackError, ScheduleError, SearchError
 from axe_eq.files import write_text
 from axe_eq.pack import Pack
 from axe_eq.program.nesting import unflatten
@@ -38,6 +38,9 @@ class Schedule:
     constants: Mapping[str, Array] = field(default_factory=dict)
     runners: Mapping[str, Any] = field(default_factory=dict)
     origin: Origin | Saved = field(default_factory=Saved)
+    explain: Callable[[], str] = (
+        str  # why it was chosen, in lines; of a rebound one nothing is known
+    )
 
     def bind(self, **dims: int) -> Schedule:
         """The same kernels with named dims at other extents, where they compute the same function.
@@ -77,7 +80,9 @@ class Schedule:
 
         Raises:
             DeviceError: no runner for this family.
+            ScheduleError: it is a plan on a mesh.
         """
+        self.check_runs()
         if family not in self._callers:
             runner = self._runner(family)
             self._callers[family] = Caller(
@@ -96,10 +101,23 @@ class Schedule:
             DispatchError, EmitError, ScheduleError: the target cannot run the schedule.
             DeviceError: a compiler is missing.
         """
-        if self.graph.mesh is not None:
-            return None  # plans of a mesh are read, not run
+        self.check_runs()
         runner = self._runner(self.target.family)
         return runner.compile(self.graph, self.target) if compiles(runner) else None
+
+    def check_runs(self) -> None:
+        """Refuse what no runner takes.
+
+        Raises:
+            ScheduleError: it is a plan on a mesh.
+        """
+        if self.graph.mesh is not None:
+            sizes = " x ".join(f"{axis}={size}" for axis, size in self.graph.mesh.items())
+            raise ScheduleError(
+                f"plan on mesh {sizes}", "plans on a mesh are not run, emitted or saved",
+                "a schedule of one device",
+                hint="explain(), cost and schedule.html(), which say what every step moves",
+            )  # fmt: skip
 
     def _runner(self, family: str) -> Any:
         if family not in self.runners:
@@ -128,9 +146,10 @@ class Schedule:
 
     def html(self, path: str | Path | None = None) -> str:
         """One self-contained page of the schedule; written to `path` where given."""
+        from axe_eq.run.explain import of_others
         from axe_eq.schedule.html import schedule_html
 
-        text = schedule_html(self.graph, self.target)
+        text = schedule_html(self.graph, self.target, of_others(self.explain()))
         if path is not None:
             write_text(path, text)
         return text
@@ -196,7 +215,7 @@ class Executable:
         runners = {f: r for p in (*find_packs(), *packs) for f, r in p.runners.items()}
         origin = Origin(program, differ)
         self.schedule = Schedule(
-            graph, Call.of(program), target, program.constants, runners, origin
+            graph, Call.of(program), target, program.constants, runners, origin, self.explain
         )
 
     def __call__(self, *arrays: Any) -> Any:
@@ -229,7 +248,9 @@ class Executable:
 
         Raises:
             PackError: no emitter exists for the target's family.
+            ScheduleError: it is a plan on a mesh.
         """
+        self.schedule.check_runs()
         emitters = {f: e for p in self.packs for f, e in p.emitters.items()}
         if self.target.family not in emitters:
             raise PackError(f"target {self.target.name!r}", "has no emitter", "a pack with one")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from axe_eq.program.signature import signature
-from axe_eq.schedule.graph import KernelStep, ScheduleGraph
+from axe_eq.schedule.graph import CollectiveStep, KernelStep, MoveStep, ScheduleGraph
 from axe_eq.schedule.memory import plan, stored_bytes
 from axe_eq.target import Target
 
@@ -53,7 +53,7 @@ def explain(
         f"laws: {numerics}"
     ]
     for step in graph.steps:
-        lines += _kernel(step, target) if isinstance(step, KernelStep) else [f"  {step.name}"]
+        lines += _kernel(step, target) if isinstance(step, KernelStep) else _moves(step, graph)
     if found is not None:
         lines += [f"left out: {reason}" for reason in found.unwritable]
         lines += _compared(graph, found)
@@ -70,6 +70,14 @@ def explain(
     return "\n".join(lines)
 
 
+def of_others(explanation: str) -> str:
+    """The lines of an explanation that are about more than the kernels of the schedule."""
+    lines = explanation.splitlines()
+    starts = ("left out: ", "compared with:", "laws that fired: ")
+    first = next((n for n, line in enumerate(lines) if line.startswith(starts)), len(lines))
+    return "\n".join(lines[first:])
+
+
 def counted(number: int, thing: str) -> str:
     """``1 kernel``, ``2 kernels``."""
     return f"{number} {thing}" + ("" if number == 1 else "s")
@@ -78,11 +86,12 @@ def counted(number: int, thing: str) -> str:
 def _kernel(step: KernelStep, target: Target) -> list[str]:
     sizes = " ".join(f"{k}={v}" for k, v in step.parameters.items())
     row = f" on {step.row}" if step.row else ""
+    said = [_time(step.time_s), step.schedule + row, *([sizes] if sizes else [])]
     types = ", ".join(
         f"{w.buffer}: {step.nodes[r].type}" for w, r in zip(step.writes, step.roots, strict=True)
     )
     lines = [
-        f"  {step.name}: {_time(step.time_s)}, {step.schedule}{row}, {sizes}",
+        f"  {step.name}: {', '.join(said)}",
         f"      reads {' '.join(r.buffer for r in step.reads)}; writes {types}",
         f"      computes {_cells(step)}",
         f"      time: {_parts(step, target)}",
@@ -90,6 +99,18 @@ def _kernel(step: KernelStep, target: Target) -> list[str]:
     for why, number in step.rejected.items():
         lines.append(f"      ruled out: {why} ({counted(number, 'candidate')})")
     return lines
+
+
+def _moves(step: MoveStep | CollectiveStep, graph: ScheduleGraph) -> list[str]:
+    """A step that computes nothing of its own: what it is, and what crosses links for it."""
+    what = "moves"
+    if isinstance(step, CollectiveStep):
+        what = f"{step.collective} of {step.monoid} over {' '.join(step.axes)}"
+    types = ", ".join(f"{w.buffer}: {graph.buffers[w.buffer].type}" for w in step.writes)
+    return [
+        f"  {step.name}: {_time(step.time_s)}, {what}, {step.n_bytes:,} bytes cross links",
+        f"      reads {' '.join(r.buffer for r in step.reads)}; writes {types}",
+    ]
 
 
 def _cells(step: KernelStep) -> str:
@@ -126,7 +147,9 @@ def _compared(graph: ScheduleGraph, found: Any) -> list[str]:
     def cost(time_s: float) -> str:
         return f"{_time(time_s)}, x{time_s / best:.2f}"
 
-    lines = ["compared with:", f"  every value materialised: {cost(found.unfused_s)}"]
+    lines = ["compared with:"]
+    if abs(found.unfused_s - graph.time_s) > 1e-9 * best:  # else it is the schedule that was chosen
+        lines.append(f"  every value materialised: {cost(found.unfused_s)}")
     # Values of one place in a program often make the same difference: one line for all of them.
     alike: dict[tuple[str, str], list[str]] = {}
     for runner in found.runners_up:

@@ -168,7 +168,7 @@ class Loaded:
         except (AxeError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise _damaged(self.path, error) from None
         runners = {family: r for p in packs for family, r in p.runners.items()}
-        return Schedule(graph, self.call, target, self._constants, runners, origin)
+        return Schedule(graph, self.call, target, self._constants, runners, origin, self.explain)
 
     @cached_property
     def caller(self) -> Caller:

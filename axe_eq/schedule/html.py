@@ -5,7 +5,7 @@ Nothing is fetched and nothing runs: SVG and tables, light or dark as the reader
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from html import escape
 
 from axe_eq.draw import page as html
@@ -16,8 +16,6 @@ from axe_eq.schedule.quantity import bytes_text, cost_text, seconds_text
 from axe_eq.schedule.timeline import Timeline, timeline
 from axe_eq.target import Target
 
-RunnerUp = tuple[str, float, str]
-
 _ROLES = ("input", "constant", "temporary", "output")
 
 _STYLE = """
@@ -26,6 +24,7 @@ _STYLE = """
 @media (prefers-color-scheme:dark){:root{--kernel:#6ea4ff;--move:#e0a04a;--collective:#d58be0;
 --temporary:#77828f;--output:#4cc38a;--on:#10141a}}
 .panel>svg{margin:0 auto}
+.why{margin:8px 12px;font:12px/1.5 ui-monospace,monospace;white-space:pre-wrap}
 .nowrap{white-space:nowrap}
 .share{display:inline-block;height:8px;border-radius:2px;background:var(--kernel);min-width:1px}
 details{margin:8px 0}summary{cursor:pointer;padding:8px 12px}
@@ -43,13 +42,13 @@ svg .output{stroke:var(--output);stroke-width:2}svg .input{stroke:var(--soft)}
 """
 
 
-def schedule_html(graph: ScheduleGraph, target: Target, runners_up: Iterable[RunnerUp] = ()) -> str:
+def schedule_html(graph: ScheduleGraph, target: Target, why: str = "") -> str:
     """The page of a schedule graph.
 
     Args:
         graph: with its estimated times and costs.
         target: the machine they were estimated for.
-        runners_up: (label, seconds, why it lost) of other schedules.
+        why: what else is known of the choice, in lines: schedules that lost, laws that fired.
     """
     memory, times = plan(graph), timeline(graph, target)
     parts = [
@@ -63,13 +62,13 @@ def schedule_html(graph: ScheduleGraph, target: Target, runners_up: Iterable[Run
     if any(s.costs for s in graph.steps):
         parts.append(html.section("Costs", "", _costs(graph)))
     parts.append(html.section("Buffers", "", _buffers(graph, memory)))
-    if rows := list(runners_up):
-        parts.append(html.section("Runners-up", "", _runners_up(rows, graph.time_s)))
+    if why:
+        parts.append(html.section("Why", "", html.panel(f'<pre class="why">{escape(why)}</pre>')))
     return html.page(f"Schedule for {graph.target}", parts, style=_STYLE)
 
 
 def _head(graph: ScheduleGraph, target: Target, memory: MemoryPlan, times: Timeline) -> str:
-    facts = [("kernels", str(len(graph.kernels)))]
+    facts = [("kernel" if len(graph.kernels) == 1 else "kernels", str(len(graph.kernels)))]
     if times.makespan_s > 0:
         facts.append(("estimated", seconds_text(times.makespan_s)))
     facts.append(("peak memory", bytes_text(memory.peak_bytes)))
@@ -163,14 +162,3 @@ def _buffers(graph: ScheduleGraph, memory: MemoryPlan) -> str:
     ]  # fmt: skip
     head = ("buffer", "role", "type", "layout", "size", "offset in arena", "live in steps")
     return html.table(head, rows, (4, 5, 6))
-
-
-def _runners_up(rows: Sequence[RunnerUp], best_s: float) -> str:
-    shown = [
-        [
-            escape(label), seconds_text(time_s),
-            f"x {time_s / best_s:.2f}" if best_s else "", escape(why),
-        ]
-        for label, time_s, why in rows
-    ]  # fmt: skip
-    return html.table(("schedule", "time", "against the best", "why"), shown, (1, 2))

@@ -11,7 +11,14 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
-from axe_eq.errors import ArgumentError, PackError, ProgramError, ScheduleError, SearchError
+from axe_eq.errors import (
+    ArgumentError,
+    LayoutError,
+    PackError,
+    ProgramError,
+    ScheduleError,
+    SearchError,
+)
 from axe_eq.pack import installed
 from axe_eq.program.trace import trace
 
@@ -214,3 +221,45 @@ def test_a_compilation_leaves_the_collector_as_it_was() -> None:
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def _sharded() -> tuple[axe.Mesh, axe.Layout]:
+    mesh = axe.Mesh({"x": 2})
+    return mesh, axe.read("jax", "P(None,'x')", shape=(8, 8), mesh=mesh)
+
+
+def test_a_plan_on_a_mesh_is_explained_and_never_run(tmp_path: Path) -> None:
+    mesh, cut = _sharded()
+    rows = axe.read("jax", "P('x',None)", shape=(8, 8), mesh=mesh)
+    specs = [axe.Spec((8, 8), "f32", layout=layout) for layout in (cut, rows)]
+    exe = axe.compile(
+        lambda a, b: a @ b, *specs,
+        target="h200", mesh=mesh, outputs=[rows],
+    )  # fmt: skip
+    moving = [s for s in exe.schedule.steps if getattr(s, "n_bytes", 0)]
+    lines = exe.explain().splitlines()
+    assert moving
+    for step in moving:
+        (line,) = [text for text in lines if text.startswith(f"  {step.name}: ")]
+        assert f"{step.time_s * 1e6:.1f} us, " in line
+        assert line.endswith(f", {step.n_bytes:,} bytes cross links")
+    assert not [line for line in lines if line.endswith(", ")]
+    given = [np.ones((8, 8), np.float32)] * 2
+    for asked in (
+        lambda: exe(*given), lambda: exe.bind(*given), lambda: exe.schedule.run(*given),
+        lambda: exe.save(tmp_path / "plan.axe"), lambda: exe.source,
+    ):  # fmt: skip
+        with pytest.raises(ScheduleError, match=r"^plan on mesh x=2: plans on a mesh are not run"):
+            asked()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_layout_of_devices_without_a_mesh_says_what_to_pass() -> None:
+    _, cut = _sharded()
+    with pytest.raises(LayoutError, match=r"lies on gpuid; .*\n  try: mesh=axe\.Mesh\("):
+        axe.compile(lambda x: x + 1, axe.Spec((8, 8), "f32", layout=cut), target="h200")
+
+
+def test_a_name_that_is_nearly_a_law_s_is_suggested() -> None:
+    with pytest.raises(PackError, match=r"axe packs list --json.*\n  try: permute_permuted or "):
+        axe.compile(lambda x: x + 1, "8:f32", target="cpu", without=["tensor/permute_permut"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -74,10 +74,12 @@ def pair_of(
     return Pair(matrix, (one, two), note + told(matrix, window))
 
 
-def pair_sections(a: Layout, b: Layout, first: int | None, look: Look = USUAL) -> Iterator[str]:
-    """The parts of a page that shows two layouts of one size."""
+def pair_sections(
+    a: Layout, b: Layout, first: int | None, look: Look, titles: Sequence[str]
+) -> Iterator[str]:
+    """The parts of a page that shows two layouts of one size under titles."""
     pair = pair_of(a, b, first, look)
-    drawn = zip((str(a), str(b)), map(panel, pair.grids), strict=True)
+    drawn = zip(titles, map(panel, pair.grids), strict=True)
     yield html.section("Element by element", pair.note, html.side_by_side(drawn))
     if pair.matrix.window() == pair.matrix.whole():
         return
@@ -87,15 +89,15 @@ def pair_sections(a: Layout, b: Layout, first: int | None, look: Look = USUAL) -
         note += " Of a block at most 256 elements were compared."
     axis = look.colour or colour_axis(shown_axes(a, b))
     far = [panel(overview(layout, pair.matrix, axis, None, marks)) for layout in (a, b)]
-    parts = zip((str(a), str(b)), far, strict=True)
+    parts = zip(titles, far, strict=True)
     yield html.section("From far", note, html.side_by_side(parts))
 
 
-def pair_text(pair: Pair, a: Layout, b: Layout) -> str:
-    """Two layouts for a terminal, one above the other."""
+def pair_text(pair: Pair, titles: Sequence[str]) -> str:
+    """Two layouts under titles for a terminal, one above the other."""
     lines = []
-    for layout, grid in zip((a, b), pair.grids, strict=True):
-        lines += [str(layout), grid_text(grid), ""]
+    for title, grid in zip(titles, pair.grids, strict=True):
+        lines += [title, grid_text(grid), ""]
     marks = {
         mark for grid in pair.grids for row in grid.cells for cell in row for mark in cell.marks
     }

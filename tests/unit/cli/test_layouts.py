@@ -277,3 +277,35 @@ def test_symbolic_layouts_are_compared_under_assumptions(axe: Axe) -> None:
     proved = axe("equiv", *sides, "--assume", "n % 8 == 0", "--certificate", "proof.json")
     assert (proved.code, axe("check-cert", "proof.json").code) == (0, 0)
     assert axe("equiv", *sides, "--assume", "n % 8").code == 2
+
+
+def test_shardings_are_compared_where_shape_and_mesh_are_said(axe: Axe) -> None:
+    said = ("--shape", "8x16", "--mesh", "x=2,y=4")
+    assert axe("equiv", "jax:P('x',None)", "alpa:S0R", *said).out.startswith("Proved: ")
+    differ = axe("equiv", "jax:P('y',None)", "alpa:S0R", *said)
+    assert (differ.code, differ.out[:8]) == (1, "Refuted:")
+    program = f"{Path(__file__).parents[3]}/examples/qwen.py:mlp_block"
+    refused = axe("equiv", program, program, *said)
+    assert refused.code == 2
+    assert "got --shape, --mesh or --itemsize" in refused.err
+
+
+def test_sides_that_number_their_modes_otherwise_are_told_so(axe: Axe) -> None:
+    sides = ("cute:(4,8):(8,1)", "S[(4,8):(8,1)]")
+    for pair in (sides, sides[::-1]):
+        *_, note = axe("equiv", *pair).out.splitlines()
+        assert note.startswith("note: cute counts elements with the first mode fastest, axe with")
+        assert "--shape 4x8" in note
+    assert axe("equiv", *sides, "--json").json["hint"] in note
+    assert axe("equiv", *sides, "--shape", "4x8").out.startswith("Proved: ")
+    same = ("S[(8,4):(8,1)]", "S[(4,8):(8,1)]")
+    for pair in (same, ("cute:(32):(1)", "S[(32):(2)]"), ("cute:(4,8):(8,1)", "cute:(4,8):(1,4)")):
+        assert "note: " not in axe("equiv", *pair).out
+
+
+def test_two_drawn_layouts_are_called_what_was_typed(axe: Axe) -> None:
+    drawn = axe(
+        "draw", "S[(4,8):(8,1)]", "strides:shape=(4,8), strides=(8,1), offset=0", "--text"
+    ).out
+    assert drawn.splitlines().count("S[(4,8):(8,1)]") == 1
+    assert "strides:shape=(4,8), strides=(8,1), offset=0 = S[" in drawn

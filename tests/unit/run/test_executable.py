@@ -7,6 +7,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from html import unescape
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -342,6 +343,18 @@ def test_nothing_half_written_is_left(tmp_path: Path) -> None:
 
 
 # -- explaining -----------------------------------------------------------------------------------
+
+
+def test_the_page_says_of_other_schedules_what_the_explanation_says(
+    exe: Executable, tmp_path: Path
+) -> None:
+    page = unescape(exe.schedule.html())
+    lines = exe.explain().splitlines()
+    start = lines.index("compared with:")
+    assert any(line.startswith("laws that fired: ") for line in lines[start:])
+    assert "\n".join(lines[start:]) in page
+    exe.save(tmp_path / "kept.axe")
+    assert "\n".join(lines[start:]) in unescape(axe.load(tmp_path / "kept.axe").schedule.html())
 
 
 def test_an_explanation_has_winner_runners_up_and_laws(exe: Executable) -> None:
