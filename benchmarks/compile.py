@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
 from axe_eq.program.node import InputSpec, Node, Program, input_node, op_node
 from axe_eq.program.types import value_type
 from benchmarks.machine import machine
+from benchmarks.terminal import told
 
 RESULT = Path(__file__).parent / "results" / "compile.json"
 SIZES = (10, 50, 100, 500, 1000)
@@ -211,10 +211,7 @@ def main() -> None:
         print(json.dumps(once(given.once[0], int(given.once[1])), default=str))
         return
     cases = [(family, size) for family in FAMILIES for size in given.sizes]
-    rows = [
-        measured(f, s, given.runs)
-        for f, s in track(cases, "compiling", console=Console(stderr=True))
-    ]
+    rows = [measured(f, s, given.runs) for f, s in told(cases, "compiling")]
     table = Table(title="compile time, seconds (median)")
     stages = list(rows[0]["stages_s"])
     for column in ("program", "ops", "total", *stages, "rows", "MiB"):

@@ -27,7 +27,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
+from benchmarks.terminal import absent
+
+try:
+    import torch
+except ImportError as error:
+    raise absent(error) from None
 
 from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Cell, apply, arg

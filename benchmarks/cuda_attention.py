@@ -18,8 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch.nn.attention import SDPBackend, sdpa_kernel
+from benchmarks.terminal import absent
+
+try:
+    import torch
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+except ImportError as error:
+    raise absent(error) from None
 
 from axe_eq.kernel.cells import apply, arg
 from axe_eq_backends.cuda.online import ONLINE

@@ -1,9 +1,10 @@
 """What a call costs the host, and what loading a saved program takes, on this machine's GPU.
 
-    python -m benchmarks.cuda_calls FOLDER [--save] [--out FOLDER]
+    python -m benchmarks.cuda_calls [FOLDER] [--save] [--out FOLDER]
 
 ``--save`` compiles the programs into FOLDER, for an H200 and without a GPU; without it they are
-loaded from there and called. Values first. Times are of calls that follow one another without
+loaded from there and called. Without FOLDER they are compiled here first.
+Values first. Times are of calls that follow one another without
 waiting, in batches short enough that the device keeps up, in a shuffled order per round; torch's
 own calls in the same rounds say what this machine's host is like. Results that are kept make every
 call come with memory that the calls before did not have; "inputs new" gives it another first input,
@@ -17,11 +18,14 @@ import json
 import os
 import random
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from itertools import cycle
 from pathlib import Path
 from typing import Any
+
+from benchmarks.terminal import need
 
 ROWS, HIDDEN, INNER = 64, 256, 512
 BATCH, ROUNDS = 50, 60
@@ -145,19 +149,26 @@ def measure(runs: dict[str, Work]) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    """Save, or run and write cuda_calls.json."""
+    """Save, or run and print; write cuda_calls.json where asked."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--save", action="store_true")
-    default = Path(os.environ.get("OUT", "benchmarks/results"))
-    parser.add_argument("--out", type=Path, default=default)
+    parser.add_argument("folder", type=Path, nargs="?", help="of the programs that --save wrote")
+    parser.add_argument("--save", action="store_true", help="search and fill it; needs no GPU")
+    default = os.environ.get("OUT")
+    parser.add_argument("--out", type=Path, default=default, help="a folder to write figures to")
     options = parser.parse_args()
     if options.save:
+        if options.folder is None:
+            parser.error("--save needs the folder to fill")
         save(options.folder)
         return
-    found = run(options.folder)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / "cuda_calls.json").write_text(json.dumps(found, indent=1) + "\n")
+    need("torch")
+    with tempfile.TemporaryDirectory() as made:
+        if options.folder is None:
+            save(Path(made))
+        found = run(options.folder or Path(made))
+    if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / "cuda_calls.json").write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps({k: v for k, v in found.items() if k != "machine"}, indent=1))
 
 

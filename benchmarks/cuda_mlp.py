@@ -1,9 +1,10 @@
 """The MLP block of the demo on this machine's GPU, compiled ahead of time, against torch.compile.
 
-    python -m benchmarks.cuda_mlp SAVED [--out FOLDER]
+    python -m benchmarks.cuda_mlp [SAVED] [--out FOLDER]
 
 SAVED is what `exe.save` wrote for target "h200" (`python -m benchmarks.cuda_mlp SAVED --save` where
-the search runs). Values first, then burst protocol in the same process, order shuffled.
+the search runs, if that is another machine); without it the search runs here.
+Values first, then burst protocol in the same process, order shuffled.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ import argparse
 import json
 import os
 import random
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from benchmarks.terminal import need
 
 
 def save(path: Path, tokens: int) -> None:
@@ -93,21 +97,29 @@ def parts(exe: Any, given: tuple[Any, ...], rounds: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Save, or run and write cuda_SAVED.json."""
+    """Save, or run and print; write cuda_SAVED.json where asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("saved", type=Path)
-    parser.add_argument("--save", action="store_true")
-    parser.add_argument("--tokens", type=int, default=8192, help="with --save")
+    parser.add_argument("saved", type=Path, nargs="?", help="a file that --save wrote")
+    parser.add_argument("--save", action="store_true", help="search and write SAVED; needs no GPU")
+    parser.add_argument("--tokens", type=int, default=8192, help="rows; of SAVED, with --save")
     parser.add_argument("--rounds", type=int, default=9)
-    default = Path(os.environ.get("OUT", "benchmarks/results"))
-    parser.add_argument("--out", type=Path, default=default)
+    default = os.environ.get("OUT")
+    parser.add_argument("--out", type=Path, default=default, help="a folder to write figures to")
     options = parser.parse_args()
     if options.save:
+        if options.saved is None:
+            parser.error("--save needs the file to write: SAVED")
         save(options.saved, options.tokens)
         return
-    found = run(options.saved, options.rounds)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / f"cuda_{options.saved.stem}.json").write_text(json.dumps(found, indent=1))
+    need("torch")
+    with tempfile.TemporaryDirectory() as folder:
+        saved = options.saved or Path(folder) / f"h200_mlp{options.tokens}.axe"
+        if options.saved is None:
+            save(saved, options.tokens)
+        found = run(saved, options.rounds)
+    if options.out is not None:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / f"cuda_{saved.stem}.json").write_text(json.dumps(found, indent=1))
     print(json.dumps({k: v for k, v in found.items() if k != "machine"}, indent=1))
 
 

@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
-import triton
-import triton.language as tl
+from benchmarks.terminal import absent
+
+try:
+    import torch
+    import triton
+    import triton.language as tl
+except ImportError as error:
+    raise absent(error) from None
 
 Run = Callable[[], Any]
 

@@ -1,7 +1,7 @@
 """From a function to machine code: seconds cold and from the cache, per stage.
 
-``python -m benchmarks.latency`` writes results/latency.json and prints a table. Cold runs are
-processes of their own with an empty cache, imports done (their seconds stand beside); each then
+``python -m benchmarks.latency`` prints a table; --write keeps it in results/latency.json. Cold runs
+are processes of their own with an empty cache, imports done (their seconds stand beside); each then
 compiles the same program again in the same process. Needs NVRTC and no GPU: what a device adds is
 loading, see `benchmarks.cuda_calls`.
 """
@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.machine import machine
+from benchmarks.terminal import told
 
 RESULT = Path(__file__).parent / "results" / "latency.json"
 RUNS = 5
@@ -113,9 +114,10 @@ def run(name: str, runs: int) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    """Measure and write."""
+    """Measure and print; write where asked."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--runs", type=int, default=RUNS)
+    parser.add_argument("--write", action="store_true", help=f"keep the figures in {RESULT.name}")
     parser.add_argument("--once", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.once:
@@ -123,9 +125,10 @@ def main() -> None:
         return
     from axe_eq_backends.cuda.compile import version
 
-    found = {name: run(name, options.runs) for name in programs()}
-    about = {"machine": machine(), "nvrtc": version(), "runs": options.runs}
-    RESULT.write_text(json.dumps(about | {"found": found}, indent=1) + "\n")
+    found = {name: run(name, options.runs) for name in told(list(programs()), "program")}
+    if options.write:
+        about = {"machine": machine(), "nvrtc": version(), "runs": options.runs}
+        RESULT.write_text(json.dumps(about | {"found": found}, indent=1) + "\n")
     table = Table(title="from a function to machine code for an H200, seconds (median)")
     columns = "search", "lower and compile", "NVRTC alone", "whole", "imports before"
     for column in ("program", "kernels", "", *columns):

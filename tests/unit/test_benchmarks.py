@@ -1,0 +1,60 @@
+"""Benchmarks as README starts them: one clear message where they cannot run; results stay."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import latency
+from benchmarks.terminal import told
+
+ROOT = Path(__file__).parents[2]
+needs_no_torch = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is not None, reason="torch is here, so they would measure"
+)
+
+
+def started(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`python -m benchmarks...` from the root of the repository."""
+    command = [sys.executable, "-m", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+@needs_no_torch
+@pytest.mark.parametrize("name", ["cuda", "cuda_attention", "cuda_mlp", "cuda_calls"])
+def test_without_torch_a_benchmark_says_so_in_one_line(name: str) -> None:
+    done = started(f"benchmarks.{name}")
+    assert done.returncode == 1
+    assert done.stderr.startswith("package 'torch': cannot be imported (")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["cuda_mlp", "cuda_calls"])
+def test_what_is_saved_and_where_is_explained(name: str) -> None:
+    said = started(f"benchmarks.{name}", "--help").stdout
+    assert "that --save wrote" in " ".join(said.split())
+    assert "--save needs" in started(f"benchmarks.{name}", "--save").stderr
+
+
+def test_progress_without_a_terminal_is_a_line_each() -> None:
+    file = io.StringIO()
+    assert list(told([("mlp", 10), ("wide", 20)], "compiling", file)) == [("mlp", 10), ("wide", 20)]
+    assert file.getvalue() == "compiling 1 of 2: mlp 10\ncompiling 2 of 2: wide 20\n"
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_latency_keeps_its_figures_where_asked(
+    asked: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(latency, "RESULT", tmp_path / "latency.json")
+    monkeypatch.setattr(latency, "run", lambda name, runs: {"cold": dict.fromkeys(
+        (*latency.FIGURES, "kernels"), 1.0
+    )})  # fmt: skip
+    monkeypatch.setattr(sys, "argv", ["latency", *["--write"][: int(asked)]])
+    latency.main()
+    assert (tmp_path / "latency.json").exists() == asked
