@@ -129,16 +129,19 @@ class MissingPackage(AxeError, ImportError):
     """A Python package that is needed for what was asked for, and not installed."""
 
 
-def missing_package(error: ModuleNotFoundError, what: str) -> MissingPackage | None:
+def missing_package(
+    error: ModuleNotFoundError, what: str, own: str = "axe_eq", of: str = "axe_eq"
+) -> MissingPackage | None:
     """The error of `what`, which needs a package that is not here.
 
-    None where the missing module is one of axe_eq: a mistake in it, not in the installation.
+    None where the missing module is one of axe_eq or of `own`, the package that asks for it: a
+    mistake in it, not in the installation. `of` is the distribution that requires it.
     """
     package = (error.name or "").partition(".")[0]
-    if not package or package.startswith("axe_eq"):
+    if not package or package.startswith("axe_eq") or package == own:
         return None
     return MissingPackage(
-        what, f"needs the package {package!r}, which is not installed", "all that axe_eq requires",
-        hint="installing axe_eq without --no-deps; "
-        "axe.load, and what it loads, need numpy and cuda-python alone",
+        what, f"needs the package {package!r}, which is not installed", f"all that {of} requires",
+        hint=f"installing {of} without --no-deps; "
+        "axe.load, and calls of what it loads, need numpy and cuda-python alone",
     )  # fmt: skip

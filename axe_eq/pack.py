@@ -19,7 +19,7 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from axe_eq.debug import switches
-from axe_eq.errors import AxeError, PackError, cause, defined_at, raised_at, said
+from axe_eq.errors import AxeError, PackError, cause, defined_at, missing_package, raised_at, said
 from axe_eq.kernel.cells import declare_spelling
 from axe_eq.program.ops import CELLS, MONOIDS, SELECTORS, Cell, Monoid, Selector
 from axe_eq.rule.law import Law
@@ -246,6 +246,13 @@ def _load(point: Any) -> Pack:
     except (PackError, MemoryError):
         raise
     except Exception as error:
+        missing = None
+        if isinstance(error, ModuleNotFoundError):
+            owner = point.module.partition(".")[0]
+            of = point.dist.name if point.dist else owner
+            missing = missing_package(error, f"pack {point.name!r}", owner, of)
+        if missing is not None:
+            raise missing from error
         cause = f"{type(error).__name__}: {error}"
         raise PackError(
             f"pack {point.name!r}", f"does not load ({cause})", "an importable pack", at=place
