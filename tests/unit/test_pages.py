@@ -44,5 +44,5 @@ def test_the_page_on_kernels_names_what_the_builder_has() -> None:
 @pytest.mark.usefixtures("_forgotten")
 def test_the_page_on_packs_runs() -> None:
     count, names = run_page("packs.md")
-    assert count == 9
-    assert names["PACK"].laws.keys() == {"gate_by_tanh"}
+    assert count == 10
+    assert names["PACK"].laws.keys() == {"gate_by_tanh", "gate_by_sigmoid"}

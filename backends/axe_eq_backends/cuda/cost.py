@@ -237,7 +237,10 @@ def misaligned(summary: Summary, target: Target) -> str | None:
         return "an operand without a contiguous dim"
     least = min((gcd(a, BULK_BYTES) for a in fed), default=BULK_BYTES)
     if least < BULK_BYTES:
-        return f"rows of operands {least} B apart, not {BULK_BYTES}"
+        return (
+            f"rows of operands {least} B apart, and bulk copies (TMA) need strides that are "
+            f"multiples of {BULK_BYTES} B"
+        )
     dims = max((_n_dims(a, summary) for a in summary.loads if a.feeds_product), default=0)
     most = min(
         (r.limits["rank"] for r in target.rows("copy_async") if "rank" in r.limits), default=0

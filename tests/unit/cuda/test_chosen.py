@@ -247,11 +247,11 @@ UNFIT: dict[str, tuple[Any, tuple[axe.Spec, ...], str]] = {
     ),
     "rows from element 3 on": (
         lambda a, b: a @ b, (lying((512, 256), [(512, 256), (256, 1)], 3), B),
-        "rows of operands 2 B apart, not 16",
+        "rows of operands 2 B apart, and bulk copies (TMA) need strides that are multiples of 16 B",
     ),
     "narrow blocks": (
         lambda a, b: a @ b, (lying((512, 256), [(512, 4), (64, 2048), (4, 1)]), B),
-        "rows of operands 8 B apart, not 16",
+        "rows of operands 8 B apart, and bulk copies (TMA) need strides that are multiples of 16 B",
     ),
     "many dims": (
         lambda a, b: nn.einsum("maxbyk,yanbxk->axbymn", a, b),
