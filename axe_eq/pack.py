@@ -27,6 +27,7 @@ from axe_eq.rule.law import law as make_law
 from axe_eq.target import Target
 
 GROUP = "axe_eq.packs"
+ALIKE = 0.75  # of the letters of a name, so that another is suggested for it
 
 
 @dataclass(eq=False)
@@ -339,7 +340,8 @@ def _check_without(dropped: Iterable[str], found: Sequence[Pack]) -> None:
     known = laws | {p.name for p in found} | set(installed())
     for name in dropped:
         if name not in known:
-            near = get_close_matches(name, sorted(known), 3)
+            bare = {key.rpartition("/")[2] for key in known}
+            near = get_close_matches(name.rpartition("/")[2], sorted(bare), 3, ALIKE)
             raise PackError(
                 f"without {name!r}", "is neither a law nor a pack",
                 "a name that 'axe packs list --json' lists", hint=" or ".join(near),
