@@ -182,7 +182,8 @@ def test_streams_are_what_extraction_chose(name: str, monkeypatch: pytest.Monkey
     # What bulk copies cannot fetch goes through the registers of one warpgroup, and is priced so.
     bulk = all(t.bulk for t in (*problem.products[0], problem.values))
     assert bulk == (not apart)
-    reason = f"streaming: rows of operands {apart} apart, and bulk copies (TMA) need strides that are multiples of 16 B"
+    needs = "bulk copies (TMA) need strides that are multiples of 16 B"
+    reason = f"streaming: rows of operands {apart} apart, and {needs}"
     assert (reason in kernel.rejected) == bool(apart)
 
 
