@@ -12,7 +12,8 @@ from axe_eq.kernel.plan import TensorMap
 
 def show(kernel: ir.Kernel, planned: Planned | None = None) -> str:
     """The kernel as text; with `planned`, instruction calls stand below their primitives."""
-    lines = [f"kernel {kernel.name}, {kernel.n_warps} warps, {kernel.smem_bytes} bytes of smem"]
+    warps = f"{kernel.n_warps} warp" + ("" if kernel.n_warps == 1 else "s")
+    lines = [f"kernel {kernel.name}, {warps}, {kernel.smem_bytes} bytes of smem"]
     shown = [
         f"{p}" + (f" (multiple of {p.divisor})" if p.divisor > 1 else "") for p in kernel.params
     ]

@@ -90,3 +90,12 @@ def test_a_temporary_is_stored_until_its_last_reader() -> None:
         for name in {r.buffer for r in step.reads} - later:
             alive -= size(graph.buffers[name]) * (graph.buffers[name].role == "temporary")
     assert stored_bytes(graph) == most
+
+
+def test_a_schedule_is_not_its_own_rival() -> None:
+    alone = axe.compile(lambda x: x + 1, "64x64:f32", target="h200").explain()
+    fused = axe.compile(lambda x: axe.nn.relu(x) * 3, "64x64:f32", target="h200").explain()
+    assert "x1.00" not in alone
+    assert "every value materialised" not in alone
+    assert "every value materialised: " in fused
+    assert not [line for line in (alone + fused).splitlines() if line.endswith((",", " "))]
