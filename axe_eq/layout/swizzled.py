@@ -98,6 +98,19 @@ def swizzled_form(layout: Layout) -> Layout | None:
     return _least(point_table(layout, np.arange(layout.size, dtype=np.int64), axes), axes)
 
 
+def under_swizzles(layout: Layout) -> Layout | None:
+    """A list under swizzles with the map of a layout in boxes, or None: none XORs bits into it.
+
+    Of at most 2**18 elements, copies included.
+    """
+    axes = layout.axes
+    if layout.size * layout.copies() > MAX_POINTS:
+        return None
+    points = point_table(layout, np.arange(layout.size, dtype=np.int64), axes)
+    forms = _stacked(points, axes, eliminated(points, axes, axes))
+    return next((form for form in forms if form.box is None), None)
+
+
 def _bits(low: int, high: int) -> int:
     """A bound on the reach of swizzles that depends on the image alone.
 

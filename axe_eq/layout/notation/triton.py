@@ -30,6 +30,7 @@ from axe_eq.layout.notation.text import (
     refuse,
 )
 from axe_eq.layout.swizzle import MAX_BIT, Swizzle
+from axe_eq.layout.swizzled import under_swizzles
 from axe_eq.layout.value import Layout
 
 Vector = tuple[int, ...]
@@ -362,7 +363,7 @@ def write(layout: Layout, context: Context) -> str:
         NotationError: extents or strides that are no powers of two, an offset, elements that share
             a place, or places between them that hold nothing.
     """
-    layout = settled(without_box("triton", layout))
+    layout = settled(without_box("triton", _in_bits(layout)))
     if layout.offset:
         raise refusal("triton", layout, f"offset {layout.offset}", "index 0 holds element 0")
     shape = (layout.size,) if context.shape is None else context.shape
@@ -379,6 +380,12 @@ def write(layout: Layout, context: Context) -> str:
         fields = (f"{name} = {_vectors(bases.get(name, []))}" for name in _THREADS)
         return f"#ttg.linear<{{{', '.join(fields)}}}>"
     return _print(bases, shape)
+
+
+def _in_bits(layout: Layout) -> Layout:
+    """A layout in boxes as a list under swizzles, where it XORs bits: as canonical forms may not."""
+    found = under_swizzles(layout) if layout.box is not None else None
+    return layout if found is None else found
 
 
 def _axis_bits(layout: Layout) -> dict[str, list[tuple[int, int]]]:

@@ -333,7 +333,13 @@ def test_what_no_installed_package_holds_is_not_kept(folder: Path) -> None:
 class Odd:
     """A schedule of a pack that is not installed."""
 
-    name, families = "odd", ()
+    name, families = "odd", ("of_no_machine",)
+
+    def refuse(self, summary: Any, target: Any) -> str | None:
+        return "nothing is wanted"
+
+    def price(self, summary: Any, target: Any) -> Any:
+        raise AssertionError("refused")
 
 
 def test_a_search_that_a_clock_stopped_is_not_kept(
