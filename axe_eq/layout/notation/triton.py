@@ -383,7 +383,7 @@ def write(layout: Layout, context: Context) -> str:
 
 
 def _in_bits(layout: Layout) -> Layout:
-    """A layout in boxes as a list under swizzles, where it XORs bits: as canonical forms may not."""
+    """A layout in boxes as a list under swizzles where it XORs bits; canonical forms may differ."""
     found = under_swizzles(layout) if layout.box is not None else None
     return layout if found is None else found
 
