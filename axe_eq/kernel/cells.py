@@ -168,11 +168,6 @@ def result_dtype(cell: Cell, dtypes: Sequence[str]) -> str:
     return common_dtype(cell, [result_dtype(a, dtypes) for a in cell.args])
 
 
-def n_conditions(cell: Apply) -> int:
-    """How many of a cell's first operands are conditions: bools, whatever the others are."""
-    return int(ops.cell(cell.cell)[0].result == "last")
-
-
 def common_dtype(cell: Apply, held: Sequence[str]) -> str:
     """The dtype that a cell's operands, but for its conditions, are computed in.
 
@@ -184,7 +179,7 @@ def common_dtype(cell: Apply, held: Sequence[str]) -> str:
         held: dtype of every operand's value; that of a constant without a dtype counts only where
             the others hold no number like it.
     """
-    first = n_conditions(cell)
+    first = ops.cell(cell.cell)[0].n_conditions
     given = list(zip(cell.args, held, strict=True))[first:]
     kinds = {h for a, h in given if not (isinstance(a, Constant) and not a.dtype)}
     loose = [a for a, _ in given if isinstance(a, Constant) and not a.dtype]
@@ -201,7 +196,7 @@ def evaluate(cell: Cell, operands: Sequence[Any]) -> Any:
     declared, params = ops.cell(cell.cell)
     args = [np.asarray(evaluate(a, operands)) for a in cell.args]
     kind = common_dtype(cell, [dtype(x.dtype).name for x in args])
-    first = n_conditions(cell)
+    first = declared.n_conditions
     args[first:] = [
         a.computed_in(kind) if isinstance(a, Constant) else x.astype(DTYPES[kind].numpy, copy=False)
         for a, x in zip(cell.args[first:], args[first:], strict=True)

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from axe_eq.errors import AxeError, ScheduleError
-from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, common_dtype, n_conditions
+from axe_eq.errors import AxeError, ScheduleError, said
+from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, common_dtype
 from axe_eq.kernel.expr import Bounds, Expr, Int, bounds
 from axe_eq.kernel.placement import Placement
 from axe_eq.kernel.userline import user_line
@@ -23,6 +23,7 @@ from axe_eq.program.types import dtype as element_type
 
 # Cells are walked by recursion, some frames for each level.
 DEEPEST_CELL = 100
+MOST_BITS = 64  # of an integer that some element type holds
 
 
 def refuse(thing: str, wrong: str, expected: str) -> ScheduleError:
@@ -50,7 +51,7 @@ def integer(thing: str, what: str, value: object) -> Int:
         return value
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         return int(value)
-    raise refuse(thing, f"{what} {value!r}", "an integer")
+    raise refuse(thing, f"{what} {said(value)}", "an integer")
 
 
 def whole(thing: str, what: str, value: object, low: int | None = None) -> int:
@@ -95,7 +96,7 @@ def integers(thing: str, what: str, values: object) -> tuple[Int, ...]:
         ScheduleError: it is no sequence of them.
     """
     if not isinstance(values, Sequence) or isinstance(values, str):
-        raise refuse(thing, f"{what} {values!r}", "a sequence of integers")
+        raise refuse(thing, f"{what} {said(values)}", "a sequence of integers")
     return tuple(integer(thing, what, v) for v in values)
 
 
@@ -137,7 +138,7 @@ def name(thing: str, value: object) -> str:
         ScheduleError: it is no text, or has characters that do not print.
     """
     if not isinstance(value, str) or not value.isprintable():
-        raise refuse(thing, f"is named {value!r}", "a name of printable characters")
+        raise refuse(thing, f"is named {said(value)}", "a name of printable characters")
     return value
 
 
@@ -149,7 +150,7 @@ def dtype(thing: str, value: object) -> str:
         ProgramError: no such element type.
     """
     if not isinstance(value, str):
-        raise refuse(thing, f"dtype {value!r}", f"one of {' '.join(DTYPES)}")
+        raise refuse(thing, f"dtype {said(value)}", f"one of {' '.join(DTYPES)}")
     with at_user_line():
         return element_type(value).name
 
@@ -190,7 +191,9 @@ def constant(thing: str, value: object, dtype: str) -> float:
     """
     held = DTYPES[dtype]
     found = _number(thing, "value", value)
-    if held.kind == "f":
+    if isinstance(found, int) and found.bit_length() > MOST_BITS:
+        fits = False
+    elif held.kind == "f":
         with np.errstate(all="ignore"):
             stored = float(np.asarray(found, np.float64).astype(held.numpy))
         fits = _class(float(found)) == _class(stored)
@@ -200,13 +203,13 @@ def constant(thing: str, value: object, dtype: str) -> float:
         bits = 8 * held.itemsize - 1
         fits = math.isfinite(found) and found == int(found) and -(1 << bits) <= found < 1 << bits
     if not fits:
-        raise refuse(thing, f"value {value!r}", f"what {dtype} holds")
+        raise refuse(thing, f"value {said(value)}", f"what {dtype} holds")
     return found
 
 
 def _number(thing: str, what: str, value: object) -> float:
     if not isinstance(value, int | float | np.number | np.bool_):
-        raise refuse(thing, f"{what} {value!r}", "a number")
+        raise refuse(thing, f"{what} {said(value)}", "a number")
     found: float = value.item() if isinstance(value, np.generic) else value
     return found
 
@@ -224,7 +227,7 @@ def monoid(thing: str, name: object, dtype: str) -> None:
     """
     known = [m for m in ops.MONOIDS if ops.MONOIDS[m].n_values == 1]
     if name not in known:
-        raise refuse(thing, f"monoid {name!r}", f"one of {' '.join(known)}")
+        raise refuse(thing, f"monoid {said(name)}", f"one of {' '.join(known)}")
     with at_user_line():
         dtype_by_rule(ops.MONOIDS[str(name)].result, f"monoid {name!r}", (), [dtype])
 
@@ -237,7 +240,7 @@ def cell(thing: str, given: object, dtypes: Sequence[str]) -> Cell:
             cell does not take what it is applied to.
     """
     if not isinstance(given, Cell):
-        raise refuse(thing, f"cell {given!r}", "a cell expression: apply(cell, arg(0))")
+        raise refuse(thing, f"cell {said(given)}", "a cell expression: apply(cell, arg(0))")
     found: dict[int, tuple[str, int]] = {}  # dtype and depth
     stack: list[Cell] = [given]
     while stack:
@@ -270,7 +273,7 @@ def _held(
     if declared.n_values != 1:
         raise refuse(thing, f"cell {c.cell!r} of {declared.n_values} values", "one value")
     held = [h for h, _ in args]
-    first = n_conditions(c)
+    first = declared.n_conditions
     taken = [*held[:first], *[common_dtype(c, held)] * (len(held) - first)]
     with at_user_line():
         result = dtype_by_rule(declared.result, f"cell {c.cell!r}", params, taken)

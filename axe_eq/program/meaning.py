@@ -84,9 +84,9 @@ def _accumulators(declared: Cell, views: Sequence[Array], acc: str | None) -> li
         floats = [name for name in own if DTYPES[name].kind == "f"]
         common = acc or (DTYPES[promote(*floats)].accumulate if floats else "")
         return [common if name in floats else name for name in own]
-    n_conditions = 1 if declared.result == "last" else 0
-    common = acc or DTYPES[promote(*own[n_conditions:])].accumulate
-    return own[:n_conditions] + [common] * (len(own) - n_conditions)
+    first = declared.n_conditions
+    common = acc or DTYPES[promote(*own[first:])].accumulate
+    return own[:first] + [common] * (len(own) - first)
 
 
 def _accumulate(array: Array) -> Array:

@@ -72,6 +72,11 @@ class Cell:
     jumps: bool = False
     n_params: int = 0
 
+    @property
+    def n_conditions(self) -> int:
+        """How many of the first operands are conditions: bools, whatever the others are."""
+        return int(self.result == "last")
+
 
 @dataclass(frozen=True)
 class Monoid:

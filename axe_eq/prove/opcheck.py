@@ -88,7 +88,7 @@ def _check_cell(declared: Cell, rng: np.random.Generator) -> Iterator[str]:
 
 def _operand(declared: Cell, number: int, kind: str, rng: np.random.Generator) -> Array:
     """Values inside the cell's domain."""
-    if kind == "b" or (declared.result == "last" and number == 0):
+    if kind == "b" or number < declared.n_conditions:
         return rng.random(_POINTS) < 0.5
     bounds = declared.domain if kind == "f" else declared.whole_domain
     low, high = bounds[min(number, len(bounds) - 1)] if bounds else (-4.0, 4.0)
@@ -105,7 +105,7 @@ def _check_points(declared: Cell, operands: Sequence[Array], value: Array) -> It
     wanted = (_POINTS, _POINTS) if len(operands) > 1 else (_POINTS,)
     if np.shape(spread) != wanted:
         yield f"gives shape {np.shape(spread)} for operands that broadcast to {wanted}"
-    moved = [x for n, x in enumerate(operands) if declared.result != "last" or n]
+    moved = operands[declared.n_conditions :]
     if not declared.rounds and not np.any([_same(value, x) for x in moved], axis=0).all():
         yield "declares rounds=False, and its value is none of its operands'"
 

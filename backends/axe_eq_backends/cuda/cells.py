@@ -22,7 +22,6 @@ from axe_eq.kernel.cells import (
     Operand,
     common_dtype,
     evaluate,
-    n_conditions,
     result_dtype,
     spelling,
     used,
@@ -74,7 +73,7 @@ BOOL: dict[str, str] = {
 # f64 has the same cells with the functions of its own; division and the exponential are exact.
 FLOAT64: dict[str, str] = {
     name: re.sub(r"\b([a-z0-9]+)f\(", r"\1(", row.replace("1.0f", "1.0"))
-    .replace("_f32(", "_f64(").replace(" exp_f64(", " exp(")
+    .replace("_f32(", "_f64(")
     for name, row in FLOAT.items()
 } | {"div": "({0} / {1})", "exp": "exp({0})", "sigmoid": "(1.0 / (1.0 + exp(-{0})))"}  # fmt: skip
 _ROWS = {
@@ -140,7 +139,7 @@ def spell(cell: Cell, operands: Sequence[str], dtypes: Sequence[str]) -> str:
     name, params = ops.split_text(cell.cell)
     held = [result_dtype(a, dtypes) for a in cell.args]
     kind = common_dtype(cell, held)
-    wanted = ["bool"] * n_conditions(cell)
+    wanted = ["bool"] * ops.cell(cell.cell)[0].n_conditions
     wanted += [kind] * (len(held) - len(wanted))
     args = [
         number(a.computed_in(w).item(), w)

@@ -26,7 +26,6 @@ from axe_eq.kernel.cells import (
     apply,
     arg,
     evaluate,
-    n_conditions,
     result_dtype,
 )
 from axe_eq.program import ops
@@ -169,7 +168,7 @@ def test_the_text_of_every_cell_compiles(held: str) -> None:
         if declared.n_values > 1 or declared.n_params:
             continue
         cell = Apply(name, tuple(map(arg, range(declared.arity or 2))))
-        dtypes = ["bool"] * n_conditions(cell) + [held] * 3
+        dtypes = ["bool"] * ops.cell(cell.cell)[0].n_conditions + [held] * 3
         try:
             text = spell(cell, ["x0", "x1", "x2"], dtypes)
         except EmitError:

@@ -273,6 +273,12 @@ MISTAKES: dict[str, Case] = {
     "a tensor of another kernel": (
         lambda k: k.copy(r(k).all, x(other()).all), "copy: x belongs to another kernel",
     ),
+    "a number beyond floats": (
+        lambda k: k.fill(r(k).all, 10**5000), "value of 16610 bits; expected what f32 holds",
+    ),
+    "a number beyond integers": (
+        lambda k: k.fill(r(k, "i32").all, -(10**400)), "value of 1329 bits; expected what i32 holds",
+    ),
     "barriers of another kernel": (
         lambda k: k.arrive(other().mbarriers("b", 1), 0), "arrive: b belongs to another kernel",
     ),
