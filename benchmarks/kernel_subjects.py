@@ -275,6 +275,16 @@ def _cells() -> Subject:
     return Subject(kernel, arrays, {"y": _wide(x) - _wide(b)})
 
 
+def _apart_cells() -> Subject:
+    """Rows of vectors, the last of which ends inside one; they begin at multiples of 16 bytes."""
+    shape, apart = (3, 331), 336
+    operand = Operand("x", "f16", (apart, 1))
+    x = normal(*shape)
+    arrays = {"x": x, "y": np.zeros(shape, np.float16)}
+    result = Operand("y", "f16", (apart, 1)), apply("sub", X, 0.5)
+    return Subject(elementwise(shape, [operand], [result]), arrays, {"y": _wide(x) - 0.5})
+
+
 def _turned(rows: int, cols: int) -> Subject:
     x = normal(2, rows, cols).swapaxes(1, 2)
     arrays = {"x": x, "out": np.zeros((2, cols, rows), np.float16)}
@@ -302,6 +312,7 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "swept rows": _swept_rows,
     "swept columns": _swept_columns,
     "cells": _cells,
+    "cells of rows apart": _apart_cells,
     "transpose by matrices": lambda: _turned(72, 136),
     "transpose by elements": lambda: _turned(40, 33),
 }

@@ -98,8 +98,32 @@ def _global_address(w: Writer, call: Call) -> str:
 def ld_global(w: Writer, call: Call, s: ir.Primitive) -> None:
     """A predicated vector load; registers are filled where the guard fails."""
     constant = call["tensor"].name not in w.kernel.outputs
-    load = _memory(w, call, "ld", "global", _global_address(w, call), constant)
+    load = _inside(w, call, "ld", constant)
     _guarded(w, call["guard"], load, _filled(w, call["regs"], call["fill"]))
+
+
+def _inside(w: Writer, call: Call, op: str, constant: bool = False) -> str:
+    """A load or store of global memory, of those elements of its vector that are inside."""
+    at, regs, inside = _global_address(w, call), call["regs"], call["inside"]
+    if inside is None:
+        return _memory(w, call, op, "global", at, constant)
+    kind, size, words = w.register_type(regs.buffer.dtype), regs.buffer.itemsize, _words(w, regs)
+
+    def accessing(words: int) -> str:
+        name = prelude.access_name(op, "global", words, kind, constant)
+        return w.use(name, lambda: prelude.access(op, "global", words, kind, constant))
+
+    whole = accessing(len(words))
+    part = w.use(f"{op}_global_u{8 * size}") if size < 4 else accessing(1)
+    if size < 4 and op == "ld":
+        w.use({1: "set_byte", 2: "set_half"}[size])
+    name = f"{whole}_first{f'_u{8 * size}' if size < 4 else ''}"
+    w.use(name, lambda: prelude.first_elements(name, op, len(words), kind, whole, part))
+    at = f"({'const char' if op == 'ld' else 'char'}*)({at})"
+    if op == "st":
+        return f"{name}({', '.join([at, *words, w.expr(inside)])});"
+    fill = _constant(w, regs.buffer.dtype, call["fill"])
+    return f"{name}({', '.join([*words, at, w.expr(inside), fill])});"
 
 
 def _filled(w: Writer, regs: Regs, value: float) -> str:
@@ -126,7 +150,7 @@ def _constant(w: Writer, dtype: str, value: float) -> str:
 
 def st_global(w: Writer, call: Call, s: ir.Primitive) -> None:
     """A predicated vector store."""
-    _guarded(w, call["guard"], _memory(w, call, "st", "global", _global_address(w, call)))
+    _guarded(w, call["guard"], _inside(w, call, "st"))
 
 
 def ld_shared(w: Writer, call: Call, s: ir.Primitive) -> None:

@@ -19,6 +19,8 @@ from axe_eq.target import Instr
 from axe_eq_backends.cuda import threads
 from axe_eq_backends.cuda.threads import Register, Step, Swizzled
 
+INDEX_MAX = (1 << 31) - 1
+WORD_BYTES = 4
 ISSUE = 1  # cycles of a call beside its memory passes: address arithmetic and issue
 
 
@@ -180,10 +182,15 @@ def _global(
     tails = _tails(memory)
     a = access(tile.place.static(), place.static(), limit, size, where)
     vector = gcd(a.vector, divisor(offset) or a.vector)
-    for dim in tails:
-        vector = gcd(vector, _tail_vector(memory, dim, a, place) or vector)
     if vector != a.vector:
         a = access(tile.place.static(), place.static(), vector & -vector, size, where)
+    ending = None  # the dim along which vectors may lie partly outside
+    for dim in tails:
+        whole = gcd(a.vector, _tail_vector(memory, dim, a, place) or a.vector)
+        if whole != a.vector and _ends_within(a, memory, dim):
+            ending = dim
+        elif whole != a.vector:
+            a = access(tile.place.static(), place.static(), whole & -whole, size, where)
     parts = threads.steps(tile.place.static(), place.static())
     plan = Plan(row, [], align={memory.buffer.name: a.vector * size})
     base = _named(plan, "g", offset + a.thread, context)
@@ -195,12 +202,17 @@ def _global(
     once = _inside(memory, once)
     for group in a.groups:
         guard = once
+        inside: Int | None = None
         for dim, at in index.items():
             extent = memory.buffer.shape[memory.dims[dim]]
+            if dim == ending:
+                inside = _count(extent - (at + group[0].at[dim]), a.vector)
+                continue
             if _precedes(at):
                 guard = both(guard, at + group[0].at[dim] >= 0)
             guard = both(guard, at + group[0].at[dim] < extent)
-        plan.calls += _call(kind, _regs(tile, group), memory, base + group[0].memory, guard, copy)
+        element = base + group[0].memory
+        plan.calls += _call(kind, _regs(tile, group), memory, element, guard, inside, copy)
     _drop_unused(plan)
     phases = max(1, a.vector * size * LANES // 128)
     plan.cycles = float(len(plan.calls) * where.n_warps * (ISSUE + phases))
@@ -209,17 +221,24 @@ def _global(
 
 
 def _call(
-    kind: str, regs: Regs, memory: ir.View, element: Int, guard: Int | None, copy: ir.Copy
+    kind: str,
+    regs: Regs,
+    memory: ir.View,
+    element: Int,
+    guard: Int | None,
+    inside: Int | None,
+    copy: ir.Copy,
 ) -> list[Call]:
     """The call of some registers; none, or a fill, where all of it is proven to be outside."""
     load = kind == "ld_global"
-    if isinstance(guard, int) and not guard:
+    if (isinstance(guard, int) and not guard) or (isinstance(inside, int) and inside <= 0):
         return [Call("fill", {"out": regs, "value": copy.fill})] if load else []
     args = {
         "regs": regs,
         "tensor": memory.buffer,
         "element": element,
         "guard": guard if isinstance(guard, Expr) else None,
+        "inside": inside,
         "fill": copy.fill if load else None,
     }
     return [Call(kind, args)]
@@ -275,6 +294,26 @@ def _inside(memory: ir.View, guard: Int | None) -> Int | None:
         if d not in memory.dims and high is not None and isinstance(extent, int) and high >= extent:
             guard = both(guard, begin < extent)
     return guard
+
+
+def _ends_within(a: Access, memory: ir.View, dim: int) -> bool:
+    """Whether calls run along a dim from a position inside it, so that a number says how far."""
+    d = memory.dims[dim]
+    begin, extent = memory.begin[d], memory.buffer.shape[d]
+    small = isinstance(extent, int) and extent <= INDEX_MAX
+    if _precedes(begin) or not small or a.vector * memory.buffer.itemsize < WORD_BYTES:
+        return False
+    return all(
+        r.at == (*g[0].at[:dim], g[0].at[dim] + n, *g[0].at[dim + 1 :])
+        for g in a.groups
+        for n, r in enumerate(g)
+    )
+
+
+def _count(inside: Int, vector: int) -> Int | None:
+    """How many elements of a vector are inside; None where all are."""
+    low, _ = bounds(inside)
+    return None if low is not None and low >= vector else inside
 
 
 def _tail_vector(memory: ir.View, dim: int, a: Access, place: Placement) -> int:

@@ -71,7 +71,7 @@ def ld_global(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """Each thread reads consecutive elements, or fills its registers where the guard fails."""
     element, active, n = _global(call, env)
     values = cta.tensors[call["tensor"].name].read(
-        element[..., None] + np.arange(n), active[..., None], call["fill"]
+        element[..., None] + np.arange(n), active, call["fill"]
     )
     _write(cta, call["regs"], values, env, issue)
 
@@ -79,18 +79,21 @@ def ld_global(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
 def st_global(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """Each thread with a true guard writes consecutive elements."""
     element, active, n = _global(call, env)
-    values = _read(cta, call["regs"], env, issue, active)
+    values = _read(cta, call["regs"], env, issue, active.any(-1))
     tensor = cta.tensors[call["tensor"].name]
-    tensor.write(element[..., None] + np.arange(n), values, active[..., None])
+    tensor.write(element[..., None] + np.arange(n), values, active)
 
 
 def _global(call: Call, env: Env) -> tuple[Ints, Any, int]:
+    """(first element of every thread, which elements of its vector are accessed, their number)."""
     shape, n = env["lane"].shape, len(call["regs"].index)
     element = np.broadcast_to(np.asarray(evaluate(call["element"], env)), shape)
     active = _active(call, env, shape)
     if (element[active] % n).any():
         raise KernelFault(f"{call}", f"accesses {n} elements at a misaligned element", "alignment")
-    return element, active, n
+    inside = n if call["inside"] is None else evaluate(call["inside"], env)
+    within = np.arange(n) < np.broadcast_to(np.asarray(inside), shape)[..., None]
+    return element, active[..., None] & within, n
 
 
 def ld_shared(cta: Cta, call: Call, env: Env, issue: Issue) -> None:

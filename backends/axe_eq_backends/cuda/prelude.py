@@ -14,6 +14,9 @@ _REGISTERS = {
     "double": ("d", 64, "_f64"), "long long": ("l", 64, "_i64"),
 }  # fmt: skip
 
+_PART_BYTES = {"u16": 2, "u8": 1}
+_SET_PART = {2: "set_half", 1: "set_byte"}
+
 FIXED: dict[str, str] = {
     "TensorMap": "struct alignas(64) TensorMap { unsigned long long opaque[16]; };",
     "types": "typedef unsigned short f16;\ntypedef unsigned short bf16;",
@@ -383,6 +386,41 @@ def access(op: str, space: str, words: int, c_type: str, constant: bool = False)
     form = f"st.{space}.{vector} [%0], {_braced(places, words)};"
     body = f'asm volatile("{form}" :: "{address}"(a), {ins}{clobber});'
     return f"{DEVICE} void {function}({pointer}, {args}) {{\n  {body}\n}}"
+
+
+def first_elements(name: str, op: str, words: int, c_type: str, whole: str, part: str) -> str:
+    """A vector of global memory of which only the first elements are inside: those are accessed.
+
+    Args:
+        name: of the function.
+        op: "ld", which fills registers outside, or "st".
+        words: registers.
+        c_type: their C type.
+        whole: function that accesses the vector.
+        part: function that accesses one element; one of 1 or 2 bytes gives or takes its value.
+    """
+    load, n_bytes = op == "ld", _PART_BYTES.get(part.rpartition("_")[2], _REGISTERS[c_type][1] // 8)
+    per = max(1, 4 // n_bytes)
+    names = [f"x{i}" for i in range(words)]
+    arguments = ", ".join([*names, "a"] if load else ["a", *names])
+    lines = [f"if (inside >= {words * per}) return {whole}({arguments});"]
+    for n in range(words * per):
+        x, place, at = names[n // per], n % per, f"a + {n * n_bytes}" if n else "a"
+        if load and not place:
+            lines.append(f"{x} = fill;")
+        if not load:
+            access = f"{part}({at}, {x}{f' >> {8 * n_bytes * place}' if place else ''})"
+        elif per > 1:
+            access = f"{_SET_PART[n_bytes]}({x}, {place}, {part}({at}))"
+        else:
+            access = f"{part}({x}, {at})"
+        lines.append(f"if (inside > {n}) {access};")
+    held = ", ".join(f"{c_type}{'&' if load else ''} {x}" for x in names)
+    given = f"{held}, const char* a, int inside, {c_type} fill" if load else (
+        f"char* a, {held}, int inside"
+    )  # fmt: skip
+    body = "".join(f"  {line}\n" for line in lines)
+    return f"{DEVICE} void {name}({given}) {{\n{body}}}"
 
 
 def access_name(op: str, space: str, words: int, c_type: str, constant: bool = False) -> str:

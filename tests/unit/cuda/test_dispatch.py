@@ -106,6 +106,11 @@ ACCEPTED: dict[str, tuple[Callable[[], ir.Primitive], Where, str]] = {
         CTA,
         "8 bytes a thread, dims [1] guarded",
     ),
+    "odd tail of padded rows": (
+        lambda: load("f16", 8, (64, 133), (0, ROW), strides=(136, 1)),
+        CTA,
+        "16 bytes a thread, dims [1] guarded",
+    ),
     "odd tail": (
         lambda: load("f16", 8, (64, 133), (0, ROW)),
         CTA,

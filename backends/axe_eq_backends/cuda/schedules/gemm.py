@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from math import prod
+from math import gcd, prod
 from typing import Any, NamedTuple
 
 from axe_eq.errors import ScheduleError
@@ -25,7 +25,7 @@ from axe_eq.kernel.build import Builder, Pipe
 from axe_eq.kernel.cells import IDENTITY, Cell
 from axe_eq.kernel.expr import Int, Var, ceil_div, divisor, var
 from axe_eq.kernel.ir import span
-from axe_eq.kernel.placement import Placement, number
+from axe_eq.kernel.placement import Iter, Placement, number
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.instrs import K_MAJOR, MN_MAJOR, SmemForm
 from axe_eq_backends.cuda.schedules import tiles
@@ -249,8 +249,12 @@ class _Writer:
             if p.out.major
             else tiles.transposed_panels(lead, self.rows, self.wide, self.size)
         )
-        self.bulk = self._stores_in_bulk()
-        if self.bulk:
+        multiple = BULK_BYTES // self.size
+        self.vector, contiguous = gcd(multiple, self._apart()), self._is_contiguous()
+        self.bulk = contiguous and self.vector == multiple
+        # Rows that begin anywhere: neighbouring threads store neighbouring elements of a row.
+        self.in_rows = contiguous and not self.bulk and p.out.major
+        if self.bulk or self.in_rows:
             shape = (*lead, self.rows, self.wide)
             self.stage_out = k.smem(f"{p.out.name}_staging", p.out.dtype, shape, layout)
 
@@ -290,17 +294,27 @@ class _Writer:
         layout = Placement(blocks or ((),), offset=place.offset)
         return self.k.tensor(name, dtype, extents or [1], layout=layout, output=output)
 
-    def _stores_in_bulk(self) -> bool:
-        """Whether bulk copies can store the result: a contiguous dim, other strides of 16 bytes."""
-        out, multiple = self.p.out, BULK_BYTES // self.size
+    def _apart(self) -> int:
+        """Elements that divide every stride of the result but the contiguous one, and its begin."""
+        out = self.p.out
         if out.place is None:
-            return divisor(self._leading(out, (self.p.m, self.p.n))) % multiple == 0
-        last = out.place.blocks[-1 if out.major else -2][-1]
+            return divisor(self._leading(out, (self.p.m, self.p.n)))
+        last = self._last_iter()
+        others = [i.stride for i in out.place.iters if i is not last] + [out.place.at("m")]
+        return gcd(*map(divisor, others))
+
+    def _is_contiguous(self) -> bool:
+        """Whether lines of the result's panels are contiguous, of 16 bytes at least."""
+        out = self.p.out
+        if out.place is None:
+            return True
         if not out.major and out.run(self.rows) % min(PANEL_BYTES // self.size, self.rows):
             return False
-        others = [i.stride for i in out.place.iters if i is not last] + [out.place.at("m")]
-        aligned = all(divisor(x) % multiple == 0 for x in others)
-        return aligned and last.stride == 1 and self.wide * self.size >= BULK_BYTES
+        return self._last_iter().stride == 1 and self.wide * self.size >= BULK_BYTES
+
+    def _last_iter(self) -> Iter:
+        assert self.p.out.place is not None
+        return self.p.out.place.blocks[-1 if self.p.out.major else -2][-1]
 
     def _form(self, matrix: Matrix, tile: int) -> SmemForm:
         named = self.t.forms.get(matrix.name)
@@ -354,7 +368,7 @@ class _Writer:
             first, end = there, number(ring.shape[1])
             while first < end:
                 rows = min(first & -first, end - first)
-                layout = tiles.vectors(rows, t.k, ring.itemsize)
+                layout = tiles.vectors(rows, t.k, BULK_BYTES // ring.itemsize)
                 zeros = k.reg("zeros", ring.dtype, (rows, t.k), layout)
                 k.fill(zeros.all, 0.0)
                 with k.range(t.stages, name="slot") as slot:
@@ -522,18 +536,29 @@ class _Writer:
         k, cols = self.k, span(tile.col + panel * self.wide, self.wide)
         result = k.reg_like(self.p.out.name, self.p.out.dtype, ins[0])
         out = _part(self.out, self.p.out.place, tile.lead, span(tile.row, self.rows), cols)
-        if not self.bulk:
+        if not (self.bulk or self.in_rows):
             k.map(self.p.cell, result.all, *ins)
             k.copy(out, result.all)
             yield
             return
         slot = self.stage_out[group, panel % self.staged]
-        with k.one_thread():
-            k.wait_group("bulk_read", self.staged - 1)
-        k.sync()
+        if self.bulk:
+            with k.one_thread():
+                k.wait_group("bulk_read", self.staged - 1)
+        if self.bulk or self.staged == 1:  # else the others have read it before the last wait
+            k.sync()
         k.map(self.p.cell, result.all, *ins)
         k.copy(slot, result.all)
         yield
+        if self.in_rows:
+            k.sync()
+            layout = tiles.vectors(self.rows, self.wide, self.vector)
+            rows = k.reg(
+                f"{self.p.out.name}_rows", self.p.out.dtype, (self.rows, self.wide), layout
+            )
+            k.copy(rows.all, slot)
+            k.copy(out, rows.all)
+            return
         k.fence_async()
         k.sync()
         with k.one_thread():

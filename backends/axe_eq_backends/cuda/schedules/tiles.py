@@ -43,12 +43,12 @@ def operand(stages: int, rows: int, k: int, itemsize: int, form: SmemForm) -> La
     return Layout([(stages, rows * k), (rows, atom), (k // atom, rows * atom), (atom, 1)])
 
 
-def vectors(rows: int, cols: int, itemsize: int, lanes: int = 32, warps: int = 4) -> Layout:
-    """A row-major (rows, cols) tile over a warpgroup's registers, in vectors of at most 16 bytes.
+def vectors(rows: int, cols: int, most: int, lanes: int = 32, warps: int = 4) -> Layout:
+    """A row-major (rows, cols) tile over a warpgroup's registers, in vectors of `most` elements.
 
     Rows and columns are powers of two, at least an element for every thread.
     """
-    wide = min(16 // itemsize, rows * cols // (lanes * warps), cols)
+    wide = min(most, rows * cols // (lanes * warps), cols)
     along = min(cols // wide, lanes)
     down = lanes // along
     shard = [
