@@ -15,7 +15,7 @@ import os
 import platform
 import random
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -71,39 +71,39 @@ def case(rows: int, depth: int, columns: int) -> dict[str, Any]:
         "axe": [exe.bind(*given) for given in sets],
         "torch": [partial(torch.mm, a, b, out=out) for a, b in sets],
     }
-    (kernel,) = exe.kernels
     return {
-        "rows": rows, "depth": depth, "columns": columns, "schedule": kernel.schedule,
+        "rows": rows, "depth": depth, "columns": columns,
+        "schedules": [k.schedule for k in exe.kernels],
         "error": error, "estimate_us": exe.cost["time_s"] * 1e6, "us": timed(work),
     }  # fmt: skip
 
 
-def main() -> None:
-    """Run all and write cuda_small.json."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def measure(name: str, about: str, shapes: Iterable[tuple[int, int, int]]) -> None:
+    """Run products of (rows, depth, columns) and write them to a file of this name."""
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
     default = Path(os.environ.get("OUT", "benchmarks/results"))
     parser.add_argument("--out", type=Path, default=default)
     options = parser.parse_args()
     import torch
 
     found = []
-    for depth, columns in WEIGHTS:
-        for rows in ROWS:
-            found.append(case(rows, depth, columns))
-            assert found[-1]["error"] < 5e-3, found[-1]
-            times = found[-1]["us"]
-            print(
-                f"{rows:4} x {depth:5} x {columns:5}: {times['torch'] / times['axe']:.3f} of torch;"
-                f" {times['axe']:.1f} us, estimated {found[-1]['estimate_us']:.1f},"
-                f" {found[-1]['schedule']}"
-            )
+    for rows, depth, columns in shapes:
+        found.append(case(rows, depth, columns))
+        assert found[-1]["error"] < 5e-3, found[-1]
+        times = found[-1]["us"]
+        print(
+            f"{rows:4} x {depth:5} x {columns:5}: {times['torch'] / times['axe']:.3f} of torch;"
+            f" {times['axe']:.1f} us, estimated {found[-1]['estimate_us']:.1f},"
+            f" {' '.join(found[-1]['schedules'])}"
+        )
     machine = {
         "gpu": torch.cuda.get_device_name(), "torch": torch.__version__,
         "python": platform.python_version(),
     }  # fmt: skip
     text = json.dumps({"machine": machine, "cases": found}, indent=1)
-    (options.out / "cuda_small.json").write_text(text, encoding="utf-8")
+    (options.out / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    shapes = [(rows, depth, columns) for depth, columns in WEIGHTS for rows in ROWS]
+    measure("cuda_small.json", __doc__, shapes)

@@ -37,6 +37,9 @@ from axe_eq.schedule import terms as s
 from axe_eq.schedule.shard import DEVICE_AXIS
 from axe_eq.schedule.terms import Box, Boxes, LayoutText, row_major
 
+ROW_BYTES = 16  # what vector accesses and bulk copies of every machine here move at least
+MOST_PADDED = 1.125  # of a dense row
+
 PACK = Pack("tiling", summary="values computed in boxes: the demand laws of one device")
 
 
@@ -46,22 +49,39 @@ def root_box(type: str) -> tuple[str, ...]:
     return boxes.root_boxes(type)
 
 
+def kept_layouts(type: str) -> tuple[str, ...]:
+    """Layouts in which a value may be kept: in order, rows apart where dense ones lie askew.
+
+    Vectors and bulk copies need rows that begin at multiples of 16 bytes.
+    """
+    value = value_type(type)
+    dense = row_major(value.size)
+    if not value.shape:
+        return (dense,)
+    columns = value.shape[-1]
+    pitch = -(-columns * value.itemsize // ROW_BYTES) * ROW_BYTES // value.itemsize
+    if columns == value.size or not columns < pitch <= columns * MOST_PADDED:
+        return (dense,)
+    return dense, str(Layout([(value.size // columns, pitch), (columns, 1)]))
+
+
 @primitive((STR,), (STR,), many=True)
 def stored_in(type: str) -> tuple[str, ...]:
-    """Layouts in which a value of this type may be kept between kernels: dense row-major."""
-    return (row_major(value_type(type).size),)
+    """Layouts in which a value of this type may be kept between kernels."""
+    return kept_layouts(type)
 
 
-@primitive((STR, STR), (STR,))
-def kept_in_order(arrives: str, type: str) -> str | None:
-    """The layout to keep a value in that arrives in another order; None where it is in order.
+@primitive((STR, STR), (STR,), many=True)
+def copied_to(arrives: str, type: str) -> tuple[str, ...]:
+    """Layouts to which an input may be copied before it is read.
 
-    What windows, masks or reshapes of such a value read may be no strided part of it.
+    What windows, masks or reshapes read of a value in another order may be no strided part of it.
     """
     layout = Layout.parse(arrives)
     strided = not (layout.swizzle or layout.box or layout.replica)
-    strange = strided and len(layout.shard) > 1 and set(layout.axes) <= {DEFAULT_AXIS}
-    return row_major(value_type(type).size) if strange else None
+    if not strided or not set(layout.axes) <= {DEFAULT_AXIS}:
+        return ()
+    return tuple(kept for kept in kept_layouts(type) if kept != arrives)
 
 
 @primitive((STR,), (STR,))
@@ -139,9 +159,9 @@ def load_input(name: Text, type: Type, b: Box) -> Sides:
 
 @PACK.law(source="definition of tile", demand=True)
 def load_copied_input(name: Text, type: Type, b: Box) -> Sides:
-    """tile(In(name), b) = Load(place(In(name), L), T, L, b)   where it does not arrive in order."""
+    """tile(In(name), b) = Load(place(In(name), L), T, L, b)   if it may be copied to L."""
     value = In(name, type)
-    L = kept_in_order(s.arrival(value), type)
+    L = copied_to(s.arrival(value), type)
     return s.tile(value, b), s.Load(s.place(value, L), type, L, b)
 
 

@@ -1,0 +1,81 @@
+"""Rows that begin anywhere are copied to rows 16 bytes apart where that pays, and all is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import axe_eq as axe
+from axe_eq import nn
+from axe_eq.schedule.memory import buffer_bytes
+from axe_eq_backends.cuda.target import h200
+from axe_eq_rules.tiling import kept_layouts
+from tests.unit.cuda.whole import interpreted, sample
+
+# The layouts that a value may be kept in between kernels.
+KEPT = {
+    "f16[64,96]": ["S[(6144):(1@m)]"],
+    "f16[64,95]": ["S[(6080):(1@m)]", "S[(64,95):(96@m,1@m)]"],
+    "f16[2,32,95]": ["S[(6080):(1@m)]", "S[(64,95):(96@m,1@m)]"],
+    "f32[64,30]": ["S[(1920):(1@m)]", "S[(64,30):(32@m,1@m)]"],
+    "f32[64,9]": ["S[(576):(1@m)]"],  # a third more is too much
+    "i64[7,33]": ["S[(231):(1@m)]", "S[(7,33):(34@m,1@m)]"],
+    "f16[95]": ["S[(95):(1@m)]"],
+    "f16[1,95]": ["S[(95):(1@m)]"],
+    "f16[]": ["S[(1):(1@m)]"],
+}
+# A program, its inputs' shapes, and the schedules of its kernels.
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], list[str]]] = {
+    "a product": (
+        lambda a, b: a @ b, ((384, 333), (333, 384)), ["lanes", "tensor_cores"],
+    ),
+    "its columns": (lambda a, b: a @ b, ((384, 320), (320, 333)), ["lanes", "tensor_cores"]),
+    "both": (
+        lambda a, b: nn.relu(a @ b), ((333, 331), (331, 333)),
+        ["lanes", "lanes", "tensor_cores"],
+    ),
+    "a computed factor, written apart at once": (
+        lambda x, w: nn.rmsnorm(x) @ w, ((384, 333), (333, 384)), ["lanes", "tensor_cores"],
+    ),
+    "a product of a product, written apart at once": (
+        lambda a, b, c: (a @ b) @ c, ((384, 384), (384, 333), (333, 384)),
+        ["lanes", "tensor_cores", "tensor_cores"],
+    ),
+    "batches": (
+        lambda a, b: a @ b, ((3, 128, 333), (3, 333, 128)), ["lanes", "tensor_cores"],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("type_", KEPT)
+def test_layouts_that_values_are_kept_in(type_: str) -> None:
+    assert list(kept_layouts(type_)) == KEPT[type_]
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_products_of_odd_rows_run_on_bulk_copies(name: str) -> None:
+    fn, shapes, schedules = PROGRAMS[name]
+    specs = [axe.Spec(shape, "f16") for shape in shapes]
+    exe = axe.compile(fn, *specs, target="h200")
+    assert sorted(k.schedule for k in exe.kernels) == schedules
+    graph = exe.schedule.graph
+    apart = [b for b in graph.buffers.values() if "," in b.layout]
+    assert apart
+    for buffer in apart:  # the memory plan has room for what lies between the rows
+        assert buffer_bytes(buffer) > buffer.value_type.n_bytes
+    rng = np.random.default_rng(0)
+    inputs = [sample(rng, i.node.type) for i in axe.trace(fn, *specs).inputs]
+    (got,) = interpreted(graph, inputs)
+    want = np.asarray(axe.run(fn, *inputs), np.float64)
+    assert np.abs(got.astype(np.float64) - want).max() <= 4e-3 * np.abs(want).max()
+
+
+def test_aligned_programs_are_searched_as_before() -> None:
+    """No layout is offered beside the dense one where its rows begin at multiples of 16 bytes."""
+    specs = axe.Spec((512, 512), "f16"), axe.Spec((512, 512), "f16")
+    wide = axe.compile(lambda a, b: (a @ b) @ b, *specs, target="h200")
+    assert not any("," in b.layout for b in wide.schedule.graph.buffers.values())
+    assert wide.target is h200
