@@ -277,7 +277,7 @@ MISTAKES: dict[str, Case] = {
         lambda k: k.fill(r(k).all, 10**5000), "value of 16610 bits; expected what f32 holds",
     ),
     "a number beyond integers": (
-        lambda k: k.fill(r(k, "i32").all, -(10**400)), "value of 1329 bits; expected what i32 holds",
+        lambda k: k.fill(r(k, "i32").all, -(10**400)), "value of 1329 bits; expected what i32",
     ),
     "barriers of another kernel": (
         lambda k: k.arrive(other().mbarriers("b", 1), 0), "arrive: b belongs to another kernel",
