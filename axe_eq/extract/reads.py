@@ -16,12 +16,15 @@ from axe_eq.program.places import Coords
 from axe_eq.program.signature import Affine, plain, signature
 from axe_eq.program.types import ValueType
 
+MOST_READS = 1024  # that are counted
+
 
 class Reads(NamedTuple):
-    """Reads of a cone that are no strided ones, see `Summary`."""
+    """Reads of a cone: those that are no strided ones, and all of them; see `Summary`."""
 
     n_guarded: int = 0
     n_scattered: int = 0
+    n_reads: int = 0
 
 
 class _Kind(NamedTuple):
@@ -53,12 +56,28 @@ def reads(
             strange += not _is_dense(forest.layout_of(choice.source))
         else:
             bends += _bends(choice.text)
+    n_reads = _count(roots, order, picks)
     if not (scatters or views or strange or (parts and bends)):
-        return Reads()
+        return Reads(n_reads=n_reads)
     walk = _Walk(forest, picks)
     for root in roots:
         walk.root(root)
-    return walk.finish()
+    return walk.finish()._replace(n_reads=n_reads)
+
+
+def _count(roots: Sequence[int], order: Sequence[int], picks: Mapping[int, Choice]) -> int:
+    """Reads at places of their own, as if no two moves went to the same place."""
+    here, moved, total = dict.fromkeys(roots, 1), dict[int, int](), 0
+    for tile in order:
+        choice, n = picks[tile], min(here.get(tile, 0) + moved.get(tile, 0), MOST_READS)
+        total += n if choice.kind == LOAD else 0
+        moves = choice.kind == GATHER and not _is_view(choice)
+        for child in choice.children:
+            if moves:
+                moved[child] = moved.get(child, 0) + n
+            else:
+                here[child] = max(here.get(child, 0), n)
+    return min(total, MOST_READS)
 
 
 @cache

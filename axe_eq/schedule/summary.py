@@ -102,6 +102,8 @@ class Summary:
         n_guarded: reads that may leave their operand, along several dims of the index space at
             once: windows of what is padded.
         n_scattered: values gathered from places that are no affine function of the index.
+        n_reads: reads at places of their own: a value that is computed, then moved and used again
+            reads its operands at as many places. Counted up to some number.
     """
 
     extents: tuple[tuple[str, int], ...]
@@ -119,6 +121,7 @@ class Summary:
     order: tuple[tuple[str, int], ...] = ()
     n_guarded: int = 0
     n_scattered: int = 0
+    n_reads: int = 0
 
     def extent(self, letter: str) -> int:
         """Extent of a loop letter; 1 where the cone does not have it."""

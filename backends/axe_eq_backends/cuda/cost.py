@@ -82,6 +82,9 @@ UNIT_BANDWIDTH = 1 / 40
 # A block that sums across columns has few reads on their way. Measured on one H200: 56 blocks of a
 # row of f16[4096] times f16[4096,14336] take 119 us.
 COLUMNS_B_S = 17.6e9
+# Values that a thread of a cone on lanes reads before it computes: one element of 8 bytes of each
+# takes half of its registers.
+MOST_READS = 64
 
 
 @dataclass(frozen=True)
@@ -143,8 +146,8 @@ class Lanes:
     prices_places: bool = True
 
     def refuse(self, summary: Summary, target: Target) -> str | None:
-        """Refused with products of matrices, and reductions over different dims."""
-        if unread := not_strided(summary):
+        """Refused with products of matrices, reductions over different dims, too many reads."""
+        if unread := not_strided(summary) or too_many_reads(summary):
             return unread
         structured = any(w.structured for w in summary.products)
         if summary.n_reduced > 1 or len({w.reduced for w in summary.products}) > 1:
@@ -171,6 +174,7 @@ class Lanes:
         columns.rows, columns.estimated = ("",) * len(p), frozenset(columns.block)
         matrix = flops(summary.products, summary, columns) / target.vector_flops_per_s
         part = COLUMNS_B_S / target.memories[0].bytes_per_s if run else UNIT_BANDWIDTH
+        summary = _repeated(summary)
         roofline(_swept(summary), target, columns, matrix, part)
         swept_s, swept = columns.time_s, columns.costs
         roofline(summary, target, columns, matrix, part)
@@ -193,6 +197,16 @@ def _columns_of_sums(summary: Summary) -> dict[str, int]:
     return {x: RUN_BYTES // largest.itemsize for x in kept & set(TILE_LETTERS)}
 
 
+def _repeated(summary: Summary) -> Summary:
+    """A cone that reads, and computes, once for every place that a moved value is used at."""
+    times = -(-summary.n_reads // max(1, len(summary.loads)))
+    if times <= 1:
+        return summary
+    loads = tuple(a._replace(passes=a.passes * times) for a in summary.loads)
+    vector = tuple(w._replace(flops=w.flops * times) for w in summary.vector)
+    return replace(summary, loads=loads, vector=vector)
+
+
 def _swept(summary: Summary) -> Summary:
     """A cone whose rows do not stay on chip: every reduction reads them once more, and results."""
     sweeps = summary.n_folds + any(a.star > 1 for a in summary.stores)
@@ -203,6 +217,13 @@ def _swept(summary: Summary) -> Summary:
 def _computes_operands(summary: Summary) -> bool:
     """Whether a plain product reads what the cone computes, which no schedule stages."""
     return bool(summary.staged)
+
+
+def too_many_reads(summary: Summary) -> str | None:
+    """Why no thread holds what a cone reads; None where it does."""
+    if summary.n_reads > MOST_READS:
+        return f"{summary.n_reads} or more reads at once, not {MOST_READS}"
+    return None
 
 
 def not_strided(summary: Summary) -> str | None:

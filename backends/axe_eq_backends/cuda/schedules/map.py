@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from axe_eq.kernel import ir
 from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import Cell
+from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.schedules.tensors import (
     Operand,
     Space,
@@ -24,6 +25,13 @@ from axe_eq_backends.cuda.schedules.tensors import (
 )  # fmt: skip
 
 WARP = 32
+# Of a thread that hold operands and results; addresses and values of cells take the others.
+MOST_REGISTERS = 160
+
+
+def _registers(tensors: Sequence[Operand], n_elements: int) -> int:
+    """Registers of a thread that hold so many elements of every tensor."""
+    return sum(-(-n_elements * DTYPES[o.dtype].itemsize // 4) for o in tensors if any(o.strides))
 
 
 def elementwise(
@@ -43,7 +51,8 @@ def elementwise(
         outputs: tensors that are written, with their cells.
         name: of the kernel.
         warps: of one CTA.
-        vectors: 16-byte vectors per thread and operand, or as many elements in shorter ones.
+        vectors: 16-byte vectors per thread and operand, or as many elements in shorter ones; fewer
+            where many operands take a thread's registers.
     """
     everything = [*operands, *(o for o, _ in outputs)]
     shape, fused = collapse(shape, everything)
@@ -54,6 +63,8 @@ def elementwise(
     whole = vector(fused)
     wide = min(whole, run_vector(outs, len(shape) - 1))
     vectors *= whole // wide
+    while vectors * wide > 1 and _registers(fused, vectors * wide) > MOST_REGISTERS:
+        wide, vectors = (wide, vectors // 2) if vectors > 1 else (wide // 2, 1)
     threads = WARP * warps
     across = min(power_of_two_from(-(-shape[-1] // wide)), threads)
     if shape[-2] == 1:
