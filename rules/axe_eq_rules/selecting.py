@@ -26,15 +26,18 @@ def parts_of(spec: str) -> tuple[Part, ...] | None:
 
 def slice_text(parts: Iterable[Part], shape: Shape) -> str:
     """The text of a slice; parts that take a whole axis print as None."""
-    return join_text(
-        "slice",
-        tuple(None if p == (0, 1, e) else p for p, e in zip(parts, shape, strict=True)),
-    )
+    numbers = [(whole(p, e), e) for p, e in zip(parts, shape, strict=True)]
+    return join_text("slice", tuple(None if p == (0, 1, e) else p for p, e in numbers))
 
 
 def whole(part: Part, extent: int) -> tuple[int, int, int]:
-    """The part as numbers."""
-    return (0, 1, extent) if part is None else part
+    """The part as numbers; the step of one index alone, which leads nowhere, is 1.
+
+    A slice of a slice multiplies steps: were these steps kept, there would be a new text each time.
+    """
+    if part is None:
+        return 0, 1, extent
+    return (part[0], 1, 1) if part[2] == 1 else part
 
 
 def keeps_all(spec: str, shape: Shape) -> bool:

@@ -72,6 +72,20 @@ def flip_is_slice(k: Spec, x: Value) -> Sides:
     return sel(k, x), sel(flip_as_slice(k, type_of(x)), x)
 
 
+@primitive((STR, STR), (STR,))
+def without_idle_steps(spec: str, x: str) -> str | None:
+    """The normal text of a slice that is not in it: one index alone has a step."""
+    parts = selecting.parts_of(spec)
+    text = "" if parts is None else selecting.slice_text(parts, shape_in(x))
+    return text if text and text != spec else None
+
+
+@PACK.law(source="definition of slice")
+def slice_of_one_index(k: Spec, x: Value) -> Sides:
+    """k(x) = k'(x)   for a slice k that takes one index of a dim, with step 1 there in k'."""
+    return sel(k, x), sel(without_idle_steps(k, type_of(x)), x)
+
+
 @primitive((STR, STR), (STR, STR))
 def repeat_as_merge(spec: str, x: str) -> tuple[str, str] | None:
     """(merge, view): the view repeats in a new dim before the axis, the merge joins the two."""

@@ -169,3 +169,14 @@ def test_joins_of_slices_are_what_the_algebra_says(campaign: Campaign) -> None:
             assert same(evaluate_sel(together, [x]), joined)
 
     assert campaign(check).keys() == rules.keys()
+
+
+def test_the_step_of_one_index_alone_is_one() -> None:
+    text = selecting.slice_text(((2, -3, 1), (0, 5, 1), (0, 2, 2)), (4, 1, 4))
+    assert text == join_text("slice", ((2, 1, 1), None, (0, 2, 2)))
+    assert selecting.keeps_all(join_text("slice", ((0, -2, 1),)), (1,))
+    twice = join_text("slice", ((0, -2, 1), (3, 3, 1)))
+    assert selecting.fused(twice, twice, (1, 4)) is not None
+    assert selecting.fused(twice, join_text("slice", ((0, 7, 1), None)), (1, 4)) == join_text(
+        "slice", (None, (3, 1, 1))
+    )
