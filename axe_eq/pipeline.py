@@ -28,6 +28,7 @@ from axe_eq.egraph.worker import is_limited, run_limited
 from axe_eq.errors import ArgumentError, LayoutError, PackError, ProgramError, SearchError
 from axe_eq.extract.able import drop_unwritable, emitter_of, without_machine
 from axe_eq.extract.choose import Group, chosen
+from axe_eq.extract.circles import leave_out_circles
 from axe_eq.extract.forest import read_forest
 from axe_eq.extract.mesh import build_mesh, plan_mesh, read_mesh
 from axe_eq.extract.price import Pricer
@@ -491,6 +492,7 @@ def saturate_program(
         laws_of(used, without), SYMBOLS, ANALYSES, list(terms.values()), known,
         requests_of(program, terms) if requests is None else requests,
         limits=limits(), progress=progress.at,
+        before_demand=leave_out_circles if requests is None else lambda _: None,
     )  # fmt: skip
 
 
@@ -533,6 +535,8 @@ def extract_program(
 def limited(graph: Saturated, error: SearchError) -> SearchError:
     """The error of a search whose saturation reached a limit: the limit is its cause."""
     bound, _, phase = graph.stopped.partition(" in phase ")
+    if bound == "rows":  # laws that made too many were cut: then it is the last that did
+        phase = [name for name, report in graph.reports.items() if report.stopped == bound][-1]
     given = graph.session.limits
     limit, switch = {
         "rows": (f"{given.rows} rows", "AXE_NODE_LIMIT"),

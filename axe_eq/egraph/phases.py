@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,9 +11,14 @@ from axe_eq.rule.law import Law
 from axe_eq.rule.term import Analysis, Symbol, Term
 
 EXACT, GROW, REAL, DEMAND = "exact", "grow", "real", "demand"
+AGAIN = "exact again"  # where a real law fired
 EXACT_ROUNDS = 6
 GROW_ROUNDS = 2
 REAL_ROUNDS = 3
+# What laws may take before anything is demanded: of the limit of rows one in so many, and for a
+# large program so many times the rows that it has itself; of the limit of time a half.
+LAW_SHARE = 20
+LAW_GROWTH = 50
 
 
 def phase_of(law: Law) -> str:
@@ -75,9 +81,13 @@ def saturate(
     requests: Sequence[Term],
     *,
     limits: Limits,
+    before_demand: Callable[[Session], None] = lambda _: None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Saturated:
     """Insert terms, close facts, run the phases, then answer requests.
+
+    Laws that make too many rows are cut: the search begins again and stops that phase one round
+    earlier, so that what was found by then, the program's own form at least, is demanded.
 
     Args:
         laws: by key.
@@ -87,22 +97,50 @@ def saturate(
         facts: analysis facts that are known already.
         requests: demand terms, inserted before the last phase.
         limits: rows and seconds; a phase that reaches one stops and says so.
+        before_demand: may set aside what is not to be demanded.
         progress: told where it is.
     """
-    known = dict.fromkeys([*symbols, *(request.symbol for request in requests)])
-    session = Session(by_phase(laws), list(known), analyses, limits=limits)
-    for term in terms:
-        session.insert(term)
-    for analysis, given in facts:
-        session.set_facts(analysis, given)
-    result = Saturated(session, list(requests))
-    for phase, rounds in ((EXACT, EXACT_ROUNDS), (GROW, GROW_ROUNDS), (REAL, REAL_ROUNDS)):
-        progress(f"{phase} laws, {session.rows()} rows")
-        result.reports[phase] = session.run(phase, rounds)
-    if result.reports[REAL].matches:
-        result.reports["exact again"] = session.run(EXACT, EXACT_ROUNDS)
+    known = list(dict.fromkeys([*symbols, *(request.symbol for request in requests)]))
+    groups = by_phase(laws)
+    plan = {EXACT: EXACT_ROUNDS, GROW: GROW_ROUNDS, REAL: REAL_ROUNDS, AGAIN: EXACT_ROUNDS}
+    began = time.perf_counter()
+    cut: set[str] = set()
+    while True:
+        session = Session(groups, known, analyses, limits=limits, began=began)
+        for term in terms:
+            session.insert(term)
+        for analysis, given in facts:
+            session.set_facts(analysis, given)
+        result = Saturated(session, list(requests))
+        phase = _run_laws(result, plan, progress)
+        if phase is None:
+            break
+        plan[phase] = result.reports[phase].rounds - 1
+        cut.add(phase)
+    for phase in cut:
+        result.reports[phase].stopped = "rows"
+    before_demand(session)
     for request in requests:
         session.insert(request)
     progress(f"{DEMAND}, {session.rows()} rows")
     result.reports[DEMAND] = session.run(DEMAND, finite=True)
     return result
+
+
+def _run_laws(
+    result: Saturated, plan: Mapping[str, int], progress: Callable[[str], None]
+) -> str | None:
+    """Run the phases of laws for at most so many rounds; the first whose rows were too many."""
+    session, given = result.session, result.session.limits
+    session.close()
+    most = max(given.rows // LAW_SHARE, LAW_GROWTH * session.rows())
+    limits = Limits(min(given.rows, most), given.seconds / 2)
+    for phase, rounds in plan.items():
+        if phase == AGAIN and not result.reports[REAL].matches:
+            continue
+        progress(f"{phase} laws, {session.rows()} rows")
+        ruleset = EXACT if phase == AGAIN else phase
+        report = result.reports[phase] = session.run(ruleset, rounds, limits=limits)
+        if report.rounds and report.rows > limits.rows:
+            return phase
+    return None

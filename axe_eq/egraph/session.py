@@ -81,6 +81,7 @@ class Session:
         analyses: facts to keep per class.
         record: keep what certificates need.
         limits: bounds.
+        began: when its seconds begin, as `time.perf_counter` tells; None for now.
     """
 
     def __init__(
@@ -91,12 +92,13 @@ class Session:
         *,
         record: bool = False,
         limits: Limits | None = None,
+        began: float | None = None,
     ) -> None:
         self.laws = {key: law for group in laws.values() for key, law in group.items()}
         self.record = record
         self.limits = limits or Limits()
         self.analyses = {a.name: a for a in analyses}
-        self._start = time.perf_counter()
+        self._start = time.perf_counter() if began is None else began
         self._egg = egg.EGraph()
         self._numbers: dict[Term, int] = {}
         self._count = 0
@@ -199,6 +201,17 @@ class Session:
         if commands:
             self._run(*commands)
 
+    def set_aside(self, terms: Iterable[Term]) -> None:
+        """Make known terms match no law any more; their classes keep what is equal to them."""
+        commands = []
+        for term in terms:
+            self.insert(term)
+            given = [self.reference(a) if isinstance(a, Term) else literal(a) for a in term.args]
+            change = egg.Change(_SPAN, egg.Subsume(), term.symbol.name, given)
+            commands.append(egg.ActionCommand(change))
+        if commands:
+            self._run(*commands)
+
     def set_facts(self, analysis: Analysis, facts: Iterable[tuple[Term, int | str]]) -> None:
         """State many analysis facts at once."""
         self._run(*(
@@ -245,7 +258,14 @@ class Session:
             self._run(*commands)
         return answered
 
-    def run(self, ruleset: str, rounds: int | None = None, *, finite: bool = False) -> Report:
+    def run(
+        self,
+        ruleset: str,
+        rounds: int | None = None,
+        *,
+        finite: bool = False,
+        limits: Limits | None = None,
+    ) -> Report:
         """Run a phase: analyses to a fixpoint, then one round of its laws, until nothing changes.
 
         Args:
@@ -253,6 +273,7 @@ class Session:
             rounds: at most so many rounds; None for a fixpoint.
             finite: the laws make finitely many terms (demand laws): one round is a fixpoint between
                 two answers of primitives, which is much faster.
+            limits: of this phase; None for those of the session.
         """
         step = egg.Run(_SPAN, egg.RunConfig(ruleset))
         schedule = egg.RunSchedule(egg.Saturate(_SPAN, step) if finite else step)
@@ -260,7 +281,7 @@ class Session:
         self.close()
         before = self.rows()
         while rounds is None or report.rounds < rounds:
-            if self._over(report, before):
+            if self._over(report, before, limits or self.limits):
                 break
             outputs = self._run(schedule)
             changed = self._count_matches(outputs, report)
@@ -276,10 +297,10 @@ class Session:
         report.rows = before
         return report
 
-    def _over(self, report: Report, rows: int) -> bool:
-        if rows > self.limits.rows:
+    def _over(self, report: Report, rows: int, limits: Limits) -> bool:
+        if rows > limits.rows:
             report.stopped = "rows"
-        elif self.elapsed() > self.limits.seconds:
+        elif self.elapsed() > limits.seconds:
             report.stopped = "time"
         else:
             return False

@@ -7,7 +7,7 @@ alternative is computed here once; nothing here chooses.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,8 +15,9 @@ from axe_eq.egraph.session import Session
 from axe_eq.extract.order import admissible
 from axe_eq.program.ops import CELLS, MONOIDS, selector, split_text
 from axe_eq.program.signature import signature
+from axe_eq.program.terms import Cons, In, Op, Sel
 from axe_eq.program.types import DTYPES, ValueType, value_type
-from axe_eq.rule.term import Term
+from axe_eq.rule.term import Symbol, Term
 from axe_eq.schedule import box as boxes
 
 LOAD, CELL, GATHER = "load", "cell", "gather"
@@ -228,19 +229,43 @@ def _drop_circles(
         ]
 
 
-def _read_values(reader: Reader) -> dict[int, list[tuple[int, ...]]]:
-    """Operand value classes of every alternative of every value class."""
-    lists = {row.output: row.inputs for row in reader.table("ACons")}
-    found: dict[int, list[tuple[int, ...]]] = {}
-    for row in reader.table("In"):
-        found.setdefault(reader.id("Value", row.output), []).append(())
-    for name in ("Op", "Sel"):
-        for row in reader.table(name):
-            operands, rest = [], row.inputs[-1]
+@dataclass(frozen=True)
+class ValueRow:
+    """One alternative of a value class.
+
+    Attributes:
+        value: the value class.
+        symbol: its constructor.
+        texts: what it says of itself, such as a signature and a cell.
+        operands: operand value classes.
+    """
+
+    value: int
+    symbol: Symbol
+    texts: tuple[str, ...]
+    operands: tuple[int, ...] = ()
+
+
+def value_rows(reader: Reader) -> Iterator[ValueRow]:
+    """Every alternative of every value class."""
+    lists = {row.output: row.inputs for row in reader.table(Cons.name)}
+    for symbol in (In, Op, Sel):
+        for row in reader.table(symbol.name):
+            texts = tuple(
+                reader.text(v) for v, s in zip(row.inputs, symbol.args, strict=True) if s.primitive
+            )
+            operands, rest = [], None if symbol is In else row.inputs[-1]
             while rest in lists:
                 head, rest = lists[rest]
                 operands.append(reader.id("Value", head))
-            found.setdefault(reader.id("Value", row.output), []).append(tuple(operands))
+            yield ValueRow(reader.id("Value", row.output), symbol, texts, tuple(operands))
+
+
+def _read_values(reader: Reader) -> dict[int, list[tuple[int, ...]]]:
+    """Operand value classes of every alternative of every value class."""
+    found: dict[int, list[tuple[int, ...]]] = {}
+    for row in value_rows(reader):
+        found.setdefault(row.value, []).append(row.operands)
     return found
 
 

@@ -19,8 +19,10 @@ from axe_eq.errors import (
     ScheduleError,
     SearchError,
 )
-from axe_eq.pack import installed
+from axe_eq.pack import Pack, installed
+from axe_eq.program.terms import Value, op
 from axe_eq.program.trace import trace
+from axe_eq.rule.law import Sides
 
 STAGES = ["trace", "encode", "saturate", "extract", "build"]
 
@@ -176,6 +178,31 @@ def test_every_limit_gives_an_answer_or_the_limit() -> None:
     assert answered > 0
     assert refusals
     assert all(text.startswith("search: reached its limit") for text in refusals)
+
+
+def test_laws_that_grow_too_fast_are_cut_and_the_search_says_so() -> None:
+    sums = Pack("sums", summary="pointwise sums in any order")
+
+    @sums.law(source="folklore")
+    def turn(x: Value, y: Value) -> Sides:
+        """x + y = y + x."""
+        return op("a, a -> a", "add", x, y), op("a, a -> a", "add", y, x)
+
+    @sums.law(source="folklore")
+    def regroup(x: Value, y: Value, z: Value) -> Sides:
+        """(x + y) + z = x + (y + z)."""
+        left = op("a, a -> a", "add", op("a, a -> a", "add", x, y), z)
+        return left, op("a, a -> a", "add", x, op("a, a -> a", "add", y, z))
+
+    with axe.debug(node_limit=20_000):
+        exe = axe.compile(
+            lambda *xs: sum(xs[1:], xs[0]), *["4:i32"] * 8,
+            target="cpu", packs=["tiling", "cpu", "tensor", sums],
+        )  # fmt: skip
+    assert exe.stopped == "rows in phase exact"
+    assert "the search stopped at a limit (rows in phase exact)" in exe.explain()
+    given = [np.arange(4, dtype=np.int32) + n for n in range(8)]
+    np.testing.assert_array_equal(exe(*given), sum(given))
 
 
 def test_an_input_without_a_layout_is_on_every_device_of_a_mesh() -> None:
