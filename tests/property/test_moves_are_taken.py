@@ -103,7 +103,8 @@ def row(rng: random.Random, x: Any) -> Any:
 
 
 def scan(rng: random.Random, x: Any) -> Any:
-    return rng.choice((xp.cumulative_sum, xp.diff))(x, axis=rng.randrange(x.ndim))
+    fn, axis = rng.choice((xp.cumulative_sum, xp.diff)), rng.randrange(x.ndim)
+    return fn(x, axis=axis) if x.shape[axis] > 1 else xp.cumulative_sum(x, axis=axis)
 
 
 def window(rng: random.Random, x: Any) -> Any:
@@ -216,6 +217,14 @@ NAMED: dict[str, tuple[Callable[..., Any], tuple[axe.Spec, ...]]] = {
     ),
     "a repeated sum": (
         lambda x: xp.repeat(xp.sum(x, axis=0), 3, axis=0), (axe.Spec((4, 5), "f32"),)
+    ),
+    "a sum of padding alone": (
+        lambda x: xp.sum(xp.pad(x, [(0, 0), (1, 1)], constant_values=1)[:, 6:], axis=1),
+        (axe.Spec((4, 5), "f32"),),
+    ),
+    "the square of a join": (
+        lambda x: (lambda y: y @ xp.matrix_transpose(y))(xp.concat([x, 2 * x], axis=-1)),
+        (axe.Spec((2, 4, 5), "f16"),),
     ),
     "a repeated constant": (
         lambda x: x * xp.repeat(xp.ones((2, 3)), 2, axis=1), (axe.Spec((2, 6), "f32"),)

@@ -256,7 +256,7 @@ class _Writer:
         """
         known = {c: arg(len(values) + n) for n, (c, _) in enumerate(self.kept)}
         cell, ins = replaced(cell, known), [*values, *(v for _, v in self.kept)]
-        numbers = sorted(used(cell)) or [0]
+        numbers = sorted(used(cell))
         return renumber(cell, {n: i for i, n in enumerate(numbers)}), [ins[n] for n in numbers]
 
     def _store(self, out: Operand, cell: Cell, values: list[ir.View], begin: list[Int]) -> None:
