@@ -178,12 +178,14 @@ def check(fn: Callable[..., Any], *specs: axe.Spec, seed: int = 0) -> None:
     inputs = [sample(rng, i.node.type) for i in axe.trace(fn, *specs).inputs]
     (got,) = interpreted(graph, inputs)
     want = np.asarray(axe.run(fn, *inputs))
+    # Shares and means of whole numbers are f64, which round as well.
+    allowed = max([*(TOLERANCES[s.dtype] for s in specs), 1e-12 if want.dtype == "f8" else 0.0])
     got, want = got.astype(np.float64).reshape(want.shape), want.astype(np.float64)
     np.testing.assert_array_equal(np.isfinite(got), np.isfinite(want))
     there = np.isfinite(want)
     scale = np.abs(want[there]).max(initial=0) + 1e-30
     worst = np.abs(got[there] - want[there]).max(initial=0) / scale
-    assert worst <= max(TOLERANCES[s.dtype] for s in specs), f"{worst} of the largest value"
+    assert worst <= allowed, f"{worst} of the largest value"
 
 
 def test_random_programs_of_moves_are_taken_and_right(full: bool) -> None:
@@ -225,6 +227,12 @@ NAMED: dict[str, tuple[Callable[..., Any], tuple[axe.Spec, ...]]] = {
     "the square of a join": (
         lambda x: (lambda y: y @ xp.matrix_transpose(y))(xp.concat([x, 2 * x], axis=-1)),
         (axe.Spec((2, 4, 5), "f16"),),
+    ),
+    "the largest of the largest of one row": (
+        lambda x: (lambda y: y - xp.max(y, axis=0, keepdims=True))(
+            xp.max(x[3:4, 5::2], keepdims=True)
+        ),
+        (axe.Spec((5, 8), "i32"),),
     ),
     "a repeated constant": (
         lambda x: x * xp.repeat(xp.ones((2, 3)), 2, axis=1), (axe.Spec((2, 6), "f32"),)

@@ -22,7 +22,7 @@ from axe_eq.layout import Layout
 from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.program import ops, places
 from axe_eq.program.places import Blocks, Coords, Range, Window
-from axe_eq.program.signature import Affine, Signature, plain, signature
+from axe_eq.program.signature import Affine, plain, signature
 from axe_eq.program.types import DTYPES, ValueType, value_type
 from axe_eq.schedule import box as boxes
 from axe_eq.schedule.graph import KernelStep, TileNode
@@ -290,10 +290,15 @@ class _Reader:
         images = dict(enumerate(coords))
         if not sig.n_reduced:
             return self._applied(node, [self._at(p, images) for p in sig.operands])
-        dims = self._reduced_dims(sig, [t.shape for t in types], coords)
-        for d, dim in zip(sig.reduced, dims, strict=True):
-            # A dim of one index is no place: what is reduced inside may have it as its own.
-            images[d] = plain(dim) if self.cone.shape[dim] > 1 else Affine(())
+        extents = sig.extents([t.shape for t in types])
+        # A dim of one index is no place: what is reduced inside may have it as its own.
+        images |= dict.fromkeys(sig.reduced, Affine(()))
+        long = [d for d in sig.reduced if extents[d] > 1] if not self.step.row else []
+        reduced = long or list(sig.reduced)
+        dims = self._reduced_dims([extents[d] for d in reduced], coords)
+        for d, dim in zip(reduced, dims, strict=True):
+            if self.cone.shape[dim] > 1:
+                images[d] = plain(dim)
         cell = self._applied(node, [self._at(p, images) for p in sig.operands])
         product = ops.cell(node.cell)[0].product and len(node.operands) == 2 and sig.monoid == "+"
         dtypes = tuple(t.dtype for t in types)
@@ -322,19 +327,19 @@ class _Reader:
             return Constant(cell.value, "i32") if fits else None
         return self.counted.get(cell)
 
-    def _reduced_dims(
-        self, sig: Signature, shapes: Sequence[tuple[int, ...]], coords: Coords
-    ) -> tuple[int, ...]:
+    def _reduced_dims(self, wanted: Sequence[int], coords: Coords) -> tuple[int, ...]:
         """Dims for a reduction: a last dim of the roots that it does not use, or ones of its own.
 
         Rows that are reduced and stored again are one dim of the index space. Reduced dims of equal
         extent are shared: no two reductions see each other's. Contractions share all or none, since
         those over the same dims go through the same steps.
+
+        Args:
+            wanted: extents of the reduced dims.
+            coords: where the value lies.
         """
-        extents = sig.extents(shapes)
         taken = {d for c in coords for d, _ in c.terms}
         if self.step.row:
-            wanted = [extents[reduced] for reduced in sig.reduced]
             for fold in (leaf for leaf in self.leaves if isinstance(leaf, Fold)):
                 known = [self.cone.shape[d] for d in fold.dims]
                 if known == wanted and taken.isdisjoint(fold.dims):
@@ -343,13 +348,13 @@ class _Reader:
             return tuple(range(len(self.cone.shape) - len(wanted), len(self.cone.shape)))
         last = self.cone.rank - 1
         found = []
-        for reduced in sig.reduced:
+        for extent in wanted:
             own = range(self.cone.rank, len(self.cone.shape))
-            again = (last,) if sig.n_reduced == 1 and last >= 0 else ()
+            again = (last,) if len(wanted) == 1 and last >= 0 else ()
             fits = (d for d in (*again, *own) if d not in taken)
-            dim = next((d for d in fits if self.cone.shape[d] == extents[reduced]), None)
+            dim = next((d for d in fits if self.cone.shape[d] == extent), None)
             if dim is None:
-                self.cone.shape.append(extents[reduced])
+                self.cone.shape.append(extent)
                 dim = len(self.cone.shape) - 1
             taken.add(dim)
             found.append(dim)
