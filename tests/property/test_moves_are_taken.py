@@ -265,3 +265,10 @@ NAMED: dict[str, tuple[Callable[..., Any], tuple[axe.Spec, ...]]] = {
 def test_a_program_of_moves_is_taken_and_right(name: str) -> None:
     fn, specs = NAMED[name]
     check(fn, *specs)
+
+
+def test_rows_of_floats_without_infinities_are_written() -> None:
+    exe = axe.compile(
+        lambda x: x - xp.max(x, axis=-1, keepdims=True), axe.Spec((17, 3), "f8e4m3"), target="h200"
+    )
+    assert len(exe.source) == len(exe.schedule.graph.steps) == 1
