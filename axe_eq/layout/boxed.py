@@ -18,7 +18,7 @@ from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout import iters as it
 from axe_eq.layout import ladders as ld
 from axe_eq.layout.chains import build, ladder_of
-from axe_eq.layout.check import Offsets, check_admitted, make_offsets, text
+from axe_eq.layout.check import MAX_ITERS, MAX_VALUE, Offsets, check_admitted, make_offsets, text
 from axe_eq.layout.extents import MAX_VALUES
 from axe_eq.layout.iters import DEFAULT_AXIS, Iters
 from axe_eq.layout.ladder_search import find_ladder
@@ -126,8 +126,8 @@ def fields_of(layout: Layout, shape: Sequence[int]) -> list[Field]:
     check_admitted(layout.size, shape)
     ladder = ladder_of(layout)
     parts = None if ladder is None else ld.split(layout.size, ladder, shape)
-    if parts is None and layout.inner and (ladder := find_normal(layout)) is not None:
-        parts = ld.split(layout.size, ladder, shape)
+    if parts is None and layout.inner:
+        parts = ld.split(layout.size, normal_ladder(layout), shape)
     if parts is None:
         raise LayoutError(
             f"layout {layout}",
@@ -165,24 +165,7 @@ def normal_ladder(layout: Layout) -> Ladder:
     """The one ladder of all layouts with this map, before copies and swizzles.
 
     Raises:
-        SearchError: the rungs do not tell, and there are over 2**18 elements, 1024 rungs, or steps
-            on several axes.
-    """
-    found = find_normal(layout)
-    if found is None:
-        raise SearchError(
-            f"normal form of {layout}",
-            "its boxes only line up where digits step on several axes",
-            "digits that step on one axis each",
-        )
-    return found
-
-
-def find_normal(layout: Layout) -> Ladder | None:
-    """`normal_ladder`, or None where no ladder has the map: its steps lie on several axes.
-
-    Raises:
-        SearchError: the rungs do not tell, and there are over 2**18 elements or 1024 rungs.
+        SearchError: the rungs do not tell, and there are over 2**18 elements or 1024 digits.
     """
     ladder = ladder_of(layout)
     return _normal(layout.size, ladder, lambda: table_of(layout), f"normal form of {layout}")
@@ -199,10 +182,7 @@ def normal_field(extent: int, ladder: Ladder) -> Ladder:
     def table() -> tuple[NDArray[np.int64], tuple[str, ...]]:
         return table_of(build([(extent, ladder)], (), ()))
 
-    thing = f"normal form of S{text(whole.shard)} on {extent}"
-    found = _normal(extent, ladder, table, thing)
-    assert found is not None  # there is the given one
-    return found
+    return _normal(extent, ladder, table, f"normal form of S{text(whole.shard)} on {extent}")
 
 
 def _normal(
@@ -210,14 +190,17 @@ def _normal(
     ladder: Ladder | None,
     table: Callable[[], tuple[NDArray[np.int64], tuple[str, ...]]],
     thing: str,
-) -> Ladder | None:
+) -> Ladder:
     if ladder is not None:
         short, sure = ld.reduced(extent, ladder)
         if sure:
             return short
     if extent > MAX_POINTS:
         raise SearchError(thing, f"{extent} elements", f"at most {MAX_POINTS}")
-    return find_ladder(*table())
+    found = find_ladder(*table(), several=True)
+    if found is None:
+        raise SearchError(thing, f"over {MAX_ITERS} digits", f"at most {MAX_ITERS}")
+    return found
 
 
 def table_of(layout: Layout) -> tuple[NDArray[np.int64], tuple[str, ...]]:
@@ -235,8 +218,8 @@ def normalise(layout: Layout, replica: Iters, offsets: Offsets) -> Layout:
     alone.
 
     Raises:
-        SearchError: the rungs do not tell, and there are over 2**18 elements or 1024 digits, or
-            steps on several axes.
+        SearchError: the rungs do not tell, and there are over 2**18 elements, or the digits hold
+            over 2**63 - 1 with padding.
     """
     ladder = ladder_of(layout)
     if ladder is not None:
@@ -254,4 +237,8 @@ def normalise(layout: Layout, replica: Iters, offsets: Offsets) -> Layout:
         return make(found.shard, replica, offsets, (), *found.boxes)
     from axe_eq.layout.swizzled import swizzled_form
 
-    return swizzled_form(layout) or build([(layout.size, normal_ladder(layout))], replica, offsets)
+    form = swizzled_form(layout)
+    if form is None:
+        wrong = "no swizzles and no boxes of few digits have its map"
+        raise SearchError(f"canonical form of {layout}", wrong, f"{MAX_VALUE} padded elements")
+    return form

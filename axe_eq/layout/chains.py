@@ -61,7 +61,11 @@ def build(
     if it.size(shard) > MAX_VALUE:
         raise SearchError("boxes in boxes", f"{it.size(shard)} elements", f"at most {MAX_VALUE}")
     rooms = [(extent, ld.rooms_of(extent, ladder)) for extent, ladder in fields]
-    boxes = ld.boxes_of(rooms, keep=keep)
+    boxes, copying = ld.boxes_of(rooms, keep=keep), ld.copying(fields)
+    if copying and not boxes:  # a box alone cannot pad digits that no iters have
+        extents = tuple([extent for extent, _ in fields])
+        boxes = ((extents, extents),)
+    boxes += copying
     if not boxes:
         return make(shard, replica, offsets, swizzle)
     inner = tuple(Stage(*box) for box in boxes[1:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 from axe_eq.errors import SearchError
 from axe_eq.layout.check import MAX_ITERS
 from axe_eq.layout.iters import DEFAULT_AXIS
-from axe_eq.layout.ladders import Ladder, Rung
+from axe_eq.layout.ladders import Ladder
 
 MAX_TRIES = 2**11  # levels tried; more than a ladder has rungs only where steps repeat
 FIRST_LOOK = 2**12
@@ -18,7 +19,9 @@ FIRST_LOOK = 2**12
 Table = NDArray[np.int64]
 
 
-def find_ladder(table: Table, axes: tuple[str, ...], most: int = MAX_ITERS) -> Ladder | None:
+def find_ladder(
+    table: Table, axes: tuple[str, ...], most: int = MAX_ITERS, *, several: bool = False
+) -> Ladder | None:
     """The first ladder with a table, in an order that depends on the table alone. Complete.
 
     Of the indices at which the rungs found so far fail, the first is the next level, or a lower
@@ -28,39 +31,55 @@ def find_ladder(table: Table, axes: tuple[str, ...], most: int = MAX_ITERS) -> L
     Args:
         table: ``[size, axes]``, 0 at index 0.
         axes: the axis of each column.
-        most: rungs that it may have.
+        most: digits that it may have.
+        several: where there is none whose digits step on one axis each, the first one whose digits
+            may step on several; every table has one.
 
     Raises:
-        SearchError: undecided after 2**11 levels.
+        SearchError: undecided after 2**11 levels, without `several`.
     """
-    tries = 0
+    try:
+        found = _search(table, axes, most, 1)
+    except SearchError:
+        if not several:
+            raise
+        found = None
+    return _search(table, axes, most, len(axes)) if found is None and several else found
 
-    def climb(rungs: Ladder) -> Ladder | None:
-        nonlocal tries
+
+def _search(table: Table, axes: tuple[str, ...], most: int, widest: int) -> Ladder | None:
+    """`find_ladder` whose digits step on up to `widest` axes each."""
+    if len(table) == 1:
+        return ()
+    digits: list[Ladder] = []  # fast to slow
+    choices = [iter((1,))]  # what the level of each digit may be, and of the next one
+    tries = 0
+    while choices:
+        digit = next((d for n in choices[-1] if (d := _digit(table, axes, n, widest))), None)
+        if digit is None:
+            choices.pop()
+            del digits[-1:]
+            continue
+        digits.append(digit)
         tries += 1
         if tries > MAX_TRIES:
             raise SearchError(f"boxes of {len(table)} elements", f"over {MAX_TRIES} levels")
-        wrong = _first_wrong(table, rungs[0][0])
-        if wrong is None or len(rungs) == most:
-            return rungs if wrong is None else None
-        for level in _levels(table, rungs[0][0], wrong):
-            rung = _rung(table, axes, level)
-            found = None if rung is None else climb((rung, *rungs))
-            if found is not None:
-                return found
+        level = digit[0][0]
+        wrong = _first_wrong(table, level)
+        if wrong is None:
+            return tuple(chain.from_iterable(reversed(digits)))
+        choices.append(iter(()) if len(digits) == most else _levels(table, level, wrong))
+    return None
+
+
+def _digit(table: Table, axes: tuple[str, ...], level: int, widest: int) -> Ladder | None:
+    """The rungs of a digit, or None: it steps on more than `widest` axes."""
+    steps = [
+        (level, int(step), axis) for step, axis in zip(table[level], axes, strict=True) if step
+    ]
+    if len(steps) > widest:
         return None
-
-    if len(table) == 1:
-        return ()
-    first = _rung(table, axes, 1)
-    return None if first is None else climb((first,))
-
-
-def _rung(table: Table, axes: tuple[str, ...], level: int) -> Rung | None:
-    steps = [(int(step), axis) for step, axis in zip(table[level], axes, strict=True) if step]
-    if len(steps) > 1:
-        return None
-    return (level, *steps[0]) if steps else (level, 0, DEFAULT_AXIS)
+    return tuple(steps) or ((level, 0, DEFAULT_AXIS),)
 
 
 def _first_wrong(table: Table, level: int) -> int | None:

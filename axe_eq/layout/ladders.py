@@ -13,10 +13,10 @@ lower level explains it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
 
-from axe_eq.layout.iters import DEFAULT_AXIS, Iters
+from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters
 from axe_eq.layout.levels import Vector, add
 
 Rung = tuple[int, int, str]
@@ -42,11 +42,23 @@ def cut(ladder: Ladder, extent: int) -> Ladder:
     return tuple([rung for rung in ladder if rung[0] < extent])
 
 
+def digits_of(ladder: Ladder) -> Iterator[tuple[int, list[Rung]]]:
+    """The levels of a ladder, each with its rungs."""
+    for level, rungs in groupby(ladder, lambda rung: rung[0]):
+        yield level, list(rungs)
+
+
 def iters_of(extent: int, ladder: Ladder) -> Iters:
-    """The digits of a ladder as iters: as many values as occur, without the levels."""
-    found = []
-    for level, stride, axis in ladder:
-        found.append((-(-extent // level), stride, axis))
+    """The digits of a ladder as iters: as many values as occur, without the levels.
+
+    A digit of n values that steps on several axes is one iter per axis, whose indices are equal:
+    all but the last of n + 1, see `copying`.
+    """
+    found: list[Iter] = []
+    for level, rungs in digits_of(ladder):
+        count = -(-extent // level)
+        found += [(count + 1, stride, axis) for _, stride, axis in rungs[:-1]]
+        found.append((count, *rungs[-1][1:]))
         extent = level
     return tuple(found)
 
@@ -89,7 +101,9 @@ def _halves(ladder: Ladder, inner: int) -> tuple[Ladder, Ladder] | None:
                 return tuple(slow), ladder[place:]
             if inner % level:
                 return None
-            return (*slow, (1, stride * (inner // level), axis)), ladder[place:]
+            shared = [rung[1:] for rung in ladder[place:] if rung[0] == level]
+            slow += [(1, stride * (inner // level), axis) for stride, axis in shared]
+            return tuple(slow), ladder[place:]
         if level % inner:
             return None
         slow.append((level // inner, stride, axis))
@@ -99,9 +113,9 @@ def _halves(ladder: Ladder, inner: int) -> tuple[Ladder, Ladder] | None:
 def value(ladder: Ladder, index: int) -> Vector:
     """The coordinates of an index, without zeros."""
     point: Vector = {}
-    for level, stride, axis in ladder:
+    for level, rungs in digits_of(ladder):
         digit, index = divmod(index, level)
-        if digit and stride:
+        for _, stride, axis in rungs:
             point[axis] = point.get(axis, 0) + digit * stride
     return {axis: total for axis, total in point.items() if total}
 
@@ -110,15 +124,15 @@ def reduced(extent: int, ladder: Ladder) -> tuple[Ladder, bool]:
     """The ladder without rungs that are seen to do nothing, and whether it is the only such one."""
     kept: list[Rung] = []  # fast to slow
     jumps: list[Vector] = []
-    for level, stride, axis in reversed(cut(ladder, extent)):
-        own = {axis: stride} if stride else {}
+    for level, rungs in reversed([*digits_of(cut(ladder, extent))]):
+        own = {axis: stride for _, stride, axis in rungs if stride}
         below = tuple(reversed(kept))
         if level > 1 and level % below[0][0] == 0 and own == value(below, level):
             continue  # the rung below goes on like this
         jump = dict(own)
         add(jump, value(below, level - 1), -1)
         jumps.append({name: step for name, step in jump.items() if step})
-        kept.append((level, stride, axis))
+        kept += reversed(rungs)
     different = all(one not in jumps[:place] for place, one in enumerate(jumps))
     return tuple(reversed(kept)), different
 
@@ -138,15 +152,18 @@ def is_wide(extent: int, ladder: Ladder) -> bool:
 def bounds(extent: int, ladder: Ladder, axis: str) -> tuple[int, int]:
     """The least and the greatest value on an axis over all indices below the extent."""
     known: dict[tuple[int, int], tuple[int, int]] = {}
+    digits = [
+        (level, sum(stride for _, stride, name in rungs if name == axis))
+        for level, rungs in digits_of(ladder)
+    ]
 
     def reach(place: int, count: int) -> tuple[int, int]:
-        while place < len(ladder) and ladder[place][0] >= count:
+        while place < len(digits) and digits[place][0] >= count:
             place += 1
-        if place == len(ladder):
+        if place == len(digits):
             return 0, 0
         if (place, count) not in known:
-            level, stride, name = ladder[place]
-            step = stride if name == axis else 0
+            level, step = digits[place]
             whole, rest = divmod(count, level)
             low, high = reach(place + 1, level)
             last = (whole - 1) * step
@@ -165,8 +182,8 @@ def bounds(extent: int, ladder: Ladder, axis: str) -> tuple[int, int]:
 
 def rooms_of(extent: int, ladder: Ladder) -> Steps:
     """The levels of a ladder, with as much room for every digit as its values need."""
-    counts = [count for count, _, _ in iters_of(extent, ladder)]
-    return tuple((level, count) for (level, _, _), count in zip(ladder, counts, strict=True))
+    levels = [level for level, _ in digits_of(ladder)]
+    return tuple([(low, -(-high // low)) for high, low in pairwise([extent, *levels])])
 
 
 def boxes_of(fields: Sequence[tuple[int, Steps]], *, keep: bool = False) -> tuple[Box, ...]:
@@ -198,6 +215,30 @@ def boxes_of(fields: Sequence[tuple[int, Steps]], *, keep: bool = False) -> tupl
             dims = _dims(pieces)
         boxes.append((tuple(extent for extent, _ in dims), tuple(padded for _, padded in dims)))
         fields = [field for piece in pieces for field in _padded(*piece)]
+
+
+def copying(fields: Sequence[Field]) -> tuple[Box, ...]:
+    """The boxes, outside first, that make equal digits of those that step on several axes.
+
+    Digit k of n values, padded to ``(n, n + 1)``, is at k * (n + 1), whose digits below n + 1 and n
+    are k and k. Each box makes one more such digit out of the last one.
+    """
+    digits = [
+        (room, len(rungs) - 1)
+        for extent, ladder in fields
+        for (_, room), (_, rungs) in zip(rooms_of(extent, ladder), digits_of(ladder), strict=True)
+    ]
+    boxes: list[Box] = []
+    for made in range(max((more for _, more in digits), default=0)):
+        box: list[int] = []
+        padded: list[int] = []
+        for room, more in digits:
+            before = [room + 1] * min(made, more)
+            again = made < more
+            box += [*before, room, *([1] if again else [])]
+            padded += [*before, room, *([room + 1] if again else [])]
+        boxes.append((tuple(box), tuple(padded)))
+    return tuple(boxes)
 
 
 def _dims(pieces: Sequence[tuple[int, Steps]]) -> list[tuple[int, int]]:

@@ -3,8 +3,10 @@
 Several swizzles give one map where the linear part changes too, so the normal form is the first one
 in a fixed order that leaves a layout of the other parts: no swizzle; one per axis; two per axis
 that reach few bits; what elimination finds where bits of the index XOR bits of the coordinates; no
-swizzle but boxes in boxes of few digits; two per axis; boxes in boxes. What is tried depends on
-the map alone, so equal maps end at the same one.
+swizzle but boxes in boxes of few digits; two per axis; boxes in boxes; any number of swizzles that
+make sums of progressions of the copies, over any boxes. Digits of boxes in boxes step on one axis
+each, where they can, else on several. What is tried depends on the map alone, so equal maps end at
+the same one.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from numpy.typing import NDArray
 
 from axe_eq.errors import SearchError
 from axe_eq.layout import iters as it
+from axe_eq.layout.boxed import normal_ladder
 from axe_eq.layout.boxes import reduce_dims
-from axe_eq.layout.chains import build, ladder_of
+from axe_eq.layout.chains import build
 from axe_eq.layout.elimination import eliminated
 from axe_eq.layout.iters import Iters
 from axe_eq.layout.ladders import joined, of_block, reduced
@@ -28,6 +31,7 @@ from axe_eq.layout.levels import NoIters, from_table
 from axe_eq.layout.sieve import pairs, sieved
 from axe_eq.layout.swizzle import MAX_BIT, Swizzle
 from axe_eq.layout.tables import MAX_RUNGS, MAX_START, from_points, plain_form, point_table
+from axe_eq.layout.unswizzle import unswizzled
 from axe_eq.layout.value import Layout, make, make_dims
 
 MAX_POINTS = 2**18
@@ -47,7 +51,9 @@ def normalise(layout: Layout) -> Layout:
     """The canonical form of a layout with swizzles.
 
     Raises:
-        SearchError: over 2**18 points that are not alike, or none of the forms tried has the map.
+        SearchError: over 2**18 points that are not alike, or none of the forms tried has the map:
+            it has over 63 digits, or copies that are no sums of progressions without three and more
+            swizzles.
     """
     acting = tuple(sw for sw in layout.swizzle if sw.bits)
     if acting != layout.swizzle:
@@ -72,11 +78,10 @@ def normalise(layout: Layout) -> Layout:
             if others or any(sw.axis != sees.axis or sw.reach > sees.reach for sw in form.swizzle):
                 form = None
     if form is None:
-        bits = max(_bits(*inner.range(axis)) for axis in axes)
         raise SearchError(
             f"canonical form of {layout}",
-            f"no form but maybe one of {_stack_count(bits, 2)} stacks of swizzles",
-            "fewer or smaller swizzles",
+            "no few swizzles, and no boxes in boxes of at most 63 digits, have its map",
+            "fewer swizzles",
         )
     return _around(outer, form)
 
@@ -174,12 +179,11 @@ def _around(outer: Iters, form: Layout) -> Layout:
     if not outer:
         return form
     if form.inner:
-        inside = ladder_of(form)
-        assert inside is not None  # built from one
         count = it.size(outer)
-        extent, ladder = joined(((count, of_block(outer, count)), (form.size, inside)))
+        fields = (count, of_block(outer, count)), (form.size, normal_ladder(form))
+        extent, ladder = joined(fields)
         ladder, _ = reduced(extent, ladder)
-        return build([(extent, ladder)], form.replica, form.offsets)
+        return build([(extent, ladder)], form.replica, form.offsets, form.swizzle)
     dims = reduce_dims(((it.size(outer), outer), *form.dims()))
     return make_dims(dims, form.replica, form.offsets, form.swizzle)
 
@@ -199,26 +203,35 @@ def _least(points: Points, axes: tuple[str, ...]) -> Layout | None:
     outer, rest = _peeled(points, axes)
     found = next(_stacked(rest, axes, _quick(rest, axes)), None)
     if found is None and len(rest) <= MAX_START:
-        found = _boxes(rest, axes, 2 * len(rest).bit_length())
+        found = _boxes(rest, axes, 2 * len(rest).bit_length(), several=True)
     if found is None:
         found = next(_stacked(rest, axes, _long(rest, axes)), None)
     if found is None:
-        found = _boxes(rest, axes, MAX_RUNGS)
+        found = _boxes(rest, axes, MAX_RUNGS, several=True)
+    if found is None:
+        found = next(_stacked(rest, axes, _uncopied(rest, axes), MAX_RUNGS), None)
     return None if found is None else _around(outer, found)
 
 
-def _boxes(points: Points, axes: tuple[str, ...], digits: int) -> Layout | None:
-    """Boxes in boxes with a table and at most so many digits, or None: none are found in time."""
+def _boxes(
+    points: Points, axes: tuple[str, ...], digits: int, *, several: bool = False
+) -> Layout | None:
+    """Boxes in boxes with a table and at most so many digits, or None: none are found in time.
+
+    With `several`, digits may step on several axes.
+    """
     try:
-        return from_points(points, axes, rungs=digits)
+        return from_points(points, axes, rungs=digits, several=several)
     except (NoIters, SearchError):
         return None
 
 
-def _stacked(points: Points, axes: tuple[str, ...], stacks: Iterable[Stack]) -> Iterator[Layout]:
-    """The layouts that have the table with these swizzles."""
+def _stacked(
+    points: Points, axes: tuple[str, ...], stacks: Iterable[Stack], digits: int = 0
+) -> Iterator[Layout]:
+    """The layouts that have the table with these swizzles, with boxes in boxes of few digits."""
     for stack in stacks:
-        plain = _undone(points, axes, stack)
+        plain = _undone(points, axes, stack, digits)
         if plain is not None:
             yield make(plain.shard, plain.replica, plain.offsets, stack, *plain.boxes)
 
@@ -233,6 +246,17 @@ def _quick(points: Points, axes: tuple[str, ...]) -> Iterator[Stack]:
 
 def _long(points: Points, axes: tuple[str, ...]) -> Iterator[Stack]:
     yield from _searched(points, axes, _bent(points, axes), 2, MAX_TRIES)
+
+
+def _uncopied(points: Points, axes: tuple[str, ...]) -> Iterator[Stack]:
+    """Stacks of swizzles without which lists have the copies of every element, axis by axis."""
+    parts = []
+    for place, axis in enumerate(axes):
+        column = np.sort(points[:, :, place], axis=1)
+        first = np.diff(column[0], prepend=column[0, 0] - 1) != 0  # copies may differ elsewhere
+        reach = _bits(int(column.min()), int(column.max()))
+        parts.append(unswizzled(column[:, first], axis, reach))
+    yield from islice(_joined(parts), MAX_JOINT)
 
 
 def _bent(points: Points, axes: tuple[str, ...]) -> tuple[str, ...]:
@@ -301,8 +325,11 @@ def _stack_count(reach: int, count: int) -> int:
     return int(((reach**3 - reach) // 3) ** count)
 
 
-def _undone(points: Points, axes: tuple[str, ...], stack: Stack) -> Layout | None:
-    """The layout that is left of a table without these swizzles, or None."""
+def _undone(points: Points, axes: tuple[str, ...], stack: Stack, digits: int = 0) -> Layout | None:
+    """The layout that is left of a table without these swizzles, or None.
+
+    It may have boxes in boxes of so many digits.
+    """
     points = points.copy()
     for sw in stack:
         place = axes.index(sw.axis)
@@ -310,6 +337,6 @@ def _undone(points: Points, axes: tuple[str, ...], stack: Stack) -> Layout | Non
     if not stack:
         return plain_form(points, axes)
     try:
-        return from_points(points, axes, boxed=True)
+        return from_points(points, axes, boxed=True, rungs=digits, several=True)
     except (NoIters, SearchError):
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -24,6 +25,7 @@ Table = NDArray[np.int64]
 
 MAX_POINTS = 2**22
 MAX_START = 2**10  # of a long table, to see early that few rungs are not enough
+MAX_KEPT = 2**6  # copies of an element whose list is remembered
 MAX_RUNGS = 64  # of boxes in boxes that operations on them find
 
 
@@ -81,7 +83,12 @@ def point_table(layout: Layout, index: Table, axes: Sequence[str]) -> Table:
 
 
 def from_points(
-    table: Table, axes: tuple[str, ...], *, boxed: bool = False, rungs: int = 0
+    table: Table,
+    axes: tuple[str, ...],
+    *,
+    boxed: bool = False,
+    rungs: int = 0,
+    several: bool = False,
 ) -> Layout:
     """`recover` on a checked ``[size, copies, axes]`` table, optionally with padded boxes.
 
@@ -90,6 +97,7 @@ def from_points(
         axes: the axis of each column.
         boxed: whether it may have a box.
         rungs: digits that boxes in boxes may have.
+        several: whether these may step on several axes, where others do not do.
 
     Raises:
         NoIters: no layout has this table.
@@ -104,7 +112,8 @@ def from_points(
     except NoIters:
         found = boxed_dims(np.stack(list(columns.values()), axis=1), axes) if boxed else None
         if found is None:
-            ladder = find_ladder(base - base[0], axes, rungs) if rungs else None
+            steps = base - base[0]
+            ladder = find_ladder(steps, axes, rungs, several=several) if rungs else None
             if ladder is None:
                 raise
             return build([(len(table), ladder)], replica, origin)
@@ -146,7 +155,7 @@ def pick(layout: Layout, index: Table) -> Layout:
     zero = np.zeros(len(index), dtype=np.int64)
     points = np.stack([columns.get(axis, zero) for axis in axes], axis=-1)
     rungs = MAX_RUNGS if layout.inner else 0
-    found = from_points(points[:, None, :], axes, boxed=True, rungs=rungs)
+    found = from_points(points[:, None, :], axes, boxed=True, rungs=rungs, several=True)
     return make(found.shard, layout.replica, found.offsets, layout.swizzle, *found.boxes)
 
 
@@ -177,11 +186,18 @@ def _replica(spread: Table, axes: tuple[str, ...]) -> Iters:
         raise NoIters(0, "its copies are no product over the axes")
     replica: list[Iter] = []
     for axis, values in sorted(zip(axes, columns, strict=True), key=lambda pair: pair[0]):
-        steps = steps_of(values)
+        few = len(values) <= MAX_KEPT
+        steps = _known_steps(tuple(values.tolist())) if few else steps_of(values)
         if steps is None:
             raise NoIters(0, f"its copies on {axis} are no sum of progressions")
         replica += [(extent, stride, axis) for stride, extent in steps]
     return tuple(replica)
+
+
+@lru_cache(maxsize=4096)
+def _known_steps(values: tuple[int, ...]) -> Steps | None:
+    """`steps_of`, which searches for swizzles ask of the same few copies many times."""
+    return steps_of(np.array(values))
 
 
 def steps_of(values: Table) -> Steps | None:

@@ -56,6 +56,29 @@ def test_boxes_in_boxes_are_corners_of_corners(campaign: Start) -> None:
         assert pickle.loads(pickle.dumps(layout)) == layout
 
 
+def test_canonical_on_several_axes_is_found_and_unique(campaign: Start) -> None:
+    """Maps whose digits may step on three axes at once; one with another spelling of its list."""
+    classes = (NESTED, REORDERED, NEGATIVE, AXES, PRIME)
+    run = campaign("boxes in boxes: canonical, three axes", *classes, every=False, part=200)
+    forms: dict[Any, Layout] = {}
+    for maker in run.cases():
+        source = maker.random
+        made = random_nested(source)
+        shard = [(extent, stride, source.choice("mpq")) for extent, stride, _ in made.shard]
+        layout = Layout(shard, (), {"p": source.choice((0, 3))}, (), *made.boxes)
+        run.met(layout)
+        form, table = layout.canonical(), tuple(table_of(layout))
+        assert tuple(table_of(form)) == table
+        spelled = [(1, 5, "m"), *shard]
+        assert Layout(spelled, (), layout.offset, (), *layout.boxes).canonical() == form
+        run.saw(*(["a map met before"] if table in forms else []))
+        run.saw(*(["boxes in boxes in the normal form"] if form.inner else []))
+        assert forms.setdefault(table, form) == form
+        if form.inner:
+            assert Layout.parse(str(form)).canonical() == form
+    assert run.seen["boxes in boxes in the normal form"] * 10 > run.total
+
+
 def test_slice_permute_and_group_of_boxes_in_boxes(campaign: Start) -> None:
     classes = (NESTED, REORDERED, NEGATIVE, AXES, PRIME)
     run = campaign("boxes in boxes: slice, permute, group", *classes, every=False, part=PART)

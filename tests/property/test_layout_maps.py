@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from axe_eq.errors import LayoutError, SearchError
+from axe_eq.errors import LayoutError
 from axe_eq.layout import (
     Layout,
     Swizzle,
@@ -157,19 +157,12 @@ def test_canonical_is_unique_across_swizzles_and_boxes(campaign: Start) -> None:
         layout = random_layout(maker.random)
         run.met(layout)
         table = tuple(table_of(layout))
-        try:
-            form = layout.canonical()
-        except SearchError as error:
-            several = layout.inner and "on one axis each" in str(error)
-            run.saw(f"normal form not found{' on several axes' if several else ''}")
-            continue
+        form = layout.canonical()
         assert tuple(table_of(form)) == table
         assert form.canonical() == form
         run.saw(*(["a map met before"] if table in forms else []))
         assert forms.setdefault(table, form) == form
     assert run.seen["a map met before"] * 15 > run.total
-    assert run.seen["normal form not found"] * 5000 < run.total
-    assert run.seen["normal form not found on several axes"] * 25 < run.total
 
 
 def test_swizzles_that_cancel_leave_the_normal_form(campaign: Start) -> None:
@@ -185,14 +178,9 @@ def test_swizzles_that_cancel_leave_the_normal_form(campaign: Start) -> None:
         place = source.randint(0, len(layout.swizzle))
         swizzles = [*layout.swizzle[:place], twice, twice, *layout.swizzle[place:]]
         other = Layout(layout.shard, layout.replica, layout.offset, swizzles)
-        try:
-            form = layout.canonical()
-        except SearchError:
-            run.saw("normal form not found")
-            continue
+        form = layout.canonical()
         assert other.canonical() == form
         run.saw(f"{len(form.swizzle)} swizzles in the normal form")
-    assert run.seen["normal form not found"] * 1000 < run.total
 
 
 def test_swizzles_that_reach_beyond_every_coordinate() -> None:

@@ -25,6 +25,9 @@ from axe_eq.layout import (
 from axe_eq.prove.layouts import layout_graph
 from axe_eq.prove.verdict import LayoutCounterexample
 
+SEVERAL = Layout.parse(
+    "box[(4,4) of (4,6)] in box[(24)] in box[(3,2,4) of (3,4,4)] in S[(2,12,2):(1,24@p,2)]"
+)
 XLA = axe.read("xla", "f32[5,7]{1,0:T(4,4)(3,1)}")
 REORDERED = axe.read("xla", "f32[5,9]{0,1:T(*,3)(1,4)}")
 LARGE = axe.read("xla", "f32[1000,1000]{1,0:T(8,128)(3,1)}")
@@ -117,11 +120,40 @@ def test_in_one_graph() -> None:
     assert graph.equal(XLA, XLA.canonical())
     assert graph.equal(REORDERED, REORDERED.canonical())
     assert not graph.equal(XLA, REORDERED)
-    several = (
-        "box[(4,4) of (4,6)] in box[(24)] in box[(3,2,4) of (3,4,4)] in S[(2,12,2):(1,24@p,2)]"
-    )
-    with pytest.raises(SearchError, match="expected digits that step on one axis each"):
-        graph.add([Layout.parse(several)])
+    assert graph.equal(SEVERAL, SEVERAL.canonical())
+    assert not graph.equal(SEVERAL, SEVERAL.permute((4, 4), (1, 0)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "box[(4,4) of (4,6)] in box[(24)] in box[(3,2,4) of (3,4,4)] in S[(2,12,2):(1,24@p,2)]",
+        "box[(3)] in box[(3) of (4)] in box[(2,2) of (4,3)] in S[(6,2):(3@p,1)]",
+        "box[(5,4) of (6,5)] in box[(2,15) of (2,15) order (1,0)] in "
+        "box[(2,5,3) of (4,5,3)] in S[(3,4,5):(19,5@p,1)] + R[(3,2):(2,3)] + 8",
+        "box[(4,5) of (4,6)] in box[(2,2,3,2) of (2,2,5,3) order (0,3,1,2)] in "
+        "S[(5,6,2):(13@p,2@p,1@q)] + R[(2,2):(2,3)] + 3",
+        "box[(9,3) of (9,4)] in box[(12,3) of (12,5)] in S[(15,4):(100000000000@p,2)]",
+        "box[(5) of (6)] in box[(2,3) of (2,4)] in sw(1,0,2) . sw(1,1,-1) . S[(2,4):(5,3)] "
+        "+ R[2:1] + 7@p",
+    ],
+)
+def test_digits_that_step_on_several_axes(text: str) -> None:
+    layout = Layout.parse(text)
+    form = layout.canonical()
+    images = [layout(x) for x in range(layout.size)]
+    assert [form(x) for x in range(form.size)] == images
+    assert Layout.parse(str(form)).canonical() == form == form.canonical()
+    other = Layout([*layout.shard, (1, 7)], layout.replica, layout.offset, layout.swizzle,
+                   *layout.boxes)  # fmt: skip
+    assert other.canonical() == form
+    proved = axe.equivalent(layout, form)
+    assert proved
+    assert axe.check_certificate(proved.certificate)
+    moved = Layout(layout.shard, layout.replica, {**layout.offset, "z": 1}, (), *layout.boxes)
+    assert not axe.equivalent(layout, moved)
+    half = form.slice([form.size], [(1, form.size)])
+    assert [half(x) for x in range(half.size)] == images[1:]
 
 
 def test_group_slice_and_permute() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from axe_eq.layout import ladders as ld
+from axe_eq.layout.chains import build
 from axe_eq.layout.iters import fuse
 from axe_eq.layout.ladder_search import find_ladder
 from axe_eq.layout.ladders import Ladder
@@ -79,6 +80,65 @@ def test_steps_on_two_axes_have_no_ladder() -> None:
         (2, 1, "p"),
         (1, 1, "m"),
     )
+
+
+def random_shared(source: random.Random, extent: int) -> Ladder:
+    """A ladder whose digits step on up to three axes."""
+    rungs: list[ld.Rung] = []
+    for level, stride, _ in random_ladder(source, extent):
+        axes = sorted(source.sample("mpq", source.choice((1, 1, 2, 3))))
+        rungs += [(level, stride + place, axis) for place, axis in enumerate(axes)]
+    return tuple(rungs)
+
+
+def points(extent: int, ladder: Ladder) -> list[list[int]]:
+    """Per axis `table` of the rungs there, each digit written once."""
+    levels = sorted({level for level, _, _ in ladder}, reverse=True)
+    found = []
+    for axis in "mpq":
+        steps = {level: stride for level, stride, name in ladder if name == axis}
+        found.append(table(extent, tuple((n, steps.get(n, 0), axis) for n in levels)))
+    return found
+
+
+def test_rungs_at_one_level_share_a_digit() -> None:
+    source, several, cut = random.Random(6), 0, 0
+    for _ in range(600):
+        shape = [source.randint(1, 8) for _ in range(source.randint(1, 2))]
+        fields = [(n, random_shared(source, n)) for n in shape]
+        extent, ladder = ld.joined(fields)
+        short, _ = ld.reduced(extent, ladder)
+        values = points(extent, ladder)
+        assert points(extent, short) == values
+        for place, axis in enumerate("mpq"):
+            assert [ld.value(ladder, x).get(axis, 0) for x in range(extent)] == values[place]
+            assert ld.bounds(extent, ladder, axis) == (min(values[place]), max(values[place]))
+        parts = ld.split(extent, short, shape)
+        if parts is not None:
+            cut += 1
+            assert points(*ld.joined(list(zip(shape, parts, strict=True)))) == values
+        table_of_all = np.array(values).T
+        first = find_ladder(table_of_all, tuple("mpq"), several=True)
+        assert first is not None  # every table has one
+        assert points(extent, first) == values
+        alone = find_ladder(table_of_all, tuple("mpq"))
+        assert alone is None or alone == first
+        several += alone is None
+        for keep in (False, True):
+            layout = build(fields, (), (), keep=keep)
+            assert [layout.table(axis).tolist() for axis in "mpq"] == values
+            if keep and layout.box is not None:
+                assert layout.box == tuple(shape)
+    assert several > 200
+    assert cut > 400
+
+
+def test_as_many_digits_as_there_may_be() -> None:
+    ladder = tuple((level, level % 7 + 1, "m") for level in range(1020, 0, -1))
+    values = np.array(table(1021, ladder))[:, None]
+    found = find_ladder(values, ("m",))
+    assert found is not None
+    assert table(1021, found) == values[:, 0].tolist()
 
 
 def test_split_and_joined() -> None:

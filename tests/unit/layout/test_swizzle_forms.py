@@ -48,6 +48,27 @@ def test_two_swizzles_beside_other_parts_stay_as_they_are() -> None:
         assert layout.canonical() == layout
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sw(1,0,2) . sw(2,0,-2) . S[(3,5):(-4096,4096)] + R[(2,2):(-1,2)]",
+        "sw(1,0,1) . sw(2,0,-2) . sw(1,1,1) . S[(3,5):(7,1)] + R[(2,2):(-1,2)]",
+        "box[(5) of (6)] in box[(2,3) of (2,4)] in sw(1,0,2) . sw(2,0,-2) . S[(2,4):(2,1@p)] "
+        "+ R[(2,2):(-1,2)] + 5@p",
+    ],
+)
+def test_copies_that_are_no_sums_of_progressions(text: str) -> None:
+    layout = Layout.parse(text)
+    form = layout.canonical()
+    assert form.swizzle
+    assert same_map(layout, form) is None
+    assert Layout.parse(str(form)).canonical() == form
+    swap = [Swizzle("m", 1, 0, 1), Swizzle("m", 1, 0, -1), Swizzle("m", 1, 0, 1)]
+    parts = layout.shard, layout.replica, layout.offset
+    other = Layout(*parts, [*layout.swizzle, *swap, *swap], *layout.boxes)
+    assert other.canonical() == form
+
+
 def random_bits(source: random.Random) -> Layout:
     """Bits of the index at bits of coordinates, some turned round, some copied, then swizzles."""
     axes = source.choice(("m", "m", "mp"))
