@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import prod
 from typing import Any
 
-from axe_eq.errors import LayoutError
+from axe_eq.errors import LayoutError, said
 from axe_eq.layout import iters as it
 from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters
 
 MAX_ITERS = 1024
+LONG = 2**4096  # integers from here on are refused before anything is made of them
 MAX_VALUE = 2**63 - 1  # sizes and coordinates stay in int64, so tables and terms never wrap
 
 Offsets = tuple[tuple[str, int], ...]
@@ -37,21 +38,36 @@ def _check_iter(part: str, item: Sequence[Any]) -> Iter:
         extent, stride, axis = item if len(item) == 3 else (*item, DEFAULT_AXIS)
     except (TypeError, ValueError):
         raise LayoutError(
-            f"{part} iter {item!r}", "not a triple", "(extent, stride, axis)"
+            f"{part} iter {said(item)}", "not a triple", "(extent, stride, axis)"
         ) from None
     whole = _integer(extent), _integer(stride)
     if whole[0] is None or whole[1] is None:
-        raise LayoutError(f"{part} iter {item!r}", "extent or stride is no integer", "integers")
-    if whole[0] < 1:
+        raise LayoutError(f"{part} iter {said(item)}", "extent or stride is no integer", "integers")
+    if not (0 < whole[0] < LONG and -LONG < whole[1] < LONG):
+        check_short(f"{part} iter", (whole[0], whole[1]))
         raise LayoutError(f"{part} iter {item!r}", f"extent {extent}", "an extent of at least 1")
     return whole[0], whole[1], check_axis(axis)
+
+
+def check_short(thing: str, numbers: Iterable[int]) -> None:
+    """Refuse integers of over 4096 bits, which Python does not even write down."""
+    for number in numbers:
+        if not -LONG < number < LONG:
+            raise LayoutError(
+                thing, f"a number {said(number)}", f"at most {LONG.bit_length() - 1} bits"
+            )
+
+
+def number_text(number: int) -> str:
+    """A number that others multiplied up to, as errors show it."""
+    return str(number) if -LONG < number < LONG else f"over 2**{number.bit_length() - 1}"
 
 
 def check_axis(axis: object) -> str:
     """The axis name, or the LayoutError for a text that is no identifier."""
     if isinstance(axis, str) and axis.isidentifier():
         return axis
-    raise LayoutError(f"axis {axis!r}", "not a name", "an identifier such as m, lane or gpuid")
+    raise LayoutError(f"axis {said(axis)}", "not a name", "an identifier such as m, lane or gpuid")
 
 
 def check_axes(axes: Iterable[Any]) -> tuple[str, ...]:
@@ -70,8 +86,10 @@ def check_index(index: Sequence[Any]) -> tuple[int, ...]:
     """The digits of an index, or the LayoutError for one that is no integer."""
     digits = [_integer(digit) for digit in index]
     if None in digits:
-        raise LayoutError(f"index {tuple(index)}", "not all integers", "one integer per dim")
-    return tuple(digits)  # type: ignore[arg-type]
+        raise LayoutError(f"index {said(tuple(index))}", "not all integers", "one integer per dim")
+    checked = tuple([digit for digit in digits if digit is not None])
+    check_short("index", checked)
+    return checked
 
 
 def _integer(value: object) -> int | None:
@@ -96,19 +114,20 @@ def listed(thing: str, items: Any) -> Iterable[Any]:
             pass
         else:
             return items
-    raise LayoutError(thing, f"is {items!r}", "a sequence")
+    raise LayoutError(thing, f"is {said(items)}", "a sequence")
 
 
 def check_offset(offset: Mapping[str, int]) -> Offsets:
     """The offset as layouts keep it, or the LayoutError that names the wrong part."""
     checked: dict[str, int] = {}
     if not isinstance(offset, Mapping):
-        raise LayoutError("offset", f"is {offset!r}", "a dict from axis to value")
+        raise LayoutError("offset", f"is {said(offset)}", "a dict from axis to value")
     for axis, value in offset.items():
-        whole = _integer(value)
+        whole, name = _integer(value), check_axis(axis)
         if whole is None:
-            raise LayoutError(f"offset {value!r}@{axis}", "no integer", "an integer")
-        checked[check_axis(axis)] = whole
+            raise LayoutError(f"offset {said(value)}@{name}", "no integer", "an integer")
+        check_short("offset", (whole,))
+        checked[name] = whole
     return make_offsets(checked)
 
 
@@ -123,7 +142,7 @@ def check_range(
         LayoutError: the size, or the reach on an axis, is too large.
     """
     if size > MAX_VALUE:
-        raise LayoutError("layout", f"{size} elements", f"at most {MAX_VALUE}")
+        raise LayoutError("layout", f"{number_text(size)} elements", f"at most {MAX_VALUE}")
     whole = sum([(extent - 1) * abs(stride) for extent, stride, _ in shard])
     if whole <= MAX_VALUE and not replica and not offsets:
         return  # all axes together fit, so each does
@@ -135,7 +154,8 @@ def check_range(
         ends = low.get(axis, 0), high.get(axis, 0)
         value = max(-ends[0], ends[1], ends[1] - ends[0])
         if value > MAX_VALUE:
-            raise LayoutError(f"axis {axis}", f"coordinates up to {value}", f"at most {MAX_VALUE}")
+            wrong = f"coordinates up to {number_text(value)}"
+            raise LayoutError(f"axis {axis}", wrong, f"at most {MAX_VALUE}")
 
 
 def check_box(
@@ -149,7 +169,7 @@ def check_box(
     if len(shape) != len(extents) or prod(shape) != size:
         raise LayoutError(
             f"padded shape {shape}",
-            f"rank {len(shape)}, {prod(shape)} elements",
+            f"rank {len(shape)}, {number_text(prod(shape))} elements",
             f"rank {len(extents)}, {size} elements",
         )
     if any(inner > outer for inner, outer in zip(extents, shape, strict=True)):
@@ -179,13 +199,14 @@ def default_padded(shard: Iters, box: tuple[int, ...]) -> tuple[int, ...]:
 def check_extents(thing: str, shape: Iterable[Any]) -> tuple[int, ...]:
     """The extents as a tuple of ints of at least 1, or the LayoutError that names the wrong one."""
     extents = tuple(listed(thing, shape))
-    if all([type(extent) is int and extent > 0 for extent in extents]):
+    if all([type(extent) is int and 0 < extent < LONG for extent in extents]):
         return extents
     checked: list[int] = []
     for extent in extents:
         whole = _integer(extent)
         if whole is None or whole < 1:
-            raise LayoutError(thing, f"extent {extent!r}", "integers of at least 1")
+            raise LayoutError(thing, f"extent {said(extent)}", "integers of at least 1")
+        check_short(thing, (whole,))
         checked.append(whole)
     return tuple(checked)
 
@@ -194,13 +215,14 @@ def check_admitted(elements: int, shape: Iterable[Any]) -> tuple[int, ...]:
     """A shape with that many elements (Axe 2.3), or the LayoutError with both sizes."""
     extents, product = shape if type(shape) is tuple else tuple(listed("shape", shape)), 1
     for extent in extents:
-        if type(extent) is not int or extent < 1:
+        if type(extent) is not int or not 0 < extent < LONG:
             extents = check_extents("shape", extents)
             product = prod(extents)
             break
         product *= extent
     if product != elements:
-        raise LayoutError(f"shape {extents}", f"{product} elements", f"the layout's {elements}")
+        wrong = f"{number_text(product)} elements"
+        raise LayoutError(f"shape {extents}", wrong, f"the layout's {elements}")
     return extents
 
 
@@ -215,14 +237,16 @@ def check_region(shape: tuple[int, ...], region: Iterable[Any]) -> tuple[tuple[i
         if type(begin) is not int or type(end) is not int:
             begin, end = _integer(begin), _integer(end)
         if begin is None or end is None:
-            raise LayoutError("region", f"{bounds!r}", "a pair (begin, end) of integers per dim")
+            raise LayoutError("region", said(bounds), "a pair (begin, end) of integers per dim")
         checked.append((begin, end))
     if len(checked) != len(shape):
+        check_short("region", (number for pair in checked for number in pair))
         raise LayoutError(
             f"region {tuple(checked)}", f"{len(checked)} dims", f"one per dim of {shape}"
         )
     for dim, ((begin, end), extent) in enumerate(zip(checked, shape, strict=True)):
         if not 0 <= begin < end <= extent:
+            check_short("region", (number for pair in checked for number in pair))
             raise LayoutError(
                 f"region {tuple(checked)}",
                 f"[{begin}, {end}) in dim {dim}",
@@ -235,8 +259,11 @@ def check_permutation(perm: Iterable[Any], rank: int) -> tuple[int, ...]:
     """A permutation of the dims, or the LayoutError."""
     order = [_integer(dim) for dim in listed("permutation", perm)]
     whole = tuple([dim for dim in order if dim is not None])
+    check_short("permutation", whole)
     if len(whole) < len(order) or sorted(whole) != list(range(rank)):
-        raise LayoutError(f"permutation {tuple(perm)}", "not one", f"each of 0..{rank - 1} once")
+        raise LayoutError(
+            f"permutation {said(tuple(perm))}", "not one", f"each of 0..{rank - 1} once"
+        )
     return whole
 
 

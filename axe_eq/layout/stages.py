@@ -13,8 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from axe_eq.errors import LayoutError
-from axe_eq.layout.check import check_box, check_extents, check_permutation, listed, tuple_text
+from axe_eq.errors import LayoutError, said
+from axe_eq.layout.check import (
+    check_box,
+    check_extents,
+    check_permutation,
+    listed,
+    number_text,
+    tuple_text,
+)
 from axe_eq.layout.indexing import flatten, unflatten
 from axe_eq.layout.iters import Iters
 
@@ -120,7 +127,7 @@ def check_stages(
         except TypeError:
             parts = ()
         if len(parts) not in (2, 3):
-            raise LayoutError("box", f"{item!r}", "(extents, padded extents) and maybe an order")
+            raise LayoutError("box", said(item), "(extents, padded extents) and maybe an order")
         box, outer = check_extents("box", parts[0]), check_extents("padded shape", parts[1])
         order = check_permutation(parts[2], len(box)) if len(parts) == 3 and parts[2] else ()
         if len(box) != len(outer) or any(n > m for n, m in zip(box, outer, strict=True)):
@@ -137,5 +144,7 @@ def check_stages(
 def _check_size(thing: str, elements: int, padded: Sequence[int]) -> None:
     if elements != prod(padded):
         raise LayoutError(
-            thing, f"{elements} elements", f"{prod(padded)}, as the padded shape {tuple(padded)}"
+            thing,
+            f"{number_text(elements)} elements",
+            f"{number_text(prod(padded))}, as the padded shape {tuple(padded)}",
         )

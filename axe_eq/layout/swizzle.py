@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from axe_eq.errors import LayoutError
+from axe_eq.errors import LayoutError, said
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+MAX_WRITTEN = 2**64  # of a parameter that an error shows
 MAX_BIT = 62  # coordinates are int64, so no swizzle may reach the sign bit
 
 
@@ -92,12 +93,17 @@ def check_swizzles(swizzles: Iterable[Any]) -> tuple[Swizzle, ...]:
     try:
         checked = tuple(swizzles)
     except TypeError:
-        raise LayoutError("swizzle", f"is {swizzles!r}", "a sequence of Swizzle") from None
+        raise LayoutError("swizzle", f"is {said(swizzles)}", "a sequence of Swizzle") from None
     for sw in checked:
         if not isinstance(sw, Swizzle) or not isinstance(sw.axis, str):
-            raise LayoutError("swizzle", f"{sw!r}", "Swizzle(axis, bits, base, shift)")
+            raise LayoutError("swizzle", said(sw), "Swizzle(axis, bits, base, shift)")
         if any(type(number) is not int for number in sw[1:]):
-            raise LayoutError(f"swizzle {sw}", "a parameter is not an int", "three integers")
+            raise LayoutError(
+                f"swizzle {said(tuple(sw))}", "a parameter is not an int", "three integers"
+            )
+        if max(map(abs, sw[1:])) > MAX_WRITTEN:
+            long = f"a parameter {said(max(sw[1:], key=abs))}"
+            raise LayoutError(f"swizzle on {sw.axis}", long, f"at most bit {MAX_BIT}")
         if sw.bits < 0 or sw.base < 0 or (sw.shift == 0 and sw.bits):
             raise LayoutError(f"swizzle {sw}", "impossible", "bits >= 0, base >= 0, shift != 0")
         if sw.reach > MAX_BIT:

@@ -44,7 +44,10 @@ def recover(points: NDArray[np.integer] | Sequence[object], axes: Sequence[str])
     Source: Axe A.6 and Theorem A.8, read as a decision procedure.
     """
     names = tuple(check_axis(axis) for axis in axes)
-    table = np.asarray(points, dtype=np.int64)
+    try:
+        table = np.asarray(points, dtype=np.int64)
+    except OverflowError:
+        raise LayoutError("table", "a coordinate over 63 bits", "numbers below 2**63") from None
     if table.ndim == 2:
         table = table[:, None, :]
     if table.ndim != 3 or table.shape[2] != len(names) or 0 in table.shape[:2]:

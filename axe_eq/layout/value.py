@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axe_eq.errors import LayoutError, SearchError
+from axe_eq.errors import LayoutError, SearchError, said
 from axe_eq.layout import iters as it
 from axe_eq.layout.boxes import Dims, reduce_dims, regroup
 from axe_eq.layout.check import (
@@ -193,7 +193,7 @@ class Layout(Parts):
         """The row-major linear index of `index`, checked against the size."""
         if isinstance(index, Sequence):
             extents = self.box if shape is None else check_admitted(self.size, shape)
-            name = f"index {tuple(index)}"
+            name = f"index {said(tuple(index))}"
             if extents is None:
                 raise LayoutError(name, "has no shape", "L(index, shape=...)")
             if len(extents) != len(index):
@@ -206,10 +206,11 @@ class Layout(Parts):
             position = operator.index(index)
         except TypeError:
             raise LayoutError(
-                f"index {index!r}", "no integer", "an integer, or one per dim"
+                f"index {said(index)}", "no integer", "an integer, or one per dim"
             ) from None
         if not 0 <= position < self.size:
-            raise LayoutError(f"index {position}", "out of range", f"0 <= index < {self.size}")
+            inside = f"0 <= index < {self.size}"
+            raise LayoutError(f"index {said(position)}", "out of range", inside)
         return position
 
     def _image(self, index: int) -> Image:

@@ -61,7 +61,7 @@ def test_canonical_on_several_axes_is_found_and_unique(campaign: Start) -> None:
     classes = (NESTED, REORDERED, NEGATIVE, AXES, PRIME)
     run = campaign("boxes in boxes: canonical, three axes", *classes, every=False, part=200)
     forms: dict[Any, Layout] = {}
-    for maker in run.cases():
+    for number, maker in enumerate(run.cases()):
         source = maker.random
         made = random_nested(source)
         shard = [(extent, stride, source.choice("mpq")) for extent, stride, _ in made.shard]
@@ -69,13 +69,13 @@ def test_canonical_on_several_axes_is_found_and_unique(campaign: Start) -> None:
         run.met(layout)
         form, table = layout.canonical(), tuple(table_of(layout))
         assert tuple(table_of(form)) == table
-        spelled = [(1, 5, "m"), *shard]
-        assert Layout(spelled, (), layout.offset, (), *layout.boxes).canonical() == form
+        if number % 8 == 0:  # searched anew
+            spelled = [(1, 5, "m"), *shard]
+            assert Layout(spelled, (), layout.offset, (), *layout.boxes).canonical() == form
+            assert Layout.parse(str(form)).canonical() == form
         run.saw(*(["a map met before"] if table in forms else []))
         run.saw(*(["boxes in boxes in the normal form"] if form.inner else []))
         assert forms.setdefault(table, form) == form
-        if form.inner:
-            assert Layout.parse(str(form)).canonical() == form
     assert run.seen["boxes in boxes in the normal form"] * 10 > run.total
 
 

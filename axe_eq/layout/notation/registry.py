@@ -8,7 +8,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
-from axe_eq.errors import LayoutError, NotationError
+from axe_eq.errors import LayoutError, NotationError, said
 from axe_eq.layout.check import check_extents
 from axe_eq.layout.mesh import Mesh
 from axe_eq.layout.notation import (
@@ -238,7 +238,7 @@ def _context(shape: Iterable[int] | None, mesh: Mesh | None, itemsize: int | Non
     try:
         extents = None if shape is None else check_extents("shape", shape)
     except (LayoutError, TypeError):
-        raise NotationError("shape", clip(repr(shape)), "integers of at least 1") from None
+        raise NotationError("shape", said(shape), "integers of at least 1") from None
     if mesh is not None and not isinstance(mesh, Mesh):
         raise NotationError("mesh", f"a {type(mesh).__name__}", 'Mesh({"x": 2, "y": 4})')
     if itemsize is not None and (type(itemsize) is not int or itemsize < 1):

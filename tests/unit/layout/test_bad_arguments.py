@@ -72,6 +72,48 @@ def test_a_shape_of_thousands_of_dims_is_not_repeated() -> None:
     assert len(str(refused_name.value)) < 1200
 
 
+LONG = 10**5000  # Python does not write it
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: axe.Layout([(LONG, 1)]),
+        lambda: axe.Layout([(1, -LONG)]),
+        lambda: axe.Layout([(LONG,)]),
+        lambda: axe.Layout([((LONG,), 1)]),
+        lambda: axe.Layout([(4, 1, LONG)]),
+        lambda: axe.Layout([(2**62, 1)] * 1000),
+        lambda: axe.Layout([(2**2000, 2**4000)]),
+        lambda: axe.Layout([], [(2, LONG)]),
+        lambda: axe.Layout(offset={"m": LONG}),
+        lambda: anything.Layout(offset={LONG: 1}),
+        lambda: axe.Layout([(4, 1)], swizzle=[axe.Swizzle("m", 1, 0, -LONG)]),
+        lambda: axe.Layout([(4, 1)], swizzle=[axe.Swizzle("m", -LONG, 0, 1)]),
+        lambda: axe.Layout([(4, 1)], box=[LONG]),
+        lambda: axe.Layout([(4, 1)], box=[2], padded=[2**4000] * 5),
+        lambda: axe.Layout([(4, 1)], box=[2], padded=[4], inner=[((4,), (4,), (LONG,))]),
+        lambda: axe.Layout([(4, 1)], box=[2], padded=[4], inner=[((4,), (2**4000,) * 5)]),
+        lambda: LINE(LONG),
+        lambda: LINE((0, -LONG), shape=(2, 4)),
+        lambda: LINE.group((LONG, 2)),
+        lambda: LINE.group((2**4000,) * 5),
+        lambda: LINE.slice((8,), ((0, LONG),)),
+        lambda: LINE.permute((2, 4), (LONG, 0)),
+        lambda: LINE.inverse((LONG,)),
+        lambda: axe.tile(LINE, (LONG,), LINE, (8,)),
+        lambda: axe.common_refinement([(LONG,), (3,)]),
+        lambda: axe.Mesh({"x": LONG}),
+        lambda: axe.read("cute", "8:1", shape=(LONG,)),
+    ],
+)
+def test_a_number_that_python_does_not_write_is_one_clear_error(call: Callable[[], object]) -> None:
+    with pytest.raises(AxeError) as refused:
+        call()
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 8000
+
+
 def test_every_bad_argument_is_one_clear_error(golden: Callable[..., None]) -> None:
     lines = []
     for name, call in CALLS.items():
