@@ -9,6 +9,7 @@ from typing import Any
 
 from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout import terms as t
+from axe_eq.layout.operations import compose, direct_sum, tile
 from axe_eq.layout.stages import check_order
 from axe_eq.layout.symbolic.polynomial import (
     ONE,
@@ -27,7 +28,10 @@ from axe_eq.layout.symbolic.shapes import (
     read_spans,
     region_text,
 )
+from axe_eq.layout.value import Layout
 from axe_eq.rule.term import Symbol, Term, postorder
+
+MAX_DEPTH = 64  # operations inside each other that are worked out
 
 Extents = tuple[Polynomial, ...]
 
@@ -335,6 +339,14 @@ def _sum(a: Kind, shape: str, b: Kind, other: str) -> Kind:
     return Kind(a.elements * b.elements, a.total and b.total, a.single and b.single)
 
 
+def _direct_sum(a: Kind, shape: str, b: Kind, other: str) -> Kind:
+    whole = _sum(a, shape, b, other)
+    if a.bound is None or b.bound is None or (a.axis and b.axis and a.axis != b.axis):
+        return whole
+    bound = a.bound + b.bound - 1
+    return replace(whole, bound=bound, axis=a.axis or b.axis, loose=a.loose or b.loose)
+
+
 def _factor(a: Kind, shape: str, b: Kind, other: str) -> Kind:
     outer, inner = _shape(shape, a.elements), _shape(other, b.elements)
     _zip(outer, inner)
@@ -363,9 +375,8 @@ def _compose(a: Kind, b: Kind) -> Kind:
 
 
 def _reached(term: Term, kind: Kind) -> Kind:
-    """The kind of a layout; by its range, where it or what it is sliced from is written out."""
-    exact = kind.bound is not None and not kind.loose
-    if exact or not t.is_written(term.args[0] if term.symbol is t.Slice else term):
+    """The kind of a layout; by its range, where nothing in it is unknown."""
+    if kind.bound is not None and not kind.loose:
         return kind
     ends = _ends(term)
     if ends is None:
@@ -380,18 +391,49 @@ def _reached(term: Term, kind: Kind) -> Kind:
 def _ends(term: Term) -> dict[str, tuple[int, int]] | None:
     """Axis -> least and greatest coordinate where some is not 0; None where that is not known."""
     try:
-        if term.symbol is t.Slice:
-            of, *texts = term.args
-            shape = integers(read_shape(texts[0]))
-            ends = integers([end for pair in read_region(texts[1]) for end in pair])
-            if shape is None or ends is None:
-                return None
-            layout = t.decode(of).slice(shape, list(zip(ends[::2], ends[1::2], strict=True)))
-        else:
-            layout = t.decode(term)
-        return {axis: layout.range(axis) for axis in layout.moving()}
+        layout = _value(term)
+        return None if layout is None else {a: layout.range(a) for a in layout.moving()}
     except (LayoutError, SearchError):
         return None
+
+
+@lru_cache(maxsize=1024)
+def _value(term: Term, deep: int = MAX_DEPTH) -> Layout | None:
+    """The layout that operations on written ones make; None where something is unknown.
+
+    Raises:
+        LayoutError: they make none.
+        SearchError: undecided.
+    """
+    if t.is_written(term):
+        return t.decode(term)
+    operation = _OPERATIONS.get(term.symbol)
+    if operation is None or not deep:
+        return None
+    args: list[Any] = []
+    for part in term.args:
+        args.append(_value(part, deep - 1) if isinstance(part, Term) else _numbers(part))
+        if args[-1] is None:
+            return None
+    made: Layout = operation(*args)
+    return made
+
+
+def _numbers(text: str) -> tuple[int, ...] | None:
+    """A shape, a permutation, or a region as its ends one after the other."""
+    if ":" not in text:
+        return integers(read_shape(text))
+    return integers([end for pair in read_region(text) for end in pair])
+
+
+_OPERATIONS: dict[Symbol, Callable[..., Layout]] = {
+    t.Slice: lambda a, shape, ends: a.slice(shape, list(zip(ends[::2], ends[1::2], strict=True))),
+    t.Permute: lambda a, shape, order: a.permute(shape, order),
+    t.Group: lambda a, shape: a,
+    t.Compose: compose,
+    t.Tile: tile,
+    t.DirectSum: direct_sum,
+}
 
 
 def _inverse(of: Kind, axes: str) -> Kind:
@@ -457,7 +499,7 @@ _RULES: dict[Symbol, Callable[..., Any]] = {
     t.Permute: _permute,
     t.Slice: _slice,
     t.Tile: _sum,
-    t.DirectSum: _sum,
+    t.DirectSum: _direct_sum,
     t.TileOf: _factor,
     t.LeftAddend: _factor,
     t.RightAddend: _factor,
