@@ -13,6 +13,7 @@ from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters
 
 MAX_ITERS = 1024
 LONG = 2**4096  # integers from here on are refused before anything is made of them
+MINUS_LONG = -LONG
 MAX_VALUE = 2**63 - 1  # sizes and coordinates stay in int64, so tables and terms never wrap
 
 Offsets = tuple[tuple[str, int], ...]
@@ -43,7 +44,7 @@ def _check_iter(part: str, item: Sequence[Any]) -> Iter:
     whole = _integer(extent), _integer(stride)
     if whole[0] is None or whole[1] is None:
         raise LayoutError(f"{part} iter {said(item)}", "extent or stride is no integer", "integers")
-    if not (0 < whole[0] < LONG and -LONG < whole[1] < LONG):
+    if not (0 < whole[0] < LONG and MINUS_LONG < whole[1] < LONG):
         check_short(f"{part} iter", (whole[0], whole[1]))
         raise LayoutError(f"{part} iter {item!r}", f"extent {extent}", "an extent of at least 1")
     return whole[0], whole[1], check_axis(axis)
@@ -52,7 +53,7 @@ def _check_iter(part: str, item: Sequence[Any]) -> Iter:
 def check_short(thing: str, numbers: Iterable[int]) -> None:
     """Refuse integers of over 4096 bits, which Python does not even write down."""
     for number in numbers:
-        if not -LONG < number < LONG:
+        if not MINUS_LONG < number < LONG:
             raise LayoutError(
                 thing, f"a number {said(number)}", f"at most {LONG.bit_length() - 1} bits"
             )
@@ -60,7 +61,7 @@ def check_short(thing: str, numbers: Iterable[int]) -> None:
 
 def number_text(number: int) -> str:
     """A number that others multiplied up to, as errors show it."""
-    return str(number) if -LONG < number < LONG else f"over 2**{number.bit_length() - 1}"
+    return str(number) if MINUS_LONG < number < LONG else f"over 2**{number.bit_length() - 1}"
 
 
 def check_axis(axis: object) -> str:
