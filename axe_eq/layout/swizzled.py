@@ -3,8 +3,9 @@
 Several swizzles give one map where the linear part changes too, so the normal form is the first one
 in a fixed order that leaves a layout of the other parts: no swizzle; one per axis; two per axis
 that reach few bits; what elimination finds where bits of the index XOR bits of the coordinates; no
-swizzle but boxes in boxes of few digits; two per axis; boxes in boxes; any number of swizzles that
-make sums of progressions of the copies, over any boxes. Digits of boxes in boxes step on one axis
+swizzle but boxes in boxes of few digits; two per axis; boxes in boxes; two per axis that reach
+fewer bits, where all are too many; any number of swizzles that make sums of progressions of the
+copies, over any boxes. Digits of boxes in boxes step on one axis
 each, where they can, else on several. What is tried depends on the map alone, so equal maps end at
 the same one.
 """
@@ -209,6 +210,8 @@ def _least(points: Points, axes: tuple[str, ...]) -> Layout | None:
     if found is None:
         found = _boxes(rest, axes, MAX_RUNGS, several=True)
     if found is None:
+        found = next(_stacked(rest, axes, _short(rest, axes)), None)
+    if found is None:
         found = next(_stacked(rest, axes, _uncopied(rest, axes), MAX_RUNGS), None)
     return None if found is None else _around(outer, found)
 
@@ -248,6 +251,11 @@ def _long(points: Points, axes: tuple[str, ...]) -> Iterator[Stack]:
     yield from _searched(points, axes, _bent(points, axes), 2, MAX_TRIES)
 
 
+def _short(points: Points, axes: tuple[str, ...]) -> Iterator[Stack]:
+    """Stacks of two swizzles per axis that reach as many bits as may be tried."""
+    yield from _searched(points, axes, _bent(points, axes), 2, MAX_TRIES, short=True)
+
+
 def _uncopied(points: Points, axes: tuple[str, ...]) -> Iterator[Stack]:
     """Stacks of swizzles without which lists have the copies of every element, axis by axis."""
     parts = []
@@ -270,14 +278,25 @@ def _bent(points: Points, axes: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _searched(
-    points: Points, axes: tuple[str, ...], chosen: tuple[str, ...], most: int, tries: int
+    points: Points,
+    axes: tuple[str, ...],
+    chosen: tuple[str, ...],
+    most: int,
+    tries: int,
+    *,
+    short: bool = False,
 ) -> Iterator[Stack]:
     """Stacks with up to `most` swizzles per axis, few first, that leave a layout on each axis.
 
-    Where there are more than so many to try on an axis, or to try together, they are left out.
+    Where there are more than so many to try on an axis, or to try together, they are left out; or
+    with `short` only those that reach most bits are.
     """
     columns = {axis: points[:, :, axes.index(axis)] for axis in chosen}
     bits = {axis: _bits(int(column.min()), int(column.max())) for axis, column in columns.items()}
+    if short:
+        for axis, column in columns.items():
+            while not _may_try(column, bits[axis], most, tries):
+                bits[axis] -= 1
     counts = [n for n in product(range(most + 1), repeat=len(chosen)) if max(n, default=0) == most]
     for split in sorted(counts, key=lambda split: (sum(split), split)):
         shares = list(zip(chosen, split, strict=True))

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from axe_eq.errors import NotationError, SearchError
+from axe_eq.errors import NotationError
 from axe_eq.layout import Layout, Mesh, Swizzle
 from axe_eq.layout.notation import NOTATIONS, read, write
 
@@ -256,7 +256,7 @@ SAMPLES: dict[str, Callable[[Rng], Sample]] = {
     "strides": strides_sample,
 }
 MOST_REFUSED = {"xla": 0.1, "dtensor": 0.1, "hlo_sharding": 0.1}  # the others refuse none
-NOT_WRITTEN = {"cute": 0.06, "xla": 0.01}  # canonical forms whose swizzles or tiles are not found
+NOT_WRITTEN = {"xla": 0.01}  # canonical forms whose tiles are not found
 
 
 def images(layout: Layout) -> list[frozenset[tuple[tuple[str, int], ...]]]:
@@ -269,7 +269,7 @@ def test_written_and_read_again_it_is_the_same_map(
 ) -> None:
     """As it is, and from its canonical form."""
     wanted = 1000 if request.config.getoption("--full", default=False) else 50
-    done = refused = unwritten = undecided = 0
+    done = refused = unwritten = 0
     while done < wanted:
         sample = SAMPLES[notation](rng)
         given: dict[str, Any] = {"shape": sample.shape, "mesh": sample.mesh}
@@ -284,20 +284,16 @@ def test_written_and_read_again_it_is_the_same_map(
         expected = images(layout)
         assert images(read(notation, text, **given)) == expected, (sample, text)
         done += 1
-        try:
-            form = layout.canonical()
-        except SearchError:
-            undecided += 1
-            continue
+        form = layout.canonical()
         try:
             text = write(notation, form, **given)
         except NotationError:
             unwritten += 1
             continue
         assert images(read(notation, text, **given)) == expected, (sample, text)
+    print(f"\n{notation}: {done} written, canonical forms too but {unwritten}")
     assert refused <= MOST_REFUSED.get(notation, 0) * (done + refused)
     assert unwritten <= NOT_WRITTEN.get(notation, 0) * done
-    assert undecided <= done // 4
 
 
 def test_every_notation_has_samples() -> None:

@@ -7,20 +7,22 @@ Swizzles that leave a list are searched for among the stacks of at most two.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
+from itertools import chain
 
 import numpy as np
 
 from axe_eq.errors import SearchError
 from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.layout.levels import NoIters
+from axe_eq.layout.sieve import pairs, sieved
 from axe_eq.layout.swizzle import Swizzle
 from axe_eq.layout.tables import from_points
 from axe_eq.layout.value import Layout, make
 
 MAX_POINTS = 2**12
-MAX_TRIES = 2**12
-MAX_STACKED = 2
+MAX_PAIRED = 14  # bits that two swizzles reach: 910 * 910 stacks, most soon ruled out
+
+Stack = tuple[Swizzle, ...]
 
 
 def unboxed_forms(layout: Layout) -> Iterator[Layout]:
@@ -33,18 +35,19 @@ def unboxed_forms(layout: Layout) -> Iterator[Layout]:
         return
     values = layout.table(DEFAULT_AXIS)
     singles = _singles(max([_reach(values), *(sw.reach for sw in layout.swizzle)]))
-    for count in range(MAX_STACKED + 1):
-        if len(singles) ** count > MAX_TRIES:
-            return
-        for stack in product(singles, repeat=count):
-            undone = values
-            for sw in stack:
-                undone = sw.undo_table(undone)
-            try:
-                plain = from_points(undone[:, None, None], (DEFAULT_AXIS,))
-            except (NoIters, SearchError):
-                continue
-            yield make(plain.shard, (), plain.offsets, stack)
+    column = values[:, None]
+    stacks: list[Iterator[Stack]] = [iter([()]), ((sw,) for sw in singles)]
+    few = [sw for sw in singles if sw.reach <= MAX_PAIRED]
+    stacks.append(pairs(column, few))
+    for stack in chain.from_iterable(sieved(column, some) for some in stacks):
+        undone = values
+        for sw in stack:
+            undone = sw.undo_table(undone)
+        try:
+            plain = from_points(undone[:, None, None], (DEFAULT_AXIS,))
+        except (NoIters, SearchError):
+            continue
+        yield make(plain.shard, (), plain.offsets, stack)
 
 
 def _reach(values: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> int:
@@ -55,11 +58,11 @@ def _reach(values: np.ndarray[tuple[int, ...], np.dtype[np.int64]]) -> int:
 
 
 def _singles(reach: int) -> list[Swizzle]:
-    """All swizzles with at most that reach whose fields do not overlap; others are several."""
+    """All swizzles with at most that reach."""
     return [
         Swizzle(DEFAULT_AXIS, bits, base, sign * shift)
         for bits in range(1, reach)
-        for shift in range(bits, reach - bits + 1)
+        for shift in range(1, reach - bits + 1)
         for base in range(reach - bits - shift + 1)
         for sign in (1, -1)
     ]

@@ -69,6 +69,16 @@ def test_copies_that_are_no_sums_of_progressions(text: str) -> None:
     assert other.canonical() == form
 
 
+def test_two_short_swizzles_of_coordinates_below_0() -> None:
+    layout = Layout.parse("sw(3,3,4) . sw(1,1,1) . S[(3,4,4,4):(8,1,5,1)] + -1")
+    form = layout.canonical()
+    assert len(form.swizzle) == 2
+    assert same_map(layout, form) is None
+    idle = Swizzle("m", 0, 0, 1)
+    other = Layout(layout.shard, (), layout.offset, [idle, *layout.swizzle, idle])
+    assert other.canonical() == form
+
+
 def random_bits(source: random.Random) -> Layout:
     """Bits of the index at bits of coordinates, some turned round, some copied, then swizzles."""
     axes = source.choice(("m", "m", "mp"))
