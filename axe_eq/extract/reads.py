@@ -25,6 +25,7 @@ class Reads(NamedTuple):
     n_guarded: int = 0
     n_scattered: int = 0
     n_reads: int = 0
+    n_outside: int = 0
 
 
 class _Kind(NamedTuple):
@@ -43,6 +44,7 @@ def reads(
     Most cones have nothing that makes such reads: only where several things that would have to come
     together are there, places are followed from the roots to the loads.
     """
+    outside = _outside(forest, roots, picks) if len(roots) > 1 else 0
     views = parts = scatters = bends = strange = 0
     for tile in order:
         choice = picks[tile]
@@ -58,11 +60,11 @@ def reads(
             bends += _bends(choice.text)
     n_reads = _count(roots, order, picks)
     if not (scatters or views or strange or (parts and bends)):
-        return Reads(n_reads=n_reads)
+        return Reads(n_reads=n_reads, n_outside=outside)
     walk = _Walk(forest, picks)
     for root in roots:
         walk.root(root)
-    return walk.finish()._replace(n_reads=n_reads)
+    return walk.finish()._replace(n_reads=n_reads, n_outside=outside)
 
 
 def _count(roots: Sequence[int], order: Sequence[int], picks: Mapping[int, Choice]) -> int:
@@ -78,6 +80,13 @@ def _count(roots: Sequence[int], order: Sequence[int], picks: Mapping[int, Choic
             else:
                 here[child] = max(here.get(child, 0), n)
     return min(total, MOST_READS)
+
+
+def _outside(forest: Forest, roots: Sequence[int], picks: Mapping[int, Choice]) -> int:
+    """Stored values that are not one per index, or part of one, of the largest one's space."""
+    shapes = [forest.tiles[_unviewed(r, picks)].type.shape for r in roots]
+    space = places.index_space(shapes)
+    return sum(not places.spans(space, shape) for shape in shapes)
 
 
 @cache
@@ -107,6 +116,13 @@ def _is_view(choice: Choice) -> bool:
     return choice.kind == GATHER and selector(choice.text)[0].inverse is not None
 
 
+def _unviewed(tile: int, picks: Mapping[int, Choice]) -> int:
+    """The tile whose elements a tile has in the same order."""
+    while _is_view(picks[tile]):
+        (tile,) = picks[tile].children
+    return tile
+
+
 @cache
 def _bends(text: str) -> bool:
     """Whether some operand is read along several dims at once."""
@@ -126,7 +142,7 @@ class _Walk:
 
     def root(self, tile: int) -> None:
         """A stored value; results in another order of dims are stored as they are computed."""
-        tile = self._unviewed(tile)
+        tile = _unviewed(tile, self.picks)
         self._visit(tile, tuple(map(self._dim, self._shape(tile))))
 
     def _dim(self, extent: int) -> Affine:
@@ -138,14 +154,6 @@ class _Walk:
 
     def _shape(self, tile: int) -> tuple[int, ...]:
         return self.forest.tiles[tile].type.shape
-
-    def _unviewed(self, tile: int) -> int:
-        """The tile whose elements a tile has in the same order."""
-        choice = self.picks[tile]
-        while _is_view(choice):
-            (tile,) = choice.children
-            choice = self.picks[tile]
-        return tile
 
     def _visit(self, tile: int, coords: Coords) -> None:
         if (tile, coords) in self.seen:
@@ -195,7 +203,7 @@ class _Walk:
             self._visit(child, tuple(p.substitute(images) for p in operand))
 
     def _view(self, tile: int, choice: Choice, coords: Coords) -> None:
-        source = self._unviewed(tile)
+        source = _unviewed(tile, self.picks)
         if self.picks[source].kind == LOAD:
             self._load(source, tile, coords)
             return

@@ -24,6 +24,21 @@ Window = tuple[Range | None, ...]
 Blocks = tuple[tuple[tuple[int, int], ...], ...]
 
 
+def index_space(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The shape whose indices may be those of all values of these shapes: see `spans`."""
+    return max(shapes, key=lambda s: (len(s), s))
+
+
+def spans(space: Sequence[int], shape: Sequence[int]) -> bool:
+    """Whether a value of this shape is one per index of a space, or per index of some dims of it.
+
+    These are leading dims, or all but those along which the value has a single index.
+    """
+    pairs = list(zip(space, shape, strict=False))
+    leading = len(shape) <= len(space) and all(e == whole for whole, e in pairs)
+    return leading or (len(shape) == len(space) and all(e in (1, whole) for whole, e in pairs))
+
+
 def bounds(c: Affine, extents: Sequence[int]) -> Range:
     """Least and greatest value of a coordinate over an index space of these extents."""
     ends = [factor * (extents[d] - 1) for d, factor in c.terms]
@@ -98,18 +113,23 @@ def read(
         for dim, factor in c.terms:
             strides[dim] += factor * size
     shift = sum(b * s for b, s in zip(begin, strides, strict=True))
-    affine = Layout(
-        [(e, s, DEFAULT_AXIS) for e, s in zip(inside, strides, strict=True)],
-        offset={DEFAULT_AXIS: offset + shift},
-    )
+    # Other dims may be many, and together of more indices than a layout can have.
+    met = [d for d, stride in enumerate(strides) if stride]
     try:
+        affine = Layout(
+            [(inside[d], strides[d], DEFAULT_AXIS) for d in met],
+            offset={DEFAULT_AXIS: offset + shift},
+        )
         made = compose(layout, affine)
-        grouped = made.group(inside).blocks
+        grouped = made.group([inside[d] for d in met]).blocks
     except LayoutError as error:
         return f"is read through {layout} in a way no strides describe ({error})"
-    blocks = tuple(
-        tuple((e, s) for e, s, _ in b if e != 1) if any(s for _, s, _ in b) else () for b in grouped
-    )
+    found = {
+        d: tuple((e, s) for e, s, _ in b if e != 1)
+        for d, b in zip(met, grouped, strict=True)
+        if any(s for _, s, _ in b)
+    }
+    blocks = tuple(found.get(d, ()) for d in range(len(extents)))
     if any(len(b) > 1 and w for b, w in zip(blocks, bounded, strict=True)):
         return f"is cut inside the blocks of {layout}"
     first = made.offset.get(DEFAULT_AXIS, 0)

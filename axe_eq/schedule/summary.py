@@ -104,6 +104,8 @@ class Summary:
         n_scattered: values gathered from places that are no affine function of the index.
         n_reads: reads at places of their own: a value that is computed, then moved and used again
             reads its operands at as many places. Counted up to some number.
+        n_outside: stored values that are not one per index of the largest one's index space, or of
+            some dims of it.
     """
 
     extents: tuple[tuple[str, int], ...]
@@ -122,6 +124,7 @@ class Summary:
     n_guarded: int = 0
     n_scattered: int = 0
     n_reads: int = 0
+    n_outside: int = 0
 
     def extent(self, letter: str) -> int:
         """Extent of a loop letter; 1 where the cone does not have it."""

@@ -192,7 +192,7 @@ class _Reader:
         roots = [step.nodes[self._unviewed(r)] for r in step.roots]
         shapes = [value_type(node.type).shape for node in roots]
         # A row value and whole rows may be stored together: the larger space holds both.
-        self.shape = max(shapes, key=lambda s: (len(s), s))
+        self.shape = places.index_space(shapes)
         box = boxes.parse(roots[shapes.index(self.shape)].box)
         letters = tuple(e.letter for e in box) if len(box) == len(self.shape) else ()
         self.cone = Cone(step.name, list(self.shape), len(self.shape), letters=letters)
@@ -220,11 +220,7 @@ class _Reader:
         return number
 
     def _root_coords(self, type_: ValueType) -> Coords:
-        fits = len(type_.shape) == len(self.shape) and all(
-            e in (1, whole) for e, whole in zip(type_.shape, self.shape, strict=True)
-        )
-        leading = type_.shape == self.shape[: len(type_.shape)]
-        if not fits and not leading:
+        if not places.spans(self.shape, type_.shape):
             raise self.cone.refuse(
                 f"stores shapes {type_.shape} and {self.shape}", "one index space for all roots"
             )

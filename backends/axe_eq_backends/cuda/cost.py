@@ -227,11 +227,16 @@ def too_many_reads(summary: Summary) -> str | None:
 
 
 def not_strided(summary: Summary) -> str | None:
-    """Why no kernel reads what a cone reads; None where strides and one range per dim say it."""
+    """Why no kernel reads what a cone reads; None where strides and one range per dim say it.
+
+    So it is for cones whose results are not of one index space.
+    """
     if summary.n_guarded:
         return "reads that end along several dims at once"
     if summary.n_scattered:
         return "values from places that no strides describe"
+    if summary.n_outside:
+        return "results over several index spaces"
     return None
 
 

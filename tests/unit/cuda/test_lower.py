@@ -46,6 +46,12 @@ def attention(q: Any, k: Any, v: Any) -> Any:
     return nn.einsum("hts,hse->hte", nn.softmax(scores, axis=-1), v)
 
 
+def two_widths(x: Any, y: Any) -> Any:
+    """Results of rows that are nearly as long: no kernel is of both index spaces."""
+    h = nn.rmsnorm(x)
+    return h[:, 1:] + y[:, :-1], xp.flip(h, axis=-1) + y
+
+
 PROGRAMS: dict[str, tuple[Fn, tuple[axe.Spec, ...]]] = {
     "mlp": (mlp, (spec(136, 128), spec(128), spec(128, 256), spec(128, 256), spec(256, 128))),
     "mlp of one token": (
@@ -64,6 +70,14 @@ PROGRAMS: dict[str, tuple[Fn, tuple[axe.Spec, ...]]] = {
     ),
     "cells": (exact, (spec(33, 40), spec(40))),
     "two outputs": (two_outputs, (spec(24, 32), spec(24, 32))),
+    "two outputs of rows of two lengths": (
+        two_widths, (spec(7, 59, dtype="f32"), spec(7, 59, dtype="f32")),
+    ),
+    # Computed anew for every element it is needed for, this is more than 2^63 indices.
+    "softmax of gates": (
+        lambda a, b, c: nn.softmax(nn.silu(a / 8 @ b) * (a / 8 @ c), axis=-1),
+        (spec(7, 314), spec(314, 220), axe.Spec((314, 220), "f16", layout="S[(314,220):(222,1)]")),
+    ),
     "f32 cells": (exact, (spec(7, 5, dtype="f32"), spec(7, 5, dtype="f32"))),
     "transpose": (lambda x: x.T + 1.0, (spec(72, 136),)),
     "batched transpose": (lambda x: nn_permute(x, (0, 2, 1)), (spec(2, 40, 48),)),

@@ -82,6 +82,32 @@ def test_reads_through_layouts_are_the_elements(text: str) -> None:
     assert met[0] > 100
 
 
+def test_dims_that_are_not_read_along_have_any_extents() -> None:
+    layout = Layout.parse("S[(4,6):(8,1)]")
+    coords, many = (Affine.of({1: 1}, 0), Affine.of({3: -1}, 5)), 1 << 40
+    read = places.read(layout, coords, (4, 6), (many, 4, many, 6))
+    assert read == places.Read(((), ((4, 8),), (), ((6, -1),)), 5, (None,) * 4)
+
+
+def test_a_space_spans_values_of_its_indices_alone() -> None:
+    """Some of its dims, each index once: all leading ones, or all that are not of one index."""
+    rng, met = random.Random(2), [0, 0]
+    for _ in range(500):
+        shapes = [
+            tuple(rng.choice((1, 2, 3)) for _ in range(rng.randint(0, 3)))
+            for _ in range(rng.randint(1, 3))
+        ]
+        space = places.index_space(shapes)
+        assert space in shapes
+        for shape in shapes:
+            kept = [shape == space[: len(shape)]]
+            for dims in itertools.product((0, 1), repeat=len(space)):
+                kept.append(shape == tuple(e if d else 1 for e, d in zip(space, dims, strict=True)))
+            assert places.spans(space, shape) == any(kept)
+            met[any(kept)] += 1
+    assert min(met) > 50
+
+
 def offset(read: places.Read, index: Index) -> int:
     """The element at an index; blocked dims have no window, others one iter."""
     total = read.offset
