@@ -205,6 +205,11 @@ def download(host: Any, pointer: int, what: str) -> None:
     call((*driver().cuMemcpyDtoH(host.ctypes.data, pointer, host.nbytes), None), what)
 
 
+def copy_within(to: int, source: int, n_bytes: int, stream: int, what: str) -> None:
+    """Copy from one address of a device to another, in the order of a stream."""
+    call((*driver().cuMemcpyDtoDAsync(to, source, n_bytes, stream), None), what)
+
+
 def is_capturing(stream: int) -> bool:
     """Whether launches on a stream become part of a graph. The default stream's never do."""
     if not stream:

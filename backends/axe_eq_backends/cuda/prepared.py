@@ -161,6 +161,7 @@ class OnDevice:
 
     def _capture(self, pointers: Sequence[int], stream: int, keep: Any = None) -> None:
         """Launch into the caller's graph, with scratch memory that the graph owns."""
+        self._check_aligned(pointers)  # before the graph has memory that none would free
         cu, size = driver(), self.code.arena_bytes
         arena = 0
         if size:

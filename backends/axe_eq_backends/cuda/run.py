@@ -23,7 +23,14 @@ from axe_eq_backends.cuda.arrays import (
     library_of,
 )
 from axe_eq_backends.cuda.code import Code, Port
-from axe_eq_backends.cuda.driver import Memory, capability, default_device, on, upload
+from axe_eq_backends.cuda.driver import (
+    Memory,
+    capability,
+    copy_within,
+    default_device,
+    on,
+    upload,
+)
 from axe_eq_backends.cuda.prepared import OnDevice
 
 if TYPE_CHECKING:
@@ -155,11 +162,15 @@ class Program:
     def call(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """Run on arrays that lie on one device, and constants; results are new arrays.
 
+        Arrays that begin where vectors and bulk copies cannot are copied first.
+
         Raises:
             ArgumentError: arrays of another number, type, shape, strides or device.
         """
-        library, there, given = self._given(arrays)
+        library, there, given, copies = self._given(arrays)
         made = [library.make(self.code.ports[n]) for n in self.code.made]
+        for copy in copies:
+            copy.run()
         there.run((*given, *(library.read(a).pointer for a in made)), library.stream())
         library.finish()
         if isinstance(library, Torch):
@@ -172,10 +183,12 @@ class Program:
         Raises:
             ArgumentError: as `call`.
         """
-        library, there, given = self._given(arrays)
+        library, there, given, copies = self._given(arrays)
         made = [library.make(self.code.ports[n]) for n in self.code.made]
         pointers = (*given, *(library.read(a).pointer for a in made))
-        launch = there.prepared(pointers, library, (arrays, made))
+        launch = there.prepared(pointers, library, (arrays, made, copies))
+        if copies:
+            launch = _after(copies, launch)
         return launch, self._results(arrays, [library.handed(a) for a in made])
 
     def parts(self, arrays: Sequence[Any]) -> list[tuple[str, Callable[[], None]]]:
@@ -184,13 +197,18 @@ class Program:
         Raises:
             ArgumentError: as `call`.
         """
-        library, there, given = self._given(arrays)
+        library, there, given, copies = self._given(arrays)
         made = [library.make(self.code.ports[n]) for n in self.code.made]
+        for copy in copies:
+            copy.run()
         pointers = (*given, *(library.read(a).pointer for a in made))
-        return there.parts(pointers, library, (arrays, made))
+        return there.parts(pointers, library, (arrays, made, copies))
 
-    def _given(self, arrays: Sequence[Any]) -> tuple[Library, OnDevice, list[int]]:
-        """Whose arrays these are, the program where they lie, and their addresses."""
+    def _given(self, arrays: Sequence[Any]) -> tuple[Library, OnDevice, list[int], list[Copy]]:
+        """Whose arrays these are, the program where they lie, their addresses, and copies before.
+
+        An array that begins where kernels cannot read it stands at the address of its copy.
+        """
         names, n = [*self.code.inputs, *self.code.constants], len(self.code.inputs)
         _check_count(arrays, names)
         first = next(i for i, a in enumerate(arrays[:n]) if on_device(a))
@@ -198,7 +216,7 @@ class Program:
         # An array of another library is met through DLPack, which orders the streams of the two.
         other = Dlpack(library.device, stream=library.stream)
         where = f"device {library.device}, where {names[first]!r} lies"
-        found = []
+        found, copies = list[int](), list[Copy]()
         for name, array in zip(names[:n], arrays[:n], strict=True):
             if not on_device(array):
                 raise ArgumentError(f"argument {name!r}", "lies in host memory", where)
@@ -206,11 +224,16 @@ class Program:
             if own.device != library.device:
                 raise ArgumentError(f"argument {name!r}", f"lies on device {own.device}", where)
             held = (library if type(own) is type(library) else other).read(array)
-            _check_fits(self.code.ports[name], held)
+            port = self.code.ports[name]
+            _check_fits(port, held)
+            if held.pointer % port.align:
+                copies.append(Copy(library, port, held))
+                held = copies[-1].made
             found.append(held.pointer)
         there = self.on(library.device)
         constants = zip(self.code.constants, arrays[n:], strict=True)
-        return library, there, found + [there.constant(name, a) for name, a in constants]
+        found += [there.constant(name, a) for name, a in constants]
+        return library, there, found, copies
 
     def _results(self, arrays: Sequence[Any], made: Sequence[Any]) -> list[Any]:
         """Outputs in order: those that were made, and inputs that are outputs."""
@@ -250,13 +273,46 @@ def _torch_quick(there: OnDevice, library: Torch, constants: Sequence[int]) -> Q
                 return None
             pointers.append(a.data_ptr())
         made = [make() for make in makes]
-        run((*pointers, *constants, *[a.data_ptr() for a in made]), stream())
+        try:
+            run((*pointers, *constants, *[a.data_ptr() for a in made]), stream())
+        except ArgumentError:  # one begins where kernels cannot read it
+            return None
         if is_made:
             return made
         known = (*arrays, *made)
         return [known[n] for n in order]
 
     return quick
+
+
+class Copy:
+    """A copy of an array, at an address as kernels need it.
+
+    Attributes:
+        made: the copy; its library's array lives as long as this.
+    """
+
+    def __init__(self, library: Library, port: Port, array: DeviceArray) -> None:
+        self._array, self._port = library.make(port), port
+        self.made, self._source = library.read(self._array), array.pointer
+        self._device, self._stream = library.device, library.stream
+
+    def run(self) -> None:
+        """Copy what the array holds then, on the stream the library is on."""
+        what = f"a copy of argument {self._port.name!r}"
+        with on(self._device):
+            copy_within(self.made.pointer, self._source, self._port.n_bytes, self._stream(), what)
+
+
+def _after(copies: Sequence[Copy], launch: Callable[[], None]) -> Callable[[], None]:
+    """A launch on what the copied arrays hold then."""
+
+    def launching() -> None:
+        for copy in copies:
+            copy.run()
+        launch()
+
+    return launching
 
 
 def _check_count(arrays: Sequence[Any], names: Sequence[str]) -> None:

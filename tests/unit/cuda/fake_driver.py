@@ -141,6 +141,15 @@ class FakeDriver:
         ctypes.memmove(to, source, size)
         return self._ok()
 
+    def cuMemcpyDtoDAsync(self, to: int, source: int, size: int, stream: int) -> Any:
+        self.calls.append(f"copy on {stream}")
+
+        def work() -> None:
+            ctypes.memmove(to, source, size)
+
+        self._enqueue(stream, work)
+        return self._ok()
+
     def cuMemAllocAsync(self, size: int, stream: int) -> Any:
         assert stream in self.capturing
         _, address = self.cuMemAlloc(size)

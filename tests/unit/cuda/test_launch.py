@@ -19,6 +19,7 @@ from axe_eq_backends.cuda.code import Code, Launch
 from tests.unit.cuda.fake_driver import OTHER, FakeDriver
 from tests.unit.cuda.fake_programs import (
     KERNELS,
+    Array,
     C,
     FakeLibrary,
     N,
@@ -279,10 +280,11 @@ def error_of(work: Callable[[], object]) -> str:
     return f"{type(caught.value).__name__}: {caught.value}"
 
 
-def _misaligned(program: run.Program, library: FakeLibrary) -> object:
-    x = library.array()
+def _misaligned() -> Array:
+    x = FakeLibrary().array()
     x.values = x.memory[1 : 1 + N]
-    return program.call([x])
+    assert x.values.ctypes.data % 16
+    return x
 
 
 def _read_as(program: run.Program, library: FakeLibrary, **changes: Any) -> object:
@@ -307,9 +309,37 @@ def test_arrays_that_do_not_fit_are_one_clear_error(
     assert cu.calls == []
 
 
-def test_an_address_that_is_not_aligned_is_refused(cu: FakeDriver) -> None:
-    with pytest.raises(ArgumentError, match=r"argument 'x': begins at address .* of 16 bytes"):
-        _misaligned(run.Program(one()), FakeLibrary())
+def test_an_array_that_is_not_aligned_is_copied(cu: FakeDriver) -> None:
+    """In the order of its library's stream, at every call of what is bound to it as well."""
+    library, x = FakeLibrary(), _misaligned()
+    library.now, x.library = 4, library
+    for code, links in ((one(), 0), (several(), 2)):
+        program = run.Program(code)
+        launch, (y,) = program.bind([x, *[C] * len(code.constants)])
+        for value in (1, 5):
+            x.values[:] = value
+            made = program.call([x, *[C] * len(code.constants)])
+            launch()
+            cu.wait()
+            wanted = expected(x.values, C) if links else x.values + 1
+            np.testing.assert_array_equal(made[0].values, wanted)
+            np.testing.assert_array_equal(y.values, wanted)
+        (_, part), *_ = program.parts([x, *[C] * len(code.constants)])
+        part()
+        cu.wait()
+    assert {c for c in cu.calls if c.startswith("copy")} == {"copy on 4"}
+
+
+def test_an_array_that_is_not_aligned_is_copied_in_a_capture(cu: FakeDriver) -> None:
+    library, x = FakeLibrary(), _misaligned()
+    library.now, x.library = 4, library
+    program, cu.capturing = run.Program(several()), {4}
+    (y,) = program.call([x, C])
+    for value in (2, 3):
+        x.values[:] = value
+        for work in cu.captured:
+            work()
+        np.testing.assert_array_equal(y.values, expected(x.values, C))
 
 
 def test_arrays_on_two_devices_or_on_the_host_are_refused(

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from axe_eq.errors import ArgumentError
 from axe_eq_backends.cuda import prepared, run
 from axe_eq_backends.cuda.arrays import library_of
 from axe_eq_backends.cuda.code import Code
 from tests.unit.cuda.fake_driver import FakeDriver
-from tests.unit.cuda.fake_programs import KERNELS, C, N, expected, forget, several, use
+from tests.unit.cuda.fake_programs import KERNELS, C, N, expected, forget, one, several, use
 
 
 class Tensor:
@@ -147,15 +146,23 @@ def test_tensors_on_another_device_take_the_long_way(cu: FakeDriver) -> None:
     assert program.quick([x]) is None
 
 
-def test_a_misaligned_tensor_is_refused_by_the_short_way_too(cu: FakeDriver) -> None:
-    program = run.Program(several())
-    program.call([tensor(1), C])
+@pytest.mark.parametrize("constants", [(), ("c",)])
+def test_misaligned_tensors_take_the_long_way(constants: tuple[str, ...], cu: FakeDriver) -> None:
+    program = run.Program(several() if constants else one())
+    given = [C] * len(constants)
+    program.call([tensor(1), *given])
     for _ in range(2 * prepared.KEPT_BINDINGS):
         program.quick([tensor(1)])
     x = tensor(1)
     x.values = x.memory[1 : 1 + N]
-    with pytest.raises(ArgumentError, match=r"argument 'x': begins at address .* of 16 bytes"):
-        program.quick([x])
+    cu.wait()
+    cu.calls.clear()
+    assert program.quick([x]) is None
+    assert cu.calls == []
+    x.values[:] = 3
+    (y,) = program.call([x, *given])
+    cu.wait()
+    np.testing.assert_array_equal(y.values, expected(x.values, C) if constants else x.values + 1)
 
 
 def test_a_constant_that_is_handed_back_takes_the_long_way(cu: FakeDriver) -> None:
