@@ -20,7 +20,7 @@ MOST_READS = 1024  # that are counted
 
 
 class Reads(NamedTuple):
-    """Reads of a cone: those that are no strided ones, and all of them; see `Summary`."""
+    """Reads of a cone that are no strided ones, all reads, and results apart; see `Summary`."""
 
     n_guarded: int = 0
     n_scattered: int = 0
