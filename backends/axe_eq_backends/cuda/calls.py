@@ -277,15 +277,17 @@ def wgmma_commit(w: Writer, call: Call, s: ir.Primitive) -> None:
 
 def mma(w: Writer, call: Call, s: ir.Primitive) -> None:
     """One warp product."""
-    name = w.use(f"mma_{call['dtype']}", lambda: prelude.mma(call["dtype"]))
     acc, a, b = call["acc"], call["a"], call["b"]
-    args = [
-        f"{w.name(acc.buffer)} + {acc.index[0]}",
-        f"{w.name(a.buffer)} + {a.index[0] // 2}",
-        f"{w.name(b.buffer)} + {b.index[0] // 2}",
-        w.expr(call["accumulate"]),
-    ]
+    depth = len(a.index) * 2  # of 32 lanes and 16 rows
+    name = w.use(f"mma_{call['dtype']}", lambda: prelude.mma(call["dtype"], depth))
+    args = [f"{w.name(r.buffer)} + {_word(r)}" for r in (acc, a, b)]
+    args.append(w.expr(call["accumulate"]))
     w.line(f"{name}({', '.join(args)});")
+
+
+def _word(regs: Regs) -> int:
+    """The register of the first of some elements: narrow ones are packed."""
+    return regs.index[0] * min(regs.buffer.itemsize, 4) // 4
 
 
 def fma(w: Writer, call: Call, s: ir.Primitive) -> None:

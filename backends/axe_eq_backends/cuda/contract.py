@@ -43,10 +43,10 @@ from axe_eq_backends.cuda.schedules.gemm import (
     gemm,
 )  # fmt: skip
 from axe_eq_backends.cuda.schedules.products import (
-    LANE_TILE,
-    MATRIX_TILE,
     MOST_SIDE,
     Tile,
+    bytes_read,
+    largest_tile,
     least_tile,
     products,
     step_depth,
@@ -373,7 +373,7 @@ def _persistent(
 def _tile(c: Contraction, name: str, target: Target, parameters: Mapping[str, int]) -> Tile:
     """A tile that covers little of what is not there and leaves no unit without work."""
     dtype, matrix = _multiplied(c, name, target)
-    room, least = (MATRIX_TILE if matrix else LANE_TILE) // len(c.products), least_tile(matrix)
+    room, least = largest_tile(dtype) // len(c.products), least_tile(matrix)
     given = parameters.get("p", MOST_SIDE), parameters.get("q", MOST_SIDE)
     chosen = "p" in parameters or "q" in parameters
     m, n = (
@@ -390,7 +390,8 @@ def _tile(c: Contraction, name: str, target: Target, parameters: Mapping[str, in
     while not chosen and m * n > 32 * 32 and batches * _tiles(c, m, n) < target.n_units:
         m, n = smaller(m, n)
     deepest = max((c.extent(d) for d in c.depths), default=1)
-    k = step_depth(m, n, matrix, DTYPES[dtype].itemsize, len(c.products), deepest)
+    read = bytes_read(c, dtype)
+    k = step_depth(m, n, matrix, dtype, len(c.products), deepest, read)
     return Tile(m, n, k, matrix, dtype)
 
 

@@ -11,8 +11,10 @@ rates: one H200, burst protocol, random normal data, 2026-11 (docs/measurements.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from axe_eq.layout import Layout
 from axe_eq.target import Instr
 
 
@@ -80,16 +82,34 @@ def _wgmma(dtype: str, flops_per_s: float, k: int, forms: tuple[SmemForm, ...]) 
     )
 
 
-def _mma(dtype: str) -> Instr:
-    # 362 TFLOP/s is what attention through mma.sync reached: a lower bound of the instruction's
-    # rate.
+# Fragments of a warp: an (m, k) operand a, an (n, k) operand b, an (m, n) accumulator c (PTX ISA
+# 9.7.14.5.8). Neighbours of 16 bits share a register.
+_RESULT = Layout([(2, 2, "reg"), (8, 4, "lane"), (4, 1, "lane"), (2, 1, "reg")])
+_PAIRS = {
+    "a": Layout(
+        [(2, 2, "reg"), (8, 4, "lane"), (2, 4, "reg"), (4, 1, "lane"), (2, 1, "reg")]
+    ),
+    "b": Layout([(8, 4, "lane"), (2, 2, "reg"), (4, 1, "lane"), (2, 1, "reg")]),
+    "c": _RESULT,
+}  # fmt: skip
+_SINGLES = {
+    "a": Layout([(2, 1, "reg"), (8, 4, "lane"), (2, 2, "reg"), (4, 1, "lane")]),
+    "b": Layout([(8, 4, "lane"), (2, 1, "reg"), (4, 1, "lane")]),
+    "c": _RESULT,
+}
+
+
+def _mma(
+    dtype: str, acc: str, k: int, flops_per_s: float, fragments: Mapping[str, Layout]
+) -> Instr:
     return Instr(
         name=f"mma.{dtype}",
         primitive="gemm",
-        shape=(16, 8, 16),
-        dtypes=((dtype, dtype, "f32"),),
+        shape=(16, 8, k),
+        dtypes=((dtype, dtype, acc),),
         scope="warp",
-        flops_per_s=362e12,
+        flops_per_s=flops_per_s,
+        operands=fragments,
     )
 
 
@@ -98,7 +118,14 @@ WGMMA = (
     # bf16 ran 1.043 times faster than f16 with the same kernel on random normal data (power).
     _wgmma("bf16", 800e12, 16, K_MAJOR + MN_MAJOR),
 )
-MMA = (_mma("f16"), _mma("bf16"))
+MMA = (
+    # What attention through mma.sync reached: a lower bound of the instruction's rate.
+    _mma("f16", "f32", 16, 362e12, _PAIRS),
+    _mma("bf16", "f32", 16, 362e12, _PAIRS),
+    # Derived: 132 SM x 1.98 GHz x 2 x 128 (datasheet: 67e12). Fragments of 16 deep leave too few
+    # registers for a tile of 128 x 64.
+    _mma("f64", "f64", 8, 66.9e12, _SINGLES),
+)
 
 
 def _fma(dtype: str, flops_per_s: float) -> Instr:

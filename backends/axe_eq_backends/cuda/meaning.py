@@ -386,16 +386,25 @@ def wgmma_fence(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
 
 
 def mma(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
-    """Multiply fragments a (16, 16) and b (8, 16) (PTX ISA 9.7.14.5.8, m16n8k16)."""
-    lane = np.arange(32)
-    group, pair = lane[:, None] // 4, lane[:, None] % 4 * 2
-    i = np.arange(8)[None]
-    a_row, a_col = group + i // 2 % 2 * 8, pair + i % 2 + i // 4 * 8
-    b_col = pair + i[:, :4] % 2 + i[:, :4] // 2 * 8
-    c_row, c_col = group + i[:, :4] // 2 * 8, pair + i[:, :4] % 2
+    """Multiply fragments a (16, k) and b (8, k).
+
+    PTX ISA 9.7.14.5.6 to 9.7.14.5.8: m16n8k16 of 16-bit types, and m16n8k4 to m16n8k16 of f64.
+    """
+    wide = call["dtype"] == "f64"
+    lane = np.arange(32)[:, None]
+    group, in_group = lane // 4, lane % 4
+    i, j = (np.arange(len(call[name].index))[None] for name in ("a", "b"))
+    if wide:
+        a_row, a_col, b_col = group + i % 2 * 8, in_group + i // 2 * 4, in_group + j * 4
+    else:
+        a_row, a_col = group + i // 2 % 2 * 8, in_group * 2 + i % 2 + i // 4 * 8
+        b_col = in_group * 2 + j % 2 + j // 2 * 8
+    c = np.arange(4)[None]
+    c_row, c_col = group + c // 2 * 8, in_group * 2 + c % 2
     fragments = [_read(cta, call[name], env, issue) for name in ("a", "b")]
-    n = fragments[0].shape[0]
-    a, b = np.zeros((n, 16, 16), np.float32), np.zeros((n, 8, 16), np.float32)
+    n, k = fragments[0].shape[0], i.shape[1] * 2
+    dtype = np.float64 if wide else np.float32
+    a, b = np.zeros((n, 16, k), dtype), np.zeros((n, 8, k), dtype)
     a[:, a_row, a_col] = fragments[0]
     b[:, np.broadcast_to(group, b_col.shape), b_col] = fragments[1]
     x = np.einsum("wmk,wnk->wmn", a, b)[:, c_row, c_col]

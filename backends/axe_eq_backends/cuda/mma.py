@@ -1,8 +1,8 @@
-"""Warp matrix products from registers: mma.sync m16n8k16.
+"""Warp matrix products from registers: mma.sync.
 
-Fragments hold 32-bit pairs: a (16, 16) in four, b (8, 16) in two, the accumulator (16, 8) in four
-f32 (PTX ISA 9.7.14.5.8). Warps may divide the rows and columns of the tile; an operand that a warp
-shares is replicated.
+A row holds the layouts of its fragments: an (m, k) operand a, an (n, k) operand b, an (m, n)
+accumulator c. Warps may divide the rows and columns of the tile; an operand that a warp shares is
+replicated.
 """
 
 from __future__ import annotations
@@ -12,31 +12,47 @@ from functools import lru_cache
 from axe_eq.errors import DispatchError
 from axe_eq.kernel import ir
 from axe_eq.kernel.dispatch import Context
-from axe_eq.kernel.placement import Block, Iter, Placement, number, tile_of
+from axe_eq.kernel.placement import Block, Placement, number, of_layout, tile_of
 from axe_eq.kernel.plan import Call, Plan, Regs
 from axe_eq.layout import Layout
 from axe_eq.target import Instr
 from axe_eq_backends.cuda import threads
-
-_PAIR = (Iter(4, 1, "lane"), Iter(2, 1, "reg"))
-A = Placement(((Iter(2, 2, "reg"), Iter(8, 4, "lane")), (Iter(2, 4, "reg"), *_PAIR)))
-B = Placement(((Iter(8, 4, "lane"),), (Iter(2, 2, "reg"), *_PAIR)))
-C = Placement(((Iter(2, 2, "reg"), Iter(8, 4, "lane")), _PAIR))
+from axe_eq_backends.cuda.instrs import MMA
 
 
-def fragment(name: str, rows: int, cols: int, warps: tuple[int, int]) -> Layout:
+def row_of(dtype: str) -> Instr:
+    """The row that multiplies an element type.
+
+    Raises:
+        DispatchError: there is none.
+    """
+    found = [r for r in MMA if r.dtypes[0][0] == dtype]
+    if not found:
+        known = " ".join(r.dtypes[0][0] for r in MMA)
+        raise DispatchError("warp products", f"no row for {dtype}", known)
+    return found[0]
+
+
+def atom(row: Instr, name: str) -> Placement:
+    """The fragment of one instruction: of operand "a" or "b", or the accumulator "c"."""
+    m, n, k = row.shape
+    return of_layout(row.operands[name], {"a": (m, k), "b": (n, k), "c": (m, n)}[name])
+
+
+def fragment(name: str, rows: int, cols: int, warps: tuple[int, int], dtype: str = "f16") -> Layout:
     """The layout of an (m, k) operand "a", an (n, k) operand "b" or an (m, n) accumulator "c".
 
-    `warps` divide (m, n), rows of warps outermost; each warp's tiles are numbered row by row.
+    `warps` divide (m, n) and take turns, so that a part of the rows is on all of them; each warp's
+    tiles are numbered row by row. `dtype` is that of the factors.
     """
-    atom = {"a": A, "b": B, "c": C}[name]
-    (unit_rows, unit_cols), span = (number(e) for e in atom.shape), atom.extent_on("reg")
+    unit = atom(row_of(dtype), name)
+    (unit_rows, unit_cols), span = (number(e) for e in unit.shape), unit.extent_on("reg")
     split = {"a": (warps[0], 1), "b": (warps[1], 1), "c": warps}[name]
     strides = {"a": (warps[1], 0), "b": (1, 0), "c": (warps[1], 1)}[name]
     grid = rows // unit_rows // split[0], cols // unit_cols // split[1]
     shard = [
-        (split[0], strides[0], "warp"), (grid[0], grid[1] * span, "reg"), *atom.blocks[0],
-        (split[1], strides[1], "warp"), (grid[1], span, "reg"), *atom.blocks[1],
+        (grid[0], grid[1] * span, "reg"), (split[0], strides[0], "warp"), *unit.blocks[0],
+        (grid[1], span, "reg"), (split[1], strides[1], "warp"), *unit.blocks[1],
     ]  # fmt: skip
     replica = {"a": [(warps[1], 1, "warp")], "b": [(warps[0], warps[1], "warp")], "c": []}[name]
     return Layout([i for i in shard if i[0] != 1], replica)
@@ -88,19 +104,21 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     """Plan a synchronous matrix product for a row ``mma.<dtype>``."""
     gemm = product_of_registers(row, primitive, context)
     views = (gemm.a, gemm.b, gemm.acc)
-    found = [_tiles(v.place.static(), atom) for v, atom in zip(views, (A, B, C), strict=True)]
+    atoms = [atom(row, name) for name in "abc"]
+    found = [_tiles(v.place.static(), unit) for v, unit in zip(views, atoms, strict=True)]
     (a_order, a_regs), (b_order, b_regs), (c_order, c_regs) = found
     depth = {axis for order in (a_order[1], b_order[1]) for axis, _, _ in order}
     if (a_order[0], b_order[0]) != c_order or depth - {"reg"}:
         raise DispatchError(row.name, "warps divide operands and accumulator differently", "alike")
+    sizes = [unit.extent_on("reg") for unit in atoms]
     starts = [
         _starts(v, regs, size)
-        for v, regs, size in zip(views, (a_regs, b_regs, c_regs), (8, 4, 4), strict=True)
+        for v, regs, size in zip(views, (a_regs, b_regs, c_regs), sizes, strict=True)
     ]
-    calls = _calls(gemm, starts)
+    calls = _calls(gemm, starts, sizes)
     flops = 2.0 * gemm.acc.shape[0] * gemm.acc.shape[1] * gemm.a.shape[1]
     rate = row.flops_per_s / context.target.n_units / 1e9
-    notes = f"{len(calls)} x m16n8k16 a warp"
+    notes = f"{len(calls)} x m{{}}n{{}}k{{}} a warp".format(*row.shape)
     return Plan(row, calls, cycles=flops / rate, notes=notes)
 
 
@@ -109,15 +127,16 @@ def _starts(view: ir.View, blocks: tuple[Block, ...], n: int) -> list[list[int]]
     return [[int(x) for x in line] for line in table]
 
 
-def _calls(gemm: ir.Gemm, starts: list[list[list[int]]]) -> list[Call]:
+def _calls(gemm: ir.Gemm, starts: list[list[list[int]]], sizes: list[int]) -> list[Call]:
     a, b, c = starts
+    of_a, of_b, of_c = sizes
     return [
         Call(
             "mma",
             {
-                "acc": Regs(gemm.acc.buffer, tuple(range(c[m][n], c[m][n] + 4))),
-                "a": Regs(gemm.a.buffer, tuple(range(a[m][k], a[m][k] + 8))),
-                "b": Regs(gemm.b.buffer, tuple(range(b[n][k], b[n][k] + 4))),
+                "acc": Regs(gemm.acc.buffer, tuple(range(c[m][n], c[m][n] + of_c))),
+                "a": Regs(gemm.a.buffer, tuple(range(a[m][k], a[m][k] + of_a))),
+                "b": Regs(gemm.b.buffer, tuple(range(b[n][k], b[n][k] + of_b))),
                 "accumulate": gemm.accumulate if k == 0 else 1,
                 "dtype": gemm.a.buffer.dtype,
             },

@@ -517,15 +517,21 @@ def matrix_name(op: str, count: int, trans: bool) -> str:
     return f"{op}_x{count}" + ("_trans" if trans else "")
 
 
-def mma(dtype: str) -> str:
-    """One warp product m16n8k16."""
-    return f"""{DEVICE} void mma_{dtype}(float* d, const unsigned* a, const unsigned* b, int keep)
-    {{
-  if (!keep) d[0] = d[1] = d[2] = d[3] = 0.0f;
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.{dtype}.{dtype}.f32 "
-               "{{%0, %1, %2, %3}}, {{%4, %5, %6, %7}}, {{%8, %9}}, {{%0, %1, %2, %3}};"
-               : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+def mma(dtype: str, k: int) -> str:
+    """One warp product m16n8k<k>."""
+    wide = dtype == "f64"
+    acc, sums, word = ("f64", "double", "double") if wide else ("f32", "float", "unsigned")
+    words = k // 2 if wide else k // 4  # of a; b has half as many rows
+    d, given_d = _operands(f"+{_REGISTERS[sums][0]}", (f"d[{i}]" for i in range(4)), 0)
+    kind = _REGISTERS[word][0]
+    a, given_a = _operands(kind, (f"a[{i}]" for i in range(words)), 4)
+    b, given_b = _operands(kind, (f"b[{i}]" for i in range(words // 2)), 4 + words)
+    return f"""{DEVICE} void mma_{dtype}({sums}* d, const {word}* a, const {word}* b, int keep) {{
+  if (!keep) d[0] = d[1] = d[2] = d[3] = 0;
+  asm volatile("mma.sync.aligned.m16n8k{k}.row.col.{acc}.{dtype}.{dtype}.{acc} "
+               "{{{d}}}, {{{a}}}, {{{b}}}, {{{d}}};"
+               : {given_d}
+               : {given_a}, {given_b});
 }}"""
 
 

@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 
 from axe_eq.program.types import DTYPES
-from axe_eq.schedule.box import TILE_LETTERS
+from axe_eq.schedule.box import STREAM_LETTERS, TILE_LETTERS
 from axe_eq.schedule.summary import Column, Columns, Summary, blocks, elements, flops, grid_of
 from axe_eq.target import Instr, Target
 from axe_eq_backends.cuda.cost import (
@@ -24,19 +24,22 @@ from axe_eq_backends.cuda.cost import (
 )  # fmt: skip
 from axe_eq_backends.cuda.schedules.contraction import common_dtype, dtype_for
 from axe_eq_backends.cuda.schedules.products import (
-    LANE_TILE,
-    MATRIX_TILE,
+    MOST_BYTES,
+    MOST_HELD,
+    MOST_PARTS,
     MOST_SIDE,
+    WARP,
+    WARPS,
+    largest_tile,
     least_tile,
     step_depth,
 )  # fmt: skip
 from axe_eq_backends.cuda.sides import as_matrices
 
 SIDES = (16, 32, 64, 128)
-# Measured on one H200 (f16 with a cell before the product, f32, f64; 4096 squared): the part of a
-# row's rate at its largest tile, and how smaller tiles lose.
-RATES = {"mma": 0.78, "fma": 0.67}
-TILES = {"mma": MATRIX_TILE, "fma": LANE_TILE}
+# Measured on one H200 (f16 with a cell before the product, f32; 4096 squared): the part of a row's
+# rate at these tiles, and how smaller ones lose.
+RATES, TILES = {"mma": 0.78, "fma": 0.67}, {"mma": 128 * 128, "fma": 128 * 64}
 SMALL_TILE_EXPONENT = 0.42
 # Seconds of a step whose reads nothing hides, and more per element of its depth; CTAs that a unit
 # runs side by side.
@@ -99,20 +102,26 @@ class RegisterProducts:
         k = _depths(summary, row, m, n)
         columns = Columns({"p": p, "q": q, "k": k, "s": k}, {"stages": np.full(len(p), 2.0)})
         columns.rows = (row.name,) * len(p)
-        largest = TILES[family(row)]
+        largest = largest_tile(row.dtypes[0][0])
         tile = sum(
             (elements(letters, star, summary, columns) for star, letters in summary.resident),
             np.zeros(len(columns)),
         )
-        area = np.clip(tile, 1, largest)
-        rate = row.flops_per_s * RATES[family(row)] * (area / largest) ** SMALL_TILE_EXPONENT
-        roofline(summary, target, columns, flops(summary.products, summary, columns) / rate)
+        measured = min(TILES[family(row)], largest)
+        part = np.clip(tile / measured, 1 / measured, 1.0) ** SMALL_TILE_EXPONENT
+        rate = row.flops_per_s * RATES[family(row)] * part
+        padded = _padded(summary, "p", m, sides.whole[0]) * _padded(summary, "q", n, sides.whole[1])
+        work = flops(summary.products, summary, columns) * padded
+        roofline(summary, target, columns, work / rate)
         steps = np.ceil(summary.extent("k") / columns.block["k"])
         rounds = np.ceil(blocks(summary, columns) / (target.n_units * SIDE_BY_SIDE))
         waits = steps * (STEP_S + DEPTH_S * columns.block["k"]) * rounds
         columns.time_s = np.maximum(columns.time_s, target.launch_s + waits)
         held = np.maximum(tile, m * n * len(summary.products))
         columns.reject(held > largest, f"accumulators exceed {largest} of a CTA")
+        room = MOST_HELD * DTYPES["f32"].itemsize * WARP * WARPS
+        taken = held * MOST_BYTES / largest + m * n * _bytes_stored(summary) / MOST_PARTS
+        columns.reject(taken > room, f"accumulators and what results read exceed {room} B of a CTA")
         if max(sides.whole) > MOST_SIDE:  # kernels would cut what is priced whole
             columns.reject(np.ones(len(columns), bool), f"a whole side exceeds {MOST_SIDE}")
         return sides.named(columns)
@@ -127,10 +136,45 @@ def _tile(summary: Summary, letter: str, sizes: Column, least: int, whole: int) 
     return np.asarray(np.maximum(2.0 ** np.ceil(np.log2(there)), least))
 
 
+def _padded(summary: Summary, letter: str, tile: Column, whole: int) -> Column:
+    """What tiles cover of a side, their parts past its end included, over what is there."""
+    there = summary.extent(letter) if summary.has(letter) else max(1, whole)
+    return np.asarray(np.ceil(there / tile) * tile / there)
+
+
+def _bytes_stored(summary: Summary) -> int:
+    """Bytes per element of the tile that results take, and what they read."""
+    read = (
+        a.itemsize for a in summary.loads
+        if set(TILE_LETTERS) <= set(a.letters) and not set(STREAM_LETTERS) & set(a.letters)
+    )  # fmt: skip
+    return sum(read) + sum(a.itemsize for a in summary.stores)
+
+
 def _depths(summary: Summary, row: Instr, m: Column, n: Column) -> Column:
     """Steps of every tile."""
     deepest = max(prod(w.reduced) for w in summary.products)
-    size, number = DTYPES[row.dtypes[0][0]].itemsize, len(summary.products)
+    dtype, number = row.dtypes[0][0], len(summary.products)
     matrix = family(row) == OF_REGISTERS[0]
     tiles = zip(m.astype(int).tolist(), n.astype(int).tolist(), strict=True)
-    return np.array([float(step_depth(a, b, matrix, size, number, deepest)) for a, b in tiles])
+    read = _bytes_read(summary, DTYPES[dtype].itemsize)
+    return np.array(
+        [float(step_depth(a, b, matrix, dtype, number, deepest, read)) for a, b in tiles]
+    )
+
+
+def _bytes_read(summary: Summary, size: int) -> tuple[int, int]:
+    """Bytes of registers of an element of the factors of rows, and of columns."""
+    rows = cols = 0
+    held = [(w.letters, size) for w in summary.staged]
+    for a in summary.loads:
+        if a.feeds_product:
+            held.append((a.letters, a.itemsize + size * (a.itemsize != size)))
+        elif summary.staged and (a.star > 1 or set(STREAM_LETTERS) & set(a.letters)):
+            held.append((a.letters, a.itemsize))
+    for letters, n_bytes in held:
+        if "q" in letters:
+            cols += n_bytes
+        else:
+            rows += n_bytes
+    return rows, cols

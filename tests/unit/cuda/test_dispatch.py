@@ -471,7 +471,7 @@ REFUSED: dict[str, tuple[Callable[[], ir.Primitive], Where, str]] = {
     "map over other threads": (lambda: _foreign_map(), CTA, "where the result is on"),
     "warps without scratch": (lambda: _bare_reduce(), CTA, "with scratch None"),
     "warps and registers in another order": (
-        lambda: of_warps(b=Layout([(4, 4, "reg"), (2, 1, "warp"), (8, 4, "lane"), *B_COLS])),
+        lambda: of_warps(b=Layout([(2, 1, "warp"), (4, 4, "reg"), (8, 4, "lane"), *B_COLS])),
         CTA,
         "warps divide operands and accumulator differently",
     ),

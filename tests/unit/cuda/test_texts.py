@@ -104,6 +104,9 @@ KERNELS: dict[str, Callable[[], ir.Kernel]] = {
     "product_of_matrix_units": lambda: _product_through_registers(
         Tile(32, 64, 32, matrix=True), "f16"
     ),
+    "product_of_f64_matrix_units": lambda: _product_through_registers(
+        Tile(32, 32, 16, matrix=True), "f64"
+    ),
     "product_of_lanes": lambda: _product_through_registers(Tile(32, 32, 16, matrix=False), "f32"),
     "transpose_by_blocks": lambda: _turned(128, 192, "f16"),
     "transpose_by_elements": lambda: _turned(33, 70, "f32"),

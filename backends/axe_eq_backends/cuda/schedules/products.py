@@ -8,14 +8,14 @@ step: a buffer is written again two steps later.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import gcd, prod
 
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel import ir
 from axe_eq.kernel.build import Builder
-from axe_eq.kernel.cells import IDENTITY, Cell, Constant, apply, arg, renumber, used
+from axe_eq.kernel.cells import Cell, Constant, apply, arg, renumber, used
 from axe_eq.kernel.expr import Int, minimum
 from axe_eq.kernel.ir import span
 from axe_eq.layout import Layout
@@ -34,13 +34,19 @@ from axe_eq_backends.cuda.schedules.contraction import (
 )  # fmt: skip
 from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES, Operand, power_of_two_from
 
-WARP, BUFFERS = 32, 2
-MATRIX_ROWS, MATRIX_COLS, MATRIX_DEPTH = 16, 8, 16
+WARP, BUFFERS, WORD, QUAD = 32, 2, 4, 4
+# Elements of the reduced dim that lanes multiply at once.
+LANE_DEPTH = 2
 RASTER = 8
-# As measured on f16, f32 and f64: at most 128 rows or columns, and as many accumulators for a CTA
-# of four warps; bytes of a row that a step of a full tile reads.
-MOST_SIDE, MATRIX_TILE, LANE_TILE = 128, 128 * 128, 128 * 64
-STEP_BYTES, WARPS = 64, 4
+# As measured on f16, f32 and f64: at most 128 rows or columns; bytes of a row that a step of a full
+# tile reads.
+MOST_SIDE, STEP_BYTES, WARPS = 128, 64, 4
+# Registers of a thread that tiles take, since addresses take the others; of these, fragments' and
+# accumulators'. Bytes of a CTA's accumulators.
+MOST_HELD, OF_FRAGMENTS, OF_SUMS = 232, 48, 128
+MOST_BYTES = OF_SUMS * WORD * WARP * WARPS
+# Parts of a tile's rows that are stored one after the other.
+MOST_PARTS = 4
 
 
 @dataclass(frozen=True)
@@ -67,24 +73,58 @@ def least_tile(matrix: bool) -> tuple[int, int]:
     return (16, 32) if matrix else (16, 16)
 
 
-def step_depth(m: int, n: int, matrix: bool, itemsize: int, n_products: int, deepest: int) -> int:
+def largest_tile(dtype: str) -> int:
+    """Accumulators of a CTA's products of an element type."""
+    return MOST_BYTES // DTYPES[DTYPES[dtype].accumulate].itemsize
+
+
+def step_depth(
+    m: int,
+    n: int,
+    matrix: bool,
+    dtype: str,
+    n_products: int,
+    deepest: int,
+    read: tuple[int, int],
+) -> int:
     """Elements of the reduced dim that a step takes.
 
-    Small tiles wait for every step's reads: fewer, deeper steps. Every thread reads at least one
-    element.
+    Small tiles wait for every step's reads: fewer, deeper steps. What a step reads is in registers
+    while the one before is multiplied. Every thread reads at least one element.
 
     Args:
         m: rows of the tile.
         n: columns of it.
         matrix: products on matrix units.
-        itemsize: bytes of an element that is multiplied.
+        dtype: what is multiplied.
         n_products: products with a tile each.
         deepest: extent of the longest reduced dim.
+        read: bytes of registers that an element of the rows' factors takes, and of the columns'.
     """
-    room = (MATRIX_TILE if matrix else LANE_TILE) // n_products
-    deep = STEP_BYTES // itemsize * min(4, max(1, room // (m * n)))
-    depth = max(16 if matrix else 4, min(deep, power_of_two_from(deepest)))
-    return max(depth, power_of_two_from(-(-WARPS * WARP // min(m, n))))
+    room = largest_tile(dtype) // n_products
+    deep = STEP_BYTES // DTYPES[dtype].itemsize * min(4, max(1, room // (m * n)))
+    whole = max(16 if matrix else 4, min(deep, power_of_two_from(deepest)))
+    some = power_of_two_from(-(-WARPS * WARP // min(m, n)))
+    least = max(mma.row_of(dtype).shape[2] if matrix else 4, some)
+    depth = max(whole, some)
+    sums = m * n * n_products * DTYPES[DTYPES[dtype].accumulate].itemsize
+    free = (MOST_HELD - OF_FRAGMENTS) * WORD * WARPS * WARP - sums
+    while depth > least and (m * read[0] + n * read[1]) * depth > free:
+        depth //= 2
+    return depth
+
+
+def bytes_read(c: Contraction, dtype: str) -> tuple[int, int]:
+    """Bytes of registers of an element of the factors of rows, and of columns: see `step_depth`."""
+
+    def of(cell: Cell) -> int:
+        plain = c.plain(cell)
+        read = [c.operands[n] for n in used(cell)]
+        converted = 0 if plain and plain.dtype == dtype else DTYPES[dtype].itemsize
+        return sum(DTYPES[o.dtype].itemsize for o in read) + converted
+
+    rows, cols = {p.a for p in c.products}, {p.b for p in c.products}
+    return sum(map(of, rows)), sum(map(of, cols))
 
 
 def products(c: Contraction, tile: Tile, name: str = "products") -> ir.Kernel:
@@ -120,7 +160,6 @@ class _Factor:
     cell: Cell
     numbers: tuple[int, ...]
     masked: bool
-    major: int
     held: Mapping[int, ir.View]
     staged: ir.Buffer
     shared: ir.Buffer
@@ -134,6 +173,7 @@ class _Writer:
         self.size = DTYPES[self.dtype].itemsize
         self.k = Builder(name, tile.warps)
         self.threads = WARP * tile.warps
+        self.chunk = mma.row_of(self.dtype).shape[2] if tile.matrix else LANE_DEPTH
         rows, self.m = spanned(c, c.rows, tile.m)
         cols, self.n = spanned(c, c.cols, tile.n)
         self.outer = (*c.outer, *rows, *cols)
@@ -183,21 +223,14 @@ class _Writer:
         t = self.t
         dtype = DTYPES[self.dtype].accumulate
         if t.matrix:
-            self.warps = _warp_grid(t)
-            layout = mma.fragment("c", t.m, t.n, self.warps)
-            return [self.k.reg("acc", dtype, (t.m, t.n), layout) for _ in self.c.products]
-        self.lanes = _LaneTile(t, self.size, self._major("m"), self._major("n"))
-        layout = self.lanes.accumulator()
+            self.warps = _warp_grid(t, self.dtype)
+            layout = mma.fragment("c", t.m, t.n, self.warps, self.dtype)
+        else:
+            self.lanes = _LaneTile(t, self.size)
+            layout = self.lanes.accumulator()
+        extent, _, axis = layout.shard[0]
+        self.most = extent if axis == "reg" else 1  # parts of the rows that all threads have
         return [self.k.reg("acc", dtype, (t.m, t.n), layout) for _ in self.c.products]
-
-    def _major(self, side: str) -> int:
-        """Whether shared memory has the reduced dim contiguous: where the tensors mostly have."""
-        votes = [
-            self._contiguous(f, side, phase)
-            for phase in self.phases
-            for f in self._cells(side, phase)
-        ]
-        return int(2 * sum(votes) >= len(votes))
 
     def _cells(self, side: str, phase: _Phase) -> list[Cell]:
         """The different factors of a side."""
@@ -230,7 +263,7 @@ class _Writer:
     def _factor(self, side: str, cell: Cell, phase: _Phase) -> _Factor:
         k, c, t = self.k, self.c, self.t
         tile = t.m if side == "m" else t.n
-        major = self._major(side) if not t.matrix else self._contiguous(cell, side, phase)
+        major = self._contiguous(cell, side, phase)
         like = k.reg("like", self.dtype, (tile, t.k), self._read_layout(cell, side, phase))
         plain = c.plain(cell)
         reaches = plain is not None and any(plain.strides[d] for d in phase.span.dims)
@@ -244,13 +277,13 @@ class _Writer:
         if first is None or first.shape != (tile, t.k):
             first = k.reg_like(f"{name}_staged", self.dtype, like.all)
         if t.matrix:
-            place = mma.fragment("a" if side == "m" else "b", tile, MATRIX_DEPTH, self.warps)
-            fragment = k.reg(f"{name}_fragment", self.dtype, (tile, MATRIX_DEPTH), place)
+            operand = "a" if side == "m" else "b"
+            place = mma.fragment(operand, tile, self.chunk, self.warps, self.dtype)
         else:
-            place = self.lanes.fragment(side)
-            fragment = k.reg(f"{name}_fragment", self.dtype, (tile, self.lanes.chunk), place)
+            place = self.lanes.fragment(side, self.chunk)
+        fragment = k.reg(f"{name}_fragment", self.dtype, (tile, self.chunk), place)
         masked = not reaches
-        return _Factor(side, phase, cell, numbers, masked, major, held, first, shared, fragment)
+        return _Factor(side, phase, cell, numbers, masked, held, first, shared, fragment)
 
     def _read_layout(self, cell: Cell, side: str, phase: _Phase) -> Layout:
         """Threads over a factor's tile: along what is contiguous in its largest tensor."""
@@ -275,25 +308,21 @@ class _Writer:
         return Layout([i for i in shard if i[0] != 1] or [(1, 1, "reg")])
 
     def _shared_layout(self, tile: int, major: int) -> Layout:
-        """Two buffers of (tile, k); the matrix units read rows of 16 bytes, lanes vectors."""
+        """Two buffers of (tile, k), as what multiplies reads them, without bank conflicts."""
         depth = self.t.k
-        if self.t.matrix:
+        if self.t.matrix and self.size < WORD:
             if major:  # one panel per product: parts of a wider one begin inside its swizzle
-                return tiles.panels((BUFFERS,), tile, depth, self.size, MATRIX_DEPTH * self.size)
+                return tiles.panels((BUFFERS,), tile, depth, self.size, self.chunk * self.size)
             return tiles.transposed_panels((BUFFERS,), tile, depth, self.size)
-        if major:  # rows end one vector later, so that neighbours lie in other banks
-            pitch = depth + VECTOR_BYTES // self.size
-            return Layout([(BUFFERS, tile * pitch), (tile, pitch), (depth, 1)])
-        return Layout([(BUFFERS, tile * depth), (tile, 1), (depth, tile)])
+        if self.t.matrix:  # half a warp reads four by four elements of eight bytes
+            return tiles.lines(BUFFERS, tile, depth, major, QUAD)
+        # Lanes read vectors of rows; what they write along the reduced dim goes to other banks.
+        return tiles.lines(BUFFERS, tile, depth, 0, major * VECTOR_BYTES // self.size)
 
     def _registers(self, number: int, like: ir.Buffer, names: tuple[str, str]) -> ir.View:
         """Registers for an operand's part of a tile, on the threads of `like`."""
         operand = self.c.operands[number]
-        missing = [
-            d
-            for d, name in enumerate(names)
-            if not any(operand.strides[x] for x in self.spans[name].dims)
-        ]
+        missing = [d for d, name in enumerate(names) if not self._reaches(operand, name)]
         return self.k.reg_reduced(operand.name, operand.dtype, like.all, missing).all
 
     # -- steps --
@@ -392,10 +421,9 @@ class _Writer:
         self, phase: _Phase, factors: Mapping[tuple[str, Cell], _Factor], buffer: Int
     ) -> None:
         k = self.k
-        chunk = MATRIX_DEPTH if self.t.matrix else self.lanes.chunk
-        for begin in range(0, self.t.k, chunk):
+        for begin in range(0, self.t.k, self.chunk):
             for factor in factors.values():
-                k.copy(factor.fragment.all, factor.shared[buffer, :, span(begin, chunk)])
+                k.copy(factor.fragment.all, factor.shared[buffer, :, span(begin, self.chunk)])
             for number in phase.numbers:
                 p = self.c.products[number]
                 a, b = factors["m", p.a].fragment, factors["n", p.b].fragment
@@ -404,23 +432,58 @@ class _Writer:
     # -- results --
 
     def _store(self, outs: list[Tensor], at: Mapping[int | str, Int | span]) -> None:
-        k, c = self.k, self.c
+        """Store the tile, part by part where what cells read and give takes many registers."""
+        k, c, rows = self.k, self.c, at["m"]
+        assert isinstance(rows, span)
+        parts = self._parts()
+        size = self.t.m // parts
         like = self.accs[0]
-        values: dict[int, ir.View] = {}
-        for number in c.extras:
-            values[number] = self._registers(number, like, ("m", "n"))
+        if parts > 1:
+            like = k.reg_like("like", like.dtype, self.accs[0][span(0, size)])
+        values = {n: self._registers(n, like, ("m", "n")) for n in c.extras}
+        of_rows = {n for n in c.extras if self._reaches(c.operands[n], "m")}
+        for number in sorted(values.keys() - of_rows):
             self._load(number, values[number], ("m", "n"), at)
-        values |= {len(c.operands) + n: acc.all for n, acc in enumerate(self.accs)}
-        for tensor, (out, cell) in zip(outs, c.outputs, strict=True):
-            numbers = sorted(used(cell))
-            compact = renumber(cell, {n: i for i, n in enumerate(numbers)})
-            ins = [values[n] for n in numbers]
-            if compact == IDENTITY and ins[0].buffer.dtype == out.dtype:
-                k.copy(tensor.view(at), ins[0])
-                continue
-            result = k.reg_like(out.name, out.dtype, like.all)
-            k.map(compact, result.all, *ins)
-            k.copy(tensor.view(at), result.all)
+        cells = [(tensor, out, cell) for tensor, (out, cell) in zip(outs, c.outputs, strict=True)]
+        results = {
+            n: k.reg_like(out.name, out.dtype, like.all).all
+            for n, (_, out, cell) in enumerate(cells)
+            if not self._is_bare(cell, out)
+        }
+        for begin in range(0, self.t.m, size):
+            here = {**at, "m": span(rows.begin + begin, size)}
+            for number in sorted(of_rows):
+                self._load(number, values[number], ("m", "n"), here)
+            values |= {
+                len(c.operands) + n: acc[span(begin, size)] for n, acc in enumerate(self.accs)
+            }
+            for number, (tensor, _, cell) in enumerate(cells):
+                numbers = sorted(used(cell))
+                ins = [values[n] for n in numbers]
+                if number in results:
+                    compact = renumber(cell, {n: i for i, n in enumerate(numbers)})
+                    k.map(compact, results[number], *ins)
+                k.copy(tensor.view(here), results.get(number, ins[0]))
+
+    def _is_bare(self, cell: Cell, out: Operand) -> bool:
+        """Whether a result is the sums of a product as they are."""
+        sums = [arg(len(self.c.operands) + n) for n in range(len(self.accs))]
+        return cell in sums and out.dtype == self.accs[0].dtype
+
+    def _reaches(self, operand: Operand, side: str) -> bool:
+        return any(operand.strides[d] for d in self.spans[side].dims)
+
+    def _parts(self) -> int:
+        """Parts of the rows that are stored one after the other."""
+        c, acc = self.c, self.accs[0]
+        read = [c.operands[n] for n in c.extras]
+        read = [o for o in read if all(self._reaches(o, side) for side in "mn")]
+        made = [out for out, cell in c.outputs if not self._is_bare(cell, out)]
+        wanted = sum(DTYPES[o.dtype].itemsize for o in (*read, *made))
+        elements = self.t.m * self.t.n
+        room = MOST_HELD * WORD * self.threads - elements * acc.itemsize * len(self.accs)
+        most = min(self.most, MOST_PARTS)
+        return next((n for n in (1, 2) if elements * wanted <= room * n and n <= most), most)
 
 
 def _granule(c: Contraction, operand: Operand, *spans: Span) -> int:
@@ -438,62 +501,65 @@ def _granule(c: Contraction, operand: Operand, *spans: Span) -> int:
     return wide
 
 
-def _warp_grid(t: Tile) -> tuple[int, int]:
+def _warp_grid(t: Tile, dtype: str) -> tuple[int, int]:
     """Warps over rows and columns of a tile: the least shared memory that all of them read."""
+    rows, cols, _ = mma.row_of(dtype).shape
     ways = [
         (down, t.warps // down)
         for down in (1, 2, 4, 8)
-        if t.warps % down == 0
-        and t.m % (down * MATRIX_ROWS) == 0
-        and t.n % (t.warps // down * MATRIX_COLS) == 0
+        if t.warps % down == 0 and t.m % (down * rows) == 0 and t.n % (t.warps // down * cols) == 0
     ]
     if not ways:
         wrong = f"{t.m} x {t.n} for {t.warps} warps"
-        raise ScheduleError("tile", wrong, f"multiples of {MATRIX_ROWS} x {MATRIX_COLS}")
+        raise ScheduleError("tile", wrong, f"multiples of {rows} x {cols}")
     return min(ways, key=lambda w: t.m // w[0] + t.n // w[1])
 
 
 class _LaneTile:
-    """Where lanes hold a tile: a grid of threads, each with the same number of rows and columns.
+    """Where lanes hold a tile: every thread the same number of rows and columns, in vectors.
 
-    Where the reduced dim is contiguous in shared memory, a thread's rows are spread (neighbours
-    read neighbouring rows); else it holds vectors of neighbouring rows.
+    The lanes of a warp are 4 by 8, numbered so that lanes that differ in bit 0 read the same of one
+    side, and those that differ in bit 1 the same of the other: then a warp reads vectors of 16
+    bytes in two passes of shared memory, not four (NVIDIA's forum, "Unexpected shared memory bank
+    conflict", of compute capability 7).
     """
 
-    def __init__(self, t: Tile, size: int, row_major: int, col_major: int) -> None:
-        threads = WARP * t.warps
-        self.t, self.chunk = t, min(VECTOR_BYTES // size, t.k)
-        self.major = {"m": row_major, "n": col_major}
+    def __init__(self, t: Tile, size: int) -> None:
+        self.wide = VECTOR_BYTES // size
+        short, long = ((2, 16), (2, 1)), ((8, 2),)  # (extent, stride) of lanes
         ways = [
-            (down, threads // down)
-            for down in (1, 2, 4, 8, 16, 32)
-            if t.m % down == 0 and t.n % (threads // down) == 0
+            {"m": ((down, WARP * across), *rows), "n": ((across, WARP), *cols)}
+            for down, across in ((n, t.warps // n) for n in (1, 2, 4, 8) if t.warps % n == 0)
+            for rows, cols in ((short, long), (long, short))
         ]
-        if not ways:
-            raise ScheduleError("tile", f"{t.m} x {t.n} for {threads} threads", "one element each")
-        self.grid = min(ways, key=lambda w: (t.m // w[0] + t.n // w[1], -w[1]))
-        self.per = {"m": t.m // self.grid[0], "n": t.n // self.grid[1]}
+        fit = [w for w in ways if t.m % _count(w["m"]) == 0 and t.n % _count(w["n"]) == 0]
+        if not fit:
+            wrong = f"{t.m} x {t.n} for {t.warps} warps"
+            raise ScheduleError("tile", wrong, "an element of each side for every thread")
+        self.threads = min(fit, key=lambda w: t.m // _count(w["m"]) + t.n // _count(w["n"]))
+        sides = {"m": t.m, "n": t.n}
+        self.per = {side: sides[side] // _count(w) for side, w in self.threads.items()}
 
     def _side(self, side: str, unit: int) -> list[tuple[int, int, str]]:
         """Iters of a tile's rows or columns, registers `unit` apart."""
-        threads, stride = (self.grid[0], self.grid[1]) if side == "m" else (self.grid[1], 1)
         per = self.per[side]
-        wide = 1 if self.major[side] else gcd(per, self.chunk)
-        return [(per // wide, wide * unit, "reg"), (threads, stride, "tx"), (wide, unit, "reg")]
+        wide = gcd(per, self.wide)
+        threads = [(extent, stride, "tx") for extent, stride in self.threads[side]]
+        return [(per // wide, wide * unit, "reg"), *threads, (wide, unit, "reg")]
 
     def accumulator(self) -> Layout:
         """The layout of the (m, n) accumulator."""
-        shard = [*self._side("m", self.per["n"]), *self._side("n", 1)]
-        return _layout(shard)
+        return _layout([*self._side("m", self.per["n"]), *self._side("n", 1)])
 
-    def fragment(self, side: str) -> Layout:
-        """The layout of a (rows, chunk) operand, replicated over the other side's threads."""
-        if self.major[side]:  # vectors along the reduced dim
-            shard = [*self._side(side, self.chunk), (self.chunk, 1, "reg")]
-        else:
-            shard = [*self._side(side, 1), (self.chunk, self.per[side], "reg")]
-        other = (self.grid[1], 1, "tx") if side == "m" else (self.grid[0], self.grid[1], "tx")
-        return _layout(shard, [other])
+    def fragment(self, side: str, depth: int) -> Layout:
+        """The layout of a (rows, depth) operand, replicated over the other side's threads."""
+        other = self.threads["n" if side == "m" else "m"]
+        shard = [*self._side(side, 1), (depth, self.per[side], "reg")]
+        return _layout(shard, [(extent, stride, "tx") for extent, stride in other])
+
+
+def _count(threads: Iterable[tuple[int, int]]) -> int:
+    return prod(extent for extent, _ in threads)
 
 
 def _layout(

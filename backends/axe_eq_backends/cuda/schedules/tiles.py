@@ -31,6 +31,13 @@ def transposed_panels(lead: tuple[int, ...], rows: int, cols: int, itemsize: int
     return Layout(shard, swizzle=swizzle(wide * itemsize, itemsize))
 
 
+def lines(buffers: int, rows: int, cols: int, along_cols: int, pad: int) -> Layout:
+    """Buffers of (rows, cols), the lines along one of both `pad` elements further apart."""
+    pitch = (cols if along_cols else rows) + pad
+    steps = [(rows, pitch), (cols, 1)] if along_cols else [(rows, 1), (cols, pitch)]
+    return Layout([(buffers, (rows if along_cols else cols) * pitch), *steps])
+
+
 def operand(stages: int, rows: int, k: int, itemsize: int, form: SmemForm) -> Layout:
     """A ring of (rows, k) matrix operands in one of wgmma's forms."""
     if form.major == "MN":
