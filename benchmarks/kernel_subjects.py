@@ -306,6 +306,9 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "product of matrix units through registers": lambda: _carried_product(
         33, 36, 75, "f16", Tile(32, 32, 32, matrix=True)
     ),
+    "product of f64 matrix units": lambda: _carried_product(
+        33, 36, 43, "f64", Tile(32, 32, 16, matrix=True)
+    ),
     "product of lanes": lambda: _carried_product(17, 36, 43, "f32", Tile(16, 32, 16, matrix=False)),
     "rows": _rows,
     "short rows": _short_rows,

@@ -79,6 +79,14 @@ def test_the_device_gives_the_expected_values(name: str, memory: Memory) -> None
     w.check(flat, unit.tolerance(w))
 
 
+@pytest.mark.parametrize("dtype", unit.IN_PARTS)
+def test_results_in_parts(dtype: str, memory: Memory) -> None:
+    w = unit.in_parts(dtype)
+    flat = w.flat()
+    run(image.build(plan(w.lowered.kernel, h200)), w.lowered, flat, memory)
+    w.check(flat, unit.tolerance(w))
+
+
 def test_ragged_extents(memory: Memory, full: bool) -> None:
     """All of M, N, K in {1, 8, 17, 64, 333, 1000, 4096} under --full, some of them otherwise."""
     ways = ("nn", "nt", "tn", "tt")
@@ -86,7 +94,7 @@ def test_ragged_extents(memory: Memory, full: bool) -> None:
     rng = random.Random(7)
     cases = [(e, rng.choice(ways), "f16") for e in (extents if full else rng.sample(extents, 40))]
     cases += [(e, rng.choice(ways), "f32") for e in rng.sample(extents, 60 if full else 8)]
-    cases += [(e, rng.choice(ways), "f64") for e in rng.sample(extents, 20 if full else 4)]
+    cases += [(e, rng.choice(ways), "f64") for e in rng.sample(extents, 60 if full else 8)]
 
     def built(case: tuple[tuple[int, ...], str, str]) -> tuple[Lowered, image.Image]:
         (m, n, k), way, dtype = case

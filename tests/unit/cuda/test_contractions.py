@@ -117,6 +117,8 @@ CASES: dict[str, Case] = {
     "f32": registers(matmul, *of("f32", (20, 36), (36, 17))),
     "f32 by columns": registers(lambda a, b: a.T @ b.T, *of("f32", (20, 24), (33, 20))),
     "f64": registers(matmul, *of("f64", (20, 18), (18, 9))),
+    "f64 by columns": registers(lambda a, b: a.T @ b.T, *of("f64", (37, 40), (50, 37))),
+    "f64 of several tiles": registers(matmul, *of("f64", (70, 64), (64, 136))),
     "i32": registers(matmul, *of("i32", (20, 36), (36, 17))),
     "i64": registers(matmul, *of("i64", (20, 10), (10, 9))),
     "bf16": bulk(matmul, *of("bf16", (40, 64), (64, 48))),
@@ -184,6 +186,10 @@ CASES: dict[str, Case] = {
     ),
     "cells without zero on both sides": registers(
         lambda a, b: xp.exp(a) @ xp.exp(b), f16(40, 35), f16(35, 40)
+    ),
+    "f64 cells before and after": registers(
+        lambda a, b, c, d: xp.maximum(xp.exp(a) @ (b * c) + d, 0), *of("f64", (24, 35), (35, 40)),
+        *of("f64", (40,), (24, 40)),
     ),
     "f32 cells on both sides": registers(
         lambda a, b: xp.exp(a) @ (1 / (2 + b * b)), *of("f32", (24, 35), (35, 40))
@@ -359,7 +365,7 @@ def test_ragged_extents_are_right_in_the_interpreter(full: bool) -> None:
     cases = [
         (m, n, k, dtype, way)
         for m, n, k in product(EXTENTS, repeat=3)
-        for dtype, way in product(("f16", "f32"), ("nn", "nt", "tn", "tt"))
+        for dtype, way in product(("f16", "f32", "f64"), ("nn", "nt", "tn", "tt"))
         if m * n * k <= (64**3 if full else 64 * 64 * 17)
     ]
     for m, n, k, dtype, way in cases if full else random.Random(5).sample(cases, 8):
@@ -396,6 +402,29 @@ def test_every_tile_and_dtype_of_results_is_right(full: bool) -> None:
         w = whole(cast, *specs, row="wgmma.f16", **sizes)
         assert w.lowered.kernel.persistent
         check(w, plan(w.lowered.kernel, h200), "random", cols)
+
+
+IN_PARTS = {"f16": "mma", "f32": "fma", "f64": "mma", "i64": "fma"}
+
+
+def in_parts(dtype: str) -> Whole:
+    """Several results of the largest tile, whose accumulators leave few registers to others."""
+    m, n, k = 140, 150, 20
+
+    def fn(a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
+        return a @ b * c + d + e, a @ b
+
+    specs = of(dtype, (m, k), (k, n), (m, n), (n,), (m, 1))
+    return whole(fn, *specs, row=f"{IN_PARTS[dtype]}.{dtype}", p=128, q=128)
+
+
+@pytest.mark.parametrize("dtype", IN_PARTS)
+def test_results_of_large_tiles_are_stored_in_parts(dtype: str, full: bool) -> None:
+    w = in_parts(dtype)
+    plans = plan(w.lowered.kernel, h200)
+    assert len(re.findall(r"// copy out0", emit(plans).text)) > 1
+    for seed in range(20 if full else 1):
+        check(w, plans, "random", seed)
 
 
 def test_staged_panels_are_not_overwritten_at_the_ends_of_tiles() -> None:

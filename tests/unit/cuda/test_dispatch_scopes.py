@@ -106,8 +106,9 @@ def product(
             acc = k.reg("acc", "f32", (64, 64), accumulator(64, 64))
             k.gemm_async(acc.all, x.all, y.all, 0)
             return
-        pieces = [k.reg(n, dtype, (64, 64), fragment(n, 64, 64, warps)) for n in "ab"]
-        acc = k.reg("acc", "f32", (64, 64), fragment("c", 64, 64, warps))
+        pieces = [k.reg(n, dtype, (64, 64), fragment(n, 64, 64, warps, dtype)) for n in "ab"]
+        acc_dtype = "f64" if dtype == "f64" else "f32"
+        acc = k.reg("acc", acc_dtype, (64, 64), fragment("c", 64, 64, warps, dtype))
         k.gemm(acc.all, pieces[0].all, pieces[1].all, 0)
 
     return write
@@ -170,6 +171,7 @@ ACCEPTED: dict[str, tuple[Write, Where, str]] = {
     "a warpgroup that is the cta": (product("smem"), CTA, "wgmma.f16: 4 x m64n64k16"),
     "fragments of four warps": (product("reg", asynchronous=False), CTA, "mma.f16: 32 x m16n8k16"),
     "bf16 fragments": (product("reg", "bf16", False), CTA, "mma.bf16"),
+    "f64 fragments": (product("reg", "f64", False), CTA, "mma.f64: 64 x m16n8k8"),
     "fragments side by side": (product("reg", asynchronous=False, warps=(1, 4)), CTA, "mma.f16"),
     "a sum over lanes and warps": (
         total(BY_LANES, [1], scratch=1024), CTA, "lanes [(1, 32)], warps [(1, 4)]",

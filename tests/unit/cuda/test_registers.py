@@ -79,6 +79,19 @@ def test_f64_cells_keep_everything_in_registers() -> None:
     check_registers(axe.compile(lambda x: nn.softmax(x, axis=-1), spec, target="h200"))
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("fn", [lambda a, b: a @ b, lambda a, b: xp.exp(a) @ xp.exp(b)])
+def test_products_through_registers_keep_everything_in_registers(fn: Any, dtype: str) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
+    exe = axe.compile(fn, *[axe.Spec((2048, 2048), dtype)] * 2, target="h200")
+    (kernel,) = exe.kernels
+    assert (
+        kernel.parameters["p"] * kernel.parameters["q"]
+        == {"f32": 128 * 128, "f64": 128 * 64}[dtype]
+    )
+    check_registers(exe)
+
+
 def check_registers(exe: Any) -> None:
     lowered = lower_graph(exe.schedule.graph, h200)
     for kernel, text in exe.source.items():
