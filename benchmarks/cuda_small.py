@@ -22,6 +22,7 @@ from typing import Any
 
 CALLS, ROUNDS, BYTES = 20, 15, 150e6
 WEIGHTS = ((4096, 4096), (14336, 4096), (4096, 14336), (2048, 2048))
+TOLERANCES = {"f16": 5e-3, "f32": 1e-4, "f64": 1e-12}
 ROWS = (1, 8, 16, 32, 64, 128, 256)
 
 
@@ -50,36 +51,36 @@ def timed(work: dict[str, list[Callable[[], Any]]]) -> dict[str, float]:
     return {name: statistics.median(found[3:]) for name, found in times.items()}
 
 
-def case(rows: int, depth: int, columns: int) -> dict[str, Any]:
+def case(rows: int, depth: int, columns: int, dtype: str = "f16") -> dict[str, Any]:
     """One product: what was chosen, its error and the times."""
     import torch
 
     import axe_eq as axe
 
-    specs = axe.Spec((rows, depth), "f16"), axe.Spec((depth, columns), "f16")
+    specs = axe.Spec((rows, depth), dtype), axe.Spec((depth, columns), dtype)
     exe = axe.compile(lambda a, b: a @ b, *specs, target="h200")
     several = max(2, round(BYTES / (2 * depth * columns)))
 
     def normal(*shape: int) -> Any:
-        return torch.randn(shape, device="cuda").half()
+        return torch.randn(shape, device="cuda", dtype=getattr(torch, f"float{dtype[1:]}"))
 
     sets = [(normal(rows, depth), normal(depth, columns)) for _ in range(several)]
-    want = sets[0][0].float() @ sets[0][1].float()
-    error = float((exe(*sets[0]).float() - want).abs().max() / want.abs().max())
+    want = sets[0][0].double() @ sets[0][1].double()
+    error = float((exe(*sets[0]).double() - want).abs().max() / want.abs().max())
     out = normal(rows, columns)
     work: dict[str, list[Callable[[], Any]]] = {
         "axe": [exe.bind(*given) for given in sets],
         "torch": [partial(torch.mm, a, b, out=out) for a, b in sets],
     }
     return {
-        "rows": rows, "depth": depth, "columns": columns,
+        "dtype": dtype, "rows": rows, "depth": depth, "columns": columns,
         "schedules": [k.schedule for k in exe.kernels],
         "error": error, "estimate_us": exe.cost["time_s"] * 1e6, "us": timed(work),
     }  # fmt: skip
 
 
-def measure(name: str, about: str, shapes: Iterable[tuple[int, int, int]]) -> None:
-    """Run products of (rows, depth, columns) and write them to a file of this name."""
+def measure(name: str, about: str, shapes: Iterable[tuple[int, int, int, str]]) -> None:
+    """Run products of (rows, depth, columns, dtype) and write them to a file of this name."""
     parser = argparse.ArgumentParser(description=about.splitlines()[0])
     default = Path(os.environ.get("OUT", "benchmarks/results"))
     parser.add_argument("--out", type=Path, default=default)
@@ -87,12 +88,13 @@ def measure(name: str, about: str, shapes: Iterable[tuple[int, int, int]]) -> No
     import torch
 
     found = []
-    for rows, depth, columns in shapes:
-        found.append(case(rows, depth, columns))
-        assert found[-1]["error"] < 5e-3, found[-1]
+    for rows, depth, columns, dtype in shapes:
+        found.append(case(rows, depth, columns, dtype))
+        assert found[-1]["error"] < TOLERANCES[dtype], found[-1]
         times = found[-1]["us"]
         print(
-            f"{rows:4} x {depth:5} x {columns:5}: {times['torch'] / times['axe']:.3f} of torch;"
+            f"{dtype} {rows:4} x {depth:5} x {columns:5}:"
+            f" {times['torch'] / times['axe']:.3f} of torch;"
             f" {times['axe']:.1f} us, estimated {found[-1]['estimate_us']:.1f},"
             f" {' '.join(found[-1]['schedules'])}"
         )
@@ -105,5 +107,5 @@ def measure(name: str, about: str, shapes: Iterable[tuple[int, int, int]]) -> No
 
 
 if __name__ == "__main__":
-    shapes = [(rows, depth, columns) for depth, columns in WEIGHTS for rows in ROWS]
+    shapes = [(rows, depth, columns, "f16") for depth, columns in WEIGHTS for rows in ROWS]
     measure("cuda_small.json", __doc__, shapes)
