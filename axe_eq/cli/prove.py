@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from axe_eq.cli.source import load_function
 from axe_eq.cli.verdicts import verdict_data
 from axe_eq.errors import ArgumentError
 from axe_eq.files import write_text
-from axe_eq.layout.notation import read_any
 from axe_eq.prove.certificate import Certificate
 from axe_eq.prove.checker import refusal
 from axe_eq.prove.equivalent import equivalent
@@ -50,18 +48,11 @@ def equiv(
     Layouts of shardings need --shape and --mesh. With --shape, CuTe's modes are the dims in order.
     """
     context = context_of(**options)
-    said = any(value is not None for value in context.values())
     programs = [side.rpartition(":")[0].endswith(".py") for side in (a, b)]
     if any(programs) and not all(programs):
         raise ArgumentError("equiv", "got a layout and a program", "two layouts or two programs")
-    if all(programs) and said:
-        wrong = "got --shape, --mesh or --itemsize, which say how layouts are read"
-        raise ArgumentError("equiv", wrong, "--spec for programs")
-    read: Any = load_function if all(programs) else str
-    if said:
-        read = partial(read_any, **context)
-    sides = [read(a), read(b)]
-    verdict = equivalent(*sides, *specs, numerics=numerics, assume=assume, budget=budget)
+    sides = [load_function(side) if all(programs) else side for side in (a, b)]
+    verdict = equivalent(*sides, *specs, numerics=numerics, assume=assume, budget=budget, **context)
     if certificate is not None and isinstance(verdict, Proved):
         write_text(certificate, str.__str__(verdict.certificate))
     if as_json:

@@ -49,6 +49,7 @@ def _counterexample(found: LayoutCounterexample | ProgramCounterexample | None) 
     if isinstance(found, LayoutCounterexample):
         return {
             "x": found.x,
+            "element": list(found.element),
             "image_a": _image(found.image_a),
             "image_b": _image(found.image_b),
             "numbers": dict(found.numbers),

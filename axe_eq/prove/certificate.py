@@ -17,14 +17,17 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from axe_eq.errors import AxeError
+from axe_eq.layout import Mesh
 from axe_eq.layout import terms as layout_terms
+from axe_eq.layout.notation import NO_CONTEXT, Context, checked
 from axe_eq.layout.symbolic.check import unknowns
 from axe_eq.layout.symbolic.instances import names_in
 from axe_eq.layout.symbolic.show import show
 from axe_eq.program import terms as program_terms
 from axe_eq.rule.term import INT, STR, Ground, Symbol, Term, postorder
 
-FORMAT, VERSION = "axe_eq certificate", 2
+FORMAT, VERSION = "axe_eq certificate", 3
+READABLE = (2, VERSION)  # 2 has no context of texts
 PROGRAMS, LAYOUTS = "programs", "layouts"
 SYMBOLS: dict[str, dict[str, Symbol]] = {
     PROGRAMS: {
@@ -71,6 +74,7 @@ class Statement:
         where: name -> what it stands for, of names in layouts of which something is assumed.
         texts: what the two layouts were read from, where they were given so; the checker reads them
             again.
+        context: what the texts leave out, with which they were read.
     """
 
     kind: str
@@ -83,6 +87,7 @@ class Statement:
     axe_eq: str = field(default_factory=own_version)
     where: tuple[tuple[str, str], ...] = ()
     texts: tuple[str, ...] = ()
+    context: Context = NO_CONTEXT
 
     def __str__(self) -> str:
         names = " ".join(f"{name} {version}" for name, version in sorted(self.packs.items()))
@@ -103,7 +108,8 @@ def _layouts(statement: Statement) -> str:
     if statement.texts:
         read = f"read as {show(left)} and {show(right)}"
         same = f"both read as {show(left)}"
-        text = f"{' = '.join(statement.texts)}, {same if left is right else read}"
+        claim = " = ".join(statement.texts) + _context_text(statement.context)
+        text = f"{claim}, {same if left is right else read}"
     if unknown:
         text += f", for all layouts {', '.join(unknown)}"
     if names:
@@ -114,6 +120,17 @@ def _layouts(statement: Statement) -> str:
         given = (f"{show(a)} = {show(b)}" for a, b in statement.assume)
         text += f", assuming {' and '.join(given)}"
     return text
+
+
+def _context_text(context: Context) -> str:
+    """What texts were read with, in the words of the command line."""
+    shape, mesh, itemsize = context
+    said = [] if shape is None else [f"shape {'x'.join(map(str, shape)) or '()'}"]
+    if mesh is not None:
+        dims = ",".join(f"{name}={extent}" for name, extent in mesh.shape.items())
+        said.append(f"mesh {dims or '()'} on {mesh.axis}")
+    said += [] if itemsize is None else [f"itemsize {itemsize}"]
+    return f" with {', '.join(said)}" if said else ""
 
 
 @dataclass(frozen=True)
@@ -217,12 +234,23 @@ def _statement(statement: Statement) -> dict[str, Any]:
         document["inputs"] = [list(pair) for pair in statement.inputs]
     if statement.texts:
         document["texts"] = list(statement.texts)
+    if statement.context != NO_CONTEXT:
+        document["context"] = _context_data(statement.context)
     if statement.where:
         document["where"] = [list(pair) for pair in statement.where]
     if statement.assume:
         sides = zip(*statement.assume, strict=True)
         document["assume"] = dict(zip(("left", "right"), map(side_data, sides), strict=True))
     return document
+
+
+def _context_data(context: Context) -> dict[str, Any]:
+    shape, mesh, itemsize = context
+    document: dict[str, Any] = {} if shape is None else {"shape": list(shape)}
+    if mesh is not None:
+        dims = [list(pair) for pair in mesh.shape.items()]
+        document["mesh"] = {"dims": dims, "axis": mesh.axis}
+    return document if itemsize is None else {**document, "itemsize": itemsize}
 
 
 def side_data(roots: Sequence[Term]) -> dict[str, Any]:
@@ -248,11 +276,14 @@ def parse(text: str | bytes) -> Proof:
     if not isinstance(document, dict):
         raise refuse(f"is a {type(document).__name__}", "a JSON object")
     form, number = document.get("format"), document.get("version")
-    if form != FORMAT or type(number) is not int or number != VERSION:
-        raise refuse(f"has format {form!r} version {number!r}", f"{FORMAT!r} version {VERSION}")
+    if form != FORMAT or type(number) is not int or number not in READABLE:
+        versions = " or ".join(map(str, READABLE))
+        raise refuse(f"has format {form!r} version {number!r}", f"{FORMAT!r} version {versions}")
     names = ("format", "version", "statement", "laws", "terms", "instances")
     _, _, statement, laws, terms, instances = _fields(document, names)
     claimed = _read_statement(statement)
+    if claimed.context != NO_CONTEXT and number < VERSION:
+        raise refuse(f"has a context in version {number}", f"version {VERSION}")
     table = _read_table(terms, SYMBOLS[claimed.kind])
     firings = tuple(_firing(item, table) for item in _list(instances, "instances"))
     return Proof(claimed, firings, _read_texts(laws, "law", "statement"))
@@ -294,8 +325,8 @@ def _text(value: Any, what: str) -> str:
 
 def _read_statement(value: Any) -> Statement:
     required = ("kind", "numerics", "axe_eq", "packs", "left", "right")
-    kind, numerics, own, packs, left, right, inputs, assume, where, texts = _fields(
-        value, required, ("inputs", "assume", "where", "texts")
+    kind, numerics, own, packs, left, right, inputs, assume, where, texts, context = _fields(
+        value, required, ("inputs", "assume", "where", "texts", "context")
     )
     if kind not in (PROGRAMS, LAYOUTS) or numerics not in ("real", "exact"):
         raise refuse(f"is about {kind!r}, {numerics!r}", "programs or layouts; real or exact")
@@ -311,7 +342,22 @@ def _read_statement(value: Any) -> Statement:
         _text(own, "the version of axe_eq"),
         _read_inputs(where) if where is not None and kind == LAYOUTS else (),
         () if texts is None else tuple(_text(t, "a layout") for t in _list(texts, "texts")),
+        NO_CONTEXT if context is None else _read_context(context),
     )
+
+
+def _read_context(value: Any) -> Context:
+    shape, mesh, itemsize = _fields(value, (), ("shape", "mesh", "itemsize"))
+    devices = None
+    if mesh is not None:
+        dims, axis = _fields(mesh, ("dims", "axis"))
+        pairs = [_list(pair, "mesh dims") for pair in _list(dims, "mesh dims")]
+        if not all(len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
+            raise refuse(f"has the mesh dims {dims!r}", "pairs of a name and an extent")
+        if len({name for name, _ in pairs}) < len(pairs):
+            raise refuse("names a mesh dim twice", "one extent per name")
+        devices = Mesh(dict(pairs), _text(axis, "the axis of the mesh"))
+    return checked(None if shape is None else _list(shape, "extents"), devices, itemsize)
 
 
 def _read_texts(value: Any, key: str, what: str) -> dict[str, str]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from axe_eq.errors import ArgumentError, AxeError
 from axe_eq.layout import terms as layout_terms
-from axe_eq.layout.notation import read_any
+from axe_eq.layout.notation import NO_CONTEXT, read_any
 from axe_eq.layout.symbolic.check import check as check_layout
 from axe_eq.layout.symbolic.check import unknowns
 from axe_eq.layout.symbolic.polynomial import parse as parse_number
@@ -148,7 +148,7 @@ def check_statement(statement: Statement) -> None:
     if len(statement.left) != len(statement.right) or not statement.left:
         raise refuse(f"has {len(statement.left)} and {len(statement.right)} roots", "as many")
     pairs = [*zip(statement.left, statement.right, strict=True), *statement.assume]
-    if statement.texts:
+    if statement.texts or statement.context != NO_CONTEXT:
         _check_texts(statement)
     if statement.kind == PROGRAMS:
         inputs = _inputs(statement)
@@ -170,7 +170,7 @@ def _check_texts(statement: Statement) -> None:
     if statement.kind == PROGRAMS or len(statement.texts) != len(roots):
         raise refuse(f"has {len(statement.texts)} texts", "one of each layout, or none")
     for text, root in zip(statement.texts, roots, strict=True):
-        found = layout_terms.encode(read_any(text))
+        found = layout_terms.encode(read_any(text, **statement.context._asdict()))
         if found is not root:
             raise refuse(f"says that {text!r} is {show(root)}", f"what is read here, {show(found)}")
 

@@ -8,7 +8,8 @@ from typing import Any
 from axe_eq.deadline import DeadlinePassed, deadline
 from axe_eq.debug import switches
 from axe_eq.errors import ArgumentError, ProgramError
-from axe_eq.layout import Layout
+from axe_eq.layout import Layout, Mesh
+from axe_eq.layout.notation import NO_CONTEXT, Context, checked
 from axe_eq.layout.symbolic.expression import LayoutExpr
 from axe_eq.pack import Pack
 from axe_eq.pack import packs as find_packs
@@ -30,6 +31,9 @@ def equivalent(
     assume: Sequence[Any] = (),
     budget: Budget | float | None = None,
     packs: Iterable[str | Pack] | None = None,
+    shape: Iterable[int] | None = None,
+    mesh: Mesh | None = None,
+    itemsize: int | None = None,
 ) -> Verdict:
     """Whether two programs, or two layouts, are the same function of their inputs.
 
@@ -47,6 +51,10 @@ def equivalent(
             at between steps, and one round of laws is a step; the switches AXE_TIME_LIMIT_S and
             AXE_MEMORY_LIMIT_MB end everything, in a process of its own.
         packs: whose laws may be used; all installed ones by default.
+        shape: extents of the tensor, as for `read`: texts of layouts are read with it, and it says
+            the digits of an element at which two layouts differ.
+        mesh: the devices, which texts of shardings leave out.
+        itemsize: bytes of one element, where a text counts bytes.
 
     Returns:
         `Proved` with a certificate that `check_certificate` accepts, `Refuted` with a
@@ -58,9 +66,10 @@ def equivalent(
     if numerics not in ("real", "exact"):
         raise ArgumentError("numerics", f"is {numerics!r}", "'real' or 'exact'")
     limits = _budget(budget)
+    context = checked(shape, mesh, itemsize)
     with deadline(None if budget is None else limits.seconds) as end:
         try:
-            return _decided(a, b, specs, numerics, assume, limits, packs)
+            return _decided(a, b, specs, numerics, assume, limits, packs, context)
         except DeadlinePassed:
             assert end is not None
             what = f"time: the budget of {end.seconds:g} s was spent"
@@ -75,14 +84,18 @@ def _decided(
     assume: Sequence[Any],
     budget: Budget,
     packs: Iterable[str | Pack] | None,
+    context: Context,
 ) -> Verdict:
     layouts = [isinstance(x, str | Layout | LayoutExpr) for x in (a, b)]
     if all(layouts):
         if specs:
             raise ArgumentError("layouts", "got specs", "two layouts, with assumptions at most")
-        return equivalent_layouts(a, b, find_packs(packs), assume, budget.seconds)
+        return equivalent_layouts(a, b, find_packs(packs), assume, budget.seconds, context)
     if any(layouts):
         raise ArgumentError("equivalent", "got a layout and a program", "two of one kind")
+    if context != NO_CONTEXT:
+        wrong = "got a shape, a mesh or an itemsize, which say how layouts are read"
+        raise ArgumentError("programs", wrong, "specs")
     left, right, *given = _programs([a, b, *_assumed(assume)], specs)
     pairs = [(given[n], given[n + 1]) for n in range(0, len(given), 2)]
     for one, other in pairs:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from axe_eq.debug import switches
-from axe_eq.errors import SearchError
+from axe_eq.errors import ArgumentError, SearchError
 from axe_eq.layout import Difference, Layout, same_map
-from axe_eq.layout.notation import NOTATIONS, prefixed, stated_shape
+from axe_eq.layout.check import check_admitted
+from axe_eq.layout.notation import NO_CONTEXT, NOTATIONS, Context, prefixed, stated_shape
 from axe_eq.layout.symbolic.expression import LayoutExpr
 from axe_eq.layout.symbolic.text import read_layout
 from axe_eq.layout.terms import SORTS, encode, is_answer
@@ -32,6 +33,7 @@ def equivalent_layouts(
     packs: Iterable[Pack],
     assume: Sequence[Any] = (),
     budget: float | None = None,
+    context: Context = NO_CONTEXT,
 ) -> Verdict:
     """Whether two layouts are the same map, for all that they leave open.
 
@@ -43,20 +45,46 @@ def equivalent_layouts(
         assume: of expressions: texts such as ``n % 8 == 0``, and pairs of expressions that are
             taken to be equal.
         budget: seconds for the search of a proof about expressions.
+        context: what texts of layouts leave out; the certificate keeps it with the texts.
 
     Raises:
         NotationError: a text that does not parse.
-        LayoutError: an expression that makes no sense, or an assumption that is none.
+        LayoutError: an expression that makes no sense, a shape that a layout does not have, or an
+            assumption that is none.
+        ArgumentError: a context of expressions, which are not read with one.
     """
-    left, right = read_layout(a), read_layout(b)
+    left, right = _read(a, context), _read(b, context)
     if isinstance(assume, str):
         assume = [assume]
     if isinstance(left, Layout) and isinstance(right, Layout) and not assume:
-        verdict = _equivalent_values(left, right, list(packs), _texts((a, b), (left, right)))
-        return replace(verdict, hint=_orders(a, b)) if isinstance(verdict, Refuted) else verdict
+        texts = _texts((a, b), (left, right))
+        read = {"texts": texts, "context": context} if texts else {}
+        verdict = _equivalent_values(left, right, list(packs), read)
+        return _told(verdict, a, b, context.shape or left.box or right.box or ())
     from axe_eq.prove.expressions import equivalent_expressions
 
     return equivalent_expressions(left, right, list(packs), assume, budget)
+
+
+def _read(value: Any, context: Context) -> Layout | LayoutExpr:
+    """A side: its text read in the context, or a value that the context must fit."""
+    found = read_layout(value, context)
+    if isinstance(found, LayoutExpr) and context != NO_CONTEXT:
+        wrong = "got a shape, a mesh or an itemsize for an expression"
+        raise ArgumentError("equivalent", wrong, "two layouts, or expressions without them")
+    if isinstance(value, Layout) and context.shape is not None:
+        check_admitted(value.size, context.shape)
+    return found
+
+
+def _told(verdict: Verdict, a: Any, b: Any, dims: tuple[int, ...]) -> Verdict:
+    """The verdict; a refutation with the digits of its element and what may have been meant."""
+    if not isinstance(verdict, Refuted):
+        return verdict
+    found = verdict.counterexample
+    if isinstance(found, LayoutCounterexample):
+        found = replace(found, dims=dims)
+    return replace(verdict, counterexample=found, hint=_orders(a, b))
 
 
 def _orders(*given: Any) -> str:
@@ -85,13 +113,13 @@ def _texts(given: Sequence[Any], layouts: Sequence[Layout]) -> tuple[str, ...]:
 
 
 def _equivalent_values(
-    left: Layout, right: Layout, packs: list[Pack], texts: tuple[str, ...]
+    left: Layout, right: Layout, packs: list[Pack], read: Mapping[str, Any]
 ) -> Verdict:
     try:
         found = same_map(left, right)
         if found is not None:
             return _refuted(found)
-        return _prove(left, right, packs, texts)
+        return _prove(left, right, packs, read)
     except SearchError as error:
         return Unknown(str(error))
 
@@ -102,9 +130,9 @@ def _refuted(found: Difference) -> Refuted:
     return Refuted(LayoutCounterexample(found.x, found.image_a, found.image_b), found.reason)
 
 
-def _prove(left: Layout, right: Layout, packs: list[Pack], texts: tuple[str, ...]) -> Verdict:
-    """The certificate that two layouts with the same map have it by the laws."""
-    state = statement(encode(left), encode(right), packs, texts=texts)
+def _prove(left: Layout, right: Layout, packs: list[Pack], read: Mapping[str, Any]) -> Verdict:
+    """The certificate, by the laws, of two layouts with one map, which were read from something."""
+    state = statement(encode(left), encode(right), packs, **read)
     steps = rewrite(state, rules(packs))
     if steps is None:
         return Unknown("the maps are equal, but no layout law of the packs in use proves it")

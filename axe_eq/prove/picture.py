@@ -7,6 +7,7 @@ notebook.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -91,6 +92,10 @@ def pair_picture(a: Layout, b: Layout, look: Look, titles: tuple[str, str]) -> P
     found = verdict.counterexample if isinstance(verdict, Refuted) else None
     first = found.x if isinstance(found, LayoutCounterexample) else None
     drawn = _Compared(a, b, look, titles, verdict, first if isinstance(first, int) else None)
+    pair = drawn.pair(1)
+    if isinstance(verdict, Refuted) and isinstance(found, LayoutCounterexample) and pair:
+        told = replace(found, dims=pair.matrix.dims)  # it names the element as the grids do
+        drawn = drawn._replace(verdict=replace(verdict, counterexample=told))
     return Picture(
         partial(_pair_html, drawn), partial(_pair_svg, drawn), partial(_pair_text, drawn)
     )
@@ -113,11 +118,8 @@ class _Compared(NamedTuple):
         return pair_of(self.a, self.b, self.first, self.look, most, named=named)
 
     def said(self) -> list[str]:
-        """The verdict in lines; a counterexample with its element's digits."""
-        lines = str(self.verdict).splitlines()
-        if self.first is not None and (pair := self.pair(1)) is not None:
-            lines[-1] = f"element ({pair.matrix.element(self.first)}), {lines[-1]}"
-        return lines
+        """The verdict in lines."""
+        return str(self.verdict).splitlines()
 
 
 def _pair_html(drawn: _Compared) -> str:

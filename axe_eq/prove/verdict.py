@@ -30,6 +30,7 @@ class LayoutCounterexample:
         image_a, image_b: where each layout puts it, sets of coordinates.
         numbers: name -> number, for layouts with names, at which they differ.
         layouts: name -> layout that an unknown one stands for there.
+        dims: extents of the tensor, where they are known.
     """
 
     x: int | tuple[int, ...]
@@ -37,6 +38,14 @@ class LayoutCounterexample:
     image_b: Image
     numbers: Mapping[str, int] = field(default_factory=dict)
     layouts: Mapping[str, Layout] = field(default_factory=dict)
+    dims: tuple[int, ...] = ()
+
+    @property
+    def element(self) -> tuple[int, ...]:
+        """The digits of the element in the dims; its one index where they are not known."""
+        if isinstance(self.x, tuple):
+            return self.x
+        return tuple(map(int, np.unravel_index(self.x, self.dims))) if self.dims else (self.x,)
 
     def __str__(self) -> str:
         given = [
@@ -44,7 +53,9 @@ class LayoutCounterexample:
         ]
         at = f"with {', '.join(given)}, at" if given else "at"
         a, b = self.image_a, self.image_b
-        return f"{at} x = {self.x}: a gives {_image('a', a, b)}, b gives {_image('b', b, a)}"
+        digits = ",".join(map(str, self.element))
+        shown = digits if len(self.element) == 1 else f"({digits})"
+        return f"{at} element {shown}: a gives {_image('a', a, b)}, b gives {_image('b', b, a)}"
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from axe_eq.layout.notation.registry import (
     NOTATIONS,
     Notation,
+    checked,
     prefixed,
     read,
     read_any,
@@ -18,10 +19,14 @@ from axe_eq.layout.notation.registry import (
     stated_shape,
     write,
 )
+from axe_eq.layout.notation.text import NO_CONTEXT, Context
 
 __all__ = [
     "NOTATIONS",
+    "NO_CONTEXT",
+    "Context",
     "Notation",
+    "checked",
     "prefixed",
     "read",
     "read_any",

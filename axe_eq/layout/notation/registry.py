@@ -141,7 +141,7 @@ def read(
         NotationError: an unknown notation, a text that does not parse, or one that means nothing
             a layout can express.
     """
-    name, context = _find(notation).name, _context(shape, mesh, itemsize)
+    name, context = _find(notation).name, checked(shape, mesh, itemsize)
     reading = read_cached if len(_check_str(text)) <= MAX_CACHED else _read
     return reading(name, text, context)
 
@@ -164,7 +164,7 @@ def write(
     Raises:
         NotationError: the notation cannot express this layout, with the reason.
     """
-    target, context = _find(notation), _context(shape, mesh, None)
+    target, context = _find(notation), checked(shape, mesh, None)
     if not isinstance(layout, Layout):
         layout = read_any(layout, shape=context.shape, mesh=mesh)
     return target.write(layout, context)
@@ -234,7 +234,12 @@ def _check_str(text: object) -> str:
     raise NotationError(f"layout text {quote(repr(text))}", f"is of type {kind}", "a text")
 
 
-def _context(shape: Iterable[int] | None, mesh: Mesh | None, itemsize: int | None) -> Context:
+def checked(shape: Iterable[int] | None, mesh: Mesh | None, itemsize: int | None) -> Context:
+    """What texts leave out, as readers and writers take it.
+
+    Raises:
+        NotationError: no shape, no mesh, or no size of an element.
+    """
     try:
         extents = None if shape is None else check_extents("shape", shape)
     except (LayoutError, TypeError):

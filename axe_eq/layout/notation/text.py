@@ -68,6 +68,10 @@ class Context(NamedTuple):
     itemsize: int | None = None
 
 
+NO_CONTEXT = Context()
+"""What a text that leaves nothing out is read with."""
+
+
 # ---- errors -------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from lark import Lark, Token, UnexpectedInput, v_args
 
 from axe_eq.errors import LayoutError, NotationError
 from axe_eq.layout import terms as t
-from axe_eq.layout.notation import read_any
+from axe_eq.layout.notation import NO_CONTEXT, Context, read_any
 from axe_eq.layout.notation.text import clip, quote, unexpected
 from axe_eq.layout.symbolic import expression as ex
 from axe_eq.layout.symbolic.polynomial import Arithmetic, Polynomial, integer, poly
@@ -221,8 +221,14 @@ def _is_meant(error: NotationError, text: str) -> bool:
     return bool(_LIKELY.match(text)) or not isinstance(error, _Unparsed)
 
 
-def read_layout(value: Layout | ex.LayoutExpr | str) -> Layout | ex.LayoutExpr:
+def read_layout(
+    value: Layout | ex.LayoutExpr | str, context: Context = NO_CONTEXT
+) -> Layout | ex.LayoutExpr:
     """A layout or an expression, or the text of one; a layout wherever it is one value.
+
+    Args:
+        value: any of these.
+        context: what the text of a layout leaves out.
 
     Raises:
         NotationError: a text that is neither.
@@ -234,7 +240,7 @@ def read_layout(value: Layout | ex.LayoutExpr | str) -> Layout | ex.LayoutExpr:
         kind = type(value).__name__
         raise LayoutError(f"layout {value!r}", f"is of type {kind}", "a layout or its text")
     try:
-        return read_any(value)
+        return read_any(value, **context._asdict())
     except NotationError as error:
         try:
             found = read_expression(value)

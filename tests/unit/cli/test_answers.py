@@ -81,6 +81,69 @@ def test_a_certificate_s_texts_are_read_again(axe: Axe, tmp_path: Path) -> None:
     assert axe("check-cert", "forged.json")[0] == 1
 
 
+SHARDED = ("jax:P('x',None)", "alpa:S0R", "--shape", "8x16", "--mesh", "x=2")
+FORGED: dict[str, Any] = {
+    "another shape": {"shape": [16, 8]},
+    "no shape": {"shape": None},
+    "a shape of texts": {"shape": ["8", "16"]},
+    "another mesh": {"mesh": {"dims": [["x", 4]], "axis": "gpuid"}},
+    "another axis": {"mesh": {"dims": [["x", 2]], "axis": "cpuid"}},
+    "a mesh dim twice": {"mesh": {"dims": [["x", 4], ["x", 2]], "axis": "gpuid"}},
+    "a mesh of extents": {"mesh": {"dims": [2], "axis": "gpuid"}},
+    "a mesh without devices": {"mesh": {"dims": [["x", 0]], "axis": "gpuid"}},
+    "no mesh": {"mesh": None},
+    "itemsize 0": {"itemsize": 0},
+    "something else": {"dtype": "f32"},
+}
+
+
+def test_a_certificate_keeps_what_its_texts_leave_out(axe: Axe, tmp_path: Path) -> None:
+    said = verdict(axe, *SHARDED, "--certificate", "proof.json")["statement"]
+    wanted = "with shape 8x16, mesh x=2 on gpuid, both read as S[(2,4,16):(1@gpuid,16@m,1@m)]"
+    assert said.startswith(f"{SHARDED[0]} = {SHARDED[1]} {wanted}")
+    assert axe("check-cert", "proof.json")[:2] == (0, f"accepted: {said}\n")
+    text = (tmp_path / "proof.json").read_text()
+
+    def refused(**changed: Any) -> bool:
+        proof = json.loads(text)
+        for key, value in changed.items():
+            (proof if key == "version" else proof["statement"])[key] = value
+        (tmp_path / "forged.json").write_text(json.dumps(proof))
+        return axe("check-cert", "forged.json")[0] == 1
+
+    context = json.loads(text)["statement"]["context"]
+    assert not refused(context=context)
+    for what, changed in FORGED.items():
+        assert refused(context={**context, **changed}), what
+    assert refused(texts=["jax:P(None,'x')", SHARDED[1]])
+    assert refused(texts=[])
+    assert refused(context={})
+    assert refused(version=2)  # which had no context, so its texts were read without one
+
+
+def test_certificates_without_a_context_are_still_read(axe: Axe, tmp_path: Path) -> None:
+    verdict(axe, "cute:(4,8):(8,1)", "S[(8,4):(1@m,8@m)]", "--certificate", "proof.json")
+    proof = json.loads((tmp_path / "proof.json").read_text())
+    assert "context" not in proof["statement"]
+    (tmp_path / "old.json").write_text(json.dumps({**proof, "version": 2}))
+    assert axe("check-cert", "old.json")[0] == 0
+
+
+def test_what_counts_bytes_is_kept_with_its_itemsize(axe: Axe) -> None:
+    sides = ("sw(128B) . S[(8,64):(64,1)]", "sw(3,3,3) . S[(8,64):(64,1)]")
+    said = verdict(axe, *sides, "--itemsize", "2", "--certificate", "proof.json")["statement"]
+    assert said.startswith(f"{' = '.join(sides)} with itemsize 2, both read as ")
+    assert axe("check-cert", "proof.json")[0] == 0
+
+
+def test_a_refuted_sharding_names_the_element_by_its_digits(axe: Axe) -> None:
+    sides = ("jax:P('x',None)", "jax:P(None,'x')", "--shape", "8x16", "--mesh", "x=2")
+    assert "at element (0,8): a gives {8@m}, b gives {1@gpuid}" in axe("equiv", *sides)[1]
+    assert "at element (0,8): a gives" in axe("draw", *sides, "--text")[1]
+    found = verdict(axe, *sides)["counterexample"]
+    assert (found["x"], found["element"]) == (8, [0, 8])
+
+
 def test_a_layout_counterexample_is_data(axe: Axe) -> None:
     found = verdict(axe, "S[(4,8):(8@m,1@m)]", "cute:(4,8):(8,1)")
     assert found["verdict"] == "Refuted"

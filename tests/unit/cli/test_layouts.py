@@ -287,7 +287,10 @@ def test_shardings_are_compared_where_shape_and_mesh_are_said(axe: Axe) -> None:
     program = f"{Path(__file__).parents[3]}/examples/qwen.py:mlp_block"
     refused = axe("equiv", program, program, *said)
     assert refused.code == 2
-    assert "got --shape, --mesh or --itemsize" in refused.err
+    assert "got a shape, a mesh or an itemsize, which say how layouts are read" in refused.err
+    unknown = axe("equiv", "A[128]", "A[128]", *said)
+    assert unknown.code == 2
+    assert "got a shape, a mesh or an itemsize for an expression" in unknown.err
 
 
 def test_sides_that_number_their_modes_otherwise_are_told_so(axe: Axe) -> None:

@@ -185,7 +185,7 @@ def test_many_copies_of_few_elements_are_refuted_too() -> None:
     found = verdict.counterexample
     assert (found.x, found.image_a, found.image_b) == (1, one(1), two(1))
     assert str(found) == (
-        "at x = 1: a gives 16000 places (only a: 1@m, 1001@m, 2001@m, 3001@m, ...), "
+        "at element 1: a gives 16000 places (only a: 1@m, 1001@m, 2001@m, 3001@m, ...), "
         "b gives 16000 places (only b: 401@m, 1401@m, 2401@m, 3401@m, ...)"
     )
 

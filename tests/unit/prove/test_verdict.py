@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
 
+import axe_eq as axe
 from axe_eq.prove.verdict import (
     LayoutCounterexample,
     ProgramCounterexample,
@@ -52,8 +54,12 @@ def test_text_of_a_layout_counterexample() -> None:
     found = LayoutCounterexample(
         4, frozenset({(("lane", 1), ("warp", 2)), ()}), frozenset({(("m", -2),)})
     )
-    assert str(found) == "at x = 4: a gives {0, 1@lane 2@warp}, b gives {-2@m}"
-    assert str(Refuted(found, "the maps differ")).startswith("Refuted: the maps differ\nat x = 4:")
+    assert str(found) == "at element 4: a gives {0, 1@lane 2@warp}, b gives {-2@m}"
+    assert str(Refuted(found, "the maps differ")).startswith(
+        "Refuted: the maps differ\nat element 4:"
+    )
+    assert str(dataclasses.replace(found, dims=(2, 3))).startswith("at element (1,1): a gives")
+    assert dataclasses.replace(found, numbers={"n": 8}, dims=(2, 3)).element == (1, 1)
     assert "a gives nothing" in str(LayoutCounterexample((0, 1), frozenset(), frozenset({()})))
 
 
@@ -72,3 +78,24 @@ def test_text_of_large_inputs_is_short() -> None:
     assert "  x: float32[100, 100], 5 of 10000 not zero" in text
     assert "the same at smaller extents:\n  output 0 at (1, 0)" in text
     assert len(text) < 500
+
+
+def test_layouts_are_compared_with_what_their_texts_leave_out() -> None:
+    sides = ("jax:P('x',None)", "dtensor:(Shard(0), Replicate())")
+    said: dict[str, Any] = {"shape": (8, 16), "mesh": axe.Mesh({"x": 2, "y": 4})}
+    proved = axe.equivalent(*sides, **said)
+    assert isinstance(proved, Proved)
+    assert axe.check_certificate(proved.certificate)
+    assert proved.statement.texts == sides
+    value = axe.read("jax", "P('x',None)", **said)
+    assert axe.equivalent(value, sides[1], **said)
+    refuted = axe.equivalent(sides[0], "jax:P('y',None)", **said)
+    assert isinstance(refuted, Refuted)
+    assert isinstance(refuted.counterexample, LayoutCounterexample)
+    assert refuted.counterexample.dims == (8, 16)
+    with pytest.raises(axe.LayoutError, match=r"shape \(8, 8\)"):
+        axe.equivalent(value, value, shape=(8, 8))
+    with pytest.raises(axe.ArgumentError, match="how layouts are read"):
+        axe.equivalent(lambda x: x, lambda x: x, "8:f32", shape=(8,))
+    with pytest.raises(axe.NotationError, match="mesh: a dict"):
+        axe.equivalent(*sides, shape=(8, 16), mesh={"x": 2})  # type: ignore[arg-type]
