@@ -20,8 +20,13 @@ MOST_REPEATED = 500  # characters of one about the words of the command line
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="axe-eq")
-def axe() -> None:
+@click.pass_context
+def axe(context: click.Context) -> None:
     """Prove that layouts, programs and schedules are the same; choose the cheapest; explain it."""
+    from axe_eq.cli.layouts import OPTIONS
+    from axe_eq.layout.notation.text import spelled
+
+    context.with_resource(spelled(OPTIONS))  # errors name what can be typed here
 
 
 def main() -> None:

@@ -24,8 +24,8 @@ from axe_eq.layout import (
 )
 from axe_eq.layout.check import check_axis
 from axe_eq.layout.describe import describe
-from axe_eq.layout.notation import NOTATIONS, prefixed, read, read_any, row_major_shape, write
-from axe_eq.layout.notation.text import quote
+from axe_eq.layout.notation import NOTATIONS, find, prefixed, read, read_any, row_major_shape, write
+from axe_eq.layout.notation.text import Spelling, quote
 from axe_eq.prove.certificate import Certificate
 from axe_eq.prove.picture import draw as draw_picture
 
@@ -84,12 +84,23 @@ def parse_mesh(text: str, axis: str) -> Mesh:
         ArgumentError: anything else.
     """
     parts = [re.fullmatch(r"\s*(\w+)\s*=\s*(\d{1,19})\s*", part) for part in text.split(",")]
-    names = [found[1] for found in parts if found]
-    if not all(parts) or len(set(names)) < len(names):
+    if not all(parts):
         raise ArgumentError(
             f"mesh {quote(text)}", "does not parse", "names and extents, as x=2,y=4"
         )
+    names = [found[1] for found in parts if found]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        wrong = f"has the dim {', '.join(twice)} more than once"
+        raise ArgumentError(f"mesh {quote(text)}", wrong, "one extent per dim, as x=2,y=4")
     return Mesh({found[1]: int(found[2]) for found in parts if found}, axis)
+
+
+OPTIONS = Spelling(
+    "--shape 8x16",
+    "--mesh x=2,y=4",
+    "--itemsize 2",
+    lambda extents: f"--shape {'x'.join(map(str, extents))}",
+)
 
 
 def context_options(command: Any) -> Any:
@@ -101,9 +112,18 @@ def context_options(command: Any) -> Any:
                 default=None,
                 help="Extents of the tensor: 8x16. The modes of CuTe text are then its dims.",
             ),
-            click.option("--mesh", default=None, help="The devices: x=2,y=4."),
+            click.option(
+                "--mesh",
+                multiple=True,
+                help="The devices, slow to fast: x=2,y=4; several add up in their order.",
+            ),
             click.option("--axis", default="gpuid", help="The axis that devices lie on."),
-            click.option("--itemsize", type=click.IntRange(1), default=None, help="Bytes."),
+            click.option(
+                "--itemsize",
+                type=click.IntRange(1),
+                default=None,
+                help="Bytes of an element, for texts that count bytes.",
+            ),
         )
     ):
         command = option(command)
@@ -111,7 +131,7 @@ def context_options(command: Any) -> Any:
 
 
 def context_of(
-    shape: str | None, mesh: str | None, axis: str, itemsize: int | None
+    shape: str | None, mesh: Sequence[str], axis: str, itemsize: int | None
 ) -> dict[str, Any]:
     """The options as arguments of `read`.
 
@@ -121,7 +141,7 @@ def context_of(
     check_axis(axis)
     return {
         "shape": None if shape is None else parse_shape(shape),
-        "mesh": None if mesh is None else parse_mesh(mesh, axis),
+        "mesh": parse_mesh(",".join(mesh), axis) if mesh else None,
         "itemsize": itemsize,
     }
 
@@ -281,21 +301,21 @@ def refine_command(shapes: tuple[str, ...], as_json: bool) -> None:
 @axe.command()
 @click.argument("text")
 @click.option("--from", "source", default=None, help="Notation of the text; else its prefix.")
-@click.option("--to", "target", required=True, type=click.Choice(list(NOTATIONS)))
+@click.option("--to", "target", required=True, help=f"One of {', '.join(NOTATIONS)}.")
 @context_options
 @json_option
 def convert(text: str, source: str | None, target: str, as_json: bool, **options: Any) -> None:
     """Write a layout in another notation; what that cannot express is refused with the reason."""
     context = context_of(**options)
-    name, rest = prefixed(text)
-    if source not in (None, name):
-        name, rest = str(source), text
+    goal, (name, rest) = find(target), prefixed(text)
+    if source is not None and source.lower() != name:
+        name, rest = source, text
     found = read(name, rest, **context)
     shape = context["shape"]
-    if shape is None and not NOTATIONS[target].first_fastest:
+    if shape is None and not goal.first_fastest:
         shape = row_major_shape(name, rest)
-    written = write(target, found, shape=shape, mesh=context["mesh"])
-    click.echo(as_json_text({"notation": target, "text": written}) if as_json else written)
+    written = write(goal.name, found, shape=shape, mesh=context["mesh"])
+    click.echo(as_json_text({"notation": goal.name, "text": written}) if as_json else written)
 
 
 # ---- axe draw -----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from axe_eq.errors import ArgumentError, SearchError
 from axe_eq.layout import Difference, Layout, same_map
 from axe_eq.layout.check import check_admitted
 from axe_eq.layout.notation import NO_CONTEXT, NOTATIONS, Context, prefixed, stated_shape
+from axe_eq.layout.notation.text import spelling
 from axe_eq.layout.symbolic.expression import LayoutExpr
 from axe_eq.layout.symbolic.text import read_layout
 from axe_eq.layout.terms import SORTS, encode, is_answer
@@ -97,10 +98,9 @@ def _orders(*given: Any) -> str:
     dims = stated_shape(name, text) or ()
     if sum(extent > 1 for extent in dims) < 2:
         return ""
-    shape = "x".join(map(str, dims))
     return (
         f"{name} counts elements with the first mode fastest, {other} with the last; "
-        f"as dims in order the modes are read for a shape: --shape {shape}, or read(shape=)"
+        f"as dims in order the modes are read for a shape: {spelling().extents(dims)}"
     )
 
 

@@ -12,7 +12,7 @@ from lark import Token, Transformer
 from axe_eq.layout.notation.jax import sharded, written
 from axe_eq.layout.notation.sharding import needed_mesh, needed_shape
 from axe_eq.layout.notation.spec_search import Names
-from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse
+from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse, spelling
 from axe_eq.layout.value import Layout
 
 
@@ -53,7 +53,7 @@ def write(layout: Layout, context: Context) -> str:
     """
     mesh = context.mesh
     if mesh is None:
-        raise refusal("alpa", layout, "the devices are not known", "mesh=Mesh(...)")
+        raise refusal("alpa", layout, "the devices are not known", spelling().mesh)
     order = list(mesh.shape)
 
     def spec(names: Sequence[Names]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from lark import Token, Transformer, v_args
 
 from axe_eq.layout.iters import DEFAULT_AXIS, Iter
-from axe_eq.layout.notation.text import Context, build, fit, parse, refuse, zip_iters
+from axe_eq.layout.notation.text import Context, build, fit, parse, refuse, spelling, zip_iters
 from axe_eq.layout.swizzle import Swizzle
 from axe_eq.layout.value import Layout
 
@@ -121,13 +121,12 @@ def _swizzle(text: str, mode: Swizzle | _ByteMode, itemsize: int | None) -> Swiz
         return mode
     if mode.row_bytes not in _BYTE_MODES:
         refuse("axe", text, f"swizzle mode {mode.row_bytes}B", "32B, 64B or 128B")
+    if itemsize is None:  # the mode counts bytes, and swizzles count elements
+        wrong = f"swizzle mode {mode.row_bytes}B without the size of an element"
+        refuse("axe", text, wrong, spelling().itemsize)
     if itemsize not in (1, 2, 4, 8, 16):
-        refuse(
-            "axe",
-            text,
-            f"swizzle mode {mode.row_bytes}B with itemsize {itemsize}",
-            "itemsize 1, 2, 4, 8 or 16: swizzles count elements",
-        )
+        wrong = f"swizzle mode {mode.row_bytes}B with itemsize {itemsize}"
+        refuse("axe", text, wrong, "itemsize 1, 2, 4, 8 or 16")
     return Swizzle(mode.axis, _BYTE_MODES[mode.row_bytes], 5 - itemsize.bit_length(), 3)
 
 

@@ -40,7 +40,7 @@ from axe_eq.layout.notation.sharding import (
     place,
     unused_replicas,
 )
-from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse
+from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse, spelling
 from axe_eq.layout.tables import from_points
 from axe_eq.layout.value import Layout
 
@@ -286,7 +286,7 @@ def write(layout: Layout, context: Context) -> str:
     """
     mesh = context.mesh
     if mesh is None:
-        raise refusal("dtensor", layout, "the devices are not known", "mesh=Mesh(...)")
+        raise refusal("dtensor", layout, "the devices are not known", spelling().mesh)
     shape = given_shape(layout, context) or ()
     try:
         dims = mesh_dims("dtensor", layout, context, mesh)

@@ -27,7 +27,7 @@ from axe_eq.layout.notation.sharding import (
     unused_replicas,
 )
 from axe_eq.layout.notation.spec_search import Names, find_names
-from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse
+from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse, spelling
 from axe_eq.layout.value import Layout
 
 
@@ -125,7 +125,7 @@ def write(layout: Layout, context: Context) -> str:
         NotationError: the layout is no sharding over whole mesh dims.
     """
     if context.mesh is None:
-        raise refusal("jax", layout, "the devices are not known", "mesh=Mesh(...)")
+        raise refusal("jax", layout, "the devices are not known", spelling().mesh)
     return written("jax", layout, context, context.mesh, _spec)
 
 

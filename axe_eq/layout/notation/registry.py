@@ -23,7 +23,7 @@ from axe_eq.layout.notation import (
     triton,
     xla,
 )
-from axe_eq.layout.notation.text import Context, clip, quote
+from axe_eq.layout.notation.text import Context, Unparsed, clip, quote
 from axe_eq.layout.value import Layout
 
 
@@ -34,6 +34,7 @@ class Notation(NamedTuple):
         dims: the extents of the tensor that a text states, None where it states none.
         first_fastest: without a shape the layout is read as the function of a linear index that
             runs through the stated dims with the first one fastest.
+        systems: names that a notation of another name is looked for under.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Notation(NamedTuple):
     write: Callable[[Layout, Context], str]
     dims: Callable[[str], tuple[int, ...] | None] = lambda _: None
     first_fastest: bool = False
+    systems: tuple[str, ...] = ()
 
 
 _TABLE = (
@@ -64,6 +66,7 @@ _TABLE = (
         cute.write,
         cute.dims,
         first_fastest=True,
+        systems=("cutlass",),
     ),
     Notation(
         "xla",
@@ -79,6 +82,7 @@ _TABLE = (
         "{devices=[2,1,2]<=[4] last_tile_dim_replicate}",
         hlo_sharding.read,
         hlo_sharding.write,
+        systems=("hlo", "gspmd"),
     ),
     Notation(
         "jax", "JAX PartitionSpecs on a mesh", "P('x', ('y', 'z'), None)", jax.read, jax.write
@@ -89,6 +93,7 @@ _TABLE = (
         "(Shard(dim=0), Replicate())",
         dtensor.read,
         dtensor.write,
+        systems=("torch", "pytorch"),
     ),
     Notation("alpa", "Alpa sharding specs on a mesh", "S0S1", alpa.read, alpa.write),
     Notation(
@@ -105,6 +110,7 @@ _TABLE = (
         strides.read,
         strides.write,
         strides.dims,
+        systems=("numpy", "torch", "pytorch"),
     ),
 )
 
@@ -127,7 +133,7 @@ def read(
     """Reads a text of one notation.
 
     Args:
-        notation: a name from `NOTATIONS`.
+        notation: a name from `NOTATIONS`, in capitals or not.
         text: the text, without prefix.
         shape: extents of the logical tensor; shardings and PartitionSpecs need it, the other
             notations check it against their own size.
@@ -141,7 +147,7 @@ def read(
         NotationError: an unknown notation, a text that does not parse, or one that means nothing
             a layout can express.
     """
-    name, context = _find(notation).name, checked(shape, mesh, itemsize)
+    name, context = find(notation).name, checked(shape, mesh, itemsize)
     reading = read_cached if len(_check_str(text)) <= MAX_CACHED else _read
     return reading(name, text, context)
 
@@ -164,7 +170,7 @@ def write(
     Raises:
         NotationError: the notation cannot express this layout, with the reason.
     """
-    target, context = _find(notation), checked(shape, mesh, None)
+    target, context = find(notation), checked(shape, mesh, None)
     if not isinstance(layout, Layout):
         layout = read_any(layout, shape=context.shape, mesh=mesh)
     return target.write(layout, context)
@@ -183,15 +189,21 @@ def read_any(
         return read(name, rest, shape=shape, mesh=mesh, itemsize=itemsize)
     try:
         return read("axe", text, shape=shape, mesh=mesh, itemsize=itemsize)
-    except NotationError as error:
+    except Unparsed as error:
         hint = "a prefix for another notation, as in cute:(4,8):(8,1)"
         raise NotationError(error.thing, error.wrong, error.expected, hint=hint) from None
 
 
 def prefixed(text: str) -> tuple[str, str]:
-    """The notation that the prefix of a text names, axe without one, and the rest."""
+    """The notation that the prefix of a text names, axe without one, and the rest.
+
+    A name that is none is returned as it is.
+    """
     found = _PREFIX.match(_check_str(text))
-    return (found[1], found[2].strip()) if found else ("axe", text)
+    if found is None:
+        return "axe", text
+    name = found[1].lower()
+    return (name if name in NOTATIONS else found[1]), found[2].strip()
 
 
 def stated_shape(notation: str, text: str) -> tuple[int, ...] | None:
@@ -202,13 +214,13 @@ def stated_shape(notation: str, text: str) -> tuple[int, ...] | None:
     Raises:
         NotationError: an unknown notation, or a text that does not parse.
     """
-    return _find(notation).dims(_check_str(text))
+    return find(notation).dims(_check_str(text))
 
 
 def row_major_shape(notation: str, text: str) -> tuple[int, ...] | None:
     """`stated_shape` in the order of the linear index that the text is read with: slow to fast."""
     found = stated_shape(notation, text)
-    return found[::-1] if found is not None and _find(notation).first_fastest else found
+    return found[::-1] if found is not None and find(notation).first_fastest else found
 
 
 def _read(notation: str, text: str, context: Context) -> Layout:
@@ -219,11 +231,21 @@ read_cached = lru_cache(maxsize=1024)(_read)
 """`read` for texts of at most `MAX_CACHED` characters: schedules name their layouts by text."""
 
 
-def _find(notation: object) -> Notation:
-    if isinstance(notation, str) and notation in NOTATIONS:
-        return NOTATIONS[notation]
+def find(notation: object) -> Notation:
+    """The notation of a name, in capitals or not.
+
+    Raises:
+        NotationError: no such name; of a system whose notations have other names, with these.
+    """
+    word = notation.lower() if isinstance(notation, str) else ""
+    if word in NOTATIONS:
+        return NOTATIONS[word]
+    meant = [entry for entry in _TABLE if word in entry.systems]
     raise NotationError(
-        f"notation {clip(repr(notation), 60)}", "unknown", f"one of {', '.join(NOTATIONS)}"
+        f"notation {clip(repr(notation), 60)}",
+        "unknown",
+        f"one of {', '.join(NOTATIONS)}",
+        hint=" or ".join(f"{entry.name}, for {entry.about}" for entry in meant),
     )
 
 

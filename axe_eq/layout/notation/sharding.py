@@ -25,7 +25,7 @@ from axe_eq.layout.notation.common import (
     with_one_box,
     without_swizzle,
 )
-from axe_eq.layout.notation.text import Context, refusal, refuse
+from axe_eq.layout.notation.text import Context, refusal, refuse, spelling
 from axe_eq.layout.value import Layout
 
 DEVICE_AXIS = "gpuid"
@@ -97,7 +97,7 @@ def needed_shape(notation: str, text: str, context: Context) -> tuple[int, ...]:
         NotationError: there is none; a sharding alone does not say how large the tensor is.
     """
     if context.shape is None:
-        refuse(notation, text, "says nothing of the tensor's extents", "shape=(...)")
+        refuse(notation, text, "says nothing of the tensor's extents", spelling().shape)
     return context.shape
 
 
@@ -108,7 +108,7 @@ def needed_mesh(notation: str, text: str, context: Context) -> Mesh:
         NotationError: there is none.
     """
     if context.mesh is None:
-        refuse(notation, text, "says nothing of the devices", 'mesh=Mesh({"x": 2, "y": 4})')
+        refuse(notation, text, "says nothing of the devices", spelling().mesh)
     return context.mesh
 
 
@@ -196,7 +196,7 @@ def sharded_dims(
     """
     layout = settled(with_one_box(notation, without_swizzle(notation, layout)))
     if extents is None:
-        raise refusal(notation, layout, "the tensor's extents are not known", "shape=(...)")
+        raise refusal(notation, layout, "the tensor's extents are not known", spelling().shape)
     if prod(extents) != layout.size:
         raise refusal(notation, layout, f"shape {tuple(extents)}", f"{layout.size} elements")
     for other in sorted(set(layout.axes) - {axis, DEFAULT_AXIS}):

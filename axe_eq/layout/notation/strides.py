@@ -18,7 +18,7 @@ from axe_eq.layout.notation.common import (
     without_replica,
     without_swizzle,
 )
-from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse, zip_iters
+from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse, spelling, zip_iters
 from axe_eq.layout.value import Layout
 
 _KEYS = {"size": "shape", "stride": "strides", "storage_offset": "offset"}
@@ -85,7 +85,7 @@ def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
 def _elements(text: str, key: str, value: Any, itemsize: int | None) -> Any:
     """Bytes as elements."""
     if itemsize is None:
-        _refuse(text, f"{key} without the size of an element", "itemsize=...")
+        _refuse(text, f"{key} without the size of an element", spelling().itemsize)
     distances = [value] if isinstance(value, int) else list(value)
     for distance in distances:
         if distance % itemsize:

@@ -7,7 +7,9 @@ one `NotationError` that quotes the text, names the column and lists what would 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from importlib import resources
 from typing import Any, NamedTuple, NoReturn
@@ -72,7 +74,49 @@ NO_CONTEXT = Context()
 """What a text that leaves nothing out is read with."""
 
 
+class Spelling(NamedTuple):
+    """How the caller of a reader says what a text leaves out.
+
+    Args:
+        shape, mesh, itemsize: each with values as an example.
+        extents: a shape with these.
+    """
+
+    shape: str
+    mesh: str
+    itemsize: str
+    extents: Callable[[Sequence[int]], str]
+
+
+PYTHON = Spelling(
+    "shape=(...)",
+    'mesh=Mesh({"x": 2, "y": 4})',
+    "itemsize=...",
+    lambda extents: f"shape={tuple(extents)}",
+)
+_SPELLING = ContextVar("spelling", default=PYTHON)
+
+
+def spelling() -> Spelling:
+    """How errors name what a text leaves out: keywords, or what `spelled` says."""
+    return _SPELLING.get()
+
+
+@contextmanager
+def spelled(words: Spelling) -> Iterator[None]:
+    """Errors inside name what a text leaves out in these words."""
+    token = _SPELLING.set(words)
+    try:
+        yield
+    finally:
+        _SPELLING.reset(token)
+
+
 # ---- errors -------------------------------------------------------------------------------------
+
+
+class Unparsed(NotationError):
+    """A text that does not follow the grammar of its notation."""
 
 
 def quote(text: str, limit: int = 60) -> str:
@@ -202,7 +246,7 @@ def parse(notation: str, text: str, transformer: Transformer[Token, Any]) -> Any
         if isinstance(error.orig_exc, AxeError):
             raise error.orig_exc from None
         raise
-    raise NotationError(subject(notation, text), wrong, expected)
+    raise Unparsed(subject(notation, text), wrong, expected)
 
 
 def unexpected(parser: Lark, text: str, error: UnexpectedInput) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from axe_eq.cli import main
+from axe_eq.errors import NotationError
 from axe_eq.layout import Layout, tile
 from axe_eq.layout.notation import NOTATIONS, read
 
@@ -170,6 +171,60 @@ def test_what_is_converted_is_proved_equal(axe: Axe) -> None:
         done = axe("convert", "--to", target, source)
         if done.code == 0:
             assert axe("equiv", source, f"{target}:{done.out.strip()}").code == 0
+
+
+def test_notations_are_named_in_capitals_or_not(axe: Axe) -> None:
+    wanted = axe("convert", "--from", "cute", "--to", "xla", "(4,8):(8,1)")
+    assert axe("convert", "--from", "CuTe", "--to", "XLA", "(4,8):(8,1)") == wanted
+    assert axe("convert", "--to", "XLA", "CuTe:(4,8):(8,1)") == wanted
+    assert axe("equiv", "CUTE:(4,8):(8,1)", "cute:(4,8):(8,1)").code == 0
+    said = axe("convert", "--to", "numpy", "S[8:1]")
+    assert (said.code, said.err.splitlines()[-1]) == (
+        2,
+        "  try: strides, for numpy and torch strides",
+    )
+
+
+# -- the options that say what texts leave out -----------------------------------------------------
+
+
+def test_a_mesh_may_be_said_in_parts(axe: Axe) -> None:
+    sharded = ("convert", "--to", "axe", "jax:P('x','y')", "--shape", "8x16")
+    whole = axe(*sharded, "--mesh", "x=2,y=4")
+    assert axe(*sharded, "--mesh", "x=2", "--mesh", "y=4") == whole
+    assert axe(*sharded, "--mesh", "y=4", "--mesh", "x=2").out not in ("", whole.out)
+    twice = axe(*sharded, "--mesh", "x=2,y=4", "--mesh", "x=2")
+    assert (twice.code, twice.out) == (2, "")
+    assert "mesh 'x=2,y=4,x=2': has the dim x more than once" in twice.err
+
+
+UNSAID = {
+    "a shape": (("layout", "alpa:S0", "--mesh", "x=2"), "--shape 8x16"),
+    "a mesh": (("layout", "alpa:S0", "--shape", "8"), "--mesh x=2,y=4"),
+    "a mesh to compare": (("equiv", "jax:P('x')", "S[8:1]", "--shape", "8"), "--mesh x=2,y=4"),
+    "a mesh to write": (("convert", "--to", "dtensor", "S[8:1]"), "--mesh x=2,y=4"),
+    "a shape to write": (("convert", "--to", "hlo_sharding", "S[8:1]"), "--shape 8x16"),
+    "an itemsize": (("layout", "sw(128B) . S[(8,64):(64,1)]"), "--itemsize 2"),
+    "bytes": (("layout", "strides:shape=(2,), byte_strides=(4,)"), "--itemsize 2"),
+}
+
+
+@pytest.mark.parametrize("what", UNSAID)
+def test_errors_name_the_options_that_can_be_typed(what: str, axe: Axe) -> None:
+    arguments, option = UNSAID[what]
+    done = axe(*arguments)
+    assert (done.code, done.err.splitlines()[1:]) == (2, [])  # and no advice of something else
+    assert done.err.endswith(f"; expected {option}\n")
+    with pytest.raises(NotationError, match=r"expected (shape|mesh|itemsize)="):
+        read("strides", "shape=(2,), byte_strides=(4,)")  # as Python says it, outside a command
+
+
+def test_a_description_names_the_options_too(axe: Axe) -> None:
+    said = axe("layout", "S[8:1]").out
+    assert "=" not in "".join(line for line in said.splitlines() if " cannot: " in line).replace(
+        "--mesh x=2,y=4", ""
+    )
+    assert "the devices are not known; expected --mesh x=2,y=4" in said
 
 
 # -- axe draw ------------------------------------------------------------------------------------

@@ -284,6 +284,24 @@ def test_a_prefix_names_the_notation_and_none_means_axe() -> None:
     )
 
 
+def test_names_of_notations_may_be_in_capitals_and_systems_name_theirs() -> None:
+    assert read("CuTe", "(4,8):(8,1)") is read("cute", "(4,8):(8,1)")
+    assert read_any("CUTE:(4,8):(8,1)") == read("cute", "(4,8):(8,1)")
+    both = "dtensor, for torch DTensor placements on a mesh or strides, for numpy and torch strides"
+    for name, hint in (("numpy", "strides, for numpy and torch strides"), ("Torch", both)):
+        with pytest.raises(NotationError) as caught:
+            read(name, "(4,8):(8,1)")
+        assert caught.value.hint == hint
+    assert not {word for entry in NOTATIONS.values() for word in entry.systems} & set(NOTATIONS)
+
+
+def test_only_texts_of_another_grammar_are_told_of_prefixes() -> None:
+    for text, hinted in (("(4,8):(8,1)", True), ("sw(128B) . S[8:1]", False), ("S[0:1]", False)):
+        with pytest.raises(NotationError) as caught:
+            read_any(text)
+        assert bool(caught.value.hint) == hinted
+
+
 @pytest.mark.parametrize("notation", NOTATIONS.values(), ids=lambda entry: entry.name)
 def test_the_example_of_each_notation_reads(notation: Any) -> None:
     mesh = Mesh({"x": 2, "y": 2, "z": 2}) if "'z'" in notation.example else Mesh({"x": 2, "y": 2})
