@@ -345,6 +345,7 @@ def draw(
     Two layouts are compared as `axe equiv` compares them, over the dims of the first. With --shape
     they are read for a tensor of that shape, which changes what some texts mean: the modes of CuTe
     text are then the dims in order; without it they are its own linear index, first mode fastest.
+    One CuTe layout alone is drawn with its modes as rows and columns; the drawing says so.
     """
     context = context_of(**options)
     picture = draw_picture(

@@ -238,6 +238,8 @@ def draw(
         a: a layout, or its text with the notation as a prefix; or a certificate.
         b: another layout.
         shape: extents of the tensor; by default those that the layout's box or its text states.
+            CuTe text without it is the function of its own linear index, as everywhere; one such
+            layout alone is shown with its modes as rows and columns, and says so.
         mesh: the devices.
         itemsize: bytes of one element; shows the banks of shared memory.
         colour: the axis that colours the cells.
@@ -252,9 +254,10 @@ def draw(
             raise ArgumentError("draw", "got a certificate and a layout", "a certificate alone")
         return proof_picture(a)
     extents = None if shape is None else tuple(shape)
-    texts = [x for x in (a, b) if isinstance(x, str)]
-    if b is None and texts and extents is None:
-        extents = stated_shape(*prefixed(texts[0]))  # CuTe's modes are dims, as CuTe prints them
+    meant = None
+    if b is None and isinstance(a, str) and extents is None:
+        extents = stated_shape(*prefixed(a))  # CuTe's modes are dims, as CuTe prints them
+        meant = read_any(a, mesh=mesh, itemsize=itemsize)
     sides = [
         x if isinstance(x, Layout) else read_any(x, shape=extents, mesh=mesh, itemsize=itemsize)
         for x in (a, b)
@@ -271,7 +274,9 @@ def draw(
     if colour is not None and colour not in known:
         raise ArgumentError(f"colour {colour!r}", "no axis of what is drawn", " or ".join(known))
     index = None if at is None else region(matrix, at)
-    look = Look(extents, colour, index, itemsize, mesh)
+    if meant == sides[0]:
+        meant = None
+    look = Look(extents, colour, index, itemsize, mesh, meant)
     if len(sides) == 1:
         return layout_picture(sides[0], look)
     one, two = (_title(x, side) for x, side in zip((a, b), sides, strict=True))

@@ -6,10 +6,12 @@ Source: Axe, sec. 2.2 (iters as extent over stride@axis), in the linear S/R/O sp
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from lark import Token, Transformer, v_args
 
+from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout.iters import DEFAULT_AXIS, Iter
 from axe_eq.layout.notation.text import Context, build, fit, parse, refuse, spelling, zip_iters
 from axe_eq.layout.swizzle import Swizzle
@@ -131,5 +133,8 @@ def _swizzle(text: str, mode: Swizzle | _ByteMode, itemsize: int | None) -> Swiz
 
 
 def write(layout: Layout, context: Context) -> str:
-    """Writes any layout: it is what ``str`` prints."""
+    """Writes any layout as ``str`` prints it, a box over the caller's dims where it cuts there."""
+    if layout.box is not None and context.shape not in (None, layout.box):
+        with suppress(LayoutError, SearchError):
+            return str(layout.group(context.shape).layout)
     return str(layout)

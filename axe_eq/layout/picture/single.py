@@ -35,6 +35,7 @@ class Look(NamedTuple):
         at: the linear index of an element that the window shows, of a layout too large to draw.
         itemsize: bytes of one element, for the view of memory banks.
         mesh: the devices, for notations of shardings.
+        meant: the layout, where what is drawn is it with its elements in the order of other dims.
     """
 
     shape: tuple[int, ...] | None = None
@@ -42,6 +43,14 @@ class Look(NamedTuple):
     at: int | None = None
     itemsize: int | None = None
     mesh: Mesh | None = None
+    meant: Layout | None = None
+
+    def title(self, drawn: Layout) -> list[str]:
+        """The layout, and what of it is drawn where that is in another order, in lines."""
+        if self.meant is None:
+            return [str(drawn)]
+        dims = "x".join(map(str, self.shape or ()))
+        return [str(self.meant), f"Drawn with its modes as dims in order, {dims}: {drawn}"]
 
 
 USUAL = Look()
@@ -125,12 +134,12 @@ def panel(grid: Grid) -> str:
 def layout_svg(layout: Layout, look: Look = USUAL) -> str:
     """The pictures of a layout in one SVG."""
     parts = parts_of(layout, look, FEW)
-    return figure_svg([(part.title, part.grid) for part in parts], [str(layout)])
+    return figure_svg([(part.title, part.grid) for part in parts], look.title(layout))
 
 
 def layout_text(layout: Layout, look: Look = USUAL) -> str:
     """The pictures of a layout for a terminal."""
-    lines = [str(layout)]
+    lines = look.title(layout)
     for part in parts_of(layout, look, FEW, named=False):
         if part.title != "From far":  # colours alone
             lines += ["", f"{part.title}. {part.note}", grid_text(part.grid)]
@@ -144,8 +153,10 @@ def layout_text(layout: Layout, look: Look = USUAL) -> str:
 
 def layout_html(layout: Layout, look: Look = USUAL) -> str:
     """One self-contained page of a layout."""
-    known = describe(layout, shape=look.shape, mesh=look.mesh)
-    body = [_facts(known)]
+    title, *drawn = look.title(layout)
+    shape = look.shape if look.meant is None else None
+    known = describe(look.meant or layout, shape=shape, mesh=look.mesh)
+    body = [*(f"<p>{escape(line)}</p>" for line in drawn), _facts(known)]
     body += [
         html.section(part.title, f"{part.note} {part.colours}".rstrip(), panel(part.grid))
         for part in parts_of(layout, look)
@@ -153,7 +164,7 @@ def layout_html(layout: Layout, look: Look = USUAL) -> str:
     if look.itemsize is not None:
         body.append(_accesses(layout, look.itemsize, look.shape))
     body.append(_notations(known))
-    return html.page(str(layout), body, formal=True, linked=True)
+    return html.page(title, body, formal=True, linked=True)
 
 
 def _facts(known: Description) -> str:

@@ -244,6 +244,24 @@ def test_texts_state_their_own_shape() -> None:
     assert axe.draw("cute:(4,8):(8,1)", "strides:(8,4):(1,8)").text().startswith("Proved")
 
 
+def test_a_cute_layout_is_its_own_function_however_it_is_drawn() -> None:
+    text, read = "cute:(4,8):(8,1)", "S[(8,4):(1@m,8@m)]"
+    drawn = "Drawn with its modes as dims in order, 4x8: S[(4,8):(8@m,1@m)]"
+    assert str(axe.read("cute", "(4,8):(8,1)")) == read
+    alone = axe.draw(text)
+    assert alone.text().splitlines()[:2] == [read, drawn]
+    assert read in alone.svg()
+    assert drawn in alone.svg()
+    words = " ".join(Page(alone.html()).words)
+    assert drawn in words
+    assert f"canonical {read}" in words  # the facts are those of what was read
+    assert f"{text} = {read}" in axe.draw(text, text).text()
+    ordered = axe.draw(text, shape=(4, 8)).text()
+    assert ordered.splitlines()[0] == "S[(4,8):(8@m,1@m)]"
+    for other in (ordered, axe.draw("xla:f32[4,8]").text(), axe.draw("cute:32:1").text()):
+        assert "Drawn with its modes" not in other
+
+
 def test_steps_about_unknown_layouts_read_like_expressions() -> None:
     verdict = axe.equivalent("tile(A[n],(n),S[1:1],(1))", "A[n]")
     assert isinstance(verdict, Proved)

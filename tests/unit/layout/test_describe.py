@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from axe_eq.errors import AxeError
-from axe_eq.layout import Layout, Mesh
+from axe_eq.layout import Layout, Mesh, same_map
 from axe_eq.layout.describe import aliasing_text, describe, expressions, n_copies
-from axe_eq.layout.notation import NOTATIONS, read
+from axe_eq.layout.notation import NOTATIONS, read, write
 
 Rng = np.random.Generator
 
@@ -79,3 +79,17 @@ def test_what_nobody_can_enumerate_is_described(
     for name, refused in found.notations.items():
         assert isinstance(refused, str | AxeError), name
     assert found.data()["copies"] == copies
+
+
+def test_the_dims_of_a_padded_tensor_are_kept() -> None:
+    mesh = Mesh({"x": 2, "y": 4})
+    layout = read("jax", "P('x','y')", shape=(5, 6), mesh=mesh)
+    text = describe(layout, shape=(5, 6), mesh=mesh).notations["axe"]
+    assert isinstance(text, str)
+    again = Layout.parse(text)
+    assert (again.box, same_map(again, layout)) == ((5, 6), None)
+    normal = layout.canonical()
+    assert normal.box == (30,)
+    for shape, box in (((30,), (30,)), ((5, 6), (5, 6)), ((2, 15), (30,)), (None, (30,))):
+        written = Layout.parse(write("axe", normal, shape=shape))
+        assert (written.box, same_map(written, layout)) == (box, None)
