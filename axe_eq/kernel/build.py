@@ -173,9 +173,16 @@ class Builder:
         given.place(thing, place, ("warp", "lane", "reg"), at_zero=True)
         if place.shape != extents:
             raise refuse(thing, f"layout of shape {place.shape}", f"{extents}")
+        given.on_threads(thing, place, self._n_warps)
         buffer = self._buffer(thing, name, "reg", dtype, extents, place)
         self.kernel.buffers.append(buffer)
         return buffer
+
+    @property
+    def _n_warps(self) -> int:
+        """Warps that issue a statement here, at most."""
+        inside = "warpgroup" in self._scopes
+        return ir.WARPS_PER_GROUP if inside else self.kernel.n_warps
 
     def reg_like(self, name: str, dtype: str, view: ir.View) -> ir.Buffer:
         """A register tile on the same threads as the register view, registers numbered densely."""

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from axe_eq.errors import PackError, ScheduleError
+from axe_eq.errors import PackError, ProgramError, ScheduleError
+from axe_eq.kernel.userline import user_line
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES, dtype, promote
 
@@ -110,11 +111,24 @@ def apply(cell: str, *args: Cell | float) -> Apply:
 
     Raises:
         ProgramError: no such cell is declared.
-        ScheduleError: the cell takes another number of operands.
+        ScheduleError: the cell takes another number of operands or parameters.
     """
-    declared, _ = ops.cell(cell)
+    try:
+        declared, params = ops.cell(cell)
+        if declared.result == "param" and params:
+            dtype(params[0])
+    except ProgramError as error:
+        error.at = error.at or user_line()
+        raise
+    thing = f"cell {cell!r}"
     if declared.arity is not None and declared.arity != len(args):
-        raise ScheduleError(f"cell {cell!r}", f"is applied to {len(args)}", f"{declared.arity}")
+        raise ScheduleError(
+            thing, f"is applied to {len(args)}", f"{declared.arity}", at=user_line()
+        )
+    if len(params) != declared.n_params:
+        example = f', such as "{declared.name} f32"' if declared.result == "param" else ""
+        wrong = f"has {len(params)} parameters in its text"
+        raise ScheduleError(thing, wrong, f"{declared.n_params}{example}", at=user_line())
     trees = tuple(a if isinstance(a, Cell) else Constant(a) for a in args)
     return Apply(cell, trees)
 

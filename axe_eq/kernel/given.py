@@ -11,10 +11,10 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from axe_eq.errors import AxeError, ScheduleError, said
+from axe_eq.errors import AxeError, LayoutError, ScheduleError, said
 from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, common_dtype
 from axe_eq.kernel.expr import Bounds, Expr, Int, bounds
-from axe_eq.kernel.placement import Placement
+from axe_eq.kernel.placement import LANES, Placement
 from axe_eq.kernel.userline import user_line
 from axe_eq.program import ops
 from axe_eq.program.node import dtype_by_rule
@@ -65,6 +65,36 @@ def whole(thing: str, what: str, value: object, low: int | None = None) -> int:
         least = "" if low is None else f", at least {low}"
         raise refuse(thing, f"{what} {given}", f"a number{least}")
     return given
+
+
+def position(thing: str, dim: int, extent: Int, masked: bool, what: str, value: object) -> Int:
+    """The index, begin or end of a Python subscript, counted from the first element.
+
+    Python counts negative ones from the end and finds nothing after it, a kernel does neither: a
+    number outside is taken for a mistake. An end may lie behind the last element: tails are masked.
+
+    Args:
+        thing: what is indexed, for messages.
+        dim: which of its dims.
+        extent: that dim's extent.
+        masked: whether a window may lie outside.
+        what: "index", "begin" or "end".
+        value: what was given.
+
+    Raises:
+        ScheduleError: it is no integer.
+        LayoutError: it is a number, and there is no such element.
+    """
+    found, most = integer(thing, what, value), bounds(extent)[1]
+    behind = what != "end" and most is not None and isinstance(found, int) and found >= most
+    if isinstance(found, int) and (found < 0 or behind):
+        last = "" if what == "end" else f" to {extent - 1}"
+        hint = "span(begin, extent), for a window that may lie outside" if masked else ""
+        raise LayoutError(
+            thing, f"{what} {found} of dim {dim}", f"0{last or ' or more'}, from the first element",
+            at=user_line(), hint=hint,
+        )  # fmt: skip
+    return found
 
 
 def condition(thing: str, value: object) -> Int:
@@ -181,6 +211,18 @@ def place(thing: str, given: Placement, axes: Sequence[str], *, at_zero: bool) -
         expected = f"iters on {kind} {', '.join(axes)}, {offset}no element before the first"
         raise refuse(thing, f"layout {given}", expected)
     return given
+
+
+def on_threads(thing: str, place: Placement, n_warps: int) -> None:
+    """Check that a placement takes no more threads than there are: fewer may be right elsewhere.
+
+    Raises:
+        ScheduleError: it takes more lanes or warps.
+    """
+    for axis, most in (("lane", LANES), ("warp", n_warps)):
+        taken = place.extent_on(axis)
+        if taken > most:
+            raise refuse(thing, f"layout {place} takes {taken} {axis}s", f"{most} at most")
 
 
 def constant(thing: str, value: object, dtype: str) -> float:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 
 from axe_eq.errors import LayoutError, ScheduleError
@@ -115,18 +115,19 @@ class Buffer:
 def _part(buffer: Buffer, dim: int, index: Subscript, extent: Int) -> tuple[Int, int, bool]:
     """(begin, extent, kept) of one index."""
     thing, kept, size = f"buffer {buffer.name}", True, 1
+    at = partial(given.position, thing, dim, extent, buffer.memory == "gmem")
     if isinstance(index, span):
         begin = given.integer(thing, "begin", index.begin)
         size = given.whole(thing, "extent", index.extent)
     elif isinstance(index, slice):
         if index.step not in (None, 1):
             raise LayoutError(thing, f"step {index.step}", "contiguous slices", at=user_line())
-        begin = given.integer(thing, "begin", 0 if index.start is None else index.start)
-        end = given.integer(thing, "end", extent if index.stop is None else index.stop)
+        begin = 0 if index.start is None else at("begin", index.start)
+        end = extent if index.stop is None else at("end", index.stop)
         with given.at_user_line():
             size = number(end - begin)
     else:
-        begin, kept = given.integer(thing, "index", index), False
+        begin, kept = at("index", index), False
     low, high = bounds(begin)
     before = (high is not None and high < 0) or (low is not None and low < 0)
     outside = size < 1 or (before and buffer.memory != "gmem")  # global tensors are masked

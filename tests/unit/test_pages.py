@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -39,6 +42,28 @@ def test_the_page_on_kernels_names_what_the_builder_has() -> None:
     public = {n for n in vars(Builder) if not n.startswith("_")} - {"finish"}
     missing = sorted(n for n in public if f"k.{n}" not in text and f"`{n}`" not in text)
     assert missing == ["cluster_arrive", "cluster_wait"]  # the halves of cluster_sync
+
+
+def test_the_page_on_kernels_lists_the_cells_and_monoids() -> None:
+    text = (DOCS / "kernels.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| ([a-z ]+) \| (.*) \|$", text, re.MULTILINE))
+    listed = {what: re.findall(r"`([^`]+)`", row) for what, row in rows.items()}
+    # In another process, where no test has declared any.
+    code = "from axe_eq.program import standard, ops; print(*ops.CELLS); print(*ops.MONOIDS)"
+    told = subprocess.check_output([sys.executable, "-c", code], text=True)
+    declared, monoids = told.splitlines()
+    single = [m for m in monoids.split() if ops.MONOIDS[m].n_values == 1]
+    assert sorted(listed.pop("monoids")) == sorted(single)
+    groups: dict[str, list[str]] = {what: [] for what in listed}
+    operands = {None: "any number of operands", 2: "two operands", 1: "one operand"}
+    for name in declared.split():
+        cell = ops.CELLS[name]
+        moves = name in ("id", "cast", "where")
+        if cell.n_values == 1:
+            groups["moves" if moves else operands[cell.arity]].append(name)
+    assert {what: sorted(names) for what, names in listed.items()} == {
+        what: sorted(names) for what, names in groups.items()
+    }
 
 
 @pytest.mark.usefixtures("_forgotten")

@@ -449,7 +449,7 @@ REFUSED: dict[str, tuple[Callable[[], ir.Primitive], Where, str]] = {
         "wgmma.f16: the product is synchronous",
     ),
     "rows not 64": (
-        lambda: product(m=72, acc=Layout([(72, 1, "reg"), (128, 1, "lane")])),
+        lambda: product(m=72, acc=Layout([(72, 4, "reg"), (4, 1, "reg"), (32, 1, "lane")])),
         GROUP,
         "tile of 72 x 128",
     ),

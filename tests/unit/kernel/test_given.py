@@ -90,6 +90,10 @@ MISTAKES: dict[str, Case] = {
         lambda k: x(k)[span(0, k.param("n"))], "buffer x: extent n; expected a number",
     ),
     "a slice of run-time size": (lambda k: x(k)[0 : k.param("n")], "known only at run time"),
+    "an element after the last": (
+        lambda k: x(k)[32], "buffer x: index 32 of dim 0; expected 0 to 31, from the first",
+    ),
+    "an element counted from the end": (lambda k: x(k)[-1], "buffer x: index -1 of dim 0"),
     "a vector turned": (lambda k: x(k).all.T, "has 1 dims to swap; expected at least 2"),
     # -- declarations --
     "an empty tensor": (lambda k: k.tensor("x", "f32", (0,)), "tensor x: shape (0); expected ext"),
@@ -121,6 +125,28 @@ MISTAKES: dict[str, Case] = {
     ),
     "registers on an unknown axis": (
         lambda k: k.reg("q", "f32", (32,), "S[32:1@banana]"), "iters on axes warp, lane, reg",
+    ),
+    "registers on 64 lanes": (
+        lambda k: k.reg("q", "f32", (64,), "S[64:1@lane]"),
+        "registers q: layout (64:1@lane) takes 64 lanes; expected 32 at most",
+    ),
+    "lanes far apart": (
+        lambda k: k.reg("q", "f32", (2,), "S[2:32@lane]"), "takes 33 lanes; expected 32 at most",
+    ),
+    "registers of 16 warps": (
+        lambda k: k.reg("q", "f32", (512,), "S[512:1@tx]"), "takes 16 warps; expected 8 at most",
+    ),
+    "copies on 64 lanes": (
+        lambda k: k.reg("q", "f32", (2,), "S[2:1@reg] + R[64:1@lane]"), "takes 64 lanes; expected",
+    ),
+    "a warpgroup's registers on 8 warps": (
+        _within(
+            lambda k: k.roles(),
+            _within(
+                lambda k: k.warpgroups(0, 1), lambda k: k.reg("q", "f32", (256,), "S[256:1@tx]")
+            ),
+        ),
+        "takes 8 warps; expected 4 at most",
     ),
     "a layout that is none": (lambda k: k.reg("q", "f32", (32,), 7), "registers q: layout 7"),
     "slots of a fraction": (lambda k: k.mbarriers("b", 1.5), "barrier b: slots 1.5"),
@@ -221,6 +247,15 @@ MISTAKES: dict[str, Case] = {
     ),
     "a deep mistake in a cell": (
         _mapped(apply("exp", apply("lt", arg(0), 1.0))), "cell 'exp': got bool; expected a float",
+    ),
+    "a cast to nothing": (
+        lambda k: apply("cast", arg(0)),
+        "cell 'cast': has 0 parameters in its text; expected 1, such as \"cast f32\"",
+    ),
+    "a cast to two": (lambda k: apply("cast f32 f16", arg(0)), "cell 'cast f32 f16': has 2 param"),
+    "a cast to an unknown dtype": (lambda k: apply("cast f33", arg(0)), "dtype 'f33': is not kno"),
+    "a parameter of a cell that has none": (
+        lambda k: apply("exp 2", arg(0)), "cell 'exp 2': has 1 parameters in its text; expected 0",
     ),
     "a deep cell": (
         _mapped(_deep(3000)), "map: a cell of more than 100 levels; expected several maps",
@@ -411,6 +446,42 @@ def test_a_promised_bound_allows_a_division() -> None:
     with pytest.raises(ScheduleError, match="divides what may be -3"):
         k.let("half", (n - 4) // 2)
     k.let("half", k.let("rest", n - 4, low=0) // 2)
+
+
+# -- arrays and parameters --
+
+
+def _of_n() -> ir.Kernel:
+    k = Builder("k", 1)
+    n = k.param("n")
+    k.tensor("x", "f32", (n, 32))
+    k.tensor("y", "f16", (n,))
+    return k.finish()
+
+
+ARRAYS: dict[str, Any] = {"x": np.zeros((4, 32), np.float32), "y": np.zeros(4, np.float16)}
+UNFIT: dict[str, tuple[Any, Any, str]] = {
+    "other names": ({"Z": 1}, {"n": 4}, "kernel k: arrays lack x, y and have Z; expected x, y"),
+    "one missing": ({"x": ARRAYS["x"]}, {"n": 4}, "kernel k: arrays lack y; expected x, y"),
+    "one too many": (ARRAYS | {"z": 1}, {"n": 4}, "kernel k: arrays have z; expected x, y"),
+    "no parameter": (ARRAYS, {}, "kernel k: params lack n; expected n"),
+    "another parameter": (ARRAYS, {"n": 4, "m": 4}, "kernel k: params have m; expected n"),
+    "a list": (ARRAYS | {"y": [0.0] * 4}, {"n": 4}, "tensor y: got [0.0, 0.0, 0.0, 0.0]; expected"),
+    "another dtype": (
+        ARRAYS | {"y": np.zeros(4)}, {"n": 4},
+        "tensor y: array of dtype float64; expected float16 (f16)",
+    ),
+    "another extent": (ARRAYS, {"n": 5}, "tensor x: array of shape (4, 32); expected (5, 32)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_arrays_and_parameters_that_do_not_fit_are_named(name: str) -> None:
+    arrays, params, reason = UNFIT[name]
+    interpret(_of_n(), ARRAYS, {"n": 4})
+    with pytest.raises(KernelFault) as fault:
+        interpret(_of_n(), arrays, params)
+    assert reason in str(fault.value)
 
 
 # -- texts --
