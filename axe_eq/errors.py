@@ -69,9 +69,15 @@ def said(value: object, most: int = _MOST_SAID) -> str:
     return text if len(text) <= most else f"{text[:most]} ..."
 
 
-def raised_at(error: BaseException) -> str:
-    """Where an error was raised, as ``file:line: text``; "" where that is not known."""
-    frames = traceback.extract_tb(error.__traceback__)
+def raised_at(error: BaseException, function: object = None) -> str:
+    """Where an error was raised, as ``file:line: text``; "" where that is not known.
+
+    With a function, the last line of its file that led there, where one did.
+    """
+    frames = list(traceback.extract_tb(error.__traceback__))
+    code = getattr(function, "__code__", None)
+    own = [f for f in frames if code is not None and f.filename == code.co_filename]
+    frames = own or frames
     return f"{frames[-1].filename}:{frames[-1].lineno}: {frames[-1].line}" if frames else ""
 
 

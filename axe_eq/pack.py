@@ -45,6 +45,7 @@ class Pack:
         runners: target family -> runner.
         interpreters: target family -> what runs its lowered kernels without the machine, see
             `axe_eq.prove.kernelcheck.Interpreter`.
+        spelled: target family -> the first cell that it spells for it, and where.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Pack:
     emitters: dict[str, Any] = field(default_factory=dict)
     runners: dict[str, Any] = field(default_factory=dict)
     interpreters: dict[str, Any] = field(default_factory=dict)
+    spelled: dict[str, tuple[str, str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # Keys of laws are "pack/law"; certificates carry names and versions as texts.
@@ -102,11 +104,14 @@ class Pack:
         Raises:
             PackError: no such cell, kind of number or operand, or it is spelled otherwise already.
         """
+        caller = sys._getframe(1)
+        place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
         try:
             declare_spelling(family, cell, texts)
         except PackError as error:
-            error.thing = f"pack {self.name!r}, {error.thing}"
+            error.thing, error.at = f"pack {self.name!r}, {error.thing}", place
             raise
+        self.spelled.setdefault(family, (cell, place))
 
     def monoid(self, monoid: Monoid) -> Monoid:
         """Declare a monoid."""
@@ -274,7 +279,25 @@ def packs(names: Iterable[str | Pack] | None = None, without: Iterable[str] = ()
     dropped = {*name_list("without", without), *switches().without}
     found = [p if isinstance(p, Pack) else _named(p, known) for p in chosen]
     _check_without(dropped, found)
+    _check_families(found, {*known.values(), *found})
     return [p for p in found if p.name not in dropped]
+
+
+def _check_families(found: Iterable[Pack], every: Iterable[Pack]) -> None:
+    """Refuse spellings for a family that nobody has and that is nearly called like one.
+
+    Others are left alone: they are for machines whose pack is not installed here.
+    """
+    families = sorted({t.family for p in every for t in p.targets.values()})
+    for pack in found:
+        for family, (cell, place) in pack.spelled.items():
+            near = get_close_matches(family, families, 3, ALIKE)
+            if family not in families and near:
+                raise PackError(
+                    f"pack {pack.name!r}, spelling of cell {cell!r} for {family!r}",
+                    "no target has such a family", f"one of {' '.join(families)}",
+                    at=place, hint=" or ".join(near),
+                )  # fmt: skip
 
 
 def name_list(what: str, given: Iterable[Any]) -> list[Any]:

@@ -13,8 +13,22 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, get_args, get_type_hints
 
-from axe_eq.errors import AxeError, PackError, cause, raised_at
-from axe_eq.rule.term import MODE, Call, Cond, Ground, Recorder, Sort, Term, Undefined, Var
+from axe_eq.errors import AxeError, PackError, cause, defined_at, raised_at, said
+from axe_eq.rule.term import (
+    MODE,
+    Call,
+    Cond,
+    Expr,
+    Ground,
+    Primitive,
+    Recorder,
+    Sort,
+    Term,
+    Undefined,
+    Var,
+    postorder,
+    sort_of,
+)
 
 Sides = tuple[Any, ...]
 """What a law returns: left, right, then its conditions."""
@@ -94,17 +108,23 @@ class Law:
         params = tuple(Var(name, sort) for name, sort in self.params)
         recorder = MODE.recorder = Recorder()
         try:
-            left, right, *conditions = self.fn(*params)
-        except AxeError:
+            sides = self.fn(*params)
+        except AxeError as error:
+            error.at = error.at or raised_at(error, self.fn)
             raise
         except Exception as error:  # packs are somebody else's code
             raise PackError(
                 f"law {self.name!r}", f"its function fails on variables ({cause(error)})",
                 "terms of its parameters; what is computed, in functions marked @primitive",
-                at=raised_at(error),
+                at=raised_at(error, self.fn),
             ) from error  # fmt: skip
         finally:
             MODE.recorder = None
+        problem = _of_sides(sides) or next(filter(None, map(_of_call, recorder.calls)), "")
+        if problem:
+            expected = "left and right, terms of one sort on arguments they take, then conditions"
+            raise PackError(f"law {self.name!r}", problem, expected, at=defined_at(self.fn))
+        left, right, *conditions = sides
         return Pattern(params, left, right, tuple(conditions), tuple(recorder.calls))
 
     def instance(
@@ -132,6 +152,60 @@ class Law:
         if not all(conditions):
             return None
         return Instance(left, right)
+
+
+def _of_sides(sides: Any) -> str:
+    """What is wrong with that which a law returned on variables; "" where nothing is."""
+    if not isinstance(sides, tuple) or len(sides) < 2:
+        return f"its function returns {said(sides)}"
+    left, right, *conditions = sides
+    for side in (left, right):
+        if problem := _of_pattern(side):
+            return problem
+    if sort_of(left) != sort_of(right):
+        return f"its sides are of sorts {sort_of(left)} and {sort_of(right)}"
+    for condition in conditions:
+        if not isinstance(condition, Cond):
+            return f"its function returns {said(condition)} as a condition"
+        if problem := _of_pattern(condition.left) or _of_pattern(condition.right):
+            return problem
+    return ""
+
+
+def _of_pattern(value: Any) -> str:
+    """What is wrong with a value on variables: arguments of other sorts; "" where nothing is."""
+    if isinstance(value, Term):
+        for term in postorder(value):
+            for given, sort in zip(term.args, term.symbol.args, strict=True):
+                if problem := _of_argument(given, sort, term.symbol.name):
+                    return problem
+        return ""
+    if isinstance(value, Expr):
+        if not value.sort.primitive:
+            return f"{value} computes with sort {value.sort}, which has no arithmetic"
+        parts = (_of_argument(given, value.sort, str(value)) for given in value.args)
+        return next(filter(None, parts), "")
+    return "" if sort_of(value) else f"its function returns {said(value)} for a term"
+
+
+def _of_argument(given: Any, sort: Sort, of: str) -> str:
+    if isinstance(given, Expr) and (problem := _of_pattern(given)):
+        return problem
+    if sort_of(given) != sort:
+        found = f", of sort {sort_of(given)}," if sort_of(given) else ""
+        return f"{said(given)}{found} is an argument of {of}, which takes sort {sort}"
+    return ""
+
+
+def _of_call(call: Call) -> str:
+    """What is wrong with a call of a primitive or an analysis; "" where nothing is."""
+    function = call.function
+    sorts = function.args if isinstance(function, Primitive) else (function.sort,)
+    for given, sort in zip(call.args, sorts, strict=True):
+        problem = _of_pattern(given) or _of_argument(given, sort, function.name)
+        if problem:
+            return problem
+    return ""
 
 
 def _sort_of(name: str, parameter: str, hint: Any) -> Sort:

@@ -229,6 +229,15 @@ class Cond:
 Ground = int | str | Term
 
 
+def sort_of(value: object) -> Sort | None:
+    """Sort of a value or pattern; None of what is neither."""
+    if isinstance(value, Term | Var | Expr):
+        return value.sort
+    if isinstance(value, str):
+        return STR
+    return INT if isinstance(value, int) else None
+
+
 @dataclass(frozen=True)
 class Call:
     """A primitive or an analysis applied to pattern values, with variables for its results."""
