@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -131,7 +132,7 @@ class _Package(ModuleType):
 def __getattr__(name: str) -> Any:
     """Load the public name `name` and keep it (PEP 562)."""
     if name not in _PUBLIC:
-        raise AttributeError(f"module 'axe_eq' has no attribute {name!r}")
+        raise AttributeError(f"module 'axe_eq' has no attribute {name!r}{_elsewhere(name)}")
     module, _, attribute = _PUBLIC[name].partition(":")
     try:
         loaded = import_module(module)
@@ -142,6 +143,19 @@ def __getattr__(name: str) -> Any:
     value = getattr(loaded, attribute) if attribute else loaded
     globals()[name] = value
     return value
+
+
+def _elsewhere(name: str) -> str:
+    """Which namespace has a name that this one lacks, as the end of an error.
+
+    ``from axe_eq import module`` asks for the attribute first: modules of ours load nothing here.
+    """
+    if name.startswith("_") or find_spec(f"axe_eq.{name}") is not None:
+        return ""
+    for namespace in ("array", "nn"):
+        if hasattr(__getattr__(namespace), name):
+            return f"; try axe_eq.{namespace}.{name}"
+    return ""
 
 
 def __dir__() -> list[str]:

@@ -8,8 +8,10 @@ evaluated by their meaning.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import signature
+from typing import Any, ParamSpec
 
 import numpy as np
 
@@ -21,10 +23,34 @@ from axe_eq.program.traced import Traced, block
 from axe_eq.program.types import DTYPES, dtype
 
 Axis = int | Sequence[int] | None
+Given = ParamSpec("Given")
 
 # The gain and curvature of the tanh form of GELU (Hendrycks and Gimpel, arXiv:1606.08415, sec. 2).
 _TANH_GAIN = math.sqrt(2 / math.pi)
 _TANH_CUBIC = 0.044715
+
+
+def layer(fn: Callable[Given, Any]) -> Callable[Given, Any]:
+    """Decorator: calls that do not fit the signature are refused with it."""
+
+    @wraps(fn)
+    def called(*args: Given.args, **kwargs: Given.kwargs) -> Any:
+        try:
+            return fn(*args, **kwargs)
+        except TypeError:
+            own = signature(fn)
+            try:
+                own.bind(*args, **kwargs)
+            except TypeError as error:
+                shown = own.replace(
+                    parameters=[p.replace(annotation=p.empty) for p in own.parameters.values()],
+                    return_annotation=own.empty,
+                )
+                expected = f"{fn.__name__}{shown}"
+                raise ProgramError(f"nn.{fn.__name__}", str(error), expected) from None
+            raise
+
+    return called
 
 
 def namespace_of(x: Any) -> Any:
@@ -77,21 +103,25 @@ def exactly(x: Any) -> Any:
 # -- activations ----------------------------------------------------------------------------------
 
 
+@layer
 def relu(x: Any) -> Any:
     """max(x, 0)."""
     return namespace_of(x).maximum(x, 0)
 
 
+@layer
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x))."""
     return apply_cell("sigmoid", x)
 
 
+@layer
 def silu(x: Any) -> Any:
     """Sigmoid linear unit: x * sigmoid(x)."""
     return x * sigmoid(x)
 
 
+@layer
 def gelu(x: Any, *, approximate: str = "none") -> Any:
     """Gaussian error linear unit: x * Phi(x) (Hendrycks and Gimpel, arXiv:1606.08415).
 
@@ -114,6 +144,7 @@ def gelu(x: Any, *, approximate: str = "none") -> Any:
 # -- normalisations -------------------------------------------------------------------------------
 
 
+@layer
 def softmax(x: Any, *, axis: int = -1) -> Any:
     """exp(x - max x) / sum exp(x - max x) along an axis, in the dtype of x."""
     xp = namespace_of(x)
@@ -121,30 +152,68 @@ def softmax(x: Any, *, axis: int = -1) -> Any:
     return weights / xp.sum(weights, axis=axis, keepdims=True)
 
 
+@layer
 def mean(x: Any, *, axis: Axis = None, keepdims: bool = False) -> Any:
     """Arithmetic mean over the axes; half types are summed and divided in f32."""
     return namespace_of(x).mean(x, axis=axis, keepdims=keepdims)
 
 
-def rmsnorm(x: Any, *, axis: Axis = -1, eps: float = 1e-6) -> Any:
+@layer
+def rmsnorm(x: Any, *, weight: Any = None, axis: Axis = -1, eps: float = 1e-6) -> Any:
     """Root mean square norm, x / sqrt(mean x^2 + eps) (Zhang and Sennrich, arXiv:1910.07467).
 
     Half types are computed in f32 and rounded at the end.
+
+    Args:
+        x: array of a floating dtype.
+        weight: what the norm is multiplied by, where given; broadcast to the shape of x.
+        axis: the axes of the mean.
+        eps: what keeps the root from 0.
+
+    Raises:
+        ProgramError: a weight that does not broadcast to the shape of x.
     """
     exact = exactly(x)
     mean_square = mean(exact * exact, axis=axis, keepdims=True)
-    return _back(exact * apply_cell("rsqrt", mean_square + eps), x)
+    return _back(_affine(exact * apply_cell("rsqrt", mean_square + eps), weight, None), x)
 
 
-def layernorm(x: Any, *, axis: Axis = -1, eps: float = 1e-5) -> Any:
+@layer
+def layernorm(
+    x: Any, *, weight: Any = None, bias: Any = None, axis: Axis = -1, eps: float = 1e-5
+) -> Any:
     """Layer norm, (x - mean x) / sqrt(var x + eps) (Ba et al., arXiv:1607.06450).
 
     Half types are computed in f32 and rounded at the end.
+
+    Args:
+        x: array of a floating dtype.
+        weight: what the norm is multiplied by, where given; broadcast to the shape of x.
+        bias: what is then added, where given; broadcast likewise.
+        axis: the axes of mean and variance.
+        eps: what keeps the root from 0.
+
+    Raises:
+        ProgramError: a weight or bias that does not broadcast to the shape of x.
     """
     exact = exactly(x)
     centred = exact - mean(exact, axis=axis, keepdims=True)
     variance = mean(centred * centred, axis=axis, keepdims=True)
-    return _back(centred * apply_cell("rsqrt", variance + eps), x)
+    return _back(_affine(centred * apply_cell("rsqrt", variance + eps), weight, bias), x)
+
+
+def _affine(normed: Any, weight: Any, bias: Any) -> Any:
+    """A norm times its weight plus its bias, each where given."""
+    for name, given in (("weight", weight), ("bias", bias)):
+        if given is None:
+            continue
+        exact = exactly(given)
+        extents = zip(reversed(exact.shape), reversed(normed.shape), strict=False)
+        if exact.ndim > normed.ndim or any(mine not in (1, full) for mine, full in extents):
+            expected = f"one that broadcasts to {tuple(normed.shape)}"
+            raise ProgramError(name, f"is of shape {tuple(exact.shape)}", expected)
+        normed = normed * exact if name == "weight" else normed + exact
+    return normed
 
 
 def _back(value: Any, x: Any) -> Any:
@@ -154,6 +223,7 @@ def _back(value: Any, x: Any) -> Any:
 # -- einsum ---------------------------------------------------------------------------------------
 
 
+@layer
 def einsum(subscripts: str, *arrays: Any) -> Any:
     """Sums of products by subscripts, ``"bij,bjk->bik"`` (numpy's einsum, with one letter per dim).
 

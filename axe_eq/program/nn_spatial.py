@@ -13,7 +13,7 @@ import numpy as np
 from axe_eq.errors import ProgramError, said
 from axe_eq.program.arguments import whole, wholes
 from axe_eq.program.array_manipulation import pad
-from axe_eq.program.nn import apply_block, check_array, exactly, namespace_of
+from axe_eq.program.nn import apply_block, check_array, exactly, layer, namespace_of
 from axe_eq.program.selectors import check_scalar
 from axe_eq.program.traced import Traced
 from axe_eq.program.types import dtype
@@ -50,6 +50,7 @@ def _window(out: str, inner: str, step: int, spread: int) -> str:
     return f"{step if step > 1 else ''}{out}+{spread if spread > 1 else ''}{inner}"
 
 
+@layer
 def conv2d(
     x: Any,
     weight: Any,
@@ -99,12 +100,14 @@ def conv2d(
     return xp.reshape(result, (n, o, *result.shape[3:]))
 
 
+@layer
 def max_pool2d(x: Any, size: Pair, *, stride: Pair | None = None, padding: Pair = 0) -> Any:
     """Largest value of every window; `stride` is the window's size by default."""
     _check_image("max_pool2d", x)
     return _pool(x, size, stride, _padded(x, padding, -math.inf), "max")
 
 
+@layer
 def avg_pool2d(x: Any, size: Pair, *, stride: Pair | None = None, padding: Pair = 0) -> Any:
     """Mean of every window, padding counted as zeros; half types are summed and divided in f32."""
     _check_image("avg_pool2d", x)

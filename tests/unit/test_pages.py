@@ -1,17 +1,21 @@
-"""The pages on packs and kernels: every block runs, and says what the page says."""
+"""The pages on programs, packs and kernels: every block runs, and says what the page says."""
 
 from __future__ import annotations
 
+import inspect
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from axe_eq import array, nn
 from axe_eq import pack as packs
 from axe_eq.kernel import cells
 from axe_eq.program import ops
+from axe_eq.program.types import DTYPES
 from tests.unit.pages import DOCS, run_page
 
 
@@ -64,6 +68,27 @@ def test_the_page_on_kernels_lists_the_cells_and_monoids() -> None:
     assert {what: sorted(names) for what, names in listed.items()} == {
         what: sorted(names) for what, names in groups.items()
     }
+
+
+def _signature(function: Any) -> str:
+    """A function's name and parameters without their types."""
+    own = inspect.signature(function)
+    bare = [p.replace(annotation=p.empty) for p in own.parameters.values()]
+    return f"{function.__name__}{own.replace(parameters=bare, return_annotation=own.empty)}"
+
+
+def test_the_page_on_programs_runs_and_lists_what_there_is() -> None:
+    count, _ = run_page("programs.md")
+    assert count == 4
+    text = (DOCS / "programs.md").read_text(encoding="utf-8")
+    functions, layers = text.partition("| `axe_eq.array` |")[2].split("| `axe_eq.nn` |")
+    rows = re.findall(r"^\| [a-z ]+ \| (.*) \|$", functions, re.MULTILINE)
+    names = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+    assert sorted(names) == sorted(n for n in array.__all__ if not n.startswith("__"))
+    shown = re.findall(r"^\| `(.*)` \|$", layers, re.MULTILINE)
+    assert shown == [_signature(getattr(nn, name)) for name in sorted(nn.__all__)]
+    dtypes = text.partition("## Dtypes\n\n")[2].partition(", also by")[0]
+    assert re.findall(r"`(\w+)`", dtypes) == list(DTYPES)
 
 
 @pytest.mark.usefixtures("_forgotten")

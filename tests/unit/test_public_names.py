@@ -50,8 +50,19 @@ def test_every_public_name_loads(name: str) -> None:
 
 
 def test_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'compil'"):
+    with pytest.raises(AttributeError, match=r"no attribute 'compil'$"):
         axe_eq.compil  # noqa: B018
+
+
+def test_a_name_of_another_namespace_is_found() -> None:
+    for name, found in {"mean": "array.mean", "where": "array.where", "silu": "nn.silu"}.items():
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'; try axe_eq.{found}$"):
+            getattr(axe_eq, name)
+
+
+def test_importing_a_module_loads_no_namespace() -> None:
+    code = "import sys; from axe_eq import errors; print('axe_eq.array' in sys.modules)"
+    assert _python(code) == "False"
 
 
 def test_importing_the_package_imports_nothing_else() -> None:

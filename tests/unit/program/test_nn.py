@@ -52,6 +52,63 @@ def test_softmax_and_norms(axis: int) -> None:
     check(lambda x: nn.layernorm(x, axis=axis), centred / spread, X)
 
 
+@pytest.mark.parametrize("shape", [(5,), (4, 5), (3, 1, 1), (1,), ()])
+def test_norms_take_weights_and_biases(shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    w, b = rng.standard_normal(shape), rng.standard_normal(shape)
+    rms = X / np.sqrt((X**2).mean(-1, keepdims=True) + 1e-6)
+    check(lambda x, w: nn.rmsnorm(x, weight=w), rms * w, X, w)
+    normed = (X - X.mean(-1, keepdims=True)) / np.sqrt(X.var(-1, keepdims=True) + 1e-5)
+    check(lambda x, w, b: nn.layernorm(x, weight=w, bias=b), normed * w + b, X, w, b)
+    check(lambda x, b: nn.layernorm(x, bias=b), normed + b, X, b)
+
+
+def test_weights_of_half_types_are_multiplied_in_f32() -> None:
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(shape).astype(np.float16) for shape in ((8, 64), (64,)))
+    wide = x.astype(np.float64)
+    rms = wide / np.sqrt((wide**2).mean(-1, keepdims=True) + 1e-6) * w.astype(np.float64)
+    check(lambda x, w: nn.rmsnorm(x, weight=w), rms.astype(np.float16), x, w, rtol=1e-3)
+
+
+anything: Any = nn  # the calls are wrong on purpose
+BAD_CALLS: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "a weight by place": (
+        lambda x: anything.rmsnorm(x, x), "nn.rmsnorm: too many positional arguments; expected "
+        "rmsnorm(x, *, weight=None, axis=-1, eps=1e-06)",
+    ),
+    "no array": (lambda x: anything.relu(), "nn.relu: missing a required argument: 'x'; expected"),
+    "a keyword of another library": (
+        lambda x: anything.softmax(x, dim=-1), "got an unexpected keyword argument 'dim'; expected "
+        "softmax(x, *, axis=-1)",
+    ),
+    "no filter": (lambda x: anything.conv2d(x), "nn.conv2d: missing a required argument: 'weight'"),
+    "a weight that does not fit": (
+        lambda x: nn.rmsnorm(x, weight=x[..., :3]),
+        "weight: is of shape (3, 4, 3); expected one that broadcasts to (3, 4, 5)",
+    ),
+    "a weight of more dims": (lambda x: nn.rmsnorm(x, weight=x[None]), "weight: is of shape (1, 3"),
+    "a bias that does not fit": (
+        lambda x: nn.layernorm(x, bias=x[..., :3]), "bias: is of shape (3, 4, 3)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BAD_CALLS)
+def test_calls_that_do_not_fit_are_refused(what: str) -> None:
+    call, problem = BAD_CALLS[what]
+    for attempt in (lambda: call(X), lambda: trace(call, "3x4x5:f64")):
+        with pytest.raises(ProgramError) as refusal:
+            attempt()
+        assert problem in str(refusal.value)
+    assert refusal.value.at.startswith("test_nn.py:")
+
+
+def test_type_errors_from_inside_a_layer_stay() -> None:
+    with pytest.raises(TypeError, match="did not contain a loop"):
+        nn.rmsnorm(X, eps="small")  # type: ignore[arg-type]
+
+
 def test_norms_of_half_types_do_not_overflow() -> None:
     x = np.full((2, 512), 500, np.float16)
     check(nn.rmsnorm, np.ones_like(x), x, rtol=1e-3)
