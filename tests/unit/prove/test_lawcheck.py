@@ -183,15 +183,16 @@ def test_a_sampler_of_the_law_replaces_sampling_by_types() -> None:
     assert seen
 
 
+@primitive((STR,), (STR,))
+def dtype_in(type_text: str) -> str:
+    return value_type(type_text).dtype
+
+
 def test_samples_are_well_typed_deterministic_and_learn_conditions() -> None:
     @law(source="test")
     def negation(s: Sig, f: Cell, x: Value, y: Value) -> Sides:
         """s[f](x, y) = s[add](x, y)   for add, on equal dtypes."""
-        same = (
-            value_type(type_of(x)).dtype == value_type(type_of(y)).dtype
-            if isinstance(x, Term)
-            else True
-        )
+        same = dtype_in(type_of(x)) == dtype_in(type_of(y))
         return op(s, f, x, y), op(s, "add", x, y), f == "add", same
 
     def run() -> list[Any]:
