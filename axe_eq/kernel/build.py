@@ -475,7 +475,8 @@ class Builder:
         """Copy between memories or registers; elements outside a global source read as `fill`."""
         self._same_shape("copy", dst, src)
         if dst.buffer.dtype != src.buffer.dtype:
-            raise refuse("copy", f"{src.buffer.dtype} to {dst.buffer.dtype}", "k.map with a cast")
+            cast = f'k.map with a cast: apply("cast {dst.buffer.dtype}", arg(0))'
+            raise refuse("copy", f"{src.buffer.dtype} to {dst.buffer.dtype}", cast)
         fill = given.constant("copy", fill, src.buffer.dtype)
         self._add(ir.Copy(dst, src, fill, via))
 

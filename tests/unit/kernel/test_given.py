@@ -297,6 +297,10 @@ MISTAKES: dict[str, Case] = {
     "positions from a fraction": (
         lambda k: k.index(r(k, "i32").all, 0, 0.5), "index: begin 0.5; expected an integer",
     ),
+    "a copy to another dtype": (
+        lambda k: k.copy(r(k, "f16").all, x(k).all),
+        'copy: f32 to f16; expected k.map with a cast: apply("cast f16", arg(0))',
+    ),
     "a text that decides about a sum": (
         lambda k: k.gemm(r(k).all, x(k).all, x(k).all, "no"), "gemm: condition 'no'; expected an",
     ),
