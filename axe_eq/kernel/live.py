@@ -21,6 +21,13 @@ def words(tiles: Tiles | set[ir.Buffer]) -> int:
     return sum(-(-b.n_elements * b.itemsize // 4) for b in tiles)
 
 
+def most_words(kernel: ir.Kernel) -> int:
+    """The most registers of a thread that tiles take at once, in a kernel without roles."""
+    found = [0]
+    live(kernel.body, frozenset(), lambda _, tiles: found.append(words(tiles)))
+    return max(found)
+
+
 def live(body: ir.Body, after: Tiles, note: Note) -> Tiles:
     """Tiles that live before a body, given those that live after it.
 

@@ -7,17 +7,24 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from axe_eq.kernel import ir
-from axe_eq.kernel.cells import Apply, Cell, arg
+from axe_eq.kernel.cells import Apply, Cell, apply, arg, result_dtype
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
 from axe_eq_backends.cuda.cones import Cone, Fold
 from axe_eq_backends.cuda.leaves import Names, operand, stored
 from axe_eq_backends.cuda.online import BEST, ONLINE, substituted
-from axe_eq_backends.cuda.schedules.rows import Reduction, best_across, reduce_rows
+from axe_eq_backends.cuda.schedules.rows import (
+    Reduction,
+    best_across,
+    reduce_rows,
+    value_dtypes,
+)  # fmt: skip
 from axe_eq_backends.cuda.schedules.sweeps import MERGE, sweep, sweep_tiling
 from axe_eq_backends.cuda.schedules.tensors import Operand, Range, collapse, run_vector
 
 Output = tuple[Operand, Cell]
+# Truth values are reduced as the numbers 0 and 1: threads exchange registers of 32 bits.
+LOGICAL = {"and": "min", "or": "max"}
 
 
 @dataclass
@@ -65,8 +72,8 @@ def _read(cone: Cone, names: Names) -> _Problem:
     if len({frozenset(f.dims) for f in cone.folds}) > 1:
         raise cone.refuse("reduces different dims", "the same dims, any number of times")
     for fold in cone.folds:
-        if fold.monoid not in {*MERGE, *ONLINE, *BEST}:
-            raise cone.refuse(f"reduces by {fold.monoid}", " ".join([*MERGE, *ONLINE, *BEST]))
+        if fold.monoid not in (able := {**MERGE, **LOGICAL, **ONLINE, **BEST}):
+            raise cone.refuse(f"reduces by {fold.monoid}", " ".join(able))
     loads = [n for n, leaf in enumerate(cone.leaves) if not isinstance(leaf, Fold)]
     operands = [operand(cone, cone.leaves[n], names) for n in loads]
     outputs = [stored(r, names) for r in cone.roots]
@@ -74,7 +81,7 @@ def _read(cone: Cone, names: Names) -> _Problem:
     reductions: list[Reduction] = []
     for n, leaf in enumerate(cone.leaves):
         if isinstance(leaf, Fold):
-            known[n] = _reduction(leaf, known, reductions, len(operands))
+            known[n] = _reduction(leaf, known, reductions, operands)
     cells = [substituted(r.cell, known) for r in cone.roots]
     dims = set(cone.folds[0].dims)
     kept = [d for d in range(len(cone.shape)) if d not in dims]
@@ -88,21 +95,35 @@ def _read(cone: Cone, names: Names) -> _Problem:
 
 
 def _reduction(
-    fold: Fold, known: Mapping[int, Cell], reductions: list[Reduction], first: int
+    fold: Fold,
+    known: Mapping[int, Cell],
+    reductions: list[Reduction],
+    operands: Sequence[Operand],
 ) -> Cell:
     """Add a fold's reductions, one or those of a structured monoid; its value as a cell."""
     cell = substituted(fold.cell, known)
-    if fold.monoid in MERGE:
-        reductions.append(Reduction(fold.monoid, cell))
-        return arg(first + len(reductions) - 1)
+    if fold.monoid in (*MERGE, *LOGICAL):
+        return _plain(fold.monoid, cell, reductions, operands)
     assert isinstance(cell, Apply)
     monoid = ONLINE.get(fold.monoid) or BEST[fold.monoid]
     given, results = dict(enumerate(cell.args)), list[Cell]()
     for plain, value in monoid.reductions():
-        reductions.append(Reduction(plain, substituted(value, given)))
-        results.append(arg(first + len(reductions) - 1))
+        results.append(_plain(plain, substituted(value, given), reductions, operands))
         given[1 + len(results)] = results[-1]
     return monoid.finished(*results)
+
+
+def _plain(
+    monoid: str, cell: Cell, reductions: list[Reduction], operands: Sequence[Operand]
+) -> Cell:
+    """Add the reduction of a cell by a monoid; its value as a cell."""
+    known = value_dtypes(operands, reductions)
+    total = arg(len(known))
+    if result_dtype(cell, known) != "bool":
+        reductions.append(Reduction(monoid, cell))
+        return total
+    reductions.append(Reduction(LOGICAL.get(monoid, monoid), apply("cast i32", cell)))
+    return apply("ne", total, 0)
 
 
 def _fused(problem: _Problem) -> _Problem:

@@ -31,6 +31,7 @@ from axe_eq.kernel.cells import (
     used,
 )
 from axe_eq.kernel.expr import Int
+from axe_eq.kernel.live import most_words
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.schedules.tensors import (
@@ -120,8 +121,7 @@ def value_dtypes(operands: Sequence[Operand], reductions: Sequence[Reduction]) -
     """Element types of the operands, then what every reduction is computed in."""
     known = [o.dtype for o in operands]
     for reduction in reductions:
-        computed = result_dtype(reduction.cell, known)
-        known.append("i32" if computed == "bool" else computed)
+        known.append(result_dtype(reduction.cell, known))
     return known
 
 
@@ -146,10 +146,17 @@ def best_across(
     while across <= MAX_WARPS * WARP:
         held = vectors_of(columns, wide, across) * wide
         room = min(REGISTERS // (max(MIN_WARPS, across // WARP) * WARP), HALF_REGISTERS)
-        if registers_of(operands, reductions, outputs, held) <= room:
+        if registers_of(operands, reductions, outputs, held) <= room and _lives(
+            reduce_rows(shape, operands, reductions, outputs, across)
+        ):
             return across
         across *= 2
     return None
+
+
+def _lives(kernel: ir.Kernel) -> bool:
+    """Whether tiles that live at once fit in registers, as the checks of kernels count them."""
+    return most_words(kernel) <= min(REGISTERS // kernel.n_threads, MOST_REGISTERS)
 
 
 class _Writer:

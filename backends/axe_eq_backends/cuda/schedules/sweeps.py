@@ -43,9 +43,7 @@ from axe_eq_backends.cuda.schedules.rows import (
 from axe_eq_backends.cuda.schedules.tensors import Operand, Space, power_of_two_from
 
 WARP, WARPS, MOST_THREADS = 32, 8, 512
-MERGE = {
-    "+": "add", "*": "mul", "max": "maximum", "min": "minimum", "and": "and", "or": "or",
-}  # fmt: skip
+MERGE = {"+": "add", "*": "mul", "max": "maximum", "min": "minimum"}
 
 
 @dataclass(frozen=True)
