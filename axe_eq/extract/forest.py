@@ -140,10 +140,19 @@ class Forest:
         """What the program's text calls the value of a placed class, with its type.
 
         A value that is none of the program's, which a law made on the way, has a number of its own.
+        A copy of an input has the input's name, whatever reshapes of it are read.
         """
-        node = self.placed[placed]
-        named = [self.names[v] for v, _ in node.requests if v in self.names]
-        return f"{named[0] if named else f'rewritten#{placed}'} ({self.type_of(placed)})"
+        named = [v for v, _ in self.placed[placed].requests if v in self.names]
+        given = self.copied(placed)
+        named.sort(key=lambda v: self.names[v] != given)
+        if not named:
+            return f"rewritten#{placed} ({self.type_of(placed)})"
+        return f"{self.names[named[0]]} ({self.types[named[0]]})"
+
+    def copied(self, placed: int) -> str | None:
+        """The name of the input that a placed class is a copy of."""
+        sources = [self.placed[source].buffers for source, _, _ in self.placed[placed].moves]
+        return next((name for buffers in sources for name, _ in buffers), None)
 
     def view(self, start: int, goal: int) -> tuple[str, ...] | None:
         """Selectors that turn one value class into another in place; None if none do."""

@@ -16,7 +16,7 @@ from itertools import chain, combinations
 
 from axe_eq.errors import SearchError
 from axe_eq.extract.cone import Cones, Memo, Picks, summarise, used
-from axe_eq.extract.forest import LOAD, Forest
+from axe_eq.extract.forest import LOAD, Forest, PlacedClass
 from axe_eq.extract.price import Price, Pricer
 from axe_eq.extract.running import TOLERANCE_S, Running
 from axe_eq.extract.selection import Mapped, Selection
@@ -55,7 +55,7 @@ class Search:
         copies = {
             i
             for i, p in enumerate(forest.placed)
-            if p.moves and (i in wanted or i not in forest.users)
+            if p.moves and (i in wanted or i not in forest.users or _stays(p))
         }
         made = {i for i, p in enumerate(forest.placed) if p.kernels} - self.inputs - copies
         self.roots = frozenset(r for r in forest.roots if r in made)
@@ -410,6 +410,11 @@ class Search:
             if value == mapped.placed or value in mapped.met:
                 near |= {p for p in {mapped.placed, *mapped.met} if p in self._value_set}
         return sorted(near, key=lambda p: (p != value, abs(p - value)))[:NEAR_VALUES]
+
+
+def _stays(placed: PlacedClass) -> bool:
+    """Whether this is an input in the layout it arrives in, or a reshape of one."""
+    return any(before == after for _, before, after in placed.moves)
 
 
 def _loads(picks: Picks, placed: int) -> bool:

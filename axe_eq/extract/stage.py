@@ -45,8 +45,8 @@ class Extracted:
         priced: distinct cones priced.
         outputs: placed class and layout of every output.
         pricer: what priced the cones.
-        needed: labels of values that are kept because no schedule covers a kernel that has one of
-            their readers compute them.
+        needed: changes that no schedule covers: values that their readers cannot compute, inputs
+            that cannot be read where they arrive.
         unwritable: why alternatives were left out that the target's emitter cannot write, and
             schedules that no known machine has.
     """
@@ -122,7 +122,8 @@ def _runners_up(
 ) -> tuple[tuple[RunnerUp, ...], tuple[str, ...]]:
     """Every schedule one changed value away from the chosen one, cheapest first.
 
-    And the values that cannot be changed so: labels of those whose readers cannot compute them.
+    And changes of the chosen one that no schedule covers: values whose readers cannot compute them,
+    inputs that cannot be read where they arrive.
 
     Args:
         search: at the chosen M.
@@ -136,10 +137,10 @@ def _runners_up(
         undo = search.set_materialised([value])
         cost = search.total()
         search.restore([value], undo)
+        verbs = ("read", "copy") if search.forest.copied(value) else ("recompute", "materialise")
+        change = f"{verbs[value not in live]} {search.forest.label(value)}"
         if cost == float("inf") and value in live:
-            needed.append(search.forest.label(value))
+            needed.append(change)
         if cost < float("inf") and abs(cost - selection.time_s) > 1e-15:
-            what = "recompute" if value in live else "materialise"
-            label = search.forest.label(value)
-            found.append(RunnerUp(f"{what} {label}", cost - gain, value))
+            found.append(RunnerUp(change, cost - gain, value))
     return tuple(sorted(found, key=lambda r: (r.time_s, r.change))), tuple(needed)

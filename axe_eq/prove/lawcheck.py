@@ -306,7 +306,10 @@ def _check_fires(key: str, law: Law, samples: Sequence[Sample]) -> Iterator[Find
     symbols = layout_terms.SYMBOLS if about_layouts else (In, Op, Sel, Nil, Cons)
     session = Session({"law": laws}, [In, Op, Sel, Nil, Cons, *symbols], list(analyses))
     for left, _ in pairs:
-        session.insert(left)
+        for term in postorder(
+            left
+        ):  # one by one: requests inside others are not inserted with them
+            session.insert(term)
     for analysis, term, fact in (fact for s in samples for fact in s.facts):
         if term in postorder(pairs[0][0]):
             session.set_facts(analysis, [(term, fact)])
@@ -317,7 +320,7 @@ def _check_fires(key: str, law: Law, samples: Sequence[Sample]) -> Iterator[Find
         session.run("law", rounds=1)
     for left, right in pairs:
         for term in postorder(right):
-            session.insert(term)  # one by one: requests inside others are not inserted with them
+            session.insert(term)
         session.close()
         if not session.equal(left, right):
             yield Finding(

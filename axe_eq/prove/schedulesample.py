@@ -101,6 +101,14 @@ def _tiles(draw: Draw, at: str, given: Sequence[Term]) -> Sequence[int | str]:
     return ("".join(f"{draw_box(draw, f'{at}.b{n}', t)};" for n, t in enumerate(types)),)
 
 
+def _load(draw: Draw, at: str, given: Sequence[Term]) -> Sequence[int | str]:
+    """What is placed, seen in its own shape or as a list, in the layout it is placed in."""
+    value, layout = given[0].args
+    type_ = _type(value)
+    seen = ValueType(type_.dtype, (type_.size,)) if draw.chance(f"{at}.list", 0.5) else type_
+    return str(seen), str(layout), draw_box(draw, f"{at}.b", seen)
+
+
 def _unread(draw: Draw, at: str) -> list[ValueType]:
     """Types that boxes beyond the last operand speak about; what reads a list ignores them."""
     shapes = ((6,), (2, 3), (4, 2, 1))
@@ -161,6 +169,7 @@ ARGUMENTS |= {
     s.place: _place,
     s.tile: _tile,
     s.tiles: _tiles,
+    s.Load: _load,
     s.shard: _shard,
     s.shards: _shards,
     s.spread: _spread,

@@ -14,6 +14,9 @@ TOP_LAWS = 8
 MOST_CELLS = 12
 MOST_RUNNERS = 5  # lines of runners-up, and the cheapest that keeps less
 MOST_ALIKE = 5  # values that a line names
+ENDS = {"copy": " first"}  # of what a runner-up changes, by verb
+# Changes that no schedule covers, by verb: where a value would be then.
+NEEDED = {"recompute": "where it is read", "read": "where it arrives"}
 LEAST_SHOWN = 0.05  # of a kernel's time: shorter parts are not worth a word
 
 
@@ -151,20 +154,26 @@ def _compared(graph: ScheduleGraph, found: Any) -> list[str]:
     if abs(found.unfused_s - graph.time_s) > 1e-9 * best:  # else it is the schedule that was chosen
         lines.append(f"  every value materialised: {cost(found.unfused_s)}")
     # Values of one place in a program often make the same difference: one line for all of them.
-    alike: dict[tuple[str, str], list[str]] = {}
+    # One value may be stored in several layouts.
+    alike: dict[tuple[str, str], dict[str, None]] = {}
     for runner in found.runners_up:
         verb, _, value = runner.change.partition(" ")
-        alike.setdefault((verb, cost(runner.time_s)), []).append(value)
+        alike.setdefault((verb, cost(runner.time_s)), {})[value] = None
     for number, ((verb, text), values) in enumerate(alike.items()):
         cheapest = not any(v == verb for v, _ in list(alike)[:number])
         if number < MOST_RUNNERS or cheapest:
             more = len(values) - MOST_ALIKE
-            shown = [*values[:MOST_ALIKE], *([f"{more} more"] if more > 0 else [])]
+            shown = [*list(values)[:MOST_ALIKE], *([f"{more} more"] if more > 0 else [])]
             one = "" if len(values) == 1 else "any one of "
-            lines.append(f"  {verb} {one}{', '.join(shown)}: {text}")
-    if found.needed:
-        kept = found.needed if len(found.needed) == 1 else (f"any of {', '.join(found.needed)}",)
-        lines.append(f"  recompute {kept[0]} where it is read: no schedule covers such a kernel")
+            lines.append(f"  {verb} {one}{', '.join(shown)}{ENDS.get(verb, '')}: {text}")
+    for verb, where in NEEDED.items():
+        kept = [c.removeprefix(f"{verb} ") for c in dict.fromkeys(found.needed)
+                if c.startswith(f"{verb} ")]  # fmt: skip
+        if kept:
+            one = "" if len(kept) == 1 else "any of "
+            lines.append(
+                f"  {verb} {one}{', '.join(kept)} {where}: no schedule covers such a kernel"
+            )
     if any("rewritten#" in line for line in lines):
         lines.append("  (rewritten#: a value that laws made, none of the program's)")
     proof = "all subsets tried: the best" if found.selection.exact else "a local optimum"

@@ -165,6 +165,15 @@ def load_copied_input(name: Text, type: Type, b: Box) -> Sides:
     return s.tile(value, b), s.Load(s.place(value, L), type, L, b)
 
 
+@PACK.law(source="definition of place", demand=True)
+def load_as_it_arrives(name: Text, type: Type, seen: Type, L: LayoutText, b: Box) -> Sides:
+    """Load(place(In(name), L), T, L, b) = Load(Buffer(name, L), T, L, b)   if it arrives in L."""
+    value = In(name, type)
+    arrives = s.arrival(value)
+    there = s.Load(s.Buffer(name, arrives), seen, arrives, b)
+    return s.Load(s.place(value, L), seen, L, b), there, arrives == L
+
+
 @PACK.law(source="Axe def. 2.2: a layout maps the row-major index", demand=True)
 def load_view_of_input(spec: Spec, name: Text, type: Type, b: Box) -> Sides:
     """tile(k(In(name)), b) = Load(Buffer(name, A), T, A, b)   if k keeps the row-major order."""

@@ -99,3 +99,15 @@ def test_a_schedule_is_not_its_own_rival() -> None:
     assert "every value materialised" not in alone
     assert "every value materialised: " in fused
     assert not [line for line in (alone + fused).splitlines() if line.endswith((",", " "))]
+
+
+def test_values_in_several_layouts_are_named_once_and_inputs_are_copied() -> None:
+    """Rows of 333 elements may be kept dense and apart."""
+    spec = axe.Spec((333, 1001), "bf16", layout="S[(333,1001):(1,333)]")
+    text = axe.compile(lambda x: nn.softmax(x.T, axis=-1), spec, target="h200").explain()
+    block = text[text.index("compared with:") : text.index("evaluated")].splitlines()[1:-1]
+    assert "materialise x" not in text
+    assert any("copy x (bf16[333,1001]) first: " in line for line in block)
+    for line in block:
+        named = re.findall(r"(%\d+|x) \(", line)
+        assert len(named) == len(set(named))
