@@ -20,7 +20,13 @@ from axe_eq.files import write_text
 from axe_eq.layout import Layout, Mesh
 from axe_eq.layout.notation import prefixed, read_any, row_major_shape, stated_shape
 from axe_eq.layout.picture.matrix import matrix_of, region
-from axe_eq.layout.picture.pair import Pair, pair_of, pair_sections, pair_text
+from axe_eq.layout.picture.pair import (
+    Pair,
+    pair_of,
+    pair_sections,
+    pair_text,
+    rows_and_columns,
+)
 from axe_eq.layout.picture.panels import shown_axes
 from axe_eq.layout.picture.single import FEW, Look, layout_html, layout_svg, layout_text
 from axe_eq.pack import packs as find_packs
@@ -92,9 +98,8 @@ def pair_picture(a: Layout, b: Layout, look: Look, titles: tuple[str, str]) -> P
     found = verdict.counterexample if isinstance(verdict, Refuted) else None
     first = found.x if isinstance(found, LayoutCounterexample) else None
     drawn = _Compared(a, b, look, titles, verdict, first if isinstance(first, int) else None)
-    pair = drawn.pair(1)
-    if isinstance(verdict, Refuted) and isinstance(found, LayoutCounterexample) and pair:
-        told = replace(found, dims=pair.matrix.dims)  # it names the element as the grids do
+    if isinstance(verdict, Refuted) and isinstance(found, LayoutCounterexample):
+        told = replace(found, dims=rows_and_columns(a, b, look).dims)  # named as in the grids
         drawn = drawn._replace(verdict=replace(verdict, counterexample=told))
     return Picture(
         partial(_pair_html, drawn), partial(_pair_svg, drawn), partial(_pair_text, drawn)

@@ -37,6 +37,12 @@ class Pair(NamedTuple):
     note: str
 
 
+def rows_and_columns(a: Layout, b: Layout, look: Look = USUAL) -> Matrix:
+    """The matrix that both of two layouts are drawn as."""
+    shape = look.shape or a.box or b.box
+    return matrix_of(a if shape or len(a.shard) >= len(b.shard) else b, shape)
+
+
 def pair_of(
     a: Layout,
     b: Layout,
@@ -56,8 +62,7 @@ def pair_of(
         most: rows and columns that are drawn.
         named: cells spell out the names of several axes where there is room.
     """
-    shape = look.shape or a.box or b.box
-    matrix = matrix_of(a if shape or len(a.shard) >= len(b.shard) else b, shape)
+    matrix = rows_and_columns(a, b, look)
     window = matrix.window((first or 0) if look.at is None else look.at, most)
     index = matrix.index(window).reshape(-1)
     sides, axes = [images(layout, index) for layout in (a, b)], shown_axes(a, b)
