@@ -69,6 +69,12 @@ REASONS: tuple[Reason, ...] = (
         r"^over (one thread: wait_group bulk_read|copy|map)",
     ),
     Reason(
+        "The slot is given back after a barrier of its own warpgroup, which all of it reaches"
+        " without waiting for the slot",
+        "do earlier|do later", r"^(sync|one thread: arrive \w*empty)", GEMMS,
+        r"^over (one thread: arrive \w*empty|sync)",
+    ),
+    Reason(
         "It waits earlier for bulk stores to have read their tile, which they do by themselves",
         "do earlier", "^one thread: wait_group bulk_read", GEMMS,
         r"^over (one thread: arrive \w*empty|copy R_)",
@@ -197,7 +203,7 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         "What is outside is stored nowhere",
-        "another fill", r"^copy (x|b|w|bias)_1\[", f"{PRODUCTS}|short rows|cells|transpose by .*",
+        "another fill", r"^copy (x|b|w|bias)_1\[", f"{PRODUCTS}|short rows|cells.*|transpose by .*",
     ),
     Reason(
         "Depths outside meet the zeros that fill the other operand; rows and columns outside are"

@@ -351,6 +351,8 @@ class GlobalTensor:
         self.index = np.broadcast_to(index, self.shape)
         self.data = np.zeros(int(self.index.max(initial=0)) + 1, array.dtype)
         self.data[self.index] = array
+        self.owned = np.zeros(len(self.data), bool)  # not what lies between its rows
+        self.owned[self.index] = True
         self.count = np.zeros(len(self.data), np.int32)
         self.output, self.cta = False, 0
         self.watch: Watch = unwatched
@@ -391,9 +393,14 @@ class GlobalTensor:
         return np.where(active, values, np.asarray(fill).astype(self.data.dtype))
 
     def write(self, element: Ints, values: Any, active: Any) -> None:
-        """Write the active elements."""
+        """Write the active elements; what lies between them may be somebody else's."""
         element, values, active = np.broadcast_arrays(element, values, active)
         self._check(element, active)
+        if not self.owned[element[active]].all():
+            wrong = int(element[active][~self.owned[element[active]]][0])
+            raise KernelFault(
+                f"tensor {self.buffer}", f"element {wrong} is written", "elements that it has"
+            )
         self.data[element[active]] = values[active]
         np.add.at(self.count, element[active], 1)
         self.watch(self.buffer.name, element[active], values[active])

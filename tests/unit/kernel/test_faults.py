@@ -13,6 +13,7 @@ from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import IDENTITY
 from axe_eq.kernel.expr import equal
 from axe_eq.kernel.interp import ORDERS, KernelFault, interpret
+from axe_eq.kernel.interp.memory import GlobalTensor
 from axe_eq.kernel.ir import span
 from axe_eq.kernel.placement import number
 from axe_eq.layout import Layout
@@ -369,3 +370,11 @@ def test_phases_that_a_parity_cannot_tell_apart_are_a_fault(name: str, order: st
         interpret(write(True), {}, order=order, seed=seed)
         with pytest.raises(KernelFault, match=message):
             interpret(write(False), {}, order=order, seed=seed)
+
+
+def test_what_lies_between_rows_is_not_written() -> None:
+    buffer = Builder("k", 1).tensor("y", "f32", (2, 3), strides=(4, 1), output=True)
+    y = GlobalTensor(buffer, np.zeros((2, 3), np.float32), {})
+    y.write(np.array([2, 4]), np.ones(2, np.float32), True)
+    with pytest.raises(KernelFault, match="element 3 is written; expected elements that it has"):
+        y.write(np.array([2, 3]), np.ones(2, np.float32), True)
