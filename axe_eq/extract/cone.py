@@ -344,7 +344,7 @@ def summarise(
         positions,
         parts,
         _order(stores[0]),
-        *reads(forest, roots, order, picks),
+        *reads(forest, roots, order, picks, stored),
     )
 
 

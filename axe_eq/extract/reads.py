@@ -8,6 +8,7 @@ from itertools import pairwise
 from math import prod
 from typing import NamedTuple
 
+from axe_eq.errors import LayoutError
 from axe_eq.extract.forest import CELL, GATHER, LOAD, Choice, Forest
 from axe_eq.layout import Layout
 from axe_eq.program import places
@@ -37,9 +38,13 @@ class _Kind(NamedTuple):
 
 
 def reads(
-    forest: Forest, roots: Sequence[int], order: Sequence[int], picks: Mapping[int, Choice]
+    forest: Forest,
+    roots: Sequence[int],
+    order: Sequence[int],
+    picks: Mapping[int, Choice],
+    stored: Sequence[str] = (),
 ) -> Reads:
-    """The figures of a cone; `order` are its tiles.
+    """The figures of a cone; `order` are its tiles, `stored` the layouts its roots are stored in.
 
     Most cones have nothing that makes such reads: only where several things that would have to come
     together are there, places are followed from the roots to the loads.
@@ -59,12 +64,15 @@ def reads(
         else:
             bends += _bends(choice.text)
     n_reads = _count(roots, order, picks)
+    shapes = (forest.tiles[_unviewed(root, picks)].type.shape for root in roots)
+    apart = sum(not _cuts(text, shape) for text, shape in zip(stored, shapes, strict=False))
     if not (scatters or views or strange or (parts and bends)):
-        return Reads(n_reads=n_reads, n_outside=outside)
+        return Reads(n_scattered=apart, n_reads=n_reads, n_outside=outside)
     walk = _Walk(forest, picks)
     for root in roots:
         walk.root(root)
-    return walk.finish()._replace(n_reads=n_reads, n_outside=outside)
+    found = walk.finish()
+    return found._replace(n_scattered=found.n_scattered + apart, n_reads=n_reads, n_outside=outside)
 
 
 def _count(roots: Sequence[int], order: Sequence[int], picks: Mapping[int, Choice]) -> int:
@@ -99,6 +107,21 @@ def _is_dense(text: str) -> bool:
     """Whether elements follow each other in order, as far as strides are to describe a layout."""
     layout = _layout(text)
     return bool(layout.swizzle or layout.box or layout.replica) or len(layout.shard) < 2
+
+
+@cache
+def _cuts(text: str, shape: tuple[int, ...]) -> bool:
+    """Whether strides say where a value of this shape lies that is stored in a layout.
+
+    Not where rows of another shape, of which it is a reshape, are apart.
+    """
+    if _is_dense(text):
+        return True
+    try:
+        _layout(text).group(shape)
+    except LayoutError:
+        return False
+    return True
 
 
 @cache

@@ -101,7 +101,8 @@ class Summary:
             fast as they lie in memory.
         n_guarded: reads that may leave their operand, along several dims of the index space at
             once: windows of what is padded.
-        n_scattered: values gathered from places that are no affine function of the index.
+        n_scattered: values gathered from, or stored at, places that are no affine function of the
+            index.
         n_reads: reads at places of their own: a value that is computed, then moved and used again
             reads its operands at as many places. Counted up to some number.
         n_outside: stored values that are not one per index of the largest one's index space, or of

@@ -36,3 +36,18 @@ def test_large_ones_take_none(shapes: tuple[tuple[int, int], tuple[int, int]]) -
     given, wanted = shapes
     exe = axe.compile(lambda x: xp.reshape(x, wanted) * 2, axe.Spec(given, "f16"), target="h200")
     assert len(exe.kernels) == 1
+
+
+@pytest.mark.parametrize("pitch", [333, 336])
+def test_rows_apart_are_not_those_of_a_reshape(pitch: int) -> None:
+    """A turned value is not stored as the rows of its reshape, apart, which no strides describe."""
+
+    def turned(x: Any) -> Any:
+        return xp.reshape(x.T, (101, 333)) * 2
+
+    layout = axe.Layout([(101, pitch), (333, 1)])
+    exe = axe.compile(turned, axe.Spec((101, 333), "f16", layout=layout), target="h200")
+    assert exe.source
+    x = np.random.default_rng(0).integers(-4, 5, (101, 333)).astype(np.float16)
+    (found,) = interpreted(exe.schedule.graph, [x, *exe.program.constants.values()])
+    assert np.array_equal(found, exe.meaning(x))
