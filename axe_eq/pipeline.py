@@ -15,7 +15,7 @@ import pickle
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -25,24 +25,35 @@ from axe_eq.debug import Report, StageRecord, progress, say, stage, switches
 from axe_eq.egraph.phases import Saturated, saturate
 from axe_eq.egraph.session import Limits
 from axe_eq.egraph.worker import is_limited, run_limited
-from axe_eq.errors import ArgumentError, LayoutError, PackError, ProgramError, SearchError
+from axe_eq.errors import ArgumentError, PackError, ProgramError, SearchError
 from axe_eq.extract.able import drop_unwritable, emitter_of, without_machine
 from axe_eq.extract.choose import Group, chosen
 from axe_eq.extract.circles import leave_out_circles
-from axe_eq.extract.forest import read_forest
+from axe_eq.extract.commit import MOST_ROUNDS, Failure, Kernels
+from axe_eq.extract.forest import Forest, read_forest
 from axe_eq.extract.mesh import build_mesh, plan_mesh, read_mesh
 from axe_eq.extract.price import Pricer
 from axe_eq.extract.stage import Extracted, extract
 from axe_eq.layout import Layout, Mesh
 from axe_eq.pack import Pack, by_reference, laws_of, name_list, reference
 from axe_eq.pack import packs as find_packs
-from axe_eq.program.node import INPUT, InputSpec, Node, Program
+from axe_eq.program.node import INPUT, Node, Program
 from axe_eq.program.show import value_names
 from axe_eq.program.store import program_from_json, program_to_json
 from axe_eq.program.terms import Cons, In, Nil, Op, Sel, decode, encode, type_of, types_of
 from axe_eq.program.trace import trace
 from axe_eq.prove.agree import disagreement
 from axe_eq.prove.kernelcheck import check_kernels
+from axe_eq.requests import (
+    arrival_layouts,
+    check_axes,
+    check_memory,
+    constant_nodes,
+    everywhere,
+    mesh_requests,
+    requests_of,
+    wanted_layouts,
+)
 from axe_eq.rule.term import Term
 from axe_eq.run.cache import Cache, key
 from axe_eq.run.executable import Executable
@@ -51,7 +62,7 @@ from axe_eq.run.rebind import Compare
 from axe_eq.schedule import terms as schedule_terms
 from axe_eq.schedule.build import build
 from axe_eq.schedule.graph import ScheduleGraph, from_json
-from axe_eq.schedule.shard import DEVICE_AXIS, box_of, layout_text, mesh_text, show
+from axe_eq.schedule.shard import mesh_text
 from axe_eq.schedule.terms import row_major
 from axe_eq.schedule.timeline import timeline
 from axe_eq.target import Target
@@ -110,6 +121,7 @@ def compile(
     if outputs is not None:
         program = replace(program, output_layouts=wanted_layouts(program, outputs))
     check_axes(program, machine, mesh)
+    check_memory(program, machine, mesh)
 
     def search(report: Report) -> Executable:
         terms = stage("encode", lambda: encode(program.outputs), report=report,
@@ -164,15 +176,36 @@ def _choose(
         return _choose_mesh(program, terms, mesh, machine, used, left_out, numerics, report)
     graph = stage("saturate", lambda: saturate_program(program, terms, used, left_out),
                   report=report, notes=saturation_notes, show={3: matches_text})  # fmt: skip
-    found = stage("extract", lambda: extract_program(program, terms, graph, machine, used),
-                  report=report, notes=extraction_notes)  # fmt: skip
-    schedule = stage("build", lambda: build_program(program, found, machine, numerics),
-                     report=report, notes=lambda g: {"steps": len(g.steps)},
-                     compare=lambda g: check_kernels(program, g, machine, used))  # fmt: skip
+    choices = read_choices(program, terms, graph, machine, used)
+    for number in range(1, MOST_ROUNDS + 1):  # until every kernel that is taken is built
+        found, built = _round(number, program, choices, used, numerics, report)
+        if not built.failures:
+            break
+        choices.rule_out(built)
+    else:
+        raise given_up(built)
     return Executable(
-        program, schedule, machine, tuple(used), numerics, report, found, graph.matches,
+        program, built.schedule, machine, tuple(used), numerics, report, found, graph.matches,
         differ=_differ(used, numerics),
     )  # fmt: skip
+
+
+def _round(
+    number: int,
+    program: Program,
+    choices: Choices,
+    used: Sequence[Pack],
+    numerics: str,
+    report: Report,
+) -> tuple[Extracted, Built]:
+    """Extract and build once, with what was ruled out so far."""
+    target = choices.pricer.target
+    found = stage("extract", lambda: extract_program(choices),
+                  report=report, notes=extraction_notes)  # fmt: skip
+    built = stage("build", lambda: build_program(program, choices, found, numerics), report=report,
+                  notes=partial(build_notes, choices, number),
+                  compare=lambda b: compare_kernels(program, b, target, used))  # fmt: skip
+    return found, built
 
 
 def _choose_mesh(
@@ -209,82 +242,6 @@ def _choose_mesh(
 def _differ(used: Sequence[Pack], numerics: str) -> Compare:
     """How an executable compares itself with its function at other extents."""
     return partial(disagreement, numerics=numerics, packs=used)
-
-
-def wanted_layouts(program: Program, outputs: Sequence[Layout | None]) -> tuple[Layout | None, ...]:
-    """The layouts wanted of a program's outputs.
-
-    Raises:
-        ArgumentError: another number of them, no layout, one of another size, or one that keeps
-            several elements in one place.
-    """
-    given = list(outputs) if isinstance(outputs, list | tuple) else None
-    if given is None or len(given) != len(program.outputs):
-        wanted = f"a list of {len(program.outputs)} layouts"
-        raise ArgumentError(f"outputs={outputs!r}"[:200], "does not fit the outputs", wanted)
-    for number, (layout, root) in enumerate(zip(given, program.outputs, strict=True)):
-        if layout is not None and not isinstance(layout, Layout):
-            raise ArgumentError(f"layout of output {number}", f"is {layout!r}", "a Layout or None")
-        if layout is not None and layout.size != root.type.size:
-            wanted = f"{root.type.size}, as {root.type}"
-            raise ArgumentError(f"layout {layout} of output {number}", f"has size {layout.size}",
-                                wanted)  # fmt: skip
-        if layout is not None and (clash := layout.aliasing().clash) is not None:
-            raise ArgumentError(f"layout {layout} of output {number}",
-                                f"keeps elements {clash.x} and {clash.y} in one place",
-                                "a place for each")  # fmt: skip
-    return tuple(given)
-
-
-_MESH_HINT = 'mesh=axe.Mesh({"x": 8}), the devices that gpuid numbers'
-
-
-def check_axes(program: Program, target: Target, mesh: Mesh | None) -> None:
-    """Refuse inputs and outputs on axes that neither the target's first memory nor the mesh has.
-
-    Raises:
-        LayoutError: names the input or output, the axes and those that there are.
-    """
-    memory = target.memories[0]
-    known = {*memory.axes, *(() if mesh is None else (mesh.axis,))}
-    placed = [(f"input {i.name!r}", i.layout) for i in program.inputs]
-    placed += [(f"output {n}", layout) for n, layout in enumerate(program.output_layouts or ())]
-    for what, layout in placed:
-        axes = () if layout is None else [a for a in layout.axes if layout.range(a) != (0, 0)]
-        if strange := sorted(set(axes) - known):
-            raise LayoutError(
-                f"layout {layout} of {what}",
-                f"lies on {' '.join(strange)}",
-                f"{' '.join(sorted(known))}, the axes of {memory.name} on {target.name!r}"
-                + ("" if mesh is None else " and of the mesh"),
-                hint=_MESH_HINT if mesh is None and DEVICE_AXIS in strange else "",
-            )
-
-
-def everywhere(program: Program, mesh: str) -> Program:
-    """The program with every input that has no layout whole on every device of a mesh."""
-
-    def placed(given: InputSpec) -> InputSpec:
-        uncut = show(() for _ in given.node.shape)
-        return replace(given, layout=Layout.parse(layout_text(str(given.node.type), uncut, mesh)))
-
-    inputs = tuple(i if i.layout is not None else placed(i) for i in program.inputs)
-    return replace(program, inputs=inputs)
-
-
-def mesh_requests(program: Program, terms: Mapping[Node, Term], mesh: str) -> list[Term]:
-    """One request per output: the cut its layout is, or any cut.
-
-    Raises:
-        ScheduleError: a layout that is no cut over the mesh.
-    """
-    wanted = program.output_layouts or (None,) * len(program.outputs)
-    return [
-        schedule_terms.spread(terms[root], mesh)
-        if layout is None
-        else schedule_terms.shard(terms[root], box_of(str(root.type), layout, mesh), mesh)
-        for root, layout in zip(program.outputs, wanted, strict=True)
-    ]
 
 
 # -- in a worker ----------------------------------------------------------------------------------
@@ -445,31 +402,6 @@ def limits() -> Limits:
     return Limits(now.node_limit or default.rows, now.time_limit_s or default.seconds)
 
 
-def arrival_layouts(program: Program) -> dict[str, str]:
-    """Input name -> the layout it arrives in: as its spec says, else dense row-major."""
-    return {
-        i.name: str(i.layout.canonical()) if i.layout is not None else row_major(i.node.type.size)
-        for i in program.inputs
-    }
-
-
-def output_layouts(program: Program) -> list[str]:
-    """The layout wanted of every output: dense row-major unless the program says otherwise."""
-    wanted = program.output_layouts or (None,) * len(program.outputs)
-    return [
-        str(layout.canonical()) if layout is not None else row_major(root.type.size)
-        for root, layout in zip(program.outputs, wanted, strict=True)
-    ]
-
-
-def requests_of(program: Program, terms: Mapping[Node, Term]) -> list[Term]:
-    """One `place` request per output."""
-    return [
-        schedule_terms.place(terms[root], layout)
-        for root, layout in zip(program.outputs, output_layouts(program), strict=True)
-    ]
-
-
 def saturate_program(
     program: Program,
     terms: Mapping[Node, Term],
@@ -507,29 +439,68 @@ def matches_text(graph: Saturated) -> str:
     return "\n".join(f"{count:>10}  {key}" for key, count in rows)
 
 
-def extract_program(
+@dataclass(frozen=True)
+class Choices:
+    """What a schedule is chosen from.
+
+    Attributes:
+        graph: the saturated e-graph.
+        forest: it, read.
+        pricer: prices its cones, less what was built in vain.
+        kernels: those built so far.
+        unwritable: why alternatives were left out.
+    """
+
+    graph: Saturated
+    forest: Forest
+    pricer: Pricer
+    kernels: Kernels
+    unwritable: tuple[str, ...] = ()
+
+    def rule_out(self, built: Built) -> None:
+        """Search without what failed to be built."""
+        self.kernels.rule_out(built.failures, built.schedule, self.forest, self.pricer)
+
+
+@dataclass(frozen=True)
+class Built:
+    """A schedule, and which of its kernels cannot be made."""
+
+    schedule: ScheduleGraph
+    failures: Sequence[Failure] = ()
+
+
+def read_choices(
     program: Program,
     terms: Mapping[Node, Term],
     graph: Saturated,
     target: Target,
     used: Sequence[Pack],
-) -> Extracted:
-    """Read the e-graph and choose."""
+) -> Choices:
+    """Read the e-graph, less what the target cannot write."""
     # Laws may have made several values one: the first keeps its name.
     shown = reversed(value_names(program).items())
     names = {terms[node]: name for node, name in shown if node in terms}
     forest = read_forest(graph.session, graph.requests, names)
-    unwritable = drop_unwritable(forest, emitter_of(used, target.family))
+    emitter = emitter_of(used, target.family)
+    unwritable = drop_unwritable(forest, emitter)
     pricer = Pricer(target, [s for pack in used for s in pack.schedules])
-    try:
-        found = extract(forest, pricer, progress=progress.at)
-    except SearchError as error:
-        if unwritable:
-            error.wrong = f"{error.wrong}; left out: {'; '.join(unwritable)}"
-        raise limited(graph, error) from error
     known = {t.family for pack in (*find_packs(), *used) for t in pack.targets.values()}
     idle = without_machine(used, {*known, target.family})
-    return replace(found, unwritable=(*unwritable, *idle))
+    kernels = Kernels(emitter if hasattr(emitter, "build") else None, target)
+    return Choices(graph, forest, pricer, kernels, (*unwritable, *idle))
+
+
+def extract_program(choices: Choices) -> Extracted:
+    """Choose the cheapest schedule of what can be built, as far as that is known."""
+    try:
+        found = extract(choices.forest, choices.pricer, progress=progress.at)
+    except SearchError as error:
+        if choices.unwritable:
+            error.wrong = f"{error.wrong}; left out: {'; '.join(choices.unwritable)}"
+        raise limited(choices.graph, error) from error
+    failed = dict.fromkeys(f"cannot be built: {why}" for why in choices.kernels.ruled_out)
+    return replace(found, unwritable=(*choices.unwritable, *failed))
 
 
 def limited(graph: Saturated, error: SearchError) -> SearchError:
@@ -553,19 +524,55 @@ def extraction_notes(found: Extracted) -> dict[str, object]:
     return {"kernels": len(found.groups), "priced": found.priced, "exact": found.selection.exact}
 
 
-def build_program(
+def build_program(program: Program, choices: Choices, found: Extracted, numerics: str) -> Built:
+    """The schedule graph of a selection, with its kernels built."""
+    schedule, groups = ranked(program, found, choices.pricer.target, numerics)
+    return Built(schedule, choices.kernels.failures(schedule, groups))
+
+
+def ranked(
     program: Program, found: Extracted, target: Target, numerics: str
-) -> ScheduleGraph:
-    """The schedule graph of a selection: of the best few, the one whose timeline is shortest.
+) -> tuple[ScheduleGraph, Sequence[Group]]:
+    """Of the best few schedules the one whose timeline is shortest, and its kernels.
 
     Sums of kernel times choose among all schedules; the timeline, which knows what can overlap,
     ranks the best few. Earlier ones win ties.
     """
-    graphs = [
-        graph_of(program, found, groups, target, numerics)
+    made = [
+        (graph_of(program, found, groups, target, numerics), groups)
         for groups in (found.groups, *found.alternatives)
     ]
-    return min(graphs, key=lambda g: timeline(g, target).makespan_s)
+    return min(made, key=lambda m: timeline(m[0], target).makespan_s)
+
+
+def compare_kernels(program: Program, built: Built, target: Target, used: Sequence[Pack]) -> None:
+    """Interpret the kernels of a schedule that could all be built.
+
+    Raises:
+        ScheduleError: one does not compute its cone.
+    """
+    if not built.failures:
+        check_kernels(program, built.schedule, target, used)
+
+
+def build_notes(choices: Choices, number: int, built: Built) -> dict[str, object]:
+    """Figures of a built schedule."""
+    failed = {"failed": len(built.failures)} if built.failures else {}
+    rounds = {"round": number} if number > 1 or failed else {}
+    return {
+        "steps": len(built.schedule.steps),
+        "built": choices.kernels.n_built,
+        **failed,
+        **rounds,
+    }
+
+
+def given_up(built: Built) -> SearchError:
+    """The error of a search that found no schedule whose kernels can all be built."""
+    failure = built.failures[0]
+    wrong = f"and its rivals cannot be built, after {MOST_ROUNDS} rounds: {failure.reason}"
+    expected = "a program whose kernels some schedule covers"
+    return SearchError(f"kernel {failure.name}", wrong, expected)
 
 
 def graph_of(
@@ -586,9 +593,3 @@ def graph_of(
         dims={i.name: i.dims for i in program.inputs if any(i.dims)},
         rounds=numerics == "exact",
     )
-
-
-def constant_nodes(program: Program) -> dict[str, Node]:
-    """Input nodes of the captured constants that the program uses."""
-    found = {n.text: n for n in program.nodes() if n.kind == INPUT}
-    return {name: found[name] for name in program.constants if name in found}

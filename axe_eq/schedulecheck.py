@@ -8,7 +8,7 @@ Every kernel it gets is lowered, interpreted and compared with the meaning of it
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,22 +16,21 @@ import numpy as np
 
 from axe_eq import nn
 from axe_eq.debug import progress
-from axe_eq.errors import SearchError
+from axe_eq.errors import ProgramError, SearchError
 from axe_eq.extract.able import drop_unwritable, emitter_of
 from axe_eq.extract.forest import Forest, read_forest
 from axe_eq.extract.price import Pricer
 from axe_eq.extract.stage import extract
 from axe_eq.pack import Pack, installed
-from axe_eq.pipeline import build_program, saturate_program
-from axe_eq.program.node import Program
+from axe_eq.pipeline import ranked, saturate_program
+from axe_eq.program.node import OP, Program
+from axe_eq.program.ops import MONOIDS
+from axe_eq.program.signature import signature
 from axe_eq.program.terms import encode
 from axe_eq.program.trace import trace
-from axe_eq.prove.kernelcheck import (
-    Interpreter,
-    interpreter_of,
-    sampled_inputs,
-    wrong_kernels,
-)
+from axe_eq.prove.kernelcheck import KINDS, sampled_inputs, wrong_kernels
+from axe_eq.prove.rebuild import rebuild, reshape_program
+from axe_eq.run.interpret import Interpreter, interpreter_of
 from axe_eq.schedule.graph import KernelStep, ScheduleGraph
 from axe_eq.schedule.summary import Columns, Schedule, Summary
 from axe_eq.target import Target
@@ -170,9 +169,11 @@ def check_schedules(
     trials = [_Trials(s, used, _target(s, pack, used, target)) for s in pack.schedules]
     live = [t for t in trials if not t.skipped]
     everywhere = {name: sample for more in own.values() for name, sample in more.items()}
-    for number, (name, (fn, specs)) in enumerate({**given, **everywhere}.items() if live else ()):
-        progress.at(f"program {number + 1}: {name}")
-        program = trace(fn, *specs)
+    programs = {name: trace(fn, *specs) for name, (fn, specs) in {**given, **everywhere}.items()}
+    for name in everywhere:
+        programs |= {f"{name}, {how}": made for how, made in varied(programs[name])}
+    for number, (name, program) in enumerate(programs.items() if live else ()):
+        progress.at(f"program {number + 1} of {len(programs)}: {name}")
         searched: dict[str, _Searched | None] = {}
         for trial in live:
             assert trial.target is not None
@@ -180,6 +181,43 @@ def check_schedules(
                 searched[trial.target.name] = _searched(program, used, trial.target)
             trial.run(name, searched[trial.target.name])
     return [trial.report() for trial in trials]
+
+
+EXTENTS: dict[str, Callable[[int], int]] = {
+    "one more": lambda e: e + 1, "one less": lambda e: e - 1, "odd": lambda e: e // 2 | 1,
+    "one": lambda e: 1,
+}  # fmt: skip
+
+
+def varied(program: Program) -> Iterator[tuple[str, Program]]:
+    """A sample at other extents, and with other monoids in its reductions, as far as these fit.
+
+    A schedule for sums of whole tiles sees figures: what it must refuse is what its author did not
+    think of, one element more, or a maximum in the place of the sum.
+    """
+    extents = sorted({e for i in program.inputs for e in i.node.shape if e > 1})
+    for how, other in EXTENTS.items():
+        changed = reshape_program(program, {e: other(e) for e in extents})
+        if changed is not None:
+            yield f"extents {how}", changed
+    used = {signature(n.text).monoid for n in program.nodes() if n.kind == OP} - {""}
+    takes = {MONOIDS[m].n_values for m in used}
+    for name in MONOIDS if used else ():
+        if name in used or takes != {MONOIDS[name].n_values}:
+            continue
+
+        def renamed(text: str, name: str = name) -> str:
+            sig = signature(text)
+            return replace(sig, monoid=name).text if sig.monoid else text
+
+        try:
+            outputs = rebuild(program.outputs, lambda node: node, renamed)
+        except ProgramError:
+            continue
+        yield (
+            f"{name} for {' '.join(sorted(used))}",
+            replace(program, outputs=tuple(outputs), names={}, places={}, retrace=None),
+        )
 
 
 def _target(
@@ -228,7 +266,7 @@ def _graph(program: Program, forest: Forest, pricer: Pricer) -> ScheduleGraph | 
         found = extract(forest, pricer)
     except SearchError:
         return None
-    return build_program(program, found, pricer.target, "real")
+    return ranked(program, found, pricer.target, "real")[0]
 
 
 class _Trials:
@@ -273,11 +311,14 @@ class _Trials:
             return
         self.seen |= {_content(k, graph) for k in new}
         rng = np.random.default_rng(zlib.crc32(name.encode()))
-        inputs = sampled_inputs(graph, rng) | dict(program.constants)
-        for wrong in wrong_kernels(graph, self.target, self.interpreter, inputs,
-                                   {self.schedule.name}):  # fmt: skip
-            if wrong.step in new:
-                self.findings.append(f"on {name}: kernel {wrong.step.name} {wrong.problem}")
+        for kind in KINDS:
+            inputs = sampled_inputs(graph, rng, kind) | dict(program.constants)
+            for wrong in wrong_kernels(graph, self.target, self.interpreter, inputs,
+                                       {self.schedule.name}):  # fmt: skip
+                if wrong.step in new:
+                    on = name if kind == KINDS[0] else f"{name}, {kind} values"
+                    self.findings.append(f"on {on}: kernel {wrong.step.name} {wrong.problem}")
+                    new = [step for step in new if step is not wrong.step]
 
     def report(self) -> ScheduleReport:
         """What was found."""

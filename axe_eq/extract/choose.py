@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 
-from axe_eq.extract.cone import MAX_NODES, Picks, summarise, used
+from axe_eq.extract.cone import MAX_NODES, Picks, identity, summarise, used
 from axe_eq.extract.forest import LOAD, Forest
 from axe_eq.extract.price import Price, Pricer
 from axe_eq.extract.selection import Mapped, Selection
 from axe_eq.schedule.build import Chosen, ChosenBuffer, ChosenKernel, ChosenNode
+from axe_eq.schedule.summary import Summary
 
 
 class Group:
@@ -28,6 +29,15 @@ class Group:
     def roots(self) -> tuple[int, ...]:
         """Root tiles."""
         return tuple(m.root for m in self.members)
+
+    def identity(self, forest: Forest) -> Hashable:
+        """Which cone it is."""
+        return identity(forest, self.placed, self.roots, self.picks)
+
+    def summary(self, forest: Forest) -> Summary:
+        """Its figures."""
+        layouts = [forest.layout_of(placed) for placed in self.placed]
+        return summarise(forest, self.roots, self.picks, layouts)
 
     def leaves(self, forest: Forest) -> frozenset[int]:
         """Placed classes it loads."""
@@ -130,8 +140,10 @@ def _join(forest: Forest, pricer: Pricer, a: Group, b: Group) -> Group | None:
     roots = [m.root for m in members]
     if len(picks) > MAX_NODES or _cyclic(forest, roots, picks):
         return None
-    layouts = [forest.layout_of(m.placed) for m in members]
-    return Group(members, picks, pricer.price(summarise(forest, roots, picks, layouts)))
+    group = Group(members, picks, Price(0.0))
+    cone = group.identity(forest) if pricer.ruled_out else None
+    group.price = pricer.price(group.summary(forest), cone)
+    return group
 
 
 def _cyclic(forest: Forest, roots: Sequence[int], picks: Picks) -> bool:

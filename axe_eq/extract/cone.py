@@ -8,7 +8,7 @@ are priced once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from functools import cache
 from itertools import product
 from math import gcd, prod
@@ -241,6 +241,12 @@ def used(forest: Forest, roots: Sequence[int], picks: Picks) -> list[int]:
             stack.extend(picks[tile].children)
     order.reverse()
     return order
+
+
+def identity(forest: Forest, placed: Sequence[int], roots: Sequence[int], picks: Picks) -> Hashable:
+    """Which cone of a forest this is: equal exactly for kernels of the same content."""
+    held = frozenset((tile, id(picks[tile])) for tile in used(forest, roots, picks))
+    return tuple(placed), tuple(roots), held
 
 
 def sweeps(forest: Forest, order: Sequence[int], picks: Picks) -> dict[int, int]:

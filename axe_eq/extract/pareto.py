@@ -7,7 +7,7 @@ points that another one beats in both costs are dropped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from axe_eq.extract.forest import Forest
@@ -88,9 +88,10 @@ class _BytesPricer(Pricer):
     def __init__(self, pricer: Pricer, per_byte: float) -> None:
         super().__init__(pricer.target, pricer.schedules)
         self._inner, self._per_byte = pricer, per_byte
+        self.ruled_out = pricer.ruled_out
 
-    def price(self, summary: Summary) -> Price:
-        price = self._inner.price(summary)
+    def price(self, summary: Summary, cone: Hashable = None) -> Price:
+        price = self._inner.price(summary, cone)
         extra = self._per_byte * sum(a.n_bytes for a in summary.stores)
         return replace(price, time_s=price.time_s + extra)
 

@@ -1,8 +1,13 @@
-"""Pricing: the cheapest schedule and parameters of a cone, remembered by its summary."""
+"""Pricing: the cheapest schedule and parameters of a cone, remembered by its summary.
+
+What a schedule says of a cone's figures is a promise until its kernel is built. A candidate that
+cannot be built is ruled out for that cone alone (`Pricer.rule_out`): then the next cheapest counts.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +15,7 @@ import numpy as np
 
 from axe_eq.errors import PackError
 from axe_eq.pack import ask_schedule
+from axe_eq.program.types import Array
 from axe_eq.schedule.summary import Columns, Schedule, Summary
 from axe_eq.target import Target
 
@@ -34,6 +40,15 @@ class Price:
     costs: tuple[tuple[str, float], ...] = ()
     rejected: tuple[tuple[str, int], ...] = ()
 
+    @property
+    def candidate(self) -> Candidate:
+        """How it is implemented: what a kernel is built from."""
+        return self.schedule, self.row, self.parameters
+
+
+Candidate = tuple[str, str, tuple[tuple[str, int], ...]]
+"""Schedule, instruction row and parameters."""
+
 
 class Pricer:
     """Prices summaries on one target with the schedules of some packs.
@@ -51,23 +66,36 @@ class Pricer:
                 f"no schedule for family {target.family!r}",
                 "a pack with one",
             )
+        self.ruled_out: dict[Hashable, dict[Candidate, str]] = {}
         self._memo: dict[Summary, Price] = {}
         self._tables: dict[tuple[str, Summary], Columns] = {}
 
-    def price(self, summary: Summary) -> Price:
-        """The cheapest way to implement a cone with this summary.
+    def price(self, summary: Summary, cone: Hashable = None) -> Price:
+        """The cheapest way to implement a cone.
+
+        Args:
+            summary: its figures.
+            cone: which one it is, as `extract.cone.identity` has it; only asked where something was
+                ruled out.
 
         Raises:
             PackError: a schedule fails, or answers with what is no reason or no table.
         """
+        ruled = self.ruled_out.get(cone)
+        if ruled:
+            return self._price(summary, ruled)
         found = self._memo.get(summary)
         if found is None:
-            found = self._memo[summary] = self._price(summary)
+            found = self._memo[summary] = self._price(summary, {})
         return found
 
-    def _price(self, summary: Summary) -> Price:
+    def rule_out(self, cone: Hashable, candidate: Candidate, reason: str) -> None:
+        """Never price this candidate of this cone again: its kernel cannot be built."""
+        self.ruled_out.setdefault(cone, {})[candidate] = reason
+
+    def _price(self, summary: Summary, ruled: Mapping[Candidate, str]) -> Price:
         best = Price(float("inf"))
-        reasons: dict[str, int] = {}
+        reasons: dict[str, int] = Counter(f"{name}: {why}" for (name, *_), why in ruled.items())
         for schedule in self.schedules:
             reason = self._asked(schedule, "refuse", summary)
             if reason is not None:
@@ -76,8 +104,9 @@ class Pricer:
             columns = self._table(schedule, summary)
             for why, count in columns.rejected.items():
                 reasons[f"{schedule.name}: {why}"] = count
-            at = int(np.argmin(columns.time_s))
-            if columns.time_s[at] < best.time_s:
+            time_s = _left(schedule.name, columns, summary, ruled)
+            at = int(np.argmin(time_s))
+            if time_s[at] < best.time_s:
                 best = _chosen(schedule.name, columns, at, summary)
         return Price(
             best.time_s,
@@ -143,6 +172,20 @@ def _wrong_answer(what: str, answer: Any) -> str | None:
     time_s = np.asarray(answer.time_s)
     bad = time_s[~(time_s >= 0)]  # NaN too
     return f"gives a time_s of {bad[0]}" if bad.size else None
+
+
+def _left(name: str, columns: Columns, summary: Summary, ruled: Mapping[Candidate, str]) -> Array:
+    """Seconds of a schedule's candidates, infinite where one was built in vain."""
+    time_s = np.asarray(columns.time_s)
+    if not any(schedule == name for schedule, _, _ in ruled):
+        return time_s
+    time_s = time_s.copy()
+    while time_s.min() < np.inf:
+        at = int(np.argmin(time_s))
+        if _chosen(name, columns, at, summary).candidate not in ruled:
+            break
+        time_s[at] = np.inf
+    return time_s
 
 
 def _chosen(name: str, columns: Columns, at: int, summary: Summary) -> Price:

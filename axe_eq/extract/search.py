@@ -10,12 +10,12 @@ once. Everything is deterministic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, combinations
 
 from axe_eq.errors import SearchError
-from axe_eq.extract.cone import Cones, Memo, Picks, summarise, used
+from axe_eq.extract.cone import Cones, Memo, Picks, identity, summarise, used
 from axe_eq.extract.forest import LOAD, Forest, PlacedClass
 from axe_eq.extract.price import Price, Pricer
 from axe_eq.extract.running import TOLERANCE_S, Running
@@ -97,7 +97,7 @@ class Search:
                 if not self._worth_whole(root, picks) or _loads(picks, placed):
                     continue
                 summary = summarise(self.forest, [root], picks, [self.forest.layout_of(placed)])
-                price = self.pricer.price(summary)
+                price = self.pricer.price(summary, self._known(placed, root, picks))
                 if price.time_s < best.time_s:
                     best = Mapped(placed, price, root, picks)
         if best.root < 0:
@@ -108,6 +108,11 @@ class Search:
             if best.picks[t].kind == LOAD
         )
         return Mapped(placed, best.price, best.root, best.picks, leaves, frozenset(met))
+
+    def _known(self, placed: int, root: int, picks: Picks) -> Hashable:
+        """Which cone this is, for what was built in vain; nothing was in most searches."""
+        ruled_out = self.pricer.ruled_out
+        return identity(self.forest, [placed], [root], picks) if ruled_out else None
 
     def _worth_whole(self, root: int, picks: Picks) -> bool:
         """Whether keeping the last dim whole in every block may pay, against cutting it in blocks.
@@ -431,6 +436,7 @@ def _why(search: Search, placed: int) -> str:
         for picks, *_ in search.cones.of(root, search.materialised)[0]:
             layout = search.forest.layout_of(placed)
             summary = summarise(search.forest, [root], picks, [layout])
-            for reason, count in search.pricer.price(summary).rejected:
+            price = search.pricer.price(summary, search._known(placed, root, picks))
+            for reason, count in price.rejected:
                 reasons[reason] = reasons.get(reason, 0) + count
     return "; ".join(f"{r} ({c})" for r, c in reasons.items()) or "none is left of its cones"

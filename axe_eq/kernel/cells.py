@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -94,6 +94,13 @@ class Apply:
     cell: str
     args: tuple[Cell, ...]
 
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.cell, self.args))
+
+    def __hash__(self) -> int:  # kept: subexpressions that are used twice would be hashed again
+        return self._hash
+
     def __str__(self) -> str:
         return f"{self.cell.replace(' ', ':')}({', '.join(map(str, self.args))})"
 
@@ -166,6 +173,31 @@ def replaced(cell: Cell, known: Mapping[Cell, Cell]) -> Cell:
     if isinstance(cell, Apply):
         return Apply(cell.cell, tuple(replaced(a, known) for a in cell.args))
     return cell
+
+
+def subexpressions(cell: Cell) -> dict[Apply, int]:
+    """Every distinct application in a cell expression with its number of uses, operands first.
+
+    ``x * x`` with ``x = exp(x0)`` has ``exp(x0)`` twice and the product once.
+    """
+    found: dict[Apply, int] = {}
+
+    def visit(part: Cell) -> None:
+        if not isinstance(part, Apply):
+            return
+        if part not in found:
+            for a in part.args:
+                visit(a)
+            found[part] = 0
+        found[part] += 1
+
+    visit(cell)
+    return found
+
+
+def flops(cell: Cell) -> float:
+    """Floating operations of a cell expression at one element, each subexpression counted once."""
+    return sum(ops.cell(part.cell)[0].flops for part in subexpressions(cell))
 
 
 def result_dtype(cell: Cell, dtypes: Sequence[str]) -> str:

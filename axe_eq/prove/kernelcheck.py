@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from axe_eq.program.ops import cell
 from axe_eq.program.signature import signature
 from axe_eq.program.types import DTYPES, Array, ValueType, value_type
 from axe_eq.prove.rebuild import in_float64
+from axe_eq.run.interpret import Interpreter, interpreter_of
 from axe_eq.schedule.decode import written
 from axe_eq.schedule.graph import KernelStep, ScheduleGraph
 from axe_eq.target import Target
@@ -33,29 +34,11 @@ TOLERANCES = {
     "f64": 1e-9, "f32": 1e-4, "f16": 4e-3, "bf16": 3e-2, "f8e4m3": 0.15, "f8e5m2": 0.3,
 }  # fmt: skip
 MOST_POINTS = 1 << 26  # of index spaces, of kernels that are interpreted at AXE_CHECK = 2
+KINDS = ("moderate", "extreme")
+EXTREME = np.array([1e4, -1e4, 1e-4, -1e-4, 0.0, -0.0, 1.0])
+UNDEFINED = np.array([np.inf, -np.inf, np.nan])
+EXTREME_SHARE, UNDEFINED_SHARE = 0.125, 0.004  # most rows of a sample stay without NaN
 JUMPING_SHARE = 0.02  # of elements that may differ where a cell of the kernel jumps
-
-
-class Interpreter(Protocol):
-    """What a target family brings to run its lowered kernels without the machine."""
-
-    def run(
-        self, step: KernelStep, graph: ScheduleGraph, target: Target, arrays: Mapping[str, Array]
-    ) -> Mapping[str, Array]:
-        """Lower one kernel and run it.
-
-        Args:
-            step: the kernel.
-            graph: the schedule graph that it stands in.
-            target: the machine.
-            arrays: the value of every buffer that it reads, in its logical shape.
-
-        Returns:
-            The value of every buffer that it writes.
-
-        Raises:
-            AxeError: it cannot be lowered, or does what no kernel may (a race, a stray access).
-        """
 
 
 @dataclass(frozen=True)
@@ -79,12 +62,6 @@ class Wrong:
         return f"{self.title}: {self.problem}"
 
 
-def interpreter_of(packs: Iterable[Pack], family: str) -> Interpreter | None:
-    """The interpreter of a target family in these packs; None where there is none."""
-    found = {f: i for pack in packs for f, i in pack.interpreters.items()}
-    return found.get(family)
-
-
 def check_kernels(
     program: Program, graph: ScheduleGraph, target: Target, packs: Iterable[Pack]
 ) -> None:
@@ -102,23 +79,43 @@ def check_kernels(
         say(1, f"kernels are not compared: {size} points, at most {MOST_POINTS}")
         return
     rng = np.random.default_rng(switches().seed)
-    inputs = sampled_inputs(graph, rng) | dict(program.constants)
-    for wrong in wrong_kernels(graph, target, interpreter, inputs):
-        raise ScheduleError(wrong.title, wrong.problem)
+    for kind in KINDS:
+        inputs = sampled_inputs(graph, rng, kind) | dict(program.constants)
+        for wrong in wrong_kernels(graph, target, interpreter, inputs):
+            on = "" if kind == KINDS[0] else f"on {kind} values, "
+            raise ScheduleError(wrong.title, f"{on}{wrong.problem}")
 
 
-def sampled_inputs(graph: ScheduleGraph, rng: np.random.Generator) -> dict[str, Array]:
-    """Values of moderate size for the inputs of a graph, by name."""
-    return {name: _sample(graph.buffers[name].value_type, rng) for name in graph.inputs}
+def sampled_inputs(
+    graph: ScheduleGraph, rng: np.random.Generator, kind: str = "moderate"
+) -> dict[str, Array]:
+    """Values for the inputs of a graph, by name: "moderate" or "extreme" ones.
+
+    Extreme are large and small numbers side by side, zeros of both signs, rows of -inf, and here
+    and there an infinity or NaN; of integers the ends of their type.
+    """
+    return {name: _sample(graph.buffers[name].value_type, rng, kind) for name in graph.inputs}
 
 
-def _sample(of: ValueType, rng: np.random.Generator) -> Array:
-    kind, numpy = DTYPES[of.dtype].kind, DTYPES[of.dtype].numpy
-    if kind == "b":
+def _sample(of: ValueType, rng: np.random.Generator, kind: str) -> Array:
+    numpy_kind, numpy = DTYPES[of.dtype].kind, DTYPES[of.dtype].numpy
+    if numpy_kind == "b":
         return np.asarray(rng.integers(0, 2, of.shape), dtype=bool)
-    if kind == "i":
-        return np.asarray(rng.integers(-9, 10, of.shape), dtype=numpy)
-    return np.asarray(rng.standard_normal(of.shape) / 2, dtype=numpy)
+    if numpy_kind == "i":
+        if kind == "moderate":
+            return np.asarray(rng.integers(-9, 10, of.shape), dtype=numpy)
+        ends = np.iinfo(numpy)
+        return np.asarray(rng.choice(np.array([ends.min, ends.max, 0, -1, 1]), of.shape), numpy)
+    moderate = rng.standard_normal(of.shape) / 2
+    if kind == "moderate":
+        return np.asarray(moderate, dtype=numpy)
+    large = rng.random(of.shape) < EXTREME_SHARE
+    extreme = np.where(large, rng.choice(EXTREME, of.shape), moderate)
+    rows = rng.random(of.shape[:-1]) < EXTREME_SHARE
+    extreme = np.where(rows[..., None] if of.shape else rows, -np.inf, extreme)
+    odd = rng.random(of.shape) < UNDEFINED_SHARE
+    with np.errstate(all="ignore"):  # narrow types hold infinities for large numbers
+        return np.asarray(np.where(odd, rng.choice(UNDEFINED, of.shape), extreme), dtype=numpy)
 
 
 def wrong_kernels(
@@ -145,13 +142,15 @@ def wrong_kernels(
         reads = {a.buffer: held[a.buffer] for a in step.reads}
         wanted = meaning(step, graph, reads)
         if only is None or step.schedule in only:
-            problem = _problem(step, graph, target, interpreter, reads, wanted)
+            narrow = _meaning(step, graph, reads, wide=False) if not step.rounds else wanted
+            problem = _problem(step, graph, target, interpreter, reads, (wanted, narrow))
             if problem is not None:
                 yield Wrong(step, problem)
-        held |= {
-            name: value.astype(DTYPES[graph.buffers[name].value_type.dtype].numpy)
-            for name, value in wanted.items()
-        }
+        with np.errstate(all="ignore"):  # narrow types hold infinities for large numbers
+            held |= {
+                name: value.astype(DTYPES[graph.buffers[name].value_type.dtype].numpy)
+                for name, value in wanted.items()
+            }
 
 
 def meaning(step: KernelStep, graph: ScheduleGraph, reads: Mapping[str, Array]) -> dict[str, Array]:
@@ -160,11 +159,17 @@ def meaning(step: KernelStep, graph: ScheduleGraph, reads: Mapping[str, Array]) 
     Floats are computed in float64, where only stores round; operator by operator in their own
     types where the kernel rounds so.
     """
+    return _meaning(step, graph, reads, wide=not step.rounds)
+
+
+def _meaning(
+    step: KernelStep, graph: ScheduleGraph, reads: Mapping[str, Array], wide: bool
+) -> dict[str, Array]:
     nodes: Mapping[str, Node] = written(
         step, {n: input_node(n, graph.buffers[n].value_type) for n in reads}
     )
     roots, given = list(nodes.values()), dict(reads)
-    if not step.rounds:
+    if wide:
         roots = in_float64(roots)
         given = {n: a.astype(np.float64) if _is_float(a) else a for n, a in reads.items()}
     with np.errstate(all="ignore"):
@@ -182,7 +187,7 @@ def _problem(
     target: Target,
     interpreter: Interpreter,
     reads: Mapping[str, Array],
-    wanted: Mapping[str, Array],
+    wanted: tuple[Mapping[str, Array], Mapping[str, Array]],
 ) -> str | None:
     try:
         made = interpreter.run(step, graph, target, reads)
@@ -190,33 +195,45 @@ def _problem(
         return f"cannot be run: {error}"
     except Exception as error:  # a pack's own lowering may fail in any way
         return f"cannot be lowered ({cause(error)}, at {raised_at(error)})"
-    for name, want in wanted.items():
+    wide, narrow = wanted
+    for name, want in wide.items():
         if name not in made:
             return f"writes no {name}"
-        problem = _difference(np.asarray(made[name]), want, step)
+        problem = _difference(np.asarray(made[name]), want, narrow[name], step)
         if problem is not None:
             return f"{problem.format(name=name)}: it does not compute {_cone(step)}"
     return None
 
 
-def _difference(found: Array, want: Array, step: KernelStep) -> str | None:
-    """The worst element, as text with a place for the buffer's name."""
+def _difference(found: Array, want: Array, narrow: Array, step: KernelStep) -> str | None:
+    """The worst element, as text with a place for the buffer's name.
+
+    Where the cone in float64 and the cone in its own types are not the same number, infinity or
+    NaN, rounding decides what comes out, and nothing is asked of the kernel.
+    """
     if found.shape != want.shape:
         return f"writes {{name}} of shape {found.shape}, and its cone has {want.shape}"
     if not _is_float(want):
-        apart = np.asarray(found != want)
+        apart = np.asarray((found != want) & (want == narrow))
     else:
-        a, b = found.astype(np.float64), want.astype(np.float64)
-        defined = np.isfinite(b)
-        scale = np.abs(b[defined]).max(initial=0.0) + 1e-30
-        with np.errstate(invalid="ignore"):
-            apart = defined & ~(np.abs(a - b) <= _tolerance(step) * scale)
+        with np.errstate(all="ignore"):
+            stored = want.astype(found.dtype).astype(np.float64)
+            own, a = narrow.astype(np.float64), found.astype(np.float64)
+            finite = np.isfinite(stored) & np.isfinite(own)
+            near = _tolerance(step) * (np.abs(stored[finite]).max(initial=0.0) + 1e-30)
+            asked = np.where(finite, np.abs(stored - own) <= near, _same(stored, own))
+            apart = asked & ~np.where(finite, np.abs(a - stored) <= near, _same(a, stored))
     share = JUMPING_SHARE if _jumps(step) else 0.0
     if apart.sum() <= share * apart.size:
         return None
     at = tuple(int(i) for i in np.argwhere(apart)[0])
     values = f"{_number(found[at])} at {at} of {{name}}, where its cone is {_number(want[at])}"
     return f"gives {values} ({int(apart.sum())} of {apart.size} elements differ)"
+
+
+def _same(a: Array, b: Array) -> Array:
+    """Where two arrays hold the same infinity, or both NaN."""
+    return np.asarray((a == b) | (np.isnan(a) & np.isnan(b)))
 
 
 def _number(value: Any) -> str:

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from axe_eq.debug import Report
+from axe_eq.debug import Report, progress
 from axe_eq.errors import DeviceError, PackError, ScheduleError, SearchError
 from axe_eq.files import write_text
 from axe_eq.pack import Pack
@@ -271,6 +271,39 @@ class Executable:
         extents = self.schedule.call.extents(plain)
         program = self.program.rebind(**extents) if extents else self.program
         return unflatten(program.structure, evaluate(program, plain))
+
+    def interpret(self, *arrays: Any, orders: int = 1) -> Any:
+        """Run the emitted kernels on the CPU interpreter: what the device would compute.
+
+        ``exe.interpret(x, w)`` on an `h200` runs every instruction of every thread in Python, with
+        the rounding of the machine, and finds races, deadlocks and stray accesses on the way. It
+        is slow: a few microseconds for every element that a thread touches.
+
+        Args:
+            arrays: as for a call; any arrays that numpy reads.
+            orders: orders of threads and of asynchronous effects to run, each with the same result.
+
+        Returns:
+            As a call returns it, in numpy.
+
+        Raises:
+            ArgumentError: an array that does not fit, or `orders` below 1.
+            KernelFault, ScheduleError: what a kernel does wrong.
+            PackError: the target's family has no interpreter.
+        """
+        from axe_eq.run.interpret import interpret_graph, interpreter_of, shaped
+
+        self.schedule.check_runs()
+        interpreter = interpreter_of(self.packs, self.target.family)
+        if interpreter is None:
+            raise PackError(f"target {self.target.name!r}", "has no interpreter", "a pack with one")
+        call = self.schedule.call
+        plain = call.plain(arrays)
+        schedule = self.schedule.bind(**call.extents(plain))
+        held = {**dict(zip(call.names, plain, strict=True)), **schedule.constants}
+        with progress.running("interpret"):
+            made = interpret_graph(schedule.graph, self.target, interpreter, held, orders)
+        return unflatten(call.structure, shaped(made, output_shapes(schedule.graph)))
 
     def pareto(self) -> list[Point]:
         """Schedules that no other beats in both estimated time and stored bytes, fastest first.

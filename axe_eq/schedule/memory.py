@@ -39,9 +39,14 @@ def buffer_elements(layout: str) -> int:
     return high + 1
 
 
+def layout_bytes(layout: str, itemsize: int) -> int:
+    """Bytes of flat memory that a value in this layout needs, padding included."""
+    return buffer_elements(layout) * itemsize
+
+
 def buffer_bytes(buffer: BufferSpec) -> int:
     """Bytes of a buffer, padding included."""
-    return buffer_elements(buffer.layout) * buffer.value_type.itemsize
+    return layout_bytes(buffer.layout, buffer.value_type.itemsize)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from axe_eq.program.types import Array
-from axe_eq.schedule.graph import KernelStep, ScheduleGraph
+from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph
 from axe_eq.target import Target
 from axe_eq_backends.cpu.run import run_schedule
 
@@ -15,9 +15,16 @@ class CpuInterpreter:
     """The interpreter of family "cpu": a graph of one kernel is run."""
 
     def run(
-        self, step: KernelStep, graph: ScheduleGraph, target: Target, arrays: Mapping[str, Array]
+        self,
+        step: KernelStep | MoveStep,
+        graph: ScheduleGraph,
+        target: Target,
+        arrays: Mapping[str, Array],
+        order: int = 0,
     ) -> dict[str, Array]:
-        """What a kernel writes, by buffer; see `axe_eq.prove.kernelcheck.Interpreter`.
+        """What a step writes, by buffer; see `axe_eq.run.interpret.Interpreter`.
+
+        numpy leaves no order open.
 
         Raises:
             ScheduleError: it is not valid.

@@ -3,25 +3,107 @@
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
-from axe_eq.errors import ScheduleError
+from axe_eq.errors import EmitError, ScheduleError
+from axe_eq.extract.commit import content
+from axe_eq.kernel.cells import flops
 from axe_eq.kernel.dispatch import Planned
+from axe_eq.pack import schedule_named
 from axe_eq.run.cache import Cache, key
 from axe_eq.run.fingerprint import lowering_key, sources
-from axe_eq.schedule.graph import CollectiveStep, ScheduleGraph
+from axe_eq.schedule.graph import CollectiveStep, KernelStep, MoveStep, ScheduleGraph
 from axe_eq.schedule.memory import buffer_bytes, plan
 from axe_eq.target import Target
 from axe_eq_backends.cuda import code, compile
 from axe_eq_backends.cuda.code import Code, Launch, Port
 from axe_eq_backends.cuda.cones import element_strides
-from axe_eq_backends.cuda.emit import emit
+from axe_eq_backends.cuda.emit import Source, emit
 from axe_eq_backends.cuda.image import build_all
 from axe_eq_backends.cuda.lower import Lowered, lower
 from axe_eq_backends.cuda.planning import plan as plan_kernel
 
 GRAPHS = Cache("graphs")
+MOST_MADE = 64
+# NVRTC 13.0 compiles unrolled cells in a time that grows with the square of their number: 1.6 s for
+# 7,000 instructions, 5.4 s for 13,000, 13 s for 19,000, on one core.
+MOST_INSTRUCTIONS = 8_000
+MOST_TEXT = 200_000
+INSTRUCTIONS_PER_FLOP = 1.33  # of `Cell.flops`, in sm_90a code of f32 cells
+
+
+@dataclass(frozen=True)
+class Made:
+    """One step of a schedule graph, all the way to its text.
+
+    Attributes:
+        lowered: its kernel, with the buffers behind its tensors.
+        planned: with a plan for every primitive.
+        source: CUDA C++.
+    """
+
+    lowered: Lowered
+    planned: Planned
+    source: Source
+
+
+_made: OrderedDict[object, tuple[object, Made]] = OrderedDict()  # with what the key names by id
+
+
+def make(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> Made:
+    """Lower, plan and write a step; the latest ones are remembered.
+
+    A search builds what it takes, and saving or reading the text of what it took asks again.
+
+    Raises:
+        DispatchError, ScheduleError: no schedule or instruction of the target covers it.
+        EmitError: it has no text, or is larger than what is compiled in seconds.
+    """
+    names = tuple(a.buffer for a in (*step.reads, *step.writes))
+    own = schedule_named(step.schedule) if isinstance(step, KernelStep) else None
+    key = step.name, names, content(step, graph), id(target), id(own)
+    known = _made.pop(key, None)
+    if known is None:
+        lowered = lower(step, graph, target)
+        planned = plan_kernel(lowered.kernel, target)
+        made = Made(lowered, planned, emit(planned))
+        check_size(made.planned, made.source)
+        known = (target, own), made
+    _made[key] = known
+    while len(_made) > MOST_MADE:
+        _made.popitem(last=False)
+    return known[1]
+
+
+def check_size(planned: Planned, source: Source) -> None:
+    """Refuse a kernel that NVRTC would compile for a minute.
+
+    Raises:
+        EmitError: gives its size and the limit.
+    """
+    for n, what, most in (
+        (len(source.text), "letters of text", MOST_TEXT),
+        (instructions(planned), "instructions for cells a thread", MOST_INSTRUCTIONS),
+    ):
+        if n > most:
+            raise EmitError(f"kernel {source.name}", f"is about {n} {what}", f"at most {most}")
+
+
+def instructions(planned: Planned) -> int:
+    """About how many instructions the cells of a kernel are in one thread, unrolled as they are."""
+    total = 0.0
+    for choice in planned.choices.values():
+        for call in choice.plan.calls:
+            if "cell" in call.args:
+                total += len(call["out"].index) * flops(call["cell"])
+    return int(total * INSTRUCTIONS_PER_FLOP)
+
+
+def figures(made: Made) -> dict[str, int]:
+    """What a search keeps of a kernel that was built."""
+    return {"text_bytes": len(made.source.text), "instructions": instructions(made.planned)}
 
 
 def texts(graph: ScheduleGraph, target: Target) -> dict[str, str]:
@@ -30,24 +112,26 @@ def texts(graph: ScheduleGraph, target: Target) -> dict[str, str]:
     Raises:
         DispatchError: a kernel that no schedule or instruction of the target covers.
     """
-    return {
-        name: emit(plan_kernel(lowered.kernel, target)).text
-        for name, lowered in lower_graph(graph, target).items()
-    }
+    return {name: made.source.text for name, made in make_all(graph, target).items()}
 
 
-def lower_graph(graph: ScheduleGraph, target: Target) -> dict[str, Lowered]:
+def make_all(graph: ScheduleGraph, target: Target) -> dict[str, Made]:
     """Step name -> its kernel.
 
     Raises:
-        DispatchError, ScheduleError: a step that cannot run on one device.
+        DispatchError, EmitError, ScheduleError: a step that cannot run on one device.
     """
     found = {}
     for step in graph.steps:
         if isinstance(step, CollectiveStep):
             raise ScheduleError(f"step {step.name}", "is a collective", "a graph for one device")
-        found[step.name] = lower(step, graph, target)
+        found[step.name] = make(step, graph, target)
     return found
+
+
+def lower_graph(graph: ScheduleGraph, target: Target) -> dict[str, Lowered]:
+    """Step name -> its lowered kernel; see `make_all`."""
+    return {name: made.lowered for name, made in make_all(graph, target).items()}
 
 
 def assembled(graph: ScheduleGraph, target: Target) -> bytes:
@@ -81,9 +165,9 @@ def assemble(graph: ScheduleGraph, target: Target) -> Code:
         DeviceError: NVRTC is missing.
     """
     memory = plan(graph)
-    lowered = list(lower_graph(graph, target).values())
-    planned = [plan_kernel(k.kernel, target) for k in lowered]
-    images = build_all(planned)
+    made = list(make_all(graph, target).values())
+    lowered, planned = [m.lowered for m in made], [m.planned for m in made]
+    images = build_all(planned, [m.source for m in made])
     launches = tuple(
         Launch(
             image,

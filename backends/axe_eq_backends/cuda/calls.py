@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from axe_eq_backends.cuda.emit import Writer
 
 
+MOST_SHOWN = 200  # letters of a cell in the comment above its function
 PARTS = 4  # independent chains of a long reduction in one thread
 INT_MAX = (1 << 31) - 1
 
@@ -444,12 +445,13 @@ def _cell_function(w: Writer, cell: Cell, ins: Sequence[Regs]) -> str:
         known = " ".join(cells.C_TYPE)
         raise EmitError(f"map of {' '.join(dtypes)}", "has no CUDA registers", known)
     result = result_dtype(cell, dtypes)
-    body = cells.spell(cell, [f"x{i}" for i in range(len(ins))], dtypes)
+    body = cells.function_body(cell, dtypes)
     _helpers(w, body)
     name = f"cell_{len(w.cell_texts)}"
     args = ", ".join(f"{kind} x{i}" for i, kind in enumerate(kinds))
+    shown = str(cell) if len(str(cell)) <= MOST_SHOWN else f"{str(cell)[:MOST_SHOWN]}..."
     w.cell_texts.append(
-        f"// {cell}\n{prelude.DEVICE} {cells.C_TYPE[result]} {name}({args}) {{ return {body}; }}\n"
+        f"// {shown}\n{prelude.DEVICE} {cells.C_TYPE[result]} {name}({args}) {{ {body} }}\n"
     )
     w.cells[key] = name
     return name

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -22,8 +22,11 @@ from axe_eq.kernel.cells import (
     Operand,
     common_dtype,
     evaluate,
+    flops,
+    replaced,
     result_dtype,
     spelling,
+    subexpressions,
     used,
 )
 from axe_eq.program import ops
@@ -90,6 +93,7 @@ MONOIDS: dict[str, tuple[str, str]] = {  # on f32, on i32
 }
 C_TYPE = {"f32": "float", "f64": "double", "i32": "int", "i64": "long long", "bool": "bool"}
 FAMILY = "cuda"
+SHARED_FLOPS = 8.0  # from here on NVRTC is not left to find that a subexpression is used twice
 _NARROW = ("f16", "bf16", "f8e4m3", "f8e5m2")  # computed in f32
 
 
@@ -153,6 +157,35 @@ def spell(cell: Cell, operands: Sequence[str], dtypes: Sequence[str]) -> str:
     if name == "pow" and isinstance(base, Constant) and base.value == 2 and kind == "f32":
         return f"exp2_f32({args[1]})"
     return _apply(cell, name, args, wanted, kind)
+
+
+def function_body(cell: Cell, dtypes: Sequence[str]) -> str:
+    """The statements of a function of operands ``x0``, ``x1``, ... that computes a cell.
+
+    Expensive subexpressions that are used more than once are computed once: as a tree, a cell of
+    a cell of a cell grows exponentially, and so does the time to compile it.
+
+    Raises:
+        EmitError: as `spell`.
+    """
+    names = [f"x{i}" for i in range(len(dtypes))]
+    held = list(dtypes)
+    known: dict[Cell, Cell] = {}
+    lines = []
+    for part, uses in subexpressions(cell).items():
+        if uses < 2 or flops(part) < SHARED_FLOPS or not used(part):
+            continue
+        text = spell(_inside(part, known), names, held)
+        known[part] = Operand(len(names))
+        kind = result_dtype(part, dtypes)
+        lines.append(f"const {C_TYPE[kind]} s{len(names) - len(dtypes)} = {text};")
+        names.append(f"s{len(names) - len(dtypes)}")
+        held.append(kind)
+    return " ".join([*lines, f"return {spell(replaced(cell, known), names, held)};"])
+
+
+def _inside(part: Apply, known: Mapping[Cell, Cell]) -> Cell:
+    return Apply(part.cell, tuple(replaced(a, known) for a in part.args))
 
 
 def _converted(text: str, held: str, wanted: str) -> str:

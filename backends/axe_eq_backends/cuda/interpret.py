@@ -14,14 +14,15 @@ from axe_eq.kernel.interp import interpret
 from axe_eq.kernel.placement import of_layout
 from axe_eq.layout import Layout
 from axe_eq.program.types import DTYPES, Array
-from axe_eq.schedule.graph import KernelStep, ScheduleGraph
+from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph
 from axe_eq.schedule.memory import buffer_elements
 from axe_eq.target import Target
-from axe_eq_backends.cuda.lower import Lowered, lower
+from axe_eq_backends.cuda.assemble import make
+from axe_eq_backends.cuda.lower import Lowered
 from axe_eq_backends.cuda.meaning import MEANINGS
-from axe_eq_backends.cuda.planning import plan
 
 POISON = 77  # in memory that nothing was written to
+SWEEP = ("random", "early", "late")  # when asynchronous effects happen, in the first few orders
 
 
 def elements(layout: str, shape: tuple[int, ...]) -> Array:
@@ -69,15 +70,19 @@ def launch(
 
 
 def run(
-    step: KernelStep, graph: ScheduleGraph, target: Target, arrays: Mapping[str, Array]
+    step: KernelStep | MoveStep,
+    graph: ScheduleGraph,
+    target: Target,
+    arrays: Mapping[str, Array],
+    order: int = 0,
 ) -> dict[str, Array]:
-    """Lower a kernel and run its instruction calls; see `axe_eq.prove.kernelcheck.Interpreter`.
+    """Lower a step and run its instruction calls; see `axe_eq.run.interpret.Interpreter`.
 
     Raises:
         DispatchError, ScheduleError: nothing covers the kernel, or it breaks a rule.
         KernelFault: what it does wrong.
     """
-    lowered = lower(step, graph, target)
+    kernel = make(step, graph, target)
     flat: dict[str, Any] = {}
     for access in (*step.reads, *step.writes):
         of = graph.buffers[access.buffer].value_type
@@ -86,7 +91,8 @@ def run(
     for read in step.reads:
         array = arrays[read.buffer]
         flat[read.buffer][elements(read.layout, array.shape)] = array
-    launch(lowered, flat, planned=plan(lowered.kernel, target))
+    when = SWEEP[order] if order < len(SWEEP) else "random"
+    launch(kernel.lowered, flat, planned=kernel.planned, order=when, seed=order)
     return {
         w.buffer: flat[w.buffer][elements(w.layout, graph.buffers[w.buffer].value_type.shape)]
         for w in step.writes

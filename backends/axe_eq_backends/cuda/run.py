@@ -34,7 +34,7 @@ from axe_eq_backends.cuda.driver import (
 from axe_eq_backends.cuda.prepared import OnDevice
 
 if TYPE_CHECKING:
-    from axe_eq.schedule.graph import KernelStep, ScheduleGraph
+    from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph
     from axe_eq.target import Target
 
 
@@ -60,14 +60,31 @@ class CudaEmitter:
 
         return texts(graph, target)
 
+    def build(
+        self, step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target
+    ) -> dict[str, int]:
+        """Make one step without a device; see `axe_eq.extract.commit.Builder`.
+
+        Raises:
+            DispatchError, EmitError, ScheduleError: it cannot be made, or is too large.
+        """
+        from axe_eq_backends.cuda.assemble import figures, make
+
+        return figures(make(step, graph, target))
+
 
 class CudaInterpreter:
     """The interpreter of family "cuda"."""
 
     def run(
-        self, step: KernelStep, graph: ScheduleGraph, target: Target, arrays: Mapping[str, Array]
+        self,
+        step: KernelStep | MoveStep,
+        graph: ScheduleGraph,
+        target: Target,
+        arrays: Mapping[str, Array],
+        order: int = 0,
     ) -> dict[str, Array]:
-        """What a lowered kernel writes, by buffer; see `axe_eq.prove.kernelcheck.Interpreter`.
+        """What a lowered step writes, by buffer; see `axe_eq.run.interpret.Interpreter`.
 
         Raises:
             DispatchError, ScheduleError: nothing covers the kernel, or it breaks a rule.
@@ -75,7 +92,7 @@ class CudaInterpreter:
         """
         from axe_eq_backends.cuda.interpret import run
 
-        return run(step, graph, target, arrays)
+        return run(step, graph, target, arrays, order)
 
 
 class CudaRunner:

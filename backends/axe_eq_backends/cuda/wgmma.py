@@ -121,11 +121,12 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     views = (gemm.a, gemm.b)
     _check(row, gemm, context)
     (rows, depth), cols = gemm.a.shape, gemm.b.shape[0]
-    n = next((n for n in range(n_max, 0, -row.limits["n_step"]) if cols % n == 0), 0)
+    step = row.limits.get("n_step", n_max)
+    n = next((n for n in range(n_max, 0, -step) if cols % n == 0), 0)
     if rows % m or depth % k or not n:
         raise DispatchError(
             row.name, f"tile of {rows} x {cols} x {depth}",
-            f"multiples of {m}, {row.limits['n_step']} and {k}",
+            f"multiples of {m}, {step} and {k}",
         )  # fmt: skip
     size = gemm.a.buffer.itemsize
     matched: list[Operand | None] = []
@@ -136,6 +137,10 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
         if not threads.aligned_to(view.place.swizzle, view.place.at("m")):
             at = f"begins at element {view.place.at('m')}"
             raise DispatchError(f"operand {view}", at, "the swizzle's period")
+        if name not in row.operands:
+            raise DispatchError(
+                row.name, f"has no layouts of operand {name}", "forms that it reads"
+            )
         forms = row.operands[name]
         matched.append(match(view.place.static(), mn, k, size, forms, f"operand {view}"))
     calls = _calls(row, gemm, n, matched)

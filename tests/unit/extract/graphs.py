@@ -9,10 +9,11 @@ from axe_eq.extract.forest import Forest, read_forest
 from axe_eq.extract.price import Pricer
 from axe_eq.extract.search import Search
 from axe_eq.pack import installed
-from axe_eq.pipeline import find_target, requests_of, saturate_program
+from axe_eq.pipeline import find_target, saturate_program
 from axe_eq.program.node import InputSpec, Node, Program, input_node, op_node
 from axe_eq.program.terms import encode
 from axe_eq.program.types import value_type
+from axe_eq.requests import requests_of
 
 MATMUL = "a c, c b -> a b; + c"
 CELLS = ("exp", "neg", "sigmoid", "tanh")

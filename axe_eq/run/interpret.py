@@ -1,0 +1,117 @@
+"""Emitted kernels on the CPU: what a device would compute, without one.
+
+Every step of a schedule graph is lowered, planned and run by its family's interpreter on the values
+of its buffers, races and stray accesses included; see `axe_eq.kernel.interp`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from axe_eq.debug import progress
+from axe_eq.errors import ArgumentError, ScheduleError
+from axe_eq.pack import Pack
+from axe_eq.program.types import Array
+from axe_eq.schedule.graph import CollectiveStep, KernelStep, MoveStep, ScheduleGraph
+from axe_eq.target import Target
+
+BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+
+
+class Interpreter(Protocol):
+    """What a target family brings to run its lowered kernels without the machine."""
+
+    def run(
+        self,
+        step: KernelStep | MoveStep,
+        graph: ScheduleGraph,
+        target: Target,
+        arrays: Mapping[str, Array],
+        order: int = 0,
+    ) -> Mapping[str, Array]:
+        """Lower one step and run it.
+
+        Args:
+            step: a kernel or a move.
+            graph: the schedule graph that it stands in.
+            target: the machine.
+            arrays: the value of every buffer that it reads, in its logical shape.
+            order: which order of what the machine leaves open (threads, asynchronous effects); a
+                right kernel computes the same in all of them.
+
+        Returns:
+            The value of every buffer that it writes.
+
+        Raises:
+            AxeError: it cannot be lowered, or does what no kernel may (a race, a stray access).
+        """
+
+
+def interpreter_of(packs: Iterable[Pack], family: str) -> Interpreter | None:
+    """The interpreter of a target family in these packs; None where there is none."""
+    found = {f: i for pack in packs for f, i in pack.interpreters.items()}
+    return found.get(family)
+
+
+def interpret_graph(
+    graph: ScheduleGraph,
+    target: Target,
+    interpreter: Interpreter,
+    inputs: Mapping[str, Array],
+    orders: int = 1,
+) -> list[Array]:
+    """The outputs of a schedule, step by step on the interpreter.
+
+    Args:
+        graph: of one device.
+        target: its machine.
+        interpreter: of its family.
+        inputs: arrays of inputs and constants, by buffer.
+        orders: so many orders of every step are run; all must give the same bits.
+
+    Raises:
+        ArgumentError: `orders` is no positive integer.
+        ScheduleError: two orders of a kernel give other results.
+        AxeError: what a kernel does wrong.
+    """
+    if type(orders) is not int or orders < 1:
+        raise ArgumentError(f"orders={orders!r}", "is no number of orders", "1 or more")
+    held = dict(inputs)
+    for number, step in enumerate(graph.steps):
+        if isinstance(step, CollectiveStep):
+            raise ScheduleError(f"step {step.name}", "is a collective", "a graph for one device")
+        reads = {a.buffer: held[a.buffer] for a in step.reads}
+        progress.at(f"step {number + 1} of {len(graph.steps)}: {step.name}")
+        made = interpreter.run(step, graph, target, reads)
+        for order in range(1, orders):
+            progress.at(f"step {number + 1} of {len(graph.steps)}: {step.name}, order {order}")
+            _check_same(step, made, interpreter.run(step, graph, target, reads, order), order)
+        held |= made
+    return [held[name] for name in graph.outputs]
+
+
+def _check_same(
+    step: KernelStep | MoveStep, first: Mapping[str, Array], other: Mapping[str, Array], order: int
+) -> None:
+    for name, value in first.items():
+        differ = np.argwhere(_bits(value) != _bits(other[name]))
+        if differ.size:
+            at = tuple(int(i) for i in differ[0])
+            values = f"{value[at]} and in order {order} {other[name][at]}"
+            raise ScheduleError(f"kernel {step.name}", f"gives {values} at {at} of {name}",
+                                "the same in every order")  # fmt: skip
+
+
+def _bits(value: Array) -> Array:
+    """Equal exactly where the bits are: NaN is itself, -0.0 is not 0.0."""
+    return np.ascontiguousarray(value).view(BITS[value.dtype.itemsize]).reshape(value.shape)
+
+
+def shaped(outputs: Sequence[Array], shapes: Sequence[tuple[int, ...] | None]) -> list[Array]:
+    """Arrays of buffers in the shapes of the program's outputs."""
+    return [
+        a if shape is None else a.reshape(shape) for a, shape in zip(outputs, shapes, strict=True)
+    ]
