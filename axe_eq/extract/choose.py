@@ -5,9 +5,10 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Mapping, Sequence
 
-from axe_eq.extract.cone import MAX_NODES, Picks, summarise, used
+from axe_eq.extract.cone import MAX_NODES, Picks, used
 from axe_eq.extract.forest import LOAD, Forest
-from axe_eq.extract.price import Price, Pricer
+from axe_eq.extract.price import Price
+from axe_eq.extract.priced import Prices
 from axe_eq.extract.selection import Mapped, Selection
 from axe_eq.schedule.build import Chosen, ChosenBuffer, ChosenKernel, ChosenNode
 
@@ -38,16 +39,17 @@ class Group:
         return self._leaves
 
 
-def merged(forest: Forest, pricer: Pricer, selection: Selection) -> list[Group]:
+def merged(prices: Prices, selection: Selection) -> list[Group]:
     """Kernels of a selection; two become one kernel of several outputs where that is cheaper.
 
     Candidates share an operand or feed one another through a tile of the same box. Greedy by gain,
     in a deterministic order; a merge that would make kernels wait for each other is refused.
     """
+    forest = prices.forest
     groups = {n: Group([m], m.picks, m.price) for n, m in enumerate(selection.kernels.values())}
     heap: list[tuple[float, int, int, Group]] = []
     for i, j in _pairs(forest, groups, groups):
-        _offer(forest, pricer, groups, heap, i, j)
+        _offer(prices, groups, heap, i, j)
     count = len(groups)
     while heap:
         _, i, j, joined = heapq.heappop(heap)
@@ -56,7 +58,7 @@ def merged(forest: Forest, pricer: Pricer, selection: Selection) -> list[Group]:
         del groups[i], groups[j]
         groups[count] = joined
         for a, b in _pairs(forest, groups, [count]):
-            _offer(forest, pricer, groups, heap, a, b)
+            _offer(prices, groups, heap, a, b)
         count += 1
     return _ordered(forest, list(groups.values()))
 
@@ -80,14 +82,13 @@ def _pairs(
 
 
 def _offer(
-    forest: Forest,
-    pricer: Pricer,
+    prices: Prices,
     groups: Mapping[int, Group],
     heap: list[tuple[float, int, int, Group]],
     i: int,
     j: int,
 ) -> None:
-    joined = _join(forest, pricer, groups[i], groups[j])
+    joined = _join(prices, groups[i], groups[j])
     if joined is None:
         return
     gain = groups[i].price.time_s + groups[j].price.time_s - joined.price.time_s
@@ -117,8 +118,9 @@ def _same_grid(forest: Forest, a: Group, b: Group) -> bool:
     return first.box == second.box and first.extents == second.extents
 
 
-def _join(forest: Forest, pricer: Pricer, a: Group, b: Group) -> Group | None:
+def _join(prices: Prices, a: Group, b: Group) -> Group | None:
     """One kernel for both, or None where a value is read in another box than it is made in."""
+    forest = prices.forest
     owner = {r: g for g in (a, b) for r in g.roots}
     made = {p for g in (a, b) for p in g.placed}
     picks = {**b.picks, **a.picks}
@@ -131,7 +133,7 @@ def _join(forest: Forest, pricer: Pricer, a: Group, b: Group) -> Group | None:
     if len(picks) > MAX_NODES or _cyclic(forest, roots, picks):
         return None
     layouts = [forest.layout_of(m.placed) for m in members]
-    return Group(members, picks, pricer.price(summarise(forest, roots, picks, layouts)))
+    return Group(members, picks, prices.price(roots, picks, layouts))
 
 
 def _cyclic(forest: Forest, roots: Sequence[int], picks: Picks) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from axe_eq.extract.forest import Forest
 from axe_eq.extract.price import Price, Pricer
+from axe_eq.extract.priced import Prices
 from axe_eq.extract.search import EXACT_VALUES, Search
 from axe_eq.extract.selection import Mapped
 from axe_eq.schedule.summary import Summary
@@ -37,7 +38,7 @@ class Point:
 
 def pareto(forest: Forest, pricer: Pricer) -> list[Point]:
     """Schedules that no other beats in time and memory, fastest first."""
-    search = Search(forest, pricer)
+    search = Search(Prices(forest, pricer))
     if len(search.values) <= EXACT_VALUES:
         return front(_all(search))
     return front(_priced(forest, pricer, price) for price in PRICES)
@@ -96,8 +97,8 @@ class _BytesPricer(Pricer):
 
 
 def _priced(forest: Forest, pricer: Pricer, per_byte: float) -> Point:
-    search = Search(forest, _BytesPricer(pricer, per_byte))
+    search = Search(Prices(forest, _BytesPricer(pricer, per_byte)))
     selection = search.run()
-    plain = Search(forest, pricer)
+    plain = Search(Prices(forest, pricer))
     plain.set_materialised(sorted(plain.materialised ^ (selection.materialised | plain.roots)))
     return _point(plain, plain.live(), plain.total())

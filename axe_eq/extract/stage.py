@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from axe_eq.extract.choose import Group, merged
 from axe_eq.extract.forest import Forest
 from axe_eq.extract.price import Pricer
+from axe_eq.extract.priced import Prices
 from axe_eq.extract.search import Search
 from axe_eq.extract.selection import Selection
 
@@ -88,10 +89,11 @@ def extract(
     Raises:
         SearchError: an output that nothing computes.
     """
-    search = Search(forest, pricer)
+    prices = Prices(forest, pricer)
+    search = Search(prices)
     unfused = search.total()
     selection = search.run(progress)
-    groups = merged(forest, pricer, selection)
+    groups = merged(prices, selection)
     gain = selection.time_s - sum(g.price.time_s for g in groups)
     runners, needed = _runners_up(search, selection, gain)
     runners = runners[:keep]
@@ -112,7 +114,7 @@ def _home(forest: Forest, root: int) -> int:
 def _groups_without(search: Search, flipped: int) -> list[Group]:
     """Kernels of the schedule with one value flipped."""
     undo = search.set_materialised([flipped])
-    groups = merged(search.forest, search.pricer, search.selection())
+    groups = merged(search.prices, search.selection())
     search.restore([flipped], undo)
     return groups
 
