@@ -30,9 +30,10 @@ from axe_eq.extract.able import drop_unwritable, emitter_of, without_machine
 from axe_eq.extract.choose import Group, chosen
 from axe_eq.extract.circles import leave_out_circles
 from axe_eq.extract.commit import MOST_ROUNDS, Failure, Kernels
-from axe_eq.extract.forest import Forest, read_forest
+from axe_eq.extract.forest import read_forest
 from axe_eq.extract.mesh import build_mesh, plan_mesh, read_mesh
 from axe_eq.extract.price import Pricer
+from axe_eq.extract.priced import Prices
 from axe_eq.extract.stage import Extracted, extract
 from axe_eq.layout import Layout, Mesh
 from axe_eq.pack import Pack, by_reference, laws_of, name_list, reference
@@ -199,7 +200,7 @@ def _round(
     report: Report,
 ) -> tuple[Extracted, Built]:
     """Extract and build once, with what was ruled out so far."""
-    target = choices.pricer.target
+    target = choices.kernels.target
     found = stage("extract", lambda: extract_program(choices),
                   report=report, notes=extraction_notes)  # fmt: skip
     built = stage("build", lambda: build_program(program, choices, found, numerics), report=report,
@@ -445,21 +446,19 @@ class Choices:
 
     Attributes:
         graph: the saturated e-graph.
-        forest: it, read.
-        pricer: prices its cones, less what was built in vain.
+        prices: of its cones, less what was built in vain.
         kernels: those built so far.
         unwritable: why alternatives were left out.
     """
 
     graph: Saturated
-    forest: Forest
-    pricer: Pricer
+    prices: Prices
     kernels: Kernels
     unwritable: tuple[str, ...] = ()
 
     def rule_out(self, built: Built) -> None:
         """Search without what failed to be built."""
-        self.kernels.rule_out(built.failures, built.schedule, self.forest, self.pricer)
+        self.kernels.rule_out(built.failures, built.schedule, self.prices)
 
 
 @dataclass(frozen=True)
@@ -488,13 +487,13 @@ def read_choices(
     known = {t.family for pack in (*find_packs(), *used) for t in pack.targets.values()}
     idle = without_machine(used, {*known, target.family})
     kernels = Kernels(emitter if hasattr(emitter, "build") else None, target)
-    return Choices(graph, forest, pricer, kernels, (*unwritable, *idle))
+    return Choices(graph, Prices(forest, pricer), kernels, (*unwritable, *idle))
 
 
 def extract_program(choices: Choices) -> Extracted:
     """Choose the cheapest schedule of what can be built, as far as that is known."""
     try:
-        found = extract(choices.forest, choices.pricer, progress=progress.at)
+        found = extract(choices.prices, progress=progress.at)
     except SearchError as error:
         if choices.unwritable:
             error.wrong = f"{error.wrong}; left out: {'; '.join(choices.unwritable)}"
@@ -526,7 +525,7 @@ def extraction_notes(found: Extracted) -> dict[str, object]:
 
 def build_program(program: Program, choices: Choices, found: Extracted, numerics: str) -> Built:
     """The schedule graph of a selection, with its kernels built."""
-    schedule, groups = ranked(program, found, choices.pricer.target, numerics)
+    schedule, groups = ranked(program, found, choices.kernels.target, numerics)
     return Built(schedule, choices.kernels.failures(schedule, groups))
 
 

@@ -20,6 +20,7 @@ from axe_eq.errors import ProgramError, SearchError
 from axe_eq.extract.able import drop_unwritable, emitter_of
 from axe_eq.extract.forest import Forest, read_forest
 from axe_eq.extract.price import Pricer
+from axe_eq.extract.priced import Prices
 from axe_eq.extract.stage import extract
 from axe_eq.pack import Pack, installed
 from axe_eq.pipeline import ranked, saturate_program
@@ -263,7 +264,7 @@ def _searched(program: Program, used: Sequence[Pack], target: Target) -> _Search
 
 def _graph(program: Program, forest: Forest, pricer: Pricer) -> ScheduleGraph | None:
     try:
-        found = extract(forest, pricer)
+        found = extract(Prices(forest, pricer))
     except SearchError:
         return None
     return ranked(program, found, pricer.target, "real")[0]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from axe_eq.extract.cone import MAX_NODES, Picks, identity, summarise, used
+from axe_eq.extract.cone import MAX_NODES, Picks, used
 from axe_eq.extract.forest import LOAD, Forest
-from axe_eq.extract.price import Price, Pricer
+from axe_eq.extract.price import Price
+from axe_eq.extract.priced import Prices
 from axe_eq.extract.selection import Mapped, Selection
 from axe_eq.schedule.build import Chosen, ChosenBuffer, ChosenKernel, ChosenNode
-from axe_eq.schedule.summary import Summary
 
 
 class Group:
@@ -30,15 +30,6 @@ class Group:
         """Root tiles."""
         return tuple(m.root for m in self.members)
 
-    def identity(self, forest: Forest) -> Hashable:
-        """Which cone it is."""
-        return identity(forest, self.placed, self.roots, self.picks)
-
-    def summary(self, forest: Forest) -> Summary:
-        """Its figures."""
-        layouts = [forest.layout_of(placed) for placed in self.placed]
-        return summarise(forest, self.roots, self.picks, layouts)
-
     def leaves(self, forest: Forest) -> frozenset[int]:
         """Placed classes it loads."""
         if self._leaves is None:
@@ -48,16 +39,22 @@ class Group:
         return self._leaves
 
 
-def merged(forest: Forest, pricer: Pricer, selection: Selection) -> list[Group]:
+def stored(forest: Forest, members: Sequence[Mapped]) -> list[str]:
+    """The layouts that kernels store their roots in."""
+    return [forest.layout_of(member.placed) for member in members]
+
+
+def merged(prices: Prices, selection: Selection) -> list[Group]:
     """Kernels of a selection; two become one kernel of several outputs where that is cheaper.
 
     Candidates share an operand or feed one another through a tile of the same box. Greedy by gain,
     in a deterministic order; a merge that would make kernels wait for each other is refused.
     """
+    forest = prices.forest
     groups = {n: Group([m], m.picks, m.price) for n, m in enumerate(selection.kernels.values())}
     heap: list[tuple[float, int, int, Group]] = []
     for i, j in _pairs(forest, groups, groups):
-        _offer(forest, pricer, groups, heap, i, j)
+        _offer(prices, groups, heap, i, j)
     count = len(groups)
     while heap:
         _, i, j, joined = heapq.heappop(heap)
@@ -66,7 +63,7 @@ def merged(forest: Forest, pricer: Pricer, selection: Selection) -> list[Group]:
         del groups[i], groups[j]
         groups[count] = joined
         for a, b in _pairs(forest, groups, [count]):
-            _offer(forest, pricer, groups, heap, a, b)
+            _offer(prices, groups, heap, a, b)
         count += 1
     return _ordered(forest, list(groups.values()))
 
@@ -90,14 +87,13 @@ def _pairs(
 
 
 def _offer(
-    forest: Forest,
-    pricer: Pricer,
+    prices: Prices,
     groups: Mapping[int, Group],
     heap: list[tuple[float, int, int, Group]],
     i: int,
     j: int,
 ) -> None:
-    joined = _join(forest, pricer, groups[i], groups[j])
+    joined = _join(prices, groups[i], groups[j])
     if joined is None:
         return
     gain = groups[i].price.time_s + groups[j].price.time_s - joined.price.time_s
@@ -127,8 +123,9 @@ def _same_grid(forest: Forest, a: Group, b: Group) -> bool:
     return first.box == second.box and first.extents == second.extents
 
 
-def _join(forest: Forest, pricer: Pricer, a: Group, b: Group) -> Group | None:
+def _join(prices: Prices, a: Group, b: Group) -> Group | None:
     """One kernel for both, or None where a value is read in another box than it is made in."""
+    forest = prices.forest
     owner = {r: g for g in (a, b) for r in g.roots}
     made = {p for g in (a, b) for p in g.placed}
     picks = {**b.picks, **a.picks}
@@ -140,10 +137,7 @@ def _join(forest: Forest, pricer: Pricer, a: Group, b: Group) -> Group | None:
     roots = [m.root for m in members]
     if len(picks) > MAX_NODES or _cyclic(forest, roots, picks):
         return None
-    group = Group(members, picks, Price(0.0))
-    cone = group.identity(forest) if pricer.ruled_out else None
-    group.price = pricer.price(group.summary(forest), cone)
-    return group
+    return Group(members, picks, prices.price(roots, picks, stored(forest, members)))
 
 
 def _cyclic(forest: Forest, roots: Sequence[int], picks: Picks) -> bool:

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 from axe_eq.debug import switches
 from axe_eq.errors import AxeError, PackError, SearchError, cause, raised_at
-from axe_eq.extract.choose import Group
-from axe_eq.extract.forest import Forest
-from axe_eq.extract.price import Price, Pricer
+from axe_eq.extract.choose import Group, stored
+from axe_eq.extract.price import Price
+from axe_eq.extract.priced import Prices
 from axe_eq.schedule.graph import Access, KernelStep, MoveStep, ScheduleGraph
 from axe_eq.target import Target
 
@@ -119,9 +119,7 @@ class Kernels:
                 found.append(Failure(step.name, group, reason))
         return found
 
-    def rule_out(
-        self, failures: Sequence[Failure], graph: ScheduleGraph, forest: Forest, pricer: Pricer
-    ) -> None:
+    def rule_out(self, failures: Sequence[Failure], graph: ScheduleGraph, prices: Prices) -> None:
         """Take what failed out of the search, and the next candidates of its cones that fail too.
 
         Raises:
@@ -134,23 +132,15 @@ class Kernels:
                     f"step {failure.name}", f"cannot be written: {failure.reason}",
                     "layouts that a kernel of the target copies between",
                 )  # fmt: skip
-            self._try(steps[failure.name], failure, graph, forest, pricer)
+            self._try(steps[failure.name], failure.group, failure.reason, graph, prices)
 
     def _try(
-        self,
-        step: KernelStep,
-        failure: Failure,
-        graph: ScheduleGraph,
-        forest: Forest,
-        pricer: Pricer,
+        self, step: KernelStep, group: Group, reason: str, graph: ScheduleGraph, prices: Prices
     ) -> None:
-        group, reason = failure.group, failure.reason
-        assert group is not None
-        cone, price = group.identity(forest), group.price
-        self.ruled_out.append(f"{price.schedule} for {_computed(step)}: {reason}")
+        self.ruled_out.append(f"{step.schedule} for {_computed(step)}: {reason}")
+        layouts, price = stored(prices.forest, group.members), group.price
         for _ in range(MOST_TRIED):
-            pricer.rule_out(cone, price.candidate, reason)
-            price = pricer.price(group.summary(forest), cone)
+            price = prices.rule_out(group.roots, group.picks, layouts, price.candidate, reason)
             if price.time_s == float("inf"):
                 return
             tried = self.reason(_as_priced(step, price), graph)

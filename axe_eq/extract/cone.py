@@ -8,7 +8,7 @@ are priced once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from itertools import product
 from math import gcd, prod
@@ -17,6 +17,7 @@ from typing import NamedTuple
 from axe_eq.errors import LayoutError
 from axe_eq.extract.forest import CELL, GATHER, LOAD, Choice, Forest, TileClass
 from axe_eq.extract.reads import reads
+from axe_eq.extract.recall import Recall, bits
 from axe_eq.layout import Layout
 from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.program.ops import selector
@@ -64,18 +65,30 @@ Memo = dict[int, Found]
 class Cones:
     """Enumerates cones; remembers what each tile class met, so a change of M drops little.
 
+    Args:
+        forest: where the tile classes are.
+        inputs: placed classes that are always at hand.
+        values: value classes to whose tiles the cones are held; None for all.
+        remembered: sets M for which the cones of a tile are kept, beside the present one.
+
     Attributes:
         computed: tile classes enumerated so far, those done again included.
     """
 
     def __init__(
-        self, forest: Forest, inputs: Collection[int], values: Collection[int] | None = None
+        self,
+        forest: Forest,
+        inputs: Collection[int],
+        values: Collection[int] | None = None,
+        remembered: int = 0,
     ) -> None:
-        """Cones of a forest; of tiles of these value classes alone where they are given."""
         self.forest = forest
         self.inputs = frozenset(inputs)
         self._values = values
         self._memo: Memo = {}
+        self._remembers = bool(remembered)
+        self._seen = Recall[Found](remembered)
+        self._members = 0
         self._met: dict[int, frozenset[int]] = {}
         self._met_by: dict[int, set[int]] = {}
         self._loads: dict[int, tuple[list[tuple[int, list[Cone]]], frozenset[int]]] = {}
@@ -91,6 +104,7 @@ class Cones:
         if not self.forest.tiles[root].compute:
             loads = self._loads_of(root)[0]
             return [c for source, load in loads if source in self.inputs for c in load], frozenset()
+        self._members = bits(materialised) if self._remembers else 0
         return self._compute(root, materialised, 0)
 
     def invalidate(self, placed: Collection[int]) -> Memo:
@@ -137,6 +151,17 @@ class Cones:
         found = self._memo.get(tile)
         if found is not None:
             return found
+        found = self._seen.find(tile, self._members)
+        if found is None:
+            found = self._enumerated(tile, materialised, depth)
+            if depth <= MAX_DEPTH and self._remembers:
+                met = bits(found[1])
+                self._seen.keep(tile, met=met, members=self._members, answer=found)
+        if depth <= MAX_DEPTH:
+            self._note(tile, found)
+        return found
+
+    def _enumerated(self, tile: int, materialised: Collection[int], depth: int) -> Found:
         self.computed += 1
         cones: list[Cone] = []
         met: frozenset[int] = frozenset()
@@ -150,15 +175,16 @@ class Cones:
             plain = choice.kind == CELL and not choice.reduces
             own = Cone({tile: choice}, 1 << tile, 0 if plain else self._mark(choice))
             cones += self._join(own, [c for c, _ in below])
-        found = (_best(cones, self._kept()), met)
-        if depth <= MAX_DEPTH:
-            self._memo[tile] = found
-            before = self._met.get(tile, frozenset())
-            if not met <= before:
-                self._met[tile] = before | met
-                for p in met - before:
-                    self._met_by.setdefault(p, set()).add(tile)
-        return found
+        return _best(cones, self._kept()), met
+
+    def _note(self, tile: int, found: Found) -> None:
+        """Found for the present M."""
+        self._memo[tile] = found
+        met, before = found[1], self._met.get(tile, frozenset())
+        if not met <= before:
+            self._met[tile] = before | met
+            for p in met - before:
+                self._met_by.setdefault(p, set()).add(tile)
 
     def _kept(self) -> int:
         """How many cones of a tile are kept by now."""
@@ -241,12 +267,6 @@ def used(forest: Forest, roots: Sequence[int], picks: Picks) -> list[int]:
             stack.extend(picks[tile].children)
     order.reverse()
     return order
-
-
-def identity(forest: Forest, placed: Sequence[int], roots: Sequence[int], picks: Picks) -> Hashable:
-    """Which cone of a forest this is: equal exactly for kernels of the same content."""
-    held = frozenset((tile, id(picks[tile])) for tile in used(forest, roots, picks))
-    return tuple(placed), tuple(roots), held
 
 
 def sweeps(forest: Forest, order: Sequence[int], picks: Picks) -> dict[int, int]:

@@ -7,11 +7,12 @@ points that another one beats in both costs are dropped.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from axe_eq.extract.forest import Forest
-from axe_eq.extract.price import Price, Pricer
+from axe_eq.extract.price import NOTHING, Candidate, Price, Pricer
+from axe_eq.extract.priced import Prices
 from axe_eq.extract.search import EXACT_VALUES, Search
 from axe_eq.extract.selection import Mapped
 from axe_eq.schedule.summary import Summary
@@ -35,12 +36,12 @@ class Point:
     materialised: tuple[str, ...]
 
 
-def pareto(forest: Forest, pricer: Pricer) -> list[Point]:
+def pareto(prices: Prices) -> list[Point]:
     """Schedules that no other beats in time and memory, fastest first."""
-    search = Search(forest, pricer)
+    search = Search(prices)
     if len(search.values) <= EXACT_VALUES:
         return front(_all(search))
-    return front(_priced(forest, pricer, price) for price in PRICES)
+    return front(_priced(prices, price) for price in PRICES)
 
 
 def front(points: Iterable[Point]) -> list[Point]:
@@ -88,17 +89,16 @@ class _BytesPricer(Pricer):
     def __init__(self, pricer: Pricer, per_byte: float) -> None:
         super().__init__(pricer.target, pricer.schedules)
         self._inner, self._per_byte = pricer, per_byte
-        self.ruled_out = pricer.ruled_out
 
-    def price(self, summary: Summary, cone: Hashable = None) -> Price:
-        price = self._inner.price(summary, cone)
+    def price(self, summary: Summary, ruled_out: Mapping[Candidate, str] = NOTHING) -> Price:
+        price = self._inner.price(summary, ruled_out)
         extra = self._per_byte * sum(a.n_bytes for a in summary.stores)
         return replace(price, time_s=price.time_s + extra)
 
 
-def _priced(forest: Forest, pricer: Pricer, per_byte: float) -> Point:
-    search = Search(forest, _BytesPricer(pricer, per_byte))
+def _priced(prices: Prices, per_byte: float) -> Point:
+    search = Search(prices.by(_BytesPricer(prices.pricer, per_byte)))
     selection = search.run()
-    plain = Search(forest, pricer)
+    plain = Search(prices)
     plain.set_materialised(sorted(plain.materialised ^ (selection.materialised | plain.roots)))
     return _point(plain, plain.live(), plain.total())

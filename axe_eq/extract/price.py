@@ -1,14 +1,15 @@
 """Pricing: the cheapest schedule and parameters of a cone, remembered by its summary.
 
-What a schedule says of a cone's figures is a promise until its kernel is built. A candidate that
-cannot be built is ruled out for that cone alone (`Pricer.rule_out`): then the next cheapest counts.
+What a schedule says of a cone's figures is a promise until its kernel is built. Candidates that
+one cone could not be built by are left out of its price, and of no other's of the same figures.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -48,6 +49,7 @@ class Price:
 
 Candidate = tuple[str, str, tuple[tuple[str, int], ...]]
 """Schedule, instruction row and parameters."""
+NOTHING: Mapping[Candidate, str] = MappingProxyType({})
 
 
 class Pricer:
@@ -66,32 +68,25 @@ class Pricer:
                 f"no schedule for family {target.family!r}",
                 "a pack with one",
             )
-        self.ruled_out: dict[Hashable, dict[Candidate, str]] = {}
         self._memo: dict[Summary, Price] = {}
         self._tables: dict[tuple[str, Summary], Columns] = {}
 
-    def price(self, summary: Summary, cone: Hashable = None) -> Price:
+    def price(self, summary: Summary, ruled_out: Mapping[Candidate, str] = NOTHING) -> Price:
         """The cheapest way to implement a cone.
 
         Args:
             summary: its figures.
-            cone: which one it is, as `extract.cone.identity` has it; only asked where something was
-                ruled out.
+            ruled_out: candidates that this cone cannot be built by, and why.
 
         Raises:
             PackError: a schedule fails, or answers with what is no reason or no table.
         """
-        ruled = self.ruled_out.get(cone)
-        if ruled:
-            return self._price(summary, ruled)
+        if ruled_out:
+            return self._price(summary, ruled_out)
         found = self._memo.get(summary)
         if found is None:
-            found = self._memo[summary] = self._price(summary, {})
+            found = self._memo[summary] = self._price(summary, ruled_out)
         return found
-
-    def rule_out(self, cone: Hashable, candidate: Candidate, reason: str) -> None:
-        """Never price this candidate of this cone again: its kernel cannot be built."""
-        self.ruled_out.setdefault(cone, {})[candidate] = reason
 
     def _price(self, summary: Summary, ruled: Mapping[Candidate, str]) -> Price:
         best = Price(float("inf"))

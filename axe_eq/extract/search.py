@@ -10,14 +10,16 @@ once. Everything is deterministic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, combinations
 
 from axe_eq.errors import SearchError
-from axe_eq.extract.cone import Cones, Memo, Picks, identity, summarise, used
-from axe_eq.extract.forest import LOAD, Forest, PlacedClass
-from axe_eq.extract.price import Price, Pricer
+from axe_eq.extract.cone import Cones, Memo, Picks, used
+from axe_eq.extract.forest import LOAD, PlacedClass
+from axe_eq.extract.price import Price
+from axe_eq.extract.priced import Prices
+from axe_eq.extract.recall import Recall, bits
 from axe_eq.extract.running import TOLERANCE_S, Running
 from axe_eq.extract.selection import Mapped, Selection
 
@@ -44,10 +46,11 @@ class Undo:
 
 
 class Search:
-    """One search over one forest."""
+    """One search over the forest of some prices."""
 
-    def __init__(self, forest: Forest, pricer: Pricer) -> None:
-        self.forest, self.pricer = forest, pricer
+    def __init__(self, prices: Prices) -> None:
+        self.forest, self.prices = prices.forest, prices
+        forest = prices.forest
         self.inputs = frozenset(i for i, p in enumerate(forest.placed) if p.buffers)
         # A value that is an input needs no kernel: where an output wants it elsewhere it is moved.
         # Only where kernels may want it in another order it is copied first.
@@ -59,8 +62,12 @@ class Search:
         }
         made = {i for i, p in enumerate(forest.placed) if p.kernels} - self.inputs - copies
         self.roots = frozenset(r for r in forest.roots if r in made)
-        self.cones = Cones(forest, self.inputs)
         self.values = sorted(made - self.roots)
+        # Sets that differ in few values have most kernels in common: of small graphs all are kept.
+        small = len(self.values) <= EXACT_VALUES
+        remembered = 1 << EXACT_VALUES if small else REMEMBERED
+        moderate = len(self.values) <= MODERATE_VALUES
+        self.cones = Cones(forest, self.inputs, remembered=remembered if moderate else 0)
         self.own = [v for v in self.values if forest.is_named(v)]
         self._value_set = frozenset(self.values)
         self.materialised: set[int] = set(self.values) | set(self.roots)
@@ -69,7 +76,8 @@ class Search:
         self.evaluated = 0
         self.cut = False
         self.running = Running(self.kernel, self.inputs)
-        self._seen: dict[int, list[tuple[frozenset[int], frozenset[int], Mapped]]] = {}
+        self._members = bits(self.materialised)
+        self._seen = Recall[Mapped](remembered)
         self._by_cut = [self._root_tiles(p) for p in range(len(forest.placed))]
         self._clock = 0
         self._changed: dict[int, int] = {}
@@ -88,6 +96,7 @@ class Search:
         self.evaluated += 1
         best = Mapped(placed, Price(INFINITE))
         met: set[int] = set()
+        stored = self.forest.layout_of(placed)
         for root in self._by_cut[placed]:
             if best.root >= 0 and not self.forest.tiles[root].letters:
                 break  # one block for everything is for what nothing else can do
@@ -96,8 +105,7 @@ class Search:
             for picks, *_ in cones:
                 if not self._worth_whole(root, picks) or _loads(picks, placed):
                     continue
-                summary = summarise(self.forest, [root], picks, [self.forest.layout_of(placed)])
-                price = self.pricer.price(summary, self._known(placed, root, picks))
+                price = self.prices.price([root], picks, [stored])
                 if price.time_s < best.time_s:
                     best = Mapped(placed, price, root, picks)
         if best.root < 0:
@@ -108,11 +116,6 @@ class Search:
             if best.picks[t].kind == LOAD
         )
         return Mapped(placed, best.price, best.root, best.picks, leaves, frozenset(met))
-
-    def _known(self, placed: int, root: int, picks: Picks) -> Hashable:
-        """Which cone this is, for what was built in vain; nothing was in most searches."""
-        ruled_out = self.pricer.ruled_out
-        return identity(self.forest, [placed], [root], picks) if ruled_out else None
 
     def _worth_whole(self, root: int, picks: Picks) -> bool:
         """Whether keeping the last dim whole in every block may pay, against cutting it in blocks.
@@ -133,24 +136,15 @@ class Search:
         """As `best_kernel`, remembered: it depends on M only by the classes it met."""
         found = self.kernels.get(placed)
         if found is None:
-            found = self.kernels[placed] = self._recalled(placed) or self._first(placed)
+            found = self._seen.find(placed, self._members) or self._first(placed)
+            self.kernels[placed] = found
         return found
-
-    def _recalled(self, placed: int) -> Mapped | None:
-        """The kernel found earlier for an M that agrees with this one on all it met."""
-        for inside, outside, mapped in self._seen.get(placed, ()):
-            if inside <= self.materialised and outside.isdisjoint(self.materialised):
-                return mapped
-        return None
 
     def _first(self, placed: int) -> Mapped:
         mapped = self.best_kernel(placed)
         for p in mapped.met:
             self.users.setdefault(p, set()).add(placed)
-        inside = mapped.met & self.materialised
-        seen = self._seen.setdefault(placed, [])
-        seen.insert(0, (inside, mapped.met - inside, mapped))
-        del seen[REMEMBERED:]
+        self._seen.keep(placed, met=bits(mapped.met), members=self._members, answer=mapped)
         return mapped
 
     def set_materialised(self, changes: Iterable[int]) -> Undo:
@@ -160,6 +154,7 @@ class Search:
         dropped: dict[int, Mapped] = {}
         for p in flipped:
             self.materialised ^= {p}
+            self._members ^= 1 << p
             for user in self.users.get(p, ()):
                 if user in self.kernels and p in self.kernels[user].met:
                     dropped[user] = self.kernels.pop(user)
@@ -287,7 +282,7 @@ class Search:
         Laws make a value for every sum of the shifts of a scan; a descent from all of them is cut
         short before it has seen the program's own, which are few.
         """
-        plain = Search(self.forest, self.pricer)
+        plain = Search(self.prices)
         plain.cones = Cones(self.forest, self.inputs, self.forest.names)
         plain.values = self.own
         plain._become(frozenset(self.own) | self.roots)
@@ -432,11 +427,9 @@ def _why(search: Search, placed: int) -> str:
     if not node.kernels:
         return "no law answers its request"
     reasons: dict[str, int] = {}
+    stored = search.forest.layout_of(placed)
     for root in node.kernels:
         for picks, *_ in search.cones.of(root, search.materialised)[0]:
-            layout = search.forest.layout_of(placed)
-            summary = summarise(search.forest, [root], picks, [layout])
-            price = search.pricer.price(summary, search._known(placed, root, picks))
-            for reason, count in price.rejected:
+            for reason, count in search.prices.price([root], picks, [stored]).rejected:
                 reasons[reason] = reasons.get(reason, 0) + count
     return "; ".join(f"{r} ({c})" for r, c in reasons.items()) or "none is left of its cones"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from axe_eq.extract.choose import Group, merged
 from axe_eq.extract.forest import Forest
-from axe_eq.extract.price import Pricer
+from axe_eq.extract.priced import Prices
 from axe_eq.extract.search import Search
 from axe_eq.extract.selection import Selection
 
@@ -44,7 +44,7 @@ class Extracted:
         evaluated: kernels evaluated.
         priced: distinct cones priced.
         outputs: placed class and layout of every output.
-        pricer: what priced the cones.
+        prices: of the cones.
         needed: changes that no schedule covers: values that their readers cannot compute, inputs
             that cannot be read where they arrive.
         unwritable: why alternatives were left out that the target's emitter cannot write, and
@@ -60,7 +60,7 @@ class Extracted:
     evaluated: int = 0
     priced: int = 0
     outputs: Sequence[tuple[int, str]] = field(default_factory=list)
-    pricer: Pricer | None = None
+    prices: Prices | None = None
     unwritable: tuple[str, ...] = ()
     needed: tuple[str, ...] = ()
 
@@ -71,8 +71,7 @@ class Extracted:
 
 
 def extract(
-    forest: Forest,
-    pricer: Pricer,
+    prices: Prices,
     *,
     keep: int = 24,
     progress: Callable[[str], None] = lambda _: None,
@@ -80,26 +79,26 @@ def extract(
     """Choose the cheapest schedule of a forest.
 
     Args:
-        forest: of a saturated session.
-        pricer: prices cones on the target.
+        prices: of the kernels of a saturated session's forest on the target.
         keep: number of runners-up to report.
         progress: told how far the search is.
 
     Raises:
         SearchError: an output that nothing computes.
     """
-    search = Search(forest, pricer)
+    forest = prices.forest
+    search = Search(prices)
     unfused = search.total()
     selection = search.run(progress)
-    groups = merged(forest, pricer, selection)
+    groups = merged(prices, selection)
     gain = selection.time_s - sum(g.price.time_s for g in groups)
     runners, needed = _runners_up(search, selection, gain)
     runners = runners[:keep]
     others = tuple(_groups_without(search, r.flipped) for r in runners[: RANKED - 1])
     outputs = [(_home(forest, root), forest.layout_of(root)) for root in forest.roots]
     return Extracted(
-        forest, selection, groups, unfused, runners, others, search.evaluated, pricer.priced,
-        outputs, pricer, needed=needed,
+        forest, selection, groups, unfused, runners, others, search.evaluated,
+        prices.pricer.priced, outputs, prices, needed=needed,
     )  # fmt: skip
 
 
@@ -112,7 +111,7 @@ def _home(forest: Forest, root: int) -> int:
 def _groups_without(search: Search, flipped: int) -> list[Group]:
     """Kernels of the schedule with one value flipped."""
     undo = search.set_materialised([flipped])
-    groups = merged(search.forest, search.pricer, search.selection())
+    groups = merged(search.prices, search.selection())
     search.restore([flipped], undo)
     return groups
 

@@ -317,9 +317,9 @@ class Executable:
         """
         from axe_eq.extract.pareto import pareto  # loading a saved program needs no e-graph
 
-        if self._found is None or self._found.pricer is None:
+        if self._found is None or self._found.prices is None:
             raise SearchError("pareto", "needs what extraction chose from", "a compiled program")
-        return pareto(self._found.forest, self._found.pricer)
+        return pareto(self._found.prices)
 
     @property
     def _found(self) -> Any:

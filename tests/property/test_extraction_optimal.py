@@ -91,7 +91,7 @@ def test_small_graphs_are_solved_exactly(full: bool) -> None:
     """Up to 12 values, extraction finds what exhaustive search finds."""
     n_graphs = SMALL if full else max(3, int(SMALL * SAMPLE))
     for seed, forest, search in islice(graphs(range(1, 13), range(4, 9), 0), n_graphs):
-        assert search.run().time_s == pytest.approx(exhaustive(forest, search.pricer)), seed
+        assert search.run().time_s == pytest.approx(exhaustive(forest, search.prices.pricer)), seed
 
 
 @pytest.mark.slow
@@ -100,7 +100,7 @@ def test_medium_graphs_are_within_five_percent(full: bool) -> None:
     n_graphs = MEDIUM if full else 1
     gaps = {}
     for seed, forest, search in islice(graphs(range(13, 19), range(11, 14), 1000), n_graphs):
-        gaps[seed] = search.run().time_s / exhaustive(forest, search.pricer)
+        gaps[seed] = search.run().time_s / exhaustive(forest, search.prices.pricer)
     print(f"{n_graphs} graphs, {sum(g < 1 + 1e-9 for g in gaps.values())} solved exactly, worst",
           max(gaps.values()))  # fmt: skip
     assert max(gaps.values()) <= 1.05, sorted(gaps.items(), key=lambda g: g[1])[-5:]

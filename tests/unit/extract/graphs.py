@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from axe_eq.extract.forest import Forest, read_forest
 from axe_eq.extract.price import Pricer
+from axe_eq.extract.priced import Prices
 from axe_eq.extract.search import Search
 from axe_eq.pack import installed
 from axe_eq.pipeline import find_target, saturate_program
@@ -65,4 +66,4 @@ def search_of(forest: Forest) -> Search:
     """A search of a forest for the H200."""
     packs = list(installed().values())
     schedules = [s for pack in packs for s in pack.schedules]
-    return Search(forest, Pricer(find_target("h200", packs), schedules))
+    return Search(Prices(forest, Pricer(find_target("h200", packs), schedules)))

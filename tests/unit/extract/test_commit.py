@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +23,7 @@ xp = axe.array
 
 
 @pytest.fixture
-def refuse(monkeypatch: pytest.MonkeyPatch) -> Any:
+def refuse(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """`refuse(test)`: CUDA kernels of which `test(step)` is true cannot be built any more."""
     plain = CudaEmitter.build
 
@@ -39,8 +39,8 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(CudaEmitter, "build", build)
         return asked
 
-    monkeypatch.setenv("AXE_CACHE", "0")
-    return refusing
+    with axe.debug(cache=False):
+        yield refusing
 
 
 def matmul(a: Any, b: Any) -> Any:

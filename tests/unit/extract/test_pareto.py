@@ -14,7 +14,7 @@ def every_schedule(search: Search) -> list[tuple[float, int]]:
     found = []
     for count in range(len(search.values) + 1):
         for chosen in combinations(search.values, count):
-            fresh = Search(search.forest, search.pricer)
+            fresh = Search(search.prices)
             fresh.set_materialised(sorted(set(fresh.values) - set(chosen)))
             if fresh.total() < float("inf"):
                 found.append((fresh.total(), stored_bytes(fresh.forest, fresh.live())))
@@ -25,7 +25,7 @@ def test_no_schedule_beats_a_point_of_the_front() -> None:
     """Every schedule is matched or beaten by a point; no point beats another."""
     for seed in (1, 2, 3):
         search = search_of(forest_of(random_program(seed, 5)))
-        points = pareto(search.forest, search.pricer)
+        points = pareto(search.prices)
         for time_s, peak in every_schedule(search):
             assert any(p.time_s <= time_s + 1e-15 and p.stored_bytes <= peak for p in points)
         costs = [(p.time_s, p.stored_bytes) for p in points]
@@ -42,7 +42,7 @@ def test_front_drops_what_is_beaten() -> None:
 def test_large_graphs_trade_time_for_memory() -> None:
     """Beyond exhaustive search, dearer bytes give schedules of less memory and more time."""
     search = search_of(forest_of(random_program(7, 30)))
-    points = pareto(search.forest, search.pricer)
+    points = pareto(search.prices)
     assert len(points) <= len(PRICES)
     assert all(
         a.time_s <= b.time_s and a.stored_bytes > b.stored_bytes for a, b in pairwise(points)
