@@ -4,6 +4,8 @@ NEW_ENOUGH := import sys; sys.exit(sys.version_info < (3, 11))
 PYTHON ?= $(or $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
   $$p -c '$(NEW_ENOUGH)' 2>/dev/null && echo $$p && break; done),python3)
 PYTEST_ARGS ?=
+# Bytecode is kept: without it every worker and every program that a test starts compiles all modules.
+unexport PYTHONDONTWRITEBYTECODE
 # One worker per core; PYTEST_ARGS=-n0 runs everything in one process, which shows what tests print.
 WORKERS := -n auto --dist worksteal
 

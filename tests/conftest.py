@@ -35,6 +35,9 @@ settings.register_profile("full", settings.get_profile("sampled"), max_examples=
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("axe_eq")
     group.addoption("--full", action="store_true", help="run the large campaigns whole")
+    group.addoption(
+        "--sample", type=int, default=0, metavar="N", help="another choice of sampled cases"
+    )
     group.addoption("--update-golden", action="store_true", help="rewrite the golden files")
     group.addoption(
         "--record", metavar="FILE",
@@ -87,7 +90,32 @@ def _absent(marker: str) -> str | None:
     return f"needs {needed} CUDA device(s), the driver reports {found_devices}"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(trylast=True)  # what is asked for by name is there, however it is sampled
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _skip_absent(items)
+    if not config.getoption("--full"):
+        left_out = _beyond_samples(items, config.getoption("--sample"))
+        config.hook.pytest_deselected(items=[item for item in items if item in left_out])
+        items[:] = [item for item in items if item not in left_out]
+        config.stash[_goldens].skipped.update(map(_golden_name, left_out))
+
+
+def _beyond_samples(items: list[pytest.Item], sample: int) -> set[pytest.Item]:
+    """Cases of tests marked `sampled(n)` beyond n of them, chosen by name and number of sample."""
+    cases: dict[tuple[Path, str], list[pytest.Function]] = {}
+    for item in items:
+        if isinstance(item, pytest.Function) and item.get_closest_marker("sampled"):
+            cases.setdefault((item.path, item.originalname), []).append(item)
+    left_out: set[pytest.Item] = set()
+    for found in cases.values():
+        mark = found[0].get_closest_marker("sampled")
+        assert mark is not None
+        order = sorted(found, key=lambda item: zlib.crc32(f"{sample} {item.name}".encode()))
+        left_out.update(order[mark.args[0] :])
+    return left_out
+
+
+def _skip_absent(items: list[pytest.Item]) -> None:
     for marker in ("gpu", "multigpu", "nki"):
         marked = [item for item in items if item.get_closest_marker(marker)]
         if marked and (reason := _absent(marker)):
@@ -100,7 +128,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def full(pytestconfig: pytest.Config) -> bool:
-    """True under --full: run a campaign whole instead of its 5 % sample."""
+    """True under --full: run a campaign whole instead of its sample of 2 % or so."""
     return bool(pytestconfig.getoption("--full"))
 
 

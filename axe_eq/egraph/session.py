@@ -7,10 +7,12 @@ bindings of egglog are used here and nowhere else.
 
 from __future__ import annotations
 
+import threading
 import time
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from egglog import bindings as egg
 
@@ -72,6 +74,103 @@ def _pattern(key: str, law: Law) -> Pattern:
         raise
 
 
+class _Taught:
+    """An e-graph that knows laws and holds no term, until a session marks it.
+
+    To teach it takes ten times as long as to mark it, so what an ended session leaves is kept for
+    the next one on the same laws.
+
+    Attributes:
+        egg: the e-graph.
+        symbols: constructors, by name.
+        primitives: functions that answer requests, by name.
+        marks: states that it remembers.
+        is_whole: no command broke off in it.
+        thread: which one made it.
+    """
+
+    def __init__(self, known: _Known) -> None:
+        laws, symbols, analyses, record = known
+        self.egg = egg.EGraph()
+        self.marks, self.is_whole, self.thread = 0, True, threading.get_ident()
+        patterns = {k: _pattern(k, w) for g in laws.values() for k, w in g.items() if not w.normal}
+        names = {s.name: s for s in symbols}
+        for found in text.symbols_in(v for p in patterns.values() for v in (p.left, p.right)):
+            if names.setdefault(found.name, found) != found:
+                raise PackError(f"symbol {found.name!r}", "is declared twice", "one declaration")
+        self.symbols = dict(sorted(names.items()))
+        rules = [r for a in analyses for r in text.analysis_rules(a)]
+        self.primitives = {p.name: p for p in _primitives(patterns.values(), analyses)}
+        lines = [text.declare(list(self.symbols.values()), list(self.primitives.values()), analyses,
+                              record=record)]  # fmt: skip
+        for ruleset, group in laws.items():
+            lines.append(f"(ruleset {ruleset})")
+            for key, law in group.items():
+                if record and not law.normal:
+                    lines.append(text.fired_table(law, key))
+                if not law.normal:
+                    rules += text.law_rules(law, key, ruleset, record=record)
+        for line in [*lines, *rules]:
+            self._run_text(line)
+
+    def _run_text(self, source: str) -> None:
+        try:
+            self.egg.run_program(*self.egg.parse_program(source))
+        except egg.EggSmolError as error:
+            raise PackError(
+                "law compilation", f"egglog refused {source!r}: {error.context}"
+            ) from error
+
+    def mark(self) -> None:
+        """Remember the present state."""
+        self.egg.run_program(egg.Push(1))
+        self.marks += 1
+
+    def forget(self, marks: int) -> None:
+        """Return to the state before the last so many marks."""
+        self.egg.run_program(egg.Pop(_SPAN, marks))
+        self.marks -= marks
+
+
+class _Known(NamedTuple):
+    """What an e-graph is taught."""
+
+    laws: Mapping[str, Mapping[str, Law]]
+    symbols: tuple[Symbol, ...]
+    analyses: tuple[Analysis, ...]
+    record: bool
+
+    def key(self) -> tuple[Any, ...]:
+        """Equal where the same is taught; ids name laws for as long as `_kept` holds them."""
+        laws = tuple((r, k, id(law)) for r, group in self.laws.items() for k, law in group.items())
+        return (tuple(self.laws), laws, self.symbols, tuple(map(id, self.analyses)), self.record)
+
+
+_KEPT_AT_MOST = 4
+_kept: dict[tuple[Any, ...], tuple[_Known, _Taught]] = {}
+
+
+def _take(known: _Known) -> _Taught:
+    """An e-graph that knows this: one that is kept, or a new one."""
+    kept = _kept.pop(known.key(), None) if _is_main() else None
+    return kept[1] if kept else _Taught(known)
+
+
+def _give_back(known: _Known, taught: _Taught) -> None:
+    """Keep the e-graph of a session that ended, unless a command broke off in it."""
+    if not (taught.is_whole and _is_main() and taught.thread == threading.get_ident()):
+        return
+    taught.forget(taught.marks)
+    _kept[known.key()] = known, taught
+    while len(_kept) > _KEPT_AT_MOST:
+        del _kept[next(iter(_kept))]
+
+
+def _is_main() -> bool:
+    """Only the main thread keeps any: an e-graph must not leave its thread, not even to end."""
+    return threading.current_thread() is threading.main_thread()
+
+
 class Session:
     """An e-graph that knows some laws.
 
@@ -99,61 +198,38 @@ class Session:
         self.limits = limits or Limits()
         self.analyses = {a.name: a for a in analyses}
         self._start = time.perf_counter() if began is None else began
-        self._egg = egg.EGraph()
         self._numbers: dict[Term, int] = {}
         self._count = 0
         self._strings: dict[Any, Any] = {}
         self._closed: set[tuple[str, tuple[Any, ...]]] = set()
         self._asked = 0
-        self._declare(laws, symbols, analyses)
-
-    def _declare(
-        self,
-        laws: Mapping[str, Mapping[str, Law]],
-        symbols: Sequence[Symbol],
-        analyses: Sequence[Analysis],
-    ) -> None:
-        patterns = {k: _pattern(k, w) for g in laws.values() for k, w in g.items() if not w.normal}
-        known = {s.name: s for s in symbols}
-        for found in text.symbols_in(v for p in patterns.values() for v in (p.left, p.right)):
-            if known.setdefault(found.name, found) != found:
-                raise PackError(f"symbol {found.name!r}", "is declared twice", "one declaration")
-        self.symbols = dict(sorted(known.items()))
-        rules = [r for a in analyses for r in text.analysis_rules(a)]
-        self.primitives = {p.name: p for p in _primitives(patterns.values(), analyses)}
-        lines = [text.declare(list(self.symbols.values()), list(self.primitives.values()), analyses,
-                              record=self.record)]  # fmt: skip
-        for ruleset, group in laws.items():
-            lines.append(f"(ruleset {ruleset})")
-            for key, law in group.items():
-                if self.record and not law.normal:
-                    lines.append(text.fired_table(law, key))
-                if not law.normal:
-                    rules += text.law_rules(law, key, ruleset, record=self.record)
-        for line in [*lines, *rules]:
-            self._run_text(line)
-
-    def _run_text(self, source: str) -> None:
-        try:
-            self._egg.run_program(*self._egg.parse_program(source))
-        except egg.EggSmolError as error:
-            raise PackError(
-                "law compilation", f"egglog refused {source!r}: {error.context}"
-            ) from error
+        known = _Known(
+            {name: dict(group) for name, group in laws.items()},
+            tuple(symbols), tuple(analyses), record,
+        )  # fmt: skip
+        self._taught = _take(known)
+        self.symbols, self.primitives = self._taught.symbols, self._taught.primitives
+        self._egg = self._taught.egg
+        self._taught.mark()
+        weakref.finalize(self, _give_back, known, self._taught).atexit = False
 
     def _run(self, *commands: Any) -> list[Any]:
+        self._taught.is_whole = False
         try:
-            return list(self._egg.run_program(*commands))
+            found = list(self._egg.run_program(*commands))
         except egg.EggSmolError as error:
             raise _trip_wire(error.context) from error
+        self._taught.is_whole = True
+        return found
 
     def mark(self) -> None:
         """Remember the present state for `rewind`."""
-        self._run(egg.Push(1))
+        self._taught.mark()
 
     def rewind(self) -> None:
         """Forget everything since `mark`, keep the laws: far cheaper than a new session."""
-        self._run(egg.Pop(_SPAN, 1), egg.Push(1))
+        self._taught.forget(1)
+        self._taught.mark()
         self._numbers.clear()
         self._strings.clear()
         self._closed.clear()

@@ -12,6 +12,6 @@ LAWS = {f"{p.name}/{name}": law for p in installed().values() for name, law in p
 
 @pytest.mark.parametrize("key", sorted(LAWS))
 def test_law_is_sound(key: str, full: bool) -> None:
-    checked = check_law(key, LAWS[key], samples=300 if full else 10)
+    checked = check_law(key, LAWS[key], samples=300 if full else 6)
     assert not checked.findings, "\n".join(map(str, checked.findings))
     assert checked.usable, "nothing was compared"

@@ -10,7 +10,7 @@ import pytest
 from axe_eq.layout import Layout
 from tests.property.layout_model import LINEAR, Maker, classes_of
 
-CASES = 20_000  # per operation under --full; 5 % of them otherwise
+CASES = 20_000  # per operation under --full; 2 % of them otherwise
 SHARE = 20  # every class of an operation has at least CASES / SHARE cases
 
 
@@ -51,7 +51,7 @@ def campaign(full: bool) -> Callable[..., Campaign]:
     awkward class of linear layouts unless `every` is False.
     """
 
-    def start(name: str, *classes: str, every: bool = True, part: int = 20) -> Campaign:
+    def start(name: str, *classes: str, every: bool = True, part: int = 50) -> Campaign:
         return Campaign(name, full, {*classes, *(LINEAR if every else ())}, part)
 
     return start

@@ -25,7 +25,7 @@ def composed(elements: int, inner: Layout) -> Any:
 
 def test_it_is_known_which_indices_a_written_layout_reaches(campaign: Callable[..., Any]) -> None:
     """An outer layout with as many elements as are reached will do, and one with fewer not."""
-    run = campaign("inner layouts", SWIZZLE, BOX, NESTED, AXES, every=False, part=50)
+    run = campaign("inner layouts", SWIZZLE, BOX, NESTED, AXES, every=False, part=100)
     for maker in run.cases():
         inner = random_layout(maker.random)
         run.met(inner)

@@ -390,7 +390,7 @@ def as_real(program: Program) -> Program:
 
 def test_enclosures_hold_the_meaning_in_double_precision(full: bool) -> None:
     n_known = n_values = 0
-    for seed, program in enumerate(programs(0, 3000 if full else 150, without=JUMPING)):
+    for seed, program in enumerate(programs(0, 3000 if full else 60, without=JUMPING)):
         program = as_real(program)
         inputs = random_inputs(program, np.random.default_rng(seed))
         found = enclose_program(program, inputs)
@@ -410,7 +410,7 @@ def test_enclosures_hold_the_meaning_in_double_precision(full: bool) -> None:
 
 
 def test_parts_have_the_enclosures_of_the_whole(full: bool) -> None:
-    for seed, program in enumerate(programs(1, 3000 if full else 150)):
+    for seed, program in enumerate(programs(1, 3000 if full else 60)):
         rng = np.random.default_rng(seed)
         positions = {spec.node: n for n, spec in enumerate(program.inputs)}
 
@@ -434,7 +434,7 @@ def test_parts_have_the_enclosures_of_the_whole(full: bool) -> None:
 
 @pytest.mark.parametrize("numerics", ["real", "exact"])
 def test_a_program_is_never_refuted_against_itself(numerics: str, full: bool) -> None:
-    for program in programs(2, 400 if full else 20):
+    for program in programs(2, 400 if full else 8):
         assert refute(program, program, numerics=numerics, budget=TRIES) is None
         renamed = {i.node: input_node(f"other {i.name}", i.node.type) for i in program.inputs}
         outputs = rebuild(program.outputs, renamed.__getitem__)
@@ -445,7 +445,7 @@ def test_a_program_is_never_refuted_against_itself(numerics: str, full: bool) ->
 @pytest.mark.parametrize("name", [f.__name__ for f in MOVES])
 def test_moves_are_never_refuted_bit_for_bit(name: str, full: bool) -> None:
     counts: Counter[str] = Counter()
-    for seed, program in enumerate(programs(5, 400 if full else 20)):
+    for seed, program in enumerate(programs(5, 400 if full else 12)):
         other = changed(program, np.random.default_rng(seed), {name: REWRITES[name]}, counts)
         if other is not None:
             assert refute(program, other, numerics="exact", budget=TRIES) is None, seed
@@ -455,7 +455,7 @@ def test_moves_are_never_refuted_bit_for_bit(name: str, full: bool) -> None:
 def test_rewrites_that_are_equal_over_the_reals_are_never_refuted(full: bool) -> None:
     counts: Counter[str] = Counter()
     often = {name: 4.0 for name in DEFINITIONS} | {f"reduce {m}": 6.0 for m in ("+", "max", "min")}
-    for seed, program in enumerate(programs(3, 4000 if full else 200, weights=often)):
+    for seed, program in enumerate(programs(3, 4000 if full else 80, weights=often)):
         rng = np.random.default_rng(seed)
         other: Program | None = program
         for _ in range(int(rng.integers(1, 4))):
@@ -493,7 +493,7 @@ def differ_observably(a: Program, b: Program, rng: Rng) -> bool:
 def test_mutants_are_refuted(full: bool) -> None:
     made: Counter[str] = Counter()
     caught: Counter[str] = Counter()
-    for seed, program in enumerate(programs(4, 3000 if full else 120, without=("nextafter",))):
+    for seed, program in enumerate(programs(4, 3000 if full else 60, without=("nextafter",))):
         rng = np.random.default_rng(seed)
         counts: Counter[str] = Counter()
         mutant = changed(program, rng, MUTATIONS, counts)

@@ -97,7 +97,7 @@ def test_what_the_cost_model_offers_the_schedules_take(
     if full:
         pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
     rng, n_long, dtypes = random.Random(f"{kind.__name__} of any size"), 0, Counter[str]()
-    for number in range(60 if full else 4):
+    for number in range(60 if full else 3):
         case = kind(rng)
         try:
             check_taken(case, full)

@@ -15,7 +15,7 @@ import axe_eq.array as xp
 from axe_eq import nn
 from axe_eq.errors import ScheduleError
 
-CASES, SAMPLE = 60, 4
+CASES, SAMPLE = 60, 2
 ROWS = 16
 SPECS = (
     axe.Spec((ROWS, 6), "f64", dims=("rows", "")),

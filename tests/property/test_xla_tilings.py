@@ -25,7 +25,7 @@ TILES: list[Tile] = [(n,) for n in ENTRIES[:-1]]
 TILES += [(a, b) for a in ENTRIES for b in ENTRIES[:-1]]
 TRIPLES: list[Tile] = [(a, b, c) for a in ENTRIES for b in ENTRIES for c in ENTRIES[:-1]]
 WHOLE = 5  # one case of the family in so many with --full
-SAMPLED = 89  # and one of those in so many without
+SAMPLED = 223  # and one of those in so many without
 ASKED = 11  # one case in so many is asked everything, and boxes in boxes: all, or every fourth
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -103,10 +104,10 @@ def test_whole_campaigns_leave_what_they_printed(suite: Path) -> None:
     shutil.copy(CONFTEST.parents[1] / "benchmarks/machine.py", suite / "benchmarks")
     kept = suite / "kept.json"
     kept.write_text('{"an older test": 3}')
-    options = (str(campaigns), "--record", str(kept), "-p", "xdist", "-n", "2")
+    options = (str(campaigns), "--record", str(kept))
     _run(suite, *options)
     assert json.loads(kept.read_text()) == {"an older test": 3}  # a sample is no campaign
-    assert _run(suite, "--full", *options)[0] == 0
+    assert _run(suite, "--full", *options, "-p", "xdist", "-n", "2")[0] == 0
     found = json.loads(kept.read_text())
     assert set(found) == {"an older test", "tests/test_campaigns.py::test_a"}
     assert found["tests/test_campaigns.py::test_a"]["printed"] == ["7 cases"]
@@ -114,3 +115,25 @@ def test_whole_campaigns_leave_what_they_printed(suite: Path) -> None:
     campaigns.write_text("def test_a(full):\n    assert False\n")
     assert _run(suite, "--full", *options)[0] == 1
     assert json.loads(kept.read_text()) == {"an older test": 3}
+
+
+def test_of_sampled_tests_some_cases_run_and_others_of_another_sample(suite: Path) -> None:
+    (suite / "tests/test_it.py").write_text(
+        "import pytest\n\n@pytest.mark.sampled(3)\n@pytest.mark.parametrize('n', range(9))\n"
+        "def test_n(n, golden):\n    print(f'case {n}')\n    golden(str(n))\n"
+    )
+
+    def cases(*options: str) -> list[str]:
+        code, output = _run(suite, "-rP", "--strict-markers", *options)
+        assert code == 0, output
+        return re.findall("case .", output)
+
+    ini = (suite / "pytest.ini").read_text()
+    (suite / "pytest.ini").write_text(f"{ini} sampled(n): some\n")
+    every = [f"case {n}" for n in range(9)]
+    assert cases("--full", "--update-golden") == every
+    some, others = cases(), cases("--sample", "1")  # the other cases' files are not orphans
+    assert len(some) == len(others) == 3
+    assert some != others
+    left_out = next(case for case in every if case not in some)
+    assert cases("-k", f"[{left_out[-1]}]") == [left_out]

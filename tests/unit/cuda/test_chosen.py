@@ -35,6 +35,7 @@ def specs(shapes: tuple[tuple[int, ...], ...]) -> list[axe.Spec]:
     return [axe.Spec(s, "f16") for s in shapes]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", CASES)
 def test_the_kernel_is_what_extraction_chose(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     emitted: list[Tiling] = []
@@ -106,6 +107,7 @@ THROUGH_REGISTERS: dict[str, tuple[Any, tuple[axe.Spec, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", THROUGH_REGISTERS)
 def test_products_through_registers_are_what_extraction_chose(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -160,6 +162,7 @@ STREAMS: dict[str, tuple[Any, tuple[axe.Spec, ...], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", STREAMS)
 def test_streams_are_what_extraction_chose(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     emitted: list[tuple[Any, chunks.Tiling]] = []

@@ -467,7 +467,8 @@ def check(found: Arrays, wanted: Cone) -> None:
 @pytest.mark.parametrize("name", CONES)
 def test_both_levels_give_the_expected_values_in_every_order(name: str, full: bool) -> None:
     c = cone(name)
-    orders = [("random", seed) for seed in range(50 if full else 3)]
+    # One order of every cone by default, another one of each.
+    orders = [("random", seed) for seed in (range(50) if full else [list(CONES).index(name)])]
     orders += [(order, 0) for order in ORDERS] if full else []
     for order, seed in orders:
         for plans in (None, planned(name)):
@@ -485,10 +486,15 @@ def test_both_levels_give_the_expected_values_in_every_order(name: str, full: bo
 
 
 @pytest.mark.parametrize("name", CONES)
-def test_the_text_is_deterministic_and_compiles_without_spills(name: str) -> None:
+def test_the_text_is_deterministic(name: str) -> None:
+    assert emit(planned(name)).text == emit(plan(CONES[name]().kernel, h200)).text
+
+
+@pytest.mark.sampled(20)
+@pytest.mark.parametrize("name", CONES)
+def test_the_text_compiles_without_spills(name: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
     source = emit(planned(name))
-    assert source.text == emit(plan(CONES[name]().kernel, h200)).text
     log = compile_text(source.text, 90, source.name).log
     assert "0 bytes spill stores, 0 bytes spill loads" in log
     assert "warning" not in log

@@ -29,7 +29,7 @@ from benchmarks.kernel_campaign import (
 from benchmarks.kernel_subjects import SUBJECTS
 from benchmarks.kernel_survivors import REASONS
 
-SAMPLE = 7  # mutants of a subject that are judged by default
+SAMPLE = 3  # mutants of a subject that are judged by default
 
 
 def wrong(outcomes: list[Outcome]) -> list[str]:

@@ -63,7 +63,7 @@ def check(name: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_products_with_vectors_are_right(name: str, full: bool) -> None:
-    for dtype in TOLERANCE if full else ("f16", "i64"):
+    for dtype in TOLERANCE if full else (("f16", "i64")[list(PROGRAMS).index(name) % 2],):
         check(name, dtype)
 
 

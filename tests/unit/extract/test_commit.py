@@ -39,7 +39,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         monkeypatch.setattr(CudaEmitter, "build", build)
         return asked
 
-    with axe.debug(cache=False):
+    with axe.debug(cache=0):
         yield refusing
 
 

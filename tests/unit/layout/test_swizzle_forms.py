@@ -48,6 +48,7 @@ def test_two_swizzles_beside_other_parts_stay_as_they_are() -> None:
         assert layout.canonical() == layout
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "text",
     [
@@ -128,8 +129,8 @@ def respelled(source: random.Random, layout: Layout) -> Layout:
 
 
 def test_maps_that_exchange_bits_have_one_form(full: bool) -> None:
-    source, several = random.Random(3), 0
-    for _ in range(3000 if full else 200):
+    source, several, cases = random.Random(3), 0, 3000 if full else 60
+    for _ in range(cases):
         layout = random_bits(source)
         form = layout.canonical()
         assert form.axes == layout.axes or set(form.axes) < set(layout.axes)
@@ -140,7 +141,7 @@ def test_maps_that_exchange_bits_have_one_form(full: bool) -> None:
         assert same_map(layout, other) is None
         assert other.canonical() == form
         several += len(form.swizzle) > 2
-    assert several > 30
+    assert several > cases // 7
 
 
 def with_axes(form: Layout, layout: Layout) -> Layout:
@@ -151,7 +152,7 @@ def with_axes(form: Layout, layout: Layout) -> Layout:
 
 def test_a_sieve_keeps_whatever_leaves_a_layout(full: bool) -> None:
     source, found = random.Random(5), 0
-    for _ in range(200 if full else 12):
+    for _ in range(200 if full else 5):
         count = source.randint(2, 4)
         extents = [source.choice((2, 2, 3, 4, 5)) for _ in range(count)]
         shard = [(e, source.choice((1, 2, 3, 4, 6, 8, -1))) for e in extents]
