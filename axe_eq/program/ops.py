@@ -53,6 +53,7 @@ class Cell:
         whole_domain: the same on integers.
         jumps: its value jumps, so a rounding of an operand may change it by much.
         n_params: number of parameters in its text, 1 at least where the first names the dtype.
+        strict: a float value is NaN where an operand is.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Cell:
     whole_domain: tuple[tuple[float, float], ...] = ()
     jumps: bool = False
     n_params: int = 0
+    strict: bool = False
 
     @property
     def n_conditions(self) -> int:

@@ -46,10 +46,15 @@ _JUMPING = {
 }  # fmt: skip
 
 
+# A choice looks away from NaN, a comparison answers, and these have numbers beside it.
+_NOT_STRICT = {"where", "pair", "pow", "hypot", "copysign"}
+
+
 def _cell(name: str, arity: int | None, fn: Fn, result: str = "promote", **facts: Any) -> None:
     facts |= {"domain": _DOMAINS.get(name, ()), "whole_domain": _WHOLE_DOMAINS.get(name, ())}
     facts |= {"jumps": name in _JUMPING, "enclose": ENCLOSE[name]}
     facts |= {"n_params": 1 if result == "param" else 0}
+    facts |= {"strict": name not in _NOT_STRICT and result not in ("bool", "logical", "integer")}
     CELLS.add(Cell(name, arity, fn, result, **facts))
 
 

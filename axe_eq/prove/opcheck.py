@@ -80,6 +80,8 @@ def _check_cell(declared: Cell, rng: np.random.Generator) -> Iterator[str]:
         if declared.result == "bool" and value.dtype != bool:
             yield f"declares result 'bool' and gives {value.dtype}"
         yield from _check_points(declared, operands, value)
+        if kind == "f" and declared.strict:
+            yield from _check_strict(declared, operands)
         if arity == 2 or declared.arity is None:
             yield from _check_algebra(declared, operands)
         if kind == "f" and declared.enclose is not None:
@@ -108,6 +110,17 @@ def _check_points(declared: Cell, operands: Sequence[Array], value: Array) -> It
     moved = operands[declared.n_conditions :]
     if not declared.rounds and not np.any([_same(value, x) for x in moved], axis=0).all():
         yield "declares rounds=False, and its value is none of its operands'"
+
+
+def _check_strict(declared: Cell, operands: Sequence[Array]) -> Iterator[str]:
+    """NaN in one operand, whatever is in the others."""
+    for n in range(declared.n_conditions, len(operands)):
+        for other in (None, 0.0, 1.0, np.inf, -np.inf):
+            given = [x if other is None else np.full_like(x, other) for x in operands]
+            given[n] = np.full_like(operands[n], np.nan)
+            if not np.isnan(declared.fn(*given)).all():
+                yield "declares strict=True, and has a number for NaN"
+                return
 
 
 def _same(a: Array, b: Array) -> Array:

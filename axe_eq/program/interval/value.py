@@ -11,7 +11,7 @@ import numpy as np
 from axe_eq.program.types import Array, dtype
 
 EPSILON = 2.0**-52  # one unit in the last place of a float64 is at most this times its size
-EXACT = 2.0**53  # integers of this size and below are exact
+EXACT = 2.0**53  # integers of this size and below are exact; this one is the next's rounding too
 
 
 class Interval(NamedTuple):
@@ -64,7 +64,7 @@ def literal(values: Any, name: str) -> Interval:
     given = np.asarray(values, dtype=np.float64)
     if dtype(name).kind != "f":
         wide = Interval(np.nextafter(given, -np.inf), np.nextafter(given, np.inf))
-        return _hull_unless(np.abs(given) <= EXACT, given, wide)
+        return _hull_unless(np.abs(given) < EXACT, given, wide)  # what rounds to it is larger
     import ml_dtypes  # not loaded by programs that only run
 
     digits = int(ml_dtypes.finfo(dtype(name).numpy).nmant) + 1  # type: ignore[no-untyped-call]

@@ -13,13 +13,9 @@ from axe_eq.target import Target
 from axe_eq_backends.cuda.cones import Cone, Fold
 from axe_eq_backends.cuda.leaves import Names, operand, stored
 from axe_eq_backends.cuda.online import BEST, ONLINE, substituted
-from axe_eq_backends.cuda.schedules.rows import (
-    Reduction,
-    best_across,
-    reduce_rows,
-    value_dtypes,
-)  # fmt: skip
-from axe_eq_backends.cuda.schedules.sweeps import MERGE, sweep, sweep_tiling
+from axe_eq_backends.cuda.schedules.rows import best_across, reduce_rows
+from axe_eq_backends.cuda.schedules.sweeps import sweep, sweep_tiling
+from axe_eq_backends.cuda.schedules.tails import MERGE, Reduction, value_dtypes
 from axe_eq_backends.cuda.schedules.tensors import Operand, Range, collapse, run_vector
 
 Output = tuple[Operand, Cell]

@@ -12,6 +12,7 @@ import flint
 import numpy as np
 import pytest
 
+import axe_eq as axe
 from axe_eq.program.interval import (
     ENCLOSE,
     ENCLOSE_MONOID,
@@ -309,6 +310,16 @@ def test_constant_beyond_its_type_reaches_infinity() -> None:
     wide = literal(-1e30, "f16")
     assert wide.low == -math.inf
     assert wide.high >= -1e30
+
+
+def test_a_constant_that_float64_rounds_is_no_point() -> None:
+    """2^53 + 1 is read as 2^53: programs that differ by it only in spelling were refuted."""
+    low, high = literal((1 << 53) + 1, "i64")
+    at = 1 << 53
+    assert low <= at
+    assert high > at
+    verdict = axe.equivalent(lambda x: (x + (at + 1)) - at, lambda x: x + 1, "3:i64")
+    assert not isinstance(verdict, axe.Refuted)
 
 
 def test_integers_beyond_their_type_are_unknown() -> None:

@@ -56,6 +56,7 @@ CELL_LIES: dict[str, tuple[Cell, str]] = {
     "associates": (Cell("x", 2, lambda a, b: a + b / 2, associative=True), "is not f(x, f(y, z))"),
     "unit": (Cell("x", 2, np.multiply, "number", unit=0.0), "declares unit=0"),
     "rounds nothing": (Cell("x", 2, np.add, "number", rounds=False), "none of its operands'"),
+    "strict": (Cell("x", 2, np.fmax, strict=True), "declares strict=True, and has a number"),
     "one point": (Cell("x", 1, lambda a: a - a.mean(), "float"), "is no function of one point"),
     "broadcasts": (Cell("x", 2, lambda a, b: a.copy(), "float"), "operands that broadcast to"),
     "shape": (Cell("x", 1, np.sum, "float"), "gives shape () for operands of shape (48,)"),

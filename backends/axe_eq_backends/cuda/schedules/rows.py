@@ -8,12 +8,8 @@ they hold fewer rows at a time and are 2 to 5 % slower. Rows that do not fit are
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
-
-import numpy as np
 
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel import ir
@@ -24,16 +20,14 @@ from axe_eq.kernel.cells import (
     Constant,
     apply,
     arg,
-    evaluate,
     renumber,
     replaced,
-    result_dtype,
     used,
 )
 from axe_eq.kernel.expr import Int
 from axe_eq.kernel.live import most_words
-from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
+from axe_eq_backends.cuda.schedules.tails import Reduction, neutral_fill, unit_of, value_dtypes
 from axe_eq_backends.cuda.schedules.tensors import (
     Operand,
     Space,
@@ -47,14 +41,6 @@ REGISTERS, MOST_REGISTERS, HALF_REGISTERS = 65536, 255, 128
 MANY_ELEMENTS, FEW_ELEMENTS, FEW_THREADS, UNIT_THREADS = 16, 8, 256, 2048
 # Registers of a thread beside its part of a row: addresses, row values, temporaries.
 OTHER_REGISTERS = 28
-
-
-@dataclass(frozen=True)
-class Reduction:
-    """One row value: the monoid over a row of the cell's values."""
-
-    monoid: str
-    cell: Cell
 
 
 def reduce_rows(
@@ -115,14 +101,6 @@ def registers_of(
 def _contained(cell: Cell, others: Sequence[Cell]) -> bool:
     marked = arg(-1)
     return isinstance(cell, Apply) and any(replaced(o, {cell: marked}) != o for o in others)
-
-
-def value_dtypes(operands: Sequence[Operand], reductions: Sequence[Reduction]) -> list[str]:
-    """Element types of the operands, then what every reduction is computed in."""
-    known = [o.dtype for o in operands]
-    for reduction in reductions:
-        known.append(result_dtype(reduction.cell, known))
-    return known
 
 
 def best_across(
@@ -194,7 +172,7 @@ class _Writer:
         self.space = Space(k, self.shape, self.operands, [o for o, _ in self.outputs])
         self.like = k.reg("like", "f32", tile, self.layout)
         self.dtypes = value_dtypes(self.operands, self.reductions)[len(self.operands) :]
-        found = neutral_fill(self.operands, self.reductions, self.dtypes)
+        found = neutral_fill(self.operands, self.reductions)
         self.filled, self.fill = found is not None, found or 0.0
         exchanged = self.across > WARP
         self.scratch = [
@@ -231,7 +209,7 @@ class _Writer:
         return [n for n, o in self._numbered if n not in early and not any(o.strides[:-1])]
 
     def _mask(self) -> ir.View | None:
-        """Column numbers, where what lies past a row is not known to change nothing."""
+        """Column numbers, where what lies past a row is not proved to change nothing."""
         if self.tile[1] == self.shape[-1] or self.filled:
             return None
         columns = self.k.reg_reduced("column", "i32", self.like.all, [0])
@@ -276,49 +254,6 @@ class _Writer:
         kept = tuple(0 if d in missing else slice(None) for d in range(2))
         target = self.space.view(out.name, begin, self.tile)
         k.copy(target, result.all[kept] if len(missing) < 2 else result.all[0])
-
-
-def neutral_fill(
-    operands: Sequence[Operand], reductions: Sequence[Reduction], dtypes: Sequence[str]
-) -> float | None:
-    """What operands past the end of a row may read as, so that every reduction adds its unit.
-
-    Decided on samples of the row values: 0, or an infinity, for all operands along the columns.
-    """
-    along = [n for n, o in enumerate(operands) if o.strides[-1]]
-    if any(operands[n].counts or operands[n].bound(-1) for n in along):
-        return None
-    floats = all(DTYPES[operands[n].dtype].accumulate in ("f32", "f64") for n in along)
-    samples = np.array([-37.5, -1.0, -0.25, 0.0, 0.5, 1.0, 88.0], np.float32)
-    for fill in (0.0, -math.inf, math.inf) if floats else (0.0,):
-        if not all(float(np.asarray(fill).astype(DTYPES[operands[n].dtype].numpy)) == fill
-                   for n in along):  # fmt: skip
-            continue  # some narrow floats have no infinity
-        values = [
-            np.full_like(samples, fill) if n in along else samples
-            for n in range(len(operands) + len(reductions))
-        ]
-        with np.errstate(all="ignore"):
-            ends = [np.asarray(evaluate(r.cell, values), np.float64) for r in reductions]
-        units = [unit_of(r.monoid, d) for r, d in zip(reductions, dtypes, strict=True)]
-        if all((e == u).all() for e, u in zip(ends, units, strict=True)):
-            return fill
-    return None
-
-
-def unit_of(monoid: str, dtype: str) -> float:
-    """What a monoid's values may be mixed with.
-
-    Raises:
-        ScheduleError: it has no unit.
-    """
-    unit = MONOIDS[monoid].unit
-    if unit is None:
-        raise ScheduleError(f"monoid {monoid}", "has no unit", "one, for tails")
-    if dtype in ("i32", "i64") and abs(unit) == float("inf"):
-        ends = np.iinfo(DTYPES[dtype].numpy)
-        return int(ends.max if unit > 0 else ends.min)
-    return unit
 
 
 __all__ = ["Reduction", "best_across", "reduce_rows"]

@@ -32,18 +32,11 @@ from axe_eq.kernel.cells import Operand as Numbered
 from axe_eq.kernel.expr import Int, ceil_div
 from axe_eq.layout import Layout
 from axe_eq_backends.cuda.online import ONLINE, substituted
-from axe_eq_backends.cuda.schedules.rows import (
-    MOST_REGISTERS,
-    OTHER_REGISTERS,
-    REGISTERS,
-    Reduction,
-    unit_of,
-    value_dtypes,
-)  # fmt: skip
+from axe_eq_backends.cuda.schedules.rows import MOST_REGISTERS, OTHER_REGISTERS, REGISTERS
+from axe_eq_backends.cuda.schedules.tails import MERGE, Reduction, unit_of, value_dtypes
 from axe_eq_backends.cuda.schedules.tensors import Operand, Space, power_of_two_from
 
 WARP, WARPS, MOST_THREADS = 32, 8, 512
-MERGE = {"+": "add", "*": "mul", "max": "maximum", "min": "minimum"}
 
 
 @dataclass(frozen=True)
