@@ -16,6 +16,7 @@ from egglog import bindings as egg
 
 from axe_eq.deadline import check_deadline
 from axe_eq.egraph import compile as text
+from axe_eq.egraph.threads import need_threads
 from axe_eq.errors import AxeError, PackError, SearchError
 from axe_eq.rule.law import Law, Pattern
 from axe_eq.rule.term import Analysis, Primitive, Symbol, Term, postorder
@@ -99,6 +100,7 @@ class Session:
         self.limits = limits or Limits()
         self.analyses = {a.name: a for a in analyses}
         self._start = time.perf_counter() if began is None else began
+        need_threads()
         self._egg = egg.EGraph()
         self._numbers: dict[Term, int] = {}
         self._count = 0
@@ -131,6 +133,7 @@ class Session:
                 if not law.normal:
                     rules += text.law_rules(law, key, ruleset, record=self.record)
         for line in [*lines, *rules]:
+            check_deadline()
             self._run_text(line)
 
     def _run_text(self, source: str) -> None:
@@ -142,6 +145,7 @@ class Session:
             ) from error
 
     def _run(self, *commands: Any) -> list[Any]:
+        need_threads()
         try:
             return list(self._egg.run_program(*commands))
         except egg.EggSmolError as error:

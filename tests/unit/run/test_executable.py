@@ -20,6 +20,7 @@ import axe_eq as axe
 from axe_eq.errors import ArgumentError, DeviceError, PackError, ScheduleError
 from axe_eq.program.types import DTYPES
 from axe_eq.run.executable import Executable
+from axe_eq.run.rebind import Origin
 
 
 def scaled(x: Any, w: dict[str, Any]) -> dict[str, Any]:
@@ -218,6 +219,14 @@ def test_a_saved_program_runs_elsewhere_without_the_e_graph(tmp_path: Path) -> N
         text=True,
     )
     assert (done.stdout, done.returncode) == ("False\n", 0), done.stderr
+
+
+def test_saving_compares_nothing_where_no_dim_has_a_name(tmp_path: Path) -> None:
+    """Extents that cannot change are not tried: that was a search of minutes for large programs."""
+    exe = axe.compile(lambda x: x * x, "4x3:f64", target="cpu")
+    exe.schedule.origin = Origin(exe.program, lambda *_: pytest.fail("programs were compared"))
+    exe.save(tmp_path / "square.axe")
+    assert axe.load(tmp_path / "square.axe")(np.full((4, 3), 2.0)).tolist() == [[4.0] * 3] * 4
 
 
 def test_half_types_and_bools_are_saved_whole(tmp_path: Path) -> None:
