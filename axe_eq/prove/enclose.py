@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from axe_eq.deadline import check_deadline
-from axe_eq.errors import SearchError
+from axe_eq.errors import AxeError, SearchError, Signal, foreign
 from axe_eq.program.interval import (
     ENCLOSE_MONOID,
     Interval,
@@ -294,8 +294,14 @@ def _cells(
     reduction = ENCLOSE_MONOID.get(sig.monoid)
     if declared.enclose is None or (sig.monoid and reduction is None):
         return None
-    values = declared.enclose(*views, *params)
-    intervals = [Interval(*v) for v in (values if declared.n_values > 1 else (values,))]
+    try:
+        values = declared.enclose(*views, *params)
+        intervals = [Interval(*v) for v in (values if declared.n_values > 1 else (values,))]
+    except (AxeError, Signal, MemoryError):
+        raise
+    except Exception as error:
+        thing, wrong = f"cell {node.cell!r}", "its enclosure fails"
+        raise foreign(thing, error, declared.enclose, wrong, "bounds of its value") from error
     if repeats is not None:
         intervals = [multiply(v, repeats) for v in intervals]
     return reduction(intervals, axes) if reduction else intervals[0]
