@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from axe_eq.errors import Signal
+
 Clock = Callable[[], float]
 
 
-class DeadlinePassed(Exception):
+class DeadlinePassed(Signal):
     """The limit was reached; caught by whoever set it."""
 
 

@@ -52,6 +52,23 @@ class AxeError(Exception):
         return f"{part[: most * 3 // 4]} ... {part[-most // 8 :]}"
 
 
+class Signal(Exception):
+    """What passes through the code of packs without being a failure of it."""
+
+
+def foreign(thing: str, error: Exception, function: object, wrong: str, expected: str) -> PackError:
+    """The error where a pack's function raised what is no `AxeError` and no `Signal`.
+
+    Args:
+        thing: what the pack declared ("primitive 'half' of my_pack").
+        error: what its function raised.
+        function: the function; the error names its line.
+        wrong: what fails, with the values.
+        expected: what it should do.
+    """
+    return PackError(thing, f"{wrong} ({cause(error)})", expected, at=raised_at(error, function))
+
+
 def cause(error: BaseException) -> str:
     """What another's code raised, in one line."""
     text = str(error).partition("\n")[0]

@@ -14,6 +14,7 @@ from egglog import bindings as egg
 
 from axe_eq.egraph import compile as text
 from axe_eq.egraph import rows
+from axe_eq.egraph.threads import need_threads
 from axe_eq.layout import Layout
 from axe_eq.layout import terms as t
 from axe_eq.layout.replicas import by_axis, has_gaps, saturate
@@ -41,6 +42,7 @@ class LayoutGraph:
     """
 
     def __init__(self, laws: Mapping[str, Law]) -> None:
+        need_threads()
         self._egg = egg.EGraph()
         self._places: dict[Layout, int] = {}
         self._place = 0

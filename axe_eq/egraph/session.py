@@ -18,6 +18,7 @@ from egglog import bindings as egg
 
 from axe_eq.deadline import check_deadline
 from axe_eq.egraph import compile as text
+from axe_eq.egraph.threads import need_threads
 from axe_eq.errors import AxeError, PackError, SearchError
 from axe_eq.rule.law import Law, Pattern
 from axe_eq.rule.term import Analysis, Primitive, Symbol, Term, postorder
@@ -111,6 +112,7 @@ class _Taught:
                 if not law.normal:
                     rules += text.law_rules(law, key, ruleset, record=record)
         for line in [*lines, *rules]:
+            check_deadline()
             self._run_text(line)
 
     def _run_text(self, source: str) -> None:
@@ -198,6 +200,7 @@ class Session:
         self.limits = limits or Limits()
         self.analyses = {a.name: a for a in analyses}
         self._start = time.perf_counter() if began is None else began
+        need_threads()
         self._numbers: dict[Term, int] = {}
         self._count = 0
         self._strings: dict[Any, Any] = {}
@@ -214,6 +217,7 @@ class Session:
         weakref.finalize(self, _give_back, known, self._taught).atexit = False
 
     def _run(self, *commands: Any) -> list[Any]:
+        need_threads()
         self._taught.is_whole = False
         try:
             found = list(self._egg.run_program(*commands))

@@ -25,6 +25,7 @@ from threading import Thread
 from typing import IO, Any
 
 from axe_eq.debug import Switches, debug, progress, switches
+from axe_eq.egraph.threads import are_lost
 from axe_eq.errors import AxeError, SearchError
 
 START_S = 60.0  # for the interpreter and its imports, before a limit counts
@@ -49,9 +50,13 @@ class LimitReached(SearchError):
 
 
 def is_limited() -> bool:
-    """Whether the user set a limit that only a process of its own can keep."""
+    """Whether a search needs a process of its own.
+
+    The user set a limit that only such a process can keep, or this one was forked after a search
+    and has lost the threads that e-graphs need.
+    """
     now = switches()
-    return now.time_limit_s is not None or now.memory_limit_mb is not None
+    return are_lost() or now.time_limit_s is not None or now.memory_limit_mb is not None
 
 
 def run_limited(

@@ -48,3 +48,13 @@ def leaf_names(nesting: Nesting, prefix: str) -> Iterator[str]:
     named = parts if kind == "dict" else enumerate(parts)
     for key, part in named:
         yield from leaf_names(part, f"{prefix}.{key}" if prefix else str(key))
+
+
+def leaf_numbers(nesting: Nesting) -> Iterator[int]:
+    """The leaves of a nesting, in order."""
+    if isinstance(nesting, int):
+        yield nesting
+        return
+    kind, parts = nesting
+    for part in parts:
+        yield from leaf_numbers(part[1] if kind == "dict" else part)

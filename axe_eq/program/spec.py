@@ -184,6 +184,7 @@ def _layout(layout: Any, of: ValueType) -> Layout | None:
 
 # -- texts and arrays as specs --------------------------------------------------------------------
 
+_MOST_DIGITS = 100  # of an extent: of more, Python refuses to read thousands
 _ENTRY = re.compile(r"(?:([A-Za-z_]\w*)=)?(\d+)")
 _FORM = (
     "the form '8192x4096:f16', with names 'tokens=8192x4096:f16', with a layout '...:f16@m-text'"
@@ -215,6 +216,11 @@ def _entries(text: str) -> list[tuple[str, int]] | None:
     found: list[tuple[str, int]] = []
     at = 0
     while text and (match := _ENTRY.match(text, at)):
+        if len(match[2]) > _MOST_DIGITS:
+            raise ProgramError(
+                f"spec {said(text)}", f"has an extent of {len(match[2])} digits",
+                f"at most {MAX_ELEMENTS:.3g} elements",
+            )  # fmt: skip
         found.append((match[1] or "", int(match[2])))
         at = match.end()
         if at == len(text):

@@ -97,7 +97,7 @@ class Statement:
         how = "over the reals" if self.numerics == "real" else "bit for bit"
         given = f", assuming {len(self.assume)} equalities" if self.assume else ""
         inputs = ", ".join(f"{name}: {type}" for name, type in self.inputs)
-        return f"two programs of ({inputs}) are equal {how}{given}{by}"
+        return f"two programs of ({inputs}) are equal at these extents, {how}{given}{by}"
 
 
 def _layouts(statement: Statement) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from axe_eq.deadline import check_deadline
+from axe_eq.errors import AxeError, SearchError, Signal, foreign
 from axe_eq.program.interval import (
     ENCLOSE_MONOID,
     Interval,
@@ -38,7 +39,9 @@ from axe_eq.prove.region import (
     along,
     check_size,
     index_space,
+    is_empty,
     is_whole,
+    nothing_of,
     op_needs,
     read,
     sel_sources,
@@ -74,11 +77,16 @@ class Plan:
     alike: int | None = None
 
 
-def plan(outputs: Sequence[Node], wanted: Sequence[Region]) -> Plan:
+def plan(outputs: Sequence[Node], wanted: Sequence[Region], limit: float = math.inf) -> Plan:
     """Find what the wanted regions of the outputs depend on.
 
+    Args:
+        outputs: values.
+        wanted: a region of each.
+        limit: interval operations that the plan may cost; finding it takes no longer than those.
+
     Raises:
-        SearchError: an operator would materialise too many elements.
+        SearchError: it costs more, or an operator would materialise too many elements.
     """
     regions: dict[Node, Region] = {}
     for node, region in zip(outputs, wanted, strict=True):
@@ -89,6 +97,8 @@ def plan(outputs: Sequence[Node], wanted: Sequence[Region]) -> Plan:
         region = regions[node]
         check_size(size(region))
         cost += node_cost(node, region)
+        if cost > limit:
+            raise SearchError("evaluation", "costs too much", f"<= {limit:.0f} operations")
         for arg, needed in zip(node.args, _needs(node, region), strict=True):
             regions[arg] = union(regions.get(arg), needed)
     return Plan(tuple(outputs), tuple(wanted), regions, cost)
@@ -97,6 +107,8 @@ def plan(outputs: Sequence[Node], wanted: Sequence[Region]) -> Plan:
 def _needs(node: Node, region: Region) -> list[Region]:
     if node.kind == INPUT:
         return []
+    if is_empty(region):
+        return [nothing_of(a.shape) for a in node.args]
     if node.kind == OP:
         return op_needs(node, region)
     if is_whole(region, node.shape):
@@ -110,7 +122,7 @@ def node_cost(node: Node, region: Region, alike: int | None = None) -> float:
     Raises:
         SearchError: an operator would materialise too many elements.
     """
-    if node.kind != OP:
+    if node.kind != OP or is_empty(region):
         return _PER_NODE + size(region) / 2
     n_cells = size(index_space(node, region, alike))
     if _contracts(node):
@@ -182,6 +194,8 @@ def enclose_program(program: Program, inputs: Sequence[Array]) -> list[Interval]
 
 def _value(node: Node, plan: Plan, values: dict[Node, Interval], given: Given) -> Interval:
     region = plan.regions[node]
+    if is_empty(region):
+        return undefined(tuple(map(len, region)))
     if node.kind == INPUT:
         return given(node, region)
     operands = [values[a] for a in node.args]
@@ -280,8 +294,14 @@ def _cells(
     reduction = ENCLOSE_MONOID.get(sig.monoid)
     if declared.enclose is None or (sig.monoid and reduction is None):
         return None
-    values = declared.enclose(*views, *params)
-    intervals = [Interval(*v) for v in (values if declared.n_values > 1 else (values,))]
+    try:
+        values = declared.enclose(*views, *params)
+        intervals = [Interval(*v) for v in (values if declared.n_values > 1 else (values,))]
+    except (AxeError, Signal, MemoryError):
+        raise
+    except Exception as error:
+        thing, wrong = f"cell {node.cell!r}", "its enclosure fails"
+        raise foreign(thing, error, declared.enclose, wrong, "bounds of its value") from error
     if repeats is not None:
         intervals = [multiply(v, repeats) for v in intervals]
     return reduction(intervals, axes) if reduction else intervals[0]

@@ -150,7 +150,7 @@ def _value(x: Interval, kind: str) -> float | int | bool:
 
 def _search_exact(pair: _Pair, seed: int, budget: float) -> ProgramCounterexample | None:
     outputs = [*pair.outputs_a, *pair.outputs_b]
-    planned = _affordable(outputs, [whole(node.shape) for node in outputs], budget / _SHARE)
+    planned = _affordable(outputs, None, budget / _SHARE)
     if planned is None:
         return None
     for turn in range(_ROUNDS):
@@ -222,16 +222,18 @@ def _plans(pair: _Pair, seed: int, limit: float) -> Iterator[Plan]:
     Others are tried on inputs of few classes before, where the cost does not grow with extents.
     """
     outputs = [side[n] for n in pair.open_outputs for side in (pair.outputs_a, pair.outputs_b)]
-    complete = _affordable(outputs, [whole(node.shape) for node in outputs], limit)
+    complete = _affordable(outputs, None, limit)
     if complete is None or complete.cost > _CHEAP:
         few = lifted_plan(outputs, pair.constants)
         lifted = few is not None and few.cost <= limit
         if few is not None and lifted:
             yield from [few] * 2
         for most in (16, 4, 1):
-            found = [_sparse_plan(outputs, most, [seed, turn], limit) for turn in range(_ROUNDS)]
-            if any(found):
-                yield from filter(None, found)
+            first = _sparse_plan(outputs, most, [seed, 0], limit)
+            if first is not None:  # others of that size cost about as much
+                yield first
+                later = (_sparse_plan(outputs, most, [seed, n], limit) for n in range(1, _ROUNDS))
+                yield from filter(None, later)
                 break
         else:
             # Wide programs: one element may need all weights; try one where nothing cheaper was.
@@ -251,12 +253,17 @@ def _sparse_plan(
     return _affordable(outputs, [region for region in wanted for _ in "ab"], limit)
 
 
-def _affordable(outputs: Sequence[Node], wanted: Sequence[Region], limit: float) -> Plan | None:
+def _affordable(
+    outputs: Sequence[Node], wanted: Sequence[Region] | None, limit: float
+) -> Plan | None:
+    """A plan for these regions, or for whole outputs, within a limit; None where there is none."""
+    if wanted is None and sum(node.type.size for node in outputs) / 2 > limit:
+        return None  # at least so many operations: not even their indices are listed
     try:
-        planned = plan(outputs, wanted)
+        regions = [whole(node.shape) for node in outputs] if wanted is None else wanted
+        return plan(outputs, regions, limit)
     except SearchError:
         return None
-    return planned if planned.cost <= limit else None
 
 
 def _few(extent: int, most: int, rng: np.random.Generator) -> Array:

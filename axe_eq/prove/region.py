@@ -23,17 +23,40 @@ Region = tuple[Array, ...]  # per dim, the wanted indices, ascending
 Row = Sequence[Pull | None]
 
 LARGEST = 1 << 26  # elements of one array that an evaluation may hold
+_MOST_LISTED = 1 << 23  # indices of one dim that are listed: 64 MiB
 _FAR = 2.0**40  # more than any element number
 
 
 def whole(shape: Sequence[int]) -> Region:
-    """The region of all indices."""
-    return tuple(np.arange(extent) for extent in shape)
+    """The region of all indices.
+
+    Raises:
+        SearchError: a dim has too many to list.
+    """
+    return represented(shape, None)
 
 
 def represented(shape: Sequence[int], alike: int | None) -> Region:
-    """All indices of a shape; where those from `alike` on are one class, one of that class."""
-    return tuple(np.arange(e if alike is None else min(e, alike + 1)) for e in shape)
+    """All indices of a shape; where those from `alike` on are one class, one of that class.
+
+    Raises:
+        SearchError: a dim has too many to list.
+    """
+    kept = [e if alike is None else min(e, alike + 1) for e in shape]
+    if max(kept, default=0) > _MOST_LISTED:
+        wrong = f"needs a list of {max(kept)} indices"
+        raise SearchError("evaluation", wrong, f"<= {_MOST_LISTED}")
+    return tuple(np.arange(extent) for extent in kept)
+
+
+def is_empty(region: Region) -> bool:
+    """The region has no element."""
+    return any(len(indices) == 0 for indices in region)
+
+
+def nothing_of(shape: Sequence[int]) -> Region:
+    """The region without an element."""
+    return tuple(np.arange(0) for _ in shape)
 
 
 def is_whole(region: Region, shape: Sequence[int]) -> bool:
@@ -58,7 +81,12 @@ def check_size(elements: int) -> None:
 
 def union(a: Region | None, b: Region) -> Region:
     """The smallest region that has both."""
-    return b if a is None else tuple(np.union1d(x, y) for x, y in zip(a, b, strict=True))
+    return b if a is None else tuple(map(_merged, a, b))
+
+
+def _merged(a: Array, b: Array) -> Array:
+    """The indices of both lists; most are the same list twice."""
+    return a if a is b or np.array_equal(a, b) else np.union1d(a, b)
 
 
 # -- block operators ------------------------------------------------------------------------------
@@ -118,7 +146,7 @@ class Source(NamedTuple):
     def needs(self) -> Region:
         """Indices of the operand that are read."""
         if not self.reads:
-            return tuple(np.arange(0) for _ in self.coordinates)
+            return nothing_of(self.coordinates)
         return tuple(np.unique(c[v]) for c, v in zip(*self, strict=True))
 
 
@@ -130,12 +158,55 @@ def sel_sources(node: Node, region: Region) -> list[Source]:
     """
     declared, params = selector(node.text)
     types = [a.type for a in node.args]
+    if declared.inverse is not None:
+        return [_in_order(types[0], node.type, region)]
     rows: Sequence[Row] = [[None] * t.rank for t in types]
     if declared.pull is not None:
         rows = declared.pull(params, types)
     found = [_pulled(row, t, region) for row, t in zip(rows, types, strict=True)]
     known = [source for source in found if source is not None]
     return known if len(known) == len(found) else _numbered(node, rows, region)
+
+
+def _in_order(of: ValueType, to: ValueType, region: Region) -> Source:
+    """Source of a selector that keeps the row-major order of all elements.
+
+    Dims of both sides that hold the same elements are worked out apart: one that is handed on costs
+    no more than its indices.
+
+    Raises:
+        SearchError: the region is too large.
+    """
+    check_size(size(region))
+    coordinates: list[Array] = []
+    for inner, outer in _same_elements(of.shape, to.shape):
+        number = np.zeros((1,) * len(region), np.int64)
+        for axis in outer:
+            number = number * to.shape[axis] + along(region[axis], axis, len(region))
+        found = []
+        for d in reversed(inner):
+            number, at = np.divmod(number, of.shape[d])
+            found.append(at)
+        coordinates += reversed(found)
+    return Source(tuple(coordinates), tuple(np.ones(at.shape, bool) for at in coordinates))
+
+
+def _same_elements(a: Sequence[int], b: Sequence[int]) -> list[tuple[range, range]]:
+    """Neighbouring dims of two shapes of one size that hold as many elements, as few as can be."""
+    found = []
+    begin_a = begin_b = end_a = end_b = 0
+    while end_a < len(a) or end_b < len(b):
+        n_a, n_b = math.prod(a[begin_a:end_a]), math.prod(b[begin_b:end_b])
+        if n_a < n_b or (n_a == n_b and end_b == len(b)):
+            end_a += 1
+        elif n_a > n_b or end_a == len(a):
+            end_b += 1
+        else:
+            end_a, end_b = end_a + 1, end_b + 1
+        if math.prod(a[begin_a:end_a]) == math.prod(b[begin_b:end_b]):
+            found.append((range(begin_a, end_a), range(begin_b, end_b)))
+            begin_a, begin_b = end_a, end_b
+    return found
 
 
 def _pulled(row: Row, of: ValueType, region: Region) -> Source | None:

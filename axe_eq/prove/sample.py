@@ -100,7 +100,9 @@ class Sample:
         for axis, (indices, extent) in enumerate(zip(region, of.shape, strict=True)):
             if self.alike is not None:
                 indices = np.minimum(indices, self.alike)
-            number = number * np.uint32(extent) + along(indices.astype(np.uint32), axis, of.rank)
+            number = number * np.uint32(extent % 2**32) + along(
+                indices.astype(np.uint32), axis, of.rank
+            )
         number += _mix(np.array([key % 2**32], np.uint32))
         hashed = _mix(number).reshape(tuple(map(len, region)))
         values = _fit(PATTERNS[self.pattern](hashed), of.dtype)

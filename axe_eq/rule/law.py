@@ -13,7 +13,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, get_args, get_type_hints
 
-from axe_eq.errors import AxeError, PackError, cause, defined_at, raised_at, said
+from axe_eq.errors import (
+    AxeError,
+    PackError,
+    Signal,
+    cause,
+    defined_at,
+    foreign,
+    raised_at,
+    said,
+)
 from axe_eq.rule.term import (
     MODE,
     Call,
@@ -147,6 +156,12 @@ class Law:
             left, right, *conditions = self.fn(*values)
         except Undefined:
             return None
+        except (AxeError, Signal):
+            raise
+        except Exception as error:
+            wrong = f"its function fails on {said(values if len(values) != 1 else values[0])}"
+            wanted = "two terms, then conditions"
+            raise foreign(f"law {self.name!r}", error, self.fn, wrong, wanted) from error
         finally:
             MODE.choices = MODE.choose = None
         if not all(conditions):

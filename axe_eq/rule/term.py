@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
-from axe_eq.errors import PackError
+from axe_eq.errors import AxeError, PackError, Signal, defined_at, foreign, said
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ class Call:
     results: tuple[Var, ...]
 
 
-class Undefined(Exception):
+class Undefined(Signal):
     """A primitive is undefined at these arguments: the law does not apply here."""
 
 
@@ -326,14 +326,33 @@ class Primitive:
         """All results at concrete arguments, each a tuple over the result sorts."""
         rows = self._memo.get(args)
         if rows is None:
+            rows = self._memo[args] = self._computed(args)
+        return rows
+
+    def _computed(self, args: tuple[Ground, ...]) -> tuple[tuple[Ground, ...], ...]:
+        """What the function says at these arguments.
+
+        Raises:
+            PackError: it fails, or returns something else than results.
+        """
+        thing = f"primitive {self.fn.__name__!r} of {self.fn.__module__}"
+        given = said(args if len(args) != 1 else args[0])
+        sorts = ", ".join(s.name for s in self.results)
+        wanted = f"{sorts}; None where it is undefined"
+        try:
             found = self.fn(*args)
-            if found is None:
-                rows = ()
-            elif self.many:
-                rows = tuple(r if isinstance(r, tuple) else (r,) for r in found)
-            else:
-                rows = (found if isinstance(found, tuple) else (found,),)
-            self._memo[args] = rows
+            each = (() if found is None else found) if self.many else [found] * (found is not None)
+            rows = tuple(r if isinstance(r, tuple) else (r,) for r in each)
+        except (AxeError, Signal):
+            raise
+        except Exception as error:
+            wrong = f"its function fails on {given}"
+            raise foreign(thing, error, self.fn, wrong, wanted) from error
+        kinds = [int if s is INT else str for s in self.results]
+        for row in rows:
+            if len(row) != len(kinds) or not all(map(isinstance, row, kinds)):
+                wrong = f"its function returns {said(found)} for {given}"
+                raise PackError(thing, wrong, wanted, at=defined_at(self.fn))
         return rows
 
 

@@ -13,7 +13,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
 from axe_eq.errors import ArgumentError, ScheduleError
-from axe_eq.program.nesting import flatten, unflatten
+from axe_eq.program.nesting import flatten, leaf_names, leaf_numbers, unflatten
 from axe_eq.program.types import Array, ValueType
 from axe_eq.run.arrays import Described, as_numpy, described, like, on_device
 
@@ -54,6 +54,8 @@ class Call:
         arguments: nesting of the arguments.
         structure: nesting of the outputs.
         dims: per input, its dim names ("" where unnamed; empty where none).
+        strides: per input, the element strides that its spec's layout says; None where that says
+            none or no plain ones.
     """
 
     names: tuple[str, ...]
@@ -61,17 +63,71 @@ class Call:
     arguments: Any
     structure: Any
     dims: tuple[tuple[str, ...], ...] = ()
+    strides: tuple[tuple[int, ...] | None, ...] = ()
 
     @classmethod
     def of(cls, program: Program) -> Call:
         """The call of a program."""
+        from axe_eq.layout.plain import plain_strides  # a saved program's call needs no layouts
+
         return cls(
             tuple(i.name for i in program.inputs),
             tuple(i.node.type for i in program.inputs),
             program.arguments,
             program.structure,
             tuple(i.dims for i in program.inputs),
+            tuple(plain_strides(i.layout, i.node.shape) for i in program.inputs),
         )
+
+    @cached_property
+    def parameters(self) -> tuple[str, ...]:
+        """Per argument its name; "" for one without arrays, or of many under one name."""
+        if self.arguments is None:
+            return self.names
+        found = []
+        for part in self.arguments[1]:
+            leaves = list(leaf_numbers(part))
+            name = self.names[leaves[0]] if leaves else ""
+            found.append(name.removesuffix(f".{next(leaf_names(part, ''), '')}"))
+        return tuple("" if "." in name else name for name in found)
+
+    def positional(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """All arguments by position, as the function takes them.
+
+        Raises:
+            ArgumentError: a name that is none of the function's, given twice, or one that lacks.
+        """
+        found = dict(enumerate(arrays))
+        for name, array in named.items():
+            number = self.parameters.index(name) if name in self.parameters else -1
+            if number < 0 or not name:
+                known = ", ".join(filter(None, self.parameters))
+                raise ArgumentError("call", f"got an argument named {name!r}", known)
+            if number in found:
+                raise ArgumentError("call", f"got argument {name!r} twice", "each once")
+            found[number] = array
+        if lacking := [n for n in range(len(found)) if n not in found]:
+            name = self.parameters[lacking[0]] or f"number {lacking[0]}"
+            raise ArgumentError("call", f"lacks argument {name!r}", ", ".join(self.parameters))
+        return tuple(found[n] for n in range(len(found)))
+
+    def check_strides(self, arrays: Sequence[Array]) -> None:
+        """Refuse host arrays of the compiled shapes that do not lie as their specs say.
+
+        Raises:
+            ArgumentError: names the argument, its strides and those of its layout.
+        """
+        for name, array, wanted in zip(self.names, arrays, self.strides, strict=False):
+            if wanted is None:
+                continue
+            found = tuple(s // array.itemsize for s in array.strides)
+            apart = zip(array.shape, found, wanted, strict=True)
+            if any(extent > 1 and got != step for extent, got, step in apart):
+                raise ArgumentError(
+                    f"argument {name!r}", f"has strides {found}",
+                    f"strides {wanted}, in elements, as its spec's layout says",
+                    hint="a copy that lies so, or a spec without a layout",
+                )  # fmt: skip
 
     @cached_property
     def is_flat(self) -> bool:
@@ -145,6 +201,7 @@ class Caller:
         shapes: shape of every output; None where it is its buffer's own.
         make: makes the schedule ready; done once, at the first call.
         rebound: the caller for other extents of named dims.
+        in_place: host arrays are what the machine reads: they lie as their specs say.
     """
 
     call: Call
@@ -152,6 +209,7 @@ class Caller:
     shapes: Sequence[tuple[int, ...] | None]
     make: Callable[[], Any]
     rebound: Callable[[Mapping[str, int]], Caller]
+    in_place: bool = False
     _lock: Lock = field(default_factory=Lock, init=False)
     _seen: list[Caller] = field(default_factory=list, init=False)  # latest first
     _others: dict[tuple[tuple[str, int], ...], Caller] = field(default_factory=dict, init=False)
@@ -164,13 +222,15 @@ class Caller:
                 self.__dict__["ready"] = self.make()
             return self.__dict__["ready"]
 
-    def __call__(self, *arrays: Any) -> Any:
-        """Run on these arrays.
+    def __call__(self, *arrays: Any, **named: Any) -> Any:
+        """Run on these arrays, given as the function takes them.
 
         Raises:
             ArgumentError: arrays that do not fit.
             DeviceError: the machine is not there.
         """
+        if named:
+            arrays = self.call.positional(arrays, named)
         if self._seen:
             quick = arrays if self.call.is_flat else self.call.flat(arrays)
             for seen in self._seen:
@@ -184,7 +244,7 @@ class Caller:
         self._seen = [fitting, *(c for c in self._seen if c is not fitting)][:MOST_QUICK]
         return fitting.nested(fitting.ready.call([*given, *fitting.constants.values()]))
 
-    def bind(self, *arrays: Any) -> Callable[[], Any]:
+    def bind(self, *arrays: Any, **named: Any) -> Callable[[], Any]:
         """A prepared call on these very arrays: checks and rebinding are done now.
 
         Host arrays are read anew at every call. On a device, every call writes its results to the
@@ -193,7 +253,7 @@ class Caller:
         Raises:
             ArgumentError: arrays that do not fit.
         """
-        given = self.call.flat(arrays)
+        given = self.call.flat(self.call.positional(arrays, named))
         if not self._there(given):
             return self._on_host(given)
         fitting = self._fitting(given)
@@ -226,6 +286,8 @@ class Caller:
     def _on_host(self, given: Sequence[Any]) -> Callable[[], Any]:
         plain = [as_numpy(a, n) for a, n in zip(given, self.call.names, strict=True)]
         fitting = self._fitting(plain)
+        if self.in_place and fitting is self:
+            self.call.check_strides(plain)
         run = fitting.ready
         inputs = [*plain, *fitting.constants.values()]
         return lambda: fitting.nested([like(given, r) for r in run(inputs)])

@@ -19,6 +19,7 @@ from axe_eq.run.call import Call, Caller
 from axe_eq.run.rebind import Compare, Origin, Saved
 from axe_eq.schedule.bind import check_extents
 from axe_eq.schedule.graph import ScheduleGraph
+from axe_eq.schedule.quantity import Costs
 from axe_eq.target import Target
 
 if TYPE_CHECKING:
@@ -63,17 +64,17 @@ class Schedule:
         call = replace(self.call, types=types)
         return Schedule(graph, call, self.target, constants, self.runners, origin)
 
-    def run(self, *arrays: Any) -> Any:
+    def run(self, *arrays: Any, **named: Any) -> Any:
         """Run every step on the `cpu` runner, whatever the schedule was chosen for."""
-        return self.caller("cpu")(*arrays)
+        return self.caller("cpu")(*arrays, **named)
 
-    def launch(self, *arrays: Any) -> Any:
+    def launch(self, *arrays: Any, **named: Any) -> Any:
         """Run on the target.
 
         Raises:
             DeviceError: no runner, or the machine has no such device.
         """
-        return self.caller(self.target.family)(*arrays)
+        return self.caller(self.target.family)(*arrays, **named)
 
     def caller(self, family: str) -> Caller:
         """The schedule as a function of arrays on a runner; made ready at its first call.
@@ -91,6 +92,7 @@ class Schedule:
                 output_shapes(self.graph),
                 lambda: made_ready(runner, self),
                 lambda extents: self.bind(**extents).caller(family),
+                in_place=family == self.target.family and not compiles(runner),
             )
         return self._callers[family]
 
@@ -218,24 +220,25 @@ class Executable:
             graph, Call.of(program), target, program.constants, runners, origin, self.explain
         )
 
-    def __call__(self, *arrays: Any) -> Any:
+    def __call__(self, *arrays: Any, **named: Any) -> Any:
         """Run on the target: same nesting and dtypes as the function's own outputs.
 
+        Arguments are given as the function takes them, by position or by name.
         Arrays on the target's device stay there: kernels run on their library's current stream, and
         results are new arrays of that library.
 
         Raises:
-            ArgumentError: an array that does not fit.
+            ArgumentError: an array that does not fit, or a name that is no argument's.
             DeviceError: the target is not there.
         """
-        return self.schedule.launch(*arrays)
+        return self.schedule.launch(*arrays, **named)
 
-    def bind(self, *arrays: Any) -> Callable[[], Any]:
+    def bind(self, *arrays: Any, **named: Any) -> Callable[[], Any]:
         """A prepared call for these very arrays: checks are done once, now.
 
         On a device every call writes its results to the same arrays.
         """
-        return self.schedule.caller(self.schedule.target.family).bind(*arrays)
+        return self.schedule.caller(self.schedule.target.family).bind(*arrays, **named)
 
     @property
     def kernels(self) -> tuple[Any, ...]:
@@ -244,30 +247,33 @@ class Executable:
 
     @property
     def source(self) -> dict[str, str]:
-        """Kernel name -> emitted text.
+        """Kernel name -> emitted text; empty for a target that runs schedules without any.
 
         Raises:
-            PackError: no emitter exists for the target's family.
+            PackError: the target needs a text, and nothing emits for its family.
             ScheduleError: it is a plan on a mesh.
         """
         self.schedule.check_runs()
         emitters = {f: e for p in self.packs for f, e in p.emitters.items()}
         if self.target.family not in emitters:
+            runner = self.schedule.runners.get(self.target.family)
+            if runner is not None and not compiles(runner):
+                return {}
             raise PackError(f"target {self.target.name!r}", "has no emitter", "a pack with one")
         return dict(emitters[self.target.family].emit(self.schedule.graph, self.target))
 
     @property
-    def cost(self) -> dict[str, float]:
-        """Named costs of the whole schedule; units are in the names (docs/costs.md)."""
+    def cost(self) -> Costs:
+        """Named costs of the whole schedule, with their `units` (docs/costs.md)."""
         from axe_eq.run.explain import total_cost
 
         return total_cost(self.schedule.graph, self.target)
 
-    def meaning(self, *arrays: Any) -> Any:
+    def meaning(self, *arrays: Any, **named: Any) -> Any:
         """The numpy meaning of the program on these arrays, at their extents of named dims."""
         from axe_eq.program.meaning import evaluate
 
-        plain = self.schedule.call.plain(arrays)
+        plain = self.schedule.call.plain(self.schedule.call.positional(arrays, named))
         extents = self.schedule.call.extents(plain)
         program = self.program.rebind(**extents) if extents else self.program
         return unflatten(program.structure, evaluate(program, plain))

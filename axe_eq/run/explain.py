@@ -8,6 +8,7 @@ from typing import Any
 from axe_eq.program.signature import signature
 from axe_eq.schedule.graph import CollectiveStep, KernelStep, MoveStep, ScheduleGraph
 from axe_eq.schedule.memory import plan, stored_bytes
+from axe_eq.schedule.quantity import Costs
 from axe_eq.target import Target
 
 TOP_LAWS = 8
@@ -20,14 +21,14 @@ NEEDED = {"recompute": "where it is read", "read": "where it arrives"}
 LEAST_SHOWN = 0.05  # of a kernel's time: shorter parts are not worth a word
 
 
-def total_cost(graph: ScheduleGraph, target: Target) -> dict[str, float]:
+def total_cost(graph: ScheduleGraph, target: Target) -> Costs:
     """Named costs of a whole schedule; docs/costs.md defines them.
 
     "time_s" is the estimate, "peak_bytes" the memory plan's; those of kernels' columns are what
     they make together, as the target says (`Target.costs`).
     """
-    total = {"time_s": graph.time_s, "kernels": float(len(graph.kernels))}
-    total |= target.total_costs(step.costs for step in graph.steps)
+    total = Costs({"time_s": graph.time_s, "kernels": float(len(graph.kernels))})
+    total.update(target.total_costs(step.costs for step in graph.steps))
     total["link_bytes"] = float(sum(getattr(s, "n_bytes", 0) for s in graph.steps))
     total["stored_bytes"] = float(stored_bytes(graph))
     total["peak_bytes"] = float(plan(graph).peak_bytes)

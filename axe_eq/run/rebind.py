@@ -102,6 +102,7 @@ class Origin:
         """What is known about other extents once the function is gone: a few are tried.
 
         Only dims of which the function computes nothing that stands in the schedule may change.
+        Where no dim has a name there is nothing to know, and nothing is tried.
         """
         multiples = _multiples(self.program)
         known = named_extents(graph)
@@ -119,7 +120,8 @@ class Origin:
             half = max(extent // 2 // multiples.get(name, 1), 1) * multiples.get(name, 1)
             for other in sorted({half, longer[name], 4 * extent} - {extent}):
                 attempt({name: other})
-        attempt({name: extent for name, extent in longer.items() if name not in reasons})
+        if together := {name: longer[name] for name in known if name not in reasons}:
+            attempt(together)
         return Saved({name: reasons.get(name, "") for name in known}, multiples)
 
 

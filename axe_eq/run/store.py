@@ -14,7 +14,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import struct
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -29,14 +31,20 @@ from axe_eq.errors import ArgumentError, AxeError, DeviceError, PackError, cause
 from axe_eq.files import as_path, whole
 from axe_eq.program.types import DTYPES, Array, value_type
 from axe_eq.run.call import Call, Caller
+from axe_eq.run.content import check_call, check_graph, check_head, check_kind
+from axe_eq.schedule.quantity import Costs
 
 if TYPE_CHECKING:
     from axe_eq.run.executable import Schedule
     from axe_eq.target import Target
 
-FORMAT = 3
+FORMAT = 4
 DIGESTS = "digests.json"
 LOADERS = "axe_eq.loaders"
+# What zipfile raises where a part is torn; a place in the file that is none is an OSError too.
+_TORN = (
+    zipfile.BadZipFile, zlib.error, EOFError, struct.error, UnicodeDecodeError, RuntimeError,
+)  # fmt: skip
 
 
 def save(
@@ -70,6 +78,7 @@ def save(
         "arguments": call.arguments,
         "structure": call.structure,
         "dims": call.dims,
+        "strides": call.strides,
         "origin": asdict(schedule.origin.saved(schedule.graph, schedule.constants)),
         "shapes": output_shapes(schedule.graph),
         # Rows hold what their backend's dispatch reads: the installed target of that name has them.
@@ -114,17 +123,18 @@ class Loaded:
     def __init__(self, path: str | Path, head: Mapping[str, Any], parts: Mapping[str, Any]) -> None:
         self.path, self._head, self._parts = path, head, parts
         self.source: dict[str, str] = parts["source"]
-        self.cost: dict[str, float] = dict(head["cost"])
+        self.cost = Costs(head["cost"])
         self._constants: dict[str, Array] = parts["constants"]
         self.call = _call(head)
+        check_call(self.call, head["shapes"])
 
-    def __call__(self, *arrays: Any) -> Any:
+    def __call__(self, *arrays: Any, **named: Any) -> Any:
         """Run on the target; as `Executable.__call__`."""
-        return self.caller(*arrays)
+        return self.caller(*arrays, **named)
 
-    def bind(self, *arrays: Any) -> Callable[[], Any]:
+    def bind(self, *arrays: Any, **named: Any) -> Callable[[], Any]:
         """A prepared call for these very arrays; as `Executable.bind`."""
-        return self.caller.bind(*arrays)
+        return self.caller.bind(*arrays, **named)
 
     def explain(self) -> str:
         """The explanation as it was when saved."""
@@ -157,15 +167,17 @@ class Loaded:
         from axe_eq.pack import installed
         from axe_eq.run.executable import Schedule
         from axe_eq.run.rebind import Saved
-        from axe_eq.schedule.graph import from_json
+        from axe_eq.schedule.graph import ScheduleGraph, from_json
 
         packs = installed().values()
         known = {name: t for p in packs for name, t in p.targets.items()}
         try:
+            check_kind("its schedule", json.loads(self._parts["schedule"]), ScheduleGraph)
             graph = from_json(self._parts["schedule"])
+            check_graph(graph, self.call, self._constants)
             target = _target(self._head["target"], self._head["rows"], known)
             origin = Saved(**self._head["origin"])
-        except (AxeError, KeyError, TypeError, ValueError, AttributeError) as error:
+        except Exception as error:  # what is no schedule may fail at any point
             raise _damaged(self.path, error) from None
         runners = {family: r for p in packs for family, r in p.runners.items()}
         return Schedule(graph, self.call, target, self._constants, runners, origin, self.explain)
@@ -246,6 +258,7 @@ def load(path: str | Path) -> Loaded:
                 return data
 
             head = json.loads(part("call.json"))
+            check_head(head)
             parts = {
                 "schedule": part("schedule.json").decode(),
                 "explain": part("explain.txt").decode(),
@@ -280,8 +293,15 @@ def _changed(path: str | Path, how: str) -> ArgumentError:
 
 
 def _damaged(path: str | Path, error: Exception) -> ArgumentError:
-    why = str(error) if isinstance(error, AxeError | OSError) else cause(error)
-    return ArgumentError(f"file {str(path)!r}", f"does not load ({why})", "a saved executable")
+    thing, wanted = f"file {str(path)!r}", "a saved executable"
+    if isinstance(error, OSError) and error.filename is not None:
+        return ArgumentError(thing, f"does not load ({error})", wanted)
+    if not zipfile.is_zipfile(path):
+        return ArgumentError(thing, "is not a zip file, or only the begin of one", wanted)
+    if isinstance(error, (*_TORN, OSError)):
+        return _changed(path, f"a part of it is torn ({cause(error)})")
+    why = str(error) if isinstance(error, AxeError) else cause(error)
+    return ArgumentError(thing, f"does not load ({why})", wanted)
 
 
 def _constant(data: bytes, type_text: str) -> Array:
@@ -304,6 +324,7 @@ def _call(head: Mapping[str, Any]) -> Call:
         head["arguments"],
         head["structure"],
         tuple(tuple(d) for d in head["dims"]),
+        tuple(None if s is None else tuple(s) for s in head["strides"]),
     )
 
 

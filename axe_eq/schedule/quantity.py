@@ -8,6 +8,25 @@ _BYTES = ("B", "KiB", "MiB", "GiB", "TiB")
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 
 
+_UNITS = {"_s": "s", "_bytes": "B"}  # by the ending of a name
+
+
+class Costs(dict[str, float]):
+    """Named costs, each in the unit that its name ends with.
+
+    >>> Costs(time_s=2e-6, kernels=1.0).units
+    {'time_s': 's', 'kernels': '1'}
+    """
+
+    @property
+    def units(self) -> dict[str, str]:
+        """Per name "s", "B" (bytes), or "1" for a number of things."""
+        return {
+            name: next((unit for end, unit in _UNITS.items() if name.endswith(end)), "1")
+            for name in self
+        }
+
+
 def seconds_text(seconds: float) -> str:
     """Three digits with the unit that fits: ``2.36 ms``."""
     if not math.isfinite(seconds):

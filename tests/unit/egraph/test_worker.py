@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import textwrap
@@ -17,6 +18,7 @@ import pytest
 
 import axe_eq as axe
 from axe_eq.debug import Switches, switches
+from axe_eq.egraph.session import Session
 from axe_eq.egraph.worker import run_limited
 from axe_eq.errors import ArgumentError, LayoutError, PackError, SearchError
 from axe_eq.pack import Pack, packs
@@ -262,3 +264,35 @@ def test_a_target_that_cannot_be_sent_is_refused() -> None:
     with axe.debug(time_limit_s=60), pytest.raises(SearchError) as caught:
         axe.compile(head, *SPECS, target=target)
     assert "cannot be sent to another process" in str(caught.value)
+
+
+# -- after a fork ---------------------------------------------------------------------------------
+
+
+def test_a_forked_child_searches_in_a_worker() -> None:
+    """A child has the pool of egglog's threads and no thread of it: it used to wait for ever."""
+    axe.compile(lambda x: x + 1, "4:f32", target="cpu")
+    here, there = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.write(there, in_child().encode())
+        finally:
+            os._exit(0)
+    os.close(there)
+    with open(here) as pipe:
+        said = pipe.read() if select.select([pipe], [], [], 60)[0] else "hangs"
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert said == "[3.0, 5.0] e-graph: this process was forked after its parent's first search"
+
+
+def in_child() -> str:
+    with axe.debug(cache=0):
+        exe = axe.compile(lambda x: x * 2 + 1, "2:f32", target="cpu")
+    values = exe(np.array([1, 2], np.float32)).tolist()
+    try:
+        Session({}, [], [])
+    except SearchError as error:
+        return f"{values} {str(error).partition(',')[0]}"
+    return f"{values} and an e-graph"

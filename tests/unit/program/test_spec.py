@@ -53,6 +53,12 @@ def test_texts_that_do_not_parse(text: str) -> None:
     )
 
 
+def test_an_extent_of_thousands_of_digits_is_too_large() -> None:
+    """Python refuses to read it as a number."""
+    with pytest.raises(ProgramError, match="has an extent of 5000 digits; expected at most"):
+        parse_spec(f"4x{'9' * 5000}:f32")
+
+
 def test_dims_are_integers_with_a_name() -> None:
     n = dim("n", divisible=24)
     assert (n, n.name, n.divisible) == (4080, "n", 24)
