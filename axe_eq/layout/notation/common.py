@@ -41,7 +41,7 @@ def without_box(notation: str, layout: Layout) -> Layout:
     plain = canonical(notation, make(*parts, *layout.boxes))
     if plain.box is None and not plain.swizzle:
         return make(plain.shard, plain.replica, plain.offsets, layout.swizzle)
-    wrong = f"box {plain.box} is smaller than its padded shape"
+    wrong = f"box {layout.box} is smaller than its padded shape"
     raise refusal(notation, layout, wrong if plain.box else "a box in a box", "no padding")
 
 

@@ -10,6 +10,7 @@ import pytest
 from axe_eq.errors import NotationError
 from axe_eq.layout import Layout, Mesh
 from axe_eq.layout.notation import NOTATIONS, read, read_any, write
+from axe_eq.layout.symbolic.text import read_layout
 
 MESH = Mesh({"x": 2, "y": 4})
 ON_MESH = {"shape": (8, 4), "mesh": MESH}
@@ -269,6 +270,9 @@ def test_a_prefix_names_the_notation_and_none_means_axe() -> None:
     assert read_any(" cute : (4,8):(8,1) ") == read("cute", "(4,8):(8,1)")
     assert error_of(lambda: read_any("(4,8):(8,1)")).endswith(
         "expected 'R', 'S', 'box', 'sw' or an integer\n"
+        "  try: the prefix of its notation: cute:(4,8):(8,1) or strides:(4,8):(8,1)"
+    )
+    assert error_of(lambda: read_any("foo")).endswith(
         "  try: a prefix for another notation, as in cute:(4,8):(8,1)"
     )
     names = ", ".join(NOTATIONS)
@@ -300,6 +304,17 @@ def test_only_texts_of_another_grammar_are_told_of_prefixes() -> None:
         with pytest.raises(NotationError) as caught:
             read_any(text)
         assert bool(caught.value.hint) == hinted
+
+
+@pytest.mark.parametrize("name", [name for name in NOTATIONS if name != "axe"])
+def test_an_example_without_its_prefix_is_told_the_prefix(name: str) -> None:
+    """In comparisons too, which read as an expression what is no layout."""
+    example = NOTATIONS[name].example
+    for reading in (read_any, read_layout):
+        with pytest.raises(NotationError) as caught:
+            reading(example)
+        assert f"{name}:{example}" in caught.value.hint
+        assert caught.value.thing.startswith("axe layout")
 
 
 @pytest.mark.parametrize("notation", NOTATIONS.values(), ids=lambda entry: entry.name)
