@@ -98,10 +98,11 @@ _TABLE = (
     Notation("alpa", "Alpa sharding specs on a mesh", "S0S1", alpa.read, alpa.write),
     Notation(
         "triton",
-        "Triton linear and blocked layouts",
+        "Triton layouts: bases and encodings",
         "#ttg.linear<{register = [[0, 1]], lane = [[1, 0]], warp = [], block = []}>",
         triton.read,
         triton.write,
+        triton.dims,
     ),
     Notation(
         "strides",

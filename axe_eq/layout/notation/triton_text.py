@@ -41,10 +41,17 @@ class Bases(NamedTuple):
     sizes: Vector
 
 
+class Definition(NamedTuple):
+    """A module's line that names an encoding."""
+
+    name: str
+    encoding: Encoding
+
+
 class Said(NamedTuple):
     """What a text means: bases or an encoding, and the extents of the type around it."""
 
-    meant: Bases | Encoding
+    meant: Any  # Bases or Encoding; an alias of it while the text is read
     shape: Vector | None
 
 
@@ -52,10 +59,6 @@ class Said(NamedTuple):
 class _Texts(Transformer[Token, Any]):
     def INT(self, token: Token) -> int:
         return int(token)
-
-    def TYPE(self, token: Token) -> tuple[str, Vector]:
-        *extents, _ = token.split("x") if token[-1] != "x" else [token]
-        return "shape", tuple(int(extent) for extent in extents if extent.isdigit())
 
     def vector(self, *items: Any) -> tuple[Any, ...]:
         return tuple(item for item in items if item is not None)
@@ -79,11 +82,11 @@ class _Texts(Transformer[Token, Any]):
         given = dict(field for field in fields if field is not None)
         return Encoding(name.partition(".")[2], given, tuple(padding or ()))
 
-    def definition(self, name: Token, encoding: Encoding) -> tuple[str, Encoding]:
-        return str(name), encoding
+    def definition(self, name: Token, encoding: Encoding) -> Definition:
+        return Definition(str(name), encoding)
 
-    def typed(self, shape: tuple[str, Vector], value: Any, *_: Any) -> Said:
-        return Said(value, shape[1])
+    def typed(self, shaped: Token, value: Any, *_: Any) -> Said:
+        return Said(value, tuple(int(extent) for extent in shaped.split("x")[:-1]))
 
     def basis(self, dim: Token, place: int, *vector: int) -> Basis:
         return Basis(str(dim), place, vector)
@@ -109,19 +112,18 @@ def understood(text: str) -> Said:
         NotationError: bad grammar, a name that is not defined, or no layout.
     """
     defined: dict[str, Encoding] = {}
-    meant: Any = None
+    said = Said(None, None)
     for item in parse("triton", text, _Texts()):
-        if isinstance(item, tuple) and not isinstance(item, Said | Encoding | Bases | Alias):
-            name, encoding = item
-            defined[name] = _resolved(text, encoding, defined)
-            meant = defined[name] if encoding.fields or meant is None else meant
+        if isinstance(item, Definition):
+            defined[item.name] = _resolved(text, item.encoding, defined)
+            if item.encoding.fields:  # memory spaces have none
+                said = Said(defined[item.name], None)
         else:
-            meant = item
-    if meant is None:
-        _refuse(text, "no layout", "bases or an encoding")
-    shape = meant.shape if isinstance(meant, Said) else None
-    meant = meant.meant if isinstance(meant, Said) else meant
-    return Said(meant if isinstance(meant, Bases) else _resolved(text, meant, defined), shape)
+            said = item if isinstance(item, Said) else Said(item, None)
+    meant = _resolved(text, said.meant, defined)
+    if not isinstance(meant, Bases | Encoding):
+        _refuse(text, "no layout", "bases, or an encoding as #ttg.blocked<{...}>")
+    return Said(meant, said.shape)
 
 
 def _resolved(text: str, value: Any, defined: Mapping[str, Encoding]) -> Any:
