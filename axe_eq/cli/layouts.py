@@ -231,13 +231,15 @@ def _with_shape(given: dict[str, str | None], option: str | None) -> dict[str, s
     """
     words = [word for word in given.values() if word is not None]
     at = list(given).index("shape")
-    if len(words) == len(given) - 1:
-        stated = option or _stated(words[0])
+    if option is not None and len(words) == len(given):
+        raise click.UsageError("Got SHAPE twice, as an argument and as --shape.")
+    if option is not None:
+        words.insert(at, option)
+    elif len(words) == len(given) - 1:
+        stated = _stated(words[0])
         if stated is None:
             raise click.UsageError("Missing SHAPE, as argument or --shape: A's text states none.")
         words.insert(at, stated)
-    elif option is not None:
-        raise click.UsageError("Got SHAPE twice, as an argument and as --shape.")
     if len(words) < len(given):
         missing = list(given)[len(words)]
         raise click.UsageError(f"Missing argument '{missing.upper()}'.")

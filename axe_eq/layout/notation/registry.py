@@ -19,6 +19,7 @@ from axe_eq.layout.notation import (
     hlo_sharding,
     jax,
     matrix,
+    shardy,
     strides,
     triton,
     xla,
@@ -85,7 +86,19 @@ _TABLE = (
         systems=("hlo", "gspmd"),
     ),
     Notation(
-        "jax", "JAX PartitionSpecs on a mesh", "P('x', ('y', 'z'), None)", jax.read, jax.write
+        "jax",
+        "JAX PartitionSpecs and NamedShardings",
+        "P('x', ('y', 'z'), None)",
+        jax.read,
+        jax.write,
+    ),
+    Notation(
+        "shardy",
+        "Shardy shardings",
+        '#sdy.sharding<@mesh, [{"x"}, {}]>',
+        shardy.read,
+        shardy.write,
+        systems=("sdy",),
     ),
     Notation(
         "dtensor",

@@ -345,10 +345,9 @@ def test_a_text_that_states_its_shape_keeps_it(axe: Axe) -> None:
     assert {"cute": "(64,32):(1,64)"}.items() <= given.items()
 
 
-def test_a_refusal_names_the_box_of_the_text(axe: Axe) -> None:
+def test_a_refusal_of_padding_names_no_other_shape_than_the_text_s(axe: Axe) -> None:
     said = axe("layout", "jax:P('x','y')", "--shape", "5x6", "--mesh", "x=2,y=2").out
-    assert "cute         cannot: box (5, 6) is smaller than its padded shape" in said
-    assert "(30,)" not in said
+    assert "cute         cannot: 30 elements padded to 36; expected no padding" in said
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,13 @@ BAD: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("(_StridedShard(0, split_factor=2), R)", {"shape": (10**6 + 1,), "mesh": MESH}),
         ("(_StridedShard(0, split_factor=0), Replicate())", ON_MESH),
     ],
+    "shardy": [
+        ('#sdy.sharding<@mesh, [{"x", ?}, {}]>', ON_MESH),
+        ('#sdy.sharding<@mesh, [{"x"}]>', ON_MESH),
+        ('#sdy.sharding<@mesh, [{"z"}, {}]>', ON_MESH),
+        ('#sdy.sharding<@mesh, [{"x"}, {}]>', {"shape": (8, 4)}),
+        ('#sdy.sharding<@mesh, {"x"}>', ON_MESH),
+    ],
     "alpa": [
         ("S0S2", ON_MESH),
         ("S0S0", ON_MESH),
@@ -320,7 +327,7 @@ def test_an_example_without_its_prefix_is_told_the_prefix(name: str) -> None:
 @pytest.mark.parametrize("notation", NOTATIONS.values(), ids=lambda entry: entry.name)
 def test_the_example_of_each_notation_reads(notation: Any) -> None:
     mesh = Mesh({"x": 2, "y": 2, "z": 2}) if "'z'" in notation.example else Mesh({"x": 2, "y": 2})
-    needs_shape = notation.name in ("hlo_sharding", "jax", "dtensor", "alpa")
+    needs_shape = notation.name in ("hlo_sharding", "jax", "shardy", "dtensor", "alpa")
     shape: tuple[int, ...] | None = (4,) * (3 if "None" in notation.example else 2)
     shape = shape if needs_shape else None
     layout = read(notation.name, notation.example, shape=shape, mesh=mesh)
