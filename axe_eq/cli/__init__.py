@@ -18,7 +18,21 @@ MOST_SAID = 2000  # characters of an error message
 MOST_REPEATED = 500  # characters of one about the words of the command line
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class _Commands(click.Group):
+    """A group whose error about an unknown command names one like it, or all."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            if "?" not in error.message:  # where click has no guess
+                error.message += f" Known are {' '.join(self.list_commands(ctx))}."
+            raise
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="axe-eq")
 @click.pass_context
 def axe(context: click.Context) -> None:

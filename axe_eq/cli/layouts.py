@@ -24,7 +24,16 @@ from axe_eq.layout import (
 )
 from axe_eq.layout.check import check_axis
 from axe_eq.layout.describe import describe
-from axe_eq.layout.notation import NOTATIONS, find, prefixed, read, read_any, row_major_shape, write
+from axe_eq.layout.notation import (
+    NOTATIONS,
+    find,
+    prefixed,
+    read,
+    read_any,
+    row_major_shape,
+    stated_shape,
+    write,
+)
 from axe_eq.layout.notation.text import Spelling, quote
 from axe_eq.prove.certificate import Certificate
 from axe_eq.prove.picture import draw as draw_picture
@@ -98,7 +107,7 @@ def parse_mesh(text: str, axis: str) -> Mesh:
 OPTIONS = Spelling(
     "--shape 8x16",
     "--mesh x=2,y=4",
-    "--itemsize 2",
+    lambda n_bytes: f"--itemsize {n_bytes or 2}",
     lambda extents: f"--shape {'x'.join(map(str, extents))}",
 )
 
@@ -164,7 +173,10 @@ class _Operations(click.Group):
 
 @axe.group(cls=_Operations, context_settings={"ignore_unknown_options": True})
 def layout() -> None:
-    """Describe a layout: `axe layout TEXT`; or apply an operation: `axe layout OP ...`."""
+    """Describe a layout, or apply an operation to it.
+
+    `axe layout TEXT` describes, `axe layout OP ...` applies.
+    """
 
 
 @layout.command("describe")
@@ -172,32 +184,78 @@ def layout() -> None:
 @context_options
 @json_option
 def describe_command(text: str, as_json: bool, **options: Any) -> None:
-    """Normal form, spans, footprint, aliasing, and the layout in every notation."""
+    """Normal form, spans, aliasing, all notations.
+
+    Also the memory that it needs, and what of that holds nothing.
+    """
     context = context_of(**options)
-    found = describe(read_any(text, **context), shape=context["shape"], mesh=context["mesh"])
+    found = describe(
+        read_any(text, **context),
+        shape=context["shape"],
+        mesh=context["mesh"],
+        stated=row_major_shape(*prefixed(text)),
+    )
     click.echo(as_json_text(found.data()) if as_json else str(found))
 
 
 def _operation(name: str, *arguments: str) -> Callable[..., Any]:
-    """Registers a command whose function gives a layout, which is printed as axe text."""
+    """Registers a command whose function gives a layout, which is printed as axe text.
+
+    An argument SHAPE may be given as an option instead, and left out where A's text states it.
+    """
+    shaped = "shape" in arguments
 
     def register(function: Callable[..., Layout]) -> Callable[..., Any]:
-        def run(as_json: bool, **given: str) -> None:
-            result = str(function(**given))
+        def run(as_json: bool, shape_option: str | None = None, **given: str | None) -> None:
+            words = _with_shape(given, shape_option) if shaped else given
+            result = str(function(**words))
             click.echo(as_json_text({"layout": result}) if as_json else result)
 
         command: Any = json_option(run)
+        if shaped:
+            told = "Extents of A, instead of the argument; by default those that A's text states."
+            command = click.option("--shape", "shape_option", default=None, help=told)(command)
         for argument in reversed(arguments):
-            command = click.argument(argument)(command)
+            command = click.argument(argument, required=argument == "a" or not shaped)(command)
         layout.command(name, help=function.__doc__)(command)
         return function
 
     return register
 
 
+def _with_shape(given: dict[str, str | None], option: str | None) -> dict[str, str | None]:
+    """The arguments by name, the shape among them: given, said as an option, or stated by A.
+
+    Raises:
+        UsageError: not as many as the operation takes.
+    """
+    words = [word for word in given.values() if word is not None]
+    at = list(given).index("shape")
+    if option is not None and len(words) == len(given):
+        raise click.UsageError("Got SHAPE twice, as an argument and as --shape.")
+    if option is not None:
+        words.insert(at, option)
+    elif len(words) == len(given) - 1:
+        stated = _stated(words[0])
+        if stated is None:
+            raise click.UsageError("Missing SHAPE, as argument or --shape: A's text states none.")
+        words.insert(at, stated)
+    if len(words) < len(given):
+        missing = list(given)[len(words)]
+        raise click.UsageError(f"Missing argument '{missing.upper()}'.")
+    return dict(zip(given, words, strict=True))
+
+
+def _stated(text: str) -> str | None:
+    """The extents of the dims that a text states, as an option's text; modes are no dims."""
+    name, rest = prefixed(text)
+    found = None if find(name).first_fastest else stated_shape(name, rest)
+    return None if found is None else "x".join(map(str, found))
+
+
 @_operation("canonical", "a")
 def _canonical(a: str) -> Layout:
-    """The one layout that stands for all with the same map."""
+    """The one layout of all with the same map."""
     return read_any(a).canonical()
 
 
@@ -260,7 +318,10 @@ def _compose(a: str, b: str) -> Layout:
 @click.argument("axes", nargs=-1)
 @json_option
 def inverse_command(a: str, axes: tuple[str, ...], as_json: bool) -> None:
-    """From places to elements; several AXES in the order that indexes the inverse."""
+    """From places to elements.
+
+    Several AXES are given in the order that indexes the inverse.
+    """
     result = str(read_any(a).inverse(axes))
     click.echo(as_json_text({"layout": result}) if as_json else result)
 
@@ -271,9 +332,16 @@ def inverse_command(a: str, axes: tuple[str, ...], as_json: bool) -> None:
 @click.option("--shape", default=None, help="Extents of the tensor, for an index of several dims.")
 @json_option
 def apply_command(a: str, index: str, shape: str | None, as_json: bool) -> None:
-    """Where the element INDEX lies: a number, or digits as 1,0."""
+    """Where the element INDEX lies: 5, or digits 1,0.
+
+    Digits are those of --shape, else of the dims or modes that the text of A states.
+    """
     digits = parse_integers("index", index)
     dims = None if shape is None else parse_shape(shape)
+    if dims is None and len(digits) > 1:
+        name, rest = prefixed(a)
+        dims = row_major_shape(name, rest)
+        digits = digits[::-1] if dims and find(name).first_fastest else digits
     if dims is None and len(digits) > 1:
         wrong = f"has {len(digits)} digits, and the layout's dims are not said"
         raise ArgumentError(f"index {quote(index)}", wrong, "--shape with as many extents, as 8x16")
@@ -290,7 +358,7 @@ def apply_command(a: str, index: str, shape: str | None, as_json: bool) -> None:
 @click.argument("shapes", nargs=-1, required=True)
 @json_option
 def refine_command(shapes: tuple[str, ...], as_json: bool) -> None:
-    """The coarsest shape that cuts wherever one of SHAPES does."""
+    """The coarsest shape that cuts where SHAPES do."""
     result = list(common_refinement([parse_shape(shape) for shape in shapes]))
     click.echo(as_json_text({"shape": result}) if as_json else "x".join(map(str, result)))
 
@@ -305,7 +373,10 @@ def refine_command(shapes: tuple[str, ...], as_json: bool) -> None:
 @context_options
 @json_option
 def convert(text: str, source: str | None, target: str, as_json: bool, **options: Any) -> None:
-    """Write a layout in another notation; what that cannot express is refused with the reason."""
+    """Write a layout in another notation.
+
+    What that cannot express is refused with the reason.
+    """
     context = context_of(**options)
     goal, (name, rest) = find(target), prefixed(text)
     if source is not None and source.lower() != name:
@@ -340,7 +411,7 @@ def draw(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Draw a layout, two layouts side by side, or a certificate (a .json file).
+    """Draw a layout, two, or a certificate (a .json file).
 
     Two layouts are compared as `axe equiv` compares them, over the dims of the first. With --shape
     they are read for a tensor of that shape, which changes what some texts mean: the modes of CuTe

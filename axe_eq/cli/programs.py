@@ -127,7 +127,9 @@ def compile_command(output: str | None, html: str | None, as_json: bool, **optio
 @program_options
 @json_option
 def explain(as_json: bool, **options: Any) -> None:
-    """Say which schedule was chosen, what it was compared with, and why.
+    """Say which schedule was chosen, and why.
+
+    Also what it was compared with, and what was ruled out.
 
     FILE.axe, which `axe compile -o` wrote, may stand for the function: what was said then.
     """
@@ -157,7 +159,7 @@ def run_command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Compile and run on the target; exit 1 where it differs from the numpy meaning.
+    """Compile, run, compare with numpy; exit 1: differs.
 
     FILE.axe, which `axe compile -o` wrote, may stand for the function; it is run, but holds no
     meaning to compare with.

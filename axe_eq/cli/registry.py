@@ -58,9 +58,9 @@ def describe(pack: Pack) -> dict[str, Any]:
 @click.option("--target", help="Machine that schedules are tested for; default: of their family.")
 @json_option
 def check(name: str, samples: int, target: str | None, as_json: bool) -> None:
-    """Test a pack on samples: laws, operators, and what its schedules make of sample programs.
+    """Test a pack on samples; exit 1: something is wrong.
 
-    Exit 1 where something is wrong.
+    Laws, operators, and what its schedules make of sample programs.
     """
     (pack,) = find_packs([name])
     machine = None if target is None else find_target(target, find_packs())
@@ -79,9 +79,14 @@ def check(name: str, samples: int, target: str | None, as_json: bool) -> None:
 
 
 @axe.command()
+@click.argument("name", required=False)
 @json_option
-def targets(as_json: bool) -> None:
-    """The machines that are known, as data."""
+def targets(name: str | None, as_json: bool) -> None:
+    """The known machines; of one, its NAME given, all figures."""
+    if name is not None:
+        shown = figures(find_target(name, find_packs()))
+        click.echo(as_json_text(shown) if as_json else _figures_text(shown))
+        return
     known = [t for pack in installed().values() for t in pack.targets.values()]
     if as_json:
         click.echo(as_json_text([figures(t) for t in known]))
@@ -95,16 +100,40 @@ def targets(as_json: bool) -> None:
     Console(width=110).print(table)
 
 
-def figures(target: Target) -> dict[str, object]:
-    """A target as JSON data."""
+def figures(target: Target) -> dict[str, Any]:
+    """A target as JSON data; every rate is the whole machine's."""
     return {
         "name": target.name,
         "family": target.family,
         "units": target.n_units,
         "memories": {m.name: m.n_bytes for m in target.memories},
+        "memory_bytes_per_s": {m.name: m.bytes_per_s for m in target.memories if m.bytes_per_s},
+        "vector_flops_per_s": target.vector_flops_per_s,
+        "launch_s": target.launch_s,
+        "link_bytes_per_s": target.link_bytes_per_s,
+        "link_latency_s": target.link_latency_s,
+        "limits": dict(target.limits),
         "rows": [row.name for row in target.instrs],
+        "row_flops_per_s": {row.name: row.flops_per_s for row in target.instrs if row.flops_per_s},
         "source": target.source,
     }
+
+
+def _figures_text(shown: dict[str, Any]) -> str:
+    """All figures of a target, one per line; rates with their unit, of the whole machine."""
+    lines = []
+    for name, value in shown.items():
+        if isinstance(value, dict):
+            lines += [f"{name}.{part:<{40 - len(name)}} {_number(x)}" for part, x in value.items()]
+        elif isinstance(value, list):
+            lines.append(f"{name:<41} {', '.join(value)}")
+        else:
+            lines.append(f"{name:<41} {_number(value)}")
+    return "\n".join([*lines, "Rates are the whole machine's, of all its units together."])
+
+
+def _number(value: object) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _size(n_bytes: int) -> str:

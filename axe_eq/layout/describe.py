@@ -126,7 +126,11 @@ def aliasing_text(aliasing: Aliasing | str) -> str:
 
 
 def describe(
-    layout: Layout, *, shape: Sequence[int] | None = None, mesh: Mesh | None = None
+    layout: Layout,
+    *,
+    shape: Sequence[int] | None = None,
+    mesh: Mesh | None = None,
+    stated: Sequence[int] | None = None,
 ) -> Description:
     """Everything about a layout.
 
@@ -134,6 +138,8 @@ def describe(
         layout: any layout.
         shape: extents of its tensor, which some notations need; by default those of its box.
         mesh: the devices, which notations of shardings need.
+        stated: extents that the layout's own text states, slow to fast: notations that count the
+            last dim fastest write it over them where no shape is given.
 
     Raises:
         LayoutError: the shape does not have the layout's size.
@@ -154,7 +160,7 @@ def describe(
         aliasing,
         places,
         places - layout.size * copies if injective and copies is not None else None,
-        expressions(normal, shape=shape, mesh=mesh),
+        expressions(normal, shape=shape, mesh=mesh, stated=stated),
     )
 
 
@@ -174,13 +180,18 @@ def _or_limit(call: Any) -> Any:
 
 
 def expressions(
-    layout: Layout, *, shape: Sequence[int] | None = None, mesh: Mesh | None = None
+    layout: Layout,
+    *,
+    shape: Sequence[int] | None = None,
+    mesh: Mesh | None = None,
+    stated: Sequence[int] | None = None,
 ) -> dict[str, str | AxeError]:
     """The layout in every notation: its text, or the error that says why there is none."""
     found: dict[str, str | AxeError] = {}
-    for name in NOTATIONS:
+    for name, notation in NOTATIONS.items():
+        kept = shape is None and not notation.first_fastest
         try:
-            found[name] = write(name, layout, shape=shape, mesh=mesh)
+            found[name] = write(name, layout, shape=stated if kept else shape, mesh=mesh)
         except (NotationError, SearchError) as error:
             found[name] = error
     return found

@@ -19,6 +19,9 @@ COMBINED: Mapping[str, Callable[[float, float], float] | None] = MappingProxyTyp
 )
 
 
+_NAMES = frozenset({"name", "unit", "source"})  # fields of a target that are no figures
+
+
 @dataclass(frozen=True)
 class Memory:
     """One memory of a machine.
@@ -77,6 +80,9 @@ class Instr:
 class Target:
     """A machine.
 
+    Rates are those of the whole machine, not of one unit, in bytes, operations and seconds: a copy
+    with other `n_units` keeps them. ``axe targets NAME`` prints them.
+
     Attributes:
         name: "cpu", "h200", ...
         family: the backend that emits and runs for it ("cpu", "cuda", "nki").
@@ -85,7 +91,8 @@ class Target:
         memories: all memories, outermost first; the first one holds program values.
         scopes: the kernel-language scopes that exist, outermost first.
         instrs: instruction rows.
-        vector_flops_per_s: rate of ordinary arithmetic over the whole machine, f32.
+        vector_flops_per_s: rate of ordinary arithmetic over the whole machine, f32; a
+            multiplication with an addition is two.
         launch_s: time between dependent kernel launches.
         link_bytes_per_s: per-device rate to its peers; 0 where it has none.
         link_latency_s: latency of one message or collective step.
@@ -146,10 +153,17 @@ class Target:
     def replace(self, **changes: Any) -> Target:
         """A changed copy. A memory's name as keyword sets its capacity: ``replace(smem=1 << 16)``.
 
+        Rates stay, those of memories and instruction rows too, which are the whole machine's: a
+        copy with twice the units, and nothing else, is no faster. The source of figures says
+        which of them were changed, where `source` is not given.
+
         Raises:
             PackError: a keyword is neither a field nor a memory.
         """
         known = {f.name for f in fields(self)}
+        figures = [name for name in changes if name not in _NAMES]
+        if figures and "source" not in changes:
+            changes["source"] = f"{self.name} ({self.source}), with {', '.join(figures)} changed"
         memories = list(changes.pop("memories", self.memories))
         for name in [k for k in changes if k not in known]:
             self.memory(name)

@@ -125,7 +125,7 @@ def _swizzle(text: str, mode: Swizzle | _ByteMode, itemsize: int | None) -> Swiz
         refuse("axe", text, f"swizzle mode {mode.row_bytes}B", "32B, 64B or 128B")
     if itemsize is None:  # the mode counts bytes, and swizzles count elements
         wrong = f"swizzle mode {mode.row_bytes}B without the size of an element"
-        refuse("axe", text, wrong, spelling().itemsize)
+        refuse("axe", text, wrong, spelling().itemsize(None))
     if itemsize not in (1, 2, 4, 8, 16):
         wrong = f"swizzle mode {mode.row_bytes}B with itemsize {itemsize}"
         refuse("axe", text, wrong, "itemsize 1, 2, 4, 8 or 16")

@@ -41,8 +41,9 @@ def without_box(notation: str, layout: Layout) -> Layout:
     plain = canonical(notation, make(*parts, *layout.boxes))
     if plain.box is None and not plain.swizzle:
         return make(plain.shard, plain.replica, plain.offsets, layout.swizzle)
-    wrong = f"box {plain.box} is smaller than its padded shape"
-    raise refusal(notation, layout, wrong if plain.box else "a box in a box", "no padding")
+    padded = it.size(plain.shard)
+    wrong = f"{plain.size} elements padded to {padded}" if padded > plain.size else "a box in a box"
+    raise refusal(notation, layout, wrong, "no padding")
 
 
 def with_one_box(notation: str, layout: Layout) -> Layout:

@@ -24,6 +24,7 @@ from axe_eq.layout.notation.sharding import (
     needed_shape,
     place,
     split,
+    stated_mesh,
     unused_replicas,
 )
 from axe_eq.layout.notation.spec_search import Names, find_names
@@ -34,6 +35,13 @@ from axe_eq.layout.value import Layout
 class _Keyword(NamedTuple):
     name: str
     value: Names
+
+
+class _Said(NamedTuple):
+    """The mesh dims of a NamedSharding, or None, and the entries of the spec."""
+
+    mesh: tuple[tuple[str, int], ...] | None
+    entries: list[Names | str | _Keyword]
 
 
 @v_args(inline=True)
@@ -50,20 +58,39 @@ class _Entries(Transformer[Token, Any]):
     def keyword(self, name: Token, names: Names | None) -> _Keyword:
         return _Keyword(str(name), names or ())
 
-    def start(self, *entries: Names | str | _Keyword | None) -> list[Names | str | _Keyword]:
+    def INT(self, token: Token) -> int:
+        return int(token)
+
+    def axis(self, name: str, extent: int) -> tuple[str, int]:
+        return name, extent
+
+    def field(self, *_: Any) -> None:
+        return None  # axis types and memory kinds say nothing of places
+
+    def mesh(self, *axes: tuple[str, int] | None) -> tuple[tuple[str, int], ...]:
+        return tuple(axis for axis in axes if axis is not None)
+
+    def spec(self, *entries: Names | str | _Keyword | None) -> list[Names | str | _Keyword]:
         return [entry for entry in entries if entry is not None]
+
+    def start(self, *items: Any) -> _Said:
+        mesh = items[0] if isinstance(items[0], tuple) else None
+        return _Said(mesh, next(item for item in items if isinstance(item, list)))
 
 
 def read(text: str, context: Context) -> Layout:
-    """Reads a PartitionSpec; needs the mesh and the shape.
+    """Reads a PartitionSpec, or a NamedSharding as it prints itself; needs the shape.
+
+    A PartitionSpec needs the mesh too. Where a NamedSharding is read with one, they must agree.
 
     Raises:
         NotationError: an unknown or repeated mesh dim, more entries than dims, an entry that
             leaves the choice to the compiler, or unreduced dims.
     """
-    shape, mesh = needed_shape("jax", text, context), needed_mesh("jax", text, context)
+    said: _Said = parse("jax", text, _Entries())
+    shape, mesh = needed_shape("jax", text, context), _mesh(text, said, context)
     dims: list[Names] = []
-    for entry in parse("jax", text, _Entries()):
+    for entry in said.entries:
         if isinstance(entry, _Keyword):
             _check_keyword(text, entry)
         elif isinstance(entry, str):
@@ -74,6 +101,13 @@ def read(text: str, context: Context) -> Layout:
         _refuse(text, f"{len(dims)} entries", f"at most {len(shape)}, the dims of {shape}")
     dims += [()] * (len(shape) - len(dims))
     return build("jax", text, lambda: sharded("jax", text, shape, mesh, dims))
+
+
+def _mesh(text: str, said: _Said, context: Context) -> Mesh:
+    """The mesh of a NamedSharding, else the caller's."""
+    if said.mesh is None:
+        return needed_mesh("jax", text, context)
+    return stated_mesh("jax", text, said.mesh, context)
 
 
 def _check_keyword(text: str, keyword: _Keyword) -> None:

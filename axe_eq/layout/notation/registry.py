@@ -19,11 +19,12 @@ from axe_eq.layout.notation import (
     hlo_sharding,
     jax,
     matrix,
+    shardy,
     strides,
     triton,
     xla,
 )
-from axe_eq.layout.notation.text import Context, Unparsed, clip, quote
+from axe_eq.layout.notation.text import Context, Unparsed, clip, follows, quote
 from axe_eq.layout.value import Layout
 
 
@@ -85,7 +86,19 @@ _TABLE = (
         systems=("hlo", "gspmd"),
     ),
     Notation(
-        "jax", "JAX PartitionSpecs on a mesh", "P('x', ('y', 'z'), None)", jax.read, jax.write
+        "jax",
+        "JAX PartitionSpecs and NamedShardings",
+        "P('x', ('y', 'z'), None)",
+        jax.read,
+        jax.write,
+    ),
+    Notation(
+        "shardy",
+        "Shardy shardings",
+        '#sdy.sharding<@mesh, [{"x"}, {}]>',
+        shardy.read,
+        shardy.write,
+        systems=("sdy",),
     ),
     Notation(
         "dtensor",
@@ -98,10 +111,11 @@ _TABLE = (
     Notation("alpa", "Alpa sharding specs on a mesh", "S0S1", alpa.read, alpa.write),
     Notation(
         "triton",
-        "Triton linear and blocked layouts",
+        "Triton layouts: bases and encodings",
         "#ttg.linear<{register = [[0, 1]], lane = [[1, 0]], warp = [], block = []}>",
         triton.read,
         triton.write,
+        triton.dims,
     ),
     Notation(
         "strides",
@@ -183,15 +197,32 @@ def read_any(
     mesh: Mesh | None = None,
     itemsize: int | None = None,
 ) -> Layout:
-    """Reads a text whose prefix names its notation, ``cute:(4,8):(8,1)``; no prefix means axe."""
+    """Reads a text whose prefix names its notation, ``cute:(4,8):(8,1)``; no prefix means axe.
+
+    Raises:
+        Unparsed: a text without a prefix that is no axe text; with the notations whose text it is.
+        NotationError: an unknown notation, or one that means nothing a layout can express.
+    """
     name, rest = prefixed(text)
     if rest is not text:
         return read(name, rest, shape=shape, mesh=mesh, itemsize=itemsize)
     try:
         return read("axe", text, shape=shape, mesh=mesh, itemsize=itemsize)
     except Unparsed as error:
-        hint = "a prefix for another notation, as in cute:(4,8):(8,1)"
-        raise NotationError(error.thing, error.wrong, error.expected, hint=hint) from None
+        raise Unparsed(error.thing, error.wrong, error.expected, hint=_prefixes(text)) from None
+
+
+def notations_of(text: str) -> list[str]:
+    """The notations whose grammar a text matches, whatever it means in them."""
+    return [name for name in NOTATIONS if follows(name, text)]
+
+
+def _prefixes(text: str) -> str:
+    """The action to try where a text without a prefix is no axe text."""
+    written = [f"{name}:{' '.join(text.split())}" for name in notations_of(text)]
+    if not written or len(text) > MAX_CACHED:
+        return "a prefix for another notation, as in cute:(4,8):(8,1)"
+    return f"the prefix of its notation: {' or '.join(written)}"
 
 
 def prefixed(text: str) -> tuple[str, str]:

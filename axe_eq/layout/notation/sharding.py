@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import NamedTuple
 
+from axe_eq.errors import LayoutError
 from axe_eq.layout import chains
 from axe_eq.layout import iters as it
 from axe_eq.layout.check import make_offsets
@@ -110,6 +111,26 @@ def needed_mesh(notation: str, text: str, context: Context) -> Mesh:
     if context.mesh is None:
         refuse(notation, text, "says nothing of the devices", spelling().mesh)
     return context.mesh
+
+
+def stated_mesh(
+    notation: str, text: str, extents: Sequence[tuple[str, int]], context: Context
+) -> Mesh:
+    """The mesh whose dims a text states; the caller's, where there is one, must be the same.
+
+    Raises:
+        NotationError: no mesh, or another one than the caller's.
+    """
+    names = [name for name, _ in extents]
+    if len(set(names)) < len(names):
+        refuse(notation, text, f"mesh dims {', '.join(names)}", "names that differ")
+    try:
+        found = Mesh(dict(extents), device_axis(context))
+    except LayoutError as error:
+        refuse(notation, text, f"{error.thing}: {error.wrong}", error.expected)
+    if context.mesh is not None and context.mesh != found:
+        refuse(notation, text, f"mesh {found.shape}", f"the given mesh {context.mesh.shape}")
+    return found
 
 
 def device_axis(context: Context) -> str:

@@ -6,6 +6,7 @@ torch's words ``size``, ``stride`` and ``storage_offset`` are read too. They cou
 
 from __future__ import annotations
 
+from math import gcd
 from typing import Any, NoReturn
 
 from lark import Token, Transformer, v_args
@@ -22,6 +23,7 @@ from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse, 
 from axe_eq.layout.value import Layout
 
 _KEYS = {"size": "shape", "stride": "strides", "storage_offset": "offset"}
+_SIZES = (1, 2, 4, 8, 16)  # bytes of an element
 _BYTES = {"byte_strides": "strides", "byte_offset": "offset"}
 
 
@@ -84,9 +86,11 @@ def _refuse(text: str, wrong: str, expected: str) -> NoReturn:
 
 def _elements(text: str, key: str, value: Any, itemsize: int | None) -> Any:
     """Bytes as elements."""
-    if itemsize is None:
-        _refuse(text, f"{key} without the size of an element", spelling().itemsize)
     distances = [value] if isinstance(value, int) else list(value)
+    if itemsize is None:
+        least = gcd(*distances)  # that of a dense array, whose fastest dim has it as stride
+        likely = least if least in _SIZES else None
+        _refuse(text, f"{key} without the size of an element", spelling().itemsize(likely))
     for distance in distances:
         if distance % itemsize:
             _refuse(text, f"{distance} bytes", f"a multiple of the itemsize {itemsize}")

@@ -78,20 +78,21 @@ class Spelling(NamedTuple):
     """How the caller of a reader says what a text leaves out.
 
     Args:
-        shape, mesh, itemsize: each with values as an example.
+        shape, mesh: each with values as an example.
+        itemsize: so many bytes, or an example.
         extents: a shape with these.
     """
 
     shape: str
     mesh: str
-    itemsize: str
+    itemsize: Callable[[int | None], str]
     extents: Callable[[Sequence[int]], str]
 
 
 PYTHON = Spelling(
     "shape=(...)",
     'mesh=Mesh({"x": 2, "y": 4})',
-    "itemsize=...",
+    lambda n_bytes: f"itemsize={n_bytes or '...'}",
     lambda extents: f"shape={tuple(extents)}",
 )
 _SPELLING = ContextVar("spelling", default=PYTHON)
@@ -117,6 +118,10 @@ def spelled(words: Spelling) -> Iterator[None]:
 
 class Unparsed(NotationError):
     """A text that does not follow the grammar of its notation."""
+
+
+class TooLarge(NotationError):
+    """A text over the limits, which is not parsed."""
 
 
 def quote(text: str, limit: int = 60) -> str:
@@ -205,20 +210,21 @@ def check_text(notation: str, text: str) -> None:
     """Refuses a text that is too long, too deep or has an absurd number, before any parsing.
 
     Raises:
-        NotationError: with the measured size and the limit.
+        TooLarge: with the measured size and the limit.
     """
+    thing = subject(notation, text)
     if len(text) > MAX_CHARS:
-        refuse(notation, text, f"{len(text)} characters", f"at most {MAX_CHARS}")
+        raise TooLarge(thing, f"{len(text)} characters", f"at most {MAX_CHARS}")
     if found := _LONG_INTEGER.search(text):
         digits, column = len(found.group()), found.start() + 1
         wrong = f"an integer of {digits} digits at column {column}"
-        refuse(notation, text, wrong, f"at most {MAX_DIGITS} digits")
+        raise TooLarge(thing, wrong, f"at most {MAX_DIGITS} digits")
     depth = 0
     for bracket in _BRACKETS.finditer(text):
         depth += 1 if bracket.group() in "([{<" else -1
         if depth > MAX_DEPTH:
             wrong = f"brackets nested deeper than {MAX_DEPTH} at column {bracket.start() + 1}"
-            refuse(notation, text, wrong, f"at most {MAX_DEPTH} levels")
+            raise TooLarge(thing, wrong, f"at most {MAX_DEPTH} levels")
 
 
 # ---- parsing ------------------------------------------------------------------------------------
@@ -247,6 +253,16 @@ def parse(notation: str, text: str, transformer: Transformer[Token, Any]) -> Any
             raise error.orig_exc from None
         raise
     raise Unparsed(subject(notation, text), wrong, expected)
+
+
+def follows(notation: str, text: str) -> bool:
+    """Whether a text matches the grammar of a notation; what it means is not looked at."""
+    try:
+        check_text(notation, text)
+        _parser(notation).parse(text)
+    except (NotationError, UnexpectedInput):
+        return False
+    return True
 
 
 def unexpected(parser: Lark, text: str, error: UnexpectedInput) -> tuple[str, str]:

@@ -17,8 +17,8 @@ from lark import Lark, Token, UnexpectedInput, v_args
 
 from axe_eq.errors import LayoutError, NotationError
 from axe_eq.layout import terms as t
-from axe_eq.layout.notation import NO_CONTEXT, Context, read_any
-from axe_eq.layout.notation.text import clip, quote, unexpected
+from axe_eq.layout.notation import NO_CONTEXT, Context, notations_of, read_any
+from axe_eq.layout.notation.text import TooLarge, Unparsed, clip, quote, unexpected
 from axe_eq.layout.symbolic import expression as ex
 from axe_eq.layout.symbolic.polynomial import Arithmetic, Polynomial, integer, poly
 from axe_eq.layout.value import Layout
@@ -217,8 +217,15 @@ def read_expression(text: str) -> ex.LayoutExpr:
 
 
 def _is_meant(error: NotationError, text: str) -> bool:
-    """Whether a text that is no expression was meant as one: it starts so, or parses as one."""
-    return bool(_LIKELY.match(text)) or not isinstance(error, _Unparsed)
+    """Whether a text that is no expression was meant as one: it parses as one, or starts so.
+
+    Not where it is the text of a notation whose prefix was left out.
+    """
+    if not _NAMED.search(text):
+        return False
+    return not isinstance(error, _Unparsed) or (
+        bool(_LIKELY.match(text)) and not notations_of(text)
+    )
 
 
 def read_layout(
@@ -241,9 +248,8 @@ def read_layout(
         raise LayoutError(f"layout {value!r}", f"is of type {kind}", "a layout or its text")
     try:
         return read_any(value, **context._asdict())
-    except NotationError as error:
+    except (Unparsed, TooLarge) as error:  # a text of layouts that means none is no expression
         try:
-            found = read_expression(value)
+            return read_expression(value)
         except NotationError as other:
-            raise (other if _NAMED.search(value) and _is_meant(other, value) else error) from None
-    return found
+            raise (other if _is_meant(other, value) else error) from None

@@ -109,6 +109,16 @@ OPERATIONS = {
     ),
     "apply to a number": (("apply", "S[8:1]", "0"), "0"),
     "refine": (("refine", "2x6", "4,3"), "2x2x3"),
+    "slice with an option": (
+        ("slice", "S[(4,8):(8,1)]", "1:3,2:6", "--shape", "4x8"), "S[(2,4):(8@m,1@m)] + 10@m",
+    ),
+    "slice of a shape that the text states": (
+        ("slice", "strides:shape=(4,8), strides=(8,1)", "1:3,2:6"), "S[(2,4):(8@m,1@m)] + 10@m",
+    ),
+    "apply to digits of dims that the text states": (
+        ("apply", "xla:f32[3,5]{1,0:T(2,2)}", "2,3"), "17@m",
+    ),
+    "apply to a CuTe coordinate": (("apply", "cute:(4,8):(8,1)", "2,3"), "19@m"),
 }  # fmt: skip
 
 
@@ -205,7 +215,8 @@ UNSAID = {
     "a mesh to write": (("convert", "--to", "dtensor", "S[8:1]"), "--mesh x=2,y=4"),
     "a shape to write": (("convert", "--to", "hlo_sharding", "S[8:1]"), "--shape 8x16"),
     "an itemsize": (("layout", "sw(128B) . S[(8,64):(64,1)]"), "--itemsize 2"),
-    "bytes": (("layout", "strides:shape=(2,), byte_strides=(4,)"), "--itemsize 2"),
+    "bytes": (("layout", "strides:shape=(2,), byte_strides=(4,)"), "--itemsize 4"),
+    "bytes of rows": (("layout", "strides:shape=(2,3), byte_strides=(24,8)"), "--itemsize 8"),
 }
 
 
@@ -258,6 +269,9 @@ def test_the_window_of_a_large_layout_moves(axe: Axe) -> None:
 
 BAD = {
     "layout_unbalanced": ("layout", "S[(8,4:(4,1)]"),
+    "layout_unprefixed": ("layout", "f32[1024,512]{1,0:T(8,128)}"),
+    "equiv_unprefixed": ("equiv", "P('x',None)", "alpa:S0R"),
+    "equiv_itemsize": ("equiv", "sw(128B) . S[(8,64):(64,1)]", "S[512:1]"),
     "layout_zero": ("layout", "S[(0):(1)]"),
     "layout_negative": ("layout", "S[(-2):(1)]"),
     "layout_huge": ("layout", "S[(4294967296,4294967296):(1,1)]"),
@@ -292,6 +306,7 @@ BAD = {
     "apply_range": ("layout", "apply", "S[8:1]", "8"),
     "apply_text": ("layout", "apply", "S[8:1]", "one"),
     "refine_shapes": ("layout", "refine", "2x6", "3x4"),
+    "no_such_command": ("tune",),
     "convert_refused": ("convert", "--to", "cute", "S[(8):(1@lane)]"),
     "convert_to": ("convert", "--to", "cut", "S[8:1]"),
     "convert_from": ("convert", "--from", "cut", "--to", "cute", "S[8:1]"),
@@ -321,6 +336,34 @@ def test_an_operation_may_be_spelled_as_in_python(axe: Axe) -> None:
     assert axe("layout", "tile_of", *words).out == axe("layout", "tile-of", *words).out
 
 
+def test_a_text_that_states_its_shape_keeps_it(axe: Axe) -> None:
+    told = "strides:size=torch.Size([64, 32]), stride=(1, 64)"
+    lines = axe("layout", told).out.splitlines()
+    assert "xla          f32[64,32]{0,1}" in lines
+    assert not any(line.startswith("hlo_sharding cannot: the tensor's ext") for line in lines)
+    given = axe("layout", told, "--shape", "64x32", "--json").json["notations"]
+    assert {"cute": "(64,32):(1,64)"}.items() <= given.items()
+
+
+def test_a_refusal_of_padding_names_no_other_shape_than_the_text_s(axe: Axe) -> None:
+    said = axe("layout", "jax:P('x','y')", "--shape", "5x6", "--mesh", "x=2,y=2").out
+    assert "cute         cannot: 30 elements padded to 36; expected no padding" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "wrong"),
+    [
+        (("group", "S[8:1]", "2x4", "--shape", "2x4"), "Got SHAPE twice"),
+        (("slice", "S[8:1]", "0:4"), "Missing SHAPE, as argument or --shape"),
+        (("slice", "cute:(4,2):(1,4)", "0:4"), "Missing SHAPE, as argument or --shape"),
+        (("slice", "S[8:1]", "--shape", "8"), "Missing argument 'REGION'"),
+    ],
+)
+def test_a_shape_is_said_once(arguments: tuple[str, ...], wrong: str, axe: Axe) -> None:
+    done = axe("layout", *arguments)
+    assert (done.code, done.out, wrong in done.err) == (2, "", True)
+
+
 # -- axe equiv -----------------------------------------------------------------------------------
 
 
@@ -343,6 +386,8 @@ def test_shardings_are_compared_where_shape_and_mesh_are_said(axe: Axe) -> None:
     refused = axe("equiv", program, program, *said)
     assert refused.code == 2
     assert "got a shape, a mesh or an itemsize, which say how layouts are read" in refused.err
+    unequal = axe("equiv", "S[(4,4):(4,1)]", "S[(4,4):(1,4)]", "--shape", "4x5")
+    assert (unequal.code, "shape (4, 5): 20 elements; expected" in unequal.err) == (2, True)
     unknown = axe("equiv", "A[128]", "A[128]", *said)
     assert unknown.code == 2
     assert "got a shape, a mesh or an itemsize for an expression" in unknown.err

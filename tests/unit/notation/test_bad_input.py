@@ -10,6 +10,7 @@ import pytest
 from axe_eq.errors import NotationError
 from axe_eq.layout import Layout, Mesh
 from axe_eq.layout.notation import NOTATIONS, read, read_any, write
+from axe_eq.layout.symbolic.text import read_layout
 
 MESH = Mesh({"x": 2, "y": 4})
 ON_MESH = {"shape": (8, 4), "mesh": MESH}
@@ -147,6 +148,13 @@ BAD: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("(_StridedShard(0, split_factor=2), R)", {"shape": (10**6 + 1,), "mesh": MESH}),
         ("(_StridedShard(0, split_factor=0), Replicate())", ON_MESH),
     ],
+    "shardy": [
+        ('#sdy.sharding<@mesh, [{"x", ?}, {}]>', ON_MESH),
+        ('#sdy.sharding<@mesh, [{"x"}]>', ON_MESH),
+        ('#sdy.sharding<@mesh, [{"z"}, {}]>', ON_MESH),
+        ('#sdy.sharding<@mesh, [{"x"}, {}]>', {"shape": (8, 4)}),
+        ('#sdy.sharding<@mesh, {"x"}>', ON_MESH),
+    ],
     "alpa": [
         ("S0S2", ON_MESH),
         ("S0S0", ON_MESH),
@@ -269,6 +277,9 @@ def test_a_prefix_names_the_notation_and_none_means_axe() -> None:
     assert read_any(" cute : (4,8):(8,1) ") == read("cute", "(4,8):(8,1)")
     assert error_of(lambda: read_any("(4,8):(8,1)")).endswith(
         "expected 'R', 'S', 'box', 'sw' or an integer\n"
+        "  try: the prefix of its notation: cute:(4,8):(8,1) or strides:(4,8):(8,1)"
+    )
+    assert error_of(lambda: read_any("foo")).endswith(
         "  try: a prefix for another notation, as in cute:(4,8):(8,1)"
     )
     names = ", ".join(NOTATIONS)
@@ -302,10 +313,21 @@ def test_only_texts_of_another_grammar_are_told_of_prefixes() -> None:
         assert bool(caught.value.hint) == hinted
 
 
+@pytest.mark.parametrize("name", [name for name in NOTATIONS if name != "axe"])
+def test_an_example_without_its_prefix_is_told_the_prefix(name: str) -> None:
+    """In comparisons too, which read as an expression what is no layout."""
+    example = NOTATIONS[name].example
+    for reading in (read_any, read_layout):
+        with pytest.raises(NotationError) as caught:
+            reading(example)
+        assert f"{name}:{example}" in caught.value.hint
+        assert caught.value.thing.startswith("axe layout")
+
+
 @pytest.mark.parametrize("notation", NOTATIONS.values(), ids=lambda entry: entry.name)
 def test_the_example_of_each_notation_reads(notation: Any) -> None:
     mesh = Mesh({"x": 2, "y": 2, "z": 2}) if "'z'" in notation.example else Mesh({"x": 2, "y": 2})
-    needs_shape = notation.name in ("hlo_sharding", "jax", "dtensor", "alpa")
+    needs_shape = notation.name in ("hlo_sharding", "jax", "shardy", "dtensor", "alpa")
     shape: tuple[int, ...] | None = (4,) * (3 if "None" in notation.example else 2)
     shape = shape if needs_shape else None
     layout = read(notation.name, notation.example, shape=shape, mesh=mesh)

@@ -1,4 +1,4 @@
-"""HLO shardings, PartitionSpecs, DTensor placements and Alpa specs."""
+"""HLO shardings, PartitionSpecs, Shardy's shardings, DTensor placements and Alpa specs."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ CUBE = Mesh({"x": 2, "y": 2, "z": 2})
 ONE_SHARDING = {
     "hlo_sharding": "{devices=[4,1,2]<=[2,4]T(1,0) last_tile_dim_replicate}",
     "jax": "P('y')",
+    "shardy": '#sdy.sharding<@mesh, [{"y"}, {}]>',
     "dtensor": "(Replicate(), Shard(dim=0))",
     "alpa": "S1R",
 }
@@ -29,7 +30,7 @@ def images(layout: Layout) -> list[frozenset[tuple[tuple[str, int], ...]]]:
 
 
 @pytest.mark.parametrize("notation", ONE_SHARDING)
-def test_one_sharding_in_four_notations(notation: str) -> None:
+def test_one_sharding_in_every_notation(notation: str) -> None:
     expected = Layout.parse("S[(4,2,16):(1@gpuid,16@m,1@m)] + R[(2):(4@gpuid)]")
     layout = read(notation, ONE_SHARDING[notation], shape=(8, 16), mesh=MESH)
     assert images(layout) == images(expected)
@@ -433,3 +434,75 @@ def test_the_mesh_of_a_spec_must_divide_into_its_dims() -> None:
     kwargs: dict[str, Any] = {"shape": (8,), "mesh": MESH}
     with pytest.raises(NotationError, match="2 blocks over mesh dim y; expected 4, all of it"):
         write("jax", Layout.parse("S[(4,2):(2@gpuid,1)] + R[2:1@gpuid]"), **kwargs)
+
+
+# ---- Shardy and NamedSharding -------------------------------------------------------------------
+
+
+def hlo(dims: str) -> Layout:
+    return read("hlo_sharding", f"{{mesh['x'=2,'y'=4], [{dims}]}}", shape=(8, 6))
+
+
+@pytest.mark.parametrize(
+    ("dims", "same"),
+    [
+        ('{"x"}, {}', "{'x'}, {}"),
+        ('{}, {"y", "x"}', "{}, {'y','x'}"),
+        ('{"y":(1)2, "x"}, {"y":(2)2}', "{'y':(1)2,'x'}, {'y':(2)2}"),
+        ('{"y":(2)2}p3, {}p0', "{'y':(2)2}, {}"),
+        ("{}, {}", "{}, {}"),
+    ],
+)
+def test_shardy_says_what_hlo_says_on_a_mesh(dims: str, same: str) -> None:
+    """XLA's own form with mesh dims is the same content in other words."""
+    expected = hlo(same)
+    for text, mesh in (
+        (f"#sdy.sharding<@mesh, [{dims}]>", MESH),
+        (f'sdy.mesh @mesh = <["x"=2, "y"=4]> #sdy.sharding<@mesh, [{dims}]>', None),
+        (f'#sdy.sharding<mesh<["x"=2, "y"=4]>, [{dims}], replicated={{}}>', None),
+        (f'#sdy.sharding<mesh<["x"=2, "y"=4], device_ids=[0,1,2,3,4,5,6,7]>, [{dims}]>', MESH),
+    ):
+        assert images(read("shardy", text, shape=(8, 6), mesh=mesh)) == images(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ('#sdy.sharding<@mesh, [{"x", ?}, {}]>', "dim 0 is open"),
+        ('#sdy.sharding<@mesh, [{?}, {}]>', "dim 0 is open"),
+        ('#sdy.sharding<@mesh, [{"x"}]>', "1 entries; expected one per dim of (8, 6)"),
+        ('#sdy.sharding<@mesh, [{"z"}, {}]>', 'unknown mesh dim "z"; expected one of "x", "y"'),
+        ('#sdy.sharding<@mesh, [{"x"}, {"x"}]>', 'mesh dim "x" twice'),
+        ('#sdy.sharding<@mesh, [{"y":(1)2}, {"y"}]>', 'mesh dim "y" twice'),
+        ('#sdy.sharding<@mesh, [{"y":(1)3}, {}]>', 'part "y":(1)3 of a mesh dim of 4'),
+        ('#sdy.sharding<@mesh, [{}, {}], unreduced={"x"}>', "is a pending sum"),
+        ('#sdy.sharding<@mesh, [{}, {}], open={"x"}>', "unknown open="),
+        ('sdy.mesh @a = <["x"=2]> #sdy.sharding<@b, [{}, {}]>', "mesh @b is not defined"),
+        ('#sdy.sharding<mesh<["x"=2]>, [{}, {}]>', "the given mesh {'x': 2, 'y': 4}"),
+        ('#sdy.sharding<mesh<["x"=2,"y"=4], device_ids=[1,0,2,3,4,5,6,7]>, [{}, {}]>',
+         "device_ids in another order"),
+        ('#sdy.sharding<mesh<["x"=2,"x"=4]>, [{}, {}]>', "mesh dims x, x"),
+        ('#sdy.sharding<mesh<["x"=0]>, [{}, {}]>', "mesh"),
+    ],
+)  # fmt: skip
+def test_what_shardy_leaves_open_is_refused(text: str, wrong: str) -> None:
+    with pytest.raises(NotationError) as refused:
+        read("shardy", text, shape=(8, 6), mesh=MESH)
+    assert wrong in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "repr_of_mesh",
+    [
+        "Mesh('x': 2, 'y': 4)",
+        "Mesh('x': 2, 'y': 4, axis_types=(Auto, Explicit))",
+        "AbstractMesh('x': 2, 'y': 4, axis_types=(Auto,), device_kind=cpu)",
+    ],
+)
+def test_a_named_sharding_is_read_as_it_prints_itself(repr_of_mesh: str) -> None:
+    text = f"NamedSharding(mesh={repr_of_mesh}, spec=PartitionSpec('x', 'y'), memory_kind=device)"
+    expected = read("jax", "P('x', 'y')", shape=(8, 6), mesh=MESH)
+    for mesh in (None, MESH):
+        assert read("jax", text, shape=(8, 6), mesh=mesh) == expected
+    with pytest.raises(NotationError, match="the given mesh"):
+        read("jax", text, shape=(8, 6), mesh=CUBE)

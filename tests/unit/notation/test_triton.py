@@ -9,7 +9,7 @@ import pytest
 
 from axe_eq.errors import NotationError
 from axe_eq.layout import Layout
-from axe_eq.layout.notation import f2, read, write
+from axe_eq.layout.notation import f2, read, stated_shape, write
 from axe_eq.layout.notation.triton import AXES
 
 MMA = """
@@ -147,6 +147,103 @@ def test_blocks_of_a_cluster_split_or_repeat_the_tensor(cluster: str) -> None:
             tuple(sorted((*own, *((("cta", block),) if block else ()))))
             for block in (j // 16 * 2, j // 16 * 2 + 1)
         }
+
+
+MMA3 = (
+    "#ttg.nvidia_mma<{versionMajor = 3, versionMinor = 0, warpsPerCTA = [4, 1]%s, "
+    "instrShape = [16, 64, 16]}>"
+)
+
+
+def test_both_spellings_of_a_cluster_are_one() -> None:
+    """Triton before 3.6 printed counts, splits and an order; from then on bases."""
+    old = MMA3 % ", CTAsPerCGA = [2, 2], CTASplitNum = [2, 1], CTAOrder = [1, 0]"
+    new = MMA3 % ", CGALayout = [[0, 0], [1, 0]]"
+    for wrapped in ("%s", "#ttg.dot_op<{opIdx = 0, parent = %s, kWidth = 2}>",
+                    "#ttg.slice<{dim = 1, parent = %s}>"):  # fmt: skip
+        one, other = wrapped % old, wrapped % new
+        assert one != other
+        shape = (256,) if "slice" in wrapped else (256, 64)
+        assert read("triton", one, shape=shape) == read("triton", other, shape=shape)
+        assert "cta" in read("triton", one, shape=shape).axes
+
+
+def test_without_a_shape_an_encoding_covers_its_tile_once() -> None:
+    assert read("triton", MMA3 % "") == read("triton", MMA3 % "", shape=(64, 64))
+    sliced = f"#ttg.slice<{{dim = 0, parent = {MMA3 % ''}}}>"
+    assert read("triton", sliced) == read("triton", sliced, shape=(64,))
+
+
+MODULE = """
+#blocked = #ttg.blocked<{sizePerThread = [1, 4], threadsPerWarp = [8, 4], warpsPerCTA = [4, 1], order = [1, 0]}>
+#mma = #ttg.nvidia_mma<{versionMajor = 2, versionMinor = 0, warpsPerCTA = [2, 2], instrShape = [16, 8]}>
+#smem = #ttg.shared_memory
+"""  # noqa: E501
+
+
+def test_names_of_a_module_stand_for_their_encodings() -> None:
+    mma = MODULE.splitlines()[2].removeprefix("#mma = ")
+    assert read("triton", f"#mma = {mma}") == read("triton", mma)
+    assert read("triton", MODULE) == read("triton", mma)  # the last layout
+    assert read("triton", f"{MODULE} #blocked") == read("triton", BLOCKED)
+    operand = "#ttg.dot_op<{opIdx = 1, parent = %s, kWidth = 2}>"
+    assert read("triton", MODULE + operand % "#mma") == read("triton", operand % mma)
+    with pytest.raises(NotationError, match="#mma1 is not defined; expected #blocked, #mma"):
+        read("triton", f"{MODULE} #mma1")
+    with pytest.raises(NotationError, match="no layout"):
+        read("triton", "#smem = #ttg.shared_memory")
+
+
+def test_a_type_states_its_shape() -> None:
+    for typed in ("tensor<64x32xf16, #mma>", "!ttg.memdesc<64x32xf16, #mma, #smem, mutable>"):
+        text = MODULE + typed
+        assert stated_shape("triton", text) == (64, 32)
+        assert read("triton", text) == read("triton", f"{MODULE}#mma", shape=(64, 32))
+        with pytest.raises(NotationError, match="the given shape"):
+            read("triton", text, shape=(32, 64))
+    assert stated_shape("triton", MODULE) is None
+    assert stated_shape("triton", MMA) == (16, 8)
+
+
+PADDED = "#ttg.padded_shared<[8:+%d] {%s}>"
+
+
+def test_padding_is_places_that_hold_nothing() -> None:
+    layout = read("triton", PADDED % (2, "order = [1, 0], shape = [4, 8]"))
+    assert [int(place) for place in layout.table("m")] == [
+        row * 10 + column for row in range(4) for column in range(8)
+    ]
+    swizzled = "offset = [[0, 1], [0, 2], [0, 4], [1, 1]], block = []"
+    with pytest.raises(NotationError, match="padding behind an XOR"):
+        read("triton", PADDED % (2, swizzled))
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("#ttg.amd_mfma<{version = 3}>", "encoding amd_mfma; expected one of blocked, nvidia_mma"),
+        ("#ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 8, order = [1, 0]}>",
+         "are not known; expected shape="),
+        ("#ttg.swizzled_shared<{vec = 3, perPhase = 1, maxPhase = 8, order = [0]}>", "vec = 3"),
+        (MMA3.replace("Major = 3", "Major = 1") % "", "versionMajor = 1; expected one of (2, 3)"),
+        (MMA3.replace("[16, 64, 16]", "[16, 64]") % "", "[16, 64]; expected 3 entries"),
+        (MMA3.replace("[16, 64, 16]", "[8, 64, 16]") % "", "expected 16 rows"),
+        (MMA3.replace("[4, 1]", "[4]") % "", "warpsPerCTA = [4]; expected at least 2 dims"),
+        ("#ttg.dot_op<{opIdx = 2, parent = #ttg.blocked<{order = [0]}>}>", "opIdx = 2"),
+        ("#ttg.dot_op<{opIdx = 0}>", "no parent; expected parent = #ttg..."),
+        (f"#ttg.dot_op<{{opIdx = 1, parent = {MMA3 % ''}, kWidth = 2}}>", "operand 0: the other"),
+        (f"#ttg.slice<{{dim = 2, parent = {MMA3 % ''}}}>", "dim = 2; expected a dim of the parent"),
+        ("#ttg.slice<{dim = 0, parent = #ttg.swizzled_shared<{vec = 1}>}>",
+         "slice of swizzled_shared; expected of blocked, nvidia_mma, dot_op, slice, linear"),
+        ("#ttg.blocked<{order = [0], vec = 1}>", "unknown field vec"),
+        ("#ttg.linear<{register = 3}>", "basis 3"),
+        ("#ttg.padded_shared<[3:+1] {order = [0], shape = [8]}>", "interval 3"),
+    ],
+)  # fmt: skip
+def test_encodings_that_mean_nothing_are_one_clear_error(text: str, wrong: str) -> None:
+    with pytest.raises(NotationError) as refused:
+        read("triton", text)
+    assert wrong in str(refused.value)
 
 
 @pytest.mark.parametrize(

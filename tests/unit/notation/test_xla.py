@@ -178,3 +178,9 @@ def test_the_search_says_where_it_ends() -> None:
         write("xla", Layout.parse("S[(1000,5):(6,5)]"))
     with pytest.raises(NotationError, match="interleave, and tiles are searched for up to 65536"):
         write("xla", Layout.parse("S[(20000,5):(6,5)]"))
+
+
+def test_the_asterisk_of_xla_s_own_page_combines_dims_too() -> None:
+    """Its page on tiled layouts prints U+2217, and the compiler `*`."""
+    for star in ("f32[2,3,4]{2,1,0:T(*,2)}", "f32[2,7,8,11,10]{4,3,2,1,0:T(*,*,2,*,3)}"):
+        assert read("xla", star.replace("*", "∗")) == read("xla", star)
