@@ -97,7 +97,6 @@ class Session:
         self.laws = {key: law for group in laws.values() for key, law in group.items()}
         self.record = record
         self.limits = limits or Limits()
-        self.analyses = {a.name: a for a in analyses}
         self._start = time.perf_counter() if began is None else began
         self._egg = egg.EGraph()
         self._numbers: dict[Term, int] = {}
@@ -119,6 +118,9 @@ class Session:
             if known.setdefault(found.name, found) != found:
                 raise PackError(f"symbol {found.name!r}", "is declared twice", "one declaration")
         self.symbols = dict(sorted(known.items()))
+        called = [c.function for p in patterns.values() for c in p.calls]
+        asked = [a for a in text.analyses_in(called) if a.asked]
+        analyses = list(dict.fromkeys([*analyses, *asked]))
         rules = [r for a in analyses for r in text.analysis_rules(a)]
         self.primitives = {p.name: p for p in _primitives(patterns.values(), analyses)}
         lines = [text.declare(list(self.symbols.values()), list(self.primitives.values()), analyses,

@@ -4,6 +4,10 @@ Legend: x, y, z values; rest, operands of an operator; s, t, u, v signatures; f,
 texts of constants and selectors. ``s[f](x, y)`` a block operator, ``s.0(t)`` s with its operand
 0 replaced by the operands of t. Sums, products and distribution have normal forms (pack
 real_normal); here is what those do not see, and what a search for cheap forms wants as rewrites.
+
+Inputs are finite; constants, and what is computed from them, may be infinite or undefined. Laws that
+this matters to ask for facts (`axe_eq.program.facts`): `finite` means defined and finite at all
+finite inputs, `proper` finite wherever defined.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from collections.abc import Callable
 
 from axe_eq.pack import Pack
 from axe_eq.program import sigalg
+from axe_eq.program.facts import facts_of
 from axe_eq.program.ops import MONOIDS, join_text, split_text
 from axe_eq.program.signature import Signature, make, signature
 from axe_eq.program.terms import (
@@ -99,16 +104,23 @@ FUNCTION_PAIRS: dict[tuple[str, str], str] = {
 }  # fmt: skip
 
 
-@primitive((STR, STR, STR), (STR,))
-def merged_functions(f: str, g: str, x: str) -> str | None:
-    """The cell that is f(g(x)) over the reals; casts between floating dtypes lose nothing there."""
+# What conditions ask of facts: `facts // 2 % 4 >= PROPER`, `facts % 8 >= FINITE`.
+PROPER, FINITE, NOTHING = 3, 7, 0
+# Inverse functions, one of which has a pole where the other one is at infinity.
+_INVERSE = {("log", "exp"), ("log1p", "expm1"), ("atanh", "tanh"), ("tan", "atan")}
+
+
+@primitive((STR, STR, STR), (STR, INT))
+def merged_functions(f: str, g: str, x: str) -> tuple[str, int] | None:
+    """The cell that is f(g(x)), and what x must be; casts between floating dtypes lose nothing."""
     (outer, to), (inner, between) = split_text(f), split_text(g)
     own = value_type(x).dtype
     if outer == inner == "cast":
         floats = all(DTYPES[dtype(d).name].kind == "f" for d in (to[0], between[0], own))
         same = dtype(to[0]).name == own
-        return ("id" if same else f) if floats else None
-    return FUNCTION_PAIRS.get((f, g))
+        return ("id" if same else f, NOTHING) if floats else None
+    found = FUNCTION_PAIRS.get((f, g))
+    return None if found is None else (found, PROPER if (f, g) in _INVERSE else NOTHING)
 
 
 @primitive((STR, STR), (STR,))
@@ -120,9 +132,10 @@ def map_inlined(outer: str, inner: str) -> str | None:
 
 @PACK.law(source="folklore: inverse and even functions")
 def function_of_function(s: Sig, f: Cell, t: Sig, g: Cell, x: Value) -> Sides:
-    """s[f](t[g](x)) = s.0(t)[h](x)   if h = f g: log exp, cos neg, abs exp, cast cast, ..."""
-    h = merged_functions(f, g, type_of(x))
-    return op(s, f, op(t, g, x)), op(map_inlined(s, t), h, x)
+    """s[f](t[g](x)) = s.0(t)[h](x)   if h = f g: cos neg, cast cast, log exp of a proper x, ..."""
+    h, need = merged_functions(f, g, type_of(x))
+    right = op(map_inlined(s, t), h, x)
+    return op(s, f, op(t, g, x)), right, facts_of(x) // 2 % 4 >= need
 
 
 # Exponent -> the cell that is that power.
@@ -142,9 +155,9 @@ def power_cell(sig: str, spec: str, x: str) -> tuple[str, str] | None:
 
 @PACK.law(source="folklore: roots are powers")
 def power_is_root(s: Sig, x: Value, k: Spec) -> Sides:
-    """s[pow](x, k) = t[f](x)   for sqrt and k = 1/2, rsqrt and k = -1/2."""
+    """s[pow](x, k) = t[f](x)   for sqrt and k = 1/2, rsqrt and k = -1/2, x never -inf."""
     t, f = power_cell(s, k, type_of(x))
-    return op(s, "pow", x, Sel(k, Nil())), op(t, f, x)
+    return op(s, "pow", x, Sel(k, Nil())), op(t, f, x), facts_of(x) // 4 % 2 == 1
 
 
 @primitive((STR, STR, STR), (STR,))
@@ -191,10 +204,10 @@ def product_of_exponentials(s: Sig, t: Sig, u: Sig, x: Value, y: Value) -> Sides
 
 @PACK.law(source="folklore: exponentials")
 def quotient_of_exponentials(s: Sig, t: Sig, u: Sig, x: Value, y: Value) -> Sides:
-    """s[div](t[exp](x), u[exp](y)) = exp(x - y)."""
+    """s[div](t[exp](x), u[exp](y)) = exp(x - y)   if y is never -inf."""
     e, v = exponents(s, t, u)
     left = op(s, "div", op(t, "exp", x), op(u, "exp", y))
-    return left, op(e, "exp", op(v, "sub", x, y))
+    return left, op(e, "exp", op(v, "sub", x, y)), facts_of(y) // 4 % 2 == 1
 
 
 @primitive((STR,), (STR,))
@@ -298,9 +311,9 @@ def maximum_of_negated(s: Sig, t: Sig, x: Value) -> Sides:
 # -- scaling out of reductions ---------------------------------------------------------------------
 
 
-@primitive((STR, STR, STR, STR, STR), (STR, STR))
-def scaled_sum(outer: str, inner: str, f: str, x: str, y: str) -> tuple[str, str] | None:
-    """(pointwise, reduction) with the second operand of the inner cell taken out."""
+@primitive((STR, STR, STR, STR, STR), (STR, STR, INT))
+def scaled_sum(outer: str, inner: str, f: str, x: str, y: str) -> tuple[str, str, int] | None:
+    """(pointwise, reduction) with the inner cell's second operand taken out; what that must be."""
     s, t = signature(outer), signature(inner)
     own = value_type(x).dtype
     common = promote(own, value_type(y).dtype)
@@ -309,9 +322,12 @@ def scaled_sum(outer: str, inner: str, f: str, x: str, y: str) -> tuple[str, str
     if (s.monoid, f) not in _SCALES or t.n_reduced or not fits:
         return None
     whole = sigalg.inline(s, 0, t)
-    return None if whole is None else _taken_out(whole, (0,), 1)
+    found = None if whole is None else _taken_out(whole, (0,), 1)
+    return None if found is None else (*found, _FREE_OF[f])
 
 
+# Infinity times a sum of both signs is no sum of infinities; divided by it all are 0.
+_FREE_OF = {"mul": PROPER, "div": NOTHING, "add": PROPER, "sub": PROPER}
 # Cells f with reduce(f(x, y)) = f(reduce(x), y) for y without the reduced dims.
 _SCALES = {
     ("+", "mul"), ("+", "div"), ("max", "add"), ("max", "sub"), ("min", "add"), ("min", "sub"),
@@ -353,16 +369,17 @@ def _reduced_alone(whole: Signature, position: int) -> tuple[str, str] | None:
 
 @PACK.law(source="folklore: linearity; max(x + c) = max(x) + c")
 def scale_of_reduction(s: Sig, f: Cell, t: Sig, x: Value, y: Value) -> Sides:
-    """s[id](t[f](x, y)) = u[f](s'[id](x), y)   for + of mul, div; max, min of float add, sub."""
-    u, v = scaled_sum(s, t, f, type_of(x), type_of(y))
-    return op(s, "id", op(t, f, x, y)), op(u, f, op(v, "id", x), y)
+    """s[id](t[f](x, y)) = u[f](s'[id](x), y)   for + of mul, div; max, min of add, sub; proper y."""
+    u, v, need = scaled_sum(s, t, f, type_of(x), type_of(y))
+    right = op(u, f, op(v, "id", x), y)
+    return op(s, "id", op(t, f, x, y)), right, facts_of(y) // 2 % 4 >= need
 
 
-@primitive((STR, INT, STR, STR, STR, STR, STR), (STR, STR))
+@primitive((STR, INT, STR, STR, STR, STR, STR), (STR, STR, INT))
 def scaled_product(
     outer: str, position: int, inner: str, f: str, x: str, y: str, z: str
-) -> tuple[str, str] | None:
-    """(pointwise, contraction) with the second operand of a factor x f y taken out."""
+) -> tuple[str, str, int] | None:
+    """(pointwise, contraction) with the second operand of x f y taken out; what that must be."""
     s, t = signature(outer), signature(inner)
     if s.monoid != "+" or f not in ("mul", "div") or t.n_reduced or len(t.operands) != 2:
         return None
@@ -371,21 +388,25 @@ def scaled_product(
     whole = sigalg.inline(s, position, t)
     if whole is None:
         return None
-    return _taken_out(whole, (0, 2) if position == 0 else (0, 1), 1 if position == 0 else 2)
+    group, free = ((0, 2), 1) if position == 0 else ((0, 1), 2)
+    found = _taken_out(whole, group, free)
+    return None if found is None else (*found, _FREE_OF[f])
 
 
 @PACK.law(source="folklore: linearity of contractions", expands=True)
 def scale_of_left(s: Sig, f: Cell, t: Sig, x: Value, y: Value, z: Value) -> Sides:
-    """s[mul](t[f](x, y), z) = u[f](v[mul](x, z), y)   if y lacks the summed dims, f mul or div."""
-    u, v = scaled_product(s, 0, t, f, type_of(x), type_of(y), type_of(z))
-    return op(s, "mul", op(t, f, x, y), z), op(u, f, op(v, "mul", x, z), y)
+    """s[mul](t[f](x, y), z) = u[f](v[mul](x, z), y)   f mul, div; y proper, lacks summed dims."""
+    u, v, need = scaled_product(s, 0, t, f, type_of(x), type_of(y), type_of(z))
+    right = op(u, f, op(v, "mul", x, z), y)
+    return op(s, "mul", op(t, f, x, y), z), right, facts_of(y) // 2 % 4 >= need
 
 
 @PACK.law(source="folklore: linearity of contractions", expands=True)
 def scale_of_right(s: Sig, f: Cell, t: Sig, x: Value, y: Value, z: Value) -> Sides:
-    """s[mul](z, t[f](x, y)) = u[f](v[mul](z, x), y)   if y lacks the summed dims, f mul or div."""
-    u, v = scaled_product(s, 1, t, f, type_of(x), type_of(y), type_of(z))
-    return op(s, "mul", z, op(t, f, x, y)), op(u, f, op(v, "mul", z, x), y)
+    """s[mul](z, t[f](x, y)) = u[f](v[mul](z, x), y)   f mul, div; y proper, lacks summed dims."""
+    u, v, need = scaled_product(s, 1, t, f, type_of(x), type_of(y), type_of(z))
+    right = op(u, f, op(v, "mul", z, x), y)
+    return op(s, "mul", z, op(t, f, x, y)), right, facts_of(y) // 2 % 4 >= need
 
 
 # -- factoring -------------------------------------------------------------------------------------
@@ -411,20 +432,20 @@ def common_factor(product: str, x: str, y: str, z: str) -> str | None:
 # e-graph joins all products with a common factor before it looks at what adds them.
 @PACK.law(source="folklore: distributivity")
 def factor_left(s: Sig, f: Cell, t: Sig, x: Value, y: Value, z: Value) -> Sides:
-    """s[f](t[mul](z, x), t[mul](z, y)) = t[mul](z, u[f](x, y))   for f add or sub."""
+    """s[f](t[mul](z, x), t[mul](z, y)) = t[mul](z, u[f](x, y))   for f add or sub, z proper."""
     pointwise_sum(s, f)
     u = common_factor(t, type_of(x), type_of(y), type_of(z))
     left = op(s, f, op(t, "mul", z, x), op(t, "mul", z, y))
-    return left, op(t, "mul", z, op(u, f, x, y))
+    return left, op(t, "mul", z, op(u, f, x, y)), facts_of(z) // 2 % 4 == PROPER
 
 
 @PACK.law(source="folklore: distributivity")
 def factor_right(s: Sig, f: Cell, t: Sig, x: Value, y: Value, z: Value) -> Sides:
-    """s[f](t[mul](x, z), t[mul](y, z)) = t[mul](u[f](x, y), z)   for f add or sub."""
+    """s[f](t[mul](x, z), t[mul](y, z)) = t[mul](u[f](x, y), z)   for f add or sub, z proper."""
     pointwise_sum(s, f)
     u = common_factor(t, type_of(x), type_of(y), type_of(z))
     left = op(s, f, op(t, "mul", x, z), op(t, "mul", y, z))
-    return left, op(t, "mul", op(u, f, x, y), z)
+    return left, op(t, "mul", op(u, f, x, y), z), facts_of(z) // 2 % 4 == PROPER
 
 
 # -- reductions in parts ---------------------------------------------------------------------------
@@ -546,40 +567,49 @@ def sum_of_padded(s: Sig, k: Spec, x: Value) -> Sides:
 
 @PACK.law(source="folklore: zeros add nothing")
 def product_of_padded_left(s: Sig, k: Spec, x: Value, y: Value) -> Sides:
-    """s[mul](pad(x), y) = s[mul](x, m(y))   for zeros along summed dims, m the slice they leave."""
+    """s[mul](pad(x), y) = s[mul](x, m(y))   for zeros along summed dims, m their slice; y finite."""
     m = padding_met(s, 0, k, type_of(x), 1, type_of(y))
-    return op(s, "mul", sel(k, x), y), op(s, "mul", x, sel(m, y))
+    right = op(s, "mul", x, sel(m, y))
+    return op(s, "mul", sel(k, x), y), right, facts_of(y) % 8 == FINITE
 
 
 @PACK.law(source="folklore: zeros add nothing")
 def product_of_padded_right(s: Sig, k: Spec, x: Value, y: Value) -> Sides:
-    """s[mul](x, pad(y)) = s[mul](m(x), y)   for zeros along summed dims, m the slice they leave."""
+    """s[mul](x, pad(y)) = s[mul](m(x), y)   for zeros along summed dims, m their slice; x finite."""
     m = padding_met(s, 1, k, type_of(y), 0, type_of(x))
-    return op(s, "mul", x, sel(k, y)), op(s, "mul", sel(m, x), y)
+    right = op(s, "mul", sel(m, x), y)
+    return op(s, "mul", x, sel(k, y)), right, facts_of(x) % 8 == FINITE
 
 
 def _zero_padded(touched: tuple[int, ...]) -> Primitive:
-    """(pad, sig, types) -> zero paddings of just these factors, for one of their product."""
+    """(pad, sig, types) -> zero paddings of just these factors, and what both factors must be.
 
-    def fn(spec: str, sig: str, types: str) -> tuple[str, ...] | None:
-        found = padded_factors(spec, signature(sig), types_in(types))
+    A factor that lacks some of the padded dims is met by the zeros of the other one.
+    """
+
+    def fn(spec: str, sig: str, types: str) -> tuple[str | int, ...] | None:
+        s = signature(sig)
+        found = padded_factors(spec, s, types_in(types))
         if found is None or tuple(n for n, k in enumerate(found) if k) != touched:
             return None
-        return tuple(k for k in found if k)
+        dims = {d for d, width in enumerate(split_text(spec)[1][0]) if width != (0, 0)}
+        reads = (sigalg.dims_of(operand) for operand in s.operands)
+        needs = [NOTHING if dims <= read else FINITE for read in reads]
+        return (*(k for k in found if k), *needs) if len(needs) == 2 else None
 
     fn.__name__ = named("zero_padded", touched)
-    return Primitive(fn, (STR, STR, STR), (STR,) * len(touched))
+    return Primitive(fn, (STR, STR, STR), (*(STR,) * len(touched), INT, INT))
 
 
 def _pad_of_product(touched: tuple[int, ...]) -> Callable[..., Sides]:
     padded = _zero_padded(touched)
 
     def law(k: Spec, s: Sig, x: Value, y: Value) -> Sides:
-        """pad(s[mul](x, y)) = s[mul](pad(x), pad(y))   with zeros, each where it reads them."""
-        found = padded(k, s, types_of(args(x, y)))
-        specs = list(found) if isinstance(found, tuple) else [found]
+        """pad(s[mul](x, y)) = s[mul](pad(x), pad(y))   with zeros; finite what lacks padded dims."""
+        *specs, need, other = padded(k, s, types_of(args(x, y)))
         factors = [sel(specs.pop(0), v) if n in touched else v for n, v in enumerate((x, y))]
-        return sel(k, op(s, "mul", x, y)), op(s, "mul", *factors)
+        conditions = (facts_of(x) % 8 >= need, facts_of(y) % 8 >= other)
+        return sel(k, op(s, "mul", x, y)), op(s, "mul", *factors), *conditions
 
     return law
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from axe_eq.pack import Pack
 from axe_eq.program import sigalg
+from axe_eq.program.facts import facts_of
 from axe_eq.program.ops import CELLS, MONOIDS, split_text
 from axe_eq.program.signature import Signature, make, plain, signature
 from axe_eq.program.terms import (
@@ -473,8 +474,9 @@ def either_branch(sig: str) -> str | None:
 
 @PACK.law(source="definition of where")
 def where_same(s: Sig, c: Value, x: Value) -> Sides:
-    """s[where](c, x, x) = t[id](x)   if s reads both branches alike."""
-    return op(s, "where", c, x, x), op(either_branch(s), "id", x)
+    """s[where](c, x, x) = t[id](x)   if s reads both branches alike and c is defined."""
+    left = op(s, "where", c, x, x)
+    return left, op(either_branch(s), "id", x), facts_of(c) % 2 == 1
 
 
 @primitive((STR, STR), (STR,))
