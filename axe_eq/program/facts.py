@@ -79,10 +79,11 @@ def facts_of_input(name: str, type: str) -> int:
         >>> facts_of_input("x", "f32[4]") == FINITE
         True
     """
-    if DTYPES[value_type(type).dtype].kind == "b":
+    kind = DTYPES[value_type(type).dtype].kind
+    if name.startswith(ANYTHING):  # no array of integers or bools has that name, but samples do
+        return 0 if kind == "f" else FINITE_WHERE_DEFINED
+    if kind == "b":
         return FINITE | NONNEGATIVE
-    if name.startswith(ANYTHING):
-        return 0
     return DEFINED | BELOW if name.startswith(MASKED) else FINITE
 
 
@@ -250,7 +251,8 @@ _RULES: dict[str, Rule] = {
     "cos": _wave, "tan": lambda x: FINITE_WHERE_DEFINED, "sinh": lambda x: x,
     "asinh": lambda x: x, "cosh": _cosh, "atanh": lambda x: FINITE_WHERE_DEFINED,
     "asin": lambda x: FINITE_WHERE_DEFINED, "acos": lambda x: FINITE_WHERE_DEFINED | NONNEGATIVE,
-    "acosh": lambda x: x & BELOW | ABOVE | NONNEGATIVE, "hypot": lambda x, y: _size(x & y) & ~NONZERO,
+    "acosh": lambda x: x & BELOW | ABOVE | NONNEGATIVE,
+    "hypot": lambda x, y: _size(x & y) & ~NONZERO,
     "logaddexp": lambda x, y: x & y & (DEFINED | BELOW) | (x | y) & ABOVE,
     "atan2": _bits, "copysign": _finite_only, "pow": _power, "floor_divide": _floored,
     "remainder": _floored, **dict.fromkeys(("floor", "ceil", "trunc", "round"), _stepped),
@@ -450,36 +452,3 @@ def _facts_nil() -> tuple[Term, Any]:
 @list_facts_of.rule
 def _facts_cons(head: Value, rest: Args) -> tuple[Term, Any]:
     return Cons(head, rest), prepended(facts_of(head), list_facts_of(rest))
-
-
-# -- conditions of laws ----------------------------------------------------------------------------
-
-
-@primitive((INT,), (INT,))
-def defined(facts: int) -> int | None:
-    """Defined for facts of a value that is defined at all finite inputs."""
-    return facts if has(facts, DEFINED) else None
-
-
-@primitive((INT,), (INT,))
-def finite(facts: int) -> int | None:
-    """Defined for facts of a value that is defined and finite at all finite inputs."""
-    return facts if has(facts, FINITE) else None
-
-
-@primitive((INT,), (INT,))
-def never_infinite(facts: int) -> int | None:
-    """Defined for facts of a value that is finite wherever it is defined."""
-    return facts if has(facts, FINITE_WHERE_DEFINED) else None
-
-
-@primitive((INT,), (INT,))
-def above(facts: int) -> int | None:
-    """Defined for facts of a value that is never -inf."""
-    return facts if has(facts, ABOVE) else None
-
-
-@primitive((INT,), (INT,))
-def below(facts: int) -> int | None:
-    """Defined for facts of a value that is never +inf."""
-    return facts if has(facts, BELOW) else None

@@ -1,7 +1,7 @@
 """Attention as one streaming reduction: softmax weights times values is a monoid.
 
-Legend: z scores; v values to be mixed; m an offset of each row; e = exp(z); s, t, d, u signatures, w
-that of a maximum.
+Legend: z scores; v values to be mixed; m an offset of each row; e = exp(z); s, t, d, u signatures;
+w that of a maximum.
 ``softmax`` is the monoid on (score, value) with state (maximum, sum of weights, weighted sum).
 Chunks merge by rescaling, so a kernel streams over the dim and holds no row of weights. The monoid
 finds its own maximum: finite offsets of a row do not matter, and neither does the row's maximum,
@@ -19,11 +19,11 @@ from typing import Any
 
 from axe_eq.pack import Pack
 from axe_eq.program import sigalg
-from axe_eq.program.facts import facts_of
 from axe_eq.program.signature import Affine, Signature, signature
 from axe_eq.program.terms import Cell, In, Sig, Value, op
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import STR, Primitive, Term, primitive
+from axe_eq_rules.needs import is_below, is_finite
 
 PACK = Pack("online_softmax", exact=False, summary="attention as one streaming reduction")
 
@@ -164,6 +164,19 @@ def _text(sig: str) -> str:
     return signature(sig).text
 
 
+def _weights(draw: Any, *, top: bool) -> tuple[Any, ...]:
+    """Weights over their sums, of shifted scores."""
+    e = draw.pick("e", ("m n", "n m", "h m n"))
+    rows = " ".join(d for d in e.split() if d != "n")
+    texts = [f"{e}, {rows} -> {e}", f"{e} -> {rows}; + n", f"{e} -> {e}", f"{e}, {rows} -> {e}"]
+    sizes = {"h": 2, "m": 3, "n": 4}
+    shape, short = (",".join(str(sizes[d]) for d in dims.split()) for dims in (e, rows))
+    z = In("z", f"f64[{shape}]")
+    if top:
+        return *map(_text, (*texts, f"{e} -> {rows}; max n")), z
+    return *map(_text, texts), z, In("m", f"f64[{short}]")
+
+
 # -- laws ------------------------------------------------------------------------------------------
 
 
@@ -185,7 +198,7 @@ def _fold_law(late: bool, right: bool, kind: str) -> Callable[..., Sides]:
         """(e / sum e) v = (e v) / sum e = u[pair](z, v) folded   where e = exp(z - m), m finite."""
         left, u = sides(s, d, t, x, op(y, "sub", z, m), v)
         right = op(without_offset(u, y, "sub"), "pair", z, v)
-        return left, right, facts_of(m) % 8 == 7
+        return left, right, is_finite(m)
 
     def topped(s: Sig, d: Sig, t: Sig, x: Sig, y: Sig, w: Sig, z: Value, v: Value) -> Sides:
         """(e / sum e) v = (e v) / sum e = u[pair](z, v) folded   where e = exp(z - max z)."""
@@ -212,7 +225,7 @@ for _late, _right, _kind in product((False, True), (False, True), (PLAIN, OFFSET
 def offset_of_scores(s: Sig, t: Sig, f: Cell, z: Value, m: Value, v: Value) -> Sides:
     """s[pair](t[f](z, m), v) = u[pair](z, v), both folded by softmax   for finite m of rows."""
     right = op(without_offset(s, t, f), "pair", z, v)
-    return op(s, "pair", op(t, f, z, m), v), right, facts_of(m) % 8 == 7
+    return op(s, "pair", op(t, f, z, m), v), right, is_finite(m)
 
 
 @PACK.law(
@@ -250,13 +263,17 @@ def _divides_its_rows(d: Signature, t: Signature, x: Signature) -> bool:
     return kept == d.operands[1] and len(d.operands[0]) == x.n_out
 
 
-@PACK.law(source="folklore: softmax does not change with an offset", search=False)
+@PACK.law(
+    source="folklore: softmax does not change with an offset",
+    sampler=partial(_weights, top=False),
+    search=False,
+)
 def offset_of_weights(d: Sig, t: Sig, x: Sig, y: Sig, z: Value, m: Value) -> Sides:
     """E / sum e = e' / sum e'   for e = exp(z - m), e' = exp(z), m a finite offset of rows."""
     u, v = shares_without_offset(d, t, x, y)
     e, plain = op(x, "exp", op(y, "sub", z, m)), op(v, "exp", z)
     right = op(u, "div", plain, op(t, "id", plain))
-    return op(d, "div", e, op(t, "id", e)), right, facts_of(m) % 8 == 7
+    return op(d, "div", e, op(t, "id", e)), right, is_finite(m)
 
 
 @primitive((STR, STR, STR, STR), (STR,))
@@ -268,11 +285,15 @@ def is_maximum(norm: str, exp: str, shift: str, top: str) -> str | None:
     return top if found else None
 
 
-@PACK.law(source="folklore: softmax does not change with an offset", search=False)
+@PACK.law(
+    source="folklore: softmax does not change with an offset",
+    sampler=partial(_weights, top=True),
+    search=False,
+)
 def maximum_of_weights(d: Sig, t: Sig, x: Sig, y: Sig, w: Sig, z: Value) -> Sides:
     """E / sum e = e' / sum e'   for e = exp(z - max z), e' = exp(z), rows of z never +inf."""
     u, v = shares_without_offset(d, t, x, y)
     is_maximum(t, x, y, w)
     e, plain = op(x, "exp", op(y, "sub", z, op(w, "id", z))), op(v, "exp", z)
     right = op(u, "div", plain, op(t, "id", plain))
-    return op(d, "div", e, op(t, "id", e)), right, facts_of(z) // 2 % 2 == 1
+    return op(d, "div", e, op(t, "id", e)), right, is_below(z)

@@ -12,12 +12,12 @@ from typing import Any
 
 from axe_eq.pack import Pack
 from axe_eq.program import sigalg
-from axe_eq.program.facts import facts_of
 from axe_eq.program.signature import Signature, signature
 from axe_eq.program.terms import Sig, Value, op, type_of
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import STR, primitive
 from axe_eq_rules.constants import one_ring
+from axe_eq_rules.needs import is_proper
 
 PACK = Pack("reassociate", exact=False, summary="chains of contractions in another order")
 
@@ -53,7 +53,7 @@ def left_first(outer: str, inner: str, a: str, b: str, c: str) -> tuple[str, str
 
 
 def _proper(a: Any, c: Any) -> tuple[Any, Any]:
-    return facts_of(a) // 2 % 4 == 3, facts_of(c) // 2 % 4 == 3
+    return is_proper(a), is_proper(c)
 
 
 @PACK.law(source="folklore: associativity of contractions over a ring", expands=True)

@@ -16,7 +16,6 @@ from itertools import combinations
 from typing import Any
 
 from axe_eq.pack import Pack
-from axe_eq.program.facts import facts_of
 from axe_eq.program.ops import join_text, split_text
 from axe_eq.program.signature import make, plain, signature
 from axe_eq.program.terms import (
@@ -50,6 +49,7 @@ from axe_eq_rules.joins import (
     type_list,
     types_in,
 )
+from axe_eq_rules.needs import is_defined
 
 PACK = Pack("selector", summary="slices, pads, reshapes and concatenations, bit for bit")
 
@@ -282,7 +282,7 @@ def pad_of_choice(k: Spec, s: Sig, c: Value, x: Value, y: Value) -> Sides:
     """k(s[where](c, x, y)) = t[where](c, k'(x), k''(y))   for a pad k beside a defined c."""
     t, m, n = padded_branches(k, s, types_of(args(c, x, y)))
     right = op(t, "where", c, sel(m, x), sel(n, y))
-    return sel(k, op(s, "where", c, x, y)), right, facts_of(c) % 2 == 1
+    return sel(k, op(s, "where", c, x, y)), right, is_defined(c)
 
 
 # -- operators of merges ---------------------------------------------------------------------------

@@ -16,7 +16,6 @@ from typing import Any
 
 from axe_eq.pack import Pack
 from axe_eq.program import sigalg
-from axe_eq.program.facts import facts_of
 from axe_eq.program.ops import CELLS, MONOIDS, split_text
 from axe_eq.program.signature import Signature, make, plain, signature
 from axe_eq.program.terms import (
@@ -37,6 +36,7 @@ from axe_eq.program.types import DTYPES, dtype, promote, same_ring, value_type
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import INT, STR, primitive
 from axe_eq_rules.constants import constant, constant_text, exact_result, holds_value
+from axe_eq_rules.needs import is_defined
 
 PACK = Pack("tensor", summary="views, constants, involutions and choices, bit for bit")
 
@@ -476,7 +476,7 @@ def either_branch(sig: str) -> str | None:
 def where_same(s: Sig, c: Value, x: Value) -> Sides:
     """s[where](c, x, x) = t[id](x)   if s reads both branches alike and c is defined."""
     left = op(s, "where", c, x, x)
-    return left, op(either_branch(s), "id", x), facts_of(c) % 2 == 1
+    return left, op(either_branch(s), "id", x), is_defined(c)
 
 
 @primitive((STR, STR), (STR,))
