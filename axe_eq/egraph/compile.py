@@ -85,6 +85,10 @@ class Writer:
             return f"(= {results} ({call.function.name} {args}))"
         return f"(p_{call.function.name} {args} {results})"
 
+    def question(self, call: Call) -> str:
+        """The request for facts that are kept only where asked for."""
+        return f"(ask_{call.function.name} {' '.join(self.text(a) for a in call.args)})"
+
     def need(self, call: Call) -> str:
         """The request for a call's table entry."""
         return f"(need_{call.function.name} {' '.join(self.text(a) for a in call.args)})"
@@ -186,6 +190,8 @@ def bodies(writer: Writer, pattern: Pattern, left: Any) -> tuple[list[str], list
     for call in pattern.calls:
         if isinstance(call.function, Primitive):
             asks.append([*(_root_alone(writer, left, call) or body), writer.need(call)])
+        elif call.function.asked:
+            asks.append([*body, writer.question(call)])
         body.append(writer.call(call))
         bound |= {r.name for r in call.results}
         settle()
@@ -209,7 +215,9 @@ def law_rules(law: Law, key: str, ruleset: str, *, record: bool, asking: bool = 
         body, asks = bodies(writer, pattern, left)
         name = key if n == 0 else f"{key} (back)"
         for m, ask in enumerate(asks if asking else ()):
-            rules.append(rule(ask[:-1], ask[-1:], ruleset, f"{name} asks {m}"))
+            # Facts are asked for as soon as primitives are answered, not a round later.
+            within = ANALYSIS if ask[-1].startswith("(ask_") else ruleset
+            rules.append(rule(ask[:-1], ask[-1:], within, f"{name} asks {m}"))
         actions = [f"(union _root {writer.text(right, hoist=True)})"]
         extra = _recording(law, pattern, key, writer) if record else ([], [])
         rules.append(rule([*body, *writer.body, *extra[0]], [*actions, *extra[1]], ruleset, name))
@@ -285,6 +293,9 @@ def analysis_rules(analysis: Analysis) -> list[str]:
         pattern = analysis_pattern(fn)
         writer = Writer()
         body, asks = bodies(writer, pattern, pattern.left)
+        if analysis.asked:
+            gate = f"(ask_{analysis.name} _root)"
+            body, asks = [*body, gate], [[*ask[:-1], gate, ask[-1]] for ask in asks]
         name = f"{analysis.name} {fn.__name__}"
         rules += [rule(a[:-1], a[-1:], ANALYSIS, f"{name} asks {m}") for m, a in enumerate(asks)]
         value = writer.text(pattern.right, hoist=True)
@@ -332,7 +343,10 @@ def declare(
         lines.append(f"(relation need_{p.name} ({args}))")
         lines.append(f"(relation p_{p.name} ({args} {' '.join(s.name for s in p.results)}))")
     for a in analyses:
-        lines.append(f"(function {a.name} ({a.sort.name}) {a.results[0].name} :no-merge)")
+        merge = f":merge {a.merge}" if a.merge else ":no-merge"
+        lines.append(f"(function {a.name} ({a.sort.name}) {a.results[0].name} {merge})")
+        if a.asked:
+            lines.append(f"(relation ask_{a.name} ({a.sort.name}))")
     if record:
         lines += _names(symbols, sorts)
     return "\n".join(lines)

@@ -85,6 +85,7 @@ class _Taught:
         egg: the e-graph.
         symbols: constructors, by name.
         primitives: functions that answer requests, by name.
+        analyses: facts that it keeps, those that laws ask for included.
         marks: states that it remembers.
         is_whole: no command broke off in it.
         thread: which one made it.
@@ -100,6 +101,9 @@ class _Taught:
             if names.setdefault(found.name, found) != found:
                 raise PackError(f"symbol {found.name!r}", "is declared twice", "one declaration")
         self.symbols = dict(sorted(names.items()))
+        called = [c.function for p in patterns.values() for c in p.calls]
+        asked = [a for a in text.analyses_in(called) if a.asked]
+        analyses = self.analyses = tuple(dict.fromkeys([*analyses, *asked]))
         rules = [r for a in analyses for r in text.analysis_rules(a)]
         self.primitives = {p.name: p for p in _primitives(patterns.values(), analyses)}
         lines = [text.declare(list(self.symbols.values()), list(self.primitives.values()), analyses,
@@ -198,7 +202,6 @@ class Session:
         self.laws = {key: law for group in laws.values() for key, law in group.items()}
         self.record = record
         self.limits = limits or Limits()
-        self.analyses = {a.name: a for a in analyses}
         self._start = time.perf_counter() if began is None else began
         need_threads()
         self._numbers: dict[Term, int] = {}
@@ -212,6 +215,7 @@ class Session:
         )  # fmt: skip
         self._taught = _take(known)
         self.symbols, self.primitives = self._taught.symbols, self._taught.primitives
+        self.analyses = {a.name: a for a in self._taught.analyses}
         self._egg = self._taught.egg
         self._taught.mark()
         weakref.finalize(self, _give_back, known, self._taught).atexit = False

@@ -21,6 +21,7 @@ from axe_eq.program.ops import (
     Monoid,
     cell,
     cell_text,
+    join_text,
     selector,
     selector_text,
     split_text,
@@ -174,20 +175,36 @@ def sel_type(text: str, types: tuple[ValueType, ...]) -> ValueType:
     """Type of a selector's value.
 
     Raises:
-        ProgramError: arity, shapes or parameters do not fit.
+        ProgramError: arity, shapes or parameters do not fit, or a constant is not a value of its
+            element type.
     """
+    found, kept = _sel_type(text, types)
+    if kept != text:
+        wrong = f"has a constant that {found.dtype} does not hold"
+        raise ProgramError(f"selector {text!r}", wrong, repr(kept))
+    return found
+
+
+@cache
+def _sel_type(text: str, types: tuple[ValueType, ...]) -> tuple[ValueType, str]:
+    """Type of a selector's value, and its text with constants as their element type holds them."""
     declared, params = selector(text)
     if declared.arity is not None and declared.arity != len(types):
         raise ProgramError(
             f"selector {text!r}", f"got {len(types)} operands", f"{declared.arity} operands"
         )
-    return declared.shape(params, types)
+    found = declared.shape(params, types)
+    if declared.held is None:
+        return found, text
+    kept = declared.held(params, types)
+    same = all(a is b for a, b in zip(kept, params, strict=True))
+    return found, text if same else join_text(declared.name, *kept)
 
 
 def sel_node(text: str, args: Sequence[Node]) -> Node:
-    """Apply a selector; its text is made canonical."""
-    canonical = selector_text(text)
-    return Node(SEL, canonical, "", tuple(args), sel_type(canonical, _types(args)))
+    """Apply a selector; its text is made canonical, and constants what their type holds."""
+    found, canonical = _sel_type(selector_text(text), _types(args))
+    return Node(SEL, canonical, "", tuple(args), found)
 
 
 @dataclass(frozen=True)

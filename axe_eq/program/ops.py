@@ -135,6 +135,8 @@ class Selector:
         propose: (decisions, prefix of their names, wanted type, per operand its type or None) ->
             parameters that may give that type, or None; with it, laws about any selector are
             tested on this one too.
+        held: (params, operand types) -> the parameters with constants as the element type holds
+            them; None where it has none.
         operands: (decisions, prefix, parameters, wanted type, per operand its type or None) -> the
             operand shapes from which these parameters may give that type, or None. Both may be
             wrong about what fits: `shape` is asked.
@@ -151,6 +153,7 @@ class Selector:
     run: Callable[[tuple[Any, ...], Sequence[Array]], Array]
     pull: Callable[[tuple[Any, ...], Sequence[ValueType]], list[list[Pull | None]]] | None = None
     fill: Callable[[tuple[Any, ...]], float | None] | None = None
+    held: Callable[[tuple[Any, ...], Sequence[ValueType]], tuple[Any, ...]] | None = None
     inverse: Callable[[tuple[Any, ...], ValueType], str] | None = None
     uniform: bool = False
     sample: Callable[[Any, Sequence[ValueType]], tuple[Any, ...]] | None = None

@@ -13,16 +13,33 @@ from math import prod
 from typing import Any
 
 from axe_eq.program.decisions import Draw
-from axe_eq.program.types import DTYPES, ValueType
+from axe_eq.program.types import DTYPES, ValueType, held
 
 Params = tuple[Any, ...]
 Known = Sequence[ValueType | None]
 Shape = tuple[int, ...]
 Shapes = list[Shape]
 
-# Among them some that no float holds, and one that float32 does not: folding those rounds.
+# Among them some that no float holds, and one that float32 does not: folding those rounds; narrow
+# types hold others for some of them, f16 2048 for 2049.
 _CONSTANTS: dict[str, tuple[Any, ...]] = {
-    "f": (0.0, 1.0, -1.0, 2.0, 0.5, -0.0, 3.0, -math.inf, math.inf, 0.25, 0.1, 0.3),
+    "f": (
+        0.0,
+        1.0,
+        -1.0,
+        2.0,
+        0.5,
+        -0.0,
+        3.0,
+        -math.inf,
+        math.inf,
+        0.25,
+        0.1,
+        0.3,
+        0.7,
+        2049.0,
+        math.nan,
+    ),
     "i": (0, 1, -1, 2, 3, -2, 16777217),
     "b": (0, 1),
 }
@@ -30,7 +47,7 @@ _FACTORS = (1, 2, 3)
 
 
 def _constant(draw: Draw, at: str, wanted: ValueType) -> Any:
-    return draw.pick(at, _CONSTANTS[DTYPES[wanted.dtype].kind])
+    return held(draw.pick(at, _CONSTANTS[DTYPES[wanted.dtype].kind]), wanted.dtype)
 
 
 def _axis(draw: Draw, at: str, rank: int) -> int | None:

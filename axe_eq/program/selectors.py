@@ -18,7 +18,7 @@ import numpy as np
 from axe_eq.errors import ProgramError
 from axe_eq.program import selector_samples as samples
 from axe_eq.program.ops import SELECTORS, Pull, Selector, join_text
-from axe_eq.program.types import DTYPES, Array, ValueType, dtype
+from axe_eq.program.types import DTYPES, Array, ValueType, dtype, held
 
 Params = tuple[Any, ...]
 Types = Sequence[ValueType]
@@ -419,7 +419,8 @@ def _declare() -> None:
         propose=samples.propose_flip, operands=samples.flip_operands)  # fmt: skip
     add("concat", None, _concat_shape, concat, _concat_pull, sample=_sample_join,
         propose=samples.propose_concat, operands=samples.concat_operands)  # fmt: skip
-    add("pad", 1, _pad_shape, _pad_run, _pad_pull, fill=lambda p: p[1], sample=_sample_pad,
+    add("pad", 1, _pad_shape, _pad_run, _pad_pull, fill=lambda p: p[1],
+        held=lambda p, t: (p[0], held(p[1], t[0].dtype)), sample=_sample_pad,
         propose=samples.propose_pad, operands=samples.pad_operands)  # fmt: skip
     add("split", 1, _split_shape, _split_run, _split_pull, inverse=_split_inverse, uniform=True,
         sample=_sample_split, propose=samples.propose_split,
@@ -434,7 +435,8 @@ def _declare() -> None:
         operands=samples.interleave_operands)  # fmt: skip
     add("iota", 0, _iota_shape, _iota_run, sample=_sample_iota,
         propose=samples.propose_iota, operands=samples.no_operands)  # fmt: skip
-    add("full", 0, _full_shape, _full_run, fill=lambda p: p[1], sample=_sample_full,
+    add("full", 0, _full_shape, _full_run, fill=lambda p: p[1],
+        held=lambda p, t: (p[0], held(p[1], dtype(p[2]).name), p[2]), sample=_sample_full,
         propose=samples.propose_full, operands=samples.no_operands)  # fmt: skip
 
 

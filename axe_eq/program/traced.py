@@ -22,6 +22,7 @@ import numpy as np
 
 from axe_eq.errors import AxeError, ProgramError, cause, said
 from axe_eq.program.arguments import as_float
+from axe_eq.program.facts import captured_name
 from axe_eq.program.node import OP, Node, input_node, op_node, sel_node
 from axe_eq.program.ops import join_text, selector
 from axe_eq.program.signature import Affine, make, plain, signature
@@ -418,7 +419,7 @@ def weak_dtype(value: float, like: Sequence[str]) -> str:
 
 
 def scalar(value: float, name: str) -> Traced:
-    """A constant without dims."""
+    """A constant without dims, as its dtype holds it: what f16 cannot hold is rounded, or inf."""
     kind = DTYPES[name].kind
     wide = as_float("constant", value)  # whatever the dtype: none holds what no float reaches
     typed = bool(value) if kind == "b" else wide if kind == "f" else value
@@ -427,6 +428,8 @@ def scalar(value: float, name: str) -> Traced:
 
 def constant(array: Array) -> Traced:
     """A captured array; its name is a digest of its contents, so equal arrays are one input.
+
+    The name also says whether the array holds infinities or NaN, for statements about the program.
 
     Raises:
         ProgramError: no function is being traced, or the dtype is none of ours.
@@ -447,7 +450,7 @@ def constant(array: Array) -> Traced:
     type_ = ValueType(name, tuple(held.shape))
     digest = hashlib.blake2b(str(type_).encode(), digest_size=16)
     digest.update(held.reshape(-1).view(np.uint8).data)
-    name = f"const_{digest.hexdigest()}"
+    name = f"{captured_name(held)}{digest.hexdigest()}"
     tracing.constants.setdefault(name, held)
     return Traced(input_node(name, type_))
 

@@ -107,6 +107,18 @@ def _of_numpy(name: object) -> DType | None:
     return found if found is not None and given == found.numpy else None
 
 
+def held(value: Any, name: str) -> Any:
+    """A number as an element type holds it: f16 rounds 2049 to 2048, and -1e9 to -inf.
+
+    Integers and booleans stay as they are: what does not fit them is refused elsewhere.
+    """
+    if DTYPES[name].kind != "f":
+        return value
+    with np.errstate(all="ignore"):
+        kept = float(np.asarray(value, np.float64).astype(DTYPES[name].numpy))
+    return value if kept == value or (kept != kept and value != value) else kept
+
+
 @cache
 def promote(*names: str) -> str:
     """The common element type: the widest float, else the widest integer, else bool."""

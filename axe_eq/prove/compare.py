@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from axe_eq.program.facts import ANYTHING, MASKED
 from axe_eq.program.types import DTYPES, Array, ValueType
+from axe_eq.prove.reals import TOLERANCE, Real, real
 from axe_eq.schedule.contents import Contents
 
-TOLERANCE = 1e-9
 _STEPS = (2.0**-10, 2.0**-7, 2.0**-3, 2.0**-2)  # between numbers from 1 to 2 of the half types
 _ENDS = (0, 1, 2, -1, -2)  # from the least integer of a type
 _SPECIAL = (0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-40, 3e38, 65504.0)
@@ -23,8 +24,9 @@ def random_array(of: ValueType, rng: np.random.Generator, values: str) -> Array:
         rng: source.
         values: "moderate" ones of both signs; "positive" ones; "special" ones among them; "ties",
             at or next to the middle of two numbers of a narrower type; "whole" numbers, whose
-            sums do not depend on their order; or "ends", moderate but for integers, many of which
-            are at the ends of their range, where they wrap around. Special ones are so too.
+            sums do not depend on their order; "ends", moderate but for integers, many of which are
+            at the ends of their range, where they wrap around; or "edges", small whole numbers and
+            halves, many of them 0. Special ones are at the ends too.
     """
     kind, numpy = DTYPES[of.dtype].kind, DTYPES[of.dtype].numpy
     if kind == "b":
@@ -37,6 +39,9 @@ def random_array(of: ValueType, rng: np.random.Generator, values: str) -> Array:
         with np.errstate(over="ignore"):
             ends = np.iinfo(numpy).min + np.asarray(rng.choice(_ENDS, of.shape), dtype=numpy)
         return np.where(rng.random(of.shape) < 0.4, ends, whole)
+    if values == "edges":
+        halves = rng.integers(-6, 7, of.shape) / 2
+        return np.asarray(np.where(rng.random(of.shape) < 0.25, 0.0, halves), dtype=numpy)
     if values == "whole":
         return np.asarray(rng.integers(-3, 4, of.shape), dtype=numpy)
     array = rng.uniform(0.5, 2.0, of.shape)
@@ -50,6 +55,22 @@ def random_array(of: ValueType, rng: np.random.Generator, values: str) -> Array:
         array = np.where(rng.random(of.shape) < 0.4, rng.choice(_SPECIAL, of.shape), array)
     with np.errstate(all="ignore"):
         return np.asarray(array, dtype=numpy)
+
+
+def real_input(name: str, of: ValueType, rng: np.random.Generator, values: str) -> Real:
+    """An input over the reals: finite, unless its name says that it is anything, or may be -inf.
+
+    Arguments as for `random_array`. Such a name stands for whatever may be undefined or infinite.
+    """
+    array = random_array(of, rng, values)
+    hit = rng.random(of.shape) < (0.3 if values == "edges" else 0.0)
+    if not name.startswith((ANYTHING, MASKED)):
+        return real(array)
+    if array.dtype.kind != "f":
+        found = real(array)
+        return Real(array, hit, found.lost) if name.startswith(ANYTHING) else found
+    wild = [-np.inf] if name.startswith(MASKED) else [np.nan, np.inf, -np.inf]
+    return real(np.where(hit, rng.choice(wild, of.shape), array))
 
 
 def difference(a: Any, b: Any, *, exact: bool) -> str | None:

@@ -2,8 +2,9 @@
 
 Every law is a Python function, so it is its own generator of test cases: samples of its parameters
 give two ground terms, which are evaluated by the numpy meaning. Exact laws must agree bit for bit,
-special values included; real laws on float64 to a relative 1e-9. Each law must also fire, alone, on
-its own left side.
+special values included; real laws on float64 to a relative 1e-9, and where they are undefined. For
+that inputs also stand for what may be undefined or infinite (`const_any_x0`), and are often 0. Each
+law must also fire, alone, on its own left side.
 """
 
 from __future__ import annotations
@@ -28,12 +29,14 @@ from axe_eq.program.node import INPUT, topological
 from axe_eq.program.terms import VALUE, Cons, In, Nil, Op, Sel, decode, type_of, types_of
 from axe_eq.program.types import Array, value_type
 from axe_eq.prove.canonical import OneWay
-from axe_eq.prove.compare import difference, random_array
+from axe_eq.prove.compare import difference, random_array, real_input
 from axe_eq.prove.frontier import show
 from axe_eq.prove.lawsample import Sample, Sampler, names_in
+from axe_eq.prove.lawwild import wilder
 from axe_eq.prove.opcheck import check_operators
+from axe_eq.prove.reals import Real, difference_over_reals, evaluate_reals
 from axe_eq.prove.rebuild import in_float64
-from axe_eq.rule.law import Law
+from axe_eq.rule.law import Instance, Law
 from axe_eq.rule.term import Sort, Term, postorder
 from axe_eq.schedule import terms as schedule_terms
 from axe_eq.schedule.meaning import Evaluator, places_in, tiles_in
@@ -77,7 +80,8 @@ class Finding:
         problem: what is wrong, in one sentence with the values.
         statement: the law as its docstring states it.
         left, right: the two sides at which it shows, where there are any.
-        value_left, value_right: what they evaluate to.
+        value_left, value_right: what they evaluate to; undefined elements are nan.
+        inputs: at which they do.
     """
 
     law: str
@@ -87,6 +91,7 @@ class Finding:
     right: str = ""
     value_left: str = ""
     value_right: str = ""
+    inputs: str = ""
 
     def __str__(self) -> str:
         about = self.law if " " in self.law else f"law '{self.law}'"
@@ -97,6 +102,8 @@ class Finding:
             lines.append(f"  left:   {self.left}\n  right:  {self.right}")
         if self.value_left:
             lines.append(f"  left is  {self.value_left}\n  right is {self.value_right}")
+        if self.inputs:
+            lines.append(f"  where {self.inputs}")
         return "\n".join(lines)
 
 
@@ -212,23 +219,44 @@ def _check_samples(
 
 
 def compare(key: str, law: Law, sample: Sample, rng: np.random.Generator) -> Finding | None:
-    """Evaluate both sides of a sample; what is wrong, or None."""
-    left, right = sample.instance.left, sample.instance.right
+    """Evaluate both sides of a sample; what is wrong, or None.
+
+    Where a law also holds for inputs that may be anything, both sides are evaluated at such, over
+    the reals.
+    """
+    finding = _compare(key, law, sample.instance, _WAYS[law.exact and not law.demand], rng)
+    if finding is not None:
+        return finding
+    found = (_compare(key, law, wild, _WILD, rng) for wild in wilder(sample, law))
+    return next((finding for finding in found if finding is not None), None)
+
+
+def _compare(
+    key: str,
+    law: Law,
+    instance: Instance,
+    ways: Sequence[tuple[str, str]],
+    rng: np.random.Generator,
+) -> Finding | None:
+    left, right = instance.left, instance.right
     shown = {"statement": law.statement, "left": show(left), "right": show(right)}
     if left.sort == VALUE and type_of.of(left) != type_of.of(right):
         types = f"{type_of.of(left)} and {type_of.of(right)}"
         return Finding(key, f"its sides have types {types}", **shown)
     known: set[str] = set()  # ways that no other inputs can change
-    for how, values in _WAYS[law.exact and not law.demand]:
+    for how, values in ways:
         if how in known:
             continue
         try:
             a, b, inputs = _both(left, right, how, values, rng)
         except Exception as error:  # a pack's own cells may fail in any way
             return Finding(key, f"cannot be evaluated ({type(error).__name__}: {error})", **shown)
-        problem = difference(a, b, exact=how == BITS)
+        problem = _difference(a, b, how)
         if problem is not None and (how == BITS or not _overflows((left, right), inputs)):
-            return Finding(key, problem, **shown, value_left=_print(a), value_right=_print(b))
+            given = {"inputs": _print_inputs(inputs)} if isinstance(a, Real) else {}
+            a, b = (_shown(x) if isinstance(x, Real) else x for x in (a, b))
+            shown |= {"value_left": _print(a), "value_right": _print(b), **given}
+            return Finding(key, problem, **shown)
         if not inputs:
             known |= {how} if left.sort == VALUE else {BITS, REALS}
     return None
@@ -240,14 +268,24 @@ BITS, REALS = "bits", "reals"
 # what an operator means: they are compared as reals.
 _BITWISE = ("moderate", "special", "ties", "ties", "whole")
 _WAYS = {
-    True: (*((BITS, values) for values in _BITWISE), (REALS, "moderate"), (REALS, "ends")),
-    False: ((REALS, "moderate"), (REALS, "moderate"), (REALS, "ends")),
+    True: (
+        *((BITS, values) for values in _BITWISE),
+        *((REALS, values) for values in ("moderate", "ends", "edges")),
+    ),
+    False: tuple((REALS, v) for v in ("moderate", "moderate", "ends", "edges", "edges")),
 }
+_WILD = ((REALS, "edges"),) * 3
+
+
+def _difference(a: Any, b: Any, how: str) -> str | None:
+    if isinstance(a, Real):
+        return difference_over_reals(a, b)
+    return difference(a, b, exact=how == BITS)
 
 
 def _both(
     left: Term, right: Term, how: str, values: str, rng: np.random.Generator
-) -> tuple[Any, Any, Inputs]:
+) -> tuple[Any, Any, Mapping[str, Any]]:
     """What both sides mean on random inputs, and these."""
     with np.errstate(all="ignore"):
         if left.sort != VALUE:
@@ -257,10 +295,11 @@ def _both(
         if how == REALS:
             sides = in_float64(sides)
         given = [n for n in topological(sides) if n.kind == INPUT]
-        inputs = {n.text: random_array(n.type, rng, values) for n in given}
         if how == REALS:
-            found = evaluate_nodes(sides, inputs)
-            return found[sides[0]], found[sides[1]], inputs
+            reals = {n.text: real_input(n.text, n.type, rng, values) for n in given}
+            found = evaluate_reals(sides, reals)
+            return found[sides[0]], found[sides[1]], reals
+        inputs = {n.text: random_array(n.type, rng, values) for n in given}
         a, b = OneWay(inputs).evaluate(sides)
         return a, b, inputs
 
@@ -274,16 +313,28 @@ def _inputs(terms: Iterable[Term], rng: np.random.Generator, values: str) -> Inp
     return found
 
 
-def _overflows(sides: tuple[Term, Term], inputs: Inputs) -> bool:
+def _overflows(sides: tuple[Term, Term], given: Mapping[str, Any]) -> bool:
     """Whether some value is so large that rounding explains any difference."""
+    inputs = {n: x.values if isinstance(x, Real) else x for n, x in given.items()}
     nodes = [decode(t) for side in sides for t in postorder(side) if t.sort == VALUE]
     for node, array in evaluate_nodes(in_float64(nodes), inputs).items():
         if array.dtype.kind in "ib" or not node.args:
             continue
         size = np.abs(array.astype(np.float64))
-        if bool(((size > 1e12) & ~np.isnan(size)).any()):
+        if bool(((size > 1e12) & np.isfinite(size)).any()):
             return True
     return False
+
+
+def _shown(value: Real) -> Array:
+    """Values with NaN where they are undefined."""
+    if not value.undefined.any():
+        return value.values
+    return np.where(value.undefined, np.nan, value.values)
+
+
+def _print_inputs(inputs: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {_print(_shown(value))}" for name, value in inputs.items())
 
 
 def _print(value: Any) -> str:

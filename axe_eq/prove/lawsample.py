@@ -17,10 +17,11 @@ from axe_eq.errors import AxeError
 from axe_eq.layout import Layout, Swizzle
 from axe_eq.layout.terms import LAYOUT, encode
 from axe_eq.program.decisions import Draw
-from axe_eq.program.ops import CELLS, MONOIDS, Cell, cell, split_text
+from axe_eq.program.ops import CELLS, MONOIDS, Cell, cell, join_text, split_text
+from axe_eq.program.sigalg import elementwise
 from axe_eq.program.signature import Affine, Signature, make, plain, signature
-from axe_eq.program.terms import ARGS, VALUE, Cons, In, Nil, Op, Sel, operands, type_of
-from axe_eq.program.types import DTYPES, ValueType, value_type
+from axe_eq.program.terms import ARGS, VALUE, Cons, In, Nil, Op, Sel, op, operands, type_of
+from axe_eq.program.types import DTYPES, ValueType, held, value_type
 from axe_eq.prove.schedulesample import ARGUMENTS, Fact, draw_facts, stating
 from axe_eq.prove.selsample import sample_selector, shapes_for
 from axe_eq.rule.law import Instance, Law, Pattern
@@ -48,7 +49,7 @@ class Maker:
 
     Attributes:
         draw: its decisions.
-        real: make floats of float64 only, for laws that are compared as reals.
+        real: make floats of float64, but for a few, for laws that are compared as reals.
         bound: parameters that have a value.
     """
 
@@ -107,7 +108,7 @@ class Maker:
         kind = usual if usual in kinds and self.draw.chance(f"{at}.usual", 0.8) else None
         kind = kind or self.draw.pick(f"{at}.kind", kinds)
         names = [n for n, d in DTYPES.items() if d.kind == kind]
-        if self.real and kind == "f":
+        if self.real and kind == "f" and not self.draw.chance(f"{at}.narrow", 0.05):
             return "f64"
         name = f"{at}.dtype" if self.draw.chance(f"{at}.mixed", mixed) else f"dtype {kind}"
         return self.draw.pick(name, names)
@@ -391,6 +392,8 @@ class Maker:
                 raise Misfit
             text, (inner_shape,) = found
             return Sel(text, _listing([self._random(depth - 1, kinds, inner_shape, f"{at}.0")]))
+        if kinds == "f" and self.draw.chance(f"{at}.twice", 0.2):
+            return self._twice(depth, shape, at)
         open_cells = [
             c.name
             for c in map(CELLS.__getitem__, CELLS)
@@ -410,6 +413,21 @@ class Maker:
             for i, of in enumerate(value_type(type_of(x)) for x in leaves)
         ]
         return Op(sig.text, text, _listing(grown))
+
+    def _twice(self, depth: int, shape: Shape, at: str) -> Term:
+        """A value with itself: a multiple more, or less, or times it."""
+        inner = self._random(depth - 1, "f", shape, f"{at}.both")
+        rank, name = len(shape), value_type(type_of(inner)).dtype
+        value = self.draw.pick(f"{at}.times", (1.0, 2.0, -1.0, 0.0, 2049.0))
+        number = Sel(join_text("full", (), held(value, name), name), Nil())
+        other = op(make([range_of(rank), []], range(rank)).text, "mul", inner, number)
+        how = self.draw.pick(f"{at}.how", ("add", "sub", "mul"))
+        return op(elementwise(rank, 2).text, how, other, inner)
+
+
+def range_of(rank: int) -> tuple[Affine, ...]:
+    """The dims of a value, each read as it is."""
+    return tuple(map(plain, range(rank)))
 
 
 def _layout(draw: Draw, at: str) -> Term:

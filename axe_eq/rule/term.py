@@ -370,13 +370,16 @@ class Analysis:
     """A primitive fact about every term of a sort (its type, its size), computed bottom-up.
 
     In the e-graph it is a function that must not disagree inside a class: a trip-wire against
-    unsound laws.
+    unsound laws. With `merge` the members of a class may say more or less of it, and what each of
+    them says holds of all.
 
     Args:
         name: name of the table.
         sort: the sort it is about.
         result: sort of the fact.
         compute: (term, facts of sub-terms by term) -> fact, or None where undefined.
+        merge: an egglog expression of `old` and `new` that joins what two members of a class say.
+        asked: kept only of the classes that laws ask about, and of those below.
     """
 
     def __init__(
@@ -385,8 +388,12 @@ class Analysis:
         sort: Sort,
         result: Sort,
         compute: Callable[[Term, Callable[[Term], Any]], Any],
+        *,
+        merge: str = "",
+        asked: bool = False,
     ) -> None:
         self.name, self.sort, self.compute = name, sort, compute
+        self.merge, self.asked = merge, asked
         self.results: tuple[Sort, ...] = (result,)
         self.rules: list[Callable[..., tuple[Term, Any]]] = []
         self._memo: dict[Term, Any] = {}

@@ -59,12 +59,15 @@ _EXACT: dict[str, Callable[..., Any]] = {
 
 
 def exact_result(f: str, operands: Sequence[Constant]) -> Constant | None:
-    """What a cell gives on constants, if no rounding takes part.
+    """What a cell gives on constants, if no rounding takes part and none of them is NaN.
 
-    Cells other than arithmetic and choices are believed only between 0 and 1, as in exp(0) = 1.
+    NaN compares as false bit for bit, but is undefined over the reals. Cells other than arithmetic
+    and choices are believed only between 0 and 1, as in exp(0) = 1.
     """
     name, params = split_text(f)
     if CELLS[name].n_values > 1:
+        return None
+    if any(value != value for value, _ in operands):
         return None
     arrays = [np.asarray(value).astype(DTYPES[of].numpy) for value, of in operands]
     bits = evaluate_op("," * (len(arrays) - 1) + "->", f, arrays)

@@ -1,9 +1,11 @@
 """Attention as one streaming reduction: softmax weights times values is a monoid.
 
-Legend: z scores; v values to be mixed; m an offset of each row; e = exp(z); s, t, d, u signatures.
+Legend: z scores; v values to be mixed; m an offset of each row; e = exp(z); s, t, d, u signatures;
+w that of a maximum.
 ``softmax`` is the monoid on (score, value) with state (maximum, sum of weights, weighted sum).
 Chunks merge by rescaling, so a kernel streams over the dim and holds no row of weights. The monoid
-finds its own maximum: offsets of a row, the row's maximum among them, do not matter.
+finds its own maximum: finite offsets of a row do not matter, and neither does the row's maximum,
+though that is -inf where all scores are masked: both sides are undefined there.
 
 Source: Milakov and Gimelshein 2018 (online normalizer); Dao et al. 2022 (FlashAttention).
 """
@@ -21,17 +23,22 @@ from axe_eq.program.signature import Affine, Signature, signature
 from axe_eq.program.terms import Cell, In, Sig, Value, op
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import STR, Primitive, Term, primitive
+from axe_eq_rules.needs import is_below, is_finite
 
 PACK = Pack("online_softmax", exact=False, summary="attention as one streaming reduction")
 
 
 def _normalises(
-    e: tuple[Affine, ...], total: tuple[Affine, ...], norm: str, sig: Signature
+    e: tuple[Affine, ...],
+    total: tuple[Affine, ...],
+    norm: str,
+    sig: Signature,
+    monoid: str = "+",
 ) -> bool:
     """Whether `total` reads the sum of e, where `e` reads it, over just the dims sig reduces."""
     t = signature(norm)
     read = [p.plain for p in t.operands[0]]
-    if t.monoid != "+" or len(t.operands) != 1 or t.fixed or None in read:
+    if t.monoid != monoid or len(t.operands) != 1 or t.fixed or None in read:
         return False
     if sorted(d for d in read if d is not None) != list(range(t.n_dims)):
         return False
@@ -99,10 +106,26 @@ def without_offset(fold: str, shift: str, f: str) -> str | None:
     return None if rest is None else rest.text
 
 
+@primitive((STR, STR, STR), (STR,))
+def without_maximum(fold: str, shift: str, top: str) -> str | None:
+    """The fold less an offset of its scores that is their maximum along the folded dims."""
+    s, t = signature(fold), signature(shift)
+    if s.monoid != "softmax" or t.n_reduced or len(t.operands) != 2:
+        return None
+    whole = sigalg.inline(s, 0, t)
+    if whole is None or not _normalises(*whole.operands[:2], top, whole, "max"):
+        return None
+    rest = sigalg.without_operand(whole, 1)
+    return None if rest is None else rest.text
+
+
 # -- samples ---------------------------------------------------------------------------------------
 
 
-def _sample(draw: Any, *, late: bool, right: bool, offset: bool) -> tuple[Any, ...]:
+PLAIN, OFFSET, MAXIMUM = "", "_offset", "_maximum"
+
+
+def _sample(draw: Any, *, late: bool, right: bool, kind: str) -> tuple[Any, ...]:
     """Scores and values as attention has them, in several orders of dims."""
     lead = draw.pick("lead", ("", "h ", "g h "))
     e = lead + draw.pick("e", ("m n", "n m"))
@@ -112,30 +135,52 @@ def _sample(draw: Any, *, late: bool, right: bool, offset: bool) -> tuple[Any, .
     divide = f"{out}, {lead}m -> {out}" if late else f"{e}, {lead}m -> {e}"
     texts = [f"{mix} -> {out}; + n", divide, f"{e} -> {lead}m; + n", f"{e} -> {e}"]
     values = [("z", e), ("v", v)]
-    if offset:
+    if kind != PLAIN:
         texts.append(f"{e}, {lead}m -> {e}")
+    if kind == OFFSET:
         values.insert(1, ("m", f"{lead}m"))
+    if kind == MAXIMUM:
+        texts.append(f"{e} -> {lead}m; max n")
     sizes = {"g": 2, "h": 3, "m": 4, "n": 5, "d": 2}
     shapes = [(name, ",".join(str(sizes[d]) for d in dims.split())) for name, dims in values]
     inputs = [In(name, f"f64[{shape}]") for name, shape in shapes]
     return (*(signature(text).text for text in texts), *inputs)
 
 
-def _shifted(draw: Any) -> tuple[Any, ...]:
+def _shifted(draw: Any, top: bool = False) -> tuple[Any, ...]:
     """A fold of shifted scores."""
     fold = draw.pick("fold", ("m n, n d -> m d; softmax n", "n m, d n -> d m; softmax n"))
     scores, offset = ("m n", "m") if fold[0] == "m" else ("n m", "m")
     shift = f"{scores}, {offset} -> {scores}"
     z = In("z", "f64[4,5]" if fold[0] == "m" else "f64[5,4]")
     v = In("v", "f64[5,2]" if fold[0] == "m" else "f64[2,5]")
+    if top:
+        return *map(_text, (fold, shift, f"{scores} -> m; max n")), z, v
     cell = draw.pick("cell", ("add", "sub"))
     return signature(fold).text, signature(shift).text, cell, z, In("m", "f64[4]"), v
+
+
+def _text(sig: str) -> str:
+    return signature(sig).text
+
+
+def _weights(draw: Any, *, top: bool) -> tuple[Any, ...]:
+    """Weights over their sums, of shifted scores."""
+    e = draw.pick("e", ("m n", "n m", "h m n"))
+    rows = " ".join(d for d in e.split() if d != "n")
+    texts = [f"{e}, {rows} -> {e}", f"{e} -> {rows}; + n", f"{e} -> {e}", f"{e}, {rows} -> {e}"]
+    sizes = {"h": 2, "m": 3, "n": 4}
+    shape, short = (",".join(str(sizes[d]) for d in dims.split()) for dims in (e, rows))
+    z = In("z", f"f64[{shape}]")
+    if top:
+        return *map(_text, (*texts, f"{e} -> {rows}; max n")), z
+    return *map(_text, texts), z, In("m", f"f64[{short}]")
 
 
 # -- laws ------------------------------------------------------------------------------------------
 
 
-def _fold_law(late: bool, right: bool, offset: bool) -> Callable[..., Sides]:
+def _fold_law(late: bool, right: bool, kind: str) -> Callable[..., Sides]:
     folded = _folded(late, right)
 
     def sides(s: Any, d: Any, t: Any, x: Any, z: Any, v: Any) -> tuple[Term, Any]:
@@ -150,30 +195,46 @@ def _fold_law(late: bool, right: bool, offset: bool) -> Callable[..., Sides]:
         return left, op(u, "pair", z, v)
 
     def shifted(s: Sig, d: Sig, t: Sig, x: Sig, y: Sig, z: Value, m: Value, v: Value) -> Sides:
-        """(e / sum e) v = (e v) / sum e = u[pair](z, v) folded   where e = exp(z - m)."""
+        """(e / sum e) v = (e v) / sum e = u[pair](z, v) folded   where e = exp(z - m), m finite."""
         left, u = sides(s, d, t, x, op(y, "sub", z, m), v)
-        return left, op(without_offset(u, y, "sub"), "pair", z, v)
+        right = op(without_offset(u, y, "sub"), "pair", z, v)
+        return left, right, is_finite(m)
 
-    return shifted if offset else plain
+    def topped(s: Sig, d: Sig, t: Sig, x: Sig, y: Sig, w: Sig, z: Value, v: Value) -> Sides:
+        """(e / sum e) v = (e v) / sum e = u[pair](z, v) folded   where e = exp(z - max z)."""
+        left, u = sides(s, d, t, x, op(y, "sub", z, op(w, "id", z)), v)
+        return left, op(without_maximum(u, y, w), "pair", z, v)
+
+    return {PLAIN: plain, OFFSET: shifted, MAXIMUM: topped}[kind]
 
 
-def _name(late: bool, right: bool, offset: bool) -> str:
+def _name(late: bool, right: bool, kind: str) -> str:
     mixed = "values_weights" if right else "weights_values"
-    return mixed + ("_divided_late" if late else "") + ("_offset" if offset else "")
+    return mixed + ("_divided_late" if late else "") + kind
 
 
-for _late, _right, _offset in product((False, True), repeat=3):
+for _late, _right, _kind in product((False, True), (False, True), (PLAIN, OFFSET, MAXIMUM)):
     PACK.law(
         source="Milakov and Gimelshein 2018; Dao et al. 2022",
-        sampler=partial(_sample, late=_late, right=_right, offset=_offset),
-        name=_name(_late, _right, _offset),
-    )(_fold_law(_late, _right, _offset))
+        sampler=partial(_sample, late=_late, right=_right, kind=_kind),
+        name=_name(_late, _right, _kind),
+    )(_fold_law(_late, _right, _kind))
 
 
 @PACK.law(source="folklore: softmax does not change with an offset", sampler=_shifted)
 def offset_of_scores(s: Sig, t: Sig, f: Cell, z: Value, m: Value, v: Value) -> Sides:
-    """s[pair](t[f](z, m), v) = u[pair](z, v), both folded by softmax   for an offset m of rows."""
-    return op(s, "pair", op(t, f, z, m), v), op(without_offset(s, t, f), "pair", z, v)
+    """s[pair](t[f](z, m), v) = u[pair](z, v), both folded by softmax   for finite m of rows."""
+    right = op(without_offset(s, t, f), "pair", z, v)
+    return op(s, "pair", op(t, f, z, m), v), right, is_finite(m)
+
+
+@PACK.law(
+    source="folklore: softmax does not change with an offset", sampler=partial(_shifted, top=True)
+)
+def maximum_of_scores(s: Sig, t: Sig, w: Sig, z: Value, v: Value) -> Sides:
+    """s[pair](t[sub](z, max z), v) = u[pair](z, v), both folded by softmax   for rows' maxima."""
+    shifted = op(t, "sub", z, op(w, "id", z))
+    return op(s, "pair", shifted, v), op(without_maximum(s, t, w), "pair", z, v)
 
 
 @primitive((STR, STR, STR, STR), (STR, STR))
@@ -202,9 +263,37 @@ def _divides_its_rows(d: Signature, t: Signature, x: Signature) -> bool:
     return kept == d.operands[1] and len(d.operands[0]) == x.n_out
 
 
-@PACK.law(source="folklore: softmax does not change with an offset", search=False)
+@PACK.law(
+    source="folklore: softmax does not change with an offset",
+    sampler=partial(_weights, top=False),
+    search=False,
+)
 def offset_of_weights(d: Sig, t: Sig, x: Sig, y: Sig, z: Value, m: Value) -> Sides:
-    """E / sum e = e' / sum e'   for e = exp(z - m), e' = exp(z), m an offset of rows."""
+    """E / sum e = e' / sum e'   for e = exp(z - m), e' = exp(z), m a finite offset of rows."""
     u, v = shares_without_offset(d, t, x, y)
     e, plain = op(x, "exp", op(y, "sub", z, m)), op(v, "exp", z)
-    return op(d, "div", e, op(t, "id", e)), op(u, "div", plain, op(t, "id", plain))
+    right = op(u, "div", plain, op(t, "id", plain))
+    return op(d, "div", e, op(t, "id", e)), right, is_finite(m)
+
+
+@primitive((STR, STR, STR, STR), (STR,))
+def is_maximum(norm: str, exp: str, shift: str, top: str) -> str | None:
+    """Defined where the offset is the maximum of the scores that are summed."""
+    whole = sigalg.inline(signature(norm), 0, signature(exp))
+    inner = None if whole is None else sigalg.inline(whole, 0, signature(shift))
+    found = inner is not None and _normalises(*inner.operands[:2], top, inner, "max")
+    return top if found else None
+
+
+@PACK.law(
+    source="folklore: softmax does not change with an offset",
+    sampler=partial(_weights, top=True),
+    search=False,
+)
+def maximum_of_weights(d: Sig, t: Sig, x: Sig, y: Sig, w: Sig, z: Value) -> Sides:
+    """E / sum e = e' / sum e'   for e = exp(z - max z), e' = exp(z), rows of z never +inf."""
+    u, v = shares_without_offset(d, t, x, y)
+    is_maximum(t, x, y, w)
+    e, plain = op(x, "exp", op(y, "sub", z, op(w, "id", z))), op(v, "exp", z)
+    right = op(u, "div", plain, op(t, "id", plain))
+    return op(d, "div", e, op(t, "id", e)), right, is_below(z)

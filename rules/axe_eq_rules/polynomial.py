@@ -7,7 +7,12 @@ operator is an atom. Writing a polynomial out as a term makes equal polynomials 
 relabelings `sort_operands` gives up on.
 
 Over the reals every floating dtype is the real line, so casts between them disappear; integers of
-one dtype form a ring (two's complement), where the same algebra is exact.
+one dtype form a ring (two's complement), where the same algebra is exact. Constants are what their
+dtype holds, so a coefficient is written in one that holds it.
+
+Atoms may be undefined, and with infinite constants infinite. Facts (`axe_eq.program.facts`) say of
+which that cannot be: only such cancel (inf - inf is no 0), and only such are multiplied into sums
+that are entered (inf times (2 - 1) is no inf - inf).
 """
 
 from __future__ import annotations
@@ -18,11 +23,12 @@ from fractions import Fraction
 from functools import lru_cache
 from math import isfinite, prod
 
+from axe_eq.program.facts import FINITE, FINITE_WHERE_DEFINED, facts_of, has
 from axe_eq.program.ops import join_text, selector, split_text
 from axe_eq.program.sigalg import Operand, dims_of, sort_operands
 from axe_eq.program.signature import LETTERS, Affine, Signature, make, plain, signature
 from axe_eq.program.terms import In, Op, Sel, op, operands, sel, type_of
-from axe_eq.program.types import DTYPES, ValueType, same_ring, value_type
+from axe_eq.program.types import DTYPES, ValueType, held, same_ring, value_type
 from axe_eq.rule.term import Term, postorder
 
 MAX_MONOMIALS = 64  # of a product of sums; beyond, the sums are atoms
@@ -30,12 +36,6 @@ MAX_SUM = 512
 MAX_FACTORS = 12
 
 SUMS = frozenset({"add", "sub", "neg"})
-# Cells defined for every real operand: cancelling a value of these loses no place where it is
-# undefined.
-TOTAL = frozenset({
-    "add", "sub", "neg", "mul", "id", "cast", "abs", "maximum", "minimum", "where", "sign",
-    "floor", "ceil", "round", "trunc", "exp", "tanh", "sigmoid", "erf", "sin", "cos",
-})  # fmt: skip
 
 
 class Unwieldy(Exception):
@@ -59,6 +59,11 @@ class Monomial:
     def dims(self) -> frozenset[int]:
         """Index dims that some factor reads."""
         return frozenset().union(*(dims_of(p) for _, p in self.factors))
+
+    @property
+    def proper(self) -> bool:
+        """Whether no factor is ever infinite."""
+        return all(_knows(a, FINITE_WHERE_DEFINED) for a, _ in self.factors)
 
 
 Polynomial = tuple[Monomial, ...]
@@ -123,14 +128,28 @@ def multiply(polys: Sequence[Polynomial], n_out: int) -> Polynomial:
     """Product of polynomials over one index space.
 
     Raises:
-        Unwieldy: more than `MAX_MONOMIALS` monomials or `MAX_FACTORS` factors.
+        Unwieldy: more than `MAX_MONOMIALS` monomials or `MAX_FACTORS` factors, or an infinite
+            factor of a sum.
     """
     if prod(map(len, polys)) > MAX_MONOMIALS:
         raise Unwieldy
+    _check_infinite(polys, n_out)
     result, *others = _zeros_written(polys, n_out)
     for other in others:
         result = tuple(_times(a, b, n_out) for a in result for b in other)
     return result
+
+
+def _check_infinite(polys: Sequence[Polynomial], n_out: int) -> None:
+    """Refuse to multiply a sum, of monomials or over dims, by what may be infinite."""
+    sums = [n for n, p in enumerate(polys) if not _is_single(p, n_out)]
+    wild = [n for n, p in enumerate(polys) if not all(m.proper for m in p)]
+    if any(n != other for n in sums for other in wild):
+        raise Unwieldy
+
+
+def _is_single(poly: Polynomial, n_out: int) -> bool:
+    return len(poly) <= 1 and all(len(m.extents) == n_out for m in poly)
 
 
 def _zeros_written(polys: Sequence[Polynomial], n_out: int) -> list[Polynomial]:
@@ -202,7 +221,11 @@ class Expander:
             return self._product
         if cell == "mul" or (cell == "div" and kind == "f"):
             return self._scaled if not self.products else self._multiplied(cell)
-        return self._sum if cell == "neg" or (cell in SUMS and self.sums) else None
+        entered = cell == "neg" or (cell in SUMS and (self.sums or self._is_constant(term)))
+        return self._sum if entered else None
+
+    def _is_constant(self, term: Term) -> bool:
+        return not any(m.factors for a in operands(term) for m in self._memo[a])
 
     def _operands(self, term: Term) -> list[Polynomial]:
         """Operands' polynomials over the operator's whole index space."""
@@ -222,7 +245,7 @@ class Expander:
             sig = signature(term.args[0])
             space = sig.extents([shape_of(a).shape for a in operands(term)])
             whole = [
-                p if len(p) == 1 else read_through(a, read, space)
+                p if _is_single(p, n_dims) else read_through(a, read, space)
                 for p, a, read in zip(polys, given, sig.operands, strict=True)
             ]
             return self._reduced(term, multiply(whole, n_dims))
@@ -335,9 +358,13 @@ class _Written:
     sig: Signature
     atoms: tuple[Term, ...]
 
-    @property
-    def total(self) -> bool:
-        return all(is_total(a) for a in self.atoms)
+    def knows(self, facts: int) -> bool:
+        """Whether all atoms are known to be so."""
+        return all(_knows(a, facts) for a in self.atoms)
+
+
+def _knows(atom: Term, facts: int) -> bool:
+    return has(facts_of.of(atom) or 0, facts)
 
 
 @lru_cache(maxsize=20_000)
@@ -355,29 +382,20 @@ def _write(monomial: Monomial, n_out: int) -> _Written:
 
 
 def collect(monomials: Iterable[Monomial], n_out: int) -> Polynomial:
-    """Add up monomials of one product; drop what cancels, where it is defined everywhere."""
-    found: dict[_Written, Monomial] = {}
+    """Add up monomials of one product; drop what cancels, where it is defined everywhere.
+
+    Of what may be infinite only those of one sign are added up: inf + inf is inf, inf - inf is not.
+    """
+    found: dict[tuple[_Written, int], Monomial] = {}
     for m in monomials:
         key = _write(m, n_out)
-        old = found.get(key)
-        found[key] = m if old is None else replace(m, coefficient=old.coefficient + m.coefficient)
-    return tuple(m for key, m in found.items() if m.coefficient or not key.total)
-
-
-def is_total(term: Term) -> bool:
-    """Whether a value is defined for all real inputs."""
-    return all(
-        _total_selector(sub.args[0])
-        if sub.symbol is Sel
-        else sub.args[1].partition(" ")[0] in TOTAL
-        for sub in postorder(term)
-        if sub.symbol in (Op, Sel)
-    )
-
-
-def _total_selector(spec: str) -> bool:
-    name, params = split_text(spec)
-    return name != "full" or isfinite(params[1])
+        sign = (
+            0 if key.knows(FINITE_WHERE_DEFINED) else 1 + (m.coefficient > 0) - (m.coefficient < 0)
+        )
+        old = found.get((key, sign))
+        coefficient = m.coefficient + (Fraction(0) if old is None else old.coefficient)
+        found[key, sign] = replace(old or m, coefficient=coefficient)
+    return tuple(m for (key, _), m in found.items() if m.coefficient or not key.knows(FINITE))
 
 
 def constant(value: Fraction, dtype: str) -> Term:
@@ -393,9 +411,19 @@ def constant(value: Fraction, dtype: str) -> Term:
     if max(value.numerator.bit_length(), value.denominator.bit_length()) > 900:
         raise Unwieldy
     if Fraction(float(value)) == value:
-        return _full(float(value), dtype)
-    top, bottom = _full(value.numerator, dtype), _full(value.denominator, dtype)
-    return op(make([[], []], ()).text, "div", top, bottom)
+        wide = _full(float(value), dtype if held(float(value), dtype) == float(value) else "f64")
+    else:
+        wide = op(", ->", "div", _whole(value.numerator), _whole(value.denominator))
+    return _as_dtype(wide, dtype)
+
+
+def _whole(value: int) -> Term:
+    """An integer of any size, exact: a sum of numbers that f64 holds."""
+    parts = []
+    while value or not parts:
+        parts.append(_full(float(value), "f64"))
+        value -= int(float(value))
+    return parts[0] if len(parts) == 1 else op(make([[]] * len(parts), ()).text, "add", *parts)
 
 
 def _full(value: float, dtype: str) -> Term:

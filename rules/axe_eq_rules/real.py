@@ -4,45 +4,47 @@ Legend: x, y, z values; rest, operands of an operator; s, t, u, v signatures; f,
 texts of constants and selectors. ``s[f](x, y)`` a block operator, ``s.0(t)`` s with its operand
 0 replaced by the operands of t. Sums, products and distribution have normal forms (pack
 real_normal); here is what those do not see, and what a search for cheap forms wants as rewrites.
+
+Inputs are finite; constants, and what is computed from them, may be infinite or undefined. Laws to
+which this matters ask for facts (pack-wide words: `needs`): `finite` means defined and finite at
+all finite inputs, `proper` finite wherever defined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from axe_eq.pack import Pack
 from axe_eq.program import sigalg
-from axe_eq.program.ops import MONOIDS, join_text, split_text
+from axe_eq.program.decisions import Draw
+from axe_eq.program.ops import MONOIDS, split_text
 from axe_eq.program.signature import Signature, make, signature
 from axe_eq.program.terms import (
     Args,
     Cell,
+    In,
     Nil,
     Op,
     Sel,
     Sig,
     Spec,
     Value,
-    args,
     op,
     sel,
     type_of,
-    types_of,
 )
 from axe_eq.program.types import DTYPES, dtype, promote, same_ring, value_type
 from axe_eq.rule.law import Sides
-from axe_eq.rule.term import INT, STR, Primitive, primitive
+from axe_eq.rule.term import INT, STR, Ground, primitive
+from axe_eq_rules import zeros
 from axe_eq_rules.constants import constant, constant_text, one_ring
 from axe_eq_rules.joins import (
     along_rounding,
     merge_of_reductions,
     named,
     operator_of_concat,
-    types_in,
 )
+from axe_eq_rules.needs import NOTHING, PROPER, is_above, is_proper
 from axe_eq_rules.stages import long_sample, parts, stages, wide_parts, wide_stages
 from axe_eq_rules.tensor import swapped, text, without_scalar
-from axe_eq_rules.through import padded_factors
 
 PACK = Pack(
     "real", exact=False, summary="functions, scaling and reductions in parts, over the reals"
@@ -99,16 +101,21 @@ FUNCTION_PAIRS: dict[tuple[str, str], str] = {
 }  # fmt: skip
 
 
-@primitive((STR, STR, STR), (STR,))
-def merged_functions(f: str, g: str, x: str) -> str | None:
-    """The cell that is f(g(x)) over the reals; casts between floating dtypes lose nothing there."""
+# Inverse functions, one of which has a pole where the other one is at infinity.
+_INVERSE = {("log", "exp"), ("log1p", "expm1"), ("atanh", "tanh"), ("tan", "atan")}
+
+
+@primitive((STR, STR, STR), (STR, INT))
+def merged_functions(f: str, g: str, x: str) -> tuple[str, int] | None:
+    """The cell that is f(g(x)), and what x must be; casts between floating dtypes lose nothing."""
     (outer, to), (inner, between) = split_text(f), split_text(g)
     own = value_type(x).dtype
     if outer == inner == "cast":
         floats = all(DTYPES[dtype(d).name].kind == "f" for d in (to[0], between[0], own))
         same = dtype(to[0]).name == own
-        return ("id" if same else f) if floats else None
-    return FUNCTION_PAIRS.get((f, g))
+        return ("id" if same else f, NOTHING) if floats else None
+    found = FUNCTION_PAIRS.get((f, g))
+    return None if found is None else (found, PROPER if (f, g) in _INVERSE else NOTHING)
 
 
 @primitive((STR, STR), (STR,))
@@ -118,11 +125,20 @@ def map_inlined(outer: str, inner: str) -> str | None:
     return None if t.n_reduced else text(sigalg.inline(signature(outer), 0, t))
 
 
-@PACK.law(source="folklore: inverse and even functions")
+def _pairs(draw: Draw) -> tuple[Ground, ...]:
+    """One function of another, elementwise."""
+    f, g = draw.pick("pair", [*FUNCTION_PAIRS, ("cast f32", "cast f16"), ("cast f64", "cast f32")])
+    rank = draw.integer("rank", 0, 2)
+    s = sigalg.identity(rank).text
+    return s, f, s, g, In("x0", f"f64[{','.join('34'[:rank])}]")
+
+
+@PACK.law(source="folklore: inverse and even functions", sampler=_pairs)
 def function_of_function(s: Sig, f: Cell, t: Sig, g: Cell, x: Value) -> Sides:
-    """s[f](t[g](x)) = s.0(t)[h](x)   if h = f g: log exp, cos neg, abs exp, cast cast, ..."""
-    h = merged_functions(f, g, type_of(x))
-    return op(s, f, op(t, g, x)), op(map_inlined(s, t), h, x)
+    """s[f](t[g](x)) = s.0(t)[h](x)   if h = f g: cos neg, cast cast, log exp of a proper x, ..."""
+    h, need = merged_functions(f, g, type_of(x))
+    right = op(map_inlined(s, t), h, x)
+    return op(s, f, op(t, g, x)), right, is_proper(x, need)
 
 
 # Exponent -> the cell that is that power.
@@ -140,11 +156,19 @@ def power_cell(sig: str, spec: str, x: str) -> tuple[str, str] | None:
     return None if rest is None else (rest.text, cell)
 
 
-@PACK.law(source="folklore: roots are powers")
+def _roots(draw: Draw) -> tuple[Ground, ...]:
+    """A power with a constant exponent."""
+    rank, k = draw.integer("rank", 0, 2), draw.pick("k", (0.5, -0.5))
+    sig = make([sigalg.identity(rank).operands[0], ()], range(rank))
+    x = In("x0", f"f64[{','.join('34'[:rank])}]")
+    return sig.text, x, constant_text(k, "f64")
+
+
+@PACK.law(source="folklore: roots are powers", sampler=_roots)
 def power_is_root(s: Sig, x: Value, k: Spec) -> Sides:
-    """s[pow](x, k) = t[f](x)   for sqrt and k = 1/2, rsqrt and k = -1/2."""
+    """s[pow](x, k) = t[f](x)   for sqrt and k = 1/2, rsqrt and k = -1/2, x never -inf."""
     t, f = power_cell(s, k, type_of(x))
-    return op(s, "pow", x, Sel(k, Nil())), op(t, f, x)
+    return op(s, "pow", x, Sel(k, Nil())), op(t, f, x), is_above(x)
 
 
 @primitive((STR, STR, STR), (STR,))
@@ -191,10 +215,10 @@ def product_of_exponentials(s: Sig, t: Sig, u: Sig, x: Value, y: Value) -> Sides
 
 @PACK.law(source="folklore: exponentials")
 def quotient_of_exponentials(s: Sig, t: Sig, u: Sig, x: Value, y: Value) -> Sides:
-    """s[div](t[exp](x), u[exp](y)) = exp(x - y)."""
+    """s[div](t[exp](x), u[exp](y)) = exp(x - y)   if y is never -inf."""
     e, v = exponents(s, t, u)
     left = op(s, "div", op(t, "exp", x), op(u, "exp", y))
-    return left, op(e, "exp", op(v, "sub", x, y))
+    return left, op(e, "exp", op(v, "sub", x, y)), is_above(y)
 
 
 @primitive((STR,), (STR,))
@@ -298,9 +322,9 @@ def maximum_of_negated(s: Sig, t: Sig, x: Value) -> Sides:
 # -- scaling out of reductions ---------------------------------------------------------------------
 
 
-@primitive((STR, STR, STR, STR, STR), (STR, STR))
-def scaled_sum(outer: str, inner: str, f: str, x: str, y: str) -> tuple[str, str] | None:
-    """(pointwise, reduction) with the second operand of the inner cell taken out."""
+@primitive((STR, STR, STR, STR, STR), (STR, STR, INT))
+def scaled_sum(outer: str, inner: str, f: str, x: str, y: str) -> tuple[str, str, int] | None:
+    """(pointwise, reduction) with the inner cell's second operand taken out; what that must be."""
     s, t = signature(outer), signature(inner)
     own = value_type(x).dtype
     common = promote(own, value_type(y).dtype)
@@ -309,9 +333,12 @@ def scaled_sum(outer: str, inner: str, f: str, x: str, y: str) -> tuple[str, str
     if (s.monoid, f) not in _SCALES or t.n_reduced or not fits:
         return None
     whole = sigalg.inline(s, 0, t)
-    return None if whole is None else _taken_out(whole, (0,), 1)
+    found = None if whole is None else _taken_out(whole, (0,), 1)
+    return None if found is None else (*found, _FREE_OF[f])
 
 
+# Infinity times a sum of both signs is no sum of infinities; divided by it all are 0.
+_FREE_OF = {"mul": PROPER, "div": NOTHING, "add": PROPER, "sub": PROPER}
 # Cells f with reduce(f(x, y)) = f(reduce(x), y) for y without the reduced dims.
 _SCALES = {
     ("+", "mul"), ("+", "div"), ("max", "add"), ("max", "sub"), ("min", "add"), ("min", "sub"),
@@ -353,16 +380,17 @@ def _reduced_alone(whole: Signature, position: int) -> tuple[str, str] | None:
 
 @PACK.law(source="folklore: linearity; max(x + c) = max(x) + c")
 def scale_of_reduction(s: Sig, f: Cell, t: Sig, x: Value, y: Value) -> Sides:
-    """s[id](t[f](x, y)) = u[f](s'[id](x), y)   for + of mul, div; max, min of float add, sub."""
-    u, v = scaled_sum(s, t, f, type_of(x), type_of(y))
-    return op(s, "id", op(t, f, x, y)), op(u, f, op(v, "id", x), y)
+    """s[id](t[f](x, y)) = u[f](s'[id](x), y)   for + of mul, div; max of add, sub; proper y."""
+    u, v, need = scaled_sum(s, t, f, type_of(x), type_of(y))
+    right = op(u, f, op(v, "id", x), y)
+    return op(s, "id", op(t, f, x, y)), right, is_proper(y, need)
 
 
-@primitive((STR, INT, STR, STR, STR, STR, STR), (STR, STR))
+@primitive((STR, INT, STR, STR, STR, STR, STR), (STR, STR, INT))
 def scaled_product(
     outer: str, position: int, inner: str, f: str, x: str, y: str, z: str
-) -> tuple[str, str] | None:
-    """(pointwise, contraction) with the second operand of a factor x f y taken out."""
+) -> tuple[str, str, int] | None:
+    """(pointwise, contraction) with the second operand of x f y taken out; what that must be."""
     s, t = signature(outer), signature(inner)
     if s.monoid != "+" or f not in ("mul", "div") or t.n_reduced or len(t.operands) != 2:
         return None
@@ -371,21 +399,25 @@ def scaled_product(
     whole = sigalg.inline(s, position, t)
     if whole is None:
         return None
-    return _taken_out(whole, (0, 2) if position == 0 else (0, 1), 1 if position == 0 else 2)
+    group, free = ((0, 2), 1) if position == 0 else ((0, 1), 2)
+    found = _taken_out(whole, group, free)
+    return None if found is None else (*found, _FREE_OF[f])
 
 
 @PACK.law(source="folklore: linearity of contractions", expands=True)
 def scale_of_left(s: Sig, f: Cell, t: Sig, x: Value, y: Value, z: Value) -> Sides:
-    """s[mul](t[f](x, y), z) = u[f](v[mul](x, z), y)   if y lacks the summed dims, f mul or div."""
-    u, v = scaled_product(s, 0, t, f, type_of(x), type_of(y), type_of(z))
-    return op(s, "mul", op(t, f, x, y), z), op(u, f, op(v, "mul", x, z), y)
+    """s[mul](t[f](x, y), z) = u[f](v[mul](x, z), y)   f mul, div; y proper, lacks summed dims."""
+    u, v, need = scaled_product(s, 0, t, f, type_of(x), type_of(y), type_of(z))
+    right = op(u, f, op(v, "mul", x, z), y)
+    return op(s, "mul", op(t, f, x, y), z), right, is_proper(y, need)
 
 
 @PACK.law(source="folklore: linearity of contractions", expands=True)
 def scale_of_right(s: Sig, f: Cell, t: Sig, x: Value, y: Value, z: Value) -> Sides:
-    """s[mul](z, t[f](x, y)) = u[f](v[mul](z, x), y)   if y lacks the summed dims, f mul or div."""
-    u, v = scaled_product(s, 1, t, f, type_of(x), type_of(y), type_of(z))
-    return op(s, "mul", z, op(t, f, x, y)), op(u, f, op(v, "mul", z, x), y)
+    """s[mul](z, t[f](x, y)) = u[f](v[mul](z, x), y)   f mul, div; y proper, lacks summed dims."""
+    u, v, need = scaled_product(s, 1, t, f, type_of(x), type_of(y), type_of(z))
+    right = op(u, f, op(v, "mul", z, x), y)
+    return op(s, "mul", z, op(t, f, x, y)), right, is_proper(y, need)
 
 
 # -- factoring -------------------------------------------------------------------------------------
@@ -411,20 +443,20 @@ def common_factor(product: str, x: str, y: str, z: str) -> str | None:
 # e-graph joins all products with a common factor before it looks at what adds them.
 @PACK.law(source="folklore: distributivity")
 def factor_left(s: Sig, f: Cell, t: Sig, x: Value, y: Value, z: Value) -> Sides:
-    """s[f](t[mul](z, x), t[mul](z, y)) = t[mul](z, u[f](x, y))   for f add or sub."""
+    """s[f](t[mul](z, x), t[mul](z, y)) = t[mul](z, u[f](x, y))   for f add or sub, z proper."""
     pointwise_sum(s, f)
     u = common_factor(t, type_of(x), type_of(y), type_of(z))
     left = op(s, f, op(t, "mul", z, x), op(t, "mul", z, y))
-    return left, op(t, "mul", z, op(u, f, x, y))
+    return left, op(t, "mul", z, op(u, f, x, y)), is_proper(z)
 
 
 @PACK.law(source="folklore: distributivity")
 def factor_right(s: Sig, f: Cell, t: Sig, x: Value, y: Value, z: Value) -> Sides:
-    """s[f](t[mul](x, z), t[mul](y, z)) = t[mul](u[f](x, y), z)   for f add or sub."""
+    """s[f](t[mul](x, z), t[mul](y, z)) = t[mul](u[f](x, y), z)   for f add or sub, z proper."""
     pointwise_sum(s, f)
     u = common_factor(t, type_of(x), type_of(y), type_of(z))
     left = op(s, f, op(t, "mul", x, z), op(t, "mul", y, z))
-    return left, op(t, "mul", op(u, f, x, y), z)
+    return left, op(t, "mul", op(u, f, x, y), z), is_proper(z)
 
 
 # -- reductions in parts ---------------------------------------------------------------------------
@@ -493,98 +525,4 @@ for _position, _other in ((0, None), (1, None), (0, 1), (1, 0)):
         name=named("reduction_of_concat", (_position, *([] if _other is None else [_other]))),
     )(operator_of_concat(_position, _other, along_rounding))
 
-
-# -- zero padding ----------------------------------------------------------------------------------
-
-
-@primitive((STR, INT, STR, STR), (STR,))
-def padding_summed(sig: str, position: int, spec: str, x: str) -> str | None:
-    """Defined where a zero padding lies only along summed dims that no other operand reads."""
-    return spec if _padding_of(sig, position, spec, None) is not None else None
-
-
-@primitive((STR, INT, STR, STR, INT, STR), (STR,))
-def padding_met(sig: str, position: int, spec: str, x: str, other: int, y: str) -> str | None:
-    """The slice of the other factor that meets what was padded with zeros along summed dims."""
-    widths = _padding_of(sig, position, spec, other)
-    if widths is None:
-        return None
-    parts = []
-    for p, extent in zip(signature(sig).operands[other], value_type(y).shape, strict=True):
-        lo, hi = widths.get(-1 if p.plain is None else p.plain, (0, 0))
-        parts.append((lo, 1, extent - lo - hi) if lo or hi else None)
-    return join_text("slice", tuple(parts)) if any(p is not None for p in parts) else None
-
-
-def _padding_of(
-    sig: str, position: int, spec: str, other: int | None
-) -> dict[int, tuple[int, int]] | None:
-    """Padded index dims with their widths, if all are summed and read plainly, and only there."""
-    s, (name, params) = signature(sig), split_text(spec)
-    if name != "pad" or params[1] != 0 or s.monoid != "+":
-        return None
-    widths: dict[int, tuple[int, int]] = {}
-    for p, width in zip(s.operands[position], params[0], strict=True):
-        if width != (0, 0):
-            if p.plain is None or p.plain < s.n_out or p.plain in widths:
-                return None
-            widths[p.plain] = width
-    for n, operand in enumerate(s.operands):
-        for p in operand:
-            reads = [d for d, _ in p.terms if d in widths]
-            if reads and (n not in (position, other) or p.plain is None):
-                return None
-    return widths or None
-
-
-@PACK.law(source="folklore: zeros add nothing")
-def sum_of_padded(s: Sig, k: Spec, x: Value) -> Sides:
-    """s[id](pad(x)) = s[id](x)   for zeros along summed dims."""
-    padding_summed(s, 0, k, type_of(x))
-    return op(s, "id", sel(k, x)), op(s, "id", x)
-
-
-@PACK.law(source="folklore: zeros add nothing")
-def product_of_padded_left(s: Sig, k: Spec, x: Value, y: Value) -> Sides:
-    """s[mul](pad(x), y) = s[mul](x, m(y))   for zeros along summed dims, m the slice they leave."""
-    m = padding_met(s, 0, k, type_of(x), 1, type_of(y))
-    return op(s, "mul", sel(k, x), y), op(s, "mul", x, sel(m, y))
-
-
-@PACK.law(source="folklore: zeros add nothing")
-def product_of_padded_right(s: Sig, k: Spec, x: Value, y: Value) -> Sides:
-    """s[mul](x, pad(y)) = s[mul](m(x), y)   for zeros along summed dims, m the slice they leave."""
-    m = padding_met(s, 1, k, type_of(y), 0, type_of(x))
-    return op(s, "mul", x, sel(k, y)), op(s, "mul", sel(m, x), y)
-
-
-def _zero_padded(touched: tuple[int, ...]) -> Primitive:
-    """(pad, sig, types) -> zero paddings of just these factors, for one of their product."""
-
-    def fn(spec: str, sig: str, types: str) -> tuple[str, ...] | None:
-        found = padded_factors(spec, signature(sig), types_in(types))
-        if found is None or tuple(n for n, k in enumerate(found) if k) != touched:
-            return None
-        return tuple(k for k in found if k)
-
-    fn.__name__ = named("zero_padded", touched)
-    return Primitive(fn, (STR, STR, STR), (STR,) * len(touched))
-
-
-def _pad_of_product(touched: tuple[int, ...]) -> Callable[..., Sides]:
-    padded = _zero_padded(touched)
-
-    def law(k: Spec, s: Sig, x: Value, y: Value) -> Sides:
-        """pad(s[mul](x, y)) = s[mul](pad(x), pad(y))   with zeros, each where it reads them."""
-        found = padded(k, s, types_of(args(x, y)))
-        specs = list(found) if isinstance(found, tuple) else [found]
-        factors = [sel(specs.pop(0), v) if n in touched else v for n, v in enumerate((x, y))]
-        return sel(k, op(s, "mul", x, y)), op(s, "mul", *factors)
-
-    return law
-
-
-for _touched in ((0,), (1,), (0, 1)):
-    PACK.law(source="folklore: zeros absorb", name=named("pad_of_product", _touched))(
-        _pad_of_product(_touched)
-    )
+zeros.LAWS.add_to(PACK)

@@ -2,10 +2,13 @@
 
 Legend: s, t signatures of contractions (cell ``mul``, monoid ``+``); a, b, c values. (a b) c and
 a (b c) differ by orders of magnitude in work and in bytes on a mesh; both are kept, extraction
-chooses. Chains are reassociated for a bounded number of rounds.
+chooses. Chains are reassociated for a bounded number of rounds. The ends of a chain must not be
+infinite (facts of them are asked for): infinity times a sum is not always the sum of infinities.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from axe_eq.pack import Pack
 from axe_eq.program import sigalg
@@ -14,6 +17,7 @@ from axe_eq.program.terms import Sig, Value, op, type_of
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import STR, primitive
 from axe_eq_rules.constants import one_ring
+from axe_eq_rules.needs import is_proper
 
 PACK = Pack("reassociate", exact=False, summary="chains of contractions in another order")
 
@@ -48,15 +52,21 @@ def left_first(outer: str, inner: str, a: str, b: str, c: str) -> tuple[str, str
     return _regrouped(_chain(outer, inner, 1), (0, 1)) if one_ring(a, b, c) else None
 
 
+def _proper(a: Any, c: Any) -> tuple[Any, Any]:
+    return is_proper(a), is_proper(c)
+
+
 @PACK.law(source="folklore: associativity of contractions over a ring", expands=True)
 def to_the_right(s: Sig, t: Sig, a: Value, b: Value, c: Value) -> Sides:
-    """Chain (a b) c = a (b c)   for contractions that stay contractions, in one ring."""
+    """Chain (a b) c = a (b c)   for contractions in one ring, a and c never infinite."""
     outer, inner = right_first(s, t, type_of(a), type_of(b), type_of(c))
-    return op(s, "mul", op(t, "mul", a, b), c), op(outer, "mul", a, op(inner, "mul", b, c))
+    right = op(outer, "mul", a, op(inner, "mul", b, c))
+    return op(s, "mul", op(t, "mul", a, b), c), right, *_proper(a, c)
 
 
 @PACK.law(source="folklore: associativity of contractions over a ring", expands=True)
 def to_the_left(s: Sig, t: Sig, a: Value, b: Value, c: Value) -> Sides:
-    """Chain a (b c) = (a b) c   for contractions that stay contractions, in one ring."""
+    """Chain a (b c) = (a b) c   for contractions in one ring, a and c never infinite."""
     outer, inner = left_first(s, t, type_of(a), type_of(b), type_of(c))
-    return op(s, "mul", a, op(t, "mul", b, c)), op(outer, "mul", op(inner, "mul", a, b), c)
+    right = op(outer, "mul", op(inner, "mul", a, b), c)
+    return op(s, "mul", a, op(t, "mul", b, c)), right, *_proper(a, c)

@@ -31,6 +31,7 @@ from axe_eq.program.terms import (
     op,
     sel,
     type_of,
+    types_of,
 )
 from axe_eq.program.types import value_type
 from axe_eq.rule.law import Sides
@@ -48,6 +49,7 @@ from axe_eq_rules.joins import (
     type_list,
     types_in,
 )
+from axe_eq_rules.needs import is_defined
 
 PACK = Pack("selector", summary="slices, pads, reshapes and concatenations, bit for bit")
 
@@ -206,14 +208,25 @@ def slice_picks_factor(k: Spec, m: Spec, x: Value) -> Sides:
 CHOICES = [c for n in (1, 2, 3) for c in combinations(range(3), n)]
 
 
+_BRANCHES = (1, 2)
+
+
+def _pushed_into(
+    touched: tuple[int, ...], spec: str, sig: str, f: str, types: str
+) -> tuple[str, ...] | None:
+    found = through.pushed(spec, sig, f, types_in(types))
+    if found is None or tuple(n for n, k in enumerate(found[1]) if k) != touched:
+        return None
+    return (found[0].text, *(found[1][n] for n in touched))
+
+
 def _pushed(touched: tuple[int, ...]) -> Primitive:
     """(spec, sig, cell, types) -> signature and the selectors of just these operands."""
 
     def fn(spec: str, sig: str, f: str, types: str) -> tuple[str, ...] | None:
-        found = through.pushed(spec, sig, f, types_in(types))
-        if found is None or tuple(n for n, k in enumerate(found[1]) if k) != touched:
-            return None
-        return (found[0].text, *(found[1][n] for n in touched))
+        if touched == _BRANCHES and split_text(spec)[0] == "pad":
+            return None  # `pad_of_choice`
+        return _pushed_into(touched, spec, sig, f, types)
 
     fn.__name__ = named("pushed_into", touched)
     return Primitive(fn, (STR, STR, STR, STR), (STR,) * (1 + len(touched)))
@@ -255,6 +268,21 @@ for _touched in [(), *CHOICES]:
         source="Tapestry, selectors and block operators; ours for pads and reshapes",
         name=named("selector_of_operator", _touched),
     )(_select_operands(_touched))
+
+
+@primitive((STR, STR, STR), (STR, STR, STR))
+def padded_branches(spec: str, sig: str, types: str) -> tuple[str, ...] | None:
+    """(signature, pad of x, pad of y) for a padded choice whose condition lacks the padded dims."""
+    padded = split_text(spec)[0] == "pad"
+    return _pushed_into(_BRANCHES, spec, sig, "where", types) if padded else None
+
+
+@PACK.law(source="definition of where; ours for pads")
+def pad_of_choice(k: Spec, s: Sig, c: Value, x: Value, y: Value) -> Sides:
+    """k(s[where](c, x, y)) = t[where](c, k'(x), k''(y))   for a pad k beside a defined c."""
+    t, m, n = padded_branches(k, s, types_of(args(c, x, y)))
+    right = op(t, "where", c, sel(m, x), sel(n, y))
+    return sel(k, op(s, "where", c, x, y)), right, is_defined(c)
 
 
 # -- operators of merges ---------------------------------------------------------------------------

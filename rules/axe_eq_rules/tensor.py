@@ -36,6 +36,7 @@ from axe_eq.program.types import DTYPES, dtype, promote, same_ring, value_type
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import INT, STR, primitive
 from axe_eq_rules.constants import constant, constant_text, exact_result, holds_value
+from axe_eq_rules.needs import is_defined
 
 PACK = Pack("tensor", summary="views, constants, involutions and choices, bit for bit")
 
@@ -473,8 +474,9 @@ def either_branch(sig: str) -> str | None:
 
 @PACK.law(source="definition of where")
 def where_same(s: Sig, c: Value, x: Value) -> Sides:
-    """s[where](c, x, x) = t[id](x)   if s reads both branches alike."""
-    return op(s, "where", c, x, x), op(either_branch(s), "id", x)
+    """s[where](c, x, x) = t[id](x)   if s reads both branches alike and c is defined."""
+    left = op(s, "where", c, x, x)
+    return left, op(either_branch(s), "id", x), is_defined(c)
 
 
 @primitive((STR, STR), (STR,))

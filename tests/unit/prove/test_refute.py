@@ -246,8 +246,8 @@ NOT_REFUTED: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[str, 
         ("i32[64]",),
     ),
     "overflow of a half": (
-        lambda x: scaled(scaled(x, "mul", 60000.0), "mul", 60000.0),
-        lambda x: scaled(x, "mul", 60000.0**2),
+        lambda x: scaled(scaled(x, "mul", 60000.0), "mul", 0.5),
+        lambda x: scaled(scaled(x, "mul", 0.5), "mul", 60000.0),
         ("f16[8]",),
     ),
     "shift of a softmax": (

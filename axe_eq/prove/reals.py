@@ -1,0 +1,173 @@
+"""What programs mean over the reals, on samples: values, and where they are undefined.
+
+Inputs are finite, constants what their type holds, infinities computed with as IEEE 754 does. What
+would be NaN is undefined, and so are poles: infinite results of finite operands, as of 1/0 and
+log(0). An operator is undefined where an operand is, a comparison too; a choice only needs its
+condition and the branch it takes. Everything is computed in float64, so an overflow or an underflow
+tells nothing: such values are *lost*, and nothing is said of them.
+
+This is the oracle by which laws and proofs are attacked. It decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from axe_eq.program.meaning import cell_values, evaluate_node, index_views
+from axe_eq.program.node import INPUT, OP, Node, topological
+from axe_eq.program.ops import cell, selector
+from axe_eq.program.signature import Signature, signature
+from axe_eq.program.types import Array
+
+TOLERANCE = 1e-9
+# Cells with infinite results of finite operands that are no overflow.
+_POLES = frozenset({
+    "div", "log", "log2", "log10", "log1p", "rsqrt", "atanh", "floor_divide", "remainder",
+})  # fmt: skip
+_SATURATING = {"tanh": 1.0, "erf": 1.0, "sigmoid": 1.0}
+_LEAST = 1e-280
+
+
+@dataclass(frozen=True)
+class Real:
+    """An array over the reals.
+
+    Attributes:
+        values: float64, integers or bools; anything where undefined.
+        undefined: where nothing is.
+        lost: where float64 says nothing.
+    """
+
+    values: Array
+    undefined: Array
+    lost: Array
+
+
+def real(values: Array) -> Real:
+    """An input: undefined where it is NaN."""
+    none = np.zeros(values.shape, bool)
+    nan = np.isnan(values) if values.dtype.kind == "f" else none
+    return Real(values, nan, none)
+
+
+def evaluate_reals(roots: Sequence[Node], inputs: Mapping[str, Real]) -> dict[Node, Real]:
+    """Values of every node the roots reach.
+
+    Args:
+        roots: nodes whose floating types are all f64 (`rebuild.in_float64`).
+        inputs: by name.
+    """
+    found: dict[Node, Real] = {}
+    with np.errstate(all="ignore"):
+        for node in topological(roots):
+            operands = [found[a] for a in node.args]
+            if node.kind == INPUT:
+                found[node] = inputs[node.text]
+            elif node.kind == OP:
+                found[node] = _operator(node, operands)
+            else:
+                found[node] = _selector(node, operands)
+    return found
+
+
+def _operator(node: Node, operands: Sequence[Real]) -> Real:
+    values = evaluate_node(node, [x.values for x in operands])
+    sig = signature(node.text)
+    space = sig.extents([x.values.shape for x in operands])
+    views = index_views(sig, [x.values for x in operands], space)
+    undefined, lost = (
+        index_views(sig, marks, space)
+        for marks in ([x.undefined for x in operands], [x.lost for x in operands])
+    )
+    full = np.broadcast_shapes(*(v.shape for v in views))
+    bad, gone = _strict(node.cell, views, undefined), _strict(node.cell, views, lost)
+    pole, beyond = _of_cell(node.cell, views)
+    bad, gone = _over(sig, bad | pole, full), _over(sig, gone | beyond, full)
+    bad, gone = (np.broadcast_to(m, node.shape) for m in (bad, gone))
+    if values.dtype.kind == "f":
+        bad = bad | np.isnan(values)
+        gone = gone | np.isinf(values) & ~bad & ~_over(sig, _infinite(views), full)
+    return Real(values, bad & ~gone, gone)
+
+
+def _strict(text: str, views: Sequence[Array], marks: Sequence[Array]) -> Array:
+    """Where a mark of an operand reaches a cell."""
+    if cell(text)[0].result == "last":
+        return marks[0] | np.where(views[0], marks[1], marks[2])
+    return np.logical_or.reduce(np.broadcast_arrays(*marks)) if len(marks) > 1 else marks[0]
+
+
+def _infinite(views: Sequence[Array]) -> Array:
+    found = [np.isinf(v) if v.dtype.kind == "f" else np.zeros(v.shape, bool) for v in views]
+    return np.logical_or.reduce(np.broadcast_arrays(*found)) if len(found) > 1 else found[0]
+
+
+def _of_cell(text: str, views: Sequence[Array]) -> tuple[Array, Array]:
+    """Where a cell has a pole or no value, and where float64 is not the reals."""
+    declared, _ = cell(text)
+    none = np.zeros(np.broadcast_shapes(*(v.shape for v in views)), bool)
+    if declared.n_values > 1 or declared.result == "bool":
+        return none, none
+    found = cell_values(text, views)[0]
+    if found.dtype.kind != "f":
+        zero = declared.name in ("floor_divide", "remainder")
+        return (none | (views[1] == 0) if zero else none), none
+    finite = ~_infinite(views)
+    beyond = np.isinf(found) & finite
+    pole = np.isnan(found)
+    if declared.name in _POLES or (declared.name == "pow" and (views[0] == 0).any()):
+        at = beyond if declared.name != "pow" else beyond & (views[0] == 0)
+        if declared.name in ("div", "floor_divide", "remainder"):
+            at = none | (views[1] == 0)
+        pole, beyond = pole | at, beyond & ~at
+    if declared.name in ("exp", "sigmoid", "rsqrt", "div", "mul", "pow"):
+        nonzero = np.logical_and.reduce(np.broadcast_arrays(*(v != 0 for v in views), none | True))
+        tiny = (np.abs(found) < _LEAST) & finite
+        beyond = beyond | tiny & (nonzero if declared.name in ("div", "mul", "pow") else True)
+    if declared.name in _SATURATING:
+        beyond = beyond | (np.abs(found) == _SATURATING[declared.name]) & finite
+    return none | pole, none | beyond
+
+
+def _over(sig: Signature, marks: Array, full: tuple[int, ...]) -> Array:
+    """Marks of what a reduction makes of marked cells."""
+    whole = np.broadcast_to(marks, full)
+    return whole.any(axis=tuple(range(sig.n_out, whole.ndim))) if sig.n_reduced else whole
+
+
+def _selector(node: Node, operands: Sequence[Real]) -> Real:
+    values = evaluate_node(node, [x.values for x in operands])
+    if not operands:
+        return real(values)
+    marks = (
+        np.isnan(_moved(node, [getattr(x, name) for x in operands]))
+        for name in ("undefined", "lost")
+    )
+    undefined, lost = marks
+    filled = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
+    return Real(values, undefined | filled & ~lost, lost)
+
+
+def _moved(node: Node, marks: Sequence[Array]) -> Array:
+    """NaN where a selector puts what is marked; what it fills is not marked, unless it is NaN."""
+    given = [np.where(m, np.nan, 0.0) for m in marks]
+    declared, params = selector(node.text)
+    return np.asarray(declared.run(params, given), dtype=np.float64)
+
+
+def difference_over_reals(a: Real, b: Real, tolerance: float = TOLERANCE) -> str | None:
+    """What differs between two results over the reals, where neither is lost."""
+    known = ~(a.lost | b.lost)
+    if (known & (a.undefined != b.undefined)).any():
+        return "its sides are not defined at the same places"
+    there = known & ~a.undefined & ~b.undefined
+    if a.values.dtype.kind in "ib":
+        return "its sides differ" if (there & (a.values != b.values)).any() else None
+    x, y = a.values.astype(np.float64), b.values.astype(np.float64)
+    scale = np.maximum(np.maximum(np.abs(x), np.abs(y)), 1.0)
+    with np.errstate(invalid="ignore"):
+        apart = (x != y) & ~(np.abs(x - y) <= tolerance * scale)
+    return "its sides differ over the reals" if (there & apart).any() else None
