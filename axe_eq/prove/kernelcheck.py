@@ -33,6 +33,7 @@ from axe_eq.target import Target
 TOLERANCES = {
     "f64": 1e-9, "f32": 1e-4, "f16": 4e-3, "bf16": 3e-2, "f8e4m3": 0.15, "f8e5m2": 0.3,
 }  # fmt: skip
+Index = tuple[int, ...]
 MOST_POINTS = 1 << 26  # of index spaces, of kernels that are interpreted at AXE_CHECK = 2
 KINDS = ("moderate", "extreme")
 EXTREME = np.array([1e4, -1e4, 1e-4, -1e-4, 0.0, -0.0, 1.0])
@@ -206,13 +207,33 @@ def _problem(
 
 
 def _difference(found: Array, want: Array, narrow: Array, step: KernelStep) -> str | None:
-    """The worst element, as text with a place for the buffer's name.
-
-    Where the cone in float64 and the cone in its own types are not the same number, infinity or
-    NaN, rounding decides what comes out, and nothing is asked of the kernel.
-    """
+    """The worst element of a kernel's result, as text with a place for the buffer's name."""
     if found.shape != want.shape:
         return f"writes {{name}} of shape {found.shape}, and its cone has {want.shape}"
+    share = JUMPING_SHARE if _jumps(step) else 0.0
+    apart = difference(found, want, narrow, _tolerance(step), share)
+    if apart is None:
+        return None
+    at, count = apart
+    values = f"{_number(found[at])} at {at} of {{name}}, where its cone is {_number(want[at])}"
+    return f"gives {values} ({count} of {found.size} elements differ)"
+
+
+def difference(
+    found: Array, want: Array, narrow: Array, tolerance: float, share: float = 0.0
+) -> tuple[Index, int] | None:
+    """The first element that is not what it is to be, and how many there are.
+
+    Where the meaning in float64 and the meaning in the program's own types are not the same number,
+    infinity or NaN, rounding decides what comes out, and nothing is asked.
+
+    Args:
+        found: what was computed.
+        want: what is meant, in float64.
+        narrow: what is meant, in the program's own types.
+        tolerance: of the largest finite value.
+        share: of the elements that may differ.
+    """
     if not _is_float(want):
         apart = np.asarray((found != want) & (want == narrow))
     else:
@@ -220,15 +241,12 @@ def _difference(found: Array, want: Array, narrow: Array, step: KernelStep) -> s
             stored = want.astype(found.dtype).astype(np.float64)
             own, a = narrow.astype(np.float64), found.astype(np.float64)
             finite = np.isfinite(stored) & np.isfinite(own)
-            near = _tolerance(step) * (np.abs(stored[finite]).max(initial=0.0) + 1e-30)
+            near = tolerance * (np.abs(stored[finite]).max(initial=0.0) + 1e-30)
             asked = np.where(finite, np.abs(stored - own) <= near, _same(stored, own))
             apart = asked & ~np.where(finite, np.abs(a - stored) <= near, _same(a, stored))
-    share = JUMPING_SHARE if _jumps(step) else 0.0
     if apart.sum() <= share * apart.size:
         return None
-    at = tuple(int(i) for i in np.argwhere(apart)[0])
-    values = f"{_number(found[at])} at {at} of {{name}}, where its cone is {_number(want[at])}"
-    return f"gives {values} ({int(apart.sum())} of {apart.size} elements differ)"
+    return tuple(int(i) for i in np.argwhere(apart)[0]), int(apart.sum())
 
 
 def _same(a: Array, b: Array) -> Array:
