@@ -1,4 +1,4 @@
-"""Nodes and programs: a hash-consed DAG of block operators and selectors.
+"""Nodes and programs: a hash-consed DAG of block operators, selectors and scans.
 
 Equality of nodes is structural; names and source places live beside the graph (`Program.names`,
 `Program.places`) and never take part in it. Roots are ordered: outputs define what must be computed
@@ -21,6 +21,8 @@ from axe_eq.program.ops import (
     Monoid,
     cell,
     cell_text,
+    scan,
+    scan_text,
     selector,
     selector_text,
     split_text,
@@ -33,15 +35,15 @@ if TYPE_CHECKING:
 
     from axe_eq.layout import Layout
 
-INPUT, OP, SEL = "input", "op", "sel"
+INPUT, OP, SEL, SCAN = "input", "op", "sel", "scan"
 
 
 class Node:
-    """One value: an input, a block operator or a selector applied to nodes.
+    """One value: an input, or a block operator, a selector or a scan applied to nodes.
 
     Attributes:
-        kind: "input", "op" or "sel".
-        text: input name, canonical signature text, or selector text.
+        kind: "input", "op", "sel" or "scan".
+        text: input name, canonical signature text, selector text, or scan text.
         cell: cell text of a block operator, "" otherwise.
         args: operand nodes.
         type: element type and shape.
@@ -190,6 +192,40 @@ def sel_node(text: str, args: Sequence[Node]) -> Node:
     return Node(SEL, canonical, "", tuple(args), sel_type(canonical, _types(args)))
 
 
+@cache
+def scan_type(text: str, types: tuple[ValueType, ...]) -> ValueType:
+    """Type of a scan's value: the shape of its operands, the dtype of the reduction.
+
+    Raises:
+        ProgramError: no such monoid or axis, a wrong number of operands, other shapes or dtypes.
+    """
+    monoid, axis = scan(text)
+    if len(types) != monoid.n_values:
+        wanted = f"{monoid.n_values} operands"
+        raise ProgramError(f"scan {text!r}", f"got {len(types)} operands", wanted)
+    shape = types[0].shape
+    if any(t.shape != shape for t in types):
+        given = " ".join(map(str, types))
+        raise ProgramError(f"scan {text!r}", f"got {given}", "operands of one shape")
+    if not 0 <= axis < len(shape):
+        raise ProgramError(f"scan {text!r}", f"has axis {axis} of {types[0]}", "an axis of it")
+    rule = dtype_by_rule(monoid.result, f"scan {text!r}", (), [t.dtype for t in types])
+    return ValueType(rule, shape)
+
+
+def scan_node(text: str, args: Sequence[Node]) -> Node:
+    """Apply a scan; its text is made canonical."""
+    canonical = scan_text(text)
+    return Node(SCAN, canonical, "", tuple(args), scan_type(canonical, _types(args)))
+
+
+def made_node(kind: str, text: str, cell: str, args: Sequence[Node]) -> Node:
+    """Apply an operator of any kind: the node with these parts."""
+    if kind == OP:
+        return op_node(text, cell, args)
+    return sel_node(text, args) if kind == SEL else scan_node(text, args)
+
+
 @dataclass(frozen=True)
 class InputSpec:
     """One input.
@@ -304,6 +340,7 @@ def topological(roots: Iterable[Node]) -> Iterator[Node]:
 
 
 __all__ = [
-    "CELLS", "INPUT", "OP", "SEL", "InputSpec", "Node", "Program", "input_node", "op_node",
-    "op_type", "sel_node", "sel_type", "split_text", "topological", "value_type",
+    "CELLS", "INPUT", "OP", "SCAN", "SEL", "InputSpec", "Node", "Program", "input_node",
+    "made_node", "op_node", "op_type", "scan_node", "scan_type", "sel_node", "sel_type",
+    "split_text", "topological", "value_type",
 ]  # fmt: skip

@@ -21,7 +21,7 @@ from math import isfinite, prod
 from axe_eq.program.ops import join_text, selector, split_text
 from axe_eq.program.sigalg import Operand, dims_of, sort_operands
 from axe_eq.program.signature import LETTERS, Affine, Signature, make, plain, signature
-from axe_eq.program.terms import In, Op, Sel, op, operands, sel, type_of
+from axe_eq.program.terms import OPERATORS, VALUE, Op, Sel, op, operands, sel, type_of
 from axe_eq.program.types import DTYPES, ValueType, same_ring, value_type
 from axe_eq.rule.term import Term, postorder
 
@@ -175,7 +175,7 @@ class Expander:
         if len(self._memo) > 50_000:
             self._memo.clear()
         for sub in postorder(term, self._memo):
-            if sub.symbol in (In, Op, Sel):
+            if sub.sort == VALUE:
                 self._memo[sub] = self._expand(sub)
         return self._memo[term]
 
@@ -369,9 +369,9 @@ def is_total(term: Term) -> bool:
     return all(
         _total_selector(sub.args[0])
         if sub.symbol is Sel
-        else sub.args[1].partition(" ")[0] in TOTAL
+        else sub.symbol is Op and sub.args[1].partition(" ")[0] in TOTAL
         for sub in postorder(term)
-        if sub.symbol in (Op, Sel)
+        if sub.symbol in OPERATORS
     )
 
 
