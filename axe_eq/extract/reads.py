@@ -222,6 +222,7 @@ class _Walk:
             ends = [*sorted(cuts), self.extents[dim]]
             nested = not any(b % a for a, b in pairwise(ends))
             self.scattered += not nested or (bool(cuts) and dim in self.bounded)
+            self.scattered += bool(cuts) and any(dim == s.dim for s in self.scans)
         return Reads(self.guarded, self.scattered, scans=tuple(self.scans))
 
     def _cell(self, choice: Choice, coords: Coords) -> None:

@@ -565,6 +565,36 @@ class Builder:
             raise refuse("reduce", f"{out} of shape {out.shape}", f"shape {wanted}")
         self._add(ir.Reduce(monoid, out, src, dims, scratch))
 
+    def scan(
+        self,
+        merge: Cell | Sequence[Cell],
+        states: Sequence[ir.View],
+        carries: Sequence[ir.View],
+        dim: int,
+        scratch: Sequence[ir.Buffer] = (),
+    ) -> None:
+        """Scan register tiles along `dim` in place, after what the carries hold; see `ir.Scan`."""
+        held = [self._parts.written("scan", v) for v in states]
+        kept = [self._parts.written("scan", v) for v in carries]
+        cells = [merge] if isinstance(merge, Cell) else list(merge)
+        if not held or not len(held) == len(kept) == len(cells):
+            given_ = f"{len(held)} states, {len(kept)} carries, {len(cells)} cells"
+            raise refuse("scan", given_, "as many of each, one at least")
+        dtypes = [v.buffer.dtype for v in held]
+        merges = tuple(given.cell("scan", c, dtypes * 2) for c in cells)
+        (dim,) = given.dims("scan", [dim], len(held[0].shape))
+        shape = held[0].shape
+        once = tuple(1 if d == dim else e for d, e in enumerate(shape))
+        for state, carry, dtype in zip(held, kept, dtypes, strict=True):
+            if state.shape != shape:
+                raise refuse("scan", f"{state} of shape {state.shape}", f"shape {shape}")
+            if carry.shape != once or carry.buffer.dtype != dtype:
+                wrong = f"{carry} of {carry.buffer.dtype}{list(carry.shape)}"
+                raise refuse("scan", wrong, f"{dtype}{list(once)}")
+        for buffer in scratch:
+            self._parts.buffer("scan", buffer)
+        self._add(ir.Scan(merges, tuple(held), tuple(kept), dim, tuple(scratch)))
+
     def fill(self, out: ir.View, value: float) -> None:
         """Set every element."""
         out = self._parts.written("fill", out)
