@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from axe_eq.kernel import ir
-from axe_eq.kernel.plan import Address, Call
+from axe_eq.kernel.plan import Call
 from axe_eq_backends.cuda import prelude
 from axe_eq_backends.cuda.calls import cell_function
 from axe_eq_backends.cuda.shuffles import shuffle_name
@@ -101,9 +102,29 @@ def scan_lanes(w: Writer, call: Call, s: ir.Primitive) -> None:
     _block(w, body)
 
 
+def _last(t: _Texts, call: Call, ends: Names) -> list[str]:
+    """The state of the last lane of a row, of what each lane ends with."""
+    stride, extent = call["lanes"]
+    if extent == 1:
+        return list(ends)
+    first = f"lane - {_digit(call)}" + (f" * {stride}" if stride > 1 else "")
+    return t.shuffled("from", ends, f"{first} + {(extent - 1) * stride}")
+
+
+def scan_next(w: Writer, call: Call, s: ir.Primitive) -> None:
+    """What a warp's earlier repeats hold, merged into the next one."""
+    t = _Texts(w, call)
+    ends = [f"{w.name(r.buffer)}[{r.index[-1]}]" for r in call["before"]]
+
+    def body() -> None:
+        t.merge_into_run(t.declared("scan_before", _last(t, call, ends)))
+
+    _block(w, body)
+
+
 def scan_carry(w: Writer, call: Call, s: ir.Primitive) -> None:
-    """What stands before all of a run's warps, and in them; the carry moves on."""
-    t, (stride, extent) = _Texts(w, call), call["lanes"]
+    """What stands before a tile, and in earlier warps, merged into it; the carry moves on."""
+    t = _Texts(w, call)
     carries = [f"{w.name(r.buffer)}[{r.index[0]}]" for r in call["carries"]]
 
     def body() -> None:
@@ -111,10 +132,7 @@ def scan_carry(w: Writer, call: Call, s: ir.Primitive) -> None:
         if call["count"] > 1:
             _peers(w, t, call, before, carries)
         else:
-            ends = t.at(-1)
-            if extent > 1:
-                first = f"lane - {_digit(call)}" + (f" * {stride}" if stride > 1 else "")
-                ends = t.shuffled("from", ends, f"{first} + {(extent - 1) * stride}")
+            ends = _last(t, call, t.at(-1))
             w.line(t.merged(carries, before, t.declared("scan_total", ends)))
         t.merge_into_run(before)
 
@@ -123,20 +141,23 @@ def scan_carry(w: Writer, call: Call, s: ir.Primitive) -> None:
 
 def _peers(w: Writer, t: _Texts, call: Call, before: Names, carries: Names) -> None:
     """Merge the totals of earlier warps into `before`, those of all into the carries."""
-    count, mine = call["count"], w.expr(call["mine"])
-    for peer in range(count):
-        names = [f"scan_peer{peer}_{n}" for n in range(len(t.kinds))]
-        for kind, name, at in zip(t.kinds, names, call["addresses"], strict=True):
-            load = prelude.access_name("ld", "shared", 1, kind)
-            w.use(load, lambda kind=kind: prelude.access("ld", "shared", 1, kind))
-            place = Address(at.buffer, at.byte + peer * call["step"] * at.buffer.itemsize)
-            w.line(f"{kind} {name};")
-            w.line(f"{load}({name}, {w.address(place)});")
-        if peer < count - 1:
-            w.line(f"if ({peer} < {mine}) {t.merged(before, before, names)}")
-        w.line(t.merged(carries, carries, names))
+    w.line("#pragma unroll")
+    w.line(f"for (int i = 0; i < {call['count']}; i++) {{")
+    w.depth += 1
+    names = [f"scan_peer{n}" for n in range(len(t.kinds))]
+    for kind, name, at in zip(t.kinds, names, call["addresses"], strict=True):
+        load = prelude.access_name("ld", "shared", 1, kind)
+        w.use(load, partial(prelude.access, "ld", "shared", 1, kind))
+        w.line(f"{kind} {name};")
+        step = call["step"] * at.buffer.itemsize
+        w.line(f"{load}({name}, {w.address(at)} + i * {step});")
+    w.line(f"if (i < {w.expr(call['mine'])}) {t.merged(before, before, names)}")
+    w.line(t.merged(carries, carries, names))
+    w.depth -= 1
+    w.line("}")
 
 
 CALLS: Mapping[str, Callable[[Any, Call, Any], None]] = {
-    "scan_run": scan_run, "scan_lanes": scan_lanes, "scan_carry": scan_carry,
+    "scan_run": scan_run, "scan_lanes": scan_lanes, "scan_next": scan_next,
+    "scan_carry": scan_carry,
 }  # fmt: skip

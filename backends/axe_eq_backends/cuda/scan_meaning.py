@@ -76,6 +76,20 @@ def scan_lanes(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     _write(cta, call["regs"], found, env, issue)
 
 
+def _last(call: Call, ends: State) -> State:
+    """What the last lane of every lane's row holds."""
+    digit, stride, extent = _lane(call)
+    source = (np.arange(32)[:, None] + (extent - 1 - digit) * stride)[:, 0]
+    return [x[:, source] for x in ends]
+
+
+def scan_next(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
+    """Runs merge what the repeat before ends with."""
+    state = _read(cta, call["regs"], env, issue)
+    ends = [x[..., -1:] for x in _read(cta, call["before"], env, issue)]
+    _write(cta, call["regs"], _merged(call, _last(call, ends), state), env, issue)
+
+
 def scan_carry(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """Runs merge the carry and the totals of earlier warps; the carry merges all totals."""
     state = _read(cta, call["regs"], env, issue)
@@ -89,9 +103,7 @@ def scan_carry(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
             before = _chosen(peer < mine, _merged(call, before, total), before)
             carry = _merged(call, carry, total)
     else:
-        digit, stride, extent = _lane(call)
-        last = (np.arange(32)[:, None] + (extent - 1 - digit) * stride)[:, 0]
-        carry = _merged(call, carry, [x[..., -1:][:, last] for x in state])
+        carry = _merged(call, carry, _last(call, [x[..., -1:] for x in state]))
     _write(cta, call["regs"], _merged(call, before, state), env, issue)
     _write(cta, call["carries"], carry, env, issue)
 
@@ -107,5 +119,6 @@ def _peer(cta: Cta, call: Call, part: int, peer: int, env: Env, issue: Issue) ->
 
 
 MEANINGS: Mapping[str, Meaning] = {
-    "scan_run": scan_run, "scan_lanes": scan_lanes, "scan_carry": scan_carry,
+    "scan_run": scan_run, "scan_lanes": scan_lanes, "scan_next": scan_next,
+    "scan_carry": scan_carry,
 }  # fmt: skip

@@ -1,8 +1,8 @@
 """Plans of scans: registers of a thread in order, lanes by shuffles, warps through scratch.
 
-Along the scanned dim a tile lies, slow to fast, on registers (repeats), warps, lanes and registers
+Along the scanned dim a tile lies, slow to fast, on warps, registers (repeats), lanes and registers
 (a run of neighbours), each or none. A run is scanned by its thread, what stands before it in its
-warp is merged into it, and then, repeat by repeat, what stands before that.
+repeat is merged into it, then what the repeats before hold, and last what earlier warps hold.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Digit = tuple[int, int]  # stride and extent on an axis
 class _Levels(NamedTuple):
     """What lies along the scanned dim: register offsets of repeats and runs, thread digits."""
 
-    repeats: list[int]
     warps: Digit
+    repeats: list[int]
     lanes: Digit
     run: list[int]
 
@@ -50,25 +50,31 @@ def derive_scan(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     rows = [sum(at) for at in product(*others)]
     carried = _carried(row, s, rows, others)
     plan = Plan(row, [])
-    runs = [(r, p) for r in range(len(rows)) for p in range(len(levels.repeats))]
 
-    def regs(r: int, p: int) -> tuple[Regs, ...]:
-        first = rows[r] + levels.repeats[p]
-        return tuple(_regs(v, [first + n for n in levels.run]) for v in s.states)
+    def regs(r: int, repeats: Sequence[int]) -> tuple[Regs, ...]:
+        numbers = [rows[r] + p + n for p in repeats for n in levels.run]
+        return tuple(_regs(v, numbers) for v in s.states)
 
     given: dict[str, object] = {"merge": s.merge, "lanes": levels.lanes}
-    for r, p in runs:
-        if len(levels.run) > 1:
-            plan.calls.append(Call("scan_run", {**given, "regs": regs(r, p)}))
-        if levels.lanes[1] > 1:
-            plan.calls.append(Call("scan_lanes", {**given, "regs": regs(r, p)}))
-    slots = _exchange(row, s, levels, [regs(r, p) for r, p in runs], where, plan)
-    for n, (r, p) in enumerate(runs):
-        args = {**given, "regs": regs(r, p), "carries": carried[r]}
-        plan.calls.append(Call("scan_carry", {**args, **slots[n]}))
+    for r in range(len(rows)):
+        for n, p in enumerate(levels.repeats):
+            args = {**given, "regs": regs(r, [p])}
+            if len(levels.run) > 1:
+                plan.calls.append(Call("scan_run", args))
+            if levels.lanes[1] > 1:
+                plan.calls.append(Call("scan_lanes", args))
+            if n:
+                before = regs(r, [levels.repeats[n - 1]])
+                plan.calls.append(Call("scan_next", {**args, "before": before}))
+    whole = [regs(r, levels.repeats) for r in range(len(rows))]
+    slots = _exchange(row, s, levels, whole, where, plan)
+    for r, held in enumerate(whole):
+        args = {**given, "regs": held, "carries": carried[r]}
+        plan.calls.append(Call("scan_carry", {**args, **slots[r]}))
     plan.cycles = float(len(plan.calls) * len(levels.run))
     plan.notes = (
-        f"{len(runs)} runs of {len(levels.run)}, {levels.lanes[1]} lanes, {levels.warps[1]} warps"
+        f"{levels.warps[1]} warps, {len(levels.repeats)} repeats, {levels.lanes[1]} lanes, "
+        f"runs of {len(levels.run)}"
     )
     return plan
 
@@ -87,14 +93,16 @@ def _levels(row: Instr, block: Sequence[Iter]) -> _Levels:
             found.insert(0, left.pop())
         return found
 
-    run, lanes, warps, repeats = (fastest(axis) for axis in ("reg", "lane", "warp", "reg"))
+    run, lanes, repeats, warps = (fastest(axis) for axis in ("reg", "lane", "reg", "warp"))
+    if not lanes:  # neighbours all
+        run, repeats = [*repeats, *run], []
     shown = " ".join(map(str, block))
     if left:
-        raise DispatchError(row.name, f"scans {shown}", "registers, warps, lanes, registers")
+        raise DispatchError(row.name, f"scans {shown}", "warps, registers, lanes, registers")
     across = _digit(row, lanes)
     if warps and across[0] != 1 and across[0] * across[1] != LANES:
         raise DispatchError(row.name, f"scans {shown}", "the fast or the slow lanes of warps")
-    return _Levels(_offsets(repeats), _digit(row, warps), across, _offsets(run))
+    return _Levels(_digit(row, warps), _offsets(repeats), across, _offsets(run))
 
 
 def _digit(row: Instr, iters: Sequence[Iter]) -> Digit:

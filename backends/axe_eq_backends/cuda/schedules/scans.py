@@ -17,6 +17,7 @@ from axe_eq.errors import ScheduleError
 from axe_eq.kernel import ir
 from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import Cell, renumber, result_dtype, used
+from axe_eq.kernel.cells import Operand as CellOperand
 from axe_eq.kernel.expr import Int, ceil_div
 from axe_eq.kernel.live import most_words
 from axe_eq.layout import Layout
@@ -24,7 +25,6 @@ from axe_eq_backends.cuda.schedules.tensors import (
     Operand,
     Space,
     power_of_two_from,
-    thread_layout,
 )  # fmt: skip
 
 WARP, MAX_WARPS, MIN_WARPS = 32, 32, 4
@@ -84,9 +84,11 @@ class ScanTiling:
     @property
     def layout(self) -> Layout:
         """The tile on threads and registers."""
-        if self.fast:
-            return thread_layout((1, self.across), (self.held, self.along), self.wide)
+        lanes = min(self.along, WARP)
         shard = [
+            (self.across, self.along, "tx"), (self.along // lanes, lanes, "tx"),
+            (self.held, self.wide, "reg"), (lanes, 1, "tx"), (self.wide, 1, "reg"),
+        ] if self.fast else [
             (self.along, self.across, "tx"), (self.held, self.wide, "reg"),
             (self.across, 1, "tx"), (self.wide, 1, "reg"),
         ]  # fmt: skip
@@ -203,7 +205,7 @@ class _Writer:
             found[0].append(tile.all)
             found[1].append(k.reg_reduced(f"carry{number}_{part}", dtype, tile.all, [self.dim]).all)
             if t.warps > 1:
-                slots = t.held * t.wide * WARP * t.warps
+                slots = t.wide * WARP * t.warps
                 found[2].append(k.smem(f"totals{number}_{part}", dtype, (slots,)))
         self.dtypes.append(result_dtype(prefix.finish, dtypes))
         return found
@@ -228,11 +230,17 @@ class _Writer:
             for cell, state in zip(prefix.lift, states, strict=True):
                 self._map(cell, state, values)
             self.k.scan(prefix.merge, states, carries, self.dim, scratch)
-            value = self.k.reg_like(f"value{n}", self.dtypes[n], self.like.all).all
-            self._map(prefix.finish, value, dict(enumerate(states)))
-            values[n] = value
+            values[n] = self._finished(n, prefix, states)
         for out, cell in self.outputs:
             self._store(out, cell, values, begin, chunk)
+
+    def _finished(self, number: int, prefix: Prefix, states: list[ir.View]) -> ir.View:
+        """The value of a scan: of most the state itself."""
+        if isinstance(prefix.finish, CellOperand):
+            return states[prefix.finish.index]
+        value = self.k.reg_like(f"value{number}", self.dtypes[number], self.like.all).all
+        self._map(prefix.finish, value, dict(enumerate(states)))
+        return value
 
     def _loads(self, begin: list[Int]) -> list[ir.View]:
         return [self.space.load(o, begin, self.t.tile, self.like) for o in self.operands]
