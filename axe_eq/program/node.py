@@ -209,6 +209,8 @@ def scan_type(text: str, types: tuple[ValueType, ...]) -> ValueType:
         raise ProgramError(f"scan {text!r}", f"got {given}", "operands of one shape")
     if not 0 <= axis < len(shape):
         raise ProgramError(f"scan {text!r}", f"has axis {axis} of {types[0]}", "an axis of it")
+    if monoid.result == "index" and dtype(types[-1].dtype).kind != "i":
+        raise ProgramError(f"scan {text!r}", f"counts in {types[-1].dtype}", "an integer dtype")
     rule = dtype_by_rule(monoid.result, f"scan {text!r}", (), [t.dtype for t in types])
     return ValueType(rule, shape)
 
