@@ -116,6 +116,9 @@ def _value_dtype(
     declared: Cell, text: str, params: tuple[Any, ...], reduction: str, dtypes: list[str]
 ) -> str:
     monoid = MONOIDS[reduction] if reduction else None
+    if monoid is not None and not monoid.commutative:
+        wrong = "is not commutative, and a reduction has no order"
+        raise ProgramError(f"reduction {reduction!r}", wrong, "a scan by it")
     takes = monoid.n_values if monoid else 1
     if declared.n_values != takes:
         wanted = f"reduction {reduction!r} takes {takes}" if monoid else "there is no reduction"

@@ -86,7 +86,7 @@ class Monoid:
     Attributes:
         name: the word in signatures ("+", "max", ...).
         lift: (cell values, reduced axes) -> state; reduced axes stay with extent 1.
-        merge: (state, state) -> state; associative and commutative on reals.
+        merge: (state, state) -> state, the earlier one first; associative on reals.
         finish: state -> value with the reduced axes of extent 1.
         unit: value of an empty reduction of a one-array state; None where there is none.
         flops: operations per reduced cell, for cost models.
@@ -95,6 +95,8 @@ class Monoid:
         result: dtype rule of the value, as in `Cell.result`, or "index" (the last operand's); a
             structured monoid applies it to its operands.
         convex: the value lies between the least and the greatest of its (last) cell values.
+        commutative: merging is commutative on reals; scans alone take one that is not, for
+            reductions have no order.
     """
 
     name: str
@@ -107,6 +109,7 @@ class Monoid:
     n_values: int = 1
     result: str = "promote"
     convex: bool = False
+    commutative: bool = True
 
 
 @dataclass(frozen=True)

@@ -233,6 +233,7 @@ class Maker:
         """A reduction for the cell's values, or none."""
         if declared.n_values > 1:
             fits = [m for m in map(MONOIDS.__getitem__, MONOIDS) if m.n_values == declared.n_values]
+            fits = [m for m in fits if m.commutative]
             indexed = wanted[-1] == "i"
             names = [m.name for m in fits if (m.result == "index") == indexed]
             return self.draw.pick(f"{at}.monoid", names)

@@ -49,7 +49,7 @@ def _last(sig: str, text: str, x: str) -> tuple[str, str] | None:
     s, (monoid, axis), type_ = signature(sig), scan(text), value_type(x)
     if s.n_reduced or len(s.operands) != 1 or len(s.operands[0]) != type_.rank:
         return None
-    if monoid.n_values > 1 or axis >= type_.rank:
+    if monoid.n_values > 1 or not monoid.commutative or axis >= type_.rank:
         return None
     if s.operands[0][axis] != Affine((), type_.shape[axis] - 1):
         return None
@@ -80,7 +80,7 @@ def sample_ends(*, exact: bool) -> Callable[[Draw], tuple[Ground, ...]]:
     """A sampler of what reads a scan at the end of its axis: signature, scan and operand."""
 
     def sample(draw: Draw) -> tuple[Ground, ...]:
-        names = [m for m in MONOIDS if MONOIDS[m].n_values == 1]
+        names = [m for m in MONOIDS if MONOIDS[m].n_values == 1 and MONOIDS[m].commutative]
         logical = [m for m in names if MONOIDS[m].result == "logical"]
         numeric = [m for m in names if m not in logical]
         dtype = draw.pick("dtype", ("f64", "i64", "f16", "i32", "bool") if exact else ("f64",))
