@@ -36,7 +36,7 @@ from axe_eq.extract.stage import Extracted, extract
 from axe_eq.layout import Layout, Mesh
 from axe_eq.pack import Pack, by_reference, laws_of, name_list, reference
 from axe_eq.pack import packs as find_packs
-from axe_eq.program.node import INPUT, InputSpec, Node, Program
+from axe_eq.program.node import INPUT, SCAN, InputSpec, Node, Program
 from axe_eq.program.show import value_names
 from axe_eq.program.store import program_from_json, program_to_json
 from axe_eq.program.terms import OPERATORS, Cons, In, Nil, decode, encode, type_of, types_of
@@ -278,6 +278,8 @@ def mesh_requests(program: Program, terms: Mapping[Node, Term], mesh: str) -> li
     Raises:
         ScheduleError: a layout that is no cut over the mesh.
     """
+    if scans := [n.text for n in program.nodes() if n.kind == SCAN]:
+        raise SearchError(f"scan '{scans[0]}'", "has no plan on a mesh", "one device, or no scans")
     wanted = program.output_layouts or (None,) * len(program.outputs)
     return [
         schedule_terms.spread(terms[root], mesh)

@@ -10,11 +10,11 @@ from __future__ import annotations
 from axe_eq.pack import Pack
 from axe_eq.program import sigalg
 from axe_eq.program.signature import Signature, signature
-from axe_eq.program.terms import Along, Sig, Value, op, scan, type_of
+from axe_eq.program.terms import Along, Sig, Spec, Value, op, scan, sel, type_of
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import STR, primitive
 from axe_eq_rules.constants import one_ring
-from axe_eq_rules.scanning import end_of_scan, sample_ends
+from axe_eq_rules.scanning import end_of_scan, last_of_scan, sample_ends, sample_last
 
 PACK = Pack("reassociate", exact=False, summary="contractions and ends of scans in another order")
 
@@ -67,3 +67,10 @@ def to_the_left(s: Sig, t: Sig, a: Value, b: Value, c: Value) -> Sides:
 def end_of_a_scan(s: Sig, m: Along, x: Value) -> Sides:
     """s[id](Scan(m, x)) = t[id](x)   if s reads the end of the axis, where merging rounds."""
     return op(s, "id", scan(m, x)), op(end_of_scan(s, m, type_of(x)), "id", x)
+
+
+@PACK.law(source="definition of scans", sampler=sample_last(exact=False))
+def last_of_a_scan(k: Spec, m: Along, x: Value) -> Sides:
+    """k(Scan(m, x)) = v[id](t[id](x))   if k takes the end of the axis, where merging rounds."""
+    t, v = last_of_scan(k, m, type_of(x))
+    return sel(k, scan(m, x)), op(v, "id", op(t, "id", x))

@@ -58,6 +58,42 @@ def _last(sig: str, text: str, x: str) -> tuple[str, str] | None:
     return (monoid.name, made.text) if sigalg.is_rigid(made) else None
 
 
+def _last_part(spec: str, text: str, x: str) -> tuple[str, str, str] | None:
+    """(monoid, signature, view) of the reduction that a selector of the last elements alone is."""
+    declared, params = selector(spec)
+    (monoid, axis), type_ = scan(text), value_type(x)
+    if declared.arity != 1 or declared.pull is None or axis >= type_.rank or monoid.n_values > 1:
+        return None
+    (pulls,) = declared.pull(params, [type_])
+    wanted = (*type_.shape[:axis], 1, *type_.shape[axis + 1 :])
+    own = pulls[axis]
+    if declared.shape(params, [type_]).shape != wanted or None in pulls or own is None:
+        return None
+    if any(p != Pull(d) for d, p in enumerate(pulls) if d != axis) or own.axis != axis:
+        return None
+    if own.offset != type_.shape[axis] - 1 or not monoid.commutative:
+        return None
+    kept = [d for d in range(type_.rank) if d != axis]
+    dims = [plain(len(kept)) if d == axis else plain(kept.index(d)) for d in range(type_.rank)]
+    total = make([dims], range(len(kept)), monoid.name, [len(kept)])
+    view = make([map(plain, kept)], range(type_.rank), fixed={axis: 1})
+    return monoid.name, total.text, view.text
+
+
+@primitive((STR, STR, STR), (STR, STR))
+def exact_last_of_scan(spec: str, text: str, x: str) -> tuple[str, str] | None:
+    """The reduction whose values a selector takes of a scan, where merging is exact; its view."""
+    found = _last_part(spec, text, x)
+    return found[1:] if found and _is_exact(found[0], x) else None
+
+
+@primitive((STR, STR, STR), (STR, STR))
+def last_of_scan(spec: str, text: str, x: str) -> tuple[str, str] | None:
+    """The same where merging rounds."""
+    found = _last_part(spec, text, x)
+    return found[1:] if found and not _is_exact(found[0], x) else None
+
+
 def _is_exact(monoid: str, x: str) -> bool:
     return MONOIDS[monoid].exact or DTYPES[value_type(x).dtype].kind != "f"
 
@@ -76,23 +112,40 @@ def end_of_scan(sig: str, text: str, x: str) -> str | None:
     return found[1] if found and not _is_exact(found[0], x) else None
 
 
+def _drawn(draw: Draw, exact: bool) -> tuple[ValueType, str, int]:
+    """A value, a monoid that scans it and an axis."""
+    names = [m for m in MONOIDS if MONOIDS[m].n_values == 1 and MONOIDS[m].commutative]
+    logical = [m for m in names if MONOIDS[m].result == "logical"]
+    numeric = [m for m in names if m not in logical]
+    dtype = draw.pick("dtype", ("f64", "i64", "f16", "i32", "bool") if exact else ("f64",))
+    if dtype[0] == "f":
+        numeric = [m for m in numeric if MONOIDS[m].exact == exact]
+    monoid = draw.pick("monoid", logical if dtype == "bool" else numeric)
+    shape = tuple(draw.pick(f"e{d}", _EXTENTS) for d in range(draw.integer("rank", 1, 3)))
+    return ValueType(dtype, shape), monoid, draw.integer("axis", 0, len(shape) - 1)
+
+
 def sample_ends(*, exact: bool) -> Callable[[Draw], tuple[Ground, ...]]:
     """A sampler of what reads a scan at the end of its axis: signature, scan and operand."""
 
     def sample(draw: Draw) -> tuple[Ground, ...]:
-        names = [m for m in MONOIDS if MONOIDS[m].n_values == 1 and MONOIDS[m].commutative]
-        logical = [m for m in names if MONOIDS[m].result == "logical"]
-        numeric = [m for m in names if m not in logical]
-        dtype = draw.pick("dtype", ("f64", "i64", "f16", "i32", "bool") if exact else ("f64",))
-        if dtype[0] == "f":
-            numeric = [m for m in numeric if MONOIDS[m].exact == exact]
-        monoid = draw.pick("monoid", logical if dtype == "bool" else numeric)
-        shape = tuple(draw.pick(f"e{d}", _EXTENTS) for d in range(draw.integer("rank", 1, 3)))
-        axis = draw.integer("axis", 0, len(shape) - 1)
-        kept = [d for d in range(len(shape)) if d != axis]
-        end = Affine((), shape[axis] - 1)
-        reads = [end if d == axis else plain(kept.index(d)) for d in range(len(shape))]
-        x = In("x0", str(ValueType(dtype, shape)))
+        type_, monoid, axis = _drawn(draw, exact)
+        kept = [d for d in range(type_.rank) if d != axis]
+        end = Affine((), type_.shape[axis] - 1)
+        reads = [end if d == axis else plain(kept.index(d)) for d in range(type_.rank)]
+        x = In("x0", str(type_))
         return make([reads], range(len(kept))).text, join_text(monoid, axis), x
+
+    return sample
+
+
+def sample_last(*, exact: bool) -> Callable[[Draw], tuple[Ground, ...]]:
+    """A sampler of slices that take the end of a scan's axis: slice, scan and operand."""
+
+    def sample(draw: Draw) -> tuple[Ground, ...]:
+        type_, monoid, axis = _drawn(draw, exact)
+        end = (type_.shape[axis] - 1, 1, 1)
+        ranges = tuple(end if d == axis else None for d in range(type_.rank))
+        return join_text("slice", ranges), join_text(monoid, axis), In("x0", str(type_))
 
     return sample

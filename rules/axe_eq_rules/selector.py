@@ -50,7 +50,7 @@ from axe_eq_rules.joins import (
     type_list,
     types_in,
 )
-from axe_eq_rules.scanning import scan_of_part
+from axe_eq_rules.scanning import exact_last_of_scan, sample_last, scan_of_part
 
 PACK = Pack("selector", summary="slices, pads, reshapes and concatenations, bit for bit")
 
@@ -402,6 +402,13 @@ def reduction_of_splits(s: Sig, f: Cell, k: Spec, m: Spec, x: Value, y: Value, r
 def part_of_scan(k: Spec, m: Along, x: Value) -> Sides:
     """k(Scan(m, x)) = Scan(m', k(x))   for selectors that take the axis whole."""
     return sel(k, scan(m, x)), scan(scan_of_part(k, m, type_of(x)), sel(k, x))
+
+
+@PACK.law(source="definition of scans", sampler=sample_last(exact=True))
+def last_of_exact_scan(k: Spec, m: Along, x: Value) -> Sides:
+    """k(Scan(m, x)) = v[id](t[id](x))   if k takes the end of the axis, where merging is exact."""
+    t, v = exact_last_of_scan(k, m, type_of(x))
+    return sel(k, scan(m, x)), op(v, "id", op(t, "id", x))
 
 
 # -- concatenations --------------------------------------------------------------------------------
