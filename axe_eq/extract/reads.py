@@ -235,6 +235,10 @@ class _Walk:
 
     def _scan(self, tile: int, choice: Choice, coords: Coords) -> None:
         axis = scan(choice.text)[1]
+        if self._shape(tile)[axis] == 1:  # of one element: a cell
+            for child in choice.children:
+                self._visit(child, coords)
+            return
         dim = places.along(coords, axis, self._shape(tile), self.extents)
         dtypes = tuple(self.forest.tiles[c].type.dtype for c in choice.children)
         work = ScanWork(scan(choice.text)[0].name, dtypes, dim, tuple(self.extents))

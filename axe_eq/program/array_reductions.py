@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from axe_eq.errors import ProgramError
-from axe_eq.program.arguments import flag, number, whole
+from axe_eq.program.arguments import flag, listed, number, whole, word
 from axe_eq.program.array_dtypes import astype
 from axe_eq.program.array_elementwise import divide, sqrt, square, subtract, truth
 from axe_eq.program.array_manipulation import (
@@ -222,11 +222,14 @@ def associative_scan(
     Example:
         ``associative_scan("max", x, axis=-1)`` is the largest element so far.
     """
-    given = broadcast_arrays(*(x if isinstance(x, list | tuple) else [x]))
-    text = join_text(monoid, one_axis(axis, given[0].ndim))
+    several = listed("x", x, "one array or more") if isinstance(x, list | tuple) else (x,)
+    if not several:
+        raise ProgramError("x", "is empty", "one array or more")
+    given = broadcast_arrays(*several)
+    place = one_axis(axis, given[0].ndim)
+    text = join_text(word("monoid", monoid, MONOIDS.names()), place)
     if not flag("reverse", reverse):
         return scan(text, *given)
-    place = one_axis(axis, given[0].ndim)
     return flip(scan(text, *(flip(a, axis=place) for a in given)), axis=place)
 
 

@@ -262,10 +262,6 @@ def _recurrence_merge(a: State, b: State) -> State:
 
 def _declare_structured() -> None:
     MONOIDS.add(
-        Monoid("recurrence", _recurrence_lift, _recurrence_merge, lambda state: state[1], flops=3,
-               n_values=2, result="number", commutative=False)
-    )  # fmt: skip
-    MONOIDS.add(
         Monoid("softmax", _softmax_lift, _softmax_merge, _softmax_finish, flops=20, n_values=2,
                result="float", convex=True)
     )  # fmt: skip
@@ -275,6 +271,10 @@ def _declare_structured() -> None:
             Monoid(name, lift, merge, lambda state: state[1], flops=2, exact=True, n_values=2,
                    result="index", convex=True)
         )  # fmt: skip
+    MONOIDS.add(
+        Monoid("recurrence", _recurrence_lift, _recurrence_merge, lambda state: state[1], flops=3,
+               n_values=2, result="number", commutative=False)
+    )  # fmt: skip
 
 
 _declare_moves()

@@ -26,6 +26,7 @@ from axe_eq.program.signature import Affine, plain, signature
 from axe_eq.program.types import DTYPES, ValueType, value_type
 from axe_eq.schedule import box as boxes
 from axe_eq.schedule.graph import KernelStep, TileNode
+from axe_eq_backends.cuda.prefixes import alone
 
 STORED = ("bool", "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64", "i32", "i64")
 _INT_MAX = (1 << 31) - 1
@@ -325,6 +326,10 @@ class _Reader:
 
     def _scan(self, number: int, node: TileNode, coords: Coords) -> Cell:
         monoid, axis = ops.scan(node.text)
+        types = [value_type(self.step.nodes[o].type) for o in node.operands]
+        if types[0].shape[axis] == 1:  # of one element: a cell
+            cells = tuple(self._cell(o, coords) for o in node.operands)
+            return alone(monoid.name, cells, [DTYPES[t.dtype].accumulate for t in types])
         dim = places.along(coords, axis, value_type(node.type).shape, self.cone.shape)
         if dim < 0:
             raise self.cone.refuse(f"reads parts of 'scan {node.text}'", "whole rows of it")

@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from axe_eq.kernel.cells import Apply, Cell, apply, arg
+from axe_eq.errors import ScheduleError
+from axe_eq.kernel.cells import Cell, apply, arg
 from axe_eq_backends.cuda.online import LAST, substituted
 from axe_eq_backends.cuda.schedules.rows import unit_of
 from axe_eq_backends.cuda.schedules.sweeps import MERGE
@@ -113,4 +114,18 @@ def lifted(parts: Parts, operands: Sequence[Cell]) -> tuple[Cell, ...]:
     return tuple(substituted(cell, known) for cell in parts.lift)
 
 
-__all__ = ["Apply", "Parts", "lifted", "parts_of"]
+def alone(monoid: str, operands: Sequence[Cell], dtypes: Sequence[str]) -> Cell:
+    """The value of a scan over one element.
+
+    Raises:
+        ScheduleError: a monoid without cells for kernels.
+    """
+    if len(operands) == 1:
+        return operands[0]
+    parts = parts_of(monoid, dtypes)
+    if parts is None:
+        raise ScheduleError(f"scan by {monoid}", "has no cells", "a monoid with cells for kernels")
+    return substituted(parts.finish, dict(enumerate(lifted(parts, operands))))
+
+
+__all__ = ["Parts", "alone", "lifted", "parts_of"]
