@@ -23,11 +23,11 @@ from axe_eq.program.traced import select as select
 # Literal, because type checkers take the public names of a module from here.
 __all__ = [  # noqa: RUF022
     "__array_api_version__", "__array_namespace_info__", "abs", "acos", "acosh", "add", "all",
-    "any", "arange", "argmax", "argmin", "asarray", "asin", "asinh", "astype", "atan", "atan2",
-    "atanh", "bfloat16", "bitwise_and", "bitwise_invert", "bitwise_left_shift", "bitwise_or",
-    "bitwise_right_shift", "bitwise_xor", "block", "bool", "broadcast_arrays", "broadcast_shapes",
-    "broadcast_to", "can_cast", "ceil", "clip", "concat", "copysign", "cos", "cosh",
-    "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "divide", "e", "empty",
+    "any", "arange", "argmax", "argmin", "asarray", "asin", "asinh", "associative_scan", "astype",
+    "atan", "atan2", "atanh", "bfloat16", "bitwise_and", "bitwise_invert", "bitwise_left_shift",
+    "bitwise_or", "bitwise_right_shift", "bitwise_xor", "block", "bool", "broadcast_arrays",
+    "broadcast_shapes", "broadcast_to", "can_cast", "ceil", "clip", "concat", "copysign", "cos",
+    "cosh", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "divide", "e", "empty",
     "empty_like", "equal", "erf", "exp", "expand_dims", "expm1", "eye", "finfo", "flip", "float16",
     "float32", "float64", "float8_e4m3fn", "float8_e5m2", "floor", "floor_divide", "from_dlpack",
     "full", "full_like", "greater", "greater_equal", "hypot", "iinfo", "inf", "int32", "int64",

@@ -41,7 +41,7 @@ from axe_eq.pack import packs as find_packs
 from axe_eq.program.node import INPUT, Node, Program
 from axe_eq.program.show import value_names
 from axe_eq.program.store import program_from_json, program_to_json
-from axe_eq.program.terms import Cons, In, Nil, Op, Sel, decode, encode, type_of, types_of
+from axe_eq.program.terms import OPERATORS, Cons, In, Nil, decode, encode, type_of, types_of
 from axe_eq.program.trace import trace
 from axe_eq.prove.agree import disagreement
 from axe_eq.prove.kernelcheck import check_kernels
@@ -68,7 +68,7 @@ from axe_eq.schedule.terms import row_major
 from axe_eq.schedule.timeline import timeline
 from axe_eq.target import Target
 
-SYMBOLS = (In, Op, Sel, Nil, Cons, schedule_terms.Buffer)
+SYMBOLS = (In, *OPERATORS, Nil, Cons, schedule_terms.Buffer)
 ANALYSES = (type_of, types_of, schedule_terms.arrival)
 PROGRAMS = Cache("programs")
 LEVEL_OF_SEARCH = 2  # AXE_DEBUG: from here on it shows what a search does

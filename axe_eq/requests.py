@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from axe_eq.errors import ArgumentError, LayoutError, ScheduleError
+from axe_eq.errors import ArgumentError, LayoutError, ScheduleError, SearchError
 from axe_eq.layout import Layout, Mesh
-from axe_eq.program.node import INPUT, InputSpec, Node, Program
+from axe_eq.program.node import INPUT, SCAN, InputSpec, Node, Program
 from axe_eq.rule.term import Term
 from axe_eq.schedule import terms as schedule_terms
 from axe_eq.schedule.memory import layout_bytes
@@ -83,6 +83,8 @@ def mesh_requests(program: Program, terms: Mapping[Node, Term], mesh: str) -> li
     Raises:
         ScheduleError: a layout that is no cut over the mesh.
     """
+    if scans := [n.text for n in program.nodes() if n.kind == SCAN]:
+        raise SearchError(f"scan '{scans[0]}'", "has no plan on a mesh", "one device, or no scans")
     wanted = program.output_layouts or (None,) * len(program.outputs)
     return [
         schedule_terms.spread(terms[root], mesh)

@@ -107,7 +107,9 @@ def _compared(seed: int, exe: Any, program: Program, values: str, on: str) -> tu
         apart = difference(np.asarray(f), w, n, tolerance, share)
         if apart is not None:
             at, count = apart
-            text = f"output {number} is {f[at]} at {at}, where it means {w[at]}: {count} of {f.size}"
+            text = (
+                f"output {number} is {f[at]} at {at}, where it means {w[at]}: {count} of {f.size}"
+            )
             return WRONG, text
     return RIGHT, ""
 

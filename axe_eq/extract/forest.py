@@ -13,14 +13,14 @@ from typing import Any
 
 from axe_eq.egraph.session import Session
 from axe_eq.extract.order import admissible
-from axe_eq.program.ops import CELLS, MONOIDS, selector, split_text
+from axe_eq.program.ops import CELLS, MONOIDS, scan, selector, split_text
 from axe_eq.program.signature import signature
-from axe_eq.program.terms import Cons, In, Op, Sel
+from axe_eq.program.terms import OPERATORS, Cons, In
 from axe_eq.program.types import DTYPES, ValueType, value_type
 from axe_eq.rule.term import Symbol, Term
 from axe_eq.schedule import box as boxes
 
-LOAD, CELL, GATHER = "load", "cell", "gather"
+LOAD, CELL, GATHER, SCAN = "load", "cell", "gather", "scan"
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Choice:
     """One way to get a tile.
 
     Attributes:
-        kind: "load", "cell" or "gather".
-        text: signature or selector text ("" for loads).
+        kind: "load", "cell", "gather" or "scan".
+        text: signature, selector or scan text ("" for loads).
         cell: cell text ("" otherwise).
         children: tile classes of the operands.
         source: placed class that is loaded, -1 otherwise.
@@ -258,7 +258,7 @@ class ValueRow:
 def value_rows(reader: Reader) -> Iterator[ValueRow]:
     """Every alternative of every value class."""
     lists = {row.output: row.inputs for row in reader.table(Cons.name)}
-    for symbol in (In, Op, Sel):
+    for symbol in (In, *OPERATORS):
         for row in reader.table(symbol.name):
             texts = tuple(
                 reader.text(v) for v, s in zip(row.inputs, symbol.args, strict=True) if s.primitive
@@ -367,6 +367,13 @@ def _read_choices(reader: Reader, tiles: list[TileClass]) -> None:
         if operands is not None:
             text, size = reader.text(row.inputs[0]), float(tiles[number].type.size)
             tiles[number].compute.append(Choice(GATHER, text, "", operands, vector=size))
+    for row in reader.table("Scanned"):
+        number = reader.id("Tile", row.output)
+        operands = children(row.inputs[2])
+        if operands is not None:
+            text, size = reader.text(row.inputs[0]), float(tiles[number].type.size)
+            flops = scan(text)[0].flops * size
+            tiles[number].compute.append(Choice(SCAN, text, "", operands, vector=flops))
     for tile in tiles:
         tile.compute = [replace(c, inside=_inside(tile, c, tiles)) for c in tile.compute]
         tile.compute.sort(

@@ -92,6 +92,9 @@ class Pricer:
         best = Price(float("inf"))
         reasons: dict[str, int] = Counter(f"{name}: {why}" for (name, *_), why in ruled.items())
         for schedule in self.schedules:
+            if summary.scans and not getattr(schedule, "scans", False):
+                reasons[f"{schedule.name}: a scan"] = 1
+                continue
             reason = self._asked(schedule, "refuse", summary)
             if reason is not None:
                 reasons[f"{schedule.name}: {reason}"] = 1

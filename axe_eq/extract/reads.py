@@ -9,13 +9,14 @@ from math import prod
 from typing import NamedTuple
 
 from axe_eq.errors import LayoutError
-from axe_eq.extract.forest import CELL, GATHER, LOAD, Choice, Forest
+from axe_eq.extract.forest import CELL, GATHER, LOAD, SCAN, Choice, Forest
 from axe_eq.layout import Layout
 from axe_eq.program import places
-from axe_eq.program.ops import selector
+from axe_eq.program.ops import scan, selector
 from axe_eq.program.places import Coords
 from axe_eq.program.signature import Affine, plain, signature
 from axe_eq.program.types import ValueType
+from axe_eq.schedule.summary import ScanWork
 
 MOST_READS = 1024  # that are counted
 
@@ -27,6 +28,7 @@ class Reads(NamedTuple):
     n_scattered: int = 0
     n_reads: int = 0
     n_outside: int = 0
+    scans: tuple[ScanWork, ...] = ()
 
 
 class _Kind(NamedTuple):
@@ -50,7 +52,7 @@ def reads(
     together are there, places are followed from the roots to the loads.
     """
     outside = _outside(forest, roots, picks) if len(roots) > 1 else 0
-    views = parts = scatters = bends = strange = 0
+    views = parts = scatters = bends = strange = scans = 0
     for tile in order:
         choice = picks[tile]
         if choice.kind == GATHER:
@@ -61,12 +63,14 @@ def reads(
             scatters += kind.scatters
         elif choice.kind == LOAD:
             strange += not _is_dense(forest.layout_of(choice.source))
+        elif choice.kind == SCAN:
+            scans += 1
         else:
             bends += _bends(choice.text)
     n_reads = _count(roots, order, picks)
     shapes = (forest.tiles[_unviewed(root, picks)].type.shape for root in roots)
     apart = sum(not _cuts(text, shape) for text, shape in zip(stored, shapes, strict=False))
-    if not (scatters or views or strange or (parts and bends)):
+    if not (scans or scatters or views or strange or (parts and bends)):
         return Reads(n_scattered=apart, n_reads=n_reads, n_outside=outside)
     walk = _Walk(forest, picks)
     for root in roots:
@@ -162,6 +166,7 @@ class _Walk:
         self.cuts: dict[int, set[int]] = {}
         self.bounded: set[int] = set()
         self.guarded = self.scattered = 0
+        self.scans: dict[ScanWork, None] = {}
 
     def root(self, tile: int) -> None:
         """A stored value; results in another order of dims are stored as they are computed."""
@@ -187,6 +192,8 @@ class _Walk:
             self._load(tile, tile, coords)
         elif choice.kind == CELL:
             self._cell(choice, coords)
+        elif choice.kind == SCAN:
+            self._scan(tile, choice, coords)
         elif _is_view(choice):
             self._view(tile, choice, coords)
         else:
@@ -215,7 +222,8 @@ class _Walk:
             ends = [*sorted(cuts), self.extents[dim]]
             nested = not any(b % a for a, b in pairwise(ends))
             self.scattered += not nested or (bool(cuts) and dim in self.bounded)
-        return Reads(self.guarded, self.scattered)
+            self.scattered += bool(cuts) and any(dim == s.dim for s in self.scans)
+        return Reads(self.guarded, self.scattered, scans=tuple(self.scans))
 
     def _cell(self, choice: Choice, coords: Coords) -> None:
         sig = signature(choice.text)
@@ -224,6 +232,19 @@ class _Walk:
         images |= {d: self._dim(extents[d]) for d in sig.reduced}
         for child, operand in zip(choice.children, sig.operands, strict=True):
             self._visit(child, tuple(p.substitute(images) for p in operand))
+
+    def _scan(self, tile: int, choice: Choice, coords: Coords) -> None:
+        axis = scan(choice.text)[1]
+        if self._shape(tile)[axis] == 1:  # of one element: a cell
+            for child in choice.children:
+                self._visit(child, coords)
+            return
+        dim = places.along(coords, axis, self._shape(tile), self.extents)
+        dtypes = tuple(self.forest.tiles[c].type.dtype for c in choice.children)
+        work = ScanWork(scan(choice.text)[0].name, dtypes, dim, tuple(self.extents))
+        self.scans[work] = None
+        for child in choice.children:
+            self._visit(child, coords)
 
     def _view(self, tile: int, choice: Choice, coords: Coords) -> None:
         source = _unviewed(tile, self.picks)

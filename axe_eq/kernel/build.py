@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from math import gcd
 from typing import Any
 
-from axe_eq.kernel import given, ir
+from axe_eq.kernel import exchange, given, ir
 from axe_eq.kernel.cells import Cell, renumber, used
 from axe_eq.kernel.counts import arrivals, reached
 from axe_eq.kernel.derive import budget, lay_out
@@ -555,15 +555,18 @@ class Builder:
         scratch: ir.Buffer | None = None,
     ) -> None:
         """Reduce registers over `dims`; out keeps them with extent 1."""
-        out, src = self._parts.written("reduce", out), self._parts.view("reduce", src)
-        given.monoid("reduce", monoid, src.buffer.dtype)
-        dims = given.dims("reduce", dims, len(src.shape))
-        if scratch is not None:
-            self._parts.buffer("reduce", scratch)
-        wanted = tuple(1 if d in dims else e for d, e in enumerate(src.shape))
-        if out.shape != wanted:
-            raise refuse("reduce", f"{out} of shape {out.shape}", f"shape {wanted}")
-        self._add(ir.Reduce(monoid, out, src, dims, scratch))
+        self._add(exchange.reduce(self._parts, monoid, out, src, dims, scratch))
+
+    def scan(
+        self,
+        merge: Cell | Sequence[Cell],
+        states: Sequence[ir.View],
+        carries: Sequence[ir.View],
+        dim: int,
+        scratch: Sequence[ir.Buffer] = (),
+    ) -> None:
+        """Scan register tiles along `dim` in place, after what the carries hold; see `ir.Scan`."""
+        self._add(exchange.scan(self._parts, merge, states, carries, dim, scratch))
 
     def fill(self, out: ir.View, value: float) -> None:
         """Set every element."""

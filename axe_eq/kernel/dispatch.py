@@ -138,6 +138,7 @@ _PRIMITIVES: dict[type[ir.Primitive], str] = {
     ir.Gemm: "gemm",
     ir.Map: "map",
     ir.Reduce: "reduce",
+    ir.Scan: "scan",
     ir.Fill: "fill",
     ir.Index: "index",
 }

@@ -468,6 +468,31 @@ class Reduce(Primitive):
 
 
 @dataclass(eq=False)
+class Scan(Primitive):
+    """Every element of a state becomes that of all elements up to it along `dim`, in place.
+
+    The carries, of extent 1 along `dim`, are what stands before; they become what stands before a
+    next tile. A state is one tile per cell of `merge`, which takes an earlier and a later state.
+
+    Attributes:
+        merge: cells over the earlier state's parts, then the later one's.
+        states, carries: one tile per part, all states alike.
+        dim: along which.
+        scratch: shared memory per part, needed across warps.
+    """
+
+    merge: tuple[Cell, ...]
+    states: tuple[View, ...]
+    carries: tuple[View, ...]
+    dim: int
+    scratch: tuple[Buffer, ...]
+
+    def views(self) -> tuple[View, ...]:
+        """The first state, then every tile that is read and written."""
+        return (self.states[0], *self.states, *self.carries)
+
+
+@dataclass(eq=False)
 class Fill(Primitive):
     """out = value."""
 

@@ -119,6 +119,8 @@ def _primitive(s: ir.Statement) -> str:
             return f"{text}: {s.cell}"
         case ir.Reduce():
             return f"{text}: {s.monoid} over dims {s.dims}"
+        case ir.Scan():
+            return f"{text}: {', '.join(map(str, s.merge))} along dim {s.dim}"
         case ir.Fill():
             return f"{text}: {s.value}"
         case ir.Index():

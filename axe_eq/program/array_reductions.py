@@ -5,14 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from axe_eq.errors import ProgramError
-from axe_eq.program.arguments import flag, number, whole
+from axe_eq.program.arguments import flag, listed, number, whole, word
 from axe_eq.program.array_dtypes import astype
 from axe_eq.program.array_elementwise import divide, sqrt, square, subtract, truth
-from axe_eq.program.array_manipulation import Axes, all_axes, concat, one_axis, reshape
+from axe_eq.program.array_manipulation import (
+    Axes,
+    all_axes,
+    broadcast_arrays,
+    concat,
+    flip,
+    one_axis,
+    pad,
+    reshape,
+)
 from axe_eq.program.indexing import insert_dims
-from axe_eq.program.ops import join_text
+from axe_eq.program.ops import MONOIDS, join_text
 from axe_eq.program.signature import make, plain
-from axe_eq.program.traced import Operand, Traced, as_traced, block, elementwise, select
+from axe_eq.program.traced import Operand, Traced, as_traced, block, elementwise, scan, select
 from axe_eq.program.types import DTYPES
 
 
@@ -166,7 +175,7 @@ def cumulative_sum(
     include_initial: bool = False,
 ) -> Traced:
     """Sums of the elements up to each, along an axis; half types are summed in f32."""
-    return _cumulative(as_traced(x), "add", 0.0, axis, dtype, include_initial)
+    return _cumulative(as_traced(x), "+", axis, dtype, include_initial)
 
 
 def cumulative_prod(
@@ -178,37 +187,50 @@ def cumulative_prod(
     include_initial: bool = False,
 ) -> Traced:
     """Products of the elements up to each, along an axis."""
-    return _cumulative(as_traced(x), "mul", 1.0, axis, dtype, include_initial)
+    return _cumulative(as_traced(x), "*", axis, dtype, include_initial)
 
 
 def _cumulative(
-    x: Traced, cell: str, unit: float, axis: int | None, dtype_: object, include_initial: bool
+    x: Traced, monoid: str, axis: int | None, dtype_: object, include_initial: bool
 ) -> Traced:
     if axis is None and x.ndim != 1:
         raise ProgramError("cumulative", f"needs an axis for {x.node.type}", "axis=...")
     place = one_axis(0 if axis is None else axis, x.ndim)
-    operand = _widened(x, dtype_)
-    result = _scan(astype(operand, DTYPES[operand.dtype].accumulate), cell, unit, place)
+    result = scan(join_text(monoid, place), _widened(x, dtype_))
     if flag("include_initial", include_initial):
-        result = _shifted(result, place, 1, unit, result.node.shape[place] + 1)
-    return astype(result, operand.dtype)
+        unit = MONOIDS[monoid].unit
+        widths = [(int(d == place), 0) for d in range(x.ndim)]
+        result = pad(result, widths, constant_values=0 if unit is None else unit)
+    return result
 
 
-def _scan(x: Traced, cell: str, unit: float, axis: int) -> Traced:
-    """Inclusive scan by doubling: log2(n) shifted combinations (Hillis and Steele, 1986)."""
-    extent, step = x.node.shape[axis], 1
-    while step < extent:
-        x = elementwise(cell, x, _shifted(x, axis, step, unit, extent))
-        step *= 2
-    return x
+def associative_scan(
+    monoid: str, x: Operand | Sequence[Operand], /, *, axis: int, reverse: bool = False
+) -> Traced:
+    """Reductions by a monoid of the elements up to each, along an axis (an extension).
 
+    Args:
+        monoid: the name of a declared one, packs' own included: "+", "*", "max", "min", "and",
+            "or", "recurrence", ...
+        x: the array; for a structured monoid as many as it takes, which are broadcast.
+        axis: the axis.
+        reverse: reduce the elements from each on, from the last one back.
 
-def _shifted(x: Traced, axis: int, by: int, unit: float, extent: int) -> Traced:
-    """Moved up along an axis, the unit in front, the first `extent` elements."""
-    value = unit if DTYPES[x.dtype].kind == "f" else int(unit)
-    widths = tuple((by, 0) if d == axis else (0, 0) for d in range(x.ndim))
-    moved = select(join_text("pad", widths, value), x)
-    return moved[(*(slice(None),) * axis, slice(0, extent))]
+    Raises:
+        ProgramError: no such monoid, or operands that it does not take.
+
+    Example:
+        ``associative_scan("max", x, axis=-1)`` is the largest element so far.
+    """
+    several = listed("x", x, "one array or more") if isinstance(x, list | tuple) else (x,)
+    if not several:
+        raise ProgramError("x", "is empty", "one array or more")
+    given = broadcast_arrays(*several)
+    place = one_axis(axis, given[0].ndim)
+    text = join_text(word("monoid", monoid, MONOIDS.names()), place)
+    if not flag("reverse", reverse):
+        return scan(text, *given)
+    return flip(scan(text, *(flip(a, axis=place) for a in given)), axis=place)
 
 
 def diff(x: Operand, /, *, axis: int = -1, n: int = 1, prepend: Operand = None,
@@ -226,6 +248,6 @@ def diff(x: Operand, /, *, axis: int = -1, n: int = 1, prepend: Operand = None,
 
 
 __all__ = [
-    "all", "any", "argmax", "argmin", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff",
-    "max", "mean", "min", "prod", "std", "sum", "var",
+    "all", "any", "argmax", "argmin", "associative_scan", "count_nonzero", "cumulative_prod",
+    "cumulative_sum", "diff", "max", "mean", "min", "prod", "std", "sum", "var",
 ]  # fmt: skip

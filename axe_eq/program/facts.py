@@ -31,6 +31,7 @@ from axe_eq.program.terms import (
     In,
     Nil,
     Op,
+    Scan,
     Sel,
     Sig,
     Spec,
@@ -393,6 +394,8 @@ def _is_square(sig: str, text: str) -> bool:
 def _compute(term: Term, known: Callable[[Term], Any]) -> int | None:
     if term.symbol is In:
         return facts_of_input(*term.args)
+    if term.symbol is Scan:
+        return 0  # nothing is claimed
     given, of = operands(term), type_of.of(term)
     types, facts = types_of.of(term.args[-1]), [known(x) for x in given]
     if of is None or types is None or None in facts:

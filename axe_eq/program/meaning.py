@@ -19,8 +19,19 @@ from numpy.lib.stride_tricks import as_strided
 
 from axe_eq.errors import ArgumentError, AxeError, ProgramError, cause, raised_at
 from axe_eq.program.contract import product_sum
-from axe_eq.program.node import INPUT, OP, Node, Program, op_type, sel_type, topological
-from axe_eq.program.ops import MONOIDS, Cell, State, cell, selector
+from axe_eq.program.node import (
+    INPUT,
+    OP,
+    SCAN,
+    Node,
+    Program,
+    op_type,
+    scan_type,
+    sel_type,
+    topological,
+)
+from axe_eq.program.ops import MONOIDS, Cell, State, cell, scan, selector
+from axe_eq.program.scans import prefixes
 from axe_eq.program.signature import Affine, Signature, signature
 from axe_eq.program.types import DTYPES, Array, ValueType, dtype, promote
 
@@ -80,13 +91,20 @@ def index_views(
 def _accumulators(declared: Cell, views: Sequence[Array], acc: str | None) -> list[str]:
     """The dtype each operand is computed in."""
     own = [dtype(v.dtype).name for v in views]
-    if declared.n_values > 1:
+    return _computed_in(own, declared.n_values, declared.n_conditions, acc)
+
+
+def _computed_in(
+    own: Sequence[str], n_values: int, n_conditions: int = 0, acc: str | None = None
+) -> list[str]:
+    """The dtype each of these operands of a cell, or of a scan, is computed in."""
+    own = list(own)
+    if n_values > 1:
         floats = [name for name in own if DTYPES[name].kind == "f"]
         common = acc or (DTYPES[promote(*floats)].accumulate if floats else "")
         return [common if name in floats else name for name in own]
-    first = declared.n_conditions
-    common = acc or DTYPES[promote(*own[first:])].accumulate
-    return own[:first] + [common] * (len(own) - first)
+    common = acc or DTYPES[promote(*own[n_conditions:])].accumulate
+    return own[:n_conditions] + [common] * (len(own) - n_conditions)
 
 
 def _accumulate(array: Array) -> Array:
@@ -244,6 +262,44 @@ def evaluate_sel(text: str, arrays: Sequence[Array]) -> Array:
     return np.asarray(declared.run(params, arrays), order="C")
 
 
+def scanned(text: str, arrays: Sequence[Array]) -> Array:
+    """Values of a scan in the dtype it is computed in, of operands of one shape.
+
+    Operands may be in their accumulation dtypes already.
+    """
+    monoid, axis = scan(text)
+    wanted = _computed_in([dtype(a.dtype).name for a in arrays], monoid.n_values)
+    given = [
+        a.astype(DTYPES[name].numpy, copy=False) for a, name in zip(arrays, wanted, strict=True)
+    ]
+    return prefixes(monoid.name, given, axis)
+
+
+def evaluate_scan(text: str, arrays: Sequence[Array]) -> Array:
+    """Value of a scan: reductions of the elements up to each along its axis, rounded once.
+
+    Raises:
+        ProgramError: arity, shapes or dtypes do not fit.
+    """
+    type_ = scan_type(text, tuple(map(array_type, arrays)))
+    out = np.empty(type_.shape, DTYPES[type_.dtype].numpy)
+    with np.errstate(all="ignore"):
+        _fill_scan(text, scan(text)[1], out, arrays)
+    return out
+
+
+def _fill_scan(text: str, axis: int, out: Array, arrays: Sequence[Array]) -> None:
+    """In parts along the other axes, to bound memory."""
+    others = [d for d in range(out.ndim) if d != axis]
+    longest = max(others, key=lambda d: out.shape[d], default=axis)
+    if out.size <= PART or longest == axis or out.shape[longest] == 1:
+        out[...] = scanned(text, arrays)
+        return
+    parts = zip(_halves([out], longest), _halves(arrays, longest), strict=True)
+    for (part,), half in parts:
+        _fill_scan(text, axis, part, half)
+
+
 # -- programs -------------------------------------------------------------------------------------
 
 
@@ -251,7 +307,7 @@ def evaluate_node(node: Node, arrays: Sequence[Array]) -> Array:
     """Value of an operator node from its operands' values."""
     if node.kind == OP:
         return evaluate_op(node.text, node.cell, arrays)
-    return evaluate_sel(node.text, arrays)
+    return (evaluate_scan if node.kind == SCAN else evaluate_sel)(node.text, arrays)
 
 
 def evaluate_nodes(roots: Sequence[Node], inputs: Mapping[str, Array]) -> dict[Node, Array]:

@@ -1,4 +1,4 @@
-"""Nodes and programs: a hash-consed DAG of block operators and selectors.
+"""Nodes and programs: a hash-consed DAG of block operators, selectors and scans.
 
 Equality of nodes is structural; names and source places live beside the graph (`Program.names`,
 `Program.places`) and never take part in it. Roots are ordered: outputs define what must be computed
@@ -22,6 +22,8 @@ from axe_eq.program.ops import (
     cell,
     cell_text,
     join_text,
+    scan,
+    scan_text,
     selector,
     selector_text,
     split_text,
@@ -34,15 +36,15 @@ if TYPE_CHECKING:
 
     from axe_eq.layout import Layout
 
-INPUT, OP, SEL = "input", "op", "sel"
+INPUT, OP, SEL, SCAN = "input", "op", "sel", "scan"
 
 
 class Node:
-    """One value: an input, a block operator or a selector applied to nodes.
+    """One value: an input, or a block operator, a selector or a scan applied to nodes.
 
     Attributes:
-        kind: "input", "op" or "sel".
-        text: input name, canonical signature text, or selector text.
+        kind: "input", "op", "sel" or "scan".
+        text: input name, canonical signature text, selector text, or scan text.
         cell: cell text of a block operator, "" otherwise.
         args: operand nodes.
         type: element type and shape.
@@ -115,6 +117,9 @@ def _value_dtype(
     declared: Cell, text: str, params: tuple[Any, ...], reduction: str, dtypes: list[str]
 ) -> str:
     monoid = MONOIDS[reduction] if reduction else None
+    if monoid is not None and not monoid.commutative:
+        wrong = "is not commutative, and a reduction has no order"
+        raise ProgramError(f"reduction {reduction!r}", wrong, "a scan by it")
     takes = monoid.n_values if monoid else 1
     if declared.n_values != takes:
         wanted = f"reduction {reduction!r} takes {takes}" if monoid else "there is no reduction"
@@ -205,6 +210,42 @@ def sel_node(text: str, args: Sequence[Node]) -> Node:
     """Apply a selector; its text is made canonical, and constants what their type holds."""
     found, canonical = _sel_type(selector_text(text), _types(args))
     return Node(SEL, canonical, "", tuple(args), found)
+
+
+@cache
+def scan_type(text: str, types: tuple[ValueType, ...]) -> ValueType:
+    """Type of a scan's value: the shape of its operands, the dtype of the reduction.
+
+    Raises:
+        ProgramError: no such monoid or axis, a wrong number of operands, other shapes or dtypes.
+    """
+    monoid, axis = scan(text)
+    if len(types) != monoid.n_values:
+        wanted = f"{monoid.n_values} operands"
+        raise ProgramError(f"scan {text!r}", f"got {len(types)} operands", wanted)
+    shape = types[0].shape
+    if any(t.shape != shape for t in types):
+        given = " ".join(map(str, types))
+        raise ProgramError(f"scan {text!r}", f"got {given}", "operands of one shape")
+    if not 0 <= axis < len(shape):
+        raise ProgramError(f"scan {text!r}", f"has axis {axis} of {types[0]}", "an axis of it")
+    if monoid.result == "index" and dtype(types[-1].dtype).kind != "i":
+        raise ProgramError(f"scan {text!r}", f"counts in {types[-1].dtype}", "an integer dtype")
+    rule = dtype_by_rule(monoid.result, f"scan {text!r}", (), [t.dtype for t in types])
+    return ValueType(rule, shape)
+
+
+def scan_node(text: str, args: Sequence[Node]) -> Node:
+    """Apply a scan; its text is made canonical."""
+    canonical = scan_text(text)
+    return Node(SCAN, canonical, "", tuple(args), scan_type(canonical, _types(args)))
+
+
+def made_node(kind: str, text: str, cell: str, args: Sequence[Node]) -> Node:
+    """Apply an operator of any kind: the node with these parts."""
+    if kind == OP:
+        return op_node(text, cell, args)
+    return sel_node(text, args) if kind == SEL else scan_node(text, args)
 
 
 @dataclass(frozen=True)
@@ -321,6 +362,7 @@ def topological(roots: Iterable[Node]) -> Iterator[Node]:
 
 
 __all__ = [
-    "CELLS", "INPUT", "OP", "SEL", "InputSpec", "Node", "Program", "input_node", "op_node",
-    "op_type", "sel_node", "sel_type", "split_text", "topological", "value_type",
+    "CELLS", "INPUT", "OP", "SCAN", "SEL", "InputSpec", "Node", "Program", "input_node",
+    "made_node", "op_node", "op_type", "scan_node", "scan_type", "sel_node", "sel_type",
+    "split_text", "topological", "value_type",
 ]  # fmt: skip

@@ -3,7 +3,8 @@
 A block operator is a signature plus a *cell* (what happens at one point of the index space) plus,
 where dims are reduced, a *monoid*. A *selector* moves elements and never computes; its cell map is
 piecewise affine where `pull` says so (Tapestry, selectors). Cells and selectors may carry
-parameters in their text: ``cast f16``, ``slice ((0, 2, 4), None)``.
+parameters in their text: ``cast f16``, ``slice ((0, 2, 4), None)``. A *scan* is a monoid along one
+axis whose every prefix is kept, for any declared monoid: ``+ 1``.
 
 Cells and monoids work on arrays of index-space rank whose absent dims have extent 1, so that every
 operand broadcasts; numpy functions here are THE meaning, everything else is tested against them.
@@ -87,7 +88,7 @@ class Monoid:
     Attributes:
         name: the word in signatures ("+", "max", ...).
         lift: (cell values, reduced axes) -> state; reduced axes stay with extent 1.
-        merge: (state, state) -> state; associative and commutative on reals.
+        merge: (state, state) -> state, the earlier one first; associative on reals.
         finish: state -> value with the reduced axes of extent 1.
         unit: value of an empty reduction of a one-array state; None where there is none.
         flops: operations per reduced cell, for cost models.
@@ -96,6 +97,8 @@ class Monoid:
         result: dtype rule of the value, as in `Cell.result`, or "index" (the last operand's); a
             structured monoid applies it to its operands.
         convex: the value lies between the least and the greatest of its (last) cell values.
+        commutative: merging is commutative on reals; scans alone take one that is not, for
+            reductions have no order.
     """
 
     name: str
@@ -108,6 +111,7 @@ class Monoid:
     n_values: int = 1
     result: str = "promote"
     convex: bool = False
+    commutative: bool = True
 
 
 @dataclass(frozen=True)
@@ -278,3 +282,23 @@ def selector(text: str) -> tuple[Selector, tuple[Any, ...]]:
     """The selector and the parameters that a selector text names."""
     name, params = split_text(text)
     return SELECTORS[name], params
+
+
+@cache
+def scan(text: str) -> tuple[Monoid, int]:
+    """The monoid and the axis that a scan text names: ``+ 1`` adds up along axis 1.
+
+    Raises:
+        ProgramError: no such monoid, or no axis.
+    """
+    name, params = split_text(text)
+    if len(params) != 1 or not isinstance(params[0], int) or params[0] < 0:
+        raise ProgramError(f"scan {text!r}", f"has parameters {params}", "one axis, from 0")
+    return MONOIDS[name], params[0]
+
+
+@cache
+def scan_text(text: str) -> str:
+    """The canonical text of a scan."""
+    monoid, axis = scan(text)
+    return join_text(monoid.name, axis)

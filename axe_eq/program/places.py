@@ -137,6 +137,18 @@ def read(
     return Read(blocks, first, bounded)
 
 
+def along(coords: Coords, axis: int, shape: Sequence[int], extents: Sequence[int]) -> int:
+    """The dim of the index space that is an axis of a value read at `coords`, index by index.
+
+    It is the only coordinate that depends on that dim; -1 where there is no such dim.
+    """
+    dim = coords[axis].plain
+    if dim is None or extents[dim] != shape[axis]:
+        return -1
+    others = (c for d, c in enumerate(coords) if d != axis)
+    return -1 if any(d == dim for c in others for d, _ in c.terms) else dim
+
+
 def pulls(text: str, types: Sequence[ValueType]) -> list[list[Pull | None]]:
     """Per operand of a selector and dim of it, where it is read; None where that is not affine."""
     declared, params = selector(text)
@@ -187,6 +199,7 @@ def viewed(
 __all__ = [
     "Coords",
     "Range",
+    "along",
     "bounds",
     "never_inside",
     "pulled",

@@ -17,9 +17,26 @@ import ml_dtypes
 import numpy as np
 
 from axe_eq.errors import ProgramError
-from axe_eq.program.node import INPUT, OP, InputSpec, Node, Program, input_node, op_node, sel_node
+from axe_eq.program.node import (
+    INPUT,
+    OP,
+    SCAN,
+    InputSpec,
+    Node,
+    Program,
+    input_node,
+    op_node,
+    scan_node,
+    sel_node,
+)
 from axe_eq.program.ops import CELLS, MONOIDS, SELECTORS, Cell, Monoid, join_text, split_text
-from axe_eq.program.random_bounds import Bounds, Refused, cell_bounds, reduced_bounds
+from axe_eq.program.random_bounds import (
+    Bounds,
+    Refused,
+    cell_bounds,
+    reduced_bounds,
+    scanned_bounds,
+)
 from axe_eq.program.random_signature import Shape, random_space
 from axe_eq.program.signature import signature
 from axe_eq.program.types import DTYPES, Array, ValueType
@@ -230,6 +247,30 @@ class _Maker:
         sig = f"{' '.join(dims)}, {dims[axis]} -> {' '.join(kept)}; {monoid.name} {dims[axis]}"
         return self.made(sig, cell, [values, index], monoid.name, extent)
 
+    # -- scans
+
+    def scan(self, name: str) -> _Value:
+        """A scan of a value, of what it is and its positions, or of two values of one shape."""
+        monoid = MONOIDS[name]
+        kinds = _KINDS.get(monoid.result, "fi")
+        value = self.pick("f" if monoid.n_values > 1 else kinds)
+        shape = value.node.shape
+        if not shape:
+            raise Refused
+        axis = self.choose(range(len(shape)))
+        operands = [value]
+        if monoid.result == "index":
+            index = sel_node(f"iota {shape[axis]} i64", [])
+            dims = "abcdefgh"[: len(shape)]
+            fixed = " ".join(f"{d}={e}" for d, e in zip(dims, shape, strict=True))
+            wide = op_node(f"{dims[axis]} -> {' '.join(dims)} [{fixed}]", "id", [index])
+            operands.append(_Value(wide, (0, shape[axis] - 1)))
+        elif monoid.n_values > 1:
+            same = [v for v in self.values if v.node.shape == shape and v.kind == "f"]
+            operands += [same[self.choose(range(len(same)))] for _ in range(monoid.n_values - 1)]
+        node = scan_node(join_text(name, axis), [v.node for v in operands])
+        return self.keep(node, scanned_bounds(name, [v.bounds for v in operands], shape[axis]))
+
     # -- selectors
 
     def selector(self, name: str) -> _Value:
@@ -266,10 +307,11 @@ def operator_names(without: Collection[str] = ()) -> list[str]:
     """Every operator that random programs have: cells, monoids ("reduce +") and selectors."""
     names = (
         [c for c in CELLS if CELLS[c].n_values == 1]
-        + [f"reduce {m}" for m in MONOIDS]
+        + [f"reduce {m}" for m in MONOIDS if MONOIDS[m].commutative]
         + list(SELECTORS)
+        + [f"scan {m}" for m in MONOIDS]
     )
-    return [n for n in names if n.removeprefix("reduce ") not in without]
+    return [n for n in names if n.removeprefix("reduce ").removeprefix("scan ") not in without]
 
 
 def operator_counts(programs: Iterable[Program]) -> Counter[str]:
@@ -278,6 +320,9 @@ def operator_counts(programs: Iterable[Program]) -> Counter[str]:
     for program in programs:
         for node in program.nodes():
             if node.kind == INPUT:
+                continue
+            if node.kind == SCAN:
+                counts[f"scan {split_text(node.text)[0]}"] += 1
                 continue
             counts[split_text(node.cell if node.kind == OP else node.text)[0]] += 1
             if node.kind == OP and signature(node.text).monoid:
@@ -324,6 +369,8 @@ def _try(maker: _Maker, name: str) -> int:
     try:
         if name.startswith("reduce "):
             maker.reduction(name.removeprefix("reduce "))
+        elif name.startswith("scan "):
+            maker.scan(name.removeprefix("scan "))
         elif name in CELLS:
             maker.any_cell(name)
         else:

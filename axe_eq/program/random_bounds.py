@@ -82,6 +82,24 @@ def _extremes(values: Array) -> Bounds:
     return low, high
 
 
+def scanned_bounds(monoid: str, bounds: Sequence[Bounds], count: int) -> Bounds:
+    """Bounds of reductions of one and more, up to `count`, elements with these bounds.
+
+    Raises:
+        Refused: nothing is known.
+    """
+    if MONOIDS[monoid].convex:
+        return bounds[-1]
+    enclose = ENCLOSE_MONOID.get(monoid)
+    if enclose is None:
+        raise Refused
+    ends = []
+    for n in range(1, count + 1):
+        terms = [Interval(np.full(n, low), np.full(n, high)) for low, high in bounds]
+        ends += list(enclose(terms, (0,)))
+    return _extremes(np.concatenate(ends))
+
+
 def reduced_bounds(monoid: str, bounds: Bounds, count: int) -> Bounds:
     """Bounds of a reduction of `count` cell values with these bounds.
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html import escape
 
 from axe_eq.files import write_text
-from axe_eq.program.node import INPUT, OP, Node, Program
+from axe_eq.program.node import INPUT, OP, SCAN, Node, Program
 
 
 def value_names(program: Program) -> dict[Node, str]:
@@ -63,8 +63,15 @@ def _expression(node: Node, names: dict[Node, str]) -> str:
     if node.kind == INPUT:
         return "captured array"
     operands = ", ".join(names[a] for a in node.args)
-    what = node.cell if node.kind == OP else node.text
+    what = _title(node)
     return f"{what}({operands})" if operands else what
+
+
+def _title(node: Node) -> str:
+    """What an operator does: its cell, its selector, or the scan with its axis."""
+    if node.kind == OP:
+        return node.cell
+    return f"scan {node.text}" if node.kind == SCAN else node.text
 
 
 def _signature(node: Node) -> str:
@@ -74,7 +81,7 @@ def _signature(node: Node) -> str:
 # -- picture --------------------------------------------------------------------------------------
 
 _CHAR, _LINE, _PAD, _GAP_X, _GAP_Y = 7.3, 16, 8, 24, 44  # pixels of a 12 px monospace font
-_FILL = {"input": "#e8f0fe", "op": "#ffffff", "sel": "#fff4e0"}
+_FILL = {"input": "#e8f0fe", "op": "#ffffff", "sel": "#fff4e0", "scan": "#e6f4ea"}
 
 _STYLE = (
     "text{font:12px monospace;fill:#202124}.type{fill:#5f6368}"
@@ -94,8 +101,8 @@ Box = tuple[float, float, float, float]  # x, y, width, height
 def program_svg(program: Program, path: str | None = None) -> str:
     """A self-contained picture: values in layers, operands above their users.
 
-    Blue boxes are inputs, white ones block operators, yellow ones selectors; outputs have a thick
-    border.
+    Blue boxes are inputs, white ones block operators, yellow ones selectors, green ones scans;
+    outputs have a thick border.
 
     Args:
         program: the program.

@@ -252,6 +252,19 @@ def _best(better: Fn, choose: Fn) -> tuple[Fn, Fn]:
     return lift, merge
 
 
+def _recurrence_lift(values: State, axes: tuple[int, ...]) -> State:
+    """State (d, h): what h is multiplied by, and h = a h + b after all elements from h = 0."""
+    state: State = tuple(np.broadcast_arrays(*values))
+    for axis in axes:
+        parts = [np.split(part, part.shape[axis], axis) for part in state]
+        state = reduce(_recurrence_merge, zip(*parts, strict=True))
+    return state
+
+
+def _recurrence_merge(a: State, b: State) -> State:
+    return a[0] * b[0], a[1] * b[0] + b[1]
+
+
 def _declare_structured() -> None:
     MONOIDS.add(
         Monoid("softmax", _softmax_lift, _softmax_merge, _softmax_finish, flops=20, n_values=2,
@@ -263,6 +276,10 @@ def _declare_structured() -> None:
             Monoid(name, lift, merge, lambda state: state[1], flops=2, exact=True, n_values=2,
                    result="index", convex=True)
         )  # fmt: skip
+    MONOIDS.add(
+        Monoid("recurrence", _recurrence_lift, _recurrence_merge, lambda state: state[1], flops=3,
+               n_values=2, result="number", commutative=False)
+    )  # fmt: skip
 
 
 _declare_moves()

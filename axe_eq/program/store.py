@@ -19,12 +19,13 @@ from axe_eq.layout import Layout
 from axe_eq.program.node import (
     INPUT,
     OP,
+    SCAN,
+    SEL,
     InputSpec,
     Node,
     Program,
     input_node,
-    op_node,
-    sel_node,
+    made_node,
     topological,
 )
 from axe_eq.program.types import DTYPES, Array, dtype, value_type
@@ -97,7 +98,9 @@ def _node(row: Sequence[Any], known: Sequence[Node]) -> Node:
     if kind == INPUT:
         return input_node(text, value_type(rest[0]))
     args = [known[n] for n in rest[-1]]
-    return op_node(text, rest[0], args) if kind == OP else sel_node(text, args)
+    if kind not in (OP, SEL, SCAN):
+        raise ProgramError("program text", f"has a node of kind {kind!r}", f"{OP} {SEL} {SCAN}")
+    return made_node(kind, text, rest[0] if kind == OP else "", args)
 
 
 def _input_data(spec: InputSpec, numbers: Mapping[Node, int]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Programs as terms: one constructor for block operators, one for selectors; encode and decode.
+"""Programs as terms: a constructor for block operators, selectors, scans; encode and decode.
 
 Encoding applies no law: ``decode(encode(program))`` is the program, node for node.
 """
@@ -11,11 +11,13 @@ from typing import Annotated, Any
 from axe_eq.program.node import (
     INPUT,
     OP,
+    SCAN,
+    SEL,
     Node,
     input_node,
-    op_node,
+    made_node,
     op_type,
-    sel_node,
+    scan_type,
     sel_type,
     topological,
 )
@@ -30,6 +32,7 @@ Text = Annotated[Any, STR]
 Sig = Annotated[Any, STR]
 Cell = Annotated[Any, STR]
 Spec = Annotated[Any, STR]
+Along = Annotated[Any, STR]
 Type = Annotated[Any, STR]
 Value = Annotated[Any, VALUE]
 Args = Annotated[Any, ARGS]
@@ -37,6 +40,7 @@ Args = Annotated[Any, ARGS]
 In = Symbol("In", (STR, STR), VALUE)  # name, type
 Op = Symbol("Op", (STR, STR, ARGS), VALUE)  # signature, cell, operands
 Sel = Symbol("Sel", (STR, ARGS), VALUE)  # selector text, operands
+Scan = Symbol("Scan", (STR, ARGS), VALUE)  # scan text, operands
 Nil = Symbol("ANil", (), ARGS)
 Cons = Symbol("ACons", (VALUE, ARGS), ARGS)
 
@@ -57,6 +61,11 @@ def op(sig: Any, cell: Any, *values: Any) -> Term:
 def sel(spec: Any, *values: Any) -> Term:
     """A selector on these operands."""
     return Sel(spec, args(*values))
+
+
+def scan(text: Any, *values: Any) -> Term:
+    """A scan of these operands."""
+    return Scan(text, args(*values))
 
 
 def operands(term: Term) -> list[Term]:
@@ -81,6 +90,12 @@ def type_of_sel(spec: str, types: str) -> str | None:
     return _type(lambda ts: sel_type(spec, ts), types)
 
 
+@primitive((STR, STR), (STR,))
+def type_of_scan(text: str, types: str) -> str | None:
+    """Type text of a scan from its operands' type texts."""
+    return _type(lambda ts: scan_type(text, ts), types)
+
+
 def _type(infer: Callable[[tuple[Any, ...]], Any], types: str) -> str | None:
     from axe_eq.errors import ProgramError
 
@@ -102,11 +117,12 @@ def _compute_type(term: Term, known: Callable[[Term], Any]) -> str | None:
     if None in facts:
         return None
     types = "".join(f"{t};" for t in facts)
-    infer: Primitive = type_of_op if term.symbol is Op else type_of_sel
+    infer = _INFER[term.symbol]
     rows = infer.rows((*term.args[:-1], types))
     return str(rows[0][0]) if rows else None
 
 
+_INFER: dict[Symbol, Primitive] = {Op: type_of_op, Sel: type_of_sel, Scan: type_of_scan}
 type_of = Analysis("type", VALUE, STR, _compute_type)
 types_of = Analysis("types", ARGS, STR, _compute_types)
 
@@ -124,6 +140,11 @@ def _type_op(sig: Sig, cell: Cell, rest: Args) -> tuple[Term, Any]:
 @type_of.rule
 def _type_sel(spec: Spec, rest: Args) -> tuple[Term, Any]:
     return Sel(spec, rest), type_of_sel(spec, types_of(rest))
+
+
+@type_of.rule
+def _type_scan(text: Along, rest: Args) -> tuple[Term, Any]:
+    return Scan(text, rest), type_of_scan(text, types_of(rest))
 
 
 @types_of.rule
@@ -146,7 +167,7 @@ def encode(roots: Sequence[Node]) -> dict[Node, Term]:
         elif node.kind == OP:
             terms[node] = op(node.text, node.cell, *given)
         else:
-            terms[node] = sel(node.text, *given)
+            terms[node] = (scan if node.kind == SCAN else sel)(node.text, *given)
     return terms
 
 
@@ -163,6 +184,9 @@ def _decode_one(term: Term, nodes: dict[Term, Node]) -> Node:
     if term.symbol is In:
         return input_node(term.args[0], value_type(term.args[1]))
     given = [nodes[a] for a in operands(term)]
-    if term.symbol is Op:
-        return op_node(term.args[0], term.args[1], given)
-    return sel_node(term.args[0], given)
+    cell = term.args[1] if term.symbol is Op else ""
+    return made_node(_KINDS[term.symbol], term.args[0], cell, given)
+
+
+_KINDS = {Op: OP, Sel: SEL, Scan: SCAN}
+OPERATORS = tuple(_KINDS)

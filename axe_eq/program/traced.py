@@ -23,7 +23,7 @@ import numpy as np
 from axe_eq.errors import AxeError, ProgramError, cause, said
 from axe_eq.program.arguments import as_float
 from axe_eq.program.facts import captured_name
-from axe_eq.program.node import OP, Node, input_node, op_node, sel_node
+from axe_eq.program.node import OP, SCAN, Node, input_node, op_node, scan_node, sel_node
 from axe_eq.program.ops import join_text, selector
 from axe_eq.program.signature import Affine, make, plain, signature
 from axe_eq.program.spec import MAX_ELEMENTS, Dim
@@ -485,6 +485,17 @@ def select(text: str, *arrays: Operand) -> Traced:
     return _made(sel_node(text, [x.node for x in operands]), operands)
 
 
+def scan(text: str, *arrays: Operand) -> Traced:
+    """Apply a scan given by its text: ``"+ 1"`` adds up along axis 1.
+
+    Raises:
+        ProgramError: the text names no monoid, or arity, shapes, axis or dtypes do not fit.
+    """
+    operands = as_operands(*arrays)
+    _check_texts(text)
+    return _made(scan_node(text, [x.node for x in operands]), operands)
+
+
 def _check_texts(*texts: object) -> None:
     for text in texts:
         if not isinstance(text, str):
@@ -553,6 +564,8 @@ def _passed(node: Node) -> list[list[int | None]]:
         sig = signature(node.text)
         dims = [[p.plain for p in operand] for operand in sig.operands]
         return [[d if d is not None and d < sig.n_out else None for d in row] for row in dims]
+    if node.kind == SCAN:
+        return [list(range(len(a.shape))) for a in node.args]
     declared, params = selector(node.text)
     if declared.pull is None:
         return [[None] * len(a.shape) for a in node.args]

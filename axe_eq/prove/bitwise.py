@@ -16,8 +16,8 @@ import numpy as np
 from axe_eq.program.contract import product_sum
 from axe_eq.program.interval import APPROXIMATE, ENCLOSE
 from axe_eq.program.meaning import cell_values, evaluate_nodes, index_views
-from axe_eq.program.node import OP, Node, topological
-from axe_eq.program.ops import MONOIDS, cell
+from axe_eq.program.node import OP, SCAN, Node, topological
+from axe_eq.program.ops import MONOIDS, cell, scan
 from axe_eq.program.signature import signature
 from axe_eq.program.types import DTYPES, Array, promote
 
@@ -66,15 +66,16 @@ def _free_nodes(
     for node in topological([*outputs_a, *outputs_b]):
         if node in shared:
             continue
-        if not free.isdisjoint(node.args) or (node.kind == OP and not _determined(node, values)):
+        computes = node.kind in (OP, SCAN)
+        if not free.isdisjoint(node.args) or (computes and not _determined(node, values)):
             free.add(node)
     return free
 
 
 def _determined(node: Node, values: Mapping[Node, Array]) -> bool:
     """The operator has one possible result for these operands."""
-    declared, _ = cell(node.cell)
-    monoid = signature(node.text).monoid
+    declared = cell(node.cell or "id")[0]
+    monoid = scan(node.text)[0].name if node.kind == SCAN else signature(node.text).monoid
     operands = [values[a] for a in node.args]
     integer = all(DTYPES[a.dtype].kind != "f" for a in node.args)
     if not integer and declared.name not in ENCLOSE.keys() - APPROXIMATE:
@@ -93,6 +94,8 @@ def _has_negative_zero(array: Array) -> bool:
 
 def _sums_exactly(node: Node, operands: Sequence[Array]) -> bool:
     """All terms are integers, and the sums of their magnitudes fit the accumulator."""
+    if node.kind == SCAN:
+        return False
     sig, (declared, _) = signature(node.text), cell(node.cell)
     views = index_views(sig, operands)
     axes = tuple(sig.reduced)

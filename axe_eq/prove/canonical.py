@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from axe_eq.program.interval import APPROXIMATE, ENCLOSE
-from axe_eq.program.meaning import cell_values, evaluate_sel, index_views
+from axe_eq.program.meaning import cell_values, evaluate_node, index_views
 from axe_eq.program.node import INPUT, OP, Node, topological
 from axe_eq.program.ops import MONOIDS, Cell, State, cell
 from axe_eq.program.signature import signature
@@ -47,7 +47,7 @@ class OneWay:
             return self._inputs[node.text]
         operands = [self.values[a] for a in node.args]
         if node.kind != OP:
-            return evaluate_sel(node.text, operands)
+            return evaluate_node(node, operands)
         sig = signature(node.text)
         views = index_views(sig, operands)
         value = self._cell(node.cell, views)

@@ -34,8 +34,7 @@ SYMBOLS: dict[str, dict[str, Symbol]] = {
         s.name: s
         for s in (
             program_terms.In,
-            program_terms.Op,
-            program_terms.Sel,
+            *program_terms.OPERATORS,
             program_terms.Nil,
             program_terms.Cons,
         )

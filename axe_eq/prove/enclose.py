@@ -29,8 +29,8 @@ from axe_eq.program.interval import (
 )
 from axe_eq.program.interval.arithmetic import multiply
 from axe_eq.program.meaning import bind_inputs, operand_view
-from axe_eq.program.node import INPUT, OP, Node, Program, topological
-from axe_eq.program.ops import cell, selector
+from axe_eq.program.node import INPUT, OP, SCAN, Node, Program, topological
+from axe_eq.program.ops import cell, scan, selector
 from axe_eq.program.signature import Affine, Signature, signature
 from axe_eq.program.types import Array
 from axe_eq.prove.region import (
@@ -111,9 +111,17 @@ def _needs(node: Node, region: Region) -> list[Region]:
         return [nothing_of(a.shape) for a in node.args]
     if node.kind == OP:
         return op_needs(node, region)
+    if node.kind == SCAN:
+        return [_before(node, region)] * len(node.args)
     if is_whole(region, node.shape):
         return [whole(a.shape) for a in node.args]
     return [source.needs() for source in sel_sources(node, region)]
+
+
+def _before(node: Node, region: Region) -> Region:
+    """What the elements of a scan in a region are reduced from."""
+    axis = scan(node.text)[1]
+    return tuple(np.arange(h[-1] + 1) if d == axis else h for d, h in enumerate(region))
 
 
 def node_cost(node: Node, region: Region, alike: int | None = None) -> float:
@@ -122,6 +130,11 @@ def node_cost(node: Node, region: Region, alike: int | None = None) -> float:
     Raises:
         SearchError: an operator would materialise too many elements.
     """
+    if node.kind == SCAN and not is_empty(region):
+        axis = scan(node.text)[1]
+        rows = size(region) // len(region[axis])
+        check_size(n_terms := rows * int(np.sum(region[axis] + 1)))
+        return _PER_NODE * len(region[axis]) + n_terms
     if node.kind != OP or is_empty(region):
         return _PER_NODE + size(region) / 2
     n_cells = size(index_space(node, region, alike))
@@ -202,6 +215,8 @@ def _value(node: Node, plan: Plan, values: dict[Node, Interval], given: Given) -
     have = [plan.regions[a] for a in node.args]
     if node.kind == OP:
         return _enclose_op(node, region, operands, have, plan.alike)
+    if node.kind == SCAN:
+        return _enclose_scan(node, region, operands, have)
     if not node.args:
         return _constant(node, region)
     return _enclose_sel(node, region, operands, have)
@@ -334,6 +349,26 @@ def _enclose_sel(
             inside, at = _gather(source, indices, shape)
             result = together(lambda v, r, i=inside, a=at: np.where(i, v[a], r), value, result)
     return result
+
+
+def _enclose_scan(
+    node: Node, region: Region, operands: Sequence[Interval], have: Sequence[Region]
+) -> Interval:
+    """Every wanted element as the reduction of what stands before it."""
+    monoid, axis = scan(node.text)
+    reduction = ENCLOSE_MONOID.get(monoid.name)
+    if reduction is None:
+        return undefined(tuple(len(indices) for indices in region))
+    wanted = _before(node, region)
+    given = [_part(v, h, wanted) for v, h in zip(operands, have, strict=True)]
+
+    def up_to(value: Interval, end: int) -> Interval:
+        return value.map(lambda bound: bound[(slice(None),) * axis + (slice(0, end),)])
+
+    parts = [reduction([up_to(v, int(n) + 1) for v in given], (axis,)) for n in region[axis]]
+    lows, highs = ([part[side] for part in parts] for side in (0, 1))
+    found = Interval(np.concatenate(lows, axis), np.concatenate(highs, axis))
+    return within(found, node.dtype)
 
 
 def _gather(source: Source, have: Region, shape: tuple[int, ...]) -> tuple[Array, Region]:

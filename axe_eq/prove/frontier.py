@@ -13,12 +13,13 @@ from axe_eq.egraph.session import Session
 from axe_eq.layout import terms as layout_terms
 from axe_eq.layout.symbolic.show import show as show_layout
 from axe_eq.program.ops import split_text
-from axe_eq.program.terms import ARGS, In, Op, Sel, operands
+from axe_eq.program.terms import ARGS, OPERATORS, In, Op, Scan, Sel, operands
 from axe_eq.prove.certificate import PROGRAMS, SYMBOLS, Statement, read_side, side_data
 from axe_eq.rule.term import Symbol, Term, postorder
 
 MAX_PAIRS = 5
 _LONGEST = 160
+_WORDS = {Op: "cell", Sel: "selector", Scan: "scan"}
 
 
 @dataclass(frozen=True)
@@ -184,7 +185,7 @@ def _operator(term: Term) -> str:
     if term.symbol is In:
         return "an input"
     name = split_text(term.args[1] if term.symbol is Op else term.args[0])[0]
-    return f"cell '{name}'" if term.symbol is Op else f"selector '{name}'"
+    return f"{_WORDS[term.symbol]} '{name}'"
 
 
 def show(term: Term) -> str:
@@ -198,7 +199,7 @@ def show(term: Term) -> str:
         elif sub.sort == ARGS:
             texts[sub] = f"({', '.join(texts[a] for a in operands(sub))})"
         else:
-            parts = operands(sub) if sub.symbol in (Op, Sel) else sub.args
+            parts = operands(sub) if sub.symbol in OPERATORS else sub.args
             given = ", ".join(texts[a] if isinstance(a, Term) else repr(a) for a in parts)
             text = f"{_word(sub)}({given})"
             texts[sub] = text if len(text) <= _LONGEST else f"{_word(sub)}(...)"
@@ -208,4 +209,6 @@ def show(term: Term) -> str:
 def _word(term: Term) -> str:
     if term.symbol is Op:
         return f"{term.args[1]}[{term.args[0]}]"
+    if term.symbol is Scan:
+        return f"scan {term.args[0]}"
     return f"{term.args[0]}" if term.symbol is Sel else term.symbol.name

@@ -26,7 +26,7 @@ from axe_eq.layout.symbolic.instances import meanings
 from axe_eq.pack import Pack
 from axe_eq.program.meaning import evaluate_nodes
 from axe_eq.program.node import INPUT, topological
-from axe_eq.program.terms import VALUE, Cons, In, Nil, Op, Sel, decode, type_of, types_of
+from axe_eq.program.terms import OPERATORS, VALUE, Cons, In, Nil, decode, type_of, types_of
 from axe_eq.program.types import Array, value_type
 from axe_eq.prove.canonical import OneWay
 from axe_eq.prove.compare import difference, random_array, real_input
@@ -354,8 +354,8 @@ def _check_fires(key: str, law: Law, samples: Sequence[Sample]) -> Iterator[Find
     analyses = dict.fromkeys([type_of, types_of, *analyses_in(calls)])
     pairs = [(s.instance.left, s.instance.right) for s in samples]
     about_layouts = pairs[0][0].sort in layout_terms.SORTS
-    symbols = layout_terms.SYMBOLS if about_layouts else (In, Op, Sel, Nil, Cons)
-    session = Session({"law": laws}, [In, Op, Sel, Nil, Cons, *symbols], list(analyses))
+    symbols = layout_terms.SYMBOLS if about_layouts else (In, *OPERATORS, Nil, Cons)
+    session = Session({"law": laws}, [In, *OPERATORS, Nil, Cons, *symbols], list(analyses))
     for left, _ in pairs:
         for term in postorder(
             left

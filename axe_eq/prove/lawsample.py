@@ -14,14 +14,27 @@ from math import prod
 from typing import Any
 
 from axe_eq.errors import AxeError
-from axe_eq.layout import Layout, Swizzle
-from axe_eq.layout.terms import LAYOUT, encode
+from axe_eq.layout.terms import LAYOUT
 from axe_eq.program.decisions import Draw
 from axe_eq.program.ops import CELLS, MONOIDS, Cell, cell, join_text, split_text
 from axe_eq.program.sigalg import elementwise
 from axe_eq.program.signature import Affine, Signature, make, plain, signature
-from axe_eq.program.terms import ARGS, VALUE, Cons, In, Nil, Op, Sel, op, operands, type_of
+from axe_eq.program.terms import (
+    ARGS,
+    VALUE,
+    Cons,
+    In,
+    Nil,
+    Op,
+    Scan,
+    Sel,
+    op,
+    operands,
+    type_of,
+)
 from axe_eq.program.types import DTYPES, ValueType, held, value_type
+from axe_eq.prove.layoutsample import layout_term
+from axe_eq.prove.scansample import draw_scan, scanned_kinds
 from axe_eq.prove.schedulesample import ARGUMENTS, Fact, draw_facts, stating
 from axe_eq.prove.selsample import sample_selector, shapes_for
 from axe_eq.rule.law import Instance, Law, Pattern
@@ -73,6 +86,8 @@ class Maker:
             term = self.operator(pattern, kinds, shape, at)
         elif pattern.symbol is Sel:
             term = self.selector(pattern, kinds, shape, at)
+        elif pattern.symbol is Scan:
+            term = self.scan(pattern, kinds, shape, at)
         else:
             term = self.leaf(kinds, shape, at)
             self.bind(pattern.args, term.args)
@@ -231,6 +246,7 @@ class Maker:
         """A reduction for the cell's values, or none."""
         if declared.n_values > 1:
             fits = [m for m in map(MONOIDS.__getitem__, MONOIDS) if m.n_values == declared.n_values]
+            fits = [m for m in fits if m.commutative]
             indexed = wanted[-1] == "i"
             names = [m.name for m in fits if (m.result == "index") == indexed]
             return self.draw.pick(f"{at}.monoid", names)
@@ -335,6 +351,28 @@ class Maker:
         self.types_of[text] = tuple(value_type(type_of(t)) for t in terms)
         return Sel(text, self.close(terms, len(_listed(pattern.args[1])[0]), rest))
 
+    # -- scans -------------------------------------------------------------------------------------
+
+    def scan(self, pattern: Term, kinds: str, shape: Shape, at: str) -> Term:
+        """A scan whose parts match the pattern."""
+        parts, rest = _listed(pattern.args[1])
+        text = pattern.args[0]
+        if isinstance(text, Var) and text.name not in self.bound:
+            self.bound[text.name] = draw_scan(self.draw, at, kinds, len(shape))
+        spec = str(self.primitive(text))
+        wanted = scanned_kinds(spec, kinds)
+        if rest is not None:
+            parts = [*parts, *([None] * (len(wanted) - len(parts)))]
+        if len(parts) != len(wanted):
+            raise Misfit
+        terms = [
+            self.leaf(kind, shape, f"{at}.{m}")
+            if part is None
+            else self.value(part, kind, shape, f"{at}.{m}")
+            for m, (part, kind) in enumerate(zip(parts, wanted, strict=True))
+        ]
+        return Scan(spec, self.close(terms, len(_listed(pattern.args[1])[0]), rest))
+
     # -- other sorts -------------------------------------------------------------------------------
 
     def other(self, pattern: Any, at: str) -> Ground:
@@ -430,35 +468,7 @@ def range_of(rank: int) -> tuple[Affine, ...]:
     return tuple(map(plain, range(rank)))
 
 
-def _layout(draw: Draw, at: str) -> Term:
-    """A small layout: some iters continue each other, some replicas overlap."""
-    shard = _iters(draw, f"{at}.D", draw.integer(f"{at}.n", 0, 4))
-    replica = _iters(draw, f"{at}.R", draw.weighted(f"{at}.m", {0: 3, 1: 2, 2: 2, 3: 1}))
-    offset = {a: draw.integer(f"{at}.{a}", -2, 3) for a in "mn" if draw.chance(f"{at}.O{a}", 0.3)}
-    box = None
-    if draw.chance(f"{at}.boxed", 0.2):
-        box = (draw.integer(f"{at}.box", 1, prod(e for e, _, _ in shard)),)
-    swizzles = []
-    if draw.chance(f"{at}.swizzled", 0.2):
-        bits, base = draw.integer(f"{at}.bits", 1, 2), draw.integer(f"{at}.base", 0, 1)
-        swizzles = [Swizzle("m", bits, base, 2)]
-    return encode(Layout(shard, replica, offset, swizzles, box))
-
-
-def _iters(draw: Draw, at: str, n: int) -> list[tuple[int, int, str]]:
-    """Iters, fast to slow each often where the one before ends."""
-    found: list[tuple[int, int, str]] = []
-    for k in range(n):
-        extent = draw.pick(f"{at}.e{k}", (2, 2, 3, 4, 1))
-        axis = draw.pick(f"{at}.a{k}", "mmmn")
-        stride = draw.integer(f"{at}.s{k}", -4, 8)
-        if found and draw.chance(f"{at}.next{k}", 0.5):
-            stride, axis = found[-1][0] * found[-1][1], found[-1][2]
-        found.append((extent, stride, axis))
-    return found[::-1]
-
-
-GENERATORS[LAYOUT] = _layout
+GENERATORS[LAYOUT] = layout_term
 
 
 def names_in(pattern: Any) -> set[str]:

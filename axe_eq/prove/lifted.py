@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from axe_eq.errors import SearchError
-from axe_eq.program.node import INPUT, OP, Node, topological
+from axe_eq.program.node import INPUT, OP, SCAN, Node, topological
 from axe_eq.program.ops import MONOIDS, Pull, selector
 from axe_eq.program.signature import Affine, signature
 from axe_eq.prove.enclose import Plan, node_cost
@@ -59,6 +59,8 @@ def _hands_on(node: Node, constants: Collection[str], alike: int) -> bool:
         return _op_hands_on(node, alike)
     if small and all(extent <= alike + 1 for arg in node.args for extent in arg.shape):
         return True
+    if node.kind == SCAN:
+        return False  # what stands at an index depends on how many stand before it
     declared, params = selector(node.text)
     if not node.args:
         return declared.fill is not None

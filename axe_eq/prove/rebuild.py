@@ -8,7 +8,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from axe_eq.errors import ProgramError
-from axe_eq.program.node import INPUT, OP, Node, Program, input_node, op_node, sel_node, topological
+from axe_eq.program.node import (
+    INPUT,
+    OP,
+    SCAN,
+    SEL,
+    Node,
+    Program,
+    input_node,
+    op_node,
+    scan_node,
+    sel_node,
+    topological,
+)
 from axe_eq.program.ops import join_text, selector, split_text
 from axe_eq.program.signature import signature
 from axe_eq.program.types import DTYPES, ValueType
@@ -36,6 +48,8 @@ def rebuild(
             new[node] = leaf(node)
         elif node.kind == OP:
             new[node] = op_node(sig(node.text), cell(node.cell), args)
+        elif node.kind == SCAN:
+            new[node] = scan_node(node.text, args)
         else:
             new[node] = sel_node(spec(node.text), args)
     return [new[root] for root in roots]
@@ -198,7 +212,7 @@ def _extents(program: Program) -> Iterator[int]:
         yield from _large(node.shape if node.kind == INPUT else ())
         if node.kind == OP:
             yield from _large(e for _, e in signature(node.text).fixed)
-        elif node.kind != INPUT:
+        elif node.kind == SEL:
             declared, params = selector(node.text)
             value = declared.fill(params) if declared.fill else None
             yield from _large(p for p in params if p is not value)

@@ -16,7 +16,7 @@ from axe_eq.egraph.normal import Normalizer
 from axe_eq.egraph.phases import EXACT, GROW, REAL, phase_of
 from axe_eq.egraph.session import Limits, Session
 from axe_eq.pack import Pack
-from axe_eq.program.terms import ARGS, VALUE, Cons, In, Nil, Op, Sel, type_of, types_of
+from axe_eq.program.terms import ARGS, OPERATORS, VALUE, Cons, In, Nil, type_of, types_of
 from axe_eq.prove.certificate import Statement
 from axe_eq.rule.law import Law
 
@@ -141,7 +141,7 @@ def _session(laws: Mapping[str, Law]) -> Iterator[Session]:
             del _SESSIONS[next(iter(_SESSIONS))]
 
 
-SYMBOLS = (In, Op, Sel, Nil, Cons)
+SYMBOLS = (In, *OPERATORS, Nil, Cons)
 
 
 def _by_phase(laws: Mapping[str, Law]) -> dict[str, dict[str, Law]]:

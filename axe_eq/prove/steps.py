@@ -9,7 +9,7 @@ from typing import NamedTuple
 from axe_eq.errors import AxeError
 from axe_eq.layout.symbolic.show import show_part
 from axe_eq.pack import Pack, installed
-from axe_eq.program.terms import VALUE, In, Op, operands
+from axe_eq.program.terms import VALUE, In, Op, Scan, operands
 from axe_eq.prove.certificate import LAYOUTS, Firing, Proof, Statement
 from axe_eq.prove.checker import believed, instantiate
 from axe_eq.rule.law import Instance
@@ -228,6 +228,7 @@ def _define(value: Ground, names: dict[Term, str]) -> Iterator[str]:
             names[sub] = f"%{sum(name.startswith('%') for name in names.values())}"
             given = ", ".join(names[a] for a in operands(sub))
             head = sub.args[1] if sub.symbol is Op else sub.args[0]
+            head = f"scan {head}" if sub.symbol is Scan else head
             sig = f"   [{sub.args[0]}]" if sub.symbol is Op else ""
             yield f"{names[sub]} = {head}({given}){sig}"
         else:

@@ -124,7 +124,7 @@ def _cells(step: KernelStep) -> str:
     words = []
     for node in computed[:MOST_CELLS]:
         monoid = signature(node.text).monoid if node.cell else ""
-        words.append(f"{monoid} over {node.cell}" if monoid else node.cell or node.text)
+        words.append(f"{monoid} over {node.cell}" if monoid else node.title)
     if len(computed) > MOST_CELLS:
         words.append(f"{len(computed) - MOST_CELLS} more")
     given = f" (with {counted(constants, 'constant')})" if constants else ""

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from axe_eq.errors import ProgramError, ScheduleError
 from axe_eq.layout import Layout
-from axe_eq.program.node import op_type, sel_type
+from axe_eq.program.node import op_type, scan_type, sel_type
 from axe_eq.program.signature import signature
 from axe_eq.program.types import ValueType, value_type
 from axe_eq.schedule import box as boxes
@@ -111,13 +111,14 @@ def operand_boxes(
     the box would reduce.
 
     Args:
-        node: a block operator or a selector.
+        node: a block operator, a selector or a scan.
         box: its box.
         old: boxes its operands had.
         types: types its operands have.
     """
     if node.kind != "cell":
-        return boxes.sel_boxes(node.text, "".join(f"{t};" for t in types), box)
+        pulled = boxes.scan_boxes if node.kind == "scan" else boxes.sel_boxes
+        return pulled(node.text, "".join(f"{t};" for t in types), box)
     sig = signature(node.text)
     entries = [*parse(box), *[boxes.ALL] * sig.n_reduced]
     for operand, text in zip(sig.operands, old, strict=True):
@@ -229,6 +230,8 @@ class _Binding:
             return op_type(node.text, node.cell, operands)
         if node.kind == "gather":
             return sel_type(node.text, operands)
+        if node.kind == "scan":
+            return scan_type(node.text, operands)
         type_ = self.types[step.reads[node.access].buffer]
         for text in node.view:
             type_ = sel_type(text, (type_,))

@@ -17,7 +17,7 @@ from functools import cache
 
 from axe_eq.errors import ScheduleError
 from axe_eq.program.node import sel_type
-from axe_eq.program.ops import CELLS, MONOIDS, Pull, selector, split_text
+from axe_eq.program.ops import CELLS, MONOIDS, Pull, scan, selector, split_text
 from axe_eq.program.signature import Affine, Signature, signature
 from axe_eq.program.types import ValueType, value_type
 
@@ -224,6 +224,32 @@ def sel_boxes(spec: str, types: str, box: str) -> tuple[str, ...] | None:
 
 def _pulled(pull: Pull | None, out: Sequence[Entry]) -> Entry:
     return ALL if pull is None else out[pull.axis].image(pull.scale, pull.offset)
+
+
+@cache
+def scan_roots(text: str, type_text: str) -> tuple[str, ...]:
+    """Boxes in which a kernel may store a scan beside `root_boxes`: its axis whole, columns cut.
+
+    Of another axis than the last, `root_boxes` keep whole only what they keep whole all together.
+    """
+    axis, rank = scan(text)[1], value_type(type_text).rank
+    if axis == rank - 1:
+        return ()
+    letters = iter((*UNIT_LETTERS, *[WHOLE] * rank))
+    dims = [WHOLE if d == axis else next(letters) for d in range(rank - 1)]
+    return (" ".join([*dims, "p"]),)
+
+
+@cache
+def scan_boxes(text: str, types: str, box: str) -> tuple[str, ...] | None:
+    """Boxes in which a scan's operands are read for its box: its own, if its axis is whole there.
+
+    None for another box: what comes before an element is no part of it.
+    """
+    entries, axis = parse(box), scan(text)[1]
+    if axis >= len(entries) or entries[axis] != ALL:
+        return None
+    return (box,) * (len(types.split(";")) - 1)
 
 
 @dataclass(frozen=True)

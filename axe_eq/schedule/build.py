@@ -179,7 +179,11 @@ def _kernel(
 
 def _title(kernel: ChosenKernel) -> str:
     """The cells of a kernel, in order, for its name: the first few, each once."""
-    words = [split_text(n.cell or n.text)[0] for n in kernel.nodes if n.kind != "load"]
+    words = [
+        n.kind if n.kind == "scan" else split_text(n.cell or n.text)[0]
+        for n in kernel.nodes
+        if n.kind != "load"
+    ]
     kept = list(dict.fromkeys(words))
     return "_".join(kept[:4]) or "copy"
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from axe_eq.errors import ScheduleError
-from axe_eq.program.node import Node, op_node, sel_node
+from axe_eq.program.node import OP, SCAN, SEL, Node, made_node, sel_node
 from axe_eq.schedule.graph import CollectiveStep, KernelStep, ScheduleGraph
+
+_KINDS = {"cell": OP, "gather": SEL, "scan": SCAN}
 
 
 def decode(graph: ScheduleGraph, inputs: Mapping[str, Node]) -> tuple[Node, ...]:
@@ -50,10 +52,8 @@ def _kernel(step: KernelStep, held: Mapping[str, Node]) -> list[Node]:
         operands = [values[o] for o in node.operands]
         if node.kind == "load":
             values.append(_viewed(held[step.reads[node.access].buffer], node.view))
-        elif node.kind == "cell":
-            values.append(op_node(node.text, node.cell, operands))
         else:
-            values.append(sel_node(node.text, operands))
+            values.append(made_node(_KINDS[node.kind], node.text, node.cell, operands))
     return values
 
 

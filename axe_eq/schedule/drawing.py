@@ -121,7 +121,7 @@ def _step_place(step: Step) -> Place:
         moved = step.costs.get("gmem_bytes", step.costs.get("ram_bytes"))
         if moved is not None:
             lines.append((f"{bytes_text(moved)} in and out", "soft"))
-        title = "\n".join(f"{n.box}: {n.cell or n.text}" for n in step.nodes if n.kind != "load")
+        title = "\n".join(f"{n.box}: {n.title}" for n in step.nodes if n.kind != "load")
     else:
         lines = [(_short(step.name), "mono"), (time, ""), (bytes_text(step.n_bytes), "soft")]
         title = f"{step.kind}, {bytes_text(step.n_bytes)} over links"

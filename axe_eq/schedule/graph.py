@@ -26,8 +26,8 @@ class TileNode:
     """One tile value of a kernel.
 
     Attributes:
-        kind: "load", "cell" or "gather".
-        text: signature of a cell, selector of a gather, "" for a load.
+        kind: "load", "cell", "gather" or "scan".
+        text: signature of a cell, selector of a gather, a scan's text, "" for a load.
         cell: cell text.
         box: which part of the value, see `axe_eq.schedule.box`.
         type: type text of the whole value.
@@ -45,6 +45,11 @@ class TileNode:
     operands: tuple[int, ...] = ()
     access: int = -1
     view: tuple[str, ...] = ()
+
+    @property
+    def title(self) -> str:
+        """What it computes, for people: its cell, its selector, or the scan."""
+        return f"scan {self.text}" if self.kind == "scan" else self.cell or self.text
 
 
 @dataclass(frozen=True)

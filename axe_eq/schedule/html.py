@@ -127,7 +127,7 @@ def _details(step: KernelStep) -> str:
     """What a kernel computes, node by node, and which candidates were ruled out."""
     rows = []
     for number, node in enumerate(step.nodes):
-        what = node.cell or node.text
+        what = node.title
         if node.kind == "load":
             what = f"load {step.reads[node.access].buffer}"
         stored = [w.buffer for r, w in zip(step.roots, step.writes, strict=True) if r == number]

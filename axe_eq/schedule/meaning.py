@@ -19,13 +19,14 @@ from axe_eq.program.meaning import (
     array_type,
     cell_values,
     evaluate_nodes,
+    evaluate_scan,
     evaluate_sel,
     finish,
     index_views,
     lift,
     merge,
 )
-from axe_eq.program.node import op_type, sel_type
+from axe_eq.program.node import op_type, scan_type, sel_type
 from axe_eq.program.ops import MONOIDS, State
 from axe_eq.program.signature import Signature, signature
 from axe_eq.program.terms import decode, operands, type_of
@@ -209,6 +210,9 @@ class Evaluator:
         if name is s.Gather:
             operands = [self.tile(t, loops) for t in tiles_in(args[2])]
             return evaluate_sel(args[0], operands)[_slices(region)]
+        if name is s.Scanned:
+            operands = [self.tile(t, loops) for t in tiles_in(args[2])]
+            return evaluate_scan(args[0], operands)[_slices(region)]
         return self._cell(term, loops, region).astype(DTYPES[type.dtype].numpy)
 
     def _cell(self, term: Term, loops: Loops, region: Region) -> Array:
@@ -247,7 +251,7 @@ _PLACED: dict[Symbol, Callable[..., Contents]] = {
 
 # -- tiles -----------------------------------------------------------------------------------------
 
-_BOX_AT = {s.tile: 1, s.Load: 3, s.Cell: 2, s.Gather: 1}
+_BOX_AT = {s.tile: 1, s.Load: 3, s.Cell: 2, s.Gather: 1, s.Scanned: 1}
 
 
 def box_of(term: Term) -> str:
@@ -264,6 +268,8 @@ def tile_type(term: Term) -> ValueType:
     given = tuple(tile_type(t) for t in tiles_in(term.args[-1]))
     if term.symbol is s.Gather:
         return sel_type(term.args[0], given)
+    if term.symbol is s.Scanned:
+        return scan_type(term.args[0], given)
     return op_type(term.args[0], term.args[1], given)
 
 

@@ -80,6 +80,23 @@ class Work(NamedTuple):
     kept: tuple[tuple[str, int, str], ...] = ()
 
 
+class ScanWork(NamedTuple):
+    """A scan of a cone.
+
+    Attributes:
+        monoid: its name.
+        dtypes: element types of its operands.
+        dim: the dim of the roots' index space along which it scans, all of it; -1 where it is read
+            in another way.
+        shape: of that index space.
+    """
+
+    monoid: str
+    dtypes: tuple[str, ...]
+    dim: int
+    shape: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Summary:
     """A cone in figures; equal summaries have equal prices.
@@ -107,6 +124,7 @@ class Summary:
             reads its operands at as many places. Counted up to some number.
         n_outside: stored values that are not one per index of the largest one's index space, or of
             some dims of it.
+        scans: scans, each once. Schedules that do not say `scans = True` are not asked then.
     """
 
     extents: tuple[tuple[str, int], ...]
@@ -126,6 +144,7 @@ class Summary:
     n_scattered: int = 0
     n_reads: int = 0
     n_outside: int = 0
+    scans: tuple[ScanWork, ...] = ()
 
     def extent(self, letter: str) -> int:
         """Extent of a loop letter; 1 where the cone does not have it."""
@@ -202,7 +221,7 @@ class Schedule(Protocol):
         families: target families it exists for.
 
     One with `prices_places = False` does not look at strides and offsets in `price`, which is then
-    asked less often.
+    asked less often. One with `scans = True` is asked about cones with scans too.
     """
 
     name: str

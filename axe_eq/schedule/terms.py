@@ -53,6 +53,7 @@ Move = Symbol("Move", (PLACED, STR, STR), PLACED)  # source, its layout, layout 
 Load = Symbol("Load", (PLACED, STR, STR, STR), TILE)  # source, type and layout it has, box
 Cell = Symbol("Cell", (STR, STR, STR, TILES), TILE)  # signature, cell, box, operands
 Gather = Symbol("Gather", (STR, STR, TILES), TILE)  # selector, box, operands
+Scanned = Symbol("Scanned", (STR, STR, TILES), TILE)  # scan, box, operands
 TNil = Symbol("TNil", (), TILES)
 TCons = Symbol("TCons", (TILE, TILES), TILES)
 

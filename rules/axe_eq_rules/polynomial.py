@@ -27,7 +27,7 @@ from axe_eq.program.facts import FINITE, FINITE_WHERE_DEFINED, facts_of, has
 from axe_eq.program.ops import join_text, selector, split_text
 from axe_eq.program.sigalg import Operand, dims_of, sort_operands
 from axe_eq.program.signature import LETTERS, Affine, Signature, make, plain, signature
-from axe_eq.program.terms import In, Op, Sel, op, operands, sel, type_of
+from axe_eq.program.terms import Op, Sel, op, operands, sel, type_of
 from axe_eq.program.types import DTYPES, ValueType, held, same_ring, value_type
 from axe_eq.rule.term import Term, postorder
 
@@ -194,7 +194,7 @@ class Expander:
         if len(self._memo) > 50_000:
             self._memo.clear()
         for sub in postorder(term, self._memo):
-            if sub.symbol in (In, Op, Sel):
+            if sub.sort == VALUE:
                 self._memo[sub] = self._expand(sub)
         return self._memo[term]
 

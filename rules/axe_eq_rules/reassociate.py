@@ -1,4 +1,4 @@
-"""Another association of a chain of contractions, for the search of cheaper schedules.
+"""Another association of contractions and of scans' ends, for the search of cheaper schedules.
 
 Legend: s, t signatures of contractions (cell ``mul``, monoid ``+``); a, b, c values. (a b) c and
 a (b c) differ by orders of magnitude in work and in bytes on a mesh; both are kept, extraction
@@ -13,13 +13,14 @@ from typing import Any
 from axe_eq.pack import Pack
 from axe_eq.program import sigalg
 from axe_eq.program.signature import Signature, signature
-from axe_eq.program.terms import Sig, Value, op, type_of
+from axe_eq.program.terms import Along, Sig, Spec, Value, op, scan, sel, type_of
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import STR, primitive
 from axe_eq_rules.constants import one_ring
 from axe_eq_rules.needs import is_proper
+from axe_eq_rules.scanning import end_of_scan, last_of_scan, sample_ends, sample_last
 
-PACK = Pack("reassociate", exact=False, summary="chains of contractions in another order")
+PACK = Pack("reassociate", exact=False, summary="contractions and ends of scans in another order")
 
 
 def _chain(outer: str, inner: str, position: int) -> Signature | None:
@@ -70,3 +71,16 @@ def to_the_left(s: Sig, t: Sig, a: Value, b: Value, c: Value) -> Sides:
     outer, inner = left_first(s, t, type_of(a), type_of(b), type_of(c))
     right = op(outer, "mul", op(inner, "mul", a, b), c)
     return op(s, "mul", a, op(t, "mul", b, c)), right, *_proper(a, c)
+
+
+@PACK.law(source="definition of scans", sampler=sample_ends(exact=False))
+def end_of_a_scan(s: Sig, m: Along, x: Value) -> Sides:
+    """s[id](Scan(m, x)) = t[id](x)   if s reads the end of the axis, where merging rounds."""
+    return op(s, "id", scan(m, x)), op(end_of_scan(s, m, type_of(x)), "id", x)
+
+
+@PACK.law(source="definition of scans", sampler=sample_last(exact=False))
+def last_of_a_scan(k: Spec, m: Along, x: Value) -> Sides:
+    """k(Scan(m, x)) = v[id](t[id](x))   if k takes the end of the axis, where merging rounds."""
+    t, v = last_of_scan(k, m, type_of(x))
+    return sel(k, scan(m, x)), op(v, "id", op(t, "id", x))

@@ -19,6 +19,7 @@ from axe_eq.pack import Pack
 from axe_eq.program.ops import join_text, split_text
 from axe_eq.program.signature import make, plain, signature
 from axe_eq.program.terms import (
+    Along,
     Args,
     Cell,
     Cons,
@@ -29,6 +30,7 @@ from axe_eq.program.terms import (
     Value,
     args,
     op,
+    scan,
     sel,
     type_of,
     types_of,
@@ -50,6 +52,7 @@ from axe_eq_rules.joins import (
     types_in,
 )
 from axe_eq_rules.needs import is_defined
+from axe_eq_rules.scanning import exact_last_of_scan, sample_last, scan_of_part
 
 PACK = Pack("selector", summary="slices, pads, reshapes and concatenations, bit for bit")
 
@@ -418,6 +421,22 @@ def reduction_of_splits(s: Sig, f: Cell, k: Spec, m: Spec, x: Value, y: Value, r
     """s[f](k(x), m(y), rest) = t[f](x, y, rest)   if all factors of k and m, alike, are reduced."""
     left = Op(s, f, args(sel(k, x), sel(m, y), rest=rest))
     return left, Op(unsplit_two(s, k, m), f, args(x, y, rest=rest))
+
+
+# -- scans -----------------------------------------------------------------------------------------
+
+
+@PACK.law(source="ours: what comes before an element lies in the same row")
+def part_of_scan(k: Spec, m: Along, x: Value) -> Sides:
+    """k(Scan(m, x)) = Scan(m', k(x))   for selectors that take the axis whole."""
+    return sel(k, scan(m, x)), scan(scan_of_part(k, m, type_of(x)), sel(k, x))
+
+
+@PACK.law(source="definition of scans", sampler=sample_last(exact=True))
+def last_of_exact_scan(k: Spec, m: Along, x: Value) -> Sides:
+    """k(Scan(m, x)) = v[id](t[id](x))   if k takes the end of the axis, where merging is exact."""
+    t, v = exact_last_of_scan(k, m, type_of(x))
+    return sel(k, scan(m, x)), op(v, "id", op(t, "id", x))
 
 
 # -- concatenations --------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from axe_eq.program import sigalg
 from axe_eq.program.ops import CELLS, MONOIDS, split_text
 from axe_eq.program.signature import Signature, make, plain, signature
 from axe_eq.program.terms import (
+    Along,
     Args,
     Cell,
     Cons,
@@ -29,6 +30,7 @@ from axe_eq.program.terms import (
     Spec,
     Value,
     op,
+    scan,
     type_of,
     type_of_op,
 )
@@ -37,6 +39,7 @@ from axe_eq.rule.law import Sides
 from axe_eq.rule.term import INT, STR, primitive
 from axe_eq_rules.constants import constant, constant_text, exact_result, holds_value
 from axe_eq_rules.needs import is_defined
+from axe_eq_rules.scanning import exact_end_of_scan, sample_ends, turned_scan
 
 PACK = Pack("tensor", summary="views, constants, involutions and choices, bit for bit")
 
@@ -142,6 +145,18 @@ def view_in_operand_2(s: Sig, f: Cell, v: Sig, x: Value, y: Value, z: Value, res
 def view_of_operator(v: Sig, s: Sig, f: Cell, rest: Args) -> Sides:
     """v[id](s[f](rest)) = v.0(s)[f](rest)   if v permutes, drops or adds unit dims."""
     return op(v, "id", Op(s, f, rest)), Op(narrowed_by(v, s), f, rest)
+
+
+@PACK.law(source="ours: what comes before an element lies in the same row")
+def turn_scan(v: Sig, m: Along, x: Value) -> Sides:
+    """v[id](Scan(m, x)) = Scan(m', v[id](x))   if v permutes dims."""
+    return op(v, "id", scan(m, x)), scan(turned_scan(v, m), op(v, "id", x))
+
+
+@PACK.law(source="definition of scans", sampler=sample_ends(exact=True))
+def end_of_exact_scan(s: Sig, m: Along, x: Value) -> Sides:
+    """s[id](Scan(m, x)) = t[id](x)   if s reads the end of the axis, where merging is exact."""
+    return op(s, "id", scan(m, x)), op(exact_end_of_scan(s, m, type_of(x)), "id", x)
 
 
 @PACK.law(source="definition of block operators")

@@ -13,12 +13,14 @@ from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.pack import Pack
 from axe_eq.program.ops import selector
 from axe_eq.program.terms import (
+    Along,
     Args,
     Cell,
     Cons,
     In,
     Nil,
     Op,
+    Scan,
     Sel,
     Sig,
     Spec,
@@ -103,6 +105,19 @@ def selected_boxes(spec: str, types: str, box: str) -> str | None:
     return None if way is None else "".join(f"{b};" for b in way)
 
 
+@primitive((STR, STR), (STR,), many=True)
+def root_box_of_scan(text: str, type: str) -> tuple[str, ...]:
+    """More boxes that a kernel may have at its root where this is a scan."""
+    return boxes.scan_roots(text, type)
+
+
+@primitive((STR, STR, STR), (STR,))
+def scanned_boxes(text: str, types: str, box: str) -> str | None:
+    """The box list in which a scan's operands are read."""
+    way = boxes.scan_boxes(text, types, box)
+    return None if way is None else "".join(f"{b};" for b in way)
+
+
 @primitive((STR,), (STR, STR))
 def first_box(boxes: str) -> tuple[str, str]:
     """Head and rest of a box list."""
@@ -121,6 +136,15 @@ def kernel(t: Value, L: LayoutText) -> Sides:
     """place(t, L) = Kernel(tile(t, b), L)   for every root box b of t, if L is on one device."""
     here = on_one_device(L)
     return s.place(t, L), s.Kernel(s.tile(t, root_box(type_of(t))), L), here == L
+
+
+@PACK.law(source="ours: columns of a scan are scanned apart", demand=True)
+def kernel_of_columns(text: Along, a: Args, L: LayoutText) -> Sides:
+    """place(Scan(m, a), L) = Kernel(tile(Scan(m, a), b), L)   for boxes b with the axis whole."""
+    t = Scan(text, a)
+    here = on_one_device(L)
+    root = s.tile(t, root_box_of_scan(text, type_of(t)))
+    return s.place(t, L), s.Kernel(root, L), here == L
 
 
 @PACK.law(source="definition of place", demand=True)
@@ -144,6 +168,15 @@ def load(sig: Sig, cell: Cell, a: Args, b: Box) -> Sides:
 def load_selected(spec: Spec, a: Value, rest: Args, b: Box) -> Sides:
     """tile(t, b) = Load(place(t, L), T, L, b)   for a selector t of at least one operand."""
     t = Sel(spec, Cons(a, rest))
+    type = type_of(t)
+    L = stored_in(type)
+    return s.tile(t, b), s.Load(s.place(t, L), type, L, b)
+
+
+@PACK.law(source="definition of tile", demand=True)
+def load_scanned(text: Along, a: Args, b: Box) -> Sides:
+    """tile(t, b) = Load(place(t, L), T, L, b)   for a scan t and a layout L it is kept in."""
+    t = Scan(text, a)
     type = type_of(t)
     L = stored_in(type)
     return s.tile(t, b), s.Load(s.place(t, L), type, L, b)
@@ -195,6 +228,13 @@ def select(spec: Spec, a: Args, b: Box) -> Sides:
     """tile(Sel(f, a), b) = Gather(f, b, tiles(a, bs))   for the pulled-back boxes bs of b."""
     bs = selected_boxes(spec, types_of(a), b)
     return s.tile(Sel(spec, a), b), s.Gather(spec, b, s.tiles(a, bs))
+
+
+@PACK.law(source="ours: what comes before an element lies in the same row", demand=True)
+def accumulate(text: Along, a: Args, b: Box) -> Sides:
+    """tile(Scan(m, a), b) = Scanned(m, b, tiles(a, bs))   if the box has the axis whole."""
+    bs = scanned_boxes(text, types_of(a), b)
+    return s.tile(Scan(text, a), b), s.Scanned(text, b, s.tiles(a, bs))
 
 
 @PACK.law(source="definition of tiles", demand=True)

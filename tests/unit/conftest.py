@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from axe_eq.layout import Layout
-from axe_eq.program.node import INPUT, OP, Node, Program
+from axe_eq.program.node import INPUT, OP, SCAN, Node, Program
 from axe_eq.schedule import box as boxes
 from axe_eq.schedule.graph import (
     Access,
@@ -160,10 +160,15 @@ class Cone:
             if not ways:
                 raise Unreachable
             operands = self.cutter.choose(ways)
+        elif node.kind == SCAN:
+            found = boxes.scan_boxes(node.text, types, box)
+            if found is None:
+                raise Unreachable
+            operands = found
         else:
             operands = boxes.sel_boxes(node.text, types, box) or ()
         numbers = tuple(self.tile(a, b) for a, b in zip(node.args, operands, strict=True))
-        kind = "cell" if node.kind == OP else "gather"
+        kind = {OP: "cell", SCAN: "scan"}.get(node.kind, "gather")
         return self._add(
             node, box, TileNode(kind, node.text, node.cell, box, str(node.type), numbers)
         )

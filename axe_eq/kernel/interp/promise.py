@@ -69,6 +69,8 @@ def _promised(cta: Cta, s: ir.Primitive, env: Env, issue: Issue) -> tuple[Any, R
             return values, _registers(cta, s.out, where), 0.0
         case ir.Reduce():
             return _reduced(cta, s, issue)
+        case ir.Scan():
+            return _scanned(cta, s, issue)
     return None
 
 
@@ -105,6 +107,28 @@ def _mapped(cta: Cta, s: ir.Map, issue: Issue) -> tuple[Any, Read, Any]:
     dtype = DTYPES[s.out.buffer.dtype].numpy
     result = np.asarray(cells.evaluate(s.cell, values)).astype(dtype)
     return np.broadcast_to(result, where[0].shape), _registers(cta, s.out, where), 0.0
+
+
+def _scanned(cta: Cta, s: ir.Scan, issue: Issue) -> tuple[Any, Read, Any]:
+    """All states and carries in a row; roundings are relative to merges of magnitudes."""
+    views = (*s.states, *s.carries)
+    where = [tiles.held(v, issue) for v in views]
+    held = [
+        tiles.accumulate_type(cta.regs(v.buffer)[0][w]) for v, w in zip(views, where, strict=True)
+    ]
+    n = len(s.states)
+
+    def flat(values: list[Any]) -> Any:
+        return np.concatenate([np.asarray(v, values[0].dtype).reshape(-1) for v in values])
+
+    found = flat(tiles.scanned(s, held[:n], held[n:], issue))
+    sizes = [np.abs(v) if v.dtype.kind == "f" else v for v in held]
+    scale = np.abs(flat(tiles.scanned(s, sizes[:n], sizes[n:], issue))) * s.states[0].shape[s.dim]
+
+    def read() -> Any:
+        return flat([cta.regs(v.buffer)[0][w] for v, w in zip(views, where, strict=True)])
+
+    return found, read, scale
 
 
 def _reduced(cta: Cta, s: ir.Reduce, issue: Issue) -> tuple[Any, Read, Any]:

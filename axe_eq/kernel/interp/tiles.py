@@ -276,6 +276,35 @@ def reduced(s: ir.Reduce, values: Any, issue: Issue, shape: tuple[int, ...]) -> 
     return _spread(monoid.finish(monoid.lift((values[:copies],), dims)), shape, copies)
 
 
+def scan(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
+    """Scan the logical tiles in order; every replica of a carry holds what stands before next."""
+    assert isinstance(s, ir.Scan)
+    states, carries = (
+        [accumulate_type(cta.read_regs(v.buffer, *held(v, issue), issue)) for v in views]
+        for views in (s.states, s.carries)
+    )
+    found = scanned(s, states, carries, issue)
+    for view, values in zip((*s.states, *s.carries), found, strict=True):
+        cta.write_regs(view.buffer, *held(view, issue), values, issue)
+
+
+def scanned(s: ir.Scan, states: Sequence[Any], carries: Sequence[Any], issue: Issue) -> list[Any]:
+    """States of tiles (copies first) after those of the carries, then the new carries."""
+    copies, axis = n_copies(issue), s.dim + 1
+    before = [np.take(c[:copies], 0, axis) for c in carries]
+    columns = [np.moveaxis(v[:copies], axis, 0) for v in states]
+    steps = []
+    for n in range(len(columns[0])):
+        both = [*before, *(c[n] for c in columns)]
+        before = [np.asarray(cells.evaluate(c, both)).astype(b.dtype) for c, b in
+                  zip(s.merge, before, strict=True)]  # fmt: skip
+        steps.append(before)
+    parts = [np.stack(part, axis) for part in zip(*steps, strict=True)]
+    ends = [np.expand_dims(b, axis) for b in before]
+    held_ = [*states, *carries]
+    return [_spread(p, h.shape, copies) for p, h in zip([*parts, *ends], held_, strict=True)]
+
+
 def gemm(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
     """Multiply shared-memory or register tiles into an accumulator."""
     assert isinstance(s, ir.Gemm)
@@ -475,6 +504,7 @@ EXECUTE: dict[type[ir.Primitive], Execute] = {
     ir.Gemm: gemm,
     ir.Map: map_cells,
     ir.Reduce: reduce,
+    ir.Scan: scan,
     ir.Fill: fill,
     ir.Index: index,
 }

@@ -14,7 +14,7 @@ from functools import reduce, wraps
 import numpy as np
 
 from axe_eq.program.contract import product_sum
-from axe_eq.program.interval.arithmetic import divide, is_whole, multiply, subtract
+from axe_eq.program.interval.arithmetic import add, divide, is_whole, multiply, subtract
 from axe_eq.program.interval.functions import exp
 from axe_eq.program.interval.value import EXACT, Interval, defined, point, without
 from axe_eq.program.types import Array
@@ -142,6 +142,21 @@ def _full(chosen: Sequence[Interval], values: Sequence[Interval], axes: Axes) ->
         return np.broadcast_to(bound, extents)
 
     return [x.map(widen) for x in chosen]
+
+
+@_reduces("recurrence")
+def recurrence(values: Sequence[Interval], axes: Axes) -> Interval:
+    """The last h of h = a h + b, from h = 0, along one axis."""
+    (axis,) = axes
+    factors, terms = _full(values, values, axes)
+
+    def at(x: Interval, n: int) -> Interval:
+        return x.map(lambda bound: np.take(bound, [n], axis))
+
+    found = at(terms, 0)
+    for n in range(1, terms.shape[axis]):
+        found = defined(add(multiply(found, at(factors, n)), at(terms, n)))
+    return found
 
 
 def _position(sign: float) -> Reduction:

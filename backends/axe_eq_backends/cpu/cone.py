@@ -16,8 +16,17 @@ from typing import Any
 import numpy as np
 
 from axe_eq.errors import ScheduleError
-from axe_eq.program.meaning import cell_values, evaluate_op, evaluate_sel, finish, lift, merge
-from axe_eq.program.ops import State
+from axe_eq.program.meaning import (
+    cell_values,
+    evaluate_op,
+    evaluate_scan,
+    evaluate_sel,
+    finish,
+    lift,
+    merge,
+    scanned,
+)
+from axe_eq.program.ops import State, scan
 from axe_eq.program.types import Array
 from axe_eq.schedule.box import TILE_LETTERS, UNIT_LETTERS, Range
 from axe_eq.schedule.graph import KernelStep
@@ -28,6 +37,7 @@ from axe_eq_backends.cpu.nodes import (
     Loops,
     Node,
     Ranges,
+    Scan,
     Tile,
     alike,
     landing,
@@ -159,6 +169,8 @@ class Kernel:
             return evaluate_op(node.source.text, node.source.cell, operands)
         if isinstance(node, Gather):
             return evaluate_sel(node.source.text, operands)
+        if isinstance(node, Scan):
+            return evaluate_scan(node.source.text, operands)
         return np.asarray(self.reads[node.number].read(node.everything), order="C")
 
     # -- tiles ------------------------------------------------------------------------------------
@@ -181,6 +193,8 @@ class Kernel:
             tile = self._cell(node, where, loops)
         elif isinstance(node, Gather):
             tile = Tile(self._gather(node, where, loops), where)
+        elif isinstance(node, Scan):
+            tile = Tile(self._scan(node, where, loops), where)
         else:
             tile = Tile(self.reads[node.number].read(where), where)
         self._latest[node.number] = key, tile
@@ -239,6 +253,17 @@ class Kernel:
             shape = [space[d].size if d in node.absent else e for d, e in enumerate(views[0].shape)]
             views[0] = np.broadcast_to(views[0], shape)
         return views
+
+    # -- scans ------------------------------------------------------------------------------------
+
+    def _scan(self, node: Scan, where: Ranges, loops: Loops | None) -> Array:
+        axis = scan(node.source.text)[1]
+        tiles = [self.tile(o, loops) for o in node.operands]
+        if any(t.ranges != where for t in tiles) or where[axis] != node.everything[axis]:
+            raise node.wrong(
+                f"reads {tiles[0].ranges} for {where}", f"its own box, all of axis {axis}"
+            )
+        return scanned(node.source.text, [t.array for t in tiles])
 
     # -- selectors --------------------------------------------------------------------------------
 

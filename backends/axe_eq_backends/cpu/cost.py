@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from axe_eq.program.scans import n_merges
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.summary import (
     Column,
@@ -41,6 +42,7 @@ class Blas:
 
     name: str = "blas"
     families: tuple[str, ...] = ("cpu",)
+    scans: bool = True
 
     def refuse(self, summary: Summary, target: Target) -> str | None:
         """Refused without products, or without a row for their dtype."""
@@ -67,6 +69,7 @@ class Loops:
 
     name: str = "loops"
     families: tuple[str, ...] = ("cpu",)
+    scans: bool = True
 
     def refuse(self, summary: Summary, target: Target) -> str | None:
         """Any cone."""
@@ -125,7 +128,9 @@ def _tiles(summary: Summary, columns: Columns) -> Column:
         extent = summary.extent(letter)
         chunks = chunks * np.ceil(extent / columns.size(letter, extent))
     passes = max((a.passes for a in summary.loads), default=1)
-    nodes = summary.n_nodes + len(summary.loads)
+    nodes = (
+        summary.n_nodes + len(summary.loads) + sum(n_merges(x.shape[x.dim]) for x in summary.scans)
+    )
     return blocks(summary, columns) * nodes * np.maximum(1.0, chunks * passes)
 
 

@@ -195,7 +195,12 @@ class Gather(Node):
         return stored.astype(self.accumulator)
 
 
-_KINDS: dict[str, type[Node]] = {"load": Node, "cell": Cell, "gather": Gather}
+@dataclass(frozen=True, eq=False)
+class Scan(Node):
+    """A scan."""
+
+
+_KINDS: dict[str, type[Node]] = {"load": Node, "cell": Cell, "gather": Gather, "scan": Scan}
 
 
 def read_nodes(step: KernelStep) -> list[Node]:

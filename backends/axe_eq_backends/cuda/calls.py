@@ -362,7 +362,7 @@ def map_cells(w: Writer, call: Call, s: ir.Primitive) -> None:
     ins: tuple[Regs, ...] = call["ins"]
     if call["cell"] == IDENTITY and _moved(w, out, ins[0]):
         return
-    function = _cell_function(w, call["cell"], ins)
+    function = cell_function(w, call["cell"], tuple(r.buffer.dtype for r in ins))
     per = max(1, 4 // out.buffer.itemsize)
     indices = [_index(r.index, "i") for r in (out, *ins)]
     even = len(out.index) % per == 0
@@ -434,13 +434,12 @@ def _stored(w: Writer, out: Regs, index: str, values: Sequence[str]) -> str:
     return f"{name}[{word}] = {w.use(f'pack_{dtype}')}({', '.join(values)});"
 
 
-def _cell_function(w: Writer, cell: Cell, ins: Sequence[Regs]) -> str:
-    """A device function for the cell, shared by equal cells."""
-    dtypes = tuple(r.buffer.dtype for r in ins)
+def cell_function(w: Writer, cell: Cell, dtypes: tuple[str, ...]) -> str:
+    """A device function for a cell over operands of these dtypes, shared by equal cells."""
     key = ("cell", cell, dtypes)
     if key in w.cells:
         return w.cells[key]
-    kinds = [cells.C_TYPE.get(result_dtype(Operand(i), dtypes), "") for i in range(len(ins))]
+    kinds = [cells.C_TYPE.get(result_dtype(Operand(i), dtypes), "") for i in range(len(dtypes))]
     if "" in kinds:
         known = " ".join(cells.C_TYPE)
         raise EmitError(f"map of {' '.join(dtypes)}", "has no CUDA registers", known)

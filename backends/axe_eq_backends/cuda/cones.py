@@ -26,6 +26,7 @@ from axe_eq.program.signature import Affine, plain, signature
 from axe_eq.program.types import DTYPES, ValueType, value_type
 from axe_eq.schedule import box as boxes
 from axe_eq.schedule.graph import KernelStep, TileNode
+from axe_eq_backends.cuda.prefixes import alone
 
 STORED = ("bool", "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64", "i32", "i64")
 _INT_MAX = (1 << 31) - 1
@@ -85,7 +86,24 @@ class Fold:
         return dim
 
 
-Leaf = Load | Position | Fold
+@dataclass(frozen=True)
+class Prefix:
+    """A scan: the monoid of every prefix along an index dim of cells of leaves.
+
+    Attributes:
+        monoid: its name.
+        dim: the scanned dim of the index space.
+        coords: where along the other dims each of its own dims lies.
+        cells: what is scanned, one per operand, over all leaves of the cone by number.
+    """
+
+    monoid: str
+    dim: int
+    coords: Coords
+    cells: tuple[Cell, ...]
+
+
+Leaf = Load | Position | Fold | Prefix
 
 
 @dataclass(frozen=True)
@@ -124,6 +142,11 @@ class Cone:
     def folds(self) -> list[Fold]:
         """The reductions, in order."""
         return [leaf for leaf in self.leaves if isinstance(leaf, Fold)]
+
+    @property
+    def prefixes(self) -> list[Prefix]:
+        """The scans, in order."""
+        return [leaf for leaf in self.leaves if isinstance(leaf, Prefix)]
 
     def refuse(self, wrong: str, expected: str) -> DispatchError:
         """An error about this cone."""
@@ -197,7 +220,7 @@ class _Reader:
         letters = tuple(e.letter for e in box) if len(box) == len(self.shape) else ()
         self.cone = Cone(step.name, list(self.shape), len(self.shape), letters=letters)
         self.known: dict[tuple[int, Coords], Cell] = {}
-        self.leaves: list[_Raw | Position | Fold] = []
+        self.leaves: list[_Raw | Position | Fold | Prefix] = []
         self.counted: dict[Cell, Cell] = {}  # positions of programs, and how they are counted
 
     def read(self) -> Cone:
@@ -259,15 +282,16 @@ class _Reader:
         key = number, coords
         if key not in self.known:
             node = self.step.nodes[number]
-            made = {"load": self._load, "cell": self._block, "gather": self._gather}[node.kind](
-                number, node, coords
-            )
-            if self.step.rounds and node.kind == "cell":
+            made = {
+                "load": self._load, "cell": self._block, "gather": self._gather,
+                "scan": self._scan,
+            }[node.kind](number, node, coords)  # fmt: skip
+            if self.step.rounds and node.kind in ("cell", "scan"):
                 made = Apply(f"cast {value_type(node.type).dtype}", (made,))
             self.known[key] = made
         return self.known[key]
 
-    def _leaf(self, leaf: _Raw | Position | Fold) -> Cell:
+    def _leaf(self, leaf: _Raw | Position | Fold | Prefix) -> Cell:
         if leaf not in self.leaves:
             self.leaves.append(leaf)
         return arg(self.leaves.index(leaf))
@@ -299,6 +323,18 @@ class _Reader:
         product = ops.cell(node.cell)[0].product and len(node.operands) == 2 and sig.monoid == "+"
         dtypes = tuple(t.dtype for t in types)
         return self._leaf(Fold(sig.monoid, dims, coords, cell, product, dtypes))
+
+    def _scan(self, number: int, node: TileNode, coords: Coords) -> Cell:
+        monoid, axis = ops.scan(node.text)
+        types = [value_type(self.step.nodes[o].type) for o in node.operands]
+        if types[0].shape[axis] == 1:  # of one element: a cell
+            cells = tuple(self._cell(o, coords) for o in node.operands)
+            return alone(monoid.name, cells, [DTYPES[t.dtype].accumulate for t in types])
+        dim = places.along(coords, axis, value_type(node.type).shape, self.cone.shape)
+        if dim < 0:
+            raise self.cone.refuse(f"reads parts of 'scan {node.text}'", "whole rows of it")
+        cells = tuple(self._cell(o, coords) for o in node.operands)
+        return self._leaf(Prefix(monoid.name, dim, coords, cells))
 
     def _at(self, projections: Sequence[Affine], images: dict[int, Affine]) -> Coords:
         return tuple(p.substitute(images) for p in projections)
@@ -437,7 +473,7 @@ class _Reader:
 
 
 def _cut(
-    cone: Cone, leaves: Sequence[_Raw | Position | Fold], roots: list[tuple[_Raw, Cell]]
+    cone: Cone, leaves: Sequence[_Raw | Position | Fold | Prefix], roots: list[tuple[_Raw, Cell]]
 ) -> Cone:
     """The cone with its index dims cut where a tensor's blocks end: one stride per dim and tensor.
 
@@ -476,6 +512,13 @@ def _cut(
             steps = [(numbered(Position(d)), step) for d, step in images[leaf.dim].terms]
             counted = [p if step == 1 else apply("mul", p, step) for p, step in steps]
             known[arg(n)] = reduce(lambda a, b: apply("add", a, b), counted)
+        elif isinstance(leaf, Prefix):
+            if len(parts[leaf.dim]) > 1:
+                wrong = f"scans a dim in blocks of {parts[leaf.dim][1:]}"
+                raise cone.refuse(wrong, "a dim of one stride")
+            coords = tuple(c.substitute(images) for c in leaf.coords)
+            cells = tuple(replaced(c, known) for c in leaf.cells)
+            known[arg(n)] = numbered(Prefix(leaf.monoid, first[leaf.dim], coords, cells))
         else:
             dims = tuple(n for d in leaf.dims for n, _ in images[d].terms)
             coords = tuple(c.substitute(images) for c in leaf.coords)
@@ -517,4 +560,14 @@ def _stride(block: Sequence[tuple[int, int]], step: int) -> int:
     return 0
 
 
-__all__ = ["Cone", "Fold", "Load", "Operand", "Position", "Root", "element_strides", "read_cone"]
+__all__ = [
+    "Cone",
+    "Fold",
+    "Load",
+    "Operand",
+    "Position",
+    "Prefix",
+    "Root",
+    "element_strides",
+    "read_cone",
+]

@@ -18,8 +18,10 @@ from axe_eq.kernel.plan import Address, Regs, TensorMap
 from axe_eq_backends.cuda import prelude
 from axe_eq_backends.cuda.calls import CALLS, is_large
 from axe_eq_backends.cuda.held import Held, held_registers
+from axe_eq_backends.cuda.scan_calls import CALLS as SCAN_CALLS
 
 LARGE_CTA = 512
+_CALLS = {**CALLS, **SCAN_CALLS}
 SPELL = {"//": "/", "and": "&&"}
 _C_TYPES = {
     "bool": "unsigned char", "f8e4m3": "unsigned char", "f8e5m2": "unsigned char", "f16": "f16",
@@ -44,7 +46,7 @@ _RESERVED = frozenset(word for line in _WORDS for word in line.split())
 # Functions that are written as they are called; none of their names ends in an underscore.
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _CONSTANT = re.compile(r"\s*const (?:int|long long) (\w+) = ")
-_FUNCTION = re.compile(r"(ld|st|tma|wgmma|mma|ldmatrix|stmatrix|cp_async|cell)_\w*[^_]")
+_FUNCTION = re.compile(r"(ld|st|tma|wgmma|mma|ldmatrix|stmatrix|cp_async|cell)_\w*[^_]|scan_\w*\d")
 
 
 @dataclass(frozen=True)
@@ -507,7 +509,7 @@ class Writer:
         for v, value in plan.lets:
             self.declare(v, value)
         for call in plan.calls:
-            CALLS[call.op](self, call, s)
+            _CALLS[call.op](self, call, s)
 
 
 def _words(lines: Iterable[str]) -> Counter[str]:

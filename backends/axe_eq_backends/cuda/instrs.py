@@ -193,6 +193,7 @@ REGISTERS = (
     Instr("cells.map", "map", (), ()),
     Instr("cells.fill", "fill", (), ()),
     Instr("cells.index", "index", (), (("i32",),)),
+    Instr("prefix.scan", "scan", (), (("f32",), ("f64",), ("i32",), ("i64",)), "warp"),
     Instr("shuffle.reduce", "reduce", (), (("f32",), ("f64",), ("i32",), ("i64",)), "warp"),
 )
 

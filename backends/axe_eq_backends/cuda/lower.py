@@ -24,6 +24,7 @@ from axe_eq_backends.cuda.cost import Lanes
 from axe_eq_backends.cuda.leaves import Names
 from axe_eq_backends.cuda.pointwise import pointwise
 from axe_eq_backends.cuda.reductions import reduce
+from axe_eq_backends.cuda.scanning import scanned
 from axe_eq_backends.cuda.schedules.contraction import Contraction
 from axe_eq_backends.cuda.schedules.stream import stream
 from axe_eq_backends.cuda.streams import is_streaming, read_streaming
@@ -100,6 +101,8 @@ def _schedule(cone: Cone, step: KernelStep | MoveStep, target: Target) -> Lowere
     if matrix and is_streaming(cone):
         found = read_streaming(cone, step.parameters, target)  # type: ignore[union-attr]
         return Lowered(stream(found.problem, found.tiling, cone.name), found.buffers)
+    if cone.prefixes:
+        return Lowered(*scanned(cone, target))
     if not folds:
         return Lowered(*pointwise(cone, target))
     exact = isinstance(step, KernelStep) and step.rounds

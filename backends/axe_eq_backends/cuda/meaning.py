@@ -21,47 +21,20 @@ from axe_eq.kernel.plan import Address, Call, Regs, TensorMap
 from axe_eq.layout.swizzle import Swizzle
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES
+from axe_eq_backends.cuda import scan_meaning
 from axe_eq_backends.cuda.instrs import K_MAJOR, TMA
+from axe_eq_backends.cuda.meaning_parts import (
+    active_threads,
+    byte_of,
+    load_shared,
+    read_registers,
+    threads_of,
+    write_registers,
+)
 from axe_eq_backends.cuda.wgmma import Operand
 
 _TMA = TMA[0].limits
 _WIDTHS = {form.code: form.width for form in K_MAJOR}  # bytes of a pattern's row, by layout code
-
-
-def _address(address: Address, env: Env, shape: tuple[int, ...]) -> Ints:
-    byte = np.asarray(evaluate(address.byte, env), np.int64)
-    return np.broadcast_to(address.buffer.offset + byte, shape)
-
-
-def _active(call: Call, env: Env, shape: tuple[int, ...]) -> Any:
-    guard = call["guard"]
-    return np.broadcast_to(np.asarray(True if guard is None else evaluate(guard, env), bool), shape)
-
-
-def _threads(env: Env, issue: Issue) -> tuple[Ints, Ints]:
-    return env["warp"] + issue.who.first_warp, env["lane"]
-
-
-def _read(cta: Cta, regs: Regs, env: Env, issue: Issue, active: Any = True) -> Any:
-    """Registers of every thread, (warps, lanes, n); inactive threads' are not looked at."""
-    warp, lane = _threads(env, issue)
-    index = np.array(regs.index)
-    active = np.broadcast_to(active, warp.shape)
-    cta.check_registers(regs.buffer, index, issue)
-    values, _ = cta.regs(regs.buffer)
-    out = values[warp[..., None], lane[..., None], index]
-    if active.any():
-        where = warp[active][:, None], lane[active][:, None], index[None]
-        out[active] = cta.read_regs(regs.buffer, *where, issue)
-    return out
-
-
-def _write(cta: Cta, regs: Regs, values: Any, env: Env, issue: Issue, active: Any = None) -> None:
-    """Registers of every thread, (warps, lanes, n); of the active ones, (threads, n)."""
-    warp, lane = _threads(env, issue)
-    warp, lane = (warp, lane) if active is None else (warp[active], lane[active])
-    index = np.array(regs.index)
-    cta.write_regs(regs.buffer, warp[..., None], lane[..., None], index, values, issue)
 
 
 # -- loads and stores --
@@ -73,13 +46,13 @@ def ld_global(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     values = cta.tensors[call["tensor"].name].read(
         element[..., None] + np.arange(n), active, call["fill"]
     )
-    _write(cta, call["regs"], values, env, issue)
+    write_registers(cta, call["regs"], values, env, issue)
 
 
 def st_global(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """Each thread with a true guard writes consecutive elements."""
     element, active, n = _global(call, env)
-    values = _read(cta, call["regs"], env, issue, active.any(-1))
+    values = read_registers(cta, call["regs"], env, issue, active.any(-1))
     tensor = cta.tensors[call["tensor"].name]
     tensor.write(element[..., None] + np.arange(n), values, active)
 
@@ -88,7 +61,7 @@ def _global(call: Call, env: Env) -> tuple[Ints, Any, int]:
     """(first element of every thread, which elements of its vector are accessed, their number)."""
     shape, n = env["lane"].shape, len(call["regs"].index)
     element = np.broadcast_to(np.asarray(evaluate(call["element"], env)), shape)
-    active = _active(call, env, shape)
+    active = active_threads(call, env, shape)
     if (element[active] % n).any():
         raise KernelFault(f"{call}", f"accesses {n} elements at a misaligned element", "alignment")
     inside = n if call["inside"] is None else evaluate(call["inside"], env)
@@ -98,27 +71,16 @@ def _global(call: Call, env: Env) -> tuple[Ints, Any, int]:
 
 def ld_shared(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """Each thread with a true guard reads consecutive bytes of shared memory."""
-    values, active = _load_shared(cta, call, env, issue)
-    _write(cta, call["regs"], values, env, issue, active)
-
-
-def _load_shared(cta: Cta, call: Call, env: Env, issue: Issue) -> tuple[Any, Any]:
-    """(values of the active threads, which are active)."""
-    warp, lane = _threads(env, issue)
-    active = _active(call, env, warp.shape)
-    dtype, n = DTYPES[call["regs"].buffer.dtype], len(call["regs"].index)
-    byte = _address(call["address"], env, warp.shape)[active]
-    who, width = issue.who, n * dtype.itemsize
-    cta.memory.access(byte, width, who, warp[active], lane[active], False, issue.what)
-    return cta.memory.load(byte, dtype.numpy, n), active
+    values, active = load_shared(cta, call, env, issue)
+    write_registers(cta, call["regs"], values, env, issue, active)
 
 
 def st_shared(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """Each thread with a true guard writes consecutive bytes of shared memory."""
-    warp, lane = _threads(env, issue)
-    active = _active(call, env, warp.shape)
-    values = _read(cta, call["regs"], env, issue, active)[active]
-    byte = _address(call["address"], env, warp.shape)[active]
+    warp, lane = threads_of(env, issue)
+    active = active_threads(call, env, warp.shape)
+    values = read_registers(cta, call["regs"], env, issue, active)[active]
+    byte = byte_of(call["address"], env, warp.shape)[active]
     width = values.shape[-1] * values.itemsize
     who = issue.who
     cta.memory.access(byte, width, who, warp[active], lane[active], True, issue.what)
@@ -128,7 +90,7 @@ def st_shared(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
 def ldmatrix(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """Lane l addresses row l % 8 of matrix l / 8 (PTX ISA 9.7.14.5.15)."""
     byte, count = _rows(call, env, issue), call["count"]
-    warp, lane = _threads(env, issue)
+    warp, lane = threads_of(env, issue)
     used = lane < 8 * count
     cta.memory.access(byte[used], 16, issue.who, warp[used], lane[used], False, issue.what)
     dtype = DTYPES[call["regs"].buffer.dtype].numpy
@@ -138,25 +100,25 @@ def ldmatrix(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     for matrix, first in enumerate(call["regs"].index):
         fragment = rows[:, matrix].reshape(-1, 32, 2)
         regs = Regs(call["regs"].buffer, (first, first + 1))
-        _write(cta, regs, fragment, env, issue)
+        write_registers(cta, regs, fragment, env, issue)
 
 
 def stmatrix(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """PTX ISA 9.7.14.5.16: the inverse of ldmatrix."""
     byte, count = _rows(call, env, issue), call["count"]
-    warp, lane = _threads(env, issue)
+    warp, lane = threads_of(env, issue)
     used = lane < 8 * count
     cta.memory.access(byte[used], 16, issue.who, warp[used], lane[used], True, issue.what)
     for matrix, first in enumerate(call["regs"].index):
         regs = Regs(call["regs"].buffer, (first, first + 1))
-        rows = _read(cta, regs, env, issue).reshape(-1, 8, 8)
+        rows = read_registers(cta, regs, env, issue).reshape(-1, 8, 8)
         if call["trans"]:
             rows = rows.swapaxes(-1, -2)
         cta.memory.store(byte[:, 8 * matrix : 8 * matrix + 8], rows)
 
 
 def _rows(call: Call, env: Env, issue: Issue) -> Ints:
-    byte = _address(call["address"], env, env["lane"].shape)
+    byte = byte_of(call["address"], env, env["lane"].shape)
     if len(call["regs"].index) != call["count"]:
         raise KernelFault(issue.what, f"{call['count']} matrices in {call['regs']}", "one each")
     if (byte[:, : 8 * call["count"]] % 16).any():
@@ -227,11 +189,11 @@ def _absolute(address: Address, env: Env) -> int:
 def cp_async_copy(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """Each thread copies consecutive bytes; zeros where the guard fails."""
     shape, n = env["lane"].shape, call["count"]
-    warp, lane = _threads(env, issue)
+    warp, lane = threads_of(env, issue)
     live = np.broadcast_to(np.asarray(evaluate(call["live"], env), bool), shape)
     element = np.broadcast_to(np.asarray(evaluate(call["element"], env)), shape)
-    active = _active(call, env, shape) & live
-    byte = _address(call["address"], env, shape)
+    active = active_threads(call, env, shape) & live
+    byte = byte_of(call["address"], env, shape)
     size = call["tensor"].itemsize
     k = cta.memory.chunks(byte[live], n * size, issue.what)
     who = (
@@ -401,7 +363,7 @@ def mma(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
         b_col = in_group * 2 + j % 2 + j // 2 * 8
     c = np.arange(4)[None]
     c_row, c_col = group + c // 2 * 8, in_group * 2 + c % 2
-    fragments = [_read(cta, call[name], env, issue) for name in ("a", "b")]
+    fragments = [read_registers(cta, call[name], env, issue) for name in ("a", "b")]
     n, k = fragments[0].shape[0], i.shape[1] * 2
     dtype = np.float64 if wide else np.float32
     a, b = np.zeros((n, 16, k), dtype), np.zeros((n, 8, k), dtype)
@@ -409,7 +371,13 @@ def mma(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     b[:, np.broadcast_to(group, b_col.shape), b_col] = fragments[1]
     x = np.einsum("wmk,wnk->wmn", a, b)[:, c_row, c_col]
     keep = bool(evaluate(call["accumulate"], env))
-    _write(cta, call["acc"], x + _read(cta, call["acc"], env, issue) if keep else x, env, issue)
+    write_registers(
+        cta,
+        call["acc"],
+        x + read_registers(cta, call["acc"], env, issue) if keep else x,
+        env,
+        issue,
+    )
 
 
 def fma(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
@@ -421,11 +389,11 @@ def fma(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     keep = bool(evaluate(call["accumulate"], env))
     dtype = DTYPES[acc.buffer.dtype].numpy
     shape = (*env["lane"].shape, len(held))
-    total = _read(cta, regs, env, issue) if keep else np.zeros(shape, dtype)
-    a, b = (_read(cta, call[name], env, issue).astype(dtype) for name in ("a", "b"))
+    total = read_registers(cta, regs, env, issue) if keep else np.zeros(shape, dtype)
+    a, b = (read_registers(cta, call[name], env, issue).astype(dtype) for name in ("a", "b"))
     for step, r in enumerate(acc.index):
         total[..., place[r]] += a[..., step] * b[..., step]
-    _write(cta, regs, total, env, issue)
+    write_registers(cta, regs, total, env, issue)
 
 
 # -- registers --
@@ -433,23 +401,27 @@ def fma(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
 
 def map_cells(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """Each thread applies the cell to its registers."""
-    ins = [tiles.accumulate_type(_read(cta, r, env, issue)) for r in call["ins"]]
+    ins = [tiles.accumulate_type(read_registers(cta, r, env, issue)) for r in call["ins"]]
     out: Regs = call["out"]
     result = cells.evaluate(call["cell"], ins)
-    _write(cta, out, np.broadcast_to(result, (*env["lane"].shape, len(out.index))), env, issue)
+    write_registers(
+        cta, out, np.broadcast_to(result, (*env["lane"].shape, len(out.index))), env, issue
+    )
 
 
 def fill(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """Each thread sets its registers."""
     out: Regs = call["out"]
-    _write(cta, out, np.full((*env["lane"].shape, len(out.index)), call["value"]), env, issue)
+    write_registers(
+        cta, out, np.full((*env["lane"].shape, len(out.index)), call["value"]), env, issue
+    )
 
 
 def index(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """Each thread sets its registers to the given values."""
     shape = env["lane"].shape
     values = [np.broadcast_to(evaluate(v, env), shape) for v in call["values"]]
-    _write(cta, call["out"], np.stack(values, -1), env, issue)
+    write_registers(cta, call["out"], np.stack(values, -1), env, issue)
 
 
 def _merge(monoid: str, a: Any, b: Any) -> Any:
@@ -458,18 +430,18 @@ def _merge(monoid: str, a: Any, b: Any) -> Any:
 
 def accumulate(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """Combine registers of one thread in order."""
-    values = tiles.accumulate_type(_read(cta, call["ins"], env, issue))
+    values = tiles.accumulate_type(read_registers(cta, call["ins"], env, issue))
     total = values[..., :1]
     for i in range(1, values.shape[-1]):
         total = _merge(call["monoid"], total, values[..., i : i + 1])
-    _write(cta, call["out"], total, env, issue)
+    write_registers(cta, call["out"], total, env, issue)
 
 
 def shuffle(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """Combine with the lane whose number differs in the mask."""
-    values = _read(cta, call["regs"], env, issue)
+    values = read_registers(cta, call["regs"], env, issue)
     other = values[:, np.arange(32) ^ call["mask"]]
-    _write(cta, call["regs"], _merge(call["monoid"], values, other), env, issue)
+    write_registers(cta, call["regs"], _merge(call["monoid"], values, other), env, issue)
 
 
 def ld_reduce(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
@@ -479,9 +451,9 @@ def ld_reduce(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     for n in range(call["count"]):
         place = Address(call["address"].buffer, call["address"].byte + n * step)
         part = Call("ld_shared", {"regs": regs, "address": place, "guard": call["guard"]})
-        value, active = _load_shared(cta, part, env, issue)
+        value, active = load_shared(cta, part, env, issue)
         total = value if total is None else _merge(call["monoid"], total, value)
-    _write(cta, regs, total, env, issue, active)
+    write_registers(cta, regs, total, env, issue, active)
 
 
 def sync(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
@@ -496,5 +468,5 @@ MEANINGS: Mapping[str, Meaning] = {
     "tma_store": tma_store, "cp_async": cp_async_copy, "wgmma": wgmma,
     "wgmma_fence": wgmma_fence, "wgmma_commit": wgmma_commit, "mma": mma, "fma": fma,
     "map": map_cells, "fill": fill, "index": index, "accumulate": accumulate, "shuffle": shuffle,
-    "ld_reduce": ld_reduce, "sync": sync,
+    "ld_reduce": ld_reduce, "sync": sync, **scan_meaning.MEANINGS,
 }  # fmt: skip

@@ -6,13 +6,14 @@ from axe_eq.pack import Pack
 from axe_eq_backends.cuda.cost import SCHEDULES
 from axe_eq_backends.cuda.register_cost import RegisterProducts
 from axe_eq_backends.cuda.run import CudaEmitter, CudaInterpreter, CudaRunner
+from axe_eq_backends.cuda.scan_cost import Scans
 from axe_eq_backends.cuda.stream_cost import Streaming
 from axe_eq_backends.cuda.target import b200, h200
 
 PACK = Pack("cuda", summary="NVIDIA GPUs: machines, cost model, kernels")
 PACK.target(h200)
 PACK.target(b200)
-for _schedule in (*SCHEDULES, RegisterProducts(), Streaming()):
+for _schedule in (*SCHEDULES, RegisterProducts(), Streaming(), Scans()):
     PACK.schedule(_schedule)
 PACK.emitters[h200.family] = CudaEmitter()
 PACK.runners[h200.family] = CudaRunner()

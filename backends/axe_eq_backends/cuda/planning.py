@@ -6,7 +6,17 @@ from axe_eq.kernel import ir
 from axe_eq.kernel.check import check
 from axe_eq.kernel.dispatch import Families, Planned, dispatch
 from axe_eq.target import Target
-from axe_eq_backends.cuda import copies, cp_async, fma, matrix, mma, tma, warps, wgmma
+from axe_eq_backends.cuda import (
+    copies,
+    cp_async,
+    fma,
+    matrix,
+    mma,
+    scan_plan,
+    tma,
+    warps,
+    wgmma,
+)
 
 FAMILIES: Families = {
     "tma": tma.derive,
@@ -19,6 +29,7 @@ FAMILIES: Families = {
     "move": warps.derive_move,
     "cells": warps.derive_cells,
     "shuffle": warps.derive_reduce,
+    "prefix": scan_plan.derive_scan,
 }
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from axe_eq_backends.cuda import shuffles
+
 DEVICE = "__device__ __forceinline__"
 # C type of a register -> constraint letter, bits, and the mark of its functions' names.
 _REGISTERS = {
@@ -200,28 +202,6 @@ FIXED: dict[str, str] = {
     form) {
   return (unsigned long long)((start & 0x3FFFF) >> 4) | form;
 }""",
-    "shuffle_xor": DEVICE + """ float shuffle_xor(float x, int mask) {
-  asm volatile("shfl.sync.bfly.b32 %0, %0, %1, 31, 0xffffffff;" : "+f"(x) : "r"(mask));
-  return x;
-}""",
-    "shuffle_xor_i32": DEVICE + """ int shuffle_xor_i32(int x, int mask) {
-  asm volatile("shfl.sync.bfly.b32 %0, %0, %1, 31, 0xffffffff;" : "+r"(x) : "r"(mask));
-  return x;
-}""",
-    "shuffle_xor_f64": DEVICE + """ double shuffle_xor_f64(double x, int mask) {
-  asm volatile("{ .reg .b32 a, b; mov.b64 {a, b}, %0;"
-               " shfl.sync.bfly.b32 a, a, %1, 31, 0xffffffff;"
-               " shfl.sync.bfly.b32 b, b, %1, 31, 0xffffffff; mov.b64 %0, {a, b}; }"
-               : "+d"(x) : "r"(mask));
-  return x;
-}""",
-    "shuffle_xor_i64": DEVICE + """ long long shuffle_xor_i64(long long x, int mask) {
-  asm volatile("{ .reg .b32 a, b; mov.b64 {a, b}, %0;"
-               " shfl.sync.bfly.b32 a, a, %1, 31, 0xffffffff;"
-               " shfl.sync.bfly.b32 b, b, %1, 31, 0xffffffff; mov.b64 %0, {a, b}; }"
-               : "+l"(x) : "r"(mask));
-  return x;
-}""",
     "ld_global_u16": DEVICE + """ unsigned ld_global_u16(const void* p) {
   unsigned short x;
   asm volatile("ld.global.b16 %0, [%1];" : "=h"(x) : "l"(p));
@@ -332,6 +312,7 @@ def _of_integers(kind: str, c_type: str) -> dict[str, str]:
 
 FIXED |= _of_floats("f32", "float", "f") | _of_floats("f64", "double", "")
 FIXED |= _of_integers("i32", "int") | _of_integers("i64", "long long")
+FIXED |= shuffles.texts(DEVICE)
 
 DECLARATIONS = ("TensorMap", "types", "INFINITY_F32", "NAN_F32")  # stand before all functions
 

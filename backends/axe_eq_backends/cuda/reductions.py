@@ -24,8 +24,8 @@ LOGICAL = {"and": "min", "or": "max"}
 
 
 @dataclass
-class _Problem:
-    """Reductions over the last dims of an index space, as schedules take them."""
+class Problem:
+    """Reductions over, or scans along, the last dims of an index space, as schedules take them."""
 
     shape: tuple[int, ...]
     reduced: int
@@ -46,8 +46,8 @@ def reduce(cone: Cone, exact: bool, target: Target) -> tuple[ir.Kernel, Mapping[
         DispatchError: reductions over different dims, or a monoid that kernels lack.
     """
     names = Names()
-    problem = _fused(_read(cone, names))
-    fast = _fast(problem)
+    problem = fused(_read(cone, names))
+    fast = contiguous_last(problem)
     if problem.reduced == 1 and fast:
         given = problem.shape, problem.operands, problem.reductions, problem.outputs
         across = best_across(*given, target.n_units)
@@ -59,7 +59,7 @@ def reduce(cone: Cone, exact: bool, target: Target) -> tuple[ir.Kernel, Mapping[
 # -- cones as problems --
 
 
-def _read(cone: Cone, names: Names) -> _Problem:
+def _read(cone: Cone, names: Names) -> Problem:
     """The cone's reductions and results over (kept dims, reduced dims).
 
     Raises:
@@ -83,7 +83,7 @@ def _read(cone: Cone, names: Names) -> _Problem:
     kept = [d for d in range(len(cone.shape)) if d not in dims]
     reduced = sorted(dims, key=lambda d: -max((abs(o.strides[d]) for o in operands), default=0))
     order = [*kept, *reduced]
-    return _Problem(
+    return Problem(
         tuple(cone.shape[d] for d in order), len(reduced),
         [o.over(order) for o in operands], reductions,
         list(zip([o.over(order) for o in outputs], cells, strict=True)),
@@ -122,7 +122,7 @@ def _plain(
     return apply("ne", total, 0)
 
 
-def _fused(problem: _Problem) -> _Problem:
+def fused(problem: Problem) -> Problem:
     """Dims that are one run in every tensor as one; in either group the contiguous one last."""
     n_kept = len(problem.shape) - problem.reduced
     tensors = [*problem.operands, *(o for o, _ in problem.outputs)]
@@ -146,7 +146,7 @@ def _fused(problem: _Problem) -> _Problem:
             replace(o, strides=(*o.strides[:at], o.strides[at] or 1, *o.strides[at + 1 :]))
             for o in outputs
         ]
-    return _Problem(
+    return Problem(
         kept + reduced, len(reduced), joined[: len(problem.operands)], problem.reductions,
         [(o, c) for o, (_, c) in zip(outputs, problem.outputs, strict=True)],
     )  # fmt: skip
@@ -168,7 +168,7 @@ def _run_bytes(tensors: Sequence[Operand], sizes: Sequence[int], dim: int) -> in
     return sum(n for o, n in zip(tensors, sizes, strict=True) if o.strides[dim] == 1)
 
 
-def _fast(problem: _Problem) -> int:
+def contiguous_last(problem: Problem) -> int:
     """1 where tensors are contiguous along the last reduced dim, 0 where along the last kept."""
     kept = len(problem.shape) - problem.reduced - 1
     reduced = [o for o in problem.operands if any(o.strides[kept + 1 :])]
@@ -180,7 +180,7 @@ def _fast(problem: _Problem) -> int:
 # -- schedules --
 
 
-def _swept(problem: _Problem, fast: int, exact: bool, name: str) -> ir.Kernel:
+def _swept(problem: Problem, fast: int, exact: bool, name: str) -> ir.Kernel:
     """Sweeps: the last kept and the last reduced dim are cut into chunks."""
     kept = len(problem.shape) - problem.reduced - 1
     tensors = [*problem.operands, *(o for o, _ in problem.outputs)]

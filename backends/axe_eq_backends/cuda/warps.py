@@ -62,7 +62,12 @@ def _registers(view: ir.View, numbers: list[int]) -> Regs:
     return Regs(view.buffer, tuple(base + n for n in numbers))
 
 
-def _check_tile(row: Instr, view: ir.View, where: ir.Where) -> None:
+def check_tile(row: Instr, view: ir.View, where: ir.Where) -> None:
+    """A view is a register tile of the scope's threads.
+
+    Raises:
+        DispatchError: it lies elsewhere, or on other threads.
+    """
     if view.buffer.memory != "reg":
         raise DispatchError(row.name, f"{view} lies in {view.buffer.memory}", "registers")
     threads.check_threads(view.place, where)
@@ -74,7 +79,7 @@ def derive_cells(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
         return derive_index(row, primitive, context)
     views = primitive.views()
     for view in views:
-        _check_tile(row, view, context.where)
+        check_tile(row, view, context.where)
     out, *ins = views
     pairs = [matching(out.place.static(), view.place.static()) for view in ins]
     numbers = sorted(r for r, _ in matching(out.place.static(), out.place.static()))
@@ -93,7 +98,7 @@ def derive_cells(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
 def derive_index(row: Instr, index: ir.Index, context: Context) -> Plan:
     """Plan positions along a dim: a thread part once, a constant per register."""
     out, where = index.out, context.where
-    _check_tile(row, out, where)
+    check_tile(row, out, where)
     parts = threads.steps(out.place.static(), out.place.static())
     start = index.begin + threads.thread_index(parts, index.dim, where)
     plan = Plan(row, [])
@@ -132,7 +137,7 @@ def derive_reduce(row: Instr, primitive: ir.Primitive, context: Context) -> Plan
     assert isinstance(primitive, ir.Reduce)
     out, src, where = primitive.out, primitive.src, context.where
     for view in (out, src):
-        _check_tile(row, view, where)
+        check_tile(row, view, where)
     if (out.buffer.dtype,) not in row.dtypes:
         known = " ".join(t[0] for t in row.dtypes)
         raise DispatchError(row.name, f"result dtype {out.buffer.dtype}", known)
@@ -191,8 +196,8 @@ def _across_warps(
             row.name, f"reduces over warps {warps} with scratch {scratch}",
             f"shared memory of {needed * size} bytes",
         )  # fmt: skip
-    peers, mine = _digits(threads.warp_of(where), sorted(warps))
-    _, group = _digits(threads.warp_of(where), _others(warps, where.n_warps))
+    peers, mine = digits_of(threads.warp_of(where), sorted(warps))
+    _, group = digits_of(threads.warp_of(where), other_digits(warps, where.n_warps))
     lane: Int = 0 if width == 1 else ir.LANE
 
     def slot(position: int, peer: Int) -> Address:
@@ -212,7 +217,7 @@ def _across_warps(
     return calls
 
 
-def _digits(value: Int, chosen: list[tuple[int, int]]) -> tuple[int, Int]:
+def digits_of(value: Int, chosen: list[tuple[int, int]]) -> tuple[int, Int]:
     """How many values some digits (stride, extent) of a number have, and the number of this one."""
     size = 1
     found: Int = 0
@@ -222,7 +227,7 @@ def _digits(value: Int, chosen: list[tuple[int, int]]) -> tuple[int, Int]:
     return size, found
 
 
-def _others(chosen: list[tuple[int, int]], n: int) -> list[tuple[int, int]]:
+def other_digits(chosen: list[tuple[int, int]], n: int) -> list[tuple[int, int]]:
     """The digits of 0 .. n - 1 beside the chosen ones."""
     found, covered = [], 1
     for stride, extent in [*sorted(chosen), (n, 1)]:

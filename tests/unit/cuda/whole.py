@@ -14,7 +14,7 @@ import numpy as np
 
 import axe_eq as axe
 from axe_eq.layout import Layout
-from axe_eq.program.node import INPUT, OP, Program
+from axe_eq.program.node import INPUT, OP, SCAN, Program
 from axe_eq.program.types import DTYPES, ValueType
 from axe_eq.schedule.graph import Access, KernelStep, ScheduleGraph, TileNode
 from axe_eq_backends.cuda.interpret import elements, launch
@@ -44,7 +44,7 @@ def cone_of(program: Program, row: str = "", sizes: Mapping[str, int] | None = N
         if node.kind == INPUT:
             nodes.append(TileNode("load", "", "", "", str(node.type), access=places[node]))
         else:
-            kind = "cell" if node.kind == OP else "gather"
+            kind = {OP: "cell", SCAN: "scan"}.get(node.kind, "gather")
             nodes.append(TileNode(kind, node.text, node.cell, "", str(node.type), operands))
     writes = tuple(
         Access(f"out{n}", str(layout) if layout else dense(node.type))

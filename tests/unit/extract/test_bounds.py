@@ -16,7 +16,12 @@ CUT = "cut short, so that others may be cheaper"
 
 
 def sums(x: Any) -> Any:
-    return axe.array.cumulative_sum(x, axis=-1)
+    """A scan by doubling (Hillis and Steele, 1986): every step may fuse with all others."""
+    extent, step = x.shape[-1], 1
+    while step < extent:
+        x = x + axe.array.pad(x, ((0, 0), (step, 0)))[:, :extent]
+        step *= 2
+    return x
 
 
 def compiled() -> Any:

@@ -30,7 +30,9 @@ def test_the_issue_of_standard_operators_is_complete() -> None:
         rsqrt tanh sigmoid erf pow eq ne lt le gt ge and or xor not where cast sin cos tan expm1
         log1p remainder floor_divide isnan isfinite isinf pair"""
     assert set(cells.split()) <= set(CELLS)
-    assert MONOIDS.names() == ["+", "*", "max", "min", "and", "or", "softmax", "argmax", "argmin"]
+    assert MONOIDS.names() == [
+        "+", "*", "max", "min", "and", "or", "softmax", "argmax", "argmin", "recurrence",
+    ]  # fmt: skip
     assert SELECTORS.names() == [
         "slice", "flip", "concat", "pad", "split", "merge", "repeat", "interleave", "iota", "full",
     ]  # fmt: skip

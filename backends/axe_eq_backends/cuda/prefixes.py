@@ -1,0 +1,131 @@
+"""Monoids as cells for scans: how an element becomes a state, and how two states become one.
+
+Reductions hold running values of their own (`online`); a scan needs every state, so its monoids are
+given whole: parts that are lifted, merged and finished by cells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from axe_eq.errors import ScheduleError
+from axe_eq.kernel.cells import Cell, apply, arg
+from axe_eq_backends.cuda.online import LAST, substituted
+from axe_eq_backends.cuda.schedules.rows import unit_of
+from axe_eq_backends.cuda.schedules.sweeps import MERGE
+
+# Truth values are merged as the numbers 0 and 1: threads exchange registers of 32 bits.
+LOGICAL = {"and": "minimum", "or": "maximum"}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The state of a monoid, one entry per part.
+
+    Attributes:
+        lift: cells of the operands of one element.
+        merge: cells of the parts of an earlier state, then of a later one.
+        units: what changes nothing when it stands before a state.
+        finish: a cell of the parts.
+    """
+
+    lift: tuple[Cell, ...]
+    merge: tuple[Cell, ...]
+    units: tuple[float, ...]
+    finish: Cell
+
+
+def parts_of(monoid: str, dtypes: Sequence[str]) -> Parts | None:
+    """A monoid over operands of these accumulation dtypes; None where kernels cannot write it."""
+    if monoid in MERGE:
+        if "bool" in dtypes:
+            return _logical({"max": "maximum", "min": "minimum"}.get(monoid))
+        merge = apply(MERGE[monoid], arg(0), arg(1))
+        return Parts((arg(0),), (merge,), (unit_of(monoid, dtypes[0]),), arg(0))
+    if monoid in LOGICAL:
+        return _logical(LOGICAL[monoid])
+    made = _STRUCTURED.get(monoid)
+    return made(dtypes) if made else None
+
+
+def _logical(cell: str | None) -> Parts | None:
+    if cell is None:
+        return None
+    unit = 1 if cell == "minimum" else 0
+    finish = apply("ne", arg(0), 0)
+    return Parts((apply("cast i32", arg(0)),), (apply(cell, arg(0), arg(1)),), (unit,), finish)
+
+
+def _softmax(dtypes: Sequence[str]) -> Parts:
+    def weight(score: Cell, top: Cell) -> Cell:
+        # A maximum of -inf has no weights; subtracting 0 there keeps NaN out.
+        origin = apply("where", apply("eq", top, -math.inf), 0.0, top)
+        return apply("exp", apply("sub", score, origin))
+
+    own = weight(arg(0), arg(0))
+    top = apply("maximum", arg(0), arg(3))
+
+    def mixed(part: int) -> Cell:
+        before = apply("mul", arg(part), weight(arg(0), top))
+        return apply("add", before, apply("mul", arg(3 + part), weight(arg(3), top)))
+
+    lift = (arg(0), own, apply("mul", own, arg(1)))
+    return Parts(
+        lift, (top, mixed(1), mixed(2)), (-math.inf, 0.0, 0.0), apply("div", arg(2), arg(1))
+    )
+
+
+def _best(monoid: str, better: str) -> Callable[[Sequence[str]], Parts]:
+    """The first index of the best value; NaN is the best."""
+
+    def isnan(x: Cell) -> Cell:
+        return apply("ne", x, x)
+
+    def parts(dtypes: Sequence[str]) -> Parts:
+        nans = isnan(arg(0)), isnan(arg(2))
+        tie = apply("or", apply("eq", arg(0), arg(2)), apply("and", *nans))
+        beats = apply("and", apply("or", apply(better, arg(2), arg(0)), nans[1]),
+                      apply("not", nans[0]))  # fmt: skip
+        first = apply("lt", arg(3), arg(1))
+        wins = apply("or", apply("and", tie, first), apply("and", apply("not", tie), beats))
+        merge = tuple(apply("where", wins, arg(2 + n), arg(n)) for n in range(2))
+        return Parts((arg(0), arg(1)), merge, (unit_of(monoid, dtypes[0]), LAST), arg(1))
+
+    return parts
+
+
+def _recurrence(dtypes: Sequence[str]) -> Parts:
+    decay = apply("mul", arg(0), arg(2))
+    value = apply("add", apply("mul", arg(1), arg(2)), arg(3))
+    return Parts((arg(0), arg(1)), (decay, value), (1.0, 0.0), arg(1))
+
+
+_STRUCTURED: dict[str, Callable[[Sequence[str]], Parts]] = {
+    "softmax": _softmax, "argmax": _best("max", "gt"), "argmin": _best("min", "lt"),
+    "recurrence": _recurrence,
+}  # fmt: skip
+
+
+def lifted(parts: Parts, operands: Sequence[Cell]) -> tuple[Cell, ...]:
+    """The cells of a state's parts over what its operands are cells of."""
+    known = dict(enumerate(operands))
+    return tuple(substituted(cell, known) for cell in parts.lift)
+
+
+def alone(monoid: str, operands: Sequence[Cell], dtypes: Sequence[str]) -> Cell:
+    """The value of a scan over one element.
+
+    Raises:
+        ScheduleError: a monoid without cells for kernels.
+    """
+    if len(operands) == 1:
+        return operands[0]
+    parts = parts_of(monoid, dtypes)
+    if parts is None:
+        raise ScheduleError(f"scan by {monoid}", "has no cells", "a monoid with cells for kernels")
+    return substituted(parts.finish, dict(enumerate(lifted(parts, operands))))
+
+
+__all__ = ["Parts", "alone", "lifted", "parts_of"]

@@ -1,0 +1,261 @@
+"""Scans: every prefix of rows, or of columns, in one pass; any cells before, between and after.
+
+A tile is scanned in registers, by shuffles and through shared memory, after a carry that it leaves
+for the next tile of its rows. Where rows are contiguous neighbouring threads hold neighbouring
+vectors of a row; else they hold neighbouring rows, and warps stand one after the other along them.
+What lies past the end of a row stands after all of it, so nothing is masked but what is stored.
+One CTA goes through all of a row: rows that are few and long wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from axe_eq.errors import ScheduleError
+from axe_eq.kernel import ir
+from axe_eq.kernel.build import Builder
+from axe_eq.kernel.cells import Cell, renumber, result_dtype, used
+from axe_eq.kernel.cells import Operand as CellOperand
+from axe_eq.kernel.expr import Int, ceil_div
+from axe_eq.kernel.live import most_words
+from axe_eq.layout import Layout
+from axe_eq_backends.cuda.schedules.tensors import (
+    Operand,
+    Space,
+    power_of_two_from,
+)  # fmt: skip
+
+WARP, MAX_WARPS, MIN_WARPS = 32, 32, 4
+REGISTERS, MOST_REGISTERS = 65536, 160
+# Elements of a thread in a tile, and threads of a row: more wait longer for each other.
+HELD, ROW_THREADS, FEW_ROW_THREADS = 16, 256, 1024
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """One scan: cells of a state's parts over operands and earlier values, see `prefixes.Parts`."""
+
+    lift: tuple[Cell, ...]
+    merge: tuple[Cell, ...]
+    units: tuple[float, ...]
+    finish: Cell
+
+
+@dataclass(frozen=True)
+class ScanTiling:
+    """A tile, and who holds it.
+
+    Attributes:
+        fast: 1 where the scanned dim is the contiguous one, the columns; else it is the rows.
+        wide: neighbours along the contiguous dim that a thread holds.
+        along: threads along the scanned dim.
+        across: threads along the other one.
+        held: repeats of vectors (fast), or neighbours along the scanned dim, that a thread holds.
+    """
+
+    fast: int
+    wide: int
+    along: int
+    across: int
+    held: int
+
+    @property
+    def warps(self) -> int:
+        """Warps of a CTA."""
+        return self.along * self.across // WARP
+
+    @property
+    def scanned(self) -> int:
+        """Elements of a tile along the scanned dim."""
+        return self.along * self.held * (self.wide if self.fast else 1)
+
+    @property
+    def other(self) -> int:
+        """Elements of a tile along the other dim."""
+        return self.across * (1 if self.fast else self.wide)
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return (self.other, self.scanned) if self.fast else (self.scanned, self.other)
+
+    @property
+    def layout(self) -> Layout:
+        """The tile on threads and registers."""
+        lanes = min(self.along, WARP)
+        shard = [
+            (self.across, self.along, "tx"), (self.along // lanes, lanes, "tx"),
+            (self.held, self.wide, "reg"), (lanes, 1, "tx"), (self.wide, 1, "reg"),
+        ] if self.fast else [
+            (self.along, self.across, "tx"), (self.held, self.wide, "reg"),
+            (self.across, 1, "tx"), (self.wide, 1, "reg"),
+        ]  # fmt: skip
+        return Layout([i for i in shard if i[0] != 1] or [(1, 1, "reg")])
+
+
+def scan_tiling(
+    extent: int, other: int, outer: int, fast: int, wide: int, units: int
+) -> ScanTiling:
+    """A tile for rows, or columns, of an extent.
+
+    Args:
+        extent: of the scanned dim.
+        other: of the dim beside it.
+        outer: how many such matrices there are.
+        fast: 1 where the scanned dim is contiguous.
+        wide: elements of a vector along the contiguous dim.
+        units: units of the machine, that should all have work.
+    """
+    if fast:
+        most = ROW_THREADS if outer * other >= units else FEW_ROW_THREADS
+        along = min(power_of_two_from(-(-extent // HELD)), most)
+        across = max(1, MIN_WARPS * WARP // along)
+        held = min(-(-extent // (along * wide)), max(1, HELD // wide))
+        return ScanTiling(1, wide, along, across, held)
+    while wide > 1 and outer * -(-other // (WARP * wide)) < units:
+        wide //= 2
+    across = min(power_of_two_from(-(-other // wide)), WARP)
+    held = max(1, HELD // wide)
+    warps = min(power_of_two_from(-(-extent * across // (held * WARP))), HELD)
+    return ScanTiling(0, wide, warps * WARP // across, across, held)
+
+
+def scan_rows(
+    shape: Sequence[int],
+    operands: Sequence[Operand],
+    prefixes: Sequence[Prefix],
+    outputs: Sequence[tuple[Operand, Cell]],
+    tiling: ScanTiling,
+    name: str = "scans",
+) -> ir.Kernel:
+    """The kernel.
+
+    Args:
+        shape: (..., rows, columns); of the two the scanned dim is what the tiling says.
+        operands: tensors over the shape; broadcast ones have stride 0.
+        prefixes: in order; their cells may use operands (by number) and the values of earlier scans
+            (numbered after the operands).
+        outputs: tensors over the shape with their cells, over operands and values of scans.
+        tiling: the tile; less of it is held at a time where registers do not suffice.
+        name: of the kernel.
+
+    Raises:
+        ScheduleError: one element of a thread takes too many registers.
+    """
+    while True:
+        kernel = _Writer(shape, operands, prefixes, outputs, tiling, name).write()
+        if most_words(kernel) <= min(REGISTERS // kernel.n_threads, MOST_REGISTERS):
+            return kernel
+        if tiling.held > 1:
+            tiling = replace(tiling, held=tiling.held // 2)
+        elif tiling.warps > 1 and tiling.along > 1:
+            tiling = replace(tiling, along=tiling.along // 2)
+        else:
+            wanted = f"at most {MOST_REGISTERS}"
+            raise ScheduleError(
+                f"kernel {name}", f"holds {most_words(kernel)} registers of a thread", wanted
+            )
+
+
+class _Writer:
+    def __init__(
+        self,
+        shape: Sequence[int],
+        operands: Sequence[Operand],
+        prefixes: Sequence[Prefix],
+        outputs: Sequence[tuple[Operand, Cell]],
+        tiling: ScanTiling,
+        name: str,
+    ) -> None:
+        self.shape, self.t = tuple(shape), tiling
+        self.operands, self.prefixes, self.outputs = operands, prefixes, outputs
+        self.dim = 1 if tiling.fast else 0
+        self.k = Builder(name, tiling.warps)
+        self.dtypes = [o.dtype for o in operands]
+
+    def write(self) -> ir.Kernel:
+        k, t = self.k, self.t
+        self.space = Space(k, self.shape, self.operands, [o for o, _ in self.outputs])
+        self.like = k.reg("like", "f32", t.tile, t.layout)
+        at = len(self.shape) - 2 + self.dim
+        counts = [*self.shape[:-2], *map(ceil_div, self.shape[-2:], t.tile)]
+        chunks, counts[at] = counts[at], 1
+        self.states = [self._state(n, p) for n, p in enumerate(self.prefixes)]
+        with k.tiles(prod(counts), persistent=False) as number:
+            begin: list[Int] = []
+            rest: Int = number
+            for d in reversed(range(len(counts))):
+                size = t.tile[d - len(counts) + 2] if d >= len(counts) - 2 else 1
+                digit = rest % counts[d] if d else rest
+                begin.insert(0, 0 if d == at else k.let(f"begin{d}", digit * size))
+                rest = rest // counts[d]
+            self._rows(begin, at, chunks)
+        return k.finish()
+
+    def _state(self, number: int, prefix: Prefix) -> tuple[list[ir.View], ...]:
+        """Tiles, carries and scratch of one scan."""
+        k, t = self.k, self.t
+        found: tuple[list[ir.View], list[ir.View], list[ir.Buffer]] = ([], [], [])
+        dtypes = [result_dtype(cell, self.dtypes) for cell in prefix.lift]
+        for part, dtype in enumerate(dtypes):
+            name = f"scan{number}_{part}"
+            tile = k.reg_like(name, dtype, self.like.all)
+            found[0].append(tile.all)
+            found[1].append(k.reg_reduced(f"carry{number}_{part}", dtype, tile.all, [self.dim]).all)
+            if t.warps > 1:
+                slots = t.wide * WARP * t.warps
+                found[2].append(k.smem(f"totals{number}_{part}", dtype, (slots,)))
+        self.dtypes.append(result_dtype(prefix.finish, dtypes))
+        return found
+
+    def _rows(self, begin: list[Int], at: int, chunks: Int) -> None:
+        """All tiles of the same rows, in order."""
+        k = self.k
+        for (_, carries, _), prefix in zip(self.states, self.prefixes, strict=True):
+            for carry, unit in zip(carries, prefix.units, strict=True):
+                k.fill(carry, unit)
+        with k.range(chunks, name="chunk") as chunk:
+            here = k.let("at", chunk * self.t.scanned)
+            self._chunk([here if d == at else b for d, b in enumerate(begin)], chunk)
+            if self.t.warps > 1 and chunks != 1:
+                k.sync()  # the next tile writes the totals that this one read
+
+    def _chunk(self, begin: list[Int], chunk: Int) -> None:
+        values = dict(enumerate(self._loads(begin)))
+        for n, (prefix, (states, carries, scratch)) in enumerate(
+            zip(self.prefixes, self.states, strict=True), len(self.operands)
+        ):
+            for cell, state in zip(prefix.lift, states, strict=True):
+                self._map(cell, state, values)
+            self.k.scan(prefix.merge, states, carries, self.dim, scratch)
+            values[n] = self._finished(n, prefix, states)
+        for out, cell in self.outputs:
+            self._store(out, cell, values, begin, chunk)
+
+    def _finished(self, number: int, prefix: Prefix, states: list[ir.View]) -> ir.View:
+        """The value of a scan: of most the state itself."""
+        if isinstance(prefix.finish, CellOperand):
+            return states[prefix.finish.index]
+        value = self.k.reg_like(f"value{number}", self.dtypes[number], self.like.all).all
+        self._map(prefix.finish, value, dict(enumerate(states)))
+        return value
+
+    def _loads(self, begin: list[Int]) -> list[ir.View]:
+        return [self.space.load(o, begin, self.t.tile, self.like) for o in self.operands]
+
+    def _map(self, cell: Cell, out: ir.View, values: Mapping[int, ir.View]) -> None:
+        numbers = sorted(used(cell))
+        ins = [values[n] for n in numbers]
+        self.k.map(renumber(cell, {n: i for i, n in enumerate(numbers)}), out, *ins)
+
+    def _store(
+        self, out: Operand, cell: Cell, values: Mapping[int, ir.View], begin: list[Int], chunk: Int
+    ) -> None:
+        result = self.k.reg_like(out.name, out.dtype, self.like.all)
+        self._map(cell, result.all, values)
+        self.k.copy(self.space.view(out.name, begin, self.t.tile), result.all)
+
+
+__all__ = ["Prefix", "ScanTiling", "scan_rows", "scan_tiling"]
