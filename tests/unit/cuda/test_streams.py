@@ -190,6 +190,17 @@ def causal() -> Problem:
     return attention(scores=score, extras=tuple(at))
 
 
+def slopes() -> Problem:
+    """A number per head times the distance of a key is added."""
+    at = [
+        Tensor(f"at{d}", "i32", tuple(int(d == i) for i in range(3)), counts=True) for d in (1, 2)
+    ]
+    slope = tensor("slope", (3, 40, 88), without=(1, 2))
+    far = apply("mul", arg(1), apply("sub", arg(3), arg(2)))
+    score = apply("add", apply("mul", X, 0.125), apply("mul", far, 0.1))
+    return attention((3,), m=40, scores=score, extras=(slope, *at))
+
+
 def sliced() -> Problem:
     """Queries, keys and values side by side in one tensor of three."""
     t = [Tensor(n, "f16", (3 * 64 * 88, 3 * 64, 1), offset=64 * i) for i, n in enumerate("QKV")]
@@ -256,10 +267,15 @@ CONES: dict[str, Callable[[], Cone]] = {
     "no turns": lambda: cone(attention(), replace(SMALL, turns=False)),
     "four stages, one panel": lambda: cone(attention(q=128), Tiling(2, 16, 128, 4, staging=1)),
     "widths of 96 and 80": lambda: cone(attention(e=80, q=96), Tiling(2, 32, 96, 2)),
+    # Panels of one tile after the other, through slots that are no divisor of their number.
+    "three panels, room for two": lambda: cone(
+        attention((2,), 70, 24, 16, 96), Tiling(1, 32, 96, 2, staging=2)
+    ),
     "two tiles of columns": lambda: cone(attention((1,), 70, 100, 64, 160), Tiling(1, 48, 80, 2)),
     "biases": lambda: cone(biased(), SMALL),
     "masked keys": lambda: cone(masked(), SMALL),
     "causal": lambda: cone(causal(), SMALL),
+    "slopes of heads": lambda: cone(slopes(), SMALL),
     "parts of one tensor": lambda: cone(sliced(), SMALL),
     "groups of heads": lambda: cone(grouped(), SMALL),
     "residual and gate": lambda: cone(gated(), SMALL),
