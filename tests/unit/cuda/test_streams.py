@@ -31,7 +31,10 @@ from axe_eq_backends.cuda.schedules.stream import Problem, Tensor, Tiling, strea
 from axe_eq_backends.cuda.target import h200
 
 Arrays = dict[str, Any]
-NUMPY = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}
+NUMPY = {
+    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
+    "i64": np.int64,
+}  # fmt: skip
 X, Y, Z = arg(0), arg(1), arg(2)
 SOFTMAX = ONLINE["softmax"]
 # Monoids that nobody ships: weights of small scores, and weights that need no statistic.
@@ -175,6 +178,16 @@ def biased() -> Problem:
     return attention(scores=score, extras=extras)
 
 
+def wide_extras() -> Problem:
+    """Whole numbers of 64 bits per key, and a bias of as many per row."""
+    extras = (
+        tensor("key", (1, 100, 88), without=(0, 1), dtype="i64"),
+        tensor("row", (1, 100, 88), without=(2,), dtype="f64"),
+    )  # fmt: skip
+    score = apply("where", apply("ge", Y, 1), apply("mul", X, 0.125), Z)
+    return attention(scores=score, extras=extras)
+
+
 def masked() -> Problem:
     """Keys that take no part; before the first that does, the statistic is -inf."""
     key = tensor("mask", (1, 100, 88), without=(0, 1), dtype="f32")
@@ -273,6 +286,7 @@ CONES: dict[str, Callable[[], Cone]] = {
     ),
     "two tiles of columns": lambda: cone(attention((1,), 70, 100, 64, 160), Tiling(1, 48, 80, 2)),
     "biases": lambda: cone(biased(), SMALL),
+    "operands of 64 bits": lambda: cone(wide_extras(), SMALL),
     "masked keys": lambda: cone(masked(), SMALL),
     "causal": lambda: cone(causal(), SMALL),
     "slopes of heads": lambda: cone(slopes(), SMALL),
@@ -339,7 +353,9 @@ def test_both_levels_give_the_expected_values_in_every_order(name: str, full: bo
             check(run.outputs, c)
 
 
-@pytest.mark.parametrize("name", ["attention", "biases", "two tiles of columns", "unaligned"])
+@pytest.mark.parametrize(
+    "name", ["attention", "biases", "two tiles of columns", "unaligned", "operands of 64 bits"]
+)
 def test_the_text_compiles_without_spills_or_serialised_products(name: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
     source = emit(planned(name))
