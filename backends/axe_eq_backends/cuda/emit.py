@@ -28,6 +28,7 @@ _C_TYPES = {
     "bf16": "bf16", "f32": "float", "f64": "double", "i32": "int", "i64": "long long",
 }  # fmt: skip
 _WHOLE_REGISTERS = ("float", "int", "double", "long long")
+_HOLDS = dict(zip(_WHOLE_REGISTERS, ("hold_f32", "hold_i32", "hold_f64", "hold_i64"), strict=True))
 # Words of the language, and what every kernel's text declares or reads.
 _WORDS = (
     "alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t",
@@ -497,9 +498,8 @@ class Writer:
     def hold(self, tiles: Iterable[ir.Buffer]) -> None:
         """Keep accesses of register tiles on their side of this place."""
         for b in tiles:
-            kind = self.register_type(b.dtype)
-            hold = self.use({"float": "hold_f32", "int": "hold_i32"}.get(kind, "hold"))
-            count = -(-b.n_elements * b.itemsize // 4)
+            hold = self.use(_HOLDS.get(self.register_type(b.dtype), "hold"))
+            count = -(-b.n_elements // max(1, 4 // b.itemsize))
             self.line("#pragma unroll")
             self.line(f"for (int i = 0; i < {count}; i++) {hold}({self.name(b)}[i]);")
 

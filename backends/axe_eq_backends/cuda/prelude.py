@@ -192,6 +192,12 @@ FIXED: dict[str, str] = {
     "hold_f32": DEVICE + """ void hold_f32(float& x) {
   asm volatile("" : "+f"(x));
 }""",
+    "hold_i64": DEVICE + """ void hold_i64(long long& x) {
+  asm volatile("" : "+l"(x));
+}""",
+    "hold_f64": DEVICE + """ void hold_f64(double& x) {
+  asm volatile("" : "+d"(x));
+}""",
     "wgmma_fence": DEVICE + """ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }""",

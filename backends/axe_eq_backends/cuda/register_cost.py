@@ -13,7 +13,16 @@ import numpy as np
 
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.box import STREAM_LETTERS, TILE_LETTERS
-from axe_eq.schedule.summary import Column, Columns, Summary, blocks, elements, flops, grid_of
+from axe_eq.schedule.summary import (
+    Access,
+    Column,
+    Columns,
+    Summary,
+    blocks,
+    elements,
+    flops,
+    grid_of,
+)
 from axe_eq.target import Instr, Target
 from axe_eq_backends.cuda.cost import (
     OF_REGISTERS,
@@ -26,12 +35,13 @@ from axe_eq_backends.cuda.schedules.contraction import common_dtype, dtype_for
 from axe_eq_backends.cuda.schedules.products import (
     MOST_BYTES,
     MOST_HELD,
-    MOST_PARTS,
     MOST_SIDE,
     WARP,
     WARPS,
+    Tile,
     largest_tile,
     least_tile,
+    most_parts,
     step_depth,
 )  # fmt: skip
 from axe_eq_backends.cuda.sides import as_matrices
@@ -124,7 +134,7 @@ class RegisterProducts:
         held = np.maximum(tile, m * n * len(summary.products))
         columns.reject(held > largest, f"accumulators exceed {largest} of a CTA")
         room = MOST_HELD * DTYPES["f32"].itemsize * WARP * WARPS
-        taken = held * MOST_BYTES / largest + m * n * _bytes_stored(summary) / MOST_PARTS
+        taken = held * MOST_BYTES / largest + m * n * _bytes_stored(summary) / _parts(row, m, n)
         columns.reject(taken > room, f"accumulators and what results read exceed {room} B of a CTA")
         if max(sides.whole) > MOST_SIDE:  # kernels would cut what is priced whole
             columns.reject(np.ones(len(columns), bool), f"a whole side exceeds {MOST_SIDE}")
@@ -146,13 +156,23 @@ def _padded(summary: Summary, letter: str, tile: Column, whole: int) -> Column:
     return np.asarray(np.ceil(there / tile) * tile / there)
 
 
+def _parts(row: Instr, m: Column, n: Column) -> Column:
+    """Parts of a tile's rows that results may be stored in, of every tile."""
+    dtype, matrix = row.dtypes[0][0], family(row) == OF_REGISTERS[0]
+    tiles = zip(m.astype(int).tolist(), n.astype(int).tolist(), strict=True)
+    return np.array([most_parts(Tile(a, b, 0, matrix, dtype), dtype) for a, b in tiles])
+
+
 def _bytes_stored(summary: Summary) -> int:
     """Bytes per element of the tile that results take, and what they read."""
-    read = (
-        a.itemsize for a in summary.loads
-        if set(TILE_LETTERS) <= set(a.letters) and not set(STREAM_LETTERS) & set(a.letters)
-    )  # fmt: skip
+    read = (a.itemsize for a in summary.loads if _reaches_tile(a))
     return sum(read) + sum(a.itemsize for a in summary.stores)
+
+
+def _reaches_tile(a: Access) -> bool:
+    """Whether a result reads a value for every element of a tile: sides may be whole."""
+    sides = sum(x in a.letters for x in TILE_LETTERS) + (a.star > 1)
+    return sides > 1 and not a.feeds_product and not set(STREAM_LETTERS) & set(a.letters)
 
 
 def _depths(summary: Summary, row: Instr, m: Column, n: Column) -> Column:

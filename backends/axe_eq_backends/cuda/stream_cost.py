@@ -11,12 +11,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from axe_eq.program.types import DTYPES
-from axe_eq.schedule.summary import Column, Columns, Summary, elements, flops, grid_of
+from axe_eq.schedule.summary import Column, Columns, Summary, flops, grid_of
 from axe_eq.target import Instr, Target
 from axe_eq_backends.cuda.cost import STAGED_FLOPS, misaligned, mixes_rows, not_strided, roofline
-from axe_eq_backends.cuda.schedules.chunks import PANEL_BYTES, SMEM_SLACK
+from axe_eq_backends.cuda.schedules.chunks import (
+    GROUP_ROWS,
+    PANEL_BYTES,
+    SMEM_SLACK,
+    Reach,
+    scoring_words,
+    storing_words,
+)  # fmt: skip
 
-GROUP_ROWS = 64
 CONSUMERS = (1, 2, 3)
 CHUNKS = tuple(range(32, 177, 16))
 WIDTHS = (32, 64, 96, 128, 192, 256)
@@ -133,7 +139,7 @@ def _seconds(
 def _check(summary: Summary, target: Target, columns: Columns) -> None:
     """Operand rings and the result in shared memory, tiles in registers."""
     chunk, rows, width = columns.block["s"], columns.block["p"], _width(summary, columns)
-    smem, extras = np.zeros(len(columns)), np.zeros(len(columns))
+    smem = np.zeros(len(columns))
     for a in summary.loads:
         if a.feeds_product and "p" in a.letters:
             smem = smem + rows * _padded(a.star, a.itemsize) * a.itemsize
@@ -141,8 +147,6 @@ def _check(summary: Summary, target: Target, columns: Columns) -> None:
             values = "q" in a.letters or a.star == _mixed(summary)
             across = np.maximum(width if values else 0, _padded(a.star, a.itemsize))
             smem = smem + chunk * across * a.itemsize * columns.extra["stages"]
-        elif {"p", "s"} <= set(a.letters):
-            extras = extras + elements("s", 1, summary, columns) * a.itemsize / 8
     limit = target.memory("smem").n_bytes
     smem = smem + SMEM_SLACK
     # As many panels of the result as fit, one at least.
@@ -151,11 +155,28 @@ def _check(summary: Summary, target: Target, columns: Columns) -> None:
     staged = [np.minimum(n, panels) for n in (panels, 2.0, 1.0)]
     fits = [smem + n * PANEL_BYTES * rows <= limit for n in staged]
     smem = smem + PANEL_BYTES * rows * np.select(fits, staged, 1.0)
-    products = max(len(summary.products) - 1, 1)
-    # Scores of every product, weights of half the size, and mixed values, of four threads a row.
-    registers = chunk / 2 * products + chunk / 4 + width / 2 + extras
+    registers = _words(summary, chunk, width)
     room = np.array([REGISTERS[int(r)] for r in rows / GROUP_ROWS]) - OTHER_REGISTERS
     columns.costs |= {"smem_bytes": smem, "register_bytes": registers * DTYPES["f32"].itemsize}
     columns.reject(smem > limit, f"tiles exceed smem {limit} B")
     columns.reject(registers > room, "tiles exceed the registers of a thread")
     columns.reject(width > WIDEST, f"more than {WIDEST} columns")
+
+
+def _words(summary: Summary, chunk: Column, width: Column) -> Column:
+    """Registers of a consumer's thread that tiles take at once: of a chunk, or of the result."""
+    scores, more = list[Reach](), list[Reach]()
+    for a in summary.loads:
+        if not a.feeds_product:
+            of_scores = "s" in a.letters
+            cols = of_scores or "q" in a.letters or a.star > 1
+            reach = Reach(a.itemsize, "p" in a.letters, cols)
+            (scores if of_scores else more).append(reach)
+    # One value per row may be of either.
+    per_row = [reach for reach in more if not reach.cols]
+    numbers = [Reach(DTYPES["i32"].itemsize, False, True, counts=True)] * summary.n_positions
+    (weight,) = {DTYPES[w.dtype].itemsize for w in summary.products if w.structured}
+    n_scores = sum(not w.structured for w in summary.products)
+    (store,) = summary.stores
+    scoring = scoring_words(chunk, width, n_scores, weight, [*scores, *per_row, *numbers])
+    return np.asarray(np.maximum(scoring, storing_words(width, store.itemsize, more)))

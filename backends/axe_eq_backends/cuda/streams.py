@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 
 from axe_eq.kernel.cells import Apply, Cell, Operand, renumber, used
 from axe_eq.program.types import DTYPES
@@ -196,18 +197,19 @@ class _Reader:
 
 
 def _merged(problem: Problem) -> Problem:
-    """Batch dims that are one run in every tensor as one: tensor maps have few dims."""
+    """Batch dims that are one run in every tensor as one: tensor maps have few dims.
+
+    A run is a matter of strides, and not of where dims stand: a slow dim goes on where the fast one
+    ends, and what does not reach one of them reaches neither.
+    """
     tensors = [t for pair in problem.products for t in pair] + [problem.values, problem.out]
     tensors += [*problem.extras, *problem.more]
     batch = list(problem.batch)
-    kept = list(range(len(batch)))
-    for d in range(len(batch) - 1, 0, -1):
-        runs = (t.strides[d - 1] == t.strides[d] * batch[d] for t in tensors)
-        if all(runs) and not any(t.counts for t in tensors):
-            batch[d] *= batch.pop(d - 1)
-            kept.pop(d - 1)
-            tensors = [_without(t, d - 1) for t in tensors]
-            return _merged(_with(problem, tuple(batch), tensors))
+    for slow, fast in permutations(range(len(batch)), 2):
+        if all(t.strides[slow] == t.strides[fast] * batch[fast] for t in tensors):
+            batch[fast] *= batch[slow]
+            rest = tuple(e for d, e in enumerate(batch) if d != slow)
+            return _merged(_with(problem, rest, [_without(t, slow) for t in tensors]))
     return problem
 
 

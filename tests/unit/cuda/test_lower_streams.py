@@ -6,7 +6,7 @@ The nodes of each kernel are written down; the search that finds them takes seco
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,11 +21,13 @@ from axe_eq.schedule.graph import Access, KernelStep, ScheduleGraph, TileNode
 from axe_eq.schedule.summary import Access as Summarised
 from axe_eq.schedule.summary import Summary, Work
 from axe_eq_backends.cuda.compile import compile_text
+from axe_eq_backends.cuda.cones import Load, read_cone
 from axe_eq_backends.cuda.emit import emit
 from axe_eq_backends.cuda.lower import Lowered, lower
 from axe_eq_backends.cuda.meaning import MEANINGS
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.stream_cost import Streaming
+from axe_eq_backends.cuda.streams import read_streaming
 from axe_eq_backends.cuda.target import h200
 
 Arrays = dict[str, Any]
@@ -177,6 +179,83 @@ def test_lowered_cones_mean_what_they_say(name: str) -> None:
     )
 
 
+def batched(rng: np.random.Generator) -> Case:
+    """Attention over random batch dims, some of which queries, keys or values do not have."""
+    names = "abcd"[: int(rng.integers(1, 5))]
+    sizes = dict(zip(names, rng.integers(2, 4, len(names)).tolist(), strict=True)) | {
+        "m": 40, "n": 24, "e": 16, "w": 16,
+    }  # fmt: skip
+    lead = {x: "".join(n for n in names if rng.random() < 0.6) for x in "qkv"}
+    lead["o"] = "".join(n for n in names if any(n in held for held in lead.values()))
+    scored_ = "".join(n for n in lead["o"] if n in lead["q"] + lead["k"])
+    order = "".join(rng.permutation(list(lead["o"] + "m"))) + "w"
+
+    def dims(text: str) -> str:
+        return " ".join(text)
+
+    def signed(ins: list[str], out: str, over: str, monoid: str) -> str:
+        """A signature in letters of its own: the result's dims in order, then the reduced one."""
+        letters = dict(zip([*out, over], "abcdefgh", strict=False))
+        texts = [dims("".join(letters[d] for d in x)) for x in (*ins, out)]
+        return f"{', '.join(texts[:-1])} -> {texts[-1]}; {monoid} {letters[over]}"
+
+    def type_(text: str) -> str:
+        return f"f16[{','.join(str(sizes[d]) for d in text)}]"
+
+    q, k, v = lead["q"] + "me", lead["k"] + "ne", lead["v"] + "nw"
+    z = scored_ + "mn"
+    nodes = (
+        load("q"), load("k"), load("v"),
+        ("mul", signed([q, k], z, "e", "+"), type_(z), (0, 1)),
+        ("pair", signed([z, v], order, "n", "softmax"), type_(order), (3, 2)),
+    )  # fmt: skip
+
+    def meaning(*arrays: Any) -> Any:
+        weights = softmax(np.einsum(f"{q},{k}->{z}", *arrays[:2]))
+        return np.einsum(f"{z},{v}->{order}", weights, arrays[2])
+
+    loads = tuple((n, type_(text)) for n, text in zip("qkv", (q, k, v), strict=True))
+    sizes_ = {"p": 64, "q": 16, "s": 16, "stages": 2}
+    return Case(loads, nodes, meaning, sizes_)
+
+
+def test_batches_are_one_where_every_tensor_runs_through_them_as_one(
+    full: bool, rng: np.random.Generator
+) -> None:
+    """Dims that some operands lack, in any order of the result: every element is read and written.
+
+    Compared is where each tensor is read at every index, with what the merged dims say.
+    """
+    merged = 0
+    for _ in range(400 if full else 60):
+        step = step_of(batched(rng))
+        cone = read_cone(step)
+        made = read_streaming(cone, step.parameters, h200).problem
+        merged += len(made.batch) < sum(e > 1 for e in cone.shape[: cone.rank]) - 2
+        tensors = [t for pair in made.products for t in pair] + [made.values, made.out]
+        places = np.stack([offsets(made.batch, t.strides) for t in tensors], axis=-1)
+        (root,) = cone.roots
+        loads = [x for x in cone.leaves if isinstance(x, Load)]
+        given = [*(x.strides for x in loads), root.strides]
+        outer = [d for d in range(cone.rank) if cone.shape[d] not in (40, 16)]
+        extents = tuple(cone.shape[d] for d in outer)
+        wanted = np.stack(
+            [offsets(extents, [(*s, 0, 0, 0, 0)[d] for d in outer]) for s in given], -1
+        )
+        assert sorted(map(tuple, places.reshape(-1, 4))) == sorted(
+            map(tuple, wanted.reshape(-1, 4))
+        )
+    assert merged
+
+
+def offsets(extents: tuple[int, ...], strides: Any) -> Any:
+    """The element at every index of some dims."""
+    at = np.zeros(extents, int)
+    for dim, (extent, stride) in enumerate(zip(extents, strides, strict=False)):
+        at += stride * np.arange(extent).reshape([-1 if d == dim else 1 for d in range(at.ndim)])
+    return at.reshape(-1)
+
+
 def changed(case: Case, **nodes: tuple[str, str, str, tuple[int, ...]]) -> KernelStep:
     """A case with nodes replaced by number (``n6=...``)."""
     made = list(case.nodes)
@@ -256,6 +335,77 @@ def test_every_tiling_that_the_cost_model_offers_is_planned(shape: tuple[int, ..
         case = plain(t, s, e, w)
         made = lowered(step_of(Case(case.loads, case.nodes, case.meaning, parameters)))
         plan(made.kernel, h200)
+
+
+def scored(t: int, e: int, *kinds: str) -> tuple[Case, Summary]:
+    """Attention of t tokens whose scores or results read more, and what extraction says of it."""
+    case, summary = plain(t, t, e, e), attention_summary(t, t, e, e)
+    loads, nodes = list(case.loads), list(case.nodes[:3])
+    read = list(summary.loads)
+
+    def load_(name: str, type_: str, letters: str, star: int = 1) -> int:
+        loads.append((name, type_))
+        nodes.append(load(name))
+        size = value_type(type_)
+        read.append(Summarised(float(size.size * size.itemsize), letters, star, size.itemsize))
+        return len(nodes) - 1
+
+    def node(cell: str, text: str, type_: str, *operands: int) -> int:
+        nodes.append((cell, text, type_, operands))
+        return len(nodes) - 1
+
+    scores, positions = f"f16[2,{t},{t}]", 0
+    z = node("mul", "a b d, a c d -> a b c; + d", scores, 0, 1)
+    kept: list[int] = []
+    if "causal" in kinds:
+        iota, positions = node("", f"iota {t} i64", f"i64[{t}]"), 2
+        kept.append(node("ge", "a, b -> a b", f"bool[{t},{t}]", iota, iota))
+    if "documents" in kinds:
+        ends = load_("a", f"i32[{t}]", "p"), load_("b", f"i32[{t}]", "s")
+        kept.append(node("eq", "a, b -> a b", f"bool[{t},{t}]", *ends))
+    if "mask" in kinds:
+        kept.append(load_("m", f"bool[{t},{t}]", "ps"))
+    if "bias" in kinds:
+        scores = f"f32[2,{t},{t}]"
+        z = node("add", "a b c, b c -> a b c", scores, z, load_("bias", f"f32[{t},{t}]", "ps"))
+    if kept:
+        less = node("", f"full () -inf {scores[:3]}", f"{scores[:3]}[]")
+        for k in kept:
+            z = node("where", "b c, a b c, -> a b c", scores, k, z, less)
+    out = f"f16[2,{t},{e}]"
+    mixed = node("pair", "a b d, a d c -> a b c; softmax d", out, z, 2)
+    for n in range(3 * ("residuals" in kinds)):
+        mixed = node("add", "a b c, a b c -> a b c", out, mixed, load_(f"r{n}", out, "bpq"))
+    changed_ = replace(summary, loads=tuple(read), n_positions=positions)
+    return Case(tuple(loads), tuple(nodes), case.meaning, case.parameters), changed_
+
+
+@pytest.mark.parametrize(
+    ("e", "kinds"),
+    [
+        (64, ("causal",)), (64, ("causal", "documents")), (128, ("causal", "mask")),
+        (128, ("bias", "documents")), (256, ("residuals",)),
+    ],
+)  # fmt: skip
+def test_what_scores_and_results_read_is_in_the_price(
+    e: int, kinds: tuple[str, ...], full: bool
+) -> None:
+    """Of the tilings that the cost model offers, those with most registers are planned."""
+    case, summary = scored(8192, e, *kinds)
+    columns = Streaming().price(summary, h200)
+    offered = np.isfinite(columns.time_s)
+    assert offered.any()
+    words = np.where(offered, columns.costs["register_bytes"], 0)
+    taken = {int(np.argmin(columns.time_s))}
+    for rows in np.unique(columns.block["p"]):
+        mine = np.where(columns.block["p"] == rows, words, 0)
+        most = mine.max()
+        found = np.flatnonzero((mine == most) & (mine > 0))
+        taken |= set(map(int, found if full else found[:1]))
+    for at in taken:
+        sizes = {x: int(columns.size(x, summary.extent(x))[at]) for x in "pqs"}
+        parameters = sizes | {"stages": int(columns.extra["stages"][at])}
+        plan(lowered(step_of(replace(case, parameters=parameters))).kernel, h200)
 
 
 def test_the_fastest_tiling_fits_without_spills() -> None:

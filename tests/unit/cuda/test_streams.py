@@ -31,7 +31,10 @@ from axe_eq_backends.cuda.schedules.stream import Problem, Tensor, Tiling, strea
 from axe_eq_backends.cuda.target import h200
 
 Arrays = dict[str, Any]
-NUMPY = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32}
+NUMPY = {
+    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
+    "i64": np.int64,
+}  # fmt: skip
 X, Y, Z = arg(0), arg(1), arg(2)
 SOFTMAX = ONLINE["softmax"]
 # Monoids that nobody ships: weights of small scores, and weights that need no statistic.
@@ -175,6 +178,16 @@ def biased() -> Problem:
     return attention(scores=score, extras=extras)
 
 
+def wide_extras() -> Problem:
+    """Whole numbers of 64 bits per key, and a bias of as many per row."""
+    extras = (
+        tensor("key", (1, 100, 88), without=(0, 1), dtype="i64"),
+        tensor("row", (1, 100, 88), without=(2,), dtype="f64"),
+    )  # fmt: skip
+    score = apply("where", apply("ge", Y, 1), apply("mul", X, 0.125), Z)
+    return attention(scores=score, extras=extras)
+
+
 def masked() -> Problem:
     """Keys that take no part; before the first that does, the statistic is -inf."""
     key = tensor("mask", (1, 100, 88), without=(0, 1), dtype="f32")
@@ -188,6 +201,17 @@ def causal() -> Problem:
     ]
     score = apply("where", apply("ge", Y, Z), apply("mul", X, 0.125), -np.inf)
     return attention(scores=score, extras=tuple(at))
+
+
+def slopes() -> Problem:
+    """A number per head times the distance of a key is added."""
+    at = [
+        Tensor(f"at{d}", "i32", tuple(int(d == i) for i in range(3)), counts=True) for d in (1, 2)
+    ]
+    slope = tensor("slope", (3, 40, 88), without=(1, 2))
+    far = apply("mul", arg(1), apply("sub", arg(3), arg(2)))
+    score = apply("add", apply("mul", X, 0.125), apply("mul", far, 0.1))
+    return attention((3,), m=40, scores=score, extras=(slope, *at))
 
 
 def sliced() -> Problem:
@@ -256,10 +280,16 @@ CONES: dict[str, Callable[[], Cone]] = {
     "no turns": lambda: cone(attention(), replace(SMALL, turns=False)),
     "four stages, one panel": lambda: cone(attention(q=128), Tiling(2, 16, 128, 4, staging=1)),
     "widths of 96 and 80": lambda: cone(attention(e=80, q=96), Tiling(2, 32, 96, 2)),
+    # Panels of one tile after the other, through slots that are no divisor of their number.
+    "three panels, room for two": lambda: cone(
+        attention((2,), 70, 24, 16, 96), Tiling(1, 32, 96, 2, staging=2)
+    ),
     "two tiles of columns": lambda: cone(attention((1,), 70, 100, 64, 160), Tiling(1, 48, 80, 2)),
     "biases": lambda: cone(biased(), SMALL),
+    "operands of 64 bits": lambda: cone(wide_extras(), SMALL),
     "masked keys": lambda: cone(masked(), SMALL),
     "causal": lambda: cone(causal(), SMALL),
+    "slopes of heads": lambda: cone(slopes(), SMALL),
     "parts of one tensor": lambda: cone(sliced(), SMALL),
     "groups of heads": lambda: cone(grouped(), SMALL),
     "residual and gate": lambda: cone(gated(), SMALL),
@@ -323,7 +353,9 @@ def test_both_levels_give_the_expected_values_in_every_order(name: str, full: bo
             check(run.outputs, c)
 
 
-@pytest.mark.parametrize("name", ["attention", "biases", "two tiles of columns", "unaligned"])
+@pytest.mark.parametrize(
+    "name", ["attention", "biases", "two tiles of columns", "unaligned", "operands of 64 bits"]
+)
 def test_the_text_compiles_without_spills_or_serialised_products(name: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
     source = emit(planned(name))

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from math import gcd, prod
+from typing import Any, NamedTuple
 
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel import ir
@@ -30,12 +31,17 @@ from axe_eq_backends.cuda.online import (
     substituted,
 )  # fmt: skip
 from axe_eq_backends.cuda.schedules import tiles
+from axe_eq_backends.cuda.schedules.gemm import column_words, tile_words
 from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES
 from axe_eq_backends.cuda.wgmma import accumulator
 
 GROUP_ROWS = 64
 PANEL_BYTES = 128
 SMEM_SLACK = 2048  # barriers, and buffers that begin where their swizzles do
+# Columns whose numbers are in registers at once: they are made where scores need them.
+NUMBERED = 16
+ROWS_OF_THREAD = 2
+F32_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -127,7 +133,7 @@ class Tiling:
         s: a chunk of the streamed dim, a multiple of 16.
         q: columns of one CTA, a multiple of 16 up to 256.
         stages: chunks of each operand in shared memory, at least 2.
-        staging: result panels a consumer keeps in shared memory; 0 means all of its tile.
+        staging: result panels a consumer keeps in shared memory at most; 0 means all of its tile.
         turns: consumers start their products in turns, so that one weighs while another multiplies.
     """
 
@@ -162,6 +168,60 @@ def smem_bytes(problem: Problem, tiling: Tiling) -> int:
     return sum(tiles_of.values()) + staged + SMEM_SLACK
 
 
+class Reach(NamedTuple):
+    """What an operand of scores or of results takes, as registers hold it.
+
+    Attributes:
+        itemsize: bytes of an element.
+        rows, cols: whether it has one per row, and one per column.
+        counts: it is the index along one of them.
+    """
+
+    itemsize: int
+    rows: bool
+    cols: bool
+    counts: bool = False
+
+    def words(self, cols: Any) -> Any:
+        """Registers of a thread for so many columns of a warpgroup's rows."""
+        if self.cols and self.rows:
+            return tile_words(GROUP_ROWS, cols, self.itemsize)
+        if self.cols:
+            return column_words(NUMBERED if self.counts else cols, self.itemsize)
+        return ROWS_OF_THREAD if self.rows else 1
+
+
+def scoring_words(chunk: Any, width: Any, n_products: int, size: int, extras: Any) -> Any:
+    """Registers of a consumer's thread for the tiles of a chunk, less its statistics.
+
+    Scores of every product, weights of the chunk before, mixed values, operands of the scores.
+
+    Args:
+        chunk: columns of the scores; a number, or an array of them.
+        width: columns of the values, likewise.
+        n_products: of the scores.
+        size: bytes of a weight.
+        extras: what each operand of the scores takes (`Reach`).
+    """
+    scores = tile_words(GROUP_ROWS, chunk, F32_BYTES) * max(n_products, 1)
+    weights = tile_words(GROUP_ROWS, chunk, size)
+    mixed = tile_words(GROUP_ROWS, width, F32_BYTES)
+    return scores + weights + mixed + sum(x.words(chunk) for x in extras)
+
+
+def storing_words(width: Any, size: int, more: Any) -> Any:
+    """Registers of a consumer's thread for mixed values and a panel of the result.
+
+    Args:
+        width: columns of the values; a number, or an array of them.
+        size: bytes of an element of the result.
+        more: what each operand of the result takes (`Reach`).
+    """
+    panel = PANEL_BYTES // size
+    mixed = tile_words(GROUP_ROWS, width, F32_BYTES)
+    return mixed + tile_words(GROUP_ROWS, panel, size) + sum(x.words(panel) for x in more)
+
+
 @dataclass(frozen=True)
 class MatrixOperand:
     """An operand in memory and its tile or ring in shared memory, (stages, mn, k)."""
@@ -190,7 +250,9 @@ class Writer:
         size = DTYPES[problem.out.dtype].itemsize
         self.wide = gcd(PANEL_BYTES // size, tiling.q)
         self.panels = tiling.q // self.wide
-        self.staged = min(tiling.staging or self.panels, self.panels)
+        # Panels take the slots in turn, over the ends of tiles: whole rounds of them.
+        most = min(tiling.staging or self.panels, self.panels)
+        self.staged = next(n for n in range(most, 0, -1) if self.panels % n == 0)
 
     # -- tensors --
 
@@ -249,15 +311,15 @@ class Writer:
         matrix: bool = True,
     ) -> ir.View:
         """The (rows, columns) of a tensor at a batch index; without dims it does not reach."""
-        index: list[ir.Subscript] = [
-            b - tensor.low(d) for d, b in enumerate(batch) if tensor.strides[d]
-        ]
-        index += [
+        at = [b - tensor.low(d) for d, b in enumerate(batch) if tensor.strides[d]]
+        parts = [
             span(part.begin - tensor.low(d), part.extent)
             for d, part in enumerate((rows, cols), len(batch))
             if tensor.strides[d] or matrix
         ]
-        return buffer[tuple(index)] if index else buffer[0:1]
+        if not parts:  # one value for the whole tile is a run of one
+            parts = [span(at.pop() if at else 0, 1)]
+        return buffer[(*at, *parts)]
 
     @contextmanager
     def _tiles(self) -> Iterator[tuple[list[Int], Int, Int]]:
@@ -287,6 +349,7 @@ class Writer:
         ]
         score = self.scores[0]
         self.weights = k.reg_like("weights", p.values.dtype, score.all)
+        self.numbers = dict[str, ir.View]()
         self.mixed = k.reg("mixed", "f32", (GROUP_ROWS, t.q), accumulator(GROUP_ROWS, t.q))
         self.top, self.next, self.total, self.change, self.part = (
             k.reg_reduced(name, "f32", score.all, [1])
@@ -303,11 +366,16 @@ class Writer:
         self.rescale = in_powers_of_two(substituted(online.rescale, pair))
         self.row_values = [k.reg_reduced("origin", "f32", score.all, [1]) for _ in self.row_cells]
 
-    def _load_extras(self, batch: Sequence[Int], row: Int, col: Int) -> list[ir.View]:
-        """Operands of the scores at one chunk, on the threads of the scores."""
+    def _load_extras(self, batch: Sequence[Int], row: Int, col: Int) -> list[ir.View | Int]:
+        """Operands of the scores at one chunk, on the threads of the scores.
+
+        Of what counts columns the first number: `_score` makes the others where it needs them.
+        """
         score = self.scores[0].all
         return [
-            self._on_registers(x, buffer, batch, row, col, score)
+            col
+            if x.counts and x.strides[-1]
+            else self._on_registers(x, buffer, batch, row, col, score)
             for x, buffer in zip(self.p.extras, self.extras, strict=True)
         ]
 
@@ -338,23 +406,50 @@ class Writer:
         self.k.index(held.all, max(dim - len(batch), 0), [*batch, row, col][dim])
         return held.all
 
-    def _score(self, extras: Sequence[ir.View], step: Int) -> None:
+    def _score(self, extras: Sequence[ir.View | Int], step: Int) -> None:
         """From products to scores, less their constant factor; outside the dim they are masked."""
-        k, p, score = self.k, self.p, self.scores[0]
+        k, p, t, score = self.k, self.p, self.t, self.scores[0]
         if self.plain != IDENTITY or not p.products:
-            k.map(self.plain, score.all, *(s.all for s in self.scores[: len(p.products)]), *extras)
-        inside = p.s - (self.steps - 1) * self.t.s  # of the last chunk, which comes first
-        first = equal(step, 0)
-        if inside == self.t.s or first == 0:
-            return
+            wide = t.s if all(isinstance(x, ir.View) for x in extras) else NUMBERED
+            for first in range(0, t.s, wide):
+                cols = slice(first, first + wide)
+                products = [s[:, cols] for s in self.scores[: len(p.products)]]
+                ins = [self._columns(*x, cols) for x in zip(p.extras, extras, strict=True)]
+                k.map(self.plain, score[:, cols], *products, *ins)
+        inside = p.s - (self.steps - 1) * t.s  # of the last chunk, which comes first
+        first_step = equal(step, 0)
+        if inside < t.s and first_step != 0:
+            with k.when(first_step) if isinstance(first_step, Expr) else nullcontext():
+                self._mask(inside)
+
+    def _columns(self, tensor: Tensor, held: ir.View | Int, cols: slice) -> ir.View:
+        """Some columns of an operand of the scores, as far as it has columns."""
+        if isinstance(held, ir.View):
+            return held[:, cols] if tensor.strides[-1] else held
+        return self._numbers(tensor.name, held + cols.start, cols)
+
+    def _numbers(self, name: str, begin: Int, cols: slice) -> ir.View:
+        """Numbers of some columns of the scores, the first of which is `begin`."""
+        if name not in self.numbers:
+            like = self.scores[0][:, cols]
+            self.numbers[name] = self.k.reg_reduced(name, "i32", like, [0]).all
+        self.k.index(self.numbers[name], 1, begin)
+        return self.numbers[name]
+
+    def _mask(self, inside: int) -> None:
+        """Scores from a column on weigh nothing."""
+        k, p, score = self.k, self.p, self.scores[0]
         unit = MONOIDS[p.monoid.statistic].unit
         if unit is None:
             raise ScheduleError(f"monoid {p.monoid.statistic}", "has no unit", "one, for tails")
-        with k.when(first) if isinstance(first, Expr) else nullcontext():
-            column = k.reg_reduced("column", "i32", score.all, [0])
-            k.index(column.all, 1)
+        cut, whole = inside // NUMBERED * NUMBERED, -(-inside // NUMBERED) * NUMBERED
+        if cut < whole:
+            cols = slice(cut, whole)
             kept = apply("lt", arg(1), Constant(inside))
-            k.map(apply("where", kept, arg(0), unit), score.all, score.all, column.all)
+            numbers = self._numbers("column", cut, cols)
+            k.map(apply("where", kept, arg(0), unit), score[:, cols], score[:, cols], numbers)
+        if whole < self.t.s:
+            k.fill(score[:, whole:], unit)
 
     def _weigh(self, first: bool) -> None:
         """Scores to weights: the new statistic, what it rescales by, and the sum of weights."""

@@ -224,12 +224,10 @@ class _Writer:
         dtype = DTYPES[self.dtype].accumulate
         if t.matrix:
             self.warps = _warp_grid(t, self.dtype)
-            layout = mma.fragment("c", t.m, t.n, self.warps, self.dtype)
         else:
             self.lanes = _LaneTile(t, self.size)
-            layout = self.lanes.accumulator()
-        extent, _, axis = layout.shard[0]
-        self.most = extent if axis == "reg" else 1  # parts of the rows that all threads have
+        layout = _accumulator(t, self.dtype)
+        self.most = most_parts(t, self.dtype)
         return [self.k.reg("acc", dtype, (t.m, t.n), layout) for _ in self.c.products]
 
     def _cells(self, side: str, phase: _Phase) -> list[Cell]:
@@ -482,8 +480,26 @@ class _Writer:
         wanted = sum(DTYPES[o.dtype].itemsize for o in (*read, *made))
         elements = self.t.m * self.t.n
         room = MOST_HELD * WORD * self.threads - elements * acc.itemsize * len(self.accs)
-        most = min(self.most, MOST_PARTS)
-        return next((n for n in (1, 2) if elements * wanted <= room * n and n <= most), most)
+        fits = (n for n in (1, 2) if elements * wanted <= room * n and n <= self.most)
+        return next(fits, self.most)
+
+
+def _accumulator(t: Tile, dtype: str) -> Layout:
+    """The layout of the (m, n) accumulator of factors of an element type."""
+    if t.matrix:
+        return mma.fragment("c", t.m, t.n, _warp_grid(t, dtype), dtype)
+    return _LaneTile(t, DTYPES[dtype].itemsize).accumulator()
+
+
+def most_parts(t: Tile, dtype: str) -> int:
+    """Parts of a tile's rows that may be stored one after the other: all threads have some of each.
+
+    Args:
+        t: the tile.
+        dtype: what factors are multiplied in.
+    """
+    extent, _, axis = _accumulator(t, dtype).shard[0]
+    return min(extent, MOST_PARTS) if axis == "reg" else 1
 
 
 def _granule(c: Contraction, operand: Operand, *spans: Span) -> int:

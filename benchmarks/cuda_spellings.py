@@ -1,0 +1,315 @@
+"""Attention in every spelling of `benchmarks.attention_spellings`: compiled, interpreted, run.
+
+    python -m benchmarks.cuda_spellings [--only NAME ...] [--out FILE] [--save FOLDER]
+
+compiles each for an H200 at a small and at a large size, writes its text, and interprets the small
+one in several orders, on ordinary and on extreme data, against float64; no GPU is needed. With
+--save the large ones are kept, and
+
+    python -m benchmarks.cuda_spellings --gpu [--load FOLDER] [--only NAME ...] [--out FILE]
+
+runs them on this machine's GPU against float64, several times over poisoned results, and times them
+(beside torch's attention where that has the program).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.attention_spellings import (
+    SPELLINGS,
+    Sizes,
+    Spelling,
+    heads,
+    meaning,
+    names,
+    shape,
+    work,
+)  # fmt: skip
+from benchmarks.terminal import absent, told
+
+Arrays = dict[str, Any]
+KINDS = ("ordinary", "extreme")
+# Parts of the largest value; weights of 16 bits are mixed.
+TOLERANCE = {"f16": 4e-3, "bf16": 3e-2, "f32": 4e-3}
+LOG_TOLERANCE = 2e-3
+REPEATS, ROUNDS = 4, 5
+APART = 16.0
+LARGENESS = {"q": 4.0, "k": 1.0, "a": 16.0}
+
+
+# -- data --
+
+
+def arrays(spelling: Spelling, sizes: Sizes, kind: str, seed: int = 0) -> Arrays:
+    """Operands, by name.
+
+    Extreme ones make scores of up to about 1e4 and rows of masks without a key. Their scores are
+    multiples of `APART`: rounding them, which any program of 16 bits may, changes no weight much.
+    """
+    from axe_eq.program.types import DTYPES
+
+    rng = np.random.default_rng(seed)
+    made: Arrays = {}
+    for name, dims in spelling.operands.items():
+        dtype = DTYPES[spelling.kinds.get(name, spelling.dtype)]
+        extents = shape(dims, sizes)
+        array: Any
+        if dtype.kind == "b":
+            array = rng.random(extents) < 0.7
+            if kind == "extreme" and array.ndim == 2:
+                array[::3] = False
+        elif dtype.kind == "i":
+            array = np.sort(rng.integers(0, 3, extents))
+        elif name == "m":
+            array = 2.0 ** -rng.integers(1, 9, extents)
+        elif kind == "extreme" and name in "qka":
+            unit = APART if name == "a" else np.ceil((APART / spelling.scale(sizes)) ** 0.5)
+            array = unit * LARGENESS[name] * rng.integers(-3, 4, extents)
+        else:
+            array = rng.standard_normal(extents)
+        made[name] = array.astype(dtype.numpy)
+    return made
+
+
+def wide(held: Mapping[str, Any]) -> Arrays:
+    """Operands in float64, truth values as they are."""
+    return {n: a if a.dtype == np.bool_ else a.astype(np.float64) for n, a in held.items()}
+
+
+# -- comparing --
+
+
+def difference(found: Any, wanted: Any, xp: Any = np) -> float:
+    """The largest difference over the largest value; infinite where NaN or inf are elsewhere."""
+    ends = xp.isfinite(wanted)
+    if not bool((xp.isfinite(found) == ends).all()):
+        return float("inf")
+    if not bool((xp.isnan(found) == xp.isnan(wanted)).all()):
+        return float("inf")
+    zero = wanted * 0 if bool(ends.all()) else xp.zeros_like(wanted)
+    apart = xp.abs(xp.where(ends, found - wanted, zero)).max()
+    return float(apart / (xp.abs(xp.where(ends, wanted, zero)).max() + 1e-6))
+
+
+def worst(
+    spelling: Spelling, sizes: Sizes, held: Mapping[str, Any], results: Any, xp: Any = np
+) -> dict[str, float]:
+    """The worst head of every result."""
+    found = results if isinstance(results, list | tuple) else [results]
+    apart = dict.fromkeys(["result", "log sums"][: len(found)], 0.0)
+    for at in heads(spelling, sizes):
+        wanted = meaning(xp, spelling, sizes, held, at)
+        for (name, was), got, want in zip(apart.items(), found, wanted, strict=False):
+            dims = spelling.out if name == "result" else "h s"
+            part = _head(got, dims, sizes, at)
+            apart[name] = max(was, difference(part, want, xp))
+    return apart
+
+
+def _head(array: Any, dims: str, sizes: Sizes, at: Mapping[str, int]) -> Any:
+    order = names(dims)
+    whole = array.reshape([sizes[n] for n in order])
+    part = whole[tuple(at.get(n, slice(None)) for n in order)]
+    return part.astype(np.float64) if isinstance(part, np.ndarray) else part.double()
+
+
+def right(apart: Mapping[str, float], dtype: str) -> bool:
+    """Whether results are as near as their element type allows."""
+    return apart["result"] <= TOLERANCE[dtype] and apart.get("log sums", 0.0) <= LOG_TOLERANCE
+
+
+# -- without a GPU --
+
+
+def compiled(spelling: Spelling, sizes: Sizes) -> Any:
+    """The executable for an H200."""
+    import axe_eq as axe
+
+    return axe.compile(spelling.fn, *spelling.specs(sizes), target="h200")
+
+
+def interpreted(exe: Any, held: Mapping[str, Any], order: str, seed: int = 0) -> list[Any]:
+    """The emitted kernels' plans, each on what those before it wrote; results poisoned."""
+    from axe_eq.program.types import DTYPES
+    from axe_eq_backends.cuda.interpret import POISON, elements, launch
+    from axe_eq_backends.cuda.lower import lower
+    from axe_eq_backends.cuda.planning import plan
+
+    graph, target = exe.schedule.graph, exe.schedule.target
+    places = {n: elements(b.layout, b.value_type.shape) for n, b in graph.buffers.items()}
+    flat: Arrays = {}
+    for name, spec in graph.buffers.items():
+        size = int(places[name].max(initial=0)) + 1
+        flat[name] = np.full(size, POISON).astype(DTYPES[spec.value_type.dtype].numpy)
+    given = dict(zip((i.name for i in exe.program.inputs), held.values(), strict=False))
+    for name, array in (given | exe.program.constants).items():
+        if name in places:
+            flat[name][places[name]] = array
+    for step in graph.steps:
+        lowered = lower(step, graph, target)
+        launch(lowered, flat, planned=plan(lowered.kernel, target), order=order, seed=seed)
+    return [flat[name][places[name]] for name in graph.outputs]
+
+
+def described(exe: Any) -> list[str]:
+    """Schedules of the kernels, in order."""
+    return [getattr(step, "schedule", "move") for step in exe.schedule.graph.steps]
+
+
+def without_device(
+    name: str, save: Path | None, orders: tuple[str, ...], large: bool = True
+) -> dict[str, Any]:
+    """Compile, emit, and interpret one spelling."""
+    spelling = SPELLINGS[name]
+    found: dict[str, Any] = {"name": name}
+    for size in ("small", "large")[: 1 + large]:
+        sizes = spelling.small if size == "small" else spelling.large
+        start = time.process_time()
+        row: dict[str, Any] = {"sizes": sizes}
+        found[size] = row
+        try:
+            exe = compiled(spelling, sizes)
+            row["compile_cpu_s"] = round(time.process_time() - start, 2)
+            row["kernels"] = described(exe)
+            row["characters"] = sum(map(len, exe.source.values()))
+            if size == "small":
+                row["values"] = _values(spelling, exe, orders)
+                row["right"] = all(right(v, spelling.dtype) for v in row["values"].values())
+            elif save is not None:
+                save.mkdir(parents=True, exist_ok=True)
+                exe.save(save / f"{_file(name)}.axe")
+        except Exception as error:
+            row["error"] = f"{type(error).__name__}: {error}"[:600]
+    return found
+
+
+def _values(spelling: Spelling, exe: Any, orders: tuple[str, ...]) -> dict[str, Any]:
+    values = {}
+    for seed, (kind, order) in enumerate((k, o) for k in KINDS for o in orders):
+        held = arrays(spelling, spelling.small, kind, seed)
+        with np.errstate(all="ignore"):
+            results = interpreted(exe, held, order, seed)
+            values[f"{kind}, {order}"] = worst(spelling, spelling.small, wide(held), results)
+    return values
+
+
+def _file(name: str) -> str:
+    return name.replace(", ", "-").replace(" ", "_")
+
+
+def is_good(row: dict[str, Any]) -> bool:
+    """Whether a spelling compiled at its sizes, and was right where it was run."""
+    return all(
+        "error" not in r and r.get("right", True) for r in row.values() if isinstance(r, dict)
+    )
+
+
+# -- on a GPU --
+
+
+def on_device(name: str, load: Path | None) -> dict[str, Any]:
+    """Run the large size of one spelling against float64, and time it."""
+    import torch
+
+    spelling, sizes = SPELLINGS[name], SPELLINGS[name].large
+    row: dict[str, Any] = {"sizes": sizes, "values": {}}
+    try:
+        if load is None:
+            exe = compiled(spelling, sizes)
+        else:
+            import axe_eq as axe
+
+            exe = axe.load(load / f"{_file(name)}.axe")
+        for seed, kind in enumerate(KINDS):
+            held = {n: _on_gpu(a) for n, a in arrays(spelling, sizes, kind, seed).items()}
+            bound = exe.bind(*held.values())
+            results = bound()
+            for _ in range(REPEATS):
+                for out in results if isinstance(results, list | tuple) else [results]:
+                    out.fill_(float("nan"))
+                bound()
+            torch.cuda.synchronize()
+            as_f64 = {n: a if a.dtype == torch.bool else a.double() for n, a in held.items()}
+            row["values"][kind] = worst(spelling, sizes, as_f64, results, torch)
+            if kind == KINDS[0]:
+                row["times"] = _times(spelling, sizes, held, bound)
+        row["right"] = all(right(v, spelling.dtype) for v in row["values"].values())
+    except Exception as error:
+        row["error"] = f"{type(error).__name__}: {error}"[:600]
+    torch.cuda.empty_cache()
+    return {"name": name, "large": row}
+
+
+def _on_gpu(array: Any) -> Any:
+    import torch
+
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.astype(np.float32)).cuda().bfloat16()
+    return torch.from_numpy(array).cuda()
+
+
+def _times(spelling: Spelling, sizes: Sizes, held: Arrays, bound: Any) -> dict[str, Any]:
+    import torch
+
+    from benchmarks.cuda import burst, summary
+
+    runs = {"axe": bound}
+    if spelling.peer is not None:
+        q, k, v = (held[n].reshape(-1, *held[n].shape[-2:])[None] for n in "qkv")
+        runs["torch"] = partial(
+            torch.nn.functional.scaled_dot_product_attention, q, k, v,
+            is_causal=spelling.peer == "causal",
+        )  # fmt: skip
+    return summary(burst(runs, ROUNDS), work(spelling, sizes))
+
+
+def _gpu_machine() -> dict[str, Any]:
+    try:
+        import torch
+    except ImportError as error:
+        raise absent(error) from None
+    torch.set_default_device("cuda")
+    torch.backends.cuda.matmul.allow_tf32 = False
+    from benchmarks.cuda import machine
+
+    return machine()
+
+
+def main() -> None:
+    """Run what was asked for and write the file."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=list(SPELLINGS), metavar="NAME")
+    parser.add_argument("--out", type=Path, help="a JSON file")
+    parser.add_argument("--save", type=Path, help="a folder for the large programs")
+    parser.add_argument("--load", type=Path, help="where --save wrote, on a machine with a GPU")
+    parser.add_argument("--gpu", action="store_true", help="run on this machine's GPU")
+    parser.add_argument("--small", action="store_true", help="only the small sizes, interpreted")
+    parser.add_argument("--order", nargs="+", default=["random", "late"], metavar="ORDER")
+    options = parser.parse_args()
+    result: dict[str, Any] = {"cases": []}
+    if options.gpu:
+        result["machine"] = _gpu_machine()
+    for name in told(options.only or list(SPELLINGS), "spelling"):
+        if options.gpu:
+            row = on_device(name, options.load)
+        else:
+            row = without_device(name, options.save, tuple(options.order), large=not options.small)
+        result["cases"].append(row)
+        print("good" if is_good(row) else "BAD ", json.dumps(row), flush=True)
+        if options.out:
+            options.out.write_text(json.dumps(result, indent=1))
+    good = sum(map(is_good, result["cases"]))
+    print(f"{good} of {len(result['cases'])} are right")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Tiles of products through registers that the cost model offers are ones that kernels plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import axe_eq as axe
+from axe_eq.program.types import DTYPES
+from axe_eq.schedule.summary import Access, Summary, Work
+from axe_eq_backends.cuda.planning import plan
+from axe_eq_backends.cuda.register_cost import RegisterProducts
+from axe_eq_backends.cuda.target import h200
+from tests.unit.cuda.whole import lowered
+
+N = 4096
+READ = (0, 2, 6, 12)
+
+
+def summary(dtype: str, n_read: int) -> Summary:
+    """A product of matrices to whose result so many others are added."""
+    size = DTYPES[dtype].itemsize
+    n_bytes = float(size * N * N)
+    factors = tuple(Access(n_bytes, letters, 1, size, 1, True) for letters in ("kp", "kq"))
+    read = (Access(n_bytes, "pq", 1, size),)
+    kept = ("p", N, "a"), ("q", N, "b")
+    work = Work(2.0 * N**3, "kpq", dtype, dtypes=(dtype,), reduced=(N,), kept=kept)
+    return Summary(
+        (("k", N), ("p", N), ("q", N)), factors + read * n_read, read, (work,), (), ((1, "pq"),),
+        (), 2, order=(("p", N), ("q", N)),
+    )  # fmt: skip
+
+
+def added(n_read: int) -> Any:
+    """The same as a function of arrays."""
+    names = [f"x{n}" for n in range(2 + n_read)]
+    body = " + ".join(["x0 @ x1", *names[2:]])
+    found: Any = eval(f"lambda {', '.join(names)}: {body}")
+    return found
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f32", "f64"])
+def test_a_tile_that_is_offered_holds_what_results_read(dtype: str, full: bool) -> None:
+    """Rows are stored in as many parts as all threads have, which differs between tiles."""
+    for n_read in READ if full else READ[2:3]:
+        columns = RegisterProducts().price(summary(dtype, n_read), h200)
+        offered = np.flatnonzero(np.isfinite(columns.time_s))
+        area = columns.block["p"] * columns.block["q"]
+        program = axe.trace(added(n_read), *[axe.Spec((N, N), dtype)] * (2 + n_read))
+        largest = [at for at in offered if full or area[at] == area[offered].max()]
+        assert largest
+        for at in largest:
+            sizes = {x: int(columns.block[x][at]) for x in "pqk"} | {"stages": 2}
+            plan(lowered(program, columns.rows[at], sizes).kernel, h200)
