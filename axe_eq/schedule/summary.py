@@ -107,6 +107,7 @@ class Summary:
             reads its operands at as many places. Counted up to some number.
         n_outside: stored values that are not one per index of the largest one's index space, or of
             some dims of it.
+        monoids: names of what it reduces by, in order of the alphabet.
     """
 
     extents: tuple[tuple[str, int], ...]
@@ -126,6 +127,7 @@ class Summary:
     n_scattered: int = 0
     n_reads: int = 0
     n_outside: int = 0
+    monoids: tuple[str, ...] = ()
 
     def extent(self, letter: str) -> int:
         """Extent of a loop letter; 1 where the cone does not have it."""

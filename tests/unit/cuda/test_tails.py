@@ -110,7 +110,7 @@ def launched(made: Whole) -> Any:
     return flat["out0"].reshape(np.shape(made.expected[0]))
 
 
-FACTORS = {"1/y": apply("div", 1.0, Y), "log(y)": apply("log", Y), "y": Y}
+FACTORS: dict[str, Cell] = {"1/y": apply("div", 1.0, Y), "log(y)": apply("log", Y), "y": Y}
 
 
 @pytest.mark.parametrize("name", FACTORS)
@@ -125,7 +125,7 @@ def test_factors_of_rescaled_sums_are_none_past_the_end(name: str) -> None:
     )  # fmt: skip
     rng = np.random.default_rng(0)
     x, y = rng.standard_normal(shape), rng.uniform(1.0, 2.0, shape)
-    given = {"x": np.float32(x), "y": np.float32(y), "out": np.zeros(8, np.float32)}
+    given: dict[str, Any] = {"x": x.astype("f"), "y": y.astype("f"), "out": np.zeros(8, "f")}
     run = interpret(kernel, given, {}, planned=plan(kernel, h200), meanings=MEANINGS)
     factor = {"1/y": 1 / y, "log(y)": np.log(y), "y": y}[name]
     assert same(run.outputs["out"], (np.exp(x - x.max(1, keepdims=True)) * factor).sum(1))
