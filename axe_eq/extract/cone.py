@@ -313,6 +313,7 @@ def summarise(
     multiplied = [picks[t] for t in order if picks[t].product]
     fed = {c for choice in multiplied for c in _through_tiles(choice)}
     computed = folds = positions = parts = 0
+    monoids: set[str] = set()
     reduced: set[tuple[str, tuple[int, ...], tuple[int, ...]]] = set()
     for tile in order:
         node, choice = forest.tiles[tile], picks[tile]
@@ -332,6 +333,8 @@ def summarise(
             filled, whole = _filled(choice.text)
             positions += not (choice.children or filled)
             parts += bool(choice.children) and (filled or not whole)
+        if choice.reduces:
+            monoids.add(_monoid(choice.text))
         if choice.reduces and (choice.structured or not choice.product):
             folds += not choice.product
             reduced.add(_reduced(forest, choice))
@@ -371,7 +374,14 @@ def summarise(
         parts,
         _order(stores[0]),
         *reads(forest, roots, order, picks, stored),
+        monoids=tuple(sorted(monoids)),
     )
+
+
+@cache
+def _monoid(text: str) -> str:
+    """What a signature reduces by."""
+    return signature(text).monoid
 
 
 def _order(access: Access) -> tuple[tuple[str, int], ...]:

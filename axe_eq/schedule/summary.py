@@ -125,6 +125,7 @@ class Summary:
         n_outside: stored values that are not one per index of the largest one's index space, or of
             some dims of it.
         scans: scans, each once. Schedules that do not say `scans = True` are not asked then.
+        monoids: names of what it reduces by, in order of the alphabet.
     """
 
     extents: tuple[tuple[str, int], ...]
@@ -145,6 +146,7 @@ class Summary:
     n_reads: int = 0
     n_outside: int = 0
     scans: tuple[ScanWork, ...] = ()
+    monoids: tuple[str, ...] = ()
 
     def extent(self, letter: str) -> int:
         """Extent of a loop letter; 1 where the cone does not have it."""

@@ -27,7 +27,7 @@ from axe_eq.program.facts import FINITE, FINITE_WHERE_DEFINED, facts_of, has
 from axe_eq.program.ops import join_text, selector, split_text
 from axe_eq.program.sigalg import Operand, dims_of, sort_operands
 from axe_eq.program.signature import LETTERS, Affine, Signature, make, plain, signature
-from axe_eq.program.terms import Op, Sel, op, operands, sel, type_of
+from axe_eq.program.terms import VALUE, Op, Sel, op, operands, sel, type_of
 from axe_eq.program.types import DTYPES, ValueType, held, same_ring, value_type
 from axe_eq.rule.term import Term, postorder
 

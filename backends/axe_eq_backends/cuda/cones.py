@@ -415,7 +415,8 @@ class _Reader:
         value: Cell | None = None
         if fill is not None:  # a value of its type: rounded like any other
             held = value_type(node.type).dtype
-            value = Constant(np.asarray(fill).astype(DTYPES[held].numpy).item(), held)
+            with np.errstate(all="ignore"):
+                value = Constant(np.asarray(fill).astype(DTYPES[held].numpy).item(), held)
         types = [value_type(self.step.nodes[o].type) for o in node.operands]
         pulls = places.pulled(node.text, types, coords)
         if pulls is None or (not pulls and value is None):

@@ -28,6 +28,8 @@ from axe_eq.schedule.summary import (
     traffic,
 )  # fmt: skip
 from axe_eq.target import Instr, Target
+from axe_eq_backends.cuda.cells import MONOIDS
+from axe_eq_backends.cuda.online import BEST, ONLINE
 from axe_eq_backends.cuda.schedules.gemm import (
     BULK_BYTES,
     GROUP_THREADS,
@@ -146,9 +148,15 @@ class Lanes:
     prices_places: bool = True
 
     def refuse(self, summary: Summary, target: Target) -> str | None:
-        """Refused with products of matrices, reductions over different dims, too many reads."""
+        """Refused with products of matrices, reductions over different dims, too many reads.
+
+        Also with monoids that no kernel on lanes has a text for, as those of packs.
+        """
         if unread := not_strided(summary) or too_many_reads(summary):
             return unread
+        if missing := set(summary.monoids) - {*MONOIDS, *ONLINE, *BEST}:
+            known = " ".join((*MONOIDS, *ONLINE, *BEST))
+            return f"reduces by {' '.join(sorted(missing))}, and kernels on lanes by {known}"
         structured = any(w.structured for w in summary.products)
         if summary.n_reduced > 1 or len({w.reduced for w in summary.products}) > 1:
             return "reductions over different dims"

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel.cells import Cell, apply, arg
 from axe_eq_backends.cuda.online import LAST, substituted
-from axe_eq_backends.cuda.schedules.rows import unit_of
-from axe_eq_backends.cuda.schedules.sweeps import MERGE
+from axe_eq_backends.cuda.schedules.tails import MERGE, unit_of
 
 # Truth values are merged as the numbers 0 and 1: threads exchange registers of 32 bits.
 LOGICAL = {"and": "minimum", "or": "maximum"}

@@ -14,6 +14,7 @@ from axe_eq.program.types import DTYPES
 from axe_eq.schedule.summary import Column, Columns, Summary, flops, grid_of
 from axe_eq.target import Instr, Target
 from axe_eq_backends.cuda.cost import STAGED_FLOPS, misaligned, mixes_rows, not_strided, roofline
+from axe_eq_backends.cuda.online import ONLINE
 from axe_eq_backends.cuda.schedules.chunks import (
     GROUP_ROWS,
     PANEL_BYTES,
@@ -53,6 +54,8 @@ class Streaming:
             return "no single structured reduction of products"
         if unread := not_strided(summary):
             return unread
+        if missing := set(summary.monoids) - {"+", *ONLINE}:
+            return f"reduces by {' '.join(sorted(missing))}, and chunks by {' '.join(ONLINE)}"
         if not summary.has("p") or summary.extent("s") == 1:
             return "no block dim p, or no more than one index of a streamed dim s"
         if mixes_rows(summary):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,8 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import nn
+from axe_eq.program.nn import apply_block
+from axe_eq.program.ops import MONOIDS, Monoid
 from axe_eq.program.types import DTYPES
 from tests.unit.cuda.test_registers import check_registers
 from tests.unit.cuda.whole import interpreted
@@ -125,3 +128,30 @@ def test_truth_values_are_reduced_as_numpy_does(
     assert exe.source
     (found,) = interpreted(exe.schedule.graph, [x, *exe.program.constants.values()])
     assert np.array_equal(found, exe.meaning(x))
+
+
+def test_a_monoid_without_a_text_is_refused_in_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was compiled, explained and priced, and refused when its text was asked for."""
+
+    def lift(values: Any, axes: tuple[int, ...]) -> Any:
+        return (np.logaddexp.reduce(values[0], axis=axes, keepdims=True),)
+
+    lse = Monoid(
+        "lse", lift, lambda a, b: (np.logaddexp(a[0], b[0]),), lambda s: s[0], -np.inf,
+        result="float",
+    )  # fmt: skip
+    monkeypatch.setitem(MONOIDS._by_name, "lse", lse)
+    with pytest.raises(axe.SearchError, match="reduces by lse, and kernels on lanes by"):
+        axe.compile(lambda x: apply_block("a b -> a; lse b", "id", x), "64x100:f32", target="h200")
+
+
+@pytest.mark.parametrize(("value", "dtype"), [(-1e9, "f16"), (500.0, "f8e4m3"), (1e300, "f32")])
+def test_a_constant_past_its_type_warns_of_nothing_inside(value: float, dtype: str) -> None:
+    """What a constant means is said at the user's line, never by a cast of the compiler."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        exe = axe.compile(
+            lambda x, m: xp.sum(xp.where(m, x, value), axis=1),
+            axe.Spec((4, 33), dtype), axe.Spec((4, 33), "bool"), target="h200",
+        )  # fmt: skip
+        assert exe.source

@@ -14,11 +14,17 @@ import pytest
 
 import axe_eq as axe
 from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, evaluate, result_dtype, used
+from axe_eq.kernel.interp import interpret
 from axe_eq.kernel.values import anything, classes, exactly, possible
 from axe_eq.program.ops import CELLS, MONOIDS
 from axe_eq.program.types import DTYPES
+from axe_eq_backends.cuda.interpret import launch
+from axe_eq_backends.cuda.meaning import MEANINGS
+from axe_eq_backends.cuda.planning import plan
+from axe_eq_backends.cuda.schedules.sweeps import SweepTiling, sweep
 from axe_eq_backends.cuda.schedules.tails import Reduction, neutral_fill, unit_of
 from axe_eq_backends.cuda.schedules.tensors import Operand, dense
+from axe_eq_backends.cuda.target import h200
 from tests.unit.cuda.whole import Whole, whole
 
 xp = axe.array
@@ -99,13 +105,30 @@ def test_ragged_rows_are_right_whatever_their_other_values(name: str) -> None:
 
 
 def launched(made: Whole) -> Any:
-    from axe_eq_backends.cuda.interpret import launch
-    from axe_eq_backends.cuda.planning import plan
-    from axe_eq_backends.cuda.target import h200
-
     flat = made.flat()
     launch(made.lowered, flat, planned=plan(made.lowered.kernel, h200))
     return flat["out0"].reshape(np.shape(made.expected[0]))
+
+
+FACTORS: dict[str, Cell] = {"1/y": apply("div", 1.0, Y), "log(y)": apply("log", Y), "y": Y}
+
+
+@pytest.mark.parametrize("name", FACTORS)
+def test_factors_of_rescaled_sums_are_none_past_the_end(name: str) -> None:
+    """A weight of 0 makes no infinity 0: swept rows summed exp(x - max) / y to NaN."""
+    shape = (8, 1000)
+    weights = apply("mul", apply("exp", apply("sub", X, Z)), FACTORS[name])
+    kernel = sweep(
+        shape, 1, [dense("x", "f32", shape), dense("y", "f32", shape)],
+        [Reduction("max", X), Reduction("+", weights)],
+        [(dense("out", "f32", shape, [0]), arg(3))], SweepTiling(4, 1, 4, 64, 2),
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal(shape), rng.uniform(1.0, 2.0, shape)
+    given: dict[str, Any] = {"x": x.astype("f"), "y": y.astype("f"), "out": np.zeros(8, "f")}
+    run = interpret(kernel, given, {}, planned=plan(kernel, h200), meanings=MEANINGS)
+    factor = {"1/y": 1 / y, "log(y)": np.log(y), "y": y}[name]
+    assert same(run.outputs["out"], (np.exp(x - x.max(1, keepdims=True)) * factor).sum(1))
 
 
 # -- what is proved --------------------------------------------------------------------------------

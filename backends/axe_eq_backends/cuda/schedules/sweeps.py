@@ -301,12 +301,15 @@ class _Writer:
         k.fill(acc.all, unit_of(reduction.monoid, dtype))
         return _Running(number, acc, dtype, self.split.get(number))
 
-    def _masked(self, cell: Cell, unit: float, n_operands: int) -> tuple[Cell, bool]:
-        """The cell with the unit outside the reduced dim, and whether that needs positions."""
+    def _masked(
+        self, cell: Cell, unit: float, values: Mapping[int, ir.View], at: Int
+    ) -> tuple[Cell, Mapping[int, ir.View]]:
+        """The cell with the unit outside the reduced dim, and its operands."""
         if self.shape[-1] % self.t.tile[1] == 0:
-            return cell, False
-        inside = apply("lt", arg(n_operands), Constant(self.shape[-1]))
-        return apply("where", inside, cell, unit), True
+            return cell, values
+        position = len(self.dtypes)
+        inside = apply("lt", arg(position), Constant(self.shape[-1]))
+        return apply("where", inside, cell, unit), {**values, position: self._positions(at)}
 
     def _positions(self, at: Int) -> ir.View:
         column = self.k.reg_reduced("column", "i32", self.like.all, [0])
@@ -317,9 +320,7 @@ class _Writer:
         self, cell: Cell, dtype: str, unit: float, values: Mapping[int, ir.View], at: Int
     ) -> ir.View:
         """A cell's values of a chunk, the unit outside."""
-        position = len(self.dtypes)
-        masked, needed = self._masked(cell, unit, position)
-        given = {**values, position: self._positions(at)} if needed else values
+        masked, given = self._masked(cell, unit, values, at)
         part = self.k.reg_like("part", dtype, self.like.all)
         self._map(masked, part.all, given)
         return part.all
@@ -343,10 +344,13 @@ class _Writer:
             assert s.rescaled is not None
             factor = s.rescaled[2]
             change = substituted(softmax.rescale, {0: arg(-1), 1: arg(-2)})
-            weight = substituted(softmax.weight, {0: arg(-3), 1: arg(-2)})
-            added = apply("mul", weight, factor) if factor != Constant(1.0) else weight
+            added: Cell = substituted(softmax.weight, {0: arg(-3), 1: arg(-2)})
+            given: Mapping[int, ir.View] = {
+                **values, -1: r.acc.all, -2: top.all, -3: part, -4: s.acc.all
+            }  # fmt: skip
+            if factor != Constant(1.0):  # past the end no weight makes it 0: it may be no number
+                added, given = self._masked(apply("mul", added, factor), 0.0, given, at)
             cell = apply("add", apply("mul", arg(-4), change), added)
-            given = {**values, -1: r.acc.all, -2: top.all, -3: part, -4: s.acc.all}
             self._map(cell, s.acc.all, given)
         k.map(IDENTITY, r.acc.all, top.all)
 
