@@ -10,7 +10,7 @@ CARD = Target(
 
 
 def test_changed_figures_are_not_called_measured() -> None:
-    """Rates are the whole machine's, so a copy with more units keeps them, and says what changed."""
+    """Rates are the whole machine's: a copy with more units keeps them, and says what changed."""
     larger = CARD.replace(name="larger", n_units=8, gmem=1 << 31)
     assert larger.source == "card (measured), with n_units, gmem changed"
     assert larger.memory("gmem").bytes_per_s == CARD.memory("gmem").bytes_per_s
