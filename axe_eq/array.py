@@ -3,7 +3,8 @@
 A function written with ``xp = x.__array_namespace__()`` or array_api_compat runs on numpy, torch
 and jax arrays and is traced by `axe_eq.trace`. Extensions: `block` and `select` apply any operator
 by its text; `erf`, `rsqrt`, `sigmoid`, `pad` are functions other libraries keep elsewhere. What
-would give shapes that depend on values (masks, unique, nonzero) and sorting do not exist.
+would give shapes that depend on values (masks, unique, nonzero) does not exist; gathers and sorting
+are not built.
 """
 
 # Star imports gather the namespace from its parts.
@@ -11,6 +12,10 @@ would give shapes that depend on values (masks, unique, nonzero) and sorting do 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+from typing import NoReturn as _NoReturn
+
+from axe_eq.errors import NotBuilt as _NotBuilt
 from axe_eq.program.array_creation import *
 from axe_eq.program.array_dtypes import *
 from axe_eq.program.array_elementwise import *
@@ -41,3 +46,25 @@ __all__ = [  # noqa: RUF022
     "tanh", "tensordot", "tile", "tril", "triu", "trunc", "unstack", "var", "vecdot", "where",
     "zeros", "zeros_like",
 ]  # fmt: skip
+
+_ABSENT = {
+    "take take_along_axis searchsorted": "indexing by arrays is not built",
+    "sort argsort top_k topk": "sorting is not built",
+    "nonzero unique_all unique_counts unique_inverse unique_values": (
+        "would give a shape that depends on values"
+    ),
+}
+
+if not TYPE_CHECKING:  # type checkers know the names above, and no others
+
+    def __getattr__(name: str) -> _NoReturn:
+        """The error of a function that is not here: to `hasattr` it does not exist.
+
+        Raises:
+            NotBuilt: a function that other array libraries have, with the reason.
+            AttributeError: any other name.
+        """
+        for names, wrong in _ABSENT.items():
+            if name in names.split():
+                raise _NotBuilt(f"array function {name!r}", wrong, "functions in docs/programs.md")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

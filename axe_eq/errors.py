@@ -120,6 +120,10 @@ class ProgramError(AxeError):
     """A program that cannot be traced: shapes, dtypes or operators that do not fit."""
 
 
+class NotBuilt(ProgramError, AttributeError):
+    """A function of arrays that other libraries have and this one has not: to `hasattr`, none."""
+
+
 class PackError(AxeError):
     """A pack that does not load, or a law or operator that breaks the rules for packs."""
 

@@ -42,22 +42,21 @@ def pictures() -> Iterator[tuple[str, str]]:
     )
 
     (places,) = grids(FRAGMENT, "Places", shape=(8, 16))
-    yield "threads", figure_svg([(FRAGMENT, elements(FRAGMENT, 8, 16))])
+    grid_of_threads = elements(FRAGMENT, 8, 16)
+    yield "threads", figure_svg([(f"{FRAGMENT}, {grid_of_threads.text}", grid_of_threads)])
     yield "registers", figure_svg([(f"places of {FRAGMENT}", places)])
 
     copied = "S[(4,4):(1@gpuid,1@m)] + R[(2):(4@gpuid)] + 8@gpuid"
     (places,) = grids(copied, "Places", shape=(4, 4))
-    yield "copies", figure_svg([(copied, elements(copied, 4, 4)), ("its places", places)])
+    drawn = elements(copied, 4, 4)
+    yield "copies", figure_svg([(f"{copied}, {drawn.text}", drawn), ("its places", places)])
 
     mesh = axe.Mesh({"x": 2, "y": 2})
     sharded = axe.read("jax", "P('x', 'y')", shape=(5, 6), mesh=mesh)
     (places,) = grids(str(sharded), "Places")
-    yield (
-        "shards",
-        figure_svg(
-            [(f"P('x', 'y') of 5 x 6: {sharded}", elements(str(sharded))), ("its devices", places)]
-        ),
-    )
+    drawn = elements(str(sharded))
+    caption = f"P('x', 'y') of 5 x 6: {sharded}, {drawn.text}"
+    yield "shards", figure_svg([(caption, drawn), ("its devices", places)])
 
     padded = str(axe.read("xla", "f32[3,5]{1,0:T(2,2)}"))
     (places,) = grids(padded, "Places")

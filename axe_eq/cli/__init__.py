@@ -27,9 +27,10 @@ class _Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            if "?" not in error.message:  # where click has no guess
-                error.message += f" Known are {' '.join(self.list_commands(ctx))}."
-            raise
+            if "?" in error.message:  # click has a guess
+                raise
+            known = " ".join(self.list_commands(ctx))
+            raise click.UsageError(f"{error.message} Known are {known}.", ctx) from None
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -399,6 +399,12 @@ def convert(text: str, source: str | None, target: str, as_json: bool, **options
 @click.option("-o", "--output", default="layout.html", help="A .html page or a .svg picture.")
 @click.option("--text", "as_text", is_flag=True, help="Print it instead.")
 @click.option("--colour", "--color", "colour", default=None, help="The axis that colours cells.")
+@click.option(
+    "--banks",
+    type=click.IntRange(1),
+    default=None,
+    help="Bytes of an element: shows which bank of shared memory holds what, as --itemsize does.",
+)
 @click.option("--at", default=None, help="An element that the window of a large layout shows: 3,5.")
 @json_option
 def draw(
@@ -407,6 +413,7 @@ def draw(
     output: str,
     as_text: bool,
     colour: str | None,
+    banks: int | None,
     at: str | None,
     as_json: bool,
     **options: Any,
@@ -419,6 +426,10 @@ def draw(
     One CuTe layout alone is drawn with its modes as rows and columns; the drawing says so.
     """
     context = context_of(**options)
+    if banks is not None and context["itemsize"] not in (None, banks):
+        wrong = f"says {banks} bytes, and --itemsize {context['itemsize']}"
+        raise ArgumentError("--banks", wrong, "one of the two")
+    context["itemsize"] = banks or context["itemsize"]
     picture = draw_picture(
         _subject(a),
         None if b is None else _subject(b),

@@ -22,6 +22,7 @@ _RAMP = (
 )
 # What else a picture is made of: (light, dark).
 _PARTS = {
+    ".paper": ("fill:#ffffff", "fill:#1d2126"),
     "text": ("fill:#1d2125", "fill:#eef1f4"),
     ".soft": ("fill:#626b76", "fill:#98a2ae"),
     ".cell": ("stroke:#ffffff", "stroke:#1d2126"),
@@ -32,6 +33,8 @@ _PARTS = {
     ".first": ("stroke:#c8102e", "stroke:#ff7b72"),
     ".clash": ("stroke:#b25e00", "stroke:#ffa657"),
     ".on": ("stroke:#c8102e", "stroke:#ff7b72"),
+    ".fine": ("stroke:#62708a", "stroke:#93a1b5"),
+    ".bold": ("stroke:#1d2125", "stroke:#eef1f4"),
     ".window": ("stroke:#1d2125", "stroke:#eef1f4"),
 }
 _SHAPES = (
@@ -39,8 +42,9 @@ _SHAPES = (
     ".axe .m{text-anchor:middle}.axe .e{text-anchor:end}"
     ".axe .bad{font-weight:700}.axe .cell{stroke-width:1}.axe .mark{fill:none;pointer-events:none}"
     ".axe .hatch{fill:none;stroke-width:1.2}"
-    ".axe .differs,.axe .clash{stroke-width:1.6}.axe .first{stroke-width:3}"
-    ".axe .window{stroke-width:1.6;stroke-dasharray:4 2}"
+    ".axe .differs{stroke-width:1}.axe .clash{stroke-width:1.6}.axe .first{stroke-width:3}"
+    ".axe .fine{stroke-width:.6}.axe .bold{stroke-width:1.4}"
+    ".axe .window{stroke-width:2.4;stroke-dasharray:4 2}"
     ".axe text{pointer-events:none}"
     ".axe .on{stroke-width:4}"
 )

@@ -10,7 +10,9 @@ from typing import NamedTuple
 from axe_eq.draw.colour import style
 
 CHAR, LINE, PAD, GAP = 6.65, 13, 4, 7  # pixels: a character, a line, beside the text, at a break
-LEAST = 20  # pixels: the smallest cell with text
+LEAST, ROOM = 20, 480  # pixels: the smallest cell with text; what a few cells grow to
+MOST_SIDE = 34  # pixels: of a cell that grew
+MARGIN = 8  # pixels: of paper around a picture that stands alone
 BLANK = 11  # pixels: a cell without text
 WIDEST, BETWEEN = 1100, 28  # pixels: a row of grids in a figure, and the space between two
 
@@ -45,6 +47,20 @@ class Frame(NamedTuple):
     mark: str
 
 
+class Rule(NamedTuple):
+    """Lines across a grid at every `pitch` rows, or columns, from its first one.
+
+    Args:
+        across: between rows; else between columns.
+        pitch: in cells, and parts of them.
+        mark: its class: ``fine`` or ``bold``.
+    """
+
+    across: bool
+    pitch: float
+    mark: str
+
+
 @dataclass(frozen=True)
 class Grid:
     """Rows of cells, all of one length.
@@ -58,6 +74,7 @@ class Grid:
         text: the order of the lines in a cell, where they do not say it; else "".
         frames: outlines around parts.
         legend: tones and marks with what they mean, as pairs.
+        rules: lines across a grid without breaks.
     """
 
     cells: Sequence[Sequence[Cell]]
@@ -70,6 +87,7 @@ class Grid:
     text: str = ""
     frames: tuple[Frame, ...] = ()
     legend: tuple[tuple[str, str], ...] = ()
+    rules: tuple[Rule, ...] = ()
 
 
 class _Place(NamedTuple):
@@ -120,11 +138,16 @@ def figure_svg(parts: Sequence[tuple[str, Grid]], lines: Sequence[str] = ()) -> 
 
 
 def _svg(wide: int, high: int, name: str, drawn: str, styled: bool) -> str:
-    sheet = f"<style>{style()}</style>" if styled else ""
+    sheet, paper, edge = "", "", 0
+    if styled:  # on paper of its own: what holds the picture may be light where this is dark
+        edge = MARGIN
+        wide, high = wide + 2 * edge, high + 2 * edge
+        sheet = f"<style>{style()}</style>"
+        paper = f'<rect class="paper" x="{-edge}" y="{-edge}" width="{wide}" height="{high}"/>'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" class="axe" width="{wide}" height="{high}" '
-        f'viewBox="0 0 {wide} {high}" role="img" aria-label="{escape(name)}">{sheet}{_HATCH}'
-        f"{drawn}</svg>"
+        f'viewBox="{-edge} {-edge} {wide} {high}" role="img" aria-label="{escape(name)}">'
+        f"{sheet}{_HATCH}{paper}{drawn}</svg>"
     )
 
 
@@ -133,8 +156,28 @@ def _drawn(grid: Grid, alone: bool) -> tuple[int, int, str]:
     place = _placed(grid)
     wide = (place.lefts[-1] if place.lefts else 0) + place.width + 2
     high = (place.tops[-1] if place.tops else 0) + place.height + 2
-    frames = "".join(_frame(frame, place) for frame in grid.frames)
-    return wide, high, _labels(grid, place) + _cells(grid, place, alone) + frames
+    if grid.columns:  # the last label may be wider than its column
+        wide += max(0, round(len(grid.columns[-1]) * CHAR - place.width) // 2)
+    over = "".join(_rule(rule, place) for rule in grid.rules)
+    over += "".join(_frame(frame, place) for frame in grid.frames)
+    return wide, high, _labels(grid, place) + _cells(grid, place, alone) + over
+
+
+def _rule(rule: Rule, place: _Place) -> str:
+    left, top = place.lefts[0], place.tops[0]
+    right, bottom = place.lefts[-1] + place.width, place.tops[-1] + place.height
+    step = rule.pitch * (place.height if rule.across else place.width)
+    start, end = (top, bottom) if rule.across else (left, right)
+    lines = []
+    for number in range(1, int((end - start - 1) // step) + 1):
+        at = start + number * step
+        lines.append(f"M{left} {at:g}H{right}" if rule.across else f"M{at:g} {top}V{bottom}")
+    return f'<path class="mark {rule.mark}" d="{"".join(lines)}"/>' if lines else ""
+
+
+def grid_width(grid: Grid) -> int:
+    """The width of a grid that is drawn, in pixels."""
+    return _drawn(grid, False)[0]
 
 
 def _frame(frame: Frame, place: _Place) -> str:
@@ -157,8 +200,9 @@ def _placed(grid: Grid) -> _Place:
     cells = [cell for row in grid.cells for cell in row]
     chars = max((len(line) for cell in cells for line in cell.lines), default=0)
     lines = max((len(cell.lines) for cell in cells), default=0)
-    width = max(LEAST, round(chars * CHAR + 2 * PAD)) if chars else BLANK
-    height = max(LEAST, lines * LINE + PAD + 2) if lines else BLANK
+    side = max(LEAST, min(MOST_SIDE, ROOM // max(len(grid.columns), len(grid.rows), 1)))
+    width = max(side, round(chars * CHAR + 2 * PAD)) if chars else BLANK
+    height = max(side, lines * LINE + PAD + 2) if lines else BLANK
     left = round(max((len(label) for label in (*grid.rows, grid.corner)), default=0) * CHAR) + 8
     top = LINE + 5 if any(grid.columns) or grid.corner else 2
     return _Place(

@@ -22,11 +22,11 @@ code{font:12px/1.4 ui-monospace,monospace;overflow-wrap:anywhere}
 .verdict{color:var(--ink);font-size:15px}.no{color:var(--bad)}.yes{color:var(--good)}
 .facts{display:flex;flex-wrap:wrap;gap:8px 28px;margin:14px 0 0}
 .facts div{color:var(--soft)}.facts b{display:block;color:var(--ink);font-size:16px}
+.pair{display:flex;flex-wrap:wrap;gap:0 16px}.pair>section{min-width:0;flex:1 1 380px}
 .side{display:flex;flex-wrap:wrap;gap:16px}.side>div{min-width:0;flex:1 1 380px}
 .panel{background:var(--card);border:1px solid var(--line);border-radius:8px;overflow:auto;
 padding:10px;max-height:78vh}
 .panel>svg{display:block}
-section{content-visibility:auto;contain-intrinsic-size:auto 700px}
 table{border-collapse:collapse;width:100%}
 th,td{padding:5px 12px 5px 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}
 tr:last-child td{border-bottom:0}

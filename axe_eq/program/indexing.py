@@ -59,9 +59,22 @@ def _entry(entry: Any) -> Any:
         return entry
     if isinstance(entry, int | np.integer) and not isinstance(entry, bool):
         return int(entry)
-    hint = "where(mask, a, b) for a mask" if isinstance(entry, Traced) else ""
-    wrong = "would give a shape that depends on values"
-    raise ProgramError(f"index of type {type(entry).__name__}", wrong, _EXPECTED, hint=hint)
+    thing = f"index of type {type(entry).__name__}"
+    if _is_mask(entry):
+        wrong, hint = "would give a shape that depends on values", "where(mask, a, b)"
+    else:
+        wrong, hint = "indexing by arrays is not built", ""
+    raise ProgramError(thing, wrong, _EXPECTED, hint=hint)
+
+
+def _is_mask(entry: Any) -> bool:
+    """Whether an index selects where it is true, so that its values say how many elements."""
+    if isinstance(entry, Traced):
+        return entry.node.dtype == "bool"
+    try:
+        return np.asarray(entry).dtype == np.bool_
+    except ValueError:  # lists of unequal lengths
+        return False
 
 
 def _part(x: Traced, axis: int, entry: Any) -> tuple[int, int, int] | None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from html import escape
 
+from axe_eq.draw.colour import style
 from axe_eq.files import write_text
 from axe_eq.program.node import INPUT, OP, SCAN, Node, Program
 
@@ -81,16 +82,26 @@ def _signature(node: Node) -> str:
 # -- picture --------------------------------------------------------------------------------------
 
 _CHAR, _LINE, _PAD, _GAP_X, _GAP_Y = 7.3, 16, 8, 24, 44  # pixels of a 12 px monospace font
-_FILL = {"input": "#e8f0fe", "op": "#ffffff", "sel": "#fff4e0", "scan": "#e6f4ea"}
+# Classes of pictures, light and dark.
+_TONES = {"input": "h0", "op": "plain", "sel": "h4", "scan": "h2"}
 
 _STYLE = (
-    "text{font:12px monospace;fill:#202124}.type{fill:#5f6368}"
-    "rect{stroke:#5f6368}.out{stroke-width:3}path{fill:none;stroke:#5f6368}"
+    ".axe text{font:12px ui-monospace,monospace}.axe rect{stroke-width:1}.axe .out{stroke-width:3}"
+    ".axe .edge{fill:none}"
 )
+_LINES = "#626b76", "#98a2ae"  # light, dark
 _ARROW = (
     '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" '
-    'orient="auto"><path d="M0 0L8 4L0 8z" style="fill:#5f6368"/></marker></defs>'
+    'orient="auto"><path class="tip" d="M0 0L8 4L0 8z"/></marker></defs>'
 )
+
+
+def _style() -> str:
+    """The sheet of pictures with that of lines, both as the reader's system asks."""
+    light, dark = (
+        f".axe .edge,.axe .box{{stroke:{line}}}.axe .tip{{fill:{line}}}" for line in _LINES
+    )
+    return f"{style()}{_STYLE}{light}@media (prefers-color-scheme:dark){{{dark}}}"
 
 
 Via = tuple[Node, int]  # where a value passes a layer on its way to users further down
@@ -101,8 +112,8 @@ Box = tuple[float, float, float, float]  # x, y, width, height
 def program_svg(program: Program, path: str | None = None) -> str:
     """A self-contained picture: values in layers, operands above their users.
 
-    Blue boxes are inputs, white ones block operators, yellow ones selectors, green ones scans;
-    outputs have a thick border.
+    Blue boxes are inputs, grey ones block operators, yellow ones selectors, green ones scans;
+    outputs have a thick border. Light or dark as the reader's system asks, on paper of its own.
 
     Args:
         program: the program.
@@ -118,8 +129,11 @@ def program_svg(program: Program, path: str | None = None) -> str:
     parts = [_line(place, boxes, levels) for place in boxes]
     parts += [_box(node, boxes[node], texts[node], node in program.outputs) for node in nodes]
     svg = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}">'
-        f"<style>{_STYLE}</style>{_ARROW}\n" + "\n".join(filter(None, parts)) + "\n</svg>\n"
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="axe" width="{width:.0f}" '
+        f'height="{height:.0f}"><style>{_style()}</style>{_ARROW}'
+        f'<rect class="paper" width="{width:.0f}" height="{height:.0f}"/>\n'
+        + "\n".join(filter(None, parts))
+        + "\n</svg>\n"
     )
     if path is not None:
         write_text(path, svg)
@@ -203,7 +217,7 @@ def _line(place: Place, boxes: dict[Place, Box], levels: dict[Node, int]) -> str
     ]
     if not isinstance(place, Node):
         x, y, _, height = boxes[place]
-        parts.append(f'<path d="M{x:.0f} {y:.0f}v{height:.0f}"/>')
+        parts.append(f'<path class="edge" d="M{x:.0f} {y:.0f}v{height:.0f}"/>')
     return "".join(parts)
 
 
@@ -213,18 +227,18 @@ def _arrow(source: Box, target: Box, tip: bool) -> str:
     middle = (y1 + y2) / 2
     curve = f"M{x1:.0f} {y1:.0f}C{x1:.0f} {middle:.0f} {x2:.0f} {middle:.0f} {x2:.0f} {y2:.0f}"
     marker = ' marker-end="url(#tip)"' if tip else ""
-    return f'<path d="{curve}"{marker}/>'
+    return f'<path class="edge" d="{curve}"{marker}/>'
 
 
 def _box(node: Node, box: Box, lines: Sequence[str], is_output: bool) -> str:
     x, y, width, height = box
-    style = ' class="out"' if is_output else ""
+    kind = f"box {_TONES[node.kind]}" + (" out" if is_output else "")
     parts = [
-        f'<rect{style} x="{x:.0f}" y="{y:.0f}" width="{width:.0f}" height="{height:.0f}" rx="4" '
-        f'fill="{_FILL[node.kind]}"/>'
+        f'<rect class="{kind}" x="{x:.0f}" y="{y:.0f}" width="{width:.0f}" '
+        f'height="{height:.0f}" rx="4"/>'
     ]
     for n, line in enumerate(filter(None, lines)):
-        kind = "" if n == 0 else ' class="type"'
+        kind = "" if n == 0 else ' class="soft"'
         parts.append(
             f'<text{kind} x="{x + _PAD:.0f}" y="{y + (n + 1) * _LINE - 2:.0f}">'
             f"{escape(line)}</text>"

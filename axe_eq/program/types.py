@@ -59,7 +59,8 @@ DTYPES: dict[str, DType] = {
     )
 }
 _ALIASES = {
-    "float16": "f16", "half": "f16", "bfloat16": "bf16", "float32": "f32", "float": "f32",
+    "float16": "f16", "half": "f16", "fp16": "f16", "bfloat16": "bf16", "float32": "f32",
+    "float": "f32", "fp32": "f32", "fp64": "f64",
     "float64": "f64", "double": "f64", "int32": "i32", "int64": "i64", "int": "i64", "pred": "bool",
     "fp8": "f8e4m3", "f8e4m3fn": "f8e4m3", "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2",
 }  # fmt: skip

@@ -85,10 +85,10 @@ def _told(verdict: Verdict, a: Any, b: Any, dims: tuple[int, ...]) -> Verdict:
     found = verdict.counterexample
     if isinstance(found, LayoutCounterexample):
         found = replace(found, dims=dims)
-    return replace(verdict, counterexample=found, hint=_orders(a, b))
+    return replace(verdict, counterexample=found, hint=orders(a, b))
 
 
-def _orders(*given: Any) -> str:
+def orders(*given: Any) -> str:
     """What to say where two sides number the elements of their dims in different orders."""
     read = [prefixed(x) if isinstance(x, str) else ("axe", "") for x in given]
     first = [n for n, (name, _) in enumerate(read) if NOTATIONS[name].first_fastest]

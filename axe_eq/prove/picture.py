@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from axe_eq.draw import page as html
 from axe_eq.draw.grid import figure_svg
-from axe_eq.errors import ArgumentError
+from axe_eq.errors import ArgumentError, AxeError
 from axe_eq.files import write_text
 from axe_eq.layout import Layout, Mesh
 from axe_eq.layout.notation import prefixed, read_any, row_major_shape, stated_shape
@@ -32,7 +32,7 @@ from axe_eq.layout.picture.single import FEW, Look, layout_html, layout_svg, lay
 from axe_eq.pack import packs as find_packs
 from axe_eq.prove.certificate import Certificate
 from axe_eq.prove.checker import refusal
-from axe_eq.prove.layouts import equivalent_layouts
+from axe_eq.prove.layouts import equivalent_layouts, orders
 from axe_eq.prove.steps import Account, Step, account
 from axe_eq.prove.verdict import LayoutCounterexample, Proved, Refuted, Verdict
 
@@ -85,7 +85,9 @@ def layout_picture(layout: Layout, look: Look) -> Picture:
 # ---- two layouts --------------------------------------------------------------------------------
 
 
-def pair_picture(a: Layout, b: Layout, look: Look, titles: tuple[str, str]) -> Picture:
+def pair_picture(
+    a: Layout, b: Layout, look: Look, titles: tuple[str, str], hint: str = ""
+) -> Picture:
     """Two layouts, what differs, and the verdict with its proof or its counterexample.
 
     Args:
@@ -93,6 +95,7 @@ def pair_picture(a: Layout, b: Layout, look: Look, titles: tuple[str, str]) -> P
         b: another.
         look: how they are drawn.
         titles: what stands above them.
+        hint: what else is said of them where they differ.
     """
     verdict = equivalent_layouts(a, b, find_packs(None))
     found = verdict.counterexample if isinstance(verdict, Refuted) else None
@@ -100,7 +103,7 @@ def pair_picture(a: Layout, b: Layout, look: Look, titles: tuple[str, str]) -> P
     drawn = _Compared(a, b, look, titles, verdict, first if isinstance(first, int) else None)
     if isinstance(verdict, Refuted) and isinstance(found, LayoutCounterexample):
         told = replace(found, dims=rows_and_columns(a, b, look).dims)  # named as in the grids
-        drawn = drawn._replace(verdict=replace(verdict, counterexample=told))
+        drawn = drawn._replace(verdict=replace(verdict, counterexample=told, hint=hint))
     return Picture(
         partial(_pair_html, drawn), partial(_pair_svg, drawn), partial(_pair_text, drawn)
     )
@@ -135,7 +138,8 @@ def _pair_html(drawn: _Compared) -> str:
     if drawn.a.size == drawn.b.size:
         body += pair_sections(drawn.a, drawn.b, drawn.first, drawn.look, drawn.titles)
     if isinstance(drawn.verdict, Proved):
-        body += proof_sections(account(drawn.verdict.certificate.proof))
+        certificate = drawn.verdict.certificate
+        body += proof_sections(account(certificate.proof), texts_read(certificate))
     return html.page(" and ".join(drawn.titles), body, formal=True, linked=True)
 
 
@@ -159,21 +163,34 @@ def _pair_text(drawn: _Compared) -> str:
 def proof_picture(certificate: Certificate) -> Picture:
     """A certificate as steps, and whether it is accepted."""
     told, reason = account(certificate.proof), refusal(certificate)
+    read = texts_read(certificate)
     said = "accepted" if reason is None else f"refused: {reason}"
     kind = "yes" if reason is None else "no"
 
     def page() -> str:
         verdict = f'<p class="verdict {kind}">{escape(said)}</p>'
-        return html.page(told.statement, [verdict, *proof_sections(told)], formal=True)
+        return html.page(told.statement, [verdict, *proof_sections(told, read)], formal=True)
 
-    def text() -> str:
-        return "\n".join(_proof_lines(told, said))
+    def lines() -> list[str]:
+        return _proof_lines(told, said, read)
 
-    return Picture(page, lambda: figure_svg([], _proof_lines(told, said)), text)
+    return Picture(page, lambda: figure_svg([], lines()), lambda: "\n".join(lines()))
 
 
-def _proof_lines(told: Account, said: str) -> list[str]:
+def texts_read(certificate: Certificate) -> list[tuple[str, str]]:
+    """The texts that two layouts were given as, each with the layout that it is read as."""
+    state, found = certificate.proof.statement, []
+    for text in state.texts:
+        try:
+            found.append((text, str(read_any(text, **state.context._asdict()))))
+        except AxeError as error:  # a certificate may claim anything
+            found.append((text, f"nothing: {error}"))
+    return found
+
+
+def _proof_lines(told: Account, said: str, read: Sequence[tuple[str, str]] = ()) -> list[str]:
     lines = [told.statement, said, ""]
+    lines += [f"{text} is read as {layout}" for text, layout in read] + [""] * bool(read)
     for name, (defined, roots) in (("left", told.left), ("right", told.right)):
         lines += [*defined, f"{name}: {', '.join(roots)}", ""]
     if not told.chain:
@@ -193,9 +210,12 @@ def _step_lines(step: Step) -> list[str]:
     return [f"by {step.law}: {step.says}", *step.defined, *equal]
 
 
-def proof_sections(told: Account) -> list[str]:
-    """The parts of a page that tell a certificate."""
+def proof_sections(told: Account, read: Sequence[tuple[str, str]] = ()) -> list[str]:
+    """The parts of a page that tell a certificate: how texts were read, the sides, the steps."""
     shown = []
+    if read:
+        rows = [[html.code(text), html.code(layout)] for text, layout in read]
+        shown.append(html.section("How the texts are read", "", html.table(("text", "as"), rows)))
     if any(told.left[0] + told.right[0]):
         rows = [
             [name, "<br>".join(map(html.code, (*defined, f"root {', '.join(roots)}")))]
@@ -203,7 +223,8 @@ def proof_sections(told: Account) -> list[str]:
         ]
         shown.append(html.section("The two sides", "", html.table(("side", "values"), rows)))
     if not told.steps:
-        note = "Both sides are the same term: there is nothing to prove."
+        both = "Both texts are read as one layout" if read else "Both sides are the same term"
+        note = f"{both}: there is nothing to prove."
     elif told.chain:
         note = "From the left side to the right one, each equal to the one before by a law."
     else:
@@ -281,11 +302,12 @@ def draw(
     index = None if at is None else region(matrix, at)
     if meant == sides[0]:
         meant = None
-    look = Look(extents, colour, index, itemsize, mesh, meant)
+    typed = a.strip() if isinstance(a, str) and prefixed(a)[0] != "axe" else ""
+    look = Look(extents, colour, index, itemsize, mesh, meant, typed)
     if len(sides) == 1:
         return layout_picture(sides[0], look)
     one, two = (_title(x, side) for x, side in zip((a, b), sides, strict=True))
-    return pair_picture(sides[0], sides[1], look, (one, two))
+    return pair_picture(sides[0], sides[1], look, (one, two), "" if shape else orders(a, b))
 
 
 def _title(given: object, layout: Layout) -> str:

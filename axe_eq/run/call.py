@@ -146,7 +146,11 @@ class Call:
             self.arguments is not None and nesting != self.arguments
         ):
             wanted = ", ".join(f"{n}: {t}" for n, t in zip(self.names, self.types, strict=True))
-            raise ArgumentError("call", f"got {len(leaves)} arrays", f"{len(self.names)}: {wanted}")
+            numbers = sum(isinstance(leaf, int | float | complex) for leaf in leaves)
+            got = f"got {len(leaves)} arrays"
+            if numbers > len(self.names):  # a list of numbers is as many arguments
+                got = f"got lists of {numbers} numbers"
+            raise ArgumentError("call", got, f"{len(self.names)}: {wanted}")
         return leaves
 
     def plain(self, arrays: Sequence[Any]) -> list[Array]:

@@ -6,11 +6,13 @@ Colours and fonts come from the page that holds them, by class.
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-from axe_eq.schedule.graph import KernelStep, ScheduleGraph, Step
+from axe_eq.program.types import value_type
+from axe_eq.schedule.graph import BufferSpec, KernelStep, ScheduleGraph, Step
 from axe_eq.schedule.memory import buffer_bytes
 from axe_eq.schedule.quantity import bytes_text, seconds_text
 from axe_eq.schedule.timeline import Event, Timeline
@@ -96,12 +98,29 @@ def _short(text: str, most: int = MOST_CHARS) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def layout_words(buffer: BufferSpec) -> str:
+    """A buffer's layout: in words where it is the usual one, else its text."""
+    dense = f"S[({value_type(buffer.type).size}):(1@m)]"
+    return "row-major" if buffer.layout == dense else buffer.layout
+
+
+def operators(step: KernelStep) -> str:
+    """What a kernel computes, each operator once, in the order of its nodes."""
+    names = (node.cell or node.text.partition(" ")[0] for node in step.nodes if node.kind != "load")
+    return ", ".join(dict.fromkeys(names))
+
+
+def _wrapped(words: str) -> list[str]:
+    """Words in lines of at most `MOST_CHARS`."""
+    return textwrap.wrap(words, MOST_CHARS, break_long_words=False) or [""]
+
+
 def _buffer_place(graph: ScheduleGraph, name: str) -> Place:
     buffer = graph.buffers[name]
     size = bytes_text(buffer_bytes(buffer))
     lines = [
         (_short(f"{name}: {buffer.type}"), "mono"),
-        (_short(f"{size}, {buffer.layout}"), "soft"),
+        (_short(f"{size}, {layout_words(buffer)}"), "soft"),
     ]
     title = f"{buffer.role} {name}: {buffer.type}\n{buffer.layout}\n{size}"
     return Place(lines, f"buffer {buffer.role}", title)
@@ -116,7 +135,8 @@ def _step_place(step: Step) -> Place:
         lines = [
             (_short(step.name), "mono"),
             (_short(f"{time}, {step.schedule}{row}"), ""),
-            (_short(f"box {roots}; {sizes}" if sizes else f"box {roots}"), "soft"),
+            *((line, "soft") for line in _wrapped(operators(step))),
+            *((line, "soft") for line in _wrapped(f"box {roots} {sizes}".rstrip())),
         ]
         moved = step.costs.get("gmem_bytes", step.costs.get("ram_bytes"))
         if moved is not None:

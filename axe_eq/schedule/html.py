@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from html import escape
 
 from axe_eq.draw import page as html
-from axe_eq.schedule.drawing import graph_svg, timeline_svg
+from axe_eq.schedule.drawing import graph_svg, layout_words, timeline_svg
 from axe_eq.schedule.graph import Access, KernelStep, ScheduleGraph, Step
 from axe_eq.schedule.memory import MemoryPlan, buffer_bytes, plan
 from axe_eq.schedule.quantity import bytes_text, cost_text, seconds_text
@@ -25,7 +25,10 @@ _STYLE = """
 --temporary:#77828f;--output:#4cc38a;--on:#10141a}}
 .panel>svg{margin:0 auto}
 .why{margin:8px 12px;font:12px/1.5 ui-monospace,monospace;white-space:pre-wrap}
-.nowrap{white-space:nowrap}
+.nowrap,td code{white-space:nowrap;overflow-wrap:normal}
+.limit{white-space:nowrap;font-size:11px;color:var(--soft)}.limit.most{color:var(--ink)}
+.limit>span:first-child{display:inline-block;width:54px}.limit .share{background:var(--temporary)}
+.limit.most .share{background:var(--kernel)}
 .share{display:inline-block;height:8px;border-radius:2px;background:var(--kernel);min-width:1px}
 details{margin:8px 0}summary{cursor:pointer;padding:8px 12px}
 details table td{font:12px/1.4 ui-monospace,monospace}
@@ -58,7 +61,8 @@ def schedule_html(graph: ScheduleGraph, target: Target, why: str = "") -> str:
     if times.makespan_s > 0:
         note = "Each lane does one step at a time; a launch hides behind a kernel that still runs."
         parts.append(html.section("Timeline", note, html.panel(timeline_svg(graph, times))))
-    parts.append(html.section("Steps", "", _steps(graph)))
+    note = "Limits are what a kernel would take if that alone were slow; the longest one decides."
+    parts.append(html.section("Steps", note, _steps(graph, target)))
     if any(s.costs for s in graph.steps):
         parts.append(html.section("Costs", "", _costs(graph)))
     parts.append(html.section("Buffers", "", _buffers(graph, memory)))
@@ -86,7 +90,7 @@ def _head(graph: ScheduleGraph, target: Target, memory: MemoryPlan, times: Timel
 # -- tables ---------------------------------------------------------------------------------------
 
 
-def _steps(graph: ScheduleGraph) -> str:
+def _steps(graph: ScheduleGraph, target: Target) -> str:
     total = sum(s.time_s for s in graph.steps)
     rows = []
     for step in graph.steps:
@@ -95,11 +99,30 @@ def _steps(graph: ScheduleGraph) -> str:
         sizes = " ".join(f"{k}={v}" for k, v in getattr(step, "parameters", {}).items())
         rows.append([
             html.code(step.name), seconds_text(step.time_s) if total else "",
-            f'<span class="nowrap">{bar}</span>' if total else "", _implemented(step),
-            html.code(sizes), _names(step.reads), _names(step.writes),
+            f'<span class="nowrap">{bar}</span>' if total else "", _limits(step, target),
+            _implemented(step), html.code(sizes), _names(step.reads), _names(step.writes),
         ])  # fmt: skip
-    head = ("step", "time", "share", "implemented by", "parameters", "reads", "writes")
+    head = ("step", "time", "share", "limits", "implemented by", "parameters", "reads", "writes")
     return html.table(head, rows, (1,)) + "".join(_details(k) for k in graph.kernels)
+
+
+def _limits(step: Step, target: Target) -> str:
+    """A bar for every part of a kernel's time that overlaps the others, and for its launch."""
+    own = {name.removesuffix("_s"): value for name, value in step.costs.items()
+           if name.endswith("_s") and target.costs.get(name) == "own"}  # fmt: skip
+    if not own:
+        return ""
+    own["launch"] = target.launch_s
+    longest = max(own.values()) or 1.0
+    rows = []
+    for name, value in own.items():
+        most = " most" if value == longest else ""
+        rows.append(
+            f'<div class="limit{most}"><span>{escape(name)}</span>'
+            f'<span class="share" style="width:{72 * value / longest:.0f}px"></span>'
+            f" {seconds_text(value)}</div>"
+        )
+    return "".join(rows)
 
 
 def _costs(graph: ScheduleGraph) -> str:
@@ -154,7 +177,7 @@ def _buffers(graph: ScheduleGraph, memory: MemoryPlan) -> str:
     live = {row.buffer: f"{row.first} to {row.last}" for row in memory.table}
     rows = [
         [
-            html.code(b.name), escape(b.role), html.code(b.type), html.code(b.layout),
+            html.code(b.name), escape(b.role), html.code(b.type), html.code(layout_words(b)),
             bytes_text(buffer_bytes(b)),
             str(memory.offsets[b.name]) if b.name in memory.offsets else "", live.get(b.name, ""),
         ]

@@ -36,7 +36,7 @@ def test_an_encoding_has_triton_s_bases(case: dict[str, Any]) -> None:
 
 def test_every_element_lies_where_triton_puts_it() -> None:
     """Bit by bit, over all hardware indices; padding as its documentation defines it."""
-    seen = defaultdict(int)
+    seen: dict[str, int] = defaultdict(int)
     for case in CASES:
         bases, shape = case["bases"], tuple(case["shape"])
         if 1 << sum(map(len, bases.values())) > SMALL:

@@ -94,5 +94,5 @@ def test_the_page_on_programs_runs_and_lists_what_there_is() -> None:
 @pytest.mark.usefixtures("_forgotten")
 def test_the_page_on_packs_runs() -> None:
     count, names = run_page("packs.md")
-    assert count == 10
+    assert count == 11
     assert names["PACK"].laws.keys() == {"gate_by_tanh", "gate_by_sigmoid"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axe_eq.draw.colour import HUES, hue, ramp
-from axe_eq.draw.grid import ABSENT, Cell, Frame, Grid
+from axe_eq.draw.grid import ABSENT, BLANK, Cell, Frame, Grid, Rule
+from axe_eq.errors import LayoutError
 from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.layout.picture.matrix import (
     MOST,
@@ -25,7 +26,9 @@ from axe_eq.layout.picture.matrix import (
 )
 from axe_eq.layout.value import Layout, make
 
+CLOSEST, WIDELY = 4.0, 24.0  # pixels between lines that are drawn, and that are drawn bold
 NAMED = 16  # most columns whose cells spell out the names of their axes
+ONE_LINE = 9  # most characters of a cell that names its axes in one line
 MOST_PLACES = 2**20  # elements times copies that are sorted by place
 LOCAL = (DEFAULT_AXIS, "reg")  # axes inside one device or thread: seldom what tells cells apart
 
@@ -117,16 +120,16 @@ def elements(
     """
     index = matrix.index(window).reshape(-1)
     named = named and len(axes) > 1 and len(window.columns) <= NAMED
+    short = abbreviated(axes) if named else dict.fromkeys(axes, "")
+    some_differ = marked is not None and bool(marked.differs.any())
     cells = []
     for number, x in enumerate(index.tolist()):
-        lines = []
-        for axis in axes:
-            values = found.text(axis, number)
-            lines.append(f"{axis} {values}" if named else values)
+        lines = _in_one([short[axis] + found.text(axis, number) for axis in axes], named)
         marks: tuple[str, ...] = ()
         if marked is not None and marked.differs[number]:
             marks = ("first",) if x == marked.first else ("differs",)
-        tone = scale.tone(found.least_of(scale.axis, number))
+        same = some_differ and not marks  # what differs has the colours
+        tone = "plain" if same else scale.tone(found.least_of(scale.axis, number))
         title = f"{matrix.element(x)} (element {x}) at {found.coordinates(number)}"
         cells.append(Cell(tuple(lines), tone, marks, title, (x,)))
     row_breaks, column_breaks = matrix.breaks(window)
@@ -138,8 +141,40 @@ def elements(
         row_breaks,
         column_breaks,
         name="elements with their places",
-        text="" if named or len(axes) == 1 else f"in the order {'/'.join(axes)}",
+        text=_order_text(axes, short),
     )
+
+
+def abbreviated(axes: Sequence[str]) -> dict[str, str]:
+    """A short name for every axis, in capitals: as many letters as tell it from the others."""
+    found = {}
+    for axis in axes:
+        others = [other for other in axes if other != axis]
+        length = next(
+            (
+                n
+                for n in range(1, len(axis))
+                if not any(o.lower().startswith(axis[:n].lower()) for o in others)
+            ),
+            len(axis),
+        )
+        found[axis] = axis[:length].upper()
+    return found
+
+
+def _in_one(parts: Sequence[str], named: bool) -> list[str]:
+    """The coordinates of a cell in one line where they are short, else one per line."""
+    line = " ".join(parts)
+    return [line] if named and len(line) <= ONE_LINE else list(parts)
+
+
+def _order_text(axes: Sequence[str], short: Mapping[str, str]) -> str:
+    """How to read a cell; "" where there is one axis."""
+    if len(axes) == 1:
+        return ""
+    if any(short.values()):
+        return ", ".join(f"{name} for {axis}" for axis, name in short.items())
+    return f"in the order {'/'.join(axes)}"
 
 
 def overview(
@@ -188,7 +223,41 @@ def overview(
         name="overview",
         frames=frames,
         legend=scale.legend(),
+        rules=tuple(_rules(layout, matrix, len(rows[0]), len(columns[0]))),
     )
+
+
+def digit_pitches(layout: Layout, matrix: Matrix) -> tuple[list[int], list[int]]:
+    """Rows, and columns, after which a digit of the layout moves on: tiles and blocks, ascending.
+
+    Of the fastest dim of the rows and of the columns; nothing where digits lie across dims, and of
+    boxes in boxes, whose digits need not be aligned.
+    """
+    dims = matrix.dims if layout.box is None else layout.padded
+    if dims is None or len(dims) != len(matrix.dims) or layout.inner:
+        return [], []
+    try:
+        cuts = make(layout.shard, (), ()).group(dims).blocks
+    except LayoutError:
+        return [], []
+    sides: list[list[int]] = []
+    for dim, extent in ((matrix.split - 1, matrix.n_rows), (len(dims) - 1, matrix.n_columns)):
+        pitches, inner = [], 1
+        for length, _, _ in reversed(cuts[dim] if dim >= 0 else ()):
+            inner *= length
+            if 1 < inner < extent:
+                pitches.append(inner)
+        sides.append(pitches)
+    return sides[0], sides[1]
+
+
+def _rules(layout: Layout, matrix: Matrix, high: int, wide: int) -> Iterator[Rule]:
+    """Lines where digits move on, as far as they can be told apart; bold where they are few."""
+    pitches = digit_pitches(layout, matrix)
+    for across, found, size in ((True, pitches[0], high), (False, pitches[1], wide)):
+        shown = [pitch for pitch in found if pitch / size * BLANK >= CLOSEST]
+        for pitch in shown:
+            yield Rule(across, pitch / size, "bold" if pitch / size * BLANK >= WIDELY else "fine")
 
 
 def _touched(parts: Sequence[range], seen: range) -> range:

@@ -7,13 +7,14 @@ from html import escape
 from typing import NamedTuple
 
 from axe_eq.draw import page as html
-from axe_eq.draw.grid import Grid, figure_svg, grid_svg, grid_text
+from axe_eq.draw.grid import Grid, figure_svg, grid_svg, grid_text, grid_width
 from axe_eq.layout.describe import Description, aliasing_text, describe
 from axe_eq.layout.mesh import Mesh
 from axe_eq.layout.picture.banks import accesses, banks, without_swizzle
 from axe_eq.layout.picture.matrix import MOST, Matrix, Window, images, matrix_of
 from axe_eq.layout.picture.panels import (
     colour_axis,
+    digit_pitches,
     elements,
     memory,
     overview,
@@ -23,6 +24,7 @@ from axe_eq.layout.picture.panels import (
 )
 from axe_eq.layout.value import Layout
 
+NARROW = 540  # pixels: of grids that stand side by side
 FEW = 32  # rows and columns of a picture that is no page
 
 
@@ -36,6 +38,7 @@ class Look(NamedTuple):
         itemsize: bytes of one element, for the view of memory banks.
         mesh: the devices, for notations of shardings.
         meant: the layout, where what is drawn is it with its elements in the order of other dims.
+        typed: the text that was given, where it is not the layout's own.
     """
 
     shape: tuple[int, ...] | None = None
@@ -44,13 +47,15 @@ class Look(NamedTuple):
     itemsize: int | None = None
     mesh: Mesh | None = None
     meant: Layout | None = None
+    typed: str = ""
 
     def title(self, drawn: Layout) -> list[str]:
-        """The layout, and what of it is drawn where that is in another order, in lines."""
+        """What was typed, its layout, and what of it is drawn in another order, in lines."""
+        first = [self.typed] if self.typed else []
         if self.meant is None:
-            return [str(drawn)]
+            return [*first, str(drawn)]
         dims = "x".join(map(str, self.shape or ()))
-        return [str(self.meant), f"Drawn with its modes as dims in order, {dims}: {drawn}"]
+        return [*first, str(self.meant), f"Drawn with its modes as dims in order, {dims}: {drawn}"]
 
 
 USUAL = Look()
@@ -88,8 +93,14 @@ def parts_of(
     note = "Every element with its place" + (f", {grid.text}." if grid.text else ".")
     parts = [Part("Elements", note + told(matrix, window), grid, f"The colour is {axis}.")]
     if window != matrix.whole():
+        far = overview(layout, matrix, axis, window)
         note = "All elements in blocks, coloured by the first of each; the window is outlined."
-        parts.insert(0, Part("From far", note, overview(layout, matrix, axis, window)))
+        rows, columns = digit_pitches(layout, matrix)
+        if rows or columns:
+            said = [_every("rows", rows), _every("columns", columns)]
+            note += f" Tiles begin {' and '.join(filter(None, said))}"
+            note += "; lines where they can be told apart." if far.rules else "."
+        parts.insert(0, Part("From far", note, far))
     places = places_of(layout, most)
     held = memory(layout, matrix, places)
     if held is not None:
@@ -99,6 +110,11 @@ def parts_of(
     if look.itemsize is not None:
         parts += _bank_parts(layout, matrix, look.itemsize)
     return parts
+
+
+def _every(what: str, pitches: Sequence[int]) -> str:
+    """Where digits move on, in words."""
+    return f"every {' and '.join(map(str, pitches))} {what}" if pitches else ""
 
 
 def _bank_parts(layout: Layout, matrix: Matrix, itemsize: int) -> list[Part]:
@@ -134,7 +150,8 @@ def panel(grid: Grid) -> str:
 def layout_svg(layout: Layout, look: Look = USUAL) -> str:
     """The pictures of a layout in one SVG."""
     parts = parts_of(layout, look, FEW)
-    return figure_svg([(part.title, part.grid) for part in parts], look.title(layout))
+    read = (f"{part.title}, {part.grid.text}".removesuffix(", ") for part in parts)
+    return figure_svg(list(zip(read, (p.grid for p in parts), strict=True)), look.title(layout))
 
 
 def layout_text(layout: Layout, look: Look = USUAL) -> str:
@@ -156,15 +173,30 @@ def layout_html(layout: Layout, look: Look = USUAL) -> str:
     title, *drawn = look.title(layout)
     shape = look.shape if look.meant is None else None
     known = describe(look.meant or layout, shape=shape, mesh=look.mesh)
-    body = [*(f"<p>{escape(line)}</p>" for line in drawn), _facts(known)]
-    body += [
-        html.section(part.title, f"{part.note} {part.colours}".rstrip(), panel(part.grid))
-        for part in parts_of(layout, look)
-    ]
+    said = [html.code(line) if line == str(known.layout) else escape(line) for line in drawn]
+    body = [*(f"<p>{line}</p>" for line in said), _facts(known)]
+    body += _sections(parts_of(layout, look))
     if look.itemsize is not None:
         body.append(_accesses(layout, look.itemsize, look.shape))
     body.append(_notations(known))
     return html.page(title, body, formal=True, linked=True)
+
+
+def _sections(parts: Sequence[Part]) -> list[str]:
+    """The parts under headings; two narrow ones that follow each other stand side by side."""
+    drawn, left = [], list(parts)
+    while left:
+        part = left.pop(0)
+        if left and max(grid_width(part.grid), grid_width(left[0].grid)) <= NARROW:
+            other = left.pop(0)
+            drawn.append(f'<div class="pair">{_section(part)}{_section(other)}</div>')
+        else:
+            drawn.append(_section(part))
+    return drawn
+
+
+def _section(part: Part) -> str:
+    return html.section(part.title, f"{part.note} {part.colours}".rstrip(), panel(part.grid))
 
 
 def _facts(known: Description) -> str:

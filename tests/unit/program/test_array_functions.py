@@ -484,3 +484,16 @@ def test_the_namespace_has_the_whole_standard_but_what_is_left_out() -> None:
     assert all(hasattr(whole, name) for name in standard)
     missing = {name for name in standard if not hasattr(axe_eq.array, name)}
     assert missing == left_out
+
+
+@pytest.mark.parametrize("name", ["take", "take_along_axis", "sort", "argsort", "nonzero"])
+def test_a_function_that_is_not_built_says_why_and_does_not_exist(name: str) -> None:
+    """Code that looks for it takes another way; code that calls it is told at its own line."""
+    assert not hasattr(axe_eq.array, name)
+    with pytest.raises(axe_eq.ProgramError) as refused:
+        axe_eq.trace(lambda x: getattr(axe_eq.array, name)(x), "8:f32")
+    assert refused.value.thing == f"array function {name!r}"
+    assert "built" in refused.value.wrong or "depends on values" in refused.value.wrong
+    assert "test_array_functions.py" in refused.value.at
+    with pytest.raises(AttributeError, match="has no attribute 'tak'"):
+        axe_eq.array.tak  # type: ignore[attr-defined]  # noqa: B018

@@ -306,12 +306,26 @@ REFUSED: list[tuple[Callable[..., Any], list[Any], str, str]] = [
         ["3:f32"],
         "index of type Traced: would give a shape that depends on values; "
         "expected integers, slices, None or ...",
-        "where(mask, a, b) for a mask",
+        "where(mask, a, b)",
+    ),
+    (
+        lambda x: x[[True, False, True]],
+        ["3:f32"],
+        "index of type list: would give a shape that depends on values; "
+        "expected integers, slices, None or ...",
+        "where(mask, a, b)",
     ),
     (
         lambda x: x[[0, 1]],
         ["3:f32"],
-        "index of type list: would give a shape that depends on values; "
+        "index of type list: indexing by arrays is not built; "
+        "expected integers, slices, None or ...",
+        "",
+    ),
+    (
+        lambda x, ids: x[ids],
+        ["3x4:f32", "8:i32"],
+        "index of type Traced: indexing by arrays is not built; "
         "expected integers, slices, None or ...",
         "",
     ),
