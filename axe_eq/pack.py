@@ -73,13 +73,16 @@ class Pack:
     def law(self, *, source: str, **flags: Any) -> Callable[[Callable[..., tuple[Any, ...]]], Law]:
         """Decorator: a law of this pack; flags as in `axe_eq.rule.law.Law`.
 
+        A law of an exact pack is exact unless its flags say otherwise; one of a real pack never is.
+
         Raises:
             PackError: the docstring states no equality, there is no source, or the name is taken.
         """
 
         def wrap(fn: Callable[..., tuple[Any, ...]]) -> Law:
             try:
-                made = make_law(source=source, exact=self.exact, **flags)(fn)
+                exact = bool(flags.pop("exact", True)) and self.exact
+                made = make_law(source=source, exact=exact, **flags)(fn)
             except PackError as error:
                 error.thing = f"pack {self.name!r}, {error.thing}"
                 raise
@@ -371,12 +374,18 @@ def _check_without(dropped: Iterable[str], found: Sequence[Pack]) -> None:
             )  # fmt: skip
 
 
-def laws_of(chosen: Iterable[Pack], without: Iterable[str] = ()) -> dict[str, Law]:
-    """Laws of these packs by key "pack/law", less those named in `without` (by name or key)."""
+def laws_of(
+    chosen: Iterable[Pack], without: Iterable[str] = (), *, numerics: str = "real"
+) -> dict[str, Law]:
+    """Laws of these packs by key "pack/law", less those named in `without` (by name or key).
+
+    Under the numerics "exact" only those that hold bit for bit.
+    """
     dropped = {*without, *switches().without}
     return {
         f"{pack.name}/{name}": law
         for pack in chosen
         for name, law in pack.laws.items()
         if name not in dropped and f"{pack.name}/{name}" not in dropped
+        if law.exact or numerics == "real"
     }

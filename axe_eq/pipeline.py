@@ -175,8 +175,9 @@ def _choose(
     """The stages from saturate on."""
     if mesh is not None:
         return _choose_mesh(program, terms, mesh, machine, used, left_out, numerics, report)
-    graph = stage("saturate", lambda: saturate_program(program, terms, used, left_out),
-                  report=report, notes=saturation_notes, show={3: matches_text})  # fmt: skip
+    graph = stage("saturate", lambda: saturate_program(
+                      program, terms, used, left_out, numerics=numerics), report=report,
+                  notes=saturation_notes, show={3: matches_text})  # fmt: skip
     choices = read_choices(program, terms, graph, machine, used)
     for number in range(1, MOST_ROUNDS + 1):  # until every kernel that is taken is built
         found, built = _round(number, program, choices, used, numerics, report)
@@ -223,8 +224,9 @@ def _choose_mesh(
     text = mesh_text(mesh)
     program = everywhere(program, text)
     requests = mesh_requests(program, terms, text)
-    graph = stage("saturate", lambda: saturate_program(program, terms, used, without, requests),
-                  report=report, notes=saturation_notes, show={3: matches_text})  # fmt: skip
+    graph = stage("saturate", lambda: saturate_program(
+                      program, terms, used, without, requests, numerics), report=report,
+                  notes=saturation_notes, show={3: matches_text})  # fmt: skip
     forest = stage("read", lambda: read_mesh(graph.session, text, target, requests), report=report)
     try:
         ways = stage("extract", lambda: plan_mesh(forest, text, target), report=report)
@@ -409,8 +411,12 @@ def saturate_program(
     used: Sequence[Pack],
     without: Iterable[str],
     requests: Sequence[Term] | None = None,
+    numerics: str = "real",
 ) -> Saturated:
-    """Run all laws of these packs on a program and demand its outputs (or what `requests` says)."""
+    """Run all laws of these packs on a program and demand its outputs (or what `requests` says).
+
+    Under the numerics "exact" only laws that hold bit for bit.
+    """
     layouts = arrival_layouts(program)
     for name, node in ((n.text, n) for n in terms if n.kind == INPUT):
         layouts.setdefault(name, row_major(node.type.size))
@@ -422,7 +428,7 @@ def saturate_program(
         ),
     ]
     return saturate(
-        laws_of(used, without), SYMBOLS, ANALYSES, list(terms.values()), known,
+        laws_of(used, without, numerics=numerics), SYMBOLS, ANALYSES, list(terms.values()), known,
         requests_of(program, terms) if requests is None else requests,
         limits=limits(), progress=progress.at,
         before_demand=leave_out_circles if requests is None else lambda _: None,

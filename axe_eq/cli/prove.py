@@ -60,6 +60,8 @@ def equiv(
         click.echo(as_json_text(verdict_data(verdict, used, certificate)))
     else:
         click.echo(str(verdict))
+        if isinstance(verdict, Proved):
+            click.echo(verdict.reason)
     sys.exit(YES if verdict else REFUTED if isinstance(verdict, Refuted) else UNKNOWN)
 
 

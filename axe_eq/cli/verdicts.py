@@ -35,6 +35,8 @@ def verdict_data(verdict: Verdict, numerics: str, certificate: str | None) -> di
         "text": str(verdict),
         "numerics": proved.statement.numerics if proved else numerics,
         "statement": str(proved.statement) if proved else None,
+        "how": proved.how if proved else None,
+        "laws": list(proved.laws) if proved else None,
         "packs": dict(proved.statement.packs) if proved else None,
         "certificate": certificate if proved else None,
         "reason": refuted.reason if refuted is not None else None,

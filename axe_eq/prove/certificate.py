@@ -10,6 +10,7 @@ are no digests, only ids that index its own tables.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -24,6 +25,7 @@ from axe_eq.layout.symbolic.check import unknowns
 from axe_eq.layout.symbolic.instances import names_in
 from axe_eq.layout.symbolic.show import show
 from axe_eq.program import terms as program_terms
+from axe_eq.program.facts import FINITE, facts_of_input
 from axe_eq.rule.term import INT, STR, Ground, Symbol, Term, postorder
 
 FORMAT, VERSION = "axe_eq certificate", 3
@@ -65,7 +67,9 @@ class Statement:
     Attributes:
         kind: "programs" or "layouts".
         left, right: roots of the two sides.
-        inputs: name and type of every input that the sides share, in order (programs only).
+        inputs: name and type of every input that the sides share, in order (programs only). Over
+            the reals they stand for all finite values, but for captured arrays that are not
+            finite: their names say so (`axe_eq.program.facts`).
         packs: name -> version of the packs whose laws are believed.
         numerics: "real" or "exact".
         assume: pairs of terms that are taken to be equal.
@@ -94,6 +98,9 @@ class Statement:
         if self.kind == LAYOUTS:
             return f"{_layouts(self)}{by}"
         how = "over the reals" if self.numerics == "real" else "bit for bit"
+        wild = [name for name, type in self.inputs if facts_of_input(name, type) & FINITE != FINITE]
+        if wild and self.numerics == "real":
+            how += f", whatever infinities and NaN {' and '.join(wild)} may hold"
         given = f", assuming {len(self.assume)} equalities" if self.assume else ""
         inputs = ", ".join(f"{name}: {type}" for name, type in self.inputs)
         return f"two programs of ({inputs}) are equal at these extents, {how}{given}{by}"
@@ -272,6 +279,7 @@ def parse(text: str | bytes) -> Proof:
         document = json.loads(text, object_pairs_hook=_object, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise refuse(f"is not JSON ({error})") from None
+    _check_unicode(text)
     if not isinstance(document, dict):
         raise refuse(f"is a {type(document).__name__}", "a JSON object")
     form, number = document.get("format"), document.get("version")
@@ -286,6 +294,20 @@ def parse(text: str | bytes) -> Proof:
     table = _read_table(terms, SYMBOLS[claimed.kind])
     firings = tuple(_firing(item, table) for item in _list(instances, "instances"))
     return Proof(claimed, firings, _read_texts(laws, "law", "statement"))
+
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+
+
+def _check_unicode(text: str | bytes) -> None:
+    """Refuse texts with half a character, which no file and no terminal can show."""
+    given = text if isinstance(text, str) else text.decode("utf-8", "replace")
+    if _SURROGATE.search(given):
+        try:
+            json.dumps(json.loads(given), ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = f"U+{ord(error.object[error.start]):04X}"
+            raise refuse(f"holds a text with {half}, half a character", "Unicode text") from None
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -180,8 +180,9 @@ def _inputs(statement: Statement) -> dict[str, str]:
     if len(inputs) < len(statement.inputs):
         raise refuse("names an input twice", "one type per name")
     for name, type in inputs.items():
-        if str(value_type(type)) != type:
-            raise refuse(f"input {name!r} has type {type!r}", "a type such as f32[2,3]")
+        if str(value_type(type)) != type or min(value_type(type).shape, default=1) < 1:
+            wanted = "a type such as f32[2,3], extents of at least 1"
+            raise refuse(f"input {name!r} has type {type!r}", wanted)
     return inputs
 
 

@@ -29,6 +29,7 @@ from axe_eq.prove.refute import BUDGET as REFUTE_BUDGET
 from axe_eq.prove.refute import refute
 from axe_eq.prove.search import Budget
 from axe_eq.prove.verdict import Proved, Refuted, Unknown, Verdict
+from axe_eq.prove.witness import is_defined_somewhere
 
 Pairs = Sequence[tuple[Program, Program]]
 _CHEAP = 1 / 32  # share of the refutation budget that is spent before a proof is tried
@@ -75,7 +76,10 @@ def _decide(
         return found
     proof = prove_programs(a, b, packs, numerics, assume, budget)
     if isinstance(proof, Proved):
-        return proof
+        if numerics == "exact" or is_defined_somewhere(a):
+            return proof
+        what = "an input at which they are defined: the sides are equal, but none was found"
+        return Unknown(what, f"{time.monotonic() - start:.1f} s")
     with suppress(DeadlinePassed):  # then what the proof lacked is still known
         found = None if assume else refute(a, b, numerics=numerics, seed=1, budget=operations)
     if found is not None:
@@ -132,10 +136,13 @@ def decide_stored(text: str) -> str:
 
 def _verdict_data(verdict: Verdict) -> dict[str, Any]:
     if isinstance(verdict, Proved):
-        return {"proved": str.__str__(verdict.certificate)}
+        text = str.__str__(verdict.certificate)
+        return {"proved": text, "how": verdict.how, "laws": verdict.laws}
     if isinstance(verdict, Refuted):
         return {"refuted": b64encode(pickle.dumps(verdict)).decode()}
-    return {"unknown": verdict.missing.data(), "budget": verdict.budget}
+    missing = verdict.missing
+    known = missing.data() if isinstance(missing, Frontier) else {"text": missing}
+    return {"unknown": known, "budget": verdict.budget}
 
 
 def _verdict(data: dict[str, Any]) -> Verdict:
@@ -143,8 +150,10 @@ def _verdict(data: dict[str, Any]) -> Verdict:
         raise DeadlinePassed
     if "proved" in data:
         certificate = Certificate(data["proved"])
-        return Proved(certificate, certificate.proof.statement)
+        statement = certificate.proof.statement
+        return Proved(certificate, statement, data["how"], tuple(data["laws"]))
     if "refuted" in data:
         refuted: Refuted = pickle.loads(b64decode(data["refuted"]))
         return refuted
-    return Unknown(Frontier.from_data(data["unknown"]), data["budget"])
+    unknown = data["unknown"]
+    return Unknown(unknown.get("text") or Frontier.from_data(unknown), data["budget"])

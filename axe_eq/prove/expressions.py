@@ -31,7 +31,7 @@ from axe_eq.pack import Pack, laws_of
 from axe_eq.prove.certificate import Statement
 from axe_eq.prove.layoutnormal import LayoutNormalizer
 from axe_eq.prove.layouts import compare, proved, rewrite, rules, statement
-from axe_eq.prove.prover import Step, certify
+from axe_eq.prove.prover import Step, certify, verdict_of
 from axe_eq.prove.rewrite import Rewriter, Rules, laws_about
 from axe_eq.prove.search import Budget, Search
 from axe_eq.prove.verdict import LayoutCounterexample, Proved, Refuted, Unknown, Verdict
@@ -211,7 +211,8 @@ class _Question:
         _keep(laws, session)
         if certificate is None:
             return search.stopped
-        return Proved(certificate, certificate.proof.statement)
+        proof = certificate.proof
+        return verdict_of(certificate, proof.statement, proof.laws, by_name)
 
     # -- what was missing -------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from axe_eq.layout.terms import SORTS, encode, is_answer
 from axe_eq.pack import Pack, laws_of
 from axe_eq.pack import packs as find_packs
 from axe_eq.prove.certificate import LAYOUTS, Statement
-from axe_eq.prove.prover import Step, explained, trusting, write_proof
+from axe_eq.prove.prover import Step, explained, trusting, verdict_of, write_proof
 from axe_eq.prove.rewrite import Rewriter, Rules, laws_about
 from axe_eq.prove.verdict import LayoutCounterexample, Proved, Refuted, Unknown, Verdict
 from axe_eq.rule.term import Term
@@ -186,8 +186,9 @@ def _computed(rewriter: Rewriter, one: Term, two: Term) -> bool:
 def proved(state: Statement, steps: Sequence[Step], packs: Sequence[Pack]) -> Proved:
     """The verdict with the certificate of instances that suffice, without those not needed."""
     needed = explained(state, steps)
-    proof = write_proof(state, needed, {pack.name: pack for pack in packs})
-    return Proved(proof, trusting(state, needed))
+    known = {pack.name: pack for pack in packs}
+    laws = {firing.law for firing, _ in needed}
+    return verdict_of(write_proof(state, needed, known), trusting(state, needed), laws, known)
 
 
 def layout_graph(packs: Iterable[Pack] | None = None) -> LayoutGraph:

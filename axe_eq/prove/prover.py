@@ -99,7 +99,8 @@ def _attempt(
     with begin(statement, laws, budget) as search:
         certificate = certify(search, packs) if search.run() else None
         if certificate is not None:
-            return Proved(certificate, certificate.proof.statement)
+            proof = certificate.proof
+            return verdict_of(certificate, proof.statement, proof.laws, packs)
         return find_frontier(search.session, statement, search.stopped, search.turns)
 
 
@@ -136,6 +137,24 @@ def write_proof(
     """The certificate of these steps, which trusts only the packs whose laws they use."""
     firings = tuple(firing for firing, _ in steps)
     return write(Proof(trusting(statement, steps), firings, law_statements(firings, packs)))
+
+
+def verdict_of(
+    certificate: Certificate, statement: Statement, laws: Iterable[str], packs: Mapping[str, Pack]
+) -> Proved:
+    """The verdict with a certificate, and what its laws did.
+
+    Args:
+        certificate: the proof.
+        statement: what it proves.
+        laws: keys of the laws that it uses.
+        packs: whose laws they are.
+    """
+    keys = tuple(sorted(laws))
+    parts = (key.partition("/") for key in keys)
+    computed = all(packs[pack].laws[name].normal for pack, _, name in parts)
+    how = "identical" if not keys else "decided" if computed else "rewritten"
+    return Proved(certificate, statement, how, keys)
 
 
 def _firings(search: Search) -> list[Firing]:

@@ -135,7 +135,9 @@ def _of_cell(text: str, views: Sequence[Array]) -> tuple[Array, Array]:
 def _over(sig: Signature, marks: Array, full: tuple[int, ...]) -> Array:
     """Marks of what a reduction makes of marked cells."""
     whole = np.broadcast_to(marks, full)
-    return whole.any(axis=tuple(range(sig.n_out, whole.ndim))) if sig.n_reduced else whole
+    if not sig.n_reduced:
+        return whole
+    return np.asarray(whole.any(axis=tuple(range(sig.n_out, whole.ndim))))
 
 
 def _selector(node: Node, operands: Sequence[Real]) -> Real:

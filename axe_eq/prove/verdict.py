@@ -114,10 +114,24 @@ class Proved:
     Attributes:
         certificate: what an independent checker accepts.
         statement: what is proved: the two sides, the packs, the numerics.
+        how: "identical" where nothing had to be proved, "decided" where laws only computed and
+            compared (normal forms, the algebra of layouts), "rewritten" where others took part.
+        laws: keys of the laws that the certificate uses.
     """
 
     certificate: Any
     statement: Any
+    how: str = ""
+    laws: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> str:
+        """How it was proved, in one sentence."""
+        return {
+            "identical": "both sides are the same as they stand",
+            "decided": f"decided: both sides were computed and compared ({', '.join(self.laws)})",
+            "rewritten": f"rewritten by {', '.join(self.laws)}",
+        }.get(self.how, "")
 
     def __bool__(self) -> Literal[True]:
         return True

@@ -19,7 +19,7 @@ from axe_eq.errors import ScheduleError
 from axe_eq.layout import Layout, Mesh
 from axe_eq.program.ops import MONOIDS, join_text, selector
 from axe_eq.program.signature import Affine, make, plain, signature
-from axe_eq.program.types import ValueType, value_type
+from axe_eq.program.types import DTYPES, ValueType, value_type
 
 NONE = "-"
 DEVICE_AXIS = "gpuid"
@@ -208,6 +208,12 @@ def partials(sig_text: str, types: str, box: str, mesh: str) -> tuple[Partial, .
         inner = [tuple(a for a in axes if a != axis) for axes in cuts]
         found.append(Partial(new.text, tuple(splits), show([(axis,), *inner]), axis, scatters))
     return tuple(found)
+
+
+def merges_round(sig_text: str, own: str) -> bool:
+    """Whether an operator's value of this type depends on the order in which it is reduced."""
+    monoid = signature(sig_text).monoid
+    return bool(monoid) and not MONOIDS[monoid].exact and DTYPES[value_type(own).dtype].kind == "f"
 
 
 def partial_type(type_text: str, axis: str, mesh: str) -> str:

@@ -50,6 +50,12 @@ def _normalises(
     )
 
 
+def _is_top(whole: Signature, top: str) -> bool:
+    """Whether the second operand is the first one's maximum over just the reduced dims."""
+    z, m = whole.operands[:2]
+    return _normalises(z, m, top, whole, "max")
+
+
 def _dim(dim: int | None) -> int:
     return -1 if dim is None else dim
 
@@ -113,7 +119,7 @@ def without_maximum(fold: str, shift: str, top: str) -> str | None:
     if s.monoid != "softmax" or t.n_reduced or len(t.operands) != 2:
         return None
     whole = sigalg.inline(s, 0, t)
-    if whole is None or not _normalises(*whole.operands[:2], top, whole, "max"):
+    if whole is None or not _is_top(whole, top):
         return None
     rest = sigalg.without_operand(whole, 1)
     return None if rest is None else rest.text
@@ -205,7 +211,8 @@ def _fold_law(late: bool, right: bool, kind: str) -> Callable[..., Sides]:
         left, u = sides(s, d, t, x, op(y, "sub", z, op(w, "id", z)), v)
         return left, op(without_maximum(u, y, w), "pair", z, v)
 
-    return {PLAIN: plain, OFFSET: shifted, MAXIMUM: topped}[kind]
+    laws: dict[str, Callable[..., Sides]] = {PLAIN: plain, OFFSET: shifted, MAXIMUM: topped}
+    return laws[kind]
 
 
 def _name(late: bool, right: bool, kind: str) -> str:
@@ -281,7 +288,7 @@ def is_maximum(norm: str, exp: str, shift: str, top: str) -> str | None:
     """Defined where the offset is the maximum of the scores that are summed."""
     whole = sigalg.inline(signature(norm), 0, signature(exp))
     inner = None if whole is None else sigalg.inline(whole, 0, signature(shift))
-    found = inner is not None and _normalises(*inner.operands[:2], top, inner, "max")
+    found = inner is not None and _is_top(inner, top)
     return top if found else None
 
 

@@ -419,7 +419,7 @@ def constant(value: Fraction, dtype: str) -> Term:
 
 def _whole(value: int) -> Term:
     """An integer of any size, exact: a sum of numbers that f64 holds."""
-    parts = []
+    parts: list[Term] = []
     while value or not parts:
         parts.append(_full(float(value), "f64"))
         value -= int(float(value))

@@ -8,6 +8,8 @@ too; only extraction chooses.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from axe_eq.pack import Pack
 from axe_eq.program.terms import (
     Args,
@@ -28,7 +30,7 @@ from axe_eq.program.terms import (
     types_of,
 )  # fmt: skip
 from axe_eq.rule.law import Sides
-from axe_eq.rule.term import STR, primitive
+from axe_eq.rule.term import STR, Primitive, primitive
 from axe_eq.schedule import shard as s
 from axe_eq.schedule import terms
 from axe_eq.schedule.terms import Boxes, MeshBox, MeshText
@@ -56,18 +58,22 @@ def mesh_operand_boxes(sig: str, types: str, box: str, mesh: str) -> str | None:
     return None if way is None else "".join(f"{b};" for b in way)
 
 
-@primitive((STR, STR, STR, STR), (STR, STR, STR, STR), many=True)
-def partial_of_one(sig: str, types: str, box: str, mesh: str) -> list[tuple[str, ...]]:
-    """Cuts of a reduced dim of an operator of one operand: signature, split, box, axis."""
-    ways = s.partials(sig, types, box, mesh) if types.count(";") == 1 else ()
-    return [(w.sig, w.splits[0], w.box, w.axis) for w in ways if all(w.splits)]
+def _partials(count: int, rounds: bool) -> Primitive:
+    """(sig, types, own type, box, mesh) -> cuts of a reduced dim: signature, splits, box, axis.
 
+    Args:
+        count: number of operands.
+        rounds: whether the sums of parts round, so that another order gives other bits.
+    """
 
-@primitive((STR, STR, STR, STR), (STR, STR, STR, STR, STR), many=True)
-def partial_of_two(sig: str, types: str, box: str, mesh: str) -> list[tuple[str, ...]]:
-    """Cuts of a reduced dim that both of two operands have."""
-    ways = s.partials(sig, types, box, mesh) if types.count(";") == 2 else ()
-    return [(w.sig, *w.splits, w.box, w.axis) for w in ways if all(w.splits)]
+    def fn(sig: str, types: str, own: str, box: str, mesh: str) -> list[tuple[str, ...]]:
+        if types.count(";") != count or s.merges_round(sig, own) != rounds:
+            return []
+        ways = s.partials(sig, types, box, mesh)
+        return [(w.sig, *w.splits, w.box, w.axis) for w in ways if all(w.splits)]
+
+    fn.__name__ = f"partial_of_{count}{'_rounding' if rounds else ''}"
+    return Primitive(fn, (STR,) * 5, (STR,) * (3 + count), many=True)
 
 
 @primitive((STR, STR, STR), (STR,))
@@ -136,28 +142,50 @@ def anywhere(t: Value, M: MeshText) -> Sides:
     return terms.spread(t, M), terms.From(terms.shard(t, b, M), type, b, M)
 
 
-@PACK.law(source="Axe fig. 8: a partial sum is one more dim on the device axis", demand=True)
-def reduce_one(sig: Sig, cell: Cell, a: Value, b: MeshBox, M: MeshText) -> Sides:
-    """shard(Op(s, f, a), b, M) = Collective(shard(partial, b1, M), axis, b, M)."""
-    partial, split, box, axis = partial_of_one(sig, types_of(args(a)), b, M)
-    whole, value = op(sig, cell, a), op(partial, cell, sel(split, a))
-    type = partial_type(type_of(whole), axis, M)
-    return (
-        terms.shard(whole, b, M),
-        terms.Collective(terms.shard(value, box, M), type, sig, axis, b, M),
-    )
+def _reduce_one(rounds: bool) -> Callable[..., Sides]:
+    partials = _partials(1, rounds)
+
+    def law(sig: Sig, cell: Cell, a: Value, b: MeshBox, M: MeshText) -> Sides:
+        """shard(Op(s, f, a), b, M) = Collective(shard(partial, b1, M), axis, b, M)."""
+        whole = op(sig, cell, a)
+        partial, split, box, axis = partials(sig, types_of(args(a)), type_of(whole), b, M)
+        value, type = op(partial, cell, sel(split, a)), partial_type(type_of(whole), axis, M)
+        return (
+            terms.shard(whole, b, M),
+            terms.Collective(terms.shard(value, box, M), type, sig, axis, b, M),
+        )
+
+    return law
 
 
-@PACK.law(source="Axe fig. 8: a partial sum is one more dim on the device axis", demand=True)
-def reduce_two(sig: Sig, cell: Cell, a: Value, c: Value, b: MeshBox, M: MeshText) -> Sides:
-    """shard(Op(s, f, a, c), b, M) = Collective(shard(partial, b1, M), axis, b, M)."""
-    partial, first, second, box, axis = partial_of_two(sig, types_of(args(a, c)), b, M)
-    whole, value = op(sig, cell, a, c), op(partial, cell, sel(first, a), sel(second, c))
-    type = partial_type(type_of(whole), axis, M)
-    return (
-        terms.shard(whole, b, M),
-        terms.Collective(terms.shard(value, box, M), type, sig, axis, b, M),
-    )
+def _reduce_two(rounds: bool) -> Callable[..., Sides]:
+    partials = _partials(2, rounds)
+
+    def law(sig: Sig, cell: Cell, a: Value, c: Value, b: MeshBox, M: MeshText) -> Sides:
+        """shard(Op(s, f, a, c), b, M) = Collective(shard(partial, b1, M), axis, b, M)."""
+        whole = op(sig, cell, a, c)
+        types = types_of(args(a, c))
+        partial, first, second, box, axis = partials(sig, types, type_of(whole), b, M)
+        value = op(partial, cell, sel(first, a), sel(second, c))
+        type = partial_type(type_of(whole), axis, M)
+        return (
+            terms.shard(whole, b, M),
+            terms.Collective(terms.shard(value, box, M), type, sig, axis, b, M),
+        )
+
+    return law
+
+
+# Partial sums of floats round in another order: bit for bit only integers, max and min are reduced
+# so.
+for _rounds in (False, True):
+    for _name, _law in (("reduce_one", _reduce_one), ("reduce_two", _reduce_two)):
+        PACK.law(
+            source="Axe fig. 8: a partial sum is one more dim on the device axis",
+            demand=True,
+            exact=not _rounds,
+            name=f"{_name}_rounding" if _rounds else _name,
+        )(_law(_rounds))
 
 
 @PACK.law(source="Axe def. 2.2: splitting a dim keeps the row-major index", demand=True)
