@@ -231,7 +231,7 @@ def test_inverse_of_swizzled_layouts(campaign: Start) -> None:
         inverted += 1
         values = layout.table("m")
         assert inverse.table("m")[values].tolist() == list(range(layout.size))
-    assert inverted > 100
+    assert inverted > run.total // 4
 
 
 def test_aliasing_sees_through_swizzles_and_boxes(campaign: Start) -> None:
@@ -381,7 +381,7 @@ def test_group_of_boxes(campaign: Start) -> None:
 
 
 def test_products_and_composition_keep_swizzles_and_boxes(campaign: Start) -> None:
-    run = campaign("swizzles and boxes: tile, direct sum, compose", *ANY, every=False, part=PART)
+    run = campaign("swizzles and boxes: tile, direct sum, compose", *ANY, every=False, part=250)
     made = {"tile": 0, "sum": 0, "composed": 0}
     for maker in run.cases():
         source = maker.random
