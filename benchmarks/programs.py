@@ -26,10 +26,10 @@ import numpy as np
 import axe_eq as axe
 from axe_eq.errors import AxeError, cause, raised_at
 from axe_eq.program.meaning import evaluate_nodes
-from axe_eq.program.node import OP, Program, input_node
+from axe_eq.program.node import OP, Program
 from axe_eq.program.ops import cell
 from axe_eq.program.signature import signature
-from axe_eq.program.types import DTYPES, Array
+from axe_eq.program.types import Array
 from axe_eq.prove.kernelcheck import JUMPING_SHARE, TOLERANCES, difference
 from axe_eq.prove.rebuild import in_float64
 from benchmarks.drawn_programs import ELEMENTS, MULTIPLY_ADDS, case, inputs
@@ -107,10 +107,8 @@ def _compared(seed: int, exe: Any, program: Program, values: str, on: str) -> tu
         apart = difference(np.asarray(f), w, n, tolerance, share)
         if apart is not None:
             at, count = apart
-            text = (
-                f"output {number} is {f[at]} at {at}, where it means {w[at]}: {count} of {f.size}"
-            )
-            return WRONG, text
+            values = f"{f[at]} at {at}, where it means {w[at]}"
+            return WRONG, f"output {number} is {values}: {count} of {f.size}"
     return RIGHT, ""
 
 
@@ -136,8 +134,7 @@ def meanings(program: Program, arrays: Sequence[Array]) -> tuple[list[Array], li
     names = [i.name for i in program.inputs]
     given = {**dict(zip(names, arrays, strict=True)), **program.constants}
     wide_given = {
-        n: a.astype(np.float64) if DTYPES[input_dtype(program, n)].kind == "f" else a
-        for n, a in given.items()
+        n: a.astype(np.float64) if a.dtype.kind not in "iub" else a for n, a in given.items()
     }
     roots = list(program.outputs)
     wide_roots = in_float64(roots)
@@ -145,13 +142,6 @@ def meanings(program: Program, arrays: Sequence[Array]) -> tuple[list[Array], li
         narrow = evaluate_nodes(roots, given)
         wide = evaluate_nodes(wide_roots, wide_given)
     return [wide[r] for r in wide_roots], [narrow[r] for r in roots]
-
-
-def input_dtype(program: Program, name: str) -> str:
-    """The element type of an input or constant."""
-    return next(n.dtype for n in program.nodes() if n == input_node(name, n.type)) if name not in {
-        i.name for i in program.inputs
-    } else next(i.node.dtype for i in program.inputs if i.name == name)  # fmt: skip
 
 
 def _flat(value: Any) -> list[Any]:
@@ -191,11 +181,9 @@ def outcomes(seeds: Sequence[int], target: str, on: str, jobs: int) -> Iterable[
     context = get_context("spawn")
     with ProcessPoolExecutor(jobs, context, max_tasks_per_child=100) as pool:
         waiting = [pool.submit(_one, seed, target, on) for seed in seeds]
-        for number, _ in enumerate(told(range(len(waiting)), "program")):
-            del number
-            break
-        for future in as_completed(waiting):
-            yield future.result()
+        ended = as_completed(waiting)
+        for _ in told(range(len(waiting)), "program"):
+            yield next(ended).result()
 
 
 def summary(found: Sequence[Outcome]) -> str:
