@@ -14,10 +14,10 @@ from axe_eq.errors import SearchError
 
 Steps = tuple[tuple[int, int], ...]  # (stride, extent), strides positive and ascending
 
-MAX_WORK = 2**37  # bits shifted in one search: some twenty seconds
-MAX_FIRST = 2**35  # bits shifted in the first attempt of `factor`
+MAX_WORK = 2**33  # bits shifted in one search: about a second
+MAX_FIRST = 2**32  # bits shifted in the first attempt of `factor`
 MAX_TRIES = 100  # lists that it begins
-MAX_SECOND = 2**34  # bits shifted in its second attempt: some two seconds
+MAX_SECOND = 2**32  # bits shifted in its second attempt: half a second
 MAX_STEPS = 24  # each step at least doubles the reach, and the span is at most 2**24
 
 

@@ -29,7 +29,7 @@ from axe_eq.layout.elimination import eliminated
 from axe_eq.layout.iters import Iters
 from axe_eq.layout.ladders import joined, of_block, reduced
 from axe_eq.layout.levels import NoIters, from_table
-from axe_eq.layout.sieve import pairs, sieved
+from axe_eq.layout.sieve import START, pairs, sieved
 from axe_eq.layout.swizzle import MAX_BIT, Swizzle
 from axe_eq.layout.tables import MAX_RUNGS, MAX_START, from_points, plain_form, point_table
 from axe_eq.layout.unswizzle import unswizzled
@@ -292,22 +292,24 @@ def _searched(
     with `short` only those that reach most bits are.
     """
     columns = {axis: points[:, :, axes.index(axis)] for axis in chosen}
+    undone = MAX_UNDONE // max(len(chosen), 1)
     bits = {axis: _bits(int(column.min()), int(column.max())) for axis, column in columns.items()}
     if short:
         for axis, column in columns.items():
-            while not _may_try(column, bits[axis], most, tries):
+            while not _may_try(column, bits[axis], most, tries, undone):
                 bits[axis] -= 1
     counts = [n for n in product(range(most + 1), repeat=len(chosen)) if max(n, default=0) == most]
     for split in sorted(counts, key=lambda split: (sum(split), split)):
         shares = list(zip(chosen, split, strict=True))
-        if all(_may_try(columns[axis], bits[axis], count, tries) for axis, count in shares):
+        if all(_may_try(columns[axis], bits[axis], count, tries, undone) for axis, count in shares):
             parts = [_fits(columns[axis], axis, bits[axis], count) for axis, count in shares]
             yield from islice(parts[0] if len(parts) == 1 else _joined(parts), MAX_JOINT)
 
 
-def _may_try(column: Points, reach: int, count: int, tries: int) -> bool:
-    values = _stack_count(reach, count) * min(column.size, MAX_PROBED) if count > 1 else 0
-    return _stack_count(reach, count) <= tries and values <= MAX_UNDONE
+def _may_try(column: Points, reach: int, count: int, tries: int, undone: int) -> bool:
+    looked_at = max(MAX_PROBED, START * column.shape[1])  # the first elements, with all copies
+    values = _stack_count(reach, count) * min(column.size, looked_at) if count > 1 else 0
+    return _stack_count(reach, count) <= tries and values <= undone
 
 
 def _joined(parts: Sequence[Iterable[Stack]]) -> Iterator[Stack]:

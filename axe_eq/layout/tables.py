@@ -214,6 +214,8 @@ def steps_of(values: Table) -> Steps | None:
     """
     if len(values) == 1:
         return ()
+    if not np.array_equal(values[-1] - values[::-1], values):
+        return None  # every list's image is symmetric
     unit = int(np.gcd.reduce(values))
     rest, greedy = values // unit, []
     while len(rest) > 1:
@@ -224,8 +226,6 @@ def steps_of(values: Table) -> Steps | None:
     if reach_of(greedy) == values[-1] and np.array_equal(_image(greedy, len(values)), values):
         return least_steps(saturate(greedy))
     if values[-1] // unit < MAX_SPAN:
-        if not np.array_equal(values[-1] - values[::-1], values):
-            return None  # every list's image is symmetric
         found = factor(_bits(values // unit))
         if found is None:
             return None

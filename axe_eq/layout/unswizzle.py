@@ -22,6 +22,7 @@ from axe_eq.layout.tables import steps_of
 MAX_STACKS = 2**14  # of one length
 MAX_VALUES = 2**23  # coordinates that they undo
 MAX_PROBED = 256  # coordinates that are looked at
+MAX_COPIES = 2**19  # copies of which it is asked whether a list has them
 SMALL = 4  # stacks that reach so many bits do at most 20160 things, of any length
 
 Points = NDArray[np.int64]
@@ -44,6 +45,7 @@ def unswizzled(column: Points, axis: str, reach: int) -> Iterator[Stack]:
     low = (whole & -whole).bit_length() - 1  # bits below are 0 everywhere
     probed = sets[:: -(-sets.size // MAX_PROBED)]
     known = {probed.tobytes()}
+    left_to_ask = MAX_COPIES // probed.shape[1]
     if _alike(probed[None])[0] and _are_copies(probed):
         yield ()
     layer: list[tuple[Stack, Points]] = [((), probed)]
@@ -59,7 +61,12 @@ def unswizzled(column: Points, axis: str, reach: int) -> Iterator[Stack]:
                 if key not in known:
                     known.add(key)
                     found.append(((*stack, sw), left))
-                    if alike and _are_copies(left):
+                    if not alike:
+                        continue
+                    if left_to_ask == 0:
+                        return
+                    left_to_ask -= 1
+                    if _are_copies(left):
                         yield *stack, sw
         layer = found
 

@@ -10,13 +10,14 @@ import json
 import pickle
 import time
 from base64 import b64decode, b64encode
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
 from axe_eq.deadline import DeadlinePassed, deadline, seconds_left
-from axe_eq.debug import progress, switches
+from axe_eq.debug import progress, stage, switches
 from axe_eq.egraph.worker import LimitReached, is_limited, run_limited
 from axe_eq.pack import Pack, by_reference, reference
 from axe_eq.program.node import Program
@@ -71,20 +72,46 @@ def _decide(
     left = seconds_left()
     # Inputs that break an assumption refute nothing.
     with deadline(None if left is None else left * _FIRST), suppress(DeadlinePassed):
-        found = None if assume else refute(a, b, numerics=numerics, budget=operations * _CHEAP)
+        found = None if assume else _refuted(a, b, numerics, 0, operations * _CHEAP)
     if found is not None:
         return found
-    proof = prove_programs(a, b, packs, numerics, assume, budget)
+    proof = stage("prove", lambda: prove_programs(a, b, packs, numerics, assume, budget),
+                  notes=proof_notes, show={3: proof_text})  # fmt: skip
     if isinstance(proof, Proved):
         if numerics == "exact" or is_defined_somewhere(a):
             return proof
         what = "an input at which they are defined: the sides are equal, but none was found"
         return Unknown(what, f"{time.monotonic() - start:.1f} s")
     with suppress(DeadlinePassed):  # then what the proof lacked is still known
-        found = None if assume else refute(a, b, numerics=numerics, seed=1, budget=operations)
+        found = None if assume else _refuted(a, b, numerics, 1, operations)
     if found is not None:
         return found
     return Unknown(proof, f"{proof.rows} rows, {time.monotonic() - start:.1f} s")
+
+
+def _refuted(a: Program, b: Program, numerics: str, seed: int, operations: float) -> Refuted | None:
+    return stage(
+        "refute", lambda: refute(a, b, numerics=numerics, seed=seed, budget=operations),
+        notes=lambda found: {"found": found is not None},
+    )  # fmt: skip
+
+
+def proof_notes(proof: Proved | Frontier) -> dict[str, object]:
+    """Figures of a proof, or of the search that found none."""
+    if isinstance(proof, Proved):
+        return {"stopped": "proved", "instances": len(proof.certificate.proof.firings)}
+    return {"stopped": proof.stopped, "rows": proof.rows, "turns": proof.turns}
+
+
+def proof_text(proof: Proved | Frontier) -> str:
+    """How often a proof uses each law, the busiest first; or what a search is stuck at."""
+    if isinstance(proof, Frontier):
+        return str(proof)
+    used = Counter(firing.law for firing in proof.certificate.proof.firings)
+    if not used:
+        return "both sides are one term: no law is needed"
+    rows = sorted(used.items(), key=lambda row: (-row[1], row[0]))
+    return "\n".join(f"{count:>10}  {key}" for key, count in rows)
 
 
 # -- in a worker -----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from axe_eq.deadline import DeadlinePassed, deadline
-from axe_eq.debug import switches
+from axe_eq.debug import stage, switches
 from axe_eq.errors import ArgumentError, ProgramError
 from axe_eq.layout import Layout, Mesh
 from axe_eq.layout.notation import NO_CONTEXT, Context, checked
@@ -16,11 +16,11 @@ from axe_eq.pack import packs as find_packs
 from axe_eq.program.node import Program
 from axe_eq.program.spec import Spec
 from axe_eq.program.trace import trace
-from axe_eq.prove.decide import decide_programs
+from axe_eq.prove.decide import decide_programs, proof_text
 from axe_eq.prove.layouts import equivalent_layouts
 from axe_eq.prove.rebuild import type_difference
 from axe_eq.prove.search import Budget
-from axe_eq.prove.verdict import Unknown, Verdict
+from axe_eq.prove.verdict import Proved, Unknown, Verdict
 
 
 def equivalent(
@@ -90,7 +90,12 @@ def _decided(
     if all(layouts):
         if specs:
             raise ArgumentError("layouts", "got specs", "two layouts, with assumptions at most")
-        return equivalent_layouts(a, b, find_packs(packs), assume, budget.seconds, context)
+        return stage(
+            "decide",
+            lambda: equivalent_layouts(a, b, find_packs(packs), assume, budget.seconds, context),
+            notes=lambda verdict: {"verdict": type(verdict).__name__.lower()},
+            show={3: lambda v: proof_text(v) if isinstance(v, Proved) else str(v)},
+        )
     if any(layouts):
         raise ArgumentError("equivalent", "got a layout and a program", "two of one kind")
     if context != NO_CONTEXT:

@@ -156,7 +156,7 @@ class Law:
             left, right, *conditions = self.fn(*values)
         except Undefined:
             return None
-        except (AxeError, Signal):
+        except (AxeError, Signal, MemoryError):
             raise
         except Exception as error:
             wrong = f"its function fails on {said(values if len(values) != 1 else values[0])}"

@@ -343,7 +343,7 @@ class Primitive:
             found = self.fn(*args)
             each = (() if found is None else found) if self.many else [found] * (found is not None)
             rows = tuple(r if isinstance(r, tuple) else (r,) for r in each)
-        except (AxeError, Signal):
+        except (AxeError, Signal, MemoryError):
             raise
         except Exception as error:
             wrong = f"its function fails on {given}"

@@ -30,7 +30,7 @@ MAX_POINTS = 2**16
 MAX_ORDERS = 120
 MAX_RUNGS = 24
 MAX_KEPT = 64  # tables kept of those that one step leaves
-MAX_TRIED = 2**13  # tables whose digits are looked for
+MAX_TRIED = 2**11  # tables whose digits are looked for
 PASSES = (4, 100), (1, 200)  # what a step costs in half varieties, and tables to undo steps of
 MAX_UNDONE = 2**24  # places computed
 
@@ -140,16 +140,21 @@ def _undone(table: Table, most: int) -> tuple[Table, Table] | None:
     span = int(table.max()) + 1
     steps: list[Table] = []
     made = 0
-    for block in range(1, span):
-        for fast in range(2, span // block + 1):
-            slow = np.arange(2, span // (block * fast) + 2)
-            steps.append(np.stack(np.broadcast_arrays(slow, fast, block, block), axis=1))
-            made += len(slow) * len(table)
+    for block in range(1, span // 2 + 1):
+        fast = np.arange(2, span // block + 1)
+        counts = span // (block * fast)  # of slow digits, which have 2 values at least
+        made += int(counts.sum()) * len(table)
         if made > most:
             return None
+        begins = np.cumsum(counts) - counts
+        slow = np.arange(counts.sum()) - np.repeat(begins, counts) + 2
+        both = slow, np.repeat(fast, counts), np.full((2, len(slow)), block)
+        steps.append(np.vstack(both).T)
     for spread in range(2, span + 1):
         blocks = np.arange(int((table % spread).max()) + 1, spread)
-        steps.append(np.stack(np.broadcast_arrays(1, 1, blocks, spread), axis=1))
+        columns = np.ones((4, len(blocks)), dtype=np.int64)
+        columns[2:] = blocks, np.full(len(blocks), spread)
+        steps.append(columns.T)
         made += (len(blocks) + 1) * len(table)
         if made > most:
             return None

@@ -174,7 +174,7 @@ def test_crossing_digits_of_any_layout_have_tiles_where_they_are_found(axe: str)
 
 
 def test_the_search_says_where_it_ends() -> None:
-    with pytest.raises(NotationError, match="6 and 5 interleave, and no tiles are found in 8192"):
+    with pytest.raises(NotationError, match="6 and 5 interleave, and no tiles are found in 2048"):
         write("xla", Layout.parse("S[(1000,5):(6,5)]"))
     with pytest.raises(NotationError, match="interleave, and tiles are searched for up to 65536"):
         write("xla", Layout.parse("S[(20000,5):(6,5)]"))

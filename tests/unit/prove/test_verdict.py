@@ -99,3 +99,20 @@ def test_layouts_are_compared_with_what_their_texts_leave_out() -> None:
         axe.equivalent(lambda x: x, lambda x: x, "8:f32", shape=(8,))
     with pytest.raises(axe.NotationError, match="mesh: a dict"):
         axe.equivalent(*sides, shape=(8, 16), mesh={"x": 2})  # type: ignore[arg-type]
+
+
+def test_a_verdict_s_stages_are_shown_with_the_laws_that_a_proof_uses(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with axe.debug(level=3):
+        assert axe.equivalent(lambda x: x + x, lambda x: x * 2, "4:f32", packs=["real_normal"])
+        said = capsys.readouterr().err
+        assert "refute " in said
+        assert "found=False" in said
+        assert "stopped=proved" in said
+        assert "1  real_normal/sum_form\n" in said or "2  real_normal/sum_form\n" in said
+        assert axe.equivalent("S[(4,4):(4,1)]", "cute:(4,4):(1,4)")
+        said = capsys.readouterr().err
+        assert "verdict=proved\nboth sides are one term: no law is needed\n" in said
+        assert not axe.equivalent("S[4:1]", "S[4:2]")
+        assert "verdict=refuted\nRefuted: " in capsys.readouterr().err
