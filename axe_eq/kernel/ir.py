@@ -25,7 +25,8 @@ from axe_eq.errors import LayoutError, ScheduleError
 from axe_eq.kernel.cells import Cell
 from axe_eq.kernel.expr import Int, Var, var
 from axe_eq.kernel.placement import LANES, Placement, number, sliced
-from axe_eq.kernel.subscripts import Subscript, part
+from axe_eq.kernel.subscripts import Subscript as Subscript
+from axe_eq.kernel.subscripts import part
 from axe_eq.kernel.subscripts import span as span
 from axe_eq.kernel.userline import user_line
 from axe_eq.program.types import DTYPES, DType
