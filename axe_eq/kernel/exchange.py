@@ -1,4 +1,4 @@
-"""Primitives in which threads exchange values, checked as they are written: reductions and scans."""
+"""Primitives in which threads exchange values, reductions and scans, checked as written."""
 
 from __future__ import annotations
 

@@ -18,14 +18,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from math import prod
 
 from axe_eq.errors import LayoutError, ScheduleError
-from axe_eq.kernel import given
 from axe_eq.kernel.cells import Cell
-from axe_eq.kernel.expr import Int, Var, bounds, var
+from axe_eq.kernel.expr import Int, Var, var
 from axe_eq.kernel.placement import LANES, Placement, number, sliced
+from axe_eq.kernel.subscripts import Subscript as Subscript
+from axe_eq.kernel.subscripts import part
+from axe_eq.kernel.subscripts import span as span
 from axe_eq.kernel.userline import user_line
 from axe_eq.program.types import DTYPES, DType
 
@@ -36,17 +38,6 @@ CTA = var("cta")
 N_CTAS = var("n_ctas", low=1)
 RANK = "rank"  # the name of a CTA's number in its cluster
 WARPS_PER_GROUP = 4
-
-
-@dataclass(frozen=True)
-class span:
-    """`extent` elements from a run-time `begin`, as an index of a buffer or view."""
-
-    begin: Int
-    extent: int
-
-
-Subscript = int | slice | span | Int
 
 
 @dataclass(eq=False)
@@ -103,39 +94,13 @@ class Buffer:
             raise LayoutError(f"buffer {self.name}", wrong, "one each", at=user_line())
         items += (slice(None),) * (len(self.shape) - len(items))
         parts = [
-            _part(self, d, i, e) for d, (i, e) in enumerate(zip(items, self.shape, strict=True))
+            part(self, d, i, e) for d, (i, e) in enumerate(zip(items, self.shape, strict=True))
         ]
         kept = tuple(d for d, (_, _, keep) in enumerate(parts) if keep)
         return View(self, tuple(b for b, _, _ in parts), tuple(e for _, e, _ in parts), kept)
 
     def __str__(self) -> str:
         return self.name
-
-
-def _part(buffer: Buffer, dim: int, index: Subscript, extent: Int) -> tuple[Int, int, bool]:
-    """(begin, extent, kept) of one index."""
-    thing, kept, size = f"buffer {buffer.name}", True, 1
-    at = partial(given.position, thing, dim, extent, buffer.memory == "gmem")
-    if isinstance(index, span):
-        begin = given.integer(thing, "begin", index.begin)
-        size = given.whole(thing, "extent", index.extent)
-    elif isinstance(index, slice):
-        if index.step not in (None, 1):
-            raise LayoutError(thing, f"step {index.step}", "contiguous slices", at=user_line())
-        begin = 0 if index.start is None else at("begin", index.start)
-        end = extent if index.stop is None else at("end", index.stop)
-        with given.at_user_line():
-            size = number(end - begin)
-    else:
-        begin, kept = at("index", index), False
-    low, high = bounds(begin)
-    before = (high is not None and high < 0) or (low is not None and low < 0)
-    outside = size < 1 or (before and buffer.memory != "gmem")  # global tensors are masked
-    fixed = isinstance(extent, int) and buffer.memory != "gmem" and low is not None
-    if outside or (fixed and number(low or 0) + size > number(extent)):
-        wrong = f"part of {size} from {begin} of dim {dim}"
-        raise LayoutError(thing, wrong, f"inside {extent}", at=user_line())
-    return begin, size, kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,7 +153,7 @@ class View:
             raise LayoutError(f"view {self}", wrong, "one each", at=user_line())
         begin, extent, kept = list(self.begin), list(self.extent), list(self.dims)
         for d, item in zip(self.dims, items, strict=False):
-            at, size, keep = _part(self.buffer, d, item, self.extent[d])
+            at, size, keep = part(self.buffer, d, item, self.extent[d])
             begin[d], extent[d] = begin[d] + at, size
             if not keep:
                 kept.remove(d)

@@ -205,7 +205,7 @@ def _cumulative(
 
 
 def associative_scan(
-    monoid: str, x: Operand | Sequence[Operand], /, *, axis: int, reverse: bool = False
+    monoid: str, x: Operand | Sequence[Operand], /, *, axis: int = -1, reverse: bool = False
 ) -> Traced:
     """Reductions by a monoid of the elements up to each, along an axis (an extension).
 
@@ -213,7 +213,7 @@ def associative_scan(
         monoid: the name of a declared one, packs' own included: "+", "*", "max", "min", "and",
             "or", "recurrence", ...
         x: the array; for a structured monoid as many as it takes, which are broadcast.
-        axis: the axis.
+        axis: the axis, by default the last one.
         reverse: reduce the elements from each on, from the last one back.
 
     Raises:

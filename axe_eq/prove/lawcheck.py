@@ -31,7 +31,8 @@ from axe_eq.program.types import Array, value_type
 from axe_eq.prove.canonical import OneWay
 from axe_eq.prove.compare import difference, random_array, real_input
 from axe_eq.prove.frontier import show
-from axe_eq.prove.lawsample import Sample, Sampler, names_in
+from axe_eq.prove.lawpattern import names_in
+from axe_eq.prove.lawsample import Sample, Sampler
 from axe_eq.prove.lawwild import wilder
 from axe_eq.prove.opcheck import check_operators
 from axe_eq.prove.reals import Real, difference_over_reals, evaluate_reals

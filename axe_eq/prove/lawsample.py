@@ -33,6 +33,7 @@ from axe_eq.program.terms import (
     type_of,
 )
 from axe_eq.program.types import DTYPES, ValueType, held, value_type
+from axe_eq.prove.lawpattern import listed, listing, names_in
 from axe_eq.prove.layoutsample import layout_term
 from axe_eq.prove.scansample import draw_scan, scanned_kinds
 from axe_eq.prove.schedulesample import ARGUMENTS, Fact, draw_facts, stating
@@ -141,12 +142,12 @@ class Maker:
 
     def operator(self, pattern: Term, kinds: str, shape: Shape, at: str) -> Term:
         """A block operator whose parts match the pattern."""
-        listed, rest = _listed(pattern.args[2])
-        text = self.cell_text(pattern.args[1], kinds, len(listed), rest, at)
+        own, rest = listed(pattern.args[2])
+        text = self.cell_text(pattern.args[1], kinds, len(own), rest, at)
         declared, _ = cell(text)
         wanted = _operand_kinds(declared, text, kinds)
-        n_rest = self.rest_length(declared, len(listed), rest, at)
-        parts = [*listed, *([None] * n_rest)]
+        n_rest = self.rest_length(declared, len(own), rest, at)
+        parts = [*own, *([None] * n_rest)]
         sig_pattern = pattern.args[0]
         if isinstance(sig_pattern, Var) and sig_pattern.name not in self.bound:
             if sig_pattern.name in names_in(pattern.args[2]):
@@ -160,7 +161,7 @@ class Maker:
         else:
             text_of = str(self.primitive(sig_pattern))
             sig, terms = self.known_signature(text_of, parts, wanted, shape, at)
-        return Op(sig.text, text, self.close(terms, len(listed), rest))
+        return Op(sig.text, text, self.close(terms, len(own), rest))
 
     def primitive(self, pattern: Any) -> Ground:
         """The value of a primitive pattern; what is not bound yet cannot be known here."""
@@ -187,7 +188,7 @@ class Maker:
         if rest is None:
             tail = Nil()
         else:
-            tail = _listing(terms[n:])
+            tail = listing(terms[n:])
             if self.bound.setdefault(rest.name, tail) is not tail:
                 raise Misfit
         result = tail
@@ -321,7 +322,7 @@ class Maker:
 
     def selector(self, pattern: Term, kinds: str, shape: Shape, at: str) -> Term:
         """A selector whose parts match the pattern."""
-        parts, rest = _listed(pattern.args[1])
+        parts, rest = listed(pattern.args[1])
         if rest is not None:
             parts = [*parts, *([None] * self.draw.integer(f"{at}.rest", 0, 1))]
         unbound = isinstance(pattern.args[0], Var) and pattern.args[0].name not in self.bound
@@ -349,29 +350,25 @@ class Maker:
             for n, (part, of) in enumerate(zip(parts, shapes, strict=True))
         ]
         self.types_of[text] = tuple(value_type(type_of(t)) for t in terms)
-        return Sel(text, self.close(terms, len(_listed(pattern.args[1])[0]), rest))
+        return Sel(text, self.close(terms, len(listed(pattern.args[1])[0]), rest))
 
     # -- scans -------------------------------------------------------------------------------------
 
     def scan(self, pattern: Term, kinds: str, shape: Shape, at: str) -> Term:
         """A scan whose parts match the pattern."""
-        parts, rest = _listed(pattern.args[1])
-        text = pattern.args[0]
-        if isinstance(text, Var) and text.name not in self.bound:
-            self.bound[text.name] = draw_scan(self.draw, at, kinds, len(shape))
-        spec = str(self.primitive(text))
-        wanted = scanned_kinds(spec, kinds)
-        if rest is not None:
-            parts = [*parts, *([None] * (len(wanted) - len(parts)))]
-        if len(parts) != len(wanted):
+        parts, rest = listed(pattern.args[1])
+        if isinstance(pattern.args[0], Var) and pattern.args[0].name not in self.bound:
+            self.bound[pattern.args[0].name] = draw_scan(self.draw, at, kinds, len(shape))
+        text = str(self.primitive(pattern.args[0]))
+        wanted = scanned_kinds(text, kinds)
+        given = [*parts, *([None] * (len(wanted) - len(parts) if rest is not None else 0))]
+        if len(given) != len(wanted):
             raise Misfit
         terms = [
-            self.leaf(kind, shape, f"{at}.{m}")
-            if part is None
-            else self.value(part, kind, shape, f"{at}.{m}")
-            for m, (part, kind) in enumerate(zip(parts, wanted, strict=True))
+            self.leaf(k, shape, f"{at}.{n}") if p is None else self.value(p, k, shape, f"{at}.{n}")
+            for n, (p, k) in enumerate(zip(given, wanted, strict=True))
         ]
-        return Scan(spec, self.close(terms, len(_listed(pattern.args[1])[0]), rest))
+        return Scan(text, self.close(terms, len(parts), rest))
 
     # -- other sorts -------------------------------------------------------------------------------
 
@@ -410,7 +407,7 @@ class Maker:
         if sort == VALUE:
             return self.random_value(2, at)
         if sort == ARGS:
-            return _listing([self.leaf("f", self.shape(at), at)])
+            return listing([self.leaf("f", self.shape(at), at)])
         if sort not in GENERATORS:
             raise Misfit
         return GENERATORS[sort](self.draw, at)
@@ -429,7 +426,7 @@ class Maker:
             if found is None:
                 raise Misfit
             text, (inner_shape,) = found
-            return Sel(text, _listing([self._random(depth - 1, kinds, inner_shape, f"{at}.0")]))
+            return Sel(text, listing([self._random(depth - 1, kinds, inner_shape, f"{at}.0")]))
         if kinds == "f" and self.draw.chance(f"{at}.twice", 0.2):
             return self._twice(depth, shape, at)
         open_cells = [
@@ -450,7 +447,7 @@ class Maker:
             self._random(depth - 1, DTYPES[of.dtype].kind, of.shape, f"{at}.{i}")
             for i, of in enumerate(value_type(type_of(x)) for x in leaves)
         ]
-        return Op(sig.text, text, _listing(grown))
+        return Op(sig.text, text, listing(grown))
 
     def _twice(self, depth: int, shape: Shape, at: str) -> Term:
         """A value with itself: a multiple more, or less, or times it."""
@@ -469,30 +466,6 @@ def range_of(rank: int) -> tuple[Affine, ...]:
 
 
 GENERATORS[LAYOUT] = layout_term
-
-
-def names_in(pattern: Any) -> set[str]:
-    """Names of the parameters in a pattern."""
-    if isinstance(pattern, Var):
-        return {pattern.name}
-    args = pattern.args if isinstance(pattern, Term | Expr) else ()
-    return set().union(*map(names_in, args))
-
-
-def _listed(pattern: Any) -> tuple[list[Any], Any]:
-    """The operands that a pattern lists, and the parameter for the others, if any."""
-    parts = []
-    while isinstance(pattern, Term) and pattern.symbol is Cons:
-        parts.append(pattern.args[0])
-        pattern = pattern.args[1]
-    return parts, pattern if isinstance(pattern, Var) else None
-
-
-def _listing(terms: Sequence[Term]) -> Term:
-    result = Nil()
-    for term in reversed(terms):
-        result = Cons(term, result)
-    return result
 
 
 def _fits(declared: Cell, n: int, more: bool, kinds: str) -> bool:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from axe_eq.program.meaning import cell_values, evaluate_node, index_views
-from axe_eq.program.node import INPUT, OP, Node, topological
-from axe_eq.program.ops import cell, selector
+from axe_eq.program.node import INPUT, OP, SCAN, Node, topological
+from axe_eq.program.ops import cell, scan, selector
 from axe_eq.program.signature import Signature, signature
 from axe_eq.program.types import Array
 
@@ -68,6 +68,8 @@ def evaluate_reals(roots: Sequence[Node], inputs: Mapping[str, Real]) -> dict[No
                 found[node] = inputs[node.text]
             elif node.kind == OP:
                 found[node] = _operator(node, operands)
+            elif node.kind == SCAN:
+                found[node] = _scan(node, operands)
             else:
                 found[node] = _selector(node, operands)
     return found
@@ -90,6 +92,25 @@ def _operator(node: Node, operands: Sequence[Real]) -> Real:
     if values.dtype.kind == "f":
         bad = bad | np.isnan(values)
         gone = gone | np.isinf(values) & ~bad & ~_over(sig, _infinite(views), full)
+    return Real(values, bad & ~gone, gone)
+
+
+def _scan(node: Node, operands: Sequence[Real]) -> Real:
+    """Marks of what any element before has; a small value of large ones may be an underflow."""
+    monoid, axis = scan(node.text)
+    values = evaluate_node(node, [x.values for x in operands])
+
+    def before(marks: Sequence[Array]) -> Array:
+        both = np.logical_or.reduce(np.broadcast_arrays(*marks)) if len(marks) > 1 else marks[0]
+        return np.asarray(np.logical_or.accumulate(both, axis=axis))
+
+    bad, gone = before([x.undefined for x in operands]), before([x.lost for x in operands])
+    if values.dtype.kind == "f":
+        bad = bad | np.isnan(values)
+        infinite = before([np.asarray(_infinite([x.values])) for x in operands])
+        zero = before([x.values == 0 for x in operands])
+        gone = gone | np.isinf(values) & ~bad & ~infinite
+        gone = gone | (np.abs(values) < _LEAST) & ~zero & ~monoid.exact
     return Real(values, bad & ~gone, gone)
 
 

@@ -12,6 +12,9 @@ from itertools import pairwise
 from typing import Any
 
 from axe_eq.program.ops import join_text, split_text
+from axe_eq.program.signature import make, plain
+from axe_eq.program.types import value_type
+from axe_eq.rule.term import STR, primitive
 
 Shape = tuple[int, ...]
 Part = tuple[int, int, int] | None  # start, step, count of one axis; None for all of it
@@ -350,3 +353,29 @@ def alternating(first: str, second: str, axis: int, shape: Shape) -> str | None:
     if n > 1 and (step != other or step != 2 * gap):
         return None
     return slice_text((*a[:axis], (start, gap, 2 * n), *a[axis + 1 :]), shape)
+
+
+@primitive((STR, STR), (STR, STR))
+def repeat_as_merge(spec: str, x: str) -> tuple[str, str] | None:
+    """(merge, view): the view repeats in a new dim before the axis, the merge joins the two."""
+    name, params = split_text(spec)
+    if name != "repeat":
+        return None
+    axis, times = params
+    rank = value_type(x).rank
+    dims = [d if d < axis else d + 1 for d in range(rank)]
+    view = make([map(plain, dims)], range(rank + 1), fixed={axis: times})
+    return join_text("merge", axis, 2), view.text
+
+
+@primitive((STR, STR), (STR, STR, STR))
+def interleave_as_merge(spec: str, x: str) -> tuple[str, str, str] | None:
+    """(merge, concat, view): the view adds a unit dim after the axis."""
+    name, params = split_text(spec)
+    if name != "interleave":
+        return None
+    (axis,) = params
+    rank = value_type(x).rank
+    dims = [d if d <= axis else d + 1 for d in range(rank)]
+    view = make([map(plain, dims)], range(rank + 1), fixed={axis + 1: 1})
+    return join_text("merge", axis, 2), join_text("concat", axis + 1), view.text

@@ -91,43 +91,17 @@ def slice_of_one_index(k: Spec, x: Value) -> Sides:
     return sel(k, x), sel(without_idle_steps(k, type_of(x)), x)
 
 
-@primitive((STR, STR), (STR, STR))
-def repeat_as_merge(spec: str, x: str) -> tuple[str, str] | None:
-    """(merge, view): the view repeats in a new dim before the axis, the merge joins the two."""
-    name, params = split_text(spec)
-    if name != "repeat":
-        return None
-    axis, times = params
-    rank = value_type(x).rank
-    dims = [d if d < axis else d + 1 for d in range(rank)]
-    view = make([map(plain, dims)], range(rank + 1), fixed={axis: times})
-    return join_text("merge", axis, 2), view.text
-
-
 @PACK.law(source="definition of repeat")
 def repeat_is_merge(k: Spec, x: Value) -> Sides:
     """repeat(x) = merge(broadcast of x in a new dim)."""
-    m, v = repeat_as_merge(k, type_of(x))
+    m, v = selecting.repeat_as_merge(k, type_of(x))
     return sel(k, x), sel(m, op(v, "id", x))
-
-
-@primitive((STR, STR), (STR, STR, STR))
-def interleave_as_merge(spec: str, x: str) -> tuple[str, str, str] | None:
-    """(merge, concat, view): the view adds a unit dim after the axis."""
-    name, params = split_text(spec)
-    if name != "interleave":
-        return None
-    (axis,) = params
-    rank = value_type(x).rank
-    dims = [d if d <= axis else d + 1 for d in range(rank)]
-    view = make([map(plain, dims)], range(rank + 1), fixed={axis + 1: 1})
-    return join_text("merge", axis, 2), join_text("concat", axis + 1), view.text
 
 
 @PACK.law(source="definition of interleave")
 def interleave_is_merge(k: Spec, x: Value, y: Value) -> Sides:
     """interleave(x, y) = merge(x' ++ y')   for x', y' with a unit dim after the axis."""
-    m, c, v = interleave_as_merge(k, type_of(x))
+    m, c, v = selecting.interleave_as_merge(k, type_of(x))
     return sel(k, x, y), sel(m, sel(c, op(v, "id", x), op(v, "id", y)))
 
 

@@ -159,6 +159,9 @@ def scan_rows(
             )
 
 
+_State = tuple[list[ir.View], list[ir.View], list[ir.Buffer]]
+
+
 class _Writer:
     def __init__(
         self,
@@ -194,10 +197,10 @@ class _Writer:
             self._rows(begin, at, chunks)
         return k.finish()
 
-    def _state(self, number: int, prefix: Prefix) -> tuple[list[ir.View], ...]:
+    def _state(self, number: int, prefix: Prefix) -> _State:
         """Tiles, carries and scratch of one scan."""
         k, t = self.k, self.t
-        found: tuple[list[ir.View], list[ir.View], list[ir.Buffer]] = ([], [], [])
+        found: _State = ([], [], [])
         dtypes = [result_dtype(cell, self.dtypes) for cell in prefix.lift]
         for part, dtype in enumerate(dtypes):
             name = f"scan{number}_{part}"
