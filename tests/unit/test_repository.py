@@ -37,6 +37,7 @@ NAMES_OPERATORS = {
 OTHER_WORDS = {
     "axe_eq/kernel/expr.py": {"and", "min", "max"},  # symbols of integer index expressions
     "axe_eq/layout/symbolic/text.py": {"slice"},  # operations on layouts
+    "axe_eq/layout/notation/triton_encodings.py": {"slice"},  # encodings of Triton
 }
 
 

@@ -159,7 +159,7 @@ def abbreviated(axes: Sequence[str]) -> dict[str, str]:
             len(axis),
         )
         found[axis] = axis[:length].upper()
-    return found
+    return found if len(set(found.values())) == len(found) else {axis: axis for axis in axes}
 
 
 def _in_one(parts: Sequence[str], named: bool) -> list[str]:

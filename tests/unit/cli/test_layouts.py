@@ -260,6 +260,15 @@ def test_two_layouts_and_certificates_are_drawn_as_text(axe: Axe) -> None:
     assert "accepted" in axe("draw", "proof.json", "--text").out
 
 
+def test_banks_are_drawn_where_the_size_of_an_element_is_said(axe: Axe) -> None:
+    text = "sw(1,2,3)@m . S[(4,32):(32,1)]"
+    shown = axe("draw", text, "--banks", "4", "--text").out
+    assert "byte\\bank" in shown
+    assert shown == axe("draw", text, "--itemsize", "4", "--text").out
+    twice = axe("draw", text, "--banks", "4", "--itemsize", "2", "--text")
+    assert (twice.code, "--banks: says 4 bytes, and --itemsize 2" in twice.err) == (2, True)
+
+
 def test_the_window_of_a_large_layout_moves(axe: Axe) -> None:
     done = axe("draw", "xla:f32[1024,512]", "--text", "--at", "1000,500")
     assert "Drawn are rows 992 to 1023 of 1024, columns 480 to 511 of 512." in done.out
@@ -362,6 +371,24 @@ def test_a_refusal_of_padding_names_no_other_shape_than_the_text_s(axe: Axe) -> 
 def test_a_shape_is_said_once(arguments: tuple[str, ...], wrong: str, axe: Axe) -> None:
     done = axe("layout", *arguments)
     assert (done.code, done.out, wrong in done.err) == (2, "", True)
+
+
+def test_a_target_s_figures_are_told_with_their_units(axe: Axe) -> None:
+    shown = axe("targets", "h200")
+    assert shown.code == 0
+    lines = {line.split()[0]: line.split()[1] for line in shown.out.splitlines()}
+    data = axe("targets", "h200", "--json").json
+    assert float(lines["vector_flops_per_s"]) == data["vector_flops_per_s"]
+    assert float(lines["memory_bytes_per_s.gmem"]) == data["memory_bytes_per_s"]["gmem"]
+    assert shown.out.endswith("Rates are the whole machine's, of all its units together.\n")
+    assert axe("targets", "h300").code == 2
+
+
+def test_help_is_not_cut_short(axe: Axe) -> None:
+    for command in ((), ("layout",), ("packs",)):
+        listed = axe(*command, "--help").out.partition("Commands:")[2]
+        assert listed
+        assert "..." not in listed
 
 
 # -- axe equiv -----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from math import prod
 import numpy as np
 import pytest
 
-from axe_eq.draw.grid import ABSENT, Cell, Grid
+from axe_eq.draw.grid import ABSENT, Cell, Grid, grid_svg
 from axe_eq.errors import ArgumentError, LayoutError
 from axe_eq.layout import Layout, Swizzle, same_map
 from axe_eq.layout.notation import read_any
@@ -17,7 +17,10 @@ from axe_eq.layout.picture.compare import differing, differing_blocks
 from axe_eq.layout.picture.matrix import Matrix, images, matrix_of, region, values_text
 from axe_eq.layout.picture.pair import pair_of
 from axe_eq.layout.picture.panels import (
+    NAMED,
+    abbreviated,
     colour_axis,
+    digit_pitches,
     elements,
     memory,
     overview,
@@ -72,9 +75,12 @@ def test_every_element_s_cell_says_where_it_lies(rng: Rng, full: bool) -> None:
             image = [dict(point) for point in layout(x)]
             per_axis = [{point.get(axis, 0) for point in image} for axis in axes]
             assert len(image) == prod(map(len, per_axis))  # the image is the product of the rows
-            for line, axis, values in zip(cell.lines, axes, per_axis, strict=True):
-                told = line.removeprefix(f"{axis} ")
-                assert told == values_text(np.array(sorted(values)))
+            grid_names = abbreviated(axes)
+            told = " ".join(cell.lines).split()
+            for word, axis, values in zip(told, axes, per_axis, strict=True):
+                said = values_text(np.array(sorted(values)))
+                assert word in (said, grid_names[axis] + said)
+                assert (word == said) == (len(axes) == 1 or matrix.n_columns > NAMED)
 
 
 def test_values_are_told_as_what_they_are() -> None:
@@ -357,3 +363,53 @@ def test_elements_narrower_than_a_bank_share_it_and_wider_ones_span_several() ->
 def test_what_has_no_banks_is_refused(text: str, wrong: str) -> None:
     with pytest.raises(ArgumentError, match=wrong):
         parts_of(Layout.parse(text), Look(itemsize=4))
+
+
+def test_short_names_tell_axes_apart() -> None:
+    for axes in (("lane", "warp", "reg"), ("m", "mem", "M2"), ("P", "p", "ptr"), ("gpuid",)):
+        short = abbreviated(axes)
+        assert len(set(short.values())) == len(axes)
+        assert all(axis.upper().startswith(name.upper()) for axis, name in short.items())
+    assert abbreviated(("lane", "warp", "reg")) == {"lane": "L", "warp": "W", "reg": "R"}
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "rows", "columns"),
+    [
+        ("xla:f32[1024,512]{1,0:T(8,128)}", (1024, 512), [8], [128]),
+        ("xla:bf16[64,256]{1,0:T(8,128)(2,1)}", (64, 256), [2, 8], [128]),
+        ("xla:f32[30,130]{1,0:T(8,128)}", (30, 130), [8], [128]),
+        ("S[(64,64):(64,1)]", (64, 64), [], []),
+        ("S[(64,4,16):(1,2048,64)]", (64, 64), [], [16]),
+        ("S[(4,4):(1@a,1@b)]", (2, 8), [], [4]),
+    ],
+)
+def test_tiles_are_seen_from_far(
+    text: str, shape: tuple[int, ...], rows: list[int], columns: list[int]
+) -> None:
+    """A digit of the layout moves on exactly there: neighbours are elsewhere than in between."""
+    layout = read_any(text, shape=shape)
+    matrix = matrix_of(layout, shape)
+    assert digit_pitches(layout, matrix) == (rows, columns)
+
+
+def test_lines_are_drawn_where_they_can_be_told_apart() -> None:
+    layout = read_any("xla:f32[1024,512]{1,0:T(8,128)}")
+    grid = overview(layout, matrix_of(layout), "m")
+    assert [(rule.across, rule.pitch, rule.mark) for rule in grid.rules] == [
+        (True, 0.5, "fine"), (False, 16.0, "bold"),
+    ]  # fmt: skip
+    drawn = grid_svg(grid)
+    assert drawn.count("V") >= 3  # the columns at 128, 256 and 384
+    tall = read_any("xla:f32[8192,512]{1,0:T(8,128)}")
+    assert all(not rule.across for rule in overview(tall, matrix_of(tall), "m").rules)
+
+
+def test_only_what_differs_has_a_colour() -> None:
+    a, b = Layout.parse("S[(4,8):(8,1)]"), Layout.parse("S[(8,4):(1,8)]")
+    pair = pair_of(a, b, 1)
+    for grid in pair.grids:
+        for x, cell in enumerate(flat(grid)):
+            assert (cell.tone == "plain") == (a(x) == b(x)) == (not cell.marks)
+    same = pair_of(a, a, None)
+    assert all(cell.tone != "plain" for cell in flat(same.grids[0]))

@@ -200,7 +200,8 @@ def test_a_proof_about_programs_defines_its_values() -> None:
 def test_a_layout_shows_itself_in_a_notebook() -> None:
     shown = Layout.parse(FRAGMENT)._repr_html_()
     ElementTree.fromstring(shown)
-    assert ">lane 31<" in shown
+    assert ">L31<" in shown
+    assert "Elements, L for lane, W for warp, R for reg" in shown
     assert "data-jp-theme-light" in shown  # follows the notebook's theme
     assert len(Layout.parse("S[(4096,4096):(4096,1)]")._repr_html_()) < 10**6
 
@@ -249,7 +250,7 @@ def test_a_cute_layout_is_its_own_function_however_it_is_drawn() -> None:
     drawn = "Drawn with its modes as dims in order, 4x8: S[(4,8):(8@m,1@m)]"
     assert str(axe.read("cute", "(4,8):(8,1)")) == read
     alone = axe.draw(text)
-    assert alone.text().splitlines()[:2] == [read, drawn]
+    assert alone.text().splitlines()[:3] == [text, read, drawn]
     assert read in alone.svg()
     assert drawn in alone.svg()
     words = " ".join(Page(alone.html()).words)
@@ -257,7 +258,7 @@ def test_a_cute_layout_is_its_own_function_however_it_is_drawn() -> None:
     assert f"canonical {read}" in words  # the facts are those of what was read
     assert f"{text} = {read}" in axe.draw(text, text).text()
     ordered = axe.draw(text, shape=(4, 8)).text()
-    assert ordered.splitlines()[0] == "S[(4,8):(8@m,1@m)]"
+    assert ordered.splitlines()[:2] == [text, "S[(4,8):(8@m,1@m)]"]
     for other in (ordered, axe.draw("xla:f32[4,8]").text(), axe.draw("cute:32:1").text()):
         assert "Drawn with its modes" not in other
 
@@ -287,3 +288,41 @@ def test_a_picture_is_written_as_a_schedule_s_page_is(tmp_path: Path) -> None:
     picture = axe.draw("S[(4,8):(8,1)]")
     page = picture.html(tmp_path / "page.html")
     assert (tmp_path / "page.html").read_text(encoding="utf-8") == page == picture.html()
+
+
+def test_a_picture_that_stands_alone_lies_on_paper() -> None:
+    """Its text is light where the reader's system is dark, whatever page holds it."""
+    for drawn in (
+        axe.draw(FRAGMENT).svg(),
+        axe.draw("S[(4,8):(8,1)]", "cute:(4,8):(8,1)").svg(),
+        axe.trace(lambda x: x + 1, "4:f32").draw(),
+    ):
+        tree = ElementTree.fromstring(drawn)
+        paper = next(r for r in tree.iter() if r.attrib.get("class") == "paper")
+        assert [paper.attrib[side] for side in ("width", "height")] == [
+            tree.attrib[side] for side in ("width", "height")
+        ]
+        dark = drawn.partition("prefers-color-scheme:dark")[2]
+        assert ".paper{fill:#1d2126}" in dark
+        assert "text{fill:#eef1f4}" in dark
+
+
+def test_a_proof_says_how_its_texts_are_read() -> None:
+    """A proof that rests on reading alone has no steps, and still something to say."""
+    sides = "xla:f32[1024,512]{1,0:T(8,128)}", "cute:((128,4),(8,128)):((1,1024),(128,4096))"
+    verdict = axe.equivalent(*sides)
+    assert isinstance(verdict, Proved)
+    drawn = axe.draw(verdict.certificate)
+    words = " ".join(Page(drawn.html()).words)
+    for text in sides:
+        assert f"{text} is read as S[(128,8,4,128):(4096@m,128@m,1024@m,1@m)]" in drawn.text()
+        assert text in words
+    assert "Both texts are read as one layout: there is nothing to prove." in words
+    assert "How the texts are read" in words
+
+
+def test_a_drawn_difference_tells_of_the_order_of_modes_as_a_verdict_does() -> None:
+    sides = "S[(4,8):(8,1)]", "cute:(4,8):(8,1)"
+    (note,) = [line for line in str(axe.equivalent(*sides)).splitlines() if "note: " in line]
+    assert note in axe.draw(*sides).text().splitlines()
+    assert "note: " not in axe.draw(*sides, shape=(4, 8)).text()

@@ -55,7 +55,7 @@ def test_every_expression_reads_back(rng: Rng) -> None:
     found = expressions(layout, shape=shape, mesh=mesh)
     assert list(found) == list(NOTATIONS)
     texts = {name: text for name, text in found.items() if isinstance(text, str)}
-    assert set(texts) == {"axe", "matrix", "hlo_sharding", "jax", "dtensor", "alpa"}
+    assert set(texts) == {"axe", "matrix", "hlo_sharding", "jax", "shardy", "dtensor", "alpa"}
     for name, text in texts.items():
         again = read(name, text, shape=shape, mesh=mesh)
         assert [again(x) for x in range(24)] == [layout(x) for x in range(24)]

@@ -13,10 +13,12 @@ import pytest
 
 import axe_eq.array as xp
 import axe_eq.nn as nn
+from axe_eq.layout import Layout, same_map
 from axe_eq.program.node import INPUT
 from axe_eq.program.spec import Spec
 from axe_eq.program.trace import trace
-from axe_eq.schedule.drawing import graph_svg
+from axe_eq.program.types import value_type
+from axe_eq.schedule.drawing import graph_svg, layout_words
 from axe_eq.schedule.graph import Access, BufferSpec, CollectiveStep, ScheduleGraph
 from axe_eq.schedule.html import schedule_html
 from axe_eq.schedule.quantity import bytes_text, cost_text, seconds_text
@@ -82,6 +84,34 @@ def test_the_page_names_every_step_and_buffer_and_says_why(graph: ScheduleGraph)
         assert f"<code>{buffer.type}</code>" in page
     assert "all &lt;kept&gt;" in page
     assert "x2.00" in page
+
+
+def test_the_page_says_row_major_and_every_operator(graph: ScheduleGraph) -> None:
+    page = schedule_html(graph, cpu)
+    dense = [b for b in graph.buffers.values() if layout_words(b) == "row-major"]
+    assert dense
+    assert all(same_map(Layout.parse(b.layout), Layout.parse(f"S[{value_type(b.type).size}:1]"))
+               is None for b in dense)  # fmt: skip
+    assert not any(f"<code>{b.layout}</code>" in page for b in dense)
+    turned = replace(dense[0], type="f16[8,8]", layout="S[(8,8):(1@m,8@m)]")
+    assert layout_words(turned) == turned.layout
+    drawn = graph_svg(graph)
+    for step in graph.kernels:
+        words = [word for node in step.nodes if node.kind != "load" for word in node.cell.split()]
+        assert all(f"{word}" in drawn for word in words)
+    assert "…" not in re.sub("k[0-9]+_[^<]*", "", drawn)
+
+
+def test_a_bar_for_every_limit_shows_the_longest(graph: ScheduleGraph) -> None:
+    """What a kernel waits for: parts of its time that overlap, and its launch."""
+    machine = cpu.replace(costs={"memory_s": "own", "matrix_s": "own"}, launch_s=1e-6)
+    costs = {"memory_s": 4e-6, "matrix_s": 2e-6, "ram_bytes": 2048.0}
+    steps = tuple(replace(step, costs=costs) for step in graph.steps)
+    page = schedule_html(replace(graph, steps=steps), machine)
+    for name, most, width in (("memory", " most", 72), ("matrix", "", 36), ("launch", "", 18)):
+        bar = f'<div class="limit{most}"><span>{name}</span>'
+        assert page.count(bar) == len(steps)
+        assert page.partition(bar)[2].startswith(f'<span class="share" style="width:{width}px">')
 
 
 def test_without_estimates_there_is_no_timeline(graph: ScheduleGraph) -> None:
