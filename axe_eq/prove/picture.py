@@ -162,7 +162,8 @@ def _pair_text(drawn: _Compared) -> str:
 
 def proof_picture(certificate: Certificate) -> Picture:
     """A certificate as steps, and whether it is accepted."""
-    told, reason = account(certificate.proof), refusal(certificate)
+    reason = refusal(certificate)
+    told = account(certificate.proof, chained=reason is None)
     read = texts_read(certificate)
     said = "accepted" if reason is None else f"refused: {reason}"
     kind = "yes" if reason is None else "no"

@@ -60,12 +60,16 @@ class Account(NamedTuple):
     chain: tuple[Link, ...]
 
 
-def account(proof: Proof, packs: Mapping[str, Pack] | None = None) -> Account:
+def account(
+    proof: Proof, packs: Mapping[str, Pack] | None = None, *, chained: bool = True
+) -> Account:
     """Tell a certificate; every value is defined where it first occurs.
 
     Args:
         proof: a certificate as values.
         packs: where to look up its laws; the installed ones by default.
+        chained: look for a chain from one side to the other; a certificate that is refused need not
+            have one, and to find none takes seconds.
     """
     known = installed() if packs is None else packs
     names: dict[Term, str] = {}
@@ -76,7 +80,7 @@ def account(proof: Proof, packs: Mapping[str, Pack] | None = None) -> Account:
     instances = [_instance(firing, proof.statement, known) for firing in proof.firings]
     pairs = zip(proof.firings, instances, strict=True)
     told = tuple(_step(firing, found, known, names) for firing, found in pairs)
-    chain = _chain(proof.statement, instances, names)
+    chain = _chain(proof.statement, instances, names) if chained else ()
     return Account(str(proof.statement), sides[0], sides[1], told, chain)
 
 

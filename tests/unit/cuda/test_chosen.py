@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Any
 
 import pytest
 
 import axe_eq as axe
 from axe_eq import nn
-from axe_eq_backends.cuda import contract, cost, register_cost
+from axe_eq_backends.cuda import assemble, contract, cost, register_cost
 from axe_eq_backends.cuda import lower as lowering
 from axe_eq_backends.cuda.lower import lower
 from axe_eq_backends.cuda.planning import plan
@@ -29,6 +30,12 @@ CASES["gates"] = (
     lambda x, w, v: nn.silu(x @ w) * (x @ v), ((512, 256), (256, 384), (256, 384)),
 )  # fmt: skip
 CASES["bias"] = (lambda x, w, b: nn.relu(x @ w + b), ((256, 512), (512, 384), (384,)))
+
+
+@pytest.fixture(autouse=True)
+def _made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another test made is not taken from memory, nor what is made here kept for others."""
+    monkeypatch.setattr(assemble, "_made", OrderedDict())
 
 
 def specs(shapes: tuple[tuple[int, ...], ...]) -> list[axe.Spec]:
