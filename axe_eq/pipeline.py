@@ -15,13 +15,14 @@ import pickle
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from axe_eq.debug import Report, StageRecord, progress, say, stage, switches
+from axe_eq.answers import as_answer, from_answer, from_cache
+from axe_eq.debug import Report, StageRecord, progress, stage, switches
 from axe_eq.egraph.phases import Saturated, saturate
 from axe_eq.egraph.session import Limits
 from axe_eq.egraph.worker import is_limited, run_limited
@@ -32,6 +33,7 @@ from axe_eq.extract.circles import leave_out_circles
 from axe_eq.extract.commit import MOST_ROUNDS, Failure, Kernels
 from axe_eq.extract.forest import read_forest
 from axe_eq.extract.mesh import build_mesh, plan_mesh, read_mesh
+from axe_eq.extract.pareto import PRICES
 from axe_eq.extract.price import Pricer
 from axe_eq.extract.priced import Prices
 from axe_eq.extract.stage import Extracted, extract
@@ -52,7 +54,9 @@ from axe_eq.requests import (
     constant_nodes,
     everywhere,
     mesh_requests,
+    n_bytes_text,
     requests_of,
+    too_large,
     wanted_layouts,
 )
 from axe_eq.rule.term import Term
@@ -62,7 +66,8 @@ from axe_eq.run.fingerprint import program_key
 from axe_eq.run.rebind import Compare
 from axe_eq.schedule import terms as schedule_terms
 from axe_eq.schedule.build import build
-from axe_eq.schedule.graph import ScheduleGraph, from_json
+from axe_eq.schedule.graph import ScheduleGraph
+from axe_eq.schedule.memory import plan
 from axe_eq.schedule.shard import mesh_text
 from axe_eq.schedule.terms import row_major
 from axe_eq.schedule.timeline import timeline
@@ -135,7 +140,8 @@ def compile(
         return search(report)
     name = key(text)
     known = PROGRAMS.read(name, lambda data: from_cache(
-        json.loads(data), program, machine, used, numerics, report, lambda: search(Report())
+        json.loads(data), program, machine, used, numerics, report, _differ(used, numerics),
+        lambda: search(Report()),
     ))  # fmt: skip
     if known is not None:
         return known
@@ -181,9 +187,8 @@ def _choose(
     choices = read_choices(program, terms, graph, machine, used)
     for number in range(1, MOST_ROUNDS + 1):  # until every kernel that is taken is built
         found, built = _round(number, program, choices, used, numerics, report)
-        if not built.failures:
+        if not choices.improve(built):
             break
-        choices.rule_out(built)
     else:
         raise given_up(built)
     return Executable(
@@ -278,7 +283,7 @@ def _choose_limited(
         grace_s=max(now.time_limit_s or 0.0, LEAST_GRACE_S), tell=progress.at,
     )), report=report, describe=lambda answer: answer["explanation"])  # fmt: skip
     report.stages += [StageRecord(**s | {"depth": s["depth"] + 1}) for s in found["stages"]]
-    return from_answer(found, program, machine, used, numerics, report)
+    return from_answer(found, program, machine, used, numerics, report, _differ(used, numerics))
 
 
 def choose_stored(text: str) -> str:
@@ -291,53 +296,6 @@ def choose_stored(text: str) -> str:
     exe = _choose(program, encode(program.outputs), mesh, target, used, job["without"],
                   job["numerics"], Report())  # fmt: skip
     return json.dumps(as_answer(exe))
-
-
-def as_answer(exe: Executable) -> dict[str, Any]:
-    """What a search found, as JSON data: what a worker answers, and the cache keeps."""
-    return {
-        "schedule": exe.schedule.graph.to_json(),
-        "explanation": exe.explain(),
-        "matches": exe.matches,
-        "stages": [asdict(s) for s in exe.report.stages if s.name != "trace"],  # is never skipped
-    }
-
-
-def from_answer(
-    found: Mapping[str, Any],
-    program: Program,
-    machine: Target,
-    used: Sequence[Pack],
-    numerics: str,
-    report: Report,
-    again: Callable[[], Executable] | None = None,
-) -> Executable:
-    """The executable of a search that ran elsewhere or earlier."""
-    return Executable(
-        program, from_json(found["schedule"]), machine, tuple(used), numerics, report, None,
-        found["matches"], found["explanation"], again, differ=_differ(used, numerics),
-    )  # fmt: skip
-
-
-def from_cache(
-    found: Mapping[str, Any],
-    program: Program,
-    machine: Target,
-    used: Sequence[Pack],
-    numerics: str,
-    report: Report,
-    again: Callable[[], Executable],
-) -> Executable:
-    """The executable of a search that ran earlier: its stages took no time now, and say so."""
-    exe = from_answer(found, program, machine, used, numerics, report, again)
-    cached = [
-        StageRecord(**{**s, "seconds": 0.0, "notes": {**s["notes"], "cached": True}})
-        for s in found["stages"]
-    ]
-    report.stages += cached
-    for stage_ in cached:
-        say(1, str(stage_))
-    return exe
 
 
 def is_cached() -> bool:
@@ -446,7 +404,7 @@ def matches_text(graph: Saturated) -> str:
     return "\n".join(f"{count:>10}  {key}" for key, count in rows)
 
 
-@dataclass(frozen=True)
+@dataclass
 class Choices:
     """What a schedule is chosen from.
 
@@ -455,16 +413,33 @@ class Choices:
         prices: of its cones, less what was built in vain.
         kernels: those built so far.
         unwritable: why alternatives were left out.
+        per_byte: seconds that a stored byte is worth, where time alone takes too much memory.
     """
 
     graph: Saturated
     prices: Prices
     kernels: Kernels
     unwritable: tuple[str, ...] = ()
+    per_byte: float = 0.0
 
-    def rule_out(self, built: Built) -> None:
-        """Search without what failed to be built."""
-        self.kernels.rule_out(built.failures, built.schedule, self.prices)
+    def improve(self, built: Built) -> bool:
+        """Whether another search is needed: without what failed, or with less in memory.
+
+        Raises:
+            SearchError: what failed has no alternative.
+            ScheduleError: the least memory that was found is too much.
+        """
+        if built.failures:
+            self.kernels.rule_out(built.failures, built.schedule, self.prices)
+            return True
+        peak, target = plan(built.schedule).peak_bytes, self.kernels.target
+        if peak <= target.memories[0].n_bytes:
+            return False
+        dearer = [price for price in PRICES if price > self.per_byte]
+        if not dearer:
+            raise too_large(f"program that takes {n_bytes_text(peak)} at its peak", target)
+        self.per_byte = dearer[0]
+        return True
 
 
 @dataclass(frozen=True)
@@ -499,7 +474,7 @@ def read_choices(
 def extract_program(choices: Choices) -> Extracted:
     """Choose the cheapest schedule of what can be built, as far as that is known."""
     try:
-        found = extract(choices.prices, progress=progress.at)
+        found = extract(choices.prices, per_byte=choices.per_byte, progress=progress.at)
     except SearchError as error:
         if choices.unwritable:
             error.wrong = f"{error.wrong}; left out: {'; '.join(choices.unwritable)}"

@@ -97,8 +97,13 @@ class _BytesPricer(Pricer):
 
 
 def _priced(prices: Prices, per_byte: float) -> Point:
-    search = Search(prices.by(_BytesPricer(prices.pricer, per_byte)))
-    selection = search.run()
     plain = Search(prices)
-    plain.set_materialised(sorted(plain.materialised ^ (selection.materialised | plain.roots)))
+    settle(plain, per_byte)
     return _point(plain, plain.live(), plain.total())
+
+
+def settle(search: Search, per_byte: float) -> None:
+    """Materialise what a search does that pays so many seconds for every byte that it stores."""
+    prices = search.prices
+    found = Search(prices.by(_BytesPricer(prices.pricer, per_byte))).run()
+    search.set_materialised(sorted(search.materialised ^ (found.materialised | search.roots)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from axe_eq.extract.choose import Group, merged
 from axe_eq.extract.forest import Forest
+from axe_eq.extract.pareto import settle
 from axe_eq.extract.priced import Prices
 from axe_eq.extract.search import Search
 from axe_eq.extract.selection import Selection
@@ -74,6 +75,7 @@ def extract(
     prices: Prices,
     *,
     keep: int = 24,
+    per_byte: float = 0.0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Extracted:
     """Choose the cheapest schedule of a forest.
@@ -81,6 +83,7 @@ def extract(
     Args:
         prices: of the kernels of a saturated session's forest on the target.
         keep: number of runners-up to report.
+        per_byte: seconds that a stored byte is worth beside its time: more leaves less in memory.
         progress: told how far the search is.
 
     Raises:
@@ -89,12 +92,15 @@ def extract(
     forest = prices.forest
     search = Search(prices)
     unfused = search.total()
-    selection = search.run(progress)
+    if per_byte:
+        settle(search, per_byte)
+    selection = search.selection() if per_byte else search.run(progress)
     groups = merged(prices, selection)
     gain = selection.time_s - sum(g.price.time_s for g in groups)
     runners, needed = _runners_up(search, selection, gain)
     runners = runners[:keep]
-    others = tuple(_groups_without(search, r.flipped) for r in runners[: RANKED - 1])
+    ranked = 0 if per_byte else RANKED - 1  # those keep more
+    others = tuple(_groups_without(search, r.flipped) for r in runners[:ranked])
     outputs = [(_home(forest, root), forest.layout_of(root)) for root in forest.roots]
     return Extracted(
         forest, selection, groups, unfused, runners, others, search.evaluated,

@@ -176,3 +176,21 @@ def test_memory_is_the_target_s() -> None:
         axe.compile(lambda x: x + 1, "1024x1024:f32", target=small)
     exe = axe.compile(lambda x: x + 1, "1024x1024:f32", target=small.replace(gmem=1 << 23))
     assert exe.cost["peak_bytes"] == 1 << 23
+
+
+def test_less_is_kept_where_the_fastest_schedule_needs_too_much_memory() -> None:
+    """Rows that are normalised in memory are faster; normalised where they are read, they fit."""
+
+    def fn(x: Any, w: Any) -> Any:
+        return nn.rmsnorm(x) @ w
+
+    specs = ["4096x4096:f16", "4096x64:f16"]
+    fast = axe.compile(fn, *specs, target="h200")
+    peak = int(fast.cost["peak_bytes"])
+    small = installed()["cuda"].targets["h200"].replace(gmem=peak - 1)
+    exe = axe.compile(fn, *specs, target=small)
+    assert exe.cost["peak_bytes"] < peak
+    assert exe.cost["time_s"] > fast.cost["time_s"]
+    inputs_and_outputs = 2 * (4096 * 4096 + 2 * 4096 * 64)
+    with pytest.raises(ScheduleError, match=r"program that takes .* does not fit into gmem"):
+        axe.compile(fn, *specs, target=small.replace(gmem=inputs_and_outputs))
