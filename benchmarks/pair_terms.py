@@ -72,7 +72,9 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "neg": lambda xp, a: -a, "add": lambda xp, a, b: xp.add(a, b),
     "sub": lambda xp, a, b: xp.subtract(a, b),
     "mul": lambda xp, a, b: xp.multiply(a, b),
-    "div": lambda xp, a, b: xp.divide(a, b), "turn": lambda xp, a: a.T, "relu": lambda xp, a: xp.maximum(a, 0.0),
+    "div": lambda xp, a, b: xp.divide(a, b),
+    "turn": lambda xp, a: a.T,
+    "relu": lambda xp, a: xp.maximum(a, 0.0),
     "sigmoid": lambda xp, a: 1 / (1 + xp.exp(-a)), "rsqrt": lambda xp, a: 1 / xp.sqrt(a),
 }  # fmt: skip
 
