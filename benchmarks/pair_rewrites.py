@@ -74,7 +74,7 @@ def turned(t: Tree, rng: random.Random) -> Tree | None:
     """(a b)^T = b^T a^T, (a . b)^T = a^T . b^T, (a^T)^T = a."""
     (inner,) = t[1:]
     if inner[0] == "turn":
-        return inner[1]
+        return tuple(inner[1])
     if inner[0] == "matmul":
         return ("matmul", ("turn", inner[2]), ("turn", inner[1]))
     return (inner[0], *(("turn", x) for x in inner[1:])) if inner[0] in ("add", "mul") else None
@@ -179,7 +179,7 @@ def cancelled(t: Tree, rng: random.Random) -> Tree | None:
 @_rule()
 def dropped(t: Tree, rng: random.Random) -> Tree | None:
     """An operand for the whole."""
-    return next((x for x in t[1:] if isinstance(x, tuple)), None)
+    return next((tuple(x) for x in t[1:] if isinstance(x, tuple)), None)
 
 
 @_rule()

@@ -177,7 +177,7 @@ def _reduced(fn: Callable[..., Any]) -> Callable[[Value], Value]:
     def reduce(x: Value) -> Value:
         bad, lost = x.bad.any(axis=1, keepdims=True), x.lost.any(axis=1, keepdims=True)
         found = _value(fn(x.values, axis=1, keepdims=True), bad=bad, lost=lost)
-        return _sized(found.values, found.bad | found.lost & False, found.lost, (x,))
+        return _sized(found.values, found.bad, found.lost, (x,))
 
     return reduce
 

@@ -53,6 +53,8 @@ class Cell:
         whole_domain: the same on integers.
         jumps: its value jumps, so a rounding of an operand may change it by much.
         n_params: number of parameters in its text, 1 at least where the first names the dtype.
+        facts: facts about operands -> facts about the value (`axe_eq.program.facts`), for laws that
+            need to know where values are defined or finite; without it nothing is known.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Cell:
     whole_domain: tuple[tuple[float, float], ...] = ()
     jumps: bool = False
     n_params: int = 0
+    facts: Callable[..., int] | None = None
 
     @property
     def n_conditions(self) -> int:
@@ -94,6 +97,7 @@ class Monoid:
         result: dtype rule of the value, as in `Cell.result`, or "index" (the last operand's); a
             structured monoid applies it to its operands.
         convex: the value lies between the least and the greatest of its (last) cell values.
+        facts: as in `Cell.facts`, of its cell values.
     """
 
     name: str
@@ -106,6 +110,7 @@ class Monoid:
     n_values: int = 1
     result: str = "promote"
     convex: bool = False
+    facts: Callable[..., int] | None = None
 
 
 @dataclass(frozen=True)

@@ -206,8 +206,6 @@ def slice_picks_factor(k: Spec, m: Spec, x: Value) -> Sides:
 
 # Which of the first three operands a law changes; the rest it leaves as they are.
 CHOICES = [c for n in (1, 2, 3) for c in combinations(range(3), n)]
-
-
 _BRANCHES = (1, 2)
 
 
@@ -272,8 +270,7 @@ for _touched in [(), *CHOICES]:
 @primitive((STR, STR, STR), (STR, STR, STR))
 def padded_branches(spec: str, sig: str, types: str) -> tuple[str, ...] | None:
     """(signature, pad of x, pad of y) for a padded choice whose condition lacks the padded dims."""
-    is_pad = split_text(spec)[0] == "pad"
-    return _into(_BRANCHES, spec, sig, "where", types) if is_pad else None
+    return _into(_BRANCHES, spec, sig, "where", types) if split_text(spec)[0] == "pad" else None
 
 
 @PACK.law(source="definition of where; ours for pads")

@@ -11,17 +11,8 @@ import numpy as np
 
 from axe_eq.errors import AxeError
 from axe_eq.program.decisions import Draw
-from axe_eq.program.facts import (
-    ABOVE,
-    ANYTHING,
-    BELOW,
-    DEFINED,
-    MASKED,
-    NONNEGATIVE,
-    NONZERO,
-    facts_of,
-    facts_of_number,
-)
+from axe_eq.program.facts import ANYTHING, MASKED, facts_of, facts_of_number
+from axe_eq.program.known import ABOVE, BELOW, DEFINED, NONNEGATIVE, NONZERO
 from axe_eq.program.node import INPUT, topological
 from axe_eq.program.ops import CELLS, MONOIDS
 from axe_eq.program.signature import signature

@@ -165,7 +165,9 @@ def test_a_verdict_says_whether_it_was_decided_or_rewritten() -> None:
     same = axe.equivalent("S[(8,2):(2,1)]", "S[(8,2):(2,1)]")
     laws = axe.equivalent("S[(8,2):(2,1)]", "S[(16):(1)]")
     decided = axe.equivalent(lambda x: x + x, lambda x: 2 * x, "3:f32")
-    assert isinstance(same, Proved) and isinstance(laws, Proved) and isinstance(decided, Proved)
+    assert isinstance(same, Proved)
+    assert isinstance(laws, Proved)
+    assert isinstance(decided, Proved)
     assert (same.how, laws.how, decided.how) == ("identical", "rewritten", "decided")
     assert laws.laws == ("layout/fuse_adjacent",)
     assert "layout/fuse_adjacent" in laws.reason
