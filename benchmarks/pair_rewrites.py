@@ -109,7 +109,7 @@ def chosen(t: Tree, rng: random.Random) -> Tree | None:
     """where(a > b, a, b) = maximum(a, b); where(c, a, a) = a."""
     _, a, b, x, y = t
     if x == y:
-        return x
+        return tuple(x)
     return ("maximum", a, b) if (a, b) == (x, y) else None
 
 
@@ -173,7 +173,7 @@ def zeros(t: Tree, rng: random.Random) -> Tree | None:
 @_rule("div")
 def cancelled(t: Tree, rng: random.Random) -> Tree | None:
     """(a b) / b = a, even where b is 0."""
-    return t[1][1] if t[1][0] == "mul" and t[1][2] == t[2] else None
+    return tuple(t[1][1]) if t[1][0] == "mul" and t[1][2] == t[2] else None
 
 
 @_rule()

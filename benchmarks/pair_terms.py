@@ -168,8 +168,12 @@ def _sqrt(x: Value) -> Value:
 
 def _matmul(x: Value, y: Value) -> Value:
     cells = x.values[:, :, None] * y.values[None]
-    marks = [(a[:, :, None] | b[None]).any(axis=1) for a, b in ((x.bad, y.bad), (x.lost, y.lost))]
-    found = _sized(cells.sum(axis=1), marks[0] | np.isnan(cells).any(axis=1), marks[1], (x, y))
+    bad, lost = (
+        np.asarray((a[:, :, None] | b[None]).any(axis=1))
+        for a, b in ((x.bad, y.bad), (x.lost, y.lost))
+    )
+    bad = np.asarray(bad | np.isnan(cells).any(axis=1))
+    found = _sized(np.asarray(cells.sum(axis=1)), bad, lost, (x, y))
     return _value(found.values, found)
 
 
