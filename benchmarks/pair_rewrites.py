@@ -74,7 +74,7 @@ def turned(t: Tree, rng: random.Random) -> Tree | None:
     """(a b)^T = b^T a^T, (a . b)^T = a^T . b^T, (a^T)^T = a."""
     (inner,) = t[1:]
     if inner[0] == "turn":
-        return inner[1]
+        return tuple(inner[1])
     if inner[0] == "matmul":
         return ("matmul", ("turn", inner[2]), ("turn", inner[1]))
     return (inner[0], *(("turn", x) for x in inner[1:])) if inner[0] in ("add", "mul") else None
@@ -109,7 +109,7 @@ def chosen(t: Tree, rng: random.Random) -> Tree | None:
     """where(a > b, a, b) = maximum(a, b); where(c, a, a) = a."""
     _, a, b, x, y = t
     if x == y:
-        return x
+        return tuple(x)
     return ("maximum", a, b) if (a, b) == (x, y) else None
 
 
@@ -173,13 +173,13 @@ def zeros(t: Tree, rng: random.Random) -> Tree | None:
 @_rule("div")
 def cancelled(t: Tree, rng: random.Random) -> Tree | None:
     """(a b) / b = a, even where b is 0."""
-    return t[1][1] if t[1][0] == "mul" and t[1][2] == t[2] else None
+    return tuple(t[1][1]) if t[1][0] == "mul" and t[1][2] == t[2] else None
 
 
 @_rule()
 def dropped(t: Tree, rng: random.Random) -> Tree | None:
     """An operand for the whole."""
-    return next((x for x in t[1:] if isinstance(x, tuple)), None)
+    return next((tuple(x) for x in t[1:] if isinstance(x, tuple)), None)
 
 
 @_rule()

@@ -72,7 +72,9 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "neg": lambda xp, a: -a, "add": lambda xp, a, b: xp.add(a, b),
     "sub": lambda xp, a, b: xp.subtract(a, b),
     "mul": lambda xp, a, b: xp.multiply(a, b),
-    "div": lambda xp, a, b: xp.divide(a, b), "turn": lambda xp, a: a.T, "relu": lambda xp, a: xp.maximum(a, 0.0),
+    "div": lambda xp, a, b: xp.divide(a, b),
+    "turn": lambda xp, a: a.T,
+    "relu": lambda xp, a: xp.maximum(a, 0.0),
     "sigmoid": lambda xp, a: 1 / (1 + xp.exp(-a)), "rsqrt": lambda xp, a: 1 / xp.sqrt(a),
 }  # fmt: skip
 
@@ -166,8 +168,12 @@ def _sqrt(x: Value) -> Value:
 
 def _matmul(x: Value, y: Value) -> Value:
     cells = x.values[:, :, None] * y.values[None]
-    marks = [(a[:, :, None] | b[None]).any(axis=1) for a, b in ((x.bad, y.bad), (x.lost, y.lost))]
-    found = _sized(cells.sum(axis=1), marks[0] | np.isnan(cells).any(axis=1), marks[1], (x, y))
+    bad, lost = (
+        np.asarray((a[:, :, None] | b[None]).any(axis=1))
+        for a, b in ((x.bad, y.bad), (x.lost, y.lost))
+    )
+    bad = np.asarray(bad | np.isnan(cells).any(axis=1))
+    found = _sized(np.asarray(cells.sum(axis=1)), bad, lost, (x, y))
     return _value(found.values, found)
 
 
@@ -175,7 +181,7 @@ def _reduced(fn: Callable[..., Any]) -> Callable[[Value], Value]:
     def reduce(x: Value) -> Value:
         bad, lost = x.bad.any(axis=1, keepdims=True), x.lost.any(axis=1, keepdims=True)
         found = _value(fn(x.values, axis=1, keepdims=True), bad=bad, lost=lost)
-        return _sized(found.values, found.bad | found.lost & False, found.lost, (x,))
+        return _sized(found.values, found.bad, found.lost, (x,))
 
     return reduce
 

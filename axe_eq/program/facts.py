@@ -14,13 +14,24 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache, reduce
-from operator import and_, or_
+from operator import and_
 from typing import Any
 
 import numpy as np
 
+from axe_eq.program.known import (
+    ABOVE,
+    ALL,
+    BELOW,
+    DEFINED,
+    FINITE,
+    FINITE_WHERE_DEFINED,
+    NONNEGATIVE,
+    NONZERO,
+    has,
+)
 from axe_eq.program.node import sel_type
-from axe_eq.program.ops import cell, selector
+from axe_eq.program.ops import MONOIDS, cell, selector
 from axe_eq.program.signature import signature
 from axe_eq.program.terms import (
     ARGS,
@@ -44,17 +55,6 @@ from axe_eq.program.terms import (
 )
 from axe_eq.program.types import DTYPES, ValueType, value_type
 from axe_eq.rule.term import INT, STR, Analysis, Term, primitive
-
-DEFINED = 1  # at all finite inputs
-BELOW = 2  # never +inf
-ABOVE = 4  # never -inf
-NONNEGATIVE = 8
-NONZERO = 16
-
-FINITE_WHERE_DEFINED = BELOW | ABOVE
-FINITE = DEFINED | FINITE_WHERE_DEFINED
-POSITIVE = NONNEGATIVE | NONZERO
-ALL = FINITE | POSITIVE
 
 # Captured arrays with infinities or NaN have names that say so: of others a statement claims its
 # equality for all finite values, of these for all that the name allows.
@@ -100,195 +100,7 @@ def facts_of_number(value: Any) -> int:
     return found | (NONZERO if number else 0)
 
 
-def has(facts: int, wanted: int) -> bool:
-    """Whether all of the wanted facts are known."""
-    return facts & wanted == wanted
-
-
-# -- cells -----------------------------------------------------------------------------------------
-
-Rule = Callable[..., int]
-
-
-def _when(found: bool, facts: int) -> int:
-    return facts if found else 0
-
-
-def _negated(x: int) -> int:
-    kept = x & (DEFINED | NONZERO)
-    return kept | _when(has(x, BELOW), ABOVE) | _when(has(x, ABOVE), BELOW)
-
-
-def _sum(*xs: int) -> int:
-    common = reduce(and_, xs)
-    found = common & (FINITE_WHERE_DEFINED | NONNEGATIVE)
-    # Infinities of both signs would be undefined.
-    found |= common & DEFINED if common & FINITE_WHERE_DEFINED else 0
-    return found | _when(has(common, NONNEGATIVE) and bool(reduce(or_, xs) & NONZERO), NONZERO)
-
-
-def _product(*xs: int) -> int:
-    common = reduce(and_, xs)
-    found = common & POSITIVE
-    finite = has(common, FINITE_WHERE_DEFINED)
-    found |= common & DEFINED if finite or has(common, NONZERO) else 0  # 0 times infinity
-    if finite:
-        return found | FINITE_WHERE_DEFINED
-    wild = [x for x in xs if not has(x, FINITE_WHERE_DEFINED)]
-    rest = [x for x in xs if has(x, FINITE_WHERE_DEFINED)]
-    if len(wild) == 1 and all(has(x, NONNEGATIVE) for x in rest):
-        return found | wild[0] & FINITE_WHERE_DEFINED
-    return found | _when(has(common, NONNEGATIVE), ABOVE)
-
-
-def _quotient(x: int, y: int) -> int:
-    finite = has(x, FINITE_WHERE_DEFINED), has(y, FINITE_WHERE_DEFINED)
-    found = x & y & DEFINED if has(y, NONZERO) and any(finite) else 0
-    found |= x & y & NONNEGATIVE | _when(finite[1], x & NONZERO)
-    if finite[0]:
-        return found | FINITE_WHERE_DEFINED
-    return found | _when(has(y, NONNEGATIVE), x & FINITE_WHERE_DEFINED)
-
-
-def _exp(x: int) -> int:
-    return x & (DEFINED | BELOW) | ABOVE | NONNEGATIVE | _when(has(x, ABOVE), NONZERO)
-
-
-def _log(x: int) -> int:
-    return x & BELOW | ABOVE | _when(has(x, POSITIVE), x & DEFINED)
-
-
-def _log1p(x: int) -> int:
-    return (
-        x & (BELOW | POSITIVE if has(x, NONNEGATIVE) else BELOW)
-        | ABOVE
-        | _when(has(x, NONNEGATIVE), x & DEFINED)
-    )
-
-
-def _expm1(x: int) -> int:
-    return x & (DEFINED | BELOW | NONNEGATIVE) | ABOVE
-
-
-def _sqrt(x: int) -> int:
-    return x & (BELOW | NONZERO) | ABOVE | NONNEGATIVE | _when(has(x, NONNEGATIVE), x & DEFINED)
-
-
-def _rsqrt(x: int) -> int:
-    found = FINITE_WHERE_DEFINED | NONNEGATIVE | _when(has(x, BELOW), NONZERO)
-    return found | _when(has(x, POSITIVE), x & DEFINED)
-
-
-def _sigmoid(x: int) -> int:
-    return x & DEFINED | FINITE_WHERE_DEFINED | NONNEGATIVE | _when(has(x, ABOVE), NONZERO)
-
-
-def _bounded(x: int) -> int:
-    return x & (DEFINED | POSITIVE) | FINITE_WHERE_DEFINED
-
-
-def _wave(x: int) -> int:
-    return FINITE_WHERE_DEFINED | _when(has(x, FINITE_WHERE_DEFINED), x & DEFINED)
-
-
-def _cosh(x: int) -> int:
-    return _size(x) | NONZERO
-
-
-def _size(x: int) -> int:
-    found = x & (DEFINED | NONZERO) | ABOVE | NONNEGATIVE
-    return found | _when(has(x, FINITE_WHERE_DEFINED), BELOW)
-
-
-def _stepped(x: int) -> int:
-    return x & ~NONZERO
-
-
-def _maximum(*xs: int) -> int:
-    common, either = reduce(and_, xs), reduce(or_, xs)
-    found = common & (DEFINED | BELOW | NONZERO) | either & (ABOVE | NONNEGATIVE)
-    return found | _when(any(has(x, POSITIVE) for x in xs), NONZERO)
-
-
-def _minimum(*xs: int) -> int:
-    return reduce(and_, xs) & ~BELOW | reduce(or_, xs) & BELOW
-
-
-def _where(condition: int, x: int, y: int) -> int:
-    return x & y & (condition | ~DEFINED)
-
-
-def _truth(*xs: int) -> int:
-    return reduce(and_, xs) & DEFINED | FINITE_WHERE_DEFINED | NONNEGATIVE
-
-
-def _power(x: int, y: int) -> int:
-    finite = has(x & y, FINITE_WHERE_DEFINED)
-    found = _when(finite, FINITE_WHERE_DEFINED) | x & NONNEGATIVE
-    return found | _when(finite and has(x, POSITIVE), x & y & DEFINED | NONZERO)
-
-
-def _floored(x: int, y: int) -> int:
-    finite = has(x & y, FINITE_WHERE_DEFINED)
-    return _when(finite, FINITE_WHERE_DEFINED | _when(has(y, NONZERO), x & y & DEFINED))
-
-
-def _finite_only(x: int, *others: int) -> int:
-    """Defined with its operands; finite where they all are."""
-    common = reduce(and_, others, x)
-    return common & DEFINED | _when(has(common, FINITE_WHERE_DEFINED), FINITE_WHERE_DEFINED)
-
-
-def _bits(*xs: int) -> int:
-    return reduce(and_, xs) & DEFINED | FINITE_WHERE_DEFINED
-
-
-_RULES: dict[str, Rule] = {
-    "id": lambda x: x, "where": _where, "add": _sum, "mul": _product, "neg": _negated,
-    "sub": lambda x, y: _sum(x, _negated(y)), "div": _quotient, "maximum": _maximum,
-    "minimum": _minimum, "abs": _size, "sign": _bounded, "exp": _exp, "expm1": _expm1,
-    "log": _log, "log2": _log, "log10": _log, "log1p": _log1p, "sqrt": _sqrt, "rsqrt": _rsqrt,
-    "sigmoid": _sigmoid, "tanh": _bounded, "erf": _bounded, "atan": _bounded, "sin": _wave,
-    "cos": _wave, "tan": lambda x: FINITE_WHERE_DEFINED, "sinh": lambda x: x,
-    "asinh": lambda x: x, "cosh": _cosh, "atanh": lambda x: FINITE_WHERE_DEFINED,
-    "asin": lambda x: FINITE_WHERE_DEFINED, "acos": lambda x: FINITE_WHERE_DEFINED | NONNEGATIVE,
-    "acosh": lambda x: x & BELOW | ABOVE | NONNEGATIVE,
-    "hypot": lambda x, y: _size(x & y) & ~NONZERO,
-    "logaddexp": lambda x, y: x & y & (DEFINED | BELOW) | (x | y) & ABOVE,
-    "atan2": _bits, "copysign": _finite_only, "pow": _power, "floor_divide": _floored,
-    "remainder": _floored, **dict.fromkeys(("floor", "ceil", "trunc", "round"), _stepped),
-    **dict.fromkeys(
-        ("eq", "ne", "lt", "le", "gt", "ge", "isnan", "isfinite", "isinf", "signbit", "and", "or",
-         "xor", "not"), _truth),
-    **dict.fromkeys(("bit_and", "bit_or", "bit_xor", "bit_not"), _bits),
-}  # fmt: skip
-# Cells whose value is that of an operand: of integers too these keep the sign.
-_CHOICES = frozenset({"id", "where", "maximum", "minimum"})
-
-
-def _reduced_product(x: int) -> int:
-    finite = has(x, FINITE_WHERE_DEFINED)
-    found = x & POSITIVE | (x & DEFINED if finite or has(x, NONZERO) else 0)
-    return found | (FINITE_WHERE_DEFINED if finite else _when(has(x, NONNEGATIVE), ABOVE))
-
-
-_REDUCTIONS: dict[str, Callable[[int], int]] = {
-    "": lambda x: x, "+": lambda x: _sum(x, x), "*": _reduced_product, "max": lambda x: x,
-    "min": lambda x: x, "and": lambda x: x, "or": lambda x: x,
-}  # fmt: skip
-
-
-def _softmax(scores: int, values: int) -> int:
-    """Weighted means; undefined where all scores are -inf."""
-    finite = has(scores & values, FINITE_WHERE_DEFINED)
-    found = values & NONNEGATIVE | _when(finite, scores & values & DEFINED)
-    return found | _when(has(values, FINITE_WHERE_DEFINED), FINITE_WHERE_DEFINED)
-
-
-_PAIRS: dict[str, Callable[[int, int], int]] = {
-    "softmax": _softmax, "argmax": lambda value, index: value & DEFINED & index | index & ~DEFINED,
-    "argmin": lambda value, index: value & DEFINED & index | index & ~DEFINED,
-}  # fmt: skip
+# -- operators -------------------------------------------------------------------------------------
 
 
 def facts_of_op(sig: str, text: str, types: Sequence[ValueType], facts: Sequence[int]) -> int:
@@ -301,30 +113,29 @@ def facts_of_op(sig: str, text: str, types: Sequence[ValueType], facts: Sequence
         facts: about its operands. An operand that is multiplied with itself is for the caller to
             see: it is told as one operand less, and `POSITIVE` facts of the square.
     """
-    monoid = signature(sig).monoid
-    if monoid in _PAIRS:
-        return _PAIRS[monoid](*facts) if len(facts) == 2 and text == "pair" else 0
-    if monoid not in _REDUCTIONS:
-        return 0
+    monoid = MONOIDS[name] if (name := signature(sig).monoid) else None
     declared, _ = cell(text)
+    if monoid is not None and monoid.n_values > 1:
+        given = monoid.facts is not None and not declared.rounds
+        return monoid.facts(*facts) if given and len(facts) == monoid.n_values else 0
+    if declared.facts is None or (monoid is not None and monoid.facts is None):
+        return 0
+    found = declared.facts(*facts)
     kinds = [DTYPES[t.dtype].kind for t in types]
-    if declared.name == "cast":
-        found = _cast(kinds[0], types[0].dtype, kinds[-1], types[-1].dtype, facts[0])
-    else:
-        rule = _RULES.get(declared.name)
-        found = 0 if rule is None else rule(*facts)
+    if declared.result == "param":
+        found = _converted(kinds[0], types[0].dtype, kinds[-1], types[-1].dtype, found)
+    wraps = declared.rounds or (monoid is not None and not monoid.exact)
     if kinds[-1] == "i":
         found |= FINITE_WHERE_DEFINED
-        if declared.name not in _CHOICES or monoid in ("+", "*") or len(set(kinds[-2:])) > 1:
-            found &= FINITE  # they wrap around
+        if wraps or len(set(kinds[-2:])) > 1:
+            found &= FINITE
     if kinds[-1] == "b":
         found |= FINITE_WHERE_DEFINED | NONNEGATIVE
-    return _REDUCTIONS[monoid](found) & (
-        FINITE if kinds[-1] == "i" and monoid in ("+", "*") else ALL
-    )
+    found = found if monoid is None or monoid.facts is None else monoid.facts(found)
+    return found & (FINITE if kinds[-1] == "i" and wraps else ALL)
 
 
-def _cast(kind: str, own: str, to: str, target: str, x: int) -> int:
+def _converted(kind: str, own: str, to: str, target: str, x: int) -> int:
     """A conversion: between floats nothing happens; integers may not hold what is given."""
     if to == "f" or own == target:
         return x
@@ -387,8 +198,10 @@ def _digits(facts: int, count: int) -> list[int]:
 
 def _is_square(sig: str, text: str) -> bool:
     s = signature(sig)
-    same = len(s.operands) == 2 and s.operands[0] == s.operands[1]
-    return same and text == "mul" and s.monoid in ("", "+")
+    if len(s.operands) != 2 or s.operands[0] != s.operands[1] or not cell(text)[0].product:
+        return False
+    sums = MONOIDS[s.monoid].facts if s.monoid else None
+    return not s.monoid or (sums is not None and has(sums(NONNEGATIVE), NONNEGATIVE))
 
 
 def _compute(term: Term, known: Callable[[Term], Any]) -> int | None:

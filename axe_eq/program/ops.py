@@ -55,6 +55,8 @@ class Cell:
         jumps: its value jumps, so a rounding of an operand may change it by much.
         n_params: number of parameters in its text, 1 at least where the first names the dtype.
         strict: a float value is NaN where an operand is.
+        facts: facts about operands -> facts about the value (`axe_eq.program.facts`), for laws that
+            need to know where values are defined or finite; without it nothing is known.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Cell:
     jumps: bool = False
     n_params: int = 0
     strict: bool = False
+    facts: Callable[..., int] | None = None
 
     @property
     def n_conditions(self) -> int:
@@ -99,6 +102,7 @@ class Monoid:
         convex: the value lies between the least and the greatest of its (last) cell values.
         commutative: merging is commutative on reals; scans alone take one that is not, for
             reductions have no order.
+        facts: as in `Cell.facts`, of its cell values.
     """
 
     name: str
@@ -112,6 +116,7 @@ class Monoid:
     result: str = "promote"
     convex: bool = False
     commutative: bool = True
+    facts: Callable[..., int] | None = None
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ import numpy as np
 from axe_eq.program import selectors as selectors  # declares the selectors
 from axe_eq.program.contract import product_sum, shared
 from axe_eq.program.interval import ENCLOSE
+from axe_eq.program.known import CELL_FACTS, MONOID_FACTS
 from axe_eq.program.ops import CELLS, MONOIDS, Cell, Monoid, State
 from axe_eq.program.types import Array, dtype
 
@@ -53,6 +54,7 @@ _NOT_STRICT = {"where", "pair", "pow", "hypot", "copysign"}
 def _cell(name: str, arity: int | None, fn: Fn, result: str = "promote", **facts: Any) -> None:
     facts |= {"domain": _DOMAINS.get(name, ()), "whole_domain": _WHOLE_DOMAINS.get(name, ())}
     facts |= {"jumps": name in _JUMPING, "enclose": ENCLOSE[name]}
+    facts |= {"facts": CELL_FACTS.get(name)}
     facts |= {"n_params": 1 if result == "param" else 0}
     facts |= {"strict": name not in _NOT_STRICT and result not in ("bool", "logical", "integer")}
     CELLS.add(Cell(name, arity, fn, result, **facts))
@@ -182,7 +184,8 @@ def _declare_reductions() -> None:
         def join(a: State, b: State) -> State:
             return (merge(a[0], b[0]),)
 
-        MONOIDS.add(Monoid(name, lift, join, _first, unit, **facts))
+        known = MONOID_FACTS[name]
+        MONOIDS.add(Monoid(name, lift, join, _first, unit, facts=known, **facts))
 
     def total(x: Array, **of: Any) -> Any:
         return np.sum(x, dtype=x.dtype, **of)
@@ -268,13 +271,13 @@ def _recurrence_merge(a: State, b: State) -> State:
 def _declare_structured() -> None:
     MONOIDS.add(
         Monoid("softmax", _softmax_lift, _softmax_merge, _softmax_finish, flops=20, n_values=2,
-               result="float", convex=True)
+               result="float", convex=True, facts=MONOID_FACTS["softmax"])
     )  # fmt: skip
     for name, better, choose in (("argmax", np.greater, np.max), ("argmin", np.less, np.min)):
         lift, merge = _best(better, choose)
         MONOIDS.add(
             Monoid(name, lift, merge, lambda state: state[1], flops=2, exact=True, n_values=2,
-                   result="index", convex=True)
+                   result="index", convex=True, facts=MONOID_FACTS[name])
         )  # fmt: skip
     MONOIDS.add(
         Monoid("recurrence", _recurrence_lift, _recurrence_merge, lambda state: state[1], flops=3,

@@ -25,7 +25,8 @@ from axe_eq.layout.symbolic.check import unknowns
 from axe_eq.layout.symbolic.instances import names_in
 from axe_eq.layout.symbolic.show import show
 from axe_eq.program import terms as program_terms
-from axe_eq.program.facts import FINITE, facts_of_input
+from axe_eq.program.facts import facts_of_input
+from axe_eq.program.known import FINITE
 from axe_eq.rule.term import INT, STR, Ground, Symbol, Term, postorder
 
 FORMAT, VERSION = "axe_eq certificate", 3

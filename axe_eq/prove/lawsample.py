@@ -16,7 +16,7 @@ from typing import Any
 from axe_eq.errors import AxeError
 from axe_eq.layout.terms import LAYOUT
 from axe_eq.program.decisions import Draw
-from axe_eq.program.ops import CELLS, MONOIDS, Cell, cell, join_text, split_text
+from axe_eq.program.ops import CELLS, MONOIDS, Cell, cell, join_text
 from axe_eq.program.sigalg import elementwise
 from axe_eq.program.signature import Affine, Signature, make, plain, signature
 from axe_eq.program.terms import (
@@ -33,6 +33,7 @@ from axe_eq.program.terms import (
     type_of,
 )
 from axe_eq.program.types import DTYPES, ValueType, held, value_type
+from axe_eq.prove.lawkinds import Misfit, fits, operand_kinds
 from axe_eq.prove.lawpattern import listed, listing, names_in
 from axe_eq.prove.layoutsample import layout_term
 from axe_eq.prove.scansample import draw_scan, scanned_kinds
@@ -49,12 +50,7 @@ GENERATORS: dict[Sort, Callable[[Draw, str], Term]] = {}
 
 EXTENTS = (2, 3, 4, 1, 6)
 _MONOIDS = {"": 12.0, "+": 4.0}
-_KINDS = {"number": "fi", "float": "f", "integer": "i", "logical": "b"}
 _MAX_SIZE = 4096
-
-
-class Misfit(Exception):
-    """Decisions that do not fit together; draw again."""
 
 
 @dataclass
@@ -145,7 +141,7 @@ class Maker:
         own, rest = listed(pattern.args[2])
         text = self.cell_text(pattern.args[1], kinds, len(own), rest, at)
         declared, _ = cell(text)
-        wanted = _operand_kinds(declared, text, kinds)
+        wanted = operand_kinds(declared, text, kinds)
         n_rest = self.rest_length(declared, len(own), rest, at)
         parts = [*own, *([None] * n_rest)]
         sig_pattern = pattern.args[0]
@@ -203,10 +199,10 @@ class Maker:
         if rest is not None and rest.name in self.bound:
             n += len(operands(self.bound[rest.name]))  # type: ignore[arg-type]
             rest = None
-        fits = [c for c in map(CELLS.__getitem__, CELLS) if _fits(c, n, rest is not None, kinds)]
-        if not fits:
+        fitting = [c for c in map(CELLS.__getitem__, CELLS) if fits(c, n, rest is not None, kinds)]
+        if not fitting:
             raise Misfit
-        name = self.draw.pick(f"cell {pattern.name}", fits).name
+        name = self.draw.pick(f"cell {pattern.name}", fitting).name
         text = name
         if CELLS[name].result == "param":
             text = f"{name} {self.dtype(kinds, f'{at}.to')}"
@@ -434,14 +430,14 @@ class Maker:
             for c in map(CELLS.__getitem__, CELLS)
             if c.associative or not c.rounds or self.draw.chance(f"{at}.any {c.name}", 0.15)
         ]
-        names = [n for n in open_cells if _fits(CELLS[n], 1, True, kinds)]
+        names = [n for n in open_cells if fits(CELLS[n], 1, True, kinds)]
         declared = CELLS[self.draw.pick(f"{at}.cell", names)]
         text = declared.name
         if declared.result == "param":
             text = f"{text} {self.dtype(kinds, f'{at}.to')}"
         n = declared.arity or self.draw.integer(f"{at}.n", 1, 3)
         inner = [Var(f"{at}.{i}", VALUE) for i in range(n)]
-        wanted = _operand_kinds(declared, text, kinds)
+        wanted = operand_kinds(declared, text, kinds)
         sig, leaves = self.new_signature(declared, inner, wanted, shape, at)
         grown = [
             self._random(depth - 1, DTYPES[of.dtype].kind, of.shape, f"{at}.{i}")
@@ -452,7 +448,10 @@ class Maker:
     def _twice(self, depth: int, shape: Shape, at: str) -> Term:
         """A value with itself: a multiple more, or less, or times it."""
         inner = self._random(depth - 1, "f", shape, f"{at}.both")
-        rank, name = len(shape), value_type(type_of(inner)).dtype
+        of = type_of.of(inner)
+        if of is None:
+            raise Misfit
+        rank, name = len(shape), value_type(of).dtype
         value = self.draw.pick(f"{at}.times", (1.0, 2.0, -1.0, 0.0, 2049.0))
         number = Sel(join_text("full", (), held(value, name), name), Nil())
         other = op(make([range_of(rank), []], range(rank)).text, "mul", inner, number)
@@ -466,36 +465,6 @@ def range_of(rank: int) -> tuple[Affine, ...]:
 
 
 GENERATORS[LAYOUT] = layout_term
-
-
-def _fits(declared: Cell, n: int, more: bool, kinds: str) -> bool:
-    if declared.arity is not None:
-        fits = declared.arity == n or (more and declared.arity > n)
-    else:
-        fits = more or n > 0
-    return fits and bool(set(_result_kinds(declared)) & set(kinds))
-
-
-def _result_kinds(declared: Cell) -> str:
-    return {"bool": "b", **_KINDS}.get(declared.result, "fib")
-
-
-def _operand_kinds(declared: Cell, text: str, kinds: str) -> list[str]:
-    """Kinds that each operand may have so that the value has one of these kinds."""
-    if declared.n_values > 1:
-        return ["f", "f" if "f" in kinds else "i"]
-    if declared.result == "bool":
-        return ["fi"]
-    if declared.result == "last":
-        return ["b", kinds]
-    if declared.result == "param":
-        _, params = split_text(text)
-        return ["fib"] if params and DTYPES[params[0]].kind in kinds else ["fi"]
-    allowed = _KINDS.get(declared.result, "fib")
-    both = "".join(k for k in kinds if k in allowed)
-    if not both:
-        raise Misfit
-    return [both]
 
 
 def _extents(read: Sequence[Affine], dims: Sequence[int], slack: Draw | None = None) -> Shape:

@@ -24,12 +24,12 @@ def wilder(sample: Sample, law: Law) -> Iterator[Instance]:
     for chosen in ([x] for x in inputs), [inputs] if len(inputs) > 1 else []:
         for group in chosen:
             image = {x: In(ANYTHING + x.args[0], x.args[1]) for x in group}
-            found = law.instance([_replaced(v, image) for v in sample.values])
+            found = law.instance([replaced(v, image) for v in sample.values])
             if found is not None:
                 yield found
 
 
-def _replaced(value: Ground, image: Mapping[Term, Term]) -> Ground:
+def replaced(value: Ground, image: Mapping[Term, Term]) -> Ground:
     """A value with some of its inputs replaced."""
     if not isinstance(value, Term):
         return value

@@ -23,12 +23,11 @@ from axe_eq.program.signature import Signature, signature
 from axe_eq.program.types import Array
 
 TOLERANCE = 1e-9
-# Cells with infinite results of finite operands that are no overflow.
-_POLES = frozenset({
-    "div", "log", "log2", "log10", "log1p", "rsqrt", "atanh", "floor_divide", "remainder",
-})  # fmt: skip
-_SATURATING = {"tanh": 1.0, "erf": 1.0, "sigmoid": 1.0}
+# Operands of this size neither overflow nor underflow in one operator: an infinite result of such
+# is a pole, not an overflow.
+_MODERATE = (1e-30, 100.0)
 _LEAST = 1e-280
+_SATURATED = 5.0  # tanh of more is close to 1
 
 
 @dataclass(frozen=True)
@@ -134,23 +133,19 @@ def _of_cell(text: str, views: Sequence[Array]) -> tuple[Array, Array]:
         return none, none
     found = cell_values(text, views)[0]
     if found.dtype.kind != "f":
-        zero = declared.name in ("floor_divide", "remainder")
-        return (none | (views[1] == 0) if zero else none), none
+        if found.dtype.kind == "b" or declared.result != "number":
+            return none, none
+        wide = cell_values(text, [v.astype(np.float64) for v in views])[0]
+        return none | ~np.isfinite(wide), none  # of integers: a division by zero
+    sizes = [np.abs(v.astype(np.float64)) for v in np.broadcast_arrays(*views)]
     finite = ~_infinite(views)
-    beyond = np.isinf(found) & finite
-    pole = np.isnan(found)
-    if declared.name in _POLES or (declared.name == "pow" and (views[0] == 0).any()):
-        at = beyond if declared.name != "pow" else beyond & (views[0] == 0)
-        if declared.name in ("div", "floor_divide", "remainder"):
-            at = none | (views[1] == 0)
-        pole, beyond = pole | at, beyond & ~at
-    if declared.name in ("exp", "sigmoid", "rsqrt", "div", "mul", "pow"):
-        nonzero = np.logical_and.reduce(np.broadcast_arrays(*(v != 0 for v in views), none | True))
-        tiny = (np.abs(found) < _LEAST) & finite
-        beyond = beyond | tiny & (nonzero if declared.name in ("div", "mul", "pow") else True)
-    if declared.name in _SATURATING:
-        beyond = beyond | (np.abs(found) == _SATURATING[declared.name]) & finite
-    return none | pole, none | beyond
+    low, high = _MODERATE
+    moderate = np.logical_and.reduce([(a == 0) | ((a > low) & (a < high)) for a in sizes])
+    large = np.logical_or.reduce([a > _SATURATED for a in sizes])
+    ends = np.isinf(found) & finite
+    tiny = (np.abs(found) < _LEAST) & finite & ~moderate
+    one = (np.abs(found) == 1) & large if declared.rounds and not declared.jumps else none
+    return none | np.isnan(found) | ends & moderate, none | ends & ~moderate | tiny | one & finite
 
 
 def _over(sig: Signature, marks: Array, full: tuple[int, ...]) -> Array:

@@ -11,7 +11,8 @@ from itertools import product
 
 import numpy as np
 
-from axe_eq.program.facts import DEFINED, facts_of
+from axe_eq.program.facts import facts_of
+from axe_eq.program.known import DEFINED
 from axe_eq.program.node import Program
 from axe_eq.program.terms import encode
 from axe_eq.prove.compare import random_array

@@ -23,7 +23,8 @@ from fractions import Fraction
 from functools import lru_cache
 from math import isfinite, prod
 
-from axe_eq.program.facts import FINITE, FINITE_WHERE_DEFINED, facts_of, has
+from axe_eq.program.facts import facts_of
+from axe_eq.program.known import FINITE, FINITE_WHERE_DEFINED, has
 from axe_eq.program.ops import join_text, selector, split_text
 from axe_eq.program.sigalg import Operand, dims_of, sort_operands
 from axe_eq.program.signature import LETTERS, Affine, Signature, make, plain, signature

@@ -183,14 +183,11 @@ def slice_picks_factor(k: Spec, m: Spec, x: Value) -> Sides:
 
 # Which of the first three operands a law changes; the rest it leaves as they are.
 CHOICES = [c for n in (1, 2, 3) for c in combinations(range(3), n)]
-
-
 _BRANCHES = (1, 2)
 
 
-def _pushed_into(
-    touched: tuple[int, ...], spec: str, sig: str, f: str, types: str
-) -> tuple[str, ...] | None:
+def _into(touched: tuple[int, ...], spec: str, *of: str) -> tuple[str, ...] | None:
+    sig, f, types = of
     found = through.pushed(spec, sig, f, types_in(types))
     if found is None or tuple(n for n, k in enumerate(found[1]) if k) != touched:
         return None
@@ -203,7 +200,7 @@ def _pushed(touched: tuple[int, ...]) -> Primitive:
     def fn(spec: str, sig: str, f: str, types: str) -> tuple[str, ...] | None:
         if touched == _BRANCHES and split_text(spec)[0] == "pad":
             return None  # `pad_of_choice`
-        return _pushed_into(touched, spec, sig, f, types)
+        return _into(touched, spec, sig, f, types)
 
     fn.__name__ = named("pushed_into", touched)
     return Primitive(fn, (STR, STR, STR, STR), (STR,) * (1 + len(touched)))
@@ -250,8 +247,7 @@ for _touched in [(), *CHOICES]:
 @primitive((STR, STR, STR), (STR, STR, STR))
 def padded_branches(spec: str, sig: str, types: str) -> tuple[str, ...] | None:
     """(signature, pad of x, pad of y) for a padded choice whose condition lacks the padded dims."""
-    padded = split_text(spec)[0] == "pad"
-    return _pushed_into(_BRANCHES, spec, sig, "where", types) if padded else None
+    return _into(_BRANCHES, spec, sig, "where", types) if split_text(spec)[0] == "pad" else None
 
 
 @PACK.law(source="definition of where; ours for pads")
