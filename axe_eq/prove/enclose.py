@@ -108,7 +108,7 @@ def _needs(node: Node, region: Region) -> list[Region]:
     if node.kind == INPUT:
         return []
     if is_empty(region):
-        return [nothing_of(a.shape) for a in node.args]
+        return [nothing_of(a.type.rank) for a in node.args]
     if node.kind == OP:
         return op_needs(node, region)
     if node.kind == SCAN:

@@ -92,12 +92,13 @@ def _decided(
     if all(layouts):
         if specs:
             raise ArgumentError("layouts", "got specs", "two layouts, with assumptions at most")
-        return stage(
+        decided: Verdict = stage(
             "decide",
             lambda: equivalent_layouts(a, b, find_packs(packs), assume, budget.seconds, context),
             notes=lambda verdict: {"verdict": type(verdict).__name__.lower()},
             show={3: lambda v: proof_text(v) if isinstance(v, Proved) else str(v)},
         )
+        return decided
     if any(layouts):
         raise ArgumentError("equivalent", "got a layout and a program", "two of one kind")
     if context != NO_CONTEXT:

@@ -54,9 +54,9 @@ def is_empty(region: Region) -> bool:
     return any(len(indices) == 0 for indices in region)
 
 
-def nothing_of(shape: Sequence[int]) -> Region:
+def nothing_of(rank: int) -> Region:
     """The region without an element."""
-    return tuple(np.arange(0) for _ in shape)
+    return (np.arange(0),) * rank
 
 
 def is_whole(region: Region, shape: Sequence[int]) -> bool:
@@ -146,7 +146,7 @@ class Source(NamedTuple):
     def needs(self) -> Region:
         """Indices of the operand that are read."""
         if not self.reads:
-            return nothing_of(self.coordinates)
+            return nothing_of(len(self.coordinates))
         return tuple(np.unique(c[v]) for c, v in zip(*self, strict=True))
 
 

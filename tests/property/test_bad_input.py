@@ -10,6 +10,7 @@ import json
 import random
 import zipfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def test_texts_of_layouts_are_read_or_refused(full: bool) -> None:
     assert False in answers
 
 
-ODD = (
+ODD: tuple[Any, ...] = (
     None, "x", b"x", 3, 1.5, float("nan"), [], {}, object(), np.array(["a"]), np.zeros((2, 3)),
     np.zeros((2, 2), np.float32)[::-1], np.zeros((2, 2), np.float32), np.zeros((2, 2), object),
 )  # fmt: skip
@@ -98,7 +99,7 @@ def test_calls_with_any_arguments_are_answered_or_refused(full: bool) -> None:
         given = [rng.choice((good, *ODD)) for _ in range(rng.randint(0, 3))]
         named = {rng.choice("xwz"): rng.choice((good, *ODD)) for _ in range(rng.randint(0, 2))}
         for f in (exe, exe.bind, exe.meaning):
-            only_own_errors((number, given, named), lambda f=f, g=given, n=named: f(*g, **n))
+            only_own_errors((number, given, named), partial(f, *given, **named))
 
 
 def test_programs_of_any_extents_are_decided_or_refused(full: bool) -> None:
@@ -152,7 +153,7 @@ def damaged(data: Any, rng: random.Random) -> Any:
     for step in above:
         holder = holder[step]
     old = holder[key]
-    others = [None, 0, -1, 1 << 70, 1.5, "", "x", "f32[3]", [], {}, [[]], True, [old]]
+    others: list[Any] = [None, 0, -1, 1 << 70, 1.5, "", "x", "f32[3]", [], {}, [[]], True, [old]]
     if isinstance(old, str) and old:
         at = rng.randrange(len(old))
         others += [old[:at] + rng.choice("019(),-x @:[]") + old[at + 1 :]] * 8

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from html import unescape
 from itertools import islice
 from pathlib import Path
@@ -191,11 +191,12 @@ def test_arguments_are_given_by_position_or_by_name_as_the_function_takes_them(
     assert np.array_equal(made.bind(wg=g, x=x, wd=d, wu=u)(), gated(x, g, u, d))
     given, w = arrays()
     check(exe(given, w=w), given, w)  # a dict is one argument
-    for call, wrong in (
+    refused: tuple[tuple[Callable[[], Any], str], ...] = (
         (lambda: made(x, g, u, wq=d), "call: got an argument named 'wq'; expected x, wg, wu, wd"),
         (lambda: made(x, g, u, d, x=x), "call: got argument 'x' twice"),
         (lambda: made(x, wd=d), "call: lacks argument 'wg'"),
-    ):
+    )
+    for call, wrong in refused:
         with pytest.raises(ArgumentError, match=wrong):
             call()
 
