@@ -23,6 +23,7 @@ Fn = Callable[..., Any]
 MATRIX = ("s", "t", "d", "w")
 MASKED = -1e4  # what some write for a score that takes no part
 CAP, WINDOW = 30.0, 40
+NUMPY = {"f16": np.float16, "f32": np.float32, "i32": np.int32, "bool": np.bool_}
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,16 @@ class Spelling:
         """What scores are multiplied by, as the program's element type holds it."""
         if not self.scaled:
             return 1.0
-        from axe_eq.program.types import DTYPES
+        return float(rounded(np.asarray(sizes["d"] ** -0.5), self.dtype))
 
-        return float(np.asarray(sizes["d"] ** -0.5).astype(DTYPES[self.dtype].numpy))
+
+def rounded(array: Any, dtype: str) -> Any:
+    """Values as an element type holds them; those of bf16 in f32, as numpy has no such type."""
+    if dtype != "bf16":
+        return array.astype(NUMPY[dtype])
+    words = array.astype(np.float32).view(np.uint32)
+    words = words + 0x7FFF + (words >> 16 & 1)  # to the nearest, ties to even
+    return (words & 0xFFFF0000).view(np.float32)
 
 
 def shape(dims: str, sizes: Sizes) -> tuple[int, ...]:

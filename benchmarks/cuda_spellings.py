@@ -31,6 +31,7 @@ from benchmarks.attention_spellings import (
     heads,
     meaning,
     names,
+    rounded,
     shape,
     work,
 )  # fmt: skip
@@ -41,7 +42,7 @@ KINDS = ("ordinary", "extreme")
 # Parts of the largest value; weights of 16 bits are mixed.
 TOLERANCE = {"f16": 4e-3, "bf16": 3e-2, "f32": 4e-3}
 LOG_TOLERANCE = 2e-3
-REPEATS, ROUNDS = 4, 5
+REPEATS, ROUNDS, IDLE_S = 4, 5, 0.035
 APART = 16.0
 LARGENESS = {"q": 4.0, "k": 1.0, "a": 16.0}
 
@@ -55,19 +56,17 @@ def arrays(spelling: Spelling, sizes: Sizes, kind: str, seed: int = 0) -> Arrays
     Extreme ones make scores of up to about 1e4 and rows of masks without a key. Their scores are
     multiples of `APART`: rounding them, which any program of 16 bits may, changes no weight much.
     """
-    from axe_eq.program.types import DTYPES
-
     rng = np.random.default_rng(seed)
     made: Arrays = {}
     for name, dims in spelling.operands.items():
-        dtype = DTYPES[spelling.kinds.get(name, spelling.dtype)]
+        dtype = spelling.kinds.get(name, spelling.dtype)
         extents = shape(dims, sizes)
         array: Any
-        if dtype.kind == "b":
+        if dtype == "bool":
             array = rng.random(extents) < 0.7
             if kind == "extreme" and array.ndim == 2:
                 array[::3] = False
-        elif dtype.kind == "i":
+        elif dtype == "i32":
             array = np.sort(rng.integers(0, 3, extents))
         elif name == "m":
             array = 2.0 ** -rng.integers(1, 9, extents)
@@ -76,7 +75,7 @@ def arrays(spelling: Spelling, sizes: Sizes, kind: str, seed: int = 0) -> Arrays
             array = unit * LARGENESS[name] * rng.integers(-3, 4, extents)
         else:
             array = rng.standard_normal(extents)
-        made[name] = array.astype(dtype.numpy)
+        made[name] = rounded(array, dtype)
     return made
 
 
@@ -230,7 +229,10 @@ def on_device(name: str, load: Path | None) -> dict[str, Any]:
 
             exe = axe.load(load / f"{_file(name)}.axe")
         for seed, kind in enumerate(KINDS):
-            held = {n: _on_gpu(a) for n, a in arrays(spelling, sizes, kind, seed).items()}
+            host = arrays(spelling, sizes, kind, seed)
+            held = {n: torch.from_numpy(a).cuda() for n, a in host.items()}
+            if spelling.dtype == "bf16":
+                held = {n: a.bfloat16() for n, a in held.items()}
             bound = exe.bind(*held.values())
             results = bound()
             for _ in range(REPEATS):
@@ -249,18 +251,9 @@ def on_device(name: str, load: Path | None) -> dict[str, Any]:
     return {"name": name, "large": row}
 
 
-def _on_gpu(array: Any) -> Any:
-    import torch
-
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.astype(np.float32)).cuda().bfloat16()
-    return torch.from_numpy(array).cuda()
-
-
 def _times(spelling: Spelling, sizes: Sizes, held: Arrays, bound: Any) -> dict[str, Any]:
+    """Microseconds and operations per second: the median of bursts, in turns with torch's."""
     import torch
-
-    from benchmarks.cuda import burst, summary
 
     runs = {"axe": bound}
     if spelling.peer is not None:
@@ -269,7 +262,21 @@ def _times(spelling: Spelling, sizes: Sizes, held: Arrays, bound: Any) -> dict[s
             torch.nn.functional.scaled_dot_product_attention, q, k, v,
             is_causal=spelling.peer == "causal",
         )  # fmt: skip
-    return summary(burst(runs, ROUNDS), work(spelling, sizes))
+    found: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(ROUNDS):
+        for name, run in runs.items():
+            time.sleep(IDLE_S)
+            run()
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            for _ in range(REPEATS):
+                run()
+            end.record()
+            torch.cuda.synchronize()
+            found[name].append(start.elapsed_time(end) / REPEATS * 1e3)
+    us = {name: sorted(times)[len(times) // 2] for name, times in found.items()}
+    n = work(spelling, sizes)
+    return {name: {"us": round(t, 2), "rate": n / t * 1e6} for name, t in us.items()}
 
 
 def _gpu_machine() -> dict[str, Any]:
@@ -279,9 +286,12 @@ def _gpu_machine() -> dict[str, Any]:
         raise absent(error) from None
     torch.set_default_device("cuda")
     torch.backends.cuda.matmul.allow_tf32 = False
-    from benchmarks.cuda import machine
-
-    return machine()
+    return {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "gpu": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "cuda": str(torch.version.cuda),
+    }
 
 
 def main() -> None:

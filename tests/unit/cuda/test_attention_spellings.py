@@ -86,7 +86,8 @@ def test_a_spelling_is_one_streaming_kernel_with_the_values_that_it_means(
     every = product(("ordinary", "extreme"), ("late", "random", "early"))
     for seed, (kind, order) in enumerate(every if full else [("extreme", "random")]):
         held = arrays(spelling, sizes, kind, seed)
-        flat = {n: a.reshape(-1).copy() for n, a in (held | program.constants).items()}
+        types = {i.name: DTYPES[i.node.type.dtype].numpy for i in program.inputs}
+        flat = {n: a.reshape(-1).astype(types[n]) for n, a in (held | program.constants).items()}
         (out,) = program.outputs
         flat["out0"] = np.full(out.type.size, POISON).astype(DTYPES[out.type.dtype].numpy)
         launch(made, flat, planned=planned, order=order, seed=seed)
