@@ -71,7 +71,7 @@ def contraction(cone: Cone, names: Mapping[int, str], outputs: Sequence[str]) ->
     """
     leaves = list(enumerate(cone.leaves))
     folds = [(n, leaf) for n, leaf in leaves if isinstance(leaf, Fold)]
-    reads = [(n, leaf) for n, leaf in leaves if not isinstance(leaf, Fold)]
+    reads = [(n, leaf) for n, leaf in leaves if isinstance(leaf, Load | Position)]
     numbers = {n: i for i, (n, _) in enumerate([*reads, *folds])}
     operands = tuple(operand(cone, leaf, names.get(n, "")) for n, leaf in reads)
     made = []
