@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from axe_eq.errors import ProgramError, ScheduleError
 from axe_eq.program.meaning import array_type
-from axe_eq.program.node import INPUT, OP, Node, Program
+from axe_eq.program.node import INPUT, OP, Node, Program, op_node, sel_node
 from axe_eq.program.ops import join_text, selector
 from axe_eq.program.signature import signature
 from axe_eq.program.types import Array
@@ -21,8 +21,9 @@ from axe_eq.schedule.bind import bind, check_extents, named_extents
 from axe_eq.schedule.decode import decode
 from axe_eq.schedule.graph import ScheduleGraph
 
-Compare = Callable[[Program, Program], str | None]
-"""(what is meant, what is computed) -> why they differ, or None."""
+Pairs = list[tuple[Program, Program]]
+Compare = Callable[[Program, Program, Pairs], str | None]
+"""(what is meant, what is computed, what is assumed) -> why they differ, or None."""
 Extents = Mapping[str, int]
 Constants = Mapping[str, Array]
 Texts = dict[str, str]
@@ -80,7 +81,8 @@ class Origin:
         types = {name: array_type(arrays[new]) for name, new in given.items()}
         bound = bind(graph, extents, texts, types)
         outputs = decode(bound, self._inputs(meant, given))
-        why = self.differ(meant, replace(meant, outputs=outputs, constants=arrays))
+        computed = replace(meant, outputs=outputs, constants=arrays)
+        why = self.differ(meant, computed, _assumed(meant, texts))
         if why is not None:
             raise ScheduleError("schedule", f"does not compute the function: {why}")
         return bound, Origin(meant, self.differ), {n: arrays[new] for n, new in given.items()}
@@ -230,6 +232,20 @@ def _reciprocals(texts: tuple[str, str]) -> Texts:
         return {}
     old, new = inverses
     return {} if old is None or new is None else {old: new}
+
+
+def _assumed(meant: Program, texts: Texts) -> Pairs:
+    """That a reciprocal which follows a divisor is one over it, whatever its rounding."""
+    found = []
+    for divisor in texts.values():
+        inverse = _inverse(divisor) if divisor.startswith("full ()") else None
+        if inverse is not None and inverse in texts.values():
+            number = sel_node(divisor, ())
+            one = sel_node(f"full () 1.0 {number.dtype}", ())
+            exact = op_node(",->", "div", (one, number))
+            both = (sel_node(inverse, ()), exact)
+            found.append((replace(meant, outputs=both[:1]), replace(meant, outputs=both[1:])))
+    return found
 
 
 def _inverse(text: str) -> str | None:
