@@ -226,31 +226,30 @@ def _corresponds(a: Node, b: Node) -> bool:
 
 def _reciprocals(texts: tuple[str, str]) -> Texts:
     """For two texts of numbers, those of one over them."""
-    try:
-        inverses = [_inverse(text) for text in texts]
-    except (ProgramError, ZeroDivisionError):
-        return {}
-    old, new = inverses
+    old, new = (_renumbered(text, lambda n: 1 / n) for text in texts)
     return {} if old is None or new is None else {old: new}
 
 
 def _assumed(meant: Program, texts: Texts) -> Pairs:
     """That a reciprocal which follows a divisor is one over it, whatever its rounding."""
-    found = []
-    for divisor in texts.values():
-        inverse = _inverse(divisor) if divisor.startswith("full ()") else None
-        if inverse is not None and inverse in texts.values():
-            number = sel_node(divisor, ())
-            one = sel_node(f"full () 1.0 {number.dtype}", ())
-            exact = op_node(",->", "div", (one, number))
-            both = (sel_node(inverse, ()), exact)
-            found.append((replace(meant, outputs=both[:1]), replace(meant, outputs=both[1:])))
+    found, new = [], set(texts.values())
+    for divisor in new:
+        inverse, one = _renumbered(divisor, lambda n: 1 / n), _renumbered(divisor, lambda _: 1.0)
+        if one is None or inverse not in new or sel_node(divisor, ()).shape:
+            continue
+        exact = op_node(",->", "div", (sel_node(one, ()), sel_node(divisor, ())))
+        rounded = sel_node(inverse, ())
+        found.append((replace(meant, outputs=(rounded,)), replace(meant, outputs=(exact,))))
     return found
 
 
-def _inverse(text: str) -> str | None:
-    declared, params = selector(text)
-    value = declared.fill(params) if declared.fill and declared.arity == 0 else None
-    if not isinstance(value, int | float):
+def _renumbered(text: str, of: Callable[[float], float]) -> str | None:
+    """The text of a constant with another number in its place; None where it is none."""
+    try:
+        declared, params = selector(text)
+    except ProgramError:
         return None
-    return join_text(declared.name, *(1 / value if p is value else p for p in params))
+    value = declared.fill(params) if declared.fill and declared.arity == 0 else None
+    if not isinstance(value, int | float) or not value:
+        return None
+    return join_text(declared.name, *(of(value) if p is value else p for p in params))
