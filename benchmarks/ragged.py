@@ -274,6 +274,9 @@ class Drawing:
     def _moved(self, value: str) -> str:
         """Maps, turns, parts and products."""
         rng, rank = self.rng, len(self.shape)
+        if rng.random() < 0.15:
+            how, axis = rng.choice(("sum", "prod")), rng.randrange(rank)
+            return f"xp.cumulative_{how}({self._array(value)}, axis={axis})"
         if rank < 2:
             return rng.choice((value, f"xp.flip({value})", f"xp.pad({value}, ((2, 3),))"))
         forms = [value, f"{value}.mT", f"xp.concat([{value}, {self._full(0)}], axis=-1)",

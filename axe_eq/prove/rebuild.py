@@ -148,29 +148,6 @@ def in_float64(roots: Sequence[Node]) -> list[Node]:
     return rebuild(roots, leaf, spec=text, cell=text)
 
 
-def at_extents(roots: Sequence[Node], extents: Mapping[int, int]) -> list[Node] | None:
-    """The same values with every extent that is a key replaced, as in `reshape_program`.
-
-    Numbers that values are computed with stay: two programs that are compared so agree at other
-    extents only if these do not stand for one. None where the new extents do not fit.
-    """
-
-    def leaf(node: Node) -> Node:
-        shape = tuple(extents.get(e, e) for e in node.shape)
-        return input_node(node.text, ValueType(node.dtype, shape))
-
-    def spec(text: str) -> str:
-        declared, params = selector(text)
-        value = declared.fill(params) if declared.fill else None
-        kept = (p if p is value else _mapped(p, extents) for p in params)
-        return join_text(declared.name, *kept)
-
-    try:
-        return rebuild(roots, leaf, lambda s: _signature(s, extents), spec)
-    except ProgramError:
-        return None
-
-
 def _mapped(param: Any, extents: Mapping[int, int]) -> Any:
     if isinstance(param, tuple):
         return tuple(_mapped(p, extents) for p in param)

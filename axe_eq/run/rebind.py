@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from axe_eq.errors import ProgramError, ScheduleError
 from axe_eq.program.meaning import array_type
-from axe_eq.program.node import INPUT, OP, Node, Program
+from axe_eq.program.node import INPUT, OP, Node, Program, op_node, sel_node
 from axe_eq.program.ops import join_text, selector
 from axe_eq.program.signature import signature
 from axe_eq.program.types import Array
@@ -21,8 +21,9 @@ from axe_eq.schedule.bind import bind, check_extents, named_extents
 from axe_eq.schedule.decode import decode
 from axe_eq.schedule.graph import ScheduleGraph
 
-Compare = Callable[[Program, Program], str | None]
-"""(what is meant, what is computed) -> why they differ, or None."""
+Pairs = list[tuple[Program, Program]]
+Compare = Callable[[Program, Program, Pairs], str | None]
+"""(what is meant, what is computed, what is assumed) -> why they differ, or None."""
 Extents = Mapping[str, int]
 Constants = Mapping[str, Array]
 Texts = dict[str, str]
@@ -80,7 +81,8 @@ class Origin:
         types = {name: array_type(arrays[new]) for name, new in given.items()}
         bound = bind(graph, extents, texts, types)
         outputs = decode(bound, self._inputs(meant, given))
-        why = self.differ(meant, replace(meant, outputs=outputs, constants=arrays))
+        computed = replace(meant, outputs=outputs, constants=arrays)
+        why = self.differ(meant, computed, _assumed(meant, texts))
         if why is not None:
             raise ScheduleError("schedule", f"does not compute the function: {why}")
         return bound, Origin(meant, self.differ), {n: arrays[new] for n, new in given.items()}
@@ -224,17 +226,30 @@ def _corresponds(a: Node, b: Node) -> bool:
 
 def _reciprocals(texts: tuple[str, str]) -> Texts:
     """For two texts of numbers, those of one over them."""
-    try:
-        inverses = [_inverse(text) for text in texts]
-    except (ProgramError, ZeroDivisionError):
-        return {}
-    old, new = inverses
+    old, new = (_renumbered(text, lambda n: 1 / n) for text in texts)
     return {} if old is None or new is None else {old: new}
 
 
-def _inverse(text: str) -> str | None:
-    declared, params = selector(text)
-    value = declared.fill(params) if declared.fill and declared.arity == 0 else None
-    if not isinstance(value, int | float):
+def _assumed(meant: Program, texts: Texts) -> Pairs:
+    """That a reciprocal which follows a divisor is one over it, whatever its rounding."""
+    found, new = [], set(texts.values())
+    for divisor in new:
+        inverse, one = _renumbered(divisor, lambda n: 1 / n), _renumbered(divisor, lambda _: 1.0)
+        if one is None or inverse not in new or sel_node(divisor, ()).shape:
+            continue
+        exact = op_node(",->", "div", (sel_node(one, ()), sel_node(divisor, ())))
+        rounded = sel_node(inverse, ())
+        found.append((replace(meant, outputs=(rounded,)), replace(meant, outputs=(exact,))))
+    return found
+
+
+def _renumbered(text: str, of: Callable[[float], float]) -> str | None:
+    """The text of a constant with another number in its place; None where it is none."""
+    try:
+        declared, params = selector(text)
+    except ProgramError:
         return None
-    return join_text(declared.name, *(1 / value if p is value else p for p in params))
+    value = declared.fill(params) if declared.fill and declared.arity == 0 else None
+    if not isinstance(value, int | float) or not value:
+        return None
+    return join_text(declared.name, *(of(value) if p is value else p for p in params))

@@ -68,6 +68,17 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
 }  # fmt: skip
 
 
+def test_a_branch_that_samples_do_not_take_is_compared(rng: np.random.Generator) -> None:
+    """Two numbers that are equal by chance, one of them an extent: x times 16 was given for 12."""
+
+    def scaled(x: Any) -> Any:
+        return xp.where(xp.max(x) > 1e6, x * float(x.shape[0]), x * 16.0)
+
+    exe = axe.compile(scaled, X, target="cpu")
+    with pytest.raises(ScheduleError, match="neither proved nor refuted"):
+        exe.schedule.bind(tokens=12)
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_the_kernels_no_longer_compute_is_refused_with_the_reason(
     name: str, rng: np.random.Generator
