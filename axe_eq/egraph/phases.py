@@ -19,6 +19,10 @@ REAL_ROUNDS = 3
 # large program so many times the rows that it has itself; of the limit of time a half.
 LAW_SHARE = 20
 LAW_GROWTH = 50
+# And how many values there may be for each of the program's, from so many on. Every value is a
+# candidate to be kept and demanded in every box. Laws give stacks of blocks 1.13 times their own at
+# most, and n steps of a stencil the values of all their steps at n places.
+VALUE_GROWTH, MANY_VALUES = 1.25, 100
 
 
 def phase_of(law: Law) -> str:
@@ -57,7 +61,7 @@ class Saturated:
     def stopped(self) -> str:
         """Why it stopped: "saturated", or the first phase that hit a bound, with the bound."""
         for phase, report in self.reports.items():
-            if report.stopped in ("rows", "time", "memory"):
+            if report.stopped in ("rows", "values", "time", "memory"):
                 return f"{report.stopped} in phase {phase}"
         return "saturated"
 
@@ -86,8 +90,8 @@ def saturate(
 ) -> Saturated:
     """Insert terms, close facts, run the phases, then answer requests.
 
-    Laws that make too many rows are cut: the search begins again and stops that phase one round
-    earlier, so that what was found by then, the program's own form at least, is demanded.
+    Laws that make too many rows or values are cut: the search begins again and stops that phase one
+    round earlier, so that what was found by then, the program's own form at least, is demanded.
 
     Args:
         laws: by key.
@@ -104,7 +108,7 @@ def saturate(
     groups = by_phase(laws)
     plan = {EXACT: EXACT_ROUNDS, GROW: GROW_ROUNDS, REAL: REAL_ROUNDS, AGAIN: EXACT_ROUNDS}
     began = time.perf_counter()
-    cut: set[str] = set()
+    cut: dict[str, str] = {}
     while True:
         session = Session(groups, known, analyses, limits=limits, began=began)
         for term in terms:
@@ -116,9 +120,9 @@ def saturate(
         if phase is None:
             break
         plan[phase] = result.reports[phase].rounds - 1
-        cut.add(phase)
-    for phase in cut:
-        result.reports[phase].stopped = "rows"
+        cut[phase] = result.reports[phase].stopped
+    for phase, reason in cut.items():
+        result.reports[phase].stopped = reason
     before_demand(session)
     for request in requests:
         session.insert(request)
@@ -130,11 +134,12 @@ def saturate(
 def _run_laws(
     result: Saturated, plan: Mapping[str, int], progress: Callable[[str], None]
 ) -> str | None:
-    """Run the phases of laws for at most so many rounds; the first whose rows were too many."""
+    """Run the phases of laws for at most so many rounds; the first that made too much."""
     session, given = result.session, result.session.limits
     session.close()
     most = max(given.rows // LAW_SHARE, LAW_GROWTH * session.rows())
-    limits = Limits(min(given.rows, most), given.seconds / 2)
+    values = max(MANY_VALUES, int(VALUE_GROWTH * session.values()))
+    limits = Limits(min(given.rows, most), given.seconds / 2, values)
     for phase, rounds in plan.items():
         if phase == AGAIN and not result.reports[REAL].matches:
             continue
@@ -142,5 +147,9 @@ def _run_laws(
         ruleset = EXACT if phase == AGAIN else phase
         report = result.reports[phase] = session.run(ruleset, rounds, limits=limits)
         if report.rounds and report.rows > limits.rows:
+            report.stopped = "rows"
+            return phase
+        if report.rounds and session.values() > values:
+            report.stopped = "values"
             return phase
     return None

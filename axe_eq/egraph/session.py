@@ -20,6 +20,7 @@ from axe_eq.deadline import check_deadline
 from axe_eq.egraph import compile as text
 from axe_eq.egraph.threads import need_threads
 from axe_eq.errors import AxeError, PackError, SearchError
+from axe_eq.program.terms import type_of
 from axe_eq.rule.law import Law, Pattern
 from axe_eq.rule.term import Analysis, Primitive, Symbol, Term, postorder
 
@@ -43,10 +44,12 @@ class Limits:
     Attributes:
         rows: rows of all tables together.
         seconds: wall time since the session began.
+        values: rows of the table of types, which has one of every value; None for any number.
     """
 
     rows: int = 2_000_000
     seconds: float = 120.0
+    values: int | None = None
 
 
 @dataclass
@@ -54,7 +57,7 @@ class Report:
     """What a saturation did.
 
     Attributes:
-        stopped: "saturated", "rounds", "rows" or "time".
+        stopped: "saturated", "rounds", "rows", "values" or "time".
         rounds: rounds run.
         rows: rows at the end.
         matches: firings per law key.
@@ -384,6 +387,8 @@ class Session:
     def _over(self, report: Report, rows: int, limits: Limits) -> bool:
         if rows > limits.rows:
             report.stopped = "rows"
+        elif limits.values is not None and self.values() > limits.values:
+            report.stopped = "values"
         elif self.elapsed() > limits.seconds:
             report.stopped = "time"
         else:
@@ -410,6 +415,10 @@ class Session:
     def rows(self) -> int:
         """Rows of all tables."""
         return sum(size for _, size in self._sizes())
+
+    def values(self) -> int:
+        """Rows of the table of types: how many values there are."""
+        return dict(self._sizes()).get(type_of.name, 0)
 
     def _sizes(self) -> list[tuple[str, int]]:
         (sizes,) = self._run(egg.PrintSize(_SPAN, None))

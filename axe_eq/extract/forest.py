@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import networkx as nx
+
 from axe_eq.egraph.session import Session
 from axe_eq.extract.order import admissible
 from axe_eq.program.ops import CELLS, MONOIDS, scan, selector, split_text
@@ -178,6 +180,7 @@ class Reader:
         self.session = session
         self.rows = session.freeze()
         self.number: dict[str, dict[Any, int]] = {"Value": {}, "Tile": {}, "Placed": {}}
+        self._same: dict[Any, Any] = {}
 
     def table(self, name: str) -> Sequence[Any]:
         """Rows of a table; none where the session has no such table."""
@@ -186,7 +189,20 @@ class Reader:
     def id(self, sort: str, value: Any) -> int:
         """The number of a class."""
         known = self.number[sort]
+        value = self._same.get(value, value) if sort == "Tile" else value
         return known.setdefault(value, len(known))
+
+    def join_tiles(self) -> None:
+        """Make one class of those that are one box of one value, asked for after other turns."""
+        homes: dict[tuple[int, str], Any] = {}
+        tiles: nx.Graph[Any] = nx.Graph()
+        for row in self.table("tile"):
+            box, _ = boxes.split_turns(self.text(row.inputs[1]))
+            home = homes.setdefault((self.id("Value", row.inputs[0]), box), row.output)
+            tiles.add_edge(home, row.output)
+        for part in nx.connected_components(tiles):
+            if len(part) > 1:
+                self._same |= dict.fromkeys(part, next(iter(part)))
 
     def text(self, value: Any) -> str:
         """A text column."""
@@ -208,6 +224,7 @@ def read_forest(
         reader.id("Value", r.inputs[0]): value_type(reader.text(r.output))
         for r in reader.table("type")
     }
+    reader.join_tiles()
     placed: dict[int, PlacedClass] = {}
     _read_placed(reader, placed)
     tiles = _read_tiles(reader, types)
@@ -310,7 +327,9 @@ def _read_placed(reader: Reader, placed: dict[int, PlacedClass]) -> None:
             (source, reader.text(row.inputs[1]), reader.text(row.inputs[2]))
         )
     for row in reader.table("Kernel"):
-        at(row.output).kernels.append(reader.id("Tile", row.inputs[0]))
+        kernels = at(row.output).kernels
+        if (tile := reader.id("Tile", row.inputs[0])) not in kernels:
+            kernels.append(tile)
 
 
 def _read_tiles(reader: Reader, types: Mapping[int, ValueType]) -> list[TileClass]:
@@ -318,7 +337,8 @@ def _read_tiles(reader: Reader, types: Mapping[int, ValueType]) -> list[TileClas
     for row in reader.table("tile"):
         number = reader.id("Tile", row.output)
         if number not in found:
-            value, box = reader.id("Value", row.inputs[0]), reader.text(row.inputs[1])
+            value = reader.id("Value", row.inputs[0])
+            box, _ = boxes.split_turns(reader.text(row.inputs[1]))
             found[number] = tile_class(value, box, types[value])
     return [found[i] for i in range(len(reader.number["Tile"]))]
 
@@ -375,7 +395,9 @@ def _read_choices(reader: Reader, tiles: list[TileClass]) -> None:
             flops = scan(text)[0].flops * size
             tiles[number].compute.append(Choice(SCAN, text, "", operands, vector=flops))
     for tile in tiles:
-        tile.compute = [replace(c, inside=_inside(tile, c, tiles)) for c in tile.compute]
+        tile.loads = list(dict.fromkeys(tile.loads))
+        ways = dict.fromkeys(tile.compute)
+        tile.compute = [replace(c, inside=_inside(tile, c, tiles)) for c in ways]
         tile.compute.sort(
             key=lambda c: (c.product + c.vector, len(c.children), c.text, c.cell, c.children)
         )

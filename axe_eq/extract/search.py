@@ -33,7 +33,7 @@ SWAPPED = 4
 REMEMBERED = 32
 # Tile classes that a descent may enumerate, and more per value of the program's text, before it
 # ends where it is: random graphs of 1000 operators take 170 a value.
-WORK, WORK_PER_VALUE = 50_000, 300
+WORK, WORK_PER_VALUE = 20_000, 200
 INFINITE = float("inf")
 
 

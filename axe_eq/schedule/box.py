@@ -6,6 +6,9 @@ Letters: ``p`` ``q`` blocks of the grid, ``b`` ``c`` ``d`` ``e`` one index per b
 affine image of its letter's range plus a window: ``2p+3:4`` covers 2i+3 .. 2i+6 for every i of p's
 range. A box holds no extents and no tile sizes; those are the extractor's (Tapestry, block
 operators; Axe sec. 3).
+
+A box that is asked for says besides how often moving and computing took turns on the way to it from
+the root of its kernel: ``p+3!2``. Below the last turn nothing is computed, see `MOST_TURNS`.
 """
 
 from __future__ import annotations
@@ -59,7 +62,27 @@ class Entry:
 
 
 ALL = Entry(WHOLE)
+# Even: computed on the way to something computed or stored; odd: moved. What is computed under a
+# move is computed again under every other one, at boxes of its own: a stencil step reads the one
+# before at several places, and n steps in one kernel at n times as many along every dim. At the
+# last turn values are read from memory. Kernels of three steps have more nodes than cones may.
+MOST_TURNS = 5
 _ENTRY = re.compile(r"^(?:(-?\d*)([a-z]))?([+-]?\d+)?(?::(\d+))?$")
+
+
+def split_turns(text: str) -> tuple[str, int]:
+    """A box, and the turns of moving and computing on the way to it.
+
+    >>> split_turns("p+3 q!2")
+    ('p+3 q', 2)
+    """
+    box, _, turns = text.partition("!")
+    return box, int(turns or 0)
+
+
+def with_turns(box: str, turns: int) -> str:
+    """The text of both."""
+    return f"{box}!{turns}" if turns else box
 
 
 @cache

@@ -8,6 +8,8 @@ chooses between one `Kernel` root and what is materialised.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from axe_eq.layout import Layout
 from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.pack import Pack
@@ -94,15 +96,25 @@ def on_one_device(layout: str) -> str | None:
 
 @primitive((STR, STR, STR, STR), (STR,), many=True)
 def operand_boxes(sig: str, cell: str, types: str, box: str) -> list[str]:
-    """Box lists in which a block operator's operands may be read."""
-    return ["".join(f"{b};" for b in way) for way in boxes.op_boxes(sig, cell, types, box)]
+    """Box lists in which a block operator's operands may be read; none at the last turn."""
+    plain, turns = boxes.split_turns(box)
+    if types and turns == boxes.MOST_TURNS:
+        return []
+    return [_list(way, turns + turns % 2) for way in boxes.op_boxes(sig, cell, types, plain)]
 
 
 @primitive((STR, STR, STR), (STR,))
 def selected_boxes(spec: str, types: str, box: str) -> str | None:
     """The box list in which a selector's operands are read."""
-    way = boxes.sel_boxes(spec, types, box)
-    return None if way is None else "".join(f"{b};" for b in way)
+    plain, turns = boxes.split_turns(box)
+    way = boxes.sel_boxes(spec, types, plain)
+    moves = selector(spec)[0].inverse is None  # what keeps the order moves nothing
+    return None if way is None else _list(way, turns | moves)
+
+
+def _list(way: Iterable[str], turns: int) -> str:
+    """A box list: what is asked for after so many turns of moving and computing."""
+    return "".join(f"{boxes.with_turns(b, turns)};" for b in way)
 
 
 @primitive((STR, STR), (STR,), many=True)
