@@ -88,7 +88,8 @@ class Drawing:
         self.rng = rng = random.Random(seed)
         self.kind = rng.choice("ffffi")
         self.base = rng.choice(FLOATS if self.kind == "f" else WHOLE)
-        self.shape = self._shape()
+        self.rows = rng.random() < 0.4  # sums of ragged rows alone, of values that hang on the row
+        self.shape = (rng.randint(2, 40), rng.randint(17, 400)) if self.rows else self._shape()
         self.inputs: dict[str, tuple[tuple[int, ...], str]] = {}
         self.seed = seed
 
@@ -245,8 +246,8 @@ class Drawing:
     def _result(self) -> str:
         rng, axis = self.rng, self._axis()
         pick = rng.random()
-        if rng.random() < 0.4:
-            return self._reduced(self._of_rows(), rng.choice(("-1", "-1", "-1", "None")))
+        if self.rows or rng.random() < 0.2:
+            return self._reduced(self._of_rows(), rng.choice(("-1", "-1", "-1", "-1", "None")))
         value = self._full(rng.choice((1, 2, 2, 3)))
         if pick < 0.45:
             return self._reduced(value, axis)
