@@ -1,9 +1,8 @@
-"""Pairs of programs, drawn and by hand: is what is Proved equal? `python -m benchmarks.pairs`.
+"""Pairs of programs, drawn by number: is what is Proved equal? `python -m benchmarks.pairs`.
 
 A third of the drawn pairs has undefined, infinite, overflowing or rounded values; half of them are
 rewrites that are true of reals, the others near misses. Every Proved is compared with numpy in
-float64, undefined places included, at inputs of many sizes, and its certificate is checked. With
---mutate, certificates are changed at random: of those accepted, the statement must be true.
+float64, undefined places included, at inputs of many sizes, and its certificate is checked.
 
 A run is resumed where its file ends; the same seed draws the same pairs on every tree of the
 project, so that two trees can be compared.
@@ -76,20 +75,23 @@ def apart(dtype: str, a: Tree, b: Tree, seed: str) -> str | None:
     return None
 
 
+def program_of(tree: Tree) -> Any:
+    """A tree as a function of three arrays."""
+
+    def program(x: Any, y: Any, z: Any) -> Any:
+        return xp.astype(traced(tree, xp, {"x": x, "y": y, "z": z}), x.dtype)
+
+    return program
+
+
 def judged(dtype: str, a: Tree, b: Tree, seed: str, budget: float) -> dict[str, Any]:
     """The verdict of a pair and what numpy says of it."""
     start = time.process_time()
 
-    def side(tree: Tree) -> Any:
-        def program(x: Any, y: Any, z: Any) -> Any:
-            return xp.astype(traced(tree, xp, {"x": x, "y": y, "z": z}), x.dtype)
-
-        return program
-
     specs = [spec.format(dtype) for spec in SPECS]
     row: dict[str, Any] = {}
     try:
-        verdict = axe.equivalent(side(a), side(b), *specs, budget=budget)
+        verdict = axe.equivalent(program_of(a), program_of(b), *specs, budget=budget)
     except axe.AxeError as error:
         return {"verdict": "refused", "why": str(error)[:200]}
     row["verdict"] = type(verdict).__name__

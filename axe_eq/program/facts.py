@@ -110,14 +110,15 @@ def facts_of_op(sig: str, text: str, types: Sequence[ValueType], facts: Sequence
         sig: the text of its signature.
         text: its cell.
         types: of its operands and, last, of its value.
-        facts: about its operands. An operand that is multiplied with itself is for the caller to
-            see: it is told as one operand less, and `POSITIVE` facts of the square.
+        facts: about its operands. That an operand is multiplied with itself is for the caller to
+            see (`op_facts`).
     """
     monoid = MONOIDS[name] if (name := signature(sig).monoid) else None
     declared, _ = cell(text)
     if monoid is not None and monoid.n_values > 1:
-        given = monoid.facts is not None and not declared.rounds
-        return monoid.facts(*facts) if given and len(facts) == monoid.n_values else 0
+        if monoid.facts is None or declared.rounds or len(facts) != monoid.n_values:
+            return 0
+        return monoid.facts(*facts)
     if declared.facts is None or (monoid is not None and monoid.facts is None):
         return 0
     found = declared.facts(*facts)
