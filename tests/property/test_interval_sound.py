@@ -19,11 +19,11 @@ from axe_eq.program.meaning import evaluate
 from axe_eq.program.node import (
     INPUT,
     OP,
-    SEL,
     InputSpec,
     Node,
     Program,
     input_node,
+    made_node,
     op_node,
     sel_node,
     topological,
@@ -72,10 +72,8 @@ def swap_node(program: Program, old: Node, new: Node) -> Program:
     for node in topological(program.outputs):
         if node not in values:
             args = [values[a] for a in node.args]
-            if node.kind == OP:
-                values[node] = op_node(node.text, node.cell, args)
-            else:
-                values[node] = sel_node(node.text, args) if node.kind == SEL else node
+            kept = node.kind == INPUT
+            values[node] = node if kept else made_node(node.kind, node.text, node.cell, args)
     return Program(program.inputs, tuple(values[n] for n in program.outputs))
 
 
@@ -383,7 +381,7 @@ def as_real(program: Program) -> Program:
         elif node.kind == OP:
             values[node] = op_node(node.text, join_text(name, *params), args)
         else:
-            values[node] = sel_node(join_text(name, *params), args)
+            values[node] = made_node(node.kind, join_text(name, *params), "", args)
     inputs = tuple(InputSpec(values.get(i.node, i.node)) for i in program.inputs)
     return Program(inputs, tuple(values[n] for n in program.outputs))
 

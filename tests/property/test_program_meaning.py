@@ -8,6 +8,7 @@ the operands the meaning computed, so that no rounding difference piles up.
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ import pytest
 
 from axe_eq.program import meaning, ops
 from axe_eq.program.meaning import evaluate, evaluate_nodes, evaluate_op, evaluate_sel
-from axe_eq.program.node import INPUT, OP, Node
+from axe_eq.program.node import INPUT, OP, SCAN, Node
 from axe_eq.program.random import (
     JUMPING,
     operator_counts,
@@ -113,6 +114,9 @@ REDUCTIONS: dict[str, Callable[[list[Any]], Any]] = {
         math.fsum(math.exp(s) * v for s, v in pairs) / math.fsum(math.exp(s) for s, _ in pairs)
     ),
 }
+SCANS = REDUCTIONS | {
+    "recurrence": lambda pairs: functools.reduce(lambda h, p: p[0] * h + p[1], pairs, 0.0),
+}
 
 
 def cell_at(text: str, operands: Sequence[Any], dtypes: Sequence[str]) -> Any:
@@ -163,6 +167,21 @@ def loops(node: Node, arrays: Sequence[Array]) -> Array:
             ]
             terms.append(cell_at(node.cell, values, dtypes))
         out[head] = REDUCTIONS[sig.monoid](terms) if sig.monoid else terms[0]
+    return out
+
+
+def accumulated(node: Node, arrays: Sequence[Array]) -> Array:
+    """A scan, one prefix after another."""
+    monoid, _, axis = node.text.partition(" ")
+    numbers = [
+        a.astype(np.float64) if DTYPES[arg.dtype].kind == "f" else a
+        for a, arg in zip(arrays, node.args, strict=True)
+    ]
+    out = np.empty(node.shape, object)
+    for at in np.ndindex(*node.shape):
+        before = [(*at[: int(axis)], n, *at[int(axis) + 1 :]) for n in range(at[int(axis)] + 1)]
+        terms = [tuple(x[b].item() for x in numbers) for b in before]
+        out[at] = SCANS[monoid](terms if len(numbers) > 1 else [t for (t,) in terms])
     return out
 
 
@@ -226,14 +245,17 @@ TOLERANCE = {"f8e4m3": 0.07, "f8e5m2": 0.13, "f16": 1e-3, "bf16": 8e-3, "f32": 2
 
 def check_node(node: Node, values: dict[Node, Array]) -> None:
     arrays = [values[a] for a in node.args]
-    expected = loops(node, arrays) if node.kind == OP else moved(node.text, arrays)
+    if node.kind == SCAN:
+        expected = accumulated(node, arrays)
+    else:
+        expected = loops(node, arrays) if node.kind == OP else moved(node.text, arrays)
     got = values[node]
     assert got.shape == node.shape
     assert got.dtype == DTYPES[node.dtype].numpy
     tolerance = TOLERANCE.get(node.dtype, 0.0)
     scale = max((float(np.max(np.abs(a.astype(float)), initial=0)) for a in arrays), default=0.0)
     # Sums cancel: their error is relative to the size of what is summed.
-    slack = tolerance * max(scale, 1.0) ** 2 if node.kind == OP and tolerance else 0.0
+    slack = tolerance * max(scale, 1.0) ** 2 if node.kind in (OP, SCAN) and tolerance else 0.0
     np.testing.assert_allclose(
         got.astype(np.float64),
         expected.astype(np.float64),
@@ -290,7 +312,7 @@ def test_operators_of_packs_take_part(monkeypatch: pytest.MonkeyPatch) -> None:
     )  # fmt: skip
     monkeypatch.setitem(ops.CELLS._by_name, "gate", gate)
     monkeypatch.setitem(ops.SELECTORS._by_name, "head", head)
-    made = programs(60, weights={"gate": 9.0, "head": 9.0})
+    made = programs(60, weights={"gate": 12.0, "head": 12.0})
     counts = operator_counts(made)
     assert min(counts["gate"], counts["head"]) > 20
     for seed, program in enumerate(made):

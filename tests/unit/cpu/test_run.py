@@ -19,8 +19,8 @@ from axe_eq.program.node import (
     Node,
     Program,
     input_node,
+    made_node,
     op_node,
-    sel_node,
 )
 from axe_eq.program.random import JUMPING, random_inputs, random_program
 from axe_eq.program.types import Array, value_type
@@ -49,7 +49,7 @@ def in_double(program: Program) -> Program:
         elif node.kind == OP:
             made[node] = op_node(node.text, node.cell, args)
         else:
-            made[node] = sel_node(widened(node.text), args)
+            made[node] = made_node(node.kind, widened(node.text), "", args)
     inputs = tuple(InputSpec(made[spec.node]) for spec in program.inputs)
     return Program(inputs, tuple(made[n] for n in program.outputs))
 
