@@ -10,7 +10,15 @@ import pytest
 
 from axe_eq.errors import ScheduleError
 from axe_eq.schedule.graph import Access, BufferSpec, MoveStep, ScheduleGraph
-from axe_eq.schedule.memory import ALIGNMENT_BYTES, Lifetime, buffer_elements, lifetimes, plan
+from axe_eq.schedule.memory import (
+    ALIGNMENT_BYTES,
+    Lifetime,
+    buffer_bytes,
+    buffer_elements,
+    lifetimes,
+    plan,
+    stored_bytes,
+)
 
 Rng = np.random.Generator
 
@@ -19,12 +27,15 @@ def dense(size: int) -> str:
     return f"S[({size}):(1@m)]"
 
 
-def random_graph(rng: Rng, n_steps: int) -> ScheduleGraph:
-    """Steps that read earlier buffers at random; sizes are multiples of the alignment."""
+def random_graph(rng: Rng, n_steps: int, unit: int = 16) -> ScheduleGraph:
+    """Steps that read earlier buffers at random; sizes are multiples of `unit` elements.
+
+    At 16 they are multiples of the alignment.
+    """
     buffers = {"x": BufferSpec("x", "f32[16]", dense(16), "input")}
     steps = []
     for number in range(n_steps):
-        size = 16 * int(rng.integers(1, 9))
+        size = unit * int(rng.integers(1, 9))
         name = f"t{number}"
         last = number == n_steps - 1
         role = "output" if last else "temporary"
@@ -62,7 +73,7 @@ def smallest_arena(table: tuple[Lifetime, ...]) -> int:
 def test_no_two_live_buffers_overlap_and_the_arena_is_near_the_least(rng: Rng, full: bool) -> None:
     above = []
     for number in range(400 if full else 60):
-        graph = random_graph(rng, 3 + number % 40)
+        graph = random_graph(rng, 3 + number % 40, unit=(16, 5)[number % 2])
         made = plan(graph)
         table = made.table
         for n, a in enumerate(table):
@@ -99,6 +110,24 @@ def test_lifetimes_reach_from_the_writer_to_the_last_reader() -> None:
         ]
         assert row.first == int(row.buffer.removeprefix("t"))
         assert row.last == max(readers, default=row.first)
+
+
+def test_what_is_stored_is_what_the_fullest_step_holds(rng: Rng) -> None:
+    """Outputs from when they are written; temporaries until they are read last, or not at all."""
+    n_unread = 0
+    for number in range(40):
+        graph = random_graph(rng, 3 + number % 12, unit=5)
+        held = [0] * len(graph.steps)
+        for first, step in enumerate(graph.steps):
+            (name,) = (w.buffer for w in step.writes)
+            readers = [n for n, s in enumerate(graph.steps) if name in {r.buffer for r in s.reads}]
+            n_unread += not readers and first < len(graph.steps) - 1
+            is_output = graph.buffers[name].role == "output"
+            last = len(graph.steps) - 1 if is_output else max(readers, default=first)
+            for at in range(first, last + 1):
+                held[at] += buffer_bytes(graph.buffers[name])
+        assert stored_bytes(graph) == max(held)
+    assert n_unread
 
 
 def test_padding_offset_and_copies_count_into_a_buffer() -> None:
