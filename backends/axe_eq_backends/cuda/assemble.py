@@ -11,7 +11,6 @@ from axe_eq.errors import EmitError, ScheduleError
 from axe_eq.extract.commit import content
 from axe_eq.kernel.cells import flops
 from axe_eq.kernel.dispatch import Planned
-from axe_eq.pack import schedule_named
 from axe_eq.run.cache import Cache, key
 from axe_eq.run.fingerprint import lowering_key, sources
 from axe_eq.schedule.graph import CollectiveStep, KernelStep, MoveStep, ScheduleGraph
@@ -22,7 +21,7 @@ from axe_eq_backends.cuda.code import Code, Launch, Port
 from axe_eq_backends.cuda.cones import element_strides
 from axe_eq_backends.cuda.emit import Source, emit
 from axe_eq_backends.cuda.image import build_all
-from axe_eq_backends.cuda.lower import Lowered, lower
+from axe_eq_backends.cuda.lower import Lowered, lower, own_lowering
 from axe_eq_backends.cuda.planning import plan as plan_kernel
 
 GRAPHS = Cache("graphs")
@@ -62,15 +61,16 @@ def make(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> M
         EmitError: it has no text, or is larger than what is compiled in seconds.
     """
     names = tuple(a.buffer for a in (*step.reads, *step.writes))
-    own = schedule_named(step.schedule) if isinstance(step, KernelStep) else None
-    key = step.name, names, content(step, graph), id(target), id(own)
+    key = step.name, names, content(step, graph), id(target)
     known = _made.pop(key, None)
     if known is None:
         lowered = lower(step, graph, target)
         planned = plan_kernel(lowered.kernel, target)
         made = Made(lowered, planned, emit(planned))
         check_size(made.planned, made.source)
-        known = (target, own), made
+        known = target, made
+        if own_lowering(step) is not None:
+            return made  # by code of somebody's own, which may be another the next time
     _made[key] = known
     while len(_made) > MOST_MADE:
         _made.popitem(last=False)

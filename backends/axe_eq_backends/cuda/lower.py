@@ -51,8 +51,8 @@ def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> 
         DispatchError: no schedule covers the cone; says why.
         PackError: the schedule's own `lower` fails, or returns what is no kernel of the step.
     """
-    own = schedule_named(step.schedule) if isinstance(step, KernelStep) else None
-    if own is not None and hasattr(own, "lower"):
+    own = own_lowering(step)
+    if own is not None:
         made: Lowered = ask_schedule(
             own, "lower", step, graph, target,
             expected="Lowered(kernel, {name of a tensor: buffer of the step})",
@@ -64,6 +64,12 @@ def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> 
         return _schedule(cone, step, target)
     except ScheduleError as error:
         raise cone.refuse(str(error), "a cone that a schedule covers") from error
+
+
+def own_lowering(step: KernelStep | MoveStep) -> Any:
+    """The schedule of a step that writes its kernels itself; None where ours are written here."""
+    own = schedule_named(step.schedule) if isinstance(step, KernelStep) else None
+    return own if hasattr(own, "lower") else None
 
 
 def _wrong_answer(made: Any, step: KernelStep | MoveStep) -> str | None:
