@@ -144,8 +144,12 @@ def _of_cell(text: str, views: Sequence[Array]) -> tuple[Array, Array]:
     large = np.logical_or.reduce([a > _SATURATED for a in sizes])
     ends = np.isinf(found) & finite
     tiny = (np.abs(found) < _LEAST) & finite & ~moderate
+    # A pole beside an infinity is one too: inf / 0.
+    near = [np.where(np.isinf(v), np.sign(v), v) if v.dtype.kind == "f" else v for v in views]
+    beside = np.isinf(cell_values(text, near)[0])
     one = (np.abs(found) == 1) & large if declared.rounds and not declared.jumps else none
-    return none | np.isnan(found) | ends & moderate, none | ends & ~moderate | tiny | one & finite
+    undefined = np.isnan(found) | ends & moderate | beside & ~finite & np.isinf(found)
+    return none | undefined, none | ends & ~moderate | tiny | one & finite
 
 
 def _over(sig: Signature, marks: Array, full: tuple[int, ...]) -> Array:

@@ -94,7 +94,18 @@ def _padded_product(draw: Draw) -> tuple[Ground, ...]:
     return spec, sig, x, y
 
 
-@LAWS.law(source="folklore: zeros add nothing")
+def _padded_sum(draw: Draw) -> tuple[Ground, ...]:
+    """A sum over a dim with zeros at its ends."""
+    read = draw.pick("dims", ("a c", "c a", "c"))
+    widths = draw.pick("widths", ((1, 0), (0, 2), (1, 1)))
+    dims = read.split()
+    spec = join_text("pad", tuple(widths if d == "c" else (0, 0) for d in dims), 0.0)
+    out = "a" if "a" in dims else ""
+    shape = ",".join("3" if d == "c" else "2" for d in dims)
+    return signature(f"{read} -> {out}; + c").text, spec, In("x0", f"f64[{shape}]")
+
+
+@LAWS.law(source="folklore: zeros add nothing", sampler=_padded_sum)
 def sum_of_padded(s: Sig, k: Spec, x: Value) -> Sides:
     """s[id](pad(x)) = s[id](x)   for zeros along summed dims."""
     padding_summed(s, 0, k, type_of(x))
