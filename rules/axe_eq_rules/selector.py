@@ -423,8 +423,7 @@ def concat_of_few(k: Spec, x: Value, y: Value, z: Value, rest: Args) -> Sides:
     """concat(x, y, z, rest) = x ++ concat(y, z, rest)   if they are at most 8."""
     is_concat(k)
     few(type_list([x, y, z], rest))
-    tail = Cons(y, Cons(z, rest))
-    return Sel(k, Cons(x, tail)), sel(k, x, Sel(k, tail))
+    return Sel(k, args(x, y, z, rest=rest)), sel(k, x, Sel(k, args(y, z, rest=rest)))
 
 
 @PACK.law(source="folklore: concatenation is associative", search=False)
