@@ -240,7 +240,8 @@ def concat(arrays: Sequence[Operand], /, *, axis: int | None = 0) -> Traced:
     operands = _common(arrays)
     if axis is None:
         operands = [reshape(x, (-1,)) for x in operands]
-    text = join_text("concat", one_axis(axis or 0, operands[0].ndim))
+        axis = 0
+    text = join_text("concat", one_axis(axis, operands[0].ndim))
     while len(operands) > MOST_JOINED:
         groups = [operands[n : n + MOST_JOINED] for n in range(0, len(operands), MOST_JOINED)]
         operands = [group[0] if len(group) == 1 else select(text, *group) for group in groups]

@@ -218,3 +218,18 @@ def merge_of_reductions(
         return sides(s, m, t, f, [x, y], [a, b])
 
     return one if count == 1 else two
+
+
+FEW = 8  # operands of a concatenation: one is taken off in every round
+
+
+@primitive((STR,), (STR,))
+def is_concat(spec: str) -> str | None:
+    """Defined for concatenations."""
+    return spec if join_axis(spec) is not None else None
+
+
+@primitive((STR,), (STR,))
+def few(types: str) -> str | None:
+    """Defined for lists of as many operands as a search takes apart to the end."""
+    return types if len(types_in(types)) <= FEW else None

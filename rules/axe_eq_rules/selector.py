@@ -42,6 +42,8 @@ from axe_eq_rules import selecting, through
 from axe_eq_rules.joins import (
     along_exact,
     along_output,
+    few,
+    is_concat,
     join_axis,
     joined_operands,
     merge_of_reductions,
@@ -53,8 +55,6 @@ from axe_eq_rules.joins import (
 )
 from axe_eq_rules.needs import is_defined
 from axe_eq_rules.scanning import exact_last_of_scan, sample_last, scan_of_part
-
-FEW = 8  # operands of a concatenation: one is taken off in every round
 
 PACK = Pack("selector", summary="slices, pads, reshapes and concatenations, bit for bit")
 
@@ -414,28 +414,14 @@ def last_of_exact_scan(k: Spec, m: Along, x: Value) -> Sides:
 # -- concatenations --------------------------------------------------------------------------------
 
 
-@primitive((STR,), (STR,))
-def is_concat(spec: str) -> str | None:
-    """Defined for concatenations."""
-    return spec if join_axis(spec) is not None else None
-
-
-@primitive((STR,), (STR,))
-def few(types: str) -> str | None:
-    """Defined for lists of as many operands as a search takes apart to the end."""
-    return types if len(types_in(types)) <= FEW else None
-
-
 @PACK.law(source="folklore: concatenation is associative")
 def concat_of_few(k: Spec, x: Value, y: Value, z: Value, rest: Args) -> Sides:
     """concat(x, y, z, rest) = x ++ concat(y, z, rest)   if they are at most 8."""
     is_concat(k)
     few(type_list([x, y, z], rest))
-    tail = Cons(y, Cons(z, rest))
-    return Sel(k, Cons(x, tail)), sel(k, x, Sel(k, tail))
+    return Sel(k, args(x, y, z, rest=rest)), sel(k, x, Sel(k, args(y, z, rest=rest)))
 
 
-# A search would end somewhere in a long list, and demand every rest of it in every box.
 @PACK.law(source="folklore: concatenation is associative", search=False)
 def concat_of_many(k: Spec, x: Value, y: Value, z: Value, rest: Args) -> Sides:
     """concat(x, y, z, rest) = x ++ concat(y, z, rest)."""

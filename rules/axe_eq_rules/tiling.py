@@ -126,8 +126,9 @@ def root_box_of_scan(text: str, type: str) -> tuple[str, ...]:
 @primitive((STR, STR, STR), (STR,))
 def scanned_boxes(text: str, types: str, box: str) -> str | None:
     """The box list in which a scan's operands are read."""
-    way = boxes.scan_boxes(text, types, box)
-    return None if way is None else "".join(f"{b};" for b in way)
+    plain, turns = boxes.split_turns(box)
+    way = None if turns == boxes.MOST_TURNS else boxes.scan_boxes(text, types, plain)
+    return None if way is None else _list(way, turns + turns % 2)
 
 
 @primitive((STR,), (STR, STR))

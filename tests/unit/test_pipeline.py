@@ -199,8 +199,8 @@ def test_laws_that_grow_too_fast_are_cut_and_the_search_says_so() -> None:
             lambda *xs: sum(xs[1:], xs[0]), *["4:i32"] * 8,
             target="cpu", packs=["tiling", "cpu", "tensor", sums],
         )  # fmt: skip
-    assert exe.stopped == "rows in phase exact"
-    assert "the search stopped at a limit (rows in phase exact)" in exe.explain()
+    assert exe.stopped == "values in phase exact"
+    assert "the search stopped at a limit (values in phase exact)" in exe.explain()
     given = [np.arange(4, dtype=np.int32) + n for n in range(8)]
     np.testing.assert_array_equal(exe(*given), sum(given))
 
