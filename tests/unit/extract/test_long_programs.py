@@ -94,7 +94,7 @@ def test_any_number_of_arrays_is_joined(n: int) -> None:
     np.testing.assert_array_equal(np.asarray(got), np.concatenate(pieces, axis=1))
     if n < 60:
         got = searched(stacked, *specs)(*pieces)
-        np.testing.assert_array_equal(np.asarray(got), np.stack(pieces, axis=1))
+        np.testing.assert_array_equal(np.asarray(got), np.stack(list(pieces), axis=1))
 
 
 def test_many_slices_are_joined() -> None:
