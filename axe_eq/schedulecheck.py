@@ -83,6 +83,7 @@ SAMPLES: dict[str, Sample] = {
     "permute(x, 0 2 1)": (_turned, ("2x40x48:f32",)),
     "concat(x, y)": (_joined, ("24x40:f16", "24x24:f16")),
     "x[1:, ::2]": (lambda x: x[1:, ::2], ("20x34:f32",)),
+    "running sums": (_folded("cumulative_sum", axis=1), ("9x70:f32",)),
     "row sums": (_folded("sum", axis=-1), ("17x64:f32",)),
     "column maxima": (_folded("max", axis=0), ("40x24:f32",)),
     "sum of all": (_folded("sum"), ("24x40:f32",)),

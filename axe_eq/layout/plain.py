@@ -24,6 +24,6 @@ def plain_strides(layout: Layout | None, shape: Sequence[int]) -> tuple[int, ...
     except LayoutError:
         return None
     steps = [[stride for extent, stride, _ in block if extent > 1] for block in blocks]
-    if any(len(of) > 1 or of == [0] for of in steps):
+    if any(len(of) > 1 or of == [0] for of in steps) or layout.aliasing().clash is not None:
         return None
     return tuple(of[0] if of else 0 for of in steps)

@@ -87,12 +87,12 @@ def with_turns(box: str, turns: int) -> str:
 
 @cache
 def parse(text: str) -> tuple[Entry, ...]:
-    """The entries of a box text, one per dim.
+    """The entries of a box text, one per dim; how often it took turns is no part of them.
 
     Raises:
         ScheduleError: an entry that is not one.
     """
-    return tuple(_parse_entry(word) for word in text.split())
+    return tuple(_parse_entry(word) for word in split_turns(text)[0].split())
 
 
 def _parse_entry(word: str) -> Entry:

@@ -189,6 +189,14 @@ def jax_sample(rng: Rng) -> Sample:
     return Sample(f"P({', '.join(entries)})", shape=shape, mesh=mesh)
 
 
+def shardy_sample(rng: Rng) -> Sample:
+    """Whole mesh dims; parts of them have tests of their own."""
+    mesh, shape = a_mesh(rng), a_shape(rng)
+    dims = ["{" + ", ".join(f'"{name}"' for name in names) + "}"
+            for names in dealt(rng, mesh, len(shape))]  # fmt: skip
+    return Sample(f"#sdy.sharding<@mesh, [{', '.join(dims)}]>", shape=shape, mesh=mesh)
+
+
 def alpa_sample(rng: Rng) -> Sample:
     mesh, shape = a_mesh(rng), a_shape(rng)
     order = list(mesh.shape)
@@ -250,6 +258,7 @@ SAMPLES: dict[str, Callable[[Rng], Sample]] = {
     "xla": xla_sample,
     "hlo_sharding": hlo_sample,
     "jax": jax_sample,
+    "shardy": shardy_sample,
     "dtensor": dtensor_sample,
     "alpa": alpa_sample,
     "triton": triton_sample,

@@ -118,7 +118,7 @@ def test_a_contraction_never_holds_its_index_space() -> None:
     assert (total == 1024).all()
 
 
-@pytest.mark.parametrize("monoid", MONOIDS.names())
+@pytest.mark.parametrize("monoid", [m for m in MONOIDS.names() if MONOIDS[m].commutative])
 def test_every_monoid_merges_associatively_and_commutatively(
     monoid: str, rng: np.random.Generator
 ) -> None:

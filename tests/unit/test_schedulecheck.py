@@ -200,7 +200,7 @@ def test_points_count_index_spaces() -> None:
 # Programs that reach every schedule of ours; all of them in full runs.
 FEW = (
     "relu(x) * 3, halves", "x.T + 1", "softmax", "a @ b", "a @ b, floats", "relu(a) @ b",
-    "a @ b and a @ c", "attention",
+    "a @ b and a @ c", "attention", "running sums",
 )  # fmt: skip
 
 

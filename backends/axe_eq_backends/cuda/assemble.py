@@ -60,21 +60,25 @@ def make(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> M
         DispatchError, ScheduleError: no schedule or instruction of the target covers it.
         EmitError: it has no text, or is larger than what is compiled in seconds.
     """
+    if own_lowering(step) is not None:
+        return _made_now(step, graph, target)  # by somebody's own code, another the next time
     names = tuple(a.buffer for a in (*step.reads, *step.writes))
     key = step.name, names, content(step, graph), id(target)
     known = _made.pop(key, None)
     if known is None:
-        lowered = lower(step, graph, target)
-        planned = plan_kernel(lowered.kernel, target)
-        made = Made(lowered, planned, emit(planned))
-        check_size(made.planned, made.source)
-        known = target, made
-        if own_lowering(step) is not None:
-            return made  # by code of somebody's own, which may be another the next time
+        known = target, _made_now(step, graph, target)
     _made[key] = known
     while len(_made) > MOST_MADE:
         _made.popitem(last=False)
     return known[1]
+
+
+def _made_now(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> Made:
+    lowered = lower(step, graph, target)
+    planned = plan_kernel(lowered.kernel, target)
+    made = Made(lowered, planned, emit(planned))
+    check_size(made.planned, made.source)
+    return made
 
 
 def check_size(planned: Planned, source: Source) -> None:

@@ -221,7 +221,8 @@ def test_what_is_compiled_takes_no_options_to_compile_it(axe: Axe, tmp_path: Pat
     for name in ("half.axe", "nowhere.axe"):
         code, _, said = axe("explain", name)
         assert code == 2
-        assert said.startswith(f"ArgumentError: file '{name}': does not load (")
+        assert said.startswith(f"ArgumentError: file '{name}': ")
+        assert said.endswith("; expected a saved executable\n")
 
 
 # -- what is not here ------------------------------------------------------------------------------

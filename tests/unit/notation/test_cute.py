@@ -96,8 +96,8 @@ def test_written_modes_follow_the_shape() -> None:
         (
             "box[(3,5)] in S[(2,2,3,2):(12,2,4,1)]",
             None,
-            "cute text of 'box[(3,5)] in S[(2,2,3,2):(12@m,2@m,4@m,1@m)]': box (3, 5) is smaller "
-            "than its padded shape; expected no padding",
+            "cute text of 'box[(3,5)] in S[(2,2,3,2):(12@m,2@m,4@m,1@m)]': 15 elements padded to "
+            "24; expected no padding",
         ),
         (
             "S[(8):(1)]",
