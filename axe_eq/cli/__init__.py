@@ -27,7 +27,7 @@ class _Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            if "?" in error.message:  # click has a guess
+            if "?" in error.format_message():  # click has a guess
                 raise
             known = " ".join(self.list_commands(ctx))
             raise click.UsageError(f"{error.message} Known are {known}.", ctx) from None
