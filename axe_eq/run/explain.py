@@ -184,6 +184,7 @@ def _compared(graph: ScheduleGraph, found: Any) -> list[str]:
         f"  {counted(found.evaluated, 'kernel')} evaluated, "
         f"{counted(found.priced, 'distinct cone')} priced; {proof} under this cost model"
     )
+    lines.append("  what was not chosen was priced, not built")
     return lines
 
 
