@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,17 +27,15 @@ def fused(cell: Cell, values: list[Any]) -> Any:
     first = cell.args[0]
     if cell.cell in ("add", "sub") and isinstance(first, Apply) and first.cell == "mul":
         args[0] = math.prod(float(fused(a, values)) for a in first.args)  # exact in f64
-    wide = [float(a) for a in args]
-    value = {
-        "mul": lambda: wide[0] * wide[1],
-        "add": lambda: wide[0] + wide[1],
-        "sub": lambda: wide[0] - wide[1],
-        "neg": lambda: -wide[0],
-        "eq": lambda: wide[0] == wide[1],
-        "where": lambda: wide[1] if wide[0] else wide[2],
-        "pow": lambda: wide[0] ** wide[1],
-    }[cell.cell]()
-    return np.float32(value)
+    computed: dict[str, Callable[..., float]] = {
+        "mul": operator.mul,
+        "add": operator.add,
+        "sub": operator.sub,
+        "eq": operator.eq,
+        "where": lambda condition, a, b: a if condition else b,
+        "pow": operator.pow,
+    }
+    return np.float32(computed[cell.cell](*map(float, args)))
 
 
 @pytest.mark.parametrize("scale", SCALES)
