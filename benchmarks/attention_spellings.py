@@ -134,7 +134,8 @@ def meaning(
         xp: numpy, or torch with the device of the arrays as its default.
         spelling: the program.
         sizes: of its dims.
-        arrays: operands in float64, or of booleans, by name.
+        arrays: operands in float64, or of booleans, by name; as the program has them, every
+            operation rounds to its element type, and the results are its meaning there.
         at: the head.
     """
     held = {n: matrix(arrays[n], dims, sizes, at) for n, dims in spelling.operands.items()}
@@ -147,7 +148,7 @@ def meaning(
     top = (top if xp is np else top.values)[:, None]
     e = xp.exp(z - top)
     total = e.sum(-1)[:, None]
-    return e / total @ v, (xp.log(total) + top)[:, 0]
+    return xp.asarray(e / total, dtype=v.dtype) @ v, (xp.log(total) + top)[:, 0]
 
 
 # -- programs --
@@ -393,6 +394,10 @@ def _ending(ahead: int) -> Fn:
     return lambda i, j: i + ahead >= j
 
 
+def _sloped(xp: Any, z: Any, i: Any, j: Any, held: Any) -> Any:
+    return z + held["m"] * xp.asarray(j - i, dtype=z.dtype)
+
+
 def _cap(xp: Any, z: Any, i: Any, j: Any, held: Any) -> Any:
     return xp.tanh(z / CAP) * CAP
 
@@ -529,11 +534,11 @@ def _all() -> dict[str, Spelling]:
             operands={"a": "s", "b": "t"}, kinds={"a": "i32", "b": "i32"},
         ),
         "slopes": _heads(
-            alibi, lambda xp, z, i, j, held: z + held["m"] * (j - i), operands={"m": "h"},
+            alibi, _sloped, operands={"m": "h"},
         ),
         "slopes, causal": _heads(
             alibi_causal,
-            lambda xp, z, i, j, held: xp.where(i >= j, z + held["m"] * (j - i), -inf),
+            lambda xp, z, i, j, held: xp.where(i >= j, _sloped(xp, z, i, j, held), -inf),
             operands={"m": "h"},
         ),
         "bias": _heads(

@@ -8,14 +8,15 @@ one in several orders, on ordinary and on extreme data, against float64; no GPU 
 
     python -m benchmarks.cuda_spellings --gpu [--load FOLDER] [--only NAME ...] [--out FILE]
 
-runs them on this machine's GPU against float64, several times over poisoned results, and times them
-(beside torch's attention where that has the program).
+runs them on this machine's GPU against float64 where the program's own types mean the same, several
+times over poisoned results, and times them beside torch's attention where that has the program.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -38,7 +39,7 @@ from benchmarks.attention_spellings import (
 from benchmarks.terminal import absent, told
 
 Arrays = dict[str, Any]
-KINDS = ("ordinary", "extreme")
+KINDS = ("ordinary", "large", "extreme")
 # Parts of the largest value; weights of 16 bits are mixed.
 TOLERANCE = {"f16": 4e-3, "bf16": 3e-2, "f32": 4e-3}
 LOG_TOLERANCE = 2e-3
@@ -53,8 +54,9 @@ LARGENESS = {"q": 4.0, "k": 1.0, "a": 16.0}
 def arrays(spelling: Spelling, sizes: Sizes, kind: str, seed: int = 0) -> Arrays:
     """Operands, by name.
 
-    Extreme ones make scores of up to about 1e4 and rows of masks without a key. Their scores are
-    multiples of `APART`: rounding them, which any program of 16 bits may, changes no weight much.
+    Extreme ones make scores of up to about 1e4 and rows of masks without a key; large ones a
+    quarter of that, which stays in f16 before it is scaled. Their scores are multiples of `APART`:
+    rounding them, which any program of 16 bits may, changes no weight much.
     """
     rng = np.random.default_rng(seed)
     made: Arrays = {}
@@ -70,55 +72,92 @@ def arrays(spelling: Spelling, sizes: Sizes, kind: str, seed: int = 0) -> Arrays
             array = np.sort(rng.integers(0, 3, extents))
         elif name == "m":
             array = 2.0 ** -rng.integers(1, 9, extents)
-        elif kind == "extreme" and name in "qka":
+        elif kind != KINDS[0] and name in "qka":
             unit = APART if name == "a" else np.ceil((APART / spelling.scale(sizes)) ** 0.5)
-            array = unit * LARGENESS[name] * rng.integers(-3, 4, extents)
+            largeness = LARGENESS[name] if kind == "extreme" or name == "a" else 1.0
+            array = unit * largeness * rng.integers(-3, 4, extents)
         else:
             array = rng.standard_normal(extents)
         made[name] = rounded(array, dtype)
     return made
 
 
-def wide(held: Mapping[str, Any]) -> Arrays:
+def wide(held: Mapping[str, Any], xp: Any = np) -> Arrays:
     """Operands in float64, truth values as they are."""
-    return {n: a if a.dtype == np.bool_ else a.astype(np.float64) for n, a in held.items()}
+    return {n: a if a.dtype == xp.bool else _in_float64(a, xp) for n, a in held.items()}
+
+
+def _in_float64(array: Any, xp: Any) -> Any:
+    return array.astype(np.float64) if xp is np else array.double()
 
 
 # -- comparing --
 
 
-def difference(found: Any, wanted: Any, xp: Any = np) -> float:
-    """The largest difference over the largest value; infinite where NaN or inf are elsewhere."""
-    ends = xp.isfinite(wanted)
-    if not bool((xp.isfinite(found) == ends).all()):
-        return float("inf")
-    if not bool((xp.isnan(found) == xp.isnan(wanted)).all()):
-        return float("inf")
-    zero = wanted * 0 if bool(ends.all()) else xp.zeros_like(wanted)
-    apart = xp.abs(xp.where(ends, found - wanted, zero)).max()
-    return float(apart / (xp.abs(xp.where(ends, wanted, zero)).max() + 1e-6))
+def difference(
+    found: Any, wanted: Any, own: Any, tolerance: float, xp: Any = np
+) -> tuple[float, int]:
+    """The largest difference over the largest value, and how many elements were asked for.
+
+    Asked for are those that mean the same in float64 and in the program's own types, to half the
+    tolerance: elsewhere rounding decides what comes out, by overflow or between near scores. The
+    difference is infinite where NaN or infinities are elsewhere.
+
+    Args:
+        found: what was computed.
+        wanted: what is meant, in float64.
+        own: what is meant, in the program's own types.
+        tolerance: of the largest finite value.
+        xp: numpy or torch.
+    """
+    ends, zero = xp.isfinite(wanted), xp.zeros_like(wanted)
+    largest = xp.abs(xp.where(ends, wanted, zero)).max() + 1e-6
+    apart = xp.where(_same(wanted, own, xp), zero, xp.abs(wanted - own))
+    asked = apart <= tolerance / 2 * largest  # of NaN nothing is
+    off = xp.where(_same(wanted, found, xp), zero, xp.abs(found - wanted))
+    off = xp.where(asked, xp.where(xp.isnan(off), zero + float("inf"), off), zero)
+    return float(off.max() / largest), int(asked.sum())
+
+
+def _same(a: Any, b: Any, xp: Any) -> Any:
+    return (a == b) | (xp.isnan(a) & xp.isnan(b))
 
 
 def worst(
     spelling: Spelling, sizes: Sizes, held: Mapping[str, Any], results: Any, xp: Any = np
 ) -> dict[str, float]:
-    """The worst head of every result."""
+    """The worst head of every result, and the share of all elements that were asked for.
+
+    Args:
+        spelling: the program.
+        sizes: of its dims.
+        held: operands by name, as the program has them.
+        results: of the program.
+        xp: numpy or torch.
+    """
     found = results if isinstance(results, list | tuple) else [results]
     apart = dict.fromkeys(["result", "log sums"][: len(found)], 0.0)
+    tolerances = {"result": TOLERANCE[spelling.dtype], "log sums": LOG_TOLERANCE}
+    asked, total, exact = 0, 0, wide(held, xp)
     for at in heads(spelling, sizes):
-        wanted = meaning(xp, spelling, sizes, held, at)
-        for (name, was), got, want in zip(apart.items(), found, wanted, strict=False):
+        with np.errstate(all="ignore"):
+            wanted = meaning(xp, spelling, sizes, exact, at)
+            own = meaning(xp, spelling, sizes, held, at)
+        for name, got, want, narrow in zip(apart, found, wanted, own, strict=False):
             dims = spelling.out if name == "result" else "h s"
-            part = _head(got, dims, sizes, at)
-            apart[name] = max(was, difference(part, want, xp))
-    return apart
+            part, near = _head(got, dims, sizes, at), tolerances[name]
+            with np.errstate(all="ignore"):
+                off, n = difference(part, want, _in_float64(narrow, xp), near, xp)
+            apart[name] = max(apart[name], off)
+            asked, total = asked + n, total + math.prod(want.shape)
+    return apart | {"asked": round(asked / total, 4)}
 
 
 def _head(array: Any, dims: str, sizes: Sizes, at: Mapping[str, int]) -> Any:
     order = names(dims)
     whole = array.reshape([sizes[n] for n in order])
     part = whole[tuple(at.get(n, slice(None)) for n in order)]
-    return part.astype(np.float64) if isinstance(part, np.ndarray) else part.double()
+    return _in_float64(part, np if isinstance(part, np.ndarray) else None)
 
 
 def right(apart: Mapping[str, float], dtype: str) -> bool:
@@ -197,7 +236,7 @@ def _values(spelling: Spelling, exe: Any, orders: tuple[str, ...]) -> dict[str, 
         held = arrays(spelling, spelling.small, kind, seed)
         with np.errstate(all="ignore"):
             results = interpreted(exe, held, order, seed)
-            values[f"{kind}, {order}"] = worst(spelling, spelling.small, wide(held), results)
+        values[f"{kind}, {order}"] = worst(spelling, spelling.small, held, results)
     return values
 
 
@@ -240,8 +279,7 @@ def on_device(name: str, load: Path | None) -> dict[str, Any]:
                     out.fill_(float("nan"))
                 bound()
             torch.cuda.synchronize()
-            as_f64 = {n: a if a.dtype == torch.bool else a.double() for n, a in held.items()}
-            row["values"][kind] = worst(spelling, sizes, as_f64, results, torch)
+            row["values"][kind] = worst(spelling, sizes, held, results, torch)
             if kind == KINDS[0]:
                 row["times"] = _times(spelling, sizes, held, bound)
         row["right"] = all(right(v, spelling.dtype) for v in row["values"].values())

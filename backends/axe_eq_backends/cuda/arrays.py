@@ -252,7 +252,8 @@ def fetched(port: Port, pointer: int) -> Array:
 
 def _view(host: Array, port: Port) -> Array:
     steps = tuple(s * host.itemsize for s in port.strides)
-    return np.lib.stride_tricks.as_strided(host, port.shape, steps)
+    # Unlike as_strided this knows the 8-bit floats, and checks the bounds.
+    return np.ndarray(port.shape, host.dtype, host, 0, steps)
 
 
 def _viewed(memory: Memory, port: Port) -> Any:

@@ -129,17 +129,48 @@ def times(cell: Cell, c: float) -> Cell:
     return apply("mul", cell, c)
 
 
-def in_powers_of_two(cell: Cell) -> Cell:
+def gathered(cell: Cell) -> tuple[Cell, float]:
+    """(x, c) with cell = c x, for a constant c > 0 that all terms of a sum share.
+
+    ``c a - c b`` becomes ``a - b`` and c: 0 where a is b, though the compiler fuse a product with
+    the sum.
+    """
+    inner, c = _gathered(cell)
+    return inner, 1.0 if c is None else c
+
+
+def _gathered(cell: Cell) -> tuple[Cell, float | None]:
+    if isinstance(cell, Constant):
+        return cell, None if cell.value == 0 or math.isinf(cell.value) else 1.0
+    inner, c = factor(cell)
+    if c != 1 or not isinstance(cell, Apply) or cell.cell not in ("add", "sub", "where"):
+        return inner, c
+    first = int(cell.cell == "where")
+    parts = [_gathered(a) for a in cell.args[first:]]
+    shared = {c for _, c in parts if c is not None}
+    if len(shared) != 1:
+        return cell, 1.0
+    return Apply(cell.cell, (*cell.args[:first], *(x for x, _ in parts))), shared.pop()
+
+
+def in_powers_of_two(cell: Cell, late: bool = False) -> Cell:
     """Exponentials as powers of two, with the change of base merged into what they scale by.
 
     Right to the rounding of the exponent: for results of 16 bits.
+
+    Args:
+        cell: with exponentials.
+        late: differences are scaled, not their terms: exponentials of equal terms are exactly 1.
     """
     if not isinstance(cell, Apply):
         return cell
-    args = tuple(map(in_powers_of_two, cell.args))
-    if cell.cell == "exp":
-        return apply("pow", 2.0, times(args[0], LOG2_E))
-    return Apply(cell.cell, args)
+    args = tuple(in_powers_of_two(a, late) for a in cell.args)
+    if cell.cell != "exp":
+        return Apply(cell.cell, args)
+    if late:
+        difference, c = gathered(args[0])
+        return apply("pow", 2.0, apply("mul", difference, c * LOG2_E))
+    return apply("pow", 2.0, times(args[0], LOG2_E))
 
 
 def hoisted(cell: Cell, rows: frozenset[int], first: int) -> tuple[Cell, list[Cell]]:

@@ -18,7 +18,7 @@ from axe_eq_backends.cuda.interpret import POISON, elements, launch
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.target import h200
 from benchmarks import attention_spellings
-from benchmarks.attention_spellings import SPELLINGS
+from benchmarks.attention_spellings import SPELLINGS, heads, meaning
 from benchmarks.cuda_spellings import (
     arrays,
     is_good,
@@ -93,9 +93,9 @@ def test_a_spelling_is_one_streaming_kernel_with_the_values_that_it_means(
         launch(made, flat, planned=planned, order=order, seed=seed)
         (write,) = step.writes
         result = flat["out0"][elements(write.layout, out.type.shape)]
-        with np.errstate(all="ignore"):
-            apart = worst(spelling, sizes, wide(held), result)
+        apart = worst(spelling, sizes, held, result)
         assert right(apart, spelling.dtype), apart
+        assert apart["asked"] > 0.5, apart
 
 
 @pytest.mark.parametrize("name", SPELLINGS)
@@ -104,3 +104,29 @@ def test_a_spelling_compiles_and_means_what_it_says(name: str, full: bool) -> No
         pytest.skip("runs under --full, and in benchmarks.cuda_spellings")
     row = without_device(name, None, ("random",))
     assert is_good(row), row
+
+
+def test_what_overflows_or_is_rounded_away_in_the_program_s_types_is_not_asked() -> None:
+    """A score beyond f16 makes NaN in f16, so kernels that keep scores there were called wrong."""
+    spelling, sizes = SPELLINGS["one token"], {"h": 16, "s": 1, "t": 1, "d": 128, "w": 128}
+    held = arrays(spelling, sizes, "extreme", 1)
+    with np.errstate(all="ignore"):
+        own = [meaning(np, spelling, sizes, held, at)[0] for at in heads(spelling, sizes)]
+    result = np.stack(own)
+    lost = np.isnan(result).all(axis=(1, 2))
+    assert 0 < lost.sum() < sizes["h"]
+    apart = worst(spelling, sizes, held, result)
+    assert right(apart, "f16"), apart
+    assert apart["asked"] == 1 - lost.mean()
+    for head, value in product(np.flatnonzero(~lost)[:2], (np.nan, np.inf, 0.1)):
+        off = result.copy()
+        off[head, 0, 7] += value
+        assert not right(worst(spelling, sizes, held, off), "f16")
+
+
+def test_distances_that_f16_rounds_decide_weights_only_where_slopes_are_steep() -> None:
+    spelling, sizes = SPELLINGS["slopes"], {"h": 2, "s": 2, "t": 4096, "d": 16, "w": 4}
+    held = arrays(spelling, sizes, "ordinary") | {"m": np.array([0.5, 2**-11], np.float16)}
+    exact = [meaning(np, spelling, sizes, wide(held), at)[0] for at in heads(spelling, sizes)]
+    assert 0 < worst(spelling, sizes, held, np.stack(exact))["asked"] < 1
+    assert not right(worst(spelling, sizes, held, np.stack(exact[::-1])), "f16")

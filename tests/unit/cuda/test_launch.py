@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from axe_eq.errors import ArgumentError, AxeError, DeviceError
+from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda import driver, prepared, run
-from axe_eq_backends.cuda.arrays import DeviceArray
-from axe_eq_backends.cuda.code import Code, Launch
+from axe_eq_backends.cuda.arrays import DeviceArray, fetched, flat
+from axe_eq_backends.cuda.code import Code, Launch, Port
 from tests.unit.cuda.fake_driver import OTHER, FakeDriver
 from tests.unit.cuda.fake_programs import (
     KERNELS,
@@ -49,6 +50,30 @@ def test_host_arrays_go_in_and_results_come_out(cu: FakeDriver) -> None:
         (y,) = program([x * np.float32(scale), C])
         np.testing.assert_array_equal(y, expected(x * np.float32(scale), C))
     assert len(cu.memory) == 1  # scratch memory stays, arguments do not
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_host_arrays_of_every_dtype_lie_at_a_port_s_strides(cu: FakeDriver, name: str) -> None:
+    """Numpy cannot restride some 8-bit floats by their own type, and casts of them raised."""
+    element = DTYPES[name].numpy
+    x = np.arange(6).reshape(2, 3).astype(element)
+    columns = Port("x", name, (2, 3), (1, 4), 10 * element.itemsize, 1)
+    memory = flat(columns, x)
+    wanted = np.zeros(10, element)
+    wanted[[0, 4, 8, 1, 5, 9]] = x.ravel()
+    assert memory.dtype == element
+    assert memory.tobytes() == wanted.tobytes()
+    with driver.on(0):
+        held = driver.Memory(memory.nbytes)
+        driver.upload(held.pointer, memory, "x")
+        back = fetched(columns, held.pointer)
+    assert back.dtype == element
+    assert back.shape == x.shape
+    assert back.tobytes() == x.tobytes()
+    for shape, strides, n in (((), (), 1), ((3, 2), (2, 1), 6)):
+        dense = x.ravel()[:n].reshape(shape)
+        port = Port("x", name, shape, strides, n * element.itemsize, 1)
+        assert flat(port, dense).tobytes() == dense.tobytes()
 
 
 def test_results_are_new_arrays_of_the_caller_s_library(cu: FakeDriver) -> None:

@@ -363,7 +363,9 @@ class Writer:
         pair = {n: apply("mul", arg(n), scale) if scale != 1 else arg(n) for n in range(2)}
         weight = in_powers_of_two(substituted(online.weight, pair))
         self.weight, self.row_cells = hoisted(weight, frozenset({1}), 2)
-        self.rescale = in_powers_of_two(substituted(online.rescale, pair))
+        # A chunk that leaves the statistic alone must leave the sums alone: a factor that is 1 but
+        # for a rounding, once per chunk, drives apart the weights of equal scores.
+        self.rescale = in_powers_of_two(substituted(online.rescale, pair), late=True)
         self.row_values = [k.reg_reduced("origin", "f32", score.all, [1]) for _ in self.row_cells]
 
     def _load_extras(self, batch: Sequence[Int], row: Int, col: Int) -> list[ir.View | Int]:
