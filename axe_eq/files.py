@@ -19,9 +19,17 @@ def as_path(path: object) -> Path:
     wanted = path if isinstance(path, str) else None
     if isinstance(path, os.PathLike):
         wanted = os.fspath(path)
-    if not isinstance(wanted, str) or "\0" in wanted or not Path(wanted).name:
+    if not isinstance(wanted, str) or not _is_name(wanted) or not Path(wanted).name:
         raise ArgumentError(f"file {said(path)}", "is no path of a file", "a path")
     return Path(wanted)
+
+
+def _is_name(text: str) -> bool:
+    """Whether the system can name a file so: no zero byte, and nothing that no byte stands for."""
+    try:
+        return "\0" not in os.fsdecode(os.fsencode(text))
+    except UnicodeEncodeError:
+        return False
 
 
 @contextmanager

@@ -279,11 +279,11 @@ def packs(names: Iterable[str | Pack] | None = None, without: Iterable[str] = ()
     """
     known = installed()
     chosen = list(switches().packs or known) if names is None else name_list("packs", names)
-    dropped = {*name_list("without", without), *switches().without}
+    left_out = [*name_list("without", without), *switches().without]
     found = [p if isinstance(p, Pack) else _named(p, known) for p in chosen]
-    _check_without(dropped, found)
+    _check_without(left_out, found)
     _check_families(found, {*known.values(), *found})
-    return [p for p in found if p.name not in dropped]
+    return [p for p in found if p.name not in left_out]
 
 
 def _check_families(found: Iterable[Pack], every: Iterable[Pack]) -> None:
@@ -314,8 +314,8 @@ def name_list(what: str, given: Iterable[Any]) -> list[Any]:
     return list(given)
 
 
-def _named(name: str, known: Mapping[str, Pack]) -> Pack:
-    if name not in known:
+def _named(name: object, known: Mapping[str, Pack]) -> Pack:
+    if not isinstance(name, str) or name not in known:
         raise PackError(f"pack {name!r}", "is not installed", f"one of {' '.join(known)}")
     return known[name]
 
@@ -361,10 +361,12 @@ def by_reference(text: str) -> Pack:
     return found
 
 
-def _check_without(dropped: Iterable[str], found: Sequence[Pack]) -> None:
+def _check_without(dropped: Iterable[object], found: Sequence[Pack]) -> None:
     laws = {key for p in found for n in p.laws for key in (n, f"{p.name}/{n}")}
     known = laws | {p.name for p in found} | set(installed())
     for name in dropped:
+        if not isinstance(name, str):
+            raise PackError(f"without {name!r}", "is no name", "names of laws and packs")
         if name not in known:
             bare = {key.rpartition("/")[2] for key in known}
             near = get_close_matches(name.rpartition("/")[2], sorted(bare), 3, ALIKE)

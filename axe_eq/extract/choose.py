@@ -12,6 +12,10 @@ from axe_eq.extract.priced import Prices
 from axe_eq.extract.selection import Mapped, Selection
 from axe_eq.schedule.build import Chosen, ChosenBuffer, ChosenKernel, ChosenNode
 
+# Pairs of kernels that are offered to become one: all of them where 45 kernels touch a value, the
+# nearest partners of each where more do, so that a program may have any number of outputs.
+MOST_PAIRS, FEWEST_PARTNERS = 2000, 4
+
 
 class Group:
     """One kernel to be: several roots with one grid."""
@@ -71,19 +75,33 @@ def merged(prices: Prices, selection: Selection) -> list[Group]:
 def _pairs(
     forest: Forest, groups: Mapping[int, Group], changed: Collection[int]
 ) -> list[tuple[int, int]]:
-    """Pairs with the same grid that touch a common placed class, at least one of them changed."""
+    """Pairs with the same grid that touch a common placed class, at least one of them changed.
+
+    Of the partners of one kernel those whose numbers are nearest, at most its share of the pairs.
+    """
     touching: dict[int, list[int]] = {}
     for number, group in groups.items():
         for placed in (*group.leaves(forest), *group.placed):
             touching.setdefault(placed, []).append(number)
-    new = set(changed)
+    most = max(FEWEST_PARTNERS, MOST_PAIRS // max(1, len(groups)))
     found = set()
-    for number in new:
-        for placed in (*groups[number].leaves(forest), *groups[number].placed):
-            for other in touching[placed]:
-                if other != number and _same_grid(forest, groups[number], groups[other]):
-                    found.add((min(number, other), max(number, other)))
+    for number in changed:
+        group = groups[number]
+        others = {o for p in (*group.leaves(forest), *group.placed) for o in touching[p]}
+        partners = [
+            o for o in others - {number}
+            if _fit(group, groups[o]) and _same_grid(forest, group, groups[o])
+        ]  # fmt: skip
+        partners.sort(key=lambda o: (abs(o - number), o))
+        found |= {(min(number, o), max(number, o)) for o in partners[:most]}
     return sorted(found)
+
+
+def _fit(a: Group, b: Group) -> bool:
+    """Whether two kernels together have no more nodes than one may have."""
+    larger, smaller = (a, b) if len(a.picks) >= len(b.picks) else (b, a)
+    added = sum(tile not in larger.picks for tile in smaller.picks)
+    return len(larger.picks) + added <= MAX_NODES
 
 
 def _offer(
@@ -135,7 +153,7 @@ def _join(prices: Prices, a: Group, b: Group) -> Group | None:
     picks |= {root: group.picks[root] for root, group in owner.items()}
     members = (*a.members, *b.members)
     roots = [m.root for m in members]
-    if len(picks) > MAX_NODES or _cyclic(forest, roots, picks):
+    if _cyclic(forest, roots, picks):
         return None
     return Group(members, picks, prices.price(roots, picks, stored(forest, members)))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -151,4 +152,5 @@ def _budget(budget: Budget | float | None) -> Budget:
         return Budget(rows=rows, seconds=switches().time_limit_s or Budget.seconds)
     if type(budget) not in (int, float) or not budget > 0:
         raise ArgumentError("budget", f"is {budget!r}", "seconds, or a Budget")
-    return Budget(rows=rows, seconds=float(budget))
+    seconds = float(min(budget, sys.float_info.max))  # an integer may be larger than any float
+    return Budget(rows=rows, seconds=seconds)

@@ -53,6 +53,9 @@ CALLS: dict[str, Callable[[], Any]] = {
     "packs as a number": compiled(packs=3),
     "no packs": compiled(packs=[]),
     "without as one text": compiled(without="real"),
+    "without a number": compiled(without=[5]),
+    "without a list": compiled(without=[["real"]]),
+    "a list as a pack": compiled(packs=[["real"]]),
     "numerics": compiled(numerics=None),
     "number of outputs": compiled(outputs=[None, None]),
     "layout of an output": compiled(outputs=["S[(4):(1@m)]"]),
@@ -63,6 +66,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "budget": lambda: anything.equivalent(doubled, doubled, "4:f32", budget="soon"),
     "proof numerics": lambda: anything.equivalent(doubled, doubled, "4:f32", numerics=3),
     "saved program": lambda: anything.load(None),
+    "saved program of half a character": lambda: axe.load("\ud800"),
     "rebound dim": lambda: anything.trace(doubled, "n=4:f32").rebind(n="a"),
     "drawing": lambda: axe.trace(doubled, "4:f32").draw("/nowhere/x.svg"),
     "axis": traced(lambda x: xp.sum(x, axis="a")),  # type: ignore[arg-type]
@@ -82,6 +86,7 @@ ON_COMPILED: dict[str, Callable[[Any], Any]] = {
     "saved at a zero byte": lambda exe: exe.save("a\0b"),
     "saved at bytes": lambda exe: exe.save(b"a.axe"),
     "saved at a long name": lambda exe: exe.save("a" * 300),
+    "saved at half a character": lambda exe: exe.save("\ud800"),
     "saved nowhere": lambda exe: exe.save(None),
     "page nowhere": lambda exe: exe.schedule.html("/nowhere/x.html"),
 }

@@ -98,6 +98,10 @@ def _best(monoid: str, better: str) -> Callable[[Sequence[str]], Parts]:
 def _recurrence(dtypes: Sequence[str]) -> Parts:
     decay = apply("mul", arg(0), arg(2))
     value = apply("add", apply("mul", arg(1), arg(2)), arg(3))
+    # Products of decays overflow where the values do not, and 0 times infinity is NaN: what stands
+    # before all of a row is not multiplied.
+    unit = apply("and", apply("eq", arg(0), 1.0), apply("eq", arg(1), 0.0))
+    value = apply("where", unit, arg(3), value)
     return Parts((arg(0), arg(1)), (decay, value), (1.0, 0.0), arg(1))
 
 

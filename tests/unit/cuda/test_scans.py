@@ -208,3 +208,13 @@ def test_monoids_without_cells_are_refused_by_name() -> None:
     assert parts_of("unknown", ["f32"]) is None
     assert all(parts_of(m, ["f32"] * MONOIDS[m].n_values) for m in ("+", "recurrence", "softmax"))
     assert parts_of("+", ["bool"]) is None
+
+
+@pytest.mark.parametrize("n", [7, 1000])
+def test_decays_whose_products_overflow_leave_finite_values_as_they_are(n: int) -> None:
+    """What stands before a row changes nothing in it: 0 times an infinite product gave NaN."""
+    decays, values = (np.zeros((2, n), np.float32) for _ in range(2))
+    decays[:, :4], values[:, 0] = 1e20, 1e-30
+    exe = axe.compile(along("recurrence", 1), *[axe.Spec((2, n), "f32")] * 2, target="h200")
+    found = np.asarray(exe.interpret(decays, values))
+    np.testing.assert_allclose(found[:, :4], [[1e-30, 1e-10, 1e10, 1e30]] * 2, rtol=1e-5)

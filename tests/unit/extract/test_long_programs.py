@@ -11,6 +11,7 @@ import pytest
 import axe_eq as axe
 from axe_eq import array as xp
 from axe_eq.debug import debug
+from axe_eq.extract import choose
 from axe_eq.pack import installed
 from axe_eq.pipeline import saturate_program
 from axe_eq.program.array_manipulation import MOST_JOINED
@@ -113,3 +114,19 @@ def test_flattened_arrays_are_joined_in_order() -> None:
     given = [np.arange(6, dtype=np.float32).reshape(2, 3) + i for i in range(MOST_JOINED + 2)]
     exe = searched(lambda *xs: xp.concat(list(xs), axis=None), *["2x3:f32"] * len(given))
     np.testing.assert_array_equal(np.asarray(exe(*given)), np.concatenate(given, axis=None))
+
+
+def test_outputs_that_touch_one_value_are_not_all_offered_to_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each to its share of partners: 80 outputs offered 6,078 pairs, 160 of them 24,928."""
+    offered, join = [], choose._join
+
+    def counted(*pair: Any) -> Any:
+        offered.append(pair)
+        return join(*pair)
+
+    monkeypatch.setattr(choose, "_join", counted)
+    exe = searched(lambda x: tuple(x * (n + 1) for n in range(80)), "64:f32", target="h200")
+    assert len(offered) <= 2 * choose.MOST_PAIRS
+    assert len(exe.kernels) <= 5

@@ -159,3 +159,8 @@ def test_what_is_wrong_with_the_call_or_the_worker_is_an_error() -> None:
             axe.equivalent(gated, spread, *SPECS, packs=[lost])
         with pytest.raises(axe.AxeError, match="numerics"):
             axe.equivalent(gated, spread, *SPECS, numerics="rough")
+
+
+def test_any_positive_number_of_seconds_is_a_budget() -> None:
+    for seconds in (10**400, sys.float_info.max, float("inf")):
+        assert isinstance(axe.equivalent(lambda x: x, lambda x: x, "4:f32", budget=seconds), Proved)
