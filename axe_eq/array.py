@@ -47,6 +47,10 @@ __all__ = [  # noqa: RUF022
     "zeros", "zeros_like",
 ]  # fmt: skip
 
+_CALLED = {
+    "absolute": "abs", "concatenate": "concat", "cumprod": "cumulative_prod",
+    "cumsum": "cumulative_sum", "power": "pow", "transpose": "permute_dims",
+}  # fmt: skip
 _ABSENT = {
     "take take_along_axis searchsorted": "indexing by arrays is not built",
     "sort argsort top_k topk": "sorting is not built",
@@ -61,9 +65,13 @@ if not TYPE_CHECKING:  # type checkers know the names above, and no others
         """The error of a function that is not here: to `hasattr` it does not exist.
 
         Raises:
-            NotBuilt: a function that other array libraries have, with the reason.
+            NotBuilt: a function that other array libraries have, with the reason, or the name that
+                it has here.
             AttributeError: any other name.
         """
+        if name in _CALLED:
+            wrong = "has another name in the array API standard"
+            raise _NotBuilt(f"array function {name!r}", wrong, _CALLED[name])
         for names, wrong in _ABSENT.items():
             if name in names.split():
                 raise _NotBuilt(f"array function {name!r}", wrong, "functions in docs/programs.md")

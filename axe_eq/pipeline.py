@@ -187,7 +187,7 @@ def _choose(
     choices = read_choices(program, terms, graph, machine, used)
     for number in range(1, MOST_ROUNDS + 1):  # until every kernel that is taken is built
         found, built = _round(number, program, choices, used, numerics, report)
-        if not choices.improve(built):
+        if not choices.improve(built, report):
             break
     else:
         raise given_up(built)
@@ -422,7 +422,7 @@ class Choices:
     unwritable: tuple[str, ...] = ()
     per_byte: float = 0.0
 
-    def improve(self, built: Built) -> bool:
+    def improve(self, built: Built, report: Report) -> bool:
         """Whether another search is needed: without what failed, or with less in memory.
 
         Raises:
@@ -430,7 +430,9 @@ class Choices:
             ScheduleError: the least memory that was found is too much.
         """
         if built.failures:
-            self.kernels.rule_out(built.failures, built.schedule, self.prices)
+            stage("rule out", lambda: self.kernels.rule_out(
+                      built.failures, built.schedule, self.prices), report=report,
+                  notes=lambda _: {"built": self.kernels.n_built})  # fmt: skip
             return True
         peak, target = plan(built.schedule).peak_bytes, self.kernels.target
         if peak <= target.memories[0].n_bytes:

@@ -194,7 +194,8 @@ def _cumulative(
     x: Traced, monoid: str, axis: int | None, dtype_: object, include_initial: bool
 ) -> Traced:
     if axis is None and x.ndim != 1:
-        raise ProgramError("cumulative", f"needs an axis for {x.node.type}", "axis=...")
+        name = {"+": "cumulative_sum", "*": "cumulative_prod"}[monoid]
+        raise ProgramError(name, f"needs an axis for {x.node.type}", "axis=...")
     place = one_axis(0 if axis is None else axis, x.ndim)
     result = scan(join_text(monoid, place), _widened(x, dtype_))
     if flag("include_initial", include_initial):

@@ -45,7 +45,7 @@ class Dim(int):
             raise ProgramError(f"dim {name!r}", f"divisible is {divisible}", "at least 1")
         extent = max(TYPICAL_EXTENT // divisible, 1) * divisible if example is None else example
         if extent < 1 or extent % divisible:
-            wrong = f"example {extent} is not a positive multiple of {divisible}"
+            wrong = f"extent {extent} is not a positive multiple of {divisible}"
             raise ProgramError(f"dim {name!r}", wrong, f"a multiple of {divisible}")
         self = super().__new__(cls, extent)
         self.name, self.divisible = name, divisible

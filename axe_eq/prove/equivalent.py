@@ -151,6 +151,6 @@ def _budget(budget: Budget | float | None) -> Budget:
     if budget is None:
         return Budget(rows=rows, seconds=switches().time_limit_s or Budget.seconds)
     if type(budget) not in (int, float) or not budget > 0:
-        raise ArgumentError("budget", f"is {budget!r}", "seconds, or a Budget")
+        raise ArgumentError("budget", f"is {budget!r}", "more than 0 seconds, or a Budget")
     seconds = float(min(budget, sys.float_info.max))  # an integer may be larger than any float
     return Budget(rows=rows, seconds=seconds)

@@ -136,6 +136,9 @@ class Proved:
     def __bool__(self) -> Literal[True]:
         return True
 
+    def __repr__(self) -> str:
+        return f"<Proved ({self.how}): {self.statement}>" if self.how else f"<{self}>"
+
     def __str__(self) -> str:
         return f"Proved: {self.statement}"
 
@@ -157,6 +160,9 @@ class Refuted:
     def __bool__(self) -> Literal[False]:
         return False
 
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
     def __str__(self) -> str:
         lines = [f"Refuted: {self.reason}"]
         lines += [] if self.counterexample is None else [str(self.counterexample)]
@@ -177,6 +183,9 @@ class Unknown:
 
     def __bool__(self) -> Literal[False]:
         return False
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
 
     def __str__(self) -> str:
         spent = "" if self.budget is None else f" (budget: {self.budget})"

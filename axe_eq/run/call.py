@@ -6,7 +6,8 @@ machine code with.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
@@ -195,6 +196,24 @@ class Call:
                 raise ArgumentError(f"argument {name!r}", got, f"shape {shape}")
 
 
+@contextmanager
+def fitting(extents: Mapping[str, int]) -> Iterator[None]:
+    """Whatever binds a schedule to the extents of arrays in a call.
+
+    Raises:
+        ArgumentError: the schedule cannot be bound to them.
+    """
+    try:
+        yield
+    except ScheduleError as error:
+        got = ", ".join(f"{name}={extent}" for name, extent in extents.items())
+        why = str(error).splitlines()[0].removeprefix(f"schedule bound {got}: ")
+        raise ArgumentError(
+            "call", f"got arrays with {got} ({why})",
+            "extents the schedule can be bound to", hint=error.hint,
+        ) from None  # fmt: skip
+
+
 @dataclass
 class Caller:
     """A compiled program as a function of arrays on one machine.
@@ -303,12 +322,6 @@ class Caller:
             return self
         key = tuple(sorted(extents.items()))
         if key not in self._others:
-            try:
+            with fitting(extents):
                 self._others[key] = self.rebound(extents)
-            except ScheduleError as error:
-                got = ", ".join(f"{name}={extent}" for name, extent in extents.items())
-                raise ArgumentError(
-                    "call", f"got arrays with {got} ({error})",
-                    "extents the schedule can be bound to",
-                ) from None  # fmt: skip
         return self._others[key]

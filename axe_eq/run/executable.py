@@ -15,7 +15,7 @@ from axe_eq.pack import Pack
 from axe_eq.program.nesting import unflatten
 from axe_eq.program.node import Program
 from axe_eq.program.types import Array
-from axe_eq.run.call import Call, Caller
+from axe_eq.run.call import Call, Caller, fitting
 from axe_eq.run.rebind import Compare, Origin, Saved
 from axe_eq.schedule.bind import check_extents
 from axe_eq.schedule.graph import ScheduleGraph
@@ -278,7 +278,7 @@ class Executable:
         program = self.program.rebind(**extents) if extents else self.program
         return unflatten(program.structure, evaluate(program, plain))
 
-    def interpret(self, *arrays: Any, orders: int = 1) -> Any:
+    def interpret(self, *arrays: Any, orders: int = 1, **named: Any) -> Any:
         """Run the emitted kernels on the CPU interpreter: what the device would compute.
 
         ``exe.interpret(x, w)`` on an `h200` runs every instruction of every thread in Python, with
@@ -287,6 +287,7 @@ class Executable:
 
         Args:
             arrays: as for a call; any arrays that numpy reads.
+            named: arguments by name, as for a call; one that is called `orders` goes by position.
             orders: orders of threads and of asynchronous effects to run, each with the same result.
 
         Returns:
@@ -304,8 +305,10 @@ class Executable:
         if interpreter is None:
             raise PackError(f"target {self.target.name!r}", "has no interpreter", "a pack with one")
         call = self.schedule.call
-        plain = call.plain(arrays)
-        schedule = self.schedule.bind(**call.extents(plain))
+        plain = call.plain(call.positional(arrays, named))
+        extents = call.extents(plain)
+        with fitting(extents):
+            schedule = self.schedule.bind(**extents)
         held = {**dict(zip(call.names, plain, strict=True)), **schedule.constants}
         with progress.running("interpret"):
             made = interpret_graph(schedule.graph, self.target, interpreter, held, orders)

@@ -182,7 +182,8 @@ def _compared(graph: ScheduleGraph, found: Any) -> list[str]:
         proof = "cut short, so that others may be cheaper"
     lines.append(
         f"  {counted(found.evaluated, 'kernel')} evaluated, "
-        f"{counted(found.priced, 'distinct cone')} priced; {proof} under this cost model"
+        f"{counted(found.priced, 'distinct cone')} priced; {proof} under this cost model; "
+        "runners-up are priced, not built"
     )
     lines.append("  what was not chosen was priced, not built")
     return lines

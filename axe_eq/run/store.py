@@ -295,9 +295,9 @@ def _changed(path: str | Path, how: str) -> ArgumentError:
 def _damaged(path: str | Path, error: Exception) -> ArgumentError:
     thing, wanted = f"file {str(path)!r}", "a saved executable"
     if isinstance(error, OSError) and error.filename is not None:
-        return ArgumentError(thing, f"does not load ({error})", wanted)
+        return ArgumentError(thing, f"does not load ({error.strerror or error})", wanted)
     if not zipfile.is_zipfile(path):
-        return ArgumentError(thing, "is not a zip file, or only the begin of one", wanted)
+        return ArgumentError(thing, "is not a zip file, or only the beginning of one", wanted)
     if isinstance(error, (*_TORN, OSError)):
         return _changed(path, f"a part of it is torn ({cause(error)})")
     why = str(error) if isinstance(error, AxeError) else cause(error)

@@ -486,6 +486,13 @@ def test_the_namespace_has_the_whole_standard_but_what_is_left_out() -> None:
     assert missing == left_out
 
 
+def test_names_of_numpy_that_the_standard_changed_say_the_new_ones() -> None:
+    for name, new in {"cumsum": "cumulative_sum", "transpose": "permute_dims"}.items():
+        with pytest.raises(axe_eq.errors.NotBuilt, match=f"'{name}': .*; expected {new}$"):
+            getattr(axe_eq.array, name)
+    assert all(hasattr(axe_eq.array, new) for new in axe_eq.array._CALLED.values())
+
+
 @pytest.mark.parametrize("name", ["take", "take_along_axis", "sort", "argsort", "nonzero"])
 def test_a_function_that_is_not_built_says_why_and_does_not_exist(name: str) -> None:
     """Code that looks for it takes another way; code that calls it is told at its own line."""

@@ -155,6 +155,10 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     "no monoid": (lambda: scan_node("plus 0", [X]), "monoid 'plus'"),
     "no axis": (lambda: scan_node("+", [X]), r"scan '\+': has parameters \(\); expected one axis"),
     "axis": (lambda: scan_node("+ 2", [X]), "has axis 2 of f32.2,3.; expected an axis of it"),
+    "which axis": (
+        lambda: axe.trace(lambda x: axe.array.cumulative_prod(x), "2x3:f32"),
+        "cumulative_prod: needs an axis for f32.2,3.",
+    ),
     "operands": (lambda: scan_node("recurrence 0", [X]), "got 1 operands; expected 2 operands"),
     "bools": (lambda: scan_node("+ 0", [B]), "got bool; expected a numeric dtype"),
     "index": (lambda: scan_node("argmax 0", [X, X]), "counts in f32; expected an integer dtype"),

@@ -116,11 +116,11 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: dim("n", 0), "dim 'n': divisible is 0; expected at least 1"),
     (
         lambda: dim("n", 8, 12),
-        "dim 'n': example 12 is not a positive multiple of 8; expected a multiple of 8",
+        "dim 'n': extent 12 is not a positive multiple of 8; expected a multiple of 8",
     ),
     (
         lambda: Spec((dim("n", 8),), "f16").bound({"n": 12}),
-        "dim 'n': example 12 is not a positive multiple of 8; expected a multiple of 8",
+        "dim 'n': extent 12 is not a positive multiple of 8; expected a multiple of 8",
     ),
     (
         lambda: as_spec(3),

@@ -50,6 +50,15 @@ def test_text_of_verdicts() -> None:
     assert str(Refuted(None, "a has 1 outputs, b has 2")) == "Refuted: a has 1 outputs, b has 2"
 
 
+def test_what_a_prompt_shows_of_a_verdict_is_its_text_and_how_it_was_proved() -> None:
+    """Neither the certificate's JSON nor the terms of a search."""
+    proved = axe.equivalent(lambda x: x + x, lambda x: 2 * x, "4:f32")
+    assert repr(proved) == f"<Proved (decided): {proved.statement}>"  # type: ignore[union-attr]
+    unknown = axe.equivalent(lambda x: x + x, lambda x: 2 * x, "4:f32", numerics="exact")
+    refuted = axe.equivalent("S[4:1]", "S[4:2]")
+    assert [repr(v) for v in (unknown, refuted)] == [f"<{unknown}>", f"<{refuted}>"]
+
+
 def test_text_of_a_layout_counterexample() -> None:
     found = LayoutCounterexample(
         4, frozenset({(("lane", 1), ("warp", 2)), ()}), frozenset({(("m", -2),)})

@@ -45,6 +45,10 @@ def test_changes_that_cost_alike_are_one_line(exe: Executable) -> None:
     assert any("any one of" in line for line in block)
 
 
+def test_it_says_that_runners_up_were_not_built(exe: Executable) -> None:
+    assert exe.explain().count("under this cost model; runners-up are priced, not built") == 1
+
+
 def test_it_says_why_there_is_no_kernel_less(exe: Executable) -> None:
     assert len(exe.kernels) == 2
     wanted = "recompute %12 (f16[256,384]) where it is read: no schedule covers such a kernel"

@@ -73,6 +73,26 @@ def test_an_order_that_gives_other_bits_is_an_error_with_both() -> None:
     assert interpret_graph(graph, h200, Racing(), {"x": np.zeros(2, np.float32)}, 2)
 
 
+def test_arguments_go_by_name_as_in_a_call() -> None:
+    exe = axe.compile(lambda x, y: x - y, "8:f32", "8:f32", target="h200")
+    x, y = normal(8), normal(8) + 1
+    np.testing.assert_array_equal(exe.interpret(x, y=y, orders=2), x - y)
+    np.testing.assert_array_equal(exe.interpret(y=y, x=x), x - y)
+    with pytest.raises(ArgumentError, match="got an argument named 'z'; expected x, y"):
+        exe.interpret(x, z=y)
+
+
+def test_extents_that_do_not_fit_are_refused_as_in_a_call() -> None:
+    rows = axe.Spec((axe.dim("rows", divisible=8), 4), "f32")
+    gpu, cpu = (axe.compile(lambda x: x * 2, rows, target=t) for t in ("h200", "cpu"))
+    texts = []
+    for call in (gpu.interpret, cpu):
+        with pytest.raises(ArgumentError, match="extent 13 is not a positive multiple of 8") as got:
+            call(normal(13, 4))
+        texts.append(str(got.value))
+    assert texts[0] == texts[1]
+
+
 def test_named_dims_are_rebound_as_in_a_call() -> None:
     exe = axe.compile(lambda x: nn.relu(x) * 2, axe.Spec((64, 40), "f32", dims=("n", "h")),
                       target="h200")  # fmt: skip
