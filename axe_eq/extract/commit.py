@@ -20,7 +20,7 @@ from axe_eq.schedule.graph import Access, KernelStep, MoveStep, ScheduleGraph
 from axe_eq.target import Target
 
 MOST_ROUNDS = 20
-MOST_TRIED = 32  # candidates of one cone that are built in one round
+MOST_TRIED = 12  # candidates of one cone that are built in one round
 
 
 class Builder(Protocol):

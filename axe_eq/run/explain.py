@@ -185,7 +185,6 @@ def _compared(graph: ScheduleGraph, found: Any) -> list[str]:
         f"{counted(found.priced, 'distinct cone')} priced; {proof} under this cost model; "
         "runners-up are priced, not built"
     )
-    lines.append("  what was not chosen was priced, not built")
     return lines
 
 
