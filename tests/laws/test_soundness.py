@@ -10,8 +10,12 @@ from axe_eq.prove.lawcheck import check_law
 LAWS = {f"{p.name}/{name}": law for p in installed().values() for name, law in p.laws.items()}
 
 
+# Laws of which most samples are thrown away, since nothing draws their operands to fit.
+FEWER = {"selector/reduction_of_splits": 2}
+
+
 @pytest.mark.parametrize("key", sorted(LAWS))
 def test_law_is_sound(key: str, full: bool) -> None:
-    checked = check_law(key, LAWS[key], samples=300 if full else 6)
+    checked = check_law(key, LAWS[key], samples=300 if full else FEWER.get(key, 6))
     assert not checked.findings, "\n".join(map(str, checked.findings))
     assert checked.usable, "nothing was compared"

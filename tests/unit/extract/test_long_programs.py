@@ -51,6 +51,7 @@ def rows(fn: Callable[[Any], Any], spec: str) -> int:
     return saturate_program(program, terms, list(installed().values()), ()).rows
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("step", "spec"), [(rolled, "64:f32"), (sliced, "64:f32"), (crossed, "32x30:f32")]
 )
