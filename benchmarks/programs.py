@@ -33,6 +33,7 @@ from axe_eq.program.types import Array
 from axe_eq.prove.kernelcheck import JUMPING_SHARE, TOLERANCES, difference
 from axe_eq.prove.rebuild import in_float64
 from benchmarks.drawn_programs import ELEMENTS, MULTIPLY_ADDS, case, inputs
+from benchmarks.rounding import bounds
 from benchmarks.terminal import told
 
 RIGHT, WRONG, REFUSED, NOT_EMITTED, CRASH, LARGE, SLOW = (
@@ -103,8 +104,13 @@ def _compared(seed: int, exe: Any, program: Program, values: str, on: str) -> tu
     wide, narrow = meanings(program, arrays)
     tolerance = max((TOLERANCES.get(n.dtype, 0.0) for n in program.nodes()), default=0.0)
     share = JUMPING_SHARE if jumps(program) else 0.0
+    rounding: list[Array] = []  # worked out for what is further apart than the tolerance
     for number, (f, w, n) in enumerate(zip(found, wide, narrow, strict=True)):
         apart = difference(np.asarray(f), w, n, tolerance, share)
+        if apart is not None:
+            rounding = rounding or _roundings(program, arrays)
+            moved = np.where(_is_nan(w), np.inf, rounding[number])
+            apart = difference(np.asarray(f), w, n, tolerance, share, moved)
         if apart is not None:
             at, count = apart
             values = f"{f[at]} at {at}, where it means {w[at]}"
@@ -131,17 +137,33 @@ def jumps(program: Program) -> bool:
 
 def meanings(program: Program, arrays: Sequence[Array]) -> tuple[list[Array], list[Array]]:
     """The outputs in float64, and in the program's own types."""
-    names = [i.name for i in program.inputs]
-    given = {**dict(zip(names, arrays, strict=True)), **program.constants}
-    wide_given = {
-        n: a.astype(np.float64) if a.dtype.kind not in "iub" else a for n, a in given.items()
-    }
+    given = _given(program, arrays)
+    wide_given = _wide(given)
     roots = list(program.outputs)
     wide_roots = in_float64(roots)
     with np.errstate(all="ignore"):
         narrow = evaluate_nodes(roots, given)
         wide = evaluate_nodes(wide_roots, wide_given)
     return [wide[r] for r in wide_roots], [narrow[r] for r in roots]
+
+
+def _given(program: Program, arrays: Sequence[Array]) -> dict[str, Array]:
+    names = [i.name for i in program.inputs]
+    return {**dict(zip(names, arrays, strict=True)), **program.constants}
+
+
+def _wide(given: dict[str, Array]) -> dict[str, Array]:
+    return {n: a.astype(np.float64) if a.dtype.kind not in "iub" else a for n, a in given.items()}
+
+
+def _roundings(program: Program, arrays: Sequence[Array]) -> list[Array]:
+    errors = bounds(program.nodes(), _wide(_given(program, arrays)))
+    return [errors[root] for root in program.outputs]
+
+
+def _is_nan(array: Array) -> Array:
+    """Where a program is undefined: what it is to be there no law keeps, see docs/programs.md."""
+    return np.asarray(array != array)
 
 
 def _flat(value: Any) -> list[Any]:

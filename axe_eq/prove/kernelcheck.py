@@ -220,7 +220,12 @@ def _difference(found: Array, want: Array, narrow: Array, step: KernelStep) -> s
 
 
 def difference(
-    found: Array, want: Array, narrow: Array, tolerance: float, share: float = 0.0
+    found: Array,
+    want: Array,
+    narrow: Array,
+    tolerance: float,
+    share: float = 0.0,
+    rounding: Array | None = None,
 ) -> tuple[Index, int] | None:
     """The first element that is not what it is to be, and how many there are.
 
@@ -233,6 +238,8 @@ def difference(
         narrow: what is meant, in the program's own types.
         tolerance: of the largest finite value.
         share: of the elements that may differ.
+        rounding: what each element may be off by beyond the tolerance; where that is inf, nothing
+            is asked.
     """
     if not _is_float(want):
         apart = np.asarray((found != want) & (want == narrow))
@@ -241,8 +248,11 @@ def difference(
             stored = want.astype(found.dtype).astype(np.float64)
             own, a = narrow.astype(np.float64), found.astype(np.float64)
             finite = np.isfinite(stored) & np.isfinite(own)
-            near = tolerance * (np.abs(stored[finite]).max(initial=0.0) + 1e-30)
+            near = np.asarray(tolerance * (np.abs(stored[finite]).max(initial=0.0) + 1e-30))
+            if rounding is not None:
+                near = near + rounding
             asked = np.where(finite, np.abs(stored - own) <= near, _same(stored, own))
+            asked &= np.isfinite(near)
             apart = asked & ~np.where(finite, np.abs(a - stored) <= near, _same(a, stored))
     if apart.sum() <= share * apart.size:
         return None
