@@ -44,7 +44,7 @@ def test_laws_that_drop_or_move_what_may_be_undefined_ask_for_facts() -> None:
     } <= set(ASKING)  # fmt: skip
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("key", ASKING)
 def test_the_check_finds_a_law_whose_condition_is_left_out(key: str) -> None:
     found = check_law(key, without_conditions(LAWS[key]), 60)

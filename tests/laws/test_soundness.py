@@ -16,6 +16,6 @@ FEWER = {"selector/reduction_of_splits": 2}
 
 @pytest.mark.parametrize("key", sorted(LAWS))
 def test_law_is_sound(key: str, full: bool) -> None:
-    checked = check_law(key, LAWS[key], samples=300 if full else FEWER.get(key, 6))
+    checked = check_law(key, LAWS[key], samples=300 if full else FEWER.get(key, 3))
     assert not checked.findings, "\n".join(map(str, checked.findings))
     assert checked.usable, "nothing was compared"

@@ -281,6 +281,7 @@ def test_a_malformed_certificate_is_refused(
     golden(done.out)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("variable", "value"),
     [

@@ -318,6 +318,7 @@ def picked(name: str, one_of: int) -> bool:
     return zlib.crc32(name.encode()) % one_of == 0
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("name", ALL)
 def test_lowered_cones_mean_what_their_program_means(name: str, full: bool) -> None:
     w, c = case(name), ALL[name]
@@ -328,6 +329,7 @@ def test_lowered_cones_mean_what_their_program_means(name: str, full: bool) -> N
         check(w, planned(name), "random", seed)
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("name", ALL)
 def test_their_text_compiles_without_spills(name: str, full: bool) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")

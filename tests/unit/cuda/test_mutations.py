@@ -41,6 +41,7 @@ def wrong(outcomes: list[Outcome]) -> list[str]:
     ]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_a_sample_of_mutants_is_caught_or_argued_legal(name: str) -> None:
     found = campaign(name)

@@ -56,6 +56,7 @@ def check(w: Whole, orders: Sequence[str], levels: Sequence[bool] = (True,)) -> 
         w.check(flat, 4e-3)
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_operands_in_every_layout_are_right(name: str, layout: str, full: bool) -> None:

@@ -337,6 +337,7 @@ def check(found: Arrays, wanted: Cone) -> None:
         )
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", CONES)
 def test_both_levels_give_the_expected_values_in_every_order(name: str, full: bool) -> None:
     c = made(name)

@@ -99,7 +99,7 @@ def parts(cell: Cell) -> Iterator[Cell]:
         yield from parts(a)
 
 
-@pytest.mark.sampled(28)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("numerics", ["real", "exact"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_constants_and_positions_have_types(name: str, numerics: str) -> None:

@@ -124,7 +124,7 @@ def test_in_one_graph() -> None:
     assert not graph.equal(SEVERAL, SEVERAL.permute((4, 4), (1, 0)))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "text",
     [
