@@ -551,6 +551,10 @@ def build_notes(choices: Choices, number: int, built: Built) -> dict[str, object
 
 def given_up(built: Built) -> SearchError:
     """The error of a search that found no schedule whose kernels can all be built."""
+    if not built.failures:  # the last rounds looked for one that fits into memory
+        wrong = f"found no schedule that fits into memory in {MOST_ROUNDS} rounds"
+        return SearchError("search", wrong,
+                           "a program that takes less")  # fmt: skip
     failure = built.failures[0]
     wrong = f"and its rivals cannot be built, after {MOST_ROUNDS} rounds: {failure.reason}"
     expected = "a program whose kernels some schedule covers"

@@ -99,6 +99,18 @@ def test_the_search_ends_after_its_rounds(refuse: Any, monkeypatch: pytest.Monke
         axe.compile(matmul, *SPECS, target="h200")
 
 
+def test_the_search_for_less_memory_ends_after_its_rounds(
+    refuse: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All kernels are built then: there is no failure to name."""
+    monkeypatch.setattr("axe_eq.pipeline.MOST_ROUNDS", 1)
+    refuse(lambda step: False)
+    held = 2 * (4096 * 4096 + 2 * 4096 * 64)
+    small = installed()["cuda"].targets["h200"].replace(gmem=held)
+    with pytest.raises(SearchError, match="fits into memory in 1 rounds"):
+        axe.compile(lambda x, w: nn.rmsnorm(x) @ w, "4096x4096:f16", "4096x64:f16", target=small)
+
+
 def test_kernels_of_one_content_are_built_once(refuse: Any) -> None:
     """Whatever they and their buffers are called: layers repeat."""
     asked = refuse(lambda step: False)
