@@ -7,7 +7,7 @@ reason, the next ones of the same cone are tried, and the search goes on with wh
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -26,13 +26,8 @@ MOST_TRIED = 12  # candidates of one cone that are built in one round
 class Builder(Protocol):
     """What an emitter brings so that its kernels can be built before they are committed to."""
 
-    def build(
-        self, step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target
-    ) -> Mapping[str, int]:
-        """Everything that emission does for one step.
-
-        Returns:
-            Figures of what was made ("text_bytes", "instructions").
+    def build(self, step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> object:
+        """Everything that emission does for one step; what it returns is not looked at.
 
         Raises:
             DispatchError, EmitError, ScheduleError: the kernel cannot be made, or is too large.

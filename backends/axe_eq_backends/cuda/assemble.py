@@ -105,11 +105,6 @@ def instructions(planned: Planned) -> int:
     return int(total * INSTRUCTIONS_PER_FLOP)
 
 
-def figures(made: Made) -> dict[str, int]:
-    """What a search keeps of a kernel that was built."""
-    return {"text_bytes": len(made.source.text), "instructions": instructions(made.planned)}
-
-
 def texts(graph: ScheduleGraph, target: Target) -> dict[str, str]:
     """Kernel name -> CUDA C++ text that compiles alone.
 

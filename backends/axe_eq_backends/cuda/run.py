@@ -60,17 +60,15 @@ class CudaEmitter:
 
         return texts(graph, target)
 
-    def build(
-        self, step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target
-    ) -> dict[str, int]:
+    def build(self, step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> None:
         """Make one step without a device; see `axe_eq.extract.commit.Builder`.
 
         Raises:
             DispatchError, EmitError, ScheduleError: it cannot be made, or is too large.
         """
-        from axe_eq_backends.cuda.assemble import figures, make
+        from axe_eq_backends.cuda.assemble import make
 
-        return figures(make(step, graph, target))
+        make(step, graph, target)
 
 
 class CudaInterpreter:
