@@ -239,9 +239,11 @@ class _Walk:
             for child in choice.children:
                 self._visit(child, coords)
             return
-        dim = places.along(coords, axis, self._shape(tile), self.extents)
+        shape = self._shape(tile)
+        dim = places.along(coords, axis, shape, self.extents)
         dtypes = tuple(self.forest.tiles[c].type.dtype for c in choice.children)
-        work = ScanWork(scan(choice.text)[0].name, dtypes, dim, tuple(self.extents))
+        name = scan(choice.text)[0].name
+        work = ScanWork(name, dtypes, shape[axis], dim, tuple(self.extents))
         self.scans[work] = None
         for child in choice.children:
             self._visit(child, coords)

@@ -157,6 +157,8 @@ def dtype_by_rule(rule: str, thing: str, params: tuple[Any, ...], dtypes: Sequen
     if rule == "param":
         return dtype(params[0] if params else "").name
     if rule == "index":
+        if dtype(dtypes[-1]).kind != "i":
+            raise ProgramError(thing, f"has indices of {dtypes[-1]}", _WANTED["integer"])
         return dtypes[-1]
     common = promote(*(dtypes[1:] if rule == "last" else dtypes))
     checked = dtypes[0] if rule == "last" else common
@@ -229,8 +231,6 @@ def scan_type(text: str, types: tuple[ValueType, ...]) -> ValueType:
         raise ProgramError(f"scan {text!r}", f"got {given}", "operands of one shape")
     if not 0 <= axis < len(shape):
         raise ProgramError(f"scan {text!r}", f"has axis {axis} of {types[0]}", "an axis of it")
-    if monoid.result == "index" and dtype(types[-1].dtype).kind != "i":
-        raise ProgramError(f"scan {text!r}", f"counts in {types[-1].dtype}", "an integer dtype")
     rule = dtype_by_rule(monoid.result, f"scan {text!r}", (), [t.dtype for t in types])
     return ValueType(rule, shape)
 

@@ -86,6 +86,7 @@ class ScanWork(NamedTuple):
     Attributes:
         monoid: its name.
         dtypes: element types of its operands.
+        length: elements of one row that it scans.
         dim: the dim of the roots' index space along which it scans, all of it; -1 where it is read
             in another way.
         shape: of that index space.
@@ -93,6 +94,7 @@ class ScanWork(NamedTuple):
 
     monoid: str
     dtypes: tuple[str, ...]
+    length: int
     dim: int
     shape: tuple[int, ...]
 

@@ -128,9 +128,8 @@ def _tiles(summary: Summary, columns: Columns) -> Column:
         extent = summary.extent(letter)
         chunks = chunks * np.ceil(extent / columns.size(letter, extent))
     passes = max((a.passes for a in summary.loads), default=1)
-    nodes = (
-        summary.n_nodes + len(summary.loads) + sum(n_merges(x.shape[x.dim]) for x in summary.scans)
-    )
+    merges = sum(n_merges(x.length) for x in summary.scans)
+    nodes = summary.n_nodes + len(summary.loads) + merges
     return blocks(summary, columns) * nodes * np.maximum(1.0, chunks * passes)
 
 

@@ -163,7 +163,7 @@ class Lanes:
         if (structured and len(summary.products) > 1) or (summary.products and summary.n_folds):
             return "products beside other reductions"
         taken = all(tile_rows(target, w.dtype) for w in summary.products)
-        if taken and structured and not mixes_rows(summary):
+        if taken and structured and not mixes_rows(summary) and not no_rows_of_scores(summary):
             return "products that matrix units take"
         if not structured and any(map(is_of_matrices, summary.products)):
             return "products of matrices"
@@ -197,7 +197,7 @@ def _columns_of_sums(summary: Summary) -> dict[str, int]:
 
     Sums along what is contiguous take any number of rows; these take a vector of every lane.
     """
-    if not summary.products:
+    if not (summary.products and summary.loads):
         return {}
     largest = max(summary.loads, key=lambda a: a.n_bytes)
     along = {x for x, _, step in largest.strides if step == 1}
@@ -304,6 +304,15 @@ def _padded(summary: Summary, columns: Columns, letter: str) -> Column:
         return np.ones(len(columns))
     extent = summary.extent(letter)
     return np.asarray(np.ceil(extent / columns.block[letter]) * columns.block[letter] / extent)
+
+
+def no_rows_of_scores(summary: Summary) -> str | None:
+    """Why a structured reduction has no rows of scores over one dim; None where it has them."""
+    if not summary.has("p") or summary.extent("s") == 1:
+        return "no block dim p, or no more than one index of a streamed dim s"
+    if any(w.structured and len(w.reduced) > 1 for w in summary.products):
+        return "a structured reduction over several dims"
+    return None
 
 
 def mixes_rows(summary: Summary) -> bool:

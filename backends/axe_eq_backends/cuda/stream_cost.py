@@ -13,7 +13,14 @@ import numpy as np
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.summary import Column, Columns, Summary, flops, grid_of
 from axe_eq.target import Instr, Target
-from axe_eq_backends.cuda.cost import STAGED_FLOPS, misaligned, mixes_rows, not_strided, roofline
+from axe_eq_backends.cuda.cost import (
+    STAGED_FLOPS,
+    misaligned,
+    mixes_rows,
+    no_rows_of_scores,
+    not_strided,
+    roofline,
+)
 from axe_eq_backends.cuda.online import ONLINE
 from axe_eq_backends.cuda.schedules.chunks import (
     GROUP_ROWS,
@@ -56,8 +63,8 @@ class Streaming:
             return unread
         if missing := set(summary.monoids) - {"+", *ONLINE}:
             return f"reduces by {' '.join(sorted(missing))}, and chunks by {' '.join(ONLINE)}"
-        if not summary.has("p") or summary.extent("s") == 1:
-            return "no block dim p, or no more than one index of a streamed dim s"
+        if scattered := no_rows_of_scores(summary):
+            return scattered
         if mixes_rows(summary):
             return "rows that do not share what is streamed"
         if summary.staged or summary.n_folds:

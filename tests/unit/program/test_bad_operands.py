@@ -84,6 +84,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "diagonal": lambda: anything.tril(array(*M), k=None),
     "indexing": lambda: anything.meshgrid(array(*V), indexing=["xy"]),
     "operator": lambda: anything.select(3, array(*M)),
+    "indices of floats": lambda: xp.block("a, a ->; argmin a", "pair", array(*V), array(*V)),
     "signature": lambda: anything.block(array(*M), "id"),
     "part of a slice": lambda: xp.select("slice (5,None)", array(*M)),
     "bound of a slice": lambda: array(*M)["a":2],

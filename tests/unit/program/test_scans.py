@@ -161,7 +161,10 @@ BAD: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "operands": (lambda: scan_node("recurrence 0", [X]), "got 1 operands; expected 2 operands"),
     "bools": (lambda: scan_node("+ 0", [B]), "got bool; expected a numeric dtype"),
-    "index": (lambda: scan_node("argmax 0", [X, X]), "counts in f32; expected an integer dtype"),
+    "index": (
+        lambda: scan_node("argmax 0", [X, X]),
+        "has indices of f32; expected an integer dtype",
+    ),
     "a reduction": (
         lambda: op_node("a b, a b -> a; recurrence b", "pair", [X, X]),
         "is not commutative, and a reduction has no order; expected a scan by it",
