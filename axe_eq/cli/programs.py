@@ -12,7 +12,7 @@ import click
 import ml_dtypes
 import numpy as np
 
-from axe_eq.cli import as_json_text, axe, json_option
+from axe_eq.cli.group import as_json_text, axe, json_option
 from axe_eq.cli.source import load_arrays, load_function, parse_dims
 from axe_eq.errors import ArgumentError, DeviceError
 from axe_eq.files import whole

@@ -8,15 +8,15 @@ from typing import Any
 
 import click
 
-from axe_eq.cli import as_json_text, axe, json_option
-from axe_eq.cli.layouts import context_of, context_options
+from axe_eq.cli.group import as_json_text, axe, json_option
 from axe_eq.cli.source import load_function
 from axe_eq.cli.verdicts import verdict_data
+from axe_eq.cli.words import context_of, context_options
 from axe_eq.errors import ArgumentError
 from axe_eq.files import write_text
-from axe_eq.prove.certificate import Certificate
 from axe_eq.prove.checker import refusal
 from axe_eq.prove.equivalent import equivalent
+from axe_eq.prove.proof import Certificate
 from axe_eq.prove.verdict import Proved, Refuted
 
 YES, REFUTED, UNKNOWN = 0, 1, 3

@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from axe_eq.cli import as_json_text, axe, json_option
+from axe_eq.cli.group import as_json_text, axe, json_option
 from axe_eq.pack import Pack, installed
 from axe_eq.pack import packs as find_packs
 from axe_eq.pipeline import find_target

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from axe_eq.layout import aliasing, boxed, inverse, swizzled, upper
 from axe_eq.layout.composition import compose
 from axe_eq.layout.decide import Difference, same_map
 from axe_eq.layout.mesh import Mesh
@@ -18,6 +19,33 @@ from axe_eq.layout.reports import Aliasing, Clash, Grouped
 from axe_eq.layout.swizzle import Swizzle
 from axe_eq.layout.tables import recover
 from axe_eq.layout.value import Layout
+
+
+def _read(text: str) -> Layout:
+    from axe_eq.layout import notation
+
+    return notation.read("axe", text)
+
+
+def _svg(layout: Layout) -> str:
+    from axe_eq.layout.picture.single import layout_svg
+
+    return layout_svg(layout)
+
+
+upper.answers = upper.Upper(
+    read=_read,
+    svg=_svg,
+    normal_swizzled=swizzled.normalise,
+    normal_boxed=boxed.normalise,
+    swizzled_form=swizzled.swizzled_form,
+    group_boxed=boxed.group_inner,
+    slice_boxed=boxed.slice_boxed,
+    permute_boxed=boxed.permute_boxed,
+    range_boxed=boxed.range_inner,
+    inverse=inverse.inverse_of,
+    clash=aliasing.first_clash,
+)
 
 __all__ = [
     "Aliasing",

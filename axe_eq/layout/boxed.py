@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout import iters as it
 from axe_eq.layout import ladders as ld
+from axe_eq.layout import upper
 from axe_eq.layout.chains import build, ladder_of
 from axe_eq.layout.check import MAX_ITERS, MAX_VALUE, Offsets, check_admitted, make_offsets, text
 from axe_eq.layout.extents import MAX_VALUES
@@ -235,9 +236,7 @@ def normalise(layout: Layout, replica: Iters, offsets: Offsets) -> Layout:
     found = plain_form(table[:, None, :], axes)
     if found is not None:
         return make(found.shard, replica, offsets, (), *found.boxes)
-    from axe_eq.layout.swizzled import swizzled_form
-
-    form = swizzled_form(layout)
+    form = upper.answers.swizzled_form(layout)
     if form is None:
         wrong = "no swizzles and no boxes of few digits have its map"
         raise SearchError(f"canonical form of {layout}", wrong, f"{MAX_VALUE} padded elements")

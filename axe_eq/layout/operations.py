@@ -7,15 +7,15 @@ has symbolic numbers the result is an expression, about which `axe.equivalent` c
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 from axe_eq.errors import LayoutError
-from axe_eq.layout import composition, partial_inverse, products
+from axe_eq.layout import composition, partial_inverse, products, terms
 from axe_eq.layout.check import listed
+from axe_eq.layout.symbolic import expression
+from axe_eq.layout.symbolic.expression import LayoutExpr
+from axe_eq.layout.symbolic.text import read_layout
 from axe_eq.layout.value import Layout
-
-if TYPE_CHECKING:
-    from axe_eq.layout.symbolic.expression import LayoutExpr
 
 Shape = Sequence[Any]
 Known = Layout | str
@@ -129,8 +129,6 @@ def compose(a: Any, b: Any) -> Any:
     one, two = _read(a), _read(b)
     if isinstance(one, Layout) and isinstance(two, Layout):
         return composition.compose(one, two)
-    from axe_eq.layout.symbolic import expression
-
     return expression.composition(one, two)
 
 
@@ -158,15 +156,10 @@ def _pair(
     one, two = _read(a), _read(b)
     if isinstance(one, Layout) and isinstance(two, Layout):
         return compute(one, shape_a, two, shape_b)
-    from axe_eq.layout import terms
-    from axe_eq.layout.symbolic import expression
-
     return expression.pair(getattr(terms, symbol), one, shape_a, two, shape_b)
 
 
 def _read(value: Any) -> Any:
-    from axe_eq.layout.symbolic.text import read_layout
-
     return read_layout(value)
 
 

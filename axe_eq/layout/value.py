@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from axe_eq.errors import LayoutError, SearchError, said
 from axe_eq.layout import iters as it
+from axe_eq.layout import upper
 from axe_eq.layout.boxes import Dims, reduce_dims, regroup
 from axe_eq.layout.check import (
     Offsets,
@@ -114,9 +115,7 @@ class Layout(Parts):
         Raises:
             NotationError: the text does not follow the grammar.
         """
-        from axe_eq.layout import notation
-
-        return notation.read("axe", text)
+        return upper.answers.read(text)
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Layout.{name} is read-only; build another Layout")
@@ -337,9 +336,7 @@ class Layout(Parts):
 
     def _normalise(self) -> Layout:
         if self.swizzle:
-            from axe_eq.layout.swizzled import normalise
-
-            return normalise(self)
+            return upper.answers.normal_swizzled(self)
         replica, offsets = self.replica, self.offsets
         if replica:
             replica, shift = normal_form(replica)
@@ -352,9 +349,7 @@ class Layout(Parts):
                 return self
             return make(shard, replica, offsets, size=self.size)
         if self.inner:
-            from axe_eq.layout.boxed import normalise as normalise_inner
-
-            return normalise_inner(self, replica, offsets)
+            return upper.answers.normal_boxed(self, replica, offsets)
         return make_dims(reduce_dims(self.dims()), replica, offsets)
 
     def group(self, shape: Sequence[int]) -> Grouped:
@@ -371,9 +366,7 @@ class Layout(Parts):
             grouped = make(shard, self.replica, self.offsets, self.swizzle, size=self.size)
             return Grouped(grouped, blocks)
         if self.inner:
-            from axe_eq.layout.boxed import group_inner
-
-            return group_inner(self, check_admitted(self.size, shape))
+            return upper.answers.group_boxed(self, check_admitted(self.size, shape))
         dims = self.group_dims(shape)
         grouped = make_dims(dims, self.replica, self.offsets, self.swizzle)
         return Grouped(grouped, tuple([block for _, block in dims]))
@@ -432,9 +425,7 @@ class Layout(Parts):
         spans = check_region(extents, region)
         try:
             if self.box is not None:
-                from axe_eq.layout.boxed import slice_boxed
-
-                return slice_boxed(self, extents, spans)
+                return upper.answers.slice_boxed(self, extents, spans)
             shard, origin = slice_shard(it.fuse(self.shard), extents, spans)
             if self.offsets:
                 add(origin, dict(self.offsets))
@@ -462,9 +453,7 @@ class Layout(Parts):
         order = check_permutation(perm, len(extents))
         try:
             if self.box is not None:
-                from axe_eq.layout.boxed import permute_boxed
-
-                return permute_boxed(self, extents, order)
+                return upper.answers.permute_boxed(self, extents, order)
             shard = permute_shard(it.fuse(self.shard), extents, order)
         except NoIters as none:
             part, expected = f"permutation {order}", "a shape that groups the layout"
@@ -483,9 +472,7 @@ class Layout(Parts):
                 coordinate that is missing or hit twice, or a swizzle that has no such inverse.
             SearchError: whether boxes in boxes can be left out is undecided.
         """
-        from axe_eq.layout.inverse import inverse_of
-
-        return inverse_of(self, axes)
+        return upper.answers.inverse(self, axes)
 
     def aliasing(self) -> Aliasing:
         """Whether two elements share a coordinate, and the first clash.
@@ -493,9 +480,7 @@ class Layout(Parts):
         Raises:
             SearchError: undecided within the limits.
         """
-        from axe_eq.layout.aliasing import first_clash
-
-        clash = first_clash(self)
+        clash = upper.answers.clash(self)
         return Aliasing(clash is None, clash)
 
     # ---- extents of the image -------------------------------------------------------------------
@@ -508,9 +493,7 @@ class Layout(Parts):
     def range(self, axis: str) -> tuple[int, int]:
         """The least and the greatest coordinate on `axis` over all elements and copies."""
         if self.inner:
-            from axe_eq.layout.boxed import range_inner
-
-            return range_inner(self, axis)
+            return upper.answers.range_boxed(self, axis)
         offset = dict(self.offsets).get(axis, 0)
         swizzles = [sw for sw in self.swizzle if sw.axis == axis and sw.bits]
         if swizzles:
@@ -558,9 +541,7 @@ class Layout(Parts):
         return f"Layout.parse({str(self)!r})"
 
     def _repr_html_(self) -> str:
-        from axe_eq.layout.picture.single import layout_svg
-
-        return layout_svg(self)
+        return upper.answers.svg(self)
 
 
 # ---- construction -------------------------------------------------------------------------------

@@ -164,27 +164,6 @@ class Proof:
     laws: Mapping[str, str] = field(default_factory=dict)
 
 
-class Certificate(str):
-    """A certificate: JSON text that `check_certificate` judges and `steps` explains."""
-
-    __slots__ = ()
-
-    @property
-    def proof(self) -> Proof:
-        """The certificate as values.
-
-        Raises:
-            AxeError: the text is malformed.
-        """
-        return parse(self)
-
-    def steps(self) -> str:
-        """The statement and every law instance with both its sides, for people."""
-        from axe_eq.prove.steps import steps
-
-        return steps(self.proof)
-
-
 # -- writing ---------------------------------------------------------------------------------------
 
 
@@ -206,7 +185,7 @@ class _Table:
         return {"term": self.id(value)} if isinstance(value, Term) else value
 
 
-def write(proof: Proof) -> Certificate:
+def written(proof: Proof) -> str:
     """The JSON text of a proof."""
     table = _Table()
     firings = [
@@ -225,7 +204,7 @@ def write(proof: Proof) -> Certificate:
         "terms": table.rows,
         "instances": firings,
     }
-    return Certificate(json.dumps(document, indent=1, ensure_ascii=False))
+    return json.dumps(document, indent=1, ensure_ascii=False)
 
 
 def _statement(statement: Statement) -> dict[str, Any]:

@@ -19,15 +19,7 @@ from axe_eq.layout.symbolic.show import show
 from axe_eq.pack import Pack, installed
 from axe_eq.program.terms import VALUE, In, type_of
 from axe_eq.program.types import value_type
-from axe_eq.prove.certificate import (
-    PROGRAMS,
-    Firing,
-    Proof,
-    Statement,
-    own_version,
-    parse,
-    refuse,
-)
+from axe_eq.prove.certificate import PROGRAMS, Firing, Proof, Statement, own_version, parse, refuse
 from axe_eq.prove.closure import Closure
 from axe_eq.rule.law import Instance, Law
 from axe_eq.rule.term import INT, STR, Ground, Sort, Term, postorder

@@ -22,8 +22,8 @@ from axe_eq.egraph.worker import LimitReached, is_limited, run_limited
 from axe_eq.pack import Pack, by_reference, reference
 from axe_eq.program.node import Program
 from axe_eq.program.store import program_from_json, program_to_json
-from axe_eq.prove.certificate import Certificate
 from axe_eq.prove.frontier import Frontier
+from axe_eq.prove.proof import Certificate
 from axe_eq.prove.prover import prove_programs
 from axe_eq.prove.rebuild import type_difference
 from axe_eq.prove.refute import BUDGET as REFUTE_BUDGET

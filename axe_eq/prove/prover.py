@@ -16,10 +16,11 @@ from axe_eq.errors import AxeError
 from axe_eq.pack import Pack
 from axe_eq.program.node import Program
 from axe_eq.program.terms import In, encode
-from axe_eq.prove.certificate import PROGRAMS, Certificate, Firing, Proof, Statement, write
+from axe_eq.prove.certificate import PROGRAMS, Firing, Proof, Statement
 from axe_eq.prove.checker import instantiate, law_statements
 from axe_eq.prove.closure import Closure
 from axe_eq.prove.frontier import Frontier, find_frontier
+from axe_eq.prove.proof import Certificate, write
 from axe_eq.prove.rebuild import over_inputs_of
 from axe_eq.prove.search import Budget, Search, begin, program_laws
 from axe_eq.prove.verdict import Proved

@@ -19,6 +19,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import pytest
 
 import axe_eq.program
@@ -390,3 +391,48 @@ def test_no_file_names_a_place_on_somebody_s_machine() -> None:
 def test_a_machine_s_path_is_seen(folder: str) -> None:
     assert MACHINE_PATH.search(f"see '/{folder}/me/file'".encode())
     assert not MACHINE_PATH.search(f"https://example.org/{folder}/me and a/{folder}/b".encode())
+
+
+# -- circles --------------------------------------------------------------------------------------
+
+
+def imports(name: str, text: str, names: set[str]) -> Iterator[str]:
+    """Modules that a module imports when it runs, those inside functions included."""
+    waiting: list[ast.AST] = [ast.parse(text)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        waiting.extend(ast.iter_child_nodes(node))
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                found = inner if inner in names else node.module
+                if found in names and found != name:
+                    yield found
+
+
+def circles(texts: dict[str, str]) -> list[set[str]]:
+    """Modules that import each other, where they are more than two."""
+    graph = nx.DiGraph(
+        (name, other) for name, text in texts.items() for other in imports(name, text, set(texts))
+    )
+    return [part for part in nx.strongly_connected_components(graph) if len(part) > 2]
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = parts[1:] if parts[0] in ("rules", "backends") else parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def test_no_more_than_two_files_import_each_other() -> None:
+    files = python_files("axe_eq", "rules", "backends")
+    assert circles({module_name(path): path.read_text("utf-8") for path in files}) == []
+
+
+def test_a_circle_is_seen() -> None:
+    texts = {"a": "from b import x", "b": "def f():\n    from c import y", "c": "from a import z"}
+    assert circles(texts) == [{"a", "b", "c"}]
+    typing = "if TYPE_CHECKING:\n    from a import z"
+    assert circles({**texts, "c": typing}) == []

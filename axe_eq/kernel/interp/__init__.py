@@ -21,9 +21,11 @@ from axe_eq.errors import said
 from axe_eq.kernel import ir
 from axe_eq.kernel.dispatch import Planned
 from axe_eq.kernel.expr import evaluate
+from axe_eq.kernel.interp import tiles
 from axe_eq.kernel.interp.cluster import Cluster
 from axe_eq.kernel.interp.machine import ORDERS, Cta, Issue, Meaning, bind
 from axe_eq.kernel.interp.memory import GlobalTensor, KernelFault, unwatched
+from axe_eq.kernel.interp.promise import promise
 
 __all__ = ["ORDERS", "Issue", "KernelFault", "Meaning", "Report", "interpret"]
 
@@ -89,15 +91,15 @@ def interpret(
     for name in kernel.outputs:
         tensors[name].clear()
         tensors[name].watch = watch
-    tiles = int(evaluate(kernel.tiles, env))
+    n_tiles = int(evaluate(kernel.tiles, env))
     n = kernel.cluster
-    clusters = min(max(n_ctas // n, 1), tiles) if kernel.persistent else tiles
+    clusters = min(max(n_ctas // n, 1), n_tiles) if kernel.persistent else n_tiles
     grid, steps = env | {ir.N_CTAS.name: clusters * n}, 0
     for first in range(0, clusters * n, n):
         ctas = [
             Cta(
                 kernel, tensors, grid | {ir.CTA.name: first + r, ir.RANK: r}, order, planned,
-                meanings or {}, watch, compare,
+                meanings or {}, tiles.execute, promise, watch, compare,
             )
             for r in range(n)
         ]  # fmt: skip

@@ -118,8 +118,12 @@ def bind(env: Env, v: Var, value: int, at: str = "") -> None:
     env[v.name] = value
 
 
+Execute = Callable[["Cta", ir.Primitive, Env, Issue], None]
+Promise = Callable[["Cta", ir.Primitive, Env, Issue], Callable[[], None] | None]
+
+
 class Cta:
-    """One CTA while it runs."""
+    """One CTA while it runs; `execute` does a primitive, `promise` says what a plan must do."""
 
     def __init__(
         self,
@@ -129,10 +133,13 @@ class Cta:
         order: str,
         planned: Planned | None,
         meanings: Mapping[str, Meaning],
+        execute: Execute,
+        promise: Promise,
         watch: Watch = unwatched,
         compare: bool = False,
     ) -> None:
         self.watch, self.compare = watch, compare
+        self.execute, self.promise = execute, promise
         self.kernel, self.tensors, self.env = kernel, tensors, env
         self.order = order
         self.planned, self.meanings = planned, meanings
@@ -447,18 +454,15 @@ class Cta:
     # -- primitives --
 
     def _primitive(self, s: ir.Primitive, env: Env, who: Threads, where: ir.Where) -> None:
-        from axe_eq.kernel.interp.promise import promise
-        from axe_eq.kernel.interp.tiles import EXECUTE
-
         issue = Issue(who, where, s)
         if self.planned is None:
-            EXECUTE[type(s)](self, s, env, issue)
+            self.execute(self, s, env, issue)
             return
         plan = self.planned.plan(s)
         inner = {**env, **self.thread_numbers(who)}
         for v, value in plan.lets:
             inner[v.name] = evaluate(value, inner)
-        kept = promise(self, s, env, issue) if self.compare else None
+        kept = self.promise(self, s, env, issue) if self.compare else None
         for call in plan.calls:
             self.meanings[call.op](self, call, inner, issue)
         if kept is not None:

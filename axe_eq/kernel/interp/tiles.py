@@ -498,7 +498,7 @@ def bulk_store(
 
 
 Execute = Callable[[Cta, Any, Env, Issue], None]
-EXECUTE: dict[type[ir.Primitive], Execute] = {
+_EXECUTE: dict[type[ir.Primitive], Execute] = {
     ir.Copy: copy,
     ir.CopyAsync: copy_async,
     ir.Gemm: gemm,
@@ -508,3 +508,8 @@ EXECUTE: dict[type[ir.Primitive], Execute] = {
     ir.Fill: fill,
     ir.Index: index,
 }
+
+
+def execute(cta: Cta, s: ir.Primitive, env: Env, issue: Issue) -> None:
+    """Do what a primitive says, for the threads that issue it."""
+    _EXECUTE[type(s)](cta, s, env, issue)

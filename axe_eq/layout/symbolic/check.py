@@ -9,7 +9,8 @@ from typing import Any
 
 from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout import terms as t
-from axe_eq.layout.operations import compose, direct_sum, tile
+from axe_eq.layout.composition import compose
+from axe_eq.layout.products import direct_sum, tile
 from axe_eq.layout.stages import check_order
 from axe_eq.layout.symbolic.polynomial import (
     ONE,

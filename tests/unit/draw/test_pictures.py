@@ -19,7 +19,8 @@ from axe_eq.layout import Layout, Mesh
 from axe_eq.layout.notation import NOTATIONS
 from axe_eq.layout.terms import LayoutTerm, encode
 from axe_eq.pack import Pack
-from axe_eq.prove.certificate import LAYOUTS, Certificate, Firing, Proof, Statement
+from axe_eq.prove.certificate import LAYOUTS, Firing, Proof, Statement
+from axe_eq.prove.proof import Certificate
 from axe_eq.prove.steps import account
 from axe_eq.prove.verdict import Proved, Refuted
 from axe_eq.rule.term import Term

@@ -14,8 +14,9 @@ from axe_eq.layout import Layout
 from axe_eq.layout.terms import Iter, LayoutTerm, NoIter, encode
 from axe_eq.pack import Pack
 from axe_eq.program.terms import Cell, In, Op, Sig, Text, Value, args, op
-from axe_eq.prove.certificate import Firing, Proof, Statement, own_version, write
+from axe_eq.prove.certificate import Firing, Proof, Statement, own_version
 from axe_eq.prove.checker import check_certificate, law_statements, refusal
+from axe_eq.prove.proof import write
 from axe_eq.rule.term import STR, Term, primitive
 
 X, Y, Z = (In(name, "f32[2,3]") for name in "xyz")
