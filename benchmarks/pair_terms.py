@@ -84,12 +84,16 @@ _CALLS: dict[str, Callable[..., Any]] = {
 
 @dataclass
 class Value:
-    """Values in float64; where they are undefined or lost in float64; the largest size of any."""
+    """Values in float64; where they are undefined or lost in float64; the largest size of any.
+
+    And whether a sum behind them rounded: a 0 may then be a small number that was absorbed.
+    """
 
     values: Array
     bad: Array
     lost: Array
     size: float = 1.0
+    rounded: bool = False
 
 
 def _value(values: Any, *parts: Value, bad: Any = False, lost: Any = False) -> Value:
@@ -103,7 +107,7 @@ def _value(values: Any, *parts: Value, bad: Any = False, lost: Any = False) -> V
 def _sized(array: Array, bad: Array, lost: Array, parts: Any) -> Value:
     known = np.abs(array[np.isfinite(array)])
     size = max([float(known.max(initial=1.0)), *(p.size for p in parts)])
-    return Value(array, bad & ~lost, lost, size)
+    return Value(array, bad & ~lost, lost, size, any(p.rounded for p in parts))
 
 
 def meaning(tree: Tree, dtype: str, given: dict[str, Array]) -> Value:
@@ -117,7 +121,8 @@ def meaning(tree: Tree, dtype: str, given: dict[str, Array]) -> Value:
         if op == "number":
             return _value(float(np.asarray(rest[0]).astype(TYPES[dtype])))
         parts = [meaning(x, dtype, given) for x in rest if isinstance(x, tuple)]
-        return _MEANINGS[op](*parts, *(x for x in rest if not isinstance(x, tuple)))
+        held = (float(np.asarray(x).astype(TYPES[dtype])) for x in rest if not isinstance(x, tuple))
+        return _MEANINGS[op](*parts, *held)
 
 
 def _smooth(fn: Callable[..., Any]) -> Callable[..., Value]:
@@ -130,6 +135,17 @@ def _smooth(fn: Callable[..., Any]) -> Callable[..., Value]:
         return _value(found, *parts, lost=finite & (np.isinf(found) | tiny))
 
     return cell
+
+
+def _added(x: Value, y: Value) -> Value:
+    """A sum, and whether it rounded: the error of a sum of two floats is a float (Knuth's 2Sum)."""
+    a, b = x.values, y.values
+    found = a + b
+    other = found - a
+    error = (a - (found - other)) + (b - other)
+    added = _smooth(np.add)(x, y)
+    added.rounded |= bool((np.isfinite(error) & (error != 0)).any())
+    return added
 
 
 def _exp(x: Value) -> Value:
@@ -148,7 +164,7 @@ def _saturating(fn: Callable[..., Any]) -> Callable[[Value], Value]:
 
 def _unsure(x: Value) -> Array:
     """Where a number may be 0 but for a rounding."""
-    close: Array = (np.abs(x.values) < 1e-9 * x.size) & (x.values != 0)
+    close: Array = (np.abs(x.values) < 1e-9 * x.size) & (x.rounded | (x.values != 0))
     return close
 
 
@@ -194,7 +210,7 @@ def _where(a: Value, b: Value, x: Value, y: Value) -> Value:
     return _sized(pick("values"), pick("bad") | a.bad | b.bad, lost, (a, b, x, y))
 
 
-def _padded(x: Value, fill: float, dtype: str = "f64") -> Value:
+def _padded(x: Value, fill: float) -> Value:
     def moved(array: Array, outside: Any) -> Array:
         found = array.copy()
         found[0] = outside
@@ -204,29 +220,30 @@ def _padded(x: Value, fill: float, dtype: str = "f64") -> Value:
 
 
 def _padded_sum(x: Value, y: Value) -> Value:
-    zeros = Value(x.values.copy(), x.bad.copy(), x.lost.copy(), x.size)
+    zeros = Value(x.values.copy(), x.bad.copy(), x.lost.copy(), x.size, x.rounded)
     zeros.values[:, 0], zeros.bad[:, 0], zeros.lost[:, 0] = 0, False, False
     return _matmul(zeros, y)
 
 
 def _slice_sum(x: Value, y: Value) -> Value:
-    without = Value(x.values.copy(), x.bad.copy(), x.lost.copy(), x.size)
-    other = Value(y.values.copy(), y.bad.copy(), y.lost.copy(), y.size)
+    without = Value(x.values.copy(), x.bad.copy(), x.lost.copy(), x.size, x.rounded)
+    other = Value(y.values.copy(), y.bad.copy(), y.lost.copy(), y.size, y.rounded)
     for part, at in ((without, np.s_[:, 0]), (other, np.s_[0])):
         part.values[at], part.bad[at], part.lost[at] = 0, False, False
     return _matmul(without, other)
 
 
 def _turned(x: Value) -> Value:
-    return Value(x.values.T, x.bad.T, x.lost.T, x.size)
+    return Value(x.values.T, x.bad.T, x.lost.T, x.size, x.rounded)
 
 
 _MEANINGS: dict[str, Callable[..., Value]] = {
     "neg": _smooth(np.negative), "exp": _exp, "log": _log, "sqrt": _sqrt, "abs": _smooth(np.abs),
     "tanh": _saturating(np.tanh), "sigmoid": _saturating(lambda a: 1 / (1 + np.exp(-a))),
     "rsqrt": lambda x: _divided(_value(1.0), _sqrt(x)), "sin": _smooth(np.sin), "turn": _turned,
-    "relu": _smooth(lambda a: np.maximum(a, 0.0)), "add": _smooth(np.add),
-    "sub": _smooth(np.subtract), "mul": _smooth(np.multiply), "div": _divided,
+    "relu": _smooth(lambda a: np.maximum(a, 0.0)), "add": _added,
+    "sub": lambda x, y: _added(x, _smooth(np.negative)(y)),
+    "mul": _smooth(np.multiply), "div": _divided,
     "maximum": _smooth(np.maximum), "minimum": _smooth(np.minimum), "matmul": _matmul,
     "sum": _reduced(np.sum), "max": _reduced(np.max), "where": _where, "pad": _padded,
     "padded sum": _padded_sum, "slice sum": _slice_sum,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -69,9 +70,14 @@ def equiv(
 @click.argument("file", type=click.Path())
 @json_option
 def check_cert(file: str, as_json: bool) -> None:
-    """Check a certificate without a search; exit 1: refused."""
+    """Check a certificate without a search; exit 1: refused, 2: no JSON at all."""
     try:
         text = Path(file).read_text(encoding="utf-8")
+        json.loads(text)
+    except RecursionError:
+        pass  # JSON, nested too deeply: the checker refuses it
+    except json.JSONDecodeError as error:
+        raise ArgumentError(f"file {file!r}", f"is not JSON ({error})", "a certificate") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ArgumentError(f"file {file!r}", f"does not read ({error})", "a certificate") from None
     reason = refusal(text)

@@ -48,9 +48,12 @@ def check_head(head: Any) -> None:
 
     check_kind("its target", head["target"], Target)
     _check_entries("its origin", head["origin"], _ORIGIN)
+    for entry in head["origin"]["accepted"]:
+        _check_entries("its other extents", entry, _ACCEPTED)
 
 
-_ORIGIN = {"reasons": Mapping[str, str], "multiples": Mapping[str, int]}
+_ORIGIN = {"extents": Mapping[str, int], "accepted": tuple[Mapping[str, Any], ...]}
+_ACCEPTED = {"extents": Mapping[str, int], "texts": Mapping[str, str]}
 
 
 def check_call(call: Call, shapes: Sequence[Any]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -215,9 +215,9 @@ class Executable:
         self.matches = dict(matches or {})
         self._searched, self._explanation, self._again = found, explanation, again
         runners = {f: r for p in (*find_packs(), *packs) for f, r in p.runners.items()}
-        origin = Origin(program, differ)
+        self.origin = Origin(program, differ)
         self.schedule = Schedule(
-            graph, Call.of(program), target, program.constants, runners, origin, self.explain
+            graph, Call.of(program), target, program.constants, runners, self.origin, self.explain
         )
 
     def __call__(self, *arrays: Any, **named: Any) -> Any:
@@ -354,20 +354,31 @@ class Executable:
         """Why the search stopped: "saturated", or the limit that it reached."""
         return str(self.report["saturate"].notes["stopped"])
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, extents: Mapping[str, Iterable[int]] | None = None) -> None:
         """Write everything that a machine needs to run this, machine code included; see `load`.
+
+        ``exe.save("mlp.axe", extents={"tokens": range(1, 65)})`` proves now, while the function is
+        there, that its kernels compute it at each of these extents: the file runs there too.
+
+        Args:
+            path: the file.
+            extents: dim name -> other extents that the file is to run at, in every combination.
+                Machine code is for the compiled extents; that for others is made where they run.
 
         Raises:
             ArgumentError: the place cannot be written.
-            DispatchError, EmitError, ScheduleError: the target cannot run the schedule.
+            DispatchError, EmitError, ScheduleError: the target cannot run the schedule; or these
+                kernels are not known to compute the function at one of the extents.
             DeviceError: the target's compiler is missing.
         """
         from axe_eq.run.store import save
 
+        schedule = self.schedule
+        origin = self.origin.saved(schedule.graph, schedule.constants, extents or {})
         emits = any(self.target.family in p.emitters for p in self.packs)
-        code = self.schedule.code()
+        code = schedule.code()
         source = self.source if code is not None and emits else {}
-        save(path, self.schedule, self.explain(), self.cost, code, source)
+        save(path, schedule, self.explain(), self.cost, code, source, origin)
 
     def __repr__(self) -> str:
         from axe_eq.run.explain import counted

@@ -8,8 +8,10 @@ at the new extents, what it computes otherwise is put into the schedule, and bot
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice, product
+from typing import Any
 
 from axe_eq.errors import ProgramError, ScheduleError
 from axe_eq.program.meaning import array_type
@@ -27,6 +29,9 @@ Compare = Callable[[Program, Program, Pairs], str | None]
 Extents = Mapping[str, int]
 Constants = Mapping[str, Array]
 Texts = dict[str, str]
+
+MOST_PROVED = 4096  # combinations of extents that one file is proved for
+_MOST_LISTED = 8  # of these in an error
 
 
 @dataclass(frozen=True)
@@ -100,44 +105,78 @@ class Origin:
         given = {spec.name: spec.node for spec in meant.inputs}
         return given | {name: nodes[new] for name, new in constants.items()}
 
-    def saved(self, graph: ScheduleGraph, constants: Constants) -> Saved:
-        """What is known about other extents once the function is gone: a few are tried.
+    def saved(
+        self, graph: ScheduleGraph, constants: Constants, extents: Mapping[str, Iterable[int]]
+    ) -> Saved:
+        """What is proved of other extents while the function is there; nothing else is tried.
 
-        Only dims of which the function computes nothing that stands in the schedule may change.
-        Where no dim has a name there is nothing to know, and nothing is tried.
+        Args:
+            graph: chosen for the program, at its extents.
+            constants: arrays that the program captured, by name.
+            extents: dim name -> extents; every combination is proved, own extents of other dims.
+
+        Raises:
+            ScheduleError: no such dim, too many combinations, or extents at which these kernels are
+                not known to compute the function, or need other captured arrays.
         """
-        multiples = _multiples(self.program)
-        known = named_extents(graph)
-        longer = {name: extent + multiples.get(name, 1) for name, extent in known.items()}
-        reasons: dict[str, str] = {}
+        at = named_extents(graph)
+        accepted = []
+        for other in _combinations(graph, extents):
+            if other == at:
+                continue
+            meant = self._traced(other)
+            reasons = []
+            for texts, renamed in _followed(self.program, meant):
+                try:
+                    _, _, arrays = self._follow(graph, constants, other, meant, texts, renamed)
+                except (ScheduleError, ProgramError) as error:
+                    reasons.append(str(error).replace("\n", " "))
+                    continue
+                if all(_same(constants[n], array) for n, array in arrays.items()):
+                    accepted.append(Accepted(other, texts))
+                    break
+                reasons.append("it captures other arrays there, and a file holds those of one")
+            else:
+                raise _refused(other, reasons[0])
+        return Saved(at, tuple(accepted), graph)
 
-        def attempt(extents: Extents) -> None:
-            try:
-                self._follow(graph, constants, extents, self._traced(extents), {}, {})
-            except (ScheduleError, ProgramError) as error:
-                at = ", ".join(f"{name}={extent}" for name, extent in extents.items())
-                reasons.update(dict.fromkeys(extents, f"at {at}, {str(error).splitlines()[0]}"))
 
-        for name, extent in known.items():
-            half = max(extent // 2 // multiples.get(name, 1), 1) * multiples.get(name, 1)
-            for other in sorted({half, longer[name], 4 * extent} - {extent}):
-                attempt({name: other})
-        if together := {name: longer[name] for name in known if name not in reasons}:
-            attempt(together)
-        return Saved({name: reasons.get(name, "") for name in known}, multiples)
+@dataclass(frozen=True)
+class Accepted:
+    """Extents at which a schedule was proved to compute its function.
+
+    Attributes:
+        extents: of every named dim.
+        texts: operators' texts to replace there.
+    """
+
+    extents: Extents
+    texts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Saved:
-    """What a schedule without its function knows about other extents.
+    """What a schedule without its function knows about other extents: those that were proved.
 
     Attributes:
-        reasons: dim -> why it keeps its extent; "" for a dim that need not.
-        multiples: dim -> what divides each of its extents.
+        extents: named dims of the graph that was saved.
+        accepted: proved when it was saved.
+        graph: as it was saved; None where nothing was.
     """
 
-    reasons: Mapping[str, str] = field(default_factory=dict)
-    multiples: Mapping[str, int] = field(default_factory=dict)
+    extents: Extents = field(default_factory=dict)
+    accepted: Sequence[Accepted] = ()
+    graph: ScheduleGraph | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """All but the graph, as JSON data."""
+        return {"extents": dict(self.extents), "accepted": [asdict(a) for a in self.accepted]}
+
+    @classmethod
+    def of_json(cls, data: Mapping[str, Any], graph: ScheduleGraph) -> Saved:
+        """From what `to_json` gave, with the graph that was saved."""
+        accepted = tuple(Accepted(**entry) for entry in data["accepted"])
+        return cls(data["extents"], accepted, graph)
 
     def rebind(
         self, graph: ScheduleGraph, extents: Extents, constants: Constants
@@ -145,30 +184,57 @@ class Saved:
         """As `Origin.rebind`.
 
         Raises:
-            ScheduleError: no such dim, one that was found to keep its extent when this was saved,
-                or an extent that it cannot have.
+            ScheduleError: no such dim, or extents that were not proved when this was saved.
         """
-        for name, extent in check_extents(graph, extents).items():
-            if reason := self.reasons.get(name, "nothing says that it may change"):
-                raise _refused(extents, f"dim {name!r} keeps its extent: {reason}")
-            if extent % self.multiples.get(name, 1):
-                multiple = f"a multiple of {self.multiples[name]}"
-                raise ScheduleError(f"dim {name!r}", f"bound to {extent}", multiple)
-        return bind(graph, extents), self, constants
-
-    def saved(self, graph: ScheduleGraph, constants: Constants) -> Saved:
-        """Itself."""
-        return self
+        if not check_extents(graph, extents):
+            return graph, self, constants
+        wanted = named_extents(graph) | dict(extents)
+        if self.graph is not None and wanted == self.extents:
+            return self.graph, self, constants
+        for known in self.accepted:
+            if self.graph is not None and known.extents == wanted:
+                return bind(self.graph, wanted, known.texts), self, constants
+        raise _unproved(wanted, [self.extents, *(known.extents for known in self.accepted)])
 
 
-def _multiples(program: Program) -> dict[str, int]:
-    """Per named dim, what divides all its extents, where that is not 1."""
-    found: dict[str, int] = {}
-    for spec in program.inputs:
-        for name, multiple in zip(spec.dims, spec.divisible, strict=False):
-            if name and multiple > 1:
-                found[name] = math.lcm(multiple, found.get(name, 1))
-    return found
+def _same(a: Array, b: Array) -> bool:
+    """Whether two arrays are one, bit for bit."""
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+def _combinations(
+    graph: ScheduleGraph, extents: Mapping[str, Iterable[int]]
+) -> Iterator[dict[str, int]]:
+    """Extents of all named dims, for every combination of the given ones."""
+    at = named_extents(graph)
+    given = {}
+    for name, several in extents.items():
+        try:
+            given[name] = list(islice(several, MOST_PROVED + 1))
+        except TypeError:
+            thing, wanted = f"extents of dim {name!r}", "several, as range(1, 65)"
+            raise ScheduleError(thing, f"got {several!r}", wanted) from None
+        for extent in given[name]:
+            check_extents(graph, {name: extent})
+    count = math.prod(map(len, given.values()))
+    if count > MOST_PROVED:
+        wrong = f"are at least {count} combinations, each to be proved"
+        raise ScheduleError("extents to save", wrong, f"at most {MOST_PROVED}")
+    for chosen in product(*given.values()):
+        yield at | {n: int(extent) for n, extent in zip(given, chosen, strict=True)}
+
+
+def _unproved(wanted: Extents, known: Sequence[Extents]) -> ScheduleError:
+    """What a saved schedule says of extents for which nothing was proved."""
+    changed = {n: e for n, e in wanted.items() if any(e != k.get(n) for k in known)} or wanted
+    each = [", ".join(f"{n}={k[n]}" for n in changed if n in k) for k in known if k]
+    more = f" and {len(each) - _MOST_LISTED} more" if len(each) > _MOST_LISTED else ""
+    return ScheduleError(
+        f"saved schedule bound {', '.join(f'{n}={e}' for n, e in changed.items())}",
+        "was not proved to compute its function there",
+        ("; ".join(each[:_MOST_LISTED]) + more) or "its own extents",
+        hint="where it is compiled, save(path, extents={dim: extents}) proves others",
+    )
 
 
 def _refused(extents: Extents, wrong: str) -> ScheduleError:

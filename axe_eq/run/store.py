@@ -36,9 +36,10 @@ from axe_eq.schedule.quantity import Costs
 
 if TYPE_CHECKING:
     from axe_eq.run.executable import Schedule
+    from axe_eq.run.rebind import Saved
     from axe_eq.target import Target
 
-FORMAT = 4
+FORMAT = 5
 DIGESTS = "digests.json"
 LOADERS = "axe_eq.loaders"
 # What zipfile raises where a part is torn; a place in the file that is none is an OSError too.
@@ -54,6 +55,7 @@ def save(
     cost: Mapping[str, float],
     code: bytes | None,
     source: Mapping[str, str],
+    origin: Saved,
 ) -> None:
     """Write a compiled program; the file appears whole or not at all.
 
@@ -64,6 +66,7 @@ def save(
         cost: its named costs.
         code: machine code as the target's runner made it; None where that needs none.
         source: emitted text per kernel, to be read.
+        origin: what is proved of other extents.
 
     Raises:
         ArgumentError: the place cannot be written.
@@ -79,7 +82,7 @@ def save(
         "structure": call.structure,
         "dims": call.dims,
         "strides": call.strides,
-        "origin": asdict(schedule.origin.saved(schedule.graph, schedule.constants)),
+        "origin": origin.to_json(),
         "shapes": output_shapes(schedule.graph),
         # Rows hold what their backend's dispatch reads: the installed target of that name has them.
         "target": asdict(replace(schedule.target, instrs=())),
@@ -176,7 +179,7 @@ class Loaded:
             graph = from_json(self._parts["schedule"])
             check_graph(graph, self.call, self._constants)
             target = _target(self._head["target"], self._head["rows"], known)
-            origin = Saved(**self._head["origin"])
+            origin = Saved.of_json(self._head["origin"], graph)
         except Exception as error:  # what is no schedule may fail at any point
             raise _damaged(self.path, error) from None
         runners = {family: r for p in packs for family, r in p.runners.items()}

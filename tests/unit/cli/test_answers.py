@@ -81,6 +81,17 @@ def test_a_certificate_s_texts_are_read_again(axe: Axe, tmp_path: Path) -> None:
     assert axe("check-cert", "forged.json")[0] == 1
 
 
+def test_a_file_that_is_no_json_is_bad_input_and_no_refused_proof(axe: Axe, tmp_path: Path) -> None:
+    """It exited 1, as a certificate that was looked at and refused does."""
+    for text in ("nonsense", "", "{"):
+        (tmp_path / "text.json").write_text(text)
+        code, _, said = axe("check-cert", "text.json")
+        assert code == 2
+        assert "is not JSON" in said
+    (tmp_path / "text.json").write_text("{}")
+    assert axe("check-cert", "text.json")[0] == 1
+
+
 SHARDED = ("jax:P('x',None)", "alpa:S0R", "--shape", "8x16", "--mesh", "x=2")
 FORGED: dict[str, Any] = {
     "another shape": {"shape": [16, 8]},

@@ -65,7 +65,9 @@ TABLE = np.arange(256, dtype=np.float16)
 def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("saved") / "scaled.axe"
     x = axe.Spec((8, 256), "f16", dims=("rows", ""))
-    axe.compile(lambda x: axe.array.exp(x) * TABLE, x, target="h200").save(path)
+    axe.compile(lambda x: axe.array.exp(x) * TABLE, x, target="h200").save(
+        path, extents={"rows": [3, 16]}
+    )
     return path
 
 

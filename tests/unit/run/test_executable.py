@@ -294,7 +294,7 @@ def test_a_saved_program_runs_elsewhere_without_the_e_graph(tmp_path: Path) -> N
 def test_saving_compares_nothing_where_no_dim_has_a_name(tmp_path: Path) -> None:
     """Extents that cannot change are not tried: that was a search of minutes for large programs."""
     exe = axe.compile(lambda x: x * x, "4x3:f64", target="cpu")
-    exe.schedule.origin = Origin(exe.program, lambda *_: pytest.fail("programs were compared"))
+    exe.origin = Origin(exe.program, lambda *_: pytest.fail("programs were compared"))
     exe.save(tmp_path / "square.axe")
     assert axe.load(tmp_path / "square.axe")(np.full((4, 3), 2.0)).tolist() == [[4.0] * 3] * 4
 

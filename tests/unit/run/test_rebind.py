@@ -116,19 +116,83 @@ def test_dims_of_one_name_have_one_extent_in_all_arrays(rng: np.random.Generator
 # -- saved -----------------------------------------------------------------------------------------
 
 
-def test_a_saved_schedule_is_bound_where_its_function_was_seen_to_allow_it(
+def by_odd(x: Any) -> Any:
+    """Another function at 7 and at 100 rows: none of a few extents near 16 tells."""
+    return xp.exp(x) if x.shape[0] in (7, 100) else x * 2.0
+
+
+def test_a_saved_schedule_is_bound_to_nothing_that_was_not_proved(
+    tmp_path: Path, rng: np.random.Generator
+) -> None:
+    """Three extents tried when it was saved let it run at all others: x times 2 was given for 3."""
+    exe = axe.compile(by_odd, X, target="cpu")
+    exe.save(tmp_path / "saved.axe", extents={"tokens": (4, 8)})
+    loaded = axe.load(tmp_path / "saved.axe")
+    for tokens in (16, 4, 8):
+        x = rng.standard_normal((tokens, 24))
+        np.testing.assert_array_equal(loaded(x), by_odd(x))
+    with pytest.raises(ScheduleError, match="bound tokens=7: was not proved to compute") as refused:
+        loaded.schedule.bind(tokens=7)
+    assert "expected tokens=16; tokens=4; tokens=8" in str(refused.value)
+    assert "save(path, extents={dim: extents})" in str(refused.value)
+    with pytest.raises(ArgumentError, match="got arrays with tokens=100"):
+        loaded(rng.standard_normal((100, 24)))
+
+
+def test_extents_at_which_kernels_do_not_compute_the_function_are_not_saved(tmp_path: Path) -> None:
+    exe = axe.compile(by_odd, X, target="cpu")
+    with pytest.raises(ScheduleError, match=r"bound tokens=7: .*differs over the reals"):
+        exe.save(tmp_path / "saved.axe", extents={"tokens": range(6, 9)})
+    assert not list(tmp_path.iterdir())
+
+
+SAVED_WRONGLY: dict[str, tuple[Any, str]] = {
+    "no dim": ({"rows": [4]}, "dim 'rows': is no dim of the inputs"),
+    "one number": ({"tokens": 4}, r"extents of dim 'tokens': got 4; expected several, as range"),
+    "no extent": ({"tokens": [0]}, "dim 'tokens': bound to 0"),
+    "endless": ({"tokens": range(1, 10**12)}, "at least 4097 combinations.*at most 4096"),
+}
+
+
+@pytest.mark.parametrize("name", SAVED_WRONGLY)
+def test_extents_to_save_that_are_none_are_refused(name: str, tmp_path: Path) -> None:
+    extents, reason = SAVED_WRONGLY[name]
+    exe = axe.compile(lambda x: x * 2.0, X, target="cpu")
+    with pytest.raises(ScheduleError, match=reason):
+        exe.save(tmp_path / "saved.axe", extents=extents)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_a_saved_schedule_follows_its_function_to_the_extents_it_was_saved_for(
+    name: str, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    exe = axe.compile(FOLLOWED[name], X, target="cpu")
+    if name == "mask of numpy":
+        with pytest.raises(ScheduleError, match="it captures other arrays there"):
+            exe.save(tmp_path / "saved.axe", extents={"tokens": [8]})
+        return
+    exe.save(tmp_path / "saved.axe", extents={"tokens": [8, 40]})
+    loaded = axe.load(tmp_path / "saved.axe").schedule
+    for bound in (loaded.bind(tokens=8), loaded.bind(tokens=8).bind(tokens=40)):
+        x = rng.standard_normal((bound.call.types[0].shape[0], 24))
+        found, meant = bound.run(x), axe.run(FOLLOWED[name], x)
+        pairs = zip(found, meant, strict=True) if name == "made at its extent" else [(found, meant)]
+        for a, b in pairs:
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+    assert loaded.bind(tokens=8).bind(tokens=16).graph == loaded.graph
+
+
+def test_several_dims_are_saved_in_every_combination(
     tmp_path: Path, rng: np.random.Generator
 ) -> None:
     x = axe.Spec((axe.dim("tokens", divisible=4, example=16), axe.dim("width", example=24)), "f64")
     exe = axe.compile(lambda x: xp.exp(x) / x.shape[1], x, target="cpu")
-    exe.save(tmp_path / "saved.axe")
+    with pytest.raises(ScheduleError, match=r"tokens=7.*multiple of 4"):
+        exe.save(tmp_path / "saved.axe", extents={"tokens": [7]})
+    exe.save(tmp_path / "saved.axe", extents={"tokens": [40], "width": [24, 12]})
     loaded = axe.load(tmp_path / "saved.axe")
-    assert loaded.schedule.bind(tokens=16) is loaded.schedule
-    tall = rng.standard_normal((40, 24))
-    np.testing.assert_allclose(loaded(tall), np.exp(tall) / 24, rtol=1e-12)
-    with pytest.raises(ScheduleError, match="dim 'tokens': bound to 7; expected a multiple of 4"):
-        loaded.schedule.bind(tokens=7)
-    with pytest.raises(ScheduleError, match="dim 'width' keeps its extent: at width="):
+    tall = rng.standard_normal((40, 12))
+    np.testing.assert_allclose(loaded(tall), np.exp(tall) / 12, rtol=1e-12)
+    with pytest.raises(ScheduleError, match=r"bound width=12, tokens=16|bound tokens=16, width=12"):
         loaded.schedule.bind(width=12)
-    with pytest.raises(ScheduleError, match="dim 'rows': is no dim of the inputs"):
-        loaded.schedule.bind(rows=12)
