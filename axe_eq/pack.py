@@ -8,6 +8,7 @@ so.
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -359,6 +360,12 @@ def by_reference(text: str) -> Pack:
     if not isinstance(found, Pack):
         raise PackError(f"pack {text!r}", f"is a {type(found).__name__}", "a Pack")
     return found
+
+
+def load_for(text: str) -> None:
+    """Load the packs that a worker's job names, as JSON with their references under "packs"."""
+    for name in json.loads(text)["packs"]:
+        by_reference(name)
 
 
 def _check_without(dropped: Iterable[object], found: Sequence[Pack]) -> None:

@@ -278,7 +278,8 @@ def _choose_limited(
         "numerics": numerics,
     }
     found = stage("search", lambda: json.loads(run_limited(
-        "axe_eq.pipeline:choose_stored", json.dumps(job), seconds=now.time_limit_s,
+        "axe_eq.pipeline:choose_stored", json.dumps(job), first="axe_eq.pack:load_for",
+        seconds=now.time_limit_s,
         memory_bytes=now.memory_limit_mb and now.memory_limit_mb << 20,
         grace_s=max(now.time_limit_s or 0.0, LEAST_GRACE_S), tell=progress.at,
     )), report=report, describe=lambda answer: answer["explanation"])  # fmt: skip

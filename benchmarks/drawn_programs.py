@@ -15,6 +15,7 @@ from axe_eq import nn
 from axe_eq.program.node import Program
 from axe_eq.program.random import random_program
 from axe_eq.program.types import DTYPES, Array, ValueType
+from axe_eq.prove.kernelcheck import sample
 
 xp = axe.array
 FLOATS = ("f32", "f32", "f16", "f16", "bf16", "f64", "f8e4m3", "f8e5m2")
@@ -354,23 +355,6 @@ def inputs(seed: int, types: Sequence[ValueType], values: str) -> list[Array]:
 
 
 def _array(of: ValueType, rng: np.random.Generator, values: str) -> Array:
-    numpy, kind = DTYPES[of.dtype].numpy, DTYPES[of.dtype].kind
-    if kind == "b":
-        return np.asarray(rng.integers(0, 2, of.shape), dtype=bool)
-    if kind == "i":
-        ends = np.iinfo(numpy)
-        extreme = rng.choice(np.array([ends.min, ends.max, 0, -1, 1]), of.shape)
-        plain = rng.integers(-9, 10, of.shape)
-        return np.asarray(extreme if values == "extreme" else plain, dtype=numpy)
-    if values == "bounded":
-        return np.asarray(rng.uniform(-2, 2, of.shape)).astype(numpy)
-    found = rng.standard_normal(of.shape) / 2
-    if values == "extreme":
-        special = np.array([1e4, -1e4, 1e-4, -1e-4, 0.0, -0.0, 1.0])
-        found = np.where(rng.random(of.shape) < 0.125, rng.choice(special, of.shape), found)
-        lost = rng.random(of.shape[:-1]) < 0.1
-        found = np.where(lost[..., None] if of.shape else lost, -np.inf, found)
-        odd = rng.random(of.shape) < 1e-3
-        found = np.where(odd, rng.choice(np.array([np.inf, -np.inf, np.nan]), of.shape), found)
-    with np.errstate(all="ignore"):
-        return np.asarray(found).astype(numpy)
+    if values == "bounded" and DTYPES[of.dtype].kind not in "bi":
+        return np.asarray(rng.uniform(-2, 2, of.shape)).astype(DTYPES[of.dtype].numpy)
+    return sample(of, rng, "extreme" if values == "extreme" else "moderate")

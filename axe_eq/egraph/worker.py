@@ -24,7 +24,7 @@ from pathlib import Path
 from threading import Thread
 from typing import IO, Any
 
-from axe_eq.debug import Switches, debug, progress, switches
+from axe_eq.debug import debug, progress, switches
 from axe_eq.egraph.threads import are_lost
 from axe_eq.errors import AxeError, SearchError
 
@@ -63,6 +63,7 @@ def run_limited(
     function: str,
     argument: str,
     *,
+    first: str | None = None,
     seconds: float | None = None,
     memory_bytes: int | None = None,
     grace_s: float = 0.0,
@@ -76,8 +77,10 @@ def run_limited(
     Args:
         function: "module:name".
         argument: passed to it.
-        seconds: the limit that errors name, counted from when the worker has imported the function.
-        memory_bytes: memory it may take beyond what its imports took.
+        first: "module:name" of what is called with the argument before any limit counts; it loads
+            what the function needs.
+        seconds: the limit that errors name, counted from when the worker has loaded everything.
+        memory_bytes: memory it may take beyond what was loaded.
         grace_s: time after the limit in which it may still answer with what it has.
         tell: told where it is.
 
@@ -88,7 +91,7 @@ def run_limited(
     """
     here, there = Pipe()
     with tempfile.TemporaryFile() as crash, here, _started(there, crash) as process:
-        here.send((function, argument, memory_bytes, switches()))
+        here.send((function, argument, first, memory_bytes, switches()))
         try:
             return _answer(here, seconds, grace_s, tell)
         except (EOFError, ConnectionError):
@@ -213,18 +216,21 @@ def serve(handle: int) -> None:
         handle: file descriptor of the connection.
     """
     parent = Connection(handle)
-    name, argument, memory_bytes, given = parent.recv()
+    name, argument, first, memory_bytes, given = parent.recv()
     Thread(target=_end_with, args=(parent,), daemon=True).start()
     sys.stderr = _Said(parent)
     try:
-        answer: tuple[str, Any] = ("result", _call(parent, name, argument, memory_bytes, given))
-    except AxeError as error:
-        answer = ("error", error)
-    except MemoryError:
-        answer = ("error", MemoryError())
+        with debug(**vars(given)), progress.told(lambda at: parent.send(("at", at))):
+            function = _named(name)
+            if first is not None:
+                _named(first)(argument)
+            _limit_memory(memory_bytes)
+            parent.send(("ready", None))
+            answer: tuple[str, Any] = ("result", str(function(argument)))
     except BaseException as error:  # a panic of egglog is no Exception
-        answer = ("failed", (f"{type(error).__name__}: {error}", traceback.format_exc()))
-    _limit_memory(None)  # the answer needs some
+        _limit_memory(None)  # words for it need some
+        answer = _answer_of(error, limited=memory_bytes is not None)
+    _limit_memory(None)
     parent.send(answer)
 
 
@@ -236,15 +242,33 @@ def _end_with(parent: Connection) -> None:
         os._exit(1)
 
 
-def _call(
-    parent: Connection, name: str, argument: str, memory_bytes: int | None, given: Switches
-) -> str:
-    with debug(**vars(given)), progress.told(lambda at: parent.send(("at", at))):
-        module, _, attribute = name.partition(":")
-        function = getattr(import_module(module), attribute)
-        _limit_memory(memory_bytes)
-        parent.send(("ready", None))
-        return str(function(argument))
+def _named(name: str) -> Callable[[str], Any]:
+    module, _, attribute = name.partition(":")
+    function: Callable[[str], Any] = getattr(import_module(module), attribute)
+    return function
+
+
+def _answer_of(error: BaseException, *, limited: bool) -> tuple[str, Any]:
+    """What the parent is told of an error."""
+    if _lacked_memory(error, limited=limited):
+        return "error", MemoryError()
+    if isinstance(error, AxeError):
+        return "error", error
+    where = "".join(traceback.format_exception(error))
+    return "failed", (f"{type(error).__name__}: {error}", where)
+
+
+def _lacked_memory(error: BaseException, *, limited: bool) -> bool:
+    """Whether an error, or what it was raised for, is a lack of memory.
+
+    C code that is given no memory at times fails without an exception; the interpreter then raises
+    a SystemError, which under a limit means nothing else.
+    """
+    lacks = (MemoryError, SystemError) if limited else MemoryError
+    at: BaseException | None = error
+    while at is not None and not isinstance(at, lacks):
+        at = at.__cause__
+    return at is not None
 
 
 def _limit_memory(beyond: int | None) -> None:

@@ -134,7 +134,8 @@ def _in_worker(
     }
     try:
         answer = run_limited(
-            "axe_eq.prove.decide:decide_stored", json.dumps(job), seconds=now.time_limit_s,
+            "axe_eq.prove.decide:decide_stored", json.dumps(job), first="axe_eq.pack:load_for",
+            seconds=now.time_limit_s,
             memory_bytes=now.memory_limit_mb and now.memory_limit_mb << 20, tell=progress.at,
         )  # fmt: skip
     except LimitReached as error:

@@ -95,10 +95,11 @@ def sampled_inputs(
     Extreme are large and small numbers side by side, zeros of both signs, rows of -inf, and here
     and there an infinity or NaN; of integers the ends of their type.
     """
-    return {name: _sample(graph.buffers[name].value_type, rng, kind) for name in graph.inputs}
+    return {name: sample(graph.buffers[name].value_type, rng, kind) for name in graph.inputs}
 
 
-def _sample(of: ValueType, rng: np.random.Generator, kind: str) -> Array:
+def sample(of: ValueType, rng: np.random.Generator, kind: str) -> Array:
+    """An array of a type, "moderate" or "extreme" as `sampled_inputs` says."""
     numpy_kind, numpy = DTYPES[of.dtype].kind, DTYPES[of.dtype].numpy
     if numpy_kind == "b":
         return np.asarray(rng.integers(0, 2, of.shape), dtype=bool)

@@ -381,7 +381,7 @@ def test_group_of_boxes(campaign: Start) -> None:
 
 
 def test_products_and_composition_keep_swizzles_and_boxes(campaign: Start) -> None:
-    run = campaign("swizzles and boxes: tile, direct sum, compose", *ANY, every=False, part=600)
+    run = campaign("swizzles and boxes: tile, direct sum, compose", *ANY, every=False, part=1500)
     made = {"tile": 0, "sum": 0, "composed": 0}
     for maker in run.cases():
         source = maker.random

@@ -21,7 +21,7 @@ from axe_eq import nn
 from tests.unit.cuda.whole import interpreted, sample
 
 xp = axe.array
-CASES, SAMPLE = 400, 8
+CASES, SAMPLE = 400, 4
 EXTENTS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 MOST = 1500
 TOLERANCES = {"f16": 2e-2, "f32": 1e-4, "i32": 0.0}
@@ -261,7 +261,7 @@ NAMED: dict[str, tuple[Callable[..., Any], tuple[axe.Spec, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NAMED)
 def test_a_program_of_moves_is_taken_and_right(name: str) -> None:
     fn, specs = NAMED[name]

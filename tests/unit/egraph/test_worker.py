@@ -29,7 +29,7 @@ from axe_eq.target import Target
 TASKS = """
 import os, sys, time
 from axe_eq.debug import progress, switches
-from axe_eq.errors import LayoutError
+from axe_eq.errors import LayoutError, PackError
 from axe_eq.pack import Pack
 from axe_eq.program.terms import Value, sel
 from axe_eq.schedule.terms import LayoutText, place
@@ -76,6 +76,20 @@ def leave(text):
 
 def take(text):
     return str(len(bytearray(int(text))))
+
+LOADED = []
+
+def load(text):
+    LOADED.append(bytearray(int(text)))
+
+def loaded(text):
+    return str(sum(map(len, LOADED)))
+
+def fail_in_c(text):
+    raise PackError("pack 'p'", "does not load") from SystemError("error return without exception")
+
+def swallow(text):
+    raise PackError("schedule 's'", "its price fails") from MemoryError()
 """
 
 
@@ -165,6 +179,21 @@ def test_memory_is_counted_beyond_what_imports_took() -> None:
         call("take", str(80 << 20), memory_bytes=64 << 20)
     assert str(caught.value).startswith("search: exceeded AXE_MEMORY_LIMIT_MB=64 MiB; expected ")
     assert no_child_is_left()
+
+
+def test_what_is_loaded_first_is_no_part_of_the_limit() -> None:
+    """Packs used to load under the limit, and said themselves that they do not load."""
+    limits: dict[str, Any] = {"first": "worker_tasks:load", "memory_bytes": 16 << 20}
+    assert call("loaded", str(80 << 20), **limits) == str(80 << 20)
+    with pytest.raises(PackError, match="pack 'p': does not load"):
+        call("fail_in_c")
+
+
+@pytest.mark.parametrize("name", ["fail_in_c", "swallow"])
+def test_an_error_for_want_of_memory_names_the_limit(name: str) -> None:
+    """C code without memory fails without an exception, and packs' errors stand for their cause."""
+    with pytest.raises(SearchError, match="exceeded AXE_MEMORY_LIMIT_MB=64 MiB"):
+        call(name, memory_bytes=64 << 20)
 
 
 def test_a_limit_beyond_any_memory_is_none() -> None:

@@ -286,11 +286,11 @@ def test_uneven_shards_are_padded_or_refused(
 
 
 @pytest.mark.parametrize("sizes", [(2, 2, 2), (3, 2, 2), (2, 4, 3), (5, 3, 1), (3, 4, 2)])
-def test_chunks_of_chunks_are_always_read(sizes: tuple[int, int, int]) -> None:
+def test_chunks_of_chunks_are_always_read(sizes: tuple[int, int, int], full: bool) -> None:
     """And lie where ``torch.chunk`` puts them; written back they are the same."""
     mesh = Mesh(dict(zip("abc", sizes, strict=True)))
     steps = [(size, stride, 1) for size, stride in mesh.axes.values()]
-    for extent in range(1, 30):
+    for extent in range(1, 30) if full else (1, 2, 3, 5, 7, 8, 11, 12, 13, 24, 29):
         given: dict[str, Any] = {"shape": (extent,), "mesh": mesh}
         layout = read("dtensor", "(Shard(0), Shard(0), Shard(0))", **given)
         devices, places = layout.table("gpuid"), layout.table("m")

@@ -49,7 +49,7 @@ DEMAND = {
 
 @pytest.mark.parametrize("key", sorted(DEMAND))
 def test_every_demand_law_is_compared_on_samples(key: str, full: bool) -> None:
-    wanted = 500 if full else 10
+    wanted = 500 if full else 4
     checked = check_law(key, DEMAND[key], wanted)
     assert not checked.findings, "\n".join(map(str, checked.findings))
     assert checked.usable == wanted
