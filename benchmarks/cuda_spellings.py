@@ -4,8 +4,8 @@
         [--save FOLDER]
 
 compiles each for an H200 at a small and at a large size, writes its text, and interprets the small
-one in several orders, on ordinary and on extreme data, against float64; no GPU is needed. With
---save the large ones are kept, and
+one in several orders, on ordinary and on extreme data, against float64; no GPU is needed.
+`--interpret small` leaves the large ones out. With --save the large ones are kept, and
 
     python -m benchmarks.cuda_spellings --gpu [--load FOLDER] [--only NAME ...] [--out FILE]
 
@@ -45,7 +45,6 @@ KINDS = ("ordinary", "large", "extreme")
 TOLERANCE = {"f16": 4e-3, "bf16": 3e-2, "f32": 4e-3}
 LOG_TOLERANCE = 2e-3
 COMPILED = ("small", "large")
-ROWS, KEYS = 64, 16384  # of long streams
 REPEATS, ROUNDS, IDLE_S = 4, 5, 0.035
 APART = 16.0
 LARGENESS = {"q": 4.0, "k": 1.0, "a": 16.0}
@@ -206,21 +205,13 @@ def described(exe: Any) -> list[str]:
     return [getattr(step, "schedule", "move") for step in exe.schedule.graph.steps]
 
 
-def long(spelling: Spelling) -> Sizes:
-    """Few queries of few heads, and a stream of keys as long as one CTA has on a device."""
-    few = {
-        n: e if n in "gdw" else min(e, ROWS) if n == "s" else 1 for n, e in spelling.small.items()
-    }
-    return few | {"t": KEYS if spelling.small["t"] > 1 else 1}
-
-
 def without_device(
     name: str, save: Path | None, orders: tuple[str, ...], sizes: tuple[str, ...] = COMPILED
 ) -> dict[str, Any]:
     """Compile, emit, and interpret one spelling; of large sizes nothing is interpreted."""
     spelling = SPELLINGS[name]
     found: dict[str, Any] = {"name": name}
-    every = {"small": spelling.small, "large": spelling.large, "long": long(spelling)}
+    every = {"small": spelling.small, "large": spelling.large}
     for size in sizes:
         start = time.process_time()
         row: dict[str, Any] = {"sizes": every[size]}
@@ -351,7 +342,7 @@ def main() -> None:
     parser.add_argument("--save", type=Path, help="a folder for the large programs")
     parser.add_argument("--load", type=Path, help="where --save wrote, on a machine with a GPU")
     parser.add_argument("--gpu", action="store_true", help="run on this machine's GPU")
-    parser.add_argument("--interpret", choices=["small", "long"], help="nothing but this")
+    parser.add_argument("--interpret", choices=["small"], help="nothing but this")
     parser.add_argument("--order", nargs="+", default=["random", "late"], metavar="ORDER")
     options = parser.parse_args()
     result: dict[str, Any] = {"cases": []}
