@@ -1,10 +1,11 @@
 """Attention in every spelling of `benchmarks.attention_spellings`: compiled, interpreted, run.
 
-    python -m benchmarks.cuda_spellings [--only NAME ...] [--out FILE] [--save FOLDER]
+    python -m benchmarks.cuda_spellings [--interpret SIZE] [--only NAME ...] [--out FILE]
+        [--save FOLDER]
 
 compiles each for an H200 at a small and at a large size, writes its text, and interprets the small
-one in several orders, on ordinary and on extreme data, against float64; no GPU is needed. With
---save the large ones are kept, and
+one in several orders, on ordinary and on extreme data, against float64; no GPU is needed.
+`--interpret small` leaves the large ones out. With --save the large ones are kept, and
 
     python -m benchmarks.cuda_spellings --gpu [--load FOLDER] [--only NAME ...] [--out FILE]
 
@@ -43,6 +44,7 @@ KINDS = ("ordinary", "large", "extreme")
 # Parts of the largest value; weights of 16 bits are mixed.
 TOLERANCE = {"f16": 4e-3, "bf16": 3e-2, "f32": 4e-3}
 LOG_TOLERANCE = 2e-3
+COMPILED = ("small", "large")
 REPEATS, ROUNDS, IDLE_S = 4, 5, 0.035
 APART = 16.0
 LARGENESS = {"q": 4.0, "k": 1.0, "a": 16.0}
@@ -204,23 +206,23 @@ def described(exe: Any) -> list[str]:
 
 
 def without_device(
-    name: str, save: Path | None, orders: tuple[str, ...], large: bool = True
+    name: str, save: Path | None, orders: tuple[str, ...], sizes: tuple[str, ...] = COMPILED
 ) -> dict[str, Any]:
-    """Compile, emit, and interpret one spelling."""
+    """Compile, emit, and interpret one spelling; of large sizes nothing is interpreted."""
     spelling = SPELLINGS[name]
     found: dict[str, Any] = {"name": name}
-    for size in ("small", "large")[: 1 + large]:
-        sizes = spelling.small if size == "small" else spelling.large
+    every = {"small": spelling.small, "large": spelling.large}
+    for size in sizes:
         start = time.process_time()
-        row: dict[str, Any] = {"sizes": sizes}
+        row: dict[str, Any] = {"sizes": every[size]}
         found[size] = row
         try:
-            exe = compiled(spelling, sizes)
+            exe = compiled(spelling, every[size])
             row["compile_cpu_s"] = round(time.process_time() - start, 2)
             row["kernels"] = described(exe)
             row["characters"] = sum(map(len, exe.source.values()))
-            if size == "small":
-                row["values"] = _values(spelling, exe, orders)
+            if size != "large":
+                row["values"] = _values(spelling, every[size], exe, orders)
                 row["right"] = all(right(v, spelling.dtype) for v in row["values"].values())
             elif save is not None:
                 save.mkdir(parents=True, exist_ok=True)
@@ -230,13 +232,13 @@ def without_device(
     return found
 
 
-def _values(spelling: Spelling, exe: Any, orders: tuple[str, ...]) -> dict[str, Any]:
+def _values(spelling: Spelling, sizes: Sizes, exe: Any, orders: tuple[str, ...]) -> dict[str, Any]:
     values = {}
     for seed, (kind, order) in enumerate((k, o) for k in KINDS for o in orders):
-        held = arrays(spelling, spelling.small, kind, seed)
+        held = arrays(spelling, sizes, kind, seed)
         with np.errstate(all="ignore"):
             results = interpreted(exe, held, order, seed)
-        values[f"{kind}, {order}"] = worst(spelling, spelling.small, held, results)
+        values[f"{kind}, {order}"] = worst(spelling, sizes, held, results)
     return values
 
 
@@ -340,7 +342,7 @@ def main() -> None:
     parser.add_argument("--save", type=Path, help="a folder for the large programs")
     parser.add_argument("--load", type=Path, help="where --save wrote, on a machine with a GPU")
     parser.add_argument("--gpu", action="store_true", help="run on this machine's GPU")
-    parser.add_argument("--small", action="store_true", help="only the small sizes, interpreted")
+    parser.add_argument("--interpret", choices=["small"], help="nothing but this")
     parser.add_argument("--order", nargs="+", default=["random", "late"], metavar="ORDER")
     options = parser.parse_args()
     result: dict[str, Any] = {"cases": []}
@@ -350,7 +352,8 @@ def main() -> None:
         if options.gpu:
             row = on_device(name, options.load)
         else:
-            row = without_device(name, options.save, tuple(options.order), large=not options.small)
+            sizes = (options.interpret,) if options.interpret else COMPILED
+            row = without_device(name, options.save, tuple(options.order), sizes)
         result["cases"].append(row)
         print("good" if is_good(row) else "BAD ", json.dumps(row), flush=True)
         if options.out:

@@ -2,6 +2,9 @@
 
 A chunk of scores takes as long as the slower of its products on matrix units and its weights on
 vector lanes, which run beside each other in different warpgroups, and a start.
+
+Chunks that a mask leaves out (`live`) are priced as if they were streamed: a
+summary has no conditions.
 """
 
 from __future__ import annotations

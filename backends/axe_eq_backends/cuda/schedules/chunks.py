@@ -8,7 +8,7 @@ statistic merged with that of the chunks before. What loads chunks and when is t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from math import gcd, prod
 from typing import Any, NamedTuple
@@ -17,12 +17,13 @@ from axe_eq.errors import ScheduleError
 from axe_eq.kernel import ir
 from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import IDENTITY, Cell, Constant, apply, arg, renumber, used
-from axe_eq.kernel.expr import Expr, Int, ceil_div, equal
+from axe_eq.kernel.expr import Expr, Int, ceil_div, equal, minimum
 from axe_eq.kernel.ir import span
 from axe_eq.kernel.placement import strided
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.instrs import K_MAJOR, MN_MAJOR, TMA, SmemForm
+from axe_eq_backends.cuda.live import Live, Place, chunks, positions
 from axe_eq_backends.cuda.online import (
     Online,
     factor,
@@ -122,6 +123,16 @@ class Problem:
     extras: tuple[Tensor, ...] = ()
     cell: Cell = IDENTITY
     more: tuple[Tensor, ...] = ()
+
+
+def live(problem: Problem) -> Live:
+    """What of the streamed dim may weigh anything, for dims numbered as (batch, m, s)."""
+    extents = dict(enumerate((*problem.batch, problem.m, problem.s)))
+    numbered = enumerate(problem.extras, len(problem.products))
+    counts = {n: positions(x.strides) for n, x in numbered if x.counts}
+    unit = MONOIDS[problem.monoid.statistic].unit
+    score = problem.scores if unit is not None else IDENTITY
+    return Live(score, counts, extents, len(problem.batch) + 1, unit or 0.0)
 
 
 @dataclass(frozen=True)
@@ -246,6 +257,10 @@ class Writer:
             for (a, _), e in zip(problem.products, problem.depths, strict=True)
         ]
         self.steps = -(-problem.s // tiling.s)
+        self.live = live(problem)
+        self.bounded = self.steps > 1 and self.live.known
+        self.last: Int = self.steps - 1
+        self.count: Int = self.steps
         self.rows = self.consumers * GROUP_ROWS
         size = DTYPES[problem.out.dtype].itemsize
         self.wide = gcd(PANEL_BYTES // size, tiling.q)
@@ -333,11 +348,26 @@ class Writer:
                 found.insert(0, k.let("at", rest % count if number else rest))
                 rest = rest // count
             *batch, col, row = found
-            yield batch, k.let("row", row * self.rows), k.let("col", col * self.t.q)
+            first = k.let("row", row * self.rows)
+            self._bound(batch, first)
+            yield batch, first, k.let("col", col * self.t.q)
+
+    def _bound(self, batch: Sequence[Int], row: Int) -> None:
+        """The last chunk and the number of chunks that may weigh anything, for a tile."""
+        k, p = self.k, self.p
+        if not self.bounded:
+            return
+        places = {d: Place(b, b) for d, b in enumerate(batch)}
+        places[len(batch)] = Place(row, minimum(row + (self.rows - 1), p.m - 1))
+        first, last = chunks(self.live.ends(places), p.s, self.t.s)
+        self.last = k.let("last_chunk", last, low=0, high=self.steps - 1)
+        self.count = k.let("chunks", self.last - first + 1, low=1, high=self.steps)
 
     def _chunk(self, step: Int) -> Int:
         """Where the chunk of a step begins: the last one first, whose tail is masked once."""
-        return (self.steps - 1 - step) * self.t.s
+        if not self.bounded:
+            return (self.steps - 1 - step) * self.t.s
+        return self.k.let("number", self.last - step, low=0, high=self.steps - 1) * self.t.s
 
     # -- scores and weights of one warpgroup --
 
@@ -419,9 +449,12 @@ class Writer:
                 ins = [self._columns(*x, cols) for x in zip(p.extras, extras, strict=True)]
                 k.map(self.plain, score[:, cols], *products, *ins)
         inside = p.s - (self.steps - 1) * t.s  # of the last chunk, which comes first
-        first_step = equal(step, 0)
-        if inside < t.s and first_step != 0:
-            with k.when(first_step) if isinstance(first_step, Expr) else nullcontext():
+        conditions = equal(step, 0), equal(self.last, self.steps - 1)
+        if inside < t.s and 0 not in conditions:
+            with ExitStack() as stack:
+                for condition in conditions:
+                    if isinstance(condition, Expr):
+                        stack.enter_context(k.when(condition))
                 self._mask(inside)
 
     def _columns(self, tensor: Tensor, held: ir.View | Int, cols: slice) -> ir.View:

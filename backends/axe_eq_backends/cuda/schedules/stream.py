@@ -11,13 +11,14 @@ refuse go through registers, in one warpgroup.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from math import gcd
 
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel import ir
 from axe_eq.kernel.build import Pipe
 from axe_eq.kernel.cells import IDENTITY
-from axe_eq.kernel.expr import Int, Var, equal
+from axe_eq.kernel.expr import Expr, Int, Var, equal
 from axe_eq.kernel.ir import span
 from axe_eq.kernel.placement import number
 from axe_eq.program.ops import MONOIDS
@@ -95,7 +96,7 @@ class _Bulk(Writer):
             values = pipes["values"]
             with self._tiles() as (batch, row, col):
                 self._fill("left", self.lefts, pipes, batch, span(row, self.rows))
-                with k.range(self.steps, name="step") as step:
+                with k.range(self.count, name="step") as step:
                     chunk = span(k.let("chunk", self._chunk(step)), t.s)
                     self._fill("right", self.rights, pipes, batch, chunk)
                     k.wait(self.empty["values"], values.stage, values.parity)
@@ -147,7 +148,7 @@ class _Bulk(Writer):
             k.fill(self.mixed.all, 0.0)
             self._score(extras, 0)
             self._weigh(first=True)
-            with k.range(self.steps, 1, name="step") as step:
+            with k.range(self.count, 1, name="step") as step:
                 extras = self._load_extras(batch, row, self._chunk(step))
                 # Also where code stops: what weighed the last chunk stays before the wait below.
                 self._await_scores()
@@ -180,10 +181,11 @@ class _Bulk(Writer):
         k = self.k
         if self.lefts:
             self._free("left")
-        if self.steps > 1:
+        if self.count != 1:
             k.wait_group("wgmma", 0)
-            self._free_values(previous)
-            self._rescale()
+            with k.when(self.count > 1) if isinstance(self.count, Expr) else nullcontext():
+                self._free_values(previous)
+                self._rescale()
         k.map(IDENTITY, self.weights.all, self.scores[0].all)
         self._multiply_values(previous)
         k.wait_group("wgmma", 0)
@@ -259,7 +261,7 @@ class _Carried(Writer):
                 self._carry(o, batch, row, 0)
             k.fill(self.mixed.all, 0.0)
             self._begin()
-            with k.range(self.steps, name="step") as step:
+            with k.range(self.count, name="step") as step:
                 chunk = k.let("chunk", self._chunk(step))
                 for o in dict.fromkeys(self.rights):
                     self._carry(o, batch, chunk, 0)
