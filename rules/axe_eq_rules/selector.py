@@ -107,6 +107,17 @@ def interleave_is_merge(k: Spec, x: Value, y: Value) -> Sides:
     return sel(k, x, y), sel(m, sel(c, op(v, "id", x), op(v, "id", y)))
 
 
+@PACK.law(source="ours: a transpose of the operands and their axis")
+def interleave_of_many(k: Spec, x: Value, y: Value, z: Value, rest: Args) -> Sides:
+    """interleave(x, y, z, rest) = merge(v[id](n(concat(x, y, z, rest))))   for n a split.
+
+    The split gives the operands a dim, which v puts after the axis.
+    """
+    m, v, n, c = selecting.interleave_as_transpose(k, type_list([x, y, z], rest))
+    given = args(x, y, z, rest=rest)
+    return Sel(k, given), sel(m, op(v, "id", sel(n, Sel(c, given))))
+
+
 @primitive((STR, STR), (STR,))
 def keeps_everything(spec: str, x: str) -> str | None:
     """Defined for selectors that are the identity on this type."""
