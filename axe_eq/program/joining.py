@@ -37,7 +37,7 @@ def joined(text: str, nodes: Sequence[Node]) -> Node:
     if len(nodes) <= MOST_JOINED or name not in ("concat", "interleave"):
         return sel_node(text, nodes)
     sel_type(text, tuple(node.type for node in nodes))  # errors are about what was asked for
-    return _concatenated(text, nodes) if name == "concat" else _interleaved(*params, nodes)
+    return _concatenated(text, nodes) if name == "concat" else _interleaved(params[0], nodes)
 
 
 def _concatenated(text: str, nodes: Sequence[Node]) -> Node:
