@@ -355,6 +355,17 @@ def alternating(first: str, second: str, axis: int, shape: Shape) -> str | None:
     return slice_text((*a[:axis], (start, gap, 2 * n), *a[axis + 1 :]), shape)
 
 
+@primitive((STR, STR), (STR,))
+def flip_as_slice(spec: str, x: str) -> str | None:
+    """The slice that a flip is."""
+    name, params = split_text(spec)
+    if name != "flip":
+        return None
+    shape = value_type(x).shape
+    parts = ((e - 1, -1, e) if a in params[0] and e > 1 else None for a, e in enumerate(shape))
+    return slice_text(parts, shape)
+
+
 @primitive((STR, STR), (STR, STR))
 def repeat_as_merge(spec: str, x: str) -> tuple[str, str] | None:
     """(merge, view): the view repeats in a new dim before the axis, the merge joins the two."""

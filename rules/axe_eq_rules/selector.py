@@ -62,21 +62,10 @@ PACK = Pack("selector", summary="slices, pads, reshapes and concatenations, bit 
 # -- selectors by other selectors ------------------------------------------------------------------
 
 
-@primitive((STR, STR), (STR,))
-def flip_as_slice(spec: str, x: str) -> str | None:
-    """The slice that a flip is."""
-    name, params = split_text(spec)
-    if name != "flip":
-        return None
-    shape = shape_in(x)
-    parts = ((e - 1, -1, e) if a in params[0] and e > 1 else None for a, e in enumerate(shape))
-    return selecting.slice_text(parts, shape)
-
-
 @PACK.law(source="definition of flip")
 def flip_is_slice(k: Spec, x: Value) -> Sides:
     """flip(x) = slice(x) with steps of -1."""
-    return sel(k, x), sel(flip_as_slice(k, type_of(x)), x)
+    return sel(k, x), sel(selecting.flip_as_slice(k, type_of(x)), x)
 
 
 @primitive((STR, STR), (STR,))
