@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from axe_eq.program.node import Node, op_node, sel_node, sel_type
-from axe_eq.program.ops import join_text, split_text
-from axe_eq.program.signature import make, plain
+from axe_eq.program.ops import selector
 
 MOST_JOINED = 12  # arrays that one concatenation joins: each has a load, a slice and a view at most
 
@@ -20,7 +19,7 @@ def joined(text: str, nodes: Sequence[Node]) -> Node:
 
     Returns:
         One node of the selector for at most `MOST_JOINED` operands, and for selectors that join
-        nothing. More that are interleaved are concatenated, and what they are gets a dim.
+        nothing; for more, what the selector says of groups (`ops.Selector.regroup`).
 
     Raises:
         ProgramError: the text names no selector, or arity, shapes or parameters do not fit.
@@ -33,26 +32,20 @@ def joined(text: str, nodes: Sequence[Node]) -> Node:
         >>> len(node.args), str(node.type)
         (2, 'f32[40]')
     """
-    name, params = split_text(text)
-    if len(nodes) <= MOST_JOINED or name not in ("concat", "interleave"):
+    declared, params = selector(text)
+    if len(nodes) <= MOST_JOINED or declared.regroup is None:
         return sel_node(text, nodes)
-    sel_type(text, tuple(node.type for node in nodes))  # errors are about what was asked for
-    return _concatenated(text, nodes) if name == "concat" else _interleaved(params[0], nodes)
+    types = tuple(node.type for node in nodes)
+    sel_type(text, types)  # errors are about what was asked for
+    join, *steps = declared.regroup(params, types)
+    node = _in_groups(join, nodes)
+    for step in steps:
+        node = op_node(step, "id", [node]) if "->" in step else sel_node(step, [node])
+    return node
 
 
-def _concatenated(text: str, nodes: Sequence[Node]) -> Node:
+def _in_groups(text: str, nodes: Sequence[Node]) -> Node:
     while len(nodes) > MOST_JOINED:
         groups = [nodes[n : n + MOST_JOINED] for n in range(0, len(nodes), MOST_JOINED)]
         nodes = [group[0] if len(group) == 1 else sel_node(text, group) for group in groups]
     return sel_node(text, nodes)
-
-
-def _interleaved(axis: int, nodes: Sequence[Node]) -> Node:
-    """The operands in a dim of their own, which goes after their axis."""
-    shape = nodes[0].shape
-    whole = _concatenated(join_text("concat", axis), nodes)
-    apart = sel_node(join_text("split", axis, (-1, shape[axis])), [whole])
-    rank = len(shape) + 1
-    dims = [*range(axis), axis + 1, axis, *range(axis + 2, rank)]
-    view = op_node(make([map(plain, dims)], range(rank)).text, "id", [apart])
-    return sel_node(join_text("merge", axis, 2), [view])
