@@ -22,7 +22,6 @@ from axe_eq.program.traced import Operand, Traced, as_operands, as_traced, block
 from axe_eq.program.types import promote
 
 Axes = int | Sequence[int] | None
-MOST_JOINED = 12  # arrays that one concatenation joins: each has a load, a slice and a view at most
 
 
 def one_axis(axis: object, rank: int) -> int:
@@ -233,19 +232,12 @@ def _regroup(x: Traced, axis: int, count: int, extents: Sequence[int]) -> Traced
 
 
 def concat(arrays: Sequence[Operand], /, *, axis: int | None = 0) -> Traced:
-    """Arrays joined along an axis; flattened first where the axis is None.
-
-    Many arrays are joined in groups, and the groups again: one kernel takes a few tens of values.
-    """
+    """Arrays joined along an axis; flattened first where the axis is None."""
     operands = _common(arrays)
     if axis is None:
         operands = [reshape(x, (-1,)) for x in operands]
         axis = 0
-    text = join_text("concat", one_axis(axis, operands[0].ndim))
-    while len(operands) > MOST_JOINED:
-        groups = [operands[n : n + MOST_JOINED] for n in range(0, len(operands), MOST_JOINED)]
-        operands = [group[0] if len(group) == 1 else select(text, *group) for group in groups]
-    return select(text, *operands)
+    return select(join_text("concat", one_axis(axis, operands[0].ndim)), *operands)
 
 
 def stack(arrays: Sequence[Operand], /, *, axis: int = 0) -> Traced:

@@ -154,6 +154,9 @@ class Selector:
             move nothing in memory.
         uniform: what it does to the dims without a pull is the same at every index of the dims it
             reads as they are, so it may be run at any extents of those (a skew may not).
+        regroup: (params, operand types) -> for any number of operands, the text of the selector
+            that may join them in groups, and the groups again, and the texts of the selectors and
+            views (signatures) that follow; None where operands are not joined.
     """
 
     name: str
@@ -165,6 +168,7 @@ class Selector:
     held: Callable[[tuple[Any, ...], Sequence[ValueType]], tuple[Any, ...]] | None = None
     inverse: Callable[[tuple[Any, ...], ValueType], str] | None = None
     uniform: bool = False
+    regroup: Callable[[tuple[Any, ...], Sequence[ValueType]], tuple[str, ...]] | None = None
     sample: Callable[[Any, Sequence[ValueType]], tuple[Any, ...]] | None = None
     propose: Callable[[Draw, str, ValueType, Known], tuple[Any, ...] | None] | None = None
     operands: (

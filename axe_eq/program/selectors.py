@@ -18,6 +18,7 @@ import numpy as np
 from axe_eq.errors import ProgramError
 from axe_eq.program import selector_samples as samples
 from axe_eq.program.ops import SELECTORS, Pull, Selector, join_text
+from axe_eq.program.signature import make, plain
 from axe_eq.program.types import DTYPES, Array, ValueType, dtype, held
 
 Params = tuple[Any, ...]
@@ -193,6 +194,17 @@ def _interleave_run(params: Params, arrays: Sequence[Array]) -> Array:
     shape = list(arrays[0].shape)
     shape[axis] *= len(arrays)
     return np.stack(arrays, axis=axis + 1).reshape(shape)
+
+
+def _interleave_regroup(params: Params, types: Types) -> tuple[str, ...]:
+    """The operands get a dim of their own, which goes after their axis."""
+    (axis,) = params
+    shape = types[0].shape
+    rank = len(shape) + 1
+    dims = [*range(axis), axis + 1, axis, *range(axis + 2, rank)]
+    split = join_text("split", axis, (-1, shape[axis]))
+    view = make([map(plain, dims)], range(rank)).text
+    return join_text("concat", axis), split, view, join_text("merge", axis, 2)
 
 
 def _whole_axis(params: Params, types: Types) -> Pulls:
@@ -418,6 +430,7 @@ def _declare() -> None:
     add("flip", 1, _flip_shape, flip, _flip_pull, sample=_sample_flip,
         propose=samples.propose_flip, operands=samples.flip_operands)  # fmt: skip
     add("concat", None, _concat_shape, concat, _concat_pull, sample=_sample_join,
+        regroup=lambda p, t: (join_text("concat", *p),),
         propose=samples.propose_concat, operands=samples.concat_operands)  # fmt: skip
     add("pad", 1, _pad_shape, _pad_run, _pad_pull, fill=lambda p: p[1],
         held=lambda p, t: (p[0], held(p[1], t[0].dtype)), sample=_sample_pad,
@@ -431,7 +444,7 @@ def _declare() -> None:
     add("repeat", 1, _repeat_shape, _repeat_run, _whole_axis, uniform=True, sample=_sample_repeat,
         propose=samples.propose_repeat, operands=samples.repeat_operands)  # fmt: skip
     add("interleave", None, _interleave_shape, _interleave_run, _whole_axis, uniform=True,
-        sample=_sample_join, propose=samples.propose_interleave,
+        regroup=_interleave_regroup, sample=_sample_join, propose=samples.propose_interleave,
         operands=samples.interleave_operands)  # fmt: skip
     add("iota", 0, _iota_shape, _iota_run, sample=_sample_iota,
         propose=samples.propose_iota, operands=samples.no_operands)  # fmt: skip

@@ -23,7 +23,8 @@ import numpy as np
 from axe_eq.errors import AxeError, ProgramError, cause, said
 from axe_eq.program.arguments import as_float
 from axe_eq.program.facts import captured_name
-from axe_eq.program.node import OP, SCAN, Node, input_node, op_node, scan_node, sel_node
+from axe_eq.program.joining import joined
+from axe_eq.program.node import OP, SCAN, Node, input_node, op_node, scan_node
 from axe_eq.program.ops import join_text, selector
 from axe_eq.program.signature import Affine, make, plain, signature
 from axe_eq.program.spec import MAX_ELEMENTS, Dim
@@ -475,14 +476,14 @@ def block(sig: str, cell: str, *arrays: Operand) -> Traced:
 
 
 def select(text: str, *arrays: Operand) -> Traced:
-    """Apply a selector given by its text, such as ``"concat 0"``.
+    """Apply a selector given by its text, such as ``"concat 0"``; many arrays join in groups.
 
     Raises:
         ProgramError: the text names no selector, or arity, shapes or parameters do not fit.
     """
     operands = as_operands(*arrays)
     _check_texts(text)
-    return _made(sel_node(text, [x.node for x in operands]), operands)
+    return _made(joined(text, [x.node for x in operands]), operands)
 
 
 def scan(text: str, *arrays: Operand) -> Traced:

@@ -355,6 +355,17 @@ def alternating(first: str, second: str, axis: int, shape: Shape) -> str | None:
     return slice_text((*a[:axis], (start, gap, 2 * n), *a[axis + 1 :]), shape)
 
 
+@primitive((STR, STR), (STR,))
+def flip_as_slice(spec: str, x: str) -> str | None:
+    """The slice that a flip is."""
+    name, params = split_text(spec)
+    if name != "flip":
+        return None
+    shape = value_type(x).shape
+    parts = ((e - 1, -1, e) if a in params[0] and e > 1 else None for a, e in enumerate(shape))
+    return slice_text(parts, shape)
+
+
 @primitive((STR, STR), (STR, STR))
 def repeat_as_merge(spec: str, x: str) -> tuple[str, str] | None:
     """(merge, view): the view repeats in a new dim before the axis, the merge joins the two."""
@@ -379,3 +390,24 @@ def interleave_as_merge(spec: str, x: str) -> tuple[str, str, str] | None:
     dims = [d if d <= axis else d + 1 for d in range(rank)]
     view = make([map(plain, dims)], range(rank + 1), fixed={axis + 1: 1})
     return join_text("merge", axis, 2), join_text("concat", axis + 1), view.text
+
+
+@primitive((STR, STR), (STR, STR, STR, STR))
+def interleave_as_transpose(spec: str, types: str) -> tuple[str, str, str, str] | None:
+    """(merge, view, split, concat): the view puts the dim of the operands after their axis.
+
+    Args:
+        spec: the selector.
+        types: of its operands, each followed by a semicolon.
+    """
+    name, params = split_text(spec)
+    first, *others = types.split(";")[:-1]
+    if name != "interleave" or not others:
+        return None
+    (axis,) = params
+    of = value_type(first)
+    rank = of.rank + 1
+    dims = [*range(axis), axis + 1, axis, *range(axis + 2, rank)]
+    view = make([map(plain, dims)], range(rank))
+    split = join_text("split", axis, (-1, of.shape[axis]))
+    return join_text("merge", axis, 2), view.text, split, join_text("concat", axis)

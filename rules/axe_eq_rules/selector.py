@@ -62,21 +62,10 @@ PACK = Pack("selector", summary="slices, pads, reshapes and concatenations, bit 
 # -- selectors by other selectors ------------------------------------------------------------------
 
 
-@primitive((STR, STR), (STR,))
-def flip_as_slice(spec: str, x: str) -> str | None:
-    """The slice that a flip is."""
-    name, params = split_text(spec)
-    if name != "flip":
-        return None
-    shape = shape_in(x)
-    parts = ((e - 1, -1, e) if a in params[0] and e > 1 else None for a, e in enumerate(shape))
-    return selecting.slice_text(parts, shape)
-
-
 @PACK.law(source="definition of flip")
 def flip_is_slice(k: Spec, x: Value) -> Sides:
     """flip(x) = slice(x) with steps of -1."""
-    return sel(k, x), sel(flip_as_slice(k, type_of(x)), x)
+    return sel(k, x), sel(selecting.flip_as_slice(k, type_of(x)), x)
 
 
 @primitive((STR, STR), (STR,))
@@ -105,6 +94,17 @@ def interleave_is_merge(k: Spec, x: Value, y: Value) -> Sides:
     """interleave(x, y) = merge(x' ++ y')   for x', y' with a unit dim after the axis."""
     m, c, v = selecting.interleave_as_merge(k, type_of(x))
     return sel(k, x, y), sel(m, sel(c, op(v, "id", x), op(v, "id", y)))
+
+
+@PACK.law(source="ours: a transpose of the operands and their axis")
+def interleave_of_many(k: Spec, x: Value, y: Value, z: Value, rest: Args) -> Sides:
+    """interleave(x, y, z, rest) = merge(v[id](n(concat(x, y, z, rest))))   for n a split.
+
+    The split gives the operands a dim, which v puts after the axis.
+    """
+    m, v, n, c = selecting.interleave_as_transpose(k, type_list([x, y, z], rest))
+    given = args(x, y, z, rest=rest)
+    return Sel(k, given), sel(m, op(v, "id", sel(n, Sel(c, given))))
 
 
 @primitive((STR, STR), (STR,))

@@ -76,23 +76,22 @@ def make(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> M
 def _made_now(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> Made:
     lowered = lower(step, graph, target)
     planned = plan_kernel(lowered.kernel, target)
-    made = Made(lowered, planned, emit(planned))
-    check_size(made.planned, made.source)
-    return made
+    # Before its text is written: a search that meets such kernels meets dozens of them.
+    size = instructions(planned)
+    check_size(step.name, size, "instructions for cells a thread", MOST_INSTRUCTIONS)
+    source = emit(planned)
+    check_size(source.name, len(source.text), "letters of text", MOST_TEXT)
+    return Made(lowered, planned, source)
 
 
-def check_size(planned: Planned, source: Source) -> None:
+def check_size(name: str, n: int, what: str, most: int) -> None:
     """Refuse a kernel that NVRTC would compile for a minute.
 
     Raises:
         EmitError: gives its size and the limit.
     """
-    for n, what, most in (
-        (len(source.text), "letters of text", MOST_TEXT),
-        (instructions(planned), "instructions for cells a thread", MOST_INSTRUCTIONS),
-    ):
-        if n > most:
-            raise EmitError(f"kernel {source.name}", f"is about {n} {what}", f"at most {most}")
+    if n > most:
+        raise EmitError(f"kernel {name}", f"is about {n} {what}", f"at most {most}")
 
 
 def instructions(planned: Planned) -> int:

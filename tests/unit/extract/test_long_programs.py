@@ -14,8 +14,9 @@ from axe_eq.debug import debug
 from axe_eq.extract import choose
 from axe_eq.pack import installed
 from axe_eq.pipeline import saturate_program
-from axe_eq.program.array_manipulation import MOST_JOINED
+from axe_eq.program.joining import MOST_JOINED
 from axe_eq.program.terms import encode
+from axe_eq.program.traced import select
 
 
 def rolled(x: Any) -> Any:
@@ -97,6 +98,31 @@ def test_any_number_of_arrays_is_joined(n: int) -> None:
     if n < 60:
         got = searched(stacked, *specs)(*pieces)
         np.testing.assert_array_equal(np.asarray(got), np.stack(list(pieces), axis=1))
+
+
+@pytest.mark.parametrize("n", [3, MOST_JOINED, 45])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_any_number_of_arrays_is_interleaved(n: int, axis: int) -> None:
+    """Three had no kernel: the law was about two."""
+    pieces = np.random.default_rng(n).normal(size=(n, 3, 2)).astype(np.float32)
+    exe = searched(lambda *xs: select(f"interleave {axis}", *xs), *["3x2:f32"] * n)
+    shape = (3 * n, 2) if axis == 0 else (3, 2 * n)
+    wanted = np.stack(list(pieces), axis=axis + 1).reshape(shape)
+    np.testing.assert_array_equal(np.asarray(exe(*pieces)), wanted)
+
+
+def test_interleaved_arrays_are_written_for_a_gpu() -> None:
+    pieces = np.arange(60, dtype=np.float32).reshape(5, 4, 3)
+    exe = searched(lambda *xs: select("interleave 1", *xs), *["4x3:f32"] * 5, target="h200")
+    wanted = np.stack(list(pieces), axis=2).reshape(4, 15)
+    np.testing.assert_array_equal(np.asarray(exe.interpret(*pieces)), wanted)
+
+
+def test_any_number_of_arrays_is_joined_by_the_text_of_a_selector() -> None:
+    """Forty had no kernel, though `concat` of the array namespace took them."""
+    pieces = np.random.default_rng(40).normal(size=(40, 3, 2)).astype(np.float32)
+    got = searched(lambda *xs: select("concat 1", *xs), *["3x2:f32"] * 40)(*pieces)
+    np.testing.assert_array_equal(np.asarray(got), np.concatenate(pieces, axis=1))
 
 
 def test_many_slices_are_joined() -> None:
