@@ -40,6 +40,7 @@ from axe_eq.extract.stage import Extracted, extract
 from axe_eq.layout import Layout, Mesh
 from axe_eq.pack import Pack, by_reference, laws_of, name_list, reference
 from axe_eq.pack import packs as find_packs
+from axe_eq.program.facts import facts_of
 from axe_eq.program.node import INPUT, Node, Program
 from axe_eq.program.show import value_names
 from axe_eq.program.store import program_from_json, program_to_json
@@ -385,6 +386,8 @@ def saturate_program(
             schedule_terms.arrival,
             [(t, layouts[n.text]) for n, t in terms.items() if n.kind == INPUT],
         ),
+        # Asked for in the e-graph they would be answered node by node, from the inputs on.
+        (facts_of, [(t, f) for t in terms.values() if (f := facts_of.of(t)) is not None]),
     ]
     return saturate(
         laws_of(used, without, numerics=numerics), SYMBOLS, ANALYSES, list(terms.values()), known,

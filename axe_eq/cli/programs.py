@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from axe_eq.cli.group import as_json_text, axe, json_option
-from axe_eq.cli.source import load_arrays, load_function, parse_dims
+from axe_eq.cli.source import load_arrays, load_function, parse_dims, parse_extents
 from axe_eq.errors import ArgumentError, DeviceError
 from axe_eq.files import whole
 from axe_eq.pipeline import compile as compile_program
@@ -102,14 +102,28 @@ def summary(exe: Any) -> dict[str, Any]:
 @axe.command("compile")
 @program_options
 @click.option("-o", "--output", type=click.Path(dir_okay=False), help="Save the executable here.")
+@click.option(
+    "--extents",
+    multiple=True,
+    help="Other extents of a named dim that the file is to run at: rows=3,8 or rows=1:65.",
+)
 @click.option("--html", type=click.Path(dir_okay=False), help="Write a page of the schedule here.")
 @json_option
-def compile_command(output: str | None, html: str | None, as_json: bool, **options: Any) -> None:
+def compile_command(
+    output: str | None,
+    extents: tuple[str, ...],
+    html: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
     """Compile a function: choose its cheapest schedule."""
+    wanted = parse_extents(extents)
+    if wanted and output is None:
+        raise ArgumentError("--extents", "is given without --output", "a file to save")
     exe = compiled(**options)
     written = []
     if output is not None:
-        exe.save(output)
+        exe.save(output, extents=wanted)
         written.append(output)
     if html is not None:
         exe.schedule.html(html)

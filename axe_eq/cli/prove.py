@@ -70,7 +70,7 @@ def equiv(
 @click.argument("file", type=click.Path())
 @json_option
 def check_cert(file: str, as_json: bool) -> None:
-    """Check a certificate without a search; exit 1: refused, 2: no JSON at all."""
+    """Check a certificate without a search; exit 1: refused."""
     try:
         text = Path(file).read_text(encoding="utf-8")
         json.loads(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import wraps
@@ -94,6 +95,25 @@ def parse_dims(bindings: Sequence[str]) -> dict[str, int]:
             raise ArgumentError(f"dim {text!r}", "does not parse", "NAME=NUMBER, such as tokens=64")
         dims[name] = int(number)
     return dims
+
+
+def parse_extents(texts: Sequence[str]) -> dict[str, list[int]]:
+    """``rows=3,8`` and ``rows=1:65`` pairs, the end of a range excluded.
+
+    Raises:
+        ArgumentError: not NAME=NUMBERS.
+    """
+    extents: dict[str, list[int]] = {}
+    for text in texts:
+        name, _, numbers = text.partition("=")
+        listed = re.fullmatch(r"\d{1,9}(,\d{1,9})*", numbers)
+        ends = re.fullmatch(r"(\d{1,9}):(\d{1,9})", numbers)
+        if not name or not (listed or ends):
+            expected = "NAME=NUMBERS, such as rows=3,8 or rows=1:65"
+            raise ArgumentError(f"extents {text!r}", "do not parse", expected)
+        of = range(int(ends[1]), int(ends[2])) if ends else map(int, numbers.split(","))
+        extents.setdefault(name, []).extend(of)
+    return extents
 
 
 def load_arrays(paths: Sequence[str]) -> list[Any]:

@@ -95,7 +95,39 @@ class Writer:
 
 
 _CONSTANT = re.compile(r"\((\w+)\)")
+_ROOT = "(= _root "
 _VARIABLE = re.compile(r"\bv_\w+")
+
+
+def _once(facts: list[str]) -> tuple[list[str], list[str]]:
+    """The pattern and the other facts, where these name parts of the pattern and repeat none.
+
+    What is known of the operands of ``f(x, x)`` would otherwise be matched as a list of its own,
+    for every list with an operand in common.
+    """
+    head, rest = facts[:1], facts[1:]
+    if not head or not head[0].startswith(_ROOT):
+        return head, rest
+    whole = head[0].removeprefix(_ROOT)[:-1]
+    rest = [fact.replace(whole, "_root") for fact in rest]
+    for number, part in enumerate(_parts(whole)[1:]):
+        if any(part in fact for fact in rest):
+            name = f"_part{number}"
+            head = [fact.replace(part, name) for fact in head] + [f"(= {name} {part})"]
+            rest = [fact.replace(part, name) for fact in rest]
+    return head, rest
+
+
+def _parts(term: str) -> list[str]:
+    """The calls with arguments in a term's text, the largest first, each once."""
+    opened: list[int] = []
+    found: set[str] = set()
+    for at, letter in enumerate(term):
+        if letter == "(":
+            opened.append(at)
+        elif letter == ")":
+            found.add(term[opened.pop() : at + 1])
+    return sorted((t for t in found if " " in t), key=lambda t: (-len(t), t))
 
 
 def apart(body: Iterable[str]) -> list[str]:
@@ -107,7 +139,8 @@ def apart(body: Iterable[str]) -> list[str]:
     before it looked at what adds them, which grows with the square of the program. Comparing as a
     primitive keeps the pattern a tree, which is matched from its root down.
     """
-    facts = list(body)
+    pattern, rest = _once(list(body))
+    facts = [*pattern, *rest]
     counts = Counter(name for fact in facts for name in _CONSTANT.findall(fact))
     repeated = {name for name, count in counts.items() if count > 1}
     number = count_from(1)
@@ -131,7 +164,8 @@ def apart(body: Iterable[str]) -> list[str]:
         return name
 
     facts = [_CONSTANT.sub(constant, fact) for fact in facts]
-    facts[:1] = [_VARIABLE.sub(variable, fact) for fact in facts[:1]]  # the pattern itself
+    n = len(pattern)
+    facts[:n] = [_VARIABLE.sub(variable, fact) for fact in facts[:n]]
     return [*facts, *(f"(= _z_{name} ({name}))" for name in sorted(repeated)), *guards]
 
 

@@ -81,7 +81,7 @@ def saturate(
     symbols: Sequence[Symbol],
     analyses: Sequence[Analysis],
     terms: Sequence[Term],
-    facts: Sequence[tuple[Analysis, Sequence[tuple[Term, str]]]],
+    facts: Sequence[tuple[Analysis, Sequence[tuple[Term, int | str]]]],
     requests: Sequence[Term],
     *,
     limits: Limits,
@@ -98,7 +98,7 @@ def saturate(
         symbols: constructors of the terms.
         analyses: facts to keep per class.
         terms: to insert, operands before users.
-        facts: analysis facts that are known already.
+        facts: analysis facts that are known already; of those that no law asks for none is kept.
         requests: demand terms, inserted before the last phase.
         limits: rows and seconds; a phase that reaches one stops and says so.
         before_demand: may set aside what is not to be demanded.
@@ -114,7 +114,8 @@ def saturate(
         for term in terms:
             session.insert(term)
         for analysis, given in facts:
-            session.set_facts(analysis, given)
+            if analysis.name in session.analyses:
+                session.set_facts(analysis, given)
         result = Saturated(session, list(requests))
         phase = _run_laws(result, plan, progress)
         if phase is None:

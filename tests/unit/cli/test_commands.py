@@ -225,6 +225,8 @@ BAD = {
     "unknown_target": ("compile", "programs.py:dense", *SPECS, "--target", "h300"),
     "unknown_pack": ("compile", *DENSE, "--packs", "tensor,tiles"),
     "unknown_law": ("compile", *DENSE, "--without", "tensor/nothing"),
+    "extents": ("compile", *DENSE, "--extents", "rows=1-4", "-o", "d.axe"),
+    "extents_of_no_file": ("compile", *DENSE, "--extents", "rows=1:4"),
     "no_demand_laws": ("compile", *DENSE, "--without", "tiling"),
     "no_schedules": ("compile", *DENSE, "--packs", "tiling,tensor"),
     "spec_without_dtype": ("compile", "programs.py:dense", "--spec", "8x6", "--spec", "6x4:f32"),
@@ -272,7 +274,7 @@ def test_bad_input_is_one_clear_message(name: str, axe: Axe, golden: Callable[..
     golden(done.err.replace(" ".join(installed()), "<installed packs>"))
 
 
-@pytest.mark.parametrize("name", ["text", "list", "half", "fields"])
+@pytest.mark.parametrize("name", ["list", "fields"])
 def test_a_malformed_certificate_is_refused(
     name: str, axe: Axe, golden: Callable[..., None]
 ) -> None:

@@ -1,0 +1,38 @@
+"""Rules of egglog: a pattern is a tree that is matched once, from its root down."""
+
+from __future__ import annotations
+
+import pytest
+
+import axe_eq as axe
+from axe_eq.egraph.compile import analysis_rules
+from axe_eq.egraph.session import Session
+from axe_eq.program.facts import facts_of
+from benchmarks.compile import FAMILIES
+
+
+def test_what_is_known_of_a_list_of_operands_is_asked_of_that_list() -> None:
+    """A rule that repeats the list joins all lists with an operand in common."""
+    (square,) = (r for r in analysis_rules(facts_of) if r.endswith('"facts _facts_square")'))
+    body = square[: square.index("((set ")]
+    assert body.count("(ACons ") == 2  # of the pattern itself, f(x, x)
+    assert body.count("(Op ") == 1
+
+
+def test_a_deep_program_is_analysed_in_as_many_rounds_as_a_shallow_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Facts answered operator by operator would take a round of the whole e-graph for each."""
+    rounds: list[int] = []
+    fill = Session.fill
+
+    def counted(self: Session) -> int:
+        rounds[-1] += 1
+        return fill(self)
+
+    monkeypatch.setattr(Session, "fill", counted)
+    monkeypatch.setenv("AXE_CACHE", "0")
+    for n in (10, 60):
+        rounds.append(0)
+        axe.compile(FAMILIES["transformer"](n), target="cpu")
+    assert rounds[1] <= rounds[0] + 30
