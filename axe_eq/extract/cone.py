@@ -20,7 +20,7 @@ from axe_eq.extract.reads import reads
 from axe_eq.extract.recall import Recall, bits
 from axe_eq.layout import Layout
 from axe_eq.layout.iters import DEFAULT_AXIS
-from axe_eq.program.ops import selector
+from axe_eq.program.ops import cell, selector
 from axe_eq.program.signature import Affine, signature
 from axe_eq.program.types import ValueType
 from axe_eq.schedule import box as boxes
@@ -375,7 +375,29 @@ def summarise(
         _order(stores[0]),
         *reads(forest, roots, order, picks, stored),
         monoids=tuple(sorted(monoids)),
+        cells=_cells(forest, roots, order, picks) if multiplied else 0.0,
     )
+
+
+def _cells(forest: Forest, roots: Sequence[int], order: Sequence[int], picks: Picks) -> float:
+    """Operations of the cells after the products, for one element of every result.
+
+    A lower bound of what kernels evaluate: a value that moves may be there several times, and a
+    last cast is the rounding of the store.
+    """
+    after, stored, total = set(roots), set(roots), 0.0
+    for tile in order:
+        choice = picks[tile]
+        if tile not in after or choice.reduces:
+            continue
+        after.update(choice.children)
+        if choice.kind != CELL:
+            continue
+        if tile in stored and cell(choice.cell)[0].result == "param":
+            stored.update(choice.children)
+            continue
+        total += choice.vector / forest.tiles[tile].type.size
+    return total
 
 
 @cache

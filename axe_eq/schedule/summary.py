@@ -128,6 +128,8 @@ class Summary:
             some dims of it.
         scans: scans, each once. Schedules that do not say `scans = True` are not asked then.
         monoids: names of what it reduces by, in order of the alphabet.
+        cells: in cones with products, operations of the cells that compute one element of every
+            result from loads and products, each value once; what storing does is none of them.
     """
 
     extents: tuple[tuple[str, int], ...]
@@ -149,6 +151,7 @@ class Summary:
     n_outside: int = 0
     scans: tuple[ScanWork, ...] = ()
     monoids: tuple[str, ...] = ()
+    cells: float = 0.0
 
     def extent(self, letter: str) -> int:
         """Extent of a loop letter; 1 where the cone does not have it."""

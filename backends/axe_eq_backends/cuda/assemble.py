@@ -16,21 +16,17 @@ from axe_eq.run.fingerprint import lowering_key, sources
 from axe_eq.schedule.graph import CollectiveStep, KernelStep, MoveStep, ScheduleGraph
 from axe_eq.schedule.memory import buffer_bytes, plan
 from axe_eq.target import Target
-from axe_eq_backends.cuda import code, compile
+from axe_eq_backends.cuda import code, compile, sizes
 from axe_eq_backends.cuda.code import Code, Launch, Port
 from axe_eq_backends.cuda.cones import element_strides
 from axe_eq_backends.cuda.emit import Source, emit
 from axe_eq_backends.cuda.image import build_all
 from axe_eq_backends.cuda.lower import Lowered, lower, own_lowering
 from axe_eq_backends.cuda.planning import plan as plan_kernel
+from axe_eq_backends.cuda.sizes import MOST_INSTRUCTIONS, MOST_TEXT
 
 GRAPHS = Cache("graphs")
 MOST_MADE = 64
-# NVRTC 13.0 compiles unrolled cells in a time that grows with the square of their number: 1.6 s for
-# 7,000 instructions, 5.4 s for 13,000, 13 s for 19,000, on one core.
-MOST_INSTRUCTIONS = 8_000
-MOST_TEXT = 200_000
-INSTRUCTIONS_PER_FLOP = 1.33  # of `Cell.flops`, in sm_90a code of f32 cells
 
 
 @dataclass(frozen=True)
@@ -101,7 +97,7 @@ def instructions(planned: Planned) -> int:
         for call in choice.plan.calls:
             if "cell" in call.args:
                 total += len(call["out"].index) * flops(call["cell"])
-    return int(total * INSTRUCTIONS_PER_FLOP)
+    return int(sizes.instructions(total))
 
 
 def texts(graph: ScheduleGraph, target: Target) -> dict[str, str]:

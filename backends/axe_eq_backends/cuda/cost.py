@@ -40,6 +40,7 @@ from axe_eq_backends.cuda.schedules.gemm import (
     tile_words,
 )
 from axe_eq_backends.cuda.sides import as_matrices
+from axe_eq_backends.cuda.sizes import MOST_INSTRUCTIONS, instructions
 
 # Re-reads come from L2: GEMM tiles of 128 x 256 at 770 TFLOP/s draw 9.0e12 B/s from it, so at least
 # 2.1; 3 fits.
@@ -538,6 +539,12 @@ def _check_tensor_capacity(summary: Summary, target: Target, columns: Columns) -
     columns.reject(
         held > MOST_HELD,
         f"accumulators and a panel's operands exceed {MOST_HELD} registers of a thread",
+    )
+    cols = _block(summary, columns, "q", summary.stores[0].star)
+    stored = columns.block["p"] * cols / (GROUP_THREADS * warpgroups)
+    columns.reject(
+        instructions(stored * summary.cells) > MOST_INSTRUCTIONS,
+        f"cells of a thread exceed {MOST_INSTRUCTIONS} instructions",
     )
 
 

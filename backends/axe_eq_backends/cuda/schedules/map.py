@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from axe_eq.kernel import ir
 from axe_eq.kernel.build import Builder
-from axe_eq.kernel.cells import Cell
+from axe_eq.kernel.cells import Cell, flops
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.schedules.tensors import (
     Operand,
@@ -23,6 +23,7 @@ from axe_eq_backends.cuda.schedules.tensors import (
     thread_layout,
     vector,
 )  # fmt: skip
+from axe_eq_backends.cuda.sizes import MOST_INSTRUCTIONS, instructions
 
 WARP = 32
 # Of a thread that hold operands and results; addresses and values of cells take the others.
@@ -52,7 +53,8 @@ def elementwise(
         name: of the kernel.
         warps: of one CTA.
         vectors: 16-byte vectors per thread and operand, or as many elements in shorter ones; fewer
-            where many operands take a thread's registers.
+            where many operands take a thread's registers, or cells would be more text than is
+            compiled in seconds.
     """
     everything = [*operands, *(o for o, _ in outputs)]
     shape, fused = collapse(shape, everything)
@@ -63,7 +65,11 @@ def elementwise(
     whole = vector(fused)
     wide = min(whole, run_vector(outs, len(shape) - 1))
     vectors *= whole // wide
-    while vectors * wide > 1 and _registers(fused, vectors * wide) > MOST_REGISTERS:
+    work = sum(flops(cell) for _, cell in outputs)
+    while vectors * wide > 1 and (
+        _registers(fused, vectors * wide) > MOST_REGISTERS
+        or instructions(work * vectors * wide) > MOST_INSTRUCTIONS
+    ):
         wide, vectors = (wide, vectors // 2) if vectors > 1 else (wide // 2, 1)
     threads = WARP * warps
     across = min(power_of_two_from(-(-shape[-1] // wide)), threads)
