@@ -25,7 +25,9 @@ from axe_eq.rule.law import Sides
 from axe_eq.rule.term import STR, Primitive, Term, primitive
 from axe_eq_rules.needs import is_below, is_finite
 
-PACK = Pack("online_softmax", exact=False, summary="attention as one streaming reduction")
+PACK = Pack(
+    "online_softmax", version="2", exact=False, summary="attention as one streaming reduction"
+)
 
 
 def _normalises(

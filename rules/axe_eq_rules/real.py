@@ -47,7 +47,10 @@ from axe_eq_rules.stages import long_sample, parts, stages, wide_parts, wide_sta
 from axe_eq_rules.tensor import swapped, text, without_scalar
 
 PACK = Pack(
-    "real", exact=False, summary="functions, scaling and reductions in parts, over the reals"
+    "real",
+    version="2",
+    exact=False,
+    summary="functions, scaling and reductions in parts, over the reals",
 )
 
 

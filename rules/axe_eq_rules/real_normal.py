@@ -17,7 +17,12 @@ from axe_eq.program.types import DTYPES, dtype
 from axe_eq.rule.term import Term, Undefined
 from axe_eq_rules.polynomial import Expander, Unwieldy, shape_of, write
 
-PACK = Pack("real_normal", exact=False, summary="normal forms of sums and products over the reals")
+PACK = Pack(
+    "real_normal",
+    version="2",
+    exact=False,
+    summary="normal forms of sums and products over the reals",
+)
 
 _SUMS = Expander(sums=True, products=False)
 _PRODUCTS = Expander(sums=False, products=True)

@@ -20,7 +20,12 @@ from axe_eq_rules.constants import one_ring
 from axe_eq_rules.needs import is_proper
 from axe_eq_rules.scanning import end_of_scan, last_of_scan, sample_ends, sample_last
 
-PACK = Pack("reassociate", exact=False, summary="contractions and ends of scans in another order")
+PACK = Pack(
+    "reassociate",
+    version="2",
+    exact=False,
+    summary="contractions and ends of scans in another order",
+)
 
 
 def _chain(outer: str, inner: str, position: int) -> Signature | None:

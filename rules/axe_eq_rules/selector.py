@@ -56,7 +56,9 @@ from axe_eq_rules.joins import (
 from axe_eq_rules.needs import is_defined
 from axe_eq_rules.scanning import exact_last_of_scan, sample_last, scan_of_part
 
-PACK = Pack("selector", summary="slices, pads, reshapes and concatenations, bit for bit")
+PACK = Pack(
+    "selector", version="2", summary="slices, pads, reshapes and concatenations, bit for bit"
+)
 
 
 # -- selectors by other selectors ------------------------------------------------------------------

@@ -36,7 +36,7 @@ from axe_eq.schedule import terms
 from axe_eq.schedule.terms import Boxes, MeshBox, MeshText
 from axe_eq_rules.tiling import first_box
 
-PACK = Pack("sharding", summary="values on a mesh of devices: demand laws")
+PACK = Pack("sharding", version="2", summary="values on a mesh of devices: demand laws")
 
 
 @primitive((STR, STR), (STR,), many=True)

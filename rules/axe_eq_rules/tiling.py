@@ -44,7 +44,9 @@ from axe_eq.schedule.terms import Box, Boxes, LayoutText, row_major
 ROW_BYTES = 16  # what vector accesses and bulk copies of every machine here move at least
 MOST_PADDED = 1.125  # of a dense row
 
-PACK = Pack("tiling", summary="values computed in boxes: the demand laws of one device")
+PACK = Pack(
+    "tiling", version="2", summary="values computed in boxes: the demand laws of one device"
+)
 
 
 @primitive((STR,), (STR,), many=True)
