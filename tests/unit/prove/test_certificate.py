@@ -22,7 +22,7 @@ STATEMENT = Statement(
     (SUM, X),
     (MUS, X),
     (("x", "f32[2,3]"), ("y", "f32[2,3]")),
-    {"real_normal": "1"},
+    {"real_normal": "2"},
     "real",
     ((X, op("a b -> a b", "neg", Y)),),
 )
@@ -60,7 +60,7 @@ def test_the_statement_reads_as_a_sentence() -> None:
 
 def test_steps_define_values_and_say_what_each_law_makes_equal() -> None:
     proof = Proof(
-        Statement("programs", (SUM,), (MUS,), STATEMENT.inputs, {"real_normal": "1"}),
+        Statement("programs", (SUM,), (MUS,), STATEMENT.inputs, {"real_normal": "2"}),
         (Firing("real_normal/sum_form", (SUM,)), Firing("real_normal/sum_form", (X,))),
     )
     text = write(proof).steps()
