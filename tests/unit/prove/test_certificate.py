@@ -54,7 +54,7 @@ def test_terms_are_shared_in_the_table() -> None:
 def test_the_statement_reads_as_a_sentence() -> None:
     assert str(STATEMENT) == (
         "two programs of (x: f32[2,3], y: f32[2,3]) are equal at these extents, over the reals, "
-        f"assuming 1 equalities (axe_eq {own_version()}; packs: real_normal 1)"
+        f"assuming 1 equalities (axe_eq {own_version()}; packs: real_normal 2)"
     )
 
 
