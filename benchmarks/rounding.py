@@ -79,7 +79,7 @@ def _of_operator(node: Node, wide: Node, arrays: Sequence[Array], errors: Sequen
     unit = _unit(node.dtype) if kind.kind == "f" else 0.0
     if not sig.monoid:
         own = ULPS * unit * _size(terms) if unit and declared.rounds else 0.0
-        return np.asarray(off + own).reshape(node.shape)
+        return np.broadcast_to(off + own, node.shape)  # some dims may be read by no operand
     full = (*node.shape, *(space[d] for d in sig.reduced))
     axes = tuple(sig.reduced)
     terms, off = np.broadcast_to(terms, full), np.broadcast_to(off, full)

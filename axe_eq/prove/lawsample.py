@@ -325,6 +325,8 @@ class Maker:
         spec = None if unbound else str(self.primitive(pattern.args[0]))
         given = [self.given(p) for p in parts]
         known = [None if t is None else value_type(type_of(t)) for t in given]
+        if unbound and self.types_of and self.draw.chance(f"{at}.like", 0.3):
+            spec = self.draw.pick(f"{at}.which", list(self.types_of))
         name = self.dtype(kinds, f"{at}.of")
         if any(known):
             name = next(t.dtype for t in known if t is not None)

@@ -10,8 +10,9 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import nn
-from axe_eq.program.node import Program
-from axe_eq.program.types import Array
+from axe_eq.program.node import Program, input_node, op_node
+from axe_eq.program.signature import make, plain
+from axe_eq.program.types import Array, ValueType
 from axe_eq.prove.kernelcheck import TOLERANCES, difference
 from benchmarks.programs import meanings
 from benchmarks.rounding import bounds
@@ -92,3 +93,15 @@ def test_a_lost_term_is_wrong_beyond_rounding() -> None:
     x = drawn(2, 30, 50)
     wide, narrow, bound = bounded(lambda x: xp.sum(x + 1.0, axis=1), x)
     assert difference(narrow - np.float32(1), wide, narrow, 1e-9, 0.0, bound) is not None
+
+
+def test_what_an_operator_does_not_read_has_the_error_of_what_it_reads() -> None:
+    """A value repeated along a dim, and rounded there: its error used to have too few elements."""
+    sig = make([[plain(0)]], range(2), "", (), {1: 3}).text
+    x = input_node("x", ValueType("f16", (4,)))
+    values = np.array([1.0, 2.0, -4.0, 8.0])
+    repeated = op_node(sig, "exp", [x])
+    off = bounds([x, repeated], {"x": values})[repeated]
+    assert off.shape == (4, 3)
+    assert (off > 0).all()
+    assert (off == off[:, :1]).all()

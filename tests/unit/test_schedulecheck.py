@@ -198,15 +198,18 @@ def test_points_count_index_spaces() -> None:
 
 
 # Programs that reach every schedule of ours; all of them in full runs.
-FEW = (
-    "relu(x) * 3, halves", "x.T + 1", "softmax", "a @ b", "a @ b, floats", "relu(a) @ b",
-    "a @ b and a @ c", "attention", "running sums",
-)  # fmt: skip
+FEW = {
+    "cuda": (
+        "relu(x) * 3, halves", "x.T + 1", "softmax", "a @ b", "a @ b, floats", "relu(a) @ b",
+        "a @ b and a @ c", "attention", "running sums",
+    ),
+    "cpu": ("x.T + 1", "softmax", "a @ b, floats", "relu(a) @ b", "running sums"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["cuda", "cpu"])
 def test_our_own_schedules_compute_their_cones(name: str, full: bool) -> None:
-    samples = SAMPLES if full else {n: SAMPLES[n] for n in FEW}
+    samples = SAMPLES if full else {n: SAMPLES[n] for n in FEW[name]}
     reports = check_schedules(installed()[name], samples=samples)
     assert [str(r) for r in reports if r.findings or r.skipped] == []
     assert all(r.programs == len(samples) for r in reports)

@@ -268,6 +268,7 @@ def without(package: str, code: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("package", "code", "what"),
     [

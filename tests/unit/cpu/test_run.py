@@ -72,7 +72,7 @@ def test_random_cones_in_random_boxes_mean_the_program(
     cut_into_kernels: Cut, rng: Rng, full: bool
 ) -> None:
     kinds: Counter[str] = Counter()
-    for number in range(2000 if full else 150):
+    for number in range(2000 if full else 80):
         program = in_double(random_program(rng, 2 + number % 12, without=JUMPING))
         kept = some(program.nodes(), rng, [0.0, 0.2, 0.6][number % 3])
         graph = cut_into_kernels(program, kept, rng, BLOCKS)
@@ -133,7 +133,7 @@ def random_factors(extent: int, rng: Rng) -> list[int]:
 
 def test_layouts_of_buffers_change_nothing(cut_into_kernels: Cut, rng: Rng, full: bool) -> None:
     kinds: Counter[str] = Counter()
-    for number in range(1000 if full else 100):
+    for number in range(1000 if full else 50):
         program = in_double(random_program(rng, 2 + number % 8, without=JUMPING))
         graph = cut_into_kernels(program, some(program.nodes(), rng, 0.5), rng, BLOCKS)
         layouts = {}

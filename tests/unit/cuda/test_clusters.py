@@ -387,6 +387,7 @@ def multiplied(
     return run
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("major", [1, 0], ids=["K-major", "MN-major"])
 @pytest.mark.parametrize("name", SMALL)
 def test_products_share_operand_tiles_and_are_right_with_tails(

@@ -57,6 +57,7 @@ def test_two_swizzles_beside_other_parts_stay_as_they_are() -> None:
         "box[(5) of (6)] in box[(2,3) of (2,4)] in sw(1,0,2) . sw(2,0,-2) . S[(2,4):(2,1@p)] "
         "+ R[(2,2):(-1,2)] + 5@p",
     ],
+    ids=["large steps", "three swizzles", "boxes"],
 )
 def test_copies_that_are_no_sums_of_progressions(text: str) -> None:
     layout = Layout.parse(text)

@@ -416,7 +416,7 @@ def respelled(rng: random.Random, shard: Sequence[Any]) -> list[Any]:
 
 def test_random_symbolic_layouts_are_never_judged_wrongly(full: bool) -> None:
     rng, counts = random.Random(2), {Proved: 0, Refuted: 0, Unknown: 0}
-    for _ in range(2000 if full else 60):
+    for _ in range(2000 if full else 40):
         shard, replica = random_symbolic(rng)
         a = symbolic_layout(shard, replica)
         if rng.random() < 0.7:

@@ -44,6 +44,7 @@ FOLLOWED: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_what_the_function_computes_from_an_extent_follows(
     name: str, rng: np.random.Generator
