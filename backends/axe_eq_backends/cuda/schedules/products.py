@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from math import gcd, prod
 
 from axe_eq.errors import ScheduleError
@@ -491,6 +492,7 @@ def _accumulator(t: Tile, dtype: str) -> Layout:
     return _LaneTile(t, DTYPES[dtype].itemsize).accumulator()
 
 
+@cache
 def most_parts(t: Tile, dtype: str) -> int:
     """Parts of a tile's rows that may be stored one after the other: all threads have some of each.
 
