@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from axe_eq.kernel.cells import Apply, Cell, Constant, Operand
+from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, subexpressions
 from axe_eq.kernel.expr import Int, maximum, minimum
 from axe_eq.program.types import DTYPES
 
@@ -54,9 +54,8 @@ class Live:
     @cached_property
     def known(self) -> bool:
         """Whether anything is known: else all of the dim may be live for every tile."""
-        conditions = list[Apply]()
-        self._conditions(self.score, conditions)
-        return any(self._compares_stream(c) for c in conditions)
+        parts = subexpressions(self.score)
+        return any(c.cell in OPPOSITE and self._compares_stream(c) for c in parts)
 
     def ends(self, places: Mapping[int, Place]) -> tuple[Int, Int]:
         """(first, last) index that may be live; the first is after the last where none is.
@@ -65,13 +64,6 @@ class Live:
             places: of the tile, along every dim that is counted but the streamed one.
         """
         return _Reader(self, places).score(self.score)
-
-    def _conditions(self, cell: Cell, found: list[Apply]) -> None:
-        if isinstance(cell, Apply):
-            if cell.cell in OPPOSITE:
-                found.append(cell)
-            for part in cell.args:
-                self._conditions(part, found)
 
     def _compares_stream(self, cell: Apply) -> bool:
         line = self.difference(cell)
@@ -83,6 +75,15 @@ class Live:
         return None if left is None or right is None else self._small(left.plus(right, -1))
 
     def _line(self, cell: Cell) -> Line | None:
+        if cell not in self._lines:
+            self._lines[cell] = self._read_line(cell)
+        return self._lines[cell]
+
+    @cached_property
+    def _lines(self) -> dict[Cell, Line | None]:
+        return {}
+
+    def _read_line(self, cell: Cell) -> Line | None:
         if isinstance(cell, Operand):
             dim = self.counts.get(cell.index)
             return None if dim is None else self._small(Line({dim: 1}))

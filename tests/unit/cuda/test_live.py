@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -178,3 +179,15 @@ def test_chunks_without_a_live_key_are_not_read_and_all_others_are(name: str) ->
     found = run.outputs["O"].reshape(m, 64)
     np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
     np.testing.assert_allclose(found, wanted, rtol=0, atol=4e-3)
+
+
+def test_parts_that_a_score_shares_are_read_once() -> None:
+    """A tree of these has 2 ** 60 leaves."""
+    score: Cell = arg(0)
+    place: Cell = arg(1)
+    for _ in range(60):
+        score, place = apply("mul", score, apply("tanh", score)), apply("sub", place, place)
+    score = apply("where", apply("ge", apply("add", place, arg(1)), arg(2)), score, -math.inf)
+    found = Live(score, {1: 0, 2: 1}, {0: 8, 1: 16}, 1, -math.inf)
+    assert found.known
+    assert found.ends({0: Place(2, 3)}) == (0, 3)
