@@ -73,17 +73,24 @@ def check_cert(file: str, as_json: bool) -> None:
     """Check a certificate without a search; exit 1: refused."""
     try:
         text = Path(file).read_text(encoding="utf-8")
-        json.loads(text)
-    except RecursionError:
-        pass  # JSON, nested too deeply: the checker refuses it
-    except json.JSONDecodeError as error:
-        raise ArgumentError(f"file {file!r}", f"is not JSON ({error})", "a certificate") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ArgumentError(f"file {file!r}", f"does not read ({error})", "a certificate") from None
     reason = refusal(text)
     accepted = reason is None
+    if not accepted:
+        _check_json(file, text)
     statement = str(Certificate(text).proof.statement) if accepted else None
     said = f"accepted: {statement}" if accepted else f"refused: {reason}"
     data = {"accepted": accepted, "reason": reason, "statement": statement}
     click.echo(as_json_text(data) if as_json else said)
     sys.exit(YES if accepted else REFUTED)
+
+
+def _check_json(file: str, text: str) -> None:
+    """What is no JSON at all was no certificate to refuse."""
+    try:
+        json.loads(text)
+    except RecursionError:
+        pass  # JSON, nested too deeply: the checker refuses it
+    except json.JSONDecodeError as error:
+        raise ArgumentError(f"file {file!r}", f"is not JSON ({error})", "a certificate") from None

@@ -126,7 +126,7 @@ def compose(a: Any, b: Any) -> Any:
     """
     if type(a) is Layout and type(b) is Layout:
         return composition.compose(a, b)
-    one, two = _read(a), _read(b)
+    one, two = read_layout(a), read_layout(b)
     if isinstance(one, Layout) and isinstance(two, Layout):
         return composition.compose(one, two)
     return expression.composition(one, two)
@@ -153,18 +153,14 @@ def _pair(
     shape_a, shape_b = tuple(listed("shape", shape_a)), tuple(listed("shape", shape_b))
     if type(a) is Layout and type(b) is Layout:
         return compute(a, shape_a, b, shape_b)
-    one, two = _read(a), _read(b)
+    one, two = read_layout(a), read_layout(b)
     if isinstance(one, Layout) and isinstance(two, Layout):
         return compute(one, shape_a, two, shape_b)
     return expression.pair(getattr(terms, symbol), one, shape_a, two, shape_b)
 
 
-def _read(value: Any) -> Any:
-    return read_layout(value)
-
-
 def _value(value: Any) -> Layout:
-    found = _read(value)
+    found = read_layout(value)
     if not isinstance(found, Layout):
         raise LayoutError(f"layout {found}", "is an expression", "a layout without unknowns")
     return found

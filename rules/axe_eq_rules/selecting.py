@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from axe_eq.program.ops import join_text, split_text
+from axe_eq.program.ops import SELECTORS, join_text, split_text
 from axe_eq.program.signature import make, plain
 from axe_eq.program.types import value_type
 from axe_eq.rule.term import STR, primitive
@@ -401,13 +401,10 @@ def interleave_as_transpose(spec: str, types: str) -> tuple[str, str, str, str] 
         types: of its operands, each followed by a semicolon.
     """
     name, params = split_text(spec)
-    first, *others = types.split(";")[:-1]
-    if name != "interleave" or not others:
+    given = tuple(map(value_type, types.split(";")[:-1]))
+    if name != "interleave" or len(given) < 2:
         return None
-    (axis,) = params
-    of = value_type(first)
-    rank = of.rank + 1
-    dims = [*range(axis), axis + 1, axis, *range(axis + 2, rank)]
-    view = make([map(plain, dims)], range(rank))
-    split = join_text("split", axis, (-1, of.shape[axis]))
-    return join_text("merge", axis, 2), view.text, split, join_text("concat", axis)
+    regroup = SELECTORS[name].regroup
+    assert regroup is not None
+    concat, split, view, merge = regroup(params, given)
+    return merge, view, split, concat

@@ -118,7 +118,7 @@ def bind(env: Env, v: Var, value: int, at: str = "") -> None:
     env[v.name] = value
 
 
-Execute = Callable[["Cta", ir.Primitive, Env, Issue], None]
+Execute = Callable[["Cta", Any, Env, Issue], None]
 Promise = Callable[["Cta", ir.Primitive, Env, Issue], Callable[[], None] | None]
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from axe_eq.kernel import cells, ir
 from axe_eq.kernel.expr import Int, evaluate
-from axe_eq.kernel.interp.machine import Cta, Env, Issue, Slot
+from axe_eq.kernel.interp.machine import Cta, Env, Execute, Issue, Slot
 from axe_eq.kernel.interp.memory import GlobalTensor, Ints, KernelFault
 from axe_eq.kernel.placement import LANES, Placement, number
 from axe_eq.program import ops
@@ -497,7 +497,6 @@ def bulk_store(
     cta.defer(effect)
 
 
-Execute = Callable[[Cta, Any, Env, Issue], None]
 _EXECUTE: dict[type[ir.Primitive], Execute] = {
     ir.Copy: copy,
     ir.CopyAsync: copy_async,

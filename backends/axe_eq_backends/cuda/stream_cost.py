@@ -66,8 +66,8 @@ class Streaming:
             return unread
         if missing := set(summary.monoids) - {"+", *ONLINE}:
             return f"reduces by {' '.join(sorted(missing))}, and chunks by {' '.join(ONLINE)}"
-        if scattered := no_rows_of_scores(summary):
-            return scattered
+        if rowless := no_rows_of_scores(summary):
+            return rowless
         if mixes_rows(summary):
             return "rows that do not share what is streamed"
         if summary.staged or summary.n_folds:
