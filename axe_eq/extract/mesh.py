@@ -158,7 +158,7 @@ def _site(forest: MeshForest, placed: int, type: ValueType, box: str) -> Site | 
 
 
 def _local_seconds(sig: str, given: Sequence[ValueType], out: ValueType, target: Target) -> float:
-    """Roofline of one operator on one device: matrix rate for products of two, else lanes."""
+    """Roofline of one operator on one device: matrix rate for products of two, else plain."""
     parsed = signature(sig)
     space = math.prod(parsed.extents([t.shape for t in given]))
     rows = [r for r in target.rows("gemm") if any(out.dtype in d for d in r.dtypes)]

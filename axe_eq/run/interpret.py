@@ -1,7 +1,7 @@
 """Emitted kernels on the CPU: what a device would compute, without one.
 
 Every step of a schedule graph is lowered, planned and run by its family's interpreter on the values
-of its buffers, races and stray accesses included; see `axe_eq.kernel.interp`.
+of its buffers, races and stray accesses included; see `axe_eq.kernel.threads.interp`.
 """
 
 from __future__ import annotations

@@ -44,9 +44,11 @@ def test_the_page_on_kernels_runs() -> None:
 
 def test_the_page_on_kernels_names_what_the_builder_has() -> None:
     from axe_eq.kernel.build import Builder
+    from axe_eq.kernel.threads.build import ThreadBuilder
 
     text = (DOCS / "kernels.md").read_text(encoding="utf-8")
-    public = {n for n in vars(Builder) if not n.startswith("_")} - {"finish"}
+    every = {*vars(Builder), *vars(ThreadBuilder)}
+    public = {n for n in every if not n.startswith("_")} - {"finish"}
     missing = sorted(n for n in public if f"k.{n}" not in text and f"`{n}`" not in text)
     assert missing == ["cluster_arrive", "cluster_wait"]  # the halves of cluster_sync
 

@@ -16,11 +16,11 @@ from axe_eq import nn
 from axe_eq import pack as packs
 from axe_eq.cli import registry
 from axe_eq.errors import PackError, ScheduleError
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import Cell, apply, arg
 from axe_eq.kernel.expr import ceil_div
-from axe_eq.kernel.ir import span
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.ir import span
 from axe_eq.pack import Pack, installed
 from axe_eq.pipeline import is_cached
 from axe_eq.prove.kernelcheck import points, sampled_inputs, wrong_kernels
@@ -42,7 +42,7 @@ RELU = {n: SAMPLES[n] for n in ("relu(x) * 3", "x * x + y, doubles", "-x, one di
 
 def of_tiles(m: int, n: int, dtype: str, cell: Cell) -> ir.Kernel:
     """A cell of one matrix, tile by tile."""
-    b = Builder("of_tiles", warps=4)
+    b = ThreadBuilder("of_tiles", warps=4)
     x, y = b.tensor("X", dtype, (m, n)), b.tensor("Y", dtype, (m, n), output=True)
     across = ceil_div(n, TILE)
     with b.tiles(ceil_div(m, TILE) * across) as t:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from axe_eq.errors import EmitError, ScheduleError
 from axe_eq.extract.commit import content
 from axe_eq.kernel.cells import flops
-from axe_eq.kernel.dispatch import Planned
+from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.run.cache import Cache, key
 from axe_eq.run.fingerprint import lowering_key, sources
 from axe_eq.schedule.graph import CollectiveStep, KernelStep, MoveStep, ScheduleGraph

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from axe_eq.errors import EmitError
-from axe_eq.kernel import ir
 from axe_eq.kernel.cells import IDENTITY, Cell, Operand, result_dtype
 from axe_eq.kernel.expr import Expr, Int, bounds, variables
-from axe_eq.kernel.plan import Address, Call, Regs
+from axe_eq.kernel.plan import Call
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.plan import Address, Regs
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda import cells, prelude
 

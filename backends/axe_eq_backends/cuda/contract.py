@@ -12,9 +12,9 @@ from dataclasses import replace
 from itertools import product
 
 from axe_eq.errors import AxeError, DispatchError, LayoutError, ScheduleError
-from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Apply, Cell, renumber, used
 from axe_eq.kernel.placement import Block, Iter, Placement, merged
+from axe_eq.kernel.threads import ir
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.box import TILE_LETTERS, WHOLE
 from axe_eq.target import Target

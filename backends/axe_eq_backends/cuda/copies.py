@@ -10,11 +10,13 @@ from math import gcd
 import numpy as np
 
 from axe_eq.errors import DispatchError
-from axe_eq.kernel import ir
-from axe_eq.kernel.dispatch import Context
 from axe_eq.kernel.expr import Expr, Int, Var, both, bounds, divisor, evaluate, make, variables
-from axe_eq.kernel.placement import LANES, Placement, number
-from axe_eq.kernel.plan import Address, Call, Plan, Regs
+from axe_eq.kernel.placement import Placement, number
+from axe_eq.kernel.plan import Call, Plan
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.dispatch import Context
+from axe_eq.kernel.threads.placement import LANES
+from axe_eq.kernel.threads.plan import Address, Regs
 from axe_eq.target import Instr
 from axe_eq_backends.cuda import threads
 from axe_eq_backends.cuda.threads import Register, Step, Swizzled

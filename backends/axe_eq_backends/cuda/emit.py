@@ -11,14 +11,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from axe_eq.errors import EmitError
-from axe_eq.kernel import dispatch, ir
-from axe_eq.kernel.dispatch import Planned, describe
+from axe_eq.kernel import dispatch
 from axe_eq.kernel.expr import Expr, Int, Var, substitute, text, variables
-from axe_eq.kernel.plan import Address, Regs, TensorMap
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.dispatch import Planned
+from axe_eq.kernel.threads.plan import Address, Regs
 from axe_eq_backends.cuda import prelude
 from axe_eq_backends.cuda.calls import CALLS, is_large
 from axe_eq_backends.cuda.held import Held, held_registers
 from axe_eq_backends.cuda.scan_calls import CALLS as SCAN_CALLS
+from axe_eq_backends.cuda.tensor_map import TensorMap
 
 LARGE_CTA = 512
 _CALLS = {**CALLS, **SCAN_CALLS}
@@ -134,7 +136,7 @@ class Writer:
                     at=self._declared_at(v),
                 )  # fmt: skip
             taken.add(v.name)
-        self.map_names = {wanted: self._claim(wanted) for wanted in self.planned.maps}
+        self.map_names = {wanted: self._claim(wanted) for wanted in self.planned.resources}
         things = [(id(b), b.name) for b in kernel.tensors + kernel.buffers]
         for number, wanted in things + [(id(b), b.name) for b in kernel.barriers]:
             self.names[number] = self._claim(wanted)
@@ -157,7 +159,7 @@ class Writer:
 
     def map_name(self, tensor_map: TensorMap) -> str:
         """The C name of a tensor map."""
-        name = self.planned.map_name(tensor_map)
+        name = self.planned.name_of(tensor_map)
         if name not in self.map_names:  # of a plan that was changed since
             self.map_names[name] = self._claim(name)
         return self.map_names[name]
@@ -271,14 +273,15 @@ class Writer:
         return "".join(f"// {line}\n" for line in lines)
 
     def _arguments(self) -> tuple[Argument, ...]:
-        mapped = {m.buffer for m in self.planned.maps.values()}
+        held = {n: r for n, r in self.planned.resources.items() if isinstance(r, TensorMap)}
+        mapped = {m.buffer for m in held.values()}
         pointed = {
             c["tensor"]
             for choice in self.planned.choices.values()
             for c in choice.plan.calls
             if "tensor" in c.args
         }
-        maps = [Argument("map", n, m) for n, m in self.planned.maps.items()]
+        maps = [Argument("map", n, m) for n, m in held.items()]
         pointers = [
             Argument("pointer", t.name)
             for t in self.kernel.tensors
@@ -404,9 +407,9 @@ class Writer:
                 self._roles(s)
             case ir.Scope(kind="elect"):
                 first = "(thread & 127) == 0" if where.role else "thread == 0"
-                self._block(f"if ({first})", s.body, where.inside(s))
+                self._block(f"if ({first})", s.body, s.narrowed(where))
             case ir.Scope():
-                self._body(s.body, where.inside(s))
+                self._body(s.body, s.narrowed(where))
             case ir.Let():
                 self.declare(s.var, s.value)
             case ir.Assign():
@@ -505,7 +508,7 @@ class Writer:
 
     def _primitive(self, s: ir.Primitive) -> None:
         plan = self.planned.plan(s)
-        self.line(f"// {describe(s)}: {plan.row.name}, {plan.notes}")
+        self.line(f"// {s.operands}: {plan.row.name}, {plan.notes}")
         for v, value in plan.lets:
             self.declare(v, value)
         for call in plan.calls:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel.dispatch import Planned
 from axe_eq.kernel.expr import evaluate
-from axe_eq.kernel.interp import interpret
-from axe_eq.kernel.placement import of_layout
+from axe_eq.kernel.threads.dispatch import Planned
+from axe_eq.kernel.threads.interp import interpret
+from axe_eq.kernel.threads.placement import of_layout
 from axe_eq.layout import Layout
 from axe_eq.program.types import DTYPES, Array
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from axe_eq.errors import DispatchError, ScheduleError, said
-from axe_eq.kernel import ir
+from axe_eq.kernel.threads import ir
 from axe_eq.pack import ask_schedule, schedule_named
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, TileNode
 from axe_eq.target import Target

@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from axe_eq.kernel import cells, ir
+from axe_eq.kernel import cells
 from axe_eq.kernel.expr import evaluate
-from axe_eq.kernel.interp import tiles
-from axe_eq.kernel.interp.machine import Cta, Env, Issue, Meaning
-from axe_eq.kernel.interp.memory import Ints, KernelFault
-from axe_eq.kernel.plan import Address, Call, Regs, TensorMap
+from axe_eq.kernel.interp import Env, Ints, KernelFault
+from axe_eq.kernel.plan import Call
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.interp import tiles
+from axe_eq.kernel.threads.interp.machine import Cta, Issue, Meaning
+from axe_eq.kernel.threads.plan import Address, Regs
 from axe_eq.layout.swizzle import Swizzle
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES
@@ -31,6 +33,7 @@ from axe_eq_backends.cuda.meaning_parts import (
     threads_of,
     write_registers,
 )
+from axe_eq_backends.cuda.tensor_map import TensorMap
 from axe_eq_backends.cuda.wgmma import Operand
 
 _TMA = TMA[0].limits

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from axe_eq.kernel import ir
-from axe_eq.kernel.check import check
-from axe_eq.kernel.dispatch import Families, Planned, dispatch
+from axe_eq.kernel.dispatch import Families, dispatch
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.check import check
+from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.target import Target
 from axe_eq_backends.cuda import (
     copies,

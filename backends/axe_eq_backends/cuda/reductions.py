@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Apply, Cell, apply, arg, result_dtype
+from axe_eq.kernel.threads import ir
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
 from axe_eq_backends.cuda.cones import Cone, Fold

@@ -18,8 +18,9 @@ import numpy.typing as npt
 
 from axe_eq.errors import DispatchError
 from axe_eq.kernel.expr import Int, Var, both, divisor, equal, evaluate, make, var
-from axe_eq.kernel.ir import LANE, Where
-from axe_eq.kernel.placement import LANES, Placement, digits, number, refine
+from axe_eq.kernel.placement import Placement, digits, number, refine
+from axe_eq.kernel.threads.ir import LANE, Where
+from axe_eq.kernel.threads.placement import LANES
 from axe_eq.layout.swizzle import Swizzle
 
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from axe_eq.kernel.cells import Cell, Constant, apply, arg, evaluate
-from axe_eq.kernel.interp import interpret
 from axe_eq.kernel.placement import number
+from axe_eq.kernel.threads.interp import interpret
 from axe_eq_backends.cuda.live import Live, Place, chunks
 from axe_eq_backends.cuda.meaning import MEANINGS
 from axe_eq_backends.cuda.planning import plan

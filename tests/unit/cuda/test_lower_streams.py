@@ -14,7 +14,7 @@ import pytest
 
 from axe_eq.errors import DispatchError
 from axe_eq.kernel.expr import evaluate
-from axe_eq.kernel.interp import interpret
+from axe_eq.kernel.threads.interp import interpret
 from axe_eq.layout import Layout
 from axe_eq.program.types import value_type
 from axe_eq.schedule.graph import Access, KernelStep, ScheduleGraph, TileNode

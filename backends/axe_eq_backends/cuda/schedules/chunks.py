@@ -14,12 +14,12 @@ from math import gcd, prod
 from typing import Any, NamedTuple
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import IDENTITY, Cell, Constant, apply, arg, renumber, used
 from axe_eq.kernel.expr import Expr, Int, ceil_div, equal, minimum
-from axe_eq.kernel.ir import span
 from axe_eq.kernel.placement import strided
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.ir import span
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.instrs import K_MAJOR, MN_MAJOR, TMA, SmemForm
@@ -251,7 +251,7 @@ class Writer:
 
     def __init__(self, problem: Problem, tiling: Tiling, name: str, warps: int) -> None:
         self.p, self.t = problem, tiling
-        self.k = Builder(name, warps)
+        self.k = ThreadBuilder(name, warps)
         self.depths = [
             padded_depth(e, DTYPES[a.dtype].itemsize)
             for (a, _), e in zip(problem.products, problem.depths, strict=True)

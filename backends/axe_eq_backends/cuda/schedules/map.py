@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import Cell, flops
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.schedules.tensors import (
     Operand,
@@ -79,7 +79,7 @@ def elementwise(
     repeats = (1, vectors) if down == 1 else (vectors, 1)
     tile = (repeats[0] * down, repeats[1] * across * wide)
     layout = thread_layout((repeats[0], down), (repeats[1], across), wide)
-    k = Builder(name, warps)
+    k = ThreadBuilder(name, warps)
     space = Space(k, shape, ins, outs)
     index = k.reg("index", "i32", tile, layout)
     with k.tiles(space.tiles(tile), persistent=False) as number:

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from math import prod
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import (
     Apply,
     Cell,
@@ -25,7 +23,9 @@ from axe_eq.kernel.cells import (
     used,
 )
 from axe_eq.kernel.expr import Int
-from axe_eq.kernel.live import most_words
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.live import most_words
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.schedules.tails import Reduction, neutral_fill, unit_of, value_dtypes
 from axe_eq_backends.cuda.schedules.tensors import (
@@ -162,7 +162,7 @@ class _Writer:
         down = WARP * self.warps // across
         self.tile = (down, repeats * across * wide)
         self.layout = thread_layout((1, down), (repeats, across), wide)
-        self.k = Builder(name, self.warps)
+        self.k = ThreadBuilder(name, self.warps)
         self._numbered = list(enumerate(operands))
         # What reductions computed at every element, for later cells that contain it.
         self.kept: list[tuple[Cell, ir.View]] = []

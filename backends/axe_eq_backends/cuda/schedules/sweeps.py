@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from math import prod
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import (
     IDENTITY,
     Apply,
@@ -30,6 +28,8 @@ from axe_eq.kernel.cells import (
 )  # fmt: skip
 from axe_eq.kernel.cells import Operand as Numbered
 from axe_eq.kernel.expr import Int, ceil_div
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.layout import Layout
 from axe_eq_backends.cuda.online import ONLINE, substituted
 from axe_eq_backends.cuda.schedules.rows import MOST_REGISTERS, OTHER_REGISTERS, REGISTERS
@@ -194,7 +194,7 @@ class _Writer:
         self.reductions, self.online = list(reductions), online
         self.n_kept, self.n_reduced = kept, reduced
         self.loops = range(kept - 1, len(shape) - 2)  # slower reduced dims
-        self.t, self.k = tiling, Builder(name, tiling.warps)
+        self.t, self.k = tiling, ThreadBuilder(name, tiling.warps)
 
     def write(self) -> ir.Kernel:
         k = self.k

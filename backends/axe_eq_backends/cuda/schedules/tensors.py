@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from math import gcd, prod
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.expr import Int, ceil_div
-from axe_eq.kernel.ir import span
 from axe_eq.kernel.placement import Iter, Placement
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.ir import span
 from axe_eq.layout import Layout
 from axe_eq.program.types import DTYPES
 
@@ -135,7 +135,7 @@ class Space:
 
     def __init__(
         self,
-        k: Builder,
+        k: ThreadBuilder,
         shape: tuple[int, ...],
         operands: Sequence[Operand],
         outputs: Sequence[Operand],
@@ -206,7 +206,7 @@ class Space:
 
 
 def declare(
-    k: Builder, operand: Operand, shape: Sequence[int], dims: Sequence[int], output: bool
+    k: ThreadBuilder, operand: Operand, shape: Sequence[int], dims: Sequence[int], output: bool
 ) -> ir.Buffer:
     """The tensor of an operand, over these dims of the index space."""
     blocks, extents, offset = [], [], operand.offset

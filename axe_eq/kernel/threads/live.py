@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 
-from axe_eq.kernel import ir
 from axe_eq.kernel.placement import number
+from axe_eq.kernel.threads import ir
 
 Tiles = frozenset[ir.Buffer]
 Note = Callable[[ir.Primitive, Tiles], None]

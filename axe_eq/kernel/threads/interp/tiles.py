@@ -13,11 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from axe_eq.kernel import cells, ir
+from axe_eq.kernel import cells
 from axe_eq.kernel.expr import Int, evaluate
-from axe_eq.kernel.interp.machine import Cta, Env, Execute, Issue, Slot
-from axe_eq.kernel.interp.memory import GlobalTensor, Ints, KernelFault
-from axe_eq.kernel.placement import LANES, Placement, number
+from axe_eq.kernel.interp import Env, GlobalTensor, Ints, KernelFault
+from axe_eq.kernel.placement import Placement, number
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.interp.machine import Cta, Execute, Issue, Slot
+from axe_eq.kernel.threads.placement import LANES
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES
 

@@ -16,29 +16,27 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from axe_eq.kernel import ir
-from axe_eq.kernel.dispatch import Planned
-from axe_eq.kernel.expr import Var, evaluate
-from axe_eq.kernel.interp.memory import (
-    Clocks,
+from axe_eq.kernel.expr import evaluate
+from axe_eq.kernel.interp import (
+    Env,
     GlobalTensor,
     Ints,
     KernelFault,
-    SharedMemory,
-    Threads,
     Watch,
+    bind,
     unwatched,
 )
-from axe_eq.kernel.placement import LANES
 from axe_eq.kernel.plan import Call
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.dispatch import Planned
+from axe_eq.kernel.threads.interp.memory import Clocks, SharedMemory, Threads
+from axe_eq.kernel.threads.placement import LANES
 from axe_eq.program.types import DTYPES
 
 if TYPE_CHECKING:
-    from axe_eq.kernel.interp.cluster import Meeting
+    from axe_eq.kernel.threads.interp.cluster import Meeting
 
-Env = dict[str, Any]
 Blocked = tuple[str, Callable[[], bool]]
-INTEGERS = range(-(1 << 31), 1 << 31)  # what kernels count with
 ORDERS = ("early", "late", "random")
 
 
@@ -100,22 +98,6 @@ class Queue:
         for group in self.effects[:groups]:
             while group:
                 group.pop(0)()
-
-
-def bind(env: Env, v: Var, value: int, at: str = "") -> None:
-    """Give a variable a value, which is one of those that are known of it.
-
-    Text and plans rely on them: guards are left out where bounds make them true.
-
-    Raises:
-        KernelFault: it is none of them, or more than 32 bits.
-    """
-    low = INTEGERS.start if v.low is None else v.low
-    high = INTEGERS[-1] if v.high is None else v.high
-    if not low <= value <= high or value not in INTEGERS or (v.divisor and value % v.divisor):
-        multiple = "" if v.divisor in (0, 1) else f", a multiple of {v.divisor}"
-        raise KernelFault(f"variable {v}", f"becomes {value}", f"{low} to {high}{multiple}", at=at)
-    env[v.name] = value
 
 
 Execute = Callable[["Cta", Any, Env, Issue], None]
@@ -293,7 +275,7 @@ class Cta:
                             yield from self._body(role.body, inner, who, at)
                 case ir.Scope():
                     one = Threads(who.first_warp, who.n_warps, s.kind == "elect", who.group)
-                    yield from self._body(s.body, env, one, where.inside(s))
+                    yield from self._body(s.body, env, one, s.narrowed(where))
                 case ir.Let() | ir.Assign():
                     bind(env, s.var, int(evaluate(s.value, env)), s.at)
                 case _:

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from axe_eq.kernel import ir
-from axe_eq.kernel.interp.machine import Blocked, Cta
-from axe_eq.kernel.interp.memory import Ints, KernelFault, Threads
+from axe_eq.kernel.interp import Ints, KernelFault
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.interp.machine import Blocked, Cta
+from axe_eq.kernel.threads.interp.memory import Threads
 
 Strand = tuple[int, int]  # rank of a CTA, number of a group
 
@@ -132,7 +133,7 @@ class Cluster:
         if cta is not self._inside:
             self._inside = cta
             for tensor in cta.tensors.values():
-                tensor.cta = cta.env[ir.CTA.name]
+                tensor.instance = cta.env[ir.CTA.name]
 
     def _pending(self) -> int:
         return sum(len(cta.pending) for cta in self.ctas)

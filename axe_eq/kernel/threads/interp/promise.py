@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from axe_eq.kernel import cells, ir
-from axe_eq.kernel.interp import tiles
-from axe_eq.kernel.interp.machine import Cta, Env, Issue
-from axe_eq.kernel.interp.memory import Ints, KernelFault
+from axe_eq.kernel import cells
+from axe_eq.kernel.interp import Env, Ints, KernelFault
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.interp import tiles
+from axe_eq.kernel.threads.interp.machine import Cta, Issue
 from axe_eq.program.types import DTYPES
 
 Read = Callable[[], Any]

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel import ir
 from axe_eq.kernel.expr import Int, evaluate, variables
-from axe_eq.kernel.placement import LANES
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.placement import LANES
 
 
 def arrivals(kernel: ir.Kernel, barrier: ir.MBarrier) -> int:

@@ -17,15 +17,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from axe_eq.errors import said
-from axe_eq.kernel import ir
-from axe_eq.kernel.dispatch import Planned
 from axe_eq.kernel.expr import evaluate
-from axe_eq.kernel.interp import tiles
-from axe_eq.kernel.interp.cluster import Cluster
-from axe_eq.kernel.interp.machine import ORDERS, Cta, Issue, Meaning, bind
-from axe_eq.kernel.interp.memory import GlobalTensor, KernelFault, unwatched
-from axe_eq.kernel.interp.promise import promise
+from axe_eq.kernel.interp import GlobalTensor, KernelFault, bind, check_given, unwatched
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.dispatch import Planned
+from axe_eq.kernel.threads.interp import tiles
+from axe_eq.kernel.threads.interp.cluster import Cluster
+from axe_eq.kernel.threads.interp.machine import ORDERS, Cta, Issue, Meaning
+from axe_eq.kernel.threads.interp.promise import promise
 
 __all__ = ["ORDERS", "Issue", "KernelFault", "Meaning", "Report", "interpret"]
 
@@ -80,14 +79,14 @@ def interpret(
     Raises:
         KernelFault: arrays or parameters that do not fit, or the first thing that goes wrong.
     """
-    _check_given(kernel, arrays, params or {})
+    check_given(kernel, arrays, params or {})
     rng, env = random.Random(seed), dict(params or {})
     for param in kernel.params:
         if param.name in env:
             bind(env, param, int(env[param.name]))
     changes = hashlib.blake2b()
     watch = partial(_note, changes) if digest else unwatched
-    tensors = {t.name: GlobalTensor(t, arrays[t.name], env) for t in kernel.tensors}
+    tensors = {t.name: GlobalTensor(t, arrays[t.name], env, "CTA") for t in kernel.tensors}
     for name in kernel.outputs:
         tensors[name].clear()
         tensors[name].watch = watch
@@ -116,32 +115,6 @@ def interpret(
             )
     found = {n: tensors[n].array() for n in kernel.outputs}
     return Report(found, clusters * n, steps, changes.hexdigest() if digest else "")
-
-
-def _check_given(
-    kernel: ir.Kernel, arrays: Mapping[str, npt.NDArray[Any]], params: Mapping[str, int]
-) -> None:
-    """Every tensor has its array, every parameter its number, and there are no others."""
-    named = {
-        "arrays": (arrays, [t.name for t in kernel.tensors]),
-        "params": (params, [p.name for p in kernel.params]),
-    }
-    for what, (given, known) in named.items():
-        parts = {
-            "lack": [n for n in known if n not in given],
-            "have": [str(n) for n in given if n not in known],
-        }
-        wrong = " and ".join(f"{verb} {', '.join(names)}" for verb, names in parts.items() if names)
-        if wrong:
-            expected = ", ".join(known) or "none"
-            raise KernelFault(f"kernel {kernel.name}", f"{what} {wrong}", expected)
-    for tensor in kernel.tensors:
-        array = arrays[tensor.name]
-        if not isinstance(array, np.ndarray):
-            raise KernelFault(f"tensor {tensor}", f"got {said(array)}", "a numpy array")
-        if array.dtype != tensor.type.numpy:
-            wrong = f"array of dtype {array.dtype}"
-            raise KernelFault(f"tensor {tensor}", wrong, f"{tensor.type.numpy} ({tensor.dtype})")
 
 
 def _note(changes: Any, where: str, *arrays: npt.NDArray[Any]) -> None:

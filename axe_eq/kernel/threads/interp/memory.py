@@ -9,29 +9,16 @@ read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from axe_eq.errors import AxeError
-from axe_eq.kernel import ir
-from axe_eq.kernel.expr import evaluate
-from axe_eq.kernel.placement import LANES
+from axe_eq.kernel.interp import Ints, KernelFault, Watch
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.placement import LANES
 
-Ints = npt.NDArray[np.int64]
-Watch = Callable[..., None]  # told of every change of a memory: where, and its arrays
 MANY = LANES  # a lane number that no lane has: read by several lanes
-
-
-class KernelFault(AxeError):
-    """What a kernel does wrong, as the interpreter saw it: a race, a deadlock, a stray access."""
-
-
-def unwatched(*what: object) -> None:
-    """Nobody is told."""
 
 
 @dataclass(frozen=True)
@@ -327,95 +314,3 @@ class SharedMemory:
         at = np.asarray(byte)[..., None] + np.arange(raw.shape[-1])
         self.bytes[at] = raw
         self.watch("smem", byte, raw)
-
-
-class GlobalTensor:
-    """A global buffer: flat storage in its layout, and how often each element was written.
-
-    A kernel may read back what the same CTA wrote to an output; others write at no known time.
-    """
-
-    def __init__(self, buffer: ir.Buffer, array: npt.NDArray[Any], env: dict[str, int]) -> None:
-        self.buffer = buffer
-        self.shape = tuple(int(evaluate(e, env)) for e in buffer.shape)
-        if array.shape != self.shape:
-            raise KernelFault(f"tensor {buffer}", f"array of shape {array.shape}", f"{self.shape}")
-        self.blocks = [
-            [(int(evaluate(i.extent, env)), int(evaluate(i.stride, env))) for i in block]
-            for block in buffer.place.blocks
-        ]
-        self.base = int(evaluate(buffer.place.at("m"), env))
-        index = (
-            self.element(np.indices(self.shape, sparse=True)) if array.size else np.zeros(0, int)
-        )
-        self.index = np.broadcast_to(index, self.shape)
-        self.data = np.zeros(int(self.index.max(initial=0)) + 1, array.dtype)
-        self.data[self.index] = array
-        self.owned = np.zeros(len(self.data), bool)  # not what lies between its rows
-        self.owned[self.index] = True
-        self.count = np.zeros(len(self.data), np.int32)
-        self.output, self.cta = False, 0
-        self.watch: Watch = unwatched
-        self.owner = np.zeros(0, np.int64)
-
-    def clear(self) -> None:
-        """Become an output: what it held is not there to be read."""
-        self.data[:], self.output = 0, True
-        self.owner = np.full(len(self.data), -1)
-
-    def element(self, index: Any) -> Ints:
-        """Storage element of a logical index, given per dim (arrays broadcast)."""
-        total = np.asarray(self.base)
-        for at, block in zip(index, self.blocks, strict=True):
-            rest = np.asarray(at)
-            for position in range(len(block) - 1, -1, -1):
-                extent, stride = block[position]
-                total = total + (rest % extent if position else rest) * stride
-                rest = rest // extent
-        return total
-
-    def inside(self, index: Any) -> Any:
-        """Whether a logical index lies in the tensor."""
-        ok = np.asarray(True)
-        for at, extent in zip(index, self.shape, strict=True):
-            ok = ok & (np.asarray(at) >= 0) & (np.asarray(at) < extent)
-        return ok
-
-    def read(self, element: Ints, active: Any, fill: float = 0.0) -> npt.NDArray[Any]:
-        """Elements, `fill` where inactive."""
-        element, active = np.broadcast_arrays(element, active)
-        self._check(element, active)
-        if self.output and (self.owner[element[active]] != self.cta).any():
-            raise KernelFault(
-                f"tensor {self.buffer}", "is read where this CTA has not written it", "an input"
-            )
-        values = self.data[np.where(active, element, 0)]
-        return np.where(active, values, np.asarray(fill).astype(self.data.dtype))
-
-    def write(self, element: Ints, values: Any, active: Any) -> None:
-        """Write the active elements; what lies between them may be somebody else's."""
-        element, values, active = np.broadcast_arrays(element, values, active)
-        self._check(element, active)
-        if not self.owned[element[active]].all():
-            wrong = int(element[active][~self.owned[element[active]]][0])
-            raise KernelFault(
-                f"tensor {self.buffer}", f"element {wrong} is written", "elements that it has"
-            )
-        self.data[element[active]] = values[active]
-        np.add.at(self.count, element[active], 1)
-        self.watch(self.buffer.name, element[active], values[active])
-        if self.output:
-            self.owner[element[active]] = self.cta
-
-    def _check(self, element: Ints, active: Any) -> None:
-        used = element[active]
-        if used.size and (used.min() < 0 or used.max() >= len(self.data)):
-            raise KernelFault(
-                f"tensor {self.buffer}",
-                f"element {int(used.min())} or {int(used.max())} is accessed",
-                f"0 to {len(self.data) - 1}",
-            )
-
-    def array(self) -> npt.NDArray[Any]:
-        """The logical array."""
-        return self.data[self.index]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from axe_eq.kernel import ir
+from axe_eq.kernel.threads import ir
 
 
 def lay_out(kernel: ir.Kernel) -> None:
