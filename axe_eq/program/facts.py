@@ -65,7 +65,7 @@ _LARGEST = 1 << 20  # elements of a constant sequence that are looked at
 def captured_name(values: Any) -> str:
     """How the name of a captured array begins, by what it holds."""
     array = np.asarray(values)
-    if array.dtype.kind in "ib":
+    if array.dtype.kind in "iub":
         return CAPTURED
     wide = array.astype(np.float64)
     if np.isfinite(wide).all():

@@ -44,9 +44,9 @@ from axe_eq.program.types import DTYPES, Array, ValueType
 MAX_SIZE = 256  # elements of one value or of one index space
 _LIMITS = {"f8e4m3": 200.0, "f8e5m2": 1e3, "f16": 1e3, "bf16": 1e4, "f32": 1e4, "f64": 1e4}
 _INT_LIMIT = 1e6
-_INPUTS: dict[str, Bounds] = {"f": (-2.0, 2.0), "i": (-3.0, 3.0), "b": (0.0, 1.0)}
+_INPUTS: dict[str, Bounds] = {"f": (-2.0, 2.0), "i": (-3.0, 3.0), "b": (0.0, 1.0), "u8": (0.0, 3.0)}
 _DTYPE_WEIGHTS = {
-    "f32": 8, "f16": 5, "bf16": 3, "f64": 3, "i32": 3, "i64": 2, "bool": 2, "f8e4m3": 1,
+    "f32": 8, "f16": 5, "bf16": 3, "f64": 3, "i32": 3, "i64": 2, "i8": 1, "u8": 1, "i16": 1, "bool": 2, "f8e4m3": 1,
     "f8e5m2": 1,
 }  # fmt: skip
 _FREE = (-math.inf, math.inf)
@@ -102,7 +102,7 @@ class _Maker:
     def input(self, kinds: str = "fib") -> _Value:
         name = self.dtype(kinds)
         node = input_node(f"x{len(self.inputs)}", ValueType(name, self.shape()))
-        value = _Value(node, _INPUTS[DTYPES[name].kind])
+        value = _Value(node, _INPUTS.get(name) or _INPUTS[DTYPES[name].kind])
         self.inputs.append(value)
         self.values.append(value)
         return value
@@ -137,6 +137,8 @@ class _Maker:
             low, high = low - slack, high + slack
         limit = _LIMITS.get(node.dtype, _INT_LIMIT)
         if not max(abs(low), abs(high)) <= limit or node.type.size > MAX_SIZE:
+            raise Refused
+        if kind == "i" and not _holds(node.dtype, bounds):
             raise Refused
         if split_text(node.cell or node.text)[0] in self.without:
             raise Refused
@@ -296,6 +298,12 @@ class _Maker:
         return self.keep(node, (min(ends), max(ends)))
 
 
+def _holds(name: str, bounds: Bounds) -> bool:
+    """Whether an integer type has all numbers within these bounds."""
+    ends = np.iinfo(DTYPES[name].numpy)
+    return bool(ends.min <= bounds[0] and bounds[1] <= ends.max)
+
+
 def _moves(cells: Sequence[Cell]) -> list[Cell]:
     return [c for c in cells if c.flops == 0]
 
@@ -399,7 +407,7 @@ def random_inputs(program: Program, rng: np.random.Generator) -> list[Array]:
 
 def _random_array(type_: ValueType, rng: np.random.Generator) -> Array:
     of = DTYPES[type_.dtype]
-    low, high = _INPUTS[of.kind]
+    low, high = _INPUTS.get(type_.dtype) or _INPUTS[of.kind]
     if of.kind == "f":
         return np.asarray(rng.uniform(low, high, type_.shape)).astype(of.numpy)
     whole = rng.integers(int(low), int(high), type_.shape, endpoint=True)

@@ -197,7 +197,7 @@ def enclose_program(program: Program, inputs: Sequence[Array]) -> list[Interval]
         if node.text in program.constants:
             return literal(part, node.dtype)
         # Integers beyond 2^53 are enclosed; floats are what they are.
-        return literal(part, "i64") if part.dtype.kind == "i" else point(part)
+        return literal(part, "i64") if part.dtype.kind in "iu" else point(part)
 
     return run(everything, given)
 

@@ -186,7 +186,7 @@ def difference_over_reals(a: Real, b: Real, tolerance: float = TOLERANCE) -> str
     if (known & (a.undefined != b.undefined)).any():
         return "its sides are not defined at the same places"
     there = known & ~a.undefined & ~b.undefined
-    if a.values.dtype.kind in "ib":
+    if a.values.dtype.kind in "iub":
         return "its sides differ" if (there & (a.values != b.values)).any() else None
     x, y = a.values.astype(np.float64), b.values.astype(np.float64)
     scale = np.maximum(np.maximum(np.abs(x), np.abs(y)), 1.0)

@@ -134,7 +134,12 @@ def _fit(values: Array, name: str) -> Array:
     kind = DTYPES[name].kind
     if kind == "b":
         return np.asarray(np.isin(np.abs(values), (1, 3)), np.float64)
-    return np.trunc(np.nan_to_num(values, posinf=0, neginf=0)) if kind == "i" else values
+    if kind != "i":
+        return values
+    whole = np.trunc(np.nan_to_num(values, posinf=0, neginf=0))
+    ends = np.iinfo(DTYPES[name].numpy)
+    # Of the wide ones all samples are in range, and float64 does not hold their ends.
+    return whole if ends.bits > 16 else np.clip(np.abs(whole) if ends.min == 0 else whole, ends.min, ends.max)
 
 
 class SampledInputs(Sequence[Array]):

@@ -142,7 +142,7 @@ def _constant(w: Writer, dtype: str, value: float) -> str:
     if per > 1:
         if value == 0:
             return "0u"
-        text = cells.number(value, "f32")
+        text = cells.number(value, dtype if DTYPES[dtype].kind == "i" else "f32")
         _helpers(w, text)
         return f"{w.use(f'pack_{dtype}')}({', '.join([text] * per)})"
     text = cells.number(value, dtype)
@@ -428,7 +428,7 @@ def _stored(w: Writer, out: Regs, index: str, values: Sequence[str]) -> str:
     per = 4 // out.buffer.itemsize
     if per <= 1:
         return f"{name}[{index}] = {values[0]};"
-    values = [*values, *["0.0f"] * per][:per]
+    values = [*values, *["0"] * per][:per]
     plain = index.isidentifier()
     place = index if plain else f"({index})"
     word = str(int(index) // per) if index.isdigit() else f"{place} / {per}"

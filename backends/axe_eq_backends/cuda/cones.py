@@ -28,7 +28,7 @@ from axe_eq.schedule import box as boxes
 from axe_eq.schedule.graph import KernelStep, TileNode
 from axe_eq_backends.cuda.prefixes import alone
 
-STORED = ("bool", "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64", "i32", "i64")
+STORED = tuple(DTYPES)
 _INT_MAX = (1 << 31) - 1
 
 
@@ -401,10 +401,11 @@ class _Reader:
             (index,) = coords
             held = value_type(node.type).dtype
             if not index.terms:
-                return Constant(index.offset, held)
+                return Constant(np.asarray(index.offset).astype(DTYPES[held].numpy).item(), held)
             count = self._position(index)
             position = Apply(f"cast {held}", (count,))
-            self.counted[position] = count
+            if held in ("i32", "i64"):
+                self.counted[position] = count
             return position
         if declared.inverse is not None:
             source = self._unviewed(number)

@@ -13,6 +13,7 @@ from axe_eq.target import Target
 from axe_eq_backends.cuda.cones import Cone, Fold
 from axe_eq_backends.cuda.leaves import Names, operand, stored
 from axe_eq_backends.cuda.online import BEST, ONLINE, substituted
+from axe_eq_backends.cuda.prefixes import exchanged
 from axe_eq_backends.cuda.schedules.rows import best_across, reduce_rows
 from axe_eq_backends.cuda.schedules.sweeps import sweep, sweep_tiling
 from axe_eq_backends.cuda.schedules.tails import MERGE, Reduction, value_dtypes
@@ -115,7 +116,11 @@ def _plain(
     """Add the reduction of a cell by a monoid; its value as a cell."""
     known = value_dtypes(operands, reductions)
     total = arg(len(known))
-    if result_dtype(cell, known) != "bool":
+    own = result_dtype(cell, known)
+    if exchanged(own) != own:
+        reductions.append(Reduction(monoid, apply(f"cast {exchanged(own)}", cell)))
+        return apply(f"cast {own}", total)
+    if own != "bool":
         reductions.append(Reduction(monoid, cell))
         return total
     reductions.append(Reduction(LOGICAL.get(monoid, monoid), apply("cast i32", cell)))

@@ -51,7 +51,7 @@ def unit_of(monoid: str, dtype: str) -> float:
     unit = MONOIDS[monoid].unit
     if unit is None:
         raise ScheduleError(f"monoid {monoid}", "has no unit", "one, for tails")
-    if dtype in ("i32", "i64") and abs(unit) == float("inf"):
+    if DTYPES[dtype].kind == "i" and abs(unit) == float("inf"):
         ends = np.iinfo(DTYPES[dtype].numpy)
         return int(ends.max if unit > 0 else ends.min)
     return unit
