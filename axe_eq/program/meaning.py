@@ -19,6 +19,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from axe_eq.errors import ArgumentError, AxeError, ProgramError, cause, raised_at
 from axe_eq.program.contract import product_sum
+from axe_eq.program.gathers import check_indices
 from axe_eq.program.node import (
     INPUT,
     OP,
@@ -256,8 +257,15 @@ def evaluate_sel(text: str, arrays: Sequence[Array]) -> Array:
 
     Raises:
         ProgramError: arity, shapes or parameters do not fit.
+        OutOfRange: an operand of integers says where another one has no element.
     """
     sel_type(text, tuple(map(array_type, arrays)))
+    check_indices(text, arrays)
+    return moved(text, arrays)
+
+
+def moved(text: str, arrays: Sequence[Array]) -> Array:
+    """What a selector moves, whatever its operands hold where nothing of them may matter."""
     declared, params = selector(text)
     return np.asarray(declared.run(params, arrays), order="C")
 

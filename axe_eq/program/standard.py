@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from axe_eq.program import selectors as selectors  # declares the selectors
+from axe_eq.program import gathers as gathers  # declares the selectors
+from axe_eq.program import selectors as selectors
 from axe_eq.program.contract import product_sum, shared
 from axe_eq.program.interval import ENCLOSE
 from axe_eq.program.known import CELL_FACTS, MONOID_FACTS

@@ -20,11 +20,11 @@ from axe_eq.program.meaning import (
     cell_values,
     evaluate_nodes,
     evaluate_scan,
-    evaluate_sel,
     finish,
     index_views,
     lift,
     merge,
+    moved,
 )
 from axe_eq.program.node import op_type, scan_type, sel_type
 from axe_eq.program.ops import MONOIDS, State
@@ -209,7 +209,7 @@ class Evaluator:
             return read(self.memory(args[0]), args[2], type)[_slices(region)]
         if name is s.Gather:
             operands = [self.tile(t, loops) for t in tiles_in(args[2])]
-            return evaluate_sel(args[0], operands)[_slices(region)]
+            return moved(args[0], operands)[_slices(region)]
         if name is s.Scanned:
             operands = [self.tile(t, loops) for t in tiles_in(args[2])]
             return evaluate_scan(args[0], operands)[_slices(region)]

@@ -1,0 +1,126 @@
+"""Gathers: selectors that read a dim of one operand where another operand says.
+
+Text: ``gather axis (d0,d1,..)``, of a source and integers. The value has the source's dims, but for
+`axis`, which has the extent of the integers there; dim n of the integers is dim dn of the value:
+
+    value[.., j, ..] = source[.., integers[those of the value's indices that d0, d1, .. name], ..]
+
+An integer that is no index of the axis, a negative one too, has no element: there the value is
+undefined. `misplaced` finds such integers; the move itself takes the nearest index for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from axe_eq.errors import OutOfRange, ProgramError
+from axe_eq.program.ops import SELECTORS, Look, Pull, Selector, join_text, selector
+from axe_eq.program.types import DTYPES, Array, ValueType
+
+Params = tuple[Any, ...]
+Types = Sequence[ValueType]
+
+
+def gather_text(axis: int, dims: Sequence[int]) -> str:
+    """The text of a gather along an axis, by integers whose dims are these of the value."""
+    return join_text("gather", axis, tuple(dims))
+
+
+def _shape(params: Params, types: Types) -> ValueType:
+    of, by = types
+    thing = f"selector '{join_text('gather', *params)}' of {of}, {by}"
+    ok = len(params) == 2 and isinstance(params[0], int) and isinstance(params[1], tuple)
+    ok = ok and all(isinstance(d, int) for d in params[1])
+    if not ok:
+        raise ProgramError(thing, "has unusable parameters", "'gather axis (d0,d1,..)'")
+    axis, dims = params
+    if not 0 <= axis < of.rank:
+        raise ProgramError(thing, f"axis {axis} is outside", f"0..{of.rank - 1}")
+    increases = all(a < b for a, b in zip((-1, *dims), (*dims, of.rank), strict=True))
+    if len(dims) != by.rank or not increases:
+        wanted = f"{by.rank} increasing ones of 0..{of.rank - 1}"
+        raise ProgramError(thing, f"puts the integers along dims {dims}", wanted)
+    if DTYPES[by.dtype].kind != "i":
+        raise ProgramError(thing, f"has indices of {by.dtype}", "an integer dtype")
+    for d, extent in zip(dims, by.shape, strict=True):
+        if d != axis and extent != of.shape[d]:
+            wrong = f"dim {d} has extent {of.shape[d]}, and the integers have {extent}"
+            raise ProgramError(thing, wrong, "equal extents")
+    extent = by.shape[dims.index(axis)] if axis in dims else 1
+    return ValueType(of.dtype, (*of.shape[:axis], extent, *of.shape[axis + 1 :]))
+
+
+def _run(params: Params, arrays: Sequence[Array]) -> Array:
+    (axis, dims), (source, by) = params, arrays
+    shape = list(source.shape)
+    shape[axis] = by.shape[dims.index(axis)] if axis in dims else 1
+    at = by.reshape([by.shape[dims.index(d)] if d in dims else 1 for d in range(len(shape))])
+    if at.size == max(at.shape, default=1) == at.shape[axis]:  # one index for whole slices
+        return np.take(source, at.reshape(-1), axis=axis, mode="clip")
+    last = source.shape[axis] - 1
+    near = np.clip(at.astype(np.int64, copy=False), 0, last)
+    return np.take_along_axis(source, np.broadcast_to(near, shape), axis=axis)
+
+
+def _pull(params: Params, types: Types) -> list[list[Pull | None]]:
+    axis, dims = params
+    return [
+        [None if d == axis else Pull(d) for d in range(types[0].rank)],
+        [Pull(d) for d in dims],
+    ]
+
+
+def _look(params: Params, types: Types) -> tuple[Look, ...]:
+    return (Look(0, params[0], 1),)
+
+
+SELECTORS.add(Selector("gather", 2, _shape, _run, _pull, look=_look))
+
+
+def looks(text: str, types: Types) -> tuple[Look, ...]:
+    """Which dims of a selector's operands are read where another operand says."""
+    declared, params = selector(text)
+    return declared.look(params, types) if declared.look is not None else ()
+
+
+def misplaced(by: Array, extent: int) -> Array:
+    """Which integers are no index of a dim of this extent."""
+    return np.asarray((by < 0) | (by >= extent))
+
+
+def check_indices(text: str, arrays: Sequence[Array], named: str = "") -> None:
+    """Refuse integers that a selector of these operands finds no element for.
+
+    Args:
+        text: of the selector.
+        arrays: its operands.
+        named: what errors call the integers.
+
+    Raises:
+        OutOfRange: naming the first such integer, where it stands, and the range.
+    """
+    declared, params = selector(text)
+    if declared.look is None:
+        return
+    types = [ValueType(_name(a), a.shape) for a in arrays]
+    for look in declared.look(params, types):
+        extent, by = types[look.operand].shape[look.dim], arrays[look.by]
+        if by.size and not 0 <= int(by.min()) <= int(by.max()) < extent:
+            place = tuple(int(at[0]) for at in np.nonzero(np.atleast_1d(misplaced(by, extent))))
+            value = int(np.atleast_1d(by)[place])
+            where = f" at {place if len(place) != 1 else place[0]}" if by.ndim else ""
+            raise OutOfRange(
+                named or f"index of '{text}'",
+                f"is {value}{where}, into dim {look.dim} of {types[look.operand]}",
+                f"0..{extent - 1}",
+            )
+
+
+def _name(array: Array) -> str:
+    return next(n for n, d in DTYPES.items() if d.numpy == array.dtype)
+
+
+__all__ = ["check_indices", "gather_text", "looks", "misplaced"]
