@@ -90,11 +90,18 @@ def _guarded(w: Writer, guard: Int | None, statement: str, otherwise: str = "") 
 
 def _global_address(w: Writer, call: Call) -> str:
     element: Int = call["element"]
+    moves = "".join(f" + {_move(w, regs, step)}" for regs, step in call.args.get("at", ()))
     if element == 0:
-        return w.name(call["tensor"])
+        return w.name(call["tensor"]) + moves
     named = all(map(w.planned.is_element, variables(element)))
     shown = w.expr(element) if named or not is_large(element) else w.wide(element)
-    return f"{w.name(call['tensor'])} + {shown}"
+    return f"{w.name(call['tensor'])} + {shown}{moves}"
+
+
+def _move(w: Writer, regs: Regs, step: int) -> str:
+    """The elements that an index in a register moves an address by."""
+    index = w.element(regs, str(regs.index[0]))
+    return index if step == 1 else f"(long long){index} * {step}"
 
 
 def ld_global(w: Writer, call: Call, s: ir.Primitive) -> None:

@@ -17,10 +17,11 @@ from math import prod
 import numpy as np
 
 from axe_eq.errors import DispatchError, LayoutError
-from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg, replaced
+from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg, replaced, used
 from axe_eq.layout import Layout
 from axe_eq.layout.iters import DEFAULT_AXIS
-from axe_eq.program import ops, places
+from axe_eq.program import gathers, ops, places
+from axe_eq.program.ops import Look
 from axe_eq.program.places import Blocks, Coords, Range, Window
 from axe_eq.program.signature import Affine, plain, signature
 from axe_eq.program.types import DTYPES, ValueType, value_type
@@ -33,6 +34,23 @@ _INT_MAX = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
+class Looked:
+    """A dim of a tensor that is read where integers of the cone say.
+
+    Attributes:
+        cell: the integer over the leaves, loads and positions alone; inside the tensor.
+        dtype: i32 or i64, which hold it.
+        stride: elements between neighbours of the dim.
+        extent: how many there are.
+    """
+
+    cell: Cell
+    dtype: str
+    stride: int
+    extent: int
+
+
+@dataclass(frozen=True)
 class Load:
     """A tensor read over the index space.
 
@@ -42,6 +60,7 @@ class Load:
         offset: element at index 0; may lie outside the buffer where a window says so.
         window: per dim the range [low, high) of indices that lie in the buffer, or None for all;
             outside nothing is read and the value means nothing.
+        looks: what else says where it is read.
     """
 
     buffer: str
@@ -49,6 +68,7 @@ class Load:
     strides: tuple[int, ...]
     offset: int = 0
     window: tuple[Range | None, ...] = ()
+    looks: tuple[Looked, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -207,6 +227,7 @@ class _Raw:
     blocks: Blocks
     offset: int
     window: Window
+    looks: tuple[Looked, ...] = ()
 
 
 class _Reader:
@@ -222,6 +243,7 @@ class _Reader:
         self.known: dict[tuple[int, Coords], Cell] = {}
         self.leaves: list[_Raw | Position | Fold | Prefix] = []
         self.counted: dict[Cell, Cell] = {}  # positions of programs, and how they are counted
+        self.looked: dict[int, Cell] = {}  # dims beside the index space, and their integers
 
     def read(self) -> Cone:
         stored = []
@@ -232,6 +254,8 @@ class _Reader:
             cell = self._stripped(self._cell(root, coords), type_)
             raw = self._raw(access.buffer, access.layout, type_, coords)
             stored.append((raw, cell))
+        for dim in self.looked:  # nothing runs over them
+            self.cone.shape[dim] = 1
         return _cut(self.cone, self.leaves, stored)
 
     def _unviewed(self, number: int) -> int:
@@ -272,9 +296,21 @@ class _Reader:
         if isinstance(read, str):
             raise DispatchError(thing, read, "parts of whole blocks, cut along one dim at a time")
         blocks, window = read.blocks, read.window
+        looks, offset = [], read.offset
+        for dim, cell in self.looked.items():
+            if not blocks[dim]:
+                continue
+            ((_, stride),) = blocks[dim] if len(blocks[dim]) == 1 else ((0, 0),)
+            low, high = window[dim] or (0, extents[dim])
+            if not stride:
+                raise DispatchError(thing, "has blocks in a dim read by integers", "one stride")
+            looks.append(_looked(cell, stride, low, high))
+            offset += low * stride
+            blocks = (*blocks[:dim], (), *blocks[dim + 1 :])
+        window = tuple(None if d in self.looked else w for d, w in enumerate(window))
         while blocks and len(blocks) > self.cone.rank and not blocks[-1]:
             blocks, window = blocks[:-1], window[:-1]
-        return _Raw(buffer, type_.dtype, blocks, read.offset, window if any(window) else ())
+        return _Raw(buffer, type_.dtype, blocks, offset, window if any(window) else (), tuple(looks))
 
     # -- nodes --
 
@@ -381,7 +417,7 @@ class _Reader:
         last = self.cone.rank - 1
         found = []
         for extent in wanted:
-            own = range(self.cone.rank, len(self.cone.shape))
+            own = [d for d in range(self.cone.rank, len(self.cone.shape)) if d not in self.looked]
             again = (last,) if len(wanted) == 1 and last >= 0 else ()
             fits = (d for d in (*again, *own) if d not in taken)
             dim = next((d for d in fits if self.cone.shape[d] == extent), None)
@@ -412,13 +448,15 @@ class _Reader:
             if self.step.nodes[source].kind == "load":
                 return self._read(source, value_type(node.type), coords)
             return self._view(node, coords)
+        types = [value_type(self.step.nodes[o].type) for o in node.operands]
+        if looks := gathers.looks(node.text, types):
+            return self._look(node, types, looks, coords)
         fill = declared.fill(params) if declared.fill else None
         value: Cell | None = None
         if fill is not None:  # a value of its type: rounded like any other
             held = value_type(node.type).dtype
             with np.errstate(all="ignore"):
                 value = Constant(np.asarray(fill).astype(DTYPES[held].numpy).item(), held)
-        types = [value_type(self.step.nodes[o].type) for o in node.operands]
         pulls = places.pulled(node.text, types, coords)
         if pulls is None or (not pulls and value is None):
             raise self.cone.refuse(f"gathers by '{node.text}'", "operators of strided reads")
@@ -429,6 +467,36 @@ class _Reader:
             value = cell if value is None else self._where_inside(at, type_, cell, value)
         assert value is not None
         return value
+
+    def _look(
+        self, node: TileNode, types: Sequence[ValueType], looks: Sequence[Look], coords: Coords
+    ) -> Cell:
+        """An operand that is read where others say: those dims become dims of their own."""
+        if self.step.row:
+            raise self.cone.refuse(f"gathers by '{node.text}'", "no product of tiles")
+        rows, found = places.pulls(node.text, types), dict[tuple[int, int], Affine]()
+        for look in looks:
+            at = places.at(rows[look.by], coords)
+            cell = self._cell(node.operands[look.by], at)
+            if any(isinstance(self.leaves[n], Fold | Prefix) for n in used(cell)):
+                raise self.cone.refuse("reads where a reduction says", "integers read or counted")
+            found[look.operand, look.dim] = self._dim_of(cell, types[look.operand].shape[look.dim])
+        ((moved, row),) = ((n, r) for n, r in enumerate(rows) if n not in {k.by for k in looks})
+        at = tuple(
+            found[moved, d] if p is None else places.at([p], coords)[0] for d, p in enumerate(row)
+        )
+        return self._cell(node.operands[moved], at)
+
+    def _dim_of(self, cell: Cell, extent: int) -> Affine:
+        """A dim beside the index space whose index is an integer of the cone."""
+        if extent == 1:
+            return Affine(())
+        for dim, known in self.looked.items():
+            if known == cell and self.cone.shape[dim] == extent:
+                return plain(dim)
+        self.cone.shape.append(extent)
+        self.looked[len(self.cone.shape) - 1] = cell
+        return plain(len(self.cone.shape) - 1)
 
     def _view(self, node: TileNode, coords: Coords) -> Cell:
         """The operand of a selector that keeps the order of all elements, read by their numbers."""
@@ -467,11 +535,20 @@ class _Reader:
             raise self.cone.refuse(f"counts from {low} to {high}", "what 32 bits hold")
         value: Cell | None = None
         for dim, factor in c.terms:
-            here: Cell = self._leaf(Position(dim))
+            here = self.looked.get(dim)
+            here = self._leaf(Position(dim)) if here is None else apply("cast i32", here)
             here = here if factor == 1 else apply("mul", here, factor)
             value = here if value is None else apply("add", value, here)
         assert value is not None
         return apply("add", value, c.offset) if c.offset else value
+
+
+def _looked(cell: Cell, stride: int, low: int, high: int) -> Looked:
+    """A dim of which [low, high) lie in a tensor; other integers read the nearest element."""
+    near = apply("minimum", apply("maximum", cell, low), high - 1)
+    inside = apply("sub", near, low) if low else near
+    dtype = "i32" if high - low <= _INT_MAX else "i64"
+    return Looked(apply(f"cast {dtype}", inside), dtype, stride, high - low)
 
 
 def _cut(
@@ -509,7 +586,8 @@ def _cut(
 
     for n, leaf in enumerate(leaves):
         if isinstance(leaf, _Raw):
-            known[arg(n)] = numbered(_load(leaf, parts))
+            looks = tuple(replace(x, cell=replaced(x.cell, known)) for x in leaf.looks)
+            known[arg(n)] = numbered(replace(_load(leaf, parts), looks=looks))
         elif isinstance(leaf, Position):
             steps = [(numbered(Position(d)), step) for d, step in images[leaf.dim].terms]
             counted = [p if step == 1 else apply("mul", p, step) for p, step in steps]

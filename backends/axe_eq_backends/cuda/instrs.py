@@ -184,6 +184,8 @@ LOAD_STORE = tuple(
     Instr(f"ldst.{place}", "copy", (), _STORED, limits={"bytes": 16})
     for place in ("ld_global", "st_global", "ld_shared", "st_shared")
 )
+# Loads at addresses that depend on registers: vectors where one index serves all of one.
+GATHER = (Instr("gather.ld_global", "gather", (), _STORED, limits={"bytes": 16}),)
 MATRIX = (
     Instr("matrix.ldmatrix", "copy", (8, 8), (("f16",), ("bf16",)), "warp", limits={"count": 4}),
     Instr("matrix.stmatrix", "copy", (8, 8), (("f16",), ("bf16",)), "warp", limits={"count": 4}),
@@ -197,4 +199,4 @@ REGISTERS = (
     Instr("shuffle.reduce", "reduce", (), (("f32",), ("f64",), ("i32",), ("i64",)), "warp"),
 )
 
-HOPPER = WGMMA + MMA + FMA + TMA + CP_ASYNC + LOAD_STORE + MATRIX + REGISTERS
+HOPPER = WGMMA + MMA + FMA + TMA + CP_ASYNC + LOAD_STORE + GATHER + MATRIX + REGISTERS
