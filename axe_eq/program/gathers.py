@@ -11,12 +11,13 @@ undefined. `misplaced` finds such integers; the move itself takes the nearest in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from axe_eq.errors import OutOfRange, ProgramError
+from axe_eq.program.node import SEL, Node
 from axe_eq.program.ops import SELECTORS, Look, Pull, Selector, join_text, selector
 from axe_eq.program.types import DTYPES, Array, ValueType
 
@@ -119,8 +120,29 @@ def check_indices(text: str, arrays: Sequence[Array], named: str = "") -> None:
             )
 
 
+def over_value(row: Sequence[Pull | None], array: Array, rank: int) -> Array:
+    """An operand that a selector reads as it is, over the dims of the value: 1 where it has none.
+
+    Args:
+        row: its pulls, plain ones along increasing axes.
+        array: the operand, or what is known of it.
+        rank: of the value.
+    """
+    extents = {p.axis: e for p, e in zip(row, array.shape, strict=True) if p is not None}
+    return array.reshape([extents.get(d, 1) for d in range(rank)])
+
+
+def index_nodes(nodes: Iterable[Node]) -> Iterator[tuple[Node, int]]:
+    """Every value that says where another one is read, with the extent of the dim."""
+    for node in nodes:
+        if node.kind == SEL:
+            types = [a.type for a in node.args]
+            for look in looks(node.text, types):
+                yield node.args[look.by], types[look.operand].shape[look.dim]
+
+
 def _name(array: Array) -> str:
     return next(n for n, d in DTYPES.items() if d.numpy == array.dtype)
 
 
-__all__ = ["check_indices", "gather_text", "looks", "misplaced"]
+__all__ = ["check_indices", "gather_text", "index_nodes", "looks", "misplaced", "over_value"]
