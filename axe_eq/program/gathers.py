@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from axe_eq.errors import OutOfRange, ProgramError
-from axe_eq.program.node import SEL, Node
+from axe_eq.program.node import INPUT, SEL, Node, topological
 from axe_eq.program.ops import SELECTORS, Look, Pull, Selector, join_text, selector
 from axe_eq.program.types import DTYPES, Array, ValueType
 
@@ -92,13 +92,12 @@ def misplaced(by: Array, extent: int) -> Array:
     return np.asarray((by < 0) | (by >= extent))
 
 
-def check_indices(text: str, arrays: Sequence[Array], named: str = "") -> None:
+def check_indices(text: str, arrays: Sequence[Array]) -> None:
     """Refuse integers that a selector of these operands finds no element for.
 
     Args:
         text: of the selector.
         arrays: its operands.
-        named: what errors call the integers.
 
     Raises:
         OutOfRange: naming the first such integer, where it stands, and the range.
@@ -108,16 +107,21 @@ def check_indices(text: str, arrays: Sequence[Array], named: str = "") -> None:
         return
     types = [ValueType(_name(a), a.shape) for a in arrays]
     for look in declared.look(params, types):
-        extent, by = types[look.operand].shape[look.dim], arrays[look.by]
-        if by.size and not 0 <= int(by.min()) <= int(by.max()) < extent:
-            place = tuple(int(at[0]) for at in np.nonzero(np.atleast_1d(misplaced(by, extent))))
-            value = int(np.atleast_1d(by)[place])
-            where = f" at {place if len(place) != 1 else place[0]}" if by.ndim else ""
-            raise OutOfRange(
-                named or f"index of '{text}'",
-                f"is {value}{where}, into dim {look.dim} of {types[look.operand]}",
-                f"0..{extent - 1}",
-            )
+        check_index("index", arrays[look.by], types[look.operand].shape[look.dim])
+
+
+def check_index(thing: str, by: Array, extent: int) -> None:
+    """Refuse integers that are no index of a dim of this extent.
+
+    Raises:
+        OutOfRange: naming the first such integer, where it stands, and the range.
+    """
+    if 0 <= int(by.min()) and int(by.max()) < extent:
+        return
+    place = tuple(int(at[0]) for at in np.nonzero(np.atleast_1d(misplaced(by, extent))))
+    value = int(np.atleast_1d(by)[place])
+    where = f" at {place if len(place) != 1 else place[0]}" if by.ndim else ""
+    raise OutOfRange(thing, f"is {value}{where}, no index of a dim of {extent}", f"0..{extent - 1}")
 
 
 def over_value(row: Sequence[Pull | None], array: Array, rank: int) -> Array:
@@ -141,8 +145,21 @@ def index_nodes(nodes: Iterable[Node]) -> Iterator[tuple[Node, int]]:
                 yield node.args[look.by], types[look.operand].shape[look.dim]
 
 
+def index_limits(roots: Iterable[Node]) -> dict[Node, int]:
+    """Inputs of integers that say where values are read, and the least extent read so.
+
+    Also those from which such integers are computed, which may say other places.
+    """
+    found: dict[Node, int] = {}
+    for says, extent in index_nodes(topological(roots)):
+        for node in topological([says]):
+            if node.kind == INPUT and DTYPES[node.dtype].kind == "i":
+                found[node] = min(extent, found.get(node, extent))
+    return found
+
+
 def _name(array: Array) -> str:
     return next(n for n, d in DTYPES.items() if d.numpy == array.dtype)
 
 
-__all__ = ["check_indices", "gather_text", "index_nodes", "looks", "misplaced", "over_value"]
+__all__ = ["check_index", "check_indices", "gather_text", "index_limits", "index_nodes", "looks", "misplaced", "over_value"]

@@ -175,7 +175,7 @@ def _meaning(
         roots = in_float64(roots)
         given = {n: a.astype(np.float64) if _is_float(a) else a for n, a in reads.items()}
     with np.errstate(all="ignore"):
-        found = evaluate_nodes(roots, given)
+        found = evaluate_nodes(roots, given, checked=False)
     return {name: found[root] for name, root in zip(nodes, roots, strict=True)}
 
 

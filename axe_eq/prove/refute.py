@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from axe_eq.errors import ArgumentError, OutOfRange, SearchError
-from axe_eq.program.gathers import index_nodes
+from axe_eq.program.gathers import index_limits
 from axe_eq.program.interval import Interval, disjoint, literal, point
-from axe_eq.program.node import INPUT, Node, Program, topological
+from axe_eq.program.node import Node, Program
 from axe_eq.program.types import DTYPES, Array
 from axe_eq.prove.bitwise import differing_bits
 from axe_eq.prove.enclose import Plan, enclose_program, plan, run
@@ -117,7 +117,7 @@ class _Pair:
     def of(a: Program, b: Program) -> _Pair:
         inputs = tuple(i.node for i in a.inputs)
         outputs = a.outputs, tuple(over_inputs_of(a, b))
-        below = _limits([*outputs[0], *outputs[1]])
+        below = index_limits([*outputs[0], *outputs[1]])
         limits = tuple(below.get(node, 0) for node in inputs) if below else ()
         return _Pair(inputs, a.constants | b.constants, *outputs, limits)
 
@@ -142,19 +142,6 @@ class _Pair:
             bounds_b=(float(b.low), float(b.high)),
             names=tuple(n.text for n in self.inputs),
         )
-
-
-def _limits(outputs: Sequence[Node]) -> dict[Node, int]:
-    """Inputs of integers that say where values are read, and the least extent read so.
-
-    Those that are computed from them may leave it; what is read there is unknown.
-    """
-    found: dict[Node, int] = {}
-    for says, extent in index_nodes(topological(outputs)):
-        for node in topological([says]):
-            if node.kind == INPUT and DTYPES[node.dtype].kind == "i":
-                found[node] = min(extent, found.get(node, extent))
-    return found
 
 
 def _value(x: Interval, kind: str) -> float | int | bool:
