@@ -228,9 +228,7 @@ class _Walk:
             nested = not any(b % a for a, b in pairwise(ends))
             self.scattered += not nested or (bool(cuts) and dim in self.bounded)
             self.scattered += bool(cuts) and any(dim == s.dim for s in self.scans)
-        return Reads(
-            self.guarded, self.scattered, n_looked=self.looked, scans=tuple(self.scans)
-        )
+        return Reads(self.guarded, self.scattered, n_looked=self.looked, scans=tuple(self.scans))
 
     def _is_apart(self, coords: Coords) -> bool:
         """Whether something is reduced or scanned for, or at, what integers say."""
@@ -299,7 +297,9 @@ class _Walk:
         says = {look.by for look in found}
         for n, (child, row) in enumerate(zip(choice.children, rows, strict=True)):
             if n not in says:
-                at = [own[n, d] if p is None else places.at([p], coords)[0] for d, p in enumerate(row)]
+                at = [
+                    own[n, d] if p is None else places.at([p], coords)[0] for d, p in enumerate(row)
+                ]
                 self._visit(child, tuple(at))
 
 

@@ -162,4 +162,13 @@ def _name(array: Array) -> str:
     return next(n for n, d in DTYPES.items() if d.numpy == array.dtype)
 
 
-__all__ = ["check_index", "check_indices", "gather_text", "index_limits", "index_nodes", "looks", "misplaced", "over_value"]
+__all__ = [
+    "check_index",
+    "check_indices",
+    "gather_text",
+    "index_limits",
+    "index_nodes",
+    "looks",
+    "misplaced",
+    "over_value",
+]

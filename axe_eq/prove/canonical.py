@@ -47,7 +47,7 @@ class OneWay:
             return self._inputs[node.text]
         operands = [self.values[a] for a in node.args]
         if node.kind != OP:
-            return evaluate_node(node, operands)
+            return evaluate_node(node, operands, checked=False)
         sig = signature(node.text)
         views = index_views(sig, operands)
         value = self._cell(node.cell, views)

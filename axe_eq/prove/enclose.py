@@ -367,8 +367,12 @@ def _enclose_look(
     inside, where = np.ones((1,) * len(region), bool), dict[tuple[int, int], Array]()
     for look in found:
         row = rows[look.by]
-        at = [np.searchsorted(h, region[p.axis]) for h, p in zip(have[look.by], row, strict=True) if p]
-        low, high = (bound[np.ix_(*at)] for bound in (operands[look.by].low, operands[look.by].high))
+        at = [
+            np.searchsorted(h, region[p.axis]) for h, p in zip(have[look.by], row, strict=True) if p
+        ]
+        low, high = (
+            bound[np.ix_(*at)] for bound in (operands[look.by].low, operands[look.by].high)
+        )
         known = (low == high) & ~misplaced(low, types[look.operand].shape[look.dim])
         inside = inside & over_value(row, np.asarray(known), len(region))
         index = np.where(known, low, 0).astype(np.int64)

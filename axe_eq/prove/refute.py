@@ -161,7 +161,11 @@ def _search_exact(pair: _Pair, seed: int, budget: float) -> ProgramCounterexampl
     for turn in range(_ROUNDS):
         for pattern in (*PLAIN, *SEARCHED, *RANDOM):
             budget -= planned.cost
-            found = _try_exact(pair, Sample(pattern, seed + turn, below=pair.below)) if budget >= 0 else None
+            found = (
+                _try_exact(pair, Sample(pattern, seed + turn, below=pair.below))
+                if budget >= 0
+                else None
+            )
             if found is not None:
                 return found
     return None

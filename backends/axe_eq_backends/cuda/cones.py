@@ -310,7 +310,9 @@ class _Reader:
         window = tuple(None if d in self.looked else w for d, w in enumerate(window))
         while blocks and len(blocks) > self.cone.rank and not blocks[-1]:
             blocks, window = blocks[:-1], window[:-1]
-        return _Raw(buffer, type_.dtype, blocks, offset, window if any(window) else (), tuple(looks))
+        return _Raw(
+            buffer, type_.dtype, blocks, offset, window if any(window) else (), tuple(looks)
+        )
 
     # -- nodes --
 

@@ -150,7 +150,17 @@ FMA = (
 _TMA_LIMITS = {"rank": 5, "box": 256, "stride_bytes": 16, "align_bytes": 128}
 _ANY = (("f16",), ("bf16",), ("f32",), ("i32",))
 # What registers hold: narrow elements packed in words, wide ones in pairs of them.
-_STORED = (*_ANY, ("f64",), ("i64",), ("f8e4m3",), ("f8e5m2",), ("bool",), ("i8",), ("u8",), ("i16",))
+_STORED = (
+    *_ANY,
+    ("f64",),
+    ("i64",),
+    ("f8e4m3",),
+    ("f8e5m2",),
+    ("bool",),
+    ("i8",),
+    ("u8",),
+    ("i16",),
+)
 TMA = (
     Instr("tma.load", "copy_async", (), _STORED, "thread", "mbarrier", "async", limits=_TMA_LIMITS),
     # Into the same bytes of several CTAs' shared memory, named by a mask of 16 bits.

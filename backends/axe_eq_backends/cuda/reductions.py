@@ -171,9 +171,7 @@ def fused(problem: Problem) -> Problem:
 
 def _looks(a: Operand, b: Operand) -> tuple[Look, ...]:
     """The looks of a tensor over two groups of dims."""
-    return tuple(
-        replace(x, reach=x.reach + y.reach) for x, y in zip(a.looks, b.looks, strict=True)
-    )
+    return tuple(replace(x, reach=x.reach + y.reach) for x, y in zip(a.looks, b.looks, strict=True))
 
 
 def _window(tensor: Operand) -> tuple[Range | None, ...]:

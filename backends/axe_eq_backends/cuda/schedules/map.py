@@ -32,7 +32,11 @@ MOST_REGISTERS = 160
 
 def _registers(tensors: Sequence[Operand], n_elements: int) -> int:
     """Registers of a thread that hold so many elements of every tensor."""
-    return sum(-(-n_elements * DTYPES[o.dtype].itemsize // 4) for o in tensors if any(map(o.varies, range(len(o.strides)))))
+    return sum(
+        -(-n_elements * DTYPES[o.dtype].itemsize // 4)
+        for o in tensors
+        if any(map(o.varies, range(len(o.strides))))
+    )
 
 
 def elementwise(

@@ -156,9 +156,7 @@ def _with_split(o: Operand, dim: int, inner: int) -> Operand:
     """The operand over a dim as two, the faster one of `inner` indices."""
     strides = (*o.strides[:dim], o.strides[dim] * inner, *o.strides[dim:])
     window = (*o.window[:dim], None, *o.window[dim:]) if o.window else ()
-    looks = tuple(
-        replace(x, reach=(*x.reach[:dim], x.reach[dim], *x.reach[dim:])) for x in o.looks
-    )
+    looks = tuple(replace(x, reach=(*x.reach[:dim], x.reach[dim], *x.reach[dim:])) for x in o.looks)
     return replace(o, strides=strides, window=window, looks=looks)
 
 
