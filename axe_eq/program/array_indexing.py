@@ -1,4 +1,4 @@
-"""Indexing by arrays of integers (Python array API standard): all of it is one selector, a gather."""
+"""Indexing by arrays of integers (Python array API standard): one selector, a gather, does it."""
 
 from __future__ import annotations
 
@@ -104,7 +104,8 @@ def dynamic_slice(x: Operand, starts: Sequence[Any], sizes: Sequence[int], /) ->
         [[3, 4, 5], [6, 7, 8]]
     """
     operand = as_traced(x)
-    begins, extents = listed("starts", starts, "one per axis"), wholes("sizes", tuple(sizes))
+    begins = listed("starts", starts, "one per axis")
+    extents = wholes("sizes", listed("sizes", sizes, "one per axis"))
     if not len(begins) == len(extents) == operand.ndim:
         wrong = f"are {len(begins)}, and sizes {len(extents)}, for {operand.node.type}"
         raise ProgramError("starts", wrong, f"{operand.ndim} each")

@@ -116,7 +116,7 @@ def check_index(thing: str, by: Array, extent: int) -> None:
     Raises:
         OutOfRange: naming the first such integer, where it stands, and the range.
     """
-    if 0 <= int(by.min()) and int(by.max()) < extent:
+    if int(by.min()) >= 0 and int(by.max()) < extent:
         return
     place = tuple(int(at[0]) for at in np.nonzero(np.atleast_1d(misplaced(by, extent))))
     value = int(np.atleast_1d(by)[place])

@@ -17,6 +17,7 @@ import ml_dtypes
 import numpy as np
 
 from axe_eq.errors import ProgramError
+from axe_eq.program.gathers import gather_text
 from axe_eq.program.node import (
     INPUT,
     OP,
@@ -46,8 +47,8 @@ _LIMITS = {"f8e4m3": 200.0, "f8e5m2": 1e3, "f16": 1e3, "bf16": 1e4, "f32": 1e4, 
 _INT_LIMIT = 1e6
 _INPUTS: dict[str, Bounds] = {"f": (-2.0, 2.0), "i": (-3.0, 3.0), "b": (0.0, 1.0), "u8": (0.0, 3.0)}
 _DTYPE_WEIGHTS = {
-    "f32": 8, "f16": 5, "bf16": 3, "f64": 3, "i32": 3, "i64": 2, "i8": 1, "u8": 1, "i16": 1, "bool": 2, "f8e4m3": 1,
-    "f8e5m2": 1,
+    "f32": 8, "f16": 5, "bf16": 3, "f64": 3, "i32": 3, "i64": 2, "bool": 2, "f8e4m3": 1,
+    "f8e5m2": 1, "i8": 1, "u8": 1, "i16": 1,
 }  # fmt: skip
 _FREE = (-math.inf, math.inf)
 _KINDS = {"number": "fi", "float": "f", "integer": "i", "logical": "b"}
@@ -278,6 +279,8 @@ class _Maker:
     def selector(self, name: str) -> _Value:
         """A selector with parameters as it samples them."""
         declared = SELECTORS[name]
+        if declared.look is not None:
+            return self.gather()
         if declared.sample is None:
             raise Refused
         operands: list[_Value] = []
@@ -296,6 +299,18 @@ class _Maker:
         if not ends:
             ends = declared.run(params, []).astype(float).reshape(-1).tolist()
         return self.keep(node, (min(ends), max(ends)))
+
+
+    def gather(self) -> _Value:
+        """Rows of a value where integers of at most one dim say, cut to its indices."""
+        source = self.pick()
+        found = [v for v in self.values if v.kind == "i" and v.node.type.rank < 2]
+        if not source.node.shape or not found:
+            raise Refused
+        axis, by = self.choose(range(source.node.type.rank)), found[self.choose(range(len(found)))]
+        inside = self.plain("remainder", by, source.node.shape[axis])
+        text = gather_text(axis, (axis,) * by.node.type.rank)
+        return self.keep(sel_node(text, [source.node, inside.node]), source.bounds)
 
 
 def _holds(name: str, bounds: Bounds) -> bool:

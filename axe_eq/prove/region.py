@@ -15,8 +15,8 @@ import numpy as np
 
 from axe_eq.errors import SearchError
 from axe_eq.program.node import Node
-from axe_eq.program.places import pulls
 from axe_eq.program.ops import Pull, selector
+from axe_eq.program.places import pulls
 from axe_eq.program.signature import Affine, signature
 from axe_eq.program.types import Array, ValueType
 

@@ -49,8 +49,8 @@ from axe_eq.kernel.threads.placement import LANES
 __all__ = [
     "CTA", "GMEM", "LANE", "N_CTAS", "RANK", "REG", "SMEM", "THREAD", "WARP", "WARPS_PER_GROUP",
     "Arrive", "Assign", "Body", "Buffer", "ClusterArrive", "ClusterWait", "Commit", "Copy",
-    "CopyAsync", "Expect", "FenceAsync", "Fill", "For", "Gather", "Gemm", "If", "Index", "Kernel", "Let",
-    "MBarrier", "Map", "Primitive", "Reduce", "Role", "Roles", "Scan", "Scope", "Statement",
+    "CopyAsync", "Expect", "FenceAsync", "Fill", "For", "Gather", "Gemm", "If", "Index", "Kernel",
+    "Let", "MBarrier", "Map", "Primitive", "Reduce", "Role", "Roles", "Scan", "Scope", "Statement",
     "Subscript", "Sync", "View", "Wait", "WaitGroup", "Where", "children", "span", "walk",
 ]  # fmt: skip
 
