@@ -90,7 +90,7 @@ def _guarded(w: Writer, guard: Int | None, statement: str, otherwise: str = "") 
 
 def _global_address(w: Writer, call: Call) -> str:
     element: Int = call["element"]
-    moves = "".join(f" + {_move(w, regs, step)}" for regs, step in call.args.get("at", ()))
+    moves = "".join(f" + {_move(w, regs, step)}" for regs, step, _ in call.args.get("at", ()))
     if element == 0:
         return w.name(call["tensor"]) + moves
     named = all(map(w.planned.is_element, variables(element)))

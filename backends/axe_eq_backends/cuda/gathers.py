@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import gcd
+from typing import NamedTuple
 
 from axe_eq.errors import DispatchError
 from axe_eq.kernel.placement import number
@@ -17,6 +19,29 @@ from axe_eq_backends.cuda.warps import check_tile, matching
 Registers = dict[int, int]  # of a destination -> of a tile of indices
 
 
+class Step(NamedTuple):
+    """What an index in a register moves a load's address by.
+
+    Attributes:
+        index: the register.
+        step: elements between neighbours.
+        extent: what the index is below; at least 0 it is.
+    """
+
+    index: Regs
+    step: int
+    extent: int
+
+
+class Index(NamedTuple):
+    """A tile of indices: its registers for those of the destination, and as in `Step`."""
+
+    tile: ir.View
+    registers: Registers
+    step: int
+    extent: int
+
+
 def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     """Plan a gather as the loads of a copy, whose addresses move by steps times indices."""
     assert isinstance(primitive, ir.Gather)
@@ -29,10 +54,11 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     for dim, tile in primitive.indices:
         check_tile(row, tile, context.where)
         registers = dict(matching(dst.place.static(), tile.place.static()))
-        found.append((tile, registers, primitive.step(dim)))
+        extent = number(src.buffer.shape[dim])
+        found.append(Index(tile, registers, primitive.step(dim), extent))
     most = row.limits["bytes"] // dst.buffer.itemsize
-    for _, registers, step in found:
-        most = gcd(most, _run(registers), step)
+    for index in found:
+        most = gcd(most, _run(index.registers), index.step)
     plan = global_plan(row, "ld_global", primitive.fill, dst, src, context, most & -most)
     base = number(dst.place.at("reg"))
     plan.calls = [_indexed(call, found, base) for call in plan.calls]
@@ -50,12 +76,16 @@ def _run(registers: Registers) -> int:
     )
 
 
-def _indexed(call: Call, found: list[tuple[ir.View, Registers, int]], base: int) -> Call:
+def _indexed(call: Call, found: Sequence[Index], base: int) -> Call:
     if call.op != "ld_global":
         return call
     first = call["regs"].index[0] - base
     at = tuple(
-        (Regs(tile.buffer, (number(tile.place.at("reg")) + registers[first],)), step)
-        for tile, registers, step in found
+        Step(
+            Regs(i.tile.buffer, (number(i.tile.place.at("reg")) + i.registers[first],)),
+            i.step,
+            i.extent,
+        )
+        for i in found
     )
     return Call(call.op, {**call.args, "at": at})
