@@ -367,38 +367,6 @@ class Copy(Primitive):
 
 
 @dataclass(eq=False)
-class Gather(Primitive):
-    """Copy a part of an argument to `dst`, every element from where tiles of integers say.
-
-    An element of `src` that begins at 0 along a dim of its buffer, and has one index there, is read
-    at the index that `at` holds for it. Those must be indices of the dim. Elements outside `src`
-    otherwise read as `fill`.
-
-    Attributes:
-        indices: (dim of src's buffer, tile of integers that broadcasts to dst).
-    """
-
-    name: ClassVar[str] = "gather"
-    dst: View
-    src: View
-    indices: tuple[tuple[int, View], ...]
-    fill: float = 0.0
-
-    def views(self) -> tuple[View, ...]:
-        """Destination, source, indices."""
-        return self.dst, self.src, *(tile for _, tile in self.indices)
-
-    def step(self, dim: int) -> int:
-        """Elements between neighbours of a dim of the source's buffer."""
-        (i,) = self.src.buffer.place.blocks[dim] or (None,)
-        return 0 if i is None else number(i.stride)
-
-    def details(self) -> str:
-        """What it says beside its operands."""
-        return f", dims {[dim for dim, _ in self.indices]} by tiles"
-
-
-@dataclass(eq=False)
 class Gemm(Primitive):
     """acc[m, n] (+)= sum over k of a[m, k] b[n, k]; asynchronous ones form one group each."""
 

@@ -1,6 +1,6 @@
 """Gathers: selectors that read a dim of one operand where another operand says.
 
-Text: ``gather axis (d0,d1,..)``, of a source and integers. The value has the source's dims, but for
+Text: ``lookup axis (d0,d1,..)``, of a source and integers. The value has the source's dims, but for
 `axis`, which has the extent of the integers there; dim n of the integers is dim dn of the value:
 
     value[.., j, ..] = source[.., integers[those of the value's indices that d0, d1, .. name], ..]
@@ -27,16 +27,16 @@ Types = Sequence[ValueType]
 
 def gather_text(axis: int, dims: Sequence[int]) -> str:
     """The text of a gather along an axis, by integers whose dims are these of the value."""
-    return join_text("gather", axis, tuple(dims))
+    return join_text("lookup", axis, tuple(dims))
 
 
 def _shape(params: Params, types: Types) -> ValueType:
     of, by = types
-    thing = f"selector '{join_text('gather', *params)}' of {of}, {by}"
+    thing = f"selector '{join_text('lookup', *params)}' of {of}, {by}"
     ok = len(params) == 2 and isinstance(params[0], int) and isinstance(params[1], tuple)
     ok = ok and all(isinstance(d, int) for d in params[1])
     if not ok:
-        raise ProgramError(thing, "has unusable parameters", "'gather axis (d0,d1,..)'")
+        raise ProgramError(thing, "has unusable parameters", "'lookup axis (d0,d1,..)'")
     axis, dims = params
     if not 0 <= axis < of.rank:
         raise ProgramError(thing, f"axis {axis} is outside", f"0..{of.rank - 1}")
@@ -78,7 +78,7 @@ def _look(params: Params, types: Types) -> tuple[Look, ...]:
     return (Look(0, params[0], 1),)
 
 
-SELECTORS.add(Selector("gather", 2, _shape, _run, _pull, look=_look))
+SELECTORS.add(Selector("lookup", 2, _shape, _run, _pull, look=_look))
 
 
 def looks(text: str, types: Types) -> tuple[Look, ...]:

@@ -300,7 +300,6 @@ class _Maker:
             ends = declared.run(params, []).astype(float).reshape(-1).tolist()
         return self.keep(node, (min(ends), max(ends)))
 
-
     def gather(self) -> _Value:
         """Rows of a value where integers of at most one dim say, cut to its indices."""
         source = self.pick()

@@ -42,7 +42,7 @@ TAPESTRY = "Tapestry, selectors and block operators; ours for gathers"
 def _along(spec: str) -> tuple[int, tuple[int, ...]] | None:
     """Axis and dims of the integers of a gather; None for other selectors."""
     name, params = split_text(spec)
-    return (params[0], params[1]) if name == "gather" else None
+    return (params[0], params[1]) if name == "lookup" else None
 
 
 def _of_rows(spec: str) -> int | None:

@@ -111,8 +111,8 @@ def test_an_index_that_is_computed_is_checked_too() -> None:
 
 def test_nobody_knows_that_a_gather_is_defined() -> None:
     types = value_type("f32[4,2]"), value_type("i32[3]")
-    assert str(sel_type("gather 0 (0,)", types)) == "f32[3,2]"
-    found = facts_of_selector("gather 0 (0,)", types, (FINITE, FINITE))
+    assert str(sel_type("lookup 0 (0,)", types)) == "f32[3,2]"
+    found = facts_of_selector("lookup 0 (0,)", types, (FINITE, FINITE))
     assert found == FINITE & ~DEFINED
 
 
@@ -134,7 +134,8 @@ def test_small_integers_compute_as_in_numpy(dtype: Any) -> None:
         cast = xp.astype(x, "i8"), xp.astype(x, "u8"), xp.astype(y, "f32")
         return (
             x + y, x * y - 3, -x, ~y, x << 1, y >> 1, (x + y) > x, xp.abs(x), *cast,
-            xp.sum(x, axis=1), xp.max(y, axis=0), xp.cumulative_sum(x, axis=1), xp.argmax(x, axis=1),
+            xp.sum(x, axis=1), xp.max(y, axis=0), xp.cumulative_sum(x, axis=1),
+            xp.argmax(x, axis=1),
         )  # fmt: skip
 
     with np.errstate(all="ignore"):
