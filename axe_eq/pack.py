@@ -40,12 +40,12 @@ class Pack:
         version: version of the pack; certificates carry it.
         exact: its laws hold bit for bit; False marks a real pack (true on reals only).
         laws: name -> law.
-        schedules: ways to implement cones, see `axe_eq.extract.price`.
+        schedules: ways to implement cones, see `axe_eq.extract.price.pricer`.
         targets: machines, by name.
         emitters: target family -> emitter.
         runners: target family -> runner.
         interpreters: target family -> what runs its lowered kernels without the machine, see
-            `axe_eq.prove.kernelcheck.Interpreter`.
+            `axe_eq.check.kernelcheck.Interpreter`.
         spelled: target family -> the first cell that it spells for it, and where.
     """
 

@@ -22,21 +22,22 @@ from typing import Any
 import numpy as np
 
 from axe_eq.answers import as_answer, from_answer, from_cache
+from axe_eq.check.kernelcheck import check_kernels
 from axe_eq.debug import Report, StageRecord, progress, stage, switches
 from axe_eq.egraph.phases import Saturated, saturate
 from axe_eq.egraph.session import Limits
 from axe_eq.egraph.worker import is_limited, run_limited
 from axe_eq.errors import ArgumentError, PackError, ProgramError, SearchError
-from axe_eq.extract.able import drop_unwritable, emitter_of, without_machine
-from axe_eq.extract.choose import Group, chosen
-from axe_eq.extract.circles import leave_out_circles
-from axe_eq.extract.commit import MOST_ROUNDS, Failure, Kernels
-from axe_eq.extract.forest import read_forest
-from axe_eq.extract.mesh import build_mesh, plan_mesh, read_mesh
-from axe_eq.extract.pareto import PRICES
-from axe_eq.extract.price import Pricer
-from axe_eq.extract.priced import Prices
-from axe_eq.extract.stage import Extracted, extract
+from axe_eq.extract.price.priced import Prices
+from axe_eq.extract.price.pricer import Pricer
+from axe_eq.extract.read.circles import leave_out_circles
+from axe_eq.extract.read.excluded import drop_unwritable, emitter_of, without_machine
+from axe_eq.extract.read.forest import read_forest
+from axe_eq.extract.search.commit import MOST_ROUNDS, Failure, Kernels
+from axe_eq.extract.search.merge import Group, chosen
+from axe_eq.extract.search.mesh import build_mesh, plan_mesh, read_mesh
+from axe_eq.extract.search.pareto import PRICES
+from axe_eq.extract.search.stage import Extracted, extract
 from axe_eq.layout import Layout, Mesh
 from axe_eq.pack import Pack, by_reference, laws_of, name_list, reference
 from axe_eq.pack import packs as find_packs
@@ -46,8 +47,7 @@ from axe_eq.program.show import value_names
 from axe_eq.program.store import program_from_json, program_to_json
 from axe_eq.program.terms import OPERATORS, Cons, In, Nil, decode, encode, type_of, types_of
 from axe_eq.program.trace import trace
-from axe_eq.prove.agree import disagreement
-from axe_eq.prove.kernelcheck import check_kernels
+from axe_eq.prove.programs.agree import disagreement
 from axe_eq.requests import (
     arrival_layouts,
     check_axes,

@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from axe_eq import nn
+from axe_eq.check.kernelcheck import KINDS, sampled_inputs, wrong_kernels
 from axe_eq.debug import progress
 from axe_eq.errors import ProgramError, SearchError
-from axe_eq.extract.able import drop_unwritable, emitter_of
-from axe_eq.extract.forest import Forest, read_forest
-from axe_eq.extract.price import Pricer
-from axe_eq.extract.priced import Prices
-from axe_eq.extract.stage import extract
+from axe_eq.extract.price.priced import Prices
+from axe_eq.extract.price.pricer import Pricer
+from axe_eq.extract.read.excluded import drop_unwritable, emitter_of
+from axe_eq.extract.read.forest import Forest, read_forest
+from axe_eq.extract.search.stage import extract
 from axe_eq.pack import Pack, installed
 from axe_eq.pipeline import ranked, saturate_program
 from axe_eq.program.node import OP, Program
@@ -29,8 +30,7 @@ from axe_eq.program.ops import MONOIDS
 from axe_eq.program.signature import signature
 from axe_eq.program.terms import encode
 from axe_eq.program.trace import trace
-from axe_eq.prove.kernelcheck import KINDS, sampled_inputs, wrong_kernels
-from axe_eq.prove.rebuild import rebuild, reshape_program
+from axe_eq.prove.certificates.rebuild import rebuild, reshape_program
 from axe_eq.run.interpret import Interpreter, interpreter_of
 from axe_eq.schedule.graph import KernelStep, ScheduleGraph
 from axe_eq.schedule.summary import Columns, Schedule, Summary

@@ -24,14 +24,14 @@ from typing import Any
 import numpy as np
 
 import axe_eq as axe
+from axe_eq.check.kernelcheck import JUMPING_SHARE, TOLERANCES, difference
 from axe_eq.errors import AxeError, cause, raised_at
 from axe_eq.program.meaning import evaluate_nodes
 from axe_eq.program.node import OP, Program
 from axe_eq.program.ops import cell
 from axe_eq.program.signature import signature
 from axe_eq.program.types import Array
-from axe_eq.prove.kernelcheck import JUMPING_SHARE, TOLERANCES, difference
-from axe_eq.prove.rebuild import in_float64
+from axe_eq.prove.certificates.rebuild import in_float64
 from benchmarks.drawn_programs import ELEMENTS, MULTIPLY_ADDS, case, inputs
 from benchmarks.rounding import bounds
 from benchmarks.terminal import told

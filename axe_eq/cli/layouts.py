@@ -27,7 +27,6 @@ from axe_eq.layout import (
     tile,
     tile_of,
 )
-from axe_eq.layout.describe import describe
 from axe_eq.layout.notation import (
     NOTATIONS,
     find,
@@ -39,8 +38,9 @@ from axe_eq.layout.notation import (
     write,
 )
 from axe_eq.layout.notation.text import quote
+from axe_eq.layout.picture.describe import describe
+from axe_eq.prove.certificates.proof import Certificate
 from axe_eq.prove.picture import draw as draw_picture
-from axe_eq.prove.proof import Certificate
 
 # ---- axe layout ---------------------------------------------------------------------------------
 

@@ -10,8 +10,8 @@ import click
 
 from axe_eq.errors import ArgumentError
 from axe_eq.layout import Mesh
-from axe_eq.layout.check import check_axis
 from axe_eq.layout.notation.text import Spelling, quote
+from axe_eq.layout.value.check import check_axis
 
 Shape = tuple[int, ...]
 

@@ -21,9 +21,9 @@ from typing import Any, NoReturn
 import numpy as np
 
 from axe_eq.errors import AxeError, ProgramError, cause, said
-from axe_eq.program.arguments import as_float
+from axe_eq.program.array.arguments import as_float
+from axe_eq.program.array.joining import joined
 from axe_eq.program.facts import captured_name
-from axe_eq.program.joining import joined
 from axe_eq.program.node import OP, SCAN, Node, input_node, op_node, scan_node
 from axe_eq.program.ops import join_text, selector
 from axe_eq.program.signature import Affine, make, plain, signature
@@ -263,7 +263,7 @@ class Traced:
     # -- indexing
 
     def __getitem__(self, key: Any) -> Traced:
-        from axe_eq.program.indexing import index
+        from axe_eq.program.array.indexing import index
 
         result: Traced = index(self, key)
         return result

@@ -69,7 +69,7 @@ class Call:
     @classmethod
     def of(cls, program: Program) -> Call:
         """The call of a program."""
-        from axe_eq.layout.plain import plain_strides  # a saved program's call needs no layouts
+        from axe_eq.layout.value.plain import plain_strides
 
         return cls(
             tuple(i.name for i in program.inputs),

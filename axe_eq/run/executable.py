@@ -23,7 +23,7 @@ from axe_eq.schedule.quantity import Costs
 from axe_eq.target import Target
 
 if TYPE_CHECKING:
-    from axe_eq.extract.pareto import Point
+    from axe_eq.extract.search.pareto import Point
 
 
 _MOST_BOUND = 64  # extents for which a bound schedule is kept
@@ -324,7 +324,7 @@ class Executable:
         Raises:
             SearchError: the search ran in another process, or planned for a mesh.
         """
-        from axe_eq.extract.pareto import pareto  # loading a saved program needs no e-graph
+        from axe_eq.extract.search.pareto import pareto
 
         if self._found is None or self._found.prices is None:
             raise SearchError("pareto", "needs what extraction chose from", "a compiled program")

@@ -10,7 +10,7 @@ import numpy as np
 
 from axe_eq.errors import ScheduleError
 from axe_eq.layout import Layout
-from axe_eq.layout.tables import point_table
+from axe_eq.layout.normal.tables import point_table
 from axe_eq.program.types import Array, ValueType
 
 Coordinate = tuple[int, ...]

@@ -7,10 +7,10 @@ from itertools import combinations, count, islice
 
 import pytest
 
-from axe_eq.extract.cone import Cones, summarise, used
-from axe_eq.extract.forest import LOAD, Forest
-from axe_eq.extract.price import Pricer
-from axe_eq.extract.search import Search
+from axe_eq.extract.price.cone import Cones, summarise, used
+from axe_eq.extract.price.pricer import Pricer
+from axe_eq.extract.read.forest import LOAD, Forest
+from axe_eq.extract.search.search import Search
 from tests.unit.extract.graphs import forest_of, random_program, search_of
 
 SMALL, MEDIUM = 200, 60

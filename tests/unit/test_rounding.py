@@ -10,10 +10,10 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import nn
+from axe_eq.check.kernelcheck import TOLERANCES, difference
 from axe_eq.program.node import Program, input_node, op_node
 from axe_eq.program.signature import make, plain
 from axe_eq.program.types import Array, ValueType
-from axe_eq.prove.kernelcheck import TOLERANCES, difference
 from benchmarks.programs import meanings
 from benchmarks.rounding import bounds
 

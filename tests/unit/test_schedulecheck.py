@@ -14,6 +14,7 @@ from click.testing import CliRunner
 import axe_eq as axe
 from axe_eq import nn
 from axe_eq import pack as packs
+from axe_eq.check.kernelcheck import points, sampled_inputs, wrong_kernels
 from axe_eq.cli import registry
 from axe_eq.errors import PackError, ScheduleError
 from axe_eq.kernel.cells import Cell, apply, arg
@@ -23,7 +24,6 @@ from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.kernel.threads.ir import span
 from axe_eq.pack import Pack, installed
 from axe_eq.pipeline import is_cached
-from axe_eq.prove.kernelcheck import points, sampled_inputs, wrong_kernels
 from axe_eq.schedule.graph import KernelStep, ScheduleGraph
 from axe_eq.schedule.summary import Columns, Summary, grid_of, traffic
 from axe_eq.schedulecheck import SAMPLES, ScheduleReport, check_schedules

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from lark import Token, Transformer, v_args
 
 from axe_eq.errors import LayoutError, SearchError
-from axe_eq.layout.iters import DEFAULT_AXIS, Iter
 from axe_eq.layout.notation.text import Context, build, fit, parse, refuse, spelling, zip_iters
-from axe_eq.layout.swizzle import Swizzle
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value.iters import DEFAULT_AXIS, Iter
+from axe_eq.layout.value.layout import Layout
+from axe_eq.layout.value.swizzle import Swizzle
 
 Strides = tuple[tuple[int, str], ...]
 Extents = tuple[int, ...]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from axe_eq.errors import LayoutError, ScheduleError, SearchError
 from axe_eq.layout import Layout, Swizzle
-from axe_eq.layout.iters import DEFAULT_AXIS
+from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.program.types import Array
 from axe_eq.schedule.box import Range
 

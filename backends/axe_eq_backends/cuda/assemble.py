@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from axe_eq.errors import EmitError, ScheduleError
-from axe_eq.extract.commit import content
+from axe_eq.extract.search.commit import content
 from axe_eq.kernel.cells import flops
 from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.run.cache import Cache, key

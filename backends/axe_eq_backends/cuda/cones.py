@@ -19,7 +19,7 @@ import numpy as np
 from axe_eq.errors import DispatchError, LayoutError
 from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg, replaced
 from axe_eq.layout import Layout
-from axe_eq.layout.iters import DEFAULT_AXIS
+from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.program import ops, places
 from axe_eq.program.places import Blocks, Coords, Range, Window
 from axe_eq.program.signature import Affine, plain, signature

@@ -21,7 +21,7 @@ from axe_eq.kernel.expr import Int, Var, both, divisor, equal, evaluate, make, v
 from axe_eq.kernel.placement import Placement, digits, number, refine
 from axe_eq.kernel.threads.ir import LANE, Where
 from axe_eq.kernel.threads.placement import LANES
-from axe_eq.layout.swizzle import Swizzle
+from axe_eq.layout.value.swizzle import Swizzle
 
 
 class Step(NamedTuple):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from axe_eq.extract.forest import Forest, read_forest
-from axe_eq.extract.price import Pricer
-from axe_eq.extract.priced import Prices
-from axe_eq.extract.search import Search
+from axe_eq.extract.price.priced import Prices
+from axe_eq.extract.price.pricer import Pricer
+from axe_eq.extract.read.forest import Forest, read_forest
+from axe_eq.extract.search.search import Search
 from axe_eq.pack import installed
 from axe_eq.pipeline import find_target, saturate_program
 from axe_eq.program.node import InputSpec, Node, Program, input_node, op_node

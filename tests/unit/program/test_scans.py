@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
+from axe_eq.check.random import random_program
 from axe_eq.errors import ProgramError
 from axe_eq.program.node import SCAN, op_node, scan_node
 from axe_eq.program.ops import MONOIDS
-from axe_eq.program.random import random_program
 from axe_eq.program.scans import FEW_STEPS, n_merges, prefixes
 from axe_eq.program.store import program_from_json, program_to_json
 from axe_eq.program.terms import decode, encode

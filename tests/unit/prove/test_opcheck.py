@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from axe_eq.check import opcheck
+from axe_eq.check.lawcheck import check_pack
 from axe_eq.pack import Pack
 from axe_eq.program.interval import Interval
 from axe_eq.program.ops import (
@@ -22,8 +24,6 @@ from axe_eq.program.ops import (
     Table,
     split_text,
 )
-from axe_eq.prove import opcheck
-from axe_eq.prove.lawcheck import check_pack
 
 BUILT_IN = [f"cell {n}" for n in CELLS] + [f"monoid {n}" for n in MONOIDS]
 BUILT_IN += [f"selector {n}" for n in SELECTORS]
