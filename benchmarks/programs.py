@@ -106,11 +106,11 @@ def _compared(seed: int, exe: Any, program: Program, values: str, on: str) -> tu
     share = JUMPING_SHARE if jumps(program) else 0.0
     rounding: list[Array] = []  # worked out for what is further apart than the tolerance
     for number, (f, w, n) in enumerate(zip(found, wide, narrow, strict=True)):
-        apart = difference(np.asarray(f), w, n, tolerance, share)
+        apart = difference(np.asarray(f), w, [n], tolerance, share)
         if apart is not None:
             rounding = rounding or _roundings(program, arrays)
             moved = np.where(_is_nan(w), np.inf, rounding[number])
-            apart = difference(np.asarray(f), w, n, tolerance, share, moved)
+            apart = difference(np.asarray(f), w, [n], tolerance, share, moved)
         if apart is not None:
             at, count = apart
             values = f"{f[at]} at {at}, where it means {w[at]}"

@@ -7,7 +7,7 @@ that it can implement it, so it may well compute another function. A family's in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -17,15 +17,16 @@ import numpy as np
 from axe_eq.debug import say, switches
 from axe_eq.errors import AxeError, ScheduleError, cause, raised_at
 from axe_eq.pack import Pack, title_of_schedule
-from axe_eq.program.meaning import evaluate_nodes
-from axe_eq.program.node import Node, Program, input_node
-from axe_eq.program.ops import cell
+from axe_eq.program.meaning import evaluate_node, evaluate_nodes, scanned
+from axe_eq.program.node import SCAN, Node, Program, input_node
+from axe_eq.program.ops import cell, scan
+from axe_eq.program.scans import FIRST, LAST
 from axe_eq.program.signature import signature
 from axe_eq.program.types import DTYPES, Array, ValueType, value_type
 from axe_eq.prove.certificates.rebuild import in_float64
 from axe_eq.run.interpret import Interpreter, interpreter_of
 from axe_eq.schedule.decode import written
-from axe_eq.schedule.graph import KernelStep, ScheduleGraph
+from axe_eq.schedule.graph import KernelStep, ScheduleGraph, TileNode
 from axe_eq.target import Target
 
 # Of the largest value: sums in another order, functions to a few ulp, and roundings of the coarsest
@@ -34,7 +35,9 @@ TOLERANCES = {
     "f64": 1e-9, "f32": 1e-4, "f16": 4e-3, "bf16": 3e-2, "f8e4m3": 0.15, "f8e5m2": 0.3,
 }  # fmt: skip
 Index = tuple[int, ...]
+Evaluate = Callable[[Node, Sequence[Array]], Array]
 MOST_POINTS = 1 << 26  # of index spaces, of kernels that are interpreted at AXE_CHECK = 2
+MERGED_AS_A_POINT = 64  # elements that numpy merges while one point is interpreted
 KINDS = ("moderate", "extreme")
 EXTREME = np.array([1e4, -1e4, 1e-4, -1e-4, 0.0, -0.0, 1.0])
 UNDEFINED = np.array([np.inf, -np.inf, np.nan])
@@ -144,8 +147,8 @@ def wrong_kernels(
         reads = {a.buffer: held[a.buffer] for a in step.reads}
         wanted = meaning(step, graph, reads)
         if only is None or step.schedule in only:
-            narrow = _meaning(step, graph, reads, wide=False) if not step.rounds else wanted
-            problem = _problem(step, graph, target, interpreter, reads, (wanted, narrow))
+            also = _otherwise(step, graph, reads)
+            problem = _problem(step, graph, target, interpreter, reads, wanted, also)
             if problem is not None:
                 yield Wrong(step, problem)
         with np.errstate(all="ignore"):  # narrow types hold infinities for large numbers
@@ -164,8 +167,27 @@ def meaning(step: KernelStep, graph: ScheduleGraph, reads: Mapping[str, Array]) 
     return _meaning(step, graph, reads, wide=not step.rounds)
 
 
+def _otherwise(
+    step: KernelStep, graph: ScheduleGraph, reads: Mapping[str, Array]
+) -> list[dict[str, Array]]:
+    """What it means in the program's own types, and where no order of a scan decides."""
+    found = [] if step.rounds else [_meaning(step, graph, reads, wide=False)]
+    if any(_has_order(node) for node in step.nodes):
+        found.append(_meaning(step, graph, reads, False, _decided))
+    return found
+
+
+def _has_order(node: TileNode) -> bool:
+    """Whether a value depends on the order in which it is merged: by infinities and overflow."""
+    return node.kind == "scan" and not scan(node.text)[0].exact
+
+
 def _meaning(
-    step: KernelStep, graph: ScheduleGraph, reads: Mapping[str, Array], wide: bool
+    step: KernelStep,
+    graph: ScheduleGraph,
+    reads: Mapping[str, Array],
+    wide: bool,
+    evaluate: Evaluate = evaluate_node,
 ) -> dict[str, Array]:
     nodes: Mapping[str, Node] = written(
         step, {n: input_node(n, graph.buffers[n].value_type) for n in reads}
@@ -175,8 +197,24 @@ def _meaning(
         roots = in_float64(roots)
         given = {n: a.astype(np.float64) if _is_float(a) else a for n, a in reads.items()}
     with np.errstate(all="ignore"):
-        found = evaluate_nodes(roots, given)
+        found = evaluate_nodes(roots, given, evaluate)
     return {name: found[root] for name, root in zip(nodes, roots, strict=True)}
+
+
+def _decided(node: Node, arrays: Sequence[Array]) -> Array:
+    """Value of a node; of a scan another one from where its order decides what is no number.
+
+    0 times infinity is NaN, and products of what comes later are 0 or infinite sooner than values.
+    """
+    usual = evaluate_node(node, arrays)
+    if node.kind != SCAN or not _is_float(usual):
+        return usual
+    finite, same = np.isfinite(usual), np.ones(usual.shape, bool)
+    for order in (FIRST, LAST):
+        other = scanned(node.text, arrays, order).astype(usual.dtype)
+        same = same & np.where(finite, np.isfinite(other), _same(usual, other))
+    decided = np.logical_and.accumulate(same, axis=scan(node.text)[1])
+    return np.where(decided, usual, np.where(np.isnan(usual), 0, np.nan).astype(usual.dtype))
 
 
 def _is_float(array: Array) -> bool:
@@ -189,7 +227,8 @@ def _problem(
     target: Target,
     interpreter: Interpreter,
     reads: Mapping[str, Array],
-    wanted: tuple[Mapping[str, Array], Mapping[str, Array]],
+    wanted: Mapping[str, Array],
+    also: Sequence[Mapping[str, Array]],
 ) -> str | None:
     try:
         made = interpreter.run(step, graph, target, reads)
@@ -197,22 +236,21 @@ def _problem(
         return f"cannot be run: {error}"
     except Exception as error:  # a pack's own lowering may fail in any way
         return f"cannot be lowered ({cause(error)}, at {raised_at(error)})"
-    wide, narrow = wanted
-    for name, want in wide.items():
+    for name, want in wanted.items():
         if name not in made:
             return f"writes no {name}"
-        problem = _difference(np.asarray(made[name]), want, narrow[name], step)
+        problem = _difference(np.asarray(made[name]), want, [a[name] for a in also], step)
         if problem is not None:
             return f"{problem.format(name=name)}: it does not compute {_cone(step)}"
     return None
 
 
-def _difference(found: Array, want: Array, narrow: Array, step: KernelStep) -> str | None:
+def _difference(found: Array, want: Array, also: Sequence[Array], step: KernelStep) -> str | None:
     """The worst element of a kernel's result, as text with a place for the buffer's name."""
     if found.shape != want.shape:
         return f"writes {{name}} of shape {found.shape}, and its cone has {want.shape}"
     share = JUMPING_SHARE if _jumps(step) else 0.0
-    apart = difference(found, want, narrow, _tolerance(step), share)
+    apart = difference(found, want, also, _tolerance(step), share)
     if apart is None:
         return None
     at, count = apart
@@ -223,37 +261,38 @@ def _difference(found: Array, want: Array, narrow: Array, step: KernelStep) -> s
 def difference(
     found: Array,
     want: Array,
-    narrow: Array,
+    also: Sequence[Array],
     tolerance: float,
     share: float = 0.0,
     rounding: Array | None = None,
 ) -> tuple[Index, int] | None:
     """The first element that is not what it is to be, and how many there are.
 
-    Where the meaning in float64 and the meaning in the program's own types are not the same number,
-    infinity or NaN, rounding decides what comes out, and nothing is asked.
+    Where the meaning in float64 and the meaning computed otherwise are not the same number,
+    infinity or NaN, rounding or the order of merging decides what comes out: nothing is asked.
 
     Args:
         found: what was computed.
         want: what is meant, in float64.
-        narrow: what is meant, in the program's own types.
+        also: what is meant, computed otherwise: in the program's own types, in another order.
         tolerance: of the largest finite value.
         share: of the elements that may differ.
         rounding: what each element may be off by beyond the tolerance; where that is inf, nothing
             is asked.
     """
     if not _is_float(want):
-        apart = np.asarray((found != want) & (want == narrow))
+        apart = np.all([found != want, *(want == other for other in also)], axis=0)
     else:
         with np.errstate(all="ignore"):
             stored = want.astype(found.dtype).astype(np.float64)
-            own, a = narrow.astype(np.float64), found.astype(np.float64)
-            finite = np.isfinite(stored) & np.isfinite(own)
+            own, a = [other.astype(np.float64) for other in also], found.astype(np.float64)
+            finite = np.isfinite(np.stack([stored, *own])).all(axis=0)
             near = np.asarray(tolerance * (np.abs(stored[finite]).max(initial=0.0) + 1e-30))
             if rounding is not None:
                 near = near + rounding
-            asked = np.where(finite, np.abs(stored - own) <= near, _same(stored, own))
-            asked &= np.isfinite(near)
+            asked = np.isfinite(np.broadcast_to(near, stored.shape))
+            for other in own:
+                asked &= np.where(finite, np.abs(stored - other) <= near, _same(stored, other))
             apart = asked & ~np.where(finite, np.abs(a - stored) <= near, _same(a, stored))
     if apart.sum() <= share * apart.size:
         return None
@@ -287,7 +326,7 @@ def _cone(step: KernelStep) -> str:
 
 
 def points(graph: ScheduleGraph) -> int:
-    """Points of the index spaces of all nodes of all kernels: what interpreting them costs."""
+    """Points of the index spaces of all nodes of all kernels: what comparing them costs."""
     total = 0
     for step in graph.kernels:
         types = [value_type(n.type) for n in step.nodes]
@@ -295,4 +334,6 @@ def points(graph: ScheduleGraph) -> int:
             shapes = [types[o].shape for o in node.operands]
             is_cell = node.kind == "cell"
             total += prod(signature(node.text).extents(shapes)) if is_cell else type_.size
+            if _has_order(node):  # also from its end, in quadratic work
+                total += type_.size * type_.shape[scan(node.text)[1]] // MERGED_AS_A_POINT
     return total

@@ -138,6 +138,9 @@ def _check_algebra(declared: Cell, operands: Sequence[Array]) -> Iterator[str]:
         unit = np.full_like(x, declared.unit)
         if _apart(f(x, unit), x) or (declared.commutative and _apart(f(unit, x), x)):
             yield f"declares unit={declared.unit:g}, and f(x, unit) is not x"
+    product = declared.quotient_of
+    if product and x.dtype.kind == "f" and _apart(f(x, y), CELLS[product].fn(x, 1 / y)):
+        yield f"declares quotient_of={product!r}, and f(x, y) is not {product} of x and 1 / y"
 
 
 def _check_enclosure(declared: Cell, operands: Sequence[Array]) -> Iterator[str]:

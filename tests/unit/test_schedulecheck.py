@@ -234,6 +234,28 @@ def test_at_check_2_compile_refuses_a_wrong_kernel_and_names_its_schedule(shape:
         assert compiled(2).kernels[0].schedule == "twice_relu"
 
 
+@pytest.mark.parametrize("monoid", ["recurrence", "softmax"])
+def test_where_the_order_of_a_scan_decides_infinities_nothing_is_asked(monoid: str) -> None:
+    """Of two infinite decays with 0 between them NaN, where these two are merged first."""
+
+    def scanned(a: Any, b: Any) -> Any:
+        return axe.array.associative_scan(monoid, (a, b), axis=1)
+
+    for seed in (1, 2):
+        with axe.debug(check=2, seed=seed):
+            exe = axe.compile(scanned, "2x37:f32", "2x37:f32", target="h200")
+
+    class Off(CudaInterpreter):
+        def run(self, *args: Any, **named: Any) -> Any:
+            return {name: value * 2 for name, value in super().run(*args, **named).items()}
+
+    inputs = sampled_inputs(exe.schedule.graph, np.random.default_rng(2), "extreme")
+    assert any(np.isinf(x).any() for x in inputs.values())
+    assert list(wrong_kernels(exe.schedule.graph, h200, CudaInterpreter(), inputs)) == []
+    (wrong,) = wrong_kernels(exe.schedule.graph, h200, Off(), inputs)
+    assert "where its cone is" in str(wrong)
+
+
 def test_packs_check_ends_with_1_and_names_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = ScheduleReport("twice_relu", "h200", 5, 30, tuple(f"on {n}: bad" for n in "abcde"))
     fine = ScheduleReport("few_rows", "h200", 2, 30)

@@ -7,7 +7,7 @@ found at once. Samples decide nothing: what agrees on them may differ elsewhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from axe_eq.pack import Pack
 from axe_eq.program.node import Program
@@ -23,7 +23,6 @@ _BUDGET = Budget(seconds=10.0)
 def disagreement(
     a: Program,
     b: Program,
-    assume: Sequence[tuple[Program, Program]] = (),
     *,
     numerics: str = "real",
     packs: Iterable[Pack] = (),
@@ -33,8 +32,7 @@ def disagreement(
     Args:
         a: a program.
         b: another over inputs of the same types, in order.
-        assume: pairs of programs that are taken to be equal: a constant, and what it rounds.
-        numerics: "real" or "exact", see `axe_eq.equivalent`. Bit for bit nothing is assumed.
+        numerics: "real" or "exact", see `axe_eq.equivalent`.
         packs: whose laws may prove that they agree.
 
     Returns:
@@ -46,11 +44,10 @@ def disagreement(
     if list(a.outputs) == over_inputs_of(a, b):
         return None
     # Most programs that differ do so at once; a proof of those would be searched for in vain.
-    refuted = None if assume else refute(a, b, numerics=numerics, budget=_GLANCE)
+    refuted = refute(a, b, numerics=numerics, budget=_GLANCE)
     if refuted is not None:
         return refuted.reason
-    given = assume if numerics == "real" else ()
-    if prove_programs(a, b, packs, numerics, given, _BUDGET):
+    if prove_programs(a, b, packs, numerics, (), _BUDGET):
         return None
     refuted = refute(a, b, numerics=numerics)
     if refuted is not None:

@@ -55,6 +55,7 @@ CELL_LIES: dict[str, tuple[Cell, str]] = {
     "commutes": (Cell("x", 2, np.subtract, "number", commutative=True), "f(x, y) is not f(y, x)"),
     "associates": (Cell("x", 2, lambda a, b: a + b / 2, associative=True), "is not f(x, f(y, z))"),
     "unit": (Cell("x", 2, np.multiply, "number", unit=0.0), "declares unit=0"),
+    "quotient": (Cell("x", 2, np.divide, "float", quotient_of="x"), "declares quotient_of='x'"),
     "rounds nothing": (Cell("x", 2, np.add, "number", rounds=False), "none of its operands'"),
     "strict": (Cell("x", 2, np.fmax, strict=True), "declares strict=True, and has a number"),
     "one point": (Cell("x", 1, lambda a: a - a.mean(), "float"), "is no function of one point"),

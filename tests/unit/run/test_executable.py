@@ -411,7 +411,7 @@ def test_a_file_of_another_format_says_what_to_do(tmp_path: Path) -> None:
     del parts["digests.json"]
     parts["call.json"] = json.dumps(json.loads(parts["call.json"]) | {"format": 3}).encode()
     write_parts(path, parts)
-    with pytest.raises(ArgumentError, match=r"has format 3; expected format 5\n  try: compile and"):
+    with pytest.raises(ArgumentError, match=r"has format 3; expected format 6\n  try: compile and"):
         axe.load(path)
 
 
