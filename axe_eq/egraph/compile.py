@@ -13,10 +13,10 @@ import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from inspect import signature
 from itertools import count as count_from
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import Any, NamedTuple, get_args
 
 from axe_eq.errors import PackError
-from axe_eq.rule.law import Law, Pattern
+from axe_eq.rule.law import Law, Pattern, annotations_of
 from axe_eq.rule.term import (
     MODE,
     Analysis,
@@ -106,7 +106,7 @@ class Writer:
 
 def _same(left: str, right: str) -> str:
     """That two variables are equal, compared once both are known."""
-    return f"(= (ordering-max {left} {right}) (ordering-min {left} {right}))"
+    return f"(value-eq {left} {right})"
 
 
 _CONSTANT = re.compile(r"\((\w+)\)")
@@ -335,7 +335,7 @@ def fired_table(law: Law, key: str) -> str:
 
 def analysis_pattern(fn: Callable[..., tuple[Term, Any]]) -> Pattern:
     """An analysis rule run on variables: its left side, and the fact as its right side."""
-    hints = get_type_hints(fn, include_extras=True)
+    hints = annotations_of(fn)
     params = tuple(
         Var(p, next(h for h in get_args(hints[p])[1:] if isinstance(h, Sort)))
         for p in signature(fn).parameters
