@@ -1,4 +1,8 @@
-"""What a search found, as data: what a worker answers, and what the cache keeps."""
+"""What a search found, as data: what a worker answers, and what the cache keeps.
+
+A worker explains what it found before it ends. The cache keeps explanations apart: to say what a
+schedule was compared with takes longer than to find it again, and few ask.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +20,9 @@ from axe_eq.target import Target
 
 
 def as_answer(exe: Executable) -> dict[str, Any]:
-    """What a search found, as JSON data: what a worker answers, and the cache keeps."""
+    """What a search found, as JSON data; not what else it knows, which `explain` says."""
     return {
         "schedule": exe.schedule.graph.to_json(),
-        "explanation": exe.explain(),
         "matches": exe.matches,
         "stages": [asdict(s) for s in exe.report.stages if s.name != "trace"],  # is never skipped
     }
@@ -38,7 +41,7 @@ def from_answer(
     """The executable of a search that ran elsewhere or earlier."""
     return Executable(
         program, from_json(found["schedule"]), machine, tuple(used), numerics, report, None,
-        found["matches"], found["explanation"], again, differ=differ,
+        found["matches"], found.get("explanation"), again, differ=differ,
     )  # fmt: skip
 
 
@@ -50,7 +53,7 @@ def from_cache(
     numerics: str,
     report: Report,
     differ: Compare,
-    again: Callable[[], Executable],
+    again: Callable[[], Executable] | None,
 ) -> Executable:
     """The executable of a search that ran earlier: its stages took no time now, and say so."""
     exe = from_answer(found, program, machine, used, numerics, report, differ, again)

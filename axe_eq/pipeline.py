@@ -76,7 +76,7 @@ from axe_eq.target import Target
 
 SYMBOLS = (In, *OPERATORS, Nil, Cons, schedule_terms.Buffer)
 ANALYSES = (type_of, types_of, schedule_terms.arrival)
-PROGRAMS = Cache("programs")
+PROGRAMS, EXPLANATIONS = Cache("programs"), Cache("explanations")
 LEVEL_OF_SEARCH = 2  # AXE_DEBUG: from here on it shows what a search does
 LEAST_GRACE_S = 5.0  # to choose from what a search found within its time; or as long again
 
@@ -142,14 +142,23 @@ def compile(
     name = key(text)
     known = PROGRAMS.read(name, lambda data: from_cache(
         json.loads(data), program, machine, used, numerics, report, _differ(used, numerics),
-        lambda: search(Report()),
+        None if mesh else lambda: search(Report()),
     ))  # fmt: skip
     if known is not None:
+        known.keep = partial(kept_explanation, name)
         return known
     made = search(report)
     if not made.stopped.startswith("time"):  # what a clock stops ends elsewhere the next time
         PROGRAMS.store(name, json.dumps(as_answer(made)).encode())
+        made.keep = partial(kept_explanation, name)
+        if is_limited():
+            made.explain()  # its worker did
     return made
+
+
+def kept_explanation(name: str, make: Callable[[], str]) -> str:
+    """The explanation of a program that the cache knows, made where nobody has asked before."""
+    return EXPLANATIONS.get(name, lambda: make().encode(), bytes.decode)
 
 
 @contextmanager
@@ -297,7 +306,7 @@ def choose_stored(text: str) -> str:
     target: Target = pickle.loads(b64decode(job["target"]))
     exe = _choose(program, encode(program.outputs), mesh, target, used, job["without"],
                   job["numerics"], Report())  # fmt: skip
-    return json.dumps(as_answer(exe))
+    return json.dumps(as_answer(exe) | {"explanation": exe.explain()})
 
 
 def is_cached() -> bool:

@@ -212,6 +212,7 @@ class Session:
         self._strings: dict[Any, Any] = {}
         self._closed: set[tuple[str, tuple[Any, ...]]] = set()
         self._asked = 0
+        self._known_sizes: list[tuple[str, int]] | None = None
         known = _Known(
             {name: dict(group) for name, group in laws.items()},
             tuple(symbols), tuple(analyses), record,
@@ -226,6 +227,7 @@ class Session:
     def _run(self, *commands: Any) -> list[Any]:
         need_threads()
         self._taught.is_whole = False
+        self._known_sizes = None
         try:
             found = list(self._egg.run_program(*commands))
         except egg.EggSmolError as error:
@@ -241,6 +243,7 @@ class Session:
         """Forget everything since `mark`, keep the laws: far cheaper than a new session."""
         self._taught.forget(1)
         self._taught.mark()
+        self._known_sizes = None
         self._numbers.clear()
         self._strings.clear()
         self._closed.clear()
@@ -421,8 +424,11 @@ class Session:
         return dict(self._sizes()).get(type_of.name, 0)
 
     def _sizes(self) -> list[tuple[str, int]]:
-        (sizes,) = self._run(egg.PrintSize(_SPAN, None))
-        return list(sizes.sizes)
+        """Rows by table: counted once between two commands."""
+        if self._known_sizes is None:
+            (sizes,) = self._run(egg.PrintSize(_SPAN, None))
+            self._known_sizes = list(sizes.sizes)
+        return self._known_sizes
 
     # --- terms out
     # ------------------------------------------------------------------------------------------

@@ -176,6 +176,15 @@ def made_ready(runner: Any, schedule: Schedule) -> Any:
     return runner.prepare(schedule.graph)
 
 
+Keep = Callable[[Callable[[], str]], str]
+"""Keeps what a function makes, and gives it back where it was kept before."""
+
+
+def made_now(make: Callable[[], str]) -> str:
+    """A `Keep` that keeps nothing."""
+    return make()
+
+
 class Executable:
     """A compiled program; see `axe_eq.pipeline.compile`.
 
@@ -191,6 +200,9 @@ class Executable:
         explanation: the text of `explain`, where `found` is not there to write it.
         again: runs the search again, for what only `found` knows.
         differ: how the program is compared with what its schedule computes at other extents.
+
+    Attributes:
+        keep: keeps its explanation, which takes long to work out.
     """
 
     def __init__(
@@ -214,6 +226,8 @@ class Executable:
         self.packs = tuple(packs)
         self.matches = dict(matches or {})
         self._searched, self._explanation, self._again = found, explanation, again
+        self._repeated: Executable | None = None
+        self.keep: Keep = made_now
         runners = {f: r for p in (*find_packs(), *packs) for f, r in p.runners.items()}
         self.origin = Origin(program, differ)
         self.schedule = Schedule(
@@ -326,23 +340,38 @@ class Executable:
         """
         from axe_eq.extract.search.pareto import pareto
 
-        if self._found is None or self._found.prices is None:
+        if self._found is None:
             raise SearchError("pareto", "needs what extraction chose from", "a compiled program")
         return pareto(self._found.prices)
 
     @property
     def _found(self) -> Any:
         """What extraction chose from; what came from the cache is searched again for it."""
-        if self._searched is None and self._again is not None:
-            self._searched = self._again()._searched
-        return self._searched
+        other = self._searched_again
+        return self._searched if other is None else other._searched
+
+    @property
+    def _searched_again(self) -> Executable | None:
+        """The same program from a search of now; None where what a search said is here."""
+        if self._repeated is None and self._searched is None and self._again is not None:
+            self._repeated = self._again()
+        return self._repeated
 
     def explain(self) -> str:
-        """The chosen kernels, the schedules that lost, and why."""
+        """The chosen kernels, the schedules that lost, and why.
+
+        The schedules that lost are worked out now. A program that came from the cache is searched
+        again, unless it was explained before.
+        """
+        return self.keep(self._explained)
+
+    def _explained(self) -> str:
         from axe_eq.run.explain import explain
 
         if self._explanation is not None:
             return self._explanation
+        if (other := self._searched_again) is not None:
+            return other._explained()
         text = explain(self.schedule.graph, self.target, self._found, self.matches, self.numerics)
         if self.stopped == "saturated":
             return text

@@ -1,19 +1,23 @@
-"""The extraction stage: search, merge kernels, rank alternatives, and keep why."""
+"""The extraction stage: search, merge kernels, rank alternatives, and say why when asked."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 from axe_eq.extract.price.priced import Prices
 from axe_eq.extract.read.forest import Forest
 from axe_eq.extract.search.merge import Group, merged
 from axe_eq.extract.search.pareto import settle
+from axe_eq.extract.search.running import TOLERANCE_S
 from axe_eq.extract.search.search import Search
 from axe_eq.extract.search.selection import Selection
 
 MAX_ALTERNATIVES = 64
+MOST_RUNNERS = 24
 RANKED = 3
+INFINITE = float("inf")
 
 
 @dataclass(frozen=True)
@@ -23,12 +27,10 @@ class RunnerUp:
     Attributes:
         change: what differs from the chosen one.
         time_s: its estimated seconds.
-        flipped: the placed class that is materialised here and not there, or the other way round.
     """
 
     change: str
     time_s: float
-    flipped: int = -1
 
 
 @dataclass(frozen=True)
@@ -36,45 +38,87 @@ class Extracted:
     """What extraction found.
 
     Attributes:
-        forest: the classes it chose from.
+        search: the search that ended with it, at the values it chose.
         selection: the chosen values and their kernels.
         groups: kernels, those merged that gain by it, in a valid order.
         unfused_s: estimated seconds with every value materialised.
-        runners_up: the cheapest schedules one change away.
-        alternatives: kernels of the best runners-up, to be ranked by their timelines.
-        evaluated: kernels evaluated.
-        priced: distinct cones priced.
+        alternatives: kernels of the cheapest schedules one change away, to be ranked by their
+            timelines.
+        evaluated: kernels evaluated to choose it.
+        priced: distinct cones priced for that.
         outputs: placed class and layout of every output.
-        prices: of the cones.
-        needed: changes that no schedule covers: values that their readers cannot compute, inputs
-            that cannot be read where they arrive.
         unwritable: why alternatives were left out that the target's emitter cannot write, and
             schedules that no known machine has.
     """
 
-    forest: Forest
+    search: Search
     selection: Selection
     groups: list[Group]
     unfused_s: float
-    runners_up: tuple[RunnerUp, ...] = ()
-    alternatives: tuple[list[Group], ...] = ()
-    evaluated: int = 0
-    priced: int = 0
-    outputs: Sequence[tuple[int, str]] = field(default_factory=list)
-    prices: Prices | None = None
+    alternatives: tuple[list[Group], ...]
+    evaluated: int
+    priced: int
+    outputs: Sequence[tuple[int, str]]
     unwritable: tuple[str, ...] = ()
-    needed: tuple[str, ...] = ()
+
+    @property
+    def forest(self) -> Forest:
+        """The classes it chose from."""
+        return self.search.forest
+
+    @property
+    def prices(self) -> Prices:
+        """Of the cones."""
+        return self.search.prices
 
     @property
     def time_s(self) -> float:
         """Estimated seconds of the chosen kernels."""
         return sum(g.price.time_s for g in self.groups)
 
+    @cached_property
+    def changes(self) -> list[Change]:
+        """Every schedule one change away, worked out when somebody asks what was compared."""
+        return _changes(self.search, self.selection)
+
+    @property
+    def runners_up(self) -> tuple[RunnerUp, ...]:
+        """The cheapest schedules one change away, cheapest first."""
+        gain = self.selection.time_s - self.time_s  # of merging kernels, taken off all alike
+        found = [RunnerUp(c.name, c.time_s - gain) for c in self.changes if c.differs]
+        return tuple(sorted(found, key=lambda r: (r.time_s, r.change))[:MOST_RUNNERS])
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Changes that no schedule covers.
+
+        Values that their readers cannot compute, inputs that cannot be read where they arrive.
+        """
+        return tuple(c.name for c in self.changes if c.is_drop and c.time_s == INFINITE)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A schedule with one value more in memory than the chosen one, or one less.
+
+    Attributes:
+        name: what is done to which value.
+        value: its placed class.
+        is_drop: it is one less.
+        time_s: estimated seconds; infinite where no schedule covers it, or above a bound.
+        differs: it is a schedule, of another time.
+    """
+
+    name: str
+    value: int
+    is_drop: bool
+    time_s: float
+    differs: bool
+
 
 def extract(
     prices: Prices,
     *,
-    keep: int = 24,
     per_byte: float = 0.0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Extracted:
@@ -82,7 +126,6 @@ def extract(
 
     Args:
         prices: of the kernels of a saturated session's forest on the target.
-        keep: number of runners-up to report.
         per_byte: seconds that a stored byte is worth beside its time: more leaves less in memory.
         progress: told how far the search is.
 
@@ -96,16 +139,12 @@ def extract(
         settle(search, per_byte)
     selection = search.selection() if per_byte else search.run(progress)
     groups = merged(prices, selection)
-    gain = selection.time_s - sum(g.price.time_s for g in groups)
-    runners, needed = _runners_up(search, selection, gain)
-    runners = runners[:keep]
     ranked = 0 if per_byte else RANKED - 1  # those keep more
-    others = tuple(_groups_without(search, r.flipped) for r in runners[:ranked])
+    others = tuple(_groups_without(search, v) for v in _cheapest(search, selection, ranked))
     outputs = [(_home(forest, root), forest.layout_of(root)) for root in forest.roots]
     return Extracted(
-        forest, selection, groups, unfused, runners, others, search.evaluated,
-        prices.pricer.priced, outputs, prices, needed=needed,
-    )  # fmt: skip
+        search, selection, groups, unfused, others, search.evaluated, prices.pricer.priced, outputs
+    )
 
 
 def _home(forest: Forest, root: int) -> int:
@@ -122,30 +161,35 @@ def _groups_without(search: Search, flipped: int) -> list[Group]:
     return groups
 
 
-def _runners_up(
-    search: Search, selection: Selection, gain: float
-) -> tuple[tuple[RunnerUp, ...], tuple[str, ...]]:
-    """Every schedule one changed value away from the chosen one, cheapest first.
+def _nearby(search: Search, selection: Selection) -> list[int]:
+    """The values that a change may be about: those that the chosen kernels depend on."""
+    met = {p for m in selection.kernels.values() for p in m.met} & set(search.values)
+    return sorted(met)[:MAX_ALTERNATIVES]
 
-    And changes of the chosen one that no schedule covers: values whose readers cannot compute them,
-    inputs that cannot be read where they arrive.
 
-    Args:
-        search: at the chosen M.
-        selection: the chosen schedule.
-        gain: seconds that merging kernels saved; taken off the others alike.
-    """
-    found, needed = [], []
-    live = selection.materialised
-    nearby = {p for m in selection.kernels.values() for p in m.met} & set(search.values)
-    for value in sorted(nearby)[:MAX_ALTERNATIVES]:
-        undo = search.set_materialised([value])
-        cost = search.total()
-        search.restore([value], undo)
-        verbs = ("read", "copy") if search.forest.copied(value) else ("recompute", "materialise")
-        change = f"{verbs[value not in live]} {search.forest.label(value)}"
-        if cost == float("inf") and value in live:
-            needed.append(change)
-        if cost < float("inf") and abs(cost - selection.time_s) > 1e-15:
-            found.append(RunnerUp(change, cost - gain, value))
-    return tuple(sorted(found, key=lambda r: (r.time_s, r.change))), tuple(needed)
+def _changes(search: Search, selection: Selection) -> list[Change]:
+    """Every change there is."""
+    return [_change(search, selection, value) for value in _nearby(search, selection)]
+
+
+def _change(search: Search, selection: Selection, value: int, bound: float = INFINITE) -> Change:
+    """The schedule with one value flipped."""
+    undo = search.set_materialised([value])
+    cost = search.total(bound)
+    search.restore([value], undo)
+    is_drop = value in selection.materialised
+    verbs = ("read", "copy") if search.forest.copied(value) else ("recompute", "materialise")
+    name = f"{verbs[not is_drop]} {search.forest.label(value)}"
+    differs = cost < INFINITE and abs(cost - selection.time_s) > TOLERANCE_S
+    return Change(name, value, is_drop, cost, differs)
+
+
+def _cheapest(search: Search, selection: Selection, number: int) -> list[int]:
+    """The values whose flips make the cheapest other schedules; dearer ones are not priced out."""
+    best: list[Change] = []
+    for value in _nearby(search, selection) if number else ():
+        bound = best[-1].time_s if len(best) == number else INFINITE
+        change = _change(search, selection, value, bound)
+        if change.differs:
+            best = sorted([*best, change], key=lambda c: (c.time_s, c.name))[:number]
+    return [change.value for change in best]

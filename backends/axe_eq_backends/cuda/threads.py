@@ -187,7 +187,7 @@ def split_swizzle(
     """Decide by enumeration whether the swizzle splits over thread part and constants."""
     if swizzle is None or not swizzle.bits:
         return Swizzled(None, False)
-    values = np.unique(np.asarray(evaluate(thread, grid(where)), np.int64))
+    values = np.asarray(evaluate(thread, grid(where)), np.int64).ravel()
     whole = swizzle.apply_table(values)
     linear = all(
         (swizzle.apply_table(values + c) == (whole ^ swizzle.apply(c))).all() for c in constants
