@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from axe_eq.errors import LayoutError
 from axe_eq.extract.forest import CELL, GATHER, LOAD, Choice, Forest, TileClass
+from axe_eq.extract.formula import formula
 from axe_eq.extract.reads import reads
 from axe_eq.extract.recall import Recall, bits
 from axe_eq.layout import Layout
@@ -376,6 +377,11 @@ def summarise(
         *reads(forest, roots, order, picks, stored),
         monoids=tuple(sorted(monoids)),
         cells=_cells(forest, roots, order, picks) if multiplied else 0.0,
+        formula=(
+            formula(forest, roots, order, picks, stored)
+            if stored and positions and any(c.structured for c in multiplied)
+            else None
+        ),
     )
 
 
