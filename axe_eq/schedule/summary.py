@@ -61,7 +61,8 @@ class Work(NamedTuple):
     Attributes:
         flops: operations.
         letters: loop letters of the node and its operands.
-        dtype: element type that products multiply, the wider one of two.
+        dtype: element type that products multiply, the wider one of two; that of the values where a
+            structured monoid mixes them.
         structured: a structured monoid reduces.
         star: elements per index of the letters.
         dtypes: element types of the operands of products, each once.

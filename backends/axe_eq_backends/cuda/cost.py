@@ -165,7 +165,8 @@ class Lanes:
         if (structured and len(summary.products) > 1) or (summary.products and summary.n_folds):
             return "products beside other reductions"
         taken = all(tile_rows(target, w.dtype) for w in summary.products)
-        if taken and structured and not mixes_rows(summary) and not no_rows_of_scores(summary):
+        kept = mixes_rows(summary) or no_rows_of_scores(summary) or wide_weights(summary)
+        if taken and structured and not kept:
             return "products that matrix units take"
         if not structured and any(map(is_of_matrices, summary.products)):
             return "products of matrices"
@@ -314,6 +315,20 @@ def no_rows_of_scores(summary: Summary) -> str | None:
         return "no block dim p, or no more than one index of a streamed dim s"
     if any(w.structured and len(w.reduced) > 1 for w in summary.products):
         return "a structured reduction over several dims"
+    return None
+
+
+def wide_weights(summary: Summary) -> str | None:
+    """Why weights must not be rounded to the values' type, as kernels of matrix units have them.
+
+    None where no score is wider than the values, or results are stored as narrow: rounding weights
+    is then no coarser than rounding results.
+    """
+    for work in summary.products:
+        widest = max((DTYPES[t].itemsize for t in work.dtypes), default=0)
+        size = DTYPES[work.dtype].itemsize
+        if work.structured and widest > size and max(a.itemsize for a in summary.stores) > size:
+            return f"weights that {work.dtype} does not hold, for a wider result"
     return None
 
 

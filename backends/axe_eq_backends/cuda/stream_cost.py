@@ -28,6 +28,7 @@ from axe_eq_backends.cuda.cost import (
     not_strided,
     roofline,
     waves,
+    wide_weights,
 )
 from axe_eq_backends.cuda.online import ONLINE
 from axe_eq_backends.cuda.schedules.chunks import (
@@ -80,6 +81,8 @@ class Streaming:
             return rowless
         if mixes_rows(summary):
             return "rows that do not share what is streamed"
+        if wide := wide_weights(summary):
+            return wide
         if summary.staged or summary.n_folds:
             return "operands of products computed in the kernel, or other reductions"
         if len(summary.stores) > 1:

@@ -16,7 +16,17 @@ from typing import Any, NamedTuple
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel import ir
 from axe_eq.kernel.build import Builder
-from axe_eq.kernel.cells import IDENTITY, Cell, Constant, apply, arg, renumber, used
+from axe_eq.kernel.cells import (
+    IDENTITY,
+    Apply,
+    Cell,
+    Constant,
+    apply,
+    arg,
+    renumber,
+    replaced,
+    used,
+)  # fmt: skip
 from axe_eq.kernel.expr import Expr, Int, equal, make
 from axe_eq.kernel.ir import span
 from axe_eq.kernel.placement import strided
@@ -25,6 +35,7 @@ from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.instrs import K_MAJOR, MN_MAJOR, TMA, SmemForm
 from axe_eq_backends.cuda.live import Live, positions
 from axe_eq_backends.cuda.online import (
+    WIDENED,
     Online,
     gathered,
     hoisted,
@@ -402,7 +413,10 @@ class Writer:
             for name in ("top", "top_next", "total", "change", "part")
         )
         online = p.monoid
-        self.plain, scale = gathered(p.scores) if online.scales else (p.scores, 1.0)
+        # Products are in f32 as they are.
+        own = {Apply(WIDENED, (arg(n),)): arg(n) for n in range(len(p.products))}
+        scores, scale = gathered(p.scores) if online.scales else (p.scores, 1.0)
+        self.plain = replaced(scores, own)
         self.unmasked = replace(self.grid.live, score=self.plain).unmasked
         pair = {n: apply("mul", arg(n), scale) if scale != 1 else arg(n) for n in range(2)}
         weight = in_powers_of_two(substituted(online.weight, pair))
