@@ -15,6 +15,7 @@ from math import gcd, prod
 from typing import NamedTuple
 
 from axe_eq.errors import LayoutError
+from axe_eq.extract.formula import formula
 from axe_eq.extract.price.reads import reads
 from axe_eq.extract.read.forest import CELL, GATHER, LOAD, Choice, Forest, TileClass
 from axe_eq.extract.search.recall import Recall, bits
@@ -376,6 +377,11 @@ def summarise(
         *reads(forest, roots, order, picks, stored),
         monoids=tuple(sorted(monoids)),
         cells=_cells(forest, roots, order, picks) if multiplied else 0.0,
+        formula=(
+            formula(forest, roots, order, picks, stored)
+            if stored and positions and any(c.structured for c in multiplied)
+            else None
+        ),
     )
 
 

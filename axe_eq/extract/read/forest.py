@@ -37,7 +37,8 @@ class Choice:
         source: placed class that is loaded, -1 otherwise.
         product: floating operations of sums of products, over the whole index space.
         vector: other floating operations, over the whole index space.
-        dtype: element type the products multiply.
+        dtype: element type the products multiply, the wider one of two; where weights of a
+            structured monoid are made between them, that of the values.
         structured: reduces by a structured monoid.
         reduces: reduces at least one dim.
         inside: letters of the tile and its operands, sorted, as one text.
@@ -416,7 +417,8 @@ def _cell_choice(
     space = math.prod(sig.extents([o.type.shape for o in given]))
     structured = bool(sig.monoid) and MONOIDS[sig.monoid].n_values > 1
     if sig.monoid and (structured or (cell.product and len(given) > 1)):
-        wide = max((o.type for o in given), key=lambda t: DTYPES[t.dtype].itemsize).dtype
+        factors = given[1:] if structured else given
+        wide = max((o.type for o in factors), key=lambda t: DTYPES[t.dtype].itemsize).dtype
         extra = MONOIDS[sig.monoid].flops * math.prod(given[0].type.shape) if structured else 0.0
         return Choice(
             CELL, sig_text, cell_text, ids, -1, 2.0 * space, extra, wide, structured, True

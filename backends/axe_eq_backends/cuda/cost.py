@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from itertools import pairwise, starmap
 from math import gcd, prod
+from typing import NamedTuple
 
 import numpy as np
 
@@ -164,7 +165,8 @@ class Lanes:
         if (structured and len(summary.products) > 1) or (summary.products and summary.n_folds):
             return "products beside other reductions"
         taken = all(tile_rows(target, w.dtype) for w in summary.products)
-        if taken and structured and not mixes_rows(summary) and not no_rows_of_scores(summary):
+        kept = mixes_rows(summary) or no_rows_of_scores(summary) or wide_weights(summary)
+        if taken and structured and not kept:
             return "products that matrix units take"
         if not structured and any(map(is_of_matrices, summary.products)):
             return "products of matrices"
@@ -313,6 +315,20 @@ def no_rows_of_scores(summary: Summary) -> str | None:
         return "no block dim p, or no more than one index of a streamed dim s"
     if any(w.structured and len(w.reduced) > 1 for w in summary.products):
         return "a structured reduction over several dims"
+    return None
+
+
+def wide_weights(summary: Summary) -> str | None:
+    """Why weights must not be rounded to the values' type, as kernels of matrix units have them.
+
+    None where no score is wider than the values, or results are stored as narrow: rounding weights
+    is then no coarser than rounding results.
+    """
+    for work in summary.products:
+        widest = max((DTYPES[t].itemsize for t in work.dtypes), default=0)
+        size = DTYPES[work.dtype].itemsize
+        if work.structured and widest > size and max(a.itemsize for a in summary.stores) > size:
+            return f"weights that {work.dtype} does not hold, for a wider result"
     return None
 
 
@@ -473,19 +489,51 @@ def _staging(summary: Summary, target: Target, columns: Columns) -> Column:
     return np.asarray(staged * STAGED_FLOPS / target.vector_flops_per_s)
 
 
+class Run(NamedTuple):
+    """What of a structured reduction's chunks blocks run.
+
+    Attributes:
+        part: of all chunks.
+        busiest: chunks of the busiest unit over the average of all units.
+    """
+
+    part: Column
+    busiest: Column
+
+
+def waves(summary: Summary, target: Target, columns: Columns) -> Column:
+    """Blocks of the busiest unit over the average, where blocks are alike."""
+    per_unit = blocks(summary, columns) / target.n_units
+    return np.asarray(np.ceil(per_unit) / per_unit)
+
+
 def roofline(
-    summary: Summary, target: Target, columns: Columns, matrix: Column, part: float = UNIT_BANDWIDTH
+    summary: Summary,
+    target: Target,
+    columns: Columns,
+    matrix: Column,
+    part: float = UNIT_BANDWIDTH,
+    run: Run | None = None,
 ) -> None:
-    """Fill time_s and the cost columns; a block streams with `part` of the bandwidth at most."""
-    once, again = traffic(summary, columns)
+    """Fill time_s and the cost columns.
+
+    Args:
+        summary: the cone.
+        target: the machine.
+        columns: its candidates.
+        matrix: seconds of the products, of all units together.
+        part: of the bandwidth, with which a block streams at most.
+        run: the chunks that blocks run, where masks leave some out.
+    """
+    run = run or Run(np.ones(len(columns)), waves(summary, target, columns))
+    once, again = traffic(summary, columns, run.part)
     n_blocks = blocks(summary, columns)
     rate = target.memories[0].bytes_per_s
-    vector = flops(summary.vector, summary, columns) / target.vector_flops_per_s
+    vector = flops(summary.vector, summary, columns, run.part) / target.vector_flops_per_s
     busy = np.minimum(1.0, n_blocks / target.n_units)
-    waves = np.ceil(n_blocks / target.n_units) / (n_blocks / target.n_units)
     streaming = np.minimum(1.0, n_blocks * part)
     memory = once / rate / streaming + again / (rate * L2_OVER_HBM) / busy
-    compute = np.maximum(matrix, vector) * waves
+    compute = np.maximum(matrix, vector) * run.busiest
     columns.time_s = target.launch_s + np.maximum(memory, compute) + EXPOSED * np.minimum(
         memory, matrix + vector
     )  # fmt: skip

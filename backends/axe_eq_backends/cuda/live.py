@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, subexpressions
+from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, subexpressions, used
 from axe_eq.kernel.expr import Int, maximum, minimum
 from axe_eq.program.types import DTYPES
 
 # Positions and what is computed of them stay below: neither cells nor kernels leave 32 bits.
 LARGEST = 1 << 29
+KEEPS_INFINITY = ("cast f16", "cast bf16", "cast f32")
 OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
 
 
@@ -64,6 +65,49 @@ class Live:
             places: of the tile, along every dim that is counted but the streamed one.
         """
         return _Reader(self, places).score(self.score)
+
+    def sure(self, places: Mapping[int, Place]) -> tuple[Int, Int] | None:
+        """(first, last) index at which `unmasked` is the score for all rows of a tile.
+
+        Both lie in the dim, but the first is after the last where there is none; None where no
+        mask is known.
+
+        Args:
+            places: as in `ends`.
+        """
+        reader, found = _Reader(self, places), None
+        for condition in self._masks[1]:
+            ends = reader.always(condition, True)
+            found = ends if found is None else _both(found, ends)
+        if found is None:
+            return None
+        extent = self.extents[self.stream]
+        return minimum(maximum(found[0], 0), extent), maximum(minimum(found[1], extent - 1), -1)
+
+    @property
+    def unmasked(self) -> Cell:
+        """The score where no position makes it the unit: less the masks of which `sure` tells."""
+        return self._masks[0]
+
+    @cached_property
+    def _masks(self) -> tuple[Cell, tuple[Cell, ...]]:
+        """The score without its outermost masks by position, and the conditions of these."""
+        conditions: list[Cell] = []
+
+        def visit(cell: Cell) -> Cell:
+            if not isinstance(cell, Apply):
+                return cell
+            if cell.cell == "where":
+                condition, yes, no = cell.args
+                unit = isinstance(no, Constant) and no.value == self.unit
+                if unit and used(condition) and used(condition) <= set(self.counts):
+                    conditions.append(condition)
+                    return visit(yes)
+            elif cell.cell in KEEPS_INFINITY or cell.cell == "mul":
+                return Apply(cell.cell, tuple(map(visit, cell.args)))
+            return cell
+
+        return visit(self.score), tuple(conditions)
 
     def _compares_stream(self, cell: Apply) -> bool:
         line = self.difference(cell)
@@ -145,6 +189,7 @@ class _Reader:
         self.whole: Ends = (0, live.extents[live.stream] - 1)
         self.none: Ends = (live.extents[live.stream], -1)
         self.known = dict[tuple[Cell, bool | None], Ends]()
+        self.proved = dict[tuple[Cell, bool], Ends]()
 
     def score(self, cell: Cell) -> Ends:
         """Where a score may be other than the unit."""
@@ -163,7 +208,7 @@ class _Reader:
                 _both(self.holds(condition, True), self.score(yes)),
                 _both(self.holds(condition, False), self.score(no)),
             )
-        if cell.cell in ("cast f16", "cast bf16", "cast f32"):  # infinities stay what they are
+        if cell.cell in KEEPS_INFINITY:
             return self.score(cell.args[0])
         if cell.cell == "mul":
             for part, other in (cell.args, cell.args[::-1]):
@@ -201,6 +246,42 @@ class _Reader:
             if line is None
             else self._solved(cell.cell if wanted else OPPOSITE[cell.cell], line)
         )
+
+    def always(self, cell: Cell, wanted: bool) -> Ends:
+        """Where a condition is `wanted` for all rows of the tile, as far as one range says it."""
+        if (cell, wanted) not in self.proved:
+            self.proved[cell, wanted] = self._always(cell, wanted)
+        return self.proved[cell, wanted]
+
+    def _always(self, cell: Cell, wanted: bool) -> Ends:
+        if isinstance(cell, Constant) and isinstance(cell.value, bool):
+            return self.whole if cell.value == wanted else self.none
+        if not isinstance(cell, Apply):
+            return self.none
+        if cell.cell == "not":
+            return self.always(cell.args[0], not wanted)
+        if cell.cell in ("and", "or"):
+            ends = [self.always(a, wanted) for a in cell.args]
+            return _both(*ends) if (cell.cell == "and") == wanted else self._one(*ends)
+        if cell.cell == "where":
+            condition, yes, no = cell.args
+            return self._one(
+                _both(self.always(condition, True), self.always(yes, wanted)),
+                _both(self.always(condition, False), self.always(no, wanted)),
+            )
+        line = self.live.difference(cell) if cell.cell in OPPOSITE else None
+        relation = OPPOSITE.get(cell.cell, "") if wanted else cell.cell
+        if line is None or not line.steps.get(self.live.stream) or relation in ("eq", "ne"):
+            return self.none
+        # One end of where it may be otherwise is an end of the dim.
+        first, last = self._solved(relation, line)
+        return (last + 1, self.whole[1]) if first == 0 else (0, first - 1)
+
+    def _one(self, a: Ends, b: Ends) -> Ends:
+        """Both ranges where they begin or end together, else one that is not empty as it stands."""
+        if a[0] == b[0] or a[1] == b[1]:
+            return _either(a, b)
+        return b if a == self.none else a
 
     def _solved(self, relation: str, line: Line) -> Ends:
         """Where the line may be less than 0 (`lt`), and so on, for a row of the tile."""

@@ -21,6 +21,8 @@ from benchmarks import attention_spellings
 from benchmarks.attention_spellings import SPELLINGS, heads, meaning
 from benchmarks.cuda_spellings import (
     arrays,
+    compiled,
+    described,
     is_good,
     right,
     wide,
@@ -104,6 +106,20 @@ def test_a_spelling_compiles_and_means_what_it_says(name: str, full: bool) -> No
         pytest.skip("runs under --full, and in benchmarks.cuda_spellings")
     row = without_device(name, None, ("random",), ("small",))
     assert is_good(row), row
+
+
+def test_softmax_in_f32_is_one_kernel_where_its_weights_are_rounded_to_the_values_type() -> None:
+    spelling = SPELLINGS["softmax in f32"]
+    sizes = spelling.small
+
+    def kept(q: Any, k: Any, v: Any) -> Any:
+        z = xp.astype(attention_spellings._scores(q, k), xp.float32)
+        return attention_spellings._softmax(z) @ v
+
+    assert described(compiled(spelling, sizes)) == ["streaming"]
+    wider = axe.compile(kept, *spelling.specs(sizes), target="h200")
+    assert "streaming" not in described(wider)
+    assert wider.schedule.graph.buffers[wider.schedule.graph.outputs[0]].type.startswith("f32")
 
 
 def test_what_overflows_or_is_rounded_away_in_the_program_s_types_is_not_asked() -> None:
