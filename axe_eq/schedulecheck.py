@@ -24,7 +24,8 @@ from axe_eq.extract.read.excluded import drop_unwritable, emitter_of
 from axe_eq.extract.read.forest import Forest, read_forest
 from axe_eq.extract.search.stage import extract
 from axe_eq.pack import Pack, installed
-from axe_eq.pipeline import ranked, saturate_program
+from axe_eq.pipeline.rounds import ranked
+from axe_eq.pipeline.saturation import saturate_program
 from axe_eq.program.node import OP, Program
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.signature import signature

@@ -13,7 +13,7 @@ from axe_eq.check.lawcheck import check_pack
 from axe_eq.cli.group import as_json_text, axe, json_option
 from axe_eq.pack import Pack, installed
 from axe_eq.pack import packs as find_packs
-from axe_eq.pipeline import find_target
+from axe_eq.pipeline.job import find_target
 from axe_eq.schedulecheck import check_schedules
 from axe_eq.target import Target
 

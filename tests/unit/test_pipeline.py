@@ -152,7 +152,7 @@ def test_a_search_without_room_names_its_limit(
     switch: str, value: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The worker says why its own search stopped, however slowly this machine lets it answer.
-    monkeypatch.setattr("axe_eq.pipeline.LEAST_GRACE_S", 600.0)
+    monkeypatch.setattr("axe_eq.pipeline.worker.LEAST_GRACE_S", 600.0)
     limit: dict[str, Any] = {switch: value}
     with axe.debug(**limit), pytest.raises(SearchError) as caught:
         axe.compile(dense, *SPECS, target="cpu")

@@ -23,7 +23,7 @@ from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.kernel.threads.ir import span
 from axe_eq.pack import Pack, installed
-from axe_eq.pipeline import is_cached
+from axe_eq.pipeline.answers import is_cached
 from axe_eq.schedule.graph import KernelStep, ScheduleGraph
 from axe_eq.schedule.summary import Columns, Summary, grid_of, traffic
 from axe_eq.schedulecheck import SAMPLES, ScheduleReport, check_schedules

@@ -15,9 +15,9 @@ from math import gcd, prod
 from typing import NamedTuple
 
 from axe_eq.errors import LayoutError
-from axe_eq.extract.formula import formula
 from axe_eq.extract.price.reads import reads
 from axe_eq.extract.read.forest import CELL, GATHER, LOAD, Choice, Forest, TileClass
+from axe_eq.extract.read.formula import formula
 from axe_eq.extract.search.recall import Recall, bits
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS

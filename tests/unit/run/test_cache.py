@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
-from axe_eq import pipeline
 from axe_eq.egraph.phases import Saturated
 from axe_eq.errors import SearchError
 from axe_eq.extract.search import stage as extraction
 from axe_eq.pack import installed
+from axe_eq.pipeline import answers
 from axe_eq.program.node import InputSpec, input_node, op_node
 from axe_eq.program.ops import CELLS, Cell
 from axe_eq.program.types import value_type
@@ -179,7 +179,7 @@ def never(*_: Any, **__: Any) -> Saturated:
 def test_a_program_is_searched_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = compiled()
     said = first.explain()
-    monkeypatch.setattr(pipeline, "saturate_program", never)
+    monkeypatch.setattr("axe_eq.pipeline.saturate_program", never)
     again = compiled()
     stages = ["trace", "encode", "saturate", "extract", "build"]
     assert [s.name for s in first.report.stages] == stages
@@ -251,7 +251,7 @@ JUNK = [b"", b"{}", b"null", b"[1, 2]", b"\xff" * 9, b'"schedule"', b"[" * 100_0
 def test_what_is_no_answer_of_a_search_is_searched_again(payload: bytes, folder: Path) -> None:
     first = compiled()
     (path,) = (folder / "programs").iterdir()
-    pipeline.PROGRAMS.store(path.name, payload)  # with its right digest
+    answers.PROGRAMS.store(path.name, payload)  # with its right digest
     again = compiled()
     assert not was_known(again)
     assert [s.name for s in again.report.stages] == [s.name for s in first.report.stages]
@@ -262,9 +262,9 @@ def test_what_is_no_answer_of_a_search_is_searched_again(payload: bytes, folder:
 def test_an_answer_that_does_not_read_is_searched_again(change: str, folder: Path) -> None:
     compiled()
     (path,) = (folder / "programs").iterdir()
-    answer = json.loads(pipeline.PROGRAMS.load(path.name) or b"")
+    answer = json.loads(answers.PROGRAMS.load(path.name) or b"")
     for wrong in (None, 3, "x", [3], {"buffers": 3}, '{"buffers": {}}', '{"buffers": [3]}'):
-        pipeline.PROGRAMS.store(path.name, json.dumps(answer | {change: wrong}).encode())
+        answers.PROGRAMS.store(path.name, json.dumps(answer | {change: wrong}).encode())
         again = compiled()
         assert not was_known(again)
         assert len(again.report.stages) == 5
