@@ -17,13 +17,12 @@ from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.kernel.threads.plan import Address, Regs
 from axe_eq_backends.cuda import prelude
-from axe_eq_backends.cuda.calls import CALLS, is_large
+from axe_eq_backends.cuda.calls import is_large
+from axe_eq_backends.cuda.families import texts
 from axe_eq_backends.cuda.held import Held, held_registers
-from axe_eq_backends.cuda.scan_calls import CALLS as SCAN_CALLS
 from axe_eq_backends.cuda.tensor_map import TensorMap
 
 LARGE_CTA = 512
-_CALLS = {**CALLS, **SCAN_CALLS}
 SPELL = {"//": "/", "and": "&&"}
 _C_TYPES = {
     "bool": "unsigned char", "f8e4m3": "unsigned char", "f8e5m2": "unsigned char", "f16": "f16",
@@ -111,6 +110,7 @@ class Writer:
 
     def __init__(self, planned: Planned) -> None:
         self.planned, self.kernel = planned, planned.kernel
+        self.texts = texts()
         self.lines: list[str] = []
         self.depth = 1
         self.used: dict[str, Callable[[], str]] = {}
@@ -512,7 +512,10 @@ class Writer:
         for v, value in plan.lets:
             self.declare(v, value)
         for call in plan.calls:
-            _CALLS[call.op](self, call, s)
+            if call.op not in self.texts:
+                wrong = f"calls {call.op!r}, which no row family writes"
+                raise EmitError(f"a plan of row {plan.row.name}", wrong, "a text for it", at=s.at)
+            self.texts[call.op](self, call, s)
 
 
 def _words(lines: Iterable[str]) -> Counter[str]:

@@ -26,8 +26,9 @@ from axe_eq.kernel.threads.interp import ORDERS, KernelFault, Report, interpret
 from axe_eq.layout import Layout
 from axe_eq_backends.cuda.compile import compile_text
 from axe_eq_backends.cuda.emit import emit
+from axe_eq_backends.cuda.families import derivations
 from axe_eq_backends.cuda.meaning import MEANINGS
-from axe_eq_backends.cuda.planning import FAMILIES, plan
+from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules.gemm import Extra, Matrix, Problem, Tiling, gemm, parameters
 from axe_eq_backends.cuda.target import h200
 from tests.unit.cuda import clustered
@@ -40,7 +41,7 @@ Write = Callable[[], ir.Kernel]
 def levels(kernel: ir.Kernel) -> Iterator[Planned | None]:
     """Primitive level, plan level."""
     yield None
-    yield dispatch(kernel, h200, FAMILIES)
+    yield dispatch(kernel, h200, derivations())
 
 
 def copied(kernel: ir.Kernel, planned: Planned | None, order: str, seed: int) -> bool:
