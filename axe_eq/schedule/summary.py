@@ -7,9 +7,10 @@ numpy entry each.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from functools import lru_cache
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -241,9 +242,18 @@ class Schedule(Protocol):
         """Candidates with their costs."""
 
 
-def grid_of(*sizes: Any) -> list[Column]:
-    """All combinations of the given sizes, one column each."""
-    return [c.ravel().astype(float) for c in np.meshgrid(*map(np.asarray, sizes), indexing="ij")]
+def grid_of(*sizes: Iterable[float]) -> list[Column]:
+    """All combinations of the given sizes, one column each; the columns cannot be written to."""
+    return list(_grid_of(tuple(map(tuple, sizes))))
+
+
+@lru_cache(maxsize=256)
+def _grid_of(sizes: tuple[tuple[float, ...], ...]) -> tuple[Column, ...]:
+    """Most schedules have the same candidates for every cone."""
+    columns = [c.ravel().astype(float) for c in np.meshgrid(*map(np.asarray, sizes), indexing="ij")]
+    for column in columns:
+        column.setflags(write=False)
+    return tuple(columns)
 
 
 def counts(summary: Summary, columns: Columns) -> dict[str, Column]:
