@@ -16,7 +16,7 @@ the same place as its own, by arriving at their barriers and by copying one slic
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -574,17 +574,19 @@ class Where:
         )
 
 
-def walk(kernel: Kernel) -> Iterator[tuple[Statement, Where]]:
+def walk(kernel: Kernel) -> list[tuple[Statement, Where]]:
     """Every statement with its issuing scope, in program order."""
-    yield from _walk(kernel.body, Where("cta", kernel.n_warps))
+    found: list[tuple[Statement, Where]] = []
+    _walk(kernel.body, Where("cta", kernel.n_warps), found)
+    return found
 
 
-def _walk(body: Body, where: Where) -> Iterator[tuple[Statement, Where]]:
+def _walk(body: Body, where: Where, found: list[tuple[Statement, Where]]) -> None:
     for statement in body:
-        yield statement, where
+        found.append((statement, where))
         if isinstance(statement, Roles):
             for role in statement.branches:
-                yield from _walk(role.body, Where("warpgroup", WARPS_PER_GROUP, role))
+                _walk(role.body, Where("warpgroup", WARPS_PER_GROUP, role), found)
         else:
             for inner in children(statement):
-                yield from _walk(inner, where.inside(statement))
+                _walk(inner, where.inside(statement), found)

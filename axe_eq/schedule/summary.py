@@ -242,18 +242,17 @@ class Schedule(Protocol):
         """Candidates with their costs."""
 
 
-def grid_of(*sizes: Iterable[float]) -> list[Column]:
-    """All combinations of the given sizes, one column each; the columns cannot be written to."""
-    return list(_grid_of(tuple(map(tuple, sizes))))
+def grid_of(*sizes: float | Iterable[float]) -> list[Column]:
+    """All combinations of the given sizes, one column each."""
+    given = tuple(tuple(s) if isinstance(s, Iterable) else (s,) for s in sizes)
+    return [column.copy() for column in _grid_of(given)]
 
 
 @lru_cache(maxsize=256)
 def _grid_of(sizes: tuple[tuple[float, ...], ...]) -> tuple[Column, ...]:
     """Most schedules have the same candidates for every cone."""
-    columns = [c.ravel().astype(float) for c in np.meshgrid(*map(np.asarray, sizes), indexing="ij")]
-    for column in columns:
-        column.setflags(write=False)
-    return tuple(columns)
+    grids = np.meshgrid(*map(np.asarray, sizes), indexing="ij")
+    return tuple(grid.ravel().astype(float) for grid in grids)
 
 
 def counts(summary: Summary, columns: Columns) -> dict[str, Column]:
