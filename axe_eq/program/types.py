@@ -123,6 +123,8 @@ def held(value: Any, name: str) -> Any:
 @cache
 def promote(*names: str) -> str:
     """The common element type: the widest float, else the widest integer, else bool."""
+    if len(names) == 1:
+        return names[0]
     best = max(names, key=lambda n: _RANK[n])
     peers = {n for n in names if _RANK[n] == _RANK[best]}
     return best if len(peers) == 1 else "f32"

@@ -7,9 +7,10 @@ numpy entry each.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from functools import lru_cache
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -270,9 +271,17 @@ class Schedule(Protocol):
         """Candidates with their costs."""
 
 
-def grid_of(*sizes: Any) -> list[Column]:
+def grid_of(*sizes: float | Iterable[float]) -> list[Column]:
     """All combinations of the given sizes, one column each."""
-    return [c.ravel().astype(float) for c in np.meshgrid(*map(np.asarray, sizes), indexing="ij")]
+    given = tuple(tuple(s) if isinstance(s, Iterable) else (s,) for s in sizes)
+    return [column.copy() for column in _grid_of(given)]
+
+
+@lru_cache(maxsize=256)
+def _grid_of(sizes: tuple[tuple[float, ...], ...]) -> tuple[Column, ...]:
+    """Most schedules have the same candidates for every cone."""
+    grids = np.meshgrid(*map(np.asarray, sizes), indexing="ij")
+    return tuple(grid.ravel().astype(float) for grid in grids)
 
 
 def counts(summary: Summary, columns: Columns) -> dict[str, Column]:

@@ -18,7 +18,7 @@ from axe_eq.errors import LayoutError
 from axe_eq.extract.price.reads import reads
 from axe_eq.extract.read.forest import CELL, GATHER, LOAD, Choice, Forest, TileClass
 from axe_eq.extract.read.formula import formula
-from axe_eq.extract.search.recall import Recall, bits
+from axe_eq.extract.search.recall import Recall, bits, members
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.program.ops import cell, selector
@@ -59,7 +59,8 @@ class Cone(NamedTuple):
         return self.tiles.bit_count()
 
 
-Found = tuple[list[Cone], frozenset[int]]
+Found = tuple[list[Cone], int]
+"""Cones, and the placed classes on whose membership in M they depend, as bits."""
 Memo = dict[int, Found]
 
 
@@ -90,32 +91,32 @@ class Cones:
         self._remembers = bool(remembered)
         self._seen = Recall[Found](remembered)
         self._members = 0
-        self._met: dict[int, frozenset[int]] = {}
+        self._met: dict[int, int] = {}
         self._met_by: dict[int, set[int]] = {}
-        self._loads: dict[int, tuple[list[tuple[int, list[Cone]]], frozenset[int]]] = {}
+        self._loads: dict[int, tuple[list[tuple[int, list[Cone]]], int]] = {}
         self._bits: dict[int, int] = {}
         self._joined = 0
         self.computed = 0
 
     def of(self, root: int, materialised: Collection[int]) -> Found:
-        """Cones of a root tile (computed, not loaded) and the placed classes met on the way.
+        """Cones of a root tile (computed, not loaded), and the placed classes met on the way.
 
         An input is computed by nothing: its cones copy it from where it arrives.
         """
         if not self.forest.tiles[root].compute:
             loads = self._loads_of(root)[0]
-            return [c for source, load in loads if source in self.inputs for c in load], frozenset()
+            return [c for source, load in loads if source in self.inputs for c in load], 0
         self._members = bits(materialised) if self._remembers else 0
         return self._compute(root, materialised, 0)
 
     def invalidate(self, placed: Collection[int]) -> Memo:
         """Forget what depends on these classes being materialised; returns it, for `reinstate`."""
         forgotten: Memo = {}
+        memo = self._memo
         for p in placed:
-            for tile in self._met_by.get(p, ()):
-                entry = self._memo.get(tile)
-                if entry is not None and p in entry[1]:
-                    forgotten[tile] = self._memo.pop(tile)
+            for tile in memo.keys() & self._met_by.get(p, set()):
+                if memo[tile][1] >> p & 1:
+                    forgotten[tile] = memo.pop(tile)
         return forgotten
 
     def reinstate(self, entries: Memo) -> None:
@@ -133,7 +134,7 @@ class Cones:
         cones, deeper = self._compute(tile, materialised, depth)
         return cones, met | deeper
 
-    def _loads_of(self, tile: int) -> tuple[list[tuple[int, list[Cone]]], frozenset[int]]:
+    def _loads_of(self, tile: int) -> tuple[list[tuple[int, list[Cone]]], int]:
         """Loads of a tile, each as the one cone it is, and what they depend on."""
         found = self._loads.get(tile)
         if found is None:
@@ -141,7 +142,7 @@ class Cones:
             loads = sorted(self.forest.tiles[tile].loads, key=lambda c: c.source in self.inputs)
             found = self._loads[tile] = (
                 [(c.source, [Cone({tile: c}, 1 << tile, self._mark(c))]) for c in loads],
-                frozenset(choice.source for choice in loads) - self.inputs,
+                bits({choice.source for choice in loads} - self.inputs),
             )
         return found
 
@@ -156,8 +157,7 @@ class Cones:
         if found is None:
             found = self._enumerated(tile, materialised, depth)
             if depth <= MAX_DEPTH and self._remembers:
-                met = bits(found[1])
-                self._seen.keep(tile, met=met, members=self._members, answer=found)
+                self._seen.keep(tile, met=found[1], members=self._members, answer=found)
         if depth <= MAX_DEPTH:
             self._note(tile, found)
         return found
@@ -165,14 +165,15 @@ class Cones:
     def _enumerated(self, tile: int, materialised: Collection[int], depth: int) -> Found:
         self.computed += 1
         cones: list[Cone] = []
-        met: frozenset[int] = frozenset()
+        met = 0
         node = self.forest.tiles[tile]
         known = self._values is None or node.value in self._values
         for choice in node.compute if known else ():
             below = [
                 self._below(c, materialised, depth + 1) for c in dict.fromkeys(choice.children)
             ]
-            met = met.union(*(m for _, m in below))
+            for _, deeper in below:
+                met |= deeper
             plain = choice.kind == CELL and not choice.reduces
             own = Cone({tile: choice}, 1 << tile, 0 if plain else self._mark(choice))
             cones += self._join(own, [c for c, _ in below])
@@ -181,41 +182,44 @@ class Cones:
     def _note(self, tile: int, found: Found) -> None:
         """Found for the present M."""
         self._memo[tile] = found
-        met, before = found[1], self._met.get(tile, frozenset())
-        if not met <= before:
-            self._met[tile] = before | met
-            for p in met - before:
+        before = self._met.get(tile, 0)
+        if new := found[1] & ~before:
+            self._met[tile] = before | new
+            for p in members(new):
                 self._met_by.setdefault(p, set()).add(tile)
 
     def _kept(self) -> int:
         """How many cones of a tile are kept by now."""
-        return min((n for after, n in NARROWED if self._joined > after), default=MAX_CONES)
+        if self._joined <= NARROWED[0][0]:
+            return MAX_CONES
+        return min(n for after, n in NARROWED if self._joined > after)
 
     def _join(self, own: Cone, below: Sequence[list[Cone]]) -> list[Cone]:
         """Combine the operands' cones; a tile met twice is computed once, the last way."""
-        cones = [own]
-        several = [alternatives for alternatives in below if len(alternatives) != 1]
-        for alternatives in several:
-            self._joined += len(cones) * len(alternatives)
-            cones = _merged(cones, alternatives, self._kept())
-        if len(several) < len(below):
-            only = [alternatives[0] for alternatives in below if len(alternatives) == 1]
-            tiles, marks = own.tiles, own.marks
-            for cone in only:
+        cones, only = [own], list[Cone]()
+        tiles, marks = own.tiles, own.marks
+        for alternatives in below:
+            if len(alternatives) == 1:
+                (cone,) = alternatives
+                only.append(cone)
                 tiles, marks = tiles | cone.tiles, marks | cone.marks
-            cones = [
-                Cone(_united([c.picks, *(o.picks for o in only)]), c.tiles | tiles, c.marks | marks)
-                for c in cones
-                if (c.tiles | tiles).bit_count() <= MAX_NODES
-            ]
-        return cones
+            else:
+                self._joined += len(cones) * len(alternatives)
+                cones = _merged(cones, alternatives, self._kept())
+        if not only:
+            return cones
+        return [
+            Cone(_united(c.picks, only), c.tiles | tiles, c.marks | marks)
+            for c in cones
+            if (c.tiles | tiles).bit_count() <= MAX_NODES
+        ]
 
 
-def _united(parts: Iterable[Picks]) -> Picks:
-    picks: Picks = {}
-    for part in parts:
-        picks.update(part)
-    return picks
+def _united(picks: Picks, others: Iterable[Cone]) -> Picks:
+    united = picks.copy()
+    for other in others:
+        united.update(other.picks)
+    return united
 
 
 def _merged(cones: Sequence[Cone], others: Sequence[Cone], keep: int) -> list[Cone]:
@@ -268,6 +272,20 @@ def used(forest: Forest, roots: Sequence[int], picks: Picks) -> list[int]:
             stack.extend(picks[tile].children)
     order.reverse()
     return order
+
+
+def loaded(root: int, picks: Picks) -> frozenset[int]:
+    """Placed classes that a cone loads."""
+    found, seen, stack = set(), {root}, [root]
+    while stack:
+        choice = picks[stack.pop()]
+        if choice.kind == LOAD:
+            found.add(choice.source)
+        for tile in choice.children:
+            if tile not in seen:
+                seen.add(tile)
+                stack.append(tile)
+    return frozenset(found)
 
 
 def sweeps(forest: Forest, order: Sequence[int], picks: Picks) -> dict[int, int]:

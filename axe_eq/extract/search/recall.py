@@ -23,6 +23,20 @@ def bits(members: Iterable[int]) -> int:
     return found
 
 
+def members(of: int) -> list[int]:
+    """The members of a set, the least first.
+
+    >>> members(0b1001)
+    [0, 3]
+    """
+    found = []
+    while of:
+        lowest = of & -of
+        found.append(lowest.bit_length() - 1)
+        of ^= lowest
+    return found
+
+
 class Recall(Generic[T]):
     """Remembered answers.
 

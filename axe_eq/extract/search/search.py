@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from itertools import chain, combinations
 
 from axe_eq.errors import SearchError
-from axe_eq.extract.price.cone import Cones, Memo, Picks, used
+from axe_eq.extract.price.cone import Cones, Memo, Picks, loaded
 from axe_eq.extract.price.priced import Prices
 from axe_eq.extract.price.pricer import Price
-from axe_eq.extract.read.forest import LOAD, PlacedClass
-from axe_eq.extract.search.recall import Recall, bits
+from axe_eq.extract.read.forest import PlacedClass
+from axe_eq.extract.search.recall import Recall, bits, members
 from axe_eq.extract.search.running import TOLERANCE_S, Running
 from axe_eq.extract.search.selection import Mapped, Selection
 
@@ -95,7 +95,7 @@ class Search:
         """The cheapest cone of a class under the present M."""
         self.evaluated += 1
         best = Mapped(placed, Price(INFINITE))
-        met: set[int] = set()
+        met = 0
         stored = self.forest.layout_of(placed)
         for root in self._by_cut[placed]:
             if best.root >= 0 and not self.forest.tiles[root].letters:
@@ -108,14 +108,11 @@ class Search:
                 price = self.prices.price([root], picks, [stored])
                 if price.time_s < best.time_s:
                     best = Mapped(placed, price, root, picks)
+        depends = frozenset(members(met))
         if best.root < 0:
-            return Mapped(placed, best.price, met=frozenset(met))
-        leaves = frozenset(
-            best.picks[t].source
-            for t in used(self.forest, [best.root], best.picks)
-            if best.picks[t].kind == LOAD
-        )
-        return Mapped(placed, best.price, best.root, best.picks, leaves, frozenset(met))
+            return Mapped(placed, best.price, met=depends)
+        leaves = loaded(best.root, best.picks)
+        return Mapped(placed, best.price, best.root, best.picks, leaves, depends)
 
     def _worth_whole(self, root: int, picks: Picks) -> bool:
         """Whether keeping the last dim whole in every block may pay, against cutting it in blocks.

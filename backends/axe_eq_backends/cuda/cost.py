@@ -186,12 +186,14 @@ class Lanes:
         matrix = flops(summary.products, summary, columns) / target.vector_flops_per_s
         part = COLUMNS_B_S / target.memories[0].bytes_per_s if run else UNIT_BANDWIDTH
         summary = _repeated(summary)
-        roofline(_swept(summary), target, columns, matrix, part)
-        swept_s, swept = columns.time_s, columns.costs
         roofline(summary, target, columns, matrix, part)
+        if (swept := _swept(summary)) == summary:
+            return columns
+        held_s, held_costs = columns.time_s, columns.costs
+        roofline(swept, target, columns, matrix, part)
         held = _row_bytes(summary, columns) <= HELD_SHARE * _register_bytes(target)
-        columns.time_s = np.where(held, columns.time_s, swept_s)
-        columns.costs = {n: np.where(held, c, swept[n]) for n, c in columns.costs.items()}
+        columns.time_s = np.where(held, held_s, columns.time_s)
+        columns.costs = {n: np.where(held, held_costs[n], c) for n, c in columns.costs.items()}
         return columns
 
 

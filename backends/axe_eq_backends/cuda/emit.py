@@ -525,18 +525,14 @@ def _words(lines: Iterable[str]) -> Counter[str]:
 
 def _without_unread(lines: Sequence[str]) -> list[str]:
     """Lines without constants that nothing reads: where a range has one value, ir folds it."""
-    lines = list(lines)
+    read = _words(lines)
+    named = [(line, _CONSTANT.match(line)) for line in lines]
     while True:
-        read = _words(lines)
-        named = [_CONSTANT.match(line) for line in lines]
-        kept = [
-            line
-            for line, name in zip(lines, named, strict=True)
-            if name is None or read[name[1]] > 1
-        ]
-        if len(kept) == len(lines):
-            return lines
-        lines = kept
+        unread = [line for line, name in named if name is not None and read[name[1]] == 1]
+        if not unread:
+            return [line for line, _ in named]
+        named = [(line, name) for line, name in named if name is None or read[name[1]] > 1]
+        read -= _words(unread)
 
 
 def _statements(body: ir.Body) -> list[ir.Statement]:
