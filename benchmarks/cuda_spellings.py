@@ -98,8 +98,8 @@ def _in_float64(array: Any, xp: Any) -> Any:
 
 def difference(
     found: Any, wanted: Any, own: Any, tolerance: float, xp: Any = np
-) -> tuple[float, int]:
-    """The largest difference over the largest value, and how many elements were asked for.
+) -> tuple[float, int, list[int]]:
+    """The largest difference over the largest value, how many elements were asked for, and where.
 
     Asked for are those that mean the same in float64 and in the program's own types, to half the
     tolerance: elsewhere rounding decides what comes out, by overflow or between near scores. The
@@ -118,7 +118,8 @@ def difference(
     asked = apart <= tolerance / 2 * largest  # of NaN nothing is
     off = xp.where(_same(wanted, found, xp), zero, xp.abs(found - wanted))
     off = xp.where(asked, xp.where(xp.isnan(off), zero + float("inf"), off), zero)
-    return float(off.max() / largest), int(asked.sum())
+    index = np.unravel_index(int(off.argmax()), tuple(off.shape))
+    return float(off.max() / largest), int(asked.sum()), [int(n) for n in index]
 
 
 def _same(a: Any, b: Any, xp: Any) -> Any:
@@ -127,8 +128,10 @@ def _same(a: Any, b: Any, xp: Any) -> Any:
 
 def worst(
     spelling: Spelling, sizes: Sizes, held: Mapping[str, Any], results: Any, xp: Any = np
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """The worst head of every result, and the share of all elements that were asked for.
+
+    Where a result is off by more than it may be, "wrong" says at which head and index it is worst.
 
     Args:
         spelling: the program.
@@ -138,21 +141,25 @@ def worst(
         xp: numpy or torch.
     """
     found = results if isinstance(results, list | tuple) else [results]
-    apart = dict.fromkeys(["result", "log sums"][: len(found)], 0.0)
+    apart: dict[str, Any] = dict.fromkeys(["result", "log sums"][: len(found)], 0.0)
+    places: dict[str, Any] = {}
     tolerances = {"result": TOLERANCE[spelling.dtype], "log sums": LOG_TOLERANCE}
     asked, total, exact = 0, 0, wide(held, xp)
     for at in heads(spelling, sizes):
         with np.errstate(all="ignore"):
             wanted = meaning(xp, spelling, sizes, exact, at)
             own = meaning(xp, spelling, sizes, held, at)
-        for name, got, want, narrow in zip(apart, found, wanted, own, strict=False):
+        for name, got, want, narrow in zip(tuple(apart), found, wanted, own, strict=False):
             dims = spelling.out if name == "result" else "h s"
             part, near = _head(got, dims, sizes, at), tolerances[name]
             with np.errstate(all="ignore"):
-                off, n = difference(part, want, _in_float64(narrow, xp), near, xp)
+                off, n, index = difference(part, want, _in_float64(narrow, xp), near, xp)
+            if off > max(apart[name], near):
+                places[name] = {"head": dict(at), "index": index}
             apart[name] = max(apart[name], off)
             asked, total = asked + n, total + math.prod(want.shape)
-    return apart | {"asked": round(asked / total, 4)}
+    shown = {"wrong": places} if places else {}
+    return apart | {"asked": round(asked / total, 4)} | shown
 
 
 def _head(array: Any, dims: str, sizes: Sizes, at: Mapping[str, int]) -> Any:
@@ -162,9 +169,10 @@ def _head(array: Any, dims: str, sizes: Sizes, at: Mapping[str, int]) -> Any:
     return _in_float64(part, np if isinstance(part, np.ndarray) else None)
 
 
-def right(apart: Mapping[str, float], dtype: str) -> bool:
+def right(apart: Mapping[str, Any], dtype: str) -> bool:
     """Whether results are as near as their element type allows."""
-    return apart["result"] <= TOLERANCE[dtype] and apart.get("log sums", 0.0) <= LOG_TOLERANCE
+    near = apart["result"] <= TOLERANCE[dtype] and apart.get("log sums", 0.0) <= LOG_TOLERANCE
+    return bool(near)
 
 
 # -- without a GPU --
