@@ -14,7 +14,7 @@ from axe_eq.kernel.cells import Cell, apply, arg, evaluate
 from axe_eq.kernel.interp import interpret, tiles
 from axe_eq.kernel.placement import number
 from axe_eq.schedule.graph import KernelStep
-from axe_eq.schedule.summary import Columns, Formula, Summary, Work
+from axe_eq.schedule.summary import Access, Columns, Formula, Summary, Work
 from axe_eq_backends.cuda.cones import read_cone
 from axe_eq_backends.cuda.meaning import MEANINGS
 from axe_eq_backends.cuda.planning import plan
@@ -240,6 +240,33 @@ def test_the_price_is_that_of_the_busiest_unit() -> None:
     assert price.time_s.min() > 0.95 * whole.time_s.min()
 
 
+def test_columns_that_no_letter_cuts_are_one_block_of_the_grid() -> None:
+    _, summary = summary_of(8, "causal")
+    cut = Streaming().price(summary, h200)
+    whole = replace(
+        summary,
+        extents=tuple((x, e) for x, e in summary.extents if x != "q"),
+        loads=tuple(uncut(a) for a in summary.loads),
+        stores=tuple(uncut(a) for a in summary.stores),
+        products=tuple(
+            w._replace(letters=w.letters.replace("q", ""), star=128 if w.structured else 1)
+            for w in summary.products
+        ),
+        resident=tuple((128 if "q" in x else n, x.replace("q", "")) for n, x in summary.resident),
+    )
+    found = Streaming().price(whole, h200)
+    known = cut.block["q"] == 128
+    known &= np.isfinite(found.time_s)
+    assert known.sum() > 20
+    np.testing.assert_allclose(found.time_s[known], cut.time_s[known])
+
+
+def uncut(access: Access) -> Access:
+    """The same with whole columns."""
+    whole = 128 if "q" in access.letters else access.star
+    return access._replace(letters=access.letters.replace("q", ""), star=whole)
+
+
 def test_a_stream_without_conditions_on_positions_runs_everything() -> None:
     _, summary = summary_of(32, "mask")
     price, whole = priced(summary)
@@ -247,7 +274,7 @@ def test_a_stream_without_conditions_on_positions_runs_everything() -> None:
 
 
 def test_extraction_prices_the_chunks_that_it_emits() -> None:
-    sizes = {"h": 8, "s": 2048, "t": 2048, "d": 64, "w": 64}
+    sizes = {"h": 16, "s": 4096, "t": 4096, "d": 64, "w": 64}
     (causal,), (plain,) = (
         compiled(SPELLINGS[n], sizes).schedule.graph.steps for n in ("causal", "heads")
     )
