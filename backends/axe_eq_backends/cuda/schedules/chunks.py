@@ -414,7 +414,7 @@ class Writer:
         )
         online = p.monoid
         # Products are in f32 as they are.
-        own = {Apply(WIDENED, (arg(n),)): arg(n) for n in range(len(p.products))}
+        own: dict[Cell, Cell] = {Apply(WIDENED, (arg(n),)): arg(n) for n in range(len(p.products))}
         scores, scale = gathered(p.scores) if online.scales else (p.scores, 1.0)
         self.plain = replaced(scores, own)
         self.unmasked = replace(self.grid.live, score=self.plain).unmasked

@@ -135,7 +135,7 @@ class Grid:
             n_ctas: that run at once.
             together: batches whose streamed operands caches hold at once.
         """
-        return _taken(*self._counted, min(n_ctas, self.tiles), together)
+        return _of_grid(self, n_ctas, together)
 
     @property
     def _counted(self) -> tuple[Tiles, Int]:
@@ -167,6 +167,11 @@ class Tiles(NamedTuple):
     cols: int
     n_rows: int
     rows: int
+
+
+@lru_cache(maxsize=4096)
+def _of_grid(grid: Grid, n_ctas: int, together: int) -> Taken:
+    return _taken(*grid._counted, min(n_ctas, grid.tiles), together)
 
 
 @lru_cache(maxsize=4096)
