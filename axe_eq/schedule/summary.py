@@ -1,8 +1,9 @@
 """Summaries: a cone in figures, which is all that a cost model sees of it.
 
-Every figure is given per loop letter, so a cost model multiplies by block counts and nothing else;
-equal summaries have equal prices. `Columns` holds candidate parameters and what they cost, one
-numpy entry each.
+Every figure is given per loop letter, so a cost model multiplies by block counts and nothing else.
+Only where conditions on positions decide how much of a stream is run, the cone goes with them as
+formulas. Equal summaries have equal prices. `Columns` holds candidate parameters and what they
+cost, one numpy entry each.
 """
 
 from __future__ import annotations

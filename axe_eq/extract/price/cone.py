@@ -2,8 +2,8 @@
 
 A cone goes from root tiles down to loads of materialised values. `Cones` enumerates the
 alternatives of a root under a set of materialised classes; `summarise` reduces a cone to a hashable
-`Summary` in which everything a cost model may look at is a number per loop letter, so equal kernels
-are priced once.
+`Summary` in which what a cost model may look at is a number per loop letter, so equal kernels are
+priced once.
 """
 
 from __future__ import annotations

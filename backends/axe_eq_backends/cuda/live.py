@@ -52,6 +52,9 @@ class Live:
     stream: int
     unit: float
 
+    def __hash__(self) -> int:
+        return hash((self.score, self.stream, *self.counts.items()))
+
     @cached_property
     def known(self) -> bool:
         """Whether anything is known: else all of the dim may be live for every tile."""

@@ -103,8 +103,8 @@ def factor(cell: Cell) -> tuple[Cell, float]:
     A cast to f32 rounds nothing that kernels compute: the factor comes out of it.
     """
     if isinstance(cell, Apply) and cell.cell == WIDENED:
-        inner, c = factor(cell.args[0])
-        return Apply(WIDENED, (inner,)), c
+        narrow, scale = factor(cell.args[0])
+        return Apply(WIDENED, (narrow,)), scale
     if isinstance(cell, Apply) and cell.cell == "mul" and len(cell.args) == 2:
         for x, by in (cell.args, cell.args[::-1]):
             if isinstance(by, Constant) and by.value > 0:

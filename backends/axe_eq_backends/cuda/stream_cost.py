@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from axe_eq.errors import DispatchError
+from axe_eq.errors import AxeError
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.summary import Column, Columns, Summary, flops, grid_of
 from axe_eq.target import Instr, Target
@@ -43,7 +43,7 @@ from axe_eq_backends.cuda.schedules.chunks import (
     scoring_words,
     storing_words,
 )  # fmt: skip
-from axe_eq_backends.cuda.streams import read_problem, taken, tiles_of
+from axe_eq_backends.cuda.streams import SIZES, read_problem, taken, tiles_of
 
 CONSUMERS = (1, 2, 3)
 CHUNKS = tuple(range(32, 177, 16))
@@ -142,12 +142,15 @@ def _run(summary: Summary, target: Target, columns: Columns) -> Run:
         return whole
     try:
         problem, _ = read_problem(read_cone(summary.formula.step(columns.rows[0])))
-    except DispatchError:  # what cannot be emitted is ruled out where it is built
+    except AxeError:  # what cannot be emitted is ruled out where it is built
         return whole
     if not live(problem).known:
         return whole
-    sizes = (columns.size(x, summary.extent(x)).astype(int).tolist() for x in "pqs")
-    blocks = list(zip(*sizes, strict=True))
+    sizes = (
+        columns.size(x, summary.extent(x)) if summary.has(x) else np.full(len(columns), float(size))
+        for x, size in SIZES.items()
+    )
+    blocks = list(zip(*(column.astype(int).tolist() for column in sizes), strict=True))
     known = {at: _counted(problem, tiles_of(problem, *at), target) for at in set(blocks)}
     part, busiest = (np.array(column) for column in zip(*map(known.get, blocks), strict=True))
     return Run(part, busiest)

@@ -137,7 +137,9 @@ def test_what_overflows_or_is_rounded_away_in_the_program_s_types_is_not_asked()
     for head, value in product(np.flatnonzero(~lost)[:2], (np.nan, np.inf, 0.1)):
         off = result.copy()
         off[head, 0, 7] += value
-        assert not right(worst(spelling, sizes, held, off), "f16")
+        found = worst(spelling, sizes, held, off)
+        assert not right(found, "f16")
+        assert found["wrong"]["result"] == {"head": {"h": head}, "index": [0, 7]}
 
 
 def test_distances_that_f16_rounds_decide_weights_only_where_slopes_are_steep() -> None:

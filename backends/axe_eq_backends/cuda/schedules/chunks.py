@@ -357,7 +357,7 @@ class Writer:
 
     @contextmanager
     def _tiles(self) -> Iterator[tuple[list[Int], Int, Int]]:
-        """This CTA's tiles: batch index, first row and first column; neighbours share a batch."""
+        """This CTA's tiles: batch index, first row and first column."""
         k, order, total = self.k, self.t.order, self.grid.tiles
         back = k.state("back", 0, high=1) if order.turned else None
         with k.tiles(total) as tile:

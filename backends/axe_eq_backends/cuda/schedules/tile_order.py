@@ -44,6 +44,9 @@ class Order:
 
 
 IN_ROWS = Order()
+# An order whose busiest CTA has this many times the least possible is not improved: those tried
+# later read more that caches do not hold, and grids of very many tiles are even in any order.
+NEAR = 1.01
 
 
 def backwards(number: Int, cta: Int, n_ctas: Int, total: int) -> Int:
@@ -126,13 +129,13 @@ class Grid:
         return _table(*self._counted)
 
     def taken(self, n_ctas: int, together: int) -> Taken:
-        """The order in which the busiest CTA has the fewest chunks.
+        """The first order whose busiest CTA has about as few chunks as can be, else the best one.
 
         Args:
             n_ctas: that run at once.
             together: batches whose streamed operands caches hold at once.
         """
-        return _taken(*self._counted, min(n_ctas, self.tiles), together)
+        return _of_grid(self, n_ctas, together)
 
     @property
     def _counted(self) -> tuple[Tiles, Int]:
@@ -167,16 +170,25 @@ class Tiles(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
+def _of_grid(grid: Grid, n_ctas: int, together: int) -> Taken:
+    return _taken(*grid._counted, min(n_ctas, grid.tiles), together)
+
+
+@lru_cache(maxsize=4096)
 def _taken(tiles: Tiles, count: Int, n_ctas: int, together: int) -> Taken:
     """The same by what alone it depends on."""
     table = _table(tiles, count)
-    outer, orders = len(table), [IN_ROWS]
+    outer, total = len(table), int(table.sum())
+    orders = [IN_ROWS]
     if isinstance(count, Expr):
         bands = [n for n in range(1, max(1, min(together, outer)) + 1) if outer % n == 0]
         orders += [Order(n, falling, turned=True) for n in bands for falling in (True, False)]
-    loads = [(busiest(table, order, n_ctas), n) for n, order in enumerate(orders)]
-    most, n = min(loads)
-    return Taken(orders[n], most, int(table.sum()))
+    least, found = max(int(table.max()), -(-total // n_ctas)), list[Taken]()
+    for order in orders:
+        found.append(Taken(order, busiest(table, order, n_ctas), total))
+        if found[-1].busiest <= NEAR * least:
+            break
+    return min(found, key=lambda taken: taken.busiest)
 
 
 def _table(tiles: Tiles, count: Int) -> Array:
