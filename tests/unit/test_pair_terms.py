@@ -99,6 +99,7 @@ def test_counterexamples_beside_large_numbers_are_confirmed(number: int) -> None
 def test_a_counterexample_that_is_none_is_seen() -> None:
     left, right = ("add", X, ("in", "y")), ("add", ("in", "y"), X)
     verdict = axe.equivalent(program_of(left), program_of(X), *(s.format("f32") for s in SPECS))
+    assert isinstance(verdict, axe.Refuted)
     assert isinstance(verdict.counterexample, ProgramCounterexample)
     for shown in (verdict.counterexample, replace(verdict.counterexample, index=(1, 2))):
         assert confirmed("f32", left, right, shown) is False
