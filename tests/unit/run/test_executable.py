@@ -145,7 +145,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "extent": (lambda x, w: (x[:, :3], w), "call: got arrays with depth=3"),
     "weight": (lambda x, w: (x, {**w, "bias": w["bias"][:2]}), "argument 'w.bias': has shape (2,)"),
     "missing": (lambda x, w: (x,), "call: got 1 arrays"),
-    "key": (lambda x, w: (x, {"weight": w["weight"]}), "call: got 2 arrays"),
+    "key": (lambda x, w: (x, {"weight": w["weight"]}), "call: got 2 arrays, nested otherwise"),
     "order": (lambda x, w: (w, x), "call: got 3 arrays"),
     "text": (lambda x, w: ("x", w), "argument 'x': is a str"),
     "none": (lambda x, w: (None, w), "argument 'x': is a NoneType"),
