@@ -25,6 +25,7 @@ from axe_eq.program.signature import signature
 from axe_eq.program.types import DTYPES, Array, ValueType, value_type
 from axe_eq.prove.certificates.rebuild import in_float64
 from axe_eq.run.interpret import Interpreter, interpreter_of
+from axe_eq.schedule.contents import shared
 from axe_eq.schedule.decode import written
 from axe_eq.schedule.graph import KernelStep, ScheduleGraph, TileNode
 from axe_eq.target import Target
@@ -98,7 +99,8 @@ def sampled_inputs(
     Extreme are large and small numbers side by side, zeros of both signs, rows of -inf, and here
     and there an infinity or NaN; of integers the ends of their type.
     """
-    return {name: sample(graph.buffers[name].value_type, rng, kind) for name in graph.inputs}
+    buffers = [graph.buffers[name] for name in graph.inputs]
+    return {b.name: shared(sample(b.value_type, rng, kind), b.layout) for b in buffers}
 
 
 def sample(of: ValueType, rng: np.random.Generator, kind: str) -> Array:

@@ -33,7 +33,7 @@ from axe_eq.program.node import (
 from axe_eq.program.ops import MONOIDS, Cell, State, cell, scan, selector
 from axe_eq.program.scans import BLOCKS, prefixes
 from axe_eq.program.signature import Affine, Signature, signature
-from axe_eq.program.types import DTYPES, Array, ValueType, dtype, promote
+from axe_eq.program.types import DTYPES, Array, ValueType, dtype, has_mask, promote
 
 # Elements of one evaluation step; larger index spaces are evaluated in parts, to bound memory.
 PART = 1 << 22
@@ -349,6 +349,9 @@ def bind_inputs(program: Program, arrays: Sequence[Array]) -> dict[str, Array]:
 
 
 def _check_argument(name: str, wanted: ValueType, array: Array) -> Array:
+    if has_mask(array):
+        expected = "an array; filled(number) makes one"
+        raise ArgumentError(f"argument {name!r}", "has masked elements", expected)
     given = np.asarray(array)
     try:
         found: object = array_type(given)

@@ -28,7 +28,7 @@ from axe_eq.program.node import OP, SCAN, Node, input_node, op_node, scan_node
 from axe_eq.program.ops import join_text, selector
 from axe_eq.program.signature import Affine, make, plain, signature
 from axe_eq.program.spec import MAX_ELEMENTS, Dim
-from axe_eq.program.types import DTYPES, Array, ValueType, dtype, promote
+from axe_eq.program.types import DTYPES, Array, ValueType, dtype, has_mask, promote
 
 Operand = Any  # a Traced, a Python number, or an array of any library
 Place = tuple[str, int]  # file, line
@@ -326,6 +326,17 @@ class Traced:
     def __repr__(self) -> str:
         return f"<traced {self.node.type}>"
 
+    def __format__(self, spec: str) -> str:
+        if spec:
+            _no_value(f"format(x, {spec!r})", "f'{x}', which shows dtype and shape")
+        return repr(self)
+
+    def __copy__(self) -> Traced:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Traced:
+        return self
+
 
 def _no_value(what: str, instead: str) -> NoReturn:
     raise ProgramError(
@@ -387,6 +398,8 @@ def as_traced(value: Operand, like: Sequence[str] = ()) -> Traced:
 
 
 def _held(value: Any) -> Array:
+    if has_mask(value):
+        raise ProgramError("operand", "has masked elements", "an array; filled(number) makes one")
     try:
         return np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
     except AxeError:

@@ -120,6 +120,11 @@ def held(value: Any, name: str) -> Any:
     return value if kept == value or (kept != kept and value != value) else kept
 
 
+def has_mask(array: object) -> bool:
+    """Whether elements of a numpy array are masked: their values are nobody's."""
+    return isinstance(array, np.ma.MaskedArray) and bool(np.ma.is_masked(array))
+
+
 @cache
 def promote(*names: str) -> str:
     """The common element type: the widest float, else the widest integer, else bool."""

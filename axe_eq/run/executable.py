@@ -312,7 +312,7 @@ class Executable:
             KernelFault, ScheduleError: what a kernel does wrong.
             PackError: the target's family has no interpreter.
         """
-        from axe_eq.run.interpret import interpret_graph, interpreter_of, shaped
+        from axe_eq.run.interpret import check_shared, interpret_graph, interpreter_of, shaped
 
         self.schedule.check_runs()
         interpreter = interpreter_of(self.packs, self.target.family)
@@ -324,6 +324,7 @@ class Executable:
         with fitting(extents):
             schedule = self.schedule.bind(**extents)
         held = {**dict(zip(call.names, plain, strict=True)), **schedule.constants}
+        check_shared(schedule.graph, held)
         with progress.running("interpret"):
             made = interpret_graph(schedule.graph, self.target, interpreter, held, orders)
         return unflatten(call.structure, shaped(made, output_shapes(schedule.graph)))
