@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -186,7 +186,11 @@ class Summary:
 
     def extent(self, letter: str) -> int:
         """Extent of a loop letter; 1 where the cone does not have it."""
-        return dict(self.extents).get(letter, 1)
+        return self._extents.get(letter, 1)
+
+    @cached_property
+    def _extents(self) -> dict[str, int]:
+        return dict(self.extents)
 
     def without_places(self) -> Summary:
         """The same without strides and offsets."""
@@ -198,7 +202,7 @@ class Summary:
 
     def has(self, letter: str) -> bool:
         """Whether the cone loops over a letter."""
-        return any(name == letter for name, _ in self.extents)
+        return letter in self._extents
 
     @property
     def grid(self) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ PASSES = 6
 SHORT_ROW = 256
 SINK_LEAVES = 4
 SWAPPED = 4
-REMEMBERED = 32
+REMEMBERED = 256
 # Tile classes that a descent may enumerate, and more per value of the program's text, before it
 # ends where it is: random graphs of 1000 operators take 170 a value.
 WORK, WORK_PER_VALUE = 20_000, 200
