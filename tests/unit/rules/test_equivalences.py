@@ -420,6 +420,7 @@ def proved(pair: Pair, numerics: str, budget: Budget | None = None) -> bool:
     return isinstance(prove_programs(*sides, packs(), numerics, budget=budget), axe.Proved)
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("name", EXACT)
 def test_is_proved_bit_for_bit(name: str) -> None:
     assert proved(EXACT[name], "exact")
