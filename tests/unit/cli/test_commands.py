@@ -283,7 +283,7 @@ def test_a_malformed_certificate_is_refused(
     golden(done.out)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("variable", "value"),
     [

@@ -70,6 +70,7 @@ def fold(z: Any, v: Any) -> Any:
     return xp.block(sig, "pair", z, v)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", STREAMED)
 def test_a_spelling_is_one_streaming_kernel_with_the_values_that_it_means(
     name: str, full: bool, monkeypatch: pytest.MonkeyPatch

@@ -354,6 +354,7 @@ def test_both_levels_give_the_expected_values_in_every_order(name: str, full: bo
             check(run.outputs, c)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "name",
     ["attention", "biases", "causal", "two tiles of columns", "unaligned", "operands of 64 bits"],

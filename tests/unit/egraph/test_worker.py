@@ -264,7 +264,7 @@ def target_of(name: str) -> Target:
 
 RUNAWAY: dict[str, tuple[str, dict[str, Any], str]] = {
     "time": ("LONE", {"time_limit_s": 0.2}, "search: exceeded AXE_TIME_LIMIT_S=0.2 s; expected "),
-    "memory": ("TWO", {"memory_limit_mb": 150}, "search: exceeded AXE_MEMORY_LIMIT_MB=150 MiB; "),
+    "memory": ("TWO", {"memory_limit_mb": 50}, "search: exceeded AXE_MEMORY_LIMIT_MB=50 MiB; "),
 }
 
 

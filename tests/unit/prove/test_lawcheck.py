@@ -26,7 +26,7 @@ Sides = tuple[Any, ...]
 
 
 def problems(tested: Law) -> str:
-    return "\n".join(map(str, check_law(f"mine/{tested.name}", tested, 20, 5000).findings))
+    return "\n".join(map(str, check_law(f"mine/{tested.name}", tested, 20, 2000).findings))
 
 
 @primitive((STR,), (STR,))

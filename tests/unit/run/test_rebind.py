@@ -44,7 +44,7 @@ FOLLOWED: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_what_the_function_computes_from_an_extent_follows(
     name: str, rng: np.random.Generator
@@ -195,6 +195,7 @@ def test_extents_to_save_that_are_none_are_refused(name: str, tmp_path: Path) ->
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_a_saved_schedule_follows_its_function_to_the_extents_it_was_saved_for(
     name: str, tmp_path: Path, rng: np.random.Generator
