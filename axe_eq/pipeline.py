@@ -59,6 +59,7 @@ from axe_eq.requests import (
     requests_of,
     too_large,
     wanted_layouts,
+    without_plan,
 )
 from axe_eq.rule.term import Term
 from axe_eq.run.cache import Cache, key
@@ -237,7 +238,7 @@ def _choose_mesh(
     try:
         ways = stage("extract", lambda: plan_mesh(forest, text, target), report=report)
     except SearchError as error:
-        raise limited(graph, error) from error
+        raise limited(graph, without_plan(program, error)) from error
     layouts = arrival_layouts(program)
     inputs = [(i.name, i.node.type, layouts[i.name]) for i in program.inputs]
     schedule = stage("build", lambda: build_mesh(ways, text, target, inputs),
