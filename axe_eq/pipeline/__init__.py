@@ -37,6 +37,7 @@ from axe_eq.pipeline.requests import (
     everywhere,
     mesh_requests,
     wanted_layouts,
+    without_plan,
 )
 from axe_eq.pipeline.rounds import (
     Built,
@@ -186,7 +187,7 @@ def _choose_on_mesh(job: Job, terms: Mapping[Node, Term], mesh: Mesh, report: Re
     try:
         ways = stage("extract", lambda: plan_mesh(forest, text, target), report=report)
     except SearchError as error:
-        raise limited(graph, error) from error
+        raise limited(graph, without_plan(job.program, error)) from error
     layouts = arrival_layouts(job.program)
     inputs = [(i.name, i.node.type, layouts[i.name]) for i in job.program.inputs]
     schedule = stage("build", lambda: build_mesh(ways, text, target, inputs),

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from axe_eq.errors import ArgumentError, LayoutError, ScheduleError, SearchError
 from axe_eq.layout import Layout, Mesh
-from axe_eq.program.node import INPUT, SCAN, InputSpec, Node, Program
+from axe_eq.program.node import INPUT, SCAN, SEL, InputSpec, Node, Program
 from axe_eq.rule.term import Term
 from axe_eq.schedule import terms as schedule_terms
 from axe_eq.schedule.memory import layout_bytes
@@ -75,6 +75,15 @@ def everywhere(program: Program, mesh: str) -> Program:
 
     inputs = tuple(i if i.layout is not None else placed(i) for i in program.inputs)
     return replace(program, inputs=inputs)
+
+
+def without_plan(program: Program, error: SearchError) -> SearchError:
+    """The error of a search for a plan on a mesh: it names the selectors, for few have any."""
+    found = list(dict.fromkeys(repr(n.text) for n in program.nodes() if n.kind == SEL))
+    if not found:
+        return error
+    wrong = f"{error.wrong}: of selectors only splits can be, and it has {', '.join(found[:3])}"
+    return SearchError(error.thing, wrong, "one device, or block operators alone")
 
 
 def mesh_requests(program: Program, terms: Mapping[Node, Term], mesh: str) -> list[Term]:

@@ -64,7 +64,7 @@ class Origin:
             return graph, self, constants
         meant = self._traced(extents)
         reasons = []
-        for way, renamed in _followed(self.program, meant):
+        for way, renamed in _followed(self.program, meant, graph, extents):
             try:
                 return self._follow(graph, constants, extents, meant, way, renamed)
             except (ScheduleError, ProgramError) as error:
@@ -126,7 +126,7 @@ class Origin:
                 continue
             meant = self._traced(other)
             reasons = []
-            for way, renamed in _followed(self.program, meant):
+            for way, renamed in _followed(self.program, meant, graph, other):
                 try:
                     _, _, arrays = self._follow(graph, constants, other, meant, way, renamed)
                 except (ScheduleError, ProgramError) as error:
@@ -266,16 +266,34 @@ def _refused(extents: Extents, wrong: str) -> ScheduleError:
 # -- what the function does otherwise --------------------------------------------------------------
 
 
-def _followed(old: Program, new: Program) -> Iterator[tuple[Followed, Texts]]:
+def _followed(
+    old: Program, new: Program, graph: ScheduleGraph, extents: Extents
+) -> Iterator[tuple[Followed, Texts]]:
     """Ways to follow a function: what changes in a schedule, and names of captured constants.
 
-    First everything that changed in the function, then nothing but the extents.
+    First everything that changed in the function, with the extents that laws wrote into operators,
+    then without these, then nothing but the extents of arrays.
     """
     texts, constants = _changes(old, new)
+    divisors = {inverse: text for text in texts if (inverse := _reciprocal(text)) is not None}
+    fixed = {text: at for text, at in _refixed(graph, extents).items() if text not in texts}
+    if fixed:
+        yield Followed({**texts, **fixed}, divisors), constants
     if texts or constants:
-        divisors = {inverse: text for text in texts if (inverse := _reciprocal(text)) is not None}
         yield Followed(texts, divisors), constants
     yield Followed(), {}
+
+
+def _refixed(graph: ScheduleGraph, extents: Extents) -> Texts:
+    """Signatures that fix an extent of a named dim, with the new one in its place."""
+    at, found = named_extents(graph), {}
+    changed = {at[name]: int(extent) for name, extent in extents.items() if extent != at[name]}
+    for node in (node for step in graph.kernels for node in step.nodes if node.kind == "cell"):
+        sig = signature(node.text)
+        fixed = tuple((d, changed.get(extent, extent)) for d, extent in sig.fixed)
+        if fixed != sig.fixed:
+            found[node.text] = replace(sig, fixed=fixed).text
+    return found
 
 
 def _changes(old: Program, new: Program) -> tuple[Texts, Texts]:

@@ -287,6 +287,20 @@ def test_a_layout_of_devices_without_a_mesh_says_what_to_pass() -> None:
         axe.compile(lambda x: x + 1, axe.Spec((8, 8), "f32", layout=cut), target="h200")
 
 
+def test_selectors_without_a_plan_on_a_mesh_are_named() -> None:
+    """The laws of a pack were asked for that was there."""
+    mesh = axe.Mesh({"x": 2})
+    refusal = r"^output 0: cannot be computed on the mesh: of selectors only splits can be, and it "
+    for fn, text in (
+        (lambda x: x + 1, r"has 'full \(\) 1\.0 f32'"),
+        (lambda x: x[:4], "has 'slice"),
+    ):
+        with pytest.raises(SearchError, match=f"{refusal}{text}.*; expected one device, or block"):
+            axe.compile(fn, "8x6:f32", target="h200", mesh=mesh)
+    with pytest.raises(SearchError, match=r"on the mesh; expected the laws of pack 'sharding'$"):
+        axe.compile(axe.array.exp, "8x6:f32", target="h200", mesh=mesh, without=["sharding"])
+
+
 def test_a_name_that_is_nearly_a_law_s_is_suggested() -> None:
     with pytest.raises(PackError, match=r"axe packs list --json.*\n  try: permute_permuted"):
         axe.compile(lambda x: x + 1, "8:f32", target="cpu", without=["tensor/permute_permut"])

@@ -40,6 +40,7 @@ FOLLOWED: dict[str, Callable[..., Any]] = {
     "halves": lambda x: xp.sum(xp.reshape(x, (2, x.shape[0] // 2, 24)), axis=0),
     "positions": lambda x: xp.arange(x.shape[0]) * 2 + xp.sum(x),
     "mask of numpy": causal,
+    "a sum of ones": lambda x: x + xp.sum(xp.ones((x.shape[0], 24), dtype=xp.float64), axis=0),
     "a number that is no extent": lambda x: xp.sum(x, axis=0) / 16.0,
 }
 
