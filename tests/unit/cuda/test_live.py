@@ -122,7 +122,10 @@ def test_all_keys_that_a_causal_mask_leaves_every_row_are_sure() -> None:
     wide = apply("cast f32", masked(apply("ge", ROW, KEY)))
     assert read(wide).unmasked == apply("cast f32", SCORE)
     # A number that a cast may round is no unit of it.
-    assert Live(wide, {1: 0, 2: 1}, {0: 8, 1: 9}, 1, -1e4).mask is None
+    finite = masked(apply("ge", ROW, KEY), -1e4)
+    for cell, known in ((finite, True), (apply("cast f16", finite), False)):
+        found = Live(cell, {1: 0, 2: 1}, {0: 8, 1: 9}, 1, -1e4)
+        assert (found.mask is not None) == known
     near = apply("lt", apply("sub", ROW, KEY), 20)
     window = read(masked(apply("and", apply("ge", ROW, KEY), near)))
     assert window.sure({0: Place(20, 23)}) == (4, 20)
