@@ -104,6 +104,25 @@ def _folded(late: bool, right: bool) -> Primitive:
     return Primitive(fn, (STR,) * 4, (STR,))
 
 
+@cache
+def _folded_cast(right: bool) -> Primitive:
+    """(mixture, map of a cast, division, sum, exp) -> the fold of scores and values.
+
+    Args:
+        right: the weights, which are cast after the division, are the right operand.
+    """
+
+    def fn(mix: str, cast: str, divide: str, norm: str, exp: str) -> str | None:
+        if signature(cast).n_reduced:
+            return None
+        read = sigalg.inline(signature(mix), int(right), signature(cast))
+        whole = None if read is None else _inlined(read.text, int(right), divide)
+        return _fold(whole, (1, 0, 2) if right else (0, 2, 1), norm, exp)
+
+    fn.__name__ = f"fold_cast{'_right' if right else ''}"
+    return Primitive(fn, (STR,) * 5, (STR,))
+
+
 @primitive((STR, STR, STR), (STR,))
 def without_offset(fold: str, shift: str, f: str) -> str | None:
     """The fold less an offset of its scores that is the same along the folded dims."""
@@ -130,11 +149,11 @@ def without_maximum(fold: str, shift: str, top: str) -> str | None:
     return None if rest is None else rest.text
 
 
-@primitive((STR, STR, STR, STR), (STR, STR))
-def cast_mixture(fold: str, sig: str, cast: str, v: str) -> tuple[str, str] | None:
-    """(map, cast) of a mixture by weights that are cast to a floating dtype where they lie."""
+@primitive((STR, STR, STR), (STR, STR))
+def cast_mixture(fold: str, cast: str, v: str) -> tuple[str, str] | None:
+    """(map, cast) of a mixture by weights that are cast to a floating dtype."""
     name, params = split_text(cast)
-    if name != "cast" or not sigalg.is_identity(signature(sig)):
+    if name != "cast":
         return None
     to, own = dtype(params[0]).name, value_type(v).dtype
     if DTYPES[to].kind != "f" or DTYPES[own].kind != "f":
@@ -156,7 +175,8 @@ def _sample(
     e = lead + draw.pick("e", ("m n", "n m"))
     v = lead + draw.pick("v", ("n d", "d n"))
     out = lead + draw.pick("out", ("m d", "d m"))
-    mix = f"{v}, {e}" if right else f"{e}, {v}"
+    read = lead + draw.pick("read", ("m n", "n m")) if rounded else e
+    mix = f"{v}, {read}" if right else f"{read}, {v}"
     divide = f"{out}, {lead}m -> {out}" if late else f"{e}, {lead}m -> {e}"
     texts = [f"{mix} -> {out}; + n", divide, f"{e} -> {lead}m; + n", f"{e} -> {e}"]
     values = [("z", e), ("v", v)]
@@ -168,8 +188,10 @@ def _sample(
         texts.append(f"{e} -> {lead}m; max n")
     sizes = {"g": 2, "h": 3, "m": 4, "n": 5, "d": 2}
     shapes = [(name, ",".join(str(sizes[d]) for d in dims.split())) for name, dims in values]
-    inputs = [In(name, f"f64[{shape}]") for name, shape in shapes]
-    cast = (signature(f"{e} -> {e}").text, join_text("cast", draw.pick("to", ("f32", "f64"))))
+    narrow = draw.pick("of_values", ("f64", "f32")) if rounded else "f64"
+    held = {"v": narrow}
+    inputs = [In(name, f"{held.get(name, 'f64')}[{shape}]") for name, shape in shapes]
+    cast = (signature(f"{e} -> {read}").text, join_text("cast", draw.pick("to", ("f32", "f64"))))
     return (*(signature(text).text for text in texts), *(cast if rounded else ()), *inputs)
 
 
@@ -236,36 +258,36 @@ def _fold_law(late: bool, right: bool, kind: str) -> Callable[..., Sides]:
 
 
 def _rounded_law(right: bool, kind: str) -> Callable[..., Sides]:
-    folded = _folded(False, right)
+    folded = _folded_cast(right)
 
     def sides(s: Any, d: Any, t: Any, x: Any, c: Any, f: Any, z: Any, v: Any) -> tuple[Term, Any]:
         e = op(x, "exp", z)
         share = op(c, f, op(d, "div", e, op(t, "id", e)))
         mixed = op(s, "mul", v, share) if right else op(s, "mul", share, v)
-        return mixed, folded(s, d, t, x)
+        return mixed, folded(s, c, d, t, x)
 
-    def cast(u: Any, c: Any, f: Any, z: Any, v: Any) -> Term:
-        i, g = cast_mixture(u, c, f, type_of(v))
+    def cast(u: Any, f: Any, z: Any, v: Any) -> Term:
+        i, g = cast_mixture(u, f, type_of(v))
         return op(i, g, op(u, "pair", z, v))
 
     def plain(s: Sig, d: Sig, t: Sig, x: Sig, c: Sig, f: Cell, z: Value, v: Value) -> Sides:
         """cast(e / sum e) v = cast(u[pair](z, v)) folded   where e = exp(z)."""
         left, u = sides(s, d, t, x, c, f, z, v)
-        return left, cast(u, c, f, z, v)
+        return left, cast(u, f, z, v)
 
     def shifted(
         s: Sig, d: Sig, t: Sig, x: Sig, y: Sig, c: Sig, f: Cell, z: Value, m: Value, v: Value
     ) -> Sides:
         """cast(e / sum e) v = cast(u[pair](z, v)) folded   where e = exp(z - m), m finite."""
         left, u = sides(s, d, t, x, c, f, op(y, "sub", z, m), v)
-        return left, cast(without_offset(u, y, "sub"), c, f, z, v), is_finite(m)
+        return left, cast(without_offset(u, y, "sub"), f, z, v), is_finite(m)
 
     def topped(
         s: Sig, d: Sig, t: Sig, x: Sig, y: Sig, w: Sig, c: Sig, f: Cell, z: Value, v: Value
     ) -> Sides:
         """cast(e / sum e) v = cast(u[pair](z, v)) folded   where e = exp(z - max z)."""
         left, u = sides(s, d, t, x, c, f, op(y, "sub", z, op(w, "id", z)), v)
-        return left, cast(without_maximum(u, y, w), c, f, z, v)
+        return left, cast(without_maximum(u, y, w), f, z, v)
 
     laws: dict[str, Callable[..., Sides]] = {PLAIN: plain, OFFSET: shifted, MAXIMUM: topped}
     return laws[kind]

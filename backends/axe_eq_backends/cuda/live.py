@@ -9,11 +9,12 @@ such comparison may hold anywhere.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial, reduce
 
-from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, subexpressions, used
+from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, subexpressions, used
 from axe_eq.kernel.expr import Int, maximum, minimum
 from axe_eq.program.types import DTYPES
 
@@ -70,26 +71,27 @@ class Live:
         return _Reader(self, places).score(self.score)
 
     def sure(self, places: Mapping[int, Place]) -> tuple[Int, Int] | None:
-        """(first, last) index at which `unmasked` is the score for all rows of a tile.
+        """(first, last) index at which `mask` holds for all rows of a tile; None without a mask.
 
-        Both lie in the dim, but the first is after the last where there is none; None where no
-        mask is known.
+        Both lie in the dim, but the first is after the last where there is none.
 
         Args:
             places: as in `ends`.
         """
-        reader, found = _Reader(self, places), None
-        for condition in self._masks[1]:
-            ends = reader.always(condition, True)
-            found = ends if found is None else _both(found, ends)
-        if found is None:
+        if self.mask is None:
             return None
+        first, last = _Reader(self, places).always(self.mask, True)
         extent = self.extents[self.stream]
-        return minimum(maximum(found[0], 0), extent), maximum(minimum(found[1], extent - 1), -1)
+        return minimum(maximum(first, 0), extent), maximum(minimum(last, extent - 1), -1)
+
+    @property
+    def mask(self) -> Cell | None:
+        """A condition on positions outside of which the score is the unit; None without one."""
+        return reduce(partial(apply, "and"), self._masks[1]) if self._masks[1] else None
 
     @property
     def unmasked(self) -> Cell:
-        """The score where no position makes it the unit: less the masks of which `sure` tells."""
+        """The score where `mask` holds."""
         return self._masks[0]
 
     @cached_property
@@ -106,8 +108,8 @@ class Live:
                 if unit and used(condition) and used(condition) <= set(self.counts):
                     conditions.append(condition)
                     return visit(yes)
-            elif cell.cell in KEEPS_INFINITY or cell.cell == "mul":
-                return Apply(cell.cell, tuple(map(visit, cell.args)))
+            elif cell.cell in KEEPS_INFINITY and math.isinf(self.unit):
+                return Apply(cell.cell, (visit(cell.args[0]),))
             return cell
 
         return visit(self.score), tuple(conditions)

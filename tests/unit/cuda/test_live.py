@@ -118,8 +118,14 @@ def test_all_keys_that_a_causal_mask_leaves_every_row_are_sure() -> None:
     assert live.sure({0: Place(8, 15)}) == (0, 8)
     assert live.unmasked == SCORE
     assert read(masked(apply("and", apply("ge", ROW, KEY), GIVEN))).sure({0: Place(8, 15)}) is None
-    scaled = apply("cast f32", apply("mul", masked(apply("ge", ROW, KEY)), 0.5))
-    assert read(scaled).unmasked == apply("cast f32", apply("mul", SCORE, 0.5))
+    assert live.mask == apply("ge", ROW, KEY)
+    wide = apply("cast f32", masked(apply("ge", ROW, KEY)))
+    assert read(wide).unmasked == apply("cast f32", SCORE)
+    # A number that a cast may round is no unit of it.
+    finite = masked(apply("ge", ROW, KEY), -1e4)
+    for cell, known in ((finite, True), (apply("cast f16", finite), False)):
+        found = Live(cell, {1: 0, 2: 1}, {0: 8, 1: 9}, 1, -1e4)
+        assert (found.mask is not None) == known
     near = apply("lt", apply("sub", ROW, KEY), 20)
     window = read(masked(apply("and", apply("ge", ROW, KEY), near)))
     assert window.sure({0: Place(20, 23)}) == (4, 20)

@@ -330,6 +330,9 @@ def test_wide_weights_are_rounded_where_results_are_stored_narrow() -> None:
     assert Streaming().refuse(wide, h200) is None
     assert Lanes().refuse(wide, h200) is not None
     assert Streaming().refuse(kept, h200) == "weights that f16 does not hold, for a wider result"
+    # Of scores in memory lanes mix what matrix units do not.
+    of_lanes = [replace(s, products=s.products[1:]) for s in (wide, kept)]
+    assert [Lanes().refuse(s, h200) for s in of_lanes] == ["products that matrix units take", None]
     # Scores of f16 have no weights that are any wider.
     narrow = replace(summary, stores=kept.stores)
     assert Streaming().refuse(narrow, h200) is None

@@ -8,7 +8,7 @@ statistic merged with that of the chunks before. What loads chunks and when is t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from math import gcd
 from typing import Any, NamedTuple
@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel.cells import (
     IDENTITY,
-    Apply,
     Cell,
     Constant,
     apply,
@@ -137,13 +136,21 @@ class Problem:
     more: tuple[Tensor, ...] = ()
 
 
+def scored(problem: Problem) -> tuple[Cell, float]:
+    """(x, c) with scores c x, for a constant c > 0 that the weights take in."""
+    # Products are in f32 as they are.
+    own: dict[Cell, Cell] = {apply(WIDENED, arg(n)): arg(n) for n in range(len(problem.products))}
+    score, scale = gathered(problem.scores) if problem.monoid.scales else (problem.scores, 1.0)
+    return replaced(score, own), scale
+
+
 def live(problem: Problem) -> Live:
     """What of the streamed dim may weigh anything, for dims numbered as (batch, m, s)."""
     extents = dict(enumerate((*problem.batch, problem.m, problem.s)))
     numbered = enumerate(problem.extras, len(problem.products))
     counts = {n: positions(x.strides) for n, x in numbered if x.counts}
     unit = MONOIDS[problem.monoid.statistic].unit
-    score = problem.scores if unit is not None else IDENTITY
+    score = scored(problem)[0] if unit is not None else IDENTITY
     return Live(score, counts, extents, len(problem.batch) + 1, unit or 0.0)
 
 
@@ -412,12 +419,11 @@ class Writer:
             k.reg_reduced(name, "f32", score.all, [1])
             for name in ("top", "top_next", "total", "change", "part")
         )
-        online = p.monoid
-        # Products are in f32 as they are.
-        own: dict[Cell, Cell] = {Apply(WIDENED, (arg(n),)): arg(n) for n in range(len(p.products))}
-        scores, scale = gathered(p.scores) if online.scales else (p.scores, 1.0)
-        self.plain = replaced(scores, own)
-        self.unmasked = replace(self.grid.live, score=self.plain).unmasked
+        self.plain, scale = scored(p)
+        online, known = p.monoid, self.grid.live
+        self.mask = known.mask if known.score == self.plain else None
+        if self.mask is not None:
+            self.plain = known.unmasked
         pair = {n: apply("mul", arg(n), scale) if scale != 1 else arg(n) for n in range(2)}
         weight = in_powers_of_two(substituted(online.weight, pair))
         self.weight, self.row_cells = hoisted(weight, frozenset({1}), 2)
@@ -469,14 +475,15 @@ class Writer:
     def _score(self, extras: Sequence[ir.View | Int], step: Int) -> None:
         """From products to scores, less their constant factor; outside the dim they are masked."""
         k, p, t = self.k, self.p, self.t
-        unmasked = self._is_unmasked(step)
-        if unmasked is None:
-            self._evaluate(self.plain, extras)
-        else:
-            with k.when(equal(unmasked, 0)):
-                self._evaluate(self.plain, extras)
-            with k.when(unmasked):
-                self._evaluate(self.unmasked, extras)
+        products = self.scores[: len(p.products)]
+        if self.plain != IDENTITY or not products:
+            self._evaluate(self.plain, products, extras)
+        if self.mask is not None:
+            local = renumber(self.mask, {n: n - len(products) + 1 for n in used(self.mask)})
+            hidden = apply("where", local, arg(0), self.grid.live.unit)
+            kept = self._is_kept(step)
+            with nullcontext() if kept is None else k.when(equal(kept, 0)):
+                self._evaluate(hidden, self.scores[:1], extras)
         inside = p.s - (self.steps - 1) * t.s  # of the last chunk, which comes first
         conditions = equal(step, 0), equal(self.last, self.steps - 1)
         if inside < t.s and 0 not in conditions:
@@ -486,27 +493,31 @@ class Writer:
                         stack.enter_context(k.when(condition))
                 self._mask(inside)
 
-    def _is_unmasked(self, step: Int) -> Int | None:
-        """Whether masks take nothing of a chunk; None for the first, where they often do."""
+    def _evaluate(
+        self, cell: Cell, products: Sequence[ir.Buffer], extras: Sequence[ir.View | Int]
+    ) -> None:
+        """Scores by a cell of products, then extras; what counts columns is numbered in slices."""
+        n, kept = len(products), sorted(used(cell))
+        number = {m: i for i, m in enumerate(kept)}
+        held = [extras[m - n] for m in kept if m >= n]
+        wide = self.t.s if all(isinstance(x, ir.View) for x in held) else NUMBERED
+        for first in range(0, self.t.s, wide):
+            cols = slice(first, first + wide)
+            ins = [
+                products[m][:, cols]
+                if m < n
+                else self._columns(self.p.extras[m - n], extras[m - n], cols)
+                for m in kept
+            ]
+            self.k.map(renumber(cell, number), self.scores[0][:, cols], *ins)
+
+    def _is_kept(self, step: Int) -> Int | None:
+        """Whether the mask takes nothing of a chunk; None for the first, of which it often does."""
         if self.whole is None or not isinstance(step, Expr):
             return None
         first, last = self.whole
         at = self.last - step
-        return self.k.let("unmasked", make("and", first <= at, at <= last))
-
-    def _evaluate(self, cell: Cell, extras: Sequence[ir.View | Int]) -> None:
-        """Scores from products, in place."""
-        k, p, t, score = self.k, self.p, self.t, self.scores[0]
-        if cell == IDENTITY and p.products:
-            return
-        wide = t.s if all(isinstance(x, ir.View) for x in extras) else NUMBERED
-        for first in range(0, t.s, wide):
-            cols = slice(first, first + wide)
-            products = [s[:, cols] for s in self.scores[: len(p.products)]]
-            ins = [self._columns(*x, cols) for x in zip(p.extras, extras, strict=True)]
-            kept = sorted(used(cell))
-            operands = [[*products, *ins][n] for n in kept]
-            k.map(renumber(cell, {n: i for i, n in enumerate(kept)}), score[:, cols], *operands)
+        return self.k.let("kept", make("and", first <= at, at <= last))
 
     def _columns(self, tensor: Tensor, held: ir.View | Int, cols: slice) -> ir.View:
         """Some columns of an operand of the scores, as far as it has columns."""
