@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
+from itertools import count, islice
 from math import prod
 from multiprocessing import get_context
 from pathlib import Path
@@ -32,7 +33,7 @@ from axe_eq.program.ops import cell
 from axe_eq.program.signature import signature
 from axe_eq.program.types import Array
 from axe_eq.prove.certificates.rebuild import in_float64
-from benchmarks.drawn_programs import ELEMENTS, MULTIPLY_ADDS, case, inputs
+from benchmarks.drawn_programs import ELEMENTS, MULTIPLY_ADDS, case, inputs, kind_of
 from benchmarks.rounding import bounds
 from benchmarks.terminal import told
 
@@ -96,7 +97,7 @@ def outcome(seed: int, target: str, on: str) -> Outcome:
 
 
 def _compared(seed: int, exe: Any, program: Program, values: str, on: str) -> tuple[str, str]:
-    arrays = inputs(seed, [i.node.type for i in program.inputs], values)
+    arrays = inputs(seed, program, values)
     if on == "interpreter" and is_large(program):
         return LARGE, ""
     run = exe.interpret if on == "interpreter" else exe
@@ -226,11 +227,13 @@ def main() -> None:
     parser.add_argument("--on", choices=("interpreter", "device"), default="interpreter")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, help="JSON lines; those it has are not done again")
+    parser.add_argument("--kind", default="", help="only of this kind")
     given = parser.parse_args()
     known: list[Outcome] = []
     if given.out and given.out.exists():
         known = [Outcome(**json.loads(line)) for line in given.out.read_text().splitlines()]
-    seeds = range(given.first, given.first + given.count)
+    first = (n for n in count(given.first) if given.kind in ("", kind_of(n)))
+    seeds = list(islice(first, given.count))
     left = [s for s in seeds if s not in {o.seed for o in known}]
     for made in outcomes(left, given.target, given.on, given.jobs):
         known.append(made)

@@ -17,7 +17,7 @@ import numpy as np
 from axe_eq.debug import say, switches
 from axe_eq.errors import AxeError, ScheduleError, cause, raised_at
 from axe_eq.pack import Pack, title_of_schedule
-from axe_eq.program.meaning import evaluate_node, evaluate_nodes, scanned
+from axe_eq.program.meaning import evaluate_nodes, evaluate_unchecked, scanned
 from axe_eq.program.node import SCAN, Node, Program, input_node
 from axe_eq.program.ops import cell, scan
 from axe_eq.program.scans import FIRST, LAST
@@ -189,7 +189,7 @@ def _meaning(
     graph: ScheduleGraph,
     reads: Mapping[str, Array],
     wide: bool,
-    evaluate: Evaluate = evaluate_node,
+    evaluate: Evaluate = evaluate_unchecked,
 ) -> dict[str, Array]:
     nodes: Mapping[str, Node] = written(
         step, {n: input_node(n, graph.buffers[n].value_type) for n in reads}
@@ -208,7 +208,7 @@ def _decided(node: Node, arrays: Sequence[Array]) -> Array:
 
     0 times infinity is NaN, and products of what comes later are 0 or infinite sooner than values.
     """
-    usual = evaluate_node(node, arrays)
+    usual = evaluate_unchecked(node, arrays)
     if node.kind != SCAN or not _is_float(usual):
         return usual
     finite, same = np.isfinite(usual), np.ones(usual.shape, bool)

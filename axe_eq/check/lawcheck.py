@@ -28,7 +28,7 @@ from axe_eq.errors import AxeError, cause, raised_at
 from axe_eq.layout.symbolic import terms as layout_terms
 from axe_eq.layout.symbolic.instances import meanings
 from axe_eq.pack import Pack
-from axe_eq.program.meaning import evaluate_nodes
+from axe_eq.program.meaning import evaluate_nodes, evaluate_unchecked
 from axe_eq.program.node import INPUT, topological
 from axe_eq.program.terms import OPERATORS, VALUE, Cons, In, Nil, decode, type_of, types_of
 from axe_eq.program.types import Array, value_type
@@ -318,8 +318,8 @@ def _overflows(sides: tuple[Term, Term], given: Mapping[str, Any]) -> bool:
     """Whether some value is so large that rounding explains any difference."""
     inputs = {n: x.values if isinstance(x, Real) else x for n, x in given.items()}
     nodes = [decode(t) for side in sides for t in postorder(side) if t.sort == VALUE]
-    for node, array in evaluate_nodes(in_float64(nodes), inputs).items():
-        if array.dtype.kind in "ib" or not node.args:
+    for node, array in evaluate_nodes(in_float64(nodes), inputs, evaluate_unchecked).items():
+        if array.dtype.kind in "iub" or not node.args:
             continue
         size = np.abs(array.astype(np.float64))
         if bool(((size > 1e12) & np.isfinite(size)).any()):

@@ -19,6 +19,7 @@ import numpy as np
 from axe_eq.check.random_bounds import Bounds, Refused, cell_bounds, reduced_bounds, scanned_bounds
 from axe_eq.check.random_signature import Shape, random_space
 from axe_eq.errors import ProgramError
+from axe_eq.program.gathers import gather_text
 from axe_eq.program.node import (
     INPUT,
     OP,
@@ -38,10 +39,10 @@ from axe_eq.program.types import DTYPES, Array, ValueType
 MAX_SIZE = 256  # elements of one value or of one index space
 _LIMITS = {"f8e4m3": 200.0, "f8e5m2": 1e3, "f16": 1e3, "bf16": 1e4, "f32": 1e4, "f64": 1e4}
 _INT_LIMIT = 1e6
-_INPUTS: dict[str, Bounds] = {"f": (-2.0, 2.0), "i": (-3.0, 3.0), "b": (0.0, 1.0)}
+_INPUTS: dict[str, Bounds] = {"f": (-2.0, 2.0), "i": (-3.0, 3.0), "b": (0.0, 1.0), "u8": (0.0, 3.0)}
 _DTYPE_WEIGHTS = {
     "f32": 8, "f16": 5, "bf16": 3, "f64": 3, "i32": 3, "i64": 2, "bool": 2, "f8e4m3": 1,
-    "f8e5m2": 1,
+    "f8e5m2": 1, "i8": 1, "u8": 1, "i16": 1,
 }  # fmt: skip
 _FREE = (-math.inf, math.inf)
 _KINDS = {"number": "fi", "float": "f", "integer": "i", "logical": "b"}
@@ -96,7 +97,7 @@ class _Maker:
     def input(self, kinds: str = "fib") -> _Value:
         name = self.dtype(kinds)
         node = input_node(f"x{len(self.inputs)}", ValueType(name, self.shape()))
-        value = _Value(node, _INPUTS[DTYPES[name].kind])
+        value = _Value(node, _INPUTS.get(name) or _INPUTS[DTYPES[name].kind])
         self.inputs.append(value)
         self.values.append(value)
         return value
@@ -131,6 +132,8 @@ class _Maker:
             low, high = low - slack, high + slack
         limit = _LIMITS.get(node.dtype, _INT_LIMIT)
         if not max(abs(low), abs(high)) <= limit or node.type.size > MAX_SIZE:
+            raise Refused
+        if kind == "i" and not _holds(node.dtype, bounds):
             raise Refused
         if split_text(node.cell or node.text)[0] in self.without:
             raise Refused
@@ -270,6 +273,8 @@ class _Maker:
     def selector(self, name: str) -> _Value:
         """A selector with parameters as it samples them."""
         declared = SELECTORS[name]
+        if declared.look is not None:
+            return self.gather()
         if declared.sample is None:
             raise Refused
         operands: list[_Value] = []
@@ -288,6 +293,23 @@ class _Maker:
         if not ends:
             ends = declared.run(params, []).astype(float).reshape(-1).tolist()
         return self.keep(node, (min(ends), max(ends)))
+
+    def gather(self) -> _Value:
+        """Rows of a value where integers of at most one dim say, cut to its indices."""
+        source = self.pick()
+        found = [v for v in self.values if v.kind == "i" and v.node.type.rank < 2]
+        if not source.node.shape or not found:
+            raise Refused
+        axis, by = self.choose(range(source.node.type.rank)), found[self.choose(range(len(found)))]
+        inside = self.plain("remainder", by, source.node.shape[axis])
+        text = gather_text(axis, (axis,) * by.node.type.rank)
+        return self.keep(sel_node(text, [source.node, inside.node]), source.bounds)
+
+
+def _holds(name: str, bounds: Bounds) -> bool:
+    """Whether an integer type has all numbers within these bounds."""
+    ends = np.iinfo(DTYPES[name].numpy)
+    return bool(ends.min <= bounds[0] and bounds[1] <= ends.max)
 
 
 def _moves(cells: Sequence[Cell]) -> list[Cell]:
@@ -393,7 +415,7 @@ def random_inputs(program: Program, rng: np.random.Generator) -> list[Array]:
 
 def _random_array(type_: ValueType, rng: np.random.Generator) -> Array:
     of = DTYPES[type_.dtype]
-    low, high = _INPUTS[of.kind]
+    low, high = _INPUTS.get(type_.dtype) or _INPUTS[of.kind]
     if of.kind == "f":
         return np.asarray(rng.uniform(low, high, type_.shape)).astype(of.numpy)
     whole = rng.integers(int(low), int(high), type_.shape, endpoint=True)

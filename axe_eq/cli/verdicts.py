@@ -83,7 +83,7 @@ def _of_programs(found: ProgramCounterexample) -> dict[str, Any]:
 def _input(name: str, array: Any) -> dict[str, Any]:
     """One input; its values where they are few."""
     few = array.size <= MOST_SHOWN
-    shown = array if array.dtype.kind in "ib" else array.astype(np.float64)
+    shown = array if array.dtype.kind in "iub" else array.astype(np.float64)
     return {
         "name": name,
         "dtype": str(array.dtype),

@@ -19,10 +19,12 @@ from numpy.lib.stride_tricks import as_strided
 
 from axe_eq.errors import ArgumentError, AxeError, ProgramError, cause, raised_at
 from axe_eq.program.contract import product_sum
+from axe_eq.program.gathers import check_index, check_indices, index_nodes
 from axe_eq.program.node import (
     INPUT,
     OP,
     SCAN,
+    SEL,
     Node,
     Program,
     op_type,
@@ -256,8 +258,15 @@ def evaluate_sel(text: str, arrays: Sequence[Array]) -> Array:
 
     Raises:
         ProgramError: arity, shapes or parameters do not fit.
+        OutOfRange: an operand of integers says where another one has no element.
     """
     sel_type(text, tuple(map(array_type, arrays)))
+    check_indices(text, arrays)
+    return moved(text, arrays)
+
+
+def moved(text: str, arrays: Sequence[Array]) -> Array:
+    """What a selector moves, whatever its operands hold where nothing of them may matter."""
     declared, params = selector(text)
     return np.asarray(declared.run(params, arrays), order="C")
 
@@ -303,11 +312,25 @@ def _fill_scan(text: str, axis: int, out: Array, arrays: Sequence[Array]) -> Non
 # -- programs -------------------------------------------------------------------------------------
 
 
-def evaluate_node(node: Node, arrays: Sequence[Array]) -> Array:
-    """Value of an operator node from its operands' values."""
+def evaluate_node(node: Node, arrays: Sequence[Array], *, checked: bool = True) -> Array:
+    """Value of an operator node from its operands' values.
+
+    Args:
+        node: the operator.
+        arrays: its operands.
+        checked: refuse integers that say where there is no element; else what is read for them is
+            what kernels read.
+    """
+    if not checked and node.kind == SEL:
+        return moved(node.text, arrays)
     if node.kind == OP:
         return evaluate_op(node.text, node.cell, arrays)
     return (evaluate_scan if node.kind == SCAN else evaluate_sel)(node.text, arrays)
+
+
+def evaluate_unchecked(node: Node, arrays: Sequence[Array]) -> Array:
+    """Value of an operator node whose integers may say where there is no element."""
+    return evaluate_node(node, arrays, checked=False)
 
 
 def evaluate_nodes(
@@ -346,6 +369,27 @@ def bind_inputs(program: Program, arrays: Sequence[Array]) -> dict[str, Array]:
     for spec, array in zip(program.inputs, arrays, strict=True):
         bound[spec.name] = _check_argument(spec.name, spec.node.type, array)
     return bound
+
+
+def check_places(program: Program, arrays: Mapping[str, Array], *, computed: bool) -> None:
+    """Refuse integers that say where a value has no element.
+
+    Args:
+        program: at the extents of these arrays.
+        arrays: by input name, captured constants included.
+        computed: also integers that are computed from other values than integers, which may take
+            as long as the program.
+
+    Raises:
+        OutOfRange: naming the argument, or the gather that reads so.
+    """
+    for node, extent in index_nodes(program.nodes()):
+        from_integers = all(DTYPES[n.dtype].kind in "ib" for n in topological([node]))
+        if computed or from_integers:
+            value = evaluate_nodes([node], arrays)[node]
+            name = program.names.get(node, "")
+            named = f"argument {node.text!r}" if node.kind == INPUT else f"index {name}".strip()
+            check_index(named, value, extent)
 
 
 def _check_argument(name: str, wanted: ValueType, array: Array) -> Array:

@@ -132,6 +132,20 @@ class Pull:
 
 
 @dataclass(frozen=True)
+class Look:
+    """A dim of an operand that a selector reads where the value of another operand says.
+
+    Attributes:
+        operand, dim: what is read.
+        by: the operand of integers, which has a `Pull` for every dim; it moves nowhere.
+    """
+
+    operand: int
+    dim: int
+    by: int
+
+
+@dataclass(frozen=True)
 class Selector:
     """An operator that moves elements.
 
@@ -142,6 +156,9 @@ class Selector:
         run: (params, operand arrays) -> array, the numpy meaning.
         pull: (params, operand types) -> per operand, per operand dim, a `Pull`, or None where that
             dim must be whole; None for selectors without operands.
+        look: (params, operand types) -> the dims without a `Pull` that are read where another
+            operand says; None for selectors that read by their index alone. `run` may read
+            anything where an integer is no index of the dim.
         fill: (params) -> value outside every operand; None where nothing is outside.
         sample: (random generator, operand types) -> parameters that fit, for tests.
         propose: (decisions, prefix of their names, wanted type, per operand its type or None) ->
@@ -174,6 +191,7 @@ class Selector:
     regroup: Callable[[tuple[Any, ...], Sequence[ValueType]], tuple[str, ...]] | None = None
     sample: Callable[[Any, Sequence[ValueType]], tuple[Any, ...]] | None = None
     propose: Callable[[Draw, str, ValueType, Known], tuple[Any, ...] | None] | None = None
+    look: Callable[[tuple[Any, ...], Sequence[ValueType]], tuple[Look, ...]] | None = None
     operands: (
         Callable[[Draw, str, tuple[Any, ...], ValueType, Known], list[tuple[int, ...]] | None]
         | None

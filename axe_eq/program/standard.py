@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from axe_eq.program import selectors as selectors  # declares the selectors
+from axe_eq.program import gathers as gathers  # declares the selectors
+from axe_eq.program import selectors as selectors
 from axe_eq.program.contract import product_sum, shared
 from axe_eq.program.interval import ENCLOSE
 from axe_eq.program.known import CELL_FACTS, MONOID_FACTS
@@ -158,7 +159,7 @@ def _declare_logic() -> None:
         _cell(name, 2, compare, "bool", commutative=name in ("eq", "ne"))
     for name, test in {"isnan": np.isnan, "isfinite": np.isfinite, "isinf": np.isinf}.items():
         _cell(name, 1, test, "bool")
-    _cell("signbit", 1, lambda x: x < 0 if x.dtype.kind in "ib" else np.signbit(x), "bool")
+    _cell("signbit", 1, lambda x: x < 0 if x.dtype.kind in "iub" else np.signbit(x), "bool")
     ring: dict[str, Any] = {"commutative": True, "associative": True}
     _cell("and", None, _fold(np.logical_and), "logical", unit=1.0, **ring)
     _cell("or", None, _fold(np.logical_or), "logical", unit=0.0, **ring)

@@ -8,10 +8,13 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from axe_eq.debug import Report, progress
+import numpy as np
+
+from axe_eq.debug import Report, progress, switches
 from axe_eq.errors import DeviceError, PackError, ScheduleError, SearchError
 from axe_eq.files import write_text
 from axe_eq.pack import Pack
+from axe_eq.program.gathers import index_nodes
 from axe_eq.program.nesting import unflatten
 from axe_eq.program.node import Program
 from axe_eq.program.types import Array
@@ -243,8 +246,11 @@ class Executable:
 
         Raises:
             ArgumentError: an array that does not fit, or a name that is no argument's.
+            OutOfRange: integers that say where an array is read, of arrays on the host, or of any
+                with AXE_CHECK, are no indices there.
             DeviceError: the target is not there.
         """
+        self._check_places(arrays, named)
         return self.schedule.launch(*arrays, **named)
 
     def bind(self, *arrays: Any, **named: Any) -> Callable[[], Any]:
@@ -252,7 +258,29 @@ class Executable:
 
         On a device every call writes its results to the same arrays.
         """
+        self._check_places(arrays, named)
         return self.schedule.caller(self.schedule.target.family).bind(*arrays, **named)
+
+    def _check_places(
+        self, arrays: Sequence[Any], named: Mapping[str, Any], everything: bool = False
+    ) -> None:
+        """Refuse integers that say where there is no element, as far as they are looked at."""
+        from axe_eq.program.meaning import bind_inputs, check_places
+
+        if not self._reads_at_places:
+            return
+        call, checks = self.schedule.call, everything or bool(switches().check)
+        given = call.positional(arrays, named)
+        if not checks and not all(isinstance(a, np.ndarray) for a in call.flat(given)):
+            return
+        plain = call.plain(given)
+        extents = call.extents(plain)
+        program = self.program.rebind(**extents) if extents else self.program
+        check_places(program, bind_inputs(program, plain), computed=checks)
+
+    @cached_property
+    def _reads_at_places(self) -> bool:
+        return any(True for _ in index_nodes(self.program.nodes()))
 
     @property
     def kernels(self) -> tuple[Any, ...]:
@@ -321,6 +349,7 @@ class Executable:
         call = self.schedule.call
         plain = call.plain(call.positional(arrays, named))
         extents = call.extents(plain)
+        self._check_places(arrays, named, everything=True)
         with fitting(extents):
             schedule = self.schedule.bind(**extents)
         held = {**dict(zip(call.names, plain, strict=True)), **schedule.constants}

@@ -152,6 +152,8 @@ class Summary:
             index.
         n_reads: reads at places of their own: a value that is computed, then moved and used again
             reads its operands at as many places. Counted up to some number.
+        n_looked: values gathered from where integers say, which are read or counted. Kernels that
+            move whole tiles cannot take them.
         n_outside: stored values that are not one per index of the largest one's index space, or of
             some dims of it.
         scans: scans, each once. Schedules that do not say `scans = True` are not asked then.
@@ -179,6 +181,7 @@ class Summary:
     n_scattered: int = 0
     n_reads: int = 0
     n_outside: int = 0
+    n_looked: int = 0
     scans: tuple[ScanWork, ...] = ()
     monoids: tuple[str, ...] = ()
     cells: float = 0.0

@@ -12,7 +12,8 @@ from axe_eq.errors import LayoutError
 from axe_eq.extract.read.forest import CELL, GATHER, LOAD, SCAN, Choice, Forest
 from axe_eq.layout import Layout
 from axe_eq.program import places
-from axe_eq.program.ops import scan, selector
+from axe_eq.program.gathers import looks
+from axe_eq.program.ops import Look, scan, selector
 from axe_eq.program.places import Coords
 from axe_eq.program.signature import Affine, plain, signature
 from axe_eq.program.types import ValueType
@@ -28,6 +29,7 @@ class Reads(NamedTuple):
     n_scattered: int = 0
     n_reads: int = 0
     n_outside: int = 0
+    n_looked: int = 0
     scans: tuple[ScanWork, ...] = ()
 
 
@@ -165,7 +167,9 @@ class _Walk:
         self.seen: set[tuple[int, Coords]] = set()
         self.cuts: dict[int, set[int]] = {}
         self.bounded: set[int] = set()
-        self.guarded = self.scattered = 0
+        self.guarded = self.scattered = self.looked = 0
+        self.apart: set[int] = set()  # dims that integers say the index of
+        self.saying = False  # inside what says where another value is read
         self.scans: dict[ScanWork, None] = {}
 
     def root(self, tile: int) -> None:
@@ -213,7 +217,8 @@ class _Walk:
         for dim, (block, bounded) in enumerate(zip(read.blocks, read.window, strict=True)):
             cuts = {prod(e for e, _ in block[n:]) for n in range(1, len(block))}
             self.cuts.setdefault(dim, set()).update(cuts)
-            if bounded:
+            self.scattered += dim in self.apart and len(block) > 1
+            if bounded and dim not in self.apart:
                 self.bounded.add(dim)
 
     def finish(self) -> Reads:
@@ -223,10 +228,15 @@ class _Walk:
             nested = not any(b % a for a, b in pairwise(ends))
             self.scattered += not nested or (bool(cuts) and dim in self.bounded)
             self.scattered += bool(cuts) and any(dim == s.dim for s in self.scans)
-        return Reads(self.guarded, self.scattered, scans=tuple(self.scans))
+        return Reads(self.guarded, self.scattered, n_looked=self.looked, scans=tuple(self.scans))
+
+    def _is_apart(self, coords: Coords) -> bool:
+        """Whether something is reduced or scanned for, or at, what integers say."""
+        return self.saying or any(d in self.apart for c in coords for d, _ in c.terms)
 
     def _cell(self, choice: Choice, coords: Coords) -> None:
         sig = signature(choice.text)
+        self.scattered += bool(sig.n_reduced) and self._is_apart(coords)
         images = dict(enumerate(coords))
         extents = sig.extents([self._shape(c) for c in choice.children])
         images |= {d: self._dim(extents[d]) for d in sig.reduced}
@@ -239,6 +249,7 @@ class _Walk:
             for child in choice.children:
                 self._visit(child, coords)
             return
+        self.scattered += self._is_apart(coords)
         shape = self._shape(tile)
         dim = places.along(coords, axis, shape, self.extents)
         dtypes = tuple(self.forest.tiles[c].type.dtype for c in choice.children)
@@ -262,11 +273,34 @@ class _Walk:
 
     def _gather(self, choice: Choice, coords: Coords) -> None:
         types = [self.forest.tiles[c].type for c in choice.children]
+        if found := looks(choice.text, types):
+            self._look(choice, types, found, coords)
+            return
         pulls = places.pulled(choice.text, types, coords)
         self.scattered += pulls is None
         for child, type_, at in zip(choice.children, types, pulls or [], strict=False):
             if not places.never_inside(at, type_.shape, self.extents):
                 self._visit(child, at)
+
+    def _look(
+        self, choice: Choice, types: Sequence[ValueType], found: Sequence[Look], coords: Coords
+    ) -> None:
+        """Operands that are read where others say: at an index of dims of their own there."""
+        self.looked += 1
+        rows, own = places.pulls(choice.text, types), dict[tuple[int, int], Affine]()
+        before, self.saying = self.saying, True
+        for look in found:
+            self._visit(choice.children[look.by], places.at(rows[look.by], coords))
+            dim = own[look.operand, look.dim] = self._dim(types[look.operand].shape[look.dim])
+            self.apart |= {d for d, _ in dim.terms}
+        self.saying = before
+        says = {look.by for look in found}
+        for n, (child, row) in enumerate(zip(choice.children, rows, strict=True)):
+            if n not in says:
+                at = [
+                    own[n, d] if p is None else places.at([p], coords)[0] for d, p in enumerate(row)
+                ]
+                self._visit(child, tuple(at))
 
 
 __all__ = ["Reads", "reads"]

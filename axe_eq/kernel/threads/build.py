@@ -317,6 +317,37 @@ class ThreadBuilder(Builder):
 
     # -- asynchronous primitives --
 
+    def gather(
+        self,
+        dst: ir.View,
+        src: ir.View,
+        at: Sequence[tuple[int, ir.View]],
+        fill: float = 0.0,
+    ) -> None:
+        """Copy a part of an argument to registers, along some dims at indices in registers.
+
+        Args:
+            dst: register tile.
+            src: part of an argument, of one index, the first, along these dims.
+            at: (dim of the argument, tile of i32 or i64 indices, which broadcasts to dst).
+            fill: what elements outside the argument along other dims read as.
+        """
+        self._same_shape("gather", dst, src)
+        if dst.buffer.dtype != src.buffer.dtype:
+            raise refuse("gather", f"{src.buffer.dtype} to {dst.buffer.dtype}", "one dtype")
+        if not src.buffer.is_global or not dst.buffer.is_private:
+            raise refuse("gather", f"{src} to {dst}", "an argument to registers")
+        for dim, tile in at:
+            if self._parts.view("gather", tile).buffer.dtype not in ("i32", "i64"):
+                raise refuse("gather", f"at {tile} of {tile.buffer.dtype}", "i32 or i64")
+            if (src.begin[dim], src.extent[dim]) != (0, 1):
+                raise refuse("gather", f"{src} along dim {dim}", "its first index there")
+            fits = len(tile.shape) == len(dst.shape)
+            if not fits or any(e not in (1, o) for e, o in zip(tile.shape, dst.shape, strict=True)):
+                raise refuse("gather", f"{tile} of shape {tile.shape}", f"broadcast to {dst.shape}")
+        fill = given.constant("gather", fill, src.buffer.dtype)
+        self._add(ir.Gather(dst, src, tuple(at), fill))
+
     def copy_async(
         self, dst: ir.View, src: ir.View, via: str = "", ranks: Sequence[Int] = ()
     ) -> None:

@@ -42,14 +42,15 @@ from axe_eq.kernel.ir import (
     children,
     span,
 )  # fmt: skip
+from axe_eq.kernel.placement import number
 from axe_eq.kernel.spaces import GLOBAL, PRIVATE, SHARED, Space
 from axe_eq.kernel.threads.placement import LANES
 
 __all__ = [
     "CTA", "GMEM", "LANE", "N_CTAS", "RANK", "REG", "SMEM", "THREAD", "WARP", "WARPS_PER_GROUP",
     "Arrive", "Assign", "Body", "Buffer", "ClusterArrive", "ClusterWait", "Commit", "Copy",
-    "CopyAsync", "Expect", "FenceAsync", "Fill", "For", "Gemm", "If", "Index", "Kernel", "Let",
-    "MBarrier", "Map", "Primitive", "Reduce", "Role", "Roles", "Scan", "Scope", "Statement",
+    "CopyAsync", "Expect", "FenceAsync", "Fill", "For", "Gather", "Gemm", "If", "Index", "Kernel",
+    "Let", "MBarrier", "Map", "Primitive", "Reduce", "Role", "Roles", "Scan", "Scope", "Statement",
     "Subscript", "Sync", "View", "Wait", "WaitGroup", "Where", "children", "span", "walk",
 ]  # fmt: skip
 
@@ -283,6 +284,38 @@ class WaitGroup(Statement):
     def line(self) -> str:
         """As written."""
         return f"wait_group {self.kind} {self.pending}"
+
+
+@dataclass(eq=False)
+class Gather(Primitive):
+    """Copy a part of an argument to `dst`, every element from where tiles of integers say.
+
+    An element of `src` that begins at 0 along a dim of its buffer, and has one index there, is read
+    at the index that `at` holds for it. Those must be indices of the dim. Elements outside `src`
+    otherwise read as `fill`.
+
+    Attributes:
+        indices: (dim of src's buffer, tile of integers that broadcasts to dst).
+    """
+
+    name: ClassVar[str] = "gather"
+    dst: View
+    src: View
+    indices: tuple[tuple[int, View], ...]
+    fill: float = 0.0
+
+    def views(self) -> tuple[View, ...]:
+        """Destination, source, indices."""
+        return self.dst, self.src, *(tile for _, tile in self.indices)
+
+    def step(self, dim: int) -> int:
+        """Elements between neighbours of a dim of the source's buffer."""
+        (i,) = self.src.buffer.place.blocks[dim] or (None,)
+        return 0 if i is None else number(i.stride)
+
+    def details(self) -> str:
+        """What it says beside its operands."""
+        return f", dims {[dim for dim, _ in self.indices]} by tiles"
 
 
 @dataclass(eq=False)

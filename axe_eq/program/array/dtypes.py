@@ -15,7 +15,7 @@ from axe_eq.program.types import DTYPES, dtype, promote
 
 # Element types are their names, so that they compare with a traced array's dtype.
 bool = "bool"
-int32, int64 = "i32", "i64"
+int8, uint8, int16, int32, int64 = "i8", "u8", "i16", "i32", "i64"
 float8_e4m3fn, float8_e5m2 = "f8e4m3", "f8e5m2"
 float16, bfloat16, float32, float64 = "f16", "bf16", "f32", "f64"
 
@@ -43,9 +43,9 @@ def result_type(*arrays_and_dtypes: Any) -> str:
 
 
 _KINDS = {
-    "bool": "b", "signed integer": "i", "unsigned integer": "", "integral": "i",
-    "real floating": "f", "complex floating": "", "numeric": "if",
+    "bool": "b", "integral": "i", "real floating": "f", "complex floating": "", "numeric": "if",
 }  # fmt: skip
+_SIGNS = {"signed integer": True, "unsigned integer": False}
 
 
 def isdtype(dtype_: object, kind: Any) -> Any:
@@ -57,6 +57,8 @@ def isdtype(dtype_: object, kind: Any) -> Any:
     name = dtype(dtype_).name
     if isinstance(kind, tuple):
         return any(isdtype(name, k) for k in kind)
+    if isinstance(kind, str) and kind in _SIGNS:
+        return DTYPES[name].kind == "i" and DTYPES[name].signed is _SIGNS[kind]
     if isinstance(kind, str) and kind in _KINDS and kind != "bool":
         return DTYPES[name].kind in tuple(_KINDS[kind])
     return dtype(kind).name == name
@@ -158,6 +160,8 @@ __all__ = [
     "float64",
     "iinfo",
     "inf",
+    "int8",
+    "int16",
     "int32",
     "int64",
     "isdtype",
@@ -165,4 +169,5 @@ __all__ = [
     "newaxis",
     "pi",
     "result_type",
+    "uint8",
 ]  # fmt: skip

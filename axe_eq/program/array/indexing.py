@@ -63,7 +63,7 @@ def _entry(entry: Any) -> Any:
     if _is_mask(entry):
         wrong, hint = "would give a shape that depends on values", "where(mask, a, b)"
     else:
-        wrong, hint = "indexing by arrays is not built", ""
+        wrong, hint = "is an array of indices", "axe_eq.array.take(x, indices, axis=...)"
     raise ProgramError(thing, wrong, _EXPECTED, hint=hint)
 
 

@@ -217,7 +217,7 @@ def _value(value: float | int | bool, bounds: tuple[float, float]) -> str:
 
 def _array(array: Array) -> str:
     kind = f"{array.dtype}{list(array.shape)}"
-    shown = array.astype(np.float64) if array.dtype.kind not in "ib" else array
+    shown = array.astype(np.float64) if array.dtype.kind not in "iub" else array
     if array.size > MOST_SHOWN:
         return f"{kind}, {int(np.count_nonzero(shown))} of {array.size} not zero"
     text = np.array2string(shown, separator=", ", max_line_width=1000, formatter={"float": _number})

@@ -89,7 +89,7 @@ def _determined(node: Node, values: Mapping[Node, Array]) -> bool:
 
 
 def _has_negative_zero(array: Array) -> bool:
-    return array.dtype.kind not in "ib" and bool(np.any((array == 0) & np.signbit(array)))
+    return array.dtype.kind not in "iub" and bool(np.any((array == 0) & np.signbit(array)))
 
 
 def _sums_exactly(node: Node, operands: Sequence[Array]) -> bool:

@@ -47,7 +47,7 @@ class OneWay:
             return self._inputs[node.text]
         operands = [self.values[a] for a in node.args]
         if node.kind != OP:
-            return evaluate_node(node, operands)
+            return evaluate_node(node, operands, checked=False)
         sig = signature(node.text)
         views = index_views(sig, operands)
         value = self._cell(node.cell, views)
@@ -98,7 +98,7 @@ def _order(operand: Array) -> tuple[bool, float, bool]:
 
 def _has_one_result(declared: Cell, views: Sequence[Array]) -> bool:
     """Whether every machine gives the same bits, wherever the operands stand."""
-    if all(v.dtype.kind in "ib" for v in views):
+    if all(v.dtype.kind in "iub" for v in views):
         return True
     selects = declared.commutative and not declared.rounds
     moves = not declared.rounds and not selects
@@ -116,4 +116,4 @@ def _reduced(monoid: str, values: State, shape: tuple[int, ...], n_out: int) -> 
 
 def _ascending(values: Array) -> list[Array]:
     """Sort keys, the last one first in importance: -0 stands before 0, NaN last."""
-    return [values] if values.dtype.kind in "ib" else [~np.signbit(values), values]
+    return [values] if values.dtype.kind in "iub" else [~np.signbit(values), values]

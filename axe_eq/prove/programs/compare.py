@@ -101,7 +101,7 @@ def difference(a: Any, b: Any, *, exact: bool) -> str | None:
         return f"its sides differ: they are {a.dtype}{list(a.shape)} and {b.dtype}{list(b.shape)}"
     if exact:
         return None if _bits(a) == _bits(b) else "its sides differ bit for bit"
-    if a.dtype.kind in "ib":
+    if a.dtype.kind in "iub":
         return None if np.array_equal(a, b) else "its sides differ"
     x, y = a.astype(np.float64), b.astype(np.float64)
     if not np.array_equal(np.isnan(x), np.isnan(y)):
@@ -114,7 +114,7 @@ def difference(a: Any, b: Any, *, exact: bool) -> str | None:
 
 def _bits(array: Array) -> bytes:
     """The bytes of an array, every NaN alike."""
-    if array.dtype.kind in "ib":
+    if array.dtype.kind in "iub":
         return array.tobytes()
     plain = array.astype(array.dtype, copy=True)
     plain[np.isnan(plain.astype(np.float64))] = np.nan

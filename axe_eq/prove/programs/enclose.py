@@ -18,6 +18,8 @@ import numpy as np
 
 from axe_eq.deadline import check_deadline
 from axe_eq.errors import AxeError, SearchError, Signal, foreign
+from axe_eq.program import places
+from axe_eq.program.gathers import looks, misplaced, over_value
 from axe_eq.program.interval import (
     ENCLOSE_MONOID,
     Interval,
@@ -42,6 +44,7 @@ from axe_eq.prove.programs.region import (
     index_space,
     is_empty,
     is_whole,
+    look_needs,
     nothing_of,
     op_needs,
     read,
@@ -116,6 +119,8 @@ def _needs(node: Node, region: Region) -> list[Region]:
         return [_before(node, region)] * len(node.args)
     if is_whole(region, node.shape):
         return [whole(a.shape) for a in node.args]
+    if looks(node.text, [a.type for a in node.args]):
+        return look_needs(node, region)
     return [source.needs() for source in sel_sources(node, region)]
 
 
@@ -198,7 +203,7 @@ def enclose_program(program: Program, inputs: Sequence[Array]) -> list[Interval]
         if node.text in program.constants:
             return literal(part, node.dtype)
         # Integers beyond 2^53 are enclosed; floats are what they are.
-        return literal(part, "i64") if part.dtype.kind == "i" else point(part)
+        return literal(part, "i64") if part.dtype.kind in "iu" else point(part)
 
     return run(everything, given)
 
@@ -337,6 +342,8 @@ def _constant(node: Node, region: Region) -> Interval:
 def _enclose_sel(
     node: Node, region: Region, operands: Sequence[Interval], have: Sequence[Region]
 ) -> Interval:
+    if looks(node.text, [a.type for a in node.args]):
+        return _enclose_look(node, region, operands, have)
     declared, params = selector(node.text)
     complete = all(is_whole(h, arg.shape) for h, arg in zip(have, node.args, strict=True))
     if complete and is_whole(region, node.shape) and declared.fill is None:
@@ -350,6 +357,33 @@ def _enclose_sel(
             inside, at = _gather(source, indices, shape)
             result = together(lambda v, r, i=inside, a=at: np.where(i, v[a], r), value, result)
     return result
+
+
+def _enclose_look(
+    node: Node, region: Region, operands: Sequence[Interval], have: Sequence[Region]
+) -> Interval:
+    """What is read where integers say; unknown where they are no index, or not known exactly."""
+    types = [a.type for a in node.args]
+    rows, found = places.pulls(node.text, types), looks(node.text, types)
+    inside, where = np.ones((1,) * len(region), bool), dict[tuple[int, int], Array]()
+    for look in found:
+        row = rows[look.by]
+        at = [
+            np.searchsorted(h, region[p.axis]) for h, p in zip(have[look.by], row, strict=True) if p
+        ]
+        low, high = (
+            bound[np.ix_(*at)] for bound in (operands[look.by].low, operands[look.by].high)
+        )
+        known = (low == high) & ~misplaced(low, types[look.operand].shape[look.dim])
+        inside = inside & over_value(row, np.asarray(known), len(region))
+        index = np.where(known, low, 0).astype(np.int64)
+        where[look.operand, look.dim] = over_value(row, index, len(region))
+    ((n, row),) = ((n, r) for n, r in enumerate(rows) if n not in {x.by for x in found})
+    places_ = tuple(
+        where[n, d] if p is None else along(np.searchsorted(h, region[p.axis]), p.axis, len(region))
+        for d, (p, h) in enumerate(zip(row, have[n], strict=True))
+    )
+    return operands[n].map(lambda bound: np.where(inside, bound[places_], np.nan))
 
 
 def _enclose_scan(

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from axe_eq.program.meaning import cell_values, evaluate_node, index_views
+from axe_eq.program import places
+from axe_eq.program.gathers import looks, misplaced, over_value
+from axe_eq.program.meaning import cell_values, evaluate_node, index_views, moved
 from axe_eq.program.node import INPUT, OP, SCAN, Node, topological
-from axe_eq.program.ops import cell, scan, selector
+from axe_eq.program.ops import Look, cell, scan, selector
 from axe_eq.program.signature import Signature, signature
 from axe_eq.program.types import Array
 
@@ -161,9 +163,12 @@ def _over(sig: Signature, marks: Array, full: tuple[int, ...]) -> Array:
 
 
 def _selector(node: Node, operands: Sequence[Real]) -> Real:
-    values = evaluate_node(node, [x.values for x in operands])
+    values = moved(node.text, [x.values for x in operands])
     if not operands:
         return real(values)
+    found = looks(node.text, [a.type for a in node.args])
+    if found:
+        return _gather(node, operands, found)
     marks = (
         np.isnan(_moved(node, [getattr(x, name) for x in operands]))
         for name in ("undefined", "lost")
@@ -171,6 +176,29 @@ def _selector(node: Node, operands: Sequence[Real]) -> Real:
     undefined, lost = marks
     filled = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
     return Real(values, undefined | filled & ~lost, lost)
+
+
+def _gather(node: Node, operands: Sequence[Real], found: Sequence[Look]) -> Real:
+    """What is read where integers say is undefined where they are, or are no index."""
+    given, rank = [x.values for x in operands], len(node.shape)
+    rows = places.pulls(node.text, [a.type for a in node.args])
+    says = {look.by for look in found}
+
+    def marked(name: str) -> Array:
+        marks = [
+            x.values if n in says else np.where(getattr(x, name), np.nan, 0.0)
+            for n, x in enumerate(operands)
+        ]
+        own = np.isnan(moved(node.text, marks))
+        for by in says:
+            own = own | over_value(rows[by], getattr(operands[by], name), rank)
+        return np.asarray(own)
+
+    undefined, lost = marked("undefined"), marked("lost")
+    for look in found:
+        extent = node.args[look.operand].shape[look.dim]
+        undefined = undefined | over_value(rows[look.by], misplaced(given[look.by], extent), rank)
+    return Real(moved(node.text, given), undefined & ~lost, lost)
 
 
 def _moved(node: Node, marks: Sequence[Array]) -> Array:
@@ -186,7 +214,7 @@ def difference_over_reals(a: Real, b: Real, tolerance: float = TOLERANCE) -> str
     if (known & (a.undefined != b.undefined)).any():
         return "its sides are not defined at the same places"
     there = known & ~a.undefined & ~b.undefined
-    if a.values.dtype.kind in "ib":
+    if a.values.dtype.kind in "iub":
         return "its sides differ" if (there & (a.values != b.values)).any() else None
     x, y = a.values.astype(np.float64), b.values.astype(np.float64)
     scale = np.maximum(np.maximum(np.abs(x), np.abs(y)), 1.0)

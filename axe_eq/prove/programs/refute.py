@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from axe_eq.errors import ArgumentError, SearchError
+from axe_eq.errors import ArgumentError, OutOfRange, SearchError
+from axe_eq.program.gathers import index_limits
 from axe_eq.program.interval import Interval, disjoint, literal, point
 from axe_eq.program.node import Node, Program
 from axe_eq.program.types import DTYPES, Array
@@ -115,11 +116,15 @@ class _Pair:
     constants: dict[str, Array]
     outputs_a: tuple[Node, ...]
     outputs_b: tuple[Node, ...]
+    below: tuple[int, ...] = ()
 
     @staticmethod
     def of(a: Program, b: Program) -> _Pair:
         inputs = tuple(i.node for i in a.inputs)
-        return _Pair(inputs, a.constants | b.constants, a.outputs, tuple(over_inputs_of(a, b)))
+        outputs = a.outputs, tuple(over_inputs_of(a, b))
+        below = index_limits([*outputs[0], *outputs[1]])
+        limits = tuple(below.get(node, 0) for node in inputs) if below else ()
+        return _Pair(inputs, a.constants | b.constants, *outputs, limits)
 
     @property
     def open_outputs(self) -> list[int]:
@@ -161,7 +166,11 @@ def _search_exact(pair: _Pair, seed: int, budget: float) -> ProgramCounterexampl
     for turn in range(_ROUNDS):
         for pattern in (*PLAIN, *SEARCHED, *RANDOM):
             budget -= planned.cost
-            found = _try_exact(pair, Sample(pattern, seed + turn)) if budget >= 0 else None
+            found = (
+                _try_exact(pair, Sample(pattern, seed + turn, below=pair.below))
+                if budget >= 0
+                else None
+            )
             if found is not None:
                 return found
     return None
@@ -169,7 +178,10 @@ def _search_exact(pair: _Pair, seed: int, budget: float) -> ProgramCounterexampl
 
 def _try_exact(pair: _Pair, sample: Sample) -> ProgramCounterexample | None:
     arrays = {n.text: sample.array(i, n.type) for i, n in enumerate(pair.inputs)}
-    found = differing_bits(pair.outputs_a, pair.outputs_b, pair.constants | arrays)
+    try:
+        found = differing_bits(pair.outputs_a, pair.outputs_b, pair.constants | arrays)
+    except OutOfRange:  # of what is read where integers say nothing is stated there
+        return None
     if found is None:
         return None
     output, index, *values = found
@@ -182,7 +194,7 @@ def _try_exact(pair: _Pair, sample: Sample) -> ProgramCounterexample | None:
 def _search_real(pair: _Pair, seed: int, budget: float) -> ProgramCounterexample | None:
     for turn, planned in enumerate(_plans(pair, seed, budget / _SHARE)):
         budget = max(budget, planned.cost)  # a plan that was made is tried at least once
-        for sample in _samples(planned, SEARCHED, seed + turn):
+        for sample in _samples(planned, SEARCHED, seed + turn, pair.below):
             budget -= planned.cost
             if budget < 0:
                 return None
@@ -195,7 +207,7 @@ def _search_real(pair: _Pair, seed: int, budget: float) -> ProgramCounterexample
 def _plainer(pair: _Pair, planned: Plan, seed: int) -> ProgramCounterexample | None:
     """The counterexample of the plainest pattern that shows it clearly, or else of the plainest."""
     first = None
-    for sample in _samples(planned, PLAIN, seed):
+    for sample in _samples(planned, PLAIN, seed, pair.below):
         found = _try(pair, planned, sample)
         if found is not None and (planned.alike is None or _gap(found) > _CLEAR):
             return found
@@ -209,15 +221,17 @@ def _gap(found: ProgramCounterexample) -> float:
     return abs(a - b) / max(abs(a), abs(b), 1e-300)
 
 
-def _samples(planned: Plan, patterns: Sequence[str], seed: int) -> Iterator[Sample]:
+def _samples(
+    planned: Plan, patterns: Sequence[str], seed: int, below: tuple[int, ...]
+) -> Iterator[Sample]:
     """Samples that a plan is good for, those that are zero at most elements first."""
     if planned.alike is None:
-        yield from (Sample(pattern, seed) for pattern in patterns)
+        yield from (Sample(pattern, seed, below=below) for pattern in patterns)
         return
     for padded in (True, False):
         for pattern in patterns:
             if pattern in PATTERNS:
-                yield Sample(pattern, seed, planned.alike, padded)
+                yield Sample(pattern, seed, planned.alike, padded, below)
 
 
 def _plans(pair: _Pair, seed: int, limit: float) -> Iterator[Plan]:

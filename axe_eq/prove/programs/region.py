@@ -16,6 +16,7 @@ import numpy as np
 from axe_eq.errors import SearchError
 from axe_eq.program.node import Node
 from axe_eq.program.ops import Pull, selector
+from axe_eq.program.places import pulls
 from axe_eq.program.signature import Affine, signature
 from axe_eq.program.types import Array, ValueType
 
@@ -166,6 +167,18 @@ def sel_sources(node: Node, region: Region) -> list[Source]:
     found = [_pulled(row, t, region) for row, t in zip(rows, types, strict=True)]
     known = [source for source in found if source is not None]
     return known if len(known) == len(found) else _numbered(node, rows, region)
+
+
+def look_needs(node: Node, region: Region) -> list[Region]:
+    """Per operand of a selector that reads where integers say: those, and whole dims for them."""
+    types = [a.type for a in node.args]
+    return [
+        tuple(
+            np.arange(extent) if pull is None else region[pull.axis]
+            for pull, extent in zip(row, of.shape, strict=True)
+        )
+        for row, of in zip(pulls(node.text, types), types, strict=True)
+    ]
 
 
 def _in_order(of: ValueType, to: ValueType, region: Region) -> Source:

@@ -84,15 +84,23 @@ class Sample:
         seed: of the hashes.
         alike: from this index of every dim on, the indices are one class: values at them are equal.
         padded: they are zero there.
+        below: per input what its values are less than, and at least 0, since they say where others
+            are read; 0 for none. Empty where there are no such inputs.
     """
 
     pattern: str
     seed: int
     alike: int | None = None
     padded: bool = False
+    below: tuple[int, ...] = ()
 
     def values(self, position: int, of: ValueType, region: Region) -> Array:
         """Values of one input on a region, as float64."""
+        values = self._drawn(position, of, region)
+        limit = self.below[position] if self.below else 0
+        return np.mod(values, limit) if limit else values
+
+    def _drawn(self, position: int, of: ValueType, region: Region) -> Array:
         key = self.seed * 1000003 + position * 7919 + 1
         if self.pattern == "one hot":
             return _one_hot(key, of, region)
@@ -134,7 +142,13 @@ def _fit(values: Array, name: str) -> Array:
     kind = DTYPES[name].kind
     if kind == "b":
         return np.asarray(np.isin(np.abs(values), (1, 3)), np.float64)
-    return np.trunc(np.nan_to_num(values, posinf=0, neginf=0)) if kind == "i" else values
+    if kind != "i":
+        return values
+    whole = np.trunc(np.nan_to_num(values, posinf=0, neginf=0))
+    ends = np.iinfo(DTYPES[name].numpy)
+    if ends.bits > 16:  # all samples are in range, and float64 does not hold the ends
+        return whole
+    return np.clip(whole if ends.min else np.abs(whole), ends.min, ends.max)
 
 
 class SampledInputs(Sequence[Array]):

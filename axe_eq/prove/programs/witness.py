@@ -50,11 +50,11 @@ def _is_defined(program: Program, values: str, scale: float) -> bool:
     roots = in_float64(program.outputs)
     for spec in program.inputs:
         array = random_array(spec.node.type, rng, values)
-        if array.dtype.kind not in "ib":
+        if array.dtype.kind not in "iub":
             array = array.astype(np.float64) * scale
         given[spec.name] = real(array)
     for name, array in program.constants.items():
-        wide = array if array.dtype.kind in "ib" else array.astype(np.float64)
+        wide = array if array.dtype.kind in "iub" else array.astype(np.float64)
         given[name] = real(wide)
     found = evaluate_reals(roots, given)
     return all(bool((~found[root].undefined & ~found[root].lost).any()) for root in roots)

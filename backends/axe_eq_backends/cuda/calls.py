@@ -90,11 +90,18 @@ def _guarded(w: Writer, guard: Int | None, statement: str, otherwise: str = "") 
 
 def _global_address(w: Writer, call: Call) -> str:
     element: Int = call["element"]
+    moves = "".join(f" + {_move(w, regs, step)}" for regs, step, _ in call.args.get("at", ()))
     if element == 0:
-        return w.name(call["tensor"])
+        return w.name(call["tensor"]) + moves
     named = all(map(w.planned.is_element, variables(element)))
     shown = w.expr(element) if named or not is_large(element) else w.wide(element)
-    return f"{w.name(call['tensor'])} + {shown}"
+    return f"{w.name(call['tensor'])} + {shown}{moves}"
+
+
+def _move(w: Writer, regs: Regs, step: int) -> str:
+    """The elements that an index in a register moves an address by."""
+    index = w.element(regs, str(regs.index[0]))
+    return index if step == 1 else f"(long long){index} * {step}"
 
 
 def ld_global(w: Writer, call: Call, s: ir.Primitive) -> None:
@@ -142,7 +149,7 @@ def _constant(w: Writer, dtype: str, value: float) -> str:
     if per > 1:
         if value == 0:
             return "0u"
-        text = cells.number(value, "f32")
+        text = cells.number(value, dtype if DTYPES[dtype].kind == "i" else "f32")
         _helpers(w, text)
         return f"{w.use(f'pack_{dtype}')}({', '.join([text] * per)})"
     text = cells.number(value, dtype)
@@ -431,7 +438,7 @@ def _stored(w: Writer, out: Regs, index: str, values: Sequence[str]) -> str:
     per = 4 // out.buffer.itemsize
     if per <= 1:
         return f"{name}[{index}] = {values[0]};"
-    values = [*values, *["0.0f"] * per][:per]
+    values = [*values, *["0"] * per][:per]
     plain = index.isidentifier()
     place = index if plain else f"({index})"
     word = str(int(index) // per) if index.isdigit() else f"{place} / {per}"

@@ -20,7 +20,7 @@ from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.box import TILE_LETTERS, WHOLE
 from axe_eq.target import Target
-from axe_eq_backends.cuda.cones import Cone, Fold, Load, Position
+from axe_eq_backends.cuda.cones import Cone, Fold, Load, Looked, Position
 from axe_eq_backends.cuda.cost import (
     CONSUMERS,
     LEAST_COLS,
@@ -53,7 +53,7 @@ from axe_eq_backends.cuda.schedules.products import (
     products,
     step_depth,
 )  # fmt: skip
-from axe_eq_backends.cuda.schedules.tensors import Operand
+from axe_eq_backends.cuda.schedules.tensors import Look, Operand
 from axe_eq_backends.cuda.sides import sides
 
 FAMILY = OF_TILES  # of the rows that the persistent kernel is written with
@@ -114,9 +114,30 @@ def tile_sizes(c: Contraction, letters: Sequence[str], chosen: Mapping[str, int]
 def operand(cone: Cone, leaf: Load | Position, name: str) -> Operand:
     """A leaf over all dims of the index space, under a name."""
     if isinstance(leaf, Load):
-        return Operand(name, leaf.dtype, leaf.strides, leaf.offset, leaf.window)
+        looks = tuple(_look(cone, x) for x in leaf.looks)
+        return Operand(name, leaf.dtype, leaf.strides, leaf.offset, leaf.window, looks=looks)
     strides = tuple(int(d == leaf.dim) for d in range(len(cone.shape)))
     return Operand(f"index_{leaf.dim}", "i32", strides, counts=True)
+
+
+def _look(cone: Cone, x: Looked) -> Look:
+    along = reached(cone, x.cell)
+    reach = tuple(d in along for d in range(len(cone.shape)))
+    return Look(x.cell, x.dtype, x.stride, x.extent, reach)
+
+
+def reached(cone: Cone, cell: Cell) -> set[int]:
+    """Dims of the index space that a cell over loads and positions depends on."""
+    found = set[int]()
+    for n in used(cell):
+        leaf = cone.leaves[n]
+        if isinstance(leaf, Position):
+            found.add(leaf.dim)
+        else:
+            load = cone.load(n)
+            found |= {d for d, stride in enumerate(load.strides) if stride}
+            found = found.union(*(reached(cone, x.cell) for x in load.looks))
+    return found
 
 
 def _by_stride(cone: Cone) -> list[int]:

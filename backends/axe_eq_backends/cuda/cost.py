@@ -154,7 +154,7 @@ class Lanes:
 
         Also with monoids that no kernel on lanes has a text for, as those of packs.
         """
-        if unread := not_strided(summary) or too_many_reads(summary):
+        if unread := not_strided(summary, looks=True) or too_many_reads(summary):
             return unread
         if missing := set(summary.monoids) - {*MONOIDS, *ONLINE, *BEST}:
             known = " ".join((*MONOIDS, *ONLINE, *BEST))
@@ -239,11 +239,14 @@ def too_many_reads(summary: Summary) -> str | None:
     return None
 
 
-def not_strided(summary: Summary) -> str | None:
+def not_strided(summary: Summary, looks: bool = False) -> str | None:
     """Why no kernel reads what a cone reads; None where strides and one range per dim say it.
 
-    So it is for cones whose results are not of one index space.
+    So it is for cones whose results are not of one index space, and for those that read where
+    integers say, unless the kernel `looks` there.
     """
+    if summary.n_looked and not looks:
+        return "values from where integers say"
     if summary.n_guarded:
         return "reads that end along several dims at once"
     if summary.n_scattered:

@@ -26,7 +26,8 @@ LARGE_CTA = 512
 SPELL = {"//": "/", "and": "&&"}
 _C_TYPES = {
     "bool": "unsigned char", "f8e4m3": "unsigned char", "f8e5m2": "unsigned char", "f16": "f16",
-    "bf16": "bf16", "f32": "float", "f64": "double", "i32": "int", "i64": "long long",
+    "bf16": "bf16", "f32": "float", "f64": "double", "i8": "signed char", "u8": "unsigned char",
+    "i16": "short", "i32": "int", "i64": "long long",
 }  # fmt: skip
 _WHOLE_REGISTERS = ("float", "int", "double", "long long")
 _HOLDS = dict(zip(_WHOLE_REGISTERS, ("hold_f32", "hold_i32", "hold_f64", "hold_i64"), strict=True))

@@ -46,6 +46,14 @@ _WIDTHS = {form.code: form.width for form in K_MAJOR}  # bytes of a pattern's ro
 def ld_global(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """Each thread reads consecutive elements, or fills its registers where the guard fails."""
     element, active, n = _global(call, env)
+    for regs, step, extent in call.args.get("at", ()):
+        at = read_registers(cta, regs, env, issue)[..., 0].astype(np.int64)
+        if ((at < 0) | (at >= extent)).any():
+            ends = f"reads indices from {at.min()} to {at.max()}"
+            raise KernelFault(issue.what, ends, f"0 to {extent - 1}")
+        element = element + step * at
+    if "at" in call.args and (element[active.any(-1)] % n).any():
+        raise KernelFault(f"{call}", f"reads {n} elements at a misaligned element", "alignment")
     values = cta.tensors[call["tensor"].name].read(
         element[..., None] + np.arange(n), active, call["fill"]
     )

@@ -45,6 +45,8 @@ def _turned(
     shape: Sequence[int], operands: Sequence[Operand], outputs: Sequence[Operand]
 ) -> tuple[int, int] | None:
     """(dim that most is read along, dim that all is written along) where they differ."""
+    if any(o.looks for o in operands):
+        return None
     written = {_contiguous(shape, o) for o in outputs}
     if len(written) != 1 or None in written:
         return None

@@ -60,6 +60,9 @@ def _promised(cta: Cta, s: ir.Primitive, env: Env, issue: Issue) -> tuple[Any, R
             return _source(cta, s, env, issue, *where[:2]), _registers(cta, s.dst, where), 0.0
         case ir.Copy():
             return _mapped(cta, ir.Map(cells.IDENTITY, s.dst, (s.src,)), issue)
+        case ir.Gather():
+            found = tiles.gathered_values(cta, s, env, issue)
+            return found, _registers(cta, s.dst, tiles.held(s.dst, issue)), 0.0
         case ir.Map():
             return _mapped(cta, s, issue)
         case ir.Fill() | ir.Index():

@@ -159,6 +159,36 @@ def global_values(cta: Cta, s: ir.Copy, env: Env, issue: Issue, shape: tuple[int
     return _spread(values, shape, n_copies(issue))
 
 
+def gather(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
+    """Elements of an argument, from where registers say."""
+    assert isinstance(s, ir.Gather)
+    warp, lane, reg = held(s.dst, issue)
+    values = gathered_values(cta, s, env, issue)
+    cta.write_regs(s.dst.buffer, warp, lane, reg, values, issue)
+
+
+def gathered_values(cta: Cta, s: ir.Gather, env: Env, issue: Issue) -> Any:
+    """Elements of an argument at indices in registers, for every replica of a register tile."""
+    warp, lane, _ = held(s.dst, issue)
+    n = n_copies(issue)
+    element, inside = global_elements(s.src, cta, env, issue)
+    for dim, tile in s.indices:
+        at = operand_registers(ir.Map(cells.IDENTITY, s.dst, (tile,)), tile, issue)
+        index = cta.read_regs(tile.buffer, warp, lane, at, issue)[:n].astype(np.int64)
+        check_index(s, dim, index, issue)
+        element = element + index * s.step(dim)
+    values = cta.tensors[s.src.buffer.name].read(element, inside, s.fill)
+    return _spread(values, warp.shape, n)
+
+
+def check_index(s: ir.Gather, dim: int, index: Ints, issue: Issue) -> None:
+    """Refuse what is no index of a dim of a gather's source."""
+    extent = number(s.src.buffer.shape[dim])
+    if ((index < 0) | (index >= extent)).any():
+        ends = f"{index.min()} to {index.max()}"
+        raise KernelFault(issue.what, f"reads indices from {ends}", f"0 to {extent - 1}")
+
+
 def thread_bytes(cta: Cta, view: ir.View, env: Env, issue: Issue, warp: Ints, lane: Ints) -> Ints:
     """The byte of shared memory that each thread of a register tile reads or writes."""
     numbers = {**env, **cta.thread_numbers(issue.who)}
@@ -502,6 +532,7 @@ def bulk_store(
 _EXECUTE: dict[type[ir.Primitive], Execute] = {
     ir.Copy: copy,
     ir.CopyAsync: copy_async,
+    ir.Gather: gather,
     ir.Gemm: gemm,
     ir.Map: map_cells,
     ir.Reduce: reduce,

@@ -32,7 +32,11 @@ MOST_REGISTERS = 160
 
 def _registers(tensors: Sequence[Operand], n_elements: int) -> int:
     """Registers of a thread that hold so many elements of every tensor."""
-    return sum(-(-n_elements * DTYPES[o.dtype].itemsize // 4) for o in tensors if any(o.strides))
+    return sum(
+        -(-n_elements * DTYPES[o.dtype].itemsize // 4)
+        for o in tensors
+        if any(map(o.varies, range(len(o.strides))))
+    )
 
 
 def elementwise(
@@ -84,7 +88,10 @@ def elementwise(
     index = k.reg("index", "i32", tile, layout)
     with k.tiles(space.tiles(tile), persistent=False) as number:
         begin = space.begin(number, tile)
-        values = [space.load(o, begin, tile, index) for o in ins]
+        loaded: dict[int, ir.View] = {}
+        for n, o in enumerate(ins):
+            loaded[n] = space.load(o, begin, tile, index, values=loaded)
+        values = list(loaded.values())
         for out, (_, cell) in zip(outs, outputs, strict=True):
             missing = [d for d, s in enumerate(out.strides[-2:]) if not s]
             result = k.reg_reduced(out.name, out.dtype, index.all, missing)

@@ -34,7 +34,12 @@ from axe_eq.layout import Layout
 from axe_eq_backends.cuda.online import ONLINE, substituted
 from axe_eq_backends.cuda.schedules.rows import MOST_REGISTERS, OTHER_REGISTERS, REGISTERS
 from axe_eq_backends.cuda.schedules.tails import MERGE, Reduction, unit_of, value_dtypes
-from axe_eq_backends.cuda.schedules.tensors import Operand, Space, power_of_two_from
+from axe_eq_backends.cuda.schedules.tensors import (
+    Operand,
+    Space,
+    power_of_two_from,
+    with_looks,
+)
 
 WARP, WARPS, MOST_THREADS = 32, 8, 512
 
@@ -279,10 +284,10 @@ class _Writer:
     def _load(self, at: list[Int], numbers: set[int]) -> dict[int, ir.View]:
         """Operands of a chunk, and row values, by number."""
         found = dict(self.values)
-        for n in sorted(numbers):
+        for n in sorted(with_looks(numbers, self.operands)):
             if n < len(self.operands):
                 operand = self.operands[n]
-                found[n] = self.space.load(operand, at, self.t.tile, self.like)
+                found[n] = self.space.load(operand, at, self.t.tile, self.like, values=found)
         return found
 
     def _map(self, cell: Cell, out: ir.View, values: Mapping[int, ir.View]) -> None:
