@@ -147,8 +147,8 @@ def _fit(values: Array, name: str) -> Array:
     whole = np.trunc(np.nan_to_num(values, posinf=0, neginf=0))
     ends = np.iinfo(DTYPES[name].numpy)
     if ends.bits > 16:  # all samples are in range, and float64 does not hold the ends
-        return whole
-    return np.clip(whole if ends.min else np.abs(whole), ends.min, ends.max)
+        return np.asarray(whole)
+    return np.asarray(np.clip(whole if ends.min else np.abs(whole), ends.min, ends.max))
 
 
 class SampledInputs(Sequence[Array]):

@@ -20,7 +20,6 @@ from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.box import TILE_LETTERS, WHOLE
 from axe_eq.target import Target
-from axe_eq_backends.cuda.cones import Cone, Fold, Load, Looked, Position
 from axe_eq_backends.cuda.cost import (
     CONSUMERS,
     LEAST_COLS,
@@ -30,6 +29,7 @@ from axe_eq_backends.cuda.cost import (
     STAGES,
     WARPGROUP_ROWS,
 )
+from axe_eq_backends.cuda.formulas import Cone, Fold, Load, Looked, Position
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules.contraction import Contraction, Product, Span, spanned
 from axe_eq_backends.cuda.schedules.gemm import (

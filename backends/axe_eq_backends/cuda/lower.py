@@ -20,8 +20,9 @@ from axe_eq.pack import ask_schedule, schedule_named
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, TileNode
 from axe_eq.target import Target
 from axe_eq_backends.cuda import contract
-from axe_eq_backends.cuda.cones import Cone, Load, read_cone
-from axe_eq_backends.cuda.cost import Lanes
+from axe_eq_backends.cuda.cones import read_cone
+from axe_eq_backends.cuda.formulas import Cone, Load
+from axe_eq_backends.cuda.lane_cost import Lanes
 from axe_eq_backends.cuda.leaves import Names
 from axe_eq_backends.cuda.pointwise import pointwise
 from axe_eq_backends.cuda.reductions import reduce

@@ -21,9 +21,10 @@ from axe_eq.schedule.graph import Access, KernelStep, ScheduleGraph, TileNode
 from axe_eq.schedule.summary import Access as Summarised
 from axe_eq.schedule.summary import Summary, Work
 from axe_eq_backends.cuda.compile import compile_text
-from axe_eq_backends.cuda.cones import Load, read_cone
-from axe_eq_backends.cuda.cost import Lanes
+from axe_eq_backends.cuda.cones import read_cone
 from axe_eq_backends.cuda.emit import emit
+from axe_eq_backends.cuda.formulas import Load
+from axe_eq_backends.cuda.lane_cost import Lanes
 from axe_eq_backends.cuda.lower import Lowered, lower
 from axe_eq_backends.cuda.meaning import MEANINGS
 from axe_eq_backends.cuda.planning import plan
