@@ -7,15 +7,16 @@ alternative is computed here once; nothing here chooses.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 import networkx as nx
 
 from axe_eq.egraph.session import Session
 from axe_eq.extract.read.order import admissible
-from axe_eq.program.ops import CELLS, MONOIDS, scan, selector, split_text
+from axe_eq.program.ops import CELLS, MONOIDS, Cell, scan, selector, split_text
 from axe_eq.program.signature import signature
 from axe_eq.program.terms import OPERATORS, Cons, In
 from axe_eq.program.types import DTYPES, ValueType, value_type
@@ -380,8 +381,9 @@ def _read_choices(reader: Reader, tiles: list[TileClass]) -> None:
         sig, cell = reader.text(row.inputs[0]), reader.text(row.inputs[1])
         operands = children(row.inputs[3])
         if operands is not None:
-            operand_tiles = [tiles[c] for c in operands]
-            tiles[number].compute.append(_cell_choice(sig, cell, operand_tiles, operands))
+            types = tuple(tiles[c].type for c in operands)
+            figures = _cell_figures(sig, CELLS[split_text(cell)[0]], types)
+            tiles[number].compute.append(Choice(CELL, sig, cell, operands, **figures))
     for row in reader.table("Gather"):
         number = reader.id("Tile", row.output)
         operands = children(row.inputs[2])
@@ -408,13 +410,11 @@ def _inside(tile: TileClass, choice: Choice, tiles: Sequence[TileClass]) -> str:
     return "".join(sorted(tile.letters.union(*(tiles[c].letters for c in choice.children))))
 
 
-def _cell_choice(
-    sig_text: str, cell_text: str, operands: Iterable[TileClass], ids: tuple[int, ...]
-) -> Choice:
-    sig = signature(sig_text)
-    cell = CELLS[split_text(cell_text)[0]]
-    given = list(operands)
-    space = math.prod(sig.extents([o.type.shape for o in given]))
+@lru_cache(maxsize=4096)
+def _cell_figures(text: str, cell: Cell, types: tuple[ValueType, ...]) -> dict[str, Any]:
+    """What a `Choice` says of a block operator beside its operands; those of blocks are alike."""
+    sig = signature(text)
+    space = math.prod(sig.extents([t.shape for t in types]))
     structured = bool(sig.monoid) and MONOIDS[sig.monoid].n_values > 1
     if sig.monoid and (structured or (cell.product and len(given) > 1)):
         factors = given[1:] if structured else given
@@ -423,5 +423,10 @@ def _cell_choice(
         return Choice(
             CELL, sig_text, cell_text, ids, -1, 2.0 * space, extra, wide, structured, True
         )
+    if sig.monoid and (structured or (cell.product and len(types) > 1)):
+        wide = max(types, key=lambda t: DTYPES[t.dtype].itemsize).dtype
+        extra = MONOIDS[sig.monoid].flops * math.prod(types[0].shape) if structured else 0.0
+        return {"product": 2.0 * space, "vector": extra, "dtype": wide,
+                "structured": structured, "reduces": True}  # fmt: skip
     flops = cell.flops * space + (MONOIDS[sig.monoid].flops * space if sig.monoid else 0.0)
-    return Choice(CELL, sig_text, cell_text, ids, -1, 0.0, flops, "", False, bool(sig.monoid))
+    return {"vector": flops, "reduces": bool(sig.monoid)}
