@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 from typing import NoReturn as _NoReturn
 
 from axe_eq.errors import NotBuilt as _NotBuilt
-from axe_eq.program.array_creation import *
-from axe_eq.program.array_dtypes import *
-from axe_eq.program.array_elementwise import *
-from axe_eq.program.array_indexing import *
-from axe_eq.program.array_linalg import *
-from axe_eq.program.array_manipulation import *
-from axe_eq.program.array_reductions import *
+from axe_eq.program.array.creation import *
+from axe_eq.program.array.dtypes import *
+from axe_eq.program.array.elementwise import *
+from axe_eq.program.array.linalg import *
+from axe_eq.program.array.lookups import *
+from axe_eq.program.array.manipulation import *
+from axe_eq.program.array.reductions import *
 from axe_eq.program.traced import block as block
 from axe_eq.program.traced import select as select
 

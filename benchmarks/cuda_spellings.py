@@ -108,8 +108,8 @@ def nudged(spelling: Spelling, held: Mapping[str, Any], xp: Any = np) -> Arrays:
 
 def difference(
     found: Any, wanted: Any, others: Sequence[Any], tolerance: float, xp: Any = np
-) -> tuple[float, int]:
-    """The largest difference over the largest value, and how many elements were asked for.
+) -> tuple[float, int, list[int]]:
+    """The largest difference over the largest value, how many elements were asked for, and where.
 
     Asked for are rows that mean the same in float64 and in the program's own types, to half the
     tolerance, and do so too when an operand moves by a rounding: elsewhere rounding decides what
@@ -132,7 +132,8 @@ def difference(
         asked = asked & (near.all(-1)[..., None] if wanted.ndim > 1 else near)
     off = xp.where(_same(wanted, found, xp), zero, xp.abs(found - wanted))
     off = xp.where(asked, xp.where(xp.isnan(off), zero + float("inf"), off), zero)
-    return float(off.max() / largest), int(asked.sum())
+    index = np.unravel_index(int(off.argmax()), tuple(off.shape))
+    return float(off.max() / largest), int(asked.sum()), [int(n) for n in index]
 
 
 def _same(a: Any, b: Any, xp: Any) -> Any:
@@ -141,8 +142,10 @@ def _same(a: Any, b: Any, xp: Any) -> Any:
 
 def worst(
     spelling: Spelling, sizes: Sizes, held: Mapping[str, Any], results: Any, xp: Any = np
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """The worst head of every result, and the share of all elements that were asked for.
+
+    Where a result is off by more than it may be, "wrong" says at which head and index it is worst.
 
     Args:
         spelling: the program.
@@ -152,7 +155,8 @@ def worst(
         xp: numpy or torch.
     """
     found = results if isinstance(results, list | tuple) else [results]
-    apart = dict.fromkeys(["result", "log sums"][: len(found)], 0.0)
+    apart: dict[str, Any] = dict.fromkeys(["result", "log sums"][: len(found)], 0.0)
+    places: dict[str, Any] = {}
     tolerances = {"result": TOLERANCE[spelling.dtype], "log sums": LOG_TOLERANCE}
     asked, total, exact = 0, 0, wide(held, xp)
     own = held, nudged(spelling, held, xp)
@@ -160,14 +164,18 @@ def worst(
         with np.errstate(all="ignore"):
             wanted = meaning(xp, spelling, sizes, exact, at)
             narrow = [meaning(xp, spelling, sizes, one, at) for one in own]
-        for name, got, want, *others in zip(apart, found, wanted, *narrow, strict=False):
+        for name, got, want, *others in zip(tuple(apart), found, wanted, *narrow, strict=False):
             dims = spelling.out if name == "result" else "h s"
             part, near = _head(got, dims, sizes, at), tolerances[name]
             with np.errstate(all="ignore"):
-                off, n = difference(part, want, [_in_float64(o, xp) for o in others], near, xp)
+                wide_others = [_in_float64(o, xp) for o in others]
+                off, n, index = difference(part, want, wide_others, near, xp)
+            if off > max(apart[name], near):
+                places[name] = {"head": dict(at), "index": index}
             apart[name] = max(apart[name], off)
             asked, total = asked + n, total + math.prod(want.shape)
-    return apart | {"asked": round(asked / total, 4)}
+    shown = {"wrong": places} if places else {}
+    return apart | {"asked": round(asked / total, 4)} | shown
 
 
 def _head(array: Any, dims: str, sizes: Sizes, at: Mapping[str, int]) -> Any:
@@ -177,9 +185,10 @@ def _head(array: Any, dims: str, sizes: Sizes, at: Mapping[str, int]) -> Any:
     return _in_float64(part, np if isinstance(part, np.ndarray) else None)
 
 
-def right(apart: Mapping[str, float], dtype: str) -> bool:
+def right(apart: Mapping[str, Any], dtype: str) -> bool:
     """Whether results are as near as their element type allows."""
-    return apart["result"] <= TOLERANCE[dtype] and apart.get("log sums", 0.0) <= LOG_TOLERANCE
+    near = apart["result"] <= TOLERANCE[dtype] and apart.get("log sums", 0.0) <= LOG_TOLERANCE
+    return bool(near)
 
 
 # -- without a GPU --

@@ -33,8 +33,9 @@ from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.kernel.threads.interp import KernelFault, Report, interpret
 from axe_eq.kernel.threads.plan import Address, Regs
 from axe_eq_backends.cuda.emit import emit
+from axe_eq_backends.cuda.families import derivations
 from axe_eq_backends.cuda.meaning import MEANINGS
-from axe_eq_backends.cuda.planning import FAMILIES, plan
+from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.target import h200
 from axe_eq_backends.cuda.tensor_map import TensorMap
 from benchmarks.kernel_mutations import (
@@ -140,7 +141,7 @@ class Campaign:
             elif isinstance(value, tuple) and view in value:
                 setattr(primitive, attribute, tuple(other if v is view else v for v in value))
         where = next(w for s, w in ir.walk(self.kernel) if s is operand.primitive)
-        found = choose(primitive, h200, where, FAMILIES, Names()).plan
+        found = choose(primitive, h200, where, derivations(), Names()).plan
         found.calls = [_with_buffer(c, shadow, view.buffer) for c in found.calls]
         return found
 

@@ -20,7 +20,7 @@ from axe_eq.kernel.plan import Call, Plan
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.kernel.threads.plan import Address, Regs
-from axe_eq.layout.swizzle import Swizzle
+from axe_eq.layout.value.swizzle import Swizzle
 from axe_eq_backends.cuda.tensor_map import TensorMap
 from axe_eq_backends.cuda.wgmma import Operand
 

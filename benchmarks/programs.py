@@ -25,14 +25,14 @@ from typing import Any
 import numpy as np
 
 import axe_eq as axe
+from axe_eq.check.kernelcheck import JUMPING_SHARE, TOLERANCES, difference
 from axe_eq.errors import AxeError, cause, raised_at
 from axe_eq.program.meaning import evaluate_nodes
 from axe_eq.program.node import OP, Program
 from axe_eq.program.ops import cell
 from axe_eq.program.signature import signature
 from axe_eq.program.types import Array
-from axe_eq.prove.kernelcheck import JUMPING_SHARE, TOLERANCES, difference
-from axe_eq.prove.rebuild import in_float64
+from axe_eq.prove.certificates.rebuild import in_float64
 from benchmarks.drawn_programs import ELEMENTS, MULTIPLY_ADDS, case, inputs, kind_of
 from benchmarks.rounding import bounds
 from benchmarks.terminal import told
@@ -107,11 +107,11 @@ def _compared(seed: int, exe: Any, program: Program, values: str, on: str) -> tu
     share = JUMPING_SHARE if jumps(program) else 0.0
     rounding: list[Array] = []  # worked out for what is further apart than the tolerance
     for number, (f, w, n) in enumerate(zip(found, wide, narrow, strict=True)):
-        apart = difference(np.asarray(f), w, n, tolerance, share)
+        apart = difference(np.asarray(f), w, [n], tolerance, share)
         if apart is not None:
             rounding = rounding or _roundings(program, arrays)
             moved = np.where(_is_nan(w), np.inf, rounding[number])
-            apart = difference(np.asarray(f), w, n, tolerance, share, moved)
+            apart = difference(np.asarray(f), w, [n], tolerance, share, moved)
         if apart is not None:
             at, count = apart
             values = f"{f[at]} at {at}, where it means {w[at]}"

@@ -12,7 +12,7 @@ import re
 import shutil
 import tempfile
 import zlib
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +102,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected stays: the garbage collector need not look at it again."""
+    _keep()
+    gc.set_threshold(20_000, 10, 20)
+
+
+def _keep() -> None:
+    """What is there now stays: the garbage collector need not look at it again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000, 10, 20)
 
 
 def _beyond_samples(items: list[pytest.Item], sample: int) -> set[pytest.Item]:
@@ -138,6 +142,13 @@ def _skip_absent(items: list[pytest.Item]) -> None:
 def full(pytestconfig: pytest.Config) -> bool:
     """True under --full: run a campaign whole instead of its sample of 2 % or so."""
     return bool(pytestconfig.getoption("--full"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _keep_what_is_remembered() -> Iterator[None]:
+    """Caches of the compiler hold millions of objects by the end, which collections went over."""
+    yield
+    _keep()
 
 
 @pytest.fixture(autouse=True)

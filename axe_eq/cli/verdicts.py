@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from axe_eq.prove.frontier import Frontier, show
-from axe_eq.prove.verdict import (
+from axe_eq.prove.certificates.verdict import (
     MOST_SHOWN,
     Image,
     LayoutCounterexample,
@@ -17,6 +16,7 @@ from axe_eq.prove.verdict import (
     Unknown,
     Verdict,
 )
+from axe_eq.prove.programs.frontier import Frontier, show
 
 
 def verdict_data(verdict: Verdict, numerics: str, certificate: str | None) -> dict[str, Any]:

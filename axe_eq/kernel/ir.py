@@ -575,13 +575,15 @@ def children(statement: Statement) -> Sequence[Body]:
     return [section.body for section in statement.sections()]
 
 
-def walk(kernel: Kernel) -> Iterator[tuple[Statement, Where]]:
+def walk(kernel: Kernel) -> list[tuple[Statement, Where]]:
     """Every statement with who issues it, in program order."""
-    yield from _walk(kernel.body, kernel.top)
+    found: list[tuple[Statement, Where]] = []
+    _walk(kernel.body, kernel.top, found)
+    return found
 
 
-def _walk(body: Body, where: Where) -> Iterator[tuple[Statement, Where]]:
+def _walk(body: Body, where: Where, found: list[tuple[Statement, Where]]) -> None:
     for statement in body:
-        yield statement, where
+        found.append((statement, where))
         for section, narrower in statement.inside(where):
-            yield from _walk(section.body, narrower)
+            _walk(section.body, narrower, found)

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from axe_eq.errors import LayoutError
 from axe_eq.kernel.expr import Expr, Int, divisor
 from axe_eq.layout import Layout
-from axe_eq.layout.swizzle import Swizzle
+from axe_eq.layout.value.swizzle import Swizzle
 
 
 class Iter(NamedTuple):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,9 +33,9 @@ from axe_eq.program.node import (
     topological,
 )
 from axe_eq.program.ops import MONOIDS, Cell, State, cell, scan, selector
-from axe_eq.program.scans import prefixes
+from axe_eq.program.scans import BLOCKS, prefixes
 from axe_eq.program.signature import Affine, Signature, signature
-from axe_eq.program.types import DTYPES, Array, ValueType, dtype, promote
+from axe_eq.program.types import DTYPES, Array, ValueType, dtype, has_mask, promote
 
 # Elements of one evaluation step; larger index spaces are evaluated in parts, to bound memory.
 PART = 1 << 22
@@ -271,17 +271,17 @@ def moved(text: str, arrays: Sequence[Array]) -> Array:
     return np.asarray(declared.run(params, arrays), order="C")
 
 
-def scanned(text: str, arrays: Sequence[Array]) -> Array:
+def scanned(text: str, arrays: Sequence[Array], order: str = BLOCKS) -> Array:
     """Values of a scan in the dtype it is computed in, of operands of one shape.
 
-    Operands may be in their accumulation dtypes already.
+    Operands may be in their accumulation dtypes already; `order` as for `prefixes`.
     """
     monoid, axis = scan(text)
     wanted = _computed_in([dtype(a.dtype).name for a in arrays], monoid.n_values)
     given = [
         a.astype(DTYPES[name].numpy, copy=False) for a, name in zip(arrays, wanted, strict=True)
     ]
-    return prefixes(monoid.name, given, axis)
+    return prefixes(monoid.name, given, axis, order)
 
 
 def evaluate_scan(text: str, arrays: Sequence[Array]) -> Array:
@@ -328,22 +328,29 @@ def evaluate_node(node: Node, arrays: Sequence[Array], *, checked: bool = True) 
     return (evaluate_scan if node.kind == SCAN else evaluate_sel)(node.text, arrays)
 
 
+def evaluate_unchecked(node: Node, arrays: Sequence[Array]) -> Array:
+    """Value of an operator node whose integers may say where there is no element."""
+    return evaluate_node(node, arrays, checked=False)
+
+
 def evaluate_nodes(
-    roots: Sequence[Node], inputs: Mapping[str, Array], *, checked: bool = True
+    roots: Sequence[Node],
+    inputs: Mapping[str, Array],
+    evaluate: Callable[[Node, Sequence[Array]], Array] = evaluate_node,
 ) -> dict[Node, Array]:
     """Values of every node the roots reach.
 
     Args:
         roots: nodes.
         inputs: input name to array, of the input's type (captured constants included).
-        checked: as of `evaluate_node`.
+        evaluate: the value of an operator node from its operands'.
     """
     values: dict[Node, Array] = {}
     for node in topological(roots):
         if node.kind == INPUT:
             values[node] = inputs[node.text]
         else:
-            values[node] = evaluate_node(node, [values[a] for a in node.args], checked=checked)
+            values[node] = evaluate(node, [values[a] for a in node.args])
     return values
 
 
@@ -386,6 +393,9 @@ def check_places(program: Program, arrays: Mapping[str, Array], *, computed: boo
 
 
 def _check_argument(name: str, wanted: ValueType, array: Array) -> Array:
+    if has_mask(array):
+        expected = "an array; filled(number) makes one"
+        raise ArgumentError(f"argument {name!r}", "has masked elements", expected)
     given = np.asarray(array)
     try:
         found: object = array_type(given)

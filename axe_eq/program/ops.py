@@ -55,6 +55,8 @@ class Cell:
         jumps: its value jumps, so a rounding of an operand may change it by much.
         n_params: number of parameters in its text, 1 at least where the first names the dtype.
         strict: a float value is NaN where an operand is.
+        quotient_of: name of the product that this is of its first operand and one over its second,
+            on reals.
         facts: facts about operands -> facts about the value (`axe_eq.program.facts`), for laws that
             need to know where values are defined or finite; without it nothing is known.
     """
@@ -76,6 +78,7 @@ class Cell:
     jumps: bool = False
     n_params: int = 0
     strict: bool = False
+    quotient_of: str = ""
     facts: Callable[..., int] | None = None
 
     @property

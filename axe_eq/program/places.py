@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from axe_eq.errors import LayoutError
 from axe_eq.layout import Layout, compose
-from axe_eq.layout.iters import DEFAULT_AXIS
+from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.program.ops import Pull, selector
 from axe_eq.program.signature import Affine
 from axe_eq.program.types import ValueType

@@ -113,7 +113,7 @@ def _declare_arithmetic() -> None:
     _cell("maximum", None, _fold(np.maximum), unit=-math.inf, rounds=False, **ring)
     _cell("minimum", None, _fold(np.minimum), unit=math.inf, rounds=False, **ring)
     _cell("sub", 2, np.subtract, "number")
-    _cell("div", 2, np.divide, "float", flops=4)
+    _cell("div", 2, np.divide, "float", flops=4, quotient_of="mul")
     _cell("floor_divide", 2, np.floor_divide, "number", flops=8)
     _cell("remainder", 2, np.remainder, "number", flops=8)
     _cell("pow", 2, _pow, "number", flops=16)

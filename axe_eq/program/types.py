@@ -122,9 +122,16 @@ def held(value: Any, name: str) -> Any:
     return value if kept == value or (kept != kept and value != value) else kept
 
 
+def has_mask(array: object) -> bool:
+    """Whether elements of a numpy array are masked: their values are nobody's."""
+    return isinstance(array, np.ma.MaskedArray) and bool(np.ma.is_masked(array))
+
+
 @cache
 def promote(*names: str) -> str:
     """The common element type: the widest float, else the widest integer, else bool."""
+    if len(names) == 1:
+        return names[0]
     best = max(names, key=lambda n: _RANK[n])
     peers = {n for n in names if _RANK[n] == _RANK[best]}
     if len(peers) == 1:

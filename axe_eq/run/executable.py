@@ -26,7 +26,7 @@ from axe_eq.schedule.quantity import Costs
 from axe_eq.target import Target
 
 if TYPE_CHECKING:
-    from axe_eq.extract.pareto import Point
+    from axe_eq.extract.search.pareto import Point
 
 
 _MOST_BOUND = 64  # extents for which a bound schedule is kept
@@ -179,6 +179,15 @@ def made_ready(runner: Any, schedule: Schedule) -> Any:
     return runner.prepare(schedule.graph)
 
 
+Keep = Callable[[Callable[[], str]], str]
+"""Keeps what a function makes, and gives it back where it was kept before."""
+
+
+def made_now(make: Callable[[], str]) -> str:
+    """A `Keep` that keeps nothing."""
+    return make()
+
+
 class Executable:
     """A compiled program; see `axe_eq.pipeline.compile`.
 
@@ -194,6 +203,9 @@ class Executable:
         explanation: the text of `explain`, where `found` is not there to write it.
         again: runs the search again, for what only `found` knows.
         differ: how the program is compared with what its schedule computes at other extents.
+
+    Attributes:
+        keep: keeps its explanation, which takes long to work out.
     """
 
     def __init__(
@@ -217,6 +229,8 @@ class Executable:
         self.packs = tuple(packs)
         self.matches = dict(matches or {})
         self._searched, self._explanation, self._again = found, explanation, again
+        self._repeated: Executable | None = None
+        self.keep: Keep = made_now
         runners = {f: r for p in (*find_packs(), *packs) for f, r in p.runners.items()}
         self.origin = Origin(program, differ)
         self.schedule = Schedule(
@@ -326,7 +340,7 @@ class Executable:
             KernelFault, ScheduleError: what a kernel does wrong.
             PackError: the target's family has no interpreter.
         """
-        from axe_eq.run.interpret import interpret_graph, interpreter_of, shaped
+        from axe_eq.run.interpret import check_shared, interpret_graph, interpreter_of, shaped
 
         self.schedule.check_runs()
         interpreter = interpreter_of(self.packs, self.target.family)
@@ -339,6 +353,7 @@ class Executable:
         with fitting(extents):
             schedule = self.schedule.bind(**extents)
         held = {**dict(zip(call.names, plain, strict=True)), **schedule.constants}
+        check_shared(schedule.graph, held)
         with progress.running("interpret"):
             made = interpret_graph(schedule.graph, self.target, interpreter, held, orders)
         return unflatten(call.structure, shaped(made, output_shapes(schedule.graph)))
@@ -353,25 +368,40 @@ class Executable:
         Raises:
             SearchError: the search ran in another process, or planned for a mesh.
         """
-        from axe_eq.extract.pareto import pareto  # loading a saved program needs no e-graph
+        from axe_eq.extract.search.pareto import pareto
 
-        if self._found is None or self._found.prices is None:
+        if self._found is None:
             raise SearchError("pareto", "needs what extraction chose from", "a compiled program")
         return pareto(self._found.prices)
 
     @property
     def _found(self) -> Any:
         """What extraction chose from; what came from the cache is searched again for it."""
-        if self._searched is None and self._again is not None:
-            self._searched = self._again()._searched
-        return self._searched
+        other = self._searched_again
+        return self._searched if other is None else other._searched
+
+    @property
+    def _searched_again(self) -> Executable | None:
+        """The same program from a search of now; None where what a search said is here."""
+        if self._repeated is None and self._searched is None and self._again is not None:
+            self._repeated = self._again()
+        return self._repeated
 
     def explain(self) -> str:
-        """The chosen kernels, the schedules that lost, and why."""
+        """The chosen kernels, the schedules that lost, and why.
+
+        The schedules that lost are worked out now. A program that came from the cache is searched
+        again, unless it was explained before.
+        """
+        return self.keep(self._explained)
+
+    def _explained(self) -> str:
         from axe_eq.run.explain import explain
 
         if self._explanation is not None:
             return self._explanation
+        if (other := self._searched_again) is not None:
+            return other._explained()
         text = explain(self.schedule.graph, self.target, self._found, self.matches, self.numerics)
         if self.stopped == "saturated":
             return text

@@ -20,6 +20,7 @@ from axe_eq.program.meaning import (
     cell_values,
     evaluate_nodes,
     evaluate_scan,
+    evaluate_unchecked,
     finish,
     index_views,
     lift,
@@ -67,7 +68,7 @@ class Evaluator:
     def value(self, term: Term) -> Array:
         """A value of the program."""
         node = decode(term)
-        return evaluate_nodes([node], self.inputs, checked=False)[node]
+        return evaluate_nodes([node], self.inputs, evaluate_unchecked)[node]
 
     def junk(self, type: ValueType) -> Array:
         """Values that nothing may depend on, other ones each time."""

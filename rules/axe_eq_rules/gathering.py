@@ -268,7 +268,8 @@ def _sample(kind: str) -> Sampler:
         axis, rank, shape = made.axis, made.of.rank, made.of.shape
         i = made.whole("i", made.count)
         if kind == "gathers":
-            dims, j = (), made.whole("j")
+            dims: tuple[int, ...] = ()
+            j = made.whole("j")
             if draw.chance("many", 0.7):
                 dims, j = (axis,), made.whole("j", draw.integer("more", 1, 3))
             return gather_text(axis, dims), made.rows, made.x, i, j
@@ -301,8 +302,8 @@ def register(pack: Pack) -> None:
     """Add the laws to a pack."""
     for touched in ((0,), (0, 1), (1,)):
         name = named("gather_of_operator", touched)
-        law = pack.law(source=TAPESTRY, sampler=_operators(touched), name=name)
-        law(_gather_of_operator(touched))
+        declare = pack.law(source=TAPESTRY, sampler=_operators(touched), name=name)
+        declare(_gather_of_operator(touched))
     for law, kind in (
         (gather_of_gather, "gathers"), (gather_of_counted, "counted"),
         (gather_of_counted_from, "counted from"), (slice_of_gather, "slices"),

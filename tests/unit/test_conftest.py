@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -42,6 +43,7 @@ def suite(tmp_path: Path) -> Path:
 def _run(suite: Path, *options: str) -> tuple[int, str]:
     """pytest in a fork of this process, which has imported already what a new one would import."""
     printed = suite / "printed.txt"
+    gc.freeze()  # a collection in the child would copy all of this process
     child = os.fork()
     if child == 0:
         os._exit(_in_fork(suite, printed, ["-q", "-p", "no:cacheprovider", *options]))

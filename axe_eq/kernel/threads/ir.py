@@ -435,9 +435,9 @@ class Kernel(ir.Kernel):
         return self.smem_bytes + slack if self.smem_bytes else 0
 
 
-def walk(kernel: Kernel) -> Iterator[tuple[Statement, Where]]:
+def walk(kernel: Kernel) -> list[tuple[Statement, Where]]:
     """Every statement with who issues it, in program order."""
-    yield from cast(Iterator[tuple[Statement, Where]], ir.walk(kernel))
+    return cast(list[tuple[Statement, Where]], ir.walk(kernel))
 
 
 def _of_ctas(ranks: Sequence[Int]) -> str:

@@ -326,7 +326,10 @@ def fma(w: Writer, call: Call, s: ir.Primitive) -> None:
 def digits(numbers: Sequence[int]) -> list[tuple[int, int, int]] | None:
     """(size, radix, stride) per digit such that numbers[i] - numbers[0] is their sum, or None."""
     out: list[tuple[int, int, int]] = []
-    size = 1
+    size, count = 1, len(numbers)
+    step = numbers[1] - numbers[0] if count > 1 else 0
+    if step and tuple(numbers) == tuple(range(numbers[0], numbers[0] + count * step, step)):
+        return [(1, count, step)]  # as most are: one after another
     while size < len(numbers):
         stride = numbers[size] - numbers[0]
         radix = 1
@@ -456,7 +459,8 @@ def cell_function(w: Writer, cell: Cell, dtypes: tuple[str, ...]) -> str:
     _helpers(w, body)
     name = f"cell_{len(w.cell_texts)}"
     args = ", ".join(f"{kind} x{i}" for i, kind in enumerate(kinds))
-    shown = str(cell) if len(str(cell)) <= MOST_SHOWN else f"{str(cell)[:MOST_SHOWN]}..."
+    shown = str(cell)
+    shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}..."
     w.cell_texts.append(
         f"// {shown}\n{prelude.DEVICE} {cells.C_TYPE[result]} {name}({args}) {{ {body} }}\n"
     )

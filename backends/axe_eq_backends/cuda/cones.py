@@ -17,9 +17,9 @@ from math import prod
 import numpy as np
 
 from axe_eq.errors import DispatchError, LayoutError
-from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg, replaced, used
+from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, replaced, used
 from axe_eq.layout import Layout
-from axe_eq.layout.iters import DEFAULT_AXIS
+from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.program import gathers, ops, places
 from axe_eq.program.ops import Look
 from axe_eq.program.places import Blocks, Coords, Range, Window
@@ -504,16 +504,3 @@ def _stride(block: Sequence[tuple[int, int]], step: int) -> int:
             return step * stride
         step //= extent
     return 0
-
-
-__all__ = [
-    "Cone",
-    "Fold",
-    "Load",
-    "Operand",
-    "Position",
-    "Prefix",
-    "Root",
-    "element_strides",
-    "read_cone",
-]

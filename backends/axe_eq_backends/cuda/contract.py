@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from typing import NamedTuple
 
 from axe_eq.errors import AxeError, DispatchError, LayoutError, ScheduleError
 from axe_eq.kernel.cells import Apply, Cell, renumber, used
 from axe_eq.kernel.placement import Block, Iter, Placement, merged
 from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.box import TILE_LETTERS, WHOLE
 from axe_eq.target import Target
-from axe_eq_backends.cuda.cones import Cone, Fold, Load, Looked, Position
 from axe_eq_backends.cuda.cost import (
     CONSUMERS,
     LEAST_COLS,
@@ -28,6 +29,7 @@ from axe_eq_backends.cuda.cost import (
     STAGES,
     WARPGROUP_ROWS,
 )
+from axe_eq_backends.cuda.formulas import Cone, Fold, Load, Looked, Position
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules.contraction import Contraction, Product, Span, spanned
 from axe_eq_backends.cuda.schedules.gemm import (
@@ -176,10 +178,24 @@ def _turned(
 # -- kernels --
 
 
+class Written(NamedTuple):
+    """The kernel of a contraction.
+
+    Attributes:
+        kernel: the persistent kernel, or one through registers.
+        other: why it is not the persistent one; "" where it is.
+        planned: its plan, which tells whether the persistent kernel takes the contraction.
+    """
+
+    kernel: ir.Kernel
+    other: str = ""
+    planned: Planned | None = None
+
+
 def kernel(
     c: Contraction, name: str, target: Target, parameters: Mapping[str, int], row: str = ""
-) -> tuple[ir.Kernel, str]:
-    """The kernel of a contraction, and why it is not the persistent one ("" where it is).
+) -> Written:
+    """The kernel of a contraction.
 
     Args:
         c: what to compute.
@@ -195,7 +211,8 @@ def kernel(
     fused = c.fused()
     family = row.partition(".")[0]
     if family in OF_REGISTERS:
-        return products(fused, _tile(fused, name, target, parameters), name), f"{row} was chosen"
+        chosen = products(fused, _tile(fused, name, target, parameters), name)
+        return Written(chosen, f"{row} was chosen")
     if family not in ("", FAMILY):
         raise DispatchError(
             f"kernel {name}", f"was priced on {row}, which no kernel is written with",
@@ -205,11 +222,10 @@ def kernel(
     for clusters in (True, False) if parameters.get("cluster", 1) > 1 else (False,):
         try:
             made = _persistent(fused, name, target, parameters, clusters)
-            plan(made, target)
-            return made, ""
+            return Written(made, planned=plan(made, target))
         except (DispatchError, LayoutError, ScheduleError) as refusal:
             reason = _text(refusal)
-    return products(fused, _tile(fused, name, target, parameters), name), reason
+    return Written(products(fused, _tile(fused, name, target, parameters), name), reason)
 
 
 def _text(error: AxeError) -> str:
@@ -440,4 +456,4 @@ def _up(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
-__all__ = ["contraction", "kernel", "operand"]
+__all__ = ["Written", "contraction", "kernel", "operand"]

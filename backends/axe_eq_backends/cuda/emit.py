@@ -17,13 +17,12 @@ from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.kernel.threads.plan import Address, Regs
 from axe_eq_backends.cuda import prelude
-from axe_eq_backends.cuda.calls import CALLS, is_large
+from axe_eq_backends.cuda.calls import is_large
+from axe_eq_backends.cuda.families import texts
 from axe_eq_backends.cuda.held import Held, held_registers
-from axe_eq_backends.cuda.scan_calls import CALLS as SCAN_CALLS
 from axe_eq_backends.cuda.tensor_map import TensorMap
 
 LARGE_CTA = 512
-_CALLS = {**CALLS, **SCAN_CALLS}
 SPELL = {"//": "/", "and": "&&"}
 _C_TYPES = {
     "bool": "unsigned char", "f8e4m3": "unsigned char", "f8e5m2": "unsigned char", "f16": "f16",
@@ -112,6 +111,7 @@ class Writer:
 
     def __init__(self, planned: Planned) -> None:
         self.planned, self.kernel = planned, planned.kernel
+        self.texts = texts()
         self.lines: list[str] = []
         self.depth = 1
         self.used: dict[str, Callable[[], str]] = {}
@@ -513,7 +513,10 @@ class Writer:
         for v, value in plan.lets:
             self.declare(v, value)
         for call in plan.calls:
-            _CALLS[call.op](self, call, s)
+            if call.op not in self.texts:
+                wrong = f"calls {call.op!r}, which no row family writes"
+                raise EmitError(f"a plan of row {plan.row.name}", wrong, "a text for it", at=s.at)
+            self.texts[call.op](self, call, s)
 
 
 def _words(lines: Iterable[str]) -> Counter[str]:
@@ -523,18 +526,14 @@ def _words(lines: Iterable[str]) -> Counter[str]:
 
 def _without_unread(lines: Sequence[str]) -> list[str]:
     """Lines without constants that nothing reads: where a range has one value, ir folds it."""
-    lines = list(lines)
+    read = _words(lines)
+    named = [(line, _CONSTANT.match(line)) for line in lines]
     while True:
-        read = _words(lines)
-        named = [_CONSTANT.match(line) for line in lines]
-        kept = [
-            line
-            for line, name in zip(lines, named, strict=True)
-            if name is None or read[name[1]] > 1
-        ]
-        if len(kept) == len(lines):
-            return lines
-        lines = kept
+        unread = [line for line, name in named if name is not None and read[name[1]] == 1]
+        if not unread:
+            return [line for line, _ in named]
+        named = [(line, name) for line, name in named if name is None or read[name[1]] > 1]
+        read -= _words(unread)
 
 
 def _statements(body: ir.Body) -> list[ir.Statement]:

@@ -23,12 +23,12 @@ class Step(NamedTuple):
     """What an index in a register moves a load's address by.
 
     Attributes:
-        index: the register.
+        register: of the index.
         step: elements between neighbours.
         extent: what the index is below; at least 0 it is.
     """
 
-    index: Regs
+    register: Regs
     step: int
     extent: int
 

@@ -20,7 +20,7 @@ from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.interp import tiles
 from axe_eq.kernel.threads.interp.machine import Cta, Issue, Meaning
 from axe_eq.kernel.threads.plan import Address, Regs
-from axe_eq.layout.swizzle import Swizzle
+from axe_eq.layout.value.swizzle import Swizzle
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda import scan_meaning

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from axe_eq.kernel.expr import Int
 from axe_eq.kernel.ir import Buffer
 from axe_eq.kernel.plan import Resource
-from axe_eq.layout.swizzle import Swizzle
+from axe_eq.layout.value.swizzle import Swizzle
 
 
 @dataclass(frozen=True)

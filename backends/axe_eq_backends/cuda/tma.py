@@ -19,7 +19,7 @@ from axe_eq.kernel.plan import Call, Plan, Require
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.dispatch import Context
 from axe_eq.kernel.threads.plan import Address
-from axe_eq.layout.swizzle import Swizzle
+from axe_eq.layout.value.swizzle import Swizzle
 from axe_eq.target import Instr
 from axe_eq_backends.cuda.tensor_map import TensorMap, swizzle_bytes
 

@@ -420,6 +420,7 @@ def in_parts(dtype: str) -> Whole:
     return whole(fn, *specs, row=f"{IN_PARTS[dtype]}.{dtype}", p=128, q=128)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", IN_PARTS)
 def test_results_of_large_tiles_are_stored_in_parts(dtype: str, full: bool) -> None:
     w = in_parts(dtype)

@@ -16,9 +16,9 @@ from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.kernel.threads.ir import Where, span
 from axe_eq.layout import Layout
+from axe_eq_backends.cuda.families import derivations
 from axe_eq_backends.cuda.instrs import K_MAJOR, MN_MAJOR
 from axe_eq_backends.cuda.mma import fragment
-from axe_eq_backends.cuda.planning import FAMILIES
 from axe_eq_backends.cuda.schedules import tiles
 from axe_eq_backends.cuda.target import b200, h200
 from axe_eq_backends.cuda.wgmma import accumulator
@@ -36,7 +36,7 @@ def only(write: Callable[[ThreadBuilder], None]) -> ir.Primitive:
 
 
 def outcome(primitive: ir.Primitive, where: Where, target: Any = h200) -> Choice:
-    return choose(primitive, target, where, FAMILIES, Names())
+    return choose(primitive, target, where, derivations(), Names())
 
 
 # -- register tiles and memory --

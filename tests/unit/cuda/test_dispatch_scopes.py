@@ -21,9 +21,10 @@ from axe_eq.kernel.threads.interp import interpret
 from axe_eq.kernel.threads.ir import Where
 from axe_eq.layout import Layout
 from axe_eq_backends.cuda.emit import emit
+from axe_eq_backends.cuda.families import derivations
 from axe_eq_backends.cuda.meaning import MEANINGS
 from axe_eq_backends.cuda.mma import fragment
-from axe_eq_backends.cuda.planning import FAMILIES, plan
+from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules import tiles
 from axe_eq_backends.cuda.target import b200, h200
 from axe_eq_backends.cuda.wgmma import accumulator
@@ -45,7 +46,7 @@ def choice(write: Write, where: Where, target: Any = h200) -> Choice:
     k = ThreadBuilder("k", 4)
     write(k)
     primitive = next(s for s in k.kernel.body if isinstance(s, ir.Primitive))
-    return choose(primitive, target, where, FAMILIES, Names())
+    return choose(primitive, target, where, derivations(), Names())
 
 
 def load(layout: Layout, dtype: str = "f32", memory: str = "gmem") -> Write:

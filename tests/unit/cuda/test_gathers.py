@@ -32,7 +32,7 @@ def where(extent: int, *shape: int, dtype: str = "i32") -> Any:
     return RNG.integers(0, min(extent, 128), shape).astype(kind)
 
 
-ROWS = lambda x, i: xp.take(x, i, axis=0)  # noqa: E731
+ROWS: Any = lambda x, i: xp.take(x, i, axis=0)  # noqa: E731
 CASES: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "one row": (ROWS, [table(1, 1), where(1, 1)]),
     "odd rows": (ROWS, [table(13, 37), where(13, 5)]),

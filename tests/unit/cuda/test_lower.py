@@ -126,6 +126,7 @@ def test_lowered_programs_mean_what_the_program_means(name: str) -> None:
         )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["mlp", "three gates", "softmax", "transpose"])
 def test_the_source_compiles_alone(name: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")

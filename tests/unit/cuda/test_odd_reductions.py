@@ -40,6 +40,7 @@ CASES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("target", ["h200", "cpu"])
 @pytest.mark.parametrize("name", CASES)
 def test_odd_reductions_compile_and_are_right(name: str, target: str) -> None:

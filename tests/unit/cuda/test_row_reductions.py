@@ -11,7 +11,7 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import nn
-from axe_eq.program.nn import apply_block
+from axe_eq.program.array.nn import apply_block
 from axe_eq.program.ops import MONOIDS, Monoid
 from axe_eq.program.types import DTYPES
 from tests.unit.cuda.test_registers import check_registers
@@ -73,6 +73,7 @@ def compiled(name: str, dtype: str, shape: tuple[int, int]) -> Any:
     return axe.compile(EVERY[name], axe.Spec(shape, dtype), target="h200")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "dtype", "shape"), SAMPLE, ids=str)
 def test_long_rows_are_reduced_without_spills(
     name: str, dtype: str, shape: tuple[int, int]

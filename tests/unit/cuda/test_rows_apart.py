@@ -71,7 +71,7 @@ def test_products_of_odd_rows_run_on_bulk_copies(name: str) -> None:
         assert buffer_bytes(buffer) > buffer.value_type.n_bytes
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_products_of_odd_rows_are_right(name: str) -> None:
     exe, rng = compiled(name), np.random.default_rng(0)

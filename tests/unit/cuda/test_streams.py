@@ -354,8 +354,10 @@ def test_both_levels_give_the_expected_values_in_every_order(name: str, full: bo
             check(run.outputs, c)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
-    "name", ["attention", "biases", "two tiles of columns", "unaligned", "operands of 64 bits"]
+    "name",
+    ["attention", "biases", "causal", "two tiles of columns", "unaligned", "operands of 64 bits"],
 )
 def test_the_text_compiles_without_spills_or_serialised_products(name: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")

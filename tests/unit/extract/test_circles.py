@@ -42,6 +42,7 @@ ENDLESS: dict[Callable[..., Any], tuple[str, ...]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("fn", ENDLESS)
 def test_demand_ends(fn: Callable[..., Any]) -> None:
     with axe.debug(node_limit=5000):
@@ -65,12 +66,13 @@ def rows_of_one(x: Any) -> Any:
 CIRCLES = {halves_joined: "5x4:f32", rolled_twice: "5x4:f32", rows_of_one: "4x1:f32"}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("fn", CIRCLES)
 def test_what_is_set_aside_is_nothing_that_is_chosen(
     fn: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = axe.compile(fn, CIRCLES[fn], target="h200")
-    monkeypatch.setattr("axe_eq.pipeline.leave_out_circles", lambda session: None)
+    monkeypatch.setattr("axe_eq.pipeline.saturation.leave_out_circles", lambda session: None)
     with axe.debug(cache=0):
         every = axe.compile(fn, CIRCLES[fn], target="h200")
     assert every.stopped == "saturated"  # these circles end

@@ -11,6 +11,7 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import pack as packs
+from axe_eq.check.lawcheck import check_law
 from axe_eq.errors import PackError, ProgramError
 from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.pack import Pack, installed
@@ -18,7 +19,6 @@ from axe_eq.program import ops
 from axe_eq.program.ops import Cell
 from axe_eq.program.terms import Sig, Value, op
 from axe_eq.program.traced import elementwise
-from axe_eq.prove.lawcheck import check_law
 from axe_eq.rule.law import Sides
 from axe_eq.schedule.summary import Columns, Summary, grid_of
 from axe_eq.target import Target

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import combinations, pairwise
 
-from axe_eq.extract.pareto import PRICES, Point, front, pareto, stored_bytes
-from axe_eq.extract.search import Search
+from axe_eq.extract.search.pareto import PRICES, Point, front, pareto, stored_bytes
+from axe_eq.extract.search.search import Search
 from tests.unit.extract.graphs import forest_of, random_program, search_of
 
 
@@ -43,7 +43,7 @@ def test_large_graphs_trade_time_for_memory() -> None:
     """Beyond exhaustive search, dearer bytes give schedules of less memory and more time."""
     search = search_of(forest_of(random_program(7, 30)))
     points = pareto(search.prices)
-    assert len(points) <= len(PRICES)
+    assert 1 < len(points) <= len(PRICES)
     assert all(
         a.time_s <= b.time_s and a.stored_bytes > b.stored_bytes for a, b in pairwise(points)
     )

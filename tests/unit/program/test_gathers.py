@@ -11,7 +11,8 @@ import pytest
 import axe_eq as axe
 from axe_eq import array as xp
 from axe_eq.errors import ArgumentError, OutOfRange, ProgramError
-from axe_eq.program.facts import DEFINED, FINITE, facts_of_selector
+from axe_eq.program.facts import facts_of_selector
+from axe_eq.program.known import DEFINED, FINITE
 from axe_eq.program.node import sel_type
 from axe_eq.program.types import promote, value_type
 
@@ -144,7 +145,8 @@ def test_small_integers_compute_as_in_numpy(dtype: Any) -> None:
             x.astype(np.int8), x.astype(np.uint8), y.astype(np.float32), x.sum(1).astype(np.int64),
             y.max(0), np.cumsum(x, 1).astype(np.int64), x.argmax(1),
         )  # fmt: skip
-    for run in (axe.run, axe.compile(fn, x, y, target="cpu"), axe.compile(fn, x, y, target="h200")):
-        found = run(fn, x, y) if run is axe.run else run.interpret(x, y)
+    results = [axe.run(fn, x, y)]
+    results += [axe.compile(fn, x, y, target=name).interpret(x, y) for name in ("cpu", "h200")]
+    for found in results:
         for a, b in zip(found, want, strict=True):
             np.testing.assert_array_equal(a, b)

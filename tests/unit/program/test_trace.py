@@ -294,6 +294,12 @@ REFUSED: list[tuple[Callable[..., Any], list[Any], str, str]] = [
         "numpy.asarray(x): x is traced and has no values yet; expected shapes and dtypes only",
         "functions of axe_eq.array",
     ),
+    (
+        lambda x: f"{x:.2f}",
+        ["3:f32"],
+        "format(x, '.2f'): x is traced and has no values yet; expected shapes and dtypes only",
+        "f'{x}', which shows dtype and shape",
+    ),
     (lambda x: len(x), [":f32"], "len(x): x has no dims; expected at least one dim", "x.size"),
     (
         assign,

@@ -11,10 +11,11 @@ import pytest
 import axe_eq as axe
 from axe_eq import array as xp
 from axe_eq import nn
-from axe_eq.prove.refute import enclose_program
+from axe_eq.prove.certificates.verdict import ProgramCounterexample
+from axe_eq.prove.programs.refute import enclose_program
 
 SPECS = "6x5:f32", "4:i32"
-ROWS = lambda x, i: xp.take(x, i, axis=0)  # noqa: E731
+ROWS: Any = lambda x, i: xp.take(x, i, axis=0)  # noqa: E731
 EQUAL: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[str, ...]]] = {
     "cells": (lambda x, i: nn.relu(ROWS(x, i)), lambda x, i: ROWS(nn.relu(x), i), SPECS),
     "product": (
@@ -35,13 +36,15 @@ EQUAL: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[str, ...]]]
 def test_gathers_are_proved_equal(name: str) -> None:
     a, b, specs = EQUAL[name]
     verdict = axe.equivalent(a, b, *specs)
-    assert verdict, str(verdict)
+    assert isinstance(verdict, axe.Proved), str(verdict)
     assert axe.check_certificate(verdict.certificate)
 
 
 def test_a_changed_certificate_is_refused() -> None:
     a, b, specs = EQUAL["cells"]
-    text = str(axe.equivalent(a, b, *specs).certificate)
+    verdict = axe.equivalent(a, b, *specs)
+    assert isinstance(verdict, axe.Proved)
+    text = str(verdict.certificate)
     gathers = [n for n in range(len(text)) if text.startswith("lookup 0 (0,)", n)]
     assert gathers
     for n in gathers:
@@ -52,11 +55,12 @@ def test_a_changed_certificate_is_refused() -> None:
 def test_different_gathers_are_refuted_by_indices(numerics: str) -> None:
     verdict = axe.equivalent(ROWS, lambda x, i: ROWS(x, (i + 1) % 6), *SPECS, numerics=numerics)
     assert isinstance(verdict, axe.Refuted)
-    x, i = verdict.counterexample.inputs
+    found = verdict.counterexample
+    assert isinstance(found, ProgramCounterexample)
+    x, i = found.inputs
     assert set(i.tolist()) <= set(range(6))
-    index = verdict.counterexample.index
-    assert float(x[i][index]) == verdict.counterexample.value_a
-    assert float(x[(i + 1) % 6][index]) == verdict.counterexample.value_b
+    assert float(x[i][found.index]) == found.value_a
+    assert float(x[(i + 1) % 6][found.index]) == found.value_b
 
 
 def test_large_programs_are_refuted_at_their_own_shapes() -> None:

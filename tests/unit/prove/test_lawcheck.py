@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from axe_eq.check.lawcheck import check_law, check_pack
+from axe_eq.check.lawsample import Sampler
 from axe_eq.errors import PackError
 from axe_eq.pack import Pack
 from axe_eq.program.decisions import Draw
@@ -17,8 +19,6 @@ from axe_eq.program.sigalg import identity
 from axe_eq.program.signature import signature
 from axe_eq.program.terms import Args, Cell, Cons, In, Op, Sig, Spec, Value, op, sel, type_of
 from axe_eq.program.types import DTYPES, value_type
-from axe_eq.prove.lawcheck import check_law, check_pack
-from axe_eq.prove.lawsample import Sampler
 from axe_eq.rule.law import Law, law
 from axe_eq.rule.term import STR, Term, primitive
 
@@ -26,7 +26,7 @@ Sides = tuple[Any, ...]
 
 
 def problems(tested: Law) -> str:
-    return "\n".join(map(str, check_law(f"mine/{tested.name}", tested, 20, 5000).findings))
+    return "\n".join(map(str, check_law(f"mine/{tested.name}", tested, 20, 2000).findings))
 
 
 @primitive((STR,), (STR,))

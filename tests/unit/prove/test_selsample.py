@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from axe_eq.check.selsample import Found, sample_selector, shapes_for
 from axe_eq.program.decisions import Draw
 from axe_eq.program.ops import SELECTORS, Known, Selector, selector, split_text
 from axe_eq.program.types import DTYPES, ValueType
-from axe_eq.prove.selsample import Found, sample_selector, shapes_for
 
 
 def draws(n: int) -> Iterator[Draw]:

@@ -11,8 +11,8 @@ import axe_eq as axe
 from axe_eq import array as xp
 from axe_eq import nn
 from axe_eq.pack import packs
-from axe_eq.prove.prover import prove_programs
-from axe_eq.prove.search import Budget
+from axe_eq.prove.programs.prover import prove_programs
+from axe_eq.prove.programs.search import Budget
 
 Function = Callable[..., Any]
 Pair = tuple[Function, Function, tuple[axe.Spec, ...]]
@@ -420,18 +420,19 @@ def proved(pair: Pair, numerics: str, budget: Budget | None = None) -> bool:
     return isinstance(prove_programs(*sides, packs(), numerics, budget=budget), axe.Proved)
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize("name", EXACT)
 def test_is_proved_bit_for_bit(name: str) -> None:
     assert proved(EXACT[name], "exact")
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", REAL)
 def test_is_proved_over_the_reals(name: str) -> None:
     assert proved(REAL[name], "real")
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", NEVER)
 def test_is_never_proved(name: str, full: bool) -> None:
     numerics, pair = NEVER[name]
