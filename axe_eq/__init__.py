@@ -31,17 +31,17 @@ if TYPE_CHECKING:
     from axe_eq.layout import Mesh as Mesh
     from axe_eq.layout import Swizzle as Swizzle
     from axe_eq.layout import common_refinement as common_refinement
+    from axe_eq.layout.algebra.operations import complement as complement
+    from axe_eq.layout.algebra.operations import compose as compose
+    from axe_eq.layout.algebra.operations import direct_sum as direct_sum
+    from axe_eq.layout.algebra.operations import direct_sum_left as direct_sum_left
+    from axe_eq.layout.algebra.operations import direct_sum_right as direct_sum_right
+    from axe_eq.layout.algebra.operations import left_inverse as left_inverse
+    from axe_eq.layout.algebra.operations import right_inverse as right_inverse
+    from axe_eq.layout.algebra.operations import tile as tile
+    from axe_eq.layout.algebra.operations import tile_of as tile_of
     from axe_eq.layout.notation import read as read
     from axe_eq.layout.notation import write as write
-    from axe_eq.layout.operations import complement as complement
-    from axe_eq.layout.operations import compose as compose
-    from axe_eq.layout.operations import direct_sum as direct_sum
-    from axe_eq.layout.operations import direct_sum_left as direct_sum_left
-    from axe_eq.layout.operations import direct_sum_right as direct_sum_right
-    from axe_eq.layout.operations import left_inverse as left_inverse
-    from axe_eq.layout.operations import right_inverse as right_inverse
-    from axe_eq.layout.operations import tile as tile
-    from axe_eq.layout.operations import tile_of as tile_of
     from axe_eq.layout.symbolic.expression import LayoutExpr as LayoutExpr
     from axe_eq.layout.symbolic.expression import any_layout as any_layout
     from axe_eq.layout.symbolic.expression import symbolic_layout as symbolic_layout
@@ -53,12 +53,12 @@ if TYPE_CHECKING:
     from axe_eq.program.spec import dim as dim
     from axe_eq.program.trace import run as run
     from axe_eq.program.trace import trace as trace
-    from axe_eq.prove.checker import check_certificate as check_certificate
+    from axe_eq.prove.certificates.checker import check_certificate as check_certificate
+    from axe_eq.prove.certificates.verdict import Proved as Proved
+    from axe_eq.prove.certificates.verdict import Refuted as Refuted
+    from axe_eq.prove.certificates.verdict import Unknown as Unknown
     from axe_eq.prove.equivalent import equivalent as equivalent
     from axe_eq.prove.picture import draw as draw
-    from axe_eq.prove.verdict import Proved as Proved
-    from axe_eq.prove.verdict import Refuted as Refuted
-    from axe_eq.prove.verdict import Unknown as Unknown
     from axe_eq.run.store import load as load
     from axe_eq.target import Target as Target
 
@@ -79,38 +79,38 @@ _PUBLIC = {
     "PackError": "axe_eq.errors:PackError",
     "Program": "axe_eq.program.node:Program",
     "ProgramError": "axe_eq.errors:ProgramError",
-    "Proved": "axe_eq.prove.verdict:Proved",
-    "Refuted": "axe_eq.prove.verdict:Refuted",
+    "Proved": "axe_eq.prove.certificates.verdict:Proved",
+    "Refuted": "axe_eq.prove.certificates.verdict:Refuted",
     "ScheduleError": "axe_eq.errors:ScheduleError",
     "SearchError": "axe_eq.errors:SearchError",
     "Spec": "axe_eq.program.spec:Spec",
     "Swizzle": "axe_eq.layout:Swizzle",
     "Target": "axe_eq.target:Target",
-    "Unknown": "axe_eq.prove.verdict:Unknown",
+    "Unknown": "axe_eq.prove.certificates.verdict:Unknown",
     "any_layout": "axe_eq.layout.symbolic.expression:any_layout",
     "array": "axe_eq.array",
-    "check_certificate": "axe_eq.prove.checker:check_certificate",
+    "check_certificate": "axe_eq.prove.certificates.checker:check_certificate",
     "common_refinement": "axe_eq.layout:common_refinement",
     "compile": "axe_eq.pipeline:compile",
-    "complement": "axe_eq.layout.operations:complement",
-    "compose": "axe_eq.layout.operations:compose",
+    "complement": "axe_eq.layout.algebra.operations:complement",
+    "compose": "axe_eq.layout.algebra.operations:compose",
     "debug": "axe_eq.debug:debug",
     "dim": "axe_eq.program.spec:dim",
-    "direct_sum": "axe_eq.layout.operations:direct_sum",
-    "direct_sum_left": "axe_eq.layout.operations:direct_sum_left",
-    "direct_sum_right": "axe_eq.layout.operations:direct_sum_right",
+    "direct_sum": "axe_eq.layout.algebra.operations:direct_sum",
+    "direct_sum_left": "axe_eq.layout.algebra.operations:direct_sum_left",
+    "direct_sum_right": "axe_eq.layout.algebra.operations:direct_sum_right",
     "draw": "axe_eq.prove.picture:draw",
     "equivalent": "axe_eq.prove.equivalent:equivalent",
-    "left_inverse": "axe_eq.layout.operations:left_inverse",
+    "left_inverse": "axe_eq.layout.algebra.operations:left_inverse",
     "load": "axe_eq.run.store:load",
     "nn": "axe_eq.nn",
     "read": "axe_eq.layout.notation:read",
     "read_expression": "axe_eq.layout.symbolic.text:read_expression",
-    "right_inverse": "axe_eq.layout.operations:right_inverse",
+    "right_inverse": "axe_eq.layout.algebra.operations:right_inverse",
     "run": "axe_eq.program.trace:run",
     "symbolic_layout": "axe_eq.layout.symbolic.expression:symbolic_layout",
-    "tile": "axe_eq.layout.operations:tile",
-    "tile_of": "axe_eq.layout.operations:tile_of",
+    "tile": "axe_eq.layout.algebra.operations:tile",
+    "tile_of": "axe_eq.layout.algebra.operations:tile_of",
     "trace": "axe_eq.program.trace:trace",
     "write": "axe_eq.layout.notation:write",
 }
@@ -137,7 +137,7 @@ def __getattr__(name: str) -> Any:
     try:
         loaded = import_module(module)
     except ModuleNotFoundError as error:
-        from axe_eq.errors import missing_package
+        from axe_eq.errors import missing_package as missing_package
 
         raise missing_package(error, f"axe_eq.{name}") or error from None
     value = getattr(loaded, attribute) if attribute else loaded

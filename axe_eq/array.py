@@ -2,9 +2,10 @@
 
 A function written with ``xp = x.__array_namespace__()`` or array_api_compat runs on numpy, torch
 and jax arrays and is traced by `axe_eq.trace`. Extensions: `block` and `select` apply any operator
-by its text; `erf`, `rsqrt`, `sigmoid`, `pad` are functions other libraries keep elsewhere. What
-would give shapes that depend on values (masks, unique, nonzero) does not exist; gathers and sorting
-are not built.
+by its text; `dynamic_slice`, `erf`, `rsqrt`, `sigmoid`, `pad` are functions other libraries keep
+elsewhere. What
+would give shapes that depend on values (masks, unique, nonzero) does not exist; sorting is not
+built.
 """
 
 # Star imports gather the namespace from its parts.
@@ -16,12 +17,13 @@ from typing import TYPE_CHECKING
 from typing import NoReturn as _NoReturn
 
 from axe_eq.errors import NotBuilt as _NotBuilt
-from axe_eq.program.array_creation import *
-from axe_eq.program.array_dtypes import *
-from axe_eq.program.array_elementwise import *
-from axe_eq.program.array_linalg import *
-from axe_eq.program.array_manipulation import *
-from axe_eq.program.array_reductions import *
+from axe_eq.program.array.creation import *
+from axe_eq.program.array.dtypes import *
+from axe_eq.program.array.elementwise import *
+from axe_eq.program.array.linalg import *
+from axe_eq.program.array.lookups import *
+from axe_eq.program.array.manipulation import *
+from axe_eq.program.array.reductions import *
 from axe_eq.program.traced import block as block
 from axe_eq.program.traced import select as select
 
@@ -32,19 +34,19 @@ __all__ = [  # noqa: RUF022
     "atan", "atan2", "atanh", "bfloat16", "bitwise_and", "bitwise_invert", "bitwise_left_shift",
     "bitwise_or", "bitwise_right_shift", "bitwise_xor", "block", "bool", "broadcast_arrays",
     "broadcast_shapes", "broadcast_to", "can_cast", "ceil", "clip", "concat", "copysign", "cos",
-    "cosh", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "divide", "e", "empty",
-    "empty_like", "equal", "erf", "exp", "expand_dims", "expm1", "eye", "finfo", "flip", "float16",
-    "float32", "float64", "float8_e4m3fn", "float8_e5m2", "floor", "floor_divide", "from_dlpack",
-    "full", "full_like", "greater", "greater_equal", "hypot", "iinfo", "inf", "int32", "int64",
-    "isdtype", "isfinite", "isinf", "isnan", "less", "less_equal", "linspace", "log", "log10",
-    "log1p", "log2", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor",
-    "matmul", "matrix_transpose", "max", "maximum", "mean", "meshgrid", "min", "minimum",
-    "moveaxis", "multiply", "nan", "negative", "newaxis", "nextafter", "not_equal", "ones",
-    "ones_like", "pad", "permute_dims", "pi", "positive", "pow", "prod", "reciprocal", "remainder",
-    "repeat", "reshape", "result_type", "roll", "round", "rsqrt", "select", "sigmoid", "sign",
-    "signbit", "sin", "sinh", "sqrt", "square", "squeeze", "stack", "std", "subtract", "sum", "tan",
-    "tanh", "tensordot", "tile", "tril", "triu", "trunc", "unstack", "var", "vecdot", "where",
-    "zeros", "zeros_like",
+    "cosh", "count_nonzero", "cumulative_prod", "cumulative_sum", "diff", "divide", "dynamic_slice",
+    "e", "empty", "empty_like", "equal", "erf", "exp", "expand_dims", "expm1", "eye", "finfo",
+    "flip", "float16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "floor",
+    "floor_divide", "from_dlpack", "full", "full_like", "greater", "greater_equal", "hypot",
+    "iinfo", "inf", "int16", "int32", "int64", "int8", "isdtype", "isfinite", "isinf", "isnan",
+    "less", "less_equal", "linspace", "log", "log10", "log1p", "log2", "logaddexp", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "matmul", "matrix_transpose", "max", "maximum",
+    "mean", "meshgrid", "min", "minimum", "moveaxis", "multiply", "nan", "negative", "newaxis",
+    "nextafter", "not_equal", "ones", "ones_like", "pad", "permute_dims", "pi", "positive", "pow",
+    "prod", "reciprocal", "remainder", "repeat", "reshape", "result_type", "roll", "round", "rsqrt",
+    "select", "sigmoid", "sign", "signbit", "sin", "sinh", "sqrt", "square", "squeeze", "stack",
+    "std", "subtract", "sum", "take", "take_along_axis", "tan", "tanh", "tensordot", "tile", "tril",
+    "triu", "trunc", "uint8", "unstack", "var", "vecdot", "where", "zeros", "zeros_like",
 ]  # fmt: skip
 
 _CALLED = {
@@ -52,7 +54,7 @@ _CALLED = {
     "cumsum": "cumulative_sum", "power": "pow", "transpose": "permute_dims",
 }  # fmt: skip
 _ABSENT = {
-    "take take_along_axis searchsorted": "indexing by arrays is not built",
+    "searchsorted": "searching is not built",
     "sort argsort top_k topk": "sorting is not built",
     "nonzero unique_all unique_counts unique_inverse unique_values": (
         "would give a shape that depends on values"

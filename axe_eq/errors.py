@@ -148,6 +148,10 @@ class ArgumentError(AxeError):
     """An argument of a compiled program with the wrong shape, dtype, strides or device."""
 
 
+class OutOfRange(ArgumentError):
+    """An integer that reads an array where it has no element."""
+
+
 class DeviceError(AxeError):
     """A device or its driver is missing or failed."""
 

@@ -1,8 +1,8 @@
-"""Layers of neural networks in the array namespace; see `axe_eq.program.nn`."""
+"""Layers of neural networks in the array namespace; see `axe_eq.program.array.nn`."""
 
 from __future__ import annotations
 
-from axe_eq.program.nn import (
+from axe_eq.program.array.nn import (
     einsum,
     gelu,
     layernorm,
@@ -13,7 +13,7 @@ from axe_eq.program.nn import (
     silu,
     softmax,
 )
-from axe_eq.program.nn_spatial import avg_pool2d, conv2d, max_pool2d
+from axe_eq.program.array.nn_spatial import avg_pool2d, conv2d, max_pool2d
 
 __all__ = [
     "avg_pool2d",

@@ -22,6 +22,7 @@ from typing import Any
 from axe_eq.debug import switches
 from axe_eq.errors import AxeError, PackError, cause, defined_at, missing_package, raised_at, said
 from axe_eq.kernel.cells import declare_spelling
+from axe_eq.kernel.families import RowFamily, declare_row_family
 from axe_eq.program.ops import CELLS, MONOIDS, SELECTORS, Cell, Monoid, Selector
 from axe_eq.rule.law import Law
 from axe_eq.rule.law import law as make_law
@@ -40,13 +41,14 @@ class Pack:
         version: version of the pack; certificates carry it.
         exact: its laws hold bit for bit; False marks a real pack (true on reals only).
         laws: name -> law.
-        schedules: ways to implement cones, see `axe_eq.extract.price`.
+        schedules: ways to implement cones, see `axe_eq.extract.price.pricer`.
         targets: machines, by name.
         emitters: target family -> emitter.
         runners: target family -> runner.
         interpreters: target family -> what runs its lowered kernels without the machine, see
-            `axe_eq.prove.kernelcheck.Interpreter`.
+            `axe_eq.check.kernelcheck.Interpreter`.
         spelled: target family -> the first cell that it spells for it, and where.
+        row_families: (target family, name) -> how instruction rows of that name are used.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Pack:
     runners: dict[str, Any] = field(default_factory=dict)
     interpreters: dict[str, Any] = field(default_factory=dict)
     spelled: dict[str, tuple[str, str]] = field(default_factory=dict)
+    row_families: dict[tuple[str, str], RowFamily] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # Keys of laws are "pack/law"; certificates carry names and versions as texts.
@@ -155,6 +158,23 @@ class Pack:
                 f"has the name of one of pack {owner!r}", "a name of its own",
             )  # fmt: skip
         _schedules[schedule.name] = self.name, schedule
+
+    def row_family(self, target_family: str, family: RowFamily) -> RowFamily:
+        """Register how instruction rows of a family are used on targets of a target family.
+
+        ``PACK.row_family("cuda", RowFamily("relu", derive, meanings, texts))``: rows named
+        ``relu.f32`` of a target are planned by it.
+
+        Raises:
+            PackError: it lacks a part, or takes the name of another pack's family or call.
+        """
+        try:
+            declare_row_family(self.name, target_family, family)
+        except PackError as error:
+            error.thing = f"pack {self.name!r}, {error.thing}"
+            raise
+        self.row_families[target_family, family.name] = family
+        return family
 
     def target(self, target: Target) -> Target:
         """Register a machine."""

@@ -8,6 +8,7 @@ Every kernel it gets is lowered, interpreted and compared with the meaning of it
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,22 +16,24 @@ from typing import Any
 import numpy as np
 
 from axe_eq import nn
+from axe_eq.check.kernelcheck import KINDS, sampled_inputs, wrong_kernels
 from axe_eq.debug import progress
 from axe_eq.errors import ProgramError, SearchError
-from axe_eq.extract.able import drop_unwritable, emitter_of
-from axe_eq.extract.forest import Forest, read_forest
-from axe_eq.extract.price import Pricer
-from axe_eq.extract.priced import Prices
-from axe_eq.extract.stage import extract
+from axe_eq.extract.price.priced import Prices
+from axe_eq.extract.price.pricer import Pricer
+from axe_eq.extract.read.excluded import drop_unwritable, emitter_of
+from axe_eq.extract.read.forest import Forest, read_forest
+from axe_eq.extract.search.stage import extract
+from axe_eq.kernel.families import RowFamily, family_of, replaced
 from axe_eq.pack import Pack, installed
-from axe_eq.pipeline import ranked, saturate_program
+from axe_eq.pipeline.rounds import ranked
+from axe_eq.pipeline.saturation import saturate_program
 from axe_eq.program.node import OP, Program
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.signature import signature
 from axe_eq.program.terms import encode
 from axe_eq.program.trace import trace
-from axe_eq.prove.kernelcheck import KINDS, sampled_inputs, wrong_kernels
-from axe_eq.prove.rebuild import rebuild, reshape_program
+from axe_eq.prove.certificates.rebuild import rebuild, reshape_program
 from axe_eq.run.interpret import Interpreter, interpreter_of
 from axe_eq.schedule.graph import KernelStep, ScheduleGraph
 from axe_eq.schedule.summary import Columns, Schedule, Summary
@@ -183,6 +186,110 @@ def check_schedules(
                 searched[trial.target.name] = _searched(program, used, trial.target)
             trial.run(name, searched[trial.target.name])
     return [trial.report() for trial in trials]
+
+
+@dataclass(frozen=True)
+class RowFamilyReport:
+    """What the test of one family of instruction rows did.
+
+    Attributes:
+        name: of the family.
+        target: the machine whose rows were used; "" where there is none.
+        calls: of its instructions that were interpreted.
+        programs: sample programs that were compiled.
+        findings: what is wrong, one sentence each with the program.
+    """
+
+    name: str
+    target: str
+    calls: int
+    programs: int
+    findings: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if self.findings:
+            return "\n".join(f"row family {self.name!r}: {f}" for f in self.findings[:SHOWN])
+        done = f"{self.calls} calls in {self.programs} programs do what their primitives say"
+        return f"row family {self.name!r}: {done} on {self.target!r}"
+
+
+def check_row_families(
+    pack: Pack, samples: Mapping[str, Sample] | None = None
+) -> list[RowFamilyReport]:
+    """Test the row families of a pack, on its own machines that have such rows.
+
+    Sample programs are compiled for such a machine, and every kernel is interpreted by its
+    instruction calls and compared with the meaning of its cone. Families of a pack that brings the
+    interpreter too are tested by its schedules.
+
+    Args:
+        pack: the pack.
+        samples: name -> (function, specs); by default `SAMPLES`.
+
+    Raises:
+        PackError: a derivation or meaning fails otherwise than by refusing.
+    """
+    given = SAMPLES if samples is None else samples
+    used = list({**installed(), pack.name: pack}.values())
+    reports = []
+    for (target_family, name), family in pack.row_families.items():
+        if target_family in pack.interpreters:
+            continue
+        machines = [
+            t for t in pack.targets.values()
+            if t.family == target_family and any(family_of(r) == name for r in t.instrs)
+        ]  # fmt: skip
+        for target in machines:
+            trial = _Family(family, used, target)
+            for number, (what, (fn, specs)) in enumerate(given.items()):
+                progress.at(f"program {number + 1} of {len(given)}: {what}")
+                trial.run(what, trace(fn, *specs))
+            reports.append(trial.report())
+        if not machines:
+            wrong = f"no target of pack {pack.name!r} has a row {name}.*"
+            reports.append(RowFamilyReport(name, "", 0, 0, (wrong,)))
+    return reports
+
+
+class _Family:
+    """The test of one row family on one machine; counts the calls that are interpreted."""
+
+    def __init__(self, family: RowFamily, used: Sequence[Pack], target: Target) -> None:
+        self.family, self.used, self.target = family, used, target
+        self.calls, self.programs = Counter[str](), 0
+        self.findings: list[str] = []
+
+    def run(self, what: str, program: Program) -> None:
+        """Compile one program and compare its kernels."""
+        interpreter = interpreter_of(self.used, self.target.family)
+        searched = _searched(program, self.used, self.target)
+        if interpreter is None or searched is None or searched.graph is None:
+            return
+        self.programs += 1
+        graph, rng = searched.graph, np.random.default_rng(zlib.crc32(what.encode()))
+        meanings = {name: self._counting(name, m) for name, m in self.family.meanings.items()}
+        with replaced(self.target.family, replace(self.family, meanings=meanings)):
+            for kind in KINDS:
+                inputs = sampled_inputs(graph, rng, kind) | dict(program.constants)
+                for wrong in wrong_kernels(graph, self.target, interpreter, inputs):
+                    on = what if kind == KINDS[0] else f"{what}, {kind} values"
+                    self.findings.append(f"on {on}: kernel {wrong.step.name} {wrong.problem}")
+
+    def _counting(self, name: str, does: Callable[..., Any]) -> Callable[..., Any]:
+        def meaning(*given: Any) -> Any:
+            self.calls[name] += 1
+            return does(*given)
+
+        return meaning
+
+    def report(self) -> RowFamilyReport:
+        """What was found; never to have been used is a finding."""
+        found = list(self.findings)
+        if not self.calls:
+            found.append(f"no sample program uses it on {self.target.name!r}")
+        return RowFamilyReport(
+            self.family.name, self.target.name, self.calls.total(), self.programs, tuple(found)
+        )
 
 
 EXTENTS: dict[str, Callable[[int], int]] = {

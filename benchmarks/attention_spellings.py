@@ -297,10 +297,10 @@ def documents(q: Any, k: Any, v: Any, a: Any, b: Any) -> Any:
 
 
 def alibi(q: Any, k: Any, v: Any, m: Any) -> Any:
-    """A slope per head times the distance is added."""
-    z = _scores(q, k)
+    """A slope per head times the distance is taken off."""
+    xp, z = _xp(), _scores(q, k)
     i, j = _at(z)
-    return mixed(z + m[:, None, None] * _xp().astype(j - i, z.dtype), v)
+    return mixed(z - m[:, None, None] * xp.astype(xp.abs(i - j), z.dtype), v)
 
 
 def alibi_causal(q: Any, k: Any, v: Any, m: Any) -> Any:
@@ -395,7 +395,7 @@ def _ending(ahead: int) -> Fn:
 
 
 def _sloped(xp: Any, z: Any, i: Any, j: Any, held: Any) -> Any:
-    return z + held["m"] * xp.asarray(j - i, dtype=z.dtype)
+    return z - held["m"] * xp.asarray(abs(i - j), dtype=z.dtype)
 
 
 def _cap(xp: Any, z: Any, i: Any, j: Any, held: Any) -> Any:

@@ -34,8 +34,8 @@ try:
 except ImportError as error:
     raise absent(error) from None
 
-from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Cell, apply, arg
+from axe_eq.kernel.threads import ir
 from axe_eq_backends.cuda import image
 from axe_eq_backends.cuda.launch import Bound, Loaded
 from axe_eq_backends.cuda.planning import plan

@@ -19,7 +19,7 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -93,32 +93,47 @@ def _in_float64(array: Any, xp: Any) -> Any:
     return array.astype(np.float64) if xp is np else array.double()
 
 
+def nudged(spelling: Spelling, held: Mapping[str, Any], xp: Any = np) -> Arrays:
+    """Operands whose queries are a rounding of their element type away, up and down by turns."""
+    step = 1 + 2.0 ** -{"f16": 10, "bf16": 7, "f32": 23}[spelling.dtype]
+    q = held["q"]
+    moved = _in_float64(q, xp)
+    moved[..., ::2] *= step
+    moved[..., 1::2] /= step
+    return dict(held) | {"q": moved.astype(q.dtype) if xp is np else moved.to(q.dtype)}
+
+
 # -- comparing --
 
 
 def difference(
-    found: Any, wanted: Any, own: Any, tolerance: float, xp: Any = np
-) -> tuple[float, int]:
-    """The largest difference over the largest value, and how many elements were asked for.
+    found: Any, wanted: Any, others: Sequence[Any], tolerance: float, xp: Any = np
+) -> tuple[float, int, list[int]]:
+    """The largest difference over the largest value, how many elements were asked for, and where.
 
-    Asked for are those that mean the same in float64 and in the program's own types, to half the
-    tolerance: elsewhere rounding decides what comes out, by overflow or between near scores. The
-    difference is infinite where NaN or infinities are elsewhere.
+    Asked for are rows that mean the same in float64 and in the program's own types, to half the
+    tolerance, and do so too when an operand moves by a rounding: elsewhere rounding decides what
+    comes out, by overflow or between near scores. The difference is infinite where NaN or
+    infinities are elsewhere.
 
     Args:
         found: what was computed.
-        wanted: what is meant, in float64.
-        own: what is meant, in the program's own types.
+        wanted: what is meant, in float64; a row of the last dim shares its weights.
+        others: what is meant, in the program's own types.
         tolerance: of the largest finite value.
         xp: numpy or torch.
     """
     ends, zero = xp.isfinite(wanted), xp.zeros_like(wanted)
     largest = xp.abs(xp.where(ends, wanted, zero)).max() + 1e-6
-    apart = xp.where(_same(wanted, own, xp), zero, xp.abs(wanted - own))
-    asked = apart <= tolerance / 2 * largest  # of NaN nothing is
+    asked = xp.ones_like(wanted) > 0
+    for other in others:
+        apart = xp.where(_same(wanted, other, xp), zero, xp.abs(wanted - other))
+        near = apart <= tolerance / 2 * largest  # of NaN nothing is
+        asked = asked & (near.all(-1)[..., None] if wanted.ndim > 1 else near)
     off = xp.where(_same(wanted, found, xp), zero, xp.abs(found - wanted))
     off = xp.where(asked, xp.where(xp.isnan(off), zero + float("inf"), off), zero)
-    return float(off.max() / largest), int(asked.sum())
+    index = np.unravel_index(int(off.argmax()), tuple(off.shape))
+    return float(off.max() / largest), int(asked.sum()), [int(n) for n in index]
 
 
 def _same(a: Any, b: Any, xp: Any) -> Any:
@@ -127,8 +142,10 @@ def _same(a: Any, b: Any, xp: Any) -> Any:
 
 def worst(
     spelling: Spelling, sizes: Sizes, held: Mapping[str, Any], results: Any, xp: Any = np
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """The worst head of every result, and the share of all elements that were asked for.
+
+    Where a result is off by more than it may be, "wrong" says at which head and index it is worst.
 
     Args:
         spelling: the program.
@@ -138,21 +155,27 @@ def worst(
         xp: numpy or torch.
     """
     found = results if isinstance(results, list | tuple) else [results]
-    apart = dict.fromkeys(["result", "log sums"][: len(found)], 0.0)
+    apart: dict[str, Any] = dict.fromkeys(["result", "log sums"][: len(found)], 0.0)
+    places: dict[str, Any] = {}
     tolerances = {"result": TOLERANCE[spelling.dtype], "log sums": LOG_TOLERANCE}
     asked, total, exact = 0, 0, wide(held, xp)
+    own = held, nudged(spelling, held, xp)
     for at in heads(spelling, sizes):
         with np.errstate(all="ignore"):
             wanted = meaning(xp, spelling, sizes, exact, at)
-            own = meaning(xp, spelling, sizes, held, at)
-        for name, got, want, narrow in zip(apart, found, wanted, own, strict=False):
+            narrow = [meaning(xp, spelling, sizes, one, at) for one in own]
+        for name, got, want, *others in zip(tuple(apart), found, wanted, *narrow, strict=False):
             dims = spelling.out if name == "result" else "h s"
             part, near = _head(got, dims, sizes, at), tolerances[name]
             with np.errstate(all="ignore"):
-                off, n = difference(part, want, _in_float64(narrow, xp), near, xp)
+                wide_others = [_in_float64(o, xp) for o in others]
+                off, n, index = difference(part, want, wide_others, near, xp)
+            if off > max(apart[name], near):
+                places[name] = {"head": dict(at), "index": index}
             apart[name] = max(apart[name], off)
             asked, total = asked + n, total + math.prod(want.shape)
-    return apart | {"asked": round(asked / total, 4)}
+    shown = {"wrong": places} if places else {}
+    return apart | {"asked": round(asked / total, 4)} | shown
 
 
 def _head(array: Any, dims: str, sizes: Sizes, at: Mapping[str, int]) -> Any:
@@ -162,9 +185,10 @@ def _head(array: Any, dims: str, sizes: Sizes, at: Mapping[str, int]) -> Any:
     return _in_float64(part, np if isinstance(part, np.ndarray) else None)
 
 
-def right(apart: Mapping[str, float], dtype: str) -> bool:
+def right(apart: Mapping[str, Any], dtype: str) -> bool:
     """Whether results are as near as their element type allows."""
-    return apart["result"] <= TOLERANCE[dtype] and apart.get("log sums", 0.0) <= LOG_TOLERANCE
+    near = apart["result"] <= TOLERANCE[dtype] and apart.get("log sums", 0.0) <= LOG_TOLERANCE
+    return bool(near)
 
 
 # -- without a GPU --

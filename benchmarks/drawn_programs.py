@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,15 +12,17 @@ import numpy as np
 
 import axe_eq as axe
 from axe_eq import nn
+from axe_eq.check.kernelcheck import sample
+from axe_eq.check.random import random_program
+from axe_eq.program.gathers import index_limits
 from axe_eq.program.node import Program
-from axe_eq.program.random import random_program
 from axe_eq.program.types import DTYPES, Array, ValueType
-from axe_eq.prove.kernelcheck import sample
 
 xp = axe.array
 FLOATS = ("f32", "f32", "f16", "f16", "bf16", "f64", "f8e4m3", "f8e5m2")
 WIDE = ("f32", "f32", "f16", "bf16", "f64")
-WHOLE = ("i32", "i64")
+WHOLE = ("i32", "i32", "i64", "i64", "i8", "u8", "i16")
+INDICES = ("i32", "i32", "i64", "i64", "i16", "u8", "i8")
 ELEMENTS = 1 << 19  # of the largest value that the interpreter is given
 MULTIPLY_ADDS = 1 << 26
 LARGE = 1 << 24  # elements of the larger ones, which only a device runs
@@ -295,7 +297,7 @@ def stencil(rng: random.Random) -> Drawn:
 
 def casts(rng: random.Random) -> Drawn:
     """A cast by way of another type."""
-    names = ("f16", "bf16", "f32", "f64", "i32", "i64", "bool", "f8e4m3", "f8e5m2")
+    names = tuple(DTYPES)
     dtype, via, to = rng.choice(names), rng.choice(names), rng.choice(names)
     return lambda x: (xp.astype(xp.astype(x, via), to), x), [(shape(rng), dtype)]
 
@@ -305,6 +307,60 @@ def scans(rng: random.Random) -> Drawn:
     dtype, of = rng.choice((*WIDE, *WHOLE)), shape(rng, most=3)
     axis, kind = rng.randrange(len(of)), rng.choice(("cumulative_sum", "cumulative_prod"))
     return lambda x: getattr(xp, kind)(x, axis=axis), [(of, dtype)]
+
+
+def gathers(rng: random.Random) -> Drawn:
+    """Reads where integers say: rows for a norm or a product, keys of a cache, parts of any dim."""
+    kind = rng.choice(("rows", "norm", "product", "cache", "along", "part", "twice", "axis", "sum"))
+    if kind in ("norm", "product", "cache"):
+        dtype, n, m = rng.choice(("f16", "bf16", "f32")), extent(rng, 300), extent(rng, 300)
+        d = rng.choice((8, 16, 40, 64, extent(rng, 300)))
+        by = _index_dtype(rng, n)
+
+        def rows_of(x: Any, i: Any, w: Any) -> Any:
+            taken = xp.take(x, i, axis=0)
+            if kind == "norm":
+                return nn.rmsnorm(taken)
+            return taken @ w.T if kind == "product" else nn.softmax(w @ taken.T * d**-0.5) @ taken
+
+        return rows_of, [((n, d), dtype), ((m,), by), ((extent(rng, 64), d), dtype)]
+    dtype, of = rng.choice((*FLOATS, *WHOLE, "bool")), shape(rng, most=3, size=1 << 16)
+    axis, f = rng.randrange(len(of)), rng.choice((None, *UNARY)) if dtype in WIDE else None
+    by, count = _index_dtype(rng, of[axis]), extent(rng, 100)
+    if kind == "along":
+        whole = tuple(count if d == axis else rng.choice((e, e, 1)) for d, e in enumerate(of))
+        whole = whole if math.prod(whole) <= ELEMENTS else tuple(map(min, whole, of))
+        places: Shape = whole
+    else:
+        places = () if kind == "part" else rng.choice(((count,), (count,), (2, 3), ()))
+    size, before = rng.randint(1, of[axis]), rng.random() < 0.5
+    other = rng.randrange(len(of))
+
+    def fn(x: Any, i: Any) -> Any:
+        x = f(x) if f is not None and before else x
+        if kind == "along":
+            y = xp.take_along_axis(x, i, axis=axis)
+        elif kind == "part":
+            starts: list[Any] = [0] * len(of)
+            starts[axis] = xp.astype(i, "i64") % (of[axis] - size + 1)
+            y = xp.dynamic_slice(x, starts, [size if d == axis else e for d, e in enumerate(of)])
+        else:
+            y = xp.take(x, i, axis=axis)
+        if kind == "twice" and y.ndim:
+            y = xp.take(y, xp.arange(min(3, y.shape[-1])) % 2 % y.shape[-1], axis=-1)
+        if kind == "axis" and other != axis:
+            y = xp.flip(y, axis=0) if y.ndim else y
+        if kind == "sum" and dtype != "bool" and y.ndim:
+            y = xp.sum(y, axis=rng_axis % y.ndim)
+        return f(y) if f is not None and not before else y
+
+    rng_axis = rng.randrange(3)
+    return fn, [(of, dtype), (places, by)]
+
+
+def _index_dtype(rng: random.Random, extent_: int) -> str:
+    """A dtype that holds indices of a dim, not always all of them."""
+    return rng.choice(INDICES) if extent_ < 200 else rng.choice(INDICES[:5])
 
 
 def spatial(rng: random.Random) -> Drawn:
@@ -324,9 +380,27 @@ def spatial(rng: random.Random) -> Drawn:
 FAMILIES: dict[str, Callable[[random.Random], Drawn]] = {
     f.__name__: f
     for f in (cells, bits, reduction, tests, rows, product, chain, attention, moves, stencil, casts,
-              scans, spatial)
+              scans, gathers, spatial)
 }  # fmt: skip
-WEIGHTS = {"cells": 3, "reduction": 5, "rows": 3, "product": 4, "attention": 2, "generic": 5}
+WEIGHTS = {
+    "gathers": 3,
+    "cells": 3,
+    "reduction": 5,
+    "rows": 3,
+    "product": 4,
+    "attention": 2,
+    "generic": 5,
+}
+
+
+def kind_of(seed: int) -> str:
+    """The kind of the program of a seed."""
+    return _kind(random.Random(f"drawn program {seed}"))
+
+
+def _kind(rng: random.Random) -> str:
+    kinds = [*FAMILIES, "generic"]
+    return rng.choices(kinds, [WEIGHTS.get(k, 1) for k in kinds])[0]
 
 
 def case(seed: int) -> Case:
@@ -335,8 +409,7 @@ def case(seed: int) -> Case:
     ``case(7)`` is the same program everywhere, and with the same inputs (`inputs`).
     """
     rng = random.Random(f"drawn program {seed}")
-    kinds = [*FAMILIES, "generic"]
-    kind = rng.choices(kinds, [WEIGHTS.get(k, 1) for k in kinds])[0]
+    kind = _kind(rng)
     values = rng.choice(("moderate", "moderate", "extreme"))
     if kind == "generic":
         made = random_program(np.random.default_rng(seed), rng.randint(2, GENERIC_OPS))
@@ -348,10 +421,20 @@ def case(seed: int) -> Case:
     return Case(f"{seed} {kind} {shapes}", kind, program, values)
 
 
-def inputs(seed: int, types: Sequence[ValueType], values: str) -> list[Array]:
-    """Arrays for a case's inputs; extreme ones hold large and small numbers, rows of -inf, NaN."""
-    rng = np.random.default_rng([seed, 1])
-    return [_array(t, rng, values) for t in types]
+def inputs(seed: int, program: Program, values: str) -> list[Array]:
+    """Arrays for a case's inputs; extreme ones hold large and small numbers, rows of -inf, NaN.
+
+    Integers that say where a value is read are indices of it.
+    """
+    rng, limits = np.random.default_rng([seed, 1]), index_limits(program.outputs)
+    found = []
+    for spec in program.inputs:
+        array = _array(spec.node.type, rng, values)
+        if spec.node in limits:
+            most = min(limits[spec.node] - 1, int(np.iinfo(array.dtype).max))
+            array = rng.integers(0, most, array.shape, endpoint=True).astype(array.dtype)
+        found.append(array)
+    return found
 
 
 def _array(of: ValueType, rng: np.random.Generator, values: str) -> Array:

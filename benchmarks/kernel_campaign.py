@@ -26,14 +26,18 @@ from rich.console import Console
 from rich.progress import track
 
 from axe_eq.errors import AxeError
-from axe_eq.kernel import ir
-from axe_eq.kernel.dispatch import Names, Planned, choose
-from axe_eq.kernel.interp import KernelFault, Report, interpret
-from axe_eq.kernel.plan import Address, Call, Plan, Regs, TensorMap
+from axe_eq.kernel.dispatch import Names, choose
+from axe_eq.kernel.plan import Call, Plan
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.dispatch import Planned
+from axe_eq.kernel.threads.interp import KernelFault, Report, interpret
+from axe_eq.kernel.threads.plan import Address, Regs
 from axe_eq_backends.cuda.emit import emit
+from axe_eq_backends.cuda.families import derivations
 from axe_eq_backends.cuda.meaning import MEANINGS
-from axe_eq_backends.cuda.planning import FAMILIES, plan
+from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.target import h200
+from axe_eq_backends.cuda.tensor_map import TensorMap
 from benchmarks.kernel_mutations import (
     Mutant,
     Operand_,
@@ -120,7 +124,7 @@ class Campaign:
             return plan(self.kernel, h200)
         if mutant.operand is None:
             # Emitters name tensor maps in the planned kernel: not in the one that others use.
-            return replace(self.planned, maps=dict(self.planned.maps))
+            return replace(self.planned, resources=dict(self.planned.resources))
         return with_plan(self.planned, mutant.operand.primitive, self._misplanned(mutant.operand))
 
     def _misplanned(self, operand: Operand_) -> Plan:
@@ -137,7 +141,7 @@ class Campaign:
             elif isinstance(value, tuple) and view in value:
                 setattr(primitive, attribute, tuple(other if v is view else v for v in value))
         where = next(w for s, w in ir.walk(self.kernel) if s is operand.primitive)
-        found = choose(primitive, h200, where, FAMILIES, Names()).plan
+        found = choose(primitive, h200, where, derivations(), Names()).plan
         found.calls = [_with_buffer(c, shadow, view.buffer) for c in found.calls]
         return found
 

@@ -12,14 +12,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Apply, Cell, Constant
-from axe_eq.kernel.dispatch import Choice, Planned, describe
+from axe_eq.kernel.dispatch import Choice
 from axe_eq.kernel.expr import Expr, Int, Var, make
 from axe_eq.kernel.placement import Iter, Placement, number
-from axe_eq.kernel.plan import Address, Call, Plan, Regs, TensorMap
-from axe_eq.kernel.show import line
-from axe_eq.layout.swizzle import Swizzle
+from axe_eq.kernel.plan import Call, Plan
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.dispatch import Planned
+from axe_eq.kernel.threads.plan import Address, Regs
+from axe_eq.layout.value.swizzle import Swizzle
+from axe_eq_backends.cuda.tensor_map import TensorMap
 from axe_eq_backends.cuda.wgmma import Operand
 
 
@@ -303,7 +305,7 @@ def kernel_mutants(kernel: ir.Kernel) -> Iterator[Mutant]:
 def _site(s: ir.Statement) -> str:
     """A statement in one line, with what is inside it where that only synchronises."""
     inside = [_site(x) for part in ir.children(s) for x in part] if _synchronises(s) else []
-    return " ".join([line(s), "; ".join(inside)]).strip()
+    return " ".join([s.line(), "; ".join(inside)]).strip()
 
 
 def _role_mutants(node: ir.Roles) -> Iterator[Mutant]:
@@ -362,7 +364,7 @@ def layout_mutants(kernel: ir.Kernel) -> Iterator[Mutant]:
             for n, view in enumerate(s.views()):
                 for what, place in other_places(view.buffer.place, view.buffer.memory):
                     operand = Operand_(s, n, place)
-                    site = f"{view} of {describe(s)}"
+                    site = f"{view} of {s.operands}"
                     yield Mutant("layout", what, site, (), operand, str(place))
 
 
@@ -410,7 +412,7 @@ def _other_swizzles(swizzle: Swizzle | None) -> Iterator[Swizzle | None]:
 def plan_mutants(planned: Planned) -> Iterator[Mutant]:
     """Every call of every plan, and the values that calls share."""
     for primitive, choice in planned.choices.items():
-        plan, site = choice.plan, describe(primitive)
+        plan, site = choice.plan, primitive.operands
         for n, call in enumerate(plan.calls):
             at = f"{call.op} {n} of {site}"
             without = plan.calls[:n] + plan.calls[n + 1 :]
@@ -551,4 +553,4 @@ def _named_changes(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 def with_plan(planned: Planned, primitive: ir.Primitive, plan: Plan) -> Planned:
     """The planned kernel with another plan of one primitive."""
     choices = {**planned.choices, primitive: Choice(plan, [])}
-    return replace(planned, choices=choices, maps=dict(planned.maps))
+    return replace(planned, choices=choices, resources=dict(planned.resources))

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Cell, apply, arg
 from axe_eq.kernel.placement import number
+from axe_eq.kernel.threads import ir
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.online import ONLINE
 from axe_eq_backends.cuda.schedules import stream

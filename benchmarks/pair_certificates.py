@@ -19,11 +19,11 @@ import numpy as np
 import axe_eq as axe
 from axe_eq.program.node import INPUT, topological
 from axe_eq.program.terms import decode
-from axe_eq.prove.certificate import parse
-from axe_eq.prove.checker import refusal
-from axe_eq.prove.compare import real_input
-from axe_eq.prove.reals import difference_over_reals, evaluate_reals
-from axe_eq.prove.rebuild import in_float64
+from axe_eq.prove.certificates.certificate import parse
+from axe_eq.prove.certificates.checker import refusal
+from axe_eq.prove.certificates.rebuild import in_float64
+from axe_eq.prove.programs.compare import real_input
+from axe_eq.prove.programs.reals import difference_over_reals, evaluate_reals
 from benchmarks.pairs import SPECS, pair, program_of, rows
 
 WORDS = (

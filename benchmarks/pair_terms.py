@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import ml_dtypes
@@ -81,33 +82,60 @@ _CALLS: dict[str, Callable[..., Any]] = {
 
 # -- meaning ---------------------------------------------------------------------------------------
 
+LARGEST = float(np.finfo(np.float64).max)
+OFF = 2.0**-49  # of their values: more than numpy's functions are off by
+CLOSE = 1e-9  # of its value, for one that counts as known
+
 
 @dataclass
 class Value:
-    """Values in float64; where they are undefined or lost in float64; the largest size of any.
+    """Between which float64 numbers values lie; where they are undefined, and where nobody knows.
 
-    And whether a sum behind them rounded: a 0 may then be a small number that was absorbed.
+    An exact value lies between a number and itself. An infinity is one where it is exact, and else
+    the end of what overflowed.
     """
 
-    values: Array
+    low: Array
+    high: Array
     bad: Array
     lost: Array
-    size: float = 1.0
-    rounded: bool = False
+
+    @property
+    def exact(self) -> Array:
+        """Where a value is known to be this number."""
+        return np.asarray(self.low == self.high)
+
+    def map(self, fn: Callable[[Array], Array]) -> Value:
+        """These elements in other places."""
+        return Value(*(np.asarray(fn(a)) for a in (self.low, self.high, self.bad, self.lost)))
 
 
-def _value(values: Any, *parts: Value, bad: Any = False, lost: Any = False) -> Value:
-    array = np.broadcast_to(np.asarray(values, np.float64), (N, N))
-    bad, lost = (np.broadcast_to(np.asarray(m, bool), (N, N)) for m in (bad, lost))
+def _exactly(numbers: Any) -> Value:
+    array = np.broadcast_to(np.asarray(numbers, np.float64), (N, N))
+    return _value(array, array)
+
+
+def _value(low: Any, high: Any, *parts: Value, bad: Any = False, lost: Any = False) -> Value:
+    """A value of these parts, undefined where one is; no number of exact parts is undefined too."""
+    undefined = unknown = infinite = np.zeros(np.shape(low), bool)
+    exact = ~undefined
     for part in parts:
-        bad, lost = bad | part.bad, lost | part.lost
-    return _sized(array, bad | np.isnan(array), lost, parts)
+        undefined, unknown = undefined | part.bad, unknown | part.lost
+        infinite = infinite | part.exact & np.isinf(part.low)
+        exact = exact & part.exact
+    none = np.isnan(low) | np.isnan(high)
+    bad = undefined | ~unknown & (bad | none & exact)
+    if parts:  # what numbers overflow to is a number
+        low = np.where(infinite, low, np.minimum(low, LARGEST))
+        high = np.where(infinite, high, np.maximum(high, -LARGEST))
+    return Value(low, high, *np.broadcast_arrays(bad, ~bad & (unknown | lost | none)))
 
 
-def _sized(array: Array, bad: Array, lost: Array, parts: Any) -> Value:
-    known = np.abs(array[np.isfinite(array)])
-    size = max([float(known.max(initial=1.0)), *(p.size for p in parts)])
-    return Value(array, bad & ~lost, lost, size, any(p.rounded for p in parts))
+def _wider(low: Any, high: Any, rounded: Any, off: float = 0.0) -> tuple[Array, Array]:
+    """Ends beyond these, where they were rounded or overflowed."""
+    room_low, room_high = (off * np.minimum(np.abs(end), LARGEST) for end in (low, high))
+    down, up = np.nextafter(low - room_low, -np.inf), np.nextafter(high + room_high, np.inf)
+    return np.where(rounded, down, low), np.where(rounded, up, high)
 
 
 def meaning(tree: Tree, dtype: str, given: dict[str, Array]) -> Value:
@@ -115,150 +143,183 @@ def meaning(tree: Tree, dtype: str, given: dict[str, Array]) -> Value:
     op, *rest = tree
     with np.errstate(all="ignore"):
         if op == "in":
-            return _value(given[rest[0]])
+            return _exactly(given[rest[0]])
         if op == "captured":
-            return _value(CAPTURED[rest[0]].astype(np.float64))
+            return _exactly(CAPTURED[rest[0]])
+        numbers = [
+            float(np.asarray(x).astype(TYPES[dtype])) for x in rest if not isinstance(x, tuple)
+        ]
         if op == "number":
-            return _value(float(np.asarray(rest[0]).astype(TYPES[dtype])))
+            return _exactly(numbers[0])
         parts = [meaning(x, dtype, given) for x in rest if isinstance(x, tuple)]
-        held = (float(np.asarray(x).astype(TYPES[dtype])) for x in rest if not isinstance(x, tuple))
-        return _MEANINGS[op](*parts, *held)
-
-
-def _smooth(fn: Callable[..., Any]) -> Callable[..., Value]:
-    """A cell without poles; overflow and underflow of finite operands are lost."""
-
-    def cell(*parts: Value) -> Value:
-        found = fn(*(p.values for p in parts))
-        finite = np.logical_and.reduce([np.isfinite(p.values) for p in parts])
-        tiny = (np.abs(found) < 1e-200) & (found != 0)
-        return _value(found, *parts, lost=finite & (np.isinf(found) | tiny))
-
-    return cell
+        return _MEANINGS[op](*parts, *numbers)
 
 
 def _added(x: Value, y: Value) -> Value:
-    """A sum, and whether it rounded: the error of a sum of two floats is a float (Knuth's 2Sum)."""
-    a, b = x.values, y.values
-    found = a + b
+    low, high = x.low + y.low, x.high + y.high
+    rounded = _sum_rounds(x.low, y.low, low) | _sum_rounds(x.high, y.high, high)
+    return _value(*_wider(low, high, rounded), x, y)
+
+
+def _sum_rounds(a: Array, b: Array, found: Array) -> Array:
+    """Whether a sum is no float: its error is one (Knuth's 2Sum). Infinities do not round."""
     other = found - a
     error = (a - (found - other)) + (b - other)
-    added = _smooth(np.add)(x, y)
-    added.rounded |= bool((np.isfinite(error) & (error != 0)).any())
-    return added
+    return np.asarray((error != 0) & np.isfinite(a) & np.isfinite(b))
 
 
-def _exp(x: Value) -> Value:
-    found = np.exp(x.values)
-    return _value(found, x, lost=np.isfinite(x.values) & ((found < 1e-200) | np.isinf(found)))
+def _product_rounds(a: Array, b: Array, found: Array) -> Array:
+    """Whether a product is no float, by the halves of its factors (Dekker)."""
+    (high_a, low_a), (high_b, low_b) = _halves(a), _halves(b)
+    error = low_a * low_b - (((found - high_a * high_b) - low_a * high_b) - high_a * low_b)
+    plain = (a == 0) | (b == 0) | np.isinf(a) | np.isinf(b)
+    return np.asarray(((error != 0) | (np.abs(found) < 1e-290)) & ~plain)
 
 
-def _saturating(fn: Callable[..., Any]) -> Callable[[Value], Value]:
-    def cell(x: Value) -> Value:
-        found = fn(x.values)
-        ends = np.isfinite(x.values) & ((np.abs(found) == 1) | (found < 1e-200) & (found >= 0))
-        return _value(found, x, lost=ends & (x.values != 0))
+def _halves(a: Array) -> tuple[Array, Array]:
+    big = a * (2.0**27 + 1)
+    upper = big - (big - a)
+    return upper, a - upper
+
+
+def _multiplied(x: Value, y: Value) -> Value:
+    ends = [(a, b) for a in (x.low, x.high) for b in (y.low, y.high)]
+    found = [a * b for a, b in ends]
+    rounded = np.any([_product_rounds(*e, f) for e, f in zip(ends, found, strict=True)], axis=0)
+    low, high = _wider(np.min(found, axis=0), np.max(found, axis=0), rounded)
+    # Infinity times what may be 0.
+    lost = np.any([np.isinf(p.low) & (q.low <= 0) & (q.high >= 0) & ~q.exact
+                   for p, q in ((x, y), (y, x))], axis=0)  # fmt: skip
+    return _value(low, high, x, y, lost=lost)
+
+
+def _divided(x: Value, y: Value) -> Value:
+    ends = [(a, b) for a in (x.low, x.high) for b in (y.low, y.high)]
+    found = [a / b for a, b in ends]
+    rounded = np.any(
+        [(f * b != a) | _product_rounds(f, b, a) for (a, b), f in zip(ends, found, strict=True)],
+        axis=0,
+    ) & ~np.any([np.isinf(a) | np.isinf(b) for a, b in ends], axis=0)  # fmt: skip
+    zero = (y.low == 0) & (y.high == 0)
+    lost = (y.low <= 0) & (y.high >= 0) & ~zero
+    low, high = _wider(np.min(found, axis=0), np.max(found, axis=0), rounded)
+    return _value(low, high, x, y, bad=zero, lost=lost)
+
+
+def _rising(fn: Callable[..., Any], *exact: float) -> Callable[..., Value]:
+    """A function that rises in every operand; exact at infinities and at these numbers."""
+
+    def cell(*parts: Value) -> Value:
+        low, high = fn(*(p.low for p in parts)), fn(*(p.high for p in parts))
+        plain = [np.isinf(p.low) & p.exact | p.exact & np.isin(p.low, exact) for p in parts]
+        rounded = ~np.all(plain, axis=0)
+        return _value(*_wider(low, high, rounded, OFF), *parts)
 
     return cell
 
 
-def _unsure(x: Value) -> Array:
-    """Where a number may be 0 but for a rounding."""
-    close: Array = (np.abs(x.values) < 1e-9 * x.size) & (x.rounded | (x.values != 0))
-    return close
+def _chosen(fn: Callable[..., Any]) -> Callable[..., Value]:
+    def cell(x: Value, y: Value) -> Value:
+        return _value(fn(x.low, y.low), fn(x.high, y.high), x, y)
+
+    return cell
 
 
-def _divided(x: Value, y: Value) -> Value:
-    found = x.values / y.values
-    tiny = (np.abs(found) < 1e-200) & (x.values != 0) & np.isfinite(y.values)
-    return _value(found, x, y, bad=y.values == 0, lost=_unsure(y) | tiny)
+def _sine(x: Value) -> Value:
+    found, width = np.sin(x.low), x.high - x.low
+    return _value(*_wider(found - width, found + width, x.low != 0, OFF), x)
 
 
 def _log(x: Value) -> Value:
-    return _value(np.log(x.values), x, bad=x.values <= 0, lost=_unsure(x))
+    plain = x.exact & ((x.low == 1) | np.isinf(x.low))
+    low, high = _wider(np.log(x.low), np.log(x.high), ~plain, OFF)
+    return _value(low, high, x, bad=x.high <= 0, lost=x.low <= 0)
 
 
 def _sqrt(x: Value) -> Value:
-    return _value(np.sqrt(x.values), x, bad=x.values < 0, lost=_unsure(x))
+    low, high = np.sqrt(x.low), np.sqrt(x.high)
+    plain = x.exact & (low * low == x.low) & ~_product_rounds(low, low, x.low)
+    return _value(*_wider(low, high, ~plain), x, bad=x.high < 0, lost=x.low < 0)
+
+
+def _abs(x: Value) -> Value:
+    ends = np.abs(x.low), np.abs(x.high)
+    around = (x.low < 0) & (x.high > 0)
+    return _value(np.where(around, 0.0, np.minimum(*ends)), np.maximum(*ends), x)
+
+
+def _negated(x: Value) -> Value:
+    return _value(-x.high, -x.low, x)
+
+
+def _folded(merge: Callable[[Value, Value], Value]) -> Callable[[Value], Value]:
+    """What a matrix's rows merge to, beside each other."""
+
+    def fold(x: Value) -> Value:
+        return reduce(merge, _columns(x)).map(lambda a: np.broadcast_to(a[:, None], (N, N)))
+
+    return fold
 
 
 def _matmul(x: Value, y: Value) -> Value:
-    cells = x.values[:, :, None] * y.values[None]
-    bad, lost = (
-        np.asarray((a[:, :, None] | b[None]).any(axis=1))
-        for a, b in ((x.bad, y.bad), (x.lost, y.lost))
-    )
-    bad = np.asarray(bad | np.isnan(cells).any(axis=1))
-    found = _sized(np.asarray(cells.sum(axis=1)), bad, lost, (x, y))
-    return _value(found.values, found)
+    rows = x.map(lambda a: np.broadcast_to(a[:, None], (N, N, N)))
+    columns = y.map(lambda b: np.broadcast_to(b.T[None], (N, N, N)))
+    return reduce(_added, _columns(_multiplied(rows, columns)))
 
 
-def _reduced(fn: Callable[..., Any]) -> Callable[[Value], Value]:
-    def reduce(x: Value) -> Value:
-        bad, lost = x.bad.any(axis=1, keepdims=True), x.lost.any(axis=1, keepdims=True)
-        found = _value(fn(x.values, axis=1, keepdims=True), bad=bad, lost=lost)
-        return _sized(found.values, found.bad, found.lost, (x,))
-
-    return reduce
+def _columns(x: Value) -> list[Value]:
+    """A value by its last axis."""
+    return [Value(x.low[..., n], x.high[..., n], x.bad[..., n], x.lost[..., n]) for n in range(N)]
 
 
 def _where(a: Value, b: Value, x: Value, y: Value) -> Value:
-    chosen = a.values > b.values
-    near = (np.abs(a.values - b.values) < 1e-9 * max(a.size, b.size)) & (a.values != b.values)
-    pick: Callable[[str], Array] = lambda n: np.where(chosen, getattr(x, n), getattr(y, n))  # noqa: E731
-    lost = pick("lost") | a.lost | b.lost | near
-    return _sized(pick("values"), pick("bad") | a.bad | b.bad, lost, (a, b, x, y))
+    above = a.low > b.high
+    unsure = ~above & ~(a.high <= b.low)
+    parts = ((getattr(x, n), getattr(y, n)) for n in ("low", "high", "bad", "lost"))
+    low, high, bad, lost = (np.where(above, *both) for both in parts)
+    undefined = a.bad | b.bad
+    lost = a.lost | b.lost | ~undefined & (unsure | lost)
+    return Value(low, high, (undefined | bad) & ~lost, lost)
 
 
-def _padded(x: Value, fill: float) -> Value:
-    def moved(array: Array, outside: Any) -> Array:
-        found = array.copy()
-        found[0] = outside
-        return found
-
-    return _sized(moved(x.values, fill), moved(x.bad, fill != fill), moved(x.lost, False), (x,))
-
-
-def _padded_sum(x: Value, y: Value) -> Value:
-    zeros = Value(x.values.copy(), x.bad.copy(), x.lost.copy(), x.size, x.rounded)
-    zeros.values[:, 0], zeros.bad[:, 0], zeros.lost[:, 0] = 0, False, False
-    return _matmul(zeros, y)
+def _with(x: Value, at: Any, number: float) -> Value:
+    """A value with a number at some of its elements."""
+    new, found = _exactly(number), x.map(np.copy)
+    for name in ("low", "high", "bad", "lost"):
+        getattr(found, name)[at] = getattr(new, name)[at]
+    return found
 
 
-def _slice_sum(x: Value, y: Value) -> Value:
-    without = Value(x.values.copy(), x.bad.copy(), x.lost.copy(), x.size, x.rounded)
-    other = Value(y.values.copy(), y.bad.copy(), y.lost.copy(), y.size, y.rounded)
-    for part, at in ((without, np.s_[:, 0]), (other, np.s_[0])):
-        part.values[at], part.bad[at], part.lost[at] = 0, False, False
-    return _matmul(without, other)
-
-
-def _turned(x: Value) -> Value:
-    return Value(x.values.T, x.bad.T, x.lost.T, x.size, x.rounded)
-
-
+_COLUMN, _ROW = np.s_[:, 0], np.s_[0]
 _MEANINGS: dict[str, Callable[..., Value]] = {
-    "neg": _smooth(np.negative), "exp": _exp, "log": _log, "sqrt": _sqrt, "abs": _smooth(np.abs),
-    "tanh": _saturating(np.tanh), "sigmoid": _saturating(lambda a: 1 / (1 + np.exp(-a))),
-    "rsqrt": lambda x: _divided(_value(1.0), _sqrt(x)), "sin": _smooth(np.sin), "turn": _turned,
-    "relu": _smooth(lambda a: np.maximum(a, 0.0)), "add": _added,
-    "sub": lambda x, y: _added(x, _smooth(np.negative)(y)),
-    "mul": _smooth(np.multiply), "div": _divided,
-    "maximum": _smooth(np.maximum), "minimum": _smooth(np.minimum), "matmul": _matmul,
-    "sum": _reduced(np.sum), "max": _reduced(np.max), "where": _where, "pad": _padded,
-    "padded sum": _padded_sum, "slice sum": _slice_sum,
+    "neg": _negated, "abs": _abs, "exp": _rising(np.exp, 0.0), "log": _log, "sqrt": _sqrt,
+    "rsqrt": lambda x: _divided(_exactly(1.0), _sqrt(x)), "sin": _sine,
+    "tanh": _rising(np.tanh, 0.0), "sigmoid": _rising(lambda a: 1 / (1 + np.exp(-a)), 0.0),
+    "turn": lambda x: x.map(np.transpose),
+    "relu": lambda x: _chosen(np.maximum)(x, _exactly(0.0)),
+    "maximum": _chosen(np.maximum), "minimum": _chosen(np.minimum),
+    "add": _added, "sub": lambda x, y: _added(x, _negated(y)), "mul": _multiplied, "div": _divided,
+    "sum": _folded(_added), "max": _folded(_chosen(np.maximum)), "matmul": _matmul,
+    "where": _where, "pad": lambda x, fill: _with(x, _ROW, fill),
+    "padded sum": lambda x, y: _matmul(_with(x, _COLUMN, 0.0), y),
+    "slice sum": lambda x, y: _matmul(_with(x, _COLUMN, 0.0), _with(y, _ROW, 0.0)),
 }  # fmt: skip
 
 
-def differ(a: Value, b: Value) -> str | None:
-    """What differs over the reals, where float64 can tell."""
-    known = ~(a.lost | b.lost)
-    if (known & (a.bad != b.bad)).any():
-        return "defined at other places"
-    there = known & ~a.bad & ~b.bad
+def differing(a: Value, b: Value) -> Array:
+    """Where two values are known to differ over the reals, or to be undefined on one side alone."""
+    beside = (a.low > b.high) | (b.low > a.high)
+    return np.asarray(~(a.lost | b.lost) & np.where(a.bad | b.bad, a.bad != b.bad, beside))
+
+
+def agreeing(a: Value, b: Value) -> Array:
+    """Where two values are known to be one, as closely as float64 tells."""
     with np.errstate(all="ignore"):
-        near = np.abs(a.values - b.values) <= 1e-7 * max(a.size, b.size)
-    return "values differ" if (there & (a.values != b.values) & ~near).any() else None
+        low, high = np.minimum(a.low, b.low), np.maximum(a.high, b.high)
+        size = np.maximum(np.abs(low), np.abs(high))
+        close = (low == high) | (high - low <= CLOSE * size) & np.isfinite(size)
+    known = ~(a.lost | b.lost) & ~differing(a, b)
+    return np.asarray(known & (a.bad | close))
 
 
 # -- drawing ---------------------------------------------------------------------------------------

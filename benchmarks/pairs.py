@@ -1,8 +1,9 @@
 """Pairs of programs, drawn by number: is what is Proved equal? `python -m benchmarks.pairs`.
 
 A third of the drawn pairs has undefined, infinite, overflowing or rounded values; half of them are
-rewrites that are true of reals, the others near misses. Every Proved is compared with numpy in
-float64, undefined places included, at inputs of many sizes, and its certificate is checked.
+rewrites that are true of reals, the others near misses. Every Proved is compared with intervals of
+float64, undefined places included, at inputs of many sizes, and its certificate is checked; every
+Refuted is compared at its counterexample.
 
 A run is resumed where its file ends; the same seed draws the same pairs on every tree of the
 project, so that two trees can be compared.
@@ -26,8 +27,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))  # where another tree's axe_e
 
 import axe_eq as axe
 from axe_eq import array as xp
+from axe_eq.prove.certificates.verdict import ProgramCounterexample
 from benchmarks.pair_rewrites import FALSE, TRUE, rewritten
-from benchmarks.pair_terms import INPUTS, N, Tree, differ, draw, meaning, traced
+from benchmarks.pair_terms import INPUTS, N, Tree, agreeing, differing, draw, meaning, traced
 
 SPECS = tuple(f"{N}x{N}:{{}}" for _ in INPUTS)
 SETS = 14  # inputs at which a pair is compared
@@ -69,10 +71,23 @@ def hash_of(text: str) -> int:
 def apart(dtype: str, a: Tree, b: Tree, seed: str) -> str | None:
     """What differs at one of the inputs, with these."""
     for given in inputs(seed):
-        found = differ(meaning(a, dtype, given), meaning(b, dtype, given))
-        if found is not None:
-            return f"{found} at { ({k: v.tolist() for k, v in given.items()}) }"
+        left, right = (meaning(tree, dtype, given) for tree in (a, b))
+        found = np.argwhere(differing(left, right))
+        if len(found):
+            at = tuple(int(n) for n in found[0])
+            values = " and ".join(f"{v.low[at]}..{v.high[at]}" for v in (left, right))
+            return f"{values} at {at} of { ({k: v.tolist() for k, v in given.items()}) }"
     return None
+
+
+def confirmed(dtype: str, a: Tree, b: Tree, shown: ProgramCounterexample) -> bool | None:
+    """Whether sides differ where a counterexample says so; None where float64 cannot tell."""
+    arrays = zip(INPUTS, shown.inputs, strict=True)
+    given = {name: np.asarray(array, np.float64) for name, array in arrays}
+    left, right = (meaning(tree, dtype, given) for tree in (a, b))
+    if differing(left, right)[shown.index]:
+        return True
+    return False if agreeing(left, right)[shown.index] else None
 
 
 def program_of(tree: Tree) -> Any:
@@ -85,9 +100,8 @@ def program_of(tree: Tree) -> Any:
 
 
 def judged(dtype: str, a: Tree, b: Tree, seed: str, budget: float) -> dict[str, Any]:
-    """The verdict of a pair and what numpy says of it."""
+    """The verdict of a pair and what intervals say of it."""
     start = time.process_time()
-
     specs = [spec.format(dtype) for spec in SPECS]
     row: dict[str, Any] = {}
     try:
@@ -101,6 +115,12 @@ def judged(dtype: str, a: Tree, b: Tree, seed: str, budget: float) -> dict[str, 
         row["accepted"] = axe.check_certificate(verdict.certificate)
         if wrong is not None:
             row |= {"wrong": wrong, "dtype": dtype, "left": repr(a), "right": repr(b)}
+    elif isinstance(verdict, axe.Refuted):
+        assert isinstance(verdict.counterexample, ProgramCounterexample)
+        found = confirmed(dtype, a, b, verdict.counterexample)
+        row["confirmed"] = found
+        if found is False:
+            row |= {"wrong": str(verdict), "dtype": dtype, "left": repr(a), "right": repr(b)}
     return row | {"seconds": round(time.process_time() - start, 3)}
 
 
@@ -124,16 +144,17 @@ def rows(out: Path) -> list[dict[str, Any]]:
 
 def summary(found: list[dict[str, Any]]) -> dict[str, Any]:
     """Figures of a run."""
-    proved = [row for row in found if row["verdict"] == "Proved"]
+    proved, refuted = (
+        [row for row in found if row["verdict"] == verdict] for verdict in ("Proved", "Refuted")
+    )
     return {
         "pairs": len(found),
         "verdicts": dict(Counter(row["verdict"] for row in found)),
-        "equal in numpy": sum(bool(row.get("equal")) for row in found),
+        "no difference found": sum(bool(row.get("equal")) for row in found),
         "proved": len(proved),
         "proved that differ": sum("wrong" in row for row in proved),
-        "refuted that are equal": sum(
-            row["verdict"] == "Refuted" and bool(row.get("equal")) for row in found
-        ),
+        "refuted that differ": sum(row["confirmed"] is True for row in refuted),
+        "refuted that are equal": sum(row["confirmed"] is False for row in refuted),
         "certificates refused": sum(not row["accepted"] for row in proved),
         "CPU seconds": round(sum(row.get("seconds", 0) for row in found)),
     }

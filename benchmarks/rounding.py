@@ -21,7 +21,7 @@ from axe_eq.program.node import INPUT, OP, SEL, Node
 from axe_eq.program.ops import cell
 from axe_eq.program.signature import signature
 from axe_eq.program.types import DTYPES, Array
-from axe_eq.prove.rebuild import in_float64
+from axe_eq.prove.certificates.rebuild import in_float64
 
 ULPS = 4.0  # of one operator
 PARTS = (1.0, 0.37, 0.0625)  # of an error, by which an operand is moved

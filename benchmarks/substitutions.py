@@ -23,9 +23,9 @@ from rich.progress import track
 
 import axe_eq as axe
 from axe_eq.pack import packs
-from axe_eq.prove.prover import prove_programs
-from axe_eq.prove.search import Budget
-from axe_eq.prove.verdict import ProgramCounterexample
+from axe_eq.prove.certificates.verdict import ProgramCounterexample
+from axe_eq.prove.programs.prover import prove_programs
+from axe_eq.prove.programs.search import Budget
 from benchmarks.machine import machine
 from benchmarks.substitution_mutations import Mutation, mutations, same_in_numpy
 from benchmarks.substitution_reader import Case, Rule, cases, taso, tensat, value

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import IDENTITY
 from axe_eq.kernel.expr import Int, ceil_div
-from axe_eq.kernel.interp import interpret
-from axe_eq.kernel.ir import span
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.interp import interpret
+from axe_eq.kernel.threads.ir import span
 from axe_eq_backends.cuda.emit import emit
 from axe_eq_backends.cuda.meaning import MEANINGS
 from axe_eq_backends.cuda.planning import plan
@@ -33,7 +33,7 @@ ACCUMULATOR = f"S[(4,2,8,{TILE_N // 8},4,2):(1@warp,2@reg,4@lane,4@reg,1@lane,1@
 
 def gemm(m: int, n: int, k: int) -> ir.Kernel:
     """The kernel for fixed extents."""
-    b = Builder("gemm_by_hand", warps=4 * (GROUPS + 1))
+    b = ThreadBuilder("gemm_by_hand", warps=4 * (GROUPS + 1))
     left, right = b.tensor("A", "f16", (m, k)), b.tensor("B", "f16", (n, k))
     out = b.tensor("C", "f16", (m, n), output=True)
     ring_a = b.smem("ring_a", "f16", (STAGES, TILE_M, TILE_K), RING_A)

@@ -12,9 +12,9 @@ from __future__ import annotations
 import numpy as np
 
 import axe_eq as axe
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
-from axe_eq.kernel.interp import interpret
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.interp import interpret
 from axe_eq_backends.cuda.emit import emit
 from axe_eq_backends.cuda.meaning import MEANINGS
 from axe_eq_backends.cuda.planning import plan
@@ -29,7 +29,7 @@ LOCAL = "S[(16,8,8):(8@tx,1@tx,1@reg)]"
 
 def thread_by_thread() -> ir.Kernel:
     """CuTe's view: the first two loops are bound to the thread, the third runs over its atoms."""
-    k = Builder("thread_by_thread", warps=4)
+    k = ThreadBuilder("thread_by_thread", warps=4)
     c = k.tensor("C", "f32", (16, 8, 2, 4), layout=PARTITION)
     out = k.tensor("out", "f32", (16, 8, 2, 4), output=True)
     with k.each_thread() as tx:
@@ -42,7 +42,7 @@ def thread_by_thread() -> ir.Kernel:
 
 def collectively() -> ir.Kernel:
     """Triton's view: one statement of the whole CTA, whose layout says who holds what."""
-    k = Builder("collectively", warps=4)
+    k = ThreadBuilder("collectively", warps=4)
     c = k.tensor("C", "f32", (32, 128), layout=WHOLE)
     out = k.tensor("out", "f32", (16, 64), output=True)
     local = k.reg("local", "f32", (16, 64), LOCAL)

@@ -27,7 +27,6 @@ from axe_eq.layout import (
     tile,
     tile_of,
 )
-from axe_eq.layout.describe import describe
 from axe_eq.layout.notation import (
     NOTATIONS,
     find,
@@ -39,8 +38,9 @@ from axe_eq.layout.notation import (
     write,
 )
 from axe_eq.layout.notation.text import quote
+from axe_eq.layout.picture.describe import describe
+from axe_eq.prove.certificates.proof import Certificate
 from axe_eq.prove.picture import draw as draw_picture
-from axe_eq.prove.proof import Certificate
 
 # ---- axe layout ---------------------------------------------------------------------------------
 
@@ -164,34 +164,24 @@ def _permute(a: str, shape: str, perm: str) -> Layout:
     return read_any(a).permute(parse_shape(shape), parse_integers("permutation", perm))
 
 
-@_operation("tile", "a", "shape_a", "b", "shape_b")
-def _tile(a: str, shape_a: str, b: str, shape_b: str) -> Layout:
-    """A grid A of tiles B (A is outer)."""
-    return tile(read_any(a), parse_shape(shape_a), read_any(b), parse_shape(shape_b))
+def _of_two(name: str, operation: Callable[..., Any], meaning: str) -> None:
+    """Registers an operation on two layouts of given shapes."""
+
+    def of_two(a: str, shape_a: str, b: str, shape_b: str) -> Layout:
+        made: Layout = operation(
+            read_any(a), parse_shape(shape_a), read_any(b), parse_shape(shape_b)
+        )
+        return made
+
+    of_two.__doc__ = meaning
+    _operation(name, "a", "shape_a", "b", "shape_b")(of_two)
 
 
-@_operation("tile-of", "a", "shape_a", "b", "shape_b")
-def _tile_of(a: str, shape_a: str, b: str, shape_b: str) -> Layout:
-    """C such that A is a grid C of tiles B."""
-    return tile_of(read_any(a), parse_shape(shape_a), read_any(b), parse_shape(shape_b))
-
-
-@_operation("direct-sum", "a", "shape_a", "b", "shape_b")
-def _direct_sum(a: str, shape_a: str, b: str, shape_b: str) -> Layout:
-    """A + B, their dims interleaved."""
-    return direct_sum(read_any(a), parse_shape(shape_a), read_any(b), parse_shape(shape_b))
-
-
-@_operation("direct-sum-left", "a", "shape_a", "b", "shape_b")
-def _direct_sum_left(a: str, shape_a: str, b: str, shape_b: str) -> Layout:
-    """C such that A = C + B."""
-    return direct_sum_left(read_any(a), parse_shape(shape_a), read_any(b), parse_shape(shape_b))
-
-
-@_operation("direct-sum-right", "a", "shape_a", "b", "shape_b")
-def _direct_sum_right(a: str, shape_a: str, b: str, shape_b: str) -> Layout:
-    """C such that A = B + C."""
-    return direct_sum_right(read_any(a), parse_shape(shape_a), read_any(b), parse_shape(shape_b))
+_of_two("tile", tile, "A grid A of tiles B (A is outer).")
+_of_two("tile-of", tile_of, "C such that A is a grid C of tiles B.")
+_of_two("direct-sum", direct_sum, "A + B, their dims interleaved.")
+_of_two("direct-sum-left", direct_sum_left, "C such that A = C + B.")
+_of_two("direct-sum-right", direct_sum_right, "C such that A = B + C.")
 
 
 @_operation("compose", "a", "b")

@@ -15,10 +15,10 @@ from axe_eq.cli.verdicts import verdict_data
 from axe_eq.cli.words import context_of, context_options
 from axe_eq.errors import ArgumentError
 from axe_eq.files import write_text
-from axe_eq.prove.checker import refusal
+from axe_eq.prove.certificates.checker import refusal
+from axe_eq.prove.certificates.proof import Certificate
+from axe_eq.prove.certificates.verdict import Proved, Refuted
 from axe_eq.prove.equivalent import equivalent
-from axe_eq.prove.proof import Certificate
-from axe_eq.prove.verdict import Proved, Refuted
 
 YES, REFUTED, UNKNOWN = 0, 1, 3
 

@@ -9,12 +9,17 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from axe_eq.check.lawcheck import check_pack
 from axe_eq.cli.group import as_json_text, axe, json_option
 from axe_eq.pack import Pack, installed
 from axe_eq.pack import packs as find_packs
-from axe_eq.pipeline import find_target
-from axe_eq.prove.lawcheck import check_pack
-from axe_eq.schedulecheck import check_schedules
+from axe_eq.pipeline.job import find_target
+from axe_eq.schedulecheck import (
+    RowFamilyReport,
+    ScheduleReport,
+    check_row_families,
+    check_schedules,
+)
 from axe_eq.target import Target
 
 
@@ -60,12 +65,14 @@ def describe(pack: Pack) -> dict[str, Any]:
 def check(name: str, samples: int, target: str | None, as_json: bool) -> None:
     """Test a pack on samples; exit 1: something is wrong.
 
-    Laws, operators, and what its schedules make of sample programs.
+    Laws, operators, and what its schedules and instruction rows make of sample programs.
     """
     (pack,) = find_packs([name])
     machine = None if target is None else find_target(target, find_packs())
     found = [str(finding) for finding in check_pack(pack, samples)]
-    reports = check_schedules(pack, machine)
+    reports: list[ScheduleReport | RowFamilyReport] = []
+    reports += check_schedules(pack, machine)
+    reports += check_row_families(pack)
     wrong = found + [str(report) for report in reports if report.findings]
     if as_json:
         click.echo(as_json_text(wrong))

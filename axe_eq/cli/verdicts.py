@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from axe_eq.prove.frontier import Frontier, show
-from axe_eq.prove.verdict import (
+from axe_eq.prove.certificates.verdict import (
     MOST_SHOWN,
     Image,
     LayoutCounterexample,
@@ -17,6 +16,7 @@ from axe_eq.prove.verdict import (
     Unknown,
     Verdict,
 )
+from axe_eq.prove.programs.frontier import Frontier, show
 
 
 def verdict_data(verdict: Verdict, numerics: str, certificate: str | None) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def _of_programs(found: ProgramCounterexample) -> dict[str, Any]:
 def _input(name: str, array: Any) -> dict[str, Any]:
     """One input; its values where they are few."""
     few = array.size <= MOST_SHOWN
-    shown = array if array.dtype.kind in "ib" else array.astype(np.float64)
+    shown = array if array.dtype.kind in "iub" else array.astype(np.float64)
     return {
         "name": name,
         "dtype": str(array.dtype),

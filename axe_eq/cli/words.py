@@ -10,8 +10,8 @@ import click
 
 from axe_eq.errors import ArgumentError
 from axe_eq.layout import Mesh
-from axe_eq.layout.check import check_axis
 from axe_eq.layout.notation.text import Spelling, quote
+from axe_eq.layout.value.check import check_axis
 
 Shape = tuple[int, ...]
 
@@ -50,12 +50,8 @@ def parse_region(text: str) -> tuple[tuple[int, int], ...]:
     Raises:
         ArgumentError: anything else.
     """
-    parts = [re.fullmatch(r"\s*(\d{1,19})\s*:\s*(\d{1,19})\s*", p) for p in text.split(",")]
-    if not all(parts):
-        raise ArgumentError(
-            f"region {quote(text)}", "does not parse", "BEGIN:END per dim, as 0:4,8:16"
-        )
-    return tuple((int(found[1]), int(found[2])) for found in parts if found)
+    pairs = _pairs("region", text, r"(\d{1,19})\s*:", "BEGIN:END per dim, as 0:4,8:16")
+    return tuple((int(begin), end) for begin, end in pairs)
 
 
 def parse_mesh(text: str, axis: str) -> Mesh:
@@ -64,16 +60,20 @@ def parse_mesh(text: str, axis: str) -> Mesh:
     Raises:
         ArgumentError: anything else.
     """
-    parts = [re.fullmatch(r"\s*(\w+)\s*=\s*(\d{1,19})\s*", part) for part in text.split(",")]
-    if not all(parts):
-        raise ArgumentError(
-            f"mesh {quote(text)}", "does not parse", "names and extents, as x=2,y=4"
-        )
-    names = [found[1] for found in parts if found]
+    pairs = _pairs("mesh", text, r"(\w+)\s*=", "names and extents, as x=2,y=4")
+    names = [name for name, _ in pairs]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         wrong = f"has the dim {', '.join(twice)} more than once"
         raise ArgumentError(f"mesh {quote(text)}", wrong, "one extent per dim, as x=2,y=4")
-    return Mesh({found[1]: int(found[2]) for found in parts if found}, axis)
+    return Mesh(dict(pairs), axis)
+
+
+def _pairs(what: str, text: str, before: str, expected: str) -> list[tuple[str, int]]:
+    """What stands between commas: a pattern with one group, and a number after it."""
+    parts = [re.fullmatch(rf"\s*{before}\s*(\d{{1,19}})\s*", p) for p in text.split(",")]
+    if not all(parts):
+        raise ArgumentError(f"{what} {quote(text)}", "does not parse", expected)
+    return [(found[1], int(found[2])) for found in parts if found]
 
 
 OPTIONS = Spelling(

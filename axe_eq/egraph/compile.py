@@ -10,14 +10,13 @@ merged since (`tid` keeps the oldest name).
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from inspect import signature
 from itertools import count as count_from
-from typing import Any, get_args, get_type_hints
+from typing import Any, NamedTuple, get_args
 
 from axe_eq.errors import PackError
-from axe_eq.rule.law import Law, Pattern
+from axe_eq.rule.law import Law, Pattern, annotations_of
 from axe_eq.rule.term import (
     MODE,
     Analysis,
@@ -77,13 +76,24 @@ class Writer:
         """The s-expression of a condition."""
         return f"({condition.op} {self.text(condition.left)} {self.text(condition.right)})"
 
-    def call(self, call: Call) -> str:
-        """The fact that a call holds."""
-        args = " ".join(self.text(a) for a in call.args)
+    def call(self, call: Call, facts: Collection[str] = ()) -> list[str]:
+        """That a call holds; `facts` are the variables that stand for facts about values.
+
+        Many values share a type, so an answer about types is no place to find values from: where a
+        law has the texts to look it up by, the facts are compared with those of the answer.
+        """
         results = " ".join(self.text(r) for r in call.results)
         if isinstance(call.function, Analysis):
-            return f"(= {results} ({call.function.name} {args}))"
-        return f"(p_{call.function.name} {args} {results})"
+            args = " ".join(self.text(a) for a in call.args)
+            return [f"(= {results} ({call.function.name} {args}))"]
+        named = [isinstance(a, Var) and a.name in facts for a in call.args]
+        found = any(isinstance(a, Var) and not n for a, n in zip(call.args, named, strict=True))
+        columns, guards = [], []
+        for arg, is_fact in zip(call.args, named, strict=True):
+            columns.append(self.fresh() if found and is_fact else self.text(arg))
+            if found and is_fact:
+                guards.append(_same(columns[-1], self.text(arg)))
+        return [f"(p_{call.function.name} {' '.join(columns)} {results})", *guards]
 
     def question(self, call: Call) -> str:
         """The request for facts that are kept only where asked for."""
@@ -92,6 +102,11 @@ class Writer:
     def need(self, call: Call) -> str:
         """The request for a call's table entry."""
         return f"(need_{call.function.name} {' '.join(self.text(a) for a in call.args)})"
+
+
+def _same(left: str, right: str) -> str:
+    """That two variables are equal, compared once both are known."""
+    return f"(value-eq {left} {right})"
 
 
 _CONSTANT = re.compile(r"\((\w+)\)")
@@ -131,30 +146,31 @@ def _parts(term: str) -> list[str]:
 
 
 def apart(body: Iterable[str]) -> list[str]:
-    """The body with every repeated constant constructor and pattern variable under its own name.
+    """The body with every constant constructor and repeated pattern variable under its own name.
 
     Egglog would make one join variable of the ends of all lists, and so a product of all lists that
-    end: 200 times slower at 500 operators. Likewise of a variable that a pattern repeats, such as
-    the common factor of two products: it joined every pair of products with a common operand
-    before it looked at what adds them, which grows with the square of the program. Comparing as a
-    primitive keeps the pattern a tree, which is matched from its root down.
+    end: 200 times slower at 500 operators. A single end is a place to begin at, from which all
+    lists are found. Likewise of a variable that a pattern repeats, such as the common factor of two
+    products: it joined every pair of products with a common operand before it looked at what adds
+    them, which grows with the square of the program. Comparing as a primitive keeps the pattern a
+    tree, which is matched from its root down.
     """
     pattern, rest = _once(list(body))
     facts = [*pattern, *rest]
-    counts = Counter(name for fact in facts for name in _CONSTANT.findall(fact))
-    repeated = {name for name, count in counts.items() if count > 1}
+    found = {name for fact in facts for name in _CONSTANT.findall(fact)}
+    ends = {name for name in found if f"{_ROOT}({name}))" not in facts}
     number = count_from(1)
     guards: list[str] = []
     seen: set[str] = set()
 
     def own(same: str) -> str:
         name = f"_z{next(number)}"
-        guards.append(f"(= (ordering-max {name} {same}) (ordering-min {name} {same}))")
+        guards.append(_same(name, same))
         return name
 
     def constant(match: re.Match[str]) -> str:
         name = match.group(1)
-        return own(f"_z_{name}") if name in repeated else match.group(0)
+        return own(f"_z_{name}") if name in ends else match.group(0)
 
     def variable(match: re.Match[str]) -> str:
         name = match.group(0)
@@ -166,7 +182,7 @@ def apart(body: Iterable[str]) -> list[str]:
     facts = [_CONSTANT.sub(constant, fact) for fact in facts]
     n = len(pattern)
     facts[:n] = [_VARIABLE.sub(variable, fact) for fact in facts[:n]]
-    return [*facts, *(f"(= _z_{name} ({name}))" for name in sorted(repeated)), *guards]
+    return [*facts, *(f"(= _z_{name} ({name}))" for name in sorted(ends)), *guards]
 
 
 def rule(body: Iterable[str], actions: Iterable[str], ruleset: str, name: str) -> str:
@@ -208,12 +224,20 @@ def _root_alone(writer: Writer, left: Term, call: Call) -> list[str] | None:
     return [f"(= _root {skeleton(left)})"]
 
 
-def bodies(writer: Writer, pattern: Pattern, left: Any) -> tuple[list[str], list[list[str]]]:
-    """The whole body, and for every primitive call the body that asks for it."""
+class Ask(NamedTuple):
+    """What is asked for, and where."""
+
+    body: list[str]
+    questions: list[str]
+    of_facts: bool = False
+
+
+def bodies(writer: Writer, pattern: Pattern, left: Any) -> tuple[list[str], list[Ask]]:
+    """The whole body, and what asks for what its calls need."""
     body = [f"(= _root {writer.text(left)})"]
-    bound = _variables(left)
+    bound, facts = _variables(left), set[str]()
     waiting = list(pattern.conditions)
-    asks: list[list[str]] = []
+    asks: list[Ask] = []
 
     def settle() -> None:
         for condition in [c for c in waiting if _variables(c) <= bound]:
@@ -221,13 +245,17 @@ def bodies(writer: Writer, pattern: Pattern, left: Any) -> tuple[list[str], list
             body.append(writer.condition(condition))
 
     settle()
-    for call in pattern.calls:
+    for before, call in zip([None, *pattern.calls], pattern.calls, strict=False):
         if isinstance(call.function, Primitive):
-            asks.append([*(_root_alone(writer, left, call) or body), writer.need(call)])
+            asks.append(Ask(_root_alone(writer, left, call) or list(body), [writer.need(call)]))
+        elif call.function.asked and before is not None and before.function is call.function:
+            asks[-1].questions.append(writer.question(call))  # found where the first is asked
         elif call.function.asked:
-            asks.append([*body, writer.question(call)])
-        body.append(writer.call(call))
-        bound |= {r.name for r in call.results}
+            asks.append(Ask(list(body), [writer.question(call)], of_facts=True))
+        body += writer.call(call, facts)
+        results = {r.name for r in call.results}
+        facts |= results if isinstance(call.function, Analysis) else set()
+        bound |= results
         settle()
     if waiting:
         raise PackError(
@@ -250,8 +278,8 @@ def law_rules(law: Law, key: str, ruleset: str, *, record: bool, asking: bool = 
         name = key if n == 0 else f"{key} (back)"
         for m, ask in enumerate(asks if asking else ()):
             # Facts are asked for as soon as primitives are answered, not a round later.
-            within = ANALYSIS if ask[-1].startswith("(ask_") else ruleset
-            rules.append(rule(ask[:-1], ask[-1:], within, f"{name} asks {m}"))
+            within = ANALYSIS if ask.of_facts else ruleset
+            rules.append(rule(ask.body, ask.questions, within, f"{name} asks {m}"))
         actions = [f"(union _root {writer.text(right, hoist=True)})"]
         extra = _recording(law, pattern, key, writer) if record else ([], [])
         rules.append(rule([*body, *writer.body, *extra[0]], [*actions, *extra[1]], ruleset, name))
@@ -307,7 +335,7 @@ def fired_table(law: Law, key: str) -> str:
 
 def analysis_pattern(fn: Callable[..., tuple[Term, Any]]) -> Pattern:
     """An analysis rule run on variables: its left side, and the fact as its right side."""
-    hints = get_type_hints(fn, include_extras=True)
+    hints = annotations_of(fn)
     params = tuple(
         Var(p, next(h for h in get_args(hints[p])[1:] if isinstance(h, Sort)))
         for p in signature(fn).parameters
@@ -329,9 +357,11 @@ def analysis_rules(analysis: Analysis) -> list[str]:
         body, asks = bodies(writer, pattern, pattern.left)
         if analysis.asked:
             gate = f"(ask_{analysis.name} _root)"
-            body, asks = [*body, gate], [[*ask[:-1], gate, ask[-1]] for ask in asks]
+            body, asks = [*body, gate], [a._replace(body=[*a.body, gate]) for a in asks]
         name = f"{analysis.name} {fn.__name__}"
-        rules += [rule(a[:-1], a[-1:], ANALYSIS, f"{name} asks {m}") for m, a in enumerate(asks)]
+        rules += [
+            rule(a.body, a.questions, ANALYSIS, f"{name} asks {m}") for m, a in enumerate(asks)
+        ]
         value = writer.text(pattern.right, hoist=True)
         action = f"(set ({analysis.name} _root) {value})"
         rules.append(rule([*body, *writer.body], [action], ANALYSIS, name))

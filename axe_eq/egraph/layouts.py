@@ -16,9 +16,9 @@ from axe_eq.egraph import compile as text
 from axe_eq.egraph import rows
 from axe_eq.egraph.threads import need_threads
 from axe_eq.layout import Layout
-from axe_eq.layout import terms as t
-from axe_eq.layout.replicas import by_axis, has_gaps, saturate
-from axe_eq.layout.stages import Stage
+from axe_eq.layout.normal.nested_boxes import Stage
+from axe_eq.layout.normal.replicas import by_axis, has_gaps, saturate
+from axe_eq.layout.symbolic import terms as t
 from axe_eq.rule.law import Law
 from axe_eq.rule.term import STR, Primitive, Sort, Symbol, Term
 

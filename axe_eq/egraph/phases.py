@@ -111,8 +111,7 @@ def saturate(
     cut: dict[str, str] = {}
     while True:
         session = Session(groups, known, analyses, limits=limits, began=began)
-        for term in terms:
-            session.insert(term)
+        session.insert_all(terms)
         for analysis, given in facts:
             if analysis.name in session.analyses:
                 session.set_facts(analysis, given)
@@ -125,8 +124,7 @@ def saturate(
     for phase, reason in cut.items():
         result.reports[phase].stopped = reason
     before_demand(session)
-    for request in requests:
-        session.insert(request)
+    session.insert_all(requests)
     progress(f"{DEMAND}, {session.rows()} rows")
     result.reports[DEMAND] = session.run(DEMAND, finite=True)
     return result

@@ -210,8 +210,8 @@ class Session:
         self._numbers: dict[Term, int] = {}
         self._count = 0
         self._strings: dict[Any, Any] = {}
-        self._closed: set[tuple[str, tuple[Any, ...]]] = set()
-        self._asked = 0
+        self._closed: dict[str, set[tuple[Any, ...]]] = {}
+        self._known_sizes: list[tuple[str, int]] | None = None
         known = _Known(
             {name: dict(group) for name, group in laws.items()},
             tuple(symbols), tuple(analyses), record,
@@ -226,6 +226,7 @@ class Session:
     def _run(self, *commands: Any) -> list[Any]:
         need_threads()
         self._taught.is_whole = False
+        self._known_sizes = None
         try:
             found = list(self._egg.run_program(*commands))
         except egg.EggSmolError as error:
@@ -241,10 +242,10 @@ class Session:
         """Forget everything since `mark`, keep the laws: far cheaper than a new session."""
         self._taught.forget(1)
         self._taught.mark()
+        self._known_sizes = None
         self._numbers.clear()
         self._strings.clear()
         self._closed.clear()
-        self._asked = 0
         self._count = 0
         self._start = time.perf_counter()
 
@@ -253,14 +254,19 @@ class Session:
 
     def insert(self, term: Term) -> int:
         """Insert a term and all its subterms; returns the number of its class."""
+        self.insert_all([term])
+        return self._numbers[term]
+
+    def insert_all(self, terms: Iterable[Term]) -> None:
+        """Insert terms and all their subterms, in one command."""
         commands = []
-        for sub in postorder(term, self._numbers):
-            if sub.symbol.demand and sub is not term:
-                continue
-            commands.append(self._number(sub, self._ast(sub)))
+        for term in terms:
+            for sub in postorder(term, self._numbers):
+                if sub.symbol.demand and sub is not term:
+                    continue
+                commands.append(self._number(sub, self._ast(sub)))
         if commands:
             self._run(*commands)
-        return self._numbers[term]
 
     def _number(self, term: Term, ast: Any) -> Any:
         number = self._numbers[term] = self._count
@@ -322,21 +328,22 @@ class Session:
 
     def fill(self) -> int:
         """Answer open requests for primitive entries; returns how many were answered."""
-        asked = sum(size for name, size in self._sizes() if name.startswith("need_"))
-        if asked == self._asked:
+        sizes = dict(self._sizes())
+        asked = [n for n in self.primitives if sizes[f"need_{n}"] > len(self._closed.get(n, ()))]
+        if not asked:
             return 0  # reading the tables copies the whole e-graph
-        self._asked = asked
         commands = []
         frozen = self._egg.freeze().functions
         answered = 0
-        for name, function in self.primitives.items():
+        for name in asked:
+            function, closed = self.primitives[name], self._closed.setdefault(name, set())
             for row in frozen[f"need_{name}"].rows:
-                args = tuple(
-                    self.read(v, s.name) for v, s in zip(row.inputs, function.args, strict=True)
-                )
-                if (name, args) in self._closed:
+                if (inputs := tuple(row.inputs)) in closed:
                     continue
-                self._closed.add((name, args))
+                closed.add(inputs)
+                args = tuple(
+                    self.read(v, s.name) for v, s in zip(inputs, function.args, strict=True)
+                )
                 answered += 1
                 for result in function.rows(args):
                     row_ast = call(f"p_{name}", [literal(x) for x in (*args, *result)])
@@ -421,8 +428,11 @@ class Session:
         return dict(self._sizes()).get(type_of.name, 0)
 
     def _sizes(self) -> list[tuple[str, int]]:
-        (sizes,) = self._run(egg.PrintSize(_SPAN, None))
-        return list(sizes.sizes)
+        """Rows by table: counted once between two commands."""
+        if self._known_sizes is None:
+            (sizes,) = self._run(egg.PrintSize(_SPAN, None))
+            self._known_sizes = list(sizes.sizes)
+        return self._known_sizes
 
     # --- terms out
     # ------------------------------------------------------------------------------------------

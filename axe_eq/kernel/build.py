@@ -1,7 +1,8 @@
-"""Writing kernels: `Builder` records statements, checks them where they stand, derives the rest.
+"""Writing kernels: `Builder` records statements and checks them where they stand.
 
-Derived when the kernel is finished: shared-memory offsets, arrival counts of barriers, register
-budgets of roles, bytes that a barrier expects. Errors name the user's line.
+What every execution model has is here: arguments, states, loops, primitives. A model derives a
+builder of its own, with memories, scopes and synchronisation (`axe_eq.kernel.threads.build`).
+Errors name the user's line.
 """
 
 from __future__ import annotations
@@ -9,97 +10,42 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import gcd
-from typing import Any
+from typing import ClassVar
 
 from axe_eq.kernel import exchange, given, ir
 from axe_eq.kernel.cells import Cell, renumber, used
-from axe_eq.kernel.counts import arrivals, reached
-from axe_eq.kernel.derive import budget, lay_out
-from axe_eq.kernel.expr import (
-    Expr,
-    Int,
-    Var,
-    bounds,
-    depends,
-    divisor,
-    equal,
-    substitute,
-    var,
-)  # fmt: skip
+from axe_eq.kernel.expr import Expr, Int, Var, bounds, divisor, var
 from axe_eq.kernel.given import integer, refuse, whole
 from axe_eq.kernel.parts import Parts
-from axe_eq.kernel.placement import (
-    LANES,
-    Placement,
-    number,
-    of_layout,
-    packed,
-    projected,
-    row_major,
-    strided,
-)  # fmt: skip
+from axe_eq.kernel.placement import Iter, Placement, number, of_layout, row_major, strided
+from axe_eq.kernel.spaces import GLOBAL, Space
 from axe_eq.kernel.userline import user_line
 from axe_eq.layout import Layout
 
-# Kinds of groups of asynchronous operations.
-COMMITTED = ("bulk", "cp_async")
 DEEPEST = 100  # statements inside one another, which are walked by recursion
-WAITED = ("wgmma", "cp_async", "bulk", "bulk_read")
-
-
-def _listed(ranks: Sequence[Int]) -> str:
-    return ", ".join(map(str, ranks))
-
-
-class Pipe:
-    """Stage number and parity of a ring of barrier slots.
-
-    A consumer's ring starts at parity 0; a producer's at 1: "all slots were freed before".
-    """
-
-    def __init__(self, k: Builder, stages: int, parity: int) -> None:
-        self._k, self.stages = k, whole("pipe", "stages", stages, 1)
-        self.stage = k.state("stage", 0, high=stages)
-        self.parity = k.state("parity", parity, high=1)
-
-    def advance(self) -> None:
-        """Go to the next slot; the parity flips where the ring wraps."""
-        k = self._k
-        k.assign(self.stage, self.stage + 1)
-        with k.when(equal(self.stage, self.stages)):
-            k.assign(self.stage, 0)
-            k.assign(self.parity, self.parity ^ 1)
 
 
 class Builder:
     """Records one kernel.
 
     Args:
-        name: the kernel's name.
-        warps: warps of one CTA.
-        cluster: CTAs of one cluster.
+        kernel: of an execution model, without statements.
     """
 
-    def __init__(self, name: str, warps: int, cluster: int = 1) -> None:
-        thing = f"kernel {given.name('kernel', name)}"
-        if not 1 <= whole(thing, "warps", warps) <= LANES:
-            raise refuse(thing, f"{warps} warps", f"1 to {LANES}")
-        if whole(thing, "cluster", cluster) < 1:
-            raise refuse(thing, f"a cluster of {cluster} CTAs", "at least 1")
-        self.kernel = ir.Kernel(name, warps, cluster=cluster)
-        self._bodies: list[ir.Body] = [self.kernel.body]
-        self._scopes = ["cta"]
-        self._names = {ir.RANK: 1} if cluster > 1 else {}  # how often each was taken
-        self._parts = Parts(self.kernel.outputs)
-        self._lets: dict[str, Int] = {}
-        self._expect: ir.Expect | None = None
-        self._conditions: list[Int] = []
+    _arguments: ClassVar[Space] = Space("global", GLOBAL, ("m",))  # the memory that holds them
 
-    @property
-    def rank(self) -> Int:
-        """The CTA's number in its cluster; 0 where a cluster is one CTA."""
-        n = self.kernel.cluster
-        return var(ir.RANK, high=n - 1) if n > 1 else 0
+    def __init__(self, kernel: ir.Kernel) -> None:
+        if not isinstance(kernel, ir.Kernel):
+            wrong = f"of {kernel!r}"
+            expected = "a kernel; on threads axe_eq.kernel.threads.build.ThreadBuilder(name, warps)"
+            raise refuse("builder", wrong, expected)
+        self._recorded = kernel
+        self._bodies: list[ir.Body] = [kernel.body]
+        self._scopes = [kernel.top.scope]
+        self._names: dict[str, int] = {}  # how often each was taken
+        self._parts = Parts(kernel.outputs)
+        self._lets: dict[str, Int] = {}
+        self._conditions: list[Int] = []
 
     # -- declarations --
 
@@ -117,7 +63,7 @@ class Builder:
         if high is not None:
             high = whole(f"param {name}", "high", high, divisor)
         value = var(self._fresh(name), divisor, low=divisor, high=high)
-        self.kernel.params.append(value)
+        self._recorded.params.append(value)
         return value
 
     def tensor(
@@ -130,7 +76,7 @@ class Builder:
         layout: Layout | Placement | str | None = None,
         output: bool = False,
     ) -> ir.Buffer:
-        """A global tensor argument, row-major unless strides (elements) or a layout are given."""
+        """An argument, row-major unless strides (elements) or a layout are given."""
         thing = f"tensor {name}"
         extents = given.shape(thing, shape)
         if strides is not None:
@@ -140,61 +86,12 @@ class Builder:
             place = strided(extents, steps)
         else:
             place = row_major(extents) if layout is None else self._placed(layout, extents, thing)
-        given.place(thing, place, ("m",), at_zero=False)
-        buffer = self._buffer(thing, name, "gmem", dtype, extents, place)
-        self.kernel.tensors.append(buffer)
+        given.place(thing, place, self._arguments.axes, at_zero=False)
+        buffer = self._buffer(thing, name, self._arguments, dtype, extents, place)
+        self._recorded.tensors.append(buffer)
         if output:
-            self.kernel.outputs.append(buffer.name)
+            self._recorded.outputs.append(buffer.name)
         return buffer
-
-    def smem(
-        self, name: str, dtype: str, shape: Sequence[int], layout: Layout | str | None = None
-    ) -> ir.Buffer:
-        """A piece of the CTA's shared memory, row-major unless `layout` says otherwise."""
-        thing = f"smem {name}"
-        extents = given.shape(thing, shape)
-        place = row_major(extents) if layout is None else self._placed(layout, extents, thing)
-        given.place(thing, place, ("m",), at_zero=True)
-        buffer = self._buffer(thing, name, "smem", dtype, extents, place)
-        self.kernel.buffers.append(buffer)
-        return buffer
-
-    def reg(
-        self,
-        name: str,
-        dtype: str,
-        shape: Sequence[int],
-        layout: Layout | str | Placement,
-    ) -> ir.Buffer:
-        """A register tile of the issuing scope's threads."""
-        thing = f"registers {name}"
-        extents = given.shape(thing, shape)
-        place = self._placed(layout, extents, thing)
-        given.place(thing, place, ("warp", "lane", "reg"), at_zero=True)
-        if place.shape != extents:
-            raise refuse(thing, f"layout of shape {place.shape}", f"{extents}")
-        given.on_threads(thing, place, self._n_warps)
-        buffer = self._buffer(thing, name, "reg", dtype, extents, place)
-        self.kernel.buffers.append(buffer)
-        return buffer
-
-    @property
-    def _n_warps(self) -> int:
-        """Warps that issue a statement here, at most."""
-        inside = "warpgroup" in self._scopes
-        return ir.WARPS_PER_GROUP if inside else self.kernel.n_warps
-
-    def reg_like(self, name: str, dtype: str, view: ir.View) -> ir.Buffer:
-        """A register tile on the same threads as the register view, registers numbered densely."""
-        tile = self._parts.view(f"registers {name}", view)
-        return self.reg(name, dtype, tile.shape, packed(tile.place))
-
-    def reg_reduced(self, name: str, dtype: str, view: ir.View, dims: Sequence[int]) -> ir.Buffer:
-        """A register tile for values of `view` reduced over `dims`; other threads hold copies."""
-        rank = len(self._parts.view(f"registers {name}", view).shape)
-        gone = given.dims(f"registers {name}", dims, rank)
-        place = projected(view.place, [d for d in range(rank) if d not in gone])
-        return self.reg(name, dtype, [number(e) for e in place.shape], place)
 
     def _placed(
         self, layout: Layout | Placement | str, shape: Sequence[Int], thing: str
@@ -205,13 +102,17 @@ class Builder:
             raise refuse(thing, f"layout {layout!r}", "a Layout or its text")
         with given.at_user_line():
             parsed = Layout.parse(layout) if isinstance(layout, str) else layout
-            return of_layout(parsed, [number(e) for e in shape], thing)
+            return of_layout(parsed, [number(e) for e in shape], thing, self._split)
+
+    def _split(self, i: Iter, thing: str) -> Sequence[Iter]:
+        """The iters on the model's axes that one iter of a layout stands for."""
+        return (i,)
 
     def _buffer(
         self,
         thing: str,
         name: str,
-        memory: str,
+        space: Space,
         dtype: str,
         shape: tuple[Int, ...],
         place: Placement,
@@ -219,18 +120,9 @@ class Builder:
         kind = given.dtype(thing, dtype)
         if len(place.blocks) != len(shape):
             raise refuse(thing, f"layout of {len(place.blocks)} dims", f"{len(shape)}")
-        buffer = ir.Buffer(self._fresh(name), memory, kind, shape, place)
+        buffer = ir.Buffer(self._fresh(name), space, kind, shape, place)
         self._parts.add(buffer)
         return buffer
-
-    def mbarriers(self, name: str, slots: int) -> ir.MBarrier:
-        """An array of barriers; arrival counts are derived."""
-        if whole(f"barrier {name}", "slots", slots) < 1:
-            raise refuse(f"barrier {name}", f"{slots} slots", "at least 1")
-        barrier = ir.MBarrier(self._fresh(name), slots)
-        self._parts.add(barrier)
-        self.kernel.barriers.append(barrier)
-        return barrier
 
     def state(self, name: str, value: Int, low: int | None = 0, high: int | None = None) -> Var:
         """A mutable run-time integer; the interpreter checks that it stays within its bounds."""
@@ -265,17 +157,10 @@ class Builder:
         """Change a state."""
         self._add(ir.Assign(state, self._parts.held(state, value)))
 
-    def pipe(self, stages: int, parity: int = 0) -> Pipe:
-        """A ring's stage and parity; a producer's starts with parity 1."""
-        return Pipe(self, stages, parity)
-
     # -- control --
 
     def _add(self, statement: ir.Statement) -> None:
         statement.at = user_line()
-        if self._scopes[-1] == "roles":  # nobody would run it
-            what = type(statement).__name__.lower()
-            raise refuse("roles", f"{what} beside k.warpgroups", "statements inside k.warpgroups")
         self._bodies[-1].append(statement)
 
     @contextmanager
@@ -305,27 +190,6 @@ class Builder:
             yield v
 
     @contextmanager
-    def tiles(self, count: Int, persistent: bool = True) -> Iterator[Var]:
-        """Loop over this cluster's share of `count` units of work; its CTAs share each of them.
-
-        Raises:
-            ScheduleError: another loop over tiles has another count.
-        """
-        total = integer("tiles", "count", count)
-        while depends(total, frozenset(self._lets)):
-            total = substitute(total, self._lets)
-        most = bounds(total)[1]
-        if most is not None and most < 1:
-            raise refuse("tiles", f"count {total}", "at least 1")
-        if self.kernel.tiles not in (1, total):
-            raise refuse("tiles", f"{total} after {self.kernel.tiles}", "one grid per kernel")
-        self.kernel.tiles, self.kernel.persistent = total, persistent
-        n = self.kernel.cluster
-        grid = var(ir.N_CTAS.name, n, low=n)  # whole clusters
-        with self.range(count, ir.CTA // n, grid // n, "tile") as tile:
-            yield tile
-
-    @contextmanager
     def when(self, condition: Int) -> Iterator[None]:
         """The body, where the run-time condition holds."""
         branch = ir.If(condition := given.condition("when", condition))
@@ -336,133 +200,6 @@ class Builder:
                 yield
         finally:
             self._conditions.pop()
-
-    @contextmanager
-    def roles(self) -> Iterator[None]:
-        """Exclusive branches; inside, `warpgroups` opens one each."""
-        if self._scopes[-1] != "cta":
-            raise refuse("roles", f"inside scope {self._scopes[-1]}", "at the top of a kernel")
-        node = ir.Roles()
-        self._add(node)
-        with self._inside([], "roles"):  # `_add` lets nothing into it
-            self._roles = node
-            yield
-        covered = sorted((r.low, r.high) for r in node.branches)
-        ends = [0, *(high for _, high in covered)]
-        if ends[:-1] != [low for low, _ in covered] or 4 * ends[-1] != self.kernel.n_warps:
-            raise refuse(
-                "roles", f"warpgroups {covered}", f"each of {self.kernel.n_warps // 4} once"
-            )
-
-    @contextmanager
-    def warpgroups(self, low: int, high: int) -> Iterator[Var]:
-        """The role of warpgroups low .. high-1; yields the warpgroup's number."""
-        if self._scopes[-1] != "roles":
-            raise refuse("warpgroups", f"inside scope {self._scopes[-1]}", "k.roles()")
-        low, high = whole("warpgroups", "low", low, 0), whole("warpgroups", "high", high, low + 1)
-        role = ir.Role(low, high, var(self._fresh("wg"), 1, low, high - 1), at=user_line())
-        self._roles.branches.append(role)
-        with self._inside(role.body, "warpgroup"):
-            yield role.var
-
-    @contextmanager
-    def _scope(self, kind: str) -> Iterator[None]:
-        if self._scopes[-1] not in ("cta", "warpgroup"):
-            raise refuse(f"scope {kind}", f"inside scope {self._scopes[-1]}", "cta or warpgroup")
-        node = ir.Scope(kind)
-        self._add(node)
-        with self._inside(node.body, kind):
-            yield
-
-    def one_thread(self) -> Any:
-        """One elected thread of the scope runs the body."""
-        return self._scope("elect")
-
-    @contextmanager
-    def each_thread(self) -> Iterator[Var]:
-        """Every thread runs the body for itself; yields its number in the CTA."""
-        with self._scope("thread"):
-            yield var(ir.THREAD.name, high=self.kernel.n_threads - 1)
-
-    @contextmanager
-    def each_warp(self) -> Iterator[Var]:
-        """Every warp runs the body for itself; yields its number in the scope."""
-        with self._scope("warp"):
-            yield var(ir.WARP.name, high=self.kernel.n_warps - 1)
-
-    # -- synchronisation --
-
-    def wait(self, barrier: ir.MBarrier, slot: Int, parity: Int) -> None:
-        """Wait until the phase of this parity of a slot has completed."""
-        barrier, slot = self._parts.barrier("wait", barrier, slot)
-        parity = integer(f"wait for {barrier}", "parity", parity)
-        if isinstance(parity, int) and parity not in (0, 1):
-            raise refuse(f"wait for {barrier}", f"parity {parity}", "0 or 1")
-        self._add(ir.Wait(barrier, slot, parity))
-
-    def arrive(self, barrier: ir.MBarrier, slot: Int, ranks: Sequence[Int] = ()) -> None:
-        """Arrive at a slot; every issuing thread does.
-
-        Args:
-            barrier: where.
-            slot: which of its slots.
-            ranks: the CTAs of the cluster at whose barriers; by default at the own.
-        """
-        barrier, slot = self._parts.barrier("arrive", barrier, slot)
-        n, named, at = self.kernel.cluster, f"arrive at {barrier}", user_line()
-        ranks = given.integers(named, "ranks", ranks)
-        landings = reached(ranks, n, named, self._conditions, at) if ranks else 1
-        self._add(ir.Arrive(barrier, slot, ranks, landings))
-
-    @contextmanager
-    def arrives(self, barrier: ir.MBarrier, slot: Int) -> Iterator[None]:
-        """Async copies inside complete on the slot; the bytes are derived, one arrival is made."""
-        if self._expect is not None or self._scopes[-1] != "elect":
-            raise refuse("arrives", f"inside scope {self._scopes[-1]}", "k.one_thread()")
-        barrier, slot = self._parts.barrier("arrives", barrier, slot)
-        expect = ir.Expect(barrier, slot)
-        self._add(expect)
-        self._expect, outer, self._conditions = expect, self._conditions, []
-        try:
-            yield
-        finally:
-            self._expect, self._conditions = None, outer
-
-    def sync(self) -> None:
-        """Barrier of the scope's threads."""
-        if self._scopes[-1] in ("elect", "thread"):
-            raise refuse("sync", f"inside scope {self._scopes[-1]}: deadlock", "a wider scope")
-        self._add(ir.Sync())
-
-    def cluster_arrive(self) -> None:
-        """All threads of the CTA arrive at the barrier of their cluster."""
-        self._add(ir.ClusterArrive())
-
-    def cluster_wait(self) -> None:
-        """Wait until all threads of the cluster have arrived."""
-        self._add(ir.ClusterWait())
-
-    def cluster_sync(self) -> None:
-        """Barrier of all threads of the cluster."""
-        self.cluster_arrive()
-        self.cluster_wait()
-
-    def fence_async(self) -> None:
-        """Show earlier ordinary shared-memory accesses to the async proxy."""
-        self._add(ir.FenceAsync())
-
-    def commit(self, kind: str = "bulk") -> None:
-        """Close the group of async copies, of kind "bulk" or "cp_async"."""
-        if kind not in COMMITTED:
-            raise refuse("commit", f"kind {kind!r}", " or ".join(COMMITTED))
-        self._add(ir.Commit(kind))
-
-    def wait_group(self, kind: str, pending: int) -> None:
-        """Wait until at most `pending` groups of `kind` are open."""
-        if kind not in WAITED:
-            raise refuse("wait_group", f"kind {kind!r}", " ".join(WAITED))
-        pending = whole("wait_group", "pending", pending, 0)
-        self._add(ir.WaitGroup(kind, pending))
 
     # -- primitives --
 
@@ -479,37 +216,6 @@ class Builder:
             raise refuse("copy", f"{src.buffer.dtype} to {dst.buffer.dtype}", cast)
         fill = given.constant("copy", fill, src.buffer.dtype)
         self._add(ir.Copy(dst, src, fill, via))
-
-    def copy_async(
-        self, dst: ir.View, src: ir.View, via: str = "", ranks: Sequence[Int] = ()
-    ) -> None:
-        """Start a copy between global and shared memory.
-
-        Args:
-            dst: in the one memory.
-            src: in the other, of the same shape.
-            via: a row family to use.
-            ranks: the CTAs of the cluster whose shared memory gets it; by default the own.
-        """
-        self._same_shape("copy_async", dst, src)
-        if {dst.buffer.memory, src.buffer.memory} != {"gmem", "smem"}:
-            raise refuse("copy_async", f"{src} to {dst}", "global and shared memory")
-        if dst.buffer.dtype != src.buffer.dtype:
-            raise refuse("copy_async", f"{src.buffer.dtype} to {dst.buffer.dtype}", "one dtype")
-        ranks = given.integers("copy_async", "ranks", ranks)
-        copy = ir.CopyAsync(dst, src, via=via, ranks=ranks)
-        if self._expect is not None:
-            copy.barrier, copy.slot = self._expect.barrier, self._expect.slot
-            n, named, at = self.kernel.cluster, f"copies to {dst}", user_line()
-            copy.landings = reached(ranks, n, named, self._conditions, at)
-            self._expect.copies.append(copy)
-        elif ranks:
-            raise refuse("copy_async", f"to CTAs {_listed(ranks)}", "k.arrives(barrier, slot)")
-        self._add(copy)
-
-    def gemm_async(self, acc: ir.View, a: ir.View, b: ir.View, accumulate: Int) -> None:
-        """Multiply, asynchronously: acc[m, n] (+)= a[m, k] b[n, k]; one group."""
-        self._gemm(acc, a, b, accumulate, True)
 
     def gemm(self, acc: ir.View, a: ir.View, b: ir.View, accumulate: Int) -> None:
         """Multiply: acc[m, n] (+)= a[m, k] b[n, k]."""
@@ -583,18 +289,12 @@ class Builder:
     # -- finish --
 
     def finish(self) -> ir.Kernel:
-        """Derive offsets, arrival counts and register budgets; the finished kernel."""
+        """The finished kernel."""
         if len(self._bodies) > 1:
-            raise refuse(f"kernel {self.kernel.name}", "is finished inside a scope", "at its top")
-        lay_out(self.kernel)
-        for barrier in self.kernel.barriers:
-            barrier.arrivals = arrivals(self.kernel, barrier)
-        budget(self.kernel)
-        return self.kernel
+            named = f"kernel {self._recorded.name}"
+            raise refuse(named, "is finished inside a scope", "at its top")
+        return self._recorded
 
 
 def _common(start: Int, step: Int) -> int:
     return gcd(divisor(start), divisor(step))
-
-
-__all__ = ["Builder", "Pipe", "arrivals"]

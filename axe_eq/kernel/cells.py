@@ -226,9 +226,12 @@ def common_dtype(cell: Apply, held: Sequence[str]) -> str:
             the others hold no number like it.
     """
     first = ops.cell(cell.cell)[0].n_conditions
-    given = list(zip(cell.args, held, strict=True))[first:]
-    kinds = {h for a, h in given if not (isinstance(a, Constant) and not a.dtype)}
-    loose = [a for a, _ in given if isinstance(a, Constant) and not a.dtype]
+    kinds, loose = set[str](), list[Constant]()
+    for a, h in zip(cell.args[first:], held[first:], strict=True):
+        if isinstance(a, Constant) and not a.dtype:
+            loose.append(a)
+        else:
+            kinds.add(h)
     kinds |= {a.kind for a in loose if not a.suits(kinds)}
     return DTYPES[promote(*kinds)].accumulate if kinds else "f32"
 

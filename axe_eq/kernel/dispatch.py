@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 from axe_eq.errors import AxeError, DispatchError, LayoutError
 from axe_eq.kernel import ir
 from axe_eq.kernel.expr import Var, var
-from axe_eq.kernel.plan import Plan, Require, TensorMap
+from axe_eq.kernel.plan import Plan, Require, Resource
 from axe_eq.target import Instr, Target
 
 
@@ -22,10 +23,9 @@ def variables(kernel: ir.Kernel) -> Iterator[Var]:
     """Every run-time integer that a kernel declares, its parameters first."""
     yield from kernel.params
     for statement, _ in ir.walk(kernel):
-        if isinstance(statement, ir.Let | ir.For):
+        if isinstance(statement, ir.Let):
             yield statement.var
-        if isinstance(statement, ir.Roles):
-            yield from (role.var for role in statement.branches)
+        yield from (v for section in statement.sections() for v in section.variables)
 
 
 class Names:
@@ -49,16 +49,21 @@ class Names:
         return v
 
 
+W = TypeVar("W", bound=ir.Where)
+K = TypeVar("K", bound=ir.Kernel)
+
+
 @dataclass(frozen=True)
-class Context:
+class Context(Generic[W]):
     """What a derivation may use besides the primitive."""
 
     target: Target
-    where: ir.Where
+    where: W
     names: Names
 
 
-Derive = Callable[[Instr, ir.Primitive, Context], Plan]
+# Families belong to an execution model, whose primitives and contexts they take.
+Derive = Callable[[Instr, Any, Context[Any]], Plan]
 Families = Mapping[str, Derive]
 
 
@@ -71,7 +76,7 @@ class Choice:
 
 
 @dataclass
-class Planned:
+class Planned(Generic[K]):
     """A kernel with a plan for every primitive.
 
     Attributes:
@@ -79,14 +84,14 @@ class Planned:
         target: what it was planned for.
         names: of the values that plans compute.
         choices: per primitive.
-        maps: tensor maps by name, in order of first use.
+        resources: what a launch needs beside arguments, by name, in order of first use.
     """
 
-    kernel: ir.Kernel
+    kernel: K
     target: Target
     names: Names = field(default_factory=Names)
     choices: dict[ir.Primitive, Choice] = field(default_factory=dict)
-    maps: dict[str, TensorMap] = field(default_factory=dict)
+    resources: dict[str, Resource] = field(default_factory=dict)
 
     def plan(self, primitive: ir.Primitive) -> Plan:
         """The plan of a primitive."""
@@ -107,48 +112,29 @@ class Planned:
                 needed[name] = max(needed.get(name, 1), n_bytes)
         return needed
 
-    def map_name(self, tensor_map: TensorMap) -> str:
-        """The name of a tensor map; equal maps share one."""
-        for name, known in self.maps.items():
-            if known == tensor_map:
+    def name_of(self, resource: Resource) -> str:
+        """The name of a resource; equal ones share one."""
+        for name, known in self.resources.items():
+            if known == resource:
                 return name
-        number = sum(m.buffer is tensor_map.buffer for m in self.maps.values())
-        name = f"map_{tensor_map.buffer}" + (f"_{number}" if number else "")
-        while name in self.maps:  # of a tensor whose name ends in a number
+        number = sum(r.of is resource.of for r in self.resources.values())
+        name = resource.stem + (f"_{number}" if number else "")
+        while name in self.resources:  # of a thing whose name ends in a number
             name += "_"
-        self.maps[name] = tensor_map
+        self.resources[name] = resource
         return name
 
     def is_element(self, v: Var) -> bool:
-        """Whether a plan's value numbers elements of a global tensor, which may exceed 32 bits."""
+        """Whether a plan's value numbers elements of an argument, which may exceed 32 bits."""
         return v.name in self.names.elements
 
     def explain(self) -> str:
         """Per primitive: the chosen row, and every other row with its reason."""
         lines = []
         for primitive, choice in self.choices.items():
-            lines.append(f"{describe(primitive)}: {choice.plan.row.name} ({choice.plan.notes})")
+            lines.append(f"{primitive.operands}: {choice.plan.row.name} ({choice.plan.notes})")
             lines += [f"  not {name}: {reason}" for name, reason in choice.lost]
         return "\n".join(lines)
-
-
-_PRIMITIVES: dict[type[ir.Primitive], str] = {
-    ir.Copy: "copy",
-    ir.CopyAsync: "copy_async",
-    ir.Gemm: "gemm",
-    ir.Map: "map",
-    ir.Reduce: "reduce",
-    ir.Scan: "scan",
-    ir.Fill: "fill",
-    ir.Index: "index",
-}
-
-
-def describe(primitive: ir.Primitive) -> str:
-    """A primitive in one line, for messages."""
-    out, *ins = primitive.views()
-    name = _PRIMITIVES[type(primitive)]
-    return f"{name} {out}" + (f" <- {', '.join(map(str, ins))}" if ins else "")
 
 
 def choose(
@@ -161,7 +147,7 @@ def choose(
     """
     plans, lost = [], []
     via = getattr(primitive, "via", "")
-    for row in target.rows(_PRIMITIVES[type(primitive)]):
+    for row in target.rows(primitive.name):
         family = row.name.partition(".")[0]
         if via and via not in (family, row.name):
             continue
@@ -172,7 +158,7 @@ def choose(
     if not plans:
         reasons = "; ".join(f"{name}: {reason}" for name, reason in lost)
         raise DispatchError(
-            describe(primitive),
+            primitive.operands,
             f"no instruction of {target.name} fits in scope {where.scope}"
             + (f" via {via}" if via else ""),
             "operand layouts that one row accepts",
@@ -189,7 +175,7 @@ def choose(
 
 
 def _derive(
-    row: Instr, family: str, primitive: ir.Primitive, context: Context, families: Families
+    row: Instr, family: str, primitive: ir.Primitive, context: Context[Any], families: Families
 ) -> Plan:
     if family not in families:
         raise DispatchError(f"row {row.name}", f"family {family} has no derivation")
@@ -201,20 +187,20 @@ def _reason(error: AxeError, row: Instr) -> str:
     return f"{thing}{error.wrong}" + (f"; needs {error.expected}" if error.expected else "")
 
 
-def dispatch(kernel: ir.Kernel, target: Target, families: Families) -> Planned:
+def dispatch(kernel: K, target: Target, families: Families) -> Planned[K]:
     """Plan every primitive of a kernel.
 
     Raises:
         DispatchError: a primitive that no row of the target implements.
     """
-    things = (*kernel.tensors, *kernel.buffers)
-    taken = {b.name for b in things} | {b.name for b in kernel.barriers}
+    taken = set(kernel.names())
     planned = Planned(kernel, target, Names(taken | {v.name for v in variables(kernel)}))
     for statement, where in ir.walk(kernel):
         if isinstance(statement, ir.Primitive):
             choice = choose(statement, target, where, families, planned.names)
             planned.choices[statement] = choice
             for call in choice.plan.calls:
-                if isinstance(call.args.get("map"), TensorMap):
-                    planned.map_name(call["map"])
+                for value in call.args.values():
+                    if isinstance(value, Resource):
+                        planned.name_of(value)
     return planned

@@ -14,7 +14,7 @@ import numpy as np
 from axe_eq.errors import AxeError, LayoutError, ScheduleError, said
 from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, common_dtype
 from axe_eq.kernel.expr import Bounds, Expr, Int, bounds
-from axe_eq.kernel.placement import LANES, Placement
+from axe_eq.kernel.placement import Placement
 from axe_eq.kernel.userline import user_line
 from axe_eq.program import ops
 from axe_eq.program.node import dtype_by_rule
@@ -211,18 +211,6 @@ def place(thing: str, given: Placement, axes: Sequence[str], *, at_zero: bool) -
         expected = f"iters on {kind} {', '.join(axes)}, {offset}no element before the first"
         raise refuse(thing, f"layout {given}", expected)
     return given
-
-
-def on_threads(thing: str, place: Placement, n_warps: int) -> None:
-    """Check that a placement takes no more threads than there are: fewer may be right elsewhere.
-
-    Raises:
-        ScheduleError: it takes more lanes or warps.
-    """
-    for axis, most in (("lane", LANES), ("warp", n_warps)):
-        taken = place.extent_on(axis)
-        if taken > most:
-            raise refuse(thing, f"layout {place} takes {taken} {axis}s", f"{most} at most")
 
 
 def constant(thing: str, value: object, dtype: str) -> float:

@@ -1,64 +1,65 @@
-"""The nodes of kernels: buffers, views, scopes, primitives and synchronisation.
+"""The nodes of kernels that every machine has: buffers, views, control, primitives.
 
 A kernel is a value: print it (`show`), check it (`check`), lower it to a plan (`dispatch`),
-interpret it at both levels (`interp`), emit it (a backend). Statements compare by identity, since
-plans are kept per statement.
-
-Scopes: a kernel's CTAs have `n_warps` warps. At the top, and in an `if` or `for` there, a
-primitive is issued by all of them together (scope "cta"). `Roles` divides the warps into exclusive
-branches by warpgroups of 4 warps; inside, every warpgroup issues for itself ("warpgroup"). `Scope`
-narrows to one elected thread ("elect") or to every warp or thread for itself ("warp", "thread").
-Layouts place tiles on the threads of the scope: axes ``warp`` (of the scope), ``lane``, ``reg``.
-
-A kernel may run in clusters of CTAs that start together. A CTA reaches the memory of the others, at
-the same place as its own, by arriving at their barriers and by copying one slice into several.
+interpret it, emit it (a backend). Statements compare by identity, since plans are kept per
+statement. An execution model (`axe_eq.kernel.threads` is one) adds scopes, who issues what in them,
+and synchronisation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
+from typing import ClassVar
 
 from axe_eq.errors import LayoutError, ScheduleError
 from axe_eq.kernel.cells import Cell
-from axe_eq.kernel.expr import Int, Var, var
-from axe_eq.kernel.placement import LANES, Placement, number, sliced
+from axe_eq.kernel.expr import Int, Var
+from axe_eq.kernel.placement import Placement, number, sliced
+from axe_eq.kernel.spaces import GLOBAL, PRIVATE, Space
 from axe_eq.kernel.subscripts import Subscript as Subscript
 from axe_eq.kernel.subscripts import part
 from axe_eq.kernel.subscripts import span as span
 from axe_eq.kernel.userline import user_line
 from axe_eq.program.types import DTYPES, DType
 
-LANE = var("lane", high=LANES - 1)
-WARP = var("warp", high=LANES - 1)
-THREAD = var("thread", high=LANES * LANES - 1)
-CTA = var("cta")
-N_CTAS = var("n_ctas", low=1)
-RANK = "rank"  # the name of a CTA's number in its cluster
-WARPS_PER_GROUP = 4
-
 
 @dataclass(eq=False)
 class Buffer:
-    """Storage: a global tensor, a piece of shared memory, or a register tile of its scope.
+    """Storage: an argument, a piece of shared memory, or a tile of its scope's own.
 
     Attributes:
         name: unique in its kernel.
-        memory: a memory of the target.
+        space: the memory that it lies in.
         dtype: element type name.
-        shape: logical extents; those of global buffers may be run-time values.
+        shape: logical extents; those of arguments may be run-time values.
         place: where its elements lie, in elements.
         offset: first byte in shared memory.
     """
 
     name: str
-    memory: str
+    space: Space
     dtype: str
     shape: tuple[Int, ...]
     place: Placement
     offset: int = 0
+
+    @property
+    def memory(self) -> str:
+        """Name of its memory."""
+        return self.space.name
+
+    @property
+    def is_global(self) -> bool:
+        """Whether everybody sees it: parts outside of it are masked."""
+        return self.space.kind == GLOBAL
+
+    @property
+    def is_private(self) -> bool:
+        """Whether every issuer has one of its own."""
+        return self.space.kind == PRIVATE
 
     @property
     def type(self) -> DType:
@@ -72,8 +73,8 @@ class Buffer:
 
     @property
     def n_elements(self) -> int:
-        """Elements of storage (shared memory) or registers per thread that it takes."""
-        return self.place.extent_on("reg" if self.memory == "reg" else "m")
+        """Elements of storage that it takes, in private memories of every issuer."""
+        return self.place.extent_on(self.space.axes[-1])
 
     @cached_property
     def alignment(self) -> int:
@@ -168,27 +169,28 @@ class View:
         return text if list(self.dims) == sorted(self.dims) else f"{text}.permuted{self.dims}"
 
 
-@dataclass(eq=False)
-class MBarrier:
-    """An array of transaction barriers in shared memory.
+# -- statements -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Where:
+    """Who issues a statement.
 
     Attributes:
-        name: unique in its kernel.
-        slots: number of barriers.
-        arrivals: arrivals that complete one phase; derived when the kernel is built.
-        offset: first byte in shared memory.
+        scope: name of the scope, one of the target's.
     """
 
-    name: str
-    slots: int
-    arrivals: int = 0
-    offset: int = 0
+    scope: str
 
-    def __str__(self) -> str:
-        return self.name
+    @property
+    def axes(self) -> Mapping[str, int]:
+        """The hardware axes that layouts of this scope's tiles must cover, with their sizes."""
+        return {}
 
-
-# -- statements -----------------------------------------------------------------------------------
+    @property
+    def numbers(self) -> frozenset[str]:
+        """Run-time numbers that tell those apart who issue a statement here for themselves."""
+        return frozenset()
 
 
 @dataclass(eq=False)
@@ -197,8 +199,47 @@ class Statement:
 
     at: str = field(default="", kw_only=True)
 
+    def sections(self) -> Sequence[Section]:
+        """The bodies inside."""
+        body = getattr(self, "body", None)
+        return [] if body is None else [Section(body)]
+
+    def narrowed(self, where: Where) -> Where:
+        """Who issues the bodies inside, where this is issued by `where`."""
+        return where
+
+    def inside(self, where: Where) -> Iterator[tuple[Section, Where]]:
+        """The bodies inside, with who issues each."""
+        for section in self.sections():
+            yield section, section.where or self.narrowed(where)
+
+    def uniform(self) -> Iterator[Int]:
+        """Expressions that have one value for all who issue it."""
+        yield from ()
+
+    def line(self) -> str:
+        """The statement in one line, without the bodies inside."""
+        return type(self).__name__.lower()
+
 
 Body = list[Statement]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A body inside a statement.
+
+    Attributes:
+        body: statements.
+        variables: run-time integers that it has beside those outside.
+        heading: what tells it from other sections of the statement.
+        where: who issues it, where the section says so.
+    """
+
+    body: Body
+    variables: tuple[Var, ...] = ()
+    heading: str = ""
+    where: Where | None = None
 
 
 @dataclass(eq=False)
@@ -211,6 +252,18 @@ class For(Statement):
     step: Int
     body: Body = field(default_factory=list)
 
+    def sections(self) -> Sequence[Section]:
+        """What is repeated."""
+        return [Section(self.body, (self.var,))]
+
+    def uniform(self) -> Iterator[Int]:
+        """The range."""
+        yield from (self.start, self.stop, self.step)
+
+    def line(self) -> str:
+        """As Python."""
+        return f"for {self.var} in range({self.start}, {self.stop}, {self.step}):"
+
 
 @dataclass(eq=False)
 class If(Statement):
@@ -219,34 +272,13 @@ class If(Statement):
     condition: Int
     body: Body = field(default_factory=list)
 
+    def uniform(self) -> Iterator[Int]:
+        """The condition."""
+        yield self.condition
 
-@dataclass(eq=False)
-class Role(Statement):
-    """What warpgroups low .. high-1 do; `var` is the warpgroup's number in the CTA.
-
-    `registers` per thread is derived from all roles when the kernel is built; 0 leaves them alone.
-    """
-
-    low: int
-    high: int
-    var: Var
-    body: Body = field(default_factory=list)
-    registers: int = 0
-
-
-@dataclass(eq=False)
-class Roles(Statement):
-    """Exclusive branches over warpgroups: one node, so that emitters make one if/else chain."""
-
-    branches: list[Role] = field(default_factory=list)
-
-
-@dataclass(eq=False)
-class Scope(Statement):
-    """A narrower issuing scope: "elect" (one thread), "warp" or "thread" (each for itself)."""
-
-    kind: str
-    body: Body = field(default_factory=list)
+    def line(self) -> str:
+        """As Python."""
+        return f"if {self.condition}:"
 
 
 @dataclass(eq=False)
@@ -256,6 +288,14 @@ class Let(Statement):
     var: Var
     value: Int
 
+    def uniform(self) -> Iterator[Int]:
+        """The value."""
+        yield self.value
+
+    def line(self) -> str:
+        """A declaration."""
+        return f"{self.var} := {self.value}"
+
 
 @dataclass(eq=False)
 class Assign(Statement):
@@ -264,89 +304,48 @@ class Assign(Statement):
     var: Var
     value: Int
 
+    def uniform(self) -> Iterator[Int]:
+        """The value."""
+        yield self.value
 
-@dataclass(eq=False)
-class Wait(Statement):
-    """Wait until phase parity of a barrier slot has completed."""
-
-    barrier: MBarrier
-    slot: Int
-    parity: Int
-
-
-@dataclass(eq=False)
-class Arrive(Statement):
-    """Arrive at a barrier slot, once per issuing thread.
-
-    `ranks` are the CTAs of the cluster whose barriers these are, by default the own; `landings`
-    counts the CTAs that arrive so at one CTA's (derived).
-    """
-
-    barrier: MBarrier
-    slot: Int
-    ranks: tuple[Int, ...] = ()
-    landings: int = 1
-
-
-@dataclass(eq=False)
-class Expect(Statement):
-    """Arrive and announce the bytes of the copies that complete on this slot (derived)."""
-
-    barrier: MBarrier
-    slot: Int
-    copies: list[CopyAsync] = field(default_factory=list)
-
-    @property
-    def n_bytes(self) -> int:
-        """Bytes of all its copies that come to one CTA, from whichever of the cluster."""
-        return sum(c.landings * c.dst.size * c.dst.buffer.itemsize for c in self.copies)
-
-
-@dataclass(eq=False)
-class Sync(Statement):
-    """Barrier over all threads of the issuing scope."""
-
-
-@dataclass(eq=False)
-class ClusterArrive(Statement):
-    """All threads of the CTA arrive at the barrier of their cluster; releases what they did."""
-
-
-@dataclass(eq=False)
-class ClusterWait(Statement):
-    """Wait until all threads of the cluster have arrived; acquires what they did before."""
-
-
-@dataclass(eq=False)
-class FenceAsync(Statement):
-    """Make earlier ordinary shared-memory accesses of this thread visible to the async proxy."""
-
-
-@dataclass(eq=False)
-class Commit(Statement):
-    """Close the group of async operations issued so far; kind "bulk" or "cp_async"."""
-
-    kind: str
-
-
-@dataclass(eq=False)
-class WaitGroup(Statement):
-    """Wait until at most `pending` groups are open.
-
-    Kind "wgmma" and "cp_async": done; "bulk": written; "bulk_read": shared memory was read.
-    """
-
-    kind: str
-    pending: int
+    def line(self) -> str:
+        """As Python."""
+        return f"{self.var} = {self.value}"
 
 
 @dataclass(eq=False)
 class Primitive(Statement):
-    """A statement that dispatch lowers to instruction calls."""
+    """A statement that dispatch lowers to instruction calls.
+
+    Attributes:
+        name: what instruction rows call it.
+    """
+
+    name: ClassVar[str] = ""
 
     def views(self) -> tuple[View, ...]:
         """Its operands, written ones first."""
         raise NotImplementedError
+
+    def places(self) -> Iterator[Int]:
+        """Where its operands begin, which may differ between those who issue it."""
+        for view in self.views():
+            yield from view.begin
+
+    @property
+    def operands(self) -> str:
+        """Its name and operands, for messages."""
+        out, *ins = self.views()
+        return f"{self.name} {out}" + (f" <- {', '.join(map(str, ins))}" if ins else "")
+
+    def line(self) -> str:
+        """Operands, and what else it says."""
+        more = self.details()
+        return f"{self.operands}{more}"
+
+    def details(self) -> str:
+        """What it says beside its operands."""
+        return ""
 
 
 @dataclass(eq=False)
@@ -356,6 +355,7 @@ class Copy(Primitive):
     Elements outside a global source read as `fill`; those outside a destination are not written.
     """
 
+    name: ClassVar[str] = "copy"
     dst: View
     src: View
     fill: float = 0.0
@@ -367,32 +367,10 @@ class Copy(Primitive):
 
 
 @dataclass(eq=False)
-class CopyAsync(Primitive):
-    """Start a copy between global and shared memory.
-
-    It completes on a barrier slot (inside `arrives`) or with the group that the next `Commit`
-    closes. With `ranks` it goes to the same slice of shared memory in each of these CTAs of the
-    cluster, and completes on each one's own barrier slot; `landings` counts the CTAs that send such
-    a copy to one CTA (derived).
-    """
-
-    dst: View
-    src: View
-    barrier: MBarrier | None = None
-    slot: Int = 0
-    via: str = ""
-    ranks: tuple[Int, ...] = ()
-    landings: int = 1
-
-    def views(self) -> tuple[View, ...]:
-        """Destination, source."""
-        return self.dst, self.src
-
-
-@dataclass(eq=False)
 class Gemm(Primitive):
     """acc[m, n] (+)= sum over k of a[m, k] b[n, k]; asynchronous ones form one group each."""
 
+    name: ClassVar[str] = "gemm"
     acc: View
     a: View
     b: View
@@ -403,11 +381,20 @@ class Gemm(Primitive):
         """Accumulator, operands."""
         return self.acc, self.a, self.b
 
+    def uniform(self) -> Iterator[Int]:
+        """Whether it adds to what is there."""
+        yield self.accumulate
+
+    def details(self) -> str:
+        """What it says beside its operands."""
+        return f", accumulate {self.accumulate}" + (", async" if self.asynchronous else "")
+
 
 @dataclass(eq=False)
 class Map(Primitive):
     """out[i] = cell(ins[i] ...), rounded to out's dtype; ins broadcast as in numpy."""
 
+    name: ClassVar[str] = "map"
     cell: Cell
     out: View
     ins: tuple[View, ...]
@@ -416,11 +403,16 @@ class Map(Primitive):
         """Output, operands."""
         return self.out, *self.ins
 
+    def details(self) -> str:
+        """What it says beside its operands."""
+        return f": {self.cell}"
+
 
 @dataclass(eq=False)
 class Reduce(Primitive):
-    """out = monoid over `dims` of `src`; `scratch` is shared memory, needed across warps."""
+    """out = monoid over `dims` of `src`; `scratch` is shared memory, where they exchange there."""
 
+    name: ClassVar[str] = "reduce"
     monoid: str
     out: View
     src: View
@@ -430,6 +422,10 @@ class Reduce(Primitive):
     def views(self) -> tuple[View, ...]:
         """Output, operand."""
         return self.out, self.src
+
+    def details(self) -> str:
+        """What it says beside its operands."""
+        return f": {self.monoid} over dims {self.dims}"
 
 
 @dataclass(eq=False)
@@ -443,9 +439,10 @@ class Scan(Primitive):
         merge: cells over the earlier state's parts, then the later one's.
         states, carries: one tile per part, all states alike.
         dim: along which.
-        scratch: shared memory per part, needed across warps.
+        scratch: shared memory per part, needed where issuers exchange through it.
     """
 
+    name: ClassVar[str] = "scan"
     merge: tuple[Cell, ...]
     states: tuple[View, ...]
     carries: tuple[View, ...]
@@ -456,11 +453,16 @@ class Scan(Primitive):
         """The first state, then every tile that is read and written."""
         return (self.states[0], *self.states, *self.carries)
 
+    def details(self) -> str:
+        """What it says beside its operands."""
+        return f": {', '.join(map(str, self.merge))} along dim {self.dim}"
+
 
 @dataclass(eq=False)
 class Fill(Primitive):
     """out = value."""
 
+    name: ClassVar[str] = "fill"
     out: View
     value: float
 
@@ -468,11 +470,16 @@ class Fill(Primitive):
         """Output."""
         return (self.out,)
 
+    def details(self) -> str:
+        """What it says beside its operands."""
+        return f": {self.value}"
+
 
 @dataclass(eq=False)
 class Index(Primitive):
     """out[i] = begin + position of i along `dim`; for masks."""
 
+    name: ClassVar[str] = "index"
     out: View
     dim: int
     begin: Int
@@ -481,6 +488,14 @@ class Index(Primitive):
         """Output."""
         return (self.out,)
 
+    def places(self) -> Iterator[Int]:
+        """Where the tile begins, and the first position."""
+        yield from (*self.out.begin, self.begin)
+
+    def details(self) -> str:
+        """What it says beside its operands."""
+        return f": {self.begin} + position along dim {self.dim}"
+
 
 @dataclass(eq=False)
 class Kernel:
@@ -488,51 +503,62 @@ class Kernel:
 
     Attributes:
         name: its name in emitted text.
-        n_warps: warps of one CTA.
         params: run-time integers, in order.
-        tensors: global buffers, in order; `outputs` names those it writes.
-        buffers: shared and register buffers.
-        barriers: barrier arrays.
+        tensors: arguments, in order; `outputs` names those it writes.
+        buffers: all others.
         body: statements.
-        tiles: units of work, each of one cluster; a grid covers them.
-        persistent: a CTA loops over tiles (at most one CTA per slot of the machine is launched).
-        smem_bytes: shared memory of one CTA.
-        cluster: CTAs of one cluster.
         note: what its text says about it, where something is to be said.
+        issuer: whose numbers tell apart who issues a statement, for messages.
     """
 
     name: str
-    n_warps: int
     params: list[Var] = field(default_factory=list)
     tensors: list[Buffer] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
-    barriers: list[MBarrier] = field(default_factory=list)
     body: Body = field(default_factory=list)
-    tiles: Int = 1
-    persistent: bool = False
-    smem_bytes: int = 0
-    cluster: int = 1
     note: str = ""
+    issuer: ClassVar[str] = "engine"
+    issuer_numbers: ClassVar[frozenset[str]] = frozenset()
 
     @property
-    def n_threads(self) -> int:
-        """Threads of one CTA."""
-        return LANES * self.n_warps
+    def top(self) -> Where:
+        """Who issues the statements of its body."""
+        raise NotImplementedError
 
     @property
-    def smem_alignment(self) -> int:
-        """Bytes that the start of its shared memory is a multiple of."""
-        return max((b.alignment for b in self.buffers if b.memory == "smem"), default=16)
+    def owner(self) -> Where:
+        """Who computes the integers that its body declares."""
+        return self.top
 
-    @property
-    def launch_smem_bytes(self) -> int:
-        """Shared memory that a launch asks for: what it begins with is aligned to 16 bytes only."""
-        slack = self.smem_alignment if self.smem_alignment > 16 else 0
-        return self.smem_bytes + slack if self.smem_bytes else 0
+    def given(self) -> Iterator[str]:
+        """Names of run-time integers that nothing in it declares."""
+        yield from (p.name for p in self.params)
+
+    def parts(self) -> Iterator[Buffer]:
+        """Its buffers, arguments first."""
+        yield from (*self.tensors, *self.buffers)
+
+    def names(self) -> Iterator[str]:
+        """Names that are taken by its parts."""
+        yield from (b.name for b in self.parts())
+
+    def header(self) -> Iterator[str]:
+        """The lines above its parts."""
+        yield f"kernel {self.name}"
+        shown = [
+            f"{p}" + (f" (multiple of {p.divisor})" if p.divisor > 1 else "") for p in self.params
+        ]
+        yield from [f"  params {', '.join(shown)}"] if shown else []
+
+    def declarations(self) -> Iterator[str]:
+        """A line for each of its parts."""
+        for buffer in self.parts():
+            shape = "x".join(map(str, buffer.shape))
+            yield f"  {buffer.memory} {buffer} {buffer.dtype}[{shape}] = {buffer.place}"
 
     def tensor(self, name: str) -> Buffer:
-        """The global buffer called `name`.
+        """The argument called `name`.
 
         Raises:
             ScheduleError: the kernel has none of that name.
@@ -546,45 +572,18 @@ class Kernel:
 
 def children(statement: Statement) -> Sequence[Body]:
     """The bodies inside a statement."""
-    if isinstance(statement, Roles):
-        return [role.body for role in statement.branches]
-    body = getattr(statement, "body", None)
-    return [] if body is None else [body]
+    return [section.body for section in statement.sections()]
 
 
-@dataclass(frozen=True)
-class Where:
-    """Who issues a statement: scope, how many warps it spans, and its role."""
-
-    scope: str
-    n_warps: int
-    role: Role | None = None
-
-    @property
-    def axes(self) -> dict[str, int]:
-        """The thread axes that layouts of this scope's tiles must cover, with their sizes."""
-        if self.scope == "thread":
-            return {}
-        return {"lane": LANES} if self.scope == "warp" else {"lane": LANES, "warp": self.n_warps}
-
-    def inside(self, statement: Statement) -> Where:
-        """The scope of a body of `statement`."""
-        return (
-            Where(statement.kind, self.n_warps, self.role) if isinstance(statement, Scope) else self
-        )
+def walk(kernel: Kernel) -> list[tuple[Statement, Where]]:
+    """Every statement with who issues it, in program order."""
+    found: list[tuple[Statement, Where]] = []
+    _walk(kernel.body, kernel.top, found)
+    return found
 
 
-def walk(kernel: Kernel) -> Iterator[tuple[Statement, Where]]:
-    """Every statement with its issuing scope, in program order."""
-    yield from _walk(kernel.body, Where("cta", kernel.n_warps))
-
-
-def _walk(body: Body, where: Where) -> Iterator[tuple[Statement, Where]]:
+def _walk(body: Body, where: Where, found: list[tuple[Statement, Where]]) -> None:
     for statement in body:
-        yield statement, where
-        if isinstance(statement, Roles):
-            for role in statement.branches:
-                yield from _walk(role.body, Where("warpgroup", WARPS_PER_GROUP, role))
-        else:
-            for inner in children(statement):
-                yield from _walk(inner, where.inside(statement))
+        found.append((statement, where))
+        for section, narrower in statement.inside(where):
+            _walk(section.body, narrower, found)

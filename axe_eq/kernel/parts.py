@@ -1,4 +1,4 @@
-"""The buffers, barriers and states of one kernel: what its statements may name."""
+"""The buffers and states of one kernel: what its statements may name."""
 
 from __future__ import annotations
 
@@ -13,27 +13,31 @@ class Parts:
     """What one kernel declared. Every check refuses, at the user's line, what is no part of it.
 
     Args:
-        outputs: names of the global tensors that it may write, while it declares them.
+        outputs: names of the arguments that it may write, while it declares them.
     """
 
     def __init__(self, outputs: Collection[str]) -> None:
         self._outputs = outputs
-        self._own: set[ir.Buffer | ir.MBarrier] = set()
+        self._own: set[object] = set()
         self._states: list[Var] = []
 
-    def add(self, part: ir.Buffer | ir.MBarrier | Var) -> None:
-        """Declare a buffer, barriers or a state."""
+    def add(self, part: object) -> None:
+        """Declare a buffer, a state, or what else a model of execution has."""
         if isinstance(part, Var):
             self._states.append(part)
         else:
             self._own.add(part)
 
+    def own(self, thing: str, value: object, what: str) -> None:
+        """Something that this kernel declared."""
+        if value not in self._own:
+            raise refuse(thing, f"{value} belongs to another kernel", f"{what} of this one")
+
     def buffer(self, thing: str, value: object) -> ir.Buffer:
         """A buffer of this kernel."""
         if not isinstance(value, ir.Buffer):
             raise refuse(thing, f"{value!s} is no buffer", "a buffer")
-        if value not in self._own:
-            raise refuse(thing, f"{value} belongs to another kernel", "a buffer of this one")
+        self.own(thing, value, "a buffer")
         return value
 
     def view(self, thing: str, value: object) -> ir.View:
@@ -46,20 +50,9 @@ class Parts:
     def written(self, thing: str, value: object) -> ir.View:
         """A part of a buffer of this kernel that may be written."""
         view = self.view(thing, value)
-        if view.buffer.memory == "gmem" and view.buffer.name not in self._outputs:
+        if view.buffer.is_global and view.buffer.name not in self._outputs:
             raise refuse(thing, f"{view} is a part of an input", "a tensor with output=True")
         return view
-
-    def barrier(self, thing: str, value: object, slot: Int) -> tuple[ir.MBarrier, Int]:
-        """Barriers of this kernel, and one of their slots."""
-        if not isinstance(value, ir.MBarrier):
-            raise refuse(thing, f"{value!s} is no array of barriers", "k.mbarriers(name, slots)")
-        if value not in self._own:
-            raise refuse(thing, f"{value} belongs to another kernel", "barriers of this one")
-        slot = integer(f"barrier {value}", "slot", slot)
-        if isinstance(slot, int) and not 0 <= slot < value.slots:
-            raise refuse(f"barrier {value}", f"slot {slot}", f"0 to {value.slots - 1}")
-        return value, slot
 
     def held(self, state: Var, value: Int) -> Int:
         """A value that a state of this kernel may have, as far as it is known."""

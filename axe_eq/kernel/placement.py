@@ -10,7 +10,7 @@ slice, then the same swizzle.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import prod
@@ -22,9 +22,7 @@ import numpy.typing as npt
 from axe_eq.errors import LayoutError
 from axe_eq.kernel.expr import Expr, Int, divisor
 from axe_eq.layout import Layout
-from axe_eq.layout.swizzle import Swizzle
-
-LANES = 32
+from axe_eq.layout.value.swizzle import Swizzle
 
 
 class Iter(NamedTuple):
@@ -94,7 +92,7 @@ class Placement:
         total = dict(self.offset)
         for axis, value in offset.items():
             total[axis] = total.get(axis, 0) + value
-        return replace(self, offset=_offset(total))
+        return replace(self, offset=without_zeros(total))
 
     def static(self) -> Placement:
         """The placement without its offset: what plans depend on."""
@@ -126,7 +124,8 @@ def _size(block: Iterable[Iter]) -> Int:
     return prod((i.extent for i in block), start=1)
 
 
-def _offset(values: Mapping[str, Int]) -> tuple[tuple[str, Int], ...]:
+def without_zeros(values: Mapping[str, Int]) -> tuple[tuple[str, Int], ...]:
+    """Offsets as a placement keeps them: without zeros, sorted by axis."""
     return tuple(sorted((a, v) for a, v in values.items() if not (isinstance(v, int) and v == 0)))
 
 
@@ -144,8 +143,23 @@ def _coordinates(blocks: tuple[Block, ...], axis: str) -> npt.NDArray[np.int64]:
     return total
 
 
-def of_layout(layout: Layout, shape: Sequence[int], thing: str = "") -> Placement:
-    """Group a layout by `shape`; thread axis ``tx`` is split into lanes and warps.
+def _whole(i: Iter, thing: str) -> Sequence[Iter]:
+    return (i,)
+
+
+def of_layout(
+    layout: Layout,
+    shape: Sequence[int],
+    thing: str = "",
+    split: Callable[[Iter, str], Sequence[Iter]] = _whole,
+) -> Placement:
+    """Group a layout by `shape`.
+
+    Args:
+        layout: any without a box.
+        shape: of the buffer.
+        thing: what it is of, for messages.
+        split: the iters on a machine's own axes that one iter stands for.
 
     Raises:
         LayoutError: the shape does not group the layout, or the layout has a box or several
@@ -157,26 +171,13 @@ def of_layout(layout: Layout, shape: Sequence[int], thing: str = "") -> Placemen
     if len(layout.swizzle) > 1 or any(s.axis != "m" for s in layout.swizzle):
         raise LayoutError(thing, f"has swizzles {layout.swizzle}", "at most one, on axis m")
     swizzle = layout.swizzle[0] if layout.swizzle else None
-    shard = [i for item in layout.shard for i in _threads(Iter(*item), thing)]
+    shard = [i for item in layout.shard for i in split(Iter(*item), thing)]
     replica = tuple(
-        i for item in layout.replica for i in _threads(Iter(*item), thing) if i.extent != 1
+        i for item in layout.replica for i in split(Iter(*item), thing) if i.extent != 1
     )
-    return Placement(group(shard, shape, thing), replica, _offset(dict(layout.offset)), swizzle)
-
-
-def _threads(i: Iter, thing: str) -> list[Iter]:
-    """Split an iter on ``tx`` (thread of the CTA) into iters on warp and lane."""
-    if i.axis != "tx":
-        return [i]
-    extent, stride = number(i.extent), number(i.stride)
-    if stride % LANES == 0:
-        return [Iter(extent, stride // LANES, "warp")]
-    if extent * stride <= LANES:
-        return [Iter(extent, stride, "lane")]
-    per_warp = LANES // stride
-    if LANES % stride or extent % per_warp:
-        raise LayoutError(thing, f"iter {i} does not split into warps of {LANES}", "a power of two")
-    return [Iter(extent // per_warp, 1, "warp"), Iter(per_warp, stride, "lane")]
+    return Placement(
+        group(shard, shape, thing), replica, without_zeros(dict(layout.offset)), swizzle
+    )
 
 
 def row_major(shape: Sequence[Int], axis: str = "m") -> Placement:
@@ -310,7 +311,7 @@ def sliced(p: Placement, begin: Sequence[Int], extent: Sequence[int], thing: str
         blocks.append(part)
         for axis, value in moved.items():
             shift[axis] = shift.get(axis, 0) + value
-    return replace(p, blocks=tuple(blocks), offset=_offset(shift))
+    return replace(p, blocks=tuple(blocks), offset=without_zeros(shift))
 
 
 class Digit(NamedTuple):
@@ -412,30 +413,6 @@ def _bind(found: dict[str, int], stride: int | str, block: Block, where: str, th
     wanted = found.setdefault(stride, actual) if isinstance(stride, str) else stride
     if actual != wanted:
         raise LayoutError(thing, f"{where} has stride {actual}", f"stride {wanted}")
-
-
-def projected(p: Placement, kept: Iterable[int]) -> Placement:
-    """The placement of an operand that depends on the `kept` dims only: others become replicas.
-
-    Registers of the dropped dims vanish: a thread needs one copy.
-    """
-    keep = set(kept)
-    dropped = [i for d, b in enumerate(p.blocks) if d not in keep for i in b if i.axis != "reg"]
-    blocks = tuple(b if d in keep else () for d, b in enumerate(p.blocks))
-    return packed(replace(p, blocks=blocks, replica=(*p.replica, *dropped)))
-
-
-def packed(p: Placement) -> Placement:
-    """Renumber registers densely, by stride: slices of register tiles have holes."""
-    ranked = sorted({i for i in p.iters if i.axis == "reg"}, key=lambda i: number(i.stride))
-    dense, size = dict[Iter, Iter](), 1
-    for i in ranked:
-        dense[i] = Iter(i.extent, size, "reg")
-        size *= number(i.extent)
-    blocks = tuple(tuple(dense.get(i, i) for i in block) for block in p.blocks)
-    kept = tuple(i for i in p.replica if i.axis != "reg")
-    offset = {a: v for a, v in p.offset if a != "reg"}
-    return replace(p, blocks=tuple(map(merged, blocks)), replica=kept, offset=_offset(offset))
 
 
 def digits(axis: str, p: Placement, size: int, thing: str) -> None:

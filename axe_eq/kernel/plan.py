@@ -1,8 +1,7 @@
 """Plans: what a primitive becomes, instruction calls with addresses and registers.
 
-A call is executed by every thread of its primitive's scope (or by the elected one); its expressions
-may use `LANE`, `WARP` and the variables in scope. A backend gives every instruction a text and a
-meaning.
+A call is executed by all who issue its primitive; its expressions may use their numbers and the
+variables in scope. A backend gives every instruction a text and a meaning.
 """
 
 from __future__ import annotations
@@ -11,62 +10,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from axe_eq.kernel import ir
 from axe_eq.kernel.expr import Int, Var
-from axe_eq.layout.swizzle import Swizzle
 from axe_eq.target import Instr
 
 
-@dataclass(frozen=True)
-class Regs:
-    """Registers of a tile, by element number in the issuing thread."""
-
-    buffer: ir.Buffer
-    index: tuple[int, ...]
-
-    def __str__(self) -> str:
-        first, n = self.index[0], len(self.index)
-        if self.index == tuple(range(first, first + n)):
-            return f"{self.buffer}[{first}]" if n == 1 else f"{self.buffer}[{first}:{first + n}]"
-        return f"{self.buffer}[{' '.join(map(str, self.index))}]"
-
-
-@dataclass(frozen=True)
-class Address:
-    """A place in shared memory: bytes from the start of a buffer."""
-
-    buffer: ir.Buffer
-    byte: Int
-
-    def __str__(self) -> str:
-        return f"{self.buffer} + {self.byte}" if self.byte != 0 else str(self.buffer)
-
-
-@dataclass(frozen=True)
-class TensorMap:
-    """A hardware descriptor of a global tensor, encoded by the host at launch.
+class Resource:
+    """What a launch needs beside arguments, prepared by its backend; equal ones share a name.
 
     Attributes:
-        buffer: the tensor.
-        shape, strides: per map dim, fastest first, in elements.
-        box: elements of one copy per map dim.
-        swizzle_bytes: width of the shared-memory swizzle, 0 for none.
-        offset: the element that its first one is.
+        stem: what its name begins with.
+        of: what it is about: several of one thing are numbered.
     """
 
-    buffer: ir.Buffer
-    shape: tuple[Int, ...]
-    strides: tuple[Int, ...]
-    box: tuple[int, ...]
-    swizzle_bytes: int
-    offset: Int = 0
+    @property
+    def stem(self) -> str:
+        """The beginning of its name."""
+        raise NotImplementedError
 
-    def __str__(self) -> str:
-        dims = " x ".join(map(str, self.shape))
-        swizzle = f", swizzle {self.swizzle_bytes}B" if self.swizzle_bytes else ""
-        first = "" if self.offset == 0 else f" from element {self.offset}"
-        box = " x ".join(map(str, self.box))
-        return f"map of {self.buffer}{first}: {dims}, box {box}{swizzle}"
+    @property
+    def of(self) -> object:
+        """What it is about."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -105,8 +69,8 @@ class Plan:
         calls: in order; every element of the primitive is covered exactly once.
         lets: values computed once before the calls.
         requires: run-time preconditions.
-        align: bytes that base addresses of global tensors must be multiples of, by name.
-        cycles: estimated issue cycles of one SM, to rank plans of one primitive.
+        align: bytes that base addresses of arguments must be multiples of, by name.
+        cycles: estimated issue cycles of one unit, to rank plans of one primitive.
         notes: what `explain` shows (bank conflicts, vector width, boxes).
     """
 
@@ -117,10 +81,3 @@ class Plan:
     align: dict[str, int] = field(default_factory=dict)
     cycles: float = 0.0
     notes: str = ""
-
-
-def swizzle_bytes(swizzle: Swizzle | None, itemsize: int) -> int:
-    """Width in bytes of one row of the swizzle's pattern; 0 without one."""
-    if swizzle is None or not swizzle.bits:
-        return 0
-    return itemsize << (swizzle.base + swizzle.bits)

@@ -34,7 +34,7 @@ def part(buffer: Buffer, dim: int, index: Subscript, extent: Int) -> tuple[Int, 
         LayoutError: it lies outside, or takes steps.
     """
     thing, kept, size = f"buffer {buffer.name}", True, 1
-    at = partial(given.position, thing, dim, extent, buffer.memory == "gmem")
+    at = partial(given.position, thing, dim, extent, buffer.is_global)
     if isinstance(index, span):
         begin = given.integer(thing, "begin", index.begin)
         size = given.whole(thing, "extent", index.extent)
@@ -49,8 +49,8 @@ def part(buffer: Buffer, dim: int, index: Subscript, extent: Int) -> tuple[Int, 
         begin, kept = at("index", index), False
     low, high = bounds(begin)
     before = (high is not None and high < 0) or (low is not None and low < 0)
-    outside = size < 1 or (before and buffer.memory != "gmem")  # global tensors are masked
-    fixed = isinstance(extent, int) and buffer.memory != "gmem" and low is not None
+    outside = size < 1 or (before and not buffer.is_global)  # arguments are masked
+    fixed = isinstance(extent, int) and not buffer.is_global and low is not None
     if outside or (fixed and number(low or 0) + size > number(extent)):
         wrong = f"part of {size} from {begin} of dim {dim}"
         raise LayoutError(thing, wrong, f"inside {extent}", at=user_line())

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from axe_eq.layout import aliasing, boxed, inverse, swizzled, upper
-from axe_eq.layout.composition import compose
-from axe_eq.layout.decide import Difference, same_map
-from axe_eq.layout.mesh import Mesh
-from axe_eq.layout.partial_inverse import complement, left_inverse, right_inverse
-from axe_eq.layout.products import (
+from axe_eq.layout.algebra import aliasing, boxed, inverse
+from axe_eq.layout.algebra.composition import compose
+from axe_eq.layout.algebra.partial_inverse import complement, left_inverse, right_inverse
+from axe_eq.layout.algebra.products import (
     common_refinement,
     direct_sum,
     direct_sum_left,
@@ -15,10 +13,14 @@ from axe_eq.layout.products import (
     tile,
     tile_of,
 )
-from axe_eq.layout.reports import Aliasing, Clash, Grouped
-from axe_eq.layout.swizzle import Swizzle
-from axe_eq.layout.tables import recover
-from axe_eq.layout.value import Layout
+from axe_eq.layout.normal import swizzled
+from axe_eq.layout.normal.decide import Difference, same_map
+from axe_eq.layout.normal.tables import recover
+from axe_eq.layout.value import upper
+from axe_eq.layout.value.layout import Layout
+from axe_eq.layout.value.mesh import Mesh
+from axe_eq.layout.value.reports import Aliasing, Clash, Grouped
+from axe_eq.layout.value.swizzle import Swizzle
 
 
 def _read(text: str) -> Layout:

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from axe_eq.program.gathers import looks
 from axe_eq.program.known import (
     ABOVE,
     ALL,
@@ -65,7 +66,7 @@ _LARGEST = 1 << 20  # elements of a constant sequence that are looked at
 def captured_name(values: Any) -> str:
     """How the name of a captured array begins, by what it holds."""
     array = np.asarray(values)
-    if array.dtype.kind in "ib":
+    if array.dtype.kind in "iub":
         return CAPTURED
     wide = array.astype(np.float64)
     if np.isfinite(wide).all():
@@ -151,6 +152,11 @@ def facts_of_selector(text: str, types: tuple[ValueType, ...], facts: tuple[int,
     declared, params = selector(text)
     if declared.fill is not None:
         return reduce(and_, facts, facts_of_number(declared.fill(params)))
+    if found := looks(text, types):
+        # What says where is not moved; whether it always is an index nobody knows.
+        says = {look.by for look in found}
+        moved = [f for n, f in enumerate(facts) if n not in says]
+        return reduce(and_, moved) & ~DEFINED
     if facts:
         return reduce(and_, facts)
     of = sel_type(text, types)

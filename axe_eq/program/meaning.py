@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,10 +19,12 @@ from numpy.lib.stride_tricks import as_strided
 
 from axe_eq.errors import ArgumentError, AxeError, ProgramError, cause, raised_at
 from axe_eq.program.contract import product_sum
+from axe_eq.program.gathers import check_index, check_indices, index_nodes
 from axe_eq.program.node import (
     INPUT,
     OP,
     SCAN,
+    SEL,
     Node,
     Program,
     op_type,
@@ -31,9 +33,9 @@ from axe_eq.program.node import (
     topological,
 )
 from axe_eq.program.ops import MONOIDS, Cell, State, cell, scan, selector
-from axe_eq.program.scans import prefixes
+from axe_eq.program.scans import BLOCKS, prefixes
 from axe_eq.program.signature import Affine, Signature, signature
-from axe_eq.program.types import DTYPES, Array, ValueType, dtype, promote
+from axe_eq.program.types import DTYPES, Array, ValueType, dtype, has_mask, promote
 
 # Elements of one evaluation step; larger index spaces are evaluated in parts, to bound memory.
 PART = 1 << 22
@@ -256,23 +258,30 @@ def evaluate_sel(text: str, arrays: Sequence[Array]) -> Array:
 
     Raises:
         ProgramError: arity, shapes or parameters do not fit.
+        OutOfRange: an operand of integers says where another one has no element.
     """
     sel_type(text, tuple(map(array_type, arrays)))
+    check_indices(text, arrays)
+    return moved(text, arrays)
+
+
+def moved(text: str, arrays: Sequence[Array]) -> Array:
+    """What a selector moves, whatever its operands hold where nothing of them may matter."""
     declared, params = selector(text)
     return np.asarray(declared.run(params, arrays), order="C")
 
 
-def scanned(text: str, arrays: Sequence[Array]) -> Array:
+def scanned(text: str, arrays: Sequence[Array], order: str = BLOCKS) -> Array:
     """Values of a scan in the dtype it is computed in, of operands of one shape.
 
-    Operands may be in their accumulation dtypes already.
+    Operands may be in their accumulation dtypes already; `order` as for `prefixes`.
     """
     monoid, axis = scan(text)
     wanted = _computed_in([dtype(a.dtype).name for a in arrays], monoid.n_values)
     given = [
         a.astype(DTYPES[name].numpy, copy=False) for a, name in zip(arrays, wanted, strict=True)
     ]
-    return prefixes(monoid.name, given, axis)
+    return prefixes(monoid.name, given, axis, order)
 
 
 def evaluate_scan(text: str, arrays: Sequence[Array]) -> Array:
@@ -303,26 +312,45 @@ def _fill_scan(text: str, axis: int, out: Array, arrays: Sequence[Array]) -> Non
 # -- programs -------------------------------------------------------------------------------------
 
 
-def evaluate_node(node: Node, arrays: Sequence[Array]) -> Array:
-    """Value of an operator node from its operands' values."""
+def evaluate_node(node: Node, arrays: Sequence[Array], *, checked: bool = True) -> Array:
+    """Value of an operator node from its operands' values.
+
+    Args:
+        node: the operator.
+        arrays: its operands.
+        checked: refuse integers that say where there is no element; else what is read for them is
+            what kernels read.
+    """
+    if not checked and node.kind == SEL:
+        return moved(node.text, arrays)
     if node.kind == OP:
         return evaluate_op(node.text, node.cell, arrays)
     return (evaluate_scan if node.kind == SCAN else evaluate_sel)(node.text, arrays)
 
 
-def evaluate_nodes(roots: Sequence[Node], inputs: Mapping[str, Array]) -> dict[Node, Array]:
+def evaluate_unchecked(node: Node, arrays: Sequence[Array]) -> Array:
+    """Value of an operator node whose integers may say where there is no element."""
+    return evaluate_node(node, arrays, checked=False)
+
+
+def evaluate_nodes(
+    roots: Sequence[Node],
+    inputs: Mapping[str, Array],
+    evaluate: Callable[[Node, Sequence[Array]], Array] = evaluate_node,
+) -> dict[Node, Array]:
     """Values of every node the roots reach.
 
     Args:
         roots: nodes.
         inputs: input name to array, of the input's type (captured constants included).
+        evaluate: the value of an operator node from its operands'.
     """
     values: dict[Node, Array] = {}
     for node in topological(roots):
         if node.kind == INPUT:
             values[node] = inputs[node.text]
         else:
-            values[node] = evaluate_node(node, [values[a] for a in node.args])
+            values[node] = evaluate(node, [values[a] for a in node.args])
     return values
 
 
@@ -343,7 +371,31 @@ def bind_inputs(program: Program, arrays: Sequence[Array]) -> dict[str, Array]:
     return bound
 
 
+def check_places(program: Program, arrays: Mapping[str, Array], *, computed: bool) -> None:
+    """Refuse integers that say where a value has no element.
+
+    Args:
+        program: at the extents of these arrays.
+        arrays: by input name, captured constants included.
+        computed: also integers that are computed from other values than integers, which may take
+            as long as the program.
+
+    Raises:
+        OutOfRange: naming the argument, or the gather that reads so.
+    """
+    for node, extent in index_nodes(program.nodes()):
+        from_integers = all(DTYPES[n.dtype].kind in "ib" for n in topological([node]))
+        if computed or from_integers:
+            value = evaluate_nodes([node], arrays)[node]
+            name = program.names.get(node, "")
+            named = f"argument {node.text!r}" if node.kind == INPUT else f"index {name}".strip()
+            check_index(named, value, extent)
+
+
 def _check_argument(name: str, wanted: ValueType, array: Array) -> Array:
+    if has_mask(array):
+        expected = "an array; filled(number) makes one"
+        raise ArgumentError(f"argument {name!r}", "has masked elements", expected)
     given = np.asarray(array)
     try:
         found: object = array_type(given)

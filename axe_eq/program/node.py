@@ -84,6 +84,27 @@ class Node:
     def __repr__(self) -> str:
         return f"<{self.kind} {self.text!r} {self.cell} {self.type}>"
 
+    def __copy__(self) -> Node:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Node:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As a table of nodes: pickle would go as deep as the graph."""
+        order = list(topological([self]))
+        number = {node: n for n, node in enumerate(order)}
+        table = [(n.kind, n.text, n.cell, [number[a] for a in n.args], n.type) for n in order]
+        return _of_table, (table,)
+
+
+def _of_table(table: Iterable[tuple[str, str, str, list[int], ValueType]]) -> Node:
+    """The last node of a table in which each says which earlier ones are its operands."""
+    made: list[Node] = []
+    for kind, text, cell_, args, type_ in table:
+        made.append(Node(kind, text, cell_, tuple(made[n] for n in args), type_))
+    return made[-1]
+
 
 def input_node(name: str, type: ValueType) -> Node:
     """An input of a program."""

@@ -55,6 +55,8 @@ class Cell:
         jumps: its value jumps, so a rounding of an operand may change it by much.
         n_params: number of parameters in its text, 1 at least where the first names the dtype.
         strict: a float value is NaN where an operand is.
+        quotient_of: name of the product that this is of its first operand and one over its second,
+            on reals.
         facts: facts about operands -> facts about the value (`axe_eq.program.facts`), for laws that
             need to know where values are defined or finite; without it nothing is known.
     """
@@ -76,6 +78,7 @@ class Cell:
     jumps: bool = False
     n_params: int = 0
     strict: bool = False
+    quotient_of: str = ""
     facts: Callable[..., int] | None = None
 
     @property
@@ -129,6 +132,20 @@ class Pull:
 
 
 @dataclass(frozen=True)
+class Look:
+    """A dim of an operand that a selector reads where the value of another operand says.
+
+    Attributes:
+        operand, dim: what is read.
+        by: the operand of integers, which has a `Pull` for every dim; it moves nowhere.
+    """
+
+    operand: int
+    dim: int
+    by: int
+
+
+@dataclass(frozen=True)
 class Selector:
     """An operator that moves elements.
 
@@ -139,6 +156,9 @@ class Selector:
         run: (params, operand arrays) -> array, the numpy meaning.
         pull: (params, operand types) -> per operand, per operand dim, a `Pull`, or None where that
             dim must be whole; None for selectors without operands.
+        look: (params, operand types) -> the dims without a `Pull` that are read where another
+            operand says; None for selectors that read by their index alone. `run` may read
+            anything where an integer is no index of the dim.
         fill: (params) -> value outside every operand; None where nothing is outside.
         sample: (random generator, operand types) -> parameters that fit, for tests.
         propose: (decisions, prefix of their names, wanted type, per operand its type or None) ->
@@ -171,6 +191,7 @@ class Selector:
     regroup: Callable[[tuple[Any, ...], Sequence[ValueType]], tuple[str, ...]] | None = None
     sample: Callable[[Any, Sequence[ValueType]], tuple[Any, ...]] | None = None
     propose: Callable[[Draw, str, ValueType, Known], tuple[Any, ...] | None] | None = None
+    look: Callable[[tuple[Any, ...], Sequence[ValueType]], tuple[Look, ...]] | None = None
     operands: (
         Callable[[Draw, str, tuple[Any, ...], ValueType, Known], list[tuple[int, ...]] | None]
         | None

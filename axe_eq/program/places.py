@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from axe_eq.errors import LayoutError
 from axe_eq.layout import Layout, compose
-from axe_eq.layout.iters import DEFAULT_AXIS
+from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.program.ops import Pull, selector
 from axe_eq.program.signature import Affine
 from axe_eq.program.types import ValueType
@@ -157,16 +157,20 @@ def pulls(text: str, types: Sequence[ValueType]) -> list[list[Pull | None]]:
     return declared.pull(params, types) if declared.pull else [[None] * t.rank for t in types]
 
 
+def at(row: Sequence[Pull | None], coords: Coords) -> Coords:
+    """Where an operand with a pull for every dim is read, given where the value is read."""
+    return tuple(
+        Affine.of({0: p.scale}, p.offset).substitute({0: coords[p.axis]}) for p in row if p
+    )
+
+
 def pulled(text: str, types: Sequence[ValueType], coords: Coords) -> list[Coords] | None:
     """Where a selector reads each operand, given where its value is read; None if not affine."""
     found = []
     for row in pulls(text, types):
-        at = []
-        for p in row:
-            if p is None:
-                return None
-            at.append(Affine.of({0: p.scale}, p.offset).substitute({0: coords[p.axis]}))
-        found.append(tuple(at))
+        if None in row:
+            return None
+        found.append(at(row, coords))
     return found
 
 
@@ -200,6 +204,7 @@ __all__ = [
     "Coords",
     "Range",
     "along",
+    "at",
     "bounds",
     "never_inside",
     "pulled",

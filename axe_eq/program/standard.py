@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from axe_eq.program import selectors as selectors  # declares the selectors
+from axe_eq.program import gathers as gathers  # declares the selectors
+from axe_eq.program import selectors as selectors
 from axe_eq.program.contract import product_sum, shared
 from axe_eq.program.interval import ENCLOSE
 from axe_eq.program.known import CELL_FACTS, MONOID_FACTS
@@ -112,7 +113,7 @@ def _declare_arithmetic() -> None:
     _cell("maximum", None, _fold(np.maximum), unit=-math.inf, rounds=False, **ring)
     _cell("minimum", None, _fold(np.minimum), unit=math.inf, rounds=False, **ring)
     _cell("sub", 2, np.subtract, "number")
-    _cell("div", 2, np.divide, "float", flops=4)
+    _cell("div", 2, np.divide, "float", flops=4, quotient_of="mul")
     _cell("floor_divide", 2, np.floor_divide, "number", flops=8)
     _cell("remainder", 2, np.remainder, "number", flops=8)
     _cell("pow", 2, _pow, "number", flops=16)
@@ -158,7 +159,7 @@ def _declare_logic() -> None:
         _cell(name, 2, compare, "bool", commutative=name in ("eq", "ne"))
     for name, test in {"isnan": np.isnan, "isfinite": np.isfinite, "isinf": np.isinf}.items():
         _cell(name, 1, test, "bool")
-    _cell("signbit", 1, lambda x: x < 0 if x.dtype.kind in "ib" else np.signbit(x), "bool")
+    _cell("signbit", 1, lambda x: x < 0 if x.dtype.kind in "iub" else np.signbit(x), "bool")
     ring: dict[str, Any] = {"commutative": True, "associative": True}
     _cell("and", None, _fold(np.logical_and), "logical", unit=1.0, **ring)
     _cell("or", None, _fold(np.logical_or), "logical", unit=0.0, **ring)

@@ -12,8 +12,6 @@ from textwrap import shorten
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
 from axe_eq.errors import ProgramError
 from axe_eq.program.meaning import evaluate
 from axe_eq.program.nesting import flatten, leaf_names, unflatten
@@ -75,8 +73,7 @@ def run(fn: Callable[..., Any], *arrays: Any) -> Any:
         ProgramError: see `trace`.
     """
     program = trace(fn, *arrays)
-    leaves = [np.asarray(leaf) for leaf in flatten(arrays)[1]]
-    return unflatten(program.structure, evaluate(program, leaves))
+    return unflatten(program.structure, evaluate(program, flatten(arrays)[1]))
 
 
 def _bind(fn: Callable[..., Any], specs: Sequence[Any]) -> list[str]:

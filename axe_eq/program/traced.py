@@ -21,14 +21,14 @@ from typing import Any, NoReturn
 import numpy as np
 
 from axe_eq.errors import AxeError, ProgramError, cause, said
-from axe_eq.program.arguments import as_float
+from axe_eq.program.array.arguments import as_float
+from axe_eq.program.array.joining import joined
 from axe_eq.program.facts import captured_name
-from axe_eq.program.joining import joined
 from axe_eq.program.node import OP, SCAN, Node, input_node, op_node, scan_node
 from axe_eq.program.ops import join_text, selector
 from axe_eq.program.signature import Affine, make, plain, signature
 from axe_eq.program.spec import MAX_ELEMENTS, Dim
-from axe_eq.program.types import DTYPES, Array, ValueType, dtype, promote
+from axe_eq.program.types import DTYPES, Array, ValueType, dtype, has_mask, promote
 
 Operand = Any  # a Traced, a Python number, or an array of any library
 Place = tuple[str, int]  # file, line
@@ -263,7 +263,7 @@ class Traced:
     # -- indexing
 
     def __getitem__(self, key: Any) -> Traced:
-        from axe_eq.program.indexing import index
+        from axe_eq.program.array.indexing import index
 
         result: Traced = index(self, key)
         return result
@@ -326,6 +326,17 @@ class Traced:
     def __repr__(self) -> str:
         return f"<traced {self.node.type}>"
 
+    def __format__(self, spec: str) -> str:
+        if spec:
+            _no_value(f"format(x, {spec!r})", "f'{x}', which shows dtype and shape")
+        return repr(self)
+
+    def __copy__(self) -> Traced:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Traced:
+        return self
+
 
 def _no_value(what: str, instead: str) -> NoReturn:
     raise ProgramError(
@@ -387,6 +398,8 @@ def as_traced(value: Operand, like: Sequence[str] = ()) -> Traced:
 
 
 def _held(value: Any) -> Array:
+    if has_mask(value):
+        raise ProgramError("operand", "has masked elements", "an array; filled(number) makes one")
     try:
         return np.asarray(value) if hasattr(value, "__array__") else np.from_dlpack(value)
     except AxeError:

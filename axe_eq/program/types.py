@@ -24,8 +24,8 @@ Array = npt.NDArray[Any]
 class DType:
     """One element type: its name, its size, and the dtype it accumulates in.
 
-    kind is "f" (floating), "i" (signed integer) or "b" (boolean); scalar is what numpy, or
-    ml_dtypes, calls it.
+    kind is "f" (floating), "i" (integer) or "b" (boolean); scalar is what numpy, or ml_dtypes,
+    calls it.
     """
 
     name: str
@@ -43,6 +43,11 @@ class DType:
         found: np.dtype[Any] = np.dtype(getattr(library, self.scalar))
         return found
 
+    @property
+    def signed(self) -> bool:
+        """Whether it has numbers below 0."""
+        return self.kind == "f" or self.numpy.kind == "i"
+
 
 DTYPES: dict[str, DType] = {
     d.name: d
@@ -53,6 +58,9 @@ DTYPES: dict[str, DType] = {
         DType("bf16", "bfloat16", 2, "f32", "f"),
         DType("f32", "float32", 4, "f32", "f"),
         DType("f64", "float64", 8, "f64", "f"),
+        DType("i8", "int8", 1, "i8", "i"),
+        DType("u8", "uint8", 1, "u8", "i"),
+        DType("i16", "int16", 2, "i16", "i"),
         DType("i32", "int32", 4, "i32", "i"),
         DType("i64", "int64", 8, "i64", "i"),
         DType("bool", "bool_", 1, "bool", "b"),
@@ -61,21 +69,15 @@ DTYPES: dict[str, DType] = {
 _ALIASES = {
     "float16": "f16", "half": "f16", "fp16": "f16", "bfloat16": "bf16", "float32": "f32",
     "float": "f32", "fp32": "f32", "fp64": "f64",
-    "float64": "f64", "double": "f64", "int32": "i32", "int64": "i64", "int": "i64", "pred": "bool",
+    "float64": "f64", "double": "f64", "int8": "i8", "uint8": "u8", "int16": "i16",
+    "int32": "i32", "int64": "i64", "int": "i64", "pred": "bool",
     "fp8": "f8e4m3", "f8e4m3fn": "f8e4m3", "float8_e4m3fn": "f8e4m3", "float8_e5m2": "f8e5m2",
 }  # fmt: skip
-# Wider floats win over narrower ones; f16 with bf16 has no common half type, so f32 holds both.
+# Wider ones win over narrower ones; of two that do not hold each other's values the next one does.
 _RANK = {
-    "bool": 0,
-    "i32": 1,
-    "i64": 2,
-    "f8e5m2": 3,
-    "f8e4m3": 3,
-    "f16": 4,
-    "bf16": 4,
-    "f32": 5,
-    "f64": 6,
-}
+    "bool": 0, "i8": 1, "u8": 1, "i16": 2, "i32": 3, "i64": 4, "f8e5m2": 5, "f8e4m3": 5, "f16": 6,
+    "bf16": 6, "f32": 7, "f64": 8,
+}  # fmt: skip
 
 
 def dtype(name: object) -> DType:
@@ -120,12 +122,21 @@ def held(value: Any, name: str) -> Any:
     return value if kept == value or (kept != kept and value != value) else kept
 
 
+def has_mask(array: object) -> bool:
+    """Whether elements of a numpy array are masked: their values are nobody's."""
+    return isinstance(array, np.ma.MaskedArray) and bool(np.ma.is_masked(array))
+
+
 @cache
 def promote(*names: str) -> str:
     """The common element type: the widest float, else the widest integer, else bool."""
+    if len(names) == 1:
+        return names[0]
     best = max(names, key=lambda n: _RANK[n])
     peers = {n for n in names if _RANK[n] == _RANK[best]}
-    return best if len(peers) == 1 else "f32"
+    if len(peers) == 1:
+        return best
+    return "i16" if DTYPES[best].kind == "i" else "f32"
 
 
 def same_ring(*names: str) -> bool:

@@ -17,11 +17,11 @@ from axe_eq.pack import packs as find_packs
 from axe_eq.program.node import Program
 from axe_eq.program.spec import Spec
 from axe_eq.program.trace import trace
-from axe_eq.prove.decide import decide_programs, proof_text
-from axe_eq.prove.layouts import equivalent_layouts
-from axe_eq.prove.rebuild import type_difference
-from axe_eq.prove.search import Budget
-from axe_eq.prove.verdict import Proved, Unknown, Verdict
+from axe_eq.prove.certificates.rebuild import type_difference
+from axe_eq.prove.certificates.verdict import Proved, Unknown, Verdict
+from axe_eq.prove.layouts.equality import equivalent_layouts
+from axe_eq.prove.programs.decide import decide_programs, proof_text
+from axe_eq.prove.programs.search import Budget
 
 
 def equivalent(

@@ -30,11 +30,11 @@ from axe_eq.layout.picture.pair import (
 from axe_eq.layout.picture.panels import shown_axes
 from axe_eq.layout.picture.single import FEW, Look, layout_html, layout_svg, layout_text
 from axe_eq.pack import packs as find_packs
-from axe_eq.prove.checker import refusal
-from axe_eq.prove.layouts import equivalent_layouts, orders
-from axe_eq.prove.proof import Certificate
-from axe_eq.prove.steps import Account, Step, account
-from axe_eq.prove.verdict import LayoutCounterexample, Proved, Refuted, Verdict
+from axe_eq.prove.certificates.checker import refusal
+from axe_eq.prove.certificates.proof import Certificate
+from axe_eq.prove.certificates.steps import Account, Step, account
+from axe_eq.prove.certificates.verdict import LayoutCounterexample, Proved, Refuted, Verdict
+from axe_eq.prove.layouts.equality import equivalent_layouts, orders
 
 
 class Picture:

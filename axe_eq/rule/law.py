@@ -223,6 +223,13 @@ def _of_call(call: Call) -> str:
     return ""
 
 
+def annotations_of(fn: Callable[..., Any]) -> dict[str, Any]:
+    """What a function's parameters are annotated with; a name is looked up, all else evaluated."""
+    written = {p: a for p, a in fn.__annotations__.items() if p != "return"}
+    known = {p: fn.__globals__.get(a) if isinstance(a, str) else a for p, a in written.items()}
+    return get_type_hints(fn, include_extras=True) if None in known.values() else known
+
+
 def _sort_of(name: str, parameter: str, hint: Any) -> Sort:
     for extra in get_args(hint)[1:]:
         if isinstance(extra, Sort):
@@ -266,7 +273,7 @@ def law(
             raise PackError(
                 f"law {title!r}", "has no source", "a paper and section, or 'ours, ...'"
             )
-        hints = get_type_hints(fn, include_extras=True)
+        hints = annotations_of(fn)
         names = list(inspect.signature(fn).parameters)
         params = tuple((p, _sort_of(title, p, hints.get(p))) for p in names)
         return Law(

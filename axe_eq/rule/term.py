@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -36,7 +36,7 @@ STR = Sort("String", primitive=True)
 
 @dataclass(frozen=True)
 class Symbol:
-    """A constructor: name, argument sorts, result sort. Calling it builds a term.
+    """A constructor: name, argument sorts, result sort, one object each. Calling it builds a term.
 
     `demand` symbols are requests (`place`, `tile`): they may be merged with what answers them but
     are never chosen by extraction.
@@ -47,6 +47,13 @@ class Symbol:
     result: Sort
     demand: bool = False
     _hash: int = field(init=False, repr=False, compare=False)
+    _known: ClassVar[dict[tuple[Any, ...], Symbol]] = {}
+
+    def __new__(
+        cls, name: str, args: tuple[Sort, ...], result: Sort, demand: bool = False
+    ) -> Symbol:
+        """The one symbol of this declaration."""
+        return cls._known.setdefault((name, args, result, demand), super().__new__(cls))
 
     def __post_init__(self) -> None:
         # Every term hashes its symbol: computed once, not field by field each time.
@@ -56,6 +63,9 @@ class Symbol:
     def __hash__(self) -> int:
         return self._hash
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _symbol, (self.name, self.args, self.result, self.demand)
+
     def __call__(self, *args: Any) -> Term:
         """The term of these arguments."""
         if len(args) != len(self.args):
@@ -63,6 +73,11 @@ class Symbol:
                 f"symbol {self.name!r}", f"got {len(args)} arguments", str(len(self.args))
             )
         return Term(self, tuple(args))
+
+
+def _symbol(*declared: Any) -> Symbol:
+    """The symbol of a declaration that another process has made."""
+    return Symbol._known.get(declared) or Symbol(*declared)
 
 
 class Term:
@@ -109,6 +124,32 @@ class Term:
         if not self.args:
             return self.symbol.name
         return f"{self.symbol.name}({', '.join(map(repr, self.args))})"
+
+    def __copy__(self) -> Term:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Term:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As a table of subterms: pickle would go as deep as the term."""
+        number: dict[int, int] = {}
+        table: list[tuple[Symbol, tuple[Any, ...], tuple[int | None, ...]]] = []
+        for term in postorder(self):
+            number[id(term)] = len(table)
+            below = tuple(number.get(id(a)) for a in term.args)
+            own = tuple(None if n is not None else a for a, n in zip(term.args, below, strict=True))
+            table.append((term.symbol, own, below))
+        return _of_table, (table,)
+
+
+def _of_table(table: Iterable[tuple[Symbol, tuple[Any, ...], tuple[int | None, ...]]]) -> Term:
+    """The last term of a table in which each says which earlier ones are its arguments."""
+    made: list[Term] = []
+    for symbol, own, below in table:
+        pairs = zip(own, below, strict=True)
+        made.append(Term(symbol, tuple(a if n is None else made[n] for a, n in pairs)))
+    return made[-1]
 
 
 def postorder(term: Term, known: Container[Term] = ()) -> Iterator[Term]:

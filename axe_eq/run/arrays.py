@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from axe_eq.errors import ArgumentError, AxeError
-from axe_eq.program.types import Array, dtype
+from axe_eq.program.types import Array, dtype, has_mask
 
 # Ordinary, pinned and managed memory: kDLCPU, kDLCUDAHost, kDLROCMHost of the DLPack standard.
 _HOST_MEMORY = (1, 3, 11)
@@ -21,6 +21,9 @@ def as_numpy(array: Any, name: str) -> Array:
     Raises:
         ArgumentError: not an array, or memory that the host cannot read.
     """
+    if has_mask(array):
+        wrong, wanted = "has masked elements", "an array; filled(number) makes one"
+        raise ArgumentError(f"argument {name!r}", wrong, wanted)
     if isinstance(array, np.ndarray):
         return array
     if isinstance(array, (int, float, bool, np.generic)):

@@ -69,7 +69,7 @@ class Call:
     @classmethod
     def of(cls, program: Program) -> Call:
         """The call of a program."""
-        from axe_eq.layout.plain import plain_strides  # a saved program's call needs no layouts
+        from axe_eq.layout.value.plain import plain_strides
 
         return cls(
             tuple(i.name for i in program.inputs),
@@ -148,7 +148,8 @@ class Call:
         ):
             wanted = ", ".join(f"{n}: {t}" for n, t in zip(self.names, self.types, strict=True))
             numbers = sum(isinstance(leaf, int | float | complex) for leaf in leaves)
-            got = f"got {len(leaves)} arrays"
+            as_many = len(leaves) == len(self.names)
+            got = f"got {len(leaves)} arrays{', nested otherwise' if as_many else ''}"
             if numbers > len(self.names):  # a list of numbers is as many arguments
                 got = f"got lists of {numbers} numbers"
             raise ArgumentError("call", got, f"{len(self.names)}: {wanted}")

@@ -53,7 +53,11 @@ def check_head(head: Any) -> None:
 
 
 _ORIGIN = {"extents": Mapping[str, int], "accepted": tuple[Mapping[str, Any], ...]}
-_ACCEPTED = {"extents": Mapping[str, int], "texts": Mapping[str, str]}
+_ACCEPTED = {
+    "extents": Mapping[str, int],
+    "texts": Mapping[str, str],
+    "divisors": Mapping[str, str],
+}
 
 
 def check_call(call: Call, shapes: Sequence[Any]) -> None:

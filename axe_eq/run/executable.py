@@ -8,10 +8,13 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from axe_eq.debug import Report, progress
+import numpy as np
+
+from axe_eq.debug import Report, progress, switches
 from axe_eq.errors import DeviceError, PackError, ScheduleError, SearchError
 from axe_eq.files import write_text
 from axe_eq.pack import Pack
+from axe_eq.program.gathers import index_nodes
 from axe_eq.program.nesting import unflatten
 from axe_eq.program.node import Program
 from axe_eq.program.types import Array
@@ -23,7 +26,7 @@ from axe_eq.schedule.quantity import Costs
 from axe_eq.target import Target
 
 if TYPE_CHECKING:
-    from axe_eq.extract.pareto import Point
+    from axe_eq.extract.search.pareto import Point
 
 
 _MOST_BOUND = 64  # extents for which a bound schedule is kept
@@ -176,6 +179,15 @@ def made_ready(runner: Any, schedule: Schedule) -> Any:
     return runner.prepare(schedule.graph)
 
 
+Keep = Callable[[Callable[[], str]], str]
+"""Keeps what a function makes, and gives it back where it was kept before."""
+
+
+def made_now(make: Callable[[], str]) -> str:
+    """A `Keep` that keeps nothing."""
+    return make()
+
+
 class Executable:
     """A compiled program; see `axe_eq.pipeline.compile`.
 
@@ -191,6 +203,9 @@ class Executable:
         explanation: the text of `explain`, where `found` is not there to write it.
         again: runs the search again, for what only `found` knows.
         differ: how the program is compared with what its schedule computes at other extents.
+
+    Attributes:
+        keep: keeps its explanation, which takes long to work out.
     """
 
     def __init__(
@@ -214,6 +229,8 @@ class Executable:
         self.packs = tuple(packs)
         self.matches = dict(matches or {})
         self._searched, self._explanation, self._again = found, explanation, again
+        self._repeated: Executable | None = None
+        self.keep: Keep = made_now
         runners = {f: r for p in (*find_packs(), *packs) for f, r in p.runners.items()}
         self.origin = Origin(program, differ)
         self.schedule = Schedule(
@@ -229,8 +246,11 @@ class Executable:
 
         Raises:
             ArgumentError: an array that does not fit, or a name that is no argument's.
+            OutOfRange: integers that say where an array is read, of arrays on the host, or of any
+                with AXE_CHECK, are no indices there.
             DeviceError: the target is not there.
         """
+        self._check_places(arrays, named)
         return self.schedule.launch(*arrays, **named)
 
     def bind(self, *arrays: Any, **named: Any) -> Callable[[], Any]:
@@ -238,7 +258,29 @@ class Executable:
 
         On a device every call writes its results to the same arrays.
         """
+        self._check_places(arrays, named)
         return self.schedule.caller(self.schedule.target.family).bind(*arrays, **named)
+
+    def _check_places(
+        self, arrays: Sequence[Any], named: Mapping[str, Any], everything: bool = False
+    ) -> None:
+        """Refuse integers that say where there is no element, as far as they are looked at."""
+        from axe_eq.program.meaning import bind_inputs, check_places
+
+        if not self._reads_at_places:
+            return
+        call, checks = self.schedule.call, everything or bool(switches().check)
+        given = call.positional(arrays, named)
+        if not checks and not all(isinstance(a, np.ndarray) for a in call.flat(given)):
+            return
+        plain = call.plain(given)
+        extents = call.extents(plain)
+        program = self.program.rebind(**extents) if extents else self.program
+        check_places(program, bind_inputs(program, plain), computed=checks)
+
+    @cached_property
+    def _reads_at_places(self) -> bool:
+        return any(True for _ in index_nodes(self.program.nodes()))
 
     @property
     def kernels(self) -> tuple[Any, ...]:
@@ -298,7 +340,7 @@ class Executable:
             KernelFault, ScheduleError: what a kernel does wrong.
             PackError: the target's family has no interpreter.
         """
-        from axe_eq.run.interpret import interpret_graph, interpreter_of, shaped
+        from axe_eq.run.interpret import check_shared, interpret_graph, interpreter_of, shaped
 
         self.schedule.check_runs()
         interpreter = interpreter_of(self.packs, self.target.family)
@@ -307,9 +349,11 @@ class Executable:
         call = self.schedule.call
         plain = call.plain(call.positional(arrays, named))
         extents = call.extents(plain)
+        self._check_places(arrays, named, everything=True)
         with fitting(extents):
             schedule = self.schedule.bind(**extents)
         held = {**dict(zip(call.names, plain, strict=True)), **schedule.constants}
+        check_shared(schedule.graph, held)
         with progress.running("interpret"):
             made = interpret_graph(schedule.graph, self.target, interpreter, held, orders)
         return unflatten(call.structure, shaped(made, output_shapes(schedule.graph)))
@@ -324,25 +368,40 @@ class Executable:
         Raises:
             SearchError: the search ran in another process, or planned for a mesh.
         """
-        from axe_eq.extract.pareto import pareto  # loading a saved program needs no e-graph
+        from axe_eq.extract.search.pareto import pareto
 
-        if self._found is None or self._found.prices is None:
+        if self._found is None:
             raise SearchError("pareto", "needs what extraction chose from", "a compiled program")
         return pareto(self._found.prices)
 
     @property
     def _found(self) -> Any:
         """What extraction chose from; what came from the cache is searched again for it."""
-        if self._searched is None and self._again is not None:
-            self._searched = self._again()._searched
-        return self._searched
+        other = self._searched_again
+        return self._searched if other is None else other._searched
+
+    @property
+    def _searched_again(self) -> Executable | None:
+        """The same program from a search of now; None where what a search said is here."""
+        if self._repeated is None and self._searched is None and self._again is not None:
+            self._repeated = self._again()
+        return self._repeated
 
     def explain(self) -> str:
-        """The chosen kernels, the schedules that lost, and why."""
+        """The chosen kernels, the schedules that lost, and why.
+
+        The schedules that lost are worked out now. A program that came from the cache is searched
+        again, unless it was explained before.
+        """
+        return self.keep(self._explained)
+
+    def _explained(self) -> str:
         from axe_eq.run.explain import explain
 
         if self._explanation is not None:
             return self._explanation
+        if (other := self._searched_again) is not None:
+            return other._explained()
         text = explain(self.schedule.graph, self.target, self._found, self.matches, self.numerics)
         if self.stopped == "saturated":
             return text

@@ -98,10 +98,12 @@ def lowering_key(graph: ScheduleGraph, target: Target) -> str | None:
     None where it cannot be told: a schedule that no installed distribution holds writes a kernel.
     """
     from axe_eq.kernel.cells import spellings
+    from axe_eq.kernel.families import row_families
     from axe_eq.pack import schedule_named
 
     named = {k.schedule: schedule_named(k.schedule) for k in graph.kernels}
     writers = {_root(type(s).__module__) for s in named.values() if hasattr(s, "lower")}
+    writers |= {_root(f.derive.__module__) for f in row_families(target.family).values()}
     if not writers <= _packages():
         return None
     return json.dumps([spellings(target.family), sources(*sorted(writers))])
@@ -123,6 +125,7 @@ def _modules(pack: Pack) -> Iterator[str]:
     yield from (law.fn.__module__ for law in pack.laws.values())
     parts = (*pack.schedules, *pack.emitters.values(), *pack.runners.values())
     yield from (type(part).__module__ for part in parts)
+    yield from (f.derive.__module__ for f in pack.row_families.values())
 
 
 def _operators(program: Program) -> set[str]:

@@ -1,7 +1,7 @@
 """Emitted kernels on the CPU: what a device would compute, without one.
 
 Every step of a schedule graph is lowered, planned and run by its family's interpreter on the values
-of its buffers, races and stray accesses included; see `axe_eq.kernel.interp`.
+of its buffers, races and stray accesses included; see `axe_eq.kernel.threads.interp`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from axe_eq.debug import progress
 from axe_eq.errors import ArgumentError, ScheduleError
 from axe_eq.pack import Pack
 from axe_eq.program.types import Array
+from axe_eq.schedule.contents import same, shared
 from axe_eq.schedule.graph import CollectiveStep, KernelStep, MoveStep, ScheduleGraph
 from axe_eq.target import Target
 
@@ -54,6 +55,19 @@ def interpreter_of(packs: Iterable[Pack], family: str) -> Interpreter | None:
     """The interpreter of a target family in these packs; None where there is none."""
     found = {f: i for pack in packs for f, i in pack.interpreters.items()}
     return found.get(family)
+
+
+def check_shared(graph: ScheduleGraph, arrays: Mapping[str, Array]) -> None:
+    """Refuse arrays that no memory holds, for their layouts put several elements at one address.
+
+    Raises:
+        ArgumentError: an array with different elements there.
+    """
+    for name in graph.inputs:
+        layout, array = graph.buffers[name].layout, arrays[name]
+        if not same(shared(array, layout), array):
+            wrong = f"has different elements at one address of its layout {layout}"
+            raise ArgumentError(f"argument {name!r}", wrong, "one value per address")
 
 
 def interpret_graph(

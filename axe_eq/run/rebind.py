@@ -15,20 +15,20 @@ from typing import Any
 
 from axe_eq.errors import ProgramError, ScheduleError
 from axe_eq.program.meaning import array_type
-from axe_eq.program.node import INPUT, OP, Node, Program, op_node, sel_node
+from axe_eq.program.node import INPUT, OP, Node, Program
 from axe_eq.program.ops import join_text, selector
 from axe_eq.program.signature import signature
-from axe_eq.program.types import Array
+from axe_eq.program.types import Array, ValueType
 from axe_eq.schedule.bind import bind, check_extents, named_extents
 from axe_eq.schedule.decode import decode
 from axe_eq.schedule.graph import ScheduleGraph
+from axe_eq.schedule.quotients import with_quotients
 
-Pairs = list[tuple[Program, Program]]
-Compare = Callable[[Program, Program, Pairs], str | None]
-"""(what is meant, what is computed, what is assumed) -> why they differ, or None."""
+Compare = Callable[[Program, Program], str | None]
+"""(what is meant, what is computed) -> why they differ, or None."""
 Extents = Mapping[str, int]
 Constants = Mapping[str, Array]
-Texts = dict[str, str]
+Texts = Mapping[str, str]
 
 MOST_PROVED = 4096  # combinations of extents that one file is proved for
 _MOST_LISTED = 8  # of these in an error
@@ -64,9 +64,9 @@ class Origin:
             return graph, self, constants
         meant = self._traced(extents)
         reasons = []
-        for texts, renamed in _followed(self.program, meant):
+        for way, renamed in _followed(self.program, meant, graph, extents):
             try:
-                return self._follow(graph, constants, extents, meant, texts, renamed)
+                return self._follow(graph, constants, extents, meant, way, renamed)
             except (ScheduleError, ProgramError) as error:
                 reasons.append(str(error).replace("\n", " "))
         raise _refused(extents, reasons[0])
@@ -77,17 +77,17 @@ class Origin:
         constants: Constants,
         extents: Extents,
         meant: Program,
-        texts: Texts,
+        way: Followed,
         renamed: Texts,
     ) -> tuple[ScheduleGraph, Origin, Constants]:
-        """The graph with these texts replaced, if it computes what is meant."""
+        """The graph with these changes, if it computes what is meant."""
         arrays = {**constants, **meant.constants}
         given = {name: renamed.get(name, name) for name in constants}
         types = {name: array_type(arrays[new]) for name, new in given.items()}
-        bound = bind(graph, extents, texts, types)
+        bound = way.bound(graph, extents, types)
         outputs = decode(bound, self._inputs(meant, given))
         computed = replace(meant, outputs=outputs, constants=arrays)
-        why = self.differ(meant, computed, _assumed(meant, texts))
+        why = self.differ(meant, computed)
         if why is not None:
             raise ScheduleError("schedule", f"does not compute the function: {why}")
         return bound, Origin(meant, self.differ), {n: arrays[new] for n, new in given.items()}
@@ -126,14 +126,14 @@ class Origin:
                 continue
             meant = self._traced(other)
             reasons = []
-            for texts, renamed in _followed(self.program, meant):
+            for way, renamed in _followed(self.program, meant, graph, other):
                 try:
-                    _, _, arrays = self._follow(graph, constants, other, meant, texts, renamed)
+                    _, _, arrays = self._follow(graph, constants, other, meant, way, renamed)
                 except (ScheduleError, ProgramError) as error:
                     reasons.append(str(error).replace("\n", " "))
                     continue
                 if all(_same(constants[n], array) for n, array in arrays.items()):
-                    accepted.append(Accepted(other, texts))
+                    accepted.append(Accepted(way.texts, way.divisors, other))
                     break
                 reasons.append("it captures other arrays there, and a file holds those of one")
             else:
@@ -142,16 +142,36 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Accepted:
+class Followed:
+    """What a schedule computes otherwise at other extents, because its function does.
+
+    Attributes:
+        texts: operators' texts to replace.
+        divisors: constants that are factors, and what they are one over: there it divides by that.
+    """
+
+    texts: Texts = field(default_factory=dict)
+    divisors: Texts = field(default_factory=dict)
+
+    def bound(
+        self,
+        graph: ScheduleGraph,
+        extents: Extents,
+        constants: Mapping[str, ValueType] | None = None,
+    ) -> ScheduleGraph:
+        """A schedule graph at other extents; arguments and errors as for `bind`."""
+        return bind(with_quotients(graph, self.divisors), extents, self.texts, constants)
+
+
+@dataclass(frozen=True)
+class Accepted(Followed):
     """Extents at which a schedule was proved to compute its function.
 
     Attributes:
         extents: of every named dim.
-        texts: operators' texts to replace there.
     """
 
-    extents: Extents
-    texts: Mapping[str, str] = field(default_factory=dict)
+    extents: Extents = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -193,7 +213,7 @@ class Saved:
             return self.graph, self, constants
         for known in self.accepted:
             if self.graph is not None and known.extents == wanted:
-                return bind(self.graph, wanted, known.texts), self, constants
+                return known.bound(self.graph, wanted), self, constants
         raise _unproved(wanted, [self.extents, *(known.extents for known in self.accepted)])
 
 
@@ -246,17 +266,34 @@ def _refused(extents: Extents, wrong: str) -> ScheduleError:
 # -- what the function does otherwise --------------------------------------------------------------
 
 
-def _followed(old: Program, new: Program) -> Iterator[tuple[Texts, Texts]]:
-    """Ways to follow a function: operators' texts to replace, and names of captured constants.
+def _followed(
+    old: Program, new: Program, graph: ScheduleGraph, extents: Extents
+) -> Iterator[tuple[Followed, Texts]]:
+    """Ways to follow a function: what changes in a schedule, and names of captured constants.
 
-    First everything that changed in the function, with the reciprocals of numbers that did, for a
-    law may have turned a divisor into a factor; then nothing but the extents.
+    First everything that changed in the function, with the extents that laws wrote into operators,
+    then without these, then nothing but the extents of arrays.
     """
     texts, constants = _changes(old, new)
+    divisors = {inverse: text for text in texts if (inverse := _reciprocal(text)) is not None}
+    fixed = {text: at for text, at in _refixed(graph, extents).items() if text not in texts}
+    if fixed:
+        yield Followed({**texts, **fixed}, divisors), constants
     if texts or constants:
-        factors = (_reciprocals(pair) for pair in texts.items())
-        yield {k: v for pair in factors for k, v in pair.items()} | texts, constants
-    yield {}, {}
+        yield Followed(texts, divisors), constants
+    yield Followed(), {}
+
+
+def _refixed(graph: ScheduleGraph, extents: Extents) -> Texts:
+    """Signatures that fix an extent of a named dim, with the new one in its place."""
+    at, found = named_extents(graph), {}
+    changed = {at[name]: int(extent) for name, extent in extents.items() if extent != at[name]}
+    for node in (node for step in graph.kernels for node in step.nodes if node.kind == "cell"):
+        sig = signature(node.text)
+        fixed = tuple((d, changed.get(extent, extent)) for d, extent in sig.fixed)
+        if fixed != sig.fixed:
+            found[node.text] = replace(sig, fixed=fixed).text
+    return found
 
 
 def _changes(old: Program, new: Program) -> tuple[Texts, Texts]:
@@ -290,32 +327,13 @@ def _corresponds(a: Node, b: Node) -> bool:
     return replace(first, fixed=()) == replace(second, fixed=())
 
 
-def _reciprocals(texts: tuple[str, str]) -> Texts:
-    """For two texts of numbers, those of one over them."""
-    old, new = (_renumbered(text, lambda n: 1 / n) for text in texts)
-    return {} if old is None or new is None else {old: new}
-
-
-def _assumed(meant: Program, texts: Texts) -> Pairs:
-    """That a reciprocal which follows a divisor is one over it, whatever its rounding."""
-    found, new = [], set(texts.values())
-    for divisor in new:
-        inverse, one = _renumbered(divisor, lambda n: 1 / n), _renumbered(divisor, lambda _: 1.0)
-        if one is None or inverse not in new or sel_node(divisor, ()).shape:
-            continue
-        exact = op_node(",->", "div", (sel_node(one, ()), sel_node(divisor, ())))
-        rounded = sel_node(inverse, ())
-        found.append((replace(meant, outputs=(rounded,)), replace(meant, outputs=(exact,))))
-    return found
-
-
-def _renumbered(text: str, of: Callable[[float], float]) -> str | None:
-    """The text of a constant with another number in its place; None where it is none."""
+def _reciprocal(text: str) -> str | None:
+    """The text of a constant that is one over another, exactly; None where there is none."""
     try:
         declared, params = selector(text)
     except ProgramError:
         return None
     value = declared.fill(params) if declared.fill and declared.arity == 0 else None
-    if not isinstance(value, int | float) or not value:
+    if not isinstance(value, float) or abs(math.frexp(value)[0]) != 0.5:  # no power of two
         return None
-    return join_text(declared.name, *(of(value) if p is value else p for p in params))
+    return join_text(declared.name, *(1 / value if p is value else p for p in params))

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from axe_eq.run.rebind import Saved
     from axe_eq.target import Target
 
-FORMAT = 5
+FORMAT = 6
 DIGESTS = "digests.json"
 LOADERS = "axe_eq.loaders"
 # What zipfile raises where a part is torn; a place in the file that is none is an OSError too.

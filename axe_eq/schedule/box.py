@@ -27,7 +27,8 @@ from axe_eq.program.types import ValueType, value_type
 WHOLE = "*"
 TILE_LETTERS = ("p", "q")
 UNIT_LETTERS = ("b", "c", "d", "e")
-STREAM_LETTERS = ("k", "s")
+MIXED_LETTER = "s"  # of a structured monoid's dim
+STREAM_LETTERS = ("k", MIXED_LETTER)
 GRID_LETTERS = (*TILE_LETTERS, *UNIT_LETTERS)
 
 
@@ -194,9 +195,9 @@ def _reduction_choices(
     choices = []
     dim = _streams(sig, extents)
     if dim is not None and not streaming:
-        letter = "s" if structured else "k"
+        letter = MIXED_LETTER if structured else "k"
         choices.append([Entry(letter) if d == dim else ALL for d in sig.reduced])
-    if "s" in used or not (product or structured) or (dim is None and not streaming):
+    if MIXED_LETTER in used or not (product or structured) or (dim is None and not streaming):
         choices.append(whole)
     return choices
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
-from axe_eq.errors import ScheduleError
+from axe_eq.errors import ScheduleError, SearchError
 from axe_eq.layout import Layout
-from axe_eq.layout.tables import point_table
+from axe_eq.layout.normal.tables import point_table
 from axe_eq.program.types import Array, ValueType
 
 Coordinate = tuple[int, ...]
@@ -129,3 +129,36 @@ def read(memory: Contents, layout: str, type: ValueType) -> Array:
     if not all(same(first, copy) for copy in copies):
         raise ScheduleError(f"value in {layout}", "has copies that differ", "equal copies")
     return np.asarray(first.reshape(type.shape))
+
+
+@lru_cache(maxsize=4096)
+def may_alias(layout: str) -> bool:
+    """Whether elements of a layout may share an address, as where a stride is 0."""
+    try:
+        return not Layout.parse(layout).aliasing().injective
+    except SearchError:
+        return True
+
+
+def shared(value: Array, layout: str) -> Array:
+    """The value with one element, the first, for all that must be equal since they share a place.
+
+    Args:
+        value: any array.
+        layout: of as many elements.
+
+    Raises:
+        ScheduleError: a layout of another size.
+    """
+    if not may_alias(layout):
+        return value
+    _, points = _points(layout, value.size)
+    places = np.unique(_flat(points), axis=0, return_inverse=True)[1].reshape(points.shape[:2])
+    first = np.arange(value.size)
+    while True:  # what shares a place with what shares a place
+        at = np.full(places.max() + 1, value.size)
+        np.minimum.at(at, places, first[:, None])
+        found = at[places].min(axis=1)
+        if np.array_equal(found, first):
+            return np.asarray(value.reshape(-1)[first].reshape(value.shape))
+        first = found

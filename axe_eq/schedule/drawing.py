@@ -1,4 +1,4 @@
-"""Pictures of a schedule graph as SVG: steps and buffers in layers, and the timeline as lanes.
+"""Pictures of a schedule graph as SVG: steps and buffers in layers, and the timeline as tracks.
 
 Colours and fonts come from the page that holds them, by class.
 """
@@ -291,21 +291,21 @@ def _box(place: Place) -> str:
 
 # -- timeline -------------------------------------------------------------------------------------
 
-LANE, AXIS, LABEL, SPAN = 40.0, 26.0, 70.0, 1100.0
+TRACK, AXIS, LABEL, SPAN = 40.0, 26.0, 70.0, 1100.0
 
 
 def timeline_svg(graph: ScheduleGraph, times: Timeline) -> str:
-    """Lanes with one bar per step, over an axis of time."""
+    """Tracks with one bar per step, over an axis of time."""
     kinds = {s.name: s.kind for s in graph.steps}
-    lanes = {lane: n for n, lane in enumerate(times.lanes)}
+    tracks = {track: n for n, track in enumerate(times.tracks)}
     scale = (SPAN - LABEL) / times.makespan_s
-    height = len(lanes) * LANE + AXIS + PAD
+    height = len(tracks) * TRACK + AXIS + PAD
     drawn = [_tick(t, scale, height) for t in _ticks(times.makespan_s)]
-    for lane, n in lanes.items():
+    for track, n in tracks.items():
         drawn.append(
-            f'<text class="soft" x="{PAD}" y="{n * LANE + LANE / 2 + 8:.0f}">{lane}</text>'
+            f'<text class="soft" x="{PAD}" y="{n * TRACK + TRACK / 2 + 8:.0f}">{track}</text>'
         )
-    drawn += [_bar(e, kinds, lanes[e.lane] * LANE + PAD / 2, scale) for e in times.events]
+    drawn += [_bar(e, kinds, tracks[e.track] * TRACK + PAD / 2, scale) for e in times.events]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{SPAN + 2 * GAP_X:.0f}" '
         f'height="{height:.0f}" role="img" aria-label="timeline">{"".join(drawn)}</svg>'
@@ -336,6 +336,6 @@ def _bar(event: Event, kinds: Mapping[str, str], y: float, scale: float) -> str:
     title = f"{event.step}: {seconds_text(event.start)} to {seconds_text(event.end)}"
     return (
         f'<g class="bar"><title>{escape(title)}</title><rect class="{kinds[event.step]}" '
-        f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{LANE - PAD:.0f}" rx="3"/>'
+        f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{TRACK - PAD:.0f}" rx="3"/>'
         f'<text class="mono" x="{x + 5:.1f}" y="{y + 19:.1f}">{escape(shown)}</text></g>'
     )

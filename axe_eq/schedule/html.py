@@ -59,7 +59,7 @@ def schedule_html(graph: ScheduleGraph, target: Target, why: str = "") -> str:
         html.section("Graph", "", html.panel(graph_svg(graph))),
     ]
     if times.makespan_s > 0:
-        note = "Each lane does one step at a time; a launch hides behind a kernel that still runs."
+        note = "Each track does one step at a time; a launch hides behind a kernel that still runs."
         parts.append(html.section("Timeline", note, html.panel(timeline_svg(graph, times))))
     note = "Limits are what a kernel would take if that alone were slow; the longest one decides."
     parts.append(html.section("Steps", note, _steps(graph, target)))

@@ -20,11 +20,12 @@ from axe_eq.program.meaning import (
     cell_values,
     evaluate_nodes,
     evaluate_scan,
-    evaluate_sel,
+    evaluate_unchecked,
     finish,
     index_views,
     lift,
     merge,
+    moved,
 )
 from axe_eq.program.node import op_type, scan_type, sel_type
 from axe_eq.program.ops import MONOIDS, State
@@ -67,7 +68,7 @@ class Evaluator:
     def value(self, term: Term) -> Array:
         """A value of the program."""
         node = decode(term)
-        return evaluate_nodes([node], self.inputs)[node]
+        return evaluate_nodes([node], self.inputs, evaluate_unchecked)[node]
 
     def junk(self, type: ValueType) -> Array:
         """Values that nothing may depend on, other ones each time."""
@@ -209,7 +210,7 @@ class Evaluator:
             return read(self.memory(args[0]), args[2], type)[_slices(region)]
         if name is s.Gather:
             operands = [self.tile(t, loops) for t in tiles_in(args[2])]
-            return evaluate_sel(args[0], operands)[_slices(region)]
+            return moved(args[0], operands)[_slices(region)]
         if name is s.Scanned:
             operands = [self.tile(t, loops) for t in tiles_in(args[2])]
             return evaluate_scan(args[0], operands)[_slices(region)]

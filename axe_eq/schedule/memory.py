@@ -15,7 +15,7 @@ from itertools import permutations
 
 from axe_eq.errors import ScheduleError
 from axe_eq.layout import Layout
-from axe_eq.layout.iters import DEFAULT_AXIS
+from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.schedule.graph import BufferSpec, ScheduleGraph
 
 ALIGNMENT_BYTES = 64

@@ -1,20 +1,24 @@
 """Summaries: a cone in figures, which is all that a cost model sees of it.
 
-Every figure is given per loop letter, so a cost model multiplies by block counts and nothing else;
-equal summaries have equal prices. `Columns` holds candidate parameters and what they cost, one
-numpy entry each.
+Every figure is given per loop letter, so a cost model multiplies by block counts and nothing else.
+Only where conditions on positions decide how much of a stream is run, the cone goes with them as
+formulas. Equal summaries have equal prices. `Columns` holds candidate parameters and what they
+cost, one numpy entry each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from functools import cached_property, lru_cache
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from axe_eq.schedule.box import GRID_LETTERS, STREAM_LETTERS, TILE_LETTERS
+from axe_eq.schedule.box import GRID_LETTERS, MIXED_LETTER, STREAM_LETTERS, TILE_LETTERS
+from axe_eq.schedule.graph import Access as Named
+from axe_eq.schedule.graph import KernelStep, TileNode
 from axe_eq.target import Target
 
 Column = npt.NDArray[np.float64]
@@ -59,7 +63,8 @@ class Work(NamedTuple):
     Attributes:
         flops: operations.
         letters: loop letters of the node and its operands.
-        dtype: element type that products multiply, the wider one of two.
+        dtype: element type that products multiply, the wider one of two; that of the values where a
+            structured monoid mixes them.
         structured: a structured monoid reduces.
         star: elements per index of the letters.
         dtypes: element types of the operands of products, each once.
@@ -99,6 +104,29 @@ class ScanWork(NamedTuple):
     shape: tuple[int, ...]
 
 
+class Formula(NamedTuple):
+    """A cone node by node, whatever its buffers are called.
+
+    Attributes:
+        nodes: operands before users.
+        roots: nodes that are stored.
+        reads, writes: layouts of what is loaded, by the nodes' numbers of them, and of the roots.
+    """
+
+    nodes: tuple[TileNode, ...]
+    roots: tuple[int, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+
+    def step(self, row: str) -> KernelStep:
+        """The kernel on an instruction row, as it is emitted but for names."""
+        reads, writes = (
+            tuple(Named(f"{name}{n}", layout) for n, layout in enumerate(layouts))
+            for name, layouts in (("x", self.reads), ("y", self.writes))
+        )
+        return KernelStep("cone", self.nodes, self.roots, reads, writes, {}, "", row)
+
+
 @dataclass(frozen=True)
 class Summary:
     """A cone in figures; equal summaries have equal prices.
@@ -124,12 +152,16 @@ class Summary:
             index.
         n_reads: reads at places of their own: a value that is computed, then moved and used again
             reads its operands at as many places. Counted up to some number.
+        n_looked: values gathered from where integers say, which are read or counted. Kernels that
+            move whole tiles cannot take them.
         n_outside: stored values that are not one per index of the largest one's index space, or of
             some dims of it.
         scans: scans, each once. Schedules that do not say `scans = True` are not asked then.
         monoids: names of what it reduces by, in order of the alphabet.
         cells: in cones with products, operations of the cells that compute one element of every
             result from loads and products, each value once; what storing does is none of them.
+        formula: in cones with a structured reduction and positions, the cone: from conditions on
+            positions follows what a kernel leaves out, and no figure says it.
     """
 
     extents: tuple[tuple[str, int], ...]
@@ -149,13 +181,19 @@ class Summary:
     n_scattered: int = 0
     n_reads: int = 0
     n_outside: int = 0
+    n_looked: int = 0
     scans: tuple[ScanWork, ...] = ()
     monoids: tuple[str, ...] = ()
     cells: float = 0.0
+    formula: Formula | None = None
 
     def extent(self, letter: str) -> int:
         """Extent of a loop letter; 1 where the cone does not have it."""
-        return dict(self.extents).get(letter, 1)
+        return self._extents.get(letter, 1)
+
+    @cached_property
+    def _extents(self) -> dict[str, int]:
+        return dict(self.extents)
 
     def without_places(self) -> Summary:
         """The same without strides and offsets."""
@@ -167,7 +205,7 @@ class Summary:
 
     def has(self, letter: str) -> bool:
         """Whether the cone loops over a letter."""
-        return any(name == letter for name, _ in self.extents)
+        return letter in self._extents
 
     @property
     def grid(self) -> tuple[str, ...]:
@@ -241,9 +279,17 @@ class Schedule(Protocol):
         """Candidates with their costs."""
 
 
-def grid_of(*sizes: Any) -> list[Column]:
+def grid_of(*sizes: float | Iterable[float]) -> list[Column]:
     """All combinations of the given sizes, one column each."""
-    return [c.ravel().astype(float) for c in np.meshgrid(*map(np.asarray, sizes), indexing="ij")]
+    given = tuple(tuple(s) if isinstance(s, Iterable) else (s,) for s in sizes)
+    return [column.copy() for column in _grid_of(given)]
+
+
+@lru_cache(maxsize=256)
+def _grid_of(sizes: tuple[tuple[float, ...], ...]) -> tuple[Column, ...]:
+    """Most schedules have the same candidates for every cone."""
+    grids = np.meshgrid(*map(np.asarray, sizes), indexing="ij")
+    return tuple(grid.ravel().astype(float) for grid in grids)
 
 
 def counts(summary: Summary, columns: Columns) -> dict[str, Column]:
@@ -272,8 +318,16 @@ def elements(access_letters: str, star: int, summary: Summary, columns: Columns)
     return result
 
 
-def traffic(summary: Summary, columns: Columns) -> tuple[Column, Column]:
-    """Bytes that must cross main memory once, and bytes read again, which caches may serve."""
+def traffic(
+    summary: Summary, columns: Columns, streamed: Column | float = 1.0
+) -> tuple[Column, Column]:
+    """Bytes that must cross main memory once, and bytes read again, which caches may serve.
+
+    Args:
+        summary: the cone.
+        columns: its candidates.
+        streamed: part of a structured reduction's streaming loop that blocks run.
+    """
     number = counts(summary, columns)
     once = sum(a.n_bytes for a in (*summary.loads, *summary.stores))
     per_read: dict[str, float] = {}
@@ -283,17 +337,26 @@ def traffic(summary: Summary, columns: Columns) -> tuple[Column, Column]:
     loaded = sum(a.n_bytes for a in summary.loads)
     again = np.full(len(columns), -loaded)
     for letters, n_bytes in per_read.items():
-        again = again + n_bytes * times(number, letters, len(columns))
+        read = times(number, letters, len(columns))
+        again = again + n_bytes * np.maximum(read * _part(letters, streamed), 1.0)
     return np.full(len(columns), once), again
 
 
-def flops(works: tuple[Work, ...], summary: Summary, columns: Columns) -> Column:
-    """Operations of all blocks together, recomputation included."""
+def flops(
+    works: tuple[Work, ...], summary: Summary, columns: Columns, streamed: Column | float = 1.0
+) -> Column:
+    """Operations of all blocks together, recomputation included; `streamed` as in `traffic`."""
     number = counts(summary, columns)
     result = np.zeros(len(columns))
     for work in works:
-        result = result + work.flops * times(number, work.letters, len(columns))
+        run = times(number, work.letters, len(columns)) * _part(work.letters, streamed)
+        result = result + work.flops * run
     return result
+
+
+def _part(letters: str, streamed: Column | float) -> Column | float:
+    """The part of a node or an access that runs, by whether the structured loop is one of its."""
+    return streamed if MIXED_LETTER in letters else 1.0
 
 
 def blocks(summary: Summary, columns: Columns) -> Column:

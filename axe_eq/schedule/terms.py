@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value.layout import Layout
 from axe_eq.program.terms import ARGS, VALUE
 from axe_eq.rule.term import STR, Analysis, Sort, Symbol, Term
 

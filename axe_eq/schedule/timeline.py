@@ -1,8 +1,8 @@
 """Timeline: when every step of a schedule graph runs, computation beside communication.
 
-Two lanes run side by side, each one step at a time: the device (kernels, and copies that stay on
+Two tracks run side by side, each one step at a time: the device (kernels, and copies that stay on
 it) and the links (collectives, and moves that cross them). A step starts when its operands are
-there and its lane is free; where several could, the one with the longest way to the end goes first
+there and its track is free; where several could, the one with the longest way to the end goes first
 (list scheduling). A kernel's time includes a launch, which hides behind another kernel that is
 still running.
 
@@ -27,7 +27,7 @@ class Event:
     start: float
     end: float
     step: str
-    lane: str
+    track: str
 
 
 @dataclass(frozen=True)
@@ -38,25 +38,25 @@ class Timeline:
     makespan_s: float
 
     @property
-    def lanes(self) -> tuple[str, ...]:
-        """The lanes in use, the device first."""
-        used = {event.lane for event in self.events}
-        return tuple(lane for lane in (DEVICE, LINK) if lane in used)
+    def tracks(self) -> tuple[str, ...]:
+        """The tracks in use, the device first."""
+        used = {event.track for event in self.events}
+        return tuple(track for track in (DEVICE, LINK) if track in used)
 
-    def busy_s(self, lane: str) -> float:
-        """Seconds in which a lane works."""
-        return sum(e.end - e.start for e in self.events if e.lane == lane)
+    def busy_s(self, track: str) -> float:
+        """Seconds in which a track works."""
+        return sum(e.end - e.start for e in self.events if e.track == track)
 
 
-def lane_of(step: Step) -> str:
-    """The lane a step occupies: the link where bytes cross it, else the device."""
+def track_of(step: Step) -> str:
+    """The track a step occupies: the link where bytes cross it, else the device."""
     if isinstance(step, KernelStep):
         return DEVICE
     return LINK if isinstance(step, CollectiveStep) or step.n_bytes else DEVICE
 
 
 def timeline(graph: ScheduleGraph, target: Target) -> Timeline:
-    """Schedule the steps of a graph on the lanes of one device; deterministic.
+    """Schedule the steps of a graph on the tracks of one device; deterministic.
 
     Args:
         graph: steps with their estimated times.
@@ -88,9 +88,9 @@ class _Simulation:
             name = min(ready, key=self._rank)
             ready.remove(name)
             start, end = self._times(name)
-            lane = lane_of(self.steps[name])
-            self.end[name] = self.free[lane] = end
-            events.append(Event(start, end, name, lane))
+            track = track_of(self.steps[name])
+            self.end[name] = self.free[track] = end
+            events.append(Event(start, end, name, track))
             for user in self.users[name]:
                 missing[user] -= 1
                 if not missing[user]:
@@ -106,7 +106,7 @@ class _Simulation:
         step = self.steps[name]
         operands = max((self.end[d] for d in self.needs[name]), default=0.0)
         launch = min(self.launch_s, step.time_s) if isinstance(step, KernelStep) else 0.0
-        start = max(operands + launch, self.free[lane_of(step)])
+        start = max(operands + launch, self.free[track_of(step)])
         return start, start + step.time_s - launch
 
 

@@ -23,8 +23,8 @@ from axe_eq.layout import (
     tile,
     tile_of,
 )
-from axe_eq.layout import terms as t
 from axe_eq.layout.symbolic import elements
+from axe_eq.layout.symbolic import terms as t
 from axe_eq.layout.symbolic.check import check
 from axe_eq.layout.symbolic.polynomial import ONE, Polynomial, parse
 from axe_eq.layout.symbolic.shapes import (
@@ -35,7 +35,7 @@ from axe_eq.layout.symbolic.shapes import (
     shape_text,
     spans_text,
 )
-from axe_eq.layout.terms import CopySet, LayoutTerm, SpansTerm, decode, encode
+from axe_eq.layout.symbolic.terms import CopySet, LayoutTerm, SpansTerm, decode, encode
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import Symbol, Term, Undefined
 from axe_eq_rules import layout_map_samples as samples

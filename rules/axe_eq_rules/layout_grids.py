@@ -19,7 +19,7 @@ from axe_eq.layout.symbolic.shapes import (
     region_text,
     shape_text,
 )
-from axe_eq.layout.terms import (
+from axe_eq.layout.symbolic.terms import (
     ITERS,
     Append,
     Block,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from axe_eq.layout.symbolic.polynomial import Polynomial
 from axe_eq.layout.symbolic.shapes import read_spans, span_of, spans_text
-from axe_eq.layout.terms import (
+from axe_eq.layout.symbolic.terms import (
     CopySet,
     Here,
     IterList,

@@ -9,7 +9,7 @@ from typing import Any
 
 from axe_eq.errors import LayoutError
 from axe_eq.layout import Layout, Swizzle, recover
-from axe_eq.layout import terms as t
+from axe_eq.layout.symbolic import terms as t
 from axe_eq.layout.symbolic.check import check
 from axe_eq.layout.symbolic.instances import layout_of
 from axe_eq.layout.symbolic.meaning import Meaning

@@ -11,7 +11,7 @@ from axe_eq.layout.symbolic.shapes import (
     read_shape,
     shape_text,
 )
-from axe_eq.layout.terms import (
+from axe_eq.layout.symbolic.terms import (
     COPIES,
     LAYOUT,
     AnyLayout,

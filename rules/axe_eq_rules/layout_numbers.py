@@ -12,7 +12,7 @@ from functools import partial
 from inspect import Parameter, Signature, signature
 from typing import Annotated, Any, get_args, get_type_hints
 
-from axe_eq.layout import terms as t
+from axe_eq.layout.symbolic import terms as t
 from axe_eq.layout.symbolic.polynomial import parse
 from axe_eq.layout.symbolic.shapes import read_shape
 from axe_eq.pack import Pack

@@ -12,7 +12,7 @@ from inspect import signature
 from math import prod
 from typing import Any, get_args, get_type_hints
 
-from axe_eq.layout import terms as t
+from axe_eq.layout.symbolic import terms as t
 from axe_eq.layout.symbolic.instances import layout_of
 from axe_eq.layout.symbolic.polynomial import parse, poly
 from axe_eq.layout.symbolic.shapes import perm_text, region_text, shape_text, spans_text

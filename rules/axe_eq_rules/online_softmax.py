@@ -5,7 +5,8 @@ w that of a maximum.
 ``softmax`` is the monoid on (score, value) with state (maximum, sum of weights, weighted sum).
 Chunks merge by rescaling, so a kernel streams over the dim and holds no row of weights. The monoid
 finds its own maximum: finite offsets of a row do not matter, and neither does the row's maximum,
-though that is -inf where all scores are masked: both sides are undefined there.
+though that is -inf where all scores are masked: both sides are undefined there. Weights that are
+cast before they mix, as where softmax is computed wide, mix like others; the mixture is cast.
 
 Source: Milakov and Gimelshein 2018 (online normalizer); Dao et al. 2022 (FlashAttention).
 """
@@ -19,14 +20,16 @@ from typing import Any
 
 from axe_eq.pack import Pack
 from axe_eq.program import sigalg
+from axe_eq.program.ops import join_text, split_text
 from axe_eq.program.signature import Affine, Signature, signature
-from axe_eq.program.terms import Cell, In, Sig, Value, op
+from axe_eq.program.terms import Cell, In, Sig, Value, op, type_of
+from axe_eq.program.types import DTYPES, dtype, promote, value_type
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import STR, Primitive, Term, primitive
 from axe_eq_rules.needs import is_below, is_finite
 
 PACK = Pack(
-    "online_softmax", version="2", exact=False, summary="attention as one streaming reduction"
+    "online_softmax", version="3", exact=False, summary="attention as one streaming reduction"
 )
 
 
@@ -101,6 +104,25 @@ def _folded(late: bool, right: bool) -> Primitive:
     return Primitive(fn, (STR,) * 4, (STR,))
 
 
+@cache
+def _folded_cast(right: bool) -> Primitive:
+    """(mixture, map of a cast, division, sum, exp) -> the fold of scores and values.
+
+    Args:
+        right: the weights, which are cast after the division, are the right operand.
+    """
+
+    def fn(mix: str, cast: str, divide: str, norm: str, exp: str) -> str | None:
+        if signature(cast).n_reduced:
+            return None
+        read = sigalg.inline(signature(mix), int(right), signature(cast))
+        whole = None if read is None else _inlined(read.text, int(right), divide)
+        return _fold(whole, (1, 0, 2) if right else (0, 2, 1), norm, exp)
+
+    fn.__name__ = f"fold_cast{'_right' if right else ''}"
+    return Primitive(fn, (STR,) * 5, (STR,))
+
+
 @primitive((STR, STR, STR), (STR,))
 def without_offset(fold: str, shift: str, f: str) -> str | None:
     """The fold less an offset of its scores that is the same along the folded dims."""
@@ -127,19 +149,34 @@ def without_maximum(fold: str, shift: str, top: str) -> str | None:
     return None if rest is None else rest.text
 
 
+@primitive((STR, STR, STR), (STR, STR))
+def cast_mixture(fold: str, cast: str, v: str) -> tuple[str, str] | None:
+    """(map, cast) of a mixture by weights that are cast to a floating dtype."""
+    name, params = split_text(cast)
+    if name != "cast":
+        return None
+    to, own = dtype(params[0]).name, value_type(v).dtype
+    if DTYPES[to].kind != "f" or DTYPES[own].kind != "f":
+        return None
+    return sigalg.identity(signature(fold).n_out).text, join_text("cast", promote(to, own))
+
+
 # -- samples ---------------------------------------------------------------------------------------
 
 
 PLAIN, OFFSET, MAXIMUM = "", "_offset", "_maximum"
 
 
-def _sample(draw: Any, *, late: bool, right: bool, kind: str) -> tuple[Any, ...]:
+def _sample(
+    draw: Any, *, late: bool, right: bool, kind: str, rounded: bool = False
+) -> tuple[Any, ...]:
     """Scores and values as attention has them, in several orders of dims."""
     lead = draw.pick("lead", ("", "h ", "g h "))
     e = lead + draw.pick("e", ("m n", "n m"))
     v = lead + draw.pick("v", ("n d", "d n"))
     out = lead + draw.pick("out", ("m d", "d m"))
-    mix = f"{v}, {e}" if right else f"{e}, {v}"
+    read = lead + draw.pick("read", ("m n", "n m")) if rounded else e
+    mix = f"{v}, {read}" if right else f"{read}, {v}"
     divide = f"{out}, {lead}m -> {out}" if late else f"{e}, {lead}m -> {e}"
     texts = [f"{mix} -> {out}; + n", divide, f"{e} -> {lead}m; + n", f"{e} -> {e}"]
     values = [("z", e), ("v", v)]
@@ -151,8 +188,11 @@ def _sample(draw: Any, *, late: bool, right: bool, kind: str) -> tuple[Any, ...]
         texts.append(f"{e} -> {lead}m; max n")
     sizes = {"g": 2, "h": 3, "m": 4, "n": 5, "d": 2}
     shapes = [(name, ",".join(str(sizes[d]) for d in dims.split())) for name, dims in values]
-    inputs = [In(name, f"f64[{shape}]") for name, shape in shapes]
-    return (*(signature(text).text for text in texts), *inputs)
+    narrow = draw.pick("of_values", ("f64", "f32")) if rounded else "f64"
+    held = {"v": narrow}
+    inputs = [In(name, f"{held.get(name, 'f64')}[{shape}]") for name, shape in shapes]
+    cast = (signature(f"{e} -> {read}").text, join_text("cast", draw.pick("to", ("f32", "f64"))))
+    return (*(signature(text).text for text in texts), *(cast if rounded else ()), *inputs)
 
 
 def _shifted(draw: Any, top: bool = False) -> tuple[Any, ...]:
@@ -217,9 +257,45 @@ def _fold_law(late: bool, right: bool, kind: str) -> Callable[..., Sides]:
     return laws[kind]
 
 
-def _name(late: bool, right: bool, kind: str) -> str:
+def _rounded_law(right: bool, kind: str) -> Callable[..., Sides]:
+    folded = _folded_cast(right)
+
+    def sides(s: Any, d: Any, t: Any, x: Any, c: Any, f: Any, z: Any, v: Any) -> tuple[Term, Any]:
+        e = op(x, "exp", z)
+        share = op(c, f, op(d, "div", e, op(t, "id", e)))
+        mixed = op(s, "mul", v, share) if right else op(s, "mul", share, v)
+        return mixed, folded(s, c, d, t, x)
+
+    def cast(u: Any, f: Any, z: Any, v: Any) -> Term:
+        i, g = cast_mixture(u, f, type_of(v))
+        return op(i, g, op(u, "pair", z, v))
+
+    def plain(s: Sig, d: Sig, t: Sig, x: Sig, c: Sig, f: Cell, z: Value, v: Value) -> Sides:
+        """cast(e / sum e) v = cast(u[pair](z, v)) folded   where e = exp(z)."""
+        left, u = sides(s, d, t, x, c, f, z, v)
+        return left, cast(u, f, z, v)
+
+    def shifted(
+        s: Sig, d: Sig, t: Sig, x: Sig, y: Sig, c: Sig, f: Cell, z: Value, m: Value, v: Value
+    ) -> Sides:
+        """cast(e / sum e) v = cast(u[pair](z, v)) folded   where e = exp(z - m), m finite."""
+        left, u = sides(s, d, t, x, c, f, op(y, "sub", z, m), v)
+        return left, cast(without_offset(u, y, "sub"), f, z, v), is_finite(m)
+
+    def topped(
+        s: Sig, d: Sig, t: Sig, x: Sig, y: Sig, w: Sig, c: Sig, f: Cell, z: Value, v: Value
+    ) -> Sides:
+        """cast(e / sum e) v = cast(u[pair](z, v)) folded   where e = exp(z - max z)."""
+        left, u = sides(s, d, t, x, c, f, op(y, "sub", z, op(w, "id", z)), v)
+        return left, cast(without_maximum(u, y, w), f, z, v)
+
+    laws: dict[str, Callable[..., Sides]] = {PLAIN: plain, OFFSET: shifted, MAXIMUM: topped}
+    return laws[kind]
+
+
+def _name(late: bool, right: bool, kind: str, rounded: bool = False) -> str:
     mixed = "values_weights" if right else "weights_values"
-    return mixed + ("_divided_late" if late else "") + kind
+    return mixed + "_cast" * rounded + "_divided_late" * late + kind
 
 
 for _late, _right, _kind in product((False, True), (False, True), (PLAIN, OFFSET, MAXIMUM)):
@@ -228,6 +304,13 @@ for _late, _right, _kind in product((False, True), (False, True), (PLAIN, OFFSET
         sampler=partial(_sample, late=_late, right=_right, kind=_kind),
         name=_name(_late, _right, _kind),
     )(_fold_law(_late, _right, _kind))
+
+for _right, _kind in product((False, True), (PLAIN, OFFSET, MAXIMUM)):
+    PACK.law(
+        source="Milakov and Gimelshein 2018; Dao et al. 2022",
+        sampler=partial(_sample, late=False, right=_right, kind=_kind, rounded=True),
+        name=_name(False, _right, _kind, rounded=True),
+    )(_rounded_law(_right, _kind))
 
 
 @PACK.law(source="folklore: softmax does not change with an offset", sampler=_shifted)

@@ -407,7 +407,8 @@ def constant(value: Fraction, dtype: str) -> Term:
     """
     if DTYPES[dtype].kind == "i":
         bits = 8 * DTYPES[dtype].itemsize
-        wrapped = (int(value) + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
+        least = -(1 << (bits - 1)) if DTYPES[dtype].signed else 0
+        wrapped = (int(value) - least) % (1 << bits) + least
         return _full(wrapped, dtype)
     if max(value.numerator.bit_length(), value.denominator.bit_length()) > 900:
         raise Unwieldy

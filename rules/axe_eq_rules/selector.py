@@ -38,7 +38,7 @@ from axe_eq.program.terms import (
 from axe_eq.program.types import value_type
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import STR, Primitive, primitive
-from axe_eq_rules import selecting, through
+from axe_eq_rules import gathering, selecting, through
 from axe_eq_rules.joins import (
     along_exact,
     along_output,
@@ -57,7 +57,7 @@ from axe_eq_rules.needs import is_defined
 from axe_eq_rules.scanning import exact_last_of_scan, sample_last, scan_of_part
 
 PACK = Pack(
-    "selector", version="2", summary="slices, pads, reshapes and concatenations, bit for bit"
+    "selector", version="3", summary="slices, pads, reshapes and concatenations, bit for bit"
 )
 
 
@@ -596,3 +596,5 @@ for _position, _other in ((0, None), (1, None), (0, 1), (1, 0)):
             expands=True,
             name=named(_stem, (_position, *([] if _other is None else [_other]))),
         )(operator_of_concat(_position, _other, _wanted))
+
+gathering.register(PACK)

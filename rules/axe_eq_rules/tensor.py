@@ -349,7 +349,10 @@ CELL_PAIRS: dict[tuple[str, str], str] = {
 
 # Element types that hold every value of another exactly.
 _HOLDS = {
-    "bool": ("i32", "i64", "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64"),
+    "bool": ("i8", "u8", "i16", "i32", "i64", "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64"),
+    "i8": ("i16", "i32", "i64", "f16", "bf16", "f32", "f64"),
+    "u8": ("i16", "i32", "i64", "f16", "bf16", "f32", "f64"),
+    "i16": ("i32", "i64", "f32", "f64"),
     "i32": ("i64", "f64"),
     "f8e4m3": ("f16", "bf16", "f32", "f64"),
     "f8e5m2": ("f16", "bf16", "f32", "f64"),

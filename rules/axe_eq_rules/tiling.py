@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from axe_eq.layout import Layout
-from axe_eq.layout.iters import DEFAULT_AXIS
+from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.pack import Pack
 from axe_eq.program.ops import selector
 from axe_eq.program.terms import (

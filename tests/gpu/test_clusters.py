@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from axe_eq.kernel import ir
 from axe_eq.kernel.cells import apply, arg
 from axe_eq.kernel.expr import evaluate
+from axe_eq.kernel.threads import ir
 from axe_eq_backends.cuda import image
 from axe_eq_backends.cuda.arrays import DeviceArray
 from axe_eq_backends.cuda.driver import Memory, call, download, driver, upload

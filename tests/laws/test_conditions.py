@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from axe_eq.check.lawcheck import check_law
 from axe_eq.pack import installed
 from axe_eq.program.facts import facts_of
 from axe_eq.program.ops import join_text
 from axe_eq.program.terms import sel
-from axe_eq.prove.lawcheck import check_law
 from axe_eq.rule.law import Law
 from axe_eq_rules import polynomial, real_normal
 

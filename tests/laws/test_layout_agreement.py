@@ -20,13 +20,13 @@ import pytest
 import axe_eq as axe
 from axe_eq.errors import LayoutError
 from axe_eq.layout import Layout, Swizzle
-from axe_eq.layout import terms as t
+from axe_eq.layout.symbolic import terms as t
 from axe_eq.layout.symbolic.check import check
 from axe_eq.layout.symbolic.instances import layout_of
 from axe_eq.layout.symbolic.shapes import perm_text, region_text, shape_text, spans_text
 from axe_eq.pack import installed, laws_of
-from axe_eq.prove.layouts import rewrite, statement
-from axe_eq.prove.rewrite import Rewriter, Rules
+from axe_eq.prove.layouts.equality import rewrite, statement
+from axe_eq.prove.layouts.rewrite import Rewriter, Rules
 from axe_eq.rule.term import Term, postorder
 
 LAWS = laws_of([installed()["layout"]])

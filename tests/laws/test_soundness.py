@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from axe_eq.check.lawcheck import check_law
 from axe_eq.pack import installed
-from axe_eq.prove.lawcheck import check_law
 
 LAWS = {f"{p.name}/{name}": law for p in installed().values() for name, law in p.laws.items()}
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import axe_eq as axe
-from axe_eq.prove.search import Budget
+from axe_eq.prove.programs.search import Budget
 from benchmarks.substitution_mutations import KINDS, mutations
 from benchmarks.substitution_reader import FOLDER, Pattern, Rule, _tensat_value, cases, taso, tensat
 from benchmarks.substitutions import (

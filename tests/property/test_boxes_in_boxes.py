@@ -11,7 +11,7 @@ import numpy as np
 
 from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout import Layout
-from axe_eq.layout.terms import decode, encode
+from axe_eq.layout.symbolic.terms import decode, encode
 from tests.property.layout_model import (
     AXES,
     BOX,

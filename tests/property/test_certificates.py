@@ -19,11 +19,11 @@ from axe_eq.program.spec import Spec
 from axe_eq.program.terms import VALUE, Op, Sel, decode, type_of
 from axe_eq.program.trace import trace
 from axe_eq.program.types import value_type
-from axe_eq.prove.certificate import Firing, Proof, Statement, parse
-from axe_eq.prove.checker import check_certificate, law_statements
-from axe_eq.prove.proof import write
-from axe_eq.prove.prover import prove_programs
-from axe_eq.prove.verdict import Proved
+from axe_eq.prove.certificates.certificate import Firing, Proof, Statement, parse
+from axe_eq.prove.certificates.checker import check_certificate, law_statements
+from axe_eq.prove.certificates.proof import write
+from axe_eq.prove.certificates.verdict import Proved
+from axe_eq.prove.programs.prover import prove_programs
 from axe_eq.rule.term import Ground, Term, postorder
 
 N, M, K = 3, 4, 6

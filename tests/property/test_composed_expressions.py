@@ -11,9 +11,9 @@ import pytest
 import axe_eq as axe
 from axe_eq.errors import AxeError, LayoutError
 from axe_eq.layout import Layout
-from axe_eq.layout import terms as t
+from axe_eq.layout.symbolic import terms as t
 from axe_eq.layout.symbolic.check import check
-from axe_eq.prove.verdict import Proved, Refuted, Unknown
+from axe_eq.prove.certificates.verdict import Proved, Refuted, Unknown
 from tests.property.layout_model import AXES, BOX, NESTED, SWIZZLE
 from tests.property.test_layout_maps import random_layout
 

@@ -7,10 +7,11 @@ from itertools import combinations, count, islice
 
 import pytest
 
-from axe_eq.extract.cone import Cones, summarise, used
-from axe_eq.extract.forest import LOAD, Forest
-from axe_eq.extract.price import Pricer
-from axe_eq.extract.search import Search
+from axe_eq.extract.price.cone import Cones, summarise, used
+from axe_eq.extract.price.pricer import Pricer
+from axe_eq.extract.read.forest import LOAD, Forest
+from axe_eq.extract.search.recall import members
+from axe_eq.extract.search.search import Search
 from tests.unit.extract.graphs import forest_of, random_program, search_of
 
 SMALL, MEDIUM = 200, 60
@@ -49,7 +50,7 @@ def _best(
     met: frozenset[int] = frozenset()
     for root in forest.placed[placed].kernels:
         alternatives, below = cones.of(root, chosen)
-        met |= below
+        met |= frozenset(members(below))
         for picks, *_ in alternatives:
             price = pricer.price(summarise(forest, [root], picks)).time_s
             if price < cost:

@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from axe_eq.check.lawkinds import Misfit
+from axe_eq.check.lawsample import Maker
+from axe_eq.check.lawwild import replaced
 from axe_eq.errors import AxeError
 from axe_eq.program.decisions import Draw
 from axe_eq.program.facts import ANYTHING, MASKED, facts_of, facts_of_number
@@ -17,12 +20,9 @@ from axe_eq.program.node import INPUT, topological
 from axe_eq.program.ops import CELLS, MONOIDS
 from axe_eq.program.signature import signature
 from axe_eq.program.terms import In, decode, op, type_of
-from axe_eq.prove.compare import real_input
-from axe_eq.prove.lawkinds import Misfit
-from axe_eq.prove.lawsample import Maker
-from axe_eq.prove.lawwild import replaced
-from axe_eq.prove.reals import Real, evaluate_reals
-from axe_eq.prove.rebuild import in_float64
+from axe_eq.prove.certificates.rebuild import in_float64
+from axe_eq.prove.programs.compare import real_input
+from axe_eq.prove.programs.reals import Real, evaluate_reals
 from axe_eq.rule.term import Term, postorder
 
 CLAIMS: dict[int, Callable[[Real], Any]] = {

@@ -1,6 +1,6 @@
 """Refutation never refutes what is equal, and finds most of what is not.
 
-Random programs (`axe_eq.program.random`) against themselves, against rewrites that are equal over
+Random programs (`axe_eq.check.random`) against themselves, against rewrites that are equal over
 the reals, and against mutants.
 """
 
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from axe_eq.check.random import JUMPING, random_inputs, random_program
 from axe_eq.program.interval import point
 from axe_eq.program.meaning import evaluate
 from axe_eq.program.node import (
@@ -29,14 +30,13 @@ from axe_eq.program.node import (
     topological,
 )
 from axe_eq.program.ops import CELLS, join_text, split_text
-from axe_eq.program.random import JUMPING, random_inputs, random_program
 from axe_eq.program.signature import LETTERS, Affine, make, signature
 from axe_eq.program.types import DTYPES, ValueType
-from axe_eq.prove.enclose import enclose_program, plan, run
-from axe_eq.prove.rebuild import rebuild
-from axe_eq.prove.refute import refute
-from axe_eq.prove.region import whole
-from axe_eq.prove.sample import Sample
+from axe_eq.prove.certificates.rebuild import rebuild
+from axe_eq.prove.programs.enclose import enclose_program, plan, run
+from axe_eq.prove.programs.refute import refute
+from axe_eq.prove.programs.region import whole
+from axe_eq.prove.programs.sample import Sample
 
 Rng = np.random.Generator
 

@@ -14,14 +14,14 @@ from functools import cache
 import pytest
 
 from axe_eq.errors import AxeError
-from axe_eq.layout import terms as t
+from axe_eq.layout.symbolic import terms as t
 from axe_eq.layout.symbolic.instances import meanings
 from axe_eq.pack import installed
-from axe_eq.prove.certificate import SYMBOLS, Firing, Proof, Statement, parse
-from axe_eq.prove.checker import check_certificate, law_statements
+from axe_eq.prove.certificates.certificate import SYMBOLS, Firing, Proof, Statement, parse
+from axe_eq.prove.certificates.checker import check_certificate, law_statements
+from axe_eq.prove.certificates.proof import write
+from axe_eq.prove.certificates.verdict import Proved
 from axe_eq.prove.equivalent import equivalent
-from axe_eq.prove.proof import write
-from axe_eq.prove.verdict import Proved
 from axe_eq.rule.term import Ground, Sort, Symbol, Term, postorder
 
 PAIRS: list[tuple[str, str, tuple[object, ...]]] = [

@@ -18,7 +18,7 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import nn
-from axe_eq.kernel import ir
+from axe_eq.kernel.threads import ir
 from axe_eq_backends.cuda.lower import lower
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.target import h200

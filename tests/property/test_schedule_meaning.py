@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
-from axe_eq.layout import Layout
-from axe_eq.program.meaning import evaluate
-from axe_eq.program.node import Program
-from axe_eq.program.random import (
+from axe_eq.check.random import (
     JUMPING,
     operator_counts,
     operator_names,
     random_inputs,
     random_program,
 )
+from axe_eq.layout import Layout
+from axe_eq.program.meaning import evaluate
+from axe_eq.program.node import Program
 from axe_eq.program.terms import decode, encode
 from axe_eq.program.types import DTYPES, Array, value_type
 from axe_eq.schedule.graph import Access, KernelStep, ScheduleGraph

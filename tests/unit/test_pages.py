@@ -13,7 +13,7 @@ import pytest
 
 from axe_eq import array, nn
 from axe_eq import pack as packs
-from axe_eq.kernel import cells
+from axe_eq.kernel import cells, families
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES
 from tests.unit.pages import DOCS, run_page
@@ -25,6 +25,7 @@ def _forgotten() -> Iterator[None]:
     schedules = dict(packs._schedules)
     declared, spelled = dict(ops.CELLS._by_name), dict(cells._SPELLINGS)
     monoids = dict(ops.MONOIDS._by_name)
+    rows = dict(families._families)
     yield
     packs._schedules.clear()
     packs._schedules.update(schedules)
@@ -32,6 +33,8 @@ def _forgotten() -> Iterator[None]:
     ops.CELLS._by_name.update(declared)
     ops.MONOIDS._by_name.clear()
     ops.MONOIDS._by_name.update(monoids)
+    families._families.clear()
+    families._families.update(rows)
     cells._SPELLINGS.clear()
     cells._SPELLINGS.update(spelled)
 
@@ -44,9 +47,11 @@ def test_the_page_on_kernels_runs() -> None:
 
 def test_the_page_on_kernels_names_what_the_builder_has() -> None:
     from axe_eq.kernel.build import Builder
+    from axe_eq.kernel.threads.build import ThreadBuilder
 
     text = (DOCS / "kernels.md").read_text(encoding="utf-8")
-    public = {n for n in vars(Builder) if not n.startswith("_")} - {"finish"}
+    every = {*vars(Builder), *vars(ThreadBuilder)}
+    public = {n for n in every if not n.startswith("_")} - {"finish"}
     missing = sorted(n for n in public if f"k.{n}" not in text and f"`{n}`" not in text)
     assert missing == ["cluster_arrive", "cluster_wait"]  # the halves of cluster_sync
 
@@ -82,7 +87,7 @@ def _signature(function: Any) -> str:
 
 def test_the_page_on_programs_runs_and_lists_what_there_is() -> None:
     count, _ = run_page("programs.md")
-    assert count == 8
+    assert count == 10
     text = (DOCS / "programs.md").read_text(encoding="utf-8")
     functions, layers = text.partition("| `axe_eq.array` |")[2].split("| `axe_eq.nn` |")
     rows = re.findall(r"^\| [a-z ]+ \| (.*) \|$", functions, re.MULTILINE)
@@ -97,5 +102,5 @@ def test_the_page_on_programs_runs_and_lists_what_there_is() -> None:
 @pytest.mark.usefixtures("_forgotten")
 def test_the_page_on_packs_runs() -> None:
     count, names = run_page("packs.md")
-    assert count == 11
+    assert count == 12
     assert names["PACK"].laws.keys() == {"gate_by_tanh", "gate_by_sigmoid"}

@@ -152,7 +152,7 @@ def test_a_search_without_room_names_its_limit(
     switch: str, value: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The worker says why its own search stopped, however slowly this machine lets it answer.
-    monkeypatch.setattr("axe_eq.pipeline.LEAST_GRACE_S", 600.0)
+    monkeypatch.setattr("axe_eq.pipeline.worker.LEAST_GRACE_S", 600.0)
     limit: dict[str, Any] = {switch: value}
     with axe.debug(**limit), pytest.raises(SearchError) as caught:
         axe.compile(dense, *SPECS, target="cpu")
@@ -285,6 +285,20 @@ def test_a_layout_of_devices_without_a_mesh_says_what_to_pass() -> None:
     _, cut = _sharded()
     with pytest.raises(LayoutError, match=r"lies on gpuid; .*\n  try: mesh=axe\.Mesh\("):
         axe.compile(lambda x: x + 1, axe.Spec((8, 8), "f32", layout=cut), target="h200")
+
+
+def test_selectors_without_a_plan_on_a_mesh_are_named() -> None:
+    """The laws of a pack were asked for that was there."""
+    mesh = axe.Mesh({"x": 2})
+    refusal = r"^output 0: cannot be computed on the mesh: of selectors only splits can be, and it "
+    for fn, text in (
+        (lambda x: x + 1, r"has 'full \(\) 1\.0 f32'"),
+        (lambda x: x[:4], "has 'slice"),
+    ):
+        with pytest.raises(SearchError, match=f"{refusal}{text}.*; expected one device, or block"):
+            axe.compile(fn, "8x6:f32", target="h200", mesh=mesh)
+    with pytest.raises(SearchError, match=r"on the mesh; expected the laws of pack 'sharding'$"):
+        axe.compile(axe.array.exp, "8x6:f32", target="h200", mesh=mesh, without=["sharding"])
 
 
 def test_a_name_that_is_nearly_a_law_s_is_suggested() -> None:

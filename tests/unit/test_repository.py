@@ -30,9 +30,7 @@ MOST_LINES = 600
 MOST_LITERAL = 400
 
 # May say operators' names: the operators' own declarations and the namespaces users call.
-NAMES_OPERATORS = {
-    f"axe_eq/program/{name}.py" for name in ("ops", "standard", "selectors", "array", "nn")
-}
+NAMES_OPERATORS = {f"axe_eq/program/{name}.py" for name in ("ops", "standard", "selectors")}
 
 # Words of another vocabulary that are also operators' names, per file that may decide by them.
 OTHER_WORDS = {

@@ -14,16 +14,16 @@ from click.testing import CliRunner
 import axe_eq as axe
 from axe_eq import nn
 from axe_eq import pack as packs
+from axe_eq.check.kernelcheck import points, sampled_inputs, wrong_kernels
 from axe_eq.cli import registry
 from axe_eq.errors import PackError, ScheduleError
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import Cell, apply, arg
 from axe_eq.kernel.expr import ceil_div
-from axe_eq.kernel.ir import span
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.ir import span
 from axe_eq.pack import Pack, installed
-from axe_eq.pipeline import is_cached
-from axe_eq.prove.kernelcheck import points, sampled_inputs, wrong_kernels
+from axe_eq.pipeline.answers import is_cached
 from axe_eq.schedule.graph import KernelStep, ScheduleGraph
 from axe_eq.schedule.summary import Columns, Summary, grid_of, traffic
 from axe_eq.schedulecheck import SAMPLES, ScheduleReport, check_schedules
@@ -42,7 +42,7 @@ RELU = {n: SAMPLES[n] for n in ("relu(x) * 3", "x * x + y, doubles", "-x, one di
 
 def of_tiles(m: int, n: int, dtype: str, cell: Cell) -> ir.Kernel:
     """A cell of one matrix, tile by tile."""
-    b = Builder("of_tiles", warps=4)
+    b = ThreadBuilder("of_tiles", warps=4)
     x, y = b.tensor("X", dtype, (m, n)), b.tensor("Y", dtype, (m, n), output=True)
     across = ceil_div(n, TILE)
     with b.tiles(ceil_div(m, TILE) * across) as t:
@@ -240,6 +240,28 @@ def test_at_check_2_compile_refuses_a_wrong_kernel_and_names_its_schedule(shape:
                            r"full_maximum_mul: gives .* where its cone is"):  # fmt: skip
             compiled(3)
         assert compiled(2).kernels[0].schedule == "twice_relu"
+
+
+@pytest.mark.parametrize("monoid", ["recurrence", "softmax"])
+def test_where_the_order_of_a_scan_decides_infinities_nothing_is_asked(monoid: str) -> None:
+    """Of two infinite decays with 0 between them NaN, where these two are merged first."""
+
+    def scanned(a: Any, b: Any) -> Any:
+        return axe.array.associative_scan(monoid, (a, b), axis=1)
+
+    for seed in (1, 2):
+        with axe.debug(check=2, seed=seed):
+            exe = axe.compile(scanned, "2x37:f32", "2x37:f32", target="h200")
+
+    class Off(CudaInterpreter):
+        def run(self, *args: Any, **named: Any) -> Any:
+            return {name: value * 2 for name, value in super().run(*args, **named).items()}
+
+    inputs = sampled_inputs(exe.schedule.graph, np.random.default_rng(2), "extreme")
+    assert any(np.isinf(x).any() for x in inputs.values())
+    assert list(wrong_kernels(exe.schedule.graph, h200, CudaInterpreter(), inputs)) == []
+    (wrong,) = wrong_kernels(exe.schedule.graph, h200, Off(), inputs)
+    assert "where its cone is" in str(wrong)
 
 
 def test_packs_check_ends_with_1_and_names_what_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from axe_eq.layout.notation.jax import sharded, written
 from axe_eq.layout.notation.sharding import needed_mesh, needed_shape
 from axe_eq.layout.notation.spec_search import Names
 from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse, spelling
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value.layout import Layout
 
 
 class _Symbols(Transformer[Token, list[tuple[int, ...]]]):

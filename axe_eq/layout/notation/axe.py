@@ -5,6 +5,7 @@ Source: Axe, sec. 2.2 (iters as extent over stride@axis), in the linear S/R/O sp
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -12,13 +13,28 @@ from typing import Any, NamedTuple
 from lark import Token, Transformer, v_args
 
 from axe_eq.errors import LayoutError, SearchError
-from axe_eq.layout.iters import DEFAULT_AXIS, Iter
-from axe_eq.layout.notation.text import Context, build, fit, parse, refuse, spelling, zip_iters
-from axe_eq.layout.swizzle import Swizzle
-from axe_eq.layout.value import Layout
+from axe_eq.layout.notation.text import (
+    MAX_CHARS,
+    Context,
+    build,
+    fit,
+    parse,
+    refuse,
+    spelling,
+    zip_iters,
+)
+from axe_eq.layout.value.iters import DEFAULT_AXIS, Iter
+from axe_eq.layout.value.layout import Layout
+from axe_eq.layout.value.swizzle import Swizzle
 
 Strides = tuple[tuple[int, str], ...]
 Extents = tuple[int, ...]
+
+# Lists as they are printed, and offsets: most texts are nothing else, and need no parser.
+_STRIDE = r"-?\d{1,18}@[^\W\d]\w*"
+_LISTS = re.compile(
+    rf"([SR])\[\((\d{{1,18}}(?:,\d{{1,18}})*)\):\(({_STRIDE}(?:,{_STRIDE})*)\)\]|({_STRIDE})"
+)
 
 _BYTE_MODES = {32: 1, 64: 2, 128: 3}  # bytes of a swizzled row -> bits XORed, above 16-byte units
 
@@ -87,7 +103,7 @@ def read(text: str, context: Context) -> Layout:
         NotationError: bad grammar, more than one S, an order of the first box, whose dims are the
             logical ones, or an impossible layout.
     """
-    children = parse("axe", text, _Parts())
+    children = _printed(text) or parse("axe", text, _Parts())
     parts = [item for item in children if isinstance(item, _Part)]
     modes = [item for item in children if isinstance(item, Swizzle | _ByteMode)]
     boxes = [item for item in children if isinstance(item, _Box)]
@@ -108,6 +124,26 @@ def read(text: str, context: Context) -> Layout:
         "axe", text, lambda: Layout(shard, replica, offset, swizzles, box, padded, inner)
     )
     return fit("axe", text, layout, context.shape)
+
+
+def _printed(text: str) -> list[_Part] | None:
+    """The parts of a text that is as lists and offsets are printed; None of all others.
+
+    >>> _printed("S[(8):(4@m)]")
+    [_Part(kind='S', extents=(8,), strides=((4, 'm'),))]
+    """
+    if len(text) > MAX_CHARS:
+        return None
+    parts = []
+    for written in text.split(" + "):
+        found = _LISTS.fullmatch(written)
+        if found is None:
+            return None
+        kind, extents, strides, offset = found.groups()
+        pairs = (pair.split("@") for pair in (strides or offset).split(","))
+        numbers = tuple(map(int, extents.split(","))) if extents else ()
+        parts.append(_Part(kind or "O", numbers, tuple((int(n), axis) for n, axis in pairs)))
+    return parts
 
 
 def _iters(text: str, parts: Sequence[_Part], kind: str) -> list[Iter]:

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Sequence
 from math import prod
 from typing import NamedTuple
 
-from axe_eq.layout import iters as it
-from axe_eq.layout.boxes import trim
-from axe_eq.layout.iters import Iters
-from axe_eq.layout.swizzle import Swizzle
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value import iters as it
+from axe_eq.layout.value.boxes import trim
+from axe_eq.layout.value.iters import Iters
+from axe_eq.layout.value.layout import Layout
+from axe_eq.layout.value.swizzle import Swizzle
 
 
 class Cell(NamedTuple):

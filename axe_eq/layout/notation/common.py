@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from axe_eq.errors import LayoutError, SearchError
-from axe_eq.layout import iters as it
-from axe_eq.layout.iters import DEFAULT_AXIS, Iters
-from axe_eq.layout.levels import NoIters
+from axe_eq.layout.normal.recover_iters import NoIters
+from axe_eq.layout.normal.tables import from_points, point_table
 from axe_eq.layout.notation.text import Context, refusal
-from axe_eq.layout.tables import from_points, point_table
-from axe_eq.layout.value import Layout, make
+from axe_eq.layout.value import iters as it
+from axe_eq.layout.value.iters import DEFAULT_AXIS, Iters
+from axe_eq.layout.value.layout import Layout, make
 
 MAX_DECIDED = 1 << 16
 """Most elements, copies counted, of a map that is enumerated to find its layout."""

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple, NoReturn
 from lark import Token, Transformer, v_args
 
 from axe_eq.errors import NotationError
-from axe_eq.layout.iters import DEFAULT_AXIS, Iter, size
 from axe_eq.layout.notation.common import blocks_of, only_axis, without_box, without_replica
 from axe_eq.layout.notation.cute_search import unboxed_forms
 from axe_eq.layout.notation.text import Context, build, parse, refuse
-from axe_eq.layout.swizzle import Swizzle
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value.iters import DEFAULT_AXIS, Iter, size
+from axe_eq.layout.value.layout import Layout
+from axe_eq.layout.value.swizzle import Swizzle
 
 Tree = Any  # an int, a text that has no integer value, or a tuple of trees
 

@@ -12,12 +12,12 @@ from itertools import chain
 import numpy as np
 
 from axe_eq.errors import SearchError
-from axe_eq.layout.iters import DEFAULT_AXIS
-from axe_eq.layout.levels import NoIters
-from axe_eq.layout.sieve import pairs, sieved
-from axe_eq.layout.swizzle import Swizzle
-from axe_eq.layout.tables import from_points
-from axe_eq.layout.value import Layout, make
+from axe_eq.layout.normal.recover_iters import NoIters
+from axe_eq.layout.normal.swizzle_filter import pairs, sieved
+from axe_eq.layout.normal.tables import from_points
+from axe_eq.layout.value.iters import DEFAULT_AXIS
+from axe_eq.layout.value.layout import Layout, make
+from axe_eq.layout.value.swizzle import Swizzle
 
 MAX_POINTS = 2**12
 MAX_PAIRED = 14  # bits that two swizzles reach: 910 * 910 stacks, most soon ruled out

@@ -19,10 +19,9 @@ from lark import Token, Transformer, v_args
 from numpy.typing import NDArray
 
 from axe_eq.errors import NotationError, SearchError
-from axe_eq.layout.iters import DEFAULT_AXIS
-from axe_eq.layout.ladder_search import find_ladder
-from axe_eq.layout.levels import NoIters
-from axe_eq.layout.mesh import Mesh
+from axe_eq.layout.normal.ladder_search import find_ladder
+from axe_eq.layout.normal.recover_iters import NoIters
+from axe_eq.layout.normal.tables import from_points
 from axe_eq.layout.notation.cells import cells_of
 from axe_eq.layout.notation.common import MAX_DECIDED, given_shape, settled
 from axe_eq.layout.notation.dtensor_search import find_placements
@@ -41,8 +40,9 @@ from axe_eq.layout.notation.sharding import (
     unused_replicas,
 )
 from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse, spelling
-from axe_eq.layout.tables import from_points
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value.iters import DEFAULT_AXIS
+from axe_eq.layout.value.layout import Layout
+from axe_eq.layout.value.mesh import Mesh
 
 Values = NDArray[np.int64]
 

@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from axe_eq.layout import iters as it
-from axe_eq.layout.iters import DEFAULT_AXIS
-from axe_eq.layout.mesh import Mesh
-from axe_eq.layout.tables import point_table
-from axe_eq.layout.value import Layout
+from axe_eq.layout.normal.tables import point_table
+from axe_eq.layout.value import iters as it
+from axe_eq.layout.value.iters import DEFAULT_AXIS
+from axe_eq.layout.value.layout import Layout
+from axe_eq.layout.value.mesh import Mesh
 
 Values = NDArray[np.int64]
 Placement = tuple[int, int] | None

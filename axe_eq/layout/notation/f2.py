@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from axe_eq.layout.swizzle import Swizzle
+from axe_eq.layout.value.swizzle import Swizzle
 
 
 def inverse(columns: Sequence[int]) -> list[int] | None:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value.layout import Layout
 
 MAX_COUNTS = 4096
 """Most numbers of devices that are tried where none is given."""

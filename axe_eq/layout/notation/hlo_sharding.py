@@ -17,10 +17,8 @@ from lark import Token, Transformer, v_args
 from numpy.typing import NDArray
 
 from axe_eq.errors import NotationError, SearchError
-from axe_eq.layout import iters as it
-from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters
-from axe_eq.layout.levels import NoIters, from_table
-from axe_eq.layout.mesh import Mesh
+from axe_eq.layout.normal.recover_iters import NoIters, from_table
+from axe_eq.layout.normal.tables import from_points, steps_of
 from axe_eq.layout.notation.common import MAX_DECIDED, given_shape, settled
 from axe_eq.layout.notation.hlo_blocks import filled, find_blocks
 from axe_eq.layout.notation.hlo_mesh import Axes, AxisPart, Dim, tile_assignment
@@ -35,8 +33,10 @@ from axe_eq.layout.notation.sharding import (
     split,
 )
 from axe_eq.layout.notation.text import Context, build, check_product, parse, refusal, refuse
-from axe_eq.layout.tables import from_points, steps_of
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value import iters as it
+from axe_eq.layout.value.iters import DEFAULT_AXIS, Iter, Iters
+from axe_eq.layout.value.layout import Layout
+from axe_eq.layout.value.mesh import Mesh
 
 MAX_DEVICES = 1 << 20
 

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, NoReturn
 from lark import Token, Transformer, v_args
 
 from axe_eq.errors import NotationError, SearchError
-from axe_eq.layout.mesh import Mesh
 from axe_eq.layout.notation.common import given_shape, settled
 from axe_eq.layout.notation.sharding import (
     MeshDigit,
@@ -29,7 +28,8 @@ from axe_eq.layout.notation.sharding import (
 )
 from axe_eq.layout.notation.spec_search import Names, find_names
 from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse, spelling
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value.layout import Layout
+from axe_eq.layout.value.mesh import Mesh
 
 
 class _Keyword(NamedTuple):

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 from lark import Token, Transformer, v_args
 
-from axe_eq.layout.iters import DEFAULT_AXIS, Iter
 from axe_eq.layout.notation.common import without_box, without_swizzle
 from axe_eq.layout.notation.text import Context, build, fit, parse, refuse, zip_iters
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value.iters import DEFAULT_AXIS, Iter
+from axe_eq.layout.value.layout import Layout
 
 Row = tuple[tuple[int, str | None], ...]
 

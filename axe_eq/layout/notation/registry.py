@@ -9,8 +9,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from axe_eq.errors import LayoutError, NotationError, said
-from axe_eq.layout.check import check_extents
-from axe_eq.layout.mesh import Mesh
 from axe_eq.layout.notation import (
     alpa,
     axe,
@@ -25,7 +23,9 @@ from axe_eq.layout.notation import (
     xla,
 )
 from axe_eq.layout.notation.text import Context, Unparsed, clip, follows, quote
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value.check import check_extents
+from axe_eq.layout.value.layout import Layout
+from axe_eq.layout.value.mesh import Mesh
 
 
 class Notation(NamedTuple):

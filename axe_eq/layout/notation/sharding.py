@@ -12,13 +12,9 @@ from math import prod
 from typing import NamedTuple
 
 from axe_eq.errors import LayoutError
-from axe_eq.layout import chains
-from axe_eq.layout import iters as it
-from axe_eq.layout.check import make_offsets
-from axe_eq.layout.decide import same_map
-from axe_eq.layout.iters import DEFAULT_AXIS, Iter, Iters
-from axe_eq.layout.ladders import Field, Ladder, joined, of_block
-from axe_eq.layout.mesh import Mesh
+from axe_eq.layout.normal import chains
+from axe_eq.layout.normal.decide import same_map
+from axe_eq.layout.normal.ladders import Field, Ladder, joined, of_block
 from axe_eq.layout.notation.cells import Cell, cells_of, cut, layout_of
 from axe_eq.layout.notation.common import (
     given_shape,
@@ -27,7 +23,11 @@ from axe_eq.layout.notation.common import (
     without_swizzle,
 )
 from axe_eq.layout.notation.text import Context, refusal, refuse, spelling
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value import iters as it
+from axe_eq.layout.value.check import make_offsets
+from axe_eq.layout.value.iters import DEFAULT_AXIS, Iter, Iters
+from axe_eq.layout.value.layout import Layout
+from axe_eq.layout.value.mesh import Mesh
 
 DEVICE_AXIS = "gpuid"
 

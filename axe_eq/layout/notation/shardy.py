@@ -15,12 +15,12 @@ from typing import Any, NamedTuple, NoReturn
 
 from lark import Token, Transformer, v_args
 
-from axe_eq.layout.mesh import Mesh
 from axe_eq.layout.notation.jax import sharded, written
 from axe_eq.layout.notation.sharding import needed_mesh, needed_shape, stated_mesh
 from axe_eq.layout.notation.spec_search import Names
 from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse, spelling
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value.layout import Layout
+from axe_eq.layout.value.mesh import Mesh
 
 
 class _Extents(NamedTuple):

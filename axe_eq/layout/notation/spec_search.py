@@ -13,9 +13,9 @@ from math import prod
 
 import numpy as np
 
-from axe_eq.layout.mesh import Mesh
 from axe_eq.layout.notation.dtensor_search import Line, coordinate, lines_of
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value.layout import Layout
+from axe_eq.layout.value.mesh import Mesh
 
 Names = tuple[str, ...]
 

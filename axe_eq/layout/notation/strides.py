@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 from lark import Token, Transformer, v_args
 
-from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.layout.notation.common import (
     blocks_of,
     only_axis,
@@ -20,7 +19,8 @@ from axe_eq.layout.notation.common import (
     without_swizzle,
 )
 from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse, spelling, zip_iters
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value.iters import DEFAULT_AXIS
+from axe_eq.layout.value.layout import Layout
 
 _KEYS = {"size": "shape", "stride": "strides", "storage_offset": "offset"}
 _SIZES = (1, 2, 4, 8, 16)  # bytes of an element

@@ -18,10 +18,10 @@ from lark import Lark, Token, Transformer, UnexpectedCharacters, UnexpectedInput
 from lark.exceptions import UnexpectedToken, VisitError
 
 from axe_eq.errors import AxeError, LayoutError, NotationError
-from axe_eq.layout.check import MAX_ITERS, MAX_VALUE, check_admitted
-from axe_eq.layout.iters import Iter
-from axe_eq.layout.mesh import Mesh
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value.check import MAX_ITERS, MAX_VALUE, check_admitted
+from axe_eq.layout.value.iters import Iter
+from axe_eq.layout.value.layout import Layout
+from axe_eq.layout.value.mesh import Mesh
 
 MAX_CHARS = 1 << 16
 """Longest accepted text; an explicit list of 8192 devices fits."""

@@ -14,16 +14,16 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import NoReturn
 
-from axe_eq.layout import iters as it
-from axe_eq.layout.iters import Iter
+from axe_eq.layout.normal.swizzled import under_swizzles
 from axe_eq.layout.notation import f2
 from axe_eq.layout.notation.common import settled, without_box
 from axe_eq.layout.notation.text import Context, build, refusal, refuse
 from axe_eq.layout.notation.triton_encodings import THREADS, Linear, linear_of
 from axe_eq.layout.notation.triton_text import Bases, Vector, understood
-from axe_eq.layout.swizzle import MAX_BIT, Swizzle
-from axe_eq.layout.swizzled import under_swizzles
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value import iters as it
+from axe_eq.layout.value.iters import Iter
+from axe_eq.layout.value.layout import Layout
+from axe_eq.layout.value.swizzle import MAX_BIT, Swizzle
 
 AXES = {"register": "reg", "lane": "lane", "warp": "warp", "block": "cta", "offset": "m"}
 """Triton's hardware dims and their axes; another dim is an axis of its own name."""

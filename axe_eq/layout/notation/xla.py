@@ -13,11 +13,8 @@ from typing import Any, NamedTuple, NoReturn
 from lark import Token, Transformer, v_args
 
 from axe_eq.errors import NotationError, SearchError
-from axe_eq.layout import chains
-from axe_eq.layout import iters as it
-from axe_eq.layout.check import MAX_VALUE, make_offsets
-from axe_eq.layout.iters import DEFAULT_AXIS
-from axe_eq.layout.ladder_search import find_ladder
+from axe_eq.layout.normal import chains
+from axe_eq.layout.normal.ladder_search import find_ladder
 from axe_eq.layout.notation.common import (
     MAX_DECIDED,
     given_shape,
@@ -37,7 +34,10 @@ from axe_eq.layout.notation.text import (
 from axe_eq.layout.notation.xla_search import MAX_RUNGS
 from axe_eq.layout.notation.xla_tiles import COMBINE, TilingError, tile_array
 from axe_eq.layout.notation.xla_write import layout_text
-from axe_eq.layout.value import Layout, make
+from axe_eq.layout.value import iters as it
+from axe_eq.layout.value.check import MAX_VALUE, make_offsets
+from axe_eq.layout.value.iters import DEFAULT_AXIS
+from axe_eq.layout.value.layout import Layout, make
 
 _TYPES = {f"{sign}{bits}" for sign in "su" for bits in (1, 2, 4, 8, 16, 32, 64)} | {
     *("pred", "bf16", "f16", "f32", "f64", "c64", "c128", "f4e2m1fn", "f8e8m0fnu", "f8e3m4"),

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axe_eq.errors import SearchError
-from axe_eq.layout.iters import DEFAULT_AXIS
-from axe_eq.layout.ladder_search import find_ladder
-from axe_eq.layout.ladders import Ladder
-from axe_eq.layout.stages import Stage
+from axe_eq.layout.normal.ladder_search import find_ladder
+from axe_eq.layout.normal.ladders import Ladder
+from axe_eq.layout.normal.nested_boxes import Stage
+from axe_eq.layout.value.iters import DEFAULT_AXIS
 
 MAX_POINTS = 2**16
 MAX_ORDERS = 120

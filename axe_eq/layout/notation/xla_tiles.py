@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
-from axe_eq.layout.chains import build, ladder_of
-from axe_eq.layout.check import MAX_VALUE
-from axe_eq.layout.iters import DEFAULT_AXIS, Iter
-from axe_eq.layout.ladders import Steps, boxes_of, split
+from axe_eq.layout.normal.chains import build, ladder_of
+from axe_eq.layout.normal.ladders import Steps, boxes_of, split
+from axe_eq.layout.normal.nested_boxes import Stage
 from axe_eq.layout.notation.cells import Cell, cut, layout_of, trimmed, truncated
-from axe_eq.layout.stages import Stage
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value.check import MAX_VALUE
+from axe_eq.layout.value.iters import DEFAULT_AXIS, Iter
+from axe_eq.layout.value.layout import Layout
 
 COMBINE = -1
 """The tile entry ``*``: combine this dimension with the next more minor one."""

@@ -16,16 +16,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from axe_eq.layout import iters as it
-from axe_eq.layout.boxes import trim
-from axe_eq.layout.chains import ladder_of
-from axe_eq.layout.iters import DEFAULT_AXIS
-from axe_eq.layout.ladders import Field, Ladder, iters_of, split
+from axe_eq.layout.normal.chains import ladder_of
+from axe_eq.layout.normal.ladders import Field, Ladder, iters_of, split
+from axe_eq.layout.normal.nested_boxes import Stage
 from axe_eq.layout.notation.cells import Cell, cells_of, cut
 from axe_eq.layout.notation.xla_search import MAX_POINTS, MAX_TRIED, find_steps, widened
 from axe_eq.layout.notation.xla_tiles import COMBINE, TilingError, tile_array, tiled_extents
-from axe_eq.layout.stages import Stage
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value import iters as it
+from axe_eq.layout.value.boxes import trim
+from axe_eq.layout.value.iters import DEFAULT_AXIS
+from axe_eq.layout.value.layout import Layout
 
 Tile = list[int]
 

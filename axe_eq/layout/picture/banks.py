@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from axe_eq.draw.colour import hue
 from axe_eq.draw.grid import Cell, Grid
 from axe_eq.errors import ArgumentError
-from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.layout.picture.matrix import Matrix
-from axe_eq.layout.value import Layout, make
+from axe_eq.layout.value.iters import DEFAULT_AXIS
+from axe_eq.layout.value.layout import Layout, make
 
 BANKS, WORD_BYTES = 32, 4
 WARP, PIECE_BYTES, PIECES = 32, 16, 8

@@ -7,10 +7,10 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from axe_eq.layout.decide import same_map
-from axe_eq.layout.iters import Iters
+from axe_eq.layout.normal.decide import same_map
 from axe_eq.layout.picture.matrix import MOST_COPIES, Matrix, block_size, blocks, images
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value.iters import Iters
+from axe_eq.layout.value.layout import Layout
 
 MOST_COMPARED = 2**21  # elements of an overview that are all looked at
 SAMPLED = 16  # elements per block and dim that are looked at otherwise

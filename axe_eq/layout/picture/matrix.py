@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from axe_eq.errors import LayoutError
-from axe_eq.layout.check import check_admitted
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value.check import check_admitted
+from axe_eq.layout.value.layout import Layout
 
 MOST = 64  # rows and columns that are drawn one by one
 WIDE = 32  # columns of a layout of which nothing says how it is cut

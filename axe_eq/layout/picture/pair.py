@@ -20,7 +20,7 @@ from axe_eq.layout.picture.panels import (
     shown_axes,
 )
 from axe_eq.layout.picture.single import USUAL, Look, panel, told
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value.layout import Layout
 
 
 class Pair(NamedTuple):

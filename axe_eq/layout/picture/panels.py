@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from axe_eq.draw.colour import HUES, hue, ramp
 from axe_eq.draw.grid import ABSENT, BLANK, Cell, Frame, Grid, Rule
 from axe_eq.errors import LayoutError
-from axe_eq.layout.iters import DEFAULT_AXIS
 from axe_eq.layout.picture.matrix import (
     MOST,
     WIDE,
@@ -24,7 +23,8 @@ from axe_eq.layout.picture.matrix import (
     images,
     split_evenly,
 )
-from axe_eq.layout.value import Layout, make
+from axe_eq.layout.value.iters import DEFAULT_AXIS
+from axe_eq.layout.value.layout import Layout, make
 
 CLOSEST, WIDELY = 4.0, 24.0  # pixels between lines that are drawn, and that are drawn bold
 NAMED = 16  # most columns whose cells spell out the names of their axes

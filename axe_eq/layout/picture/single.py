@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 from axe_eq.draw import page as html
 from axe_eq.draw.grid import Grid, figure_svg, grid_svg, grid_text, grid_width
-from axe_eq.layout.describe import Description, aliasing_text, describe
-from axe_eq.layout.mesh import Mesh
 from axe_eq.layout.picture.banks import accesses, banks, without_swizzle
+from axe_eq.layout.picture.describe import Description, aliasing_text, describe
 from axe_eq.layout.picture.matrix import MOST, Matrix, Window, images, matrix_of
 from axe_eq.layout.picture.panels import (
     colour_axis,
@@ -22,7 +21,8 @@ from axe_eq.layout.picture.panels import (
     scale_of,
     shown_axes,
 )
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value.layout import Layout
+from axe_eq.layout.value.mesh import Mesh
 
 NARROW = 540  # pixels: of grids that stand side by side
 FEW = 32  # rows and columns of a picture that is no page

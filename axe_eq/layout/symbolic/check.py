@@ -8,10 +8,10 @@ from functools import lru_cache
 from typing import Any
 
 from axe_eq.errors import LayoutError, SearchError
-from axe_eq.layout import terms as t
-from axe_eq.layout.composition import compose
-from axe_eq.layout.products import direct_sum, tile
-from axe_eq.layout.stages import check_order
+from axe_eq.layout.algebra.composition import compose
+from axe_eq.layout.algebra.products import direct_sum, tile
+from axe_eq.layout.normal.nested_boxes import check_order
+from axe_eq.layout.symbolic import terms as t
 from axe_eq.layout.symbolic.polynomial import (
     ONE,
     ZERO,
@@ -29,7 +29,7 @@ from axe_eq.layout.symbolic.shapes import (
     read_spans,
     region_text,
 )
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value.layout import Layout
 from axe_eq.rule.term import Symbol, Term, postorder
 
 MAX_DEPTH = 64  # operations inside each other that are worked out
@@ -299,7 +299,7 @@ def _any(name: str, elements: str, bound: str) -> Kind:
 
 
 def _swizzled(axis: str, bits: int, base: int, shift: int, of: Kind) -> Kind:
-    from axe_eq.layout.swizzle import Swizzle, check_swizzles
+    from axe_eq.layout.value.swizzle import Swizzle, check_swizzles
 
     check_swizzles([Swizzle(_axis(axis), bits, base, shift)])
     return Kind(of.elements, of.total, of.single)

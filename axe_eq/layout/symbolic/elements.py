@@ -13,8 +13,7 @@ from math import prod
 from typing import Any, NamedTuple
 
 from axe_eq.errors import LayoutError
-from axe_eq.layout import terms as t
-from axe_eq.layout.swizzle import Swizzle
+from axe_eq.layout.symbolic import terms as t
 from axe_eq.layout.symbolic.check import check
 from axe_eq.layout.symbolic.instances import names_in
 from axe_eq.layout.symbolic.meaning import (
@@ -30,6 +29,7 @@ from axe_eq.layout.symbolic.meaning import (
     sums,
 )
 from axe_eq.layout.symbolic.shapes import read_spans
+from axe_eq.layout.value.swizzle import Swizzle
 from axe_eq.rule.term import Symbol, Term, postorder
 
 NOTHING: Image = frozenset([()])

@@ -1,7 +1,7 @@
 """Expressions that denote layouts: unknown layouts, symbolic numbers, operations on them.
 
-An expression is a term of `axe_eq.layout.terms`. What it denotes for each choice of its names and
-unknown layouts is a map; whether iters compute that map is not asked.
+An expression is a term of `axe_eq.layout.symbolic.terms`. What it denotes for each choice of its
+names and unknown layouts is a map; whether iters compute that map is not asked.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from contextlib import suppress
 from typing import Any
 
 from axe_eq.errors import LayoutError
-from axe_eq.layout import terms as t
-from axe_eq.layout.check import check_axes, check_axis, listed
+from axe_eq.layout.symbolic import terms as t
 from axe_eq.layout.symbolic.check import Kind, Missing, check, unknowns
 from axe_eq.layout.symbolic.facts import Facts
 from axe_eq.layout.symbolic.instances import TEXTS, WEIGHTS, names_in
 from axe_eq.layout.symbolic.polynomial import Polynomial, parse, poly
 from axe_eq.layout.symbolic.shapes import perm_text, region_text, shape_text, spans_text
 from axe_eq.layout.symbolic.show import show
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value.check import check_axes, check_axis, listed
+from axe_eq.layout.value.layout import Layout
 from axe_eq.rule.term import Symbol, Term, postorder
 
 Number = int | str | Polynomial

@@ -9,14 +9,14 @@ from itertools import count
 from math import prod
 from typing import Any
 
-from axe_eq.layout import terms as t
-from axe_eq.layout.iters import Iter
-from axe_eq.layout.swizzle import Swizzle
+from axe_eq.layout.symbolic import terms as t
 from axe_eq.layout.symbolic.check import unknowns
 from axe_eq.layout.symbolic.meaning import Meaning
 from axe_eq.layout.symbolic.polynomial import Polynomial, fraction, parse
 from axe_eq.layout.symbolic.shapes import numbers_in
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value.iters import Iter
+from axe_eq.layout.value.layout import Layout
+from axe_eq.layout.value.swizzle import Swizzle
 from axe_eq.rule.term import Term, postorder
 
 _NUMBERS = (1, 2, 3, 2)

@@ -13,9 +13,8 @@ from math import prod
 from typing import Any
 
 from axe_eq.errors import LayoutError, SearchError
-from axe_eq.layout import terms as t
-from axe_eq.layout.stages import check_order
-from axe_eq.layout.swizzle import Swizzle
+from axe_eq.layout.normal.nested_boxes import check_order
+from axe_eq.layout.symbolic import terms as t
 from axe_eq.layout.symbolic.polynomial import parse
 from axe_eq.layout.symbolic.shapes import (
     integers,
@@ -24,7 +23,8 @@ from axe_eq.layout.symbolic.shapes import (
     read_shape,
     read_spans,
 )
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value.layout import Layout
+from axe_eq.layout.value.swizzle import Swizzle
 from axe_eq.rule.term import Symbol, Term, postorder
 
 Vector = tuple[tuple[str, int], ...]  # (axis, value), sorted, without zeros
@@ -417,7 +417,7 @@ def _addend(m: Meaning, a: Any, shape: str, b: Any, other: str, *, left: bool) -
 
 
 def _chosen_addend(m: Meaning, a: Any, shape: str, b: Any, other: str, *, left: bool) -> Any:
-    from axe_eq.layout.products import direct_sum_left, direct_sum_right
+    from axe_eq.layout.algebra.products import direct_sum_left, direct_sum_right
 
     choose = direct_sum_left if left else direct_sum_right
     found = choose(_recovered(a), m.shape(shape), _recovered(b), m.shape(other))
@@ -430,7 +430,7 @@ def _recovered(images: Sequence[Image]) -> Layout:
     Raises:
         LayoutError: none computes it.
     """
-    from axe_eq.layout.tables import recover
+    from axe_eq.layout.normal.tables import recover
 
     axes = sorted({axis for image in images for point in image for axis, _ in point}) or ["m"]
     table = [[[dict(p).get(axis, 0) for axis in axes] for p in sorted(image)] for image in images]

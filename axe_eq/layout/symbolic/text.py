@@ -16,12 +16,12 @@ from typing import Any
 from lark import Lark, Token, UnexpectedInput, v_args
 
 from axe_eq.errors import LayoutError, NotationError
-from axe_eq.layout import terms as t
 from axe_eq.layout.notation import NO_CONTEXT, Context, notations_of, read_any
 from axe_eq.layout.notation.text import TooLarge, Unparsed, clip, quote, unexpected
 from axe_eq.layout.symbolic import expression as ex
+from axe_eq.layout.symbolic import terms as t
 from axe_eq.layout.symbolic.polynomial import Arithmetic, Polynomial, integer, poly
-from axe_eq.layout.value import Layout
+from axe_eq.layout.value.layout import Layout
 
 MAX_CHARS = 1 << 14
 

@@ -24,6 +24,7 @@ from axe_eq.program.meaning import (
     finish,
     lift,
     merge,
+    moved,
     scanned,
 )
 from axe_eq.program.ops import State, scan
@@ -168,7 +169,7 @@ class Kernel:
         if isinstance(node, Cell):
             return evaluate_op(node.source.text, node.source.cell, operands)
         if isinstance(node, Gather):
-            return evaluate_sel(node.source.text, operands)
+            return moved(node.source.text, operands)
         if isinstance(node, Scan):
             return evaluate_scan(node.source.text, operands)
         return np.asarray(self.reads[node.number].read(node.everything), order="C")

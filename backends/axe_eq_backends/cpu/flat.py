@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from axe_eq.errors import LayoutError, ScheduleError, SearchError
+from axe_eq.errors import LayoutError, ScheduleError
 from axe_eq.layout import Layout, Swizzle
-from axe_eq.layout.iters import DEFAULT_AXIS
+from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.program.types import Array
 from axe_eq.schedule.box import Range
 
@@ -79,15 +79,6 @@ class Addressing:
         for swizzle in reversed(self.swizzles):
             addresses = swizzle.apply_table(addresses)
         return addresses
-
-
-@lru_cache(maxsize=4096)
-def may_alias(text: str) -> bool:
-    """Whether elements of a layout may share an address, as where a stride is 0."""
-    try:
-        return not parse_layout(text).aliasing().injective
-    except SearchError:
-        return True
 
 
 @lru_cache(maxsize=4096)

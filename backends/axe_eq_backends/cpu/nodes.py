@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from axe_eq.errors import ScheduleError
+from axe_eq.program.gathers import looks
 from axe_eq.program.meaning import operand_view
 from axe_eq.program.ops import Pull, Selector, selector
 from axe_eq.program.signature import Affine, Signature, signature
@@ -169,6 +170,12 @@ class Gather(Node):
         return declared.pull(params, types)
 
     @cached_property
+    def where(self) -> frozenset[int]:
+        """Operands that say where others are read, and are not moved."""
+        types = [o.type for o in self.operands]
+        return frozenset(look.by for look in looks(self.source.text, types))
+
+    @cached_property
     def affine(self) -> bool:
         """Every operand dim is read along an output axis of its own."""
         return all(
@@ -317,10 +324,11 @@ def _placing(dims: tuple[int, ...], rank: int) -> tuple[tuple[int, ...], tuple[s
 
 
 def alike(arrays: Sequence[Array], node: Gather) -> list[Array]:
-    """The operands in one dtype: as stored where all are, else as computed."""
-    stored = DTYPES[node.type.dtype].numpy
-    same = all(a.dtype == stored for a in arrays)
-    return [a.astype(stored if same else node.accumulator, copy=False) for a in arrays]
+    """The operands that are moved in one dtype: as stored where all are, else as computed."""
+    stored, where = DTYPES[node.type.dtype].numpy, node.where
+    same = all(a.dtype == stored for n, a in enumerate(arrays) if n not in where)
+    one = stored if same else node.accumulator
+    return [a if n in where else a.astype(one, copy=False) for n, a in enumerate(arrays)]
 
 
 def landing(pulls: Sequence[Pull | None], shape: Sequence[int], where: Ranges) -> Ranges:

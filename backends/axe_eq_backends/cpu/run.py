@@ -21,6 +21,7 @@ from axe_eq.errors import ArgumentError, ScheduleError
 from axe_eq.program.meaning import array_type
 from axe_eq.program.types import DTYPES, Array
 from axe_eq.schedule.box import UNIT_LETTERS
+from axe_eq.schedule.contents import may_alias
 from axe_eq.schedule.graph import (
     Access,
     BufferSpec,
@@ -32,7 +33,7 @@ from axe_eq.schedule.graph import (
 from axe_eq.schedule.memory import ALIGNMENT_BYTES, MemoryPlan, buffer_elements, plan
 from axe_eq.target import Target
 from axe_eq_backends.cpu.cone import Kernel
-from axe_eq_backends.cpu.flat import Coverage, View, may_alias
+from axe_eq_backends.cpu.flat import Coverage, View
 from axe_eq_backends.cpu.nodes import Node, read_nodes
 
 # Multiply-adds of a product that several threads share well: half a millisecond on one core.

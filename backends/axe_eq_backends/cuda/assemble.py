@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from axe_eq.errors import EmitError, ScheduleError
-from axe_eq.extract.commit import content
+from axe_eq.extract.search.commit import content
 from axe_eq.kernel.cells import flops
-from axe_eq.kernel.dispatch import Planned
+from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.run.cache import Cache, key
 from axe_eq.run.fingerprint import lowering_key, sources
 from axe_eq.schedule.graph import CollectiveStep, KernelStep, MoveStep, ScheduleGraph
@@ -71,7 +71,7 @@ def make(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> M
 
 def _made_now(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> Made:
     lowered = lower(step, graph, target)
-    planned = plan_kernel(lowered.kernel, target)
+    planned = lowered.planned or plan_kernel(lowered.kernel, target)
     # Before its text is written: a search that meets such kernels meets dozens of them.
     size = instructions(planned)
     check_size(step.name, size, "instructions for cells a thread", MOST_INSTRUCTIONS)

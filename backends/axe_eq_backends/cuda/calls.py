@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from axe_eq.errors import EmitError
-from axe_eq.kernel import ir
 from axe_eq.kernel.cells import IDENTITY, Cell, Operand, result_dtype
 from axe_eq.kernel.expr import Expr, Int, bounds, variables
-from axe_eq.kernel.plan import Address, Call, Regs
+from axe_eq.kernel.plan import Call
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.plan import Address, Regs
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda import cells, prelude
 
@@ -89,11 +90,18 @@ def _guarded(w: Writer, guard: Int | None, statement: str, otherwise: str = "") 
 
 def _global_address(w: Writer, call: Call) -> str:
     element: Int = call["element"]
+    moves = "".join(f" + {_move(w, regs, step)}" for regs, step, _ in call.args.get("at", ()))
     if element == 0:
-        return w.name(call["tensor"])
+        return w.name(call["tensor"]) + moves
     named = all(map(w.planned.is_element, variables(element)))
     shown = w.expr(element) if named or not is_large(element) else w.wide(element)
-    return f"{w.name(call['tensor'])} + {shown}"
+    return f"{w.name(call['tensor'])} + {shown}{moves}"
+
+
+def _move(w: Writer, regs: Regs, step: int) -> str:
+    """The elements that an index in a register moves an address by."""
+    index = w.element(regs, str(regs.index[0]))
+    return index if step == 1 else f"(long long){index} * {step}"
 
 
 def ld_global(w: Writer, call: Call, s: ir.Primitive) -> None:
@@ -141,7 +149,7 @@ def _constant(w: Writer, dtype: str, value: float) -> str:
     if per > 1:
         if value == 0:
             return "0u"
-        text = cells.number(value, "f32")
+        text = cells.number(value, dtype if DTYPES[dtype].kind == "i" else "f32")
         _helpers(w, text)
         return f"{w.use(f'pack_{dtype}')}({', '.join([text] * per)})"
     text = cells.number(value, dtype)
@@ -318,7 +326,10 @@ def fma(w: Writer, call: Call, s: ir.Primitive) -> None:
 def digits(numbers: Sequence[int]) -> list[tuple[int, int, int]] | None:
     """(size, radix, stride) per digit such that numbers[i] - numbers[0] is their sum, or None."""
     out: list[tuple[int, int, int]] = []
-    size = 1
+    size, count = 1, len(numbers)
+    step = numbers[1] - numbers[0] if count > 1 else 0
+    if step and tuple(numbers) == tuple(range(numbers[0], numbers[0] + count * step, step)):
+        return [(1, count, step)]  # as most are: one after another
     while size < len(numbers):
         stride = numbers[size] - numbers[0]
         radix = 1
@@ -427,7 +438,7 @@ def _stored(w: Writer, out: Regs, index: str, values: Sequence[str]) -> str:
     per = 4 // out.buffer.itemsize
     if per <= 1:
         return f"{name}[{index}] = {values[0]};"
-    values = [*values, *["0.0f"] * per][:per]
+    values = [*values, *["0"] * per][:per]
     plain = index.isidentifier()
     place = index if plain else f"({index})"
     word = str(int(index) // per) if index.isdigit() else f"{place} / {per}"
@@ -448,7 +459,8 @@ def cell_function(w: Writer, cell: Cell, dtypes: tuple[str, ...]) -> str:
     _helpers(w, body)
     name = f"cell_{len(w.cell_texts)}"
     args = ", ".join(f"{kind} x{i}" for i, kind in enumerate(kinds))
-    shown = str(cell) if len(str(cell)) <= MOST_SHOWN else f"{str(cell)[:MOST_SHOWN]}..."
+    shown = str(cell)
+    shown = shown if len(shown) <= MOST_SHOWN else f"{shown[:MOST_SHOWN]}..."
     w.cell_texts.append(
         f"// {shown}\n{prelude.DEVICE} {cells.C_TYPE[result]} {name}({args}) {{ {body} }}\n"
     )

@@ -79,9 +79,11 @@ FLOAT64: dict[str, str] = {
     .replace("_f32(", "_f64(")
     for name, row in FLOAT.items()
 } | {"div": "({0} / {1})", "exp": "exp({0})", "sigmoid": "(1.0 / (1.0 + exp(-{0})))"}  # fmt: skip
+# C computes with integers of less than 32 bits in 32, so what leaves their range is cut again.
+SMALL = INTEGER | {"bit_not": "bit_not_{kind}({0})"}
 _ROWS = {
-    "f32": FLOAT, "f64": FLOAT64, "i32": INTEGER, "i64": INTEGER,
-    "bool": BOOL,
+    "f32": FLOAT, "f64": FLOAT64, "i8": SMALL, "u8": SMALL, "i16": SMALL, "i32": INTEGER,
+    "i64": INTEGER, "bool": BOOL,
 }  # fmt: skip
 MONOIDS: dict[str, tuple[str, str]] = {  # on f32, on i32
     "+": ("({0} + {1})", "add_{kind}({0}, {1})"),
@@ -91,7 +93,10 @@ MONOIDS: dict[str, tuple[str, str]] = {  # on f32, on i32
     "and": ("({0} && {1})", "({0} && {1})"),
     "or": ("({0} || {1})", "({0} || {1})"),
 }
-C_TYPE = {"f32": "float", "f64": "double", "i32": "int", "i64": "long long", "bool": "bool"}
+C_TYPE = {
+    "f32": "float", "f64": "double", "i8": "signed char", "u8": "unsigned char", "i16": "short",
+    "i32": "int", "i64": "long long", "bool": "bool",
+}  # fmt: skip
 FAMILY = "cuda"
 SHARED_FLOPS = 8.0  # from here on NVRTC is not left to find that a subexpression is used twice
 _NARROW = ("f16", "bf16", "f8e4m3", "f8e5m2")  # computed in f32
@@ -103,7 +108,7 @@ def number(value: float, dtype: str) -> str:
     Raises:
         EmitError: the dtype does not hold it.
     """
-    if dtype in ("i32", "i64"):
+    if DTYPES[dtype].kind == "i":
         ends = np.iinfo(DTYPES[dtype].numpy)
         if not (math.isfinite(value) and ends.min <= value <= ends.max and value == int(value)):
             wanted = f"an integer from {ends.min} to {ends.max}"
@@ -272,5 +277,5 @@ def combine(monoid: str, a: str, b: str, dtype: str) -> str:
     """
     if monoid not in MONOIDS:
         raise EmitError(f"monoid {monoid!r}", "has no CUDA spelling", " ".join(MONOIDS))
-    text = MONOIDS[monoid][dtype in ("i32", "i64")].format(a, b, kind=dtype)
+    text = MONOIDS[monoid][DTYPES[dtype].kind == "i"].format(a, b, kind=dtype)
     return text.replace("_f32(", "_f64(") if dtype == "f64" else text

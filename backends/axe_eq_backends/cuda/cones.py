@@ -9,7 +9,7 @@ cut in the index space: every tensor then has one stride per dim.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 from math import prod
@@ -17,146 +17,30 @@ from math import prod
 import numpy as np
 
 from axe_eq.errors import DispatchError, LayoutError
-from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg, replaced
+from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, replaced, used
 from axe_eq.layout import Layout
-from axe_eq.layout.iters import DEFAULT_AXIS
-from axe_eq.program import ops, places
+from axe_eq.layout.value.iters import DEFAULT_AXIS
+from axe_eq.program import gathers, ops, places
+from axe_eq.program.ops import Look
 from axe_eq.program.places import Blocks, Coords, Range, Window
 from axe_eq.program.signature import Affine, plain, signature
 from axe_eq.program.types import DTYPES, ValueType, value_type
 from axe_eq.schedule import box as boxes
 from axe_eq.schedule.graph import KernelStep, TileNode
+from axe_eq_backends.cuda.formulas import (
+    Cone,
+    Fold,
+    Leaf,
+    Load,
+    Looked,
+    Position,
+    Prefix,
+    Root,
+)
 from axe_eq_backends.cuda.prefixes import alone
 
-STORED = ("bool", "f8e4m3", "f8e5m2", "f16", "bf16", "f32", "f64", "i32", "i64")
+STORED = tuple(DTYPES)
 _INT_MAX = (1 << 31) - 1
-
-
-@dataclass(frozen=True)
-class Load:
-    """A tensor read over the index space.
-
-    Attributes:
-        buffer, dtype: what is read.
-        strides: elements between neighbours along every dim.
-        offset: element at index 0; may lie outside the buffer where a window says so.
-        window: per dim the range [low, high) of indices that lie in the buffer, or None for all;
-            outside nothing is read and the value means nothing.
-    """
-
-    buffer: str
-    dtype: str
-    strides: tuple[int, ...]
-    offset: int = 0
-    window: tuple[Range | None, ...] = ()
-
-
-@dataclass(frozen=True)
-class Position:
-    """The index along one dim of the index space, as an i32 value."""
-
-    dim: int
-
-
-@dataclass(frozen=True)
-class Fold:
-    """A reduction: the monoid over some index dims of a cell of leaves.
-
-    Attributes:
-        monoid: its name.
-        dims: the reduced dims of the index space, slow to fast as the operator has them.
-        coords: where along the other dims each of its own dims lies.
-        cell: what is reduced, over all leaves of the cone by number; for a structured monoid the
-            cell of its values ("pair").
-        product: a sum of products of two operands.
-        dtypes: of what is reduced: the operands' element types.
-    """
-
-    monoid: str
-    dims: tuple[int, ...]
-    coords: Coords
-    cell: Cell
-    product: bool
-    dtypes: tuple[str, ...] = ()
-
-    @property
-    def dim(self) -> int:
-        """The reduced dim where there is one."""
-        (dim,) = self.dims
-        return dim
-
-
-@dataclass(frozen=True)
-class Prefix:
-    """A scan: the monoid of every prefix along an index dim of cells of leaves.
-
-    Attributes:
-        monoid: its name.
-        dim: the scanned dim of the index space.
-        coords: where along the other dims each of its own dims lies.
-        cells: what is scanned, one per operand, over all leaves of the cone by number.
-    """
-
-    monoid: str
-    dim: int
-    coords: Coords
-    cells: tuple[Cell, ...]
-
-
-Leaf = Load | Position | Fold | Prefix
-
-
-@dataclass(frozen=True)
-class Root:
-    """A stored value: buffer, dtype, element strides and offset, and its cell over the leaves."""
-
-    buffer: str
-    dtype: str
-    strides: tuple[int, ...]
-    cell: Cell
-    offset: int = 0
-
-
-@dataclass
-class Cone:
-    """A kernel as formulas.
-
-    Attributes:
-        name: of the step.
-        shape: extents of the index space: the roots' dims, then the reduced ones.
-        rank: number of the roots' dims.
-        leaves: loads, positions and reductions, numbered; operands of reductions before them.
-        roots: what is stored.
-        letters: loop letters of the boxes of the roots' dims, "*" where a block has all; empty
-            where no box is known.
-    """
-
-    name: str
-    shape: list[int]
-    rank: int
-    leaves: list[Leaf] = field(default_factory=list)
-    roots: list[Root] = field(default_factory=list)
-    letters: tuple[str, ...] = ()
-
-    @property
-    def folds(self) -> list[Fold]:
-        """The reductions, in order."""
-        return [leaf for leaf in self.leaves if isinstance(leaf, Fold)]
-
-    @property
-    def prefixes(self) -> list[Prefix]:
-        """The scans, in order."""
-        return [leaf for leaf in self.leaves if isinstance(leaf, Prefix)]
-
-    def refuse(self, wrong: str, expected: str) -> DispatchError:
-        """An error about this cone."""
-        return DispatchError(f"kernel {self.name}", wrong, expected)
-
-    def load(self, number: int) -> Load:
-        """Leaf `number`, which is a load."""
-        leaf = self.leaves[number]
-        assert isinstance(leaf, Load)
-        return leaf
 
 
 def read_cone(step: KernelStep) -> Cone:
@@ -207,6 +91,7 @@ class _Raw:
     blocks: Blocks
     offset: int
     window: Window
+    looks: tuple[Looked, ...] = ()
 
 
 class _Reader:
@@ -222,6 +107,7 @@ class _Reader:
         self.known: dict[tuple[int, Coords], Cell] = {}
         self.leaves: list[_Raw | Position | Fold | Prefix] = []
         self.counted: dict[Cell, Cell] = {}  # positions of programs, and how they are counted
+        self.looked: dict[int, Cell] = {}  # dims beside the index space, and their integers
 
     def read(self) -> Cone:
         stored = []
@@ -232,6 +118,8 @@ class _Reader:
             cell = self._stripped(self._cell(root, coords), type_)
             raw = self._raw(access.buffer, access.layout, type_, coords)
             stored.append((raw, cell))
+        for dim in self.looked:  # nothing runs over them
+            self.cone.shape[dim] = 1
         return _cut(self.cone, self.leaves, stored)
 
     def _unviewed(self, number: int) -> int:
@@ -272,9 +160,23 @@ class _Reader:
         if isinstance(read, str):
             raise DispatchError(thing, read, "parts of whole blocks, cut along one dim at a time")
         blocks, window = read.blocks, read.window
+        looks, offset = [], read.offset
+        for dim, cell in self.looked.items():
+            if not blocks[dim]:
+                continue
+            ((_, stride),) = blocks[dim] if len(blocks[dim]) == 1 else ((0, 0),)
+            low, high = window[dim] or (0, extents[dim])
+            if not stride:
+                raise DispatchError(thing, "has blocks in a dim read by integers", "one stride")
+            looks.append(_looked(cell, stride, low, high))
+            offset += low * stride
+            blocks = (*blocks[:dim], (), *blocks[dim + 1 :])
+        window = tuple(None if d in self.looked else w for d, w in enumerate(window))
         while blocks and len(blocks) > self.cone.rank and not blocks[-1]:
             blocks, window = blocks[:-1], window[:-1]
-        return _Raw(buffer, type_.dtype, blocks, read.offset, window if any(window) else ())
+        return _Raw(
+            buffer, type_.dtype, blocks, offset, window if any(window) else (), tuple(looks)
+        )
 
     # -- nodes --
 
@@ -381,7 +283,7 @@ class _Reader:
         last = self.cone.rank - 1
         found = []
         for extent in wanted:
-            own = range(self.cone.rank, len(self.cone.shape))
+            own = [d for d in range(self.cone.rank, len(self.cone.shape)) if d not in self.looked]
             again = (last,) if len(wanted) == 1 and last >= 0 else ()
             fits = (d for d in (*again, *own) if d not in taken)
             dim = next((d for d in fits if self.cone.shape[d] == extent), None)
@@ -401,23 +303,26 @@ class _Reader:
             (index,) = coords
             held = value_type(node.type).dtype
             if not index.terms:
-                return Constant(index.offset, held)
+                return Constant(np.asarray(index.offset).astype(DTYPES[held].numpy).item(), held)
             count = self._position(index)
             position = Apply(f"cast {held}", (count,))
-            self.counted[position] = count
+            if held in ("i32", "i64"):
+                self.counted[position] = count
             return position
         if declared.inverse is not None:
             source = self._unviewed(number)
             if self.step.nodes[source].kind == "load":
                 return self._read(source, value_type(node.type), coords)
             return self._view(node, coords)
+        types = [value_type(self.step.nodes[o].type) for o in node.operands]
+        if looks := gathers.looks(node.text, types):
+            return self._look(node, types, looks, coords)
         fill = declared.fill(params) if declared.fill else None
         value: Cell | None = None
         if fill is not None:  # a value of its type: rounded like any other
             held = value_type(node.type).dtype
             with np.errstate(all="ignore"):
                 value = Constant(np.asarray(fill).astype(DTYPES[held].numpy).item(), held)
-        types = [value_type(self.step.nodes[o].type) for o in node.operands]
         pulls = places.pulled(node.text, types, coords)
         if pulls is None or (not pulls and value is None):
             raise self.cone.refuse(f"gathers by '{node.text}'", "operators of strided reads")
@@ -428,6 +333,36 @@ class _Reader:
             value = cell if value is None else self._where_inside(at, type_, cell, value)
         assert value is not None
         return value
+
+    def _look(
+        self, node: TileNode, types: Sequence[ValueType], looks: Sequence[Look], coords: Coords
+    ) -> Cell:
+        """An operand that is read where others say: those dims become dims of their own."""
+        if self.step.row:
+            raise self.cone.refuse(f"gathers by '{node.text}'", "no product of tiles")
+        rows, found = places.pulls(node.text, types), dict[tuple[int, int], Affine]()
+        for look in looks:
+            at = places.at(rows[look.by], coords)
+            cell = self._cell(node.operands[look.by], at)
+            if any(isinstance(self.leaves[n], Fold | Prefix) for n in used(cell)):
+                raise self.cone.refuse("reads where a reduction says", "integers read or counted")
+            found[look.operand, look.dim] = self._dim_of(cell, types[look.operand].shape[look.dim])
+        ((moved, row),) = ((n, r) for n, r in enumerate(rows) if n not in {k.by for k in looks})
+        at = tuple(
+            found[moved, d] if p is None else places.at([p], coords)[0] for d, p in enumerate(row)
+        )
+        return self._cell(node.operands[moved], at)
+
+    def _dim_of(self, cell: Cell, extent: int) -> Affine:
+        """A dim beside the index space whose index is an integer of the cone."""
+        if extent == 1:
+            return Affine(())
+        for dim, known in self.looked.items():
+            if known == cell and self.cone.shape[dim] == extent:
+                return plain(dim)
+        self.cone.shape.append(extent)
+        self.looked[len(self.cone.shape) - 1] = cell
+        return plain(len(self.cone.shape) - 1)
 
     def _view(self, node: TileNode, coords: Coords) -> Cell:
         """The operand of a selector that keeps the order of all elements, read by their numbers."""
@@ -466,11 +401,20 @@ class _Reader:
             raise self.cone.refuse(f"counts from {low} to {high}", "what 32 bits hold")
         value: Cell | None = None
         for dim, factor in c.terms:
-            here: Cell = self._leaf(Position(dim))
+            here = self.looked.get(dim)
+            here = self._leaf(Position(dim)) if here is None else apply("cast i32", here)
             here = here if factor == 1 else apply("mul", here, factor)
             value = here if value is None else apply("add", value, here)
         assert value is not None
         return apply("add", value, c.offset) if c.offset else value
+
+
+def _looked(cell: Cell, stride: int, low: int, high: int) -> Looked:
+    """A dim of which [low, high) lie in a tensor; other integers read the nearest element."""
+    near = apply("minimum", apply("maximum", cell, low), high - 1)
+    inside = apply("sub", near, low) if low else near
+    dtype = "i32" if high - low <= _INT_MAX else "i64"
+    return Looked(apply(f"cast {dtype}", inside), dtype, stride, high - low)
 
 
 def _cut(
@@ -508,7 +452,8 @@ def _cut(
 
     for n, leaf in enumerate(leaves):
         if isinstance(leaf, _Raw):
-            known[arg(n)] = numbered(_load(leaf, parts))
+            looks = tuple(replace(x, cell=replaced(x.cell, known)) for x in leaf.looks)
+            known[arg(n)] = numbered(replace(_load(leaf, parts), looks=looks))
         elif isinstance(leaf, Position):
             steps = [(numbered(Position(d)), step) for d, step in images[leaf.dim].terms]
             counted = [p if step == 1 else apply("mul", p, step) for p, step in steps]
@@ -559,16 +504,3 @@ def _stride(block: Sequence[tuple[int, int]], step: int) -> int:
             return step * stride
         step //= extent
     return 0
-
-
-__all__ = [
-    "Cone",
-    "Fold",
-    "Load",
-    "Operand",
-    "Position",
-    "Prefix",
-    "Root",
-    "element_strides",
-    "read_cone",
-]

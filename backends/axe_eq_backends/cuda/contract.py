@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
+from typing import NamedTuple
 
 from axe_eq.errors import AxeError, DispatchError, LayoutError, ScheduleError
-from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Apply, Cell, renumber, used
 from axe_eq.kernel.placement import Block, Iter, Placement, merged
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.box import TILE_LETTERS, WHOLE
 from axe_eq.target import Target
-from axe_eq_backends.cuda.cones import Cone, Fold, Load, Position
 from axe_eq_backends.cuda.cost import (
     CONSUMERS,
     LEAST_COLS,
@@ -28,6 +29,7 @@ from axe_eq_backends.cuda.cost import (
     STAGES,
     WARPGROUP_ROWS,
 )
+from axe_eq_backends.cuda.formulas import Cone, Fold, Load, Looked, Position
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules.contraction import Contraction, Product, Span, spanned
 from axe_eq_backends.cuda.schedules.gemm import (
@@ -51,7 +53,7 @@ from axe_eq_backends.cuda.schedules.products import (
     products,
     step_depth,
 )  # fmt: skip
-from axe_eq_backends.cuda.schedules.tensors import Operand
+from axe_eq_backends.cuda.schedules.tensors import Look, Operand
 from axe_eq_backends.cuda.sides import sides
 
 FAMILY = OF_TILES  # of the rows that the persistent kernel is written with
@@ -112,9 +114,30 @@ def tile_sizes(c: Contraction, letters: Sequence[str], chosen: Mapping[str, int]
 def operand(cone: Cone, leaf: Load | Position, name: str) -> Operand:
     """A leaf over all dims of the index space, under a name."""
     if isinstance(leaf, Load):
-        return Operand(name, leaf.dtype, leaf.strides, leaf.offset, leaf.window)
+        looks = tuple(_look(cone, x) for x in leaf.looks)
+        return Operand(name, leaf.dtype, leaf.strides, leaf.offset, leaf.window, looks=looks)
     strides = tuple(int(d == leaf.dim) for d in range(len(cone.shape)))
     return Operand(f"index_{leaf.dim}", "i32", strides, counts=True)
+
+
+def _look(cone: Cone, x: Looked) -> Look:
+    along = reached(cone, x.cell)
+    reach = tuple(d in along for d in range(len(cone.shape)))
+    return Look(x.cell, x.dtype, x.stride, x.extent, reach)
+
+
+def reached(cone: Cone, cell: Cell) -> set[int]:
+    """Dims of the index space that a cell over loads and positions depends on."""
+    found = set[int]()
+    for n in used(cell):
+        leaf = cone.leaves[n]
+        if isinstance(leaf, Position):
+            found.add(leaf.dim)
+        else:
+            load = cone.load(n)
+            found |= {d for d, stride in enumerate(load.strides) if stride}
+            found = found.union(*(reached(cone, x.cell) for x in load.looks))
+    return found
 
 
 def _by_stride(cone: Cone) -> list[int]:
@@ -155,10 +178,24 @@ def _turned(
 # -- kernels --
 
 
+class Written(NamedTuple):
+    """The kernel of a contraction.
+
+    Attributes:
+        kernel: the persistent kernel, or one through registers.
+        other: why it is not the persistent one; "" where it is.
+        planned: its plan, which tells whether the persistent kernel takes the contraction.
+    """
+
+    kernel: ir.Kernel
+    other: str = ""
+    planned: Planned | None = None
+
+
 def kernel(
     c: Contraction, name: str, target: Target, parameters: Mapping[str, int], row: str = ""
-) -> tuple[ir.Kernel, str]:
-    """The kernel of a contraction, and why it is not the persistent one ("" where it is).
+) -> Written:
+    """The kernel of a contraction.
 
     Args:
         c: what to compute.
@@ -174,7 +211,8 @@ def kernel(
     fused = c.fused()
     family = row.partition(".")[0]
     if family in OF_REGISTERS:
-        return products(fused, _tile(fused, name, target, parameters), name), f"{row} was chosen"
+        chosen = products(fused, _tile(fused, name, target, parameters), name)
+        return Written(chosen, f"{row} was chosen")
     if family not in ("", FAMILY):
         raise DispatchError(
             f"kernel {name}", f"was priced on {row}, which no kernel is written with",
@@ -184,11 +222,10 @@ def kernel(
     for clusters in (True, False) if parameters.get("cluster", 1) > 1 else (False,):
         try:
             made = _persistent(fused, name, target, parameters, clusters)
-            plan(made, target)
-            return made, ""
+            return Written(made, planned=plan(made, target))
         except (DispatchError, LayoutError, ScheduleError) as refusal:
             reason = _text(refusal)
-    return products(fused, _tile(fused, name, target, parameters), name), reason
+    return Written(products(fused, _tile(fused, name, target, parameters), name), reason)
 
 
 def _text(error: AxeError) -> str:
@@ -419,4 +456,4 @@ def _up(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
-__all__ = ["contraction", "kernel", "operand"]
+__all__ = ["Written", "contraction", "kernel", "operand"]

@@ -10,11 +10,13 @@ from math import gcd
 import numpy as np
 
 from axe_eq.errors import DispatchError
-from axe_eq.kernel import ir
-from axe_eq.kernel.dispatch import Context
 from axe_eq.kernel.expr import Expr, Int, Var, both, bounds, divisor, evaluate, make, variables
-from axe_eq.kernel.placement import LANES, Placement, number
-from axe_eq.kernel.plan import Address, Call, Plan, Regs
+from axe_eq.kernel.placement import Placement, number
+from axe_eq.kernel.plan import Call, Plan
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.dispatch import Context
+from axe_eq.kernel.threads.placement import LANES
+from axe_eq.kernel.threads.plan import Address, Regs
 from axe_eq.target import Instr
 from axe_eq_backends.cuda import threads
 from axe_eq_backends.cuda.threads import Register, Step, Swizzled
@@ -106,8 +108,9 @@ def derive(row: Instr, primitive: ir.Primitive, context: Context) -> Plan:
     if (tile.buffer.dtype,) not in row.dtypes:
         known = " ".join(t[0] for t in row.dtypes)
         raise DispatchError(row.name, f"dtype {tile.buffer.dtype}", known)
-    build = _global if place == "gmem" else _shared
-    return build(row, kind, primitive, tile, memory, context)
+    if place == "gmem":
+        return global_plan(row, kind, primitive.fill, tile, memory, context)
+    return _shared(row, kind, primitive, tile, memory, context)
 
 
 def _shared(
@@ -171,14 +174,25 @@ def _regs(tile: ir.View, group: Sequence[Register]) -> Regs:
     return Regs(tile.buffer, tuple(base + r.number for r in group))
 
 
-def _global(
-    row: Instr, kind: str, copy: ir.Copy, tile: ir.View, memory: ir.View, context: Context
+def global_plan(
+    row: Instr,
+    kind: str,
+    fill: float,
+    tile: ir.View,
+    memory: ir.View,
+    context: Context,
+    most: int = 0,
 ) -> Plan:
+    """Loads or stores of a register tile, of at most so many elements each where that is given.
+
+    Raises:
+        DispatchError: the argument's part is swizzled, or no digits are common.
+    """
     size, place, where = tile.buffer.itemsize, memory.place, context.where
     if place.swizzle is not None:
         raise DispatchError(f"view {memory}", "is swizzled", "a linear global layout")
     offset = place.at("m")
-    limit = row.limits["bytes"] // size
+    limit = most or row.limits["bytes"] // size
     tails = _tails(memory)
     a = access(tile.place.static(), place.static(), limit, size, where)
     vector = gcd(a.vector, divisor(offset) or a.vector)
@@ -212,7 +226,7 @@ def _global(
                 guard = both(guard, at + group[0].at[dim] >= 0)
             guard = both(guard, at + group[0].at[dim] < extent)
         element = base + group[0].memory
-        plan.calls += _call(kind, _regs(tile, group), memory, element, guard, inside, copy)
+        plan.calls += _call(kind, _regs(tile, group), memory, element, guard, inside, fill)
     _drop_unused(plan)
     phases = max(1, a.vector * size * LANES // 128)
     plan.cycles = float(len(plan.calls) * where.n_warps * (ISSUE + phases))
@@ -227,19 +241,19 @@ def _call(
     element: Int,
     guard: Int | None,
     inside: Int | None,
-    copy: ir.Copy,
+    fill: float,
 ) -> list[Call]:
     """The call of some registers; none, or a fill, where all of it is proven to be outside."""
     load = kind == "ld_global"
     if (isinstance(guard, int) and not guard) or (isinstance(inside, int) and inside <= 0):
-        return [Call("fill", {"out": regs, "value": copy.fill})] if load else []
+        return [Call("fill", {"out": regs, "value": fill})] if load else []
     args = {
         "regs": regs,
         "tensor": memory.buffer,
         "element": element,
         "guard": guard if isinstance(guard, Expr) else None,
         "inside": inside,
-        "fill": copy.fill if load else None,
+        "fill": fill if load else None,
     }
     return [Call(kind, args)]
 

@@ -7,14 +7,15 @@ Times are for comparing decisions: the fitted constants say where they come from
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise, starmap
 from math import gcd, prod
+from typing import NamedTuple
 
 import numpy as np
 
 from axe_eq.program.types import DTYPES
-from axe_eq.schedule.box import TILE_LETTERS, UNIT_LETTERS
+from axe_eq.schedule.box import UNIT_LETTERS
 from axe_eq.schedule.summary import (
     Access,
     Column,
@@ -22,14 +23,11 @@ from axe_eq.schedule.summary import (
     Summary,
     Work,
     blocks,
-    elements,
     flops,
     grid_of,
     traffic,
 )  # fmt: skip
 from axe_eq.target import Instr, Target
-from axe_eq_backends.cuda.cells import MONOIDS
-from axe_eq_backends.cuda.online import BEST, ONLINE
 from axe_eq_backends.cuda.schedules.gemm import (
     BULK_BYTES,
     GROUP_THREADS,
@@ -74,17 +72,9 @@ LATENCY_S, UNIT_RATE_B_S, STEP_S = 0.62e-6, 125e9, 0.02e-6
 IN_TURNS, FEWER_PANELS = 0.004, 0.001
 # A block size that covers any dim: cutting is never worse than keeping a dim whole.
 WHOLE_DIM = 1 << 40
-# Part of a unit's registers that may hold rows; addresses, results, reads on their way take more.
-HELD_SHARE = 0.5
-# Blocks of cones on lanes, and bytes that the lanes of a warp read of a row at once.
-LANE_ROWS, LANE_COLS = (1, 2, 4, 8, 16, 32, 64, 128, 256), (64, 256, 1024, WHOLE_DIM)
-RUN_BYTES = 32 * 16
 # A grid too small to fill the machine still streams from a few units at most this part of the
 # bandwidth each.
 UNIT_BANDWIDTH = 1 / 40
-# A block that sums across columns has few reads on their way. Measured on one H200: 56 blocks of a
-# row of f16[4096] times f16[4096,14336] take 119 us.
-COLUMNS_B_S = 17.6e9
 # Values that a thread of a cone on lanes reads before it computes: one element of 8 bytes of each
 # takes half of its registers.
 MOST_READS = 64
@@ -140,89 +130,6 @@ class TensorCores:
         return sides.named(columns)
 
 
-@dataclass(frozen=True)
-class Lanes:
-    """Cones computed on ordinary lanes: cells, sums, permutations, products with vectors."""
-
-    name: str = "lanes"
-    families: tuple[str, ...] = ("cuda",)
-    prices_places: bool = True
-
-    def refuse(self, summary: Summary, target: Target) -> str | None:
-        """Refused with products of matrices, reductions over different dims, too many reads.
-
-        Also with monoids that no kernel on lanes has a text for, as those of packs.
-        """
-        if unread := not_strided(summary) or too_many_reads(summary):
-            return unread
-        if missing := set(summary.monoids) - {*MONOIDS, *ONLINE, *BEST}:
-            known = " ".join((*MONOIDS, *ONLINE, *BEST))
-            return f"reduces by {' '.join(sorted(missing))}, and kernels on lanes by {known}"
-        structured = any(w.structured for w in summary.products)
-        if summary.n_reduced > 1 or len({w.reduced for w in summary.products}) > 1:
-            return "reductions over different dims"
-        if (structured and len(summary.products) > 1) or (summary.products and summary.n_folds):
-            return "products beside other reductions"
-        taken = all(tile_rows(target, w.dtype) for w in summary.products)
-        if taken and structured and not mixes_rows(summary) and not no_rows_of_scores(summary):
-            return "products that matrix units take"
-        if not structured and any(map(is_of_matrices, summary.products)):
-            return "products of matrices"
-        return None
-
-    def price(self, summary: Summary, target: Target) -> Columns:
-        """Blocks of rows and columns, with streaming chunks where the cone streams.
-
-        All are estimates: kernels on lanes have the tiles that measured best for how many elements
-        are contiguous and aligned, and for the registers that their cells take.
-        """
-        run = _columns_of_sums(summary)
-        sizes = [(run.get(e, 1),) for e in TILE_LETTERS] if run else (LANE_ROWS, LANE_COLS)
-        p, q, k = grid_of(*sizes, (256, 1024, 4096))
-        columns = Columns({"p": p, "q": q, "k": k, "s": k})
-        columns.rows, columns.estimated = ("",) * len(p), frozenset(columns.block)
-        matrix = flops(summary.products, summary, columns) / target.vector_flops_per_s
-        part = COLUMNS_B_S / target.memories[0].bytes_per_s if run else UNIT_BANDWIDTH
-        summary = _repeated(summary)
-        roofline(_swept(summary), target, columns, matrix, part)
-        swept_s, swept = columns.time_s, columns.costs
-        roofline(summary, target, columns, matrix, part)
-        held = _row_bytes(summary, columns) <= HELD_SHARE * _register_bytes(target)
-        columns.time_s = np.where(held, columns.time_s, swept_s)
-        columns.costs = {n: np.where(held, c, swept[n]) for n, c in columns.costs.items()}
-        return columns
-
-
-def _columns_of_sums(summary: Summary) -> dict[str, int]:
-    """Columns of a block by letter, where products are summed across what is contiguous.
-
-    Sums along what is contiguous take any number of rows; these take a vector of every lane.
-    """
-    if not (summary.products and summary.loads):
-        return {}
-    largest = max(summary.loads, key=lambda a: a.n_bytes)
-    along = {x for x, _, step in largest.strides if step == 1}
-    kept = along & {x for w in summary.products for x, _, _ in w.kept}
-    return {x: RUN_BYTES // largest.itemsize for x in kept & set(TILE_LETTERS)}
-
-
-def _repeated(summary: Summary) -> Summary:
-    """A cone that reads, and computes, once for every place that a moved value is used at."""
-    times = -(-summary.n_reads // max(1, len(summary.loads)))
-    if times <= 1:
-        return summary
-    loads = tuple(a._replace(passes=a.passes * times) for a in summary.loads)
-    vector = tuple(w._replace(flops=w.flops * times) for w in summary.vector)
-    return replace(summary, loads=loads, vector=vector)
-
-
-def _swept(summary: Summary) -> Summary:
-    """A cone whose rows do not stay on chip: every reduction reads them once more, and results."""
-    sweeps = summary.n_folds + any(a.star > 1 for a in summary.stores)
-    loads = (a._replace(passes=max(a.passes, sweeps)) if a.star > 1 else a for a in summary.loads)
-    return replace(summary, loads=tuple(loads))
-
-
 def _computes_operands(summary: Summary) -> bool:
     """Whether a plain product reads what the cone computes, which no schedule stages."""
     return bool(summary.staged)
@@ -235,11 +142,14 @@ def too_many_reads(summary: Summary) -> str | None:
     return None
 
 
-def not_strided(summary: Summary) -> str | None:
+def not_strided(summary: Summary, looks: bool = False) -> str | None:
     """Why no kernel reads what a cone reads; None where strides and one range per dim say it.
 
-    So it is for cones whose results are not of one index space.
+    So it is for cones whose results are not of one index space, and for those that read where
+    integers say, unless the kernel `looks` there.
     """
+    if summary.n_looked and not looks:
+        return "values from where integers say"
     if summary.n_guarded:
         return "reads that end along several dims at once"
     if summary.n_scattered:
@@ -313,6 +223,20 @@ def no_rows_of_scores(summary: Summary) -> str | None:
         return "no block dim p, or no more than one index of a streamed dim s"
     if any(w.structured and len(w.reduced) > 1 for w in summary.products):
         return "a structured reduction over several dims"
+    return None
+
+
+def wide_weights(summary: Summary) -> str | None:
+    """Why weights must not be rounded to the values' type, as kernels of matrix units have them.
+
+    None where no score is wider than the values, or results are stored as narrow: rounding weights
+    is then no coarser than rounding results.
+    """
+    for work in summary.products:
+        widest = max((DTYPES[t].itemsize for t in work.dtypes), default=0)
+        size = DTYPES[work.dtype].itemsize
+        if work.structured and widest > size and max(a.itemsize for a in summary.stores) > size:
+            return f"weights that {work.dtype} does not hold, for a wider result"
     return None
 
 
@@ -473,19 +397,51 @@ def _staging(summary: Summary, target: Target, columns: Columns) -> Column:
     return np.asarray(staged * STAGED_FLOPS / target.vector_flops_per_s)
 
 
+class Run(NamedTuple):
+    """What of a structured reduction's chunks blocks run.
+
+    Attributes:
+        part: of all chunks.
+        busiest: chunks of the busiest unit over the average of all units.
+    """
+
+    part: Column
+    busiest: Column
+
+
+def waves(summary: Summary, target: Target, columns: Columns) -> Column:
+    """Blocks of the busiest unit over the average, where blocks are alike."""
+    per_unit = blocks(summary, columns) / target.n_units
+    return np.asarray(np.ceil(per_unit) / per_unit)
+
+
 def roofline(
-    summary: Summary, target: Target, columns: Columns, matrix: Column, part: float = UNIT_BANDWIDTH
+    summary: Summary,
+    target: Target,
+    columns: Columns,
+    matrix: Column,
+    part: float = UNIT_BANDWIDTH,
+    run: Run | None = None,
 ) -> None:
-    """Fill time_s and the cost columns; a block streams with `part` of the bandwidth at most."""
-    once, again = traffic(summary, columns)
+    """Fill time_s and the cost columns.
+
+    Args:
+        summary: the cone.
+        target: the machine.
+        columns: its candidates.
+        matrix: seconds of the products, of all units together.
+        part: of the bandwidth, with which a block streams at most.
+        run: the chunks that blocks run, where masks leave some out.
+    """
+    run = run or Run(np.ones(len(columns)), waves(summary, target, columns))
+    once, again = traffic(summary, columns, run.part)
     n_blocks = blocks(summary, columns)
     rate = target.memories[0].bytes_per_s
-    vector = flops(summary.vector, summary, columns) / target.vector_flops_per_s
+    vector = flops(summary.vector, summary, columns, run.part) / target.vector_flops_per_s
     busy = np.minimum(1.0, n_blocks / target.n_units)
-    waves = np.ceil(n_blocks / target.n_units) / (n_blocks / target.n_units)
     streaming = np.minimum(1.0, n_blocks * part)
     memory = once / rate / streaming + again / (rate * L2_OVER_HBM) / busy
-    compute = np.maximum(matrix, vector) * waves
+    compute = np.maximum(matrix, vector) * run.busiest
     columns.time_s = target.launch_s + np.maximum(memory, compute) + EXPOSED * np.minimum(
         memory, matrix + vector
     )  # fmt: skip
@@ -493,21 +449,6 @@ def roofline(
         "gmem_bytes": once, "reread_bytes": again, "matrix_s": matrix, "vector_s": vector,
         "memory_s": memory, "blocks": n_blocks,
     }  # fmt: skip
-
-
-def _register_bytes(target: Target) -> float:
-    return target.limits.get("registers_per_unit", 65536) * 4.0
-
-
-def _row_bytes(summary: Summary, columns: Columns) -> Column:
-    """Bytes of the loaded tiles that hold whole dims: rows kept on chip."""
-    total = np.zeros(len(columns))
-    for access in summary.loads:
-        if access.star > 1:
-            total = (
-                total + elements(access.letters, access.star, summary, columns) * access.itemsize
-            )
-    return total
 
 
 def _check_tensor_capacity(summary: Summary, target: Target, columns: Columns) -> None:
@@ -546,6 +487,3 @@ def _check_tensor_capacity(summary: Summary, target: Target, columns: Columns) -
         instructions(stored * summary.cells) > MOST_INSTRUCTIONS,
         f"cells of a thread exceed {MOST_INSTRUCTIONS} instructions",
     )
-
-
-SCHEDULES = (TensorCores(), Lanes())

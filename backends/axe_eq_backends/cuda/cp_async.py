@@ -9,11 +9,13 @@ from __future__ import annotations
 from math import gcd, prod
 
 from axe_eq.errors import DispatchError
-from axe_eq.kernel import ir
-from axe_eq.kernel.dispatch import Context
 from axe_eq.kernel.expr import Expr, Int, Var, both, bounds, divisor
-from axe_eq.kernel.placement import LANES, Block, Placement, number
-from axe_eq.kernel.plan import Address, Call, Plan
+from axe_eq.kernel.placement import Block, Placement, number
+from axe_eq.kernel.plan import Call, Plan
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.dispatch import Context
+from axe_eq.kernel.threads.placement import LANES
+from axe_eq.kernel.threads.plan import Address
 from axe_eq.target import Instr
 from axe_eq_backends.cuda import threads
 

@@ -11,21 +11,23 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from axe_eq.errors import EmitError
-from axe_eq.kernel import dispatch, ir
-from axe_eq.kernel.dispatch import Planned, describe
+from axe_eq.kernel import dispatch
 from axe_eq.kernel.expr import Expr, Int, Var, substitute, text, variables
-from axe_eq.kernel.plan import Address, Regs, TensorMap
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.dispatch import Planned
+from axe_eq.kernel.threads.plan import Address, Regs
 from axe_eq_backends.cuda import prelude
-from axe_eq_backends.cuda.calls import CALLS, is_large
+from axe_eq_backends.cuda.calls import is_large
+from axe_eq_backends.cuda.families import texts
 from axe_eq_backends.cuda.held import Held, held_registers
-from axe_eq_backends.cuda.scan_calls import CALLS as SCAN_CALLS
+from axe_eq_backends.cuda.tensor_map import TensorMap
 
 LARGE_CTA = 512
-_CALLS = {**CALLS, **SCAN_CALLS}
 SPELL = {"//": "/", "and": "&&"}
 _C_TYPES = {
     "bool": "unsigned char", "f8e4m3": "unsigned char", "f8e5m2": "unsigned char", "f16": "f16",
-    "bf16": "bf16", "f32": "float", "f64": "double", "i32": "int", "i64": "long long",
+    "bf16": "bf16", "f32": "float", "f64": "double", "i8": "signed char", "u8": "unsigned char",
+    "i16": "short", "i32": "int", "i64": "long long",
 }  # fmt: skip
 _WHOLE_REGISTERS = ("float", "int", "double", "long long")
 _HOLDS = dict(zip(_WHOLE_REGISTERS, ("hold_f32", "hold_i32", "hold_f64", "hold_i64"), strict=True))
@@ -109,6 +111,7 @@ class Writer:
 
     def __init__(self, planned: Planned) -> None:
         self.planned, self.kernel = planned, planned.kernel
+        self.texts = texts()
         self.lines: list[str] = []
         self.depth = 1
         self.used: dict[str, Callable[[], str]] = {}
@@ -134,7 +137,7 @@ class Writer:
                     at=self._declared_at(v),
                 )  # fmt: skip
             taken.add(v.name)
-        self.map_names = {wanted: self._claim(wanted) for wanted in self.planned.maps}
+        self.map_names = {wanted: self._claim(wanted) for wanted in self.planned.resources}
         things = [(id(b), b.name) for b in kernel.tensors + kernel.buffers]
         for number, wanted in things + [(id(b), b.name) for b in kernel.barriers]:
             self.names[number] = self._claim(wanted)
@@ -157,7 +160,7 @@ class Writer:
 
     def map_name(self, tensor_map: TensorMap) -> str:
         """The C name of a tensor map."""
-        name = self.planned.map_name(tensor_map)
+        name = self.planned.name_of(tensor_map)
         if name not in self.map_names:  # of a plan that was changed since
             self.map_names[name] = self._claim(name)
         return self.map_names[name]
@@ -271,14 +274,15 @@ class Writer:
         return "".join(f"// {line}\n" for line in lines)
 
     def _arguments(self) -> tuple[Argument, ...]:
-        mapped = {m.buffer for m in self.planned.maps.values()}
+        held = {n: r for n, r in self.planned.resources.items() if isinstance(r, TensorMap)}
+        mapped = {m.buffer for m in held.values()}
         pointed = {
             c["tensor"]
             for choice in self.planned.choices.values()
             for c in choice.plan.calls
             if "tensor" in c.args
         }
-        maps = [Argument("map", n, m) for n, m in self.planned.maps.items()]
+        maps = [Argument("map", n, m) for n, m in held.items()]
         pointers = [
             Argument("pointer", t.name)
             for t in self.kernel.tensors
@@ -404,9 +408,9 @@ class Writer:
                 self._roles(s)
             case ir.Scope(kind="elect"):
                 first = "(thread & 127) == 0" if where.role else "thread == 0"
-                self._block(f"if ({first})", s.body, where.inside(s))
+                self._block(f"if ({first})", s.body, s.narrowed(where))
             case ir.Scope():
-                self._body(s.body, where.inside(s))
+                self._body(s.body, s.narrowed(where))
             case ir.Let():
                 self.declare(s.var, s.value)
             case ir.Assign():
@@ -505,11 +509,14 @@ class Writer:
 
     def _primitive(self, s: ir.Primitive) -> None:
         plan = self.planned.plan(s)
-        self.line(f"// {describe(s)}: {plan.row.name}, {plan.notes}")
+        self.line(f"// {s.operands}: {plan.row.name}, {plan.notes}")
         for v, value in plan.lets:
             self.declare(v, value)
         for call in plan.calls:
-            _CALLS[call.op](self, call, s)
+            if call.op not in self.texts:
+                wrong = f"calls {call.op!r}, which no row family writes"
+                raise EmitError(f"a plan of row {plan.row.name}", wrong, "a text for it", at=s.at)
+            self.texts[call.op](self, call, s)
 
 
 def _words(lines: Iterable[str]) -> Counter[str]:
@@ -519,18 +526,14 @@ def _words(lines: Iterable[str]) -> Counter[str]:
 
 def _without_unread(lines: Sequence[str]) -> list[str]:
     """Lines without constants that nothing reads: where a range has one value, ir folds it."""
-    lines = list(lines)
+    read = _words(lines)
+    named = [(line, _CONSTANT.match(line)) for line in lines]
     while True:
-        read = _words(lines)
-        named = [_CONSTANT.match(line) for line in lines]
-        kept = [
-            line
-            for line, name in zip(lines, named, strict=True)
-            if name is None or read[name[1]] > 1
-        ]
-        if len(kept) == len(lines):
-            return lines
-        lines = kept
+        unread = [line for line, name in named if name is not None and read[name[1]] == 1]
+        if not unread:
+            return [line for line, _ in named]
+        named = [(line, name) for line, name in named if name is None or read[name[1]] > 1]
+        read -= _words(unread)
 
 
 def _statements(body: ir.Body) -> list[ir.Statement]:

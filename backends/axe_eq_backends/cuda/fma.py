@@ -7,10 +7,11 @@ replicated over the threads that do not tell them apart.
 
 from __future__ import annotations
 
-from axe_eq.kernel import ir
-from axe_eq.kernel.dispatch import Context
 from axe_eq.kernel.placement import Iter, Placement, number
-from axe_eq.kernel.plan import Call, Plan, Regs
+from axe_eq.kernel.plan import Call, Plan
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.dispatch import Context
+from axe_eq.kernel.threads.plan import Regs
 from axe_eq.target import Instr
 from axe_eq_backends.cuda.mma import product_of_registers
 from axe_eq_backends.cuda.warps import matching

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from axe_eq.kernel import ir
+from axe_eq.kernel.threads import ir
 
 Tiles = dict[ir.Buffer, None]
 

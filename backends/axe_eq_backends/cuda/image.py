@@ -15,7 +15,7 @@ from axe_eq.kernel.expr import Int, Var, evaluate, from_json, to_json
 from axe_eq.run.cache import Cache, key
 
 if TYPE_CHECKING:
-    from axe_eq.kernel.dispatch import Planned
+    from axe_eq.kernel.threads.dispatch import Planned
     from axe_eq_backends.cuda.compile import Binary
     from axe_eq_backends.cuda.emit import Source
 

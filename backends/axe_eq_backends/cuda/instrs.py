@@ -150,7 +150,17 @@ FMA = (
 _TMA_LIMITS = {"rank": 5, "box": 256, "stride_bytes": 16, "align_bytes": 128}
 _ANY = (("f16",), ("bf16",), ("f32",), ("i32",))
 # What registers hold: narrow elements packed in words, wide ones in pairs of them.
-_STORED = (*_ANY, ("f64",), ("i64",), ("f8e4m3",), ("f8e5m2",), ("bool",))
+_STORED = (
+    *_ANY,
+    ("f64",),
+    ("i64",),
+    ("f8e4m3",),
+    ("f8e5m2",),
+    ("bool",),
+    ("i8",),
+    ("u8",),
+    ("i16",),
+)
 TMA = (
     Instr("tma.load", "copy_async", (), _STORED, "thread", "mbarrier", "async", limits=_TMA_LIMITS),
     # Into the same bytes of several CTAs' shared memory, named by a mask of 16 bits.
@@ -184,6 +194,8 @@ LOAD_STORE = tuple(
     Instr(f"ldst.{place}", "copy", (), _STORED, limits={"bytes": 16})
     for place in ("ld_global", "st_global", "ld_shared", "st_shared")
 )
+# Loads at addresses that depend on registers: vectors where one index serves all of one.
+GATHER = (Instr("gather.ld_global", "gather", (), _STORED, limits={"bytes": 16}),)
 MATRIX = (
     Instr("matrix.ldmatrix", "copy", (8, 8), (("f16",), ("bf16",)), "warp", limits={"count": 4}),
     Instr("matrix.stmatrix", "copy", (8, 8), (("f16",), ("bf16",)), "warp", limits={"count": 4}),
@@ -197,4 +209,4 @@ REGISTERS = (
     Instr("shuffle.reduce", "reduce", (), (("f32",), ("f64",), ("i32",), ("i64",)), "warp"),
 )
 
-HOPPER = WGMMA + MMA + FMA + TMA + CP_ASYNC + LOAD_STORE + MATRIX + REGISTERS
+HOPPER = WGMMA + MMA + FMA + TMA + CP_ASYNC + LOAD_STORE + GATHER + MATRIX + REGISTERS

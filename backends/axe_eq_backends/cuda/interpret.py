@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel.dispatch import Planned
 from axe_eq.kernel.expr import evaluate
-from axe_eq.kernel.interp import interpret
-from axe_eq.kernel.placement import of_layout
+from axe_eq.kernel.threads.dispatch import Planned
+from axe_eq.kernel.threads.interp import interpret
+from axe_eq.kernel.threads.placement import of_layout
 from axe_eq.layout import Layout
 from axe_eq.program.types import DTYPES, Array
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph
 from axe_eq.schedule.memory import buffer_elements
 from axe_eq.target import Target
 from axe_eq_backends.cuda.assemble import make
+from axe_eq_backends.cuda.families import meanings
 from axe_eq_backends.cuda.lower import Lowered
-from axe_eq_backends.cuda.meaning import MEANINGS
 
 POISON = 77  # in memory that nothing was written to
 SWEEP = ("random", "early", "late")  # when asynchronous effects happen, in the first few orders
@@ -62,7 +62,7 @@ def launch(
         places[tensor.name] = at
         tensors[tensor.name] = flat[buffer][at]
     run = interpret(
-        lowered.kernel, tensors, lowered.params, planned=planned, meanings=MEANINGS,
+        lowered.kernel, tensors, lowered.params, planned=planned, meanings=meanings(),
         order=order, seed=seed,
     )  # fmt: skip
     for name, found in run.outputs.items():

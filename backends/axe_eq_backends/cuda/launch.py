@@ -29,7 +29,8 @@ from axe_eq_backends.cuda.image import Image, MapSpec, TensorSpec
 _MAP_BYTES, _SLOT = 128, 64  # a parameter begins at a multiple of what tensor maps need
 _MAP_DTYPES = {
     "f16": "FLOAT16", "bf16": "BFLOAT16", "f32": "FLOAT32", "f64": "FLOAT64", "i32": "INT32",
-    "i64": "INT64", "f8e4m3": "UINT8", "f8e5m2": "UINT8", "bool": "UINT8",
+    "i64": "INT64", "i8": "UINT8", "u8": "UINT8", "i16": "UINT16", "f8e4m3": "UINT8",
+    "f8e5m2": "UINT8", "bool": "UINT8",
 }  # fmt: skip
 
 

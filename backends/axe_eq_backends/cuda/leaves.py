@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
+from axe_eq.kernel.cells import Cell
 from axe_eq_backends.cuda import contract
-from axe_eq_backends.cuda.cones import Cone, Leaf, Load, Position, Root
+from axe_eq_backends.cuda.formulas import Cone, Leaf, Load, Position, Root
+from axe_eq_backends.cuda.online import substituted
 from axe_eq_backends.cuda.schedules.tensors import Operand
 
 
@@ -28,6 +33,12 @@ def operand(cone: Cone, leaf: Leaf, names: Names) -> Operand:
     assert isinstance(leaf, Load | Position)
     name = names.fresh(leaf.buffer) if isinstance(leaf, Load) else ""
     return contract.operand(cone, leaf, name)
+
+
+def looking(o: Operand, known: Mapping[int, Cell]) -> Operand:
+    """The operand with the cells of its looks over other numbers."""
+    looks = tuple(replace(look, cell=substituted(look.cell, known)) for look in o.looks)
+    return replace(o, looks=looks)
 
 
 def stored(root: Root, names: Names) -> Operand:

@@ -9,16 +9,18 @@ such comparison may hold anywhere.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial, reduce
 
-from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, subexpressions
+from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, subexpressions, used
 from axe_eq.kernel.expr import Int, maximum, minimum
 from axe_eq.program.types import DTYPES
 
 # Positions and what is computed of them stay below: neither cells nor kernels leave 32 bits.
 LARGEST = 1 << 29
+KEEPS_INFINITY = ("cast f16", "cast bf16", "cast f32")
 OPPOSITE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
 
 
@@ -51,6 +53,9 @@ class Live:
     stream: int
     unit: float
 
+    def __hash__(self) -> int:
+        return hash((self.score, self.stream, *self.counts.items()))
+
     @cached_property
     def known(self) -> bool:
         """Whether anything is known: else all of the dim may be live for every tile."""
@@ -64,6 +69,50 @@ class Live:
             places: of the tile, along every dim that is counted but the streamed one.
         """
         return _Reader(self, places).score(self.score)
+
+    def sure(self, places: Mapping[int, Place]) -> tuple[Int, Int] | None:
+        """(first, last) index at which `mask` holds for all rows of a tile; None without a mask.
+
+        Both lie in the dim, but the first is after the last where there is none.
+
+        Args:
+            places: as in `ends`.
+        """
+        if self.mask is None:
+            return None
+        first, last = _Reader(self, places).always(self.mask, True)
+        extent = self.extents[self.stream]
+        return minimum(maximum(first, 0), extent), maximum(minimum(last, extent - 1), -1)
+
+    @property
+    def mask(self) -> Cell | None:
+        """A condition on positions outside of which the score is the unit; None without one."""
+        return reduce(partial(apply, "and"), self._masks[1]) if self._masks[1] else None
+
+    @property
+    def unmasked(self) -> Cell:
+        """The score where `mask` holds."""
+        return self._masks[0]
+
+    @cached_property
+    def _masks(self) -> tuple[Cell, tuple[Cell, ...]]:
+        """The score without its outermost masks by position, and the conditions of these."""
+        conditions: list[Cell] = []
+
+        def visit(cell: Cell) -> Cell:
+            if not isinstance(cell, Apply):
+                return cell
+            if cell.cell == "where":
+                condition, yes, no = cell.args
+                unit = isinstance(no, Constant) and no.value == self.unit
+                if unit and used(condition) and used(condition) <= set(self.counts):
+                    conditions.append(condition)
+                    return visit(yes)
+            elif cell.cell in KEEPS_INFINITY and math.isinf(self.unit):
+                return Apply(cell.cell, (visit(cell.args[0]),))
+            return cell
+
+        return visit(self.score), tuple(conditions)
 
     def _compares_stream(self, cell: Apply) -> bool:
         line = self.difference(cell)
@@ -145,6 +194,7 @@ class _Reader:
         self.whole: Ends = (0, live.extents[live.stream] - 1)
         self.none: Ends = (live.extents[live.stream], -1)
         self.known = dict[tuple[Cell, bool | None], Ends]()
+        self.proved = dict[tuple[Cell, bool], Ends]()
 
     def score(self, cell: Cell) -> Ends:
         """Where a score may be other than the unit."""
@@ -163,7 +213,7 @@ class _Reader:
                 _both(self.holds(condition, True), self.score(yes)),
                 _both(self.holds(condition, False), self.score(no)),
             )
-        if cell.cell in ("cast f16", "cast bf16", "cast f32"):  # infinities stay what they are
+        if cell.cell in KEEPS_INFINITY:
             return self.score(cell.args[0])
         if cell.cell == "mul":
             for part, other in (cell.args, cell.args[::-1]):
@@ -201,6 +251,42 @@ class _Reader:
             if line is None
             else self._solved(cell.cell if wanted else OPPOSITE[cell.cell], line)
         )
+
+    def always(self, cell: Cell, wanted: bool) -> Ends:
+        """Where a condition is `wanted` for all rows of the tile, as far as one range says it."""
+        if (cell, wanted) not in self.proved:
+            self.proved[cell, wanted] = self._always(cell, wanted)
+        return self.proved[cell, wanted]
+
+    def _always(self, cell: Cell, wanted: bool) -> Ends:
+        if isinstance(cell, Constant) and isinstance(cell.value, bool):
+            return self.whole if cell.value == wanted else self.none
+        if not isinstance(cell, Apply):
+            return self.none
+        if cell.cell == "not":
+            return self.always(cell.args[0], not wanted)
+        if cell.cell in ("and", "or"):
+            ends = [self.always(a, wanted) for a in cell.args]
+            return _both(*ends) if (cell.cell == "and") == wanted else self._one(*ends)
+        if cell.cell == "where":
+            condition, yes, no = cell.args
+            return self._one(
+                _both(self.always(condition, True), self.always(yes, wanted)),
+                _both(self.always(condition, False), self.always(no, wanted)),
+            )
+        line = self.live.difference(cell) if cell.cell in OPPOSITE else None
+        relation = OPPOSITE.get(cell.cell, "") if wanted else cell.cell
+        if line is None or not line.steps.get(self.live.stream) or relation in ("eq", "ne"):
+            return self.none
+        # One end of where it may be otherwise is an end of the dim.
+        first, last = self._solved(relation, line)
+        return (last + 1, self.whole[1]) if first == 0 else (0, first - 1)
+
+    def _one(self, a: Ends, b: Ends) -> Ends:
+        """Both ranges where they begin or end together, else one that is not empty as it stands."""
+        if a[0] == b[0] or a[1] == b[1]:
+            return _either(a, b)
+        return b if a == self.none else a
 
     def _solved(self, relation: str, line: Line) -> Ends:
         """Where the line may be less than 0 (`lt`), and so on, for a row of the tile."""

@@ -14,13 +14,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from axe_eq.errors import DispatchError, ScheduleError, said
-from axe_eq.kernel import ir
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.pack import ask_schedule, schedule_named
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, TileNode
 from axe_eq.target import Target
 from axe_eq_backends.cuda import contract
-from axe_eq_backends.cuda.cones import Cone, Load, read_cone
-from axe_eq_backends.cuda.cost import Lanes
+from axe_eq_backends.cuda.cones import read_cone
+from axe_eq_backends.cuda.formulas import Cone, Load
+from axe_eq_backends.cuda.lane_cost import Lanes
 from axe_eq_backends.cuda.leaves import Names
 from axe_eq_backends.cuda.pointwise import pointwise
 from axe_eq_backends.cuda.reductions import reduce
@@ -32,11 +34,15 @@ from axe_eq_backends.cuda.streams import is_streaming, read_streaming
 
 @dataclass(frozen=True)
 class Lowered:
-    """A kernel, the buffer of the schedule graph behind every tensor of it, and its parameters."""
+    """A kernel, the buffer of the schedule graph behind every tensor of it, and its parameters.
+
+    `planned` is its plan, where it was planned to choose it.
+    """
 
     kernel: ir.Kernel
     buffers: Mapping[str, str]
     params: Mapping[str, int] = field(default_factory=dict)
+    planned: Planned | None = None
 
 
 def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> Lowered:
@@ -79,6 +85,8 @@ def _wrong_answer(made: Any, step: KernelStep | MoveStep) -> str | None:
     for part in ("buffers", "params"):
         if not isinstance(getattr(made, part), Mapping):
             return f"gives {part}={said(getattr(made, part))}, which is no mapping of names"
+    if made.planned is not None:
+        return f"gives a plan of kernel {made.kernel.name!r}, which is made from the kernel"
     read, written = ({a.buffer: None for a in side} for side in (step.reads, step.writes))
     for tensor in made.kernel.tensors:
         what = f"tensor {tensor.name!r} of kernel {made.kernel.name!r}"
@@ -120,10 +128,10 @@ def _schedule(cone: Cone, step: KernelStep | MoveStep, target: Target) -> Lowere
     if matrix and isinstance(step, KernelStep):
         sizes = contract.tile_sizes(contraction, cone.letters, step.parameters)
         row = step.row
-    made, other = contract.kernel(contraction, cone.name, target, sizes, row)
-    if row.startswith(contract.FAMILY) and other:
-        made.note = f"not {row}, which was priced: {other}"
-    return Lowered(made, buffers)
+    made = contract.kernel(contraction, cone.name, target, sizes, row)
+    if row.startswith(contract.FAMILY) and made.other:
+        made.kernel.note = f"not {row}, which was priced: {made.other}"
+    return Lowered(made.kernel, buffers, planned=made.planned)
 
 
 # -- products --

@@ -15,12 +15,14 @@ from math import prod
 import numpy as np
 
 from axe_eq.errors import DispatchError
-from axe_eq.kernel import ir
-from axe_eq.kernel.dispatch import Context
 from axe_eq.kernel.expr import Expr, Int, Var, bounds, divisor, evaluate, make
-from axe_eq.kernel.ir import LANE
-from axe_eq.kernel.placement import LANES, Iter, Placement, group, number, tile_of
-from axe_eq.kernel.plan import Address, Call, Plan, Regs
+from axe_eq.kernel.placement import Iter, Placement, group, number, tile_of
+from axe_eq.kernel.plan import Call, Plan
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.dispatch import Context
+from axe_eq.kernel.threads.ir import LANE
+from axe_eq.kernel.threads.placement import LANES
+from axe_eq.kernel.threads.plan import Address, Regs
 from axe_eq.target import Instr
 from axe_eq_backends.cuda import threads
 from axe_eq_backends.cuda.copies import ISSUE

@@ -12,13 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from axe_eq.kernel import cells, ir
+from axe_eq.kernel import cells
 from axe_eq.kernel.expr import evaluate
-from axe_eq.kernel.interp import tiles
-from axe_eq.kernel.interp.machine import Cta, Env, Issue, Meaning
-from axe_eq.kernel.interp.memory import Ints, KernelFault
-from axe_eq.kernel.plan import Address, Call, Regs, TensorMap
-from axe_eq.layout.swizzle import Swizzle
+from axe_eq.kernel.interp import Env, Ints, KernelFault
+from axe_eq.kernel.plan import Call
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.interp import tiles
+from axe_eq.kernel.threads.interp.machine import Cta, Issue, Meaning
+from axe_eq.kernel.threads.plan import Address, Regs
+from axe_eq.layout.value.swizzle import Swizzle
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda import scan_meaning
@@ -31,6 +33,7 @@ from axe_eq_backends.cuda.meaning_parts import (
     threads_of,
     write_registers,
 )
+from axe_eq_backends.cuda.tensor_map import TensorMap
 from axe_eq_backends.cuda.wgmma import Operand
 
 _TMA = TMA[0].limits
@@ -43,6 +46,14 @@ _WIDTHS = {form.code: form.width for form in K_MAJOR}  # bytes of a pattern's ro
 def ld_global(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
     """Each thread reads consecutive elements, or fills its registers where the guard fails."""
     element, active, n = _global(call, env)
+    for regs, step, extent in call.args.get("at", ()):
+        at = read_registers(cta, regs, env, issue)[..., 0].astype(np.int64)
+        if ((at < 0) | (at >= extent)).any():
+            ends = f"reads indices from {at.min()} to {at.max()}"
+            raise KernelFault(issue.what, ends, f"0 to {extent - 1}")
+        element = element + step * at
+    if "at" in call.args and (element[active.any(-1)] % n).any():
+        raise KernelFault(f"{call}", f"reads {n} elements at a misaligned element", "alignment")
     values = cta.tensors[call["tensor"].name].read(
         element[..., None] + np.arange(n), active, call["fill"]
     )

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from axe_eq.kernel.expr import evaluate
-from axe_eq.kernel.interp.machine import Cta, Env, Issue
-from axe_eq.kernel.interp.memory import Ints
-from axe_eq.kernel.plan import Address, Call, Regs
+from axe_eq.kernel.interp import Env, Ints
+from axe_eq.kernel.plan import Call
+from axe_eq.kernel.threads.interp.machine import Cta, Issue
+from axe_eq.kernel.threads.plan import Address, Regs
 from axe_eq.program.types import DTYPES
 
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 from functools import lru_cache
 
 from axe_eq.errors import DispatchError
-from axe_eq.kernel import ir
-from axe_eq.kernel.dispatch import Context
-from axe_eq.kernel.placement import Block, Placement, number, of_layout, tile_of
-from axe_eq.kernel.plan import Call, Plan, Regs
+from axe_eq.kernel.placement import Block, Placement, number, tile_of
+from axe_eq.kernel.plan import Call, Plan
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.dispatch import Context
+from axe_eq.kernel.threads.placement import of_layout
+from axe_eq.kernel.threads.plan import Regs
 from axe_eq.layout import Layout
 from axe_eq.target import Instr
 from axe_eq_backends.cuda import threads

@@ -15,6 +15,7 @@ from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg, used
 from axe_eq.program.types import DTYPES
 
 LOG2_E = math.log2(math.e)
+WIDENED = "cast f32"
 LAST = (1 << 31) - 1  # an index after all others
 
 
@@ -97,12 +98,18 @@ def substituted(cell: Cell, values: Mapping[int, Cell]) -> Cell:
 
 
 def factor(cell: Cell) -> tuple[Cell, float]:
-    """(x, c) with cell = c x, for a constant c > 0; c is 1 where there is none."""
+    """(x, c) with cell = c x, for a constant c > 0; c is 1 where there is none.
+
+    A cast to f32 rounds nothing that kernels compute: the factor comes out of it.
+    """
+    if isinstance(cell, Apply) and cell.cell == WIDENED:
+        narrow, scale = factor(cell.args[0])
+        return Apply(WIDENED, (narrow,)), scale
     if isinstance(cell, Apply) and cell.cell == "mul" and len(cell.args) == 2:
-        for x, c in (cell.args, cell.args[::-1]):
-            if isinstance(c, Constant) and c.value > 0:
+        for x, by in (cell.args, cell.args[::-1]):
+            if isinstance(by, Constant) and by.value > 0:
                 inner, more = factor(x)
-                return inner, more * c.value
+                return inner, more * by.value
     return cell, 1.0
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from axe_eq.pack import Pack
-from axe_eq_backends.cuda.cost import SCHEDULES
+from axe_eq_backends.cuda.cost import TensorCores
+from axe_eq_backends.cuda.families import OWN
+from axe_eq_backends.cuda.lane_cost import Lanes
 from axe_eq_backends.cuda.register_cost import RegisterProducts
 from axe_eq_backends.cuda.run import CudaEmitter, CudaInterpreter, CudaRunner
 from axe_eq_backends.cuda.scan_cost import Scans
@@ -13,8 +15,10 @@ from axe_eq_backends.cuda.target import b200, h200
 PACK = Pack("cuda", summary="NVIDIA GPUs: machines, cost model, kernels")
 PACK.target(h200)
 PACK.target(b200)
-for _schedule in (*SCHEDULES, RegisterProducts(), Streaming(), Scans()):
+for _schedule in (TensorCores(), Lanes(), RegisterProducts(), Streaming(), Scans()):
     PACK.schedule(_schedule)
+for _family in OWN:
+    PACK.row_family(h200.family, _family)
 PACK.emitters[h200.family] = CudaEmitter()
 PACK.runners[h200.family] = CudaRunner()
 PACK.interpreters[h200.family] = CudaInterpreter()

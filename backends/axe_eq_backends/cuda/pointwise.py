@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from axe_eq.kernel import ir
+from axe_eq.kernel.threads import ir
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
-from axe_eq_backends.cuda.cones import Cone
+from axe_eq_backends.cuda.formulas import Cone
 from axe_eq_backends.cuda.leaves import Names, operand, stored
 from axe_eq_backends.cuda.schedules.map import elementwise
 from axe_eq_backends.cuda.schedules.tensors import Operand, collapse
@@ -45,6 +45,8 @@ def _turned(
     shape: Sequence[int], operands: Sequence[Operand], outputs: Sequence[Operand]
 ) -> tuple[int, int] | None:
     """(dim that most is read along, dim that all is written along) where they differ."""
+    if any(o.looks for o in operands):
+        return None
     written = {_contiguous(shape, o) for o in outputs}
     if len(written) != 1 or None in written:
         return None

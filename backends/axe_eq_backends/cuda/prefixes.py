@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel.cells import Cell, apply, arg
+from axe_eq.program.types import DTYPES, promote
 from axe_eq_backends.cuda.online import LAST, substituted
 from axe_eq_backends.cuda.schedules.tails import MERGE, unit_of
 
@@ -37,7 +38,30 @@ class Parts:
 
 
 def parts_of(monoid: str, dtypes: Sequence[str]) -> Parts | None:
-    """A monoid over operands of these accumulation dtypes; None where kernels cannot write it."""
+    """A monoid over operands of these accumulation dtypes; None where kernels cannot write it.
+
+    Small integers are merged in 32 bits, as threads exchange them, and cut to their range again.
+    """
+    wide = [exchanged(d) for d in dtypes]
+    parts = _parts(monoid, wide)
+    if parts is None or wide == list(dtypes):
+        return parts
+    given: dict[int, Cell] = {
+        n: arg(n) if w == d else apply(f"cast {w}", arg(n))
+        for n, (w, d) in enumerate(zip(wide, dtypes, strict=True))
+    }
+    lift = tuple(substituted(cell, given) for cell in parts.lift)
+    finish = apply(f"cast {promote(*dtypes[-1:])}", parts.finish)
+    return Parts(lift, parts.merge, parts.units, finish)
+
+
+def exchanged(dtype: str) -> str:
+    """The dtype in which threads exchange values that are computed in this one."""
+    of = DTYPES[dtype]
+    return "i32" if of.kind == "i" and of.itemsize < DTYPES["i32"].itemsize else dtype
+
+
+def _parts(monoid: str, dtypes: Sequence[str]) -> Parts | None:
     if monoid in MERGE:
         if "bool" in dtypes:
             return _logical({"max": "maximum", "min": "minimum"}.get(monoid))

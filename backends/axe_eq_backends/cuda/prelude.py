@@ -19,6 +19,23 @@ _REGISTERS = {
 _PART_BYTES = {"u16": 2, "u8": 1}
 _SET_PART = {2: "set_half", 1: "set_byte"}
 
+
+def _small_integers(kind: str, c_type: str, n_bytes: int) -> dict[str, str]:
+    """Elements of registers that hold several small integers."""
+    per, bits = 4 // n_bytes, 8 * n_bytes
+    names, mask = "abcd"[:per], (1 << bits) - 1
+    given = ", ".join(f"{c_type} {x}" for x in names)
+    words = [f"((unsigned){x} & {mask:#x}u) << {n * bits}" for n, x in enumerate(names)]
+    return {
+        f"get_{kind}": f"""{DEVICE} {c_type} get_{kind}(const unsigned* x, int i) {{
+  return ({c_type})(x[i / {per}] >> i % {per} * {bits});
+}}""",
+        f"pack_{kind}": f"""{DEVICE} unsigned pack_{kind}({given}) {{
+  return {" | ".join(words)};
+}}""",
+    }
+
+
 FIXED: dict[str, str] = {
     "TensorMap": "struct alignas(64) TensorMap { unsigned long long opaque[16]; };",
     "types": "typedef unsigned short f16;\ntypedef unsigned short bf16;",
@@ -162,6 +179,9 @@ FIXED: dict[str, str] = {
     "pack_bool": DEVICE + """ unsigned pack_bool(bool a, bool b, bool c, bool d) {
   return (unsigned)a | (unsigned)b << 8 | (unsigned)c << 16 | (unsigned)d << 24;
 }""",
+    **_small_integers("i8", "signed char", 1),
+    **_small_integers("u8", "unsigned char", 1),
+    **_small_integers("i16", "short", 2),
     "round_f8e4m3": DEVICE + """ float round_f8e4m3(float x) {
   return f32_from_f8e4m3(f8e4m3_from_f32(x));
 }""",
@@ -272,24 +292,28 @@ def _of_floats(kind: str, c_type: str, mark: str) -> dict[str, str]:
     }
 
 
-def _of_integers(kind: str, c_type: str) -> dict[str, str]:
+def _of_integers(kind: str, c_type: str, bare: str) -> dict[str, str]:
     """Cells of integers, as numpy defines them: they wrap around, and nothing divides by zero.
 
-    In C what overflows means nothing, and compilers rely on that; unsigned numbers wrap around.
+    In C what overflows means nothing, and compilers rely on that; unsigned numbers wrap around:
+    `bare` is the unsigned type that is computed in.
     """
     head, bits = f"{DEVICE} {c_type}", int(kind[1:])
     wrapping = {
         f"{name}_{kind}": f"""{head} {name}_{kind}({c_type} a, {c_type} b) {{
-  return ({c_type})((unsigned {c_type})a {sign} (unsigned {c_type})b);
+  return ({c_type})(({bare})a {sign} ({bare})b);
 }}"""
         for name, sign in {"add": "+", "sub": "-", "mul": "*"}.items()
     }
     return wrapping | {
+        f"bit_not_{kind}": f"""{head} bit_not_{kind}({c_type} a) {{
+  return ({c_type})~a;
+}}""",
         f"neg_{kind}": f"""{head} neg_{kind}({c_type} a) {{
-  return ({c_type})(0 - (unsigned {c_type})a);
+  return ({c_type})(0 - ({bare})a);
 }}""",
         f"abs_{kind}": f"""{head} abs_{kind}({c_type} a) {{
-  return a < 0 ? ({c_type})(0 - (unsigned {c_type})a) : a;
+  return a < 0 ? ({c_type})(0 - ({bare})a) : a;
 }}""",
         f"remainder_{kind}": f"""{head} remainder_{kind}({c_type} a, {c_type} b) {{
   if (b == 0 || b == -1) return 0;
@@ -298,18 +322,18 @@ def _of_integers(kind: str, c_type: str) -> dict[str, str]:
 }}""",
         f"floor_divide_{kind}": f"""{head} floor_divide_{kind}({c_type} a, {c_type} b) {{
   if (b == 0) return 0;
-  if (b == -1) return (unsigned {c_type})0 - a;
+  if (b == -1) return ({bare})0 - a;
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }}""",
         f"shl_{kind}": f"""{head} shl_{kind}({c_type} a, {c_type} b) {{
-  return (unsigned {c_type})b < {bits} ? (unsigned {c_type})a << b : 0;
+  return ({bare})b < {bits} ? ({bare})a << b : 0;
 }}""",
         f"shr_{kind}": f"""{head} shr_{kind}({c_type} a, {c_type} b) {{
-  return (unsigned {c_type})b < {bits} ? a >> b : -(a < 0);
+  return ({bare})b < {bits} ? a >> b : -(a < 0);
 }}""",
         f"pow_{kind}": f"""{head} pow_{kind}({c_type} a, {c_type} b) {{
   if (b < 0) return a == 1 || a == -1 ? (b & 1 ? a : 1) : 0;
-  unsigned {c_type} power = 1, base = a;
+  {bare} power = 1, base = a;
   for (; b; b >>= 1, base *= base) if (b & 1) power *= base;
   return power;
 }}""",
@@ -317,7 +341,10 @@ def _of_integers(kind: str, c_type: str) -> dict[str, str]:
 
 
 FIXED |= _of_floats("f32", "float", "f") | _of_floats("f64", "double", "")
-FIXED |= _of_integers("i32", "int") | _of_integers("i64", "long long")
+FIXED |= _of_integers("i32", "int", "unsigned int")
+FIXED |= _of_integers("i64", "long long", "unsigned long long")
+for _kind, _type in (("i8", "signed char"), ("u8", "unsigned char"), ("i16", "short")):
+    FIXED |= _of_integers(_kind, _type, "unsigned int")
 FIXED |= shuffles.texts(DEVICE)
 
 DECLARATIONS = ("TensorMap", "types", "INFINITY_F32", "NAN_F32")  # stand before all functions

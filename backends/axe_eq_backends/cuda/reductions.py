@@ -6,17 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Apply, Cell, apply, arg, result_dtype
+from axe_eq.kernel.threads import ir
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
-from axe_eq_backends.cuda.cones import Cone, Fold
-from axe_eq_backends.cuda.leaves import Names, operand, stored
+from axe_eq_backends.cuda.formulas import Cone, Fold
+from axe_eq_backends.cuda.leaves import Names, looking, operand, stored
 from axe_eq_backends.cuda.online import BEST, ONLINE, substituted
+from axe_eq_backends.cuda.prefixes import exchanged
 from axe_eq_backends.cuda.schedules.rows import best_across, reduce_rows
 from axe_eq_backends.cuda.schedules.sweeps import sweep, sweep_tiling
 from axe_eq_backends.cuda.schedules.tails import MERGE, Reduction, value_dtypes
-from axe_eq_backends.cuda.schedules.tensors import Operand, Range, collapse, run_vector
+from axe_eq_backends.cuda.schedules.tensors import (
+    Look,
+    Operand,
+    Range,
+    collapse,
+    run_vector,
+)
 
 Output = tuple[Operand, Cell]
 # Truth values are reduced as the numbers 0 and 1: threads exchange registers of 32 bits.
@@ -74,6 +81,7 @@ def _read(cone: Cone, names: Names) -> Problem:
     operands = [operand(cone, cone.leaves[n], names) for n in loads]
     outputs = [stored(r, names) for r in cone.roots]
     known: dict[int, Cell] = {n: arg(i) for i, n in enumerate(loads)}
+    operands = [looking(o, known) for o in operands]
     reductions: list[Reduction] = []
     for n, leaf in enumerate(cone.leaves):
         if isinstance(leaf, Fold):
@@ -115,7 +123,11 @@ def _plain(
     """Add the reduction of a cell by a monoid; its value as a cell."""
     known = value_dtypes(operands, reductions)
     total = arg(len(known))
-    if result_dtype(cell, known) != "bool":
+    own = result_dtype(cell, known)
+    if exchanged(own) != own:
+        reductions.append(Reduction(monoid, apply(f"cast {exchanged(own)}", cell)))
+        return apply(f"cast {own}", total)
+    if own != "bool":
         reductions.append(Reduction(monoid, cell))
         return total
     reductions.append(Reduction(LOGICAL.get(monoid, monoid), apply("cast i32", cell)))
@@ -136,7 +148,12 @@ def fused(problem: Problem) -> Problem:
         groups.append((tuple(shape[d] for d in order), [o.over(order) for o in parts]))
     (kept, slow), (reduced, fast) = groups
     joined = [
-        replace(a, strides=a.strides + b.strides, window=_window(a) + _window(b))
+        replace(
+            a,
+            strides=a.strides + b.strides,
+            window=_window(a) + _window(b),
+            looks=_looks(a, b),
+        )
         for a, b in zip(slow, fast, strict=True)
     ]
     outputs = joined[len(problem.operands) :]
@@ -150,6 +167,11 @@ def fused(problem: Problem) -> Problem:
         kept + reduced, len(reduced), joined[: len(problem.operands)], problem.reductions,
         [(o, c) for o, (_, c) in zip(outputs, problem.outputs, strict=True)],
     )  # fmt: skip
+
+
+def _looks(a: Operand, b: Operand) -> tuple[Look, ...]:
+    """The looks of a tensor over two groups of dims."""
+    return tuple(replace(x, reach=x.reach + y.reach) for x, y in zip(a.looks, b.looks, strict=True))
 
 
 def _window(tensor: Operand) -> tuple[Range | None, ...]:

@@ -61,7 +61,7 @@ class CudaEmitter:
         return texts(graph, target)
 
     def build(self, step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> None:
-        """Make one step without a device; see `axe_eq.extract.commit.Builder`.
+        """Make one step without a device; see `axe_eq.extract.search.commit.Builder`.
 
         Raises:
             DispatchError, EmitError, ScheduleError: it cannot be made, or is too large.

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from axe_eq.kernel import ir
 from axe_eq.kernel.plan import Call
+from axe_eq.kernel.threads import ir
 from axe_eq_backends.cuda import prelude
 from axe_eq_backends.cuda.calls import cell_function
 from axe_eq_backends.cuda.shuffles import shuffle_name

@@ -12,8 +12,10 @@ import numpy as np
 
 from axe_eq.kernel import cells
 from axe_eq.kernel.expr import evaluate
-from axe_eq.kernel.interp.machine import Cta, Env, Issue, Meaning
-from axe_eq.kernel.plan import Address, Call, Regs
+from axe_eq.kernel.interp import Env
+from axe_eq.kernel.plan import Call
+from axe_eq.kernel.threads.interp.machine import Cta, Issue, Meaning
+from axe_eq.kernel.threads.plan import Address, Regs
 from axe_eq_backends.cuda.meaning_parts import load_shared, read_registers, write_registers
 
 State = list[Any]

@@ -12,11 +12,13 @@ from itertools import product
 from typing import NamedTuple
 
 from axe_eq.errors import DispatchError
-from axe_eq.kernel import ir
-from axe_eq.kernel.dispatch import Context
 from axe_eq.kernel.expr import Int, equal
-from axe_eq.kernel.placement import LANES, Iter, number
-from axe_eq.kernel.plan import Address, Call, Plan, Regs
+from axe_eq.kernel.placement import Iter, number
+from axe_eq.kernel.plan import Call, Plan
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.dispatch import Context
+from axe_eq.kernel.threads.placement import LANES
+from axe_eq.kernel.threads.plan import Address, Regs
 from axe_eq.target import Instr
 from axe_eq_backends.cuda import threads
 from axe_eq_backends.cuda.warps import check_tile, digits_of, other_digits

@@ -3,8 +3,9 @@
 A chunk of scores takes as long as the slower of its products on matrix units and its weights on
 vector lanes, which run beside each other in different warpgroups, and a start.
 
-Chunks that a mask leaves out (`live`) are priced as if they were streamed: a
-summary has no conditions.
+A kernel leaves out chunks that a mask by position proves to weigh nothing (`live`). A cone with
+conditions on positions is read here as the emitter reads it, and the chunks of the busiest unit are
+counted over the grid, in the order in which the emitted loops take its tiles.
 """
 
 from __future__ import annotations
@@ -13,26 +14,36 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from axe_eq.errors import AxeError
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.summary import Column, Columns, Summary, flops, grid_of
 from axe_eq.target import Instr, Target
+from axe_eq_backends.cuda.cones import read_cone
 from axe_eq_backends.cuda.cost import (
     STAGED_FLOPS,
+    Run,
     misaligned,
     mixes_rows,
     no_rows_of_scores,
     not_strided,
     roofline,
+    waves,
+    wide_weights,
 )
 from axe_eq_backends.cuda.online import ONLINE
 from axe_eq_backends.cuda.schedules.chunks import (
     GROUP_ROWS,
     PANEL_BYTES,
     SMEM_SLACK,
+    Problem,
     Reach,
+    Tiling,
+    grid,
+    live,
     scoring_words,
     storing_words,
 )  # fmt: skip
+from axe_eq_backends.cuda.streams import SIZES, read_problem, taken, tiles_of
 
 CONSUMERS = (1, 2, 3)
 CHUNKS = tuple(range(32, 177, 16))
@@ -70,6 +81,8 @@ class Streaming:
             return rowless
         if mixes_rows(summary):
             return "rows that do not share what is streamed"
+        if wide := wide_weights(summary):
+            return wide
         if summary.staged or summary.n_folds:
             return "operands of products computed in the kernel, or other reductions"
         if len(summary.stores) > 1:
@@ -91,8 +104,9 @@ class Streaming:
         p, q, s, stages = grid_of([GROUP_ROWS * c for c in CONSUMERS], WIDTHS, CHUNKS, known)
         columns = Columns({"p": p, "q": q, "s": s, "k": s}, {"stages": stages})
         columns.rows = (row.name,) * len(columns)
-        seconds = _seconds(summary, target, columns, row, carried is not None)
-        roofline(summary, target, columns, seconds)
+        run = _run(summary, target, columns)
+        seconds = _seconds(summary, target, columns, row, carried is not None, run.part)
+        roofline(summary, target, columns, seconds, run=run)
         _check(summary, target, columns)
         if carried:
             columns.reject((p > GROUP_ROWS) | (stages > 1), carried)
@@ -121,14 +135,56 @@ def _padded(n: Column | float, itemsize: int) -> Column:
     return np.ceil(np.asarray(n) / unit) * unit
 
 
+def _run(summary: Summary, target: Target, columns: Columns) -> Run:
+    """The chunks that blocks run, by the cone's own conditions; all where it has none."""
+    whole = Run(np.ones(len(columns)), waves(summary, target, columns))
+    if summary.formula is None:
+        return whole
+    try:
+        problem, _ = read_problem(read_cone(summary.formula.step(columns.rows[0])))
+    except AxeError:  # what cannot be emitted is ruled out where it is built
+        return whole
+    if not live(problem).known:
+        return whole
+    sizes = (
+        columns.size(x, summary.extent(x)) if summary.has(x) else np.full(len(columns), float(size))
+        for x, size in SIZES.items()
+    )
+    blocks = list(zip(*(column.astype(int).tolist() for column in sizes), strict=True))
+    known = {at: _counted(problem, tiles_of(problem, *at), target) for at in set(blocks)}
+    part, busiest = (np.array(column) for column in zip(*map(known.get, blocks), strict=True))
+    return Run(part, busiest)
+
+
+def _counted(problem: Problem, tiling: Tiling, target: Target) -> tuple[float, float]:
+    """The part of all chunks that is run, and the busiest unit's chunks over the average."""
+    tiles, found = grid(problem, tiling), taken(problem, tiling, target)
+    part = found.chunks / (tiles.tiles * tiles.steps)
+    return part, found.busiest * target.n_units / found.chunks
+
+
 def _seconds(
-    summary: Summary, target: Target, columns: Columns, row: Instr, carried: bool
+    summary: Summary,
+    target: Target,
+    columns: Columns,
+    row: Instr,
+    carried: bool,
+    part: Column,
 ) -> Column:
-    """Matrix units beside lanes, over all blocks; where operands are carried, after each other."""
+    """Matrix units beside lanes, over all blocks; where operands are carried, after each other.
+
+    Args:
+        summary: the cone.
+        target: the machine.
+        columns: its candidates.
+        row: the instruction row of the products.
+        carried: operands go through registers.
+        part: of the chunks, those that are run.
+    """
     chunk = columns.block["s"]
     rows = columns.block["p"]
     padded = np.ceil(summary.extent("s") / chunk) * chunk / summary.extent("s")
-    padded = padded * np.ceil(summary.extent("p") / rows) * rows / summary.extent("p")
+    padded = padded * np.ceil(summary.extent("p") / rows) * rows / summary.extent("p") * part
     matrix = flops(summary.products, summary, columns) * padded / row.flops_per_s
     mixed = sum(w.flops for w in summary.products if w.structured) / (2.0 * _mixed(summary))
     blocks = np.ceil(summary.extent("q") / columns.block["q"])

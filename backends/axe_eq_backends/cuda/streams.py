@@ -14,7 +14,7 @@ from itertools import permutations
 from axe_eq.kernel.cells import Apply, Cell, Operand, renumber, used
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
-from axe_eq_backends.cuda.cones import Cone, Fold, Leaf, Load, Position
+from axe_eq_backends.cuda.formulas import Cone, Fold, Leaf, Load, Position
 from axe_eq_backends.cuda.leaves import Names
 from axe_eq_backends.cuda.online import ONLINE
 from axe_eq_backends.cuda.schedules.chunks import (
@@ -23,11 +23,15 @@ from axe_eq_backends.cuda.schedules.chunks import (
     Problem,
     Tensor,
     Tiling,
+    grid,
     padded_depth,
     smem_bytes,
 )  # fmt: skip
+from axe_eq_backends.cuda.schedules.tile_order import Taken
 
 MATRIX_STEP = 16
+# Where extraction chose none: rows, columns (all there are), indices of a chunk.
+SIZES = {"p": GROUP_ROWS, "q": 1 << 40, "s": GROUP_ROWS}
 
 
 @dataclass
@@ -55,7 +59,18 @@ def read_streaming(cone: Cone, parameters: Mapping[str, int], target: Target) ->
     Raises:
         DispatchError: what streaming kernels do not compute; says what.
     """
-    return _Reader(cone).read(parameters, target)
+    problem, buffers = read_problem(cone)
+    return Streamed(problem, _tiling(problem, parameters, target), buffers)
+
+
+def read_problem(cone: Cone) -> tuple[Problem, dict[str, str]]:
+    """The problem of a cone, and the buffer behind every tensor.
+
+    Raises:
+        DispatchError: what streaming kernels do not compute; says what.
+    """
+    reader = _Reader(cone)
+    return reader.read(), reader.names.buffers
 
 
 class _Reader:
@@ -170,7 +185,7 @@ class _Reader:
 
     # -- the whole --
 
-    def read(self, parameters: Mapping[str, int], target: Target) -> Streamed:
+    def read(self) -> Problem:
         cone, (root,) = self.cone, self.cone.roots
         products, depths = [], []
         for left, right, e in self.pairs.values():
@@ -192,8 +207,7 @@ class _Reader:
             self._renumbered(self.score, pairs), tuple(extras),
             self._renumbered(root.cell, [self.mixed]), tuple(more),
         )  # fmt: skip
-        problem = _merged(problem)
-        return Streamed(problem, _tiling(problem, parameters, target), self.names.buffers)
+        return _merged(problem)
 
 
 def _merged(problem: Problem) -> Problem:
@@ -231,16 +245,32 @@ def _with(problem: Problem, batch: tuple[int, ...], tensors: Sequence[Tensor]) -
 
 def _tiling(problem: Problem, parameters: Mapping[str, int], target: Target) -> Tiling:
     """What extraction chose, in multiples that matrix instructions take, as it fits in memory."""
-    size = DTYPES[problem.values.dtype].itemsize
-    consumers = -(-parameters.get("p", GROUP_ROWS) // GROUP_ROWS)
-    chunk = -(-parameters.get("s", GROUP_ROWS) // MATRIX_STEP) * MATRIX_STEP
-    width = padded_depth(min(parameters.get("q", problem.q), problem.q), size)
-    panels = -(-width * DTYPES[problem.out.dtype].itemsize // PANEL_BYTES)
+    sizes = (parameters.get(name, default) for name, default in SIZES.items())
+    blocks = tiles_of(problem, *sizes)
+    panels = -(-blocks.q * DTYPES[problem.out.dtype].itemsize // PANEL_BYTES)
     stages = parameters.get("stages", 2)
     choices = [(stages, n) for n in (panels, 2, 1) if n <= panels]
     choices += [(n, 1) for n in range(stages - 1, 1, -1)]
-    for n_stages, staging in choices:
-        tiling = Tiling(consumers, chunk, width, n_stages, staging)
-        if smem_bytes(problem, tiling) <= target.memory("smem").n_bytes:
-            return tiling
-    return Tiling(consumers, chunk, width, 2, 1)
+    choices.append((2, 1))
+    tilings = [replace(blocks, stages=n, staging=staging) for n, staging in choices]
+    room = target.memory("smem").n_bytes
+    fits = (t for t in tilings if smem_bytes(problem, t) <= room)
+    tiling = next(fits, tilings[-1])
+    return replace(tiling, order=taken(problem, tiling, target).order)
+
+
+def tiles_of(problem: Problem, p: int, q: int, s: int) -> Tiling:
+    """Blocks of rows, columns and streamed indices in multiples that matrix instructions take."""
+    width = padded_depth(min(q, problem.q), DTYPES[problem.values.dtype].itemsize)
+    return Tiling(-(-p // GROUP_ROWS), -(-s // MATRIX_STEP) * MATRIX_STEP, width)
+
+
+def taken(problem: Problem, tiling: Tiling, target: Target) -> Taken:
+    """How units take tiles.
+
+    Batches that are at hand together are as many as caches hold the streamed operands of.
+    """
+    size = DTYPES[problem.values.dtype].itemsize
+    streamed = problem.s * (sum(problem.depths) + tiling.q) * size
+    together = target.limits.get("l2_bytes", 0) // streamed
+    return grid(problem, tiling).taken(target.n_units, together)

@@ -18,9 +18,10 @@ import numpy.typing as npt
 
 from axe_eq.errors import DispatchError
 from axe_eq.kernel.expr import Int, Var, both, divisor, equal, evaluate, make, var
-from axe_eq.kernel.ir import LANE, Where
-from axe_eq.kernel.placement import LANES, Placement, digits, number, refine
-from axe_eq.layout.swizzle import Swizzle
+from axe_eq.kernel.placement import Placement, digits, number, refine
+from axe_eq.kernel.threads.ir import LANE, Where
+from axe_eq.kernel.threads.placement import LANES
+from axe_eq.layout.value.swizzle import Swizzle
 
 
 class Step(NamedTuple):
@@ -186,7 +187,7 @@ def split_swizzle(
     """Decide by enumeration whether the swizzle splits over thread part and constants."""
     if swizzle is None or not swizzle.bits:
         return Swizzled(None, False)
-    values = np.unique(np.asarray(evaluate(thread, grid(where)), np.int64))
+    values = np.asarray(evaluate(thread, grid(where)), np.int64).ravel()
     whole = swizzle.apply_table(values)
     linear = all(
         (swizzle.apply_table(values + c) == (whole ^ swizzle.apply(c))).all() for c in constants

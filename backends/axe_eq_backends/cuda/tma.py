@@ -13,13 +13,15 @@ from math import prod
 from typing import NamedTuple
 
 from axe_eq.errors import DispatchError
-from axe_eq.kernel import ir
-from axe_eq.kernel.dispatch import Context
 from axe_eq.kernel.expr import Int, divisor
 from axe_eq.kernel.placement import Block, Iter, group, number
-from axe_eq.kernel.plan import Address, Call, Plan, Require, TensorMap, swizzle_bytes
-from axe_eq.layout.swizzle import Swizzle
+from axe_eq.kernel.plan import Call, Plan, Require
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.dispatch import Context
+from axe_eq.kernel.threads.plan import Address
+from axe_eq.layout.value.swizzle import Swizzle
 from axe_eq.target import Instr
+from axe_eq_backends.cuda.tensor_map import TensorMap, swizzle_bytes
 
 ALIGNED_BYTES = 16
 # Of one dim of a tensor map (CUDA driver API, cuTensorMapEncodeTiled).

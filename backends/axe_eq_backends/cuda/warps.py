@@ -11,12 +11,14 @@ from itertools import product
 from math import prod
 
 from axe_eq.errors import DispatchError
-from axe_eq.kernel import ir
 from axe_eq.kernel.cells import IDENTITY
-from axe_eq.kernel.dispatch import Context
 from axe_eq.kernel.expr import Expr, Int, Var, bounds, equal
-from axe_eq.kernel.placement import LANES, Block, Iter, Placement, number, refine
-from axe_eq.kernel.plan import Address, Call, Plan, Regs
+from axe_eq.kernel.placement import Block, Iter, Placement, number, refine
+from axe_eq.kernel.plan import Call, Plan
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.dispatch import Context
+from axe_eq.kernel.threads.placement import LANES
+from axe_eq.kernel.threads.plan import Address, Regs
 from axe_eq.target import Instr
 from axe_eq_backends.cuda import threads
 from axe_eq_backends.cuda.cells import MONOIDS

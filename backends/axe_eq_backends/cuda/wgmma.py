@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from axe_eq.errors import DispatchError, LayoutError
-from axe_eq.kernel import ir
-from axe_eq.kernel.dispatch import Context
 from axe_eq.kernel.expr import Int
 from axe_eq.kernel.placement import Iter, Placement, number, sliced, tile_of, unify
-from axe_eq.kernel.plan import Address, Call, Plan, Regs
+from axe_eq.kernel.plan import Call, Plan
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.dispatch import Context
+from axe_eq.kernel.threads.plan import Address, Regs
 from axe_eq.layout import Layout
 from axe_eq.target import Instr
 from axe_eq_backends.cuda import threads

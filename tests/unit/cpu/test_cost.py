@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from axe_eq.extract.price import Pricer
+from axe_eq.extract.price.pricer import Pricer
 from axe_eq.schedule.summary import Access, Summary, Work
 from axe_eq.target import Target
 from axe_eq_backends.cpu.cost import Blas, Loops

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from axe_eq.check.random import JUMPING, random_inputs, random_program
 from axe_eq.layout import Layout, Swizzle
 from axe_eq.program import standard as standard
 from axe_eq.program.meaning import evaluate
@@ -22,7 +23,6 @@ from axe_eq.program.node import (
     made_node,
     op_node,
 )
-from axe_eq.program.random import JUMPING, random_inputs, random_program
 from axe_eq.program.types import Array, value_type
 from axe_eq.schedule.graph import ScheduleGraph
 from axe_eq_backends.cpu.flat import addressing

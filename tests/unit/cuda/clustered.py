@@ -7,35 +7,35 @@ from typing import Any
 
 import numpy as np
 
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.expr import Int, equal
-from axe_eq.kernel.ir import span
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.ir import span
 from axe_eq.layout import Layout
 
 ROWS, COLS, TILES = 32, 64, 5
 EXTENT = TILES * ROWS - 3  # the last tile has a tail
 HELD = Layout([(4, 1, "warp"), (2, 8, "reg"), (4, 8, "lane"), (8, 1, "lane"), (8, 1, "reg")])
-To = Callable[[Builder], Sequence[Int]]
+To = Callable[[ThreadBuilder], Sequence[Int]]
 
 
-def everyone(k: Builder) -> Sequence[Int]:
+def everyone(k: ThreadBuilder) -> Sequence[Int]:
     """All CTAs of the cluster."""
     return range(k.kernel.cluster)
 
 
-def own_rank(k: Builder) -> Int:
+def own_rank(k: ThreadBuilder) -> Int:
     """The number of the CTA itself."""
     return k.rank
 
 
-def _ring(k: Builder, stages: int) -> ir.Buffer:
+def _ring(k: ThreadBuilder, stages: int) -> ir.Buffer:
     strides = f"({ROWS * COLS},{COLS},1)"
     layout = f"sw(3,3,3)@m . S[({stages},{ROWS},{COLS}):{strides}]"
     return k.smem("ring", "f16", (stages, ROWS, COLS), layout)
 
 
-def _tensors(k: Builder) -> tuple[ir.Buffer, ir.Buffer, ir.Buffer]:
+def _tensors(k: ThreadBuilder) -> tuple[ir.Buffer, ir.Buffer, ir.Buffer]:
     x = k.tensor("x", "f16", (EXTENT, COLS))
     y = k.tensor("y", "f16", (k.kernel.cluster, EXTENT, COLS), output=True)
     return x, y, k.reg("t", "f16", (ROWS, COLS), HELD)
@@ -47,8 +47,8 @@ def spread(
     *,
     send: To = everyone,
     release: To = everyone,
-    source: Callable[[Builder], Int] = own_rank,
-    target: Callable[[Builder], Int] = own_rank,
+    source: Callable[[ThreadBuilder], Int] = own_rank,
+    target: Callable[[ThreadBuilder], Int] = own_rank,
     frees: bool = True,
     end: bool = True,
 ) -> ir.Kernel:
@@ -64,7 +64,7 @@ def spread(
         frees: wait for free slots.
         end: end together.
     """
-    k = Builder("spread", 4, cluster)
+    k = ThreadBuilder("spread", 4, cluster)
     x, y, t = _tensors(k)
     ring, full, empty = _ring(k, stages), k.mbarriers("full", stages), k.mbarriers("empty", stages)
     pipe, feed = k.pipe(stages), k.pipe(stages, parity=1)
@@ -101,7 +101,7 @@ def in_step(
         wait: wait for the bytes.
         sender: which CTA loads whole tiles for all.
     """
-    k = Builder("in_step", 4, cluster)
+    k = ThreadBuilder("in_step", 4, cluster)
     x, y, t = _tensors(k)
     ring, full = _ring(k, 1), k.mbarriers("full", 1)
     turn = k.pipe(1)

@@ -21,6 +21,8 @@ from benchmarks import attention_spellings
 from benchmarks.attention_spellings import SPELLINGS, heads, meaning
 from benchmarks.cuda_spellings import (
     arrays,
+    compiled,
+    described,
     is_good,
     right,
     wide,
@@ -107,6 +109,20 @@ def test_a_spelling_compiles_and_means_what_it_says(name: str, full: bool) -> No
     assert is_good(row), row
 
 
+def test_softmax_in_f32_is_one_kernel_where_its_weights_are_rounded_to_the_values_type() -> None:
+    spelling = SPELLINGS["softmax in f32"]
+    sizes = spelling.small
+
+    def kept(q: Any, k: Any, v: Any) -> Any:
+        z = xp.astype(attention_spellings._scores(q, k), xp.float32)
+        return attention_spellings._softmax(z) @ v
+
+    assert described(compiled(spelling, sizes)) == ["streaming"]
+    wider = axe.compile(kept, *spelling.specs(sizes), target="h200")
+    assert "streaming" not in described(wider)
+    assert wider.schedule.graph.buffers[wider.schedule.graph.outputs[0]].type.startswith("f32")
+
+
 def test_what_overflows_or_is_rounded_away_in_the_program_s_types_is_not_asked() -> None:
     """A score beyond f16 makes NaN in f16, so kernels that keep scores there were called wrong."""
     spelling, sizes = SPELLINGS["one token"], {"h": 16, "s": 1, "t": 1, "d": 128, "w": 128}
@@ -122,7 +138,9 @@ def test_what_overflows_or_is_rounded_away_in_the_program_s_types_is_not_asked()
     for head, value in product(np.flatnonzero(~lost)[:2], (np.nan, np.inf, 0.1)):
         off = result.copy()
         off[head, 0, 7] += value
-        assert not right(worst(spelling, sizes, held, off), "f16")
+        found = worst(spelling, sizes, held, off)
+        assert not right(found, "f16")
+        assert found["wrong"]["result"] == {"head": {"h": head}, "index": [0, 7]}
 
 
 def test_distances_that_f16_rounds_decide_weights_only_where_slopes_are_steep() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import nn
-from axe_eq_backends.cuda import assemble, contract, cost, register_cost
+from axe_eq_backends.cuda import assemble, contract, cost, planning, register_cost
 from axe_eq_backends.cuda import lower as lowering
 from axe_eq_backends.cuda.lower import lower
 from axe_eq_backends.cuda.planning import plan
@@ -281,9 +281,9 @@ def test_what_no_warpgroup_kernel_takes_is_priced_as_what_is_emitted(
     real = contract.kernel
 
     def noted(c: Any, kernel: str, target: Any, parameters: Any, row: str = "") -> Any:
-        made, other = real(c, kernel, target, parameters, row)
-        others.append((row, other))
-        return made, other
+        made = real(c, kernel, target, parameters, row)
+        others.append((row, made.other))
+        return made
 
     monkeypatch.setattr(contract, "kernel", noted)
     fn, given, reason = UNFIT[name]
@@ -294,6 +294,22 @@ def test_what_no_warpgroup_kernel_takes_is_priced_as_what_is_emitted(
     assert not [other for row, other in others if row.startswith("wgmma") and other]
     assert not reason or any(f"tensor_cores: {reason}" in k.rejected for k in exe.kernels)
     assert not reason or reason in exe.explain()
+
+
+def test_a_product_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its plan tells whether the persistent kernel takes it, and is what is written."""
+    planned: list[str] = []
+    real = planning.dispatch
+
+    def noted(kernel: Any, *given: Any) -> Any:
+        planned.append(kernel.name)
+        return real(kernel, *given)
+
+    monkeypatch.setattr(planning, "dispatch", noted)
+    with axe.debug(cache=0):
+        exe = axe.compile(lambda a, b: a @ b, A, B, target="h200")
+    assert len(exe.kernels) == len(planned) == 1
+    assert "wgmma" in exe.source[exe.kernels[0].name]
 
 
 def test_a_kernel_of_another_family_than_was_priced_says_so(

@@ -15,18 +15,20 @@ import pytest
 
 import axe_eq as axe
 from axe_eq.errors import AxeError, DispatchError
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import apply, arg
-from axe_eq.kernel.dispatch import Planned, dispatch
+from axe_eq.kernel.dispatch import dispatch
 from axe_eq.kernel.expr import equal, var
-from axe_eq.kernel.interp import ORDERS, KernelFault, Report, interpret
 from axe_eq.kernel.show import show
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.dispatch import Planned
+from axe_eq.kernel.threads.interp import ORDERS, KernelFault, Report, interpret
 from axe_eq.layout import Layout
 from axe_eq_backends.cuda.compile import compile_text
 from axe_eq_backends.cuda.emit import emit
+from axe_eq_backends.cuda.families import derivations
 from axe_eq_backends.cuda.meaning import MEANINGS
-from axe_eq_backends.cuda.planning import FAMILIES, plan
+from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules.gemm import Extra, Matrix, Problem, Tiling, gemm, parameters
 from axe_eq_backends.cuda.target import h200
 from tests.unit.cuda import clustered
@@ -39,7 +41,7 @@ Write = Callable[[], ir.Kernel]
 def levels(kernel: ir.Kernel) -> Iterator[Planned | None]:
     """Primitive level, plan level."""
     yield None
-    yield dispatch(kernel, h200, FAMILIES)
+    yield dispatch(kernel, h200, derivations())
 
 
 def copied(kernel: ir.Kernel, planned: Planned | None, order: str, seed: int) -> bool:
@@ -76,11 +78,11 @@ def test_multicast_copies_are_right_in_every_order(name: str, full: bool) -> Non
 # -- mistakes --
 
 
-def _own(k: Builder) -> tuple[Any, ...]:
+def _own(k: ThreadBuilder) -> tuple[Any, ...]:
     return (k.rank,)
 
 
-def _other(k: Builder) -> Any:
+def _other(k: ThreadBuilder) -> Any:
     return 1 - k.rank
 
 
@@ -170,7 +172,7 @@ LINES = Layout([(2, 1, "reg"), (4, 1, "warp"), (32, 1, "lane")])
 
 def _over_ordinary_writes(fence: bool) -> ir.Kernel:
     """CTA 1 writes to its shared memory; then CTA 0 copies x into that of both."""
-    k = Builder("k", 4, 2)
+    k = ThreadBuilder("k", 4, 2)
     x, y = k.tensor("x", "f32", (256,)), k.tensor("y", "f32", (2, 256), output=True)
     s, full, t = (
         k.smem("s", "f32", (256,)),
@@ -194,7 +196,7 @@ def _over_ordinary_writes(fence: bool) -> ir.Kernel:
 
 def _read_back(other: bool) -> ir.Kernel:
     """Every CTA writes a row of y, and reads one back."""
-    k = Builder("k", 4, 2)
+    k = ThreadBuilder("k", 4, 2)
     y, z = (k.tensor(n, "f32", (2, 256), output=True) for n in "yz")
     t = k.reg("t", "f32", (256,), LINES)
     k.fill(t.all, 7.0)
@@ -226,19 +228,19 @@ def test_fences_and_owners_are_those_of_each_cta(order: str) -> None:
 # -- what the language refuses --
 
 
-def _uneven_bytes(k: Builder) -> None:
+def _uneven_bytes(k: ThreadBuilder) -> None:
     x, s, b = k.tensor("x", "f16", (64,)), k.smem("s", "f16", (64,)), k.mbarriers("b", 1)
     with k.one_thread(), k.arrives(b, 0):
         k.copy_async(s.all, x.all, ranks=(0,))
 
 
-def _uncompleted(k: Builder) -> None:
+def _uncompleted(k: ThreadBuilder) -> None:
     x, s = k.tensor("x", "f16", (64,)), k.smem("s", "f16", (64,))
     with k.one_thread():
         k.copy_async(s.all, x.all, ranks=(0, 1))
 
 
-REFUSED: dict[str, tuple[Callable[[Builder], object], str]] = {
+REFUSED: dict[str, tuple[Callable[[ThreadBuilder], object], str]] = {
     "uneven arrivals": (
         lambda k: k.arrive(k.mbarriers("b", 1), 0, ranks=(1,)),
         "CTAs 0 to 1 are reached (0, 2) times; expected the same for every CTA",
@@ -249,7 +251,7 @@ REFUSED: dict[str, tuple[Callable[[Builder], object], str]] = {
         "names CTAs [0, 2] of a cluster of 2",
     ),
     "no barrier to complete on": (_uncompleted, "to CTAs 0, 1; expected k.arrives"),
-    "no cluster": (lambda k: Builder("k", 4, 0), "a cluster of 0 CTAs; expected at least 1"),
+    "no cluster": (lambda k: ThreadBuilder("k", 4, 0), "a cluster of 0 CTAs; expected at least 1"),
 }
 
 
@@ -257,7 +259,7 @@ REFUSED: dict[str, tuple[Callable[[Builder], object], str]] = {
 def test_what_cannot_be_meant_is_refused_at_the_line(name: str) -> None:
     write, message = REFUSED[name]
     with pytest.raises(AxeError) as refusal:
-        write(Builder("k", 4, 2))
+        write(ThreadBuilder("k", 4, 2))
     assert message in str(refusal.value)
     assert refusal.value.at.rpartition(":")[0] == __file__
 
@@ -273,7 +275,7 @@ def test_counts_are_those_of_one_cta() -> None:
 
 def test_one_cta_may_start_the_others() -> None:
     """Arrivals under a condition on the rank come from the CTAs that it holds for."""
-    k = Builder("k", 4, 4)
+    k = ThreadBuilder("k", 4, 4)
     go, y = k.mbarriers("go", 1), k.tensor("y", "f32", (4, 256), output=True)
     t = k.reg("t", "f32", (256,), LINES)
     with k.when(equal(k.rank, 2)), k.one_thread():
@@ -322,7 +324,7 @@ def test_one_row_copies_into_several_ctas_and_the_others_say_why_not() -> None:
 def test_multicast_copies_need_what_bulk_copies_need(
     rows: int, width: int, swizzle: str, reason: str
 ) -> None:
-    k = Builder("k", 4, 2)
+    k = ThreadBuilder("k", 4, 2)
     x, full = k.tensor("x", "f16", (64, width)), k.mbarriers("full", 1)
     ring = k.smem("ring", "f16", (16, 64), f"{swizzle}@m . S[(16,64):(64,1)]")
     with k.one_thread(), k.arrives(full, 0):

@@ -16,13 +16,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import Cell, apply, arg
-from axe_eq.kernel.dispatch import Planned
-from axe_eq.kernel.interp import ORDERS, interpret
-from axe_eq.kernel.ir import span
 from axe_eq.kernel.placement import number
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.dispatch import Planned
+from axe_eq.kernel.threads.interp import ORDERS, interpret
+from axe_eq.kernel.threads.ir import span
 from axe_eq_backends.cuda.compile import compile_text
 from axe_eq_backends.cuda.emit import emit
 from axe_eq_backends.cuda.meaning import MEANINGS
@@ -409,7 +409,7 @@ def by_warps(m: int, n: int, k: int) -> Cone:
     """A product of warps from registers, fed by ordinary async copies; extents need no
     alignment."""
     tile_m, tile_n, tile_k, warps = 64, 64, 32, (2, 2)
-    b = Builder("by_warps", 4)
+    b = ThreadBuilder("by_warps", 4)
     left, right = b.tensor("A", "f16", (m, k)), b.tensor("B", "f16", (n, k))
     out = b.tensor("C", "f32", (m, n), output=True)
     rings = [

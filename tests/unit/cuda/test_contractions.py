@@ -22,8 +22,8 @@ import pytest
 import axe_eq as axe
 from axe_eq import nn
 from axe_eq.errors import AxeError
-from axe_eq.kernel.dispatch import Planned
-from axe_eq.kernel.interp import interpret
+from axe_eq.kernel.threads.dispatch import Planned
+from axe_eq.kernel.threads.interp import interpret
 from axe_eq_backends.cuda.compile import compile_text
 from axe_eq_backends.cuda.emit import emit
 from axe_eq_backends.cuda.meaning import MEANINGS

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from axe_eq.errors import DispatchError
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import IDENTITY
 from axe_eq.kernel.dispatch import Choice, Names, choose
 from axe_eq.kernel.expr import var
-from axe_eq.kernel.ir import Where, span
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.ir import Where, span
 from axe_eq.layout import Layout
+from axe_eq_backends.cuda.families import derivations
 from axe_eq_backends.cuda.instrs import K_MAJOR, MN_MAJOR
 from axe_eq_backends.cuda.mma import fragment
-from axe_eq_backends.cuda.planning import FAMILIES
 from axe_eq_backends.cuda.schedules import tiles
 from axe_eq_backends.cuda.target import b200, h200
 from axe_eq_backends.cuda.wgmma import accumulator
@@ -28,21 +28,21 @@ FORMS = {f.name: f for f in K_MAJOR + MN_MAJOR}
 ROW = var("row", 64, high=4096)
 
 
-def only(write: Callable[[Builder], None]) -> ir.Primitive:
+def only(write: Callable[[ThreadBuilder], None]) -> ir.Primitive:
     """The primitive that `write` records."""
-    k = Builder("k", 4)
+    k = ThreadBuilder("k", 4)
     write(k)
     return next(s for s in k.kernel.body if isinstance(s, ir.Primitive))
 
 
 def outcome(primitive: ir.Primitive, where: Where, target: Any = h200) -> Choice:
-    return choose(primitive, target, where, FAMILIES, Names())
+    return choose(primitive, target, where, derivations(), Names())
 
 
 # -- register tiles and memory --
 
 
-def vectors(dtype: str, wide: int, cols: int = 128) -> Callable[[Builder], ir.Buffer]:
+def vectors(dtype: str, wide: int, cols: int = 128) -> Callable[[ThreadBuilder], ir.Buffer]:
     """(8, cols) over 128 threads, `wide` neighbours a thread."""
     across = cols // wide
     shard = [
@@ -56,7 +56,7 @@ def vectors(dtype: str, wide: int, cols: int = 128) -> Callable[[Builder], ir.Bu
 
 
 def load(dtype: str, wide: int, shape: Any, begin: Any = (0, 0), **place: Any) -> ir.Primitive:
-    def write(k: Builder) -> None:
+    def write(k: ThreadBuilder) -> None:
         t, x = vectors(dtype, wide)(k), k.tensor("x", dtype, shape, **place)
         k.copy(t.all, x[span(begin[0], 8), span(begin[1], 128)])
 
@@ -66,7 +66,7 @@ def load(dtype: str, wide: int, shape: Any, begin: Any = (0, 0), **place: Any) -
 def shared(
     dtype: str, layout: Layout | None, tile: Layout, store: bool, turned: bool = False
 ) -> Any:
-    def write(k: Builder) -> None:
+    def write(k: ThreadBuilder) -> None:
         t, s = k.reg("t", dtype, (64, 64), tile), k.smem("s", dtype, (64, 64), layout)
         view = s.all.T if turned else s.all
         k.copy(*((view, t.all) if store else (t.all, view)))
@@ -196,7 +196,7 @@ def bulk(
     barrier: bool = True,
     **place: Any,
 ) -> ir.Primitive:
-    k = Builder("k", 4)
+    k = ThreadBuilder("k", 4)
     x, s = k.tensor("x", dtype, shape, **place), k.smem("s", dtype, tile, smem)
     part = x[span(begin[0], tile[0]), span(begin[1], tile[1])]
     copy = ir.CopyAsync(*((part, s.all) if store else (s.all, part)))
@@ -287,7 +287,7 @@ def product(
     acc: Layout | None = None,
     asynchronous: bool = True,
 ) -> ir.Primitive:
-    def write(kb: Builder) -> None:
+    def write(kb: ThreadBuilder) -> None:
         x = kb.smem("a", dtype, (1, m, k), tiles.operand(1, m, k, 2, FORMS[a]))
         y = kb.smem("b", dtype, (1, n, k), tiles.operand(1, n, k, 2, FORMS[b]))
         layout = acc or accumulator(m, n)
@@ -303,7 +303,7 @@ B_COLS = [(4, 1, "lane"), (2, 1, "reg")]
 def of_warps(b: Layout | None = None) -> ir.Primitive:
     """64 x 64 x 16 by four warps, from registers."""
 
-    def write(k: Builder) -> None:
+    def write(k: ThreadBuilder) -> None:
         x = k.reg("x", "f16", (64, 16), fragment("a", 64, 16, (2, 2)))
         place = Layout([*b.shard[:3], (2, 2, "reg"), *B_COLS], [(2, 2, "warp")]) if b else None
         y = k.reg("y", "f16", (64, 16), place or fragment("b", 64, 16, (2, 2)))
@@ -317,7 +317,7 @@ def of_lanes(a: Layout | None = None, dtype: str = "f32") -> ir.Primitive:
     """64 x 64 x 4 by 128 threads, 8 x 4 elements each."""
     rows, cols = [(8, 16, "tx"), (8, 4, "reg")], [(4, 1, "reg"), (16, 1, "tx")]
 
-    def write(k: Builder) -> None:
+    def write(k: ThreadBuilder) -> None:
         x = k.reg("x", dtype, (64, 4), a or Layout([*rows, (4, 1, "reg")], [(16, 1, "tx")]))
         spread = Layout([(4, 4, "reg"), (16, 1, "tx"), (4, 1, "reg")], [(8, 16, "tx")])
         y = k.reg("y", dtype, (64, 4), spread)
@@ -489,7 +489,7 @@ REFUSED: dict[str, tuple[Callable[[], ir.Primitive], Where, str]] = {
 
 
 def _f32_product() -> ir.Primitive:
-    def write(k: Builder) -> None:
+    def write(k: ThreadBuilder) -> None:
         a, b = k.smem("a", "f32", (64, 32)), k.smem("b", "f32", (64, 32))
         k.gemm_async(k.reg("c", "f32", (64, 64), accumulator(64, 64)).all, a.all, b.all, 0)
 
@@ -497,7 +497,7 @@ def _f32_product() -> ir.Primitive:
 
 
 def _plain_product() -> ir.Primitive:
-    def write(k: Builder) -> None:
+    def write(k: ThreadBuilder) -> None:
         a, b = k.smem("a", "f16", (64, 64)), k.smem("b", "f16", (64, 64))
         k.gemm_async(k.reg("c", "f32", (64, 64), accumulator(64, 64)).all, a.all, b.all, 0)
 
@@ -505,7 +505,7 @@ def _plain_product() -> ir.Primitive:
 
 
 def _shifted_product() -> ir.Primitive:
-    def write(k: Builder) -> None:
+    def write(k: ThreadBuilder) -> None:
         a = k.smem("a", "f16", (128, 64), tiles.panels((), 128, 64, 2))
         b = k.smem("b", "f16", (64, 64), SWIZZLED)
         part = a[span(var("r", 2, high=64), 64)]
@@ -515,7 +515,7 @@ def _shifted_product() -> ir.Primitive:
 
 
 def _foreign_map() -> ir.Primitive:
-    def write(k: Builder) -> None:
+    def write(k: ThreadBuilder) -> None:
         x, y = k.reg("x", "f16", (64, 64), FRAGMENT), k.reg("y", "f16", (64, 64), ROWS16)
         k.map(IDENTITY, x.all, y.all)
 
@@ -523,7 +523,7 @@ def _foreign_map() -> ir.Primitive:
 
 
 def _bare_reduce() -> ir.Primitive:
-    def write(k: Builder) -> None:
+    def write(k: ThreadBuilder) -> None:
         x = k.reg("x", "f32", (8, 128), Layout([(8, 1, "reg"), (128, 1, "tx")]))
         k.reduce("+", k.reg_reduced("s", "f32", x.all, [1]).all, x.all, [1])
 

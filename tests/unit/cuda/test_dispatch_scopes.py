@@ -13,24 +13,25 @@ import numpy as np
 import pytest
 
 from axe_eq.errors import DispatchError
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import IDENTITY, apply, arg
 from axe_eq.kernel.dispatch import Choice, Names, choose
-from axe_eq.kernel.interp import interpret
-from axe_eq.kernel.ir import Where
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.interp import interpret
+from axe_eq.kernel.threads.ir import Where
 from axe_eq.layout import Layout
 from axe_eq_backends.cuda.emit import emit
+from axe_eq_backends.cuda.families import derivations
 from axe_eq_backends.cuda.meaning import MEANINGS
 from axe_eq_backends.cuda.mma import fragment
-from axe_eq_backends.cuda.planning import FAMILIES, plan
+from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules import tiles
 from axe_eq_backends.cuda.target import b200, h200
 from axe_eq_backends.cuda.wgmma import accumulator
 
 CTA, GROUP = Where("cta", 4), Where("warpgroup", 4)
 WARP, THREAD, ELECT = Where("warp", 4), Where("thread", 4), Where("elect", 4)
-Write = Callable[[Builder], None]
+Write = Callable[[ThreadBuilder], None]
 
 # Register tiles of 256 elements by the scope that holds them.
 TX = Layout([(2, 1, "reg"), (4, 1, "warp"), (32, 1, "lane")])
@@ -42,14 +43,14 @@ PAIRS = Layout([(16, 2, "reg"), (4, 1, "warp"), (2, 1, "reg"), (32, 1, "lane")])
 
 
 def choice(write: Write, where: Where, target: Any = h200) -> Choice:
-    k = Builder("k", 4)
+    k = ThreadBuilder("k", 4)
     write(k)
     primitive = next(s for s in k.kernel.body if isinstance(s, ir.Primitive))
-    return choose(primitive, target, where, FAMILIES, Names())
+    return choose(primitive, target, where, derivations(), Names())
 
 
 def load(layout: Layout, dtype: str = "f32", memory: str = "gmem") -> Write:
-    def write(k: Builder) -> None:
+    def write(k: ThreadBuilder) -> None:
         t = k.reg("t", dtype, (256,), layout)
         x = k.tensor("x", dtype, (256,)) if memory == "gmem" else k.smem("x", dtype, (256,))
         k.copy(t.all, x.all)
@@ -58,7 +59,7 @@ def load(layout: Layout, dtype: str = "f32", memory: str = "gmem") -> Write:
 
 
 def store(layout: Layout, dtype: str = "f32", memory: str = "gmem") -> Write:
-    def write(k: Builder) -> None:
+    def write(k: ThreadBuilder) -> None:
         t = k.reg("t", dtype, (256,), layout)
         gmem = memory == "gmem"
         x = k.tensor("x", dtype, (256,), output=True) if gmem else k.smem("x", dtype, (256,))
@@ -68,7 +69,7 @@ def store(layout: Layout, dtype: str = "f32", memory: str = "gmem") -> Write:
 
 
 def matrix(layout: Layout, dtype: str = "f16") -> Write:
-    def write(k: Builder) -> None:
+    def write(k: ThreadBuilder) -> None:
         rows = 16 if layout is ONE_WARP else 64
         cols = layout.size // rows
         t = k.reg("t", dtype, (rows, cols), layout)
@@ -78,7 +79,7 @@ def matrix(layout: Layout, dtype: str = "f16") -> Write:
 
 
 def async_load(dtype: str = "f16", barrier: bool = False, rank: int = 2) -> Write:
-    def write(k: Builder) -> None:
+    def write(k: ThreadBuilder) -> None:
         shape = (1,) * (rank - 2) + (64, 64)
         x, s = k.tensor("x", dtype, (2,) * (rank - 2) + (64, 64)), k.smem("s", dtype, shape)
         copy = ir.CopyAsync(s.all, x[tuple(slice(0, e) for e in shape)])
@@ -93,7 +94,7 @@ def product(
 ) -> Write:
     """A (64, 64, 64) product whose rows lie in registers or shared memory."""
 
-    def write(k: Builder) -> None:
+    def write(k: ThreadBuilder) -> None:
         held = "S[(4,2,8,4,2,4,2):(1@warp,2@reg,4@lane,8@reg,4@reg,1@lane,1@reg)]"
         form = tiles.panels((), 64, 64, 2)
         if asynchronous:
@@ -117,7 +118,7 @@ def product(
 def total(layout: str, dims: list[int], dtype: str = "f32", scratch: int = 0) -> Write:
     """A sum over dims of an (8, 128) tile."""
 
-    def write(k: Builder) -> None:
+    def write(k: ThreadBuilder) -> None:
         x = k.reg("x", "f32", (8, 128), layout)
         out = k.reg_reduced("s", dtype, x.all, dims)
         shared = k.smem("scratch", "f32", (scratch,)) if scratch else None
@@ -127,19 +128,19 @@ def total(layout: str, dims: list[int], dtype: str = "f32", scratch: int = 0) ->
 
 
 def mapped(to: str, of: str) -> Write:
-    def write(k: Builder) -> None:
+    def write(k: ThreadBuilder) -> None:
         x, y = k.reg("x", of, (256,), TX), k.reg("y", to, (256,), TX)
         k.map(apply("add", arg(0), arg(0)), y.all, x.all)
 
     return write
 
 
-def shared_map(k: Builder) -> None:
+def shared_map(k: ThreadBuilder) -> None:
     x, y = k.smem("x", "f32", (256,)), k.reg("y", "f32", (256,), TX)
     k.kernel.body.append(ir.Map(IDENTITY, y.all, (x.all,)))
 
 
-def half_word(k: Builder) -> None:
+def half_word(k: ThreadBuilder) -> None:
     """One f16 of a register that holds two."""
     t = k.reg("t", "f16", (4, 128), Layout([(4, 1, "reg"), (128, 1, "tx")]))
     k.fill(t[0], 1.0)
@@ -226,7 +227,7 @@ def test_every_refusal_names_every_row_of_the_primitive() -> None:
     for write, where, _ in REFUSED.values():
         with pytest.raises(DispatchError) as refusal:
             choice(write, where)
-        k = Builder("k", 4)
+        k = ThreadBuilder("k", 4)
         write(k)
         primitive = next(s for s in k.kernel.body if isinstance(s, ir.Primitive))
         kind = {ir.CopyAsync: "copy_async", ir.Gemm: "gemm"}.get(
@@ -238,7 +239,7 @@ def test_every_refusal_names_every_row_of_the_primitive() -> None:
 
 def test_warps_store_matrices_each_for_itself() -> None:
     """Four warps turn an (8, 8) matrix each, through their own part of shared memory."""
-    k = Builder("k", 4)
+    k = ThreadBuilder("k", 4)
     x = k.tensor("x", "f16", (4, 16, 8))
     y = k.tensor("y", "f16", (4, 16, 8), output=True)
     s = k.smem("s", "f16", (4, 16, 8))

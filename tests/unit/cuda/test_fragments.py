@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from axe_eq.errors import AxeError
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
-from axe_eq.kernel.interp import interpret
 from axe_eq.kernel.placement import number
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.interp import interpret
 from axe_eq.layout import Layout
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Instr
@@ -73,7 +73,7 @@ def test_fragments_are_those_of_cute(row: Instr) -> None:
 def kernel(dtype: str) -> ir.Kernel:
     """One tile of (32, 16) by four warps, two steps of what an instruction sums."""
     m, n, k, warps = 32, 16, 2 * row_of(dtype).shape[2], (2, 2)
-    b = Builder("k", 4)
+    b = ThreadBuilder("k", 4)
     acc = DTYPES[dtype].accumulate
     views = []
     for name, shape in (("a", (m, k)), ("b", (n, k))):

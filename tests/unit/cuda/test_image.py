@@ -15,7 +15,7 @@ import pytest
 import axe_eq as axe
 from axe_eq.errors import ArgumentError, AxeError, EmitError
 from axe_eq.kernel.cells import apply, arg
-from axe_eq.kernel.dispatch import Planned
+from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq_backends.cuda import assemble, compile, image
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules.gemm import Matrix, Problem, Tiling, gemm, parameters

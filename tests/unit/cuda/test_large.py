@@ -10,7 +10,7 @@ import pytest
 import axe_eq as axe
 from axe_eq import nn
 from axe_eq.errors import DispatchError, ScheduleError
-from axe_eq.kernel import check
+from axe_eq.kernel.threads import check
 from axe_eq_backends.cuda import cones
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules import contraction, tensors

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from axe_eq.kernel.cells import Cell, Constant, apply, arg, evaluate
-from axe_eq.kernel.interp import interpret
 from axe_eq.kernel.placement import number
+from axe_eq.kernel.threads.interp import interpret
 from axe_eq_backends.cuda.live import Live, Place, chunks
 from axe_eq_backends.cuda.meaning import MEANINGS
 from axe_eq_backends.cuda.planning import plan
@@ -79,6 +79,56 @@ def test_no_live_key_is_outside_of_the_ends_of_any_condition() -> None:
         assert all(ends[0] <= j <= ends[1] for j in found), (str(score), ends, found)
         narrower += ends[1] - ends[0] + 1 < KEYS
     assert narrower > 40
+
+
+def test_masks_take_nothing_of_the_keys_that_are_sure() -> None:
+    """Of drawn conditions; what is unmasked is the score there."""
+    rng = np.random.default_rng(1)
+    found: Any = 0
+    for n in range(400):
+        other = condition(rng, 1)
+        if rng.random() < 0.3:
+            other = apply("or", apply("ge", ROW, KEY), apply("lt", KEY, int(rng.integers(KEYS))))
+        live = read(masked(apply("and", condition(rng, 0), other) if n % 2 else other))
+        first = int(rng.integers(ROWS))
+        last, batch = min(first + int(rng.integers(8)), ROWS - 1), int(rng.integers(BATCHES))
+        ends = live.sure({0: Place(first, last), 2: Place(batch, batch)})
+        if ends is None:
+            assert live.unmasked == live.score
+            continue
+        low, high = ends
+        assert isinstance(low, int)
+        assert isinstance(high, int)
+        assert low >= 0
+        assert high < KEYS
+        i = np.arange(first, last + 1, dtype=np.int32)[:, None]
+        j = np.arange(low, high + 1, dtype=np.int32)
+        values = [
+            np.broadcast_to(evaluate(c, [np.float32(1), i, j, np.int32(batch)]), (len(i), len(j)))
+            for c in (live.score, live.unmasked)
+        ]
+        np.testing.assert_array_equal(values[0], values[1], str(live.score))
+        assert np.isfinite(values[1]).all()
+        found += len(j) > 0
+    assert found > 60
+
+
+def test_all_keys_that_a_causal_mask_leaves_every_row_are_sure() -> None:
+    live = read(masked(apply("ge", ROW, KEY)))
+    assert live.sure({0: Place(8, 15)}) == (0, 8)
+    assert live.unmasked == SCORE
+    assert read(masked(apply("and", apply("ge", ROW, KEY), GIVEN))).sure({0: Place(8, 15)}) is None
+    assert live.mask == apply("ge", ROW, KEY)
+    wide = apply("cast f32", masked(apply("ge", ROW, KEY)))
+    assert read(wide).unmasked == apply("cast f32", SCORE)
+    # A number that a cast may round is no unit of it.
+    finite = masked(apply("ge", ROW, KEY), -1e4)
+    for cell, known in ((finite, True), (apply("cast f16", finite), False)):
+        found = Live(cell, {1: 0, 2: 1}, {0: 8, 1: 9}, 1, -1e4)
+        assert (found.mask is not None) == known
+    near = apply("lt", apply("sub", ROW, KEY), 20)
+    window = read(masked(apply("and", apply("ge", ROW, KEY), near)))
+    assert window.sure({0: Place(20, 23)}) == (4, 20)
 
 
 @pytest.mark.parametrize("relation", RELATIONS[:5])

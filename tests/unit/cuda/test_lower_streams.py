@@ -14,15 +14,17 @@ import pytest
 
 from axe_eq.errors import DispatchError
 from axe_eq.kernel.expr import evaluate
-from axe_eq.kernel.interp import interpret
+from axe_eq.kernel.threads.interp import interpret
 from axe_eq.layout import Layout
 from axe_eq.program.types import value_type
 from axe_eq.schedule.graph import Access, KernelStep, ScheduleGraph, TileNode
 from axe_eq.schedule.summary import Access as Summarised
 from axe_eq.schedule.summary import Summary, Work
 from axe_eq_backends.cuda.compile import compile_text
-from axe_eq_backends.cuda.cones import Load, read_cone
+from axe_eq_backends.cuda.cones import read_cone
 from axe_eq_backends.cuda.emit import emit
+from axe_eq_backends.cuda.formulas import Load
+from axe_eq_backends.cuda.lane_cost import Lanes
 from axe_eq_backends.cuda.lower import Lowered, lower
 from axe_eq_backends.cuda.meaning import MEANINGS
 from axe_eq_backends.cuda.planning import plan
@@ -317,6 +319,24 @@ def attention_summary(t: int, s: int, e: int, w: int) -> Summary:
         (("b", 32), ("p", t), ("q", w), ("s", s)), loads,
         (Summarised(size * t * w, "bpq", 1, 2),), products, (), ((1, "bps"), (1, "bpq")), (), 3,
     )  # fmt: skip
+
+
+def test_wide_weights_are_rounded_where_results_are_stored_narrow() -> None:
+    """A result of f32 keeps weights of f32, which kernels of matrix units do not have."""
+    summary = attention_summary(100, 100, 64, 64)
+    scores, mixed = summary.products
+    wide = replace(summary, products=(scores, mixed._replace(dtypes=("f16", "f32"))))
+    (store,) = wide.stores
+    kept = replace(wide, stores=(store._replace(itemsize=4),))
+    assert Streaming().refuse(wide, h200) is None
+    assert Lanes().refuse(wide, h200) is not None
+    assert Streaming().refuse(kept, h200) == "weights that f16 does not hold, for a wider result"
+    # Of scores in memory lanes mix what matrix units do not.
+    of_lanes = [replace(s, products=s.products[1:]) for s in (wide, kept)]
+    assert [Lanes().refuse(s, h200) for s in of_lanes] == ["products that matrix units take", None]
+    # Scores of f16 have no weights that are any wider.
+    narrow = replace(summary, stores=kept.stores)
+    assert Streaming().refuse(narrow, h200) is None
 
 
 @pytest.mark.parametrize("shape", [(8192, 8192, 128, 128), (100, 4000, 64, 64), (333, 77, 256, 96)])

@@ -11,15 +11,16 @@ import pytest
 import axe_eq as axe
 import axe_eq.array as xp
 from axe_eq.errors import EmitError
-from axe_eq.kernel.build import Builder
-from axe_eq.kernel.dispatch import Names, Planned
-from axe_eq.kernel.plan import TensorMap
+from axe_eq.kernel.dispatch import Names
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.layout import Layout
 from axe_eq_backends.cuda.emit import emit, identifier
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules import tiles
 from axe_eq_backends.cuda.schedules.gemm import FORMS
 from axe_eq_backends.cuda.target import h200
+from axe_eq_backends.cuda.tensor_map import TensorMap
 from axe_eq_backends.cuda.wgmma import accumulator
 
 SQUARE = axe.Spec((64, 64), "f16")
@@ -66,7 +67,7 @@ def test_values_of_plans_pass_over_the_kernels_names() -> None:
 
 
 def test_a_let_is_not_hidden_by_a_value_of_a_plan() -> None:
-    k = Builder("k", 4)
+    k = ThreadBuilder("k", 4)
     x, y = k.tensor("x", "f32", (8, 128)), k.tensor("y", "f32", (8, 128), output=True)
     t = k.reg("t", "f32", (128,), Layout([(128, 1, "tx")]))
     with k.range(8, name="row") as row:
@@ -78,7 +79,7 @@ def test_a_let_is_not_hidden_by_a_value_of_a_plan() -> None:
 
 
 def test_a_value_named_by_a_keyword_is_refused() -> None:
-    k = Builder("k", 4)
+    k = ThreadBuilder("k", 4)
     x = k.tensor("x", "f32", (8,), output=True)
     with k.range(8, name="new"):
         t = k.reg("t", "f32", (1,), Layout([(1, 1, "reg")], [(128, 1, "tx")]))
@@ -89,17 +90,17 @@ def test_a_value_named_by_a_keyword_is_refused() -> None:
 
 
 def test_maps_of_different_tensors_have_different_names() -> None:
-    k = Builder("k", 4)
+    k = ThreadBuilder("k", 4)
     a, numbered = k.tensor("a", "f16", (64, 64)), k.tensor("a_1", "f16", (64, 64))
     planned = Planned(k.finish(), h200)
     maps = [
         TensorMap(t, (64, 64), (1, 64), (64, n), 128) for t, n in ((a, 8), (a, 16), (numbered, 8))
     ]
-    assert len({planned.map_name(m) for m in maps}) == len(planned.maps) == 3
+    assert len({planned.name_of(m) for m in maps}) == len(planned.resources) == 3
 
 
 def test_a_descriptor_is_not_named_as_a_buffer() -> None:
-    k = Builder("k", 4)
+    k = ThreadBuilder("k", 4)
     layout = tiles.operand(1, 64, 64, 2, FORMS["K 128B"])
     a, b = (k.smem("a", "f16", (1, 64, 64), layout) for _ in range(2))
     acc = k.reg("acc", "f32", (64, 64), accumulator(64, 64))

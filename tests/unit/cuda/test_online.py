@@ -52,6 +52,17 @@ def test_sums_stay_as_they_are_where_the_statistic_does(scale: float) -> None:
         assert fused(rescale, [before, after]) == pytest.approx(wanted, rel=1e-5)
 
 
+def test_a_factor_comes_out_of_masks_and_of_casts_to_f32() -> None:
+    """Not out of casts that round, and not where a term stands for no weight but is a number."""
+    scaled, kept = apply("mul", arg(0), 0.125), apply("ge", arg(1), arg(2))
+    wide = apply("cast f32", scaled)
+    less = apply("where", kept, wide, -math.inf)
+    plain = apply("where", kept, apply("cast f32", arg(0)), -math.inf)
+    assert gathered(less) == (plain, 0.125)
+    for cell in (apply("cast f16", scaled), apply("where", kept, wide, -1e4)):
+        assert gathered(cell) == (cell, 1.0)
+
+
 def test_only_what_all_terms_share_is_gathered() -> None:
     a, b = (apply("mul", arg(n), 3.0) for n in range(2))
     assert gathered(apply("sub", a, b)) == (apply("sub", arg(0), arg(1)), 3.0)

@@ -14,7 +14,7 @@ import pytest
 import axe_eq as axe
 from axe_eq import nn
 from axe_eq.errors import AxeError
-from axe_eq.kernel.interp import ORDERS
+from axe_eq.kernel.threads.interp import ORDERS
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.target import h200
 from tests.unit.cuda.whole import Whole, launch, whole

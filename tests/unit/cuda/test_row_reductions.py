@@ -11,7 +11,7 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import nn
-from axe_eq.program.nn import apply_block
+from axe_eq.program.array.nn import apply_block
 from axe_eq.program.ops import MONOIDS, Monoid
 from axe_eq.program.types import DTYPES
 from tests.unit.cuda.test_registers import check_registers

@@ -11,9 +11,9 @@ import pytest
 import axe_eq as axe
 from axe_eq.debug import debug
 from axe_eq.errors import DispatchError, ScheduleError
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import apply, arg
-from axe_eq.kernel.interp import interpret
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.interp import interpret
 from axe_eq.layout import Layout
 from axe_eq.program.ops import MONOIDS
 from axe_eq_backends.cuda.assemble import texts
@@ -136,7 +136,7 @@ def test_every_choice_of_lanes_warps_and_registers_scans() -> None:
         dim = 1 if tiling.fast else 0
         x = rng.integers(-9, 10, tiling.tile).astype(np.int32)
         before = rng.integers(-9, 10, [e if d != dim else 1 for d, e in enumerate(x.shape)])
-        k = Builder("scanned", tiling.warps)
+        k = ThreadBuilder("scanned", tiling.warps)
         given, ends = k.tensor("x", "i32", x.shape), k.tensor("c", "i32", before.shape)
         out = k.tensor("y", "i32", x.shape, output=True)
         after = k.tensor("d", "i32", before.shape, output=True)
@@ -161,7 +161,7 @@ def test_every_choice_of_lanes_warps_and_registers_scans() -> None:
 
 def test_layouts_that_no_scan_takes_are_refused() -> None:
     """With what lies where."""
-    k = Builder("refused", 4)
+    k = ThreadBuilder("refused", 4)
     tile = k.reg("tile", "f32", (1, 256), Layout([(8, 1, "tx"), (2, 1, "reg"), (16, 8, "tx")]))
     carry = k.reg_reduced("carry", "f32", tile.all, [1])
     k.fill(tile.all, 1.0)
@@ -173,7 +173,7 @@ def test_layouts_that_no_scan_takes_are_refused() -> None:
 
 def test_scans_of_tiles_that_do_not_fit_are_refused() -> None:
     """By the builder, at the line that asks."""
-    k = Builder("wrong", 1)
+    k = ThreadBuilder("wrong", 1)
     tile = k.reg("tile", "f32", (1, 32), Layout([(32, 1, "lane")]))
     other = k.reg("other", "i32", (1, 1), Layout([(1, 1, "reg")], [(32, 1, "lane")]))
     k.fill(tile.all, 1.0)

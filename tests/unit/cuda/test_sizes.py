@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import axe_eq as axe
-from axe_eq.extract import cone
-from axe_eq.extract.forest import Forest
+from axe_eq.extract.price import cone
+from axe_eq.extract.read.forest import Forest
 from axe_eq.kernel.cells import Cell, apply, arg
 from axe_eq_backends.cuda import assemble, sizes
 from axe_eq_backends.cuda.planning import plan
@@ -75,7 +75,7 @@ def test_the_priced_cells_of_a_product_are_those_of_its_kernel(
         found[frozenset(map(id, picks.values()))] = made.cells
         return made
 
-    monkeypatch.setattr("axe_eq.extract.priced.summarise", summarise)
+    monkeypatch.setattr("axe_eq.extract.price.priced.summarise", summarise)
     exe = _compiled(fn, "512x512:f16", "512x512:f16", shape)
     graph = exe.schedule.graph
     (step,) = graph.kernels

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Cell, Constant, apply, arg
-from axe_eq.kernel.dispatch import Planned
-from axe_eq.kernel.interp import ORDERS, interpret
 from axe_eq.kernel.placement import number
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.dispatch import Planned
+from axe_eq.kernel.threads.interp import ORDERS, interpret
 from axe_eq_backends.cuda.compile import compile_text
 from axe_eq_backends.cuda.emit import emit
 from axe_eq_backends.cuda.held import held_registers
@@ -356,7 +356,8 @@ def test_both_levels_give_the_expected_values_in_every_order(name: str, full: bo
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
-    "name", ["attention", "biases", "two tiles of columns", "unaligned", "operands of 64 bits"]
+    "name",
+    ["attention", "biases", "causal", "two tiles of columns", "unaligned", "operands of 64 bits"],
 )
 def test_the_text_compiles_without_spills_or_serialised_products(name: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")

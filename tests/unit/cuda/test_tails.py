@@ -14,7 +14,7 @@ import pytest
 
 import axe_eq as axe
 from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, evaluate, result_dtype, used
-from axe_eq.kernel.interp import interpret
+from axe_eq.kernel.threads.interp import interpret
 from axe_eq.kernel.values import anything, classes, exactly, possible
 from axe_eq.program.ops import CELLS, MONOIDS
 from axe_eq.program.types import DTYPES

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from axe_eq.errors import EmitError
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import apply, arg
 from axe_eq.kernel.expr import var
 from axe_eq.kernel.show import show
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.layout import Layout
 from axe_eq_backends.cuda.calls import digits
 from axe_eq_backends.cuda.emit import emit, identifier
@@ -131,7 +131,7 @@ def test_every_choice_is_explained() -> None:
 
 def test_what_cuda_cannot_write_is_refused() -> None:
     def mapped(dtype: str, cell: str) -> ir.Kernel:
-        k = Builder("k", 4)
+        k = ThreadBuilder("k", 4)
         x, y = k.tensor("x", dtype, (128,)), k.tensor("y", dtype, (128,), output=True)
         t = k.reg("t", dtype, (128,), Layout([(128, 1, "tx")]))
         k.copy(t.all, x.all)
@@ -169,7 +169,7 @@ def test_register_numbers_are_recognised_as_digits(numbers: list[int], expected:
 
 
 def test_element_numbers_beyond_32_bits_are_wide() -> None:
-    k = Builder("k", 4)
+    k = ThreadBuilder("k", 4)
     x = k.tensor("x", "f16", (var("M", high=1 << 30), 4096))
     y = k.tensor("y", "f16", (4, 256), output=True)
     layout = Layout([(4, 1, "warp"), (32, 1, "lane"), (8, 1, "reg")])

@@ -17,7 +17,6 @@ import pytest
 
 import axe_eq as axe
 from axe_eq.errors import EmitError
-from axe_eq.kernel import ir
 from axe_eq.kernel.cells import (
     Apply,
     Cell,
@@ -28,6 +27,7 @@ from axe_eq.kernel.cells import (
     evaluate,
     result_dtype,
 )
+from axe_eq.kernel.threads import ir
 from axe_eq.program import ops
 from axe_eq.program.meaning import cell_values
 from axe_eq.program.types import DTYPES, dtype

@@ -14,7 +14,7 @@ from axe_eq.program.meaning import evaluate
 from axe_eq.program.node import Program
 from axe_eq_backends.cuda import cost
 from axe_eq_backends.cuda.assemble import lower_graph
-from axe_eq_backends.cuda.cost import Lanes
+from axe_eq_backends.cuda.lane_cost import Lanes
 from axe_eq_backends.cuda.target import h200
 from tests.unit.cuda.whole import interpreted, sample
 

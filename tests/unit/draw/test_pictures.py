@@ -17,12 +17,12 @@ import axe_eq as axe
 from axe_eq.errors import ArgumentError, LayoutError, NotationError
 from axe_eq.layout import Layout, Mesh
 from axe_eq.layout.notation import NOTATIONS
-from axe_eq.layout.terms import LayoutTerm, encode
+from axe_eq.layout.symbolic.terms import LayoutTerm, encode
 from axe_eq.pack import Pack
-from axe_eq.prove.certificate import LAYOUTS, Firing, Proof, Statement
-from axe_eq.prove.proof import Certificate
-from axe_eq.prove.steps import account
-from axe_eq.prove.verdict import Proved, Refuted
+from axe_eq.prove.certificates.certificate import LAYOUTS, Firing, Proof, Statement
+from axe_eq.prove.certificates.proof import Certificate
+from axe_eq.prove.certificates.steps import account
+from axe_eq.prove.certificates.verdict import Proved, Refuted
 from axe_eq.rule.term import Term
 
 FRAGMENT = "S[(8,2,4,2):(4@lane,1@warp,1@lane,1@reg)] + R[(2):(4@warp)] + 5@warp"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 import axe_eq as axe
-from axe_eq.egraph.compile import analysis_rules
+from axe_eq.egraph.compile import analysis_rules, law_rules
 from axe_eq.egraph.session import Session
+from axe_eq.pack import installed
 from axe_eq.program.facts import facts_of
 from benchmarks.compile import FAMILIES
 
@@ -17,6 +20,26 @@ def test_what_is_known_of_a_list_of_operands_is_asked_of_that_list() -> None:
     body = square[: square.index("((set ")]
     assert body.count("(ACons ") == 2  # of the pattern itself, f(x, x)
     assert body.count("(Op ") == 1
+
+
+def test_types_are_compared_with_an_answer_and_join_nothing() -> None:
+    """Values that share a type would be joined with each other: it took as long as all else."""
+    rules = law_rules(installed()["real"].laws["factor_left"], "x", "real", record=False)
+    for rule in rules[-2:]:  # what asks for facts, and the law
+        answer = re.search(r"\(p_\S+__common_factor v_t (\S+) (\S+) (\S+) ", rule)
+        assert answer is not None
+        assert all(
+            f"(value-eq {t} v_r" in rule and rule.count(f"{t} ") == 2 for t in answer.groups()
+        )
+
+
+def test_facts_about_several_values_are_asked_for_at_once() -> None:
+    """Their pattern is matched once more for every rule that asks."""
+    law = installed()["reassociate"].laws["to_the_right"]
+    rules = law_rules(law, "x", "real", record=False)
+    asking = [r for r in rules if "((ask_facts " in r]
+    assert len(asking) == 1
+    assert asking[0].count("(ask_facts ") == 2
 
 
 def test_a_deep_program_is_analysed_in_as_many_rounds_as_a_shallow_one(

@@ -10,7 +10,7 @@ from axe_eq.egraph.layouts import LayoutGraph
 from axe_eq.layout import Layout, Swizzle, same_map
 from axe_eq.layout.symbolic.instances import layout_of
 from axe_eq.pack import installed
-from axe_eq.prove.layouts import layout_graph
+from axe_eq.prove.layouts.equality import layout_graph
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,9 @@ import pytest
 from axe_eq.egraph.layouts import LayoutGraph
 from axe_eq.egraph.rows import MemoryFile, is_item, item_rules, line
 from axe_eq.layout import Layout, same_map
-from axe_eq.layout import terms as t
+from axe_eq.layout.symbolic import terms as t
 from axe_eq.pack import installed
-from axe_eq.prove.layouts import layout_graph
+from axe_eq.prove.layouts.equality import layout_graph
 from axe_eq.rule.law import Law, Sides, law
 from axe_eq.rule.term import INT, STR
 

@@ -16,7 +16,7 @@ from axe_eq.egraph.session import Session
 from axe_eq.errors import PackError
 from axe_eq.pack import installed
 from axe_eq.program.terms import In, encode, type_of, types_of
-from axe_eq.prove.search import SYMBOLS, program_laws
+from axe_eq.prove.programs.search import SYMBOLS, program_laws
 
 xp = axe.array
 X = In("x", "f32[8]")

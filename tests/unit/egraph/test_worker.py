@@ -22,7 +22,7 @@ from axe_eq.egraph.session import Session
 from axe_eq.egraph.worker import run_limited
 from axe_eq.errors import ArgumentError, LayoutError, PackError, SearchError
 from axe_eq.pack import Pack, packs
-from axe_eq.pipeline import find_target
+from axe_eq.pipeline.job import find_target
 from axe_eq.target import Target
 
 # What a worker is asked to do; it must be able to import this.
@@ -272,7 +272,7 @@ RUNAWAY: dict[str, tuple[str, dict[str, Any], str]] = {
 def test_a_law_that_grows_without_end_is_stopped(
     limit: str, tasks: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("axe_eq.pipeline.LEAST_GRACE_S", 0.1)
+    monkeypatch.setattr("axe_eq.pipeline.worker.LEAST_GRACE_S", 0.1)
     name, limits, message = RUNAWAY[limit]
     with axe.debug(**limits), pytest.raises(SearchError) as caught:
         axe.compile(head, *SPECS, target="cpu", packs=["cpu", "tiling", getattr(tasks, name)])

@@ -5,16 +5,17 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from axe_eq.extract.forest import Forest, read_forest
-from axe_eq.extract.price import Pricer
-from axe_eq.extract.priced import Prices
-from axe_eq.extract.search import Search
+from axe_eq.extract.price.priced import Prices
+from axe_eq.extract.price.pricer import Pricer
+from axe_eq.extract.read.forest import Forest, read_forest
+from axe_eq.extract.search.search import Search
 from axe_eq.pack import installed
-from axe_eq.pipeline import find_target, saturate_program
+from axe_eq.pipeline.job import find_target
+from axe_eq.pipeline.requests import requests_of
+from axe_eq.pipeline.saturation import saturate_program
 from axe_eq.program.node import InputSpec, Node, Program, input_node, op_node
 from axe_eq.program.terms import encode
 from axe_eq.program.types import value_type
-from axe_eq.requests import requests_of
 
 MATMUL = "a c, c b -> a b; + c"
 CELLS = ("exp", "neg", "sigmoid", "tanh")

@@ -10,7 +10,8 @@ import pytest
 
 import axe_eq as axe
 from axe_eq.debug import debug
-from axe_eq.extract import cone, search
+from axe_eq.extract.price import cone
+from axe_eq.extract.search import search
 
 CUT = "cut short, so that others may be cheaper"
 

@@ -72,7 +72,7 @@ def test_what_is_set_aside_is_nothing_that_is_chosen(
     fn: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = axe.compile(fn, CIRCLES[fn], target="h200")
-    monkeypatch.setattr("axe_eq.pipeline.leave_out_circles", lambda session: None)
+    monkeypatch.setattr("axe_eq.pipeline.saturation.leave_out_circles", lambda session: None)
     with axe.debug(cache=0):
         every = axe.compile(fn, CIRCLES[fn], target="h200")
     assert every.stopped == "saturated"  # these circles end

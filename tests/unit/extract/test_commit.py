@@ -12,7 +12,7 @@ import pytest
 import axe_eq as axe
 from axe_eq import nn
 from axe_eq.errors import DispatchError, ScheduleError, SearchError
-from axe_eq.extract import commit
+from axe_eq.extract.search import commit
 from axe_eq.pack import installed
 from axe_eq.schedule.graph import KernelStep
 from axe_eq_backends.cuda.assemble import instructions, make

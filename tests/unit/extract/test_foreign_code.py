@@ -11,14 +11,14 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import pack as packs
+from axe_eq.check.lawcheck import check_law
 from axe_eq.errors import PackError, ProgramError
-from axe_eq.kernel.build import Builder
+from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.pack import Pack, installed
 from axe_eq.program import ops
 from axe_eq.program.ops import Cell
 from axe_eq.program.terms import Sig, Value, op
 from axe_eq.program.traced import elementwise
-from axe_eq.prove.lawcheck import check_law
 from axe_eq.rule.law import Sides
 from axe_eq.schedule.summary import Columns, Summary, grid_of
 from axe_eq.target import Target
@@ -153,7 +153,7 @@ class Lowering(Foreign):
 
 
 def _kernel(names: str = "XY") -> Any:
-    k = Builder("theirs", warps=1)
+    k = ThreadBuilder("theirs", warps=1)
     x, y = k.tensor(names[0], "f32", (64, 64)), k.tensor(names[1], "f32", (64, 64), output=True)
     with k.tiles(1):
         held = k.reg("held", "f32", (64, 64), "S[(64,2,32):(2@reg,1@reg,1@lane)]")

@@ -11,10 +11,10 @@ import pytest
 import axe_eq as axe
 from axe_eq import array as xp
 from axe_eq.debug import debug
-from axe_eq.extract import choose
+from axe_eq.extract.search import merge as choose
 from axe_eq.pack import installed
-from axe_eq.pipeline import saturate_program
-from axe_eq.program.joining import MOST_JOINED
+from axe_eq.pipeline.saturation import saturate_program
+from axe_eq.program.array.joining import MOST_JOINED
 from axe_eq.program.terms import encode
 from axe_eq.program.traced import select
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import combinations, pairwise
 
-from axe_eq.extract.pareto import PRICES, Point, front, pareto, stored_bytes
-from axe_eq.extract.search import Search
+from axe_eq.extract.search.pareto import PRICES, Point, front, pareto, stored_bytes
+from axe_eq.extract.search.search import Search
 from tests.unit.extract.graphs import forest_of, random_program, search_of
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from axe_eq.extract import cone, priced
-from axe_eq.extract.recall import Recall, bits
+from axe_eq.extract.price import cone, priced
+from axe_eq.extract.search.recall import Recall, bits
 from tests.unit.extract.graphs import forest_of, random_program, search_of
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import axe_eq as axe
 from axe_eq.debug import debug
-from axe_eq.pipeline import SYMBOLS
+from axe_eq.pipeline.saturation import SYMBOLS
 from axe_eq.schedule.graph import ScheduleGraph
 
 xp = axe.array

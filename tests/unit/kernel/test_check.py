@@ -10,27 +10,28 @@ from typing import Any
 import pytest
 
 from axe_eq.errors import AxeError, ScheduleError
-from axe_eq.kernel import check, ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.expr import equal, var
-from axe_eq.kernel.ir import span
+from axe_eq.kernel.spaces import SHARED, Space
+from axe_eq.kernel.threads import check, ir
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.ir import span
 from axe_eq.layout import Layout
 from axe_eq_backends.cuda.schedules.gemm import Problem, Tiling, gemm
 from axe_eq_backends.cuda.target import h200
 from axe_eq_backends.cuda.wgmma import accumulator
 
 THREADS = Layout([(4, 1, "warp"), (32, 1, "lane")])
-Write = Callable[[Builder], Any]
+Write = Callable[[ThreadBuilder], Any]
 
 
 def kernel(write: Write, warps: int = 4) -> ir.Kernel:
-    k = Builder("k", warps)
+    k = ThreadBuilder("k", warps)
     write(k)
     return k.finish()
 
 
 def _in_one_thread(statement: Write) -> Write:
-    def write(k: Builder) -> None:
+    def write(k: ThreadBuilder) -> None:
         with k.one_thread():
             statement(k)
 
@@ -38,94 +39,94 @@ def _in_one_thread(statement: Write) -> Write:
 
 
 def _in_each_thread(statement: Write) -> Write:
-    def write(k: Builder) -> None:
+    def write(k: ThreadBuilder) -> None:
         with k.each_thread():
             statement(k)
 
     return write
 
 
-def _bare_sync(k: Builder) -> None:
+def _bare_sync(k: ThreadBuilder) -> None:
     """A sync that the builder would refuse, as a changed kernel may have it."""
     node = ir.Scope("elect")
     node.body.append(ir.Sync(at=f"{__file__}:1"))
     k.kernel.body.append(node)
 
 
-def _product(k: Builder) -> None:
+def _product(k: ThreadBuilder) -> None:
     a, b = k.smem("a", "f16", (64, 64)), k.smem("b", "f16", (64, 64))
     k.gemm_async(k.reg("c", "f32", (64, 64), accumulator(64, 64)).all, a.all, b.all, 0)
 
 
-def _inner_roles(k: Builder) -> None:
+def _inner_roles(k: ThreadBuilder) -> None:
     node = ir.If(equal(ir.CTA, 0), [ir.Roles(at=f"{__file__}:1")])
     k.kernel.body.append(node)
 
 
-def _beside_roles(k: Builder) -> None:
+def _beside_roles(k: ThreadBuilder) -> None:
     with k.roles(), k.warpgroups(0, 1):
         pass
     k.sync()
 
 
-def _changed_by_one(k: Builder) -> None:
+def _changed_by_one(k: ThreadBuilder) -> None:
     stage = k.state("stage", 0, high=3)
     with k.one_thread():
         k.assign(stage, stage + 1)
 
 
-def _pipe_of_all_advanced_by_one(k: Builder) -> None:
+def _pipe_of_all_advanced_by_one(k: ThreadBuilder) -> None:
     pipe = k.pipe(2)
     with k.one_thread():
         pipe.advance()
 
 
-def _used_outside(k: Builder) -> None:
+def _used_outside(k: ThreadBuilder) -> None:
     with k.when(equal(ir.CTA, 0)):
         inner = k.let("inner", ir.CTA * 2)
     k.let("outer", inner + 1)
 
 
-def _loop_variable_outside(k: Builder) -> None:
+def _loop_variable_outside(k: ThreadBuilder) -> None:
     with k.range(4) as i:
         pass
     k.let("after", i + 1)
 
 
-def _foreign_variable(k: Builder) -> None:
+def _foreign_variable(k: ThreadBuilder) -> None:
     x, s = k.tensor("x", "f32", (1024,)), k.reg("s", "f32", (128,), THREADS)
     k.copy(s.all, x[span(var("elsewhere", 128), 128)])
 
 
-def _branch_of_a_thread(k: Builder) -> None:
+def _branch_of_a_thread(k: ThreadBuilder) -> None:
     with k.each_thread() as thread, k.when(thread < 5):
         pass
 
 
-def _loop_of_a_warp(k: Builder) -> None:
+def _loop_of_a_warp(k: ThreadBuilder) -> None:
     with k.each_warp() as warp, k.range(warp + 1):
         pass
 
 
-def _wait_only(k: Builder) -> None:
+def _wait_only(k: ThreadBuilder) -> None:
     k.wait(k.mbarriers("b", 1), 0, 0)
 
 
-def _arrive_only(k: Builder) -> None:
+def _arrive_only(k: ThreadBuilder) -> None:
     k.arrive(k.mbarriers("b", 1), 0)
 
 
-def _uncommitted(k: Builder) -> None:
+def _uncommitted(k: ThreadBuilder) -> None:
     x, s = k.tensor("x", "f16", (64, 64), output=True), k.smem("s", "f16", (64, 64))
     with k.one_thread():
         k.copy_async(x.all, s.all)
 
 
-def _uncommitted_loads(k: Builder) -> None:
+def _uncommitted_loads(k: ThreadBuilder) -> None:
     k.copy_async(k.smem("s", "f16", (64, 64)).all, k.tensor("x", "f16", (64, 64)).all)
 
 
-def _wide_accumulators(k: Builder) -> None:
+def _wide_accumulators(k: ThreadBuilder) -> None:
     a = k.smem("a", "f16", (64, 64))
     for n in range(3):
         acc = k.reg(f"acc{n}", "f32", (64, 256), accumulator(64, 256))
@@ -135,7 +136,7 @@ def _wide_accumulators(k: Builder) -> None:
 def _held(*n_registers: int, together: bool = True) -> Write:
     """Tiles of so many registers, written and then read, all or one by one."""
 
-    def write(k: Builder) -> None:
+    def write(k: ThreadBuilder) -> None:
         pairs = []
         for number, n in enumerate(n_registers):
             layout = Layout([(n, 1, "reg"), (4, 1, "warp"), (32, 1, "lane")])
@@ -151,7 +152,7 @@ def _held(*n_registers: int, together: bool = True) -> Write:
     return write
 
 
-def _held_around_a_loop(k: Builder) -> None:
+def _held_around_a_loop(k: ThreadBuilder) -> None:
     layout = Layout([(130, 1, "reg"), (4, 1, "warp"), (32, 1, "lane")])
     kept, inner = (k.reg(name, "f32", (128 * 130,), layout) for name in ("kept", "inner"))
     k.fill(kept.all, 1.0)
@@ -160,7 +161,7 @@ def _held_around_a_loop(k: Builder) -> None:
         k.copy(inner.all, kept.all)
 
 
-def _held_in_a_role(k: Builder) -> None:
+def _held_in_a_role(k: ThreadBuilder) -> None:
     with k.roles():
         with k.warpgroups(0, 1):
             k.sync()
@@ -169,14 +170,15 @@ def _held_in_a_role(k: Builder) -> None:
             _held(241)(k)
 
 
-def _tensor_memory(k: Builder) -> None:
-    k.kernel.buffers.append(ir.Buffer("t", "tmem", "f32", (4,), k.smem("s", "f32", (4,)).place))
+def _tensor_memory(k: ThreadBuilder) -> None:
+    place = k.smem("s", "f32", (4,)).place
+    k.kernel.buffers.append(ir.Buffer("t", Space("tmem", SHARED, ("m",)), "f32", (4,), place))
 
 
 def _beyond(memory: str) -> Write:
     """A part that the builder would refuse, as a changed kernel may have it."""
 
-    def write(k: Builder) -> None:
+    def write(k: ThreadBuilder) -> None:
         t, s = k.reg("t", "f32", (128,), THREADS), k.smem("s", "f32", (128,))
         k.copy(t.all, s.all)
         copy = k.kernel.body[-1]
@@ -189,43 +191,43 @@ def _beyond(memory: str) -> Write:
     return write
 
 
-def _tile_beyond_32_bits(k: Builder) -> None:
+def _tile_beyond_32_bits(k: ThreadBuilder) -> None:
     with k.range(1 << 21) as i:
         k.let("begin", i * 2048)
 
 
-def _end_beyond_32_bits(k: Builder) -> None:
+def _end_beyond_32_bits(k: ThreadBuilder) -> None:
     x, s = k.tensor("x", "f32", (1 << 32,)), k.reg("s", "f32", (128,), THREADS)
     with k.range(1 << 24) as i:
         k.copy(s.all, x[span(i * 128 + 64, 128)])
 
 
-def _positions_beyond_32_bits(k: Builder) -> None:
+def _positions_beyond_32_bits(k: ThreadBuilder) -> None:
     with k.range(1 << 24) as i:
         k.index(k.reg("s", "i32", (128,), THREADS).all, 0, i * 128 + 64)
 
 
-def _last_step_beyond_32_bits(k: Builder) -> None:
+def _last_step_beyond_32_bits(k: ThreadBuilder) -> None:
     with k.range((1 << 31) - 2, step=4):
         pass
 
 
-def _many_tiles(k: Builder) -> None:
+def _many_tiles(k: ThreadBuilder) -> None:
     with k.tiles((1 << 30) + 1, persistent=False):
         pass
 
 
-def _read_of_nothing(k: Builder) -> None:
+def _read_of_nothing(k: ThreadBuilder) -> None:
     x, s = k.tensor("x", "f32", (128,), output=True), k.reg("s", "f32", (128,), THREADS)
     k.copy(x.all, s.all)
 
 
-def _sum_onto_nothing(k: Builder) -> None:
+def _sum_onto_nothing(k: ThreadBuilder) -> None:
     a, b = k.smem("a", "f16", (64, 64)), k.smem("b", "f16", (64, 64))
     k.gemm_async(k.reg("c", "f32", (64, 64), accumulator(64, 64)).all, a.all, b.all, 1)
 
 
-def _written_in_another_role(k: Builder) -> None:
+def _written_in_another_role(k: ThreadBuilder) -> None:
     x, s = k.tensor("x", "f32", (128,), output=True), k.reg("s", "f32", (128,), THREADS)
     with k.roles():
         with k.warpgroups(0, 1):
@@ -234,14 +236,14 @@ def _written_in_another_role(k: Builder) -> None:
             k.copy(x.all, s.all)
 
 
-def _slot_of_a_loop(k: Builder) -> None:
+def _slot_of_a_loop(k: ThreadBuilder) -> None:
     b = k.mbarriers("b", 2)
     with k.range(3) as i:
         k.wait(b, i, 0)
     k.arrive(b, 0)
 
 
-def _long_phase(k: Builder) -> None:
+def _long_phase(k: ThreadBuilder) -> None:
     b, x = k.mbarriers("b", 1), k.tensor("x", "f16", (256, 256))
     s = k.smem("s", "f16", (256, 256))
     with k.one_thread(), k.arrives(b, 0):
@@ -251,24 +253,24 @@ def _long_phase(k: Builder) -> None:
 
 
 def _in_clusters(n: int, write: Write) -> Write:
-    def clustered(k: Builder) -> None:
+    def clustered(k: ThreadBuilder) -> None:
         k.kernel.cluster = n
         write(k)
 
     return clustered
 
 
-def _meeting_in_a_role(k: Builder) -> None:
+def _meeting_in_a_role(k: ThreadBuilder) -> None:
     with k.roles(), k.warpgroups(0, 1):
         k.cluster_sync()
 
 
-def _meeting_of_one_cta(k: Builder) -> None:
+def _meeting_of_one_cta(k: ThreadBuilder) -> None:
     with k.when(equal(k.rank, 0)):
         k.cluster_sync()
 
 
-def _reaches_at_the_end(k: Builder) -> None:
+def _reaches_at_the_end(k: ThreadBuilder) -> None:
     b = k.mbarriers("b", 1)
     k.arrive(b, 0, ranks=(0, 1))
     k.wait(b, 0, 0)
@@ -276,7 +278,7 @@ def _reaches_at_the_end(k: Builder) -> None:
 
 # Rule -> what it refuses: how to write it, warps, and what the message says.
 BROKEN: dict[str, list[tuple[Write, int, str]]] = {
-    "_memories": [(_tensor_memory, 4, "has no memory 'tmem'")],
+    "check_memories": [(_tensor_memory, 4, "has no memory 'tmem'")],
     "_scopes": [
         (_bare_sync, 4, "sync in scope elect deadlocks"),
         (_in_one_thread(_product), 4, "a product in scope elect"),
@@ -291,7 +293,7 @@ BROKEN: dict[str, list[tuple[Write, int, str]]] = {
         (_beside_roles, 4, "beside roles"),
         (_inner_roles, 4, "inside another statement"),
     ],
-    "_variables": [
+    "check_variables": [
         (_changed_by_one, 4, "stage of scope cta changes in scope elect"),
         (_pipe_of_all_advanced_by_one, 4, "stage of scope cta changes in scope elect"),
         (_used_outside, 4, "inner is not declared here"),
@@ -300,15 +302,17 @@ BROKEN: dict[str, list[tuple[Write, int, str]]] = {
         (_branch_of_a_thread, 4, "thread < 5 depends on the thread"),
         (_loop_of_a_warp, 4, "warp + 1 depends on the thread"),
     ],
-    "_inside": [
+    "check_inside": [
         (_beyond("reg"), 4, "t[128:+128] is not inside t"),
         (_beyond("smem"), 4, "s[-1:+128] is not inside s"),
     ],
-    "_integers": [
+    "check_integers": [
         (_tile_beyond_32_bits, 4, "counts to 4294965248 (i * 2048); expected at most 2147483647"),
         (_end_beyond_32_bits, 4, "counts to 2147483711 (i * 128 + 191)"),
         (_positions_beyond_32_bits, 4, "counts to 2147483711 (i * 128 + 191)"),
         (_last_step_beyond_32_bits, 4, "counts to 2147483650"),
+    ],
+    "_grid": [
         (_many_tiles, 4, "has 1073741825 units of work of 1 CTAs; expected at most 1073741824"),
     ],
     "_capacity": [
@@ -425,7 +429,7 @@ def test_every_rule_has_a_case() -> None:
 
 
 def test_arrivals_that_differ_within_a_role_are_refused_at_the_line() -> None:
-    def write(k: Builder) -> None:
+    def write(k: ThreadBuilder) -> None:
         b = k.mbarriers("b", 1)
         k.arrive(b, 0)
         with k.one_thread():
@@ -445,7 +449,7 @@ def test_too_many_threads_are_refused() -> None:
 def test_a_scope_that_the_machine_lacks_is_refused() -> None:
     target = h200.replace(scopes=("device", "cta", "thread"))
 
-    def write(k: Builder) -> None:
+    def write(k: ThreadBuilder) -> None:
         with k.roles(), k.warpgroups(0, 1):
             k.sync()
 

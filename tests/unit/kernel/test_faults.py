@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import IDENTITY
 from axe_eq.kernel.expr import equal
-from axe_eq.kernel.interp import ORDERS, KernelFault, interpret
-from axe_eq.kernel.interp.memory import GlobalTensor
-from axe_eq.kernel.ir import span
+from axe_eq.kernel.interp import GlobalTensor
 from axe_eq.kernel.placement import number
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.interp import ORDERS, KernelFault, interpret
+from axe_eq.kernel.threads.ir import span
 from axe_eq.layout import Layout
 from axe_eq_backends.cuda.wgmma import accumulator
 
@@ -27,7 +27,7 @@ Arrays = dict[str, Any]
 
 def exchange(sync: bool) -> ir.Kernel:
     """Write rows, read columns of a shared tile."""
-    k = Builder("exchange", 4)
+    k = ThreadBuilder("exchange", 4)
     x, y = k.tensor("x", "f32", (32, 32)), k.tensor("y", "f32", (32, 32), output=True)
     s = k.smem("s", "f32", (32, 32))
     a, b = k.reg("a", "f32", (32, 32), ROWS), k.reg("b", "f32", (32, 32), ROWS)
@@ -52,38 +52,38 @@ def test_a_missing_barrier_is_a_fault_whatever_the_order() -> None:
 # -- kernels with one fault --
 
 
-def _tile(k: Builder, name: str = "t") -> ir.Buffer:
+def _tile(k: ThreadBuilder, name: str = "t") -> ir.Buffer:
     return k.reg(name, "f32", (256,), LINES)
 
 
-def _unwritten(k: Builder) -> None:
+def _unwritten(k: ThreadBuilder) -> None:
     k.copy(k.tensor("y", "f32", (256,), output=True).all, _tile(k).all)
 
 
-def _twice(k: Builder) -> None:
+def _twice(k: ThreadBuilder) -> None:
     y, t = k.tensor("y", "f32", (256,), output=True), _tile(k)
     k.fill(t.all, 1.0)
     k.copy(y.all, t.all)
     k.copy(y.all, t.all)
 
 
-def _half(k: Builder) -> None:
+def _half(k: ThreadBuilder) -> None:
     y, t = k.tensor("y", "f32", (512,), output=True), _tile(k)
     k.fill(t.all, 1.0)
     k.copy(y[0:256], t.all)
 
 
-def _for_ever(k: Builder) -> None:
+def _for_ever(k: ThreadBuilder) -> None:
     k.wait(k.mbarriers("b", 1), 0, 0)
 
 
-def _output_as_input(k: Builder) -> None:
+def _output_as_input(k: ThreadBuilder) -> None:
     y, t = k.tensor("y", "f32", (256,), output=True), _tile(k)
     k.copy(t.all, y.all)
     k.copy(y.all, t.all)
 
 
-def _output_of_another_cta(k: Builder) -> None:
+def _output_of_another_cta(k: ThreadBuilder) -> None:
     """CTA 1 reads what CTA 0 wrote."""
     y, t = k.tensor("y", "f32", (512,), output=True), _tile(k)
     k.fill(t.all, 1.0)
@@ -93,37 +93,37 @@ def _output_of_another_cta(k: Builder) -> None:
         k.copy(y[span(tile * 256, 256)], t.all)
 
 
-def _stray_slot(k: Builder) -> None:
+def _stray_slot(k: ThreadBuilder) -> None:
     b, slot = k.mbarriers("b", 2), k.state("slot", 2)
     k.arrive(b, slot)
     k.wait(b, 0, 0)
 
 
-def _stray_phase(k: Builder) -> None:
+def _stray_phase(k: ThreadBuilder) -> None:
     b, phase = k.mbarriers("b", 1), k.state("phase", 2)
     k.arrive(b, 0)
     k.wait(b, 0, phase)
 
 
-def _load(k: Builder) -> tuple[ir.Buffer, ir.MBarrier]:
+def _load(k: ThreadBuilder) -> tuple[ir.Buffer, ir.MBarrier]:
     x, s, full = k.tensor("x", "f32", (256,)), k.smem("s", "f32", (256,)), k.mbarriers("full", 1)
     with k.one_thread(), k.arrives(full, 0):
         k.copy_async(s.all, x.all)
     return s, full
 
 
-def _read_before_arrival(k: Builder) -> None:
+def _read_before_arrival(k: ThreadBuilder) -> None:
     s, _ = _load(k)
     t, y = _tile(k), k.tensor("y", "f32", (256,), output=True)
     k.copy(t.all, s.all)
     k.copy(y.all, t.all)
 
 
-def _never_waited_load(k: Builder) -> None:
+def _never_waited_load(k: ThreadBuilder) -> None:
     _load(k)
 
 
-def _load_over_ordinary_writes(k: Builder) -> None:
+def _load_over_ordinary_writes(k: ThreadBuilder) -> None:
     x, s, full = k.tensor("x", "f32", (256,)), k.smem("s", "f32", (256,)), k.mbarriers("full", 1)
     t = _tile(k)
     k.fill(t.all, 0.0)
@@ -134,7 +134,7 @@ def _load_over_ordinary_writes(k: Builder) -> None:
     k.wait(full, 0, 0)
 
 
-def _load_over_what_is_read(k: Builder) -> None:
+def _load_over_what_is_read(k: ThreadBuilder) -> None:
     """The second load does not wait for the readers of the first."""
     x, s, full = k.tensor("x", "f32", (256,)), k.smem("s", "f32", (256,)), k.mbarriers("full", 1)
     t, y = _tile(k), k.tensor("y", "f32", (256,), output=True)
@@ -148,7 +148,7 @@ def _load_over_what_is_read(k: Builder) -> None:
     k.copy(y.all, t.all)
 
 
-def _store(k: Builder, fence: bool = True, sync: bool = True, wait: bool = True) -> None:
+def _store(k: ThreadBuilder, fence: bool = True, sync: bool = True, wait: bool = True) -> None:
     y, s, t = k.tensor("y", "f32", (256,), output=True), k.smem("s", "f32", (256,)), _tile(k)
     k.fill(t.all, 1.0)
     k.copy(s.all, t.all)
@@ -163,7 +163,7 @@ def _store(k: Builder, fence: bool = True, sync: bool = True, wait: bool = True)
             k.wait_group("bulk", 0)
 
 
-def _rewritten_while_stored(k: Builder) -> None:
+def _rewritten_while_stored(k: ThreadBuilder) -> None:
     y, s, t = k.tensor("y", "f32", (256,), output=True), k.smem("s", "f32", (256,)), _tile(k)
     k.fill(t.all, 1.0)
     k.copy(s.all, t.all)
@@ -177,7 +177,7 @@ def _rewritten_while_stored(k: Builder) -> None:
         k.wait_group("bulk", 0)
 
 
-def _matrices(k: Builder, fence: bool = True) -> tuple[ir.Buffer, ir.Buffer, ir.Buffer]:
+def _matrices(k: ThreadBuilder, fence: bool = True) -> tuple[ir.Buffer, ir.Buffer, ir.Buffer]:
     """Two operands that ordinary code wrote, and an accumulator."""
     a, b = k.smem("a", "f16", (64, 64)), k.smem("b", "f16", (64, 64))
     t = k.reg("t", "f16", (64, 64), MATRIX)
@@ -190,31 +190,31 @@ def _matrices(k: Builder, fence: bool = True) -> tuple[ir.Buffer, ir.Buffer, ir.
     return a, b, k.reg("acc", "f32", (64, 64), accumulator(64, 64))
 
 
-def _product_of_unfenced(k: Builder) -> None:
+def _product_of_unfenced(k: ThreadBuilder) -> None:
     a, b, acc = _matrices(k, fence=False)
     k.gemm_async(acc.all, a.all, b.all, 0)
     k.wait_group("wgmma", 0)
 
 
-def _accumulate_nothing(k: Builder) -> None:
+def _accumulate_nothing(k: ThreadBuilder) -> None:
     a, b, acc = _matrices(k)
     k.gemm_async(acc.all, a.all, b.all, 1)
     k.wait_group("wgmma", 0)
 
 
-def _read_unfinished_product(k: Builder) -> None:
+def _read_unfinished_product(k: ThreadBuilder) -> None:
     a, b, acc = _matrices(k)
     k.gemm_async(acc.all, a.all, b.all, 0)
     k.map(IDENTITY, k.reg_like("c", "f32", acc.all).all, acc.all)
 
 
-def _change_unfinished_product(k: Builder) -> None:
+def _change_unfinished_product(k: ThreadBuilder) -> None:
     a, b, acc = _matrices(k)
     k.gemm_async(acc.all, a.all, b.all, 0)
     k.fill(acc.all, 0.0)
 
 
-def _operand_rewritten(k: Builder) -> None:
+def _operand_rewritten(k: ThreadBuilder) -> None:
     a, b, acc = _matrices(k)
     k.gemm_async(acc.all, a.all, b.all, 0)
     t = k.reg("u", "f16", (64, 64), MATRIX)
@@ -222,7 +222,9 @@ def _operand_rewritten(k: Builder) -> None:
     k.copy(a.all, t.all)
 
 
-def _async_copy(k: Builder, commit: bool = True, wait: bool = True, sync: bool = True) -> None:
+def _async_copy(
+    k: ThreadBuilder, commit: bool = True, wait: bool = True, sync: bool = True
+) -> None:
     x, s, t = k.tensor("x", "f32", (256,)), k.smem("s", "f32", (256,)), _tile(k)
     y = k.tensor("y", "f32", (256,), output=True)
     k.copy_async(s.all, x.all)
@@ -237,7 +239,7 @@ def _async_copy(k: Builder, commit: bool = True, wait: bool = True, sync: bool =
 
 
 X, Y = np.arange(256, dtype=np.float32), np.zeros(256, np.float32)
-FAULTS: dict[str, tuple[Callable[[Builder], None], str]] = {
+FAULTS: dict[str, tuple[Callable[[ThreadBuilder], None], str]] = {
     "unwritten registers": (_unwritten, "registers of t that were never written"),
     "written twice": (_twice, r"element \(0,\) is written 2 times"),
     "half written": (_half, r"element \(256,\) is written 0 times"),
@@ -268,7 +270,7 @@ FAULTS: dict[str, tuple[Callable[[Builder], None], str]] = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_fault_is_named_in_every_order(name: str) -> None:
     write, message = FAULTS[name]
-    k = Builder("k", 4)
+    k = ThreadBuilder("k", 4)
     write(k)
     kernel = k.finish()
     arrays = {t.name: np.zeros(list(map(number, t.shape)), np.float32) for t in kernel.tensors}
@@ -278,14 +280,14 @@ def test_the_fault_is_named_in_every_order(name: str) -> None:
                 interpret(kernel, arrays, order=order, seed=seed)
 
 
-def _product(k: Builder) -> None:
+def _product(k: ThreadBuilder) -> None:
     a, b, acc = _matrices(k)
     k.gemm_async(acc.all, a.all, b.all, 0)
     k.wait_group("wgmma", 0)
     k.copy(k.tensor("y", "f32", (64, 64), output=True).all, acc.all)
 
 
-RIGHT: dict[str, tuple[Callable[[Builder], None], Arrays, Any]] = {
+RIGHT: dict[str, tuple[Callable[[ThreadBuilder], None], Arrays, Any]] = {
     "store": (_store, {"y": Y}, 1.0),
     "async copy": (_async_copy, {"x": X, "y": Y}, X),
     "product": (_product, {"y": np.zeros((64, 64), np.float32)}, 64.0),
@@ -296,7 +298,7 @@ RIGHT: dict[str, tuple[Callable[[Builder], None], Arrays, Any]] = {
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_kernels_without_the_fault_run(name: str, order: str) -> None:
     write, arrays, expected = RIGHT[name]
-    k = Builder("k", 4)
+    k = ThreadBuilder("k", 4)
     write(k)
     assert (interpret(k.finish(), arrays, order=order).outputs["y"] == expected).all()
 
@@ -306,7 +308,7 @@ def test_the_kernels_without_the_fault_run(name: str, order: str) -> None:
 
 def _in_turns(flip: bool) -> ir.Kernel:
     """Two warpgroups take turns, and expect the next phase each time, or the same parity."""
-    k = Builder("turns", 8)
+    k = ThreadBuilder("turns", 8)
     turn = k.mbarriers("turn", 2)
     with k.roles(), k.warpgroups(0, 2) as group:
         parity = k.state("parity", equal(group, 0), high=1)
@@ -321,7 +323,7 @@ def _in_turns(flip: bool) -> ir.Kernel:
 
 def _watched(answer: bool) -> ir.Kernel:
     """A warpgroup starts rounds; two others wait for each, and one of them never says so."""
-    k = Builder("watched", 12)
+    k = ThreadBuilder("watched", 12)
     start, done = k.mbarriers("start", 1), k.mbarriers("done", 1)
     with k.roles():
         with k.warpgroups(0, 1), k.range(4, name="i") as i:
@@ -339,7 +341,7 @@ def _watched(answer: bool) -> ir.Kernel:
 
 def _gathered(answer: bool) -> ir.Kernel:
     """Two warpgroups arrive at what a third waits for; it tells both, or only one listens."""
-    k = Builder("gathered", 12)
+    k = ThreadBuilder("gathered", 12)
     both, told = k.mbarriers("both", 1), k.mbarriers("told", 1)
     with k.roles():
         for group in (0, 1):
@@ -373,8 +375,8 @@ def test_phases_that_a_parity_cannot_tell_apart_are_a_fault(name: str, order: st
 
 
 def test_what_lies_between_rows_is_not_written() -> None:
-    buffer = Builder("k", 1).tensor("y", "f32", (2, 3), strides=(4, 1), output=True)
-    y = GlobalTensor(buffer, np.zeros((2, 3), np.float32), {})
+    buffer = ThreadBuilder("k", 1).tensor("y", "f32", (2, 3), strides=(4, 1), output=True)
+    y = GlobalTensor(buffer, np.zeros((2, 3), np.float32), {}, "CTA")
     y.write(np.array([2, 4]), np.ones(2, np.float32), True)
     with pytest.raises(KernelFault, match="element 3 is written; expected elements that it has"):
         y.write(np.array([2, 3]), np.ones(2, np.float32), True)

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from axe_eq.errors import AxeError, ScheduleError
-from axe_eq.kernel import build, given, ir
-from axe_eq.kernel.build import Builder
+from axe_eq.kernel import build, given
 from axe_eq.kernel.cells import Apply, Cell, apply, arg
 from axe_eq.kernel.expr import var
-from axe_eq.kernel.interp import KernelFault, interpret
-from axe_eq.kernel.ir import span
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.interp import KernelFault, interpret
+from axe_eq.kernel.threads.ir import span
 from axe_eq_backends.cuda.compile import compile_text
 from axe_eq_backends.cuda.emit import emit
 from axe_eq_backends.cuda.meaning import MEANINGS
@@ -25,20 +26,20 @@ from axe_eq_backends.cuda.target import h200
 LANES = "S[32:1@lane]"
 
 
-def x(k: Builder, dtype: str = "f32") -> Any:
+def x(k: ThreadBuilder, dtype: str = "f32") -> Any:
     return k.tensor("x", dtype, (32,))
 
 
-def r(k: Builder, dtype: str = "f32", name: str = "r") -> ir.Buffer:
+def r(k: ThreadBuilder, dtype: str = "f32", name: str = "r") -> ir.Buffer:
     return k.reg(name, dtype, (32,), LANES)
 
 
-def other() -> Builder:
-    return Builder("other", 1)
+def other() -> ThreadBuilder:
+    return ThreadBuilder("other", 1)
 
 
-def _within(opened: Callable[[Builder], Any], inside: Callable[[Builder], Any]) -> Any:
-    def write(k: Builder) -> None:
+def _within(opened: Callable[[ThreadBuilder], Any], inside: Callable[[ThreadBuilder], Any]) -> Any:
+    def write(k: ThreadBuilder) -> None:
         with opened(k):
             inside(k)
 
@@ -60,19 +61,19 @@ def _deep(levels: int) -> Cell:
     return cell
 
 
-def _left_open(k: Builder) -> None:
+def _left_open(k: ThreadBuilder) -> None:
     loop = k.range(3)
     loop.__enter__()
     k.finish()
 
 
-def _nested(k: Builder) -> None:
+def _nested(k: ThreadBuilder) -> None:
     with k.range(2):
         _nested(k)
 
 
 Case = tuple[Callable[[Any], Any], str]  # the values are of wrong types on purpose
-made: Any = Builder
+made: Any = ThreadBuilder
 part: Any = span
 text: Any = "x"
 MISTAKES: dict[str, Case] = {
@@ -332,7 +333,7 @@ MISTAKES: dict[str, Case] = {
 def test_mistakes_are_refused_at_their_line(name: str) -> None:
     write, reason = MISTAKES[name]
     with pytest.raises(AxeError) as refusal:
-        write(Builder("k", 8))
+        write(ThreadBuilder("k", 8))
     assert reason in str(refusal.value)
     assert refusal.value.at.rpartition(":")[0] == __file__
 
@@ -345,7 +346,7 @@ def test_mistakes_are_refused_at_their_line(name: str) -> None:
     ],
 )  # fmt: skip
 def test_what_elements_hold_is_filled_in(dtype: str, value: Any) -> None:
-    k = Builder("k", 1)
+    k = ThreadBuilder("k", 1)
     out = k.tensor("out", dtype, (32,), output=True)
     tile = r(k, dtype)
     k.fill(tile.all, value)
@@ -361,7 +362,7 @@ def run(kernel: ir.Kernel, **arrays: Any) -> Any:
 
 
 def test_deepest_cells_and_statements_are_planned_run_and_written() -> None:
-    k = Builder("k", 1)
+    k = ThreadBuilder("k", 1)
     out, tile = k.tensor("out", "f32", (32,), output=True), r(k)
     given_ = x(k)
     cell: Cell = arg(0)
@@ -401,7 +402,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
     ],
 )
 def test_names_are_given_once(wanted: list[str], found: list[str]) -> None:
-    k = Builder("k", 1)
+    k = ThreadBuilder("k", 1)
     assert [k.state(name, 0).name for name in wanted] == found
 
 
@@ -409,7 +410,7 @@ def test_names_are_given_once(wanted: list[str], found: list[str]) -> None:
 
 
 def _climbing(step: int) -> ir.Kernel:
-    k = Builder("k", 1)
+    k = ThreadBuilder("k", 1)
     s = k.state("s", 0, high=7)
     with k.range(3):
         k.assign(s, s + step)
@@ -424,7 +425,7 @@ def test_a_state_that_leaves_its_bounds_is_a_fault() -> None:
 
 
 def test_a_state_beyond_32_bits_is_a_fault() -> None:
-    k = Builder("k", 1)
+    k = ThreadBuilder("k", 1)
     s = k.state("s", 1 << 20)
     with k.range(2):
         k.assign(s, s * 64)
@@ -433,7 +434,7 @@ def test_a_state_beyond_32_bits_is_a_fault() -> None:
 
 
 def test_a_bound_that_does_not_hold_is_a_fault() -> None:
-    k = Builder("k", 1)
+    k = ThreadBuilder("k", 1)
     n = k.param("n", high=9)
     k.let("rest", n - 4, low=1)
     kernel = k.finish()
@@ -445,7 +446,7 @@ def test_a_bound_that_does_not_hold_is_a_fault() -> None:
 
 
 def test_a_promised_bound_allows_a_division() -> None:
-    k = Builder("k", 1)
+    k = ThreadBuilder("k", 1)
     n = k.param("n", high=9)
     with pytest.raises(ScheduleError, match="divides what may be -3"):
         k.let("half", (n - 4) // 2)
@@ -456,7 +457,7 @@ def test_a_promised_bound_allows_a_division() -> None:
 
 
 def _of_n() -> ir.Kernel:
-    k = Builder("k", 1)
+    k = ThreadBuilder("k", 1)
     n = k.param("n")
     k.tensor("x", "f32", (n, 32))
     k.tensor("y", "f16", (n,))
@@ -492,7 +493,7 @@ def test_arrays_and_parameters_that_do_not_fit_are_named(name: str) -> None:
 
 
 def _plain(name: str = "k", tensor: str = "x") -> ir.Kernel:
-    k = Builder(name, 1)
+    k = ThreadBuilder(name, 1)
     source, out, tile = (
         k.tensor(tensor, "f32", (32,)),
         k.tensor("y", "f32", (32,), output=True),
@@ -504,13 +505,13 @@ def _plain(name: str = "k", tensor: str = "x") -> ir.Kernel:
 
 
 def _idle() -> ir.Kernel:
-    k = Builder("k", 1)
+    k = ThreadBuilder("k", 1)
     k.smem("s", "f32", (32,))
     return k.finish()
 
 
 def _of_threads() -> ir.Kernel:
-    k = Builder("k", 1)
+    k = ThreadBuilder("k", 1)
     source, out = x(k), k.tensor("y", "f32", (32,), output=True)
     with k.each_thread() as t:
         tile = k.reg("t", "f32", (1,), "S[1:1@reg]")
@@ -537,7 +538,7 @@ def test_kernels_and_tensors_have_any_printable_name(name: str) -> None:
 
 def test_tensor_maps_of_such_names_stay_apart() -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")
-    k = Builder("k", 1)
+    k = ThreadBuilder("k", 1)
     barrier = k.mbarriers("b", 1)
     with k.one_thread(), k.arrives(barrier, 0):
         for name in ("a.b", "a b", "\u00e9t\u00e9", "\u00e0t\u00e0"):
@@ -552,7 +553,7 @@ def test_tensor_maps_of_such_names_stay_apart() -> None:
 
 
 def test_a_cell_or_monoid_without_a_spelling_is_refused_at_its_line() -> None:
-    k = Builder("k", 1)
+    k = ThreadBuilder("k", 1)
     tile = r(k)
     k.copy(tile.all, x(k).all)
     k.reduce("+", tile.all, tile.all, [])

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from axe_eq.errors import AxeError, LayoutError, ScheduleError
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import IDENTITY, apply, arg, evaluate, result_dtype
-from axe_eq.kernel.interp import interpret
-from axe_eq.kernel.ir import span
-from axe_eq.kernel.placement import of_layout
 from axe_eq.kernel.show import show
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.interp import interpret
+from axe_eq.kernel.threads.ir import span
+from axe_eq.kernel.threads.placement import of_layout
 from axe_eq.layout import Layout
 
 THREADS = Layout([(4, 1, "warp"), (32, 1, "lane")])
@@ -24,7 +24,7 @@ LINES = Layout([(2, 1, "reg"), (4, 1, "warp"), (32, 1, "lane")])
 
 
 def copy_kernel() -> ir.Kernel:
-    k = Builder("copy", 4)
+    k = ThreadBuilder("copy", 4)
     x, y = k.tensor("x", "f32", (1000,)), k.tensor("y", "f32", (1000,), output=True)
     t = k.reg("t", "f32", (256,), LINES)
     with k.tiles(4, persistent=False) as tile:
@@ -42,11 +42,11 @@ def test_a_kernel_runs_and_prints() -> None:
     assert "copy t[0:+256] <- x[tile * 256:+256]" in text
 
 
-def _pair(k: Builder) -> tuple[ir.Buffer, ir.Buffer]:
+def _pair(k: ThreadBuilder) -> tuple[ir.Buffer, ir.Buffer]:
     return k.reg("a", "f32", (256,), LINES), k.smem("s", "f32", (256,))
 
 
-REFUSALS: dict[str, tuple[Callable[[Builder], Any], str]] = {
+REFUSALS: dict[str, tuple[Callable[[ThreadBuilder], Any], str]] = {
     "shapes": (lambda k: k.copy(_pair(k)[0].all, k.smem("z", "f32", (128,)).all), "equal shapes"),
     "dtypes": (
         lambda k: k.copy(_pair(k)[0].all, k.smem("z", "i32", (256,)).all),
@@ -61,7 +61,7 @@ REFUSALS: dict[str, tuple[Callable[[Builder], Any], str]] = {
         "iters on axis m",
     ),
     "layout text": (lambda k: k.smem("z", "f32", (4,), "S[(4):(1@"), "layout"),
-    "warps": (lambda k: Builder("k", 33), "33 warps"),
+    "warps": (lambda k: ThreadBuilder("k", 33), "33 warps"),
     "async pair": (lambda k: k.copy_async(_pair(k)[1].all, _pair(k)[0].all), "global and shared"),
     "pending": (lambda k: k.wait_group("bulk", -1), "at least 0"),
     "arrives at the top": (lambda k: k.arrives(k.mbarriers("b", 1), 0).__enter__(), "one_thread"),
@@ -105,28 +105,28 @@ REFUSALS: dict[str, tuple[Callable[[Builder], Any], str]] = {
 }
 
 
-def _two_grids(k: Builder) -> None:
+def _two_grids(k: ThreadBuilder) -> None:
     for count in (4, 5):
         with k.tiles(count):
             pass
 
 
-def _roles_in_a_scope(k: Builder) -> None:
+def _roles_in_a_scope(k: ThreadBuilder) -> None:
     with k.one_thread(), k.roles():
         pass
 
 
-def _complete_on(k: Builder) -> None:
+def _complete_on(k: ThreadBuilder) -> None:
     with k.one_thread(), k.arrives(k.mbarriers("b", 2), 3):
         pass
 
 
-def _nested(k: Builder) -> None:
+def _nested(k: ThreadBuilder) -> None:
     with k.one_thread(), k.one_thread():
         pass
 
 
-def _sync_one(k: Builder) -> None:
+def _sync_one(k: ThreadBuilder) -> None:
     with k.one_thread():
         k.sync()
 
@@ -135,14 +135,14 @@ def _sync_one(k: Builder) -> None:
 def test_misuse_is_refused_with_its_reason(name: str) -> None:
     write, reason = REFUSALS[name]
     with pytest.raises(AxeError) as refusal:
-        write(Builder("k", 4))
+        write(ThreadBuilder("k", 4))
     assert reason in str(refusal.value)
     if name not in ("cell arity", "unknown cell"):  # a cell is a value of its own, in no kernel
         assert refusal.value.at.rpartition(":")[0] == __file__
 
 
 def test_refusals_name_the_very_line() -> None:
-    k = Builder("k", 4)
+    k = ThreadBuilder("k", 4)
     here = sys._getframe().f_lineno
     with pytest.raises(ScheduleError) as refusal:
         k.wait_group("bulk", -1)
@@ -160,7 +160,7 @@ def test_a_kernel_has_the_tensors_that_it_declares() -> None:
 
 
 def test_roles_must_cover_the_warpgroups() -> None:
-    k = Builder("k", 8)
+    k = ThreadBuilder("k", 8)
     with pytest.raises(ScheduleError, match="each of 2 once"), k.roles(), k.warpgroups(0, 1):
         pass
 
@@ -181,7 +181,7 @@ def test_cells_round_where_a_cast_says_so_and_go_on_wide() -> None:
 @pytest.mark.parametrize("order", ["early", "late"])
 def test_scopes_of_one_thread_each_hold_their_own_tile(order: str) -> None:
     """The thread-local view of a copy: every thread has its own begin (Axe, section 3.1)."""
-    k = Builder("k", 4)
+    k = ThreadBuilder("k", 4)
     x, y = k.tensor("x", "f32", (32, 128)), k.tensor("y", "f32", (16, 64), output=True)
     with k.each_thread() as thread:
         mine = k.reg("mine", "f32", (1, 8), Layout([(8, 1, "reg")]))

@@ -13,7 +13,7 @@ import pytest
 import axe_eq as axe
 from axe_eq import pack
 from axe_eq.errors import PackError
-from axe_eq.kernel.interp import interpret
+from axe_eq.kernel.threads.interp import interpret
 from axe_eq.schedulecheck import SAMPLES, check_schedules
 from axe_eq_backends.cuda.emit import emit
 from axe_eq_backends.cuda.lower import lower

@@ -7,10 +7,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import IDENTITY
-from axe_eq.kernel.live import live, words
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.live import live, words
 from axe_eq.layout import Layout
 
 PAIRS = Layout([(2, 1, "reg"), (32, 1, "lane")])
@@ -24,7 +24,7 @@ STATEMENTS = st.recursive(
 
 
 def written(body: list[Any]) -> ir.Kernel:
-    k = Builder("k", 1)
+    k = ThreadBuilder("k", 1)
     tiles = {n: k.reg(n, "f32", (64,), PAIRS) for n in "abc"}
 
     def write(part: list[Any]) -> None:
@@ -89,7 +89,7 @@ def test_what_lives_is_what_some_path_reads_later(body: list[Any]) -> None:
 
 
 def test_sums_keep_what_they_add_to() -> None:
-    k = Builder("k", 4)
+    k = ThreadBuilder("k", 4)
     acc = k.reg("acc", "f32", (64,), "S[(2,32):(1@reg,1@lane)]")
     product = ir.Gemm(
         acc.all, k.smem("a", "f16", (64, 8)).all, k.smem("b", "f16", (64, 8)).all, 1, True
@@ -100,7 +100,7 @@ def test_sums_keep_what_they_add_to() -> None:
 
 
 def test_narrow_elements_share_registers() -> None:
-    k = Builder("k", 1)
+    k = ThreadBuilder("k", 1)
     sizes = {"f8e4m3": 1, "f16": 1, "f32": 2, "f64": 4}
     for dtype, size in sizes.items():
         assert words({k.reg("r", dtype, (64,), PAIRS)}) == size

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from axe_eq.errors import LayoutError
 from axe_eq.kernel import placement as pl
 from axe_eq.kernel.expr import evaluate, var
-from axe_eq.kernel.placement import Iter, Placement, of_layout
+from axe_eq.kernel.placement import Iter, Placement
+from axe_eq.kernel.threads import placement as threads
+from axe_eq.kernel.threads.placement import of_layout
 from axe_eq.layout import Layout
 
 EXTENTS = st.sampled_from([1, 2, 3, 4, 6, 8])
@@ -112,7 +114,7 @@ def test_packing_numbers_registers_densely_in_order(case: tuple[Layout, tuple[in
         p = of_layout(layout, shape)
     except LayoutError:
         assume(False)
-    before, after = image(p, "reg").ravel(), image(pl.packed(p), "reg").ravel()
+    before, after = image(p, "reg").ravel(), image(threads.packed(p), "reg").ravel()
     sizes = [pl.number(i.extent) for i in p.iters if i.axis == "reg"]
     assume(len(np.unique(before)) == prod(sizes))
     assert sorted(set(after)) == list(range(len(set(after))))
@@ -127,7 +129,7 @@ def test_thread_axis_tx_becomes_warps_and_lanes() -> None:
 
 def test_projection_replicates_dropped_dims() -> None:
     p = of_layout(Layout([(8, 4, "lane"), (2, 2, "reg"), (4, 1, "lane"), (2, 1, "reg")]), (8, 16))
-    row = pl.projected(p, [1])
+    row = threads.projected(p, [1])
     assert row.shape == (1, 16)
     assert row.replica == (Iter(8, 4, "lane"),)
     assert row.extent_on("reg") == 4

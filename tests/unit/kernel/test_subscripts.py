@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from axe_eq.errors import LayoutError
-from axe_eq.kernel.build import Builder
-from axe_eq.kernel.ir import View, span
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.ir import View, span
 
 N = 5
 AROUND = range(-N - 2, N + 3)
 
 
-def _tensor(k: Builder, memory: str, extent: Any = N) -> Any:
+def _tensor(k: ThreadBuilder, memory: str, extent: Any = N) -> Any:
     return k.tensor("x", "f32", (extent,)) if memory == "gmem" else k.smem("x", "f32", (extent,))
 
 
@@ -35,7 +35,7 @@ def _subscript(part: Any, index: Any) -> View | None:
 @pytest.mark.parametrize("memory", ["gmem", "smem"])
 @pytest.mark.parametrize("of_a_view", [False, True])
 def test_subscripts_are_numpys_or_refused(memory: str, of_a_view: bool) -> None:
-    x = _tensor(Builder("k", 1), memory, 2 * N if of_a_view else N)
+    x = _tensor(ThreadBuilder("k", 1), memory, 2 * N if of_a_view else N)
     part, first = (x[span(N, N)], N) if of_a_view else (x, 0)
     values = np.arange(first, first + N)
     for index in AROUND:
@@ -53,7 +53,7 @@ def test_subscripts_are_numpys_or_refused(memory: str, of_a_view: bool) -> None:
 
 
 def test_negative_numbers_are_refused_where_the_extent_is_not_known() -> None:
-    k = Builder("k", 1)
+    k = ThreadBuilder("k", 1)
     n = k.param("n")
     x = k.tensor("x", "f32", (n,))
     for index in (-1, slice(-8, None), slice(0, -1)):
@@ -62,7 +62,7 @@ def test_negative_numbers_are_refused_where_the_extent_is_not_known() -> None:
 
 
 def test_the_refusal_says_how_a_window_is_written() -> None:
-    k = Builder("k", 1)
+    k = ThreadBuilder("k", 1)
     x = k.tensor("x", "f32", (40, 72))
     with pytest.raises(LayoutError) as refusal:
         x[-32:0, 0:32]

@@ -6,9 +6,10 @@ import random
 
 import pytest
 
-from axe_eq.layout import Layout, decide, same_map
-from axe_eq.layout.boxes import Dims
-from axe_eq.layout.value import make_dims
+from axe_eq.layout import Layout, same_map
+from axe_eq.layout.normal import decide
+from axe_eq.layout.value.boxes import Dims
+from axe_eq.layout.value.layout import make_dims
 from tests.property.test_layout_maps import random_boxed
 
 ROWS = 10**6

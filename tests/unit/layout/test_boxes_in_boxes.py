@@ -22,8 +22,8 @@ from axe_eq.layout import (
     tile,
     tile_of,
 )
-from axe_eq.prove.layouts import layout_graph
-from axe_eq.prove.verdict import LayoutCounterexample
+from axe_eq.prove.certificates.verdict import LayoutCounterexample
+from axe_eq.prove.layouts.equality import layout_graph
 
 SEVERAL = Layout.parse(
     "box[(4,4) of (4,6)] in box[(24)] in box[(3,2,4) of (3,4,4)] in S[(2,12,2):(1,24@p,2)]"

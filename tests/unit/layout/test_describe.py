@@ -7,8 +7,8 @@ import pytest
 
 from axe_eq.errors import AxeError
 from axe_eq.layout import Layout, Mesh, same_map
-from axe_eq.layout.describe import aliasing_text, describe, expressions, n_copies
 from axe_eq.layout.notation import NOTATIONS, read, write
+from axe_eq.layout.picture.describe import aliasing_text, describe, expressions, n_copies
 
 Rng = np.random.Generator
 

@@ -8,11 +8,11 @@ import random
 import numpy as np
 import pytest
 
-from axe_eq.layout import ladders as ld
-from axe_eq.layout.chains import build
-from axe_eq.layout.iters import fuse
-from axe_eq.layout.ladder_search import find_ladder
-from axe_eq.layout.ladders import Ladder
+from axe_eq.layout.normal import ladders as ld
+from axe_eq.layout.normal.chains import build
+from axe_eq.layout.normal.ladder_search import find_ladder
+from axe_eq.layout.normal.ladders import Ladder
+from axe_eq.layout.value.iters import fuse
 
 
 def random_ladder(source: random.Random, extent: int) -> Ladder:

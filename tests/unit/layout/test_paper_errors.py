@@ -15,7 +15,7 @@ import pytest
 
 from axe_eq.errors import LayoutError
 from axe_eq.layout import Layout, direct_sum, direct_sum_left, same_map, tile, tile_of
-from axe_eq.layout.replicas import has_gaps, least_steps, saturate
+from axe_eq.layout.normal.replicas import has_gaps, least_steps, saturate
 
 Pair = tuple[int, int]  # (extent, stride)
 Iter = tuple[int, int, str]

@@ -9,9 +9,10 @@ from collections import defaultdict
 import pytest
 
 from axe_eq.errors import LayoutError, SearchError
-from axe_eq.layout import Layout, images, recover, same_map
-from axe_eq.layout.images import factor, search
-from axe_eq.layout.replicas import (
+from axe_eq.layout import Layout, recover, same_map
+from axe_eq.layout.normal import images
+from axe_eq.layout.normal.images import factor, search
+from axe_eq.layout.normal.replicas import (
     clusters,
     has_gaps,
     image_bits,

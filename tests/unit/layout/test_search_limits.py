@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from axe_eq.errors import SearchError
-from axe_eq.layout import Layout, sieve, swizzled, tables, unswizzle
+from axe_eq.layout import Layout
+from axe_eq.layout.normal import swizzle_filter as sieve
+from axe_eq.layout.normal import swizzled, tables, unswizzle
 from axe_eq.layout.notation import xla_search
-from axe_eq.layout.swizzle import Swizzle
+from axe_eq.layout.value.swizzle import Swizzle
 
 MANY_COPIES = (
     "sw(2,3,5)@m . sw(2,0,2)@m . sw(4,1,2)@m . S[(128):(64@m)] + R[(2,5,6):(3@m,63@m,6@m)]"

@@ -8,7 +8,7 @@ import pytest
 
 from axe_eq.errors import SearchError
 from axe_eq.layout import Layout, Swizzle, same_map
-from axe_eq.layout.swizzled import _singles
+from axe_eq.layout.normal.swizzled import _singles
 
 SW = Swizzle("m", 3, 4, 3)  # its own inverse
 BIG = [(2, 2 ** (40 - n), "m") for n in range(25)]

@@ -10,9 +10,9 @@ import pytest
 
 from axe_eq.errors import SearchError
 from axe_eq.layout import Layout, Swizzle, same_map
-from axe_eq.layout.sieve import pairs, sieved
-from axe_eq.layout.swizzled import _singles, _undone
-from axe_eq.layout.tables import point_table
+from axe_eq.layout.normal.swizzle_filter import pairs, sieved
+from axe_eq.layout.normal.swizzled import _singles, _undone
+from axe_eq.layout.normal.tables import point_table
 
 TWO = [Swizzle("m", 2, 0, 5), Swizzle("m", 3, 4, 3)]
 

@@ -10,7 +10,7 @@ import pytest
 
 from axe_eq.errors import LayoutError, NotationError, SearchError
 from axe_eq.layout import Layout
-from axe_eq.layout import terms as t
+from axe_eq.layout.symbolic import terms as t
 from axe_eq.layout.symbolic.check import Missing, check
 from axe_eq.layout.symbolic.expression import LayoutExpr, any_layout, expression, symbolic_layout
 from axe_eq.layout.symbolic.facts import facts

@@ -25,9 +25,9 @@ from axe_eq.layout import (
     tile,
     tile_of,
 )
-from axe_eq.prove.checker import check_certificate
+from axe_eq.prove.certificates.checker import check_certificate
+from axe_eq.prove.certificates.verdict import Proved
 from axe_eq.prove.equivalent import equivalent
-from axe_eq.prove.verdict import Proved
 
 TENSOR_CORE = Layout(
     shard=[(8, 4, "lane"), (2, 1, "warp"), (4, 1, "lane"), (2, 1, "reg")],

@@ -6,7 +6,8 @@ import pytest
 
 from axe_eq.errors import NotationError
 from axe_eq.layout import Layout, Swizzle
-from axe_eq.layout.notation import read, read_any, write
+from axe_eq.layout.notation import axe, read, read_any, write
+from axe_eq.layout.notation.text import parse
 
 FRAGMENT = Layout(
     shard=[(8, 4, "lane"), (2, 1, "warp"), (4, 1, "lane"), (2, 1, "reg")],
@@ -36,6 +37,29 @@ def test_parse_undoes_str(layout: Layout) -> None:
     assert Layout.parse(str(layout)) == layout
     assert read("axe", write("axe", layout)) == layout
     assert read_any(str(layout)) == read_any(f"axe:{layout}") == layout
+    assert read_any(f" {layout}") == layout  # which the grammar reads
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "S[(8,2):(4@lane,-1@m)] + R[(2):(4@warp)] + 5@warp + -3@m",
+        "S[(08):(1@m)] + S[(0):(00@m)]",
+        "5@warp + R[(2):(4@warp)]",
+        "S[(2,3):(4@m)]",
+        "R[(3):(1@S)] + 1@box",
+    ],
+)
+def test_what_is_read_without_the_grammar_is_what_the_grammar_reads(text: str) -> None:
+    assert axe._printed(text) == list(parse("axe", text, axe._Parts()))
+
+
+@pytest.mark.parametrize(
+    "text", ["S[8:1]", "S[(8):(1)]", "S[():()]", "S[(8,):(1@m)]", "S[(8):(1@1)]", "S[(8):(1@m)] ",
+             "sw(3,4,3)@m . S[(8):(1@m)]", "S[(8):(1@m)]+5@m", "", "S[(9999999999999999999):(1@m)]"]
+)  # fmt: skip
+def test_all_else_is_for_the_grammar(text: str) -> None:
+    assert axe._printed(text) is None
 
 
 @pytest.mark.parametrize(

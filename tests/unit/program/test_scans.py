@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
+from axe_eq.check.random import random_program
 from axe_eq.errors import ProgramError
 from axe_eq.program.node import SCAN, op_node, scan_node
 from axe_eq.program.ops import MONOIDS
-from axe_eq.program.random import random_program
-from axe_eq.program.scans import FEW_STEPS, n_merges, prefixes
+from axe_eq.program.scans import BLOCKS, FEW_STEPS, FIRST, LAST, n_merges, prefixes
 from axe_eq.program.store import program_from_json, program_to_json
 from axe_eq.program.terms import decode, encode
 from axe_eq.program.types import DTYPES
@@ -67,6 +67,23 @@ def test_scans_accumulate_as_reductions_do_and_round_once(name: str) -> None:
     want = np.cumsum(x.astype(DTYPES[of.accumulate].numpy)).astype(of.numpy)
     assert found.dtype == of.numpy
     assert (found == want).all()
+
+
+@pytest.mark.parametrize("monoid", [m for m in MONOIDS if MONOIDS[m].result != "index"])
+def test_the_order_of_merging_is_no_matter_of_reals(monoid: str, rng: np.random.Generator) -> None:
+    given = [values(rng, monoid, (2, 40, 3)) for _ in range(MONOIDS[monoid].n_values)]
+    usual, first, last = (prefixes(monoid, given, 1, order) for order in (BLOCKS, FIRST, LAST))
+    np.testing.assert_allclose(first, usual, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(last, usual, rtol=1e-9, atol=1e-12)
+
+
+def test_infinities_depend_on_the_order_of_merging() -> None:
+    """Of two infinite decays with nothing added between, the product is infinity times 0."""
+    a, b = np.array([[1.0, np.inf, np.inf]]), np.array([[1.0, 0.0, 0.0]])
+    with np.errstate(invalid="ignore"):
+        first, last = (prefixes("recurrence", [a, b], 1, order) for order in (FIRST, LAST))
+    np.testing.assert_array_equal(first, [[1.0, np.inf, np.inf]])
+    np.testing.assert_array_equal(last, [[1.0, np.inf, np.nan]])
 
 
 def test_a_recurrence_is_a_scan_of_pairs() -> None:

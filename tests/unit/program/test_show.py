@@ -11,8 +11,8 @@ import numpy as np
 
 import axe_eq.array as xp
 import axe_eq.nn as nn
+from axe_eq.check.random import random_program
 from axe_eq.program.node import Program
-from axe_eq.program.random import random_program
 from axe_eq.program.trace import Spec, dim, trace
 
 

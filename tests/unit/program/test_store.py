@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
+from axe_eq.check.random import random_inputs, random_program
 from axe_eq.errors import ProgramError
 from axe_eq.program.meaning import evaluate
 from axe_eq.program.node import Program
-from axe_eq.program.random import random_inputs, random_program
 from axe_eq.program.store import program_from_json, program_to_json
 from axe_eq.program.trace import trace
 from axe_eq.program.types import dtype as element_type

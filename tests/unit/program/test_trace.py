@@ -294,6 +294,12 @@ REFUSED: list[tuple[Callable[..., Any], list[Any], str, str]] = [
         "numpy.asarray(x): x is traced and has no values yet; expected shapes and dtypes only",
         "functions of axe_eq.array",
     ),
+    (
+        lambda x: f"{x:.2f}",
+        ["3:f32"],
+        "format(x, '.2f'): x is traced and has no values yet; expected shapes and dtypes only",
+        "f'{x}', which shows dtype and shape",
+    ),
     (lambda x: len(x), [":f32"], "len(x): x has no dims; expected at least one dim", "x.size"),
     (
         assign,
@@ -318,16 +324,14 @@ REFUSED: list[tuple[Callable[..., Any], list[Any], str, str]] = [
     (
         lambda x: x[[0, 1]],
         ["3:f32"],
-        "index of type list: indexing by arrays is not built; "
-        "expected integers, slices, None or ...",
-        "",
+        "index of type list: is an array of indices; expected integers, slices, None or ...",
+        "axe_eq.array.take(x, indices, axis=...)",
     ),
     (
         lambda x, ids: x[ids],
         ["3x4:f32", "8:i32"],
-        "index of type Traced: indexing by arrays is not built; "
-        "expected integers, slices, None or ...",
-        "",
+        "index of type Traced: is an array of indices; expected integers, slices, None or ...",
+        "axe_eq.array.take(x, indices, axis=...)",
     ),
     (lambda x: x[3], ["3:f32"], "index 3: is out of range on axis 0 of f32[3]; expected -3..2", ""),
     (

@@ -16,9 +16,9 @@ from axe_eq.errors import SearchError
 from axe_eq.program.node import input_node, sel_node
 from axe_eq.program.trace import trace
 from axe_eq.program.types import ValueType
-from axe_eq.prove.enclose import plan, run
-from axe_eq.prove.refute import refute
-from axe_eq.prove.region import sel_sources, whole
+from axe_eq.prove.programs.enclose import plan, run
+from axe_eq.prove.programs.refute import refute
+from axe_eq.prove.programs.region import sel_sources, whole
 
 LARGE = ("400000000:f32", "1x600000000:f32", "281474976710656:i64", "62147483648x128:f16")
 MIB = 1 << 20

@@ -11,8 +11,8 @@ import pytest
 
 from axe_eq.errors import AxeError
 from axe_eq.program.terms import In, op
-from axe_eq.prove.certificate import Firing, Proof, Statement, own_version, parse
-from axe_eq.prove.proof import Certificate, write
+from axe_eq.prove.certificates.certificate import Firing, Proof, Statement, own_version, parse
+from axe_eq.prove.certificates.proof import Certificate, write
 
 X, Y = In("x", "f32[2,3]"), In("y", "f32[2,3]")
 SUM = op("a b, a b -> a b", "add", X, Y)

@@ -11,12 +11,12 @@ import pytest
 
 from axe_eq.errors import ArgumentError
 from axe_eq.layout import Layout
-from axe_eq.layout.terms import Iter, LayoutTerm, NoIter, encode
+from axe_eq.layout.symbolic.terms import Iter, LayoutTerm, NoIter, encode
 from axe_eq.pack import Pack
 from axe_eq.program.terms import Cell, In, Op, Sig, Text, Value, args, op
-from axe_eq.prove.certificate import Firing, Proof, Statement, own_version
-from axe_eq.prove.checker import check_certificate, law_statements, refusal
-from axe_eq.prove.proof import write
+from axe_eq.prove.certificates.certificate import Firing, Proof, Statement, own_version
+from axe_eq.prove.certificates.checker import check_certificate, law_statements, refusal
+from axe_eq.prove.certificates.proof import write
 from axe_eq.rule.term import STR, Term, primitive
 
 X, Y, Z = (In(name, "f32[2,3]") for name in "xyz")
@@ -254,7 +254,7 @@ def test_layouts_are_statements_too() -> None:
 
 def test_the_checker_does_not_import_the_e_graph() -> None:
     code = (
-        "import sys, axe_eq.prove.checker as c; c.check_certificate('{}');"
+        "import sys, axe_eq.prove.certificates.checker as c; c.check_certificate('{}');"
         "sys.exit(any(m.split('.')[0] == 'egglog' for m in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

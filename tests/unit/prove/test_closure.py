@@ -8,7 +8,7 @@ import random
 import pytest
 
 from axe_eq.program.terms import VALUE, In
-from axe_eq.prove.closure import Closure
+from axe_eq.prove.certificates.closure import Closure
 from axe_eq.rule.term import STR, Symbol, Term
 
 F = Symbol("F", (VALUE,), VALUE)

@@ -11,7 +11,7 @@ import axe_eq as axe
 import axe_eq.array as xp
 from axe_eq import deadline as clock
 from axe_eq.pack import Pack, installed
-from axe_eq.prove.verdict import Proved, Refuted, Unknown
+from axe_eq.prove.certificates.verdict import Proved, Refuted, Unknown
 
 SPECS = ("3x4:f64", "3x4:f64")
 

@@ -10,6 +10,8 @@ import pytest
 
 import axe_eq as axe
 import axe_eq.array as xp
+from axe_eq.check import schedulesample
+from axe_eq.check.lawcheck import MEANINGS, check_law
 from axe_eq.pack import installed
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.signature import signature
@@ -30,8 +32,6 @@ from axe_eq.program.terms import (
     types_of,
 )
 from axe_eq.program.types import value_type
-from axe_eq.prove import schedulesample
-from axe_eq.prove.lawcheck import MEANINGS, check_law
 from axe_eq.rule.law import Law, law
 from axe_eq.rule.term import INT, STR, Sort, Symbol, Term, primitive
 from axe_eq.schedule import shard

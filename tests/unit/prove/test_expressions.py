@@ -13,12 +13,12 @@ import pytest
 import axe_eq as axe
 from axe_eq.errors import ArgumentError, AxeError, LayoutError, NotationError
 from axe_eq.layout import Layout
-from axe_eq.layout import terms as t
+from axe_eq.layout.symbolic import terms as t
 from axe_eq.layout.symbolic.elements import same_elements
 from axe_eq.layout.symbolic.expression import LayoutExpr, any_layout, symbolic_layout
 from axe_eq.layout.symbolic.instances import choices, meanings
 from axe_eq.layout.symbolic.text import read_expression, read_layout
-from axe_eq.prove.verdict import LayoutCounterexample, Proved, Refuted, Unknown
+from axe_eq.prove.certificates.verdict import LayoutCounterexample, Proved, Refuted, Unknown
 
 
 def proved(a: Any, b: Any, *assume: Any) -> list[str]:

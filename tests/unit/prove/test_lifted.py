@@ -10,16 +10,16 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import nn
+from axe_eq.check.random import random_program
 from axe_eq.program.interval import literal, point
 from axe_eq.program.node import Node, Program, op_node
-from axe_eq.program.random import random_program
 from axe_eq.program.types import ValueType
-from axe_eq.prove.enclose import enclose_program, run
-from axe_eq.prove.lifted import ALIKE, lifted_plan
-from axe_eq.prove.refute import refute
-from axe_eq.prove.region import Region, size
-from axe_eq.prove.sample import PATTERNS, RANDOM, Sample
-from axe_eq.prove.verdict import ProgramCounterexample
+from axe_eq.prove.certificates.verdict import ProgramCounterexample
+from axe_eq.prove.programs.enclose import enclose_program, run
+from axe_eq.prove.programs.lifted import ALIKE, lifted_plan
+from axe_eq.prove.programs.refute import refute
+from axe_eq.prove.programs.region import Region, size
+from axe_eq.prove.programs.sample import PATTERNS, RANDOM, Sample
 from tests.unit.prove.test_refute import MATMUL, cell, number, program, reduced
 
 

@@ -16,8 +16,8 @@ import axe_eq as axe
 import axe_eq.array as xp
 from axe_eq.errors import PackError
 from axe_eq.pack import Pack, installed
-from axe_eq.prove.frontier import Frontier
-from axe_eq.prove.verdict import ProgramCounterexample, Proved, Refuted, Unknown
+from axe_eq.prove.certificates.verdict import ProgramCounterexample, Proved, Refuted, Unknown
+from axe_eq.prove.programs.frontier import Frontier
 
 # Laws that hold a search up inside one round of laws, where it looks at no clock.
 PACKS = """

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from axe_eq.check import opcheck
+from axe_eq.check.lawcheck import check_pack
 from axe_eq.pack import Pack
 from axe_eq.program.interval import Interval
 from axe_eq.program.ops import (
@@ -22,8 +24,6 @@ from axe_eq.program.ops import (
     Table,
     split_text,
 )
-from axe_eq.prove import opcheck
-from axe_eq.prove.lawcheck import check_pack
 
 BUILT_IN = [f"cell {n}" for n in CELLS] + [f"monoid {n}" for n in MONOIDS]
 BUILT_IN += [f"selector {n}" for n in SELECTORS]
@@ -55,6 +55,7 @@ CELL_LIES: dict[str, tuple[Cell, str]] = {
     "commutes": (Cell("x", 2, np.subtract, "number", commutative=True), "f(x, y) is not f(y, x)"),
     "associates": (Cell("x", 2, lambda a, b: a + b / 2, associative=True), "is not f(x, f(y, z))"),
     "unit": (Cell("x", 2, np.multiply, "number", unit=0.0), "declares unit=0"),
+    "quotient": (Cell("x", 2, np.divide, "float", quotient_of="x"), "declares quotient_of='x'"),
     "rounds nothing": (Cell("x", 2, np.add, "number", rounds=False), "none of its operands'"),
     "strict": (Cell("x", 2, np.fmax, strict=True), "declares strict=True, and has a number"),
     "one point": (Cell("x", 1, lambda a: a - a.mean(), "float"), "is no function of one point"),

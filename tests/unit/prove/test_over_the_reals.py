@@ -14,10 +14,10 @@ from axe_eq import array as xp
 from axe_eq import nn
 from axe_eq.pack import packs
 from axe_eq.program.node import Program
-from axe_eq.prove.checker import refusal
-from axe_eq.prove.prover import prove_programs
-from axe_eq.prove.search import Budget
-from axe_eq.prove.verdict import Proved
+from axe_eq.prove.certificates.checker import refusal
+from axe_eq.prove.certificates.verdict import Proved
+from axe_eq.prove.programs.prover import prove_programs
+from axe_eq.prove.programs.search import Budget
 
 F = np.float32
 MASK = np.where(np.tri(3), 0, -np.inf).astype(F)

@@ -13,24 +13,24 @@ import axe_eq.array as xp
 from axe_eq.errors import ArgumentError, AxeError, NotationError, ProgramError
 from axe_eq.layout import Layout
 from axe_eq.pack import Pack, installed
-from axe_eq.program import nn
+from axe_eq.program.array import nn
 from axe_eq.program.meaning import evaluate
 from axe_eq.program.spec import Spec
 from axe_eq.program.terms import Sig, Value, op
 from axe_eq.program.trace import trace
-from axe_eq.prove.certificate import parse
-from axe_eq.prove.checker import check_certificate
-from axe_eq.prove.equivalent import equivalent
-from axe_eq.prove.frontier import Frontier
-from axe_eq.prove.prover import prove_programs
-from axe_eq.prove.search import Budget
-from axe_eq.prove.verdict import (
+from axe_eq.prove.certificates.certificate import parse
+from axe_eq.prove.certificates.checker import check_certificate
+from axe_eq.prove.certificates.verdict import (
     LayoutCounterexample,
     ProgramCounterexample,
     Proved,
     Refuted,
     Unknown,
 )
+from axe_eq.prove.equivalent import equivalent
+from axe_eq.prove.programs.frontier import Frontier
+from axe_eq.prove.programs.prover import prove_programs
+from axe_eq.prove.programs.search import Budget
 
 Fn = Callable[..., Any]
 X = Spec((3, 4), "f32")

@@ -16,12 +16,12 @@ from axe_eq.program.meaning import evaluate
 from axe_eq.program.node import InputSpec, Node, Program, input_node, op_node, sel_node
 from axe_eq.program.ops import CELLS, SELECTORS, Cell, Pull, Selector, join_text
 from axe_eq.program.types import Array, ValueType, value_type
-from axe_eq.prove.enclose import enclose_program, plan, run
-from axe_eq.prove.rebuild import reshape_program, type_difference
-from axe_eq.prove.refute import find_counterexample, refute
-from axe_eq.prove.region import whole
-from axe_eq.prove.sample import PATTERNS, RANDOM, Sample, sampled
-from axe_eq.prove.verdict import ProgramCounterexample
+from axe_eq.prove.certificates.rebuild import reshape_program, type_difference
+from axe_eq.prove.certificates.verdict import ProgramCounterexample
+from axe_eq.prove.programs.enclose import enclose_program, plan, run
+from axe_eq.prove.programs.refute import find_counterexample, refute
+from axe_eq.prove.programs.region import whole
+from axe_eq.prove.programs.sample import PATTERNS, RANDOM, Sample, sampled
 
 MATMUL = "a c, c b -> a b; + c"
 

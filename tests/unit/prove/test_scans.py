@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
+from axe_eq.check.opcheck import check_operators
 from axe_eq.program.ops import MONOIDS
-from axe_eq.prove.enclose import enclose_program
-from axe_eq.prove.opcheck import check_operators
+from axe_eq.prove.programs.enclose import enclose_program
 
 xp = axe.array
 Fn = Callable[[Any], Any]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
-from axe_eq.prove.verdict import (
+from axe_eq.prove.certificates.verdict import (
     LayoutCounterexample,
     ProgramCounterexample,
     Proved,

@@ -11,8 +11,8 @@ import axe_eq as axe
 from axe_eq import array as xp
 from axe_eq import nn
 from axe_eq.pack import packs
-from axe_eq.prove.prover import prove_programs
-from axe_eq.prove.search import Budget
+from axe_eq.prove.programs.prover import prove_programs
+from axe_eq.prove.programs.search import Budget
 
 Function = Callable[..., Any]
 Pair = tuple[Function, Function, tuple[axe.Spec, ...]]

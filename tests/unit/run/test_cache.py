@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import tempfile
 import warnings
@@ -14,10 +15,11 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
-from axe_eq import pipeline
 from axe_eq.egraph.phases import Saturated
 from axe_eq.errors import SearchError
+from axe_eq.extract.search import stage as extraction
 from axe_eq.pack import installed
+from axe_eq.pipeline import answers
 from axe_eq.program.node import InputSpec, input_node, op_node
 from axe_eq.program.ops import CELLS, Cell
 from axe_eq.program.types import value_type
@@ -176,7 +178,8 @@ def never(*_: Any, **__: Any) -> Saturated:
 
 def test_a_program_is_searched_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = compiled()
-    monkeypatch.setattr(pipeline, "saturate_program", never)
+    said = first.explain()
+    monkeypatch.setattr("axe_eq.pipeline.saturate_program", never)
     again = compiled()
     stages = ["trace", "encode", "saturate", "extract", "build"]
     assert [s.name for s in first.report.stages] == stages
@@ -185,7 +188,7 @@ def test_a_program_is_searched_once(folder: Path, monkeypatch: pytest.MonkeyPatc
     figures = first.report["saturate"].notes
     assert again.report["saturate"].notes == {**figures, "cached": True}
     assert again.schedule.graph == first.schedule.graph
-    assert again.explain() == first.explain()
+    assert again.explain() == said
     assert (again.matches, again.cost) == (first.matches, first.cost)
     rng = np.random.default_rng(0)
     for rows in (8, 5):
@@ -199,6 +202,36 @@ def test_what_only_a_search_knows_is_searched_for(folder: Path) -> None:
     again = compiled()
     assert was_known(again)
     assert again.pareto() == points
+
+
+def test_what_a_schedule_was_compared_with_is_worked_out_when_it_is_asked_for(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    real = extraction._changes
+
+    def noted(*given: Any) -> Any:
+        asked.append(1)
+        return real(*given)
+
+    monkeypatch.setattr(extraction, "_changes", noted)
+    first = compiled()
+    assert first.cost
+    assert first.kernels
+    assert first(np.zeros((8, 4), np.float32)).shape
+    assert not asked
+    again = compiled()
+    assert was_known(again)
+    assert not (folder / "explanations").exists()
+    said = again.explain()  # nobody has asked before: searched again
+    assert "compared with:" in said
+    assert asked == [1]
+    assert [exe.explain() for exe in (first, again, compiled())] == [said] * 3
+    assert asked == [1]
+    first.save(tmp_path / "kept.axe")
+    assert axe.load(tmp_path / "kept.axe").explain() == said
+    page = first.schedule.html()
+    assert html.escape(said[said.index("compared with:") :]) in page
 
 
 def test_a_damaged_program_is_searched_again(folder: Path) -> None:
@@ -218,7 +251,7 @@ JUNK = [b"", b"{}", b"null", b"[1, 2]", b"\xff" * 9, b'"schedule"', b"[" * 100_0
 def test_what_is_no_answer_of_a_search_is_searched_again(payload: bytes, folder: Path) -> None:
     first = compiled()
     (path,) = (folder / "programs").iterdir()
-    pipeline.PROGRAMS.store(path.name, payload)  # with its right digest
+    answers.PROGRAMS.store(path.name, payload)  # with its right digest
     again = compiled()
     assert not was_known(again)
     assert [s.name for s in again.report.stages] == [s.name for s in first.report.stages]
@@ -229,9 +262,9 @@ def test_what_is_no_answer_of_a_search_is_searched_again(payload: bytes, folder:
 def test_an_answer_that_does_not_read_is_searched_again(change: str, folder: Path) -> None:
     compiled()
     (path,) = (folder / "programs").iterdir()
-    answer = json.loads(pipeline.PROGRAMS.load(path.name) or b"")
+    answer = json.loads(answers.PROGRAMS.load(path.name) or b"")
     for wrong in (None, 3, "x", [3], {"buffers": 3}, '{"buffers": {}}', '{"buffers": [3]}'):
-        pipeline.PROGRAMS.store(path.name, json.dumps(answer | {change: wrong}).encode())
+        answers.PROGRAMS.store(path.name, json.dumps(answer | {change: wrong}).encode())
         again = compiled()
         assert not was_known(again)
         assert len(again.report.stages) == 5

@@ -145,8 +145,8 @@ BAD: dict[str, tuple[Any, str]] = {
     "extent": (lambda x, w: (x[:, :3], w), "call: got arrays with depth=3"),
     "weight": (lambda x, w: (x, {**w, "bias": w["bias"][:2]}), "argument 'w.bias': has shape (2,)"),
     "missing": (lambda x, w: (x,), "call: got 1 arrays"),
-    "key": (lambda x, w: (x, {"weight": w["weight"]}), "call: got 2 arrays"),
-    "order": (lambda x, w: (w, x), "call: got 3 arrays"),
+    "key": (lambda x, w: (x, {"weight": w["weight"]}), "call: got 2 arrays;"),
+    "order": (lambda x, w: (w, x), "call: got 3 arrays, nested otherwise;"),
     "text": (lambda x, w: ("x", w), "argument 'x': is a str"),
     "none": (lambda x, w: (None, w), "argument 'x': is a NoneType"),
     "device": (lambda x, w: (OfNoDevice(x), w), "argument 'x': cannot be read by the host"),
@@ -411,7 +411,7 @@ def test_a_file_of_another_format_says_what_to_do(tmp_path: Path) -> None:
     del parts["digests.json"]
     parts["call.json"] = json.dumps(json.loads(parts["call.json"]) | {"format": 3}).encode()
     write_parts(path, parts)
-    with pytest.raises(ArgumentError, match=r"has format 3; expected format 5\n  try: compile and"):
+    with pytest.raises(ArgumentError, match=r"has format 3; expected format 6\n  try: compile and"):
         axe.load(path)
 
 

@@ -40,6 +40,7 @@ FOLLOWED: dict[str, Callable[..., Any]] = {
     "halves": lambda x: xp.sum(xp.reshape(x, (2, x.shape[0] // 2, 24)), axis=0),
     "positions": lambda x: xp.arange(x.shape[0]) * 2 + xp.sum(x),
     "mask of numpy": causal,
+    "a sum of ones": lambda x: x + xp.sum(xp.ones((x.shape[0], 24), dtype=xp.float64), axis=0),
     "a number that is no extent": lambda x: xp.sum(x, axis=0) / 16.0,
 }
 
@@ -57,6 +58,37 @@ def test_what_the_function_computes_from_an_extent_follows(
         for a, b in pairs:
             assert a.shape == b.shape
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+# At 16 rows a law makes a factor of the divisor, bit for bit: its reciprocal is a number there.
+DIVIDED: dict[str, Callable[..., Any]] = {
+    "mean": FOLLOWED["mean"],
+    "scaled": FOLLOWED["scaled"],
+    "factor first": lambda x: xp.sum(xp.exp(x) / x.shape[0], axis=1),
+    "layernorm": lambda x: nn.layernorm(x.T),
+    "root": lambda x: xp.sum(x, axis=0) / np.float32(np.sqrt(x.shape[0])),
+    "steps": lambda x: x * xp.linspace(0, 1, x.shape[0], dtype=x.dtype)[:, None],
+}
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f32"])
+@pytest.mark.parametrize("numerics", ["real", "exact"])
+@pytest.mark.parametrize("name", DIVIDED)
+def test_a_divisor_whose_reciprocal_rounds_is_divided_by(
+    name: str, numerics: str, dtype: str, rng: np.random.Generator, tmp_path: Path
+) -> None:
+    """A reciprocal that the element type does not hold was an error at 12 rows, by any numerics."""
+    rows = axe.dim("rows", example=16)
+    exe = axe.compile(DIVIDED[name], axe.Spec((rows, 6), dtype), target="cpu", numerics=numerics)
+    exe.save(tmp_path / "saved.axe", extents={"rows": [12]})
+    x = rng.standard_normal((12, 6)).astype(np.dtype(f"float{dtype[1:]}"))
+    meant = axe.run(DIVIDED[name], x)
+    for schedule in (exe.schedule, axe.load(tmp_path / "saved.axe").schedule):
+        found = schedule.bind(rows=12).run(x)
+        if numerics == "exact":  # but for the order of sums
+            np.testing.assert_array_max_ulp(found, meant, 4)
+        else:
+            np.testing.assert_allclose(found, meant, rtol=4e-3, atol=4e-3)
 
 
 REFUSED: dict[str, tuple[Callable[..., Any], str]] = {

@@ -1,4 +1,4 @@
-"""Timelines: dependencies and lanes are respected, communication hides behind computation."""
+"""Timelines: dependencies and tracks are respected, communication hides behind computation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from axe_eq.schedule.graph import (
     ScheduleGraph,
     Step,
 )  # fmt: skip
-from axe_eq.schedule.timeline import DEVICE, LINK, lane_of, timeline
+from axe_eq.schedule.timeline import DEVICE, LINK, timeline, track_of
 from axe_eq.target import Memory, Target
 
 LAUNCH = 1e-6
@@ -65,7 +65,7 @@ def test_communication_hides_behind_computation() -> None:
     ]  # fmt: skip
     times = timeline(graph_of(*steps), TARGET)
     assert times.makespan_s == pytest.approx(3e-6 + 20e-6 + 2e-6)
-    assert times.lanes == (DEVICE, LINK)
+    assert times.tracks == (DEVICE, LINK)
     assert times.busy_s(LINK) == pytest.approx(20e-6)
 
 
@@ -82,8 +82,8 @@ def test_the_longest_way_to_the_end_goes_first() -> None:
 
 def test_a_copy_that_crosses_no_link_takes_the_device() -> None:
     stays = MoveStep("m", access("x"), access("m"))
-    assert lane_of(stays) == DEVICE
-    assert lane_of(replace(stays, n_bytes=8)) == LINK
+    assert track_of(stays) == DEVICE
+    assert track_of(replace(stays, n_bytes=8)) == LINK
 
 
 def test_no_order_breaks_a_dependency_or_shares_a_lane(rng: np.random.Generator) -> None:
@@ -102,8 +102,8 @@ def test_no_order_breaks_a_dependency_or_shares_a_lane(rng: np.random.Generator)
             for read in step.reads:
                 if read.buffer in at:
                     assert at[step.name].start >= at[read.buffer].end
-        for lane in times.lanes:
-            events = [e for e in times.events if e.lane == lane]
+        for track in times.tracks:
+            events = [e for e in times.events if e.track == track]
             assert all(a.end <= b.start + 1e-15 for a, b in pairwise(events))
         assert times.makespan_s <= sum(s.time_s for s in steps) + 1e-12
         assert times.makespan_s == max(e.end for e in times.events)

@@ -8,25 +8,35 @@ statistic merged with that of the chunks before. What loads chunks and when is t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from math import gcd, prod
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from math import gcd
 from typing import Any, NamedTuple
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
-from axe_eq.kernel.cells import IDENTITY, Cell, Constant, apply, arg, renumber, used
-from axe_eq.kernel.expr import Expr, Int, ceil_div, equal, minimum
-from axe_eq.kernel.ir import span
+from axe_eq.kernel.cells import (
+    IDENTITY,
+    Cell,
+    Constant,
+    apply,
+    arg,
+    renumber,
+    replaced,
+    used,
+)  # fmt: skip
+from axe_eq.kernel.expr import Expr, Int, equal, make
 from axe_eq.kernel.placement import strided
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.ir import span
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.instrs import K_MAJOR, MN_MAJOR, TMA, SmemForm
-from axe_eq_backends.cuda.live import Live, Place, chunks, positions
+from axe_eq_backends.cuda.live import Live, positions
 from axe_eq_backends.cuda.online import (
+    WIDENED,
     Online,
-    factor,
+    gathered,
     hoisted,
     in_powers_of_two,
     substituted,
@@ -34,6 +44,7 @@ from axe_eq_backends.cuda.online import (
 from axe_eq_backends.cuda.schedules import tiles
 from axe_eq_backends.cuda.schedules.gemm import column_words, tile_words
 from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES
+from axe_eq_backends.cuda.schedules.tile_order import IN_ROWS, Grid, Order, backwards
 from axe_eq_backends.cuda.wgmma import accumulator
 
 GROUP_ROWS = 64
@@ -125,13 +136,21 @@ class Problem:
     more: tuple[Tensor, ...] = ()
 
 
+def scored(problem: Problem) -> tuple[Cell, float]:
+    """(x, c) with scores c x, for a constant c > 0 that the weights take in."""
+    # Products are in f32 as they are.
+    own: dict[Cell, Cell] = {apply(WIDENED, arg(n)): arg(n) for n in range(len(problem.products))}
+    score, scale = gathered(problem.scores) if problem.monoid.scales else (problem.scores, 1.0)
+    return replaced(score, own), scale
+
+
 def live(problem: Problem) -> Live:
     """What of the streamed dim may weigh anything, for dims numbered as (batch, m, s)."""
     extents = dict(enumerate((*problem.batch, problem.m, problem.s)))
     numbered = enumerate(problem.extras, len(problem.products))
     counts = {n: positions(x.strides) for n, x in numbered if x.counts}
     unit = MONOIDS[problem.monoid.statistic].unit
-    score = problem.scores if unit is not None else IDENTITY
+    score = scored(problem)[0] if unit is not None else IDENTITY
     return Live(score, counts, extents, len(problem.batch) + 1, unit or 0.0)
 
 
@@ -146,6 +165,7 @@ class Tiling:
         stages: chunks of each operand in shared memory, at least 2.
         staging: result panels a consumer keeps in shared memory at most; 0 means all of its tile.
         turns: consumers start their products in turns, so that one weighs while another multiplies.
+        order: in which tiles are taken.
     """
 
     consumers: int = 2
@@ -154,6 +174,13 @@ class Tiling:
     stages: int = 2
     staging: int = 0
     turns: bool = True
+    order: Order = IN_ROWS
+
+
+def grid(problem: Problem, tiling: Tiling) -> Grid:
+    """The tiles of a kernel."""
+    cols, rows = -(-problem.q // tiling.q), tiling.consumers * GROUP_ROWS
+    return Grid(problem.batch, problem.m, problem.s, cols, rows, tiling.s, live(problem))
 
 
 def padded_depth(depth: int, itemsize: int) -> int:
@@ -251,17 +278,16 @@ class Writer:
 
     def __init__(self, problem: Problem, tiling: Tiling, name: str, warps: int) -> None:
         self.p, self.t = problem, tiling
-        self.k = Builder(name, warps)
+        self.k = ThreadBuilder(name, warps)
         self.depths = [
             padded_depth(e, DTYPES[a.dtype].itemsize)
             for (a, _), e in zip(problem.products, problem.depths, strict=True)
         ]
-        self.steps = -(-problem.s // tiling.s)
-        self.live = live(problem)
-        self.bounded = self.steps > 1 and self.live.known
+        self.grid = grid(problem, replace(tiling, consumers=self.consumers))
+        self.steps, self.rows = self.grid.steps, self.grid.rows
         self.last: Int = self.steps - 1
         self.count: Int = self.steps
-        self.rows = self.consumers * GROUP_ROWS
+        self.whole: tuple[Int, Int] | None = None
         size = DTYPES[problem.out.dtype].itemsize
         self.wide = gcd(PANEL_BYTES // size, tiling.q)
         self.panels = tiling.q // self.wide
@@ -338,34 +364,42 @@ class Writer:
 
     @contextmanager
     def _tiles(self) -> Iterator[tuple[list[Int], Int, Int]]:
-        """This CTA's tiles: batch index, first row and first column; neighbours share a batch."""
-        k, p = self.k, self.p
-        counts = (*p.batch, ceil_div(p.q, self.t.q), ceil_div(p.m, self.rows))
-        with k.tiles(prod(counts)) as tile:
-            rest: Int = tile
+        """This CTA's tiles: batch index, first row and first column."""
+        k, order, total = self.k, self.t.order, self.grid.tiles
+        back = k.state("back", 0, high=1) if order.turned else None
+        with k.tiles(total) as tile:
+            at: Int = tile
+            if back is not None:
+                at = k.state("at", tile, high=total - 1)
+                with k.when(back):
+                    k.assign(at, backwards(tile, ir.CTA, ir.N_CTAS, total))
+                k.assign(back, back ^ 1)
+            outer, row = order.place(at, self.grid.n_rows)
+            row, rest = k.let("at", row), outer
+            counts = (*self.p.batch, self.grid.cols)
             found: list[Int] = []
-            for number, count in reversed(list(enumerate(counts))):
-                found.insert(0, k.let("at", rest % count if number else rest))
+            for n, count in reversed(list(enumerate(counts))):
+                found.insert(0, k.let("at", rest % count if n else rest))
                 rest = rest // count
-            *batch, col, row = found
+            *batch, col = found
             first = k.let("row", row * self.rows)
             self._bound(batch, first)
             yield batch, first, k.let("col", col * self.t.q)
 
     def _bound(self, batch: Sequence[Int], row: Int) -> None:
         """The last chunk and the number of chunks that may weigh anything, for a tile."""
-        k, p = self.k, self.p
-        if not self.bounded:
+        k, grid = self.k, self.grid
+        if not grid.bounded:
             return
-        places = {d: Place(b, b) for d, b in enumerate(batch)}
-        places[len(batch)] = Place(row, minimum(row + (self.rows - 1), p.m - 1))
-        first, last = chunks(self.live.ends(places), p.s, self.t.s)
+        first, last = grid.chunks(batch, row)
         self.last = k.let("last_chunk", last, low=0, high=self.steps - 1)
         self.count = k.let("chunks", self.last - first + 1, low=1, high=self.steps)
+        if (whole := grid.whole(batch, row)) is not None:
+            self.whole = k.let("first_whole", whole[0]), k.let("last_whole", whole[1])
 
     def _chunk(self, step: Int) -> Int:
         """Where the chunk of a step begins: the last one first, whose tail is masked once."""
-        if not self.bounded:
+        if not self.grid.bounded:
             return (self.steps - 1 - step) * self.t.s
         return self.k.let("number", self.last - step, low=0, high=self.steps - 1) * self.t.s
 
@@ -385,11 +419,11 @@ class Writer:
             k.reg_reduced(name, "f32", score.all, [1])
             for name in ("top", "top_next", "total", "change", "part")
         )
-        cell, self.scale = factor(p.scores)
-        self.plain = cell
-        online, scale = p.monoid, self.scale
-        if not online.scales:
-            self.plain, scale = p.scores, 1.0
+        self.plain, scale = scored(p)
+        online, known = p.monoid, self.grid.live
+        self.mask = known.mask if known.score == self.plain else None
+        if self.mask is not None:
+            self.plain = known.unmasked
         pair = {n: apply("mul", arg(n), scale) if scale != 1 else arg(n) for n in range(2)}
         weight = in_powers_of_two(substituted(online.weight, pair))
         self.weight, self.row_cells = hoisted(weight, frozenset({1}), 2)
@@ -440,14 +474,16 @@ class Writer:
 
     def _score(self, extras: Sequence[ir.View | Int], step: Int) -> None:
         """From products to scores, less their constant factor; outside the dim they are masked."""
-        k, p, t, score = self.k, self.p, self.t, self.scores[0]
-        if self.plain != IDENTITY or not p.products:
-            wide = t.s if all(isinstance(x, ir.View) for x in extras) else NUMBERED
-            for first in range(0, t.s, wide):
-                cols = slice(first, first + wide)
-                products = [s[:, cols] for s in self.scores[: len(p.products)]]
-                ins = [self._columns(*x, cols) for x in zip(p.extras, extras, strict=True)]
-                k.map(self.plain, score[:, cols], *products, *ins)
+        k, p, t = self.k, self.p, self.t
+        products = self.scores[: len(p.products)]
+        if self.plain != IDENTITY or not products:
+            self._evaluate(self.plain, products, extras)
+        if self.mask is not None:
+            local = renumber(self.mask, {n: n - len(products) + 1 for n in used(self.mask)})
+            hidden = apply("where", local, arg(0), self.grid.live.unit)
+            kept = self._is_kept(step)
+            with nullcontext() if kept is None else k.when(equal(kept, 0)):
+                self._evaluate(hidden, self.scores[:1], extras)
         inside = p.s - (self.steps - 1) * t.s  # of the last chunk, which comes first
         conditions = equal(step, 0), equal(self.last, self.steps - 1)
         if inside < t.s and 0 not in conditions:
@@ -456,6 +492,32 @@ class Writer:
                     if isinstance(condition, Expr):
                         stack.enter_context(k.when(condition))
                 self._mask(inside)
+
+    def _evaluate(
+        self, cell: Cell, products: Sequence[ir.Buffer], extras: Sequence[ir.View | Int]
+    ) -> None:
+        """Scores by a cell of products, then extras; what counts columns is numbered in slices."""
+        n, kept = len(products), sorted(used(cell))
+        number = {m: i for i, m in enumerate(kept)}
+        held = [extras[m - n] for m in kept if m >= n]
+        wide = self.t.s if all(isinstance(x, ir.View) for x in held) else NUMBERED
+        for first in range(0, self.t.s, wide):
+            cols = slice(first, first + wide)
+            ins = [
+                products[m][:, cols]
+                if m < n
+                else self._columns(self.p.extras[m - n], extras[m - n], cols)
+                for m in kept
+            ]
+            self.k.map(renumber(cell, number), self.scores[0][:, cols], *ins)
+
+    def _is_kept(self, step: Int) -> Int | None:
+        """Whether the mask takes nothing of a chunk; None for the first, of which it often does."""
+        if self.whole is None or not isinstance(step, Expr):
+            return None
+        first, last = self.whole
+        at = self.last - step
+        return self.k.let("kept", make("and", first <= at, at <= last))
 
     def _columns(self, tensor: Tensor, held: ir.View | Int, cols: slice) -> ir.View:
         """Some columns of an operand of the scores, as far as it has columns."""

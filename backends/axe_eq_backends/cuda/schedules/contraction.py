@@ -14,12 +14,12 @@ from itertools import pairwise
 from math import prod
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import Cell, used
 from axe_eq.kernel.cells import Operand as Numbered
 from axe_eq.kernel.expr import Int, minimum
 from axe_eq.kernel.placement import Iter, Placement, merged
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.program.types import DTYPES, promote
 from axe_eq_backends.cuda.schedules.tensors import MOST_INDICES, Operand
 
@@ -237,7 +237,7 @@ class Tensor:
 
 
 def declare(
-    k: Builder,
+    k: ThreadBuilder,
     operand: Operand,
     shape: Sequence[int],
     outer: Sequence[int],
@@ -272,7 +272,7 @@ def declare(
     return Tensor(operand, buffer, tuple(tags))
 
 
-def digits(k: Builder, number: Int, extents: Sequence[int], name: str) -> tuple[Int, ...]:
+def digits(k: ThreadBuilder, number: Int, extents: Sequence[int], name: str) -> tuple[Int, ...]:
     """The coordinates of a number, the last one fastest."""
     out: list[Int] = []
     for position, extent in reversed(list(enumerate(extents))):
@@ -281,7 +281,7 @@ def digits(k: Builder, number: Int, extents: Sequence[int], name: str) -> tuple[
     return tuple(out)
 
 
-def banded(k: Builder, tile: Int, counts: tuple[Int, Int], raster: int) -> tuple[Int, Int]:
+def banded(k: ThreadBuilder, tile: Int, counts: tuple[Int, Int], raster: int) -> tuple[Int, Int]:
     """Row and column of a tile, in bands of `raster` tile rows that share operands in L2."""
     rows, cols = counts
     band_size = cols * raster

@@ -20,12 +20,12 @@ from math import gcd, prod
 from typing import Any, NamedTuple
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder, Pipe
 from axe_eq.kernel.cells import IDENTITY, Cell
 from axe_eq.kernel.expr import Int, Var, ceil_div, divisor, var
-from axe_eq.kernel.ir import span
 from axe_eq.kernel.placement import Iter, Placement, number
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import Pipe, ThreadBuilder
+from axe_eq.kernel.threads.ir import span
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.instrs import K_MAJOR, MN_MAJOR, SmemForm
 from axe_eq_backends.cuda.schedules import tiles
@@ -195,7 +195,7 @@ class _Writer:
         if shared % (PART_ROWS * tiling.cluster) and tiling.cluster > 1:
             wrong = f"{shared} shared rows for {tiling.cluster} CTAs"
             raise ScheduleError(f"tiling of {name}", wrong, f"a multiple of {PART_ROWS} rows each")
-        self.k = Builder(name, 4 * (tiling.consumers + 1), tiling.cluster)
+        self.k = ThreadBuilder(name, 4 * (tiling.consumers + 1), tiling.cluster)
         self.rows = rows
         self.size = DTYPES[problem.out.dtype].itemsize
         run = problem.out.run(tiling.n) if problem.out.major else tiling.n

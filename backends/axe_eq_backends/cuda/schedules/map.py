@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import Cell, flops
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.schedules.tensors import (
     Operand,
@@ -32,7 +32,11 @@ MOST_REGISTERS = 160
 
 def _registers(tensors: Sequence[Operand], n_elements: int) -> int:
     """Registers of a thread that hold so many elements of every tensor."""
-    return sum(-(-n_elements * DTYPES[o.dtype].itemsize // 4) for o in tensors if any(o.strides))
+    return sum(
+        -(-n_elements * DTYPES[o.dtype].itemsize // 4)
+        for o in tensors
+        if any(map(o.varies, range(len(o.strides))))
+    )
 
 
 def elementwise(
@@ -79,12 +83,15 @@ def elementwise(
     repeats = (1, vectors) if down == 1 else (vectors, 1)
     tile = (repeats[0] * down, repeats[1] * across * wide)
     layout = thread_layout((repeats[0], down), (repeats[1], across), wide)
-    k = Builder(name, warps)
+    k = ThreadBuilder(name, warps)
     space = Space(k, shape, ins, outs)
     index = k.reg("index", "i32", tile, layout)
     with k.tiles(space.tiles(tile), persistent=False) as number:
         begin = space.begin(number, tile)
-        values = [space.load(o, begin, tile, index) for o in ins]
+        loaded: dict[int, ir.View] = {}
+        for n, o in enumerate(ins):
+            loaded[n] = space.load(o, begin, tile, index, values=loaded)
+        values = list(loaded.values())
         for out, (_, cell) in zip(outs, outputs, strict=True):
             missing = [d for d, s in enumerate(out.strides[-2:]) if not s]
             result = k.reg_reduced(out.name, out.dtype, index.all, missing)

@@ -14,11 +14,11 @@ from functools import cache
 from math import gcd, prod
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import Cell, Constant, apply, arg, renumber, used
 from axe_eq.kernel.expr import Int, minimum
-from axe_eq.kernel.ir import span
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.ir import span
 from axe_eq.layout import Layout
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda import mma
@@ -172,7 +172,7 @@ class _Writer:
         self.c, self.t = c, tile
         self.dtype = tile.dtype or c.dtype
         self.size = DTYPES[self.dtype].itemsize
-        self.k = Builder(name, tile.warps)
+        self.k = ThreadBuilder(name, tile.warps)
         self.threads = WARP * tile.warps
         self.chunk = mma.row_of(self.dtype).shape[2] if tile.matrix else LANE_DEPTH
         rows, self.m = spanned(c, c.rows, tile.m)

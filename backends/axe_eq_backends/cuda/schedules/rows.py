@@ -8,12 +8,10 @@ they hold fewer rows at a time and are 2 to 5 % slower. Rows that do not fit are
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import (
     Apply,
     Cell,
@@ -25,7 +23,9 @@ from axe_eq.kernel.cells import (
     used,
 )
 from axe_eq.kernel.expr import Int
-from axe_eq.kernel.live import most_words
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.live import most_words
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.schedules.tails import Reduction, neutral_fill, unit_of, value_dtypes
 from axe_eq_backends.cuda.schedules.tensors import (
@@ -86,7 +86,7 @@ def registers_of(
     """
     total = 0
     for o in operands:
-        size = held if o.strides[-1] else 1
+        size = held if o.varies(-1) else 1
         total += -(-size * DTYPES[o.dtype].itemsize // 4)
     cells = [r.cell for r in reductions] + [c for _, c in outputs]
     known = value_dtypes(operands, reductions)
@@ -162,7 +162,7 @@ class _Writer:
         down = WARP * self.warps // across
         self.tile = (down, repeats * across * wide)
         self.layout = thread_layout((1, down), (repeats, across), wide)
-        self.k = Builder(name, self.warps)
+        self.k = ThreadBuilder(name, self.warps)
         self._numbered = list(enumerate(operands))
         # What reductions computed at every element, for later cells that contain it.
         self.kept: list[tuple[Cell, ir.View]] = []
@@ -184,18 +184,21 @@ class _Writer:
             self._work(self.space.begin(number, tile))
         return k.finish()
 
-    def _load(self, o: Operand, begin: list[Int]) -> ir.View:
-        return self.space.load(o, begin, self.tile, self.like, self.fill)
+    def _load(self, o: Operand, begin: list[Int], values: Mapping[int, ir.View]) -> ir.View:
+        return self.space.load(o, begin, self.tile, self.like, self.fill, values)
 
     def _work(self, begin: list[Int]) -> None:
         """Reductions and results of one tile."""
         late, mask = self._late(), self._mask()
-        values = [self.like.all if n in late else self._load(o, begin) for n, o in self._numbered]
+        loaded: dict[int, ir.View] = {}
+        for n, o in self._numbered:
+            loaded[n] = self.like.all if n in late else self._load(o, begin, loaded)
+        values = list(loaded.values())
         self.kept = []
         for step, reduction in enumerate(self.reductions):
             values.append(self._reduce(reduction, step, values, mask))
         for n in late:
-            values[n] = self._load(self.operands[n], begin)
+            values[n] = self._load(self.operands[n], begin, dict(enumerate(values)))
         for out, cell in self.outputs:
             self._store(out, cell, values, begin)
 
@@ -206,7 +209,9 @@ class _Writer:
         H200 (rmsnorm, f16).
         """
         early = {n for r in self.reductions for n in used(r.cell)}
-        return [n for n, o in self._numbered if n not in early and not any(o.strides[:-1])]
+        early |= {n for o in self.operands for look in o.looks for n in used(look.cell)}
+        rows = range(len(self.shape) - 1)
+        return [n for n, o in self._numbered if n not in early and not any(map(o.varies, rows))]
 
     def _mask(self) -> ir.View | None:
         """Column numbers, where what lies past a row is not proved to change nothing."""

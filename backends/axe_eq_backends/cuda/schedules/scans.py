@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import Cell, renumber, result_dtype, used
 from axe_eq.kernel.cells import Operand as CellOperand
 from axe_eq.kernel.expr import Int, ceil_div
-from axe_eq.kernel.live import most_words
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.live import most_words
 from axe_eq.layout import Layout
 from axe_eq_backends.cuda.schedules.tensors import (
     Operand,
@@ -175,7 +175,7 @@ class _Writer:
         self.shape, self.t = tuple(shape), tiling
         self.operands, self.prefixes, self.outputs = operands, prefixes, outputs
         self.dim = 1 if tiling.fast else 0
-        self.k = Builder(name, tiling.warps)
+        self.k = ThreadBuilder(name, tiling.warps)
         self.dtypes = [o.dtype for o in operands]
 
     def write(self) -> ir.Kernel:

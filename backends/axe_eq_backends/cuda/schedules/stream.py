@@ -15,12 +15,12 @@ from contextlib import nullcontext
 from math import gcd
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Pipe
 from axe_eq.kernel.cells import IDENTITY
 from axe_eq.kernel.expr import Expr, Int, Var, equal
-from axe_eq.kernel.ir import span
 from axe_eq.kernel.placement import number
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import Pipe
+from axe_eq.kernel.threads.ir import span
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.schedules import tiles

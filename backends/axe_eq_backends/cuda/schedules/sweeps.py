@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from math import prod
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import (
     IDENTITY,
     Apply,
@@ -30,11 +28,18 @@ from axe_eq.kernel.cells import (
 )  # fmt: skip
 from axe_eq.kernel.cells import Operand as Numbered
 from axe_eq.kernel.expr import Int, ceil_div
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.layout import Layout
 from axe_eq_backends.cuda.online import ONLINE, substituted
 from axe_eq_backends.cuda.schedules.rows import MOST_REGISTERS, OTHER_REGISTERS, REGISTERS
 from axe_eq_backends.cuda.schedules.tails import MERGE, Reduction, unit_of, value_dtypes
-from axe_eq_backends.cuda.schedules.tensors import Operand, Space, power_of_two_from
+from axe_eq_backends.cuda.schedules.tensors import (
+    Operand,
+    Space,
+    power_of_two_from,
+    with_looks,
+)
 
 WARP, WARPS, MOST_THREADS = 32, 8, 512
 
@@ -194,7 +199,7 @@ class _Writer:
         self.reductions, self.online = list(reductions), online
         self.n_kept, self.n_reduced = kept, reduced
         self.loops = range(kept - 1, len(shape) - 2)  # slower reduced dims
-        self.t, self.k = tiling, Builder(name, tiling.warps)
+        self.t, self.k = tiling, ThreadBuilder(name, tiling.warps)
 
     def write(self) -> ir.Kernel:
         k = self.k
@@ -279,10 +284,10 @@ class _Writer:
     def _load(self, at: list[Int], numbers: set[int]) -> dict[int, ir.View]:
         """Operands of a chunk, and row values, by number."""
         found = dict(self.values)
-        for n in sorted(numbers):
+        for n in sorted(with_looks(numbers, self.operands)):
             if n < len(self.operands):
                 operand = self.operands[n]
-                found[n] = self.space.load(operand, at, self.t.tile, self.like)
+                found[n] = self.space.load(operand, at, self.t.tile, self.like, values=found)
         return found
 
     def _map(self, cell: Cell, out: ir.View, values: Mapping[int, ir.View]) -> None:

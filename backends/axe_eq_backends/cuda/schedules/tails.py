@@ -51,7 +51,7 @@ def unit_of(monoid: str, dtype: str) -> float:
     unit = MONOIDS[monoid].unit
     if unit is None:
         raise ScheduleError(f"monoid {monoid}", "has no unit", "one, for tails")
-    if dtype in ("i32", "i64") and abs(unit) == float("inf"):
+    if DTYPES[dtype].kind == "i" and abs(unit) == float("inf"):
         ends = np.iinfo(DTYPES[dtype].numpy)
         return int(ends.max if unit > 0 else ends.min)
     return unit
@@ -71,7 +71,7 @@ def neutral_fill(operands: Sequence[Operand], reductions: Sequence[Reduction]) -
     Returns:
         None where nothing is proved: then what lies past a row has to be masked.
     """
-    along = tuple(bool(o.strides[-1]) for o in operands)
+    along = tuple(o.varies(-1) for o in operands)
     if any(a and (o.counts or o.bound(-1)) for a, o in zip(along, operands, strict=True)):
         return None
     return _neutral_fill(along, tuple(o.dtype for o in operands), tuple(reductions))

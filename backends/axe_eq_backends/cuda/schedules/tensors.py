@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import gcd, prod
+from types import MappingProxyType
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
+from axe_eq.kernel.cells import Cell, renumber, used
 from axe_eq.kernel.expr import Int, ceil_div
-from axe_eq.kernel.ir import span
 from axe_eq.kernel.placement import Iter, Placement
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.kernel.threads.ir import span
 from axe_eq.layout import Layout
 from axe_eq.program.types import DTYPES
 
@@ -20,6 +22,25 @@ VECTOR_BYTES = 16
 MOST_INDICES, MOST_PARTS = 1 << 30, 1 << 10
 
 Range = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Look:
+    """A dim of a tensor that is none of the index space: it is read where integers say.
+
+    Attributes:
+        cell: the integer, over the numbers of operands; at least 0 and below `extent`.
+        dtype: i32 or i64.
+        stride: elements between neighbours of the dim.
+        extent: its indices.
+        reach: per dim of the index space whether the integer depends on it.
+    """
+
+    cell: Cell
+    dtype: str
+    stride: int
+    extent: int
+    reach: tuple[bool, ...]
 
 
 @dataclass(frozen=True)
@@ -33,6 +54,7 @@ class Operand:
         offset: its element at index 0.
         window: per dim the indices [low, high) at which it is read, or None for all; elsewhere
             nothing is accessed and its value is 0. Empty where there is no window.
+        looks: dims beside those of the index space, which are read where other operands say.
         counts: it is no tensor: its value is the element number itself (positions along a dim).
     """
 
@@ -42,6 +64,11 @@ class Operand:
     offset: int = 0
     window: tuple[Range | None, ...] = ()
     counts: bool = False
+    looks: tuple[Look, ...] = ()
+
+    def varies(self, dim: int) -> bool:
+        """Whether its value depends on a dim of the index space."""
+        return bool(self.strides[dim]) or any(look.reach[dim] for look in self.looks)
 
     def bound(self, dim: int) -> Range | None:
         """The window along a dim, None where there is none."""
@@ -50,12 +77,25 @@ class Operand:
     def over(self, dims: Sequence[int]) -> Operand:
         """The same tensor over a choice of its dims, in that order."""
         window = tuple(self.window[d] for d in dims) if self.window else ()
-        return replace(self, strides=tuple(self.strides[d] for d in dims), window=window)
+        looks = tuple(replace(x, reach=tuple(x.reach[d] for d in dims)) for x in self.looks)
+        strides = tuple(self.strides[d] for d in dims)
+        return replace(self, strides=strides, window=window, looks=looks)
 
     def widened(self) -> Operand:
         """The same tensor with one more dim in front, which it does not depend on."""
         window = (None, *self.window) if self.window else ()
-        return replace(self, strides=(0, *self.strides), window=window)
+        looks = tuple(replace(x, reach=(False, *x.reach)) for x in self.looks)
+        return replace(self, strides=(0, *self.strides), window=window, looks=looks)
+
+
+def with_looks(numbers: Collection[int], operands: Sequence[Operand]) -> set[int]:
+    """Numbers of operands with those of the operands that say where they are read."""
+    found, fresh = set[int](), set(numbers)
+    while fresh:
+        found |= fresh
+        known = [operands[n] for n in fresh if n < len(operands)]
+        fresh = {n for o in known for look in o.looks for n in used(look.cell)} - found
+    return found
 
 
 def dense(
@@ -116,7 +156,8 @@ def _with_split(o: Operand, dim: int, inner: int) -> Operand:
     """The operand over a dim as two, the faster one of `inner` indices."""
     strides = (*o.strides[:dim], o.strides[dim] * inner, *o.strides[dim:])
     window = (*o.window[:dim], None, *o.window[dim:]) if o.window else ()
-    return replace(o, strides=strides, window=window)
+    looks = tuple(replace(x, reach=(*x.reach[:dim], x.reach[dim], *x.reach[dim:])) for x in o.looks)
+    return replace(o, strides=strides, window=window, looks=looks)
 
 
 def _continues(operands: Sequence[Operand], slow: int, fast: int, extent: int) -> bool:
@@ -135,7 +176,7 @@ class Space:
 
     def __init__(
         self,
-        k: Builder,
+        k: ThreadBuilder,
         shape: tuple[int, ...],
         operands: Sequence[Operand],
         outputs: Sequence[Operand],
@@ -149,7 +190,7 @@ class Space:
             if o.name in self.tensors:
                 raise ScheduleError(f"operand {o.name}", "is given twice", "one name each")
             buffer = declare(
-                k, o, shape, [d for d, s in enumerate(o.strides) if s], o.name in names
+                k, o, shape, [d for d in range(len(shape)) if o.varies(d)], o.name in names
             )
             self.tensors[o.name] = o, buffer
 
@@ -172,14 +213,15 @@ class Space:
     def view(self, name: str, begin: Sequence[Int], tile: tuple[int, int]) -> ir.View:
         """The tile's part of a tensor: (rows, cols) without the broadcast dims."""
         operand, buffer = self.tensors[name]
-        kept = [d for d, s in enumerate(operand.strides) if s]
+        kept = [d for d in range(len(operand.strides)) if operand.varies(d)]
         if not kept:
-            return buffer[0:1]
+            return buffer[(slice(0, 1), *[0] * (len(buffer.shape) - 1))]
         first = [begin[d] - (operand.bound(d) or (0, 0))[0] for d in kept]
         sizes = [tile[d - len(self.shape)] if d >= len(self.shape) - 2 else 0 for d in kept]
         if not any(sizes):
             sizes[-1] = 1  # one value for the whole tile is a run of one
-        return buffer[tuple(span(b, n) if n else b for b, n in zip(first, sizes, strict=True))]
+        own = tuple(span(b, n) if n else b for b, n in zip(first, sizes, strict=True))
+        return buffer[own + (0,) * len(operand.looks)]
 
     def load(
         self,
@@ -188,12 +230,14 @@ class Space:
         tile: tuple[int, int],
         layout: ir.Buffer,
         fill: float = 0.0,
+        values: Mapping[int, ir.View] = MappingProxyType({}),
     ) -> ir.View:
         """Read the tile's part into registers that lie like `layout`, (rows or 1, cols or 1).
 
-        Outside the tensor its value is `fill`.
+        Outside the tensor its value is `fill`. `values` are the operands that say where it is read,
+        by number.
         """
-        missing = [d for d, s in enumerate(operand.strides[-2:]) if not s]
+        missing = [d for d in range(2) if not operand.varies(len(self.shape) - 2 + d)]
         held = self.k.reg_reduced(operand.name, operand.dtype, layout.all, missing).all
         if operand.counts:
             (dim,) = [d for d, s in enumerate(operand.strides) if s]
@@ -201,12 +245,36 @@ class Space:
             return held
         index = tuple(0 if d in missing else slice(None) for d in range(2))
         source = self.view(operand.name, begin, tile)
-        self.k.copy(held[index] if len(missing) < 2 else held[0], source, fill)
+        target = held[index] if len(missing) < 2 else held[0]
+        if not operand.looks:
+            self.k.copy(target, source, fill)
+            return held
+        first = len(source.buffer.shape) - len(operand.looks)
+        at = [
+            (dim, self._look(look, layout, index if len(missing) < 2 else (0,), values))
+            for dim, look in enumerate(operand.looks, first)
+        ]
+        self.k.gather(target, source, at, fill)
         return held
+
+    def _look(
+        self,
+        look: Look,
+        layout: ir.Buffer,
+        index: tuple[int | slice, ...],
+        values: Mapping[int, ir.View],
+    ) -> ir.View:
+        """Where a tile of a tensor is read along a dim, over the dims that the tensor varies in."""
+        missing = [d for d in range(2) if not look.reach[len(self.shape) - 2 + d]]
+        tile = self.k.reg_reduced("place", look.dtype, layout.all, missing)
+        numbers = sorted(used(look.cell))
+        cell = renumber(look.cell, {n: i for i, n in enumerate(numbers)})
+        self.k.map(cell, tile.all, *(values[n] for n in numbers))
+        return tile.all[index]
 
 
 def declare(
-    k: Builder, operand: Operand, shape: Sequence[int], dims: Sequence[int], output: bool
+    k: ThreadBuilder, operand: Operand, shape: Sequence[int], dims: Sequence[int], output: bool
 ) -> ir.Buffer:
     """The tensor of an operand, over these dims of the index space."""
     blocks, extents, offset = [], [], operand.offset
@@ -215,6 +283,9 @@ def declare(
         offset += low * operand.strides[d]
         extents.append(high - low)
         blocks.append((Iter(high - low, operand.strides[d], "m"),) if high - low > 1 else ())
+    for look in operand.looks:
+        extents.append(look.extent)
+        blocks.append((Iter(look.extent, look.stride, "m"),) if look.extent > 1 else ())
     place = Placement(tuple(blocks) or ((),), offset=(("m", offset),) if offset else ())
     return k.tensor(operand.name, operand.dtype, extents or [1], layout=place, output=output)
 
@@ -232,7 +303,8 @@ def run_vector(operands: Sequence[Operand], dim: int) -> int:
         if o.counts or not o.strides[dim]:
             continue
         size = DTYPES[o.dtype].itemsize
-        steps = [o.offset, *(s for d, s in enumerate(o.strides) if d != dim)]
+        others = [*o.strides[:dim], *o.strides[dim % len(o.strides) + 1 :]]
+        steps = [o.offset, *others, *(look.stride for look in o.looks)]
         aligned = gcd(VECTOR_BYTES // size, *steps) if o.strides[dim] == 1 else 1
         found = min(found, aligned)
     return found if found < VECTOR_BYTES else 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 
 from axe_eq.layout import Layout
-from axe_eq.layout.swizzle import Swizzle
+from axe_eq.layout.value.swizzle import Swizzle
 from axe_eq_backends.cuda.instrs import SmemForm
 
 

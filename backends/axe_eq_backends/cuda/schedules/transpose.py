@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import gcd, prod
 
-from axe_eq.kernel import ir
-from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import Cell
 from axe_eq.kernel.expr import Int
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.layout import Layout
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES, Operand, Space
@@ -68,7 +68,7 @@ class _Turn:
         like: registers of a tile that is read along its first dim (0) or its last (1).
     """
 
-    k: Builder
+    k: ThreadBuilder
     space: Space
     tile: tuple[int, int]
     operands: Sequence[Operand]
@@ -117,7 +117,7 @@ class _Blocks(_Turn):
     ) -> None:
         (slow, fast), (lanes_a, lanes_b) = warps, LANES
         self.operands, self.outputs = operands, outputs
-        self.k = k = Builder(name, slow * fast)
+        self.k = k = ThreadBuilder(name, slow * fast)
         self.space = Space(k, tuple(shape), operands, [o for o, _ in outputs])
         self.tile = (slow * lanes_a * side, fast * lanes_b * side)
         threads = (slow, 32 * fast, "tx"), (fast, 32, "tx")
@@ -146,7 +146,7 @@ class _Elements(_Turn):
         name: str,
     ) -> None:
         self.operands, self.outputs = operands, outputs
-        self.k = k = Builder(name, ELEMENT_WARPS)
+        self.k = k = ThreadBuilder(name, ELEMENT_WARPS)
         self.space = Space(k, tuple(shape), operands, [o for o, _ in outputs])
         side, down = ELEMENT_SIDE, ELEMENT_SIDE // ELEMENT_WARPS
         self.tile = (side, side)

@@ -1,0 +1,113 @@
+"""What kernels cost: cones of one forest, each summarised and priced once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from axe_eq.extract.price.cone import Picks, summarise
+from axe_eq.extract.price.pricer import Candidate, Price, Pricer
+from axe_eq.extract.read.forest import LOAD, Choice, Forest
+
+Key = tuple[tuple[int, ...], tuple[str, ...], frozenset[int]]
+"""Root tiles, the layouts they are stored in, and the alternatives picked, by identity."""
+Form = tuple[object, ...]
+"""The layouts that roots are stored in, and the kinds of tiles; see `Prices._form`."""
+
+
+class Prices:
+    """Prices of the kernels of a forest; all that is chosen by price asks here.
+
+    Attributes:
+        forest: whose cones they are.
+        pricer: what prices their summaries.
+    """
+
+    def __init__(self, forest: Forest, pricer: Pricer) -> None:
+        self.forest, self.pricer = forest, pricer
+        self._known: dict[Key, Price] = {}
+        self._by_form: dict[Form, Price] = {}
+        self._kinds: dict[tuple[object, ...], int] = {}
+        self._kind_of: dict[int, int] = {}
+        self._ruled_out: dict[Key, dict[Candidate, str]] = {}
+
+    def by(self, pricer: Pricer) -> Prices:
+        """Prices of the same kernels by another pricer, less what was ruled out here."""
+        others = Prices(self.forest, pricer)
+        others._ruled_out = self._ruled_out
+        return others
+
+    def price(self, roots: Sequence[int], picks: Picks, stored: Sequence[str]) -> Price:
+        """The cheapest way to implement a cone.
+
+        A search meets one cone under many sets of materialised values. Every alternative is one of
+        one tile class, so those picked say everything.
+
+        Args:
+            roots: tiles that are stored.
+            picks: the alternative taken of every tile.
+            stored: the layout that each root is stored in.
+        """
+        key = _key(roots, picks, stored)
+        found = self._known.get(key)
+        if found is None:
+            ruled_out = self._ruled_out.get(key, {})
+            form = None if ruled_out else (tuple(stored), *self._form(roots, picks))
+            found = self._by_form.get(form) if form else None
+            if found is None:
+                summary = summarise(self.forest, roots, picks, stored)
+                found = self.pricer.price(summary, ruled_out)
+            self._known[key] = found
+            if form:
+                self._by_form[form] = found
+        return found
+
+    def _form(self, roots: Sequence[int], picks: Picks) -> list[int]:
+        """A cone up to the names of its tiles: those of repeated blocks are summarised once.
+
+        The kind of every tile, users before operands and each once; a tile that was met before is
+        its place, less than 0.
+        """
+        form: list[int] = []
+        places: dict[int, int] = {}
+        stack = list(reversed(roots))
+        while stack:
+            tile = stack.pop()
+            place = places.get(tile)
+            if place is not None:
+                form.append(place)
+                continue
+            places[tile] = ~len(places)
+            choice = picks[tile]
+            kind = self._kind_of.get(id(choice))
+            form.append(self._kind(tile, choice) if kind is None else kind)
+            stack.extend(reversed(choice.children))
+        return form
+
+    def _kind(self, tile: int, choice: Choice) -> int:
+        """A number for all that a summary may see of an alternative and the tile it computes."""
+        node, layout = self.forest.tiles[tile], ""
+        if choice.kind == LOAD:
+            layout = self.forest.layout_of(choice.source)
+        figures = replace(choice, children=(), source=-1)
+        seen = figures, len(choice.children), layout, node.box, node.type, *node.extents.items()
+        kind = self._kind_of[id(choice)] = self._kinds.setdefault(seen, len(self._kinds))
+        return kind
+
+    def rule_out(
+        self,
+        roots: Sequence[int],
+        picks: Picks,
+        stored: Sequence[str],
+        candidate: Candidate,
+        reason: str,
+    ) -> Price:
+        """Price a cone without a candidate that it cannot be built by, from now on."""
+        key = _key(roots, picks, stored)
+        self._ruled_out.setdefault(key, {})[candidate] = reason
+        self._known.pop(key, None)
+        return self.price(roots, picks, stored)
+
+
+def _key(roots: Sequence[int], picks: Picks, stored: Sequence[str]) -> Key:
+    return tuple(roots), tuple(stored), frozenset(map(id, picks.values()))

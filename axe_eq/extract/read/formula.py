@@ -1,0 +1,42 @@
+"""A cone as formulas: what its kernel's step would say, without names of buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from axe_eq.extract.read.forest import LOAD, Choice, Forest
+from axe_eq.schedule.graph import TileNode
+from axe_eq.schedule.summary import Formula
+
+
+def formula(
+    forest: Forest,
+    roots: Sequence[int],
+    order: Sequence[int],
+    picks: dict[int, Choice],
+    stored: Sequence[str],
+) -> Formula:
+    """The nodes of a cone.
+
+    Args:
+        forest: where the tile classes are.
+        roots: tiles that are stored.
+        order: all tiles, users before operands.
+        picks: alternative taken of each.
+        stored: layouts of the roots.
+    """
+    tiles = list(reversed(order))
+    number = {tile: n for n, tile in enumerate(tiles)}
+    sources = list(dict.fromkeys(picks[t].source for t in tiles if picks[t].kind == LOAD))
+    nodes = []
+    for tile in tiles:
+        node, choice = forest.tiles[tile], picks[tile]
+        access = sources.index(choice.source) if choice.kind == LOAD else -1
+        operands = tuple(number[c] for c in choice.children)
+        nodes.append(
+            TileNode(
+                choice.kind, choice.text, choice.cell, node.box, str(node.type), operands, access
+            )
+        )
+    layouts = tuple(map(forest.layout_of, sources))
+    return Formula(tuple(nodes), tuple(number[r] for r in roots), layouts, tuple(stored))

@@ -1,0 +1,195 @@
+"""The extraction stage: search, merge kernels, rank alternatives, and say why when asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from axe_eq.extract.price.priced import Prices
+from axe_eq.extract.read.forest import Forest
+from axe_eq.extract.search.merge import Group, merged
+from axe_eq.extract.search.pareto import settle
+from axe_eq.extract.search.running import TOLERANCE_S
+from axe_eq.extract.search.search import Search
+from axe_eq.extract.search.selection import Selection
+
+MAX_ALTERNATIVES = 64
+MOST_RUNNERS = 24
+RANKED = 3
+INFINITE = float("inf")
+
+
+@dataclass(frozen=True)
+class RunnerUp:
+    """A schedule that was not chosen.
+
+    Attributes:
+        change: what differs from the chosen one.
+        time_s: its estimated seconds.
+    """
+
+    change: str
+    time_s: float
+
+
+@dataclass(frozen=True)
+class Extracted:
+    """What extraction found.
+
+    Attributes:
+        search: the search that ended with it, at the values it chose.
+        selection: the chosen values and their kernels.
+        groups: kernels, those merged that gain by it, in a valid order.
+        unfused_s: estimated seconds with every value materialised.
+        alternatives: kernels of the cheapest schedules one change away, to be ranked by their
+            timelines.
+        evaluated: kernels evaluated to choose it.
+        priced: distinct cones priced for that.
+        outputs: placed class and layout of every output.
+        unwritable: why alternatives were left out that the target's emitter cannot write, and
+            schedules that no known machine has.
+    """
+
+    search: Search
+    selection: Selection
+    groups: list[Group]
+    unfused_s: float
+    alternatives: tuple[list[Group], ...]
+    evaluated: int
+    priced: int
+    outputs: Sequence[tuple[int, str]]
+    unwritable: tuple[str, ...] = ()
+
+    @property
+    def forest(self) -> Forest:
+        """The classes it chose from."""
+        return self.search.forest
+
+    @property
+    def prices(self) -> Prices:
+        """Of the cones."""
+        return self.search.prices
+
+    @property
+    def time_s(self) -> float:
+        """Estimated seconds of the chosen kernels."""
+        return sum(g.price.time_s for g in self.groups)
+
+    @cached_property
+    def changes(self) -> list[Change]:
+        """Every schedule one change away, worked out when somebody asks what was compared."""
+        return _changes(self.search, self.selection)
+
+    @property
+    def runners_up(self) -> tuple[RunnerUp, ...]:
+        """The cheapest schedules one change away, cheapest first."""
+        gain = self.selection.time_s - self.time_s  # of merging kernels, taken off all alike
+        found = [RunnerUp(c.name, c.time_s - gain) for c in self.changes if c.differs]
+        return tuple(sorted(found, key=lambda r: (r.time_s, r.change))[:MOST_RUNNERS])
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """Changes that no schedule covers.
+
+        Values that their readers cannot compute, inputs that cannot be read where they arrive.
+        """
+        return tuple(c.name for c in self.changes if c.is_drop and c.time_s == INFINITE)
+
+
+@dataclass(frozen=True)
+class Change:
+    """A schedule with one value more in memory than the chosen one, or one less.
+
+    Attributes:
+        name: what is done to which value.
+        value: its placed class.
+        is_drop: it is one less.
+        time_s: estimated seconds; infinite where no schedule covers it, or above a bound.
+        differs: it is a schedule, of another time.
+    """
+
+    name: str
+    value: int
+    is_drop: bool
+    time_s: float
+    differs: bool
+
+
+def extract(
+    prices: Prices,
+    *,
+    per_byte: float = 0.0,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Extracted:
+    """Choose the cheapest schedule of a forest.
+
+    Args:
+        prices: of the kernels of a saturated session's forest on the target.
+        per_byte: seconds that a stored byte is worth beside its time: more leaves less in memory.
+        progress: told how far the search is.
+
+    Raises:
+        SearchError: an output that nothing computes.
+    """
+    forest = prices.forest
+    search = Search(prices)
+    unfused = search.total()
+    if per_byte:
+        settle(search, per_byte)
+    selection = search.selection() if per_byte else search.run(progress)
+    groups = merged(prices, selection)
+    ranked = 0 if per_byte else RANKED - 1  # those keep more
+    others = tuple(_groups_without(search, v) for v in _cheapest(search, selection, ranked))
+    outputs = [(_home(forest, root), forest.layout_of(root)) for root in forest.roots]
+    return Extracted(
+        search, selection, groups, unfused, others, search.evaluated, prices.pricer.priced, outputs
+    )
+
+
+def _home(forest: Forest, root: int) -> int:
+    """The placed class an output is taken from: the input's own buffer where it is an input."""
+    moves = forest.placed[root].moves
+    return moves[0][0] if moves else root
+
+
+def _groups_without(search: Search, flipped: int) -> list[Group]:
+    """Kernels of the schedule with one value flipped."""
+    undo = search.set_materialised([flipped])
+    groups = merged(search.prices, search.selection())
+    search.restore([flipped], undo)
+    return groups
+
+
+def _nearby(search: Search, selection: Selection) -> list[int]:
+    """The values that a change may be about: those that the chosen kernels depend on."""
+    met = {p for m in selection.kernels.values() for p in m.met} & set(search.values)
+    return sorted(met)[:MAX_ALTERNATIVES]
+
+
+def _changes(search: Search, selection: Selection) -> list[Change]:
+    """Every change there is."""
+    return [_change(search, selection, value) for value in _nearby(search, selection)]
+
+
+def _change(search: Search, selection: Selection, value: int, bound: float = INFINITE) -> Change:
+    """The schedule with one value flipped."""
+    undo = search.set_materialised([value])
+    cost = search.total(bound)
+    search.restore([value], undo)
+    is_drop = value in selection.materialised
+    verbs = ("read", "copy") if search.forest.copied(value) else ("recompute", "materialise")
+    name = f"{verbs[not is_drop]} {search.forest.label(value)}"
+    differs = cost < INFINITE and abs(cost - selection.time_s) > TOLERANCE_S
+    return Change(name, value, is_drop, cost, differs)
+
+
+def _cheapest(search: Search, selection: Selection, number: int) -> list[int]:
+    """The values whose flips make the cheapest other schedules; dearer ones are not priced out."""
+    best: list[Change] = []
+    for value in _nearby(search, selection) if number else ():
+        bound = best[-1].time_s if len(best) == number else INFINITE
+        change = _change(search, selection, value, bound)
+        if change.differs:
+            best = sorted([*best, change], key=lambda c: (c.time_s, c.name))[:number]
+    return [change.value for change in best]

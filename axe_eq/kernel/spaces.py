@@ -1,0 +1,25 @@
+"""Memories as kernels see them: what a name stands for, on every machine of one execution model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+GLOBAL, SHARED, PRIVATE = "global", "shared", "private"
+
+
+@dataclass(frozen=True)
+class Space:
+    """A memory that the buffers of a kernel lie in.
+
+    Example: registers of threads are ``Space("reg", PRIVATE, ("warp", "lane", "reg"))``.
+
+    Attributes:
+        name: that of the target's `Memory`.
+        kind: who sees it: "global" (all; arguments lie there, and what lies outside one is masked),
+            "shared" (those who run one instance of the kernel), "private" (each issuer its own).
+        axes: the layout axes that it owns; the last one counts its elements.
+    """
+
+    name: str
+    kind: str
+    axes: tuple[str, ...]

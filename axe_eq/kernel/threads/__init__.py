@@ -1,0 +1,1 @@
+"""Kernels on threads: warps, roles, barriers, registers; the model of GPUs of every family."""

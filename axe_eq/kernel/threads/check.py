@@ -1,0 +1,252 @@
+"""Static checks of kernels on threads: what a machine would do wrong or refuse, before any plan.
+
+Errors name the statement's place. What depends on values (bounds, races, deadlocks) is the
+interpreter's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from axe_eq.errors import ScheduleError
+from axe_eq.kernel import check as common
+from axe_eq.kernel.check import INT_MAX, broken
+from axe_eq.kernel.expr import bounds, depends, variables
+from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.counts import arrivals
+from axe_eq.kernel.threads.live import live, words
+from axe_eq.target import Target
+
+_SETMAXNREG = range(24, 257, 8)  # what setmaxnreg takes (PTX ISA 9.7.19.5)
+_BARRIER_BYTES = 8
+_PHASE_BYTES = (1 << 20) - 1  # that a barrier counts (PTX ISA, mbarrier object)
+
+
+def check(kernel: ir.Kernel, target: Target) -> None:
+    """Run every check.
+
+    Raises:
+        ScheduleError: the first rule that the kernel breaks.
+    """
+    for rule in RULES:
+        rule(kernel, target)
+
+
+def _scopes(kernel: ir.Kernel, target: Target) -> None:
+    """Scopes exist on the target; collective statements stand in collective scopes."""
+    for s, where in ir.walk(kernel):
+        scope = {"elect": "thread"}.get(where.scope, where.scope)
+        if scope not in target.scopes:
+            raise broken(s, f"scope {scope}", f"a scope of {target.name}")
+        if isinstance(s, ir.Sync) and where.scope in ("elect", "thread"):
+            raise broken(s, f"sync in scope {where.scope} deadlocks", "a wider scope")
+        if isinstance(s, ir.Gemm) and where.scope in ("elect", "thread"):
+            raise broken(s, f"a product in scope {where.scope}", "whole warps")
+        if isinstance(s, ir.WaitGroup | ir.Commit):
+            _check_group(s, where)
+
+
+def _check_group(s: ir.WaitGroup | ir.Commit, where: ir.Where) -> None:
+    """Groups are waited for and closed by those who issued what is in them."""
+    if s.kind.startswith("bulk") and where.scope != "elect":
+        raise broken(s, "bulk groups belong to the issuing thread", "k.one_thread()")
+    if s.kind == "wgmma" and where.scope in ("elect", "thread", "warp"):
+        raise broken(s, f"groups of products in scope {where.scope}", "the whole warpgroup")
+    if s.kind == "cp_async" and where.scope == "elect":
+        raise broken(s, "every thread has groups of its own copies", "all threads that copy")
+
+
+def _top(kernel: ir.Kernel, target: Target) -> None:
+    """Roles stand at the top of a kernel; beside them are integers and barriers of the cluster."""
+    for s, _ in ir.walk(kernel):
+        if isinstance(s, ir.Roles) and s not in kernel.body:
+            raise broken(s, "inside another statement", "at the top of a kernel")
+    if not any(isinstance(s, ir.Roles) for s in kernel.body):
+        return
+    for s in kernel.body:
+        if not isinstance(s, ir.Roles | ir.Let | ir.ClusterArrive | ir.ClusterWait):
+            raise broken(s, "stands beside roles", "statements inside a role")
+
+
+def _grid(kernel: ir.Kernel, target: Target) -> None:
+    """The units of work are counted with 32 bits."""
+    if isinstance(kernel.tiles, int) and 2 * kernel.tiles * kernel.cluster > INT_MAX + 1:
+        # The loop over them adds the grid's size to the last one.
+        wrong = f"has {kernel.tiles} units of work of {kernel.cluster} CTAs"
+        raise ScheduleError(f"kernel {kernel.name}", wrong, f"at most {(INT_MAX + 1) // 2} CTAs")
+
+
+def _capacity(kernel: ir.Kernel, target: Target) -> None:
+    """Shared memory and threads fit."""
+    capacity, limit = target.memory("smem").n_bytes, target.limits["threads_per_cta"]
+    if kernel.launch_smem_bytes > capacity:
+        used = ", ".join(
+            f"{b} {b.n_elements * b.itemsize}" for b in kernel.buffers if b.memory == "smem"
+        )
+        raise ScheduleError(
+            f"kernel {kernel.name}",
+            f"needs {kernel.launch_smem_bytes} bytes of shared memory ({used})",
+            f"at most {capacity}",
+        )  # fmt: skip
+    if kernel.n_threads > limit:
+        raise ScheduleError(f"kernel {kernel.name}", f"{kernel.n_threads} threads", f"{limit}")
+
+
+def _alignment(kernel: ir.Kernel, target: Target) -> None:
+    """Buffers begin where their swizzles do, and barriers at their own size."""
+    placed = [(str(b), b.offset, b.alignment) for b in kernel.buffers if b.memory == "smem"]
+    placed += [(str(b), b.offset, _BARRIER_BYTES) for b in kernel.barriers]
+    for name, offset, alignment in placed:
+        if offset % alignment:
+            raise ScheduleError(name, f"begins at byte {offset}", f"a multiple of {alignment}")
+
+
+def _budgets(kernel: ir.Kernel, target: Target) -> None:
+    """Register budgets of roles are numbers that the machine can give, and fit together."""
+    roles = [r for s in kernel.body if isinstance(s, ir.Roles) for r in s.branches if r.registers]
+    for role in roles:
+        if role.registers not in _SETMAXNREG:
+            raise broken(role, f"{role.registers} registers", "a multiple of 8 in 24..256")
+    wanted = sum(r.registers * (r.high - r.low) for r in roles)
+    granule = target.limits["register_granule"]
+    share = target.limits["registers_per_unit"] // kernel.n_threads
+    entry = min(share, target.limits["registers_per_thread"]) // granule * granule
+    groups = sum(r.high - r.low for r in roles)
+    if wanted > entry * groups:
+        raise ScheduleError(
+            f"kernel {kernel.name}", f"its roles want {wanted} registers for {groups} warpgroups",
+            f"at most {entry * groups}, which the launch gives",
+        )  # fmt: skip
+
+
+def _registers(kernel: ir.Kernel, target: Target) -> None:
+    """Accumulators of a role, and the tiles that live at once in it, fit in its registers."""
+    share = min(
+        target.limits["registers_per_unit"] // kernel.n_threads,
+        target.limits["registers_per_thread"],
+    )
+    accumulators: dict[ir.Role | None, set[ir.Buffer]] = {}
+    for s, where in ir.walk(kernel):
+        if isinstance(s, ir.Gemm) and s.acc.buffer.memory == "reg":
+            tiles = accumulators.setdefault(where.role, set())
+            tiles.add(s.acc.buffer)
+            most = (where.role and where.role.registers) or share
+            if words(tiles) > most:
+                wrong = f"accumulators take {words(tiles)} registers a thread"
+                raise broken(s, wrong, f"at most {most}")
+    roles = [r for s in kernel.body if isinstance(s, ir.Roles) for r in s.branches]
+    bodies = [(r.body, r.registers or share) for r in roles] or [(kernel.body, share)]
+    for body, most in bodies:
+        live(body, frozenset(), partial(_fits, most))
+
+
+def _fits(most: int, s: ir.Primitive, tiles: frozenset[ir.Buffer]) -> None:
+    if words(tiles) > most:
+        shown = ", ".join(f"{b} {words({b})}" for b in sorted(tiles, key=lambda b: b.name))
+        wrong = f"tiles that live at once take {words(tiles)} registers a thread ({shown})"
+        raise broken(s, wrong, f"at most {most}")
+
+
+def _written(kernel: ir.Kernel, target: Target) -> None:
+    """What is read of register tiles is of tiles that the same role writes."""
+    written: dict[ir.Role | None, set[ir.Buffer]] = {}
+    primitives = [(s, w.role) for s, w in ir.walk(kernel) if isinstance(s, ir.Primitive)]
+    for s, role in primitives:
+        if not isinstance(s, ir.Gemm) or s.accumulate != 1:
+            written.setdefault(role, set()).add(s.views()[0].buffer)
+    for s, role in primitives:
+        read = s.views() if isinstance(s, ir.Gemm) else s.views()[1:]
+        for view in read:
+            if view.buffer.memory == "reg" and view.buffer not in written.get(role, set()):
+                raise broken(s, f"{view} is read, which nothing wrote", "a copy, fill or map to it")
+
+
+def _barriers(kernel: ir.Kernel, target: Target) -> None:
+    """Barriers are arrived at and waited for, in slots that they have, with counts they hold."""
+    waited = {s.barrier for s, _ in ir.walk(kernel) if isinstance(s, ir.Wait)}
+    for barrier in kernel.barriers:
+        found = arrivals(kernel, barrier)
+        if not found:  # hardware has no barrier of 0 arrivals
+            raise ScheduleError(f"barrier {barrier.name}", "nobody arrives at it", "an arrive")
+        if barrier not in waited:
+            raise ScheduleError(f"barrier {barrier.name}", "nobody waits for it", "a wait")
+    changing = frozenset(s.var.name for s, _ in ir.walk(kernel) if isinstance(s, ir.Assign))
+    for s, _ in ir.walk(kernel):
+        if isinstance(s, ir.Expect) and s.n_bytes > _PHASE_BYTES:
+            raise broken(s, f"{s.n_bytes} bytes for one phase", f"at most {_PHASE_BYTES}")
+        if isinstance(s, ir.Wait | ir.Arrive | ir.Expect):
+            _check_slot(s, changing)
+
+
+def _check_slot(s: ir.Wait | ir.Arrive | ir.Expect, changing: frozenset[str]) -> None:
+    """A slot lies in its array, as far as it is known; what changes at run time is not."""
+    low, high = bounds(s.slot)
+    below, above = low is not None and low < 0, high is not None and high >= s.barrier.slots
+    if (below or above) and not depends(s.slot, changing):
+        wrong = f"slot {s.slot} of {s.barrier}, from {low} to {high}"
+        raise broken(s, wrong, f"0 to {s.barrier.slots - 1}")
+
+
+def _async_completion(kernel: ir.Kernel, target: Target) -> None:
+    """Every asynchronous copy completes somewhere: a barrier, or a group that is committed."""
+    committed: dict[ir.Role | None, set[str]] = {}
+    for s, where in ir.walk(kernel):
+        if isinstance(s, ir.Commit):
+            committed.setdefault(where.role, set()).add(s.kind)
+    for s, where in ir.walk(kernel):
+        if isinstance(s, ir.CopyAsync) and s.barrier is None:
+            kind = "bulk" if s.dst.buffer.memory == "gmem" else "cp_async"
+            if kind not in committed.get(where.role, set()):
+                raise broken(s, f"no commit of kind {kind} in its role", f"k.commit({kind!r})")
+
+
+def _cluster(kernel: ir.Kernel, target: Target) -> None:
+    """Clusters exist and are no larger than the machine's; all their threads meet in pairs.
+
+    A CTA that others reach into must not end before they have: such a kernel ends with a barrier of
+    the cluster.
+    """
+    most = target.limits.get("ctas_per_cluster", 1) if "cluster" in target.scopes else 1
+    if kernel.cluster > most:
+        wrong = f"clusters of {kernel.cluster} CTAs"
+        raise ScheduleError(f"kernel {kernel.name}", wrong, f"at most {most} on {target.name}")
+    _check_meetings(kernel.body, "")
+    for s, _ in ir.walk(kernel):
+        reaches = isinstance(s, ir.Arrive | ir.CopyAsync) and s.ranks
+        if reaches and not isinstance(kernel.body[-1], ir.ClusterWait):
+            raise broken(s, "a CTA may end before this reaches it", "k.cluster_sync() at the end")
+
+
+def _check_meetings(body: ir.Body, apart: str) -> None:
+    """Every arrive has its wait in the same body; `apart` says why not all threads come there."""
+    arrived: ir.Statement | None = None
+    for s in body:
+        if isinstance(s, ir.ClusterArrive | ir.ClusterWait):
+            if apart:
+                raise broken(s, f"stands {apart}", "where all threads of the cluster come")
+            if isinstance(s, ir.ClusterWait) == (arrived is None):
+                raise broken(s, "is out of turn", "an arrive, then a wait")
+            arrived = s if arrived is None else None
+        for part in ir.children(s):
+            _check_meetings(part, apart or _apart(s))
+    if arrived is not None:
+        raise broken(arrived, "is not waited for", "k.cluster_wait()")
+
+
+def _apart(s: ir.Statement) -> str:
+    """Why not all threads of a cluster come into a body of this statement; "" where they do."""
+    match s:
+        case ir.Roles():
+            return "in a role"
+        case ir.Scope():
+            return f"in scope {s.kind}"
+    ranked = any(v.name == ir.RANK for e in s.uniform() for v in variables(e))
+    return "where the rank decides" if ranked else ""
+
+
+RULES: tuple[Callable[[ir.Kernel, Target], None], ...] = (
+    common.check_memories, _scopes, _top, common.check_variables, common.check_inside,
+    common.check_integers, _grid, _capacity, _alignment, _budgets, _registers, _written, _barriers,
+    _async_completion, _cluster,
+)  # fmt: skip

@@ -1,0 +1,444 @@
+"""The nodes of kernels on threads: barriers, scopes, roles, asynchronous copies, clusters of CTAs.
+
+Scopes: a kernel's CTAs have `n_warps` warps. At the top, and in an `if` or `for` there, a
+primitive is issued by all of them together (scope "cta"). `Roles` divides the warps into exclusive
+branches by warpgroups of 4 warps; inside, every warpgroup issues for itself ("warpgroup"). `Scope`
+narrows to one elected thread ("elect") or to every warp or thread for itself ("warp", "thread").
+Layouts place tiles on the threads of the scope: axes ``warp`` (of the scope), ``lane``, ``reg``.
+
+A kernel may run in clusters of CTAs that start together. A CTA reaches the memory of the others, at
+the same place as its own, by arriving at their barriers and by copying one slice into several.
+
+The nodes of every machine (`axe_eq.kernel.ir`) are here too, so that one name serves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, cast
+
+from axe_eq.kernel import ir
+from axe_eq.kernel.expr import Int, Var, var
+from axe_eq.kernel.ir import (
+    Assign,
+    Body,
+    Buffer,
+    Copy,
+    Fill,
+    For,
+    Gemm,
+    If,
+    Index,
+    Let,
+    Map,
+    Primitive,
+    Reduce,
+    Scan,
+    Section,
+    Statement,
+    Subscript,
+    View,
+    children,
+    span,
+)  # fmt: skip
+from axe_eq.kernel.placement import number
+from axe_eq.kernel.spaces import GLOBAL, PRIVATE, SHARED, Space
+from axe_eq.kernel.threads.placement import LANES
+
+__all__ = [
+    "CTA", "GMEM", "LANE", "N_CTAS", "RANK", "REG", "SMEM", "THREAD", "WARP", "WARPS_PER_GROUP",
+    "Arrive", "Assign", "Body", "Buffer", "ClusterArrive", "ClusterWait", "Commit", "Copy",
+    "CopyAsync", "Expect", "FenceAsync", "Fill", "For", "Gather", "Gemm", "If", "Index", "Kernel",
+    "Let", "MBarrier", "Map", "Primitive", "Reduce", "Role", "Roles", "Scan", "Scope", "Statement",
+    "Subscript", "Sync", "View", "Wait", "WaitGroup", "Where", "children", "span", "walk",
+]  # fmt: skip
+
+GMEM = Space("gmem", GLOBAL, ("m",))
+SMEM = Space("smem", SHARED, ("m",))
+REG = Space("reg", PRIVATE, ("warp", "lane", "reg"))
+
+LANE = var("lane", high=LANES - 1)
+WARP = var("warp", high=LANES - 1)
+THREAD = var("thread", high=LANES * LANES - 1)
+CTA = var("cta")
+N_CTAS = var("n_ctas", low=1)
+RANK = "rank"  # the name of a CTA's number in its cluster
+WARPS_PER_GROUP = 4
+
+
+@dataclass(frozen=True)
+class Where(ir.Where):
+    """Who issues a statement: scope, how many warps it spans, and its role."""
+
+    n_warps: int
+    role: Role | None = None
+
+    @property
+    def axes(self) -> dict[str, int]:
+        """The thread axes that layouts of this scope's tiles must cover, with their sizes."""
+        if self.scope == "thread":
+            return {}
+        return {"lane": LANES} if self.scope == "warp" else {"lane": LANES, "warp": self.n_warps}
+
+    @property
+    def numbers(self) -> frozenset[str]:
+        """Numbers of the warps or threads that run for themselves here."""
+        names = {"warp": [WARP], "thread": [WARP, LANE, THREAD]}.get(self.scope, [])
+        return frozenset(v.name for v in names)
+
+
+@dataclass(eq=False)
+class MBarrier:
+    """An array of transaction barriers in shared memory.
+
+    Attributes:
+        name: unique in its kernel.
+        slots: number of barriers.
+        arrivals: arrivals that complete one phase; derived when the kernel is built.
+        offset: first byte in shared memory.
+    """
+
+    name: str
+    slots: int
+    arrivals: int = 0
+    offset: int = 0
+
+    def __str__(self) -> str:
+        return self.name
+
+
+# -- statements -----------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Role(Statement):
+    """What warpgroups low .. high-1 do; `var` is the warpgroup's number in the CTA.
+
+    `registers` per thread is derived from all roles when the kernel is built; 0 leaves them alone.
+    """
+
+    low: int
+    high: int
+    var: Var
+    body: Body = field(default_factory=list)
+    registers: int = 0
+
+    @property
+    def where(self) -> Where:
+        """Who issues its body."""
+        return Where("warpgroup", WARPS_PER_GROUP, self)
+
+    def line(self) -> str:
+        """Its warpgroups."""
+        regs = f", {self.registers} registers" if self.registers else ""
+        return f"warpgroups {self.low}..{self.high - 1} as {self.var}{regs}:"
+
+
+@dataclass(eq=False)
+class Roles(Statement):
+    """Exclusive branches over warpgroups: one node, so that emitters make one if/else chain."""
+
+    branches: list[Role] = field(default_factory=list)
+
+    def sections(self) -> Sequence[Section]:
+        """The branches, each issued by its warpgroups."""
+        return [Section(role.body, (role.var,), role.line(), role.where) for role in self.branches]
+
+    def line(self) -> str:
+        """A heading."""
+        return "roles:"
+
+
+@dataclass(eq=False)
+class Scope(Statement):
+    """A narrower issuing scope: "elect" (one thread), "warp" or "thread" (each for itself)."""
+
+    kind: str
+    body: Body = field(default_factory=list)
+
+    def narrowed(self, where: ir.Where) -> Where:
+        """Who issues its body."""
+        outer = cast(Where, where)
+        return Where(self.kind, outer.n_warps, outer.role)
+
+    def line(self) -> str:
+        """A heading."""
+        return {"elect": "one thread:"}.get(self.kind, f"each {self.kind}:")
+
+
+@dataclass(eq=False)
+class Wait(Statement):
+    """Wait until phase parity of a barrier slot has completed."""
+
+    barrier: MBarrier
+    slot: Int
+    parity: Int
+
+    def uniform(self) -> Iterator[Int]:
+        """Slot and parity."""
+        yield from (self.slot, self.parity)
+
+    def line(self) -> str:
+        """For what."""
+        return f"wait {self.barrier}[{self.slot}] parity {self.parity}"
+
+
+@dataclass(eq=False)
+class Arrive(Statement):
+    """Arrive at a barrier slot, once per issuing thread.
+
+    `ranks` are the CTAs of the cluster whose barriers these are, by default the own; `landings`
+    counts the CTAs that arrive so at one CTA's (derived).
+    """
+
+    barrier: MBarrier
+    slot: Int
+    ranks: tuple[Int, ...] = ()
+    landings: int = 1
+
+    def uniform(self) -> Iterator[Int]:
+        """Slot, and the CTAs."""
+        yield from (self.slot, *self.ranks)
+
+    def line(self) -> str:
+        """Where."""
+        return f"arrive {self.barrier}[{self.slot}]{_of_ctas(self.ranks)}"
+
+
+@dataclass(eq=False)
+class Expect(Statement):
+    """Arrive and announce the bytes of the copies that complete on this slot (derived)."""
+
+    barrier: MBarrier
+    slot: Int
+    copies: list[CopyAsync] = field(default_factory=list)
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes of all its copies that come to one CTA, from whichever of the cluster."""
+        return sum(c.landings * c.dst.size * c.dst.buffer.itemsize for c in self.copies)
+
+    def uniform(self) -> Iterator[Int]:
+        """The slot."""
+        yield self.slot
+
+    def line(self) -> str:
+        """Where, and how much."""
+        return f"arrive {self.barrier}[{self.slot}] expecting {self.n_bytes} bytes"
+
+
+@dataclass(eq=False)
+class Sync(Statement):
+    """Barrier over all threads of the issuing scope."""
+
+
+@dataclass(eq=False)
+class ClusterArrive(Statement):
+    """All threads of the CTA arrive at the barrier of their cluster; releases what they did."""
+
+    def line(self) -> str:
+        """What it is."""
+        return "arrive at the cluster's barrier"
+
+
+@dataclass(eq=False)
+class ClusterWait(Statement):
+    """Wait until all threads of the cluster have arrived; acquires what they did before."""
+
+    def line(self) -> str:
+        """What it is."""
+        return "wait for the cluster"
+
+
+@dataclass(eq=False)
+class FenceAsync(Statement):
+    """Make earlier ordinary shared-memory accesses of this thread visible to the async proxy."""
+
+    def line(self) -> str:
+        """As written."""
+        return "fence_async"
+
+
+@dataclass(eq=False)
+class Commit(Statement):
+    """Close the group of async operations issued so far; kind "bulk" or "cp_async"."""
+
+    kind: str
+
+    def line(self) -> str:
+        """As written."""
+        return f"commit {self.kind}"
+
+
+@dataclass(eq=False)
+class WaitGroup(Statement):
+    """Wait until at most `pending` groups are open.
+
+    Kind "wgmma" and "cp_async": done; "bulk": written; "bulk_read": shared memory was read.
+    """
+
+    kind: str
+    pending: int
+
+    def line(self) -> str:
+        """As written."""
+        return f"wait_group {self.kind} {self.pending}"
+
+
+@dataclass(eq=False)
+class Gather(Primitive):
+    """Copy a part of an argument to `dst`, every element from where tiles of integers say.
+
+    An element of `src` that begins at 0 along a dim of its buffer, and has one index there, is read
+    at the index that `at` holds for it. Those must be indices of the dim. Elements outside `src`
+    otherwise read as `fill`.
+
+    Attributes:
+        indices: (dim of src's buffer, tile of integers that broadcasts to dst).
+    """
+
+    name: ClassVar[str] = "gather"
+    dst: View
+    src: View
+    indices: tuple[tuple[int, View], ...]
+    fill: float = 0.0
+
+    def views(self) -> tuple[View, ...]:
+        """Destination, source, indices."""
+        return self.dst, self.src, *(tile for _, tile in self.indices)
+
+    def step(self, dim: int) -> int:
+        """Elements between neighbours of a dim of the source's buffer."""
+        (i,) = self.src.buffer.place.blocks[dim] or (None,)
+        return 0 if i is None else number(i.stride)
+
+    def details(self) -> str:
+        """What it says beside its operands."""
+        return f", dims {[dim for dim, _ in self.indices]} by tiles"
+
+
+@dataclass(eq=False)
+class CopyAsync(Primitive):
+    """Start a copy between global and shared memory.
+
+    It completes on a barrier slot (inside `arrives`) or with the group that the next `Commit`
+    closes. With `ranks` it goes to the same slice of shared memory in each of these CTAs of the
+    cluster, and completes on each one's own barrier slot; `landings` counts the CTAs that send such
+    a copy to one CTA (derived).
+    """
+
+    name: ClassVar[str] = "copy_async"
+    dst: View
+    src: View
+    barrier: MBarrier | None = None
+    slot: Int = 0
+    via: str = ""
+    ranks: tuple[Int, ...] = ()
+    landings: int = 1
+
+    def views(self) -> tuple[View, ...]:
+        """Destination, source."""
+        return self.dst, self.src
+
+    def uniform(self) -> Iterator[Int]:
+        """Its slot, and the CTAs that get it."""
+        yield from (self.slot, *self.ranks)
+
+    def details(self) -> str:
+        """Where it completes."""
+        if self.barrier is None:
+            return ""
+        return f", completes {self.barrier}[{self.slot}]{_of_ctas(self.ranks)}"
+
+
+@dataclass(eq=False)
+class Kernel(ir.Kernel):
+    """A kernel on threads.
+
+    Attributes:
+        n_warps: warps of one CTA.
+        barriers: barrier arrays.
+        tiles: units of work, each of one cluster; a grid covers them.
+        persistent: a CTA loops over tiles (at most one CTA per slot of the machine is launched).
+        smem_bytes: shared memory of one CTA.
+        cluster: CTAs of one cluster.
+    """
+
+    n_warps: int = field(kw_only=True)
+    barriers: list[MBarrier] = field(default_factory=list)
+    tiles: Int = 1
+    persistent: bool = False
+    smem_bytes: int = 0
+    cluster: int = 1
+    issuer: ClassVar[str] = "thread"
+    issuer_numbers: ClassVar[frozenset[str]] = frozenset(v.name for v in (WARP, LANE, THREAD))
+
+    @property
+    def top(self) -> Where:
+        """All warps of the CTA."""
+        return Where("cta", self.n_warps)
+
+    @property
+    def owner(self) -> Where:
+        """Beside roles every warpgroup computes the integers of the top for itself."""
+        divided = any(isinstance(s, Roles) for s in self.body)
+        return Where("warpgroup" if divided else "cta", self.n_warps)
+
+    def given(self) -> Iterator[str]:
+        """Parameters, and the CTA's place in the grid."""
+        yield from super().given()
+        yield from (CTA.name, N_CTAS.name)
+        if self.cluster > 1:
+            yield RANK
+
+    def names(self) -> Iterator[str]:
+        """Those of buffers and barriers."""
+        yield from super().names()
+        yield from (b.name for b in self.barriers)
+
+    def header(self) -> Iterator[str]:
+        """Threads, shared memory, grid."""
+        warps = f"{self.n_warps} warp" + ("" if self.n_warps == 1 else "s")
+        name, *params = super().header()
+        yield f"{name}, {warps}, {self.smem_bytes} bytes of smem"
+        yield from params
+        if self.cluster > 1:
+            yield f"  clusters of {self.cluster} CTAs"
+        each = "CTA" if self.cluster == 1 else "cluster"
+        grid = "persistent over" if self.persistent else f"one {each} for each of"
+        yield f"  {grid} {self.tiles} tiles"
+
+    def declarations(self) -> Iterator[str]:
+        """Buffers with their places in shared memory, and barriers."""
+        for buffer, text in zip(self.parts(), super().declarations(), strict=True):
+            at = f" at byte {buffer.offset}" if buffer.space == SMEM else ""
+            what, equals, place = text.partition(" = ")
+            yield f"{what}{at}{equals}{place}"
+        for b in self.barriers:
+            yield f"  barrier {b.name}[{b.slots}] at byte {b.offset}, {b.arrivals} arrivals"
+
+    @property
+    def n_threads(self) -> int:
+        """Threads of one CTA."""
+        return LANES * self.n_warps
+
+    @property
+    def smem_alignment(self) -> int:
+        """Bytes that the start of its shared memory is a multiple of."""
+        return max((b.alignment for b in self.buffers if b.space == SMEM), default=16)
+
+    @property
+    def launch_smem_bytes(self) -> int:
+        """Shared memory that a launch asks for: what it begins with is aligned to 16 bytes only."""
+        slack = self.smem_alignment if self.smem_alignment > 16 else 0
+        return self.smem_bytes + slack if self.smem_bytes else 0
+
+
+def walk(kernel: Kernel) -> list[tuple[Statement, Where]]:
+    """Every statement with who issues it, in program order."""
+    return cast(list[tuple[Statement, Where]], ir.walk(kernel))
+
+
+def _of_ctas(ranks: Sequence[Int]) -> str:
+    return f" of CTAs {', '.join(map(str, ranks))}" if ranks else ""

@@ -1,0 +1,1 @@
+"""Operations on layouts: tile, slice, product, composition, inverses, complements."""

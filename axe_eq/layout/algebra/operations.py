@@ -1,0 +1,166 @@
+"""The operations on layouts as users call them: on layouts, on their texts, and on expressions.
+
+On layouts and texts of layouts the result is a layout, computed at once. Where a part is unknown or
+has symbolic numbers the result is an expression, about which `axe.equivalent` can be asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, overload
+
+from axe_eq.errors import LayoutError
+from axe_eq.layout.algebra import composition, partial_inverse, products
+from axe_eq.layout.symbolic import expression, terms
+from axe_eq.layout.symbolic.expression import LayoutExpr
+from axe_eq.layout.symbolic.text import read_layout
+from axe_eq.layout.value.check import listed
+from axe_eq.layout.value.layout import Layout
+
+Shape = Sequence[Any]
+Known = Layout | str
+
+
+@overload
+def tile(a: Known, shape_a: Shape, b: Known, shape_b: Shape) -> Layout: ...
+@overload
+def tile(a: Known | LayoutExpr, shape_a: Shape, b: Known | LayoutExpr, shape_b: Shape) -> Any: ...
+def tile(a: Any, shape_a: Shape, b: Any, shape_b: Shape) -> Any:
+    """The tiled layout: ``T(x, y) = A(x) * span(B) + B(y)``, A outside (Axe 3.3, Theorem C.2).
+
+    Args:
+        a: the outer layout, its text, or an expression.
+        shape_a: a shape of it.
+        b: the inner layout.
+        shape_b: a shape of it, of the same rank.
+
+    Raises:
+        LayoutError: a shape does not group its layout, the ranks differ, the result does not fit in
+            63 bits, or a swizzle would not stay one.
+    """
+    return _pair("Tile", products.tile, a, shape_a, b, shape_b)
+
+
+@overload
+def direct_sum(a: Known, shape_a: Shape, b: Known, shape_b: Shape) -> Layout: ...
+@overload
+def direct_sum(
+    a: Known | LayoutExpr, shape_a: Shape, b: Known | LayoutExpr, shape_b: Shape
+) -> Any: ...
+def direct_sum(a: Any, shape_a: Shape, b: Any, shape_b: Shape) -> Any:
+    """The unscaled tile: ``S(x, y) = A(x) + B(y)`` on the same domain (Axe F.1).
+
+    Arguments and errors as for `tile`.
+    """
+    return _pair("DirectSum", products.direct_sum, a, shape_a, b, shape_b)
+
+
+@overload
+def tile_of(a: Known, shape_a: Shape, b: Known, shape_b: Shape) -> Layout: ...
+@overload
+def tile_of(
+    a: Known | LayoutExpr, shape_a: Shape, b: Known | LayoutExpr, shape_b: Shape
+) -> Any: ...
+def tile_of(a: Any, shape_a: Shape, b: Any, shape_b: Shape) -> Any:
+    """The layout C with ``tile(C, shape_a / shape_b, b, shape_b) = a``. Complete.
+
+    Raises:
+        LayoutError: there is none, with the reason and the first index that breaks.
+        SearchError: undecided, a replica list off the gap condition spans over 2**24.
+    """
+    return _pair("TileOf", products.tile_of, a, shape_a, b, shape_b)
+
+
+@overload
+def direct_sum_left(a: Known, shape_a: Shape, b: Known, shape_b: Shape) -> Layout: ...
+@overload
+def direct_sum_left(
+    a: Known | LayoutExpr, shape_a: Shape, b: Known | LayoutExpr, shape_b: Shape
+) -> Any: ...
+def direct_sum_left(a: Any, shape_a: Shape, b: Any, shape_b: Shape) -> Any:
+    """The left addend: C with ``direct_sum(C, shape_a / shape_b, b, shape_b) = a``. Complete.
+
+    Raises:
+        LayoutError: there is none, with the reason and the first index that breaks.
+        SearchError: as `tile_of`.
+    """
+    return _pair("LeftAddend", products.direct_sum_left, a, shape_a, b, shape_b)
+
+
+@overload
+def direct_sum_right(a: Known, shape_a: Shape, b: Known, shape_b: Shape) -> Layout: ...
+@overload
+def direct_sum_right(
+    a: Known | LayoutExpr, shape_a: Shape, b: Known | LayoutExpr, shape_b: Shape
+) -> Any: ...
+def direct_sum_right(a: Any, shape_a: Shape, b: Any, shape_b: Shape) -> Any:
+    """The right addend: C with ``direct_sum(b, shape_b, C, shape_a / shape_b) = a``. Complete.
+
+    Raises:
+        LayoutError: there is none, with the reason and the first index that breaks.
+        SearchError: as `tile_of`.
+    """
+    return _pair("RightAddend", products.direct_sum_right, a, shape_a, b, shape_b)
+
+
+@overload
+def compose(a: Known, b: Known) -> Layout: ...
+@overload
+def compose(a: Known | LayoutExpr, b: Known | LayoutExpr) -> Any: ...
+def compose(a: Any, b: Any) -> Any:
+    """The layout ``x -> A(B(x))``: B moves on one axis, in indices of A. Complete.
+
+    An element with several copies in B has the union of their images. Indices past the size of A
+    continue its slowest iter, as CuTe reads a layout; not so in expressions.
+
+    Args:
+        a: the outer layout, its text, or an expression; its swizzles stay in front.
+        b: the inner one, away from 0 on at most one axis, with coordinates of at least 0.
+
+    Raises:
+        LayoutError: B moves on several axes or has an index that A has no iter for, or no layout
+            computes the composition, with the first index that breaks.
+        SearchError: undecided, over 2**22 points where iters of B carry over those of A.
+
+    Source: CuTe composition; here without its divisibility conditions.
+    """
+    if type(a) is Layout and type(b) is Layout:
+        return composition.compose(a, b)
+    one, two = read_layout(a), read_layout(b)
+    if isinstance(one, Layout) and isinstance(two, Layout):
+        return composition.compose(one, two)
+    return expression.composition(one, two)
+
+
+def complement(layout: Known, size: int) -> Layout:
+    """`axe_eq.layout.complement` of a layout or its text."""
+    return partial_inverse.complement(_value(layout), size)
+
+
+def left_inverse(layout: Known) -> Layout:
+    """`axe_eq.layout.left_inverse` of a layout or its text."""
+    return partial_inverse.left_inverse(_value(layout))
+
+
+def right_inverse(layout: Known) -> Layout:
+    """`axe_eq.layout.right_inverse` of a layout or its text."""
+    return partial_inverse.right_inverse(_value(layout))
+
+
+def _pair(
+    symbol: str, compute: Callable[..., Layout], a: Any, shape_a: Shape, b: Any, shape_b: Shape
+) -> Any:
+    shape_a, shape_b = tuple(listed("shape", shape_a)), tuple(listed("shape", shape_b))
+    if type(a) is Layout and type(b) is Layout:
+        return compute(a, shape_a, b, shape_b)
+    one, two = read_layout(a), read_layout(b)
+    if isinstance(one, Layout) and isinstance(two, Layout):
+        return compute(one, shape_a, two, shape_b)
+    return expression.pair(getattr(terms, symbol), one, shape_a, two, shape_b)
+
+
+def _value(value: Any) -> Layout:
+    found = read_layout(value)
+    if not isinstance(found, Layout):
+        raise LayoutError(f"layout {found}", "is an expression", "a layout without unknowns")
+    return found

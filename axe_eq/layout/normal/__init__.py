@@ -1,0 +1,1 @@
+"""Normal forms of layouts, and the exact decision of equality."""

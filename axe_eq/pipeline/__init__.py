@@ -1,0 +1,211 @@
+"""The way through, read this first: from a Python function to kernels that run.
+
+    function --trace--> program --encode--> terms --saturate--> e-graph --extract--> selection
+    --build--> schedule graph, whose kernels were lowered, dispatched and written
+
+One line per stage, each through `debug.stage`, which times it, prints it, dumps it and checks what
+it must hold. Trace and encode apply no law; only extract chooses; what it takes is built before it
+ends. The rooms beside this page: what is asked for (`job`, `requests`), what is kept (`answers`),
+who searches (`worker`), and the stages' own parts (`saturation`, `rounds`).
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from axe_eq.debug import Report, stage
+from axe_eq.egraph.worker import is_limited
+from axe_eq.errors import ArgumentError, ProgramError, SearchError
+from axe_eq.extract.search.commit import MOST_ROUNDS
+from axe_eq.extract.search.mesh import build_mesh, plan_mesh, read_mesh
+from axe_eq.extract.search.stage import Extracted
+from axe_eq.layout import Layout, Mesh
+from axe_eq.pack import Pack, name_list
+from axe_eq.pack import packs as find_packs
+from axe_eq.pipeline.answers import as_answer, cached
+from axe_eq.pipeline.job import Job, find_target
+from axe_eq.pipeline.requests import (
+    arrival_layouts,
+    check_axes,
+    check_memory,
+    everywhere,
+    mesh_requests,
+    wanted_layouts,
+    without_plan,
+)
+from axe_eq.pipeline.rounds import (
+    Built,
+    Choices,
+    build_notes,
+    build_program,
+    compare_kernels,
+    extract_program,
+    extraction_notes,
+    given_up,
+    read_choices,
+)
+from axe_eq.pipeline.saturation import limited, matches_text, saturate_program, saturation_notes
+from axe_eq.pipeline.worker import choose_limited
+from axe_eq.program.node import Node, Program
+from axe_eq.program.terms import decode, encode
+from axe_eq.program.trace import trace
+from axe_eq.rule.term import Term
+from axe_eq.run.executable import Executable
+from axe_eq.schedule.shard import mesh_text
+from axe_eq.target import Target
+
+
+def compile(
+    fn: Callable[..., Any] | Program,
+    *specs: Any,
+    target: str | Target | None = None,
+    mesh: Mesh | None = None,
+    outputs: Sequence[Layout | None] | None = None,
+    packs: Iterable[str | Pack] | None = None,
+    without: Iterable[str] = (),
+    numerics: str = "real",
+    tune: bool = False,
+) -> Executable:
+    """Compile a function of arrays: choose the cheapest schedule and make it runnable.
+
+    Args:
+        fn: a function of arrays, see `trace`; or a traced program.
+        specs: what its arguments look like; arrays may stand for specs.
+        target: a machine or its name; by default the first GPU that is a known target, else "cpu".
+        mesh: devices; None for one. On a mesh the schedule graph is planned, not run, and inputs
+            whose specs give no layout are whole on every device.
+        outputs: the layout wanted of every output; None, or None in it, leaves dense row-major on
+            one device and the cheapest cut on a mesh.
+        packs: names of packs or packs; all installed ones by default.
+        without: laws ("pack/law" or "law") and packs to leave out.
+        numerics: "real" (laws of real numbers allowed) or "exact" (bit for bit laws only).
+        tune: reserved for measuring candidates on the device; must be False here.
+
+    Returns:
+        The executable. Its search is kept on disk, by everything it depends on (AXE_CACHE_DIR,
+        AXE_CACHE): the next one of the same program takes milliseconds.
+
+    Raises:
+        ProgramError, PackError, SearchError, ScheduleError: see their texts.
+    """
+    if numerics not in ("real", "exact"):
+        raise ProgramError(f"numerics {numerics!r}", "is not a mode", "'real' or 'exact'")
+    if tune:
+        raise SearchError("tune=True", "measuring on a device is not available", "tune=False")
+    if mesh is not None and not isinstance(mesh, Mesh):
+        raise ArgumentError(f"mesh={mesh!r}", "is no mesh", 'a Mesh such as Mesh({"x": 2})')
+    left_out = tuple(name_list("without", without))
+    used = tuple(p for p in find_packs(packs, left_out) if p.exact or numerics == "real")
+    machine = find_target(target, find_packs(packs))
+    report = Report()
+    program = stage("trace", lambda: as_program(fn, specs), report=report, show={5: str})
+    if outputs is not None:
+        program = replace(program, output_layouts=wanted_layouts(program, outputs))
+    check_axes(program, machine, mesh)
+    check_memory(program, machine, mesh)
+    job = Job(program, machine, used, left_out, numerics, mesh)
+    return cached(job, report, lambda report: search(job, report))
+
+
+def search(job: Job, report: Report) -> Executable:
+    """The stages from encode on: here, or in a worker where a limit is set."""
+    program = job.program
+    terms = stage("encode", lambda: encode(program.outputs), report=report,
+                  check=lambda t: check_decodes(t, program))  # fmt: skip
+    if is_limited():
+        return choose_limited(job, "axe_eq.pipeline:choose_stored", report)
+    return choose(job, terms, report)
+
+
+def choose_stored(text: str) -> str:
+    """What a worker does: the stages from saturate on for a `Job`, JSON to JSON."""
+    job = Job.of_json(text)
+    exe = choose(job, encode(job.program.outputs), Report())
+    return json.dumps(as_answer(exe) | {"explanation": exe.explain()})
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """No look for cyclic garbage inside.
+
+    What a search makes is nearly all alive: looking at it took a tenth of the time, in pauses of up
+    to 0.2 s, and compiling needs no more memory without.
+    """
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+@_collector_paused()
+def choose(job: Job, terms: Mapping[Node, Term], report: Report) -> Executable:
+    """The stages from saturate on."""
+    if job.mesh is not None:
+        return _choose_on_mesh(job, terms, job.mesh, report)
+    graph = stage("saturate", lambda: saturate_program(
+                      job.program, terms, job.packs, job.without, numerics=job.numerics),
+                  report=report, notes=saturation_notes, show={3: matches_text})  # fmt: skip
+    choices = read_choices(job.program, terms, graph, job.target, job.packs)
+    for number in range(1, MOST_ROUNDS + 1):  # until every kernel that is taken is built
+        found, built = _round(number, job, choices, report)
+        if not choices.improve(built, report):
+            break
+    else:
+        raise given_up(built, number)
+    return job.executable(built.schedule, report, graph.matches, found)
+
+
+def _round(number: int, job: Job, choices: Choices, report: Report) -> tuple[Extracted, Built]:
+    """Extract and build once, with what was ruled out so far."""
+    found = stage("extract", lambda: extract_program(choices),
+                  report=report, notes=extraction_notes)  # fmt: skip
+    built = stage("build", lambda: build_program(job.program, choices, found, job.numerics),
+                  report=report, notes=partial(build_notes, choices, number),
+                  compare=lambda b: compare_kernels(job.program, b, job.target, job.packs),
+                  )  # fmt: skip
+    return found, built
+
+
+def _choose_on_mesh(job: Job, terms: Mapping[Node, Term], mesh: Mesh, report: Report) -> Executable:
+    """The stages from saturate on, for a mesh: the same graph, other requests."""
+    text, target = mesh_text(mesh), job.target
+    job = replace(job, program=everywhere(job.program, text))
+    requests = mesh_requests(job.program, terms, text)
+    graph = stage("saturate", lambda: saturate_program(
+                      job.program, terms, job.packs, job.without, requests, job.numerics),
+                  report=report, notes=saturation_notes, show={3: matches_text})  # fmt: skip
+    forest = stage("read", lambda: read_mesh(graph.session, text, target, requests), report=report)
+    try:
+        ways = stage("extract", lambda: plan_mesh(forest, text, target), report=report)
+    except SearchError as error:
+        raise limited(graph, without_plan(job.program, error)) from error
+    layouts = arrival_layouts(job.program)
+    inputs = [(i.name, i.node.type, layouts[i.name]) for i in job.program.inputs]
+    schedule = stage("build", lambda: build_mesh(ways, text, target, inputs),
+                     report=report, notes=lambda g: {"steps": len(g.steps)})  # fmt: skip
+    return job.executable(schedule, report, graph.matches)
+
+
+def as_program(fn: Callable[..., Any] | Program, specs: Sequence[Any]) -> Program:
+    """Trace a function; programs pass."""
+    return fn if isinstance(fn, Program) else trace(fn, *specs)
+
+
+def check_decodes(terms: Mapping[Node, Term], program: Program) -> None:
+    """Encoding must apply no law: decoding gives back the very same nodes.
+
+    Raises:
+        SearchError: it does not.
+    """
+    for root in program.outputs:
+        if decode(terms[root]) is not root:
+            raise SearchError("encode", f"changed {root!r}", "the same program back")

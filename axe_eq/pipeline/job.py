@@ -1,0 +1,128 @@
+"""What a search is asked for, as one value: to be told apart, sent to a worker, and answered."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from axe_eq.debug import Report
+from axe_eq.errors import PackError, SearchError
+from axe_eq.extract.search.stage import Extracted
+from axe_eq.layout import Mesh
+from axe_eq.pack import Pack, by_reference, reference
+from axe_eq.program.node import Program
+from axe_eq.program.store import program_from_json, program_to_json
+from axe_eq.prove.programs.agree import disagreement
+from axe_eq.run.executable import Executable
+from axe_eq.run.fingerprint import program_key
+from axe_eq.schedule.graph import ScheduleGraph
+from axe_eq.target import Target
+
+
+@dataclass(frozen=True)
+class Job:
+    """A program, and all that the choice of its schedule depends on.
+
+    Attributes:
+        program: what is compiled.
+        target: the machine.
+        packs: whose laws and schedules may be used.
+        without: laws and packs that are left out.
+        numerics: "real" or "exact".
+        mesh: devices; None for one.
+    """
+
+    program: Program
+    target: Target
+    packs: tuple[Pack, ...]
+    without: tuple[str, ...] = ()
+    numerics: str = "real"
+    mesh: Mesh | None = None
+
+    @property
+    def key(self) -> str | None:
+        """Text of everything that the choice depends on; None where it cannot be told."""
+        return program_key(
+            self.program, self.target, self.mesh, self.packs, self.without, self.numerics
+        )
+
+    def executable(
+        self,
+        schedule: ScheduleGraph,
+        report: Report,
+        matches: Mapping[str, int],
+        found: Extracted | None = None,
+        explanation: str | None = None,
+        again: Callable[[], Executable] | None = None,
+    ) -> Executable:
+        """The program with a schedule that was chosen for it; see `Executable`."""
+        return Executable(
+            self.program, schedule, self.target, self.packs, self.numerics, report, found, matches,
+            explanation, again,
+            differ=partial(disagreement, numerics=self.numerics, packs=self.packs),
+        )  # fmt: skip
+
+    def to_json(self) -> str:
+        """Text for another process; without the values of constants, which choose nothing.
+
+        Raises:
+            SearchError: the target is no plain data.
+        """
+        constants = dict.fromkeys(self.program.constants, np.empty(0, np.bool_))
+        return json.dumps({
+            "program": program_to_json(replace(self.program, constants=constants)),
+            "mesh": None if self.mesh is None else [list(self.mesh.shape.items()), self.mesh.axis],
+            "target": _target_text(self.target),
+            "packs": [reference(pack) for pack in self.packs],
+            "without": self.without,
+            "numerics": self.numerics,
+        })  # fmt: skip
+
+    @classmethod
+    def of_json(cls, text: str) -> Job:
+        """What `to_json` wrote."""
+        job: dict[str, Any] = json.loads(text)
+        mesh = None if job["mesh"] is None else Mesh(dict(job["mesh"][0]), job["mesh"][1])
+        target: Target = pickle.loads(b64decode(job["target"]))
+        packs = tuple(by_reference(name) for name in job["packs"])
+        program = program_from_json(job["program"])
+        return cls(program, target, packs, tuple(job["without"]), job["numerics"], mesh)
+
+
+def _target_text(target: Target) -> str:
+    plain = replace(target, limits=dict(target.limits))
+    try:
+        return b64encode(pickle.dumps(plain)).decode()
+    except (pickle.PicklingError, TypeError, AttributeError) as error:
+        wrong = f"cannot be sent to another process ({error})"
+        raise SearchError(f"target {target.name!r}", wrong, "a target of plain data") from None
+
+
+def find_target(target: str | Target | None, known: Sequence[Pack]) -> Target:
+    """The machine meant by `target`.
+
+    Raises:
+        PackError: no pack knows it.
+    """
+    if isinstance(target, Target):
+        return target
+    machines = {name: t for pack in known for name, t in pack.targets.items()}
+    if target is None:
+        runners = {f: r for pack in known for f, r in pack.runners.items()}
+        present = [
+            n for n, t in machines.items() if t.family in runners and runners[t.family].present(t)
+        ]
+        target = (
+            sorted(present, key=lambda n: (machines[n].family == "cpu", n))[0] if present else "cpu"
+        )
+    if target not in machines:
+        known_names = f"one of {' '.join(sorted(machines))}" if machines else "a pack with targets"
+        raise PackError(f"target {target!r}", "is not known", known_names)
+    return machines[target]

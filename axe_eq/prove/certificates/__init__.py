@@ -1,0 +1,1 @@
+"""Certificates: what a proof rests on, and the checker that needs no e-graph."""

@@ -1,0 +1,1 @@
+"""Equality of layouts and of layout expressions: decided by the algebra, or rewritten by laws."""
