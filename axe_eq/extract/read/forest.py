@@ -416,15 +416,9 @@ def _cell_figures(text: str, cell: Cell, types: tuple[ValueType, ...]) -> dict[s
     sig = signature(text)
     space = math.prod(sig.extents([t.shape for t in types]))
     structured = bool(sig.monoid) and MONOIDS[sig.monoid].n_values > 1
-    if sig.monoid and (structured or (cell.product and len(given) > 1)):
-        factors = given[1:] if structured else given
-        wide = max((o.type for o in factors), key=lambda t: DTYPES[t.dtype].itemsize).dtype
-        extra = MONOIDS[sig.monoid].flops * math.prod(given[0].type.shape) if structured else 0.0
-        return Choice(
-            CELL, sig_text, cell_text, ids, -1, 2.0 * space, extra, wide, structured, True
-        )
     if sig.monoid and (structured or (cell.product and len(types) > 1)):
-        wide = max(types, key=lambda t: DTYPES[t.dtype].itemsize).dtype
+        factors = types[1:] if structured else types
+        wide = max(factors, key=lambda t: DTYPES[t.dtype].itemsize).dtype
         extra = MONOIDS[sig.monoid].flops * math.prod(types[0].shape) if structured else 0.0
         return {"product": 2.0 * space, "vector": extra, "dtype": wide,
                 "structured": structured, "reduces": True}  # fmt: skip
