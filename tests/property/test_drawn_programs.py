@@ -14,23 +14,23 @@ from benchmarks.programs import CRASH, NOT_EMITTED, RIGHT, WRONG, Outcome, is_la
 PAIRS = 200  # 2 % of those of a whole campaign
 SEEDS = range(100_000, 100_060)  # as much, and others than the campaign's own
 # By target and kind, 2 % of the 3,000 programs of a campaign: those that an interpreter takes no
-# second for, all of them different.
+# second for, all of them different. But for one, a result that is off by one is seen.
 FEW: dict[str, dict[str, tuple[int, ...]]] = {
     "h200": {
-        "reduction": (100_005, 100_019), "product": (100_004, 100_021, 100_040),
-        "bits": (100_038, 100_042), "generic": (100_002, 100_007, 100_008),
-        "casts": (100_016, 100_201), "spatial": (100_013, 100_063), "stencil": (100_195,),
-        "tests": (100_130, 100_206), "rows": (100_020, 100_022), "scans": (100_015, 100_017),
-        "cells": (100_074, 100_077, 100_099), "moves": (100_118, 100_239), "chain": (100_082,),
-        "attention": (100_143,), "gathers": (100_012, 100_023),
+        "reduction": (100_070, 100_170, 100_318), "product": (100_004, 100_152, 100_306),
+        "bits": (100_580, 100_802), "generic": (100_008, 100_026, 100_064),
+        "casts": (100_290, 100_548), "spatial": (100_284,), "stencil": (100_262,),
+        "tests": (100_206, 100_488), "rows": (100_050, 100_080), "scans": (100_554, 100_868),
+        "cells": (100_074, 100_140), "moves": (100_330, 100_714), "chain": (100_328,),
+        "attention": (100_400,), "gathers": (100_036, 100_108, 100_200),
     },
     "cpu": {
-        "reduction": (100_001, 100_027), "product": (100_056, 100_071, 100_088),
-        "bits": (100_067, 100_397), "generic": (100_025, 100_026, 100_031),
-        "casts": (100_205, 100_290), "spatial": (100_100, 100_241), "stencil": (100_220,),
-        "tests": (100_300, 100_484), "rows": (100_035, 100_046), "scans": (100_018, 100_033),
-        "cells": (100_135, 100_111, 100_138), "moves": (100_330, 100_503), "chain": (100_213,),
-        "attention": (100_160,), "gathers": (100_036, 100_041),
+        "reduction": (100_055, 100_057, 100_137), "product": (100_159, 100_185, 100_187, 100_555),
+        "bits": (100_067, 100_397), "generic": (100_007, 100_025, 100_083),
+        "casts": (100_205, 100_433), "spatial": (100_013,), "stencil": (100_195,),
+        "tests": (100_537,), "rows": (100_291, 100_317), "scans": (100_015, 100_033),
+        "cells": (100_099, 100_135), "moves": (100_239, 100_959), "chain": (100_581,),
+        "attention": (100_511,), "gathers": (100_041, 100_089, 100_181),
     },
 }  # fmt: skip
 DRAWN = [(t, kind, seed) for t, of in FEW.items() for kind, seeds in of.items() for seed in seeds]

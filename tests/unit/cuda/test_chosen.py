@@ -9,6 +9,7 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import nn
+from axe_eq.kernel import dispatch as kernel_dispatch
 from axe_eq_backends.cuda import assemble, contract, cost, planning, register_cost
 from axe_eq_backends.cuda import lower as lowering
 from axe_eq_backends.cuda.lower import lower
@@ -299,7 +300,7 @@ def test_what_no_warpgroup_kernel_takes_is_priced_as_what_is_emitted(
 def test_a_product_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its plan tells whether the persistent kernel takes it, and is what is written."""
     planned: list[str] = []
-    real = planning.dispatch
+    real = kernel_dispatch.dispatch
 
     def noted(kernel: Any, *given: Any) -> Any:
         planned.append(kernel.name)
