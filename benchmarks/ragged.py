@@ -367,7 +367,7 @@ def listed(result: Any) -> list[Any]:
 
 def widened(array: Any) -> Any:
     """Floats in float64; other values as they are."""
-    return array.astype(np.float64) if array.dtype.kind not in "ib" else array
+    return array.astype(np.float64) if array.dtype.kind not in "iub" else array
 
 
 # -- the command -----------------------------------------------------------------------------------

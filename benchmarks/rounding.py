@@ -143,7 +143,7 @@ def _moved(fn: Callable[..., Array], arrays: Sequence[Array], errors: Sequence[A
 def _shifted(array: Array, by: Array) -> Array:
     if array.dtype.kind == "b":
         return np.asarray(array ^ (by != 0))
-    if array.dtype.kind == "i":
+    if array.dtype.kind in "iu":
         return np.asarray(array + np.where(np.isfinite(by), np.rint(by), 1).astype(array.dtype))
     return np.where(np.isinf(by), np.nan, array + by)  # what may be anything may be NaN
 

@@ -17,6 +17,7 @@ from axe_eq.cli.source import load_arrays, load_function, parse_dims, parse_exte
 from axe_eq.errors import ArgumentError, DeviceError
 from axe_eq.files import whole
 from axe_eq.pipeline import compile as compile_program
+from axe_eq.program.gathers import index_limits
 from axe_eq.program.nesting import flatten
 from axe_eq.program.types import DTYPES
 from axe_eq.run.store import Loaded, load
@@ -183,7 +184,7 @@ def run_command(
     check_present(exe)
     runs: Any = exe.schedule.bind(**parse_dims(bindings)) if bindings else exe
     call = runs.call if bindings or kept else exe.schedule.call
-    arrays = load_arrays(inputs) if inputs else random_inputs(call.types, seed)
+    arrays = load_arrays(inputs) if inputs else random_inputs(call.types, seed, places_of(exe))
     given = call.nest(check_count(arrays, call.names))
     results = flatten(runs.launch(*given) if bindings else exe(*given))[1]
     wanted = [None] * len(results) if kept else flatten(exe.meaning(*given))[1]
@@ -224,14 +225,28 @@ def check_count(arrays: list[Any], names: Sequence[str]) -> list[Any]:
     return arrays
 
 
-def random_inputs(types: Any, seed: int) -> list[Any]:
-    """Normal floats, small integers, random bools."""
+def places_of(exe: Any) -> list[int]:
+    """Per input what its integers are below, since they say where values are read; 0 for none.
+
+    Of a saved program, which has no operators, nothing is known.
+    """
+    if not hasattr(exe, "program"):
+        return []
+    limits = index_limits(exe.program.outputs)
+    return [limits.get(i.node, 0) for i in exe.program.inputs]
+
+
+def random_inputs(types: Any, seed: int, places: Sequence[int] = ()) -> list[Any]:
+    """Normal floats, small integers or such as say where a value is read, random bools."""
     rng = np.random.default_rng(seed)
     found = []
-    for type_ in types:
+    for number, type_ in enumerate(types):
         declared = DTYPES[type_.dtype]
         if declared.kind == "f":
             found.append(rng.standard_normal(type_.shape).astype(declared.numpy))
+        elif declared.kind == "i" and number < len(places) and places[number]:
+            most = min(places[number] - 1, int(np.iinfo(declared.numpy).max))
+            found.append(rng.integers(0, most, type_.shape, endpoint=True).astype(declared.numpy))
         elif declared.kind == "i":
             found.append(rng.integers(-3, 4, type_.shape).astype(declared.numpy))
         else:

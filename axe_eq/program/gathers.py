@@ -12,6 +12,7 @@ undefined. `misplaced` finds such integers; the move itself takes the nearest in
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,11 @@ SELECTORS.add(Selector("lookup", 2, _shape, _run, _pull, look=_look))
 
 def looks(text: str, types: Types) -> tuple[Look, ...]:
     """Which dims of a selector's operands are read where another operand says."""
+    return _looks(text, tuple(types))
+
+
+@lru_cache(maxsize=4096)
+def _looks(text: str, types: tuple[ValueType, ...]) -> tuple[Look, ...]:
     declared, params = selector(text)
     return declared.look(params, types) if declared.look is not None else ()
 

@@ -82,7 +82,7 @@ def exact_result(f: str, operands: Sequence[Constant]) -> Constant | None:
 
 
 def _is_real_result(name: str, params: Sequence[Any], values: Sequence[Any], bits: Array) -> bool:
-    result = Fraction(bits.item() if bits.dtype.kind in "ib" else float(bits))
+    result = Fraction(bits.item() if bits.dtype.kind in "iub" else float(bits))
     if name not in _EXACT:
         return all(v in (0, 1) for v in values) and result in (0, 1)
     try:
@@ -93,5 +93,5 @@ def _is_real_result(name: str, params: Sequence[Any], values: Sequence[Any], bit
 
 
 def _plain(array: Array) -> Constant:
-    value = array.item() if array.dtype.kind in "ib" else float(array)
+    value = array.item() if array.dtype.kind in "iub" else float(array)
     return value, dtype(array.dtype).name

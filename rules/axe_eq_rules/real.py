@@ -306,10 +306,15 @@ def where_smaller(s: Sig, t: Sig, f: Cell, x: Value, y: Value) -> Sides:
     return op(s, "where", op(t, f, x, y), y, x), op(u, g, x, y)
 
 
-@primitive((STR, STR), (STR,))
-def negated_twin(sig: str, negation: str) -> str | None:
-    """The signature of abs, for a cell of a value and its negation read alike."""
+@primitive((STR, STR, STR), (STR,))
+def negated_twin(sig: str, negation: str, x: str) -> str | None:
+    """The signature of abs, for a cell of a value and its negation read alike.
+
+    Where a value has a sign: what unsigned integers call a negation wraps around.
+    """
     s, t = signature(sig), signature(negation)
+    if not DTYPES[value_type(x).dtype].signed:
+        return None
     whole = None if t.n_reduced else sigalg.inline(s, 1, t)
     if whole is None or whole.operands[0] != whole.operands[1]:
         return None
@@ -318,8 +323,8 @@ def negated_twin(sig: str, negation: str) -> str | None:
 
 @PACK.law(source="definition of abs")
 def maximum_of_negated(s: Sig, t: Sig, x: Value) -> Sides:
-    """s[maximum](x, t[neg](x)) = u[abs](x)   if x is read alike."""
-    return op(s, "maximum", x, op(t, "neg", x)), op(negated_twin(s, t), "abs", x)
+    """s[maximum](x, t[neg](x)) = u[abs](x)   if x is read alike, and has a sign."""
+    return op(s, "maximum", x, op(t, "neg", x)), op(negated_twin(s, t, type_of(x)), "abs", x)
 
 
 # -- scaling out of reductions ---------------------------------------------------------------------

@@ -378,6 +378,8 @@ def merged_cells(f: str, g: str, x: str) -> str | None:
     outer, inner, own = _cast_to(f), _cast_to(g), value_type(x).dtype
     if outer and inner and holds(inner, own):
         return "id" if outer == own else f
+    if f == "abs" and g == "neg" and not DTYPES[own].signed:
+        return None  # what unsigned integers call a negation wraps around
     return CELL_PAIRS.get((f, g))
 
 

@@ -15,13 +15,13 @@ from math import gcd, prod
 from typing import NamedTuple
 
 from axe_eq.errors import LayoutError
+from axe_eq.extract.price.looked import looked_loads, of_looks
 from axe_eq.extract.price.reads import reads
 from axe_eq.extract.read.forest import CELL, GATHER, LOAD, Choice, Forest, TileClass
 from axe_eq.extract.read.formula import formula
 from axe_eq.extract.search.recall import Recall, bits, members
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
-from axe_eq.program.gathers import looks
 from axe_eq.program.ops import cell, selector
 from axe_eq.program.signature import Affine, signature
 from axe_eq.program.types import ValueType
@@ -332,7 +332,7 @@ def summarise(
     resident: list[tuple[int, str]] = []
     multiplied = [picks[t] for t in order if picks[t].product]
     fed = {c for choice in multiplied for c in _through_tiles(choice)}
-    looked = _looked(forest, order, picks)
+    looked = looked_loads(forest, order, picks)
     computed = folds = positions = parts = 0
     monoids: set[str] = set()
     reduced: set[tuple[str, tuple[int, ...], tuple[int, ...]]] = set()
@@ -347,7 +347,7 @@ def summarise(
             if key not in node.known:
                 layout = forest.layout_of(choice.source)
                 node.known[key] = _access(node, layout, *key[1:])
-            loads.append(_of_looks(node.known[key], node, looked.get(tile, [])))
+            loads.append(of_looks(node.known[key], looked.get(tile, [])))
             continue
         computed += choice.kind == CELL
         if multiplied and choice.kind == GATHER:
@@ -403,33 +403,6 @@ def summarise(
             else None
         ),
     )
-
-
-def _looked(forest: Forest, order: Sequence[int], picks: Picks) -> dict[int, list[TileClass]]:
-    """Loads of which only what integers say is read, each with the tiles that are gathered so."""
-    found: dict[int, list[TileClass]] = {}
-    plainly = set(order[:1])
-    for tile in order:  # users before operands
-        choice = picks[tile]
-        types = [forest.tiles[c].type for c in choice.children]
-        by = {look.operand for look in looks(choice.text, types)} if choice.kind == GATHER else ()
-        for n, child in enumerate(choice.children):
-            if n in by:
-                found.setdefault(child, []).append(forest.tiles[tile])
-            elif choice.reduces or tile not in found:
-                plainly.add(child)
-            else:
-                found.setdefault(child, []).extend(found[tile])
-    return {tile: tiles for tile, tiles in found.items() if tile not in plainly}
-
-
-def _of_looks(access: Access, tile: TileClass, gathered: Sequence[TileClass]) -> Access:
-    """The access of a load, or of the elements that are gathered from it where those are fewer."""
-    n_bytes = float(sum(t.type.size for t in gathered) * access.itemsize)
-    if not gathered or n_bytes >= access.n_bytes:
-        return access
-    most = max(gathered, key=lambda t: t.type.size)
-    return access._replace(n_bytes=n_bytes, letters=most.key, star=most.star)
 
 
 def _cells(forest: Forest, roots: Sequence[int], order: Sequence[int], picks: Picks) -> float:

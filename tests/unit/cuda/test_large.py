@@ -10,6 +10,7 @@ import pytest
 import axe_eq as axe
 from axe_eq import nn
 from axe_eq.errors import DispatchError, ScheduleError
+from axe_eq.kernel import check as common
 from axe_eq.kernel.threads import check
 from axe_eq_backends.cuda import cones
 from axe_eq_backends.cuda.planning import plan
@@ -63,7 +64,8 @@ def test_no_index_goes_beyond_what_integers_hold(
     """The same with integers of fewer bits, so that the interpreter can run it."""
     for module in (tensors, contraction):
         monkeypatch.setattr(module, "MOST_INDICES", 1024)
-    monkeypatch.setattr(check, "_INT_MAX", 2500)
+    for module in (check, common):
+        monkeypatch.setattr(module, "INT_MAX", 2500)
     fn, _, shapes = PROGRAMS[name]
     w = whole(fn, *(spec(*s) for s in shapes))
     flat = w.flat()

@@ -117,7 +117,10 @@ WRONG = {
     "an operand too many": (("soft", {"f32": "{1}"}), r"has '\{1\}' in '\{1\}'; expected \{0\}"),
     "a parameter too many": (("leak", {"f32": "{p1}"}), r"has '\{p1\}'.*expected \{0\} \{p0\}"),
     "a brace": (("soft", {"f32": "f({0}){"}), r"has '\{' in"),
-    "a stored type": (("soft", {"f16": "{0}"}), "is for 'f16'; expected one of f32 f64 i32 i64 b"),
+    "a stored type": (
+        ("soft", {"f16": "{0}"}),
+        "is for 'f16'; expected one of f32 f64 i8 u8 i16 i32 i64 b",
+    ),
     "nothing": (("soft", {}), "is empty"),
     "no such cell": (("sofd", {"f32": "{0}"}), "names no declared cell"),
 }
