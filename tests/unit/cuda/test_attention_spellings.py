@@ -145,7 +145,7 @@ def test_what_overflows_or_is_rounded_away_in_the_program_s_types_is_not_asked()
 
 def test_distances_that_f16_rounds_decide_weights_only_where_slopes_are_steep() -> None:
     spelling, sizes = SPELLINGS["slopes"], {"h": 2, "s": 2, "t": 4096, "d": 16, "w": 4}
-    held = arrays(spelling, sizes, "ordinary") | {"m": np.array([0.5, 2**-11], np.float16)}
+    held = arrays(spelling, sizes, "ordinary") | {"m": np.array([-0.5, -(2**-11)], np.float16)}
     exact = [meaning(np, spelling, sizes, wide(held), at)[0] for at in heads(spelling, sizes)]
     assert 0 < worst(spelling, sizes, held, np.stack(exact))["asked"] < 1
     assert not right(worst(spelling, sizes, held, np.stack(exact[::-1])), "f16")
