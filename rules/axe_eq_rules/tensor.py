@@ -12,20 +12,17 @@ several dims a reduction has no order of its own: signatures list them as operan
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any
 
 from axe_eq.pack import Pack
 from axe_eq.program import sigalg
-from axe_eq.program.decisions import Draw
-from axe_eq.program.ops import CELLS, MONOIDS, join_text, split_text
+from axe_eq.program.ops import CELLS, MONOIDS, split_text
 from axe_eq.program.signature import Signature, make, plain, signature
 from axe_eq.program.terms import (
     Along,
     Args,
     Cell,
     Cons,
-    In,
     Nil,
     Op,
     Sel,
@@ -39,7 +36,8 @@ from axe_eq.program.terms import (
 )
 from axe_eq.program.types import DTYPES, dtype, promote, same_ring, value_type
 from axe_eq.rule.law import Sides
-from axe_eq.rule.term import INT, STR, Ground, primitive
+from axe_eq.rule.term import INT, STR, primitive
+from axe_eq_rules import choices
 from axe_eq_rules.constants import constant, constant_text, exact_result, holds_value
 from axe_eq_rules.needs import is_defined
 from axe_eq_rules.scanning import exact_end_of_scan, sample_ends, turned_scan
@@ -551,67 +549,4 @@ def where_in_false(s: Sig, t: Sig, c: Value, x: Value, y: Value, z: Value) -> Si
     return left, op(u, "where", c, x, z)
 
 
-@primitive((STR, INT, STR, STR, STR), (STR, STR))
-def branch_maps(sig: str, position: int, choice: str, x: str, y: str) -> tuple[str, str] | None:
-    """Signatures of a cell on either branch of a choice, beside scalars, for a pointwise cell."""
-    s, t = signature(sig), signature(choice)
-    own = sigalg.identity(s.n_out).operands[0]
-    pointwise = s == make(
-        [own if n == position else () for n in range(len(s.operands))], range(s.n_out)
-    )
-    if not pointwise or t.n_reduced or value_type(x).dtype != value_type(y).dtype:
-        return None
-    return _beside_scalars(s, position, x), _beside_scalars(s, position, y)
-
-
-def _beside_scalars(sig: Signature, position: int, x: str) -> str:
-    own = sigalg.identity(value_type(x).rank).operands[0]
-    operands = [own if n == position else () for n in range(len(sig.operands))]
-    return make(operands, range(len(own))).text
-
-
-@PACK.law(source="definition of where", expands=True, search=False)
-def cell_of_where(s: Sig, f: Cell, t: Sig, c: Value, x: Value, y: Value) -> Sides:
-    """s[f](t[where](c, x, y)) = t[where](c, f(x), f(y))   for pointwise s."""
-    u, v = branch_maps(s, 0, t, type_of(x), type_of(y))
-    return op(s, f, op(t, "where", c, x, y)), op(t, "where", c, op(u, f, x), op(v, f, y))
-
-
-def _beside_a_choice(draw: Draw, *, position: int) -> tuple[Ground, ...]:
-    """A cell of a choice and a scalar; the branches read all dims, some of them, or none."""
-    names = ("a", "b", "c")[: draw.integer("rank", 0, 3)]
-    sizes = {n: draw.integer(n, 1, 3) for n in names}
-    read = [tuple(n for n in names if draw.chance(f"{v} {n}", 0.8)) for v in ("c", "x", "y")]
-    if any(n not in {*read[0], *read[1], *read[2]} for n in names):
-        read[1] = names
-    dtype = draw.pick("dtype", ("f64", "f32", "i64", "i8"))
-    kinds = ("bool", dtype, dtype)
-    made = [
-        In(v, f"{kind}[{','.join(str(sizes[n]) for n in dims)}]")
-        for v, kind, dims in zip(("c", "x", "y"), kinds, read, strict=True)
-    ]
-    out, scalar = " ".join(names), join_text("full", (), draw.pick("k", (0, 1, 2, 3)), dtype)
-    parts = [out, ""] if position == 0 else ["", out]
-    cell = draw.pick("cell", ("add", "sub", "mul", "maximum", "minimum", "less", "eq"))
-    choice = signature(f"{', '.join(map(' '.join, read))} -> {out}").text
-    return signature(f"{', '.join(parts)} -> {out}").text, cell, choice, *made, scalar
-
-
-@PACK.law(source="definition of where", expands=True, search=False,
-          sampler=partial(_beside_a_choice, position=0))  # fmt: skip
-def cell_of_where_right(s: Sig, f: Cell, t: Sig, c: Value, x: Value, y: Value, k: Spec) -> Sides:
-    """s[f](t[where](c, x, y), k) = t[where](c, f(x, k), f(y, k))   for pointwise s."""
-    u, v = branch_maps(s, 0, t, type_of(x), type_of(y))
-    scalar = Sel(k, Nil())
-    left = op(s, f, op(t, "where", c, x, y), scalar)
-    return left, op(t, "where", c, op(u, f, x, scalar), op(v, f, y, scalar))
-
-
-@PACK.law(source="definition of where", expands=True, search=False,
-          sampler=partial(_beside_a_choice, position=1))  # fmt: skip
-def cell_of_where_left(s: Sig, f: Cell, t: Sig, c: Value, x: Value, y: Value, k: Spec) -> Sides:
-    """s[f](k, t[where](c, x, y)) = t[where](c, f(k, x), f(k, y))   for pointwise s."""
-    u, v = branch_maps(s, 1, t, type_of(x), type_of(y))
-    scalar = Sel(k, Nil())
-    left = op(s, f, scalar, op(t, "where", c, x, y))
-    return left, op(t, "where", c, op(u, f, scalar, x), op(v, f, scalar, y))
+choices.LAWS.add_to(PACK)
