@@ -83,7 +83,7 @@ def like(given: Sequence[Any], result: Array) -> Any:
         (a for a in given if not isinstance(a, np.ndarray) and hasattr(a, "__dlpack__")), None
     )
     take = None if foreign is None else dlpack_of(foreign)
-    return result if take is None else take(np.ascontiguousarray(result))
+    return result if take is None else take(np.asarray(result, order="C"))
 
 
 def dlpack_of(array: Any) -> Callable[[Any], Any] | None:

@@ -207,7 +207,7 @@ def to_device(array: Array, device: int = 0) -> Any:
     Raises:
         DeviceError: there is no such device, or cuda.core is not installed.
     """
-    host = np.ascontiguousarray(array)
+    host = np.asarray(array, order="C")  # 0-d stays so
     shape, name = host.shape, dtype(host.dtype).name
     with on(device):
         memory = Memory(host.nbytes)
@@ -247,7 +247,7 @@ def fetched(port: Port, pointer: int) -> Array:
     element = DTYPES[port.dtype].numpy
     host = np.empty(port.n_bytes // element.itemsize, element)
     download(host, pointer, f"output {port.name!r}")
-    return np.ascontiguousarray(_view(host, port))
+    return np.asarray(_view(host, port), order="C")  # 0-d stays so
 
 
 def _view(host: Array, port: Port) -> Array:

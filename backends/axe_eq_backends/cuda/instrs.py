@@ -140,9 +140,10 @@ def _fma(dtype: str, flops_per_s: float) -> Instr:
 
 
 # Derived: 132 SM x 1.98 GHz x 2 x lanes, 128 of f32 and 64 of f64 and i32; i64 takes about four
-# instructions for one.
+# instructions for one; narrower integers are computed as i32.
 FMA = (
     _fma("f32", 66.9e12), _fma("f64", 33.4e12), _fma("i32", 33.4e12), _fma("i64", 8.4e12),
+    _fma("i8", 33.4e12), _fma("u8", 33.4e12), _fma("i16", 33.4e12),
 )  # fmt: skip
 
 # A tensor map holds at most 5 dims and boxes of at most 256 elements per dim; strides and the base

@@ -465,3 +465,14 @@ def test_what_no_kernel_computes_is_refused_with_the_reason(name: str) -> None:
     c, reason = REFUSED[name]
     with pytest.raises(AxeError, match=reason):
         whole(c.fn, *c.specs)
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8", "i16", "i32"])
+def test_products_of_integers_wrap_around_as_numpy_s(dtype: str) -> None:
+    kind = np.dtype({"i8": "i1", "u8": "u1", "i16": "i2", "i32": "i4"}[dtype])
+    ends, rng = np.iinfo(kind), np.random.default_rng(0)
+    a, b = (rng.integers(ends.min, ends.max, s, kind, True) for s in ((17, 9), (9, 12)))
+    exe = axe.compile(lambda x, y: x @ y, f"17x9:{dtype}", f"9x12:{dtype}", target="h200")
+    assert [k.row for k in exe.kernels] == [f"fma.{dtype}"]
+    with np.errstate(over="ignore"):
+        np.testing.assert_array_equal(exe.interpret(a, b), a @ b)
