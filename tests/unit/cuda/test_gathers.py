@@ -56,6 +56,10 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "normed": (lambda x, i: nn.rmsnorm(ROWS(x, i)), [table(50, 300), where(50, 7)]),
     "long rows": (lambda x, i: nn.softmax(ROWS(x, i)), [table(6, 40_000), where(6, 2)]),
     "summed": (lambda x, i: xp.sum(ROWS(x, i), axis=0), [table(50, 65), where(50, 70)]),
+    "largest of rows": (lambda x, i: xp.max(ROWS(x, i), axis=1), [table(13, 37), where(13, 5)]),
+    "least of columns": (
+        lambda x, i: xp.min(xp.take(x, i, axis=1), axis=0), [table(37, 13), where(13, 1)],
+    ),
     "largest": (
         lambda x, i: xp.max(xp.take_along_axis(x, i), axis=1), [table(5, 90), where(90, 5, 33)],
     ),
@@ -85,6 +89,17 @@ def test_rows_are_read_in_vectors_and_priced_by_their_number() -> None:
     (text,) = exe.source.values()
     assert "x + g1 + (long long)place[0] * 1024);" in text
     assert exe.cost["gmem_bytes"] == 2 * 256 * 1024 * 2 + 256 * 4
+
+
+def test_rows_past_whose_end_no_integer_holds_the_fill_are_built() -> None:
+    # Read with -inf in place of what lies past a row, the rows' numbers could not be written, nor
+    # could any rival of the kernel.
+    def program(x: Any, i: Any) -> Any:
+        return xp.argmax(nn.softmax(xp.take(x, i % 17, axis=1), axis=0), axis=1)
+
+    arrays = [table(3, 17), where(17, 3, dtype="u8")]
+    exe = axe.compile(program, *arrays, target="h200")
+    np.testing.assert_array_equal(exe.interpret(*arrays), axe.run(program, *arrays))
 
 
 def test_products_of_tiles_take_what_another_kernel_has_gathered() -> None:

@@ -185,7 +185,9 @@ class _Writer:
         return k.finish()
 
     def _load(self, o: Operand, begin: list[Int], values: Mapping[int, ir.View]) -> ir.View:
-        return self.space.load(o, begin, self.tile, self.like, self.fill, values)
+        # One value for a row: nothing of it lies past the end, and its dtype may not hold the fill.
+        fill = self.fill if o.varies(-1) else 0.0
+        return self.space.load(o, begin, self.tile, self.like, fill, values)
 
     def _work(self, begin: list[Int]) -> None:
         """Reductions and results of one tile."""
