@@ -6,7 +6,7 @@ file only. Rates are measured where the comment says so, else derived from the c
 counts.
 
 Sources: PTX ISA 8.5, sections 9.7.8 (copies), 9.7.14 (mma, ldmatrix, stmatrix), 9.7.15 (wgmma);
-rates: one H200, burst protocol, random normal data, 2026-11 (docs/measurements.md).
+rates: one H200, burst protocol, random normal data, 2026-11.
 """
 
 from __future__ import annotations
