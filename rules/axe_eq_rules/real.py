@@ -48,7 +48,7 @@ from axe_eq_rules.tensor import swapped, text, without_scalar
 
 PACK = Pack(
     "real",
-    version="2",
+    version="3",
     exact=False,
     summary="functions, scaling and reductions in parts, over the reals",
 )

@@ -42,7 +42,7 @@ from axe_eq_rules.constants import constant, constant_text, exact_result, holds_
 from axe_eq_rules.needs import is_defined
 from axe_eq_rules.scanning import exact_end_of_scan, sample_ends, turned_scan
 
-PACK = Pack("tensor", version="2", summary="views, constants, involutions and choices, bit for bit")
+PACK = Pack("tensor", version="3", summary="views, constants, involutions and choices, bit for bit")
 
 
 # -- signatures -----------------------------------------------------------------------------------
