@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from axe_eq import nn
-from axe_eq.check.kernelcheck import KINDS, sampled_inputs, wrong_kernels
+from axe_eq.check.kernelcheck import KINDS, Wrong, wrong_on_samples
 from axe_eq.debug import progress
 from axe_eq.errors import ProgramError, SearchError
 from axe_eq.extract.price.priced import Prices
@@ -24,7 +24,7 @@ from axe_eq.extract.price.pricer import Pricer
 from axe_eq.extract.read.excluded import drop_unwritable, emitter_of
 from axe_eq.extract.read.forest import Forest, read_forest
 from axe_eq.extract.search.stage import extract
-from axe_eq.kernel.families import RowFamily, family_of, replaced
+from axe_eq.kernel.families import RowFamily, replaced
 from axe_eq.pack import Pack, installed
 from axe_eq.pipeline.rounds import ranked
 from axe_eq.pipeline.saturation import saturate_program
@@ -231,19 +231,20 @@ def check_row_families(
     """
     given = SAMPLES if samples is None else samples
     used = list({**installed(), pack.name: pack}.values())
+    programs = {what: trace(fn, *specs) for what, (fn, specs) in given.items()}
     reports = []
     for (target_family, name), family in pack.row_families.items():
         if target_family in pack.interpreters:
             continue
         machines = [
             t for t in pack.targets.values()
-            if t.family == target_family and any(family_of(r) == name for r in t.instrs)
+            if t.family == target_family and any(r.family == name for r in t.instrs)
         ]  # fmt: skip
         for target in machines:
             trial = _Family(family, used, target)
-            for number, (what, (fn, specs)) in enumerate(given.items()):
-                progress.at(f"program {number + 1} of {len(given)}: {what}")
-                trial.run(what, trace(fn, *specs))
+            for number, (what, program) in enumerate(programs.items()):
+                progress.at(f"program {number + 1} of {len(programs)}: {what}")
+                trial.run(what, program)
             reports.append(trial.report())
         if not machines:
             wrong = f"no target of pack {pack.name!r} has a row {name}.*"
@@ -269,11 +270,8 @@ class _Family:
         graph, rng = searched.graph, np.random.default_rng(zlib.crc32(what.encode()))
         meanings = {name: self._counting(name, m) for name, m in self.family.meanings.items()}
         with replaced(self.target.family, replace(self.family, meanings=meanings)):
-            for kind in KINDS:
-                inputs = sampled_inputs(graph, rng, kind) | dict(program.constants)
-                for wrong in wrong_kernels(graph, self.target, interpreter, inputs):
-                    on = what if kind == KINDS[0] else f"{what}, {kind} values"
-                    self.findings.append(f"on {on}: kernel {wrong.step.name} {wrong.problem}")
+            for kind, wrong in wrong_on_samples(program, graph, self.target, interpreter, rng):
+                self.findings.append(_said(what, kind, wrong))
 
     def _counting(self, name: str, does: Callable[..., Any]) -> Callable[..., Any]:
         def meaning(*given: Any) -> Any:
@@ -420,14 +418,13 @@ class _Trials:
             return
         self.seen |= {_content(k, graph) for k in new}
         rng = np.random.default_rng(zlib.crc32(name.encode()))
-        for kind in KINDS:
-            inputs = sampled_inputs(graph, rng, kind) | dict(program.constants)
-            for wrong in wrong_kernels(graph, self.target, self.interpreter, inputs,
-                                       {self.schedule.name}):  # fmt: skip
-                if wrong.step in new:
-                    on = name if kind == KINDS[0] else f"{name}, {kind} values"
-                    self.findings.append(f"on {on}: kernel {wrong.step.name} {wrong.problem}")
-                    new = [step for step in new if step is not wrong.step]
+        own = {self.schedule.name}
+        for kind, wrong in wrong_on_samples(
+            program, graph, self.target, self.interpreter, rng, own
+        ):
+            if wrong.step in new:
+                self.findings.append(_said(name, kind, wrong))
+                new = [step for step in new if step is not wrong.step]
 
     def report(self) -> ScheduleReport:
         """What was found."""
@@ -441,6 +438,11 @@ class _Trials:
         return ScheduleReport(
             self.schedule.name, name, len(self.seen), self.programs, tuple(findings), self.skipped
         )
+
+
+def _said(sample: str, kind: str, wrong: Wrong) -> str:
+    on = sample if kind == KINDS[0] else f"{sample}, {kind} values"
+    return f"on {on}: kernel {wrong.step.name} {wrong.problem}"
 
 
 def _content(step: KernelStep, graph: ScheduleGraph) -> str:

@@ -107,6 +107,8 @@ def _compared(seed: int, exe: Any, program: Program, values: str, on: str) -> tu
     share = JUMPING_SHARE if jumps(program) else 0.0
     rounding: list[Array] = []  # worked out for what is further apart than the tolerance
     for number, (f, w, n) in enumerate(zip(found, wide, narrow, strict=True)):
+        if np.shape(f) != w.shape:
+            return WRONG, f"output {number} has shape {np.shape(f)}, where it means {w.shape}"
         apart = difference(np.asarray(f), w, [n], tolerance, share)
         if apart is not None:
             rounding = rounding or _roundings(program, arrays)

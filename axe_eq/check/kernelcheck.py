@@ -84,11 +84,33 @@ def check_kernels(
         say(1, f"kernels are not compared: {size} points, at most {MOST_POINTS}")
         return
     rng = np.random.default_rng(switches().seed)
+    for kind, wrong in wrong_on_samples(program, graph, target, interpreter, rng):
+        on = "" if kind == KINDS[0] else f"on {kind} values, "
+        raise ScheduleError(wrong.title, f"{on}{wrong.problem}")
+
+
+def wrong_on_samples(
+    program: Program,
+    graph: ScheduleGraph,
+    target: Target,
+    interpreter: Interpreter,
+    rng: np.random.Generator,
+    only: Collection[str] | None = None,
+) -> Iterator[tuple[str, Wrong]]:
+    """`wrong_kernels` on a sample of every kind, and the kind.
+
+    Args:
+        program: what the graph computes; its constants are held as they are.
+        graph: of one device.
+        target: its machine.
+        interpreter: of its family.
+        rng: what the samples are drawn from.
+        only: names of schedules whose kernels are run; all by default.
+    """
     for kind in KINDS:
         inputs = sampled_inputs(graph, rng, kind) | dict(program.constants)
-        for wrong in wrong_kernels(graph, target, interpreter, inputs):
-            on = "" if kind == KINDS[0] else f"on {kind} values, "
-            raise ScheduleError(wrong.title, f"{on}{wrong.problem}")
+        for wrong in wrong_kernels(graph, target, interpreter, inputs, only):
+            yield kind, wrong
 
 
 def sampled_inputs(

@@ -148,7 +148,7 @@ def choose(
     plans, lost = [], []
     via = getattr(primitive, "via", "")
     for row in target.rows(primitive.name):
-        family = row.name.partition(".")[0]
+        family = row.family
         if via and via not in (family, row.name):
             continue
         try:

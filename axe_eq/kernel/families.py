@@ -15,7 +15,6 @@ from typing import Any
 
 from axe_eq.errors import PackError, said
 from axe_eq.kernel.dispatch import Derive
-from axe_eq.target import Instr
 
 
 @dataclass(frozen=True)
@@ -82,8 +81,3 @@ def replaced(target_family: str, family: RowFamily) -> Iterator[None]:
         yield
     finally:
         _families[at] = owner, declared
-
-
-def family_of(row: Instr) -> str:
-    """The family of a row."""
-    return row.name.partition(".")[0]

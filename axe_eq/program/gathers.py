@@ -20,7 +20,7 @@ import numpy as np
 from axe_eq.errors import OutOfRange, ProgramError
 from axe_eq.program.node import INPUT, SEL, Node, topological
 from axe_eq.program.ops import SELECTORS, Look, Pull, Selector, join_text, selector
-from axe_eq.program.types import DTYPES, Array, ValueType
+from axe_eq.program.types import DTYPES, Array, ValueType, dtype
 
 Params = tuple[Any, ...]
 Types = Sequence[ValueType]
@@ -111,7 +111,7 @@ def check_indices(text: str, arrays: Sequence[Array]) -> None:
     declared, params = selector(text)
     if declared.look is None:
         return
-    types = [ValueType(_name(a), a.shape) for a in arrays]
+    types = [ValueType(dtype(a.dtype).name, a.shape) for a in arrays]
     for look in declared.look(params, types):
         check_index("index", arrays[look.by], types[look.operand].shape[look.dim])
 
@@ -162,10 +162,6 @@ def index_limits(roots: Iterable[Node]) -> dict[Node, int]:
             if node.kind == INPUT and DTYPES[node.dtype].kind == "i":
                 found[node] = min(extent, found.get(node, extent))
     return found
-
-
-def _name(array: Array) -> str:
-    return next(n for n, d in DTYPES.items() if d.numpy == array.dtype)
 
 
 __all__ = [

@@ -75,6 +75,11 @@ class Instr:
     operands: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def family(self) -> str:
+        """The family of rows that share derivation, meaning and text: its name up to a dot."""
+        return self.name.partition(".")[0]
+
 
 @dataclass(frozen=True)
 class Target:

@@ -245,7 +245,7 @@ class _Persistent:
                 f"{len(c.outputs)} results of sums over {len(c.depths)} spaces", "one of each"
             )
         self.dtype = c.dtype
-        rows = [r for r in target.rows("gemm") if r.name.partition(".")[0] == FAMILY]
+        rows = [r for r in target.rows("gemm") if r.family == FAMILY]
         if not any((self.dtype, self.dtype, "f32") in r.dtypes for r in rows):
             raise self.refuse(f"{self.dtype} factors", "a row of warpgroup products")
         self.pairs = [(self._factor(p.a), self._factor(p.b)) for p in c.products]
@@ -437,7 +437,7 @@ def _multiplied(c: Contraction, name: str, target: Target) -> tuple[str, bool]:
     for dtype in (c.dtype, DTYPES[c.dtype].accumulate):
         rows = [r for r in target.rows("gemm") if (dtype, dtype) == r.dtypes[0][:2]]
         for family in OF_REGISTERS:
-            if any(r.name.partition(".")[0] == family for r in rows):
+            if any(r.family == family for r in rows):
                 return dtype, family == OF_REGISTERS[0]
     raise ScheduleError(f"kernel {name}", f"multiplies {c.dtype}", "a row for products of it")
 

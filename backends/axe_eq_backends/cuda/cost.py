@@ -252,7 +252,7 @@ OF_TILES, OF_REGISTERS = "wgmma", ("mma", "fma")
 
 def tile_rows(target: Target, dtype: str) -> list[Instr]:
     """Rows that multiply an element type from tile memory, and that a kernel is written with."""
-    return [r for r in _rows_of(target, dtype) if r.name.partition(".")[0] == OF_TILES]
+    return [r for r in _rows_of(target, dtype) if r.family == OF_TILES]
 
 
 def _rows_of(target: Target, dtype: str) -> list[Instr]:

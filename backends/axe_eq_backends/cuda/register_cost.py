@@ -57,14 +57,9 @@ OTHER_EXPONENT = 0.3
 STEP_S, DEPTH_S, SIDE_BY_SIDE = 0.48e-6, 5.3e-9, 2
 
 
-def family(row: Instr) -> str:
-    """The family of instructions that a row belongs to."""
-    return row.name.partition(".")[0]
-
-
 def register_rows(target: Target, summary: Summary) -> list[Instr]:
     """Rows that multiply the operands in registers, or else wider ones; none for several kinds."""
-    rows = [r for r in target.rows("gemm") if family(r) in OF_REGISTERS]
+    rows = [r for r in target.rows("gemm") if r.family in OF_REGISTERS]
     dtype = common_dtype([dtype_for(w.dtypes or (w.dtype,)) for w in summary.products])
     for held in (dtype, DTYPES[dtype].accumulate) if dtype else ():
         if found := [r for r in rows if any(held == accepted[0] for accepted in r.dtypes)]:
@@ -103,7 +98,7 @@ class RegisterProducts:
         sides = as_matrices(summary)
         summary = sides.summary
         row = register_rows(target, summary)[0]
-        matrix = family(row) == OF_REGISTERS[0]
+        matrix = row.family == OF_REGISTERS[0]
         least = least_tile(matrix)
         p, q = grid_of(*([s for s in SIDES if s >= low] for low in least))
         m, n = (
@@ -120,7 +115,7 @@ class RegisterProducts:
         )
         exponent = SMALL_TILE_EXPONENTS.get(row.name, OTHER_EXPONENT)
         part = np.clip(tile / largest, 1 / largest, 1.0) ** exponent
-        rate = row.flops_per_s * RATES[family(row)] * part
+        rate = row.flops_per_s * RATES[row.family] * part
         padded = _padded(summary, "p", m, sides.whole[0]) * _padded(summary, "q", n, sides.whole[1])
         work = flops(summary.products, summary, columns) * padded
         # A CTA that has a unit to itself waits at every step: f32 at 1000 cubed in 64 to 512 tiles
@@ -158,7 +153,7 @@ def _padded(summary: Summary, letter: str, tile: Column, whole: int) -> Column:
 
 def _parts(row: Instr, m: Column, n: Column) -> Column:
     """Parts of a tile's rows that results may be stored in, of every tile."""
-    dtype, matrix = row.dtypes[0][0], family(row) == OF_REGISTERS[0]
+    dtype, matrix = row.dtypes[0][0], row.family == OF_REGISTERS[0]
     tiles = zip(m.astype(int).tolist(), n.astype(int).tolist(), strict=True)
     return np.array([most_parts(Tile(a, b, 0, matrix, dtype), dtype) for a, b in tiles])
 
@@ -179,7 +174,7 @@ def _depths(summary: Summary, row: Instr, m: Column, n: Column) -> Column:
     """Steps of every tile."""
     deepest = max(prod(w.reduced) for w in summary.products)
     dtype, number = row.dtypes[0][0], len(summary.products)
-    matrix = family(row) == OF_REGISTERS[0]
+    matrix = row.family == OF_REGISTERS[0]
     tiles = zip(m.astype(int).tolist(), n.astype(int).tolist(), strict=True)
     read = _bytes_read(summary, DTYPES[dtype].itemsize)
     return np.array(
