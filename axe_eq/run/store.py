@@ -139,6 +139,17 @@ class Loaded:
         """A prepared call for these very arrays; as `Executable.bind`."""
         return self.caller.bind(*arrays, **named)
 
+    def interpret(self, *arrays: Any, **named: Any) -> Any:
+        """Refused: what was saved are texts, and kernels are interpreted before.
+
+        Raises:
+            ArgumentError: always.
+        """
+        raise ArgumentError(
+            f"interpret of {str(self.path)!r}", "has texts of kernels, and none to interpret",
+            "the executable that was saved",
+        )  # fmt: skip
+
     def explain(self) -> str:
         """The explanation as it was when saved."""
         text: str = self._parts["explain"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
@@ -71,6 +73,14 @@ def test_importing_the_package_imports_nothing_else() -> None:
         "print(*sorted(name for name in new if name.startswith(('axe', 'egg', 'numpy'))))"
     )
     assert loaded == "axe_eq"
+
+
+@pytest.mark.parametrize(("old", "new"), axe_eq._MOVED.items())
+def test_a_module_that_moved_is_named_where_it_is(old: str, new: str) -> None:
+    with pytest.raises(ModuleNotFoundError, match=f"{old}'; it is {new} now"):
+        import_module(old)
+    assert import_module(new).__name__ == new
+    assert find_spec(f"{old}s") is None
 
 
 def test_a_loaded_module_does_not_hide_the_public_name() -> None:

@@ -243,7 +243,10 @@ def test_binding_what_is_no_dim_is_refused(exe: Executable) -> None:
 
 def test_a_target_that_needs_no_text_has_no_source(exe: Executable, tmp_path: Path) -> None:
     assert exe.source == {}
-    assert axe.load(saved(tmp_path)).source == {}
+    loaded = axe.load(saved(tmp_path))
+    assert loaded.source == {}
+    with pytest.raises(ArgumentError, match="texts of kernels, and none to interpret"):
+        loaded.interpret()
 
 
 def test_a_target_without_its_runner_or_emitter_says_so(exe: Executable) -> None:
