@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -113,12 +115,18 @@ def figures(target: Target) -> dict[str, Any]:
         "name": target.name,
         "family": target.family,
         "units": target.n_units,
+        "levels": {x.name: x.extent for x in target.levels},
         "memories": {m.name: m.n_bytes for m in target.memories},
         "memory_bytes_per_s": {m.name: m.bytes_per_s for m in target.memories if m.bytes_per_s},
+        "memory_rows": {m.name: _row(m, "n_bytes", "bytes_per_s") for m in target.memories},
+        "engines": {
+            x.name: _row(x) | {"rows": [r.name for r in target.instrs if r.scope == x.name]}
+            for x in target.engines
+        },
+        "completions": {x.name: list(x.scopes) or ["all"] for x in target.completions},
         "vector_flops_per_s": target.vector_flops_per_s,
         "launch_s": target.launch_s,
-        "link_bytes_per_s": target.link_bytes_per_s,
-        "link_latency_s": target.link_latency_s,
+        "links": {x.name: _row(x) for x in target.links},
         "limits": dict(target.limits),
         "rows": [row.name for row in target.instrs],
         "row_flops_per_s": {row.name: row.flops_per_s for row in target.instrs if row.flops_per_s},
@@ -126,21 +134,26 @@ def figures(target: Target) -> dict[str, Any]:
     }
 
 
+def _row(row: Any, *beside: str) -> dict[str, Any]:
+    """What a row says, without its name and what stands elsewhere."""
+    return {n: x for n, x in asdict(row).items() if x and n not in ("name", *beside)}
+
+
 def _figures_text(shown: dict[str, Any]) -> str:
     """All figures of a target, one per line; rates with their unit, of the whole machine."""
-    lines = []
-    for name, value in shown.items():
-        if isinstance(value, dict):
-            lines += [f"{name}.{part:<{40 - len(name)}} {_number(x)}" for part, x in value.items()]
-        elif isinstance(value, list):
-            lines.append(f"{name:<41} {', '.join(value)}")
-        else:
-            lines.append(f"{name:<41} {_number(value)}")
+    lines = [f"{name:<41} {value}" for name, value in _flat(shown)]
     return "\n".join([*lines, "Rates are the whole machine's, of all its units together."])
 
 
-def _number(value: object) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _flat(shown: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    """Every figure with its dotted name; lists in one line."""
+    for name, value in shown.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{before}{name}.")
+        elif isinstance(value, list | tuple):
+            yield before + name, ", ".join(map(str, value))
+        else:
+            yield before + name, f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def _size(n_bytes: int) -> str:

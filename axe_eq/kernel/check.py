@@ -12,6 +12,7 @@ from axe_eq.errors import ScheduleError
 from axe_eq.kernel import ir
 from axe_eq.kernel.expr import Expr, Int, bounds, depends, variables
 from axe_eq.kernel.placement import number
+from axe_eq.kernel.spaces import SHARED
 from axe_eq.target import Target
 
 INT_MAX = (1 << 31) - 1  # kernels count with 32 bits; element numbers of tensors may be wider
@@ -19,9 +20,49 @@ Rule = Callable[[ir.Kernel, Target], None]
 
 
 def check_memories(kernel: ir.Kernel, target: Target) -> None:
-    """Buffers lie in memories that the target has."""
+    """Buffers lie in memories that the target has, at places that these have."""
     for buffer in kernel.parts():
-        target.memory(buffer.memory)
+        memory = target.memory(buffer.memory)
+        if buffer.space.kind != memory.kind:
+            wrong = f"lies in {memory.name}, which is {memory.kind} on {target.name}"
+            raise ScheduleError(f"buffer {buffer}", wrong, f"a {buffer.space.kind} memory")
+        if buffer.alignment % memory.align_bytes:
+            wrong = f"begins at multiples of {buffer.alignment} bytes"
+            raise ScheduleError(
+                f"buffer {buffer}", wrong, f"of {memory.align_bytes}, as {memory.name}"
+            )
+        for axis, most in zip(memory.axes, memory.extents, strict=False):
+            if buffer.place.extent_on(axis) > most:
+                wrong = f"takes {buffer.place.extent_on(axis)} {axis} of {memory.name}"
+                raise ScheduleError(f"buffer {buffer}", wrong, f"at most {most}")
+
+
+def check_capacity(kernel: ir.Kernel, target: Target) -> None:
+    """All buffers of a shared memory fit in one instance of it together."""
+    for memory in (m for m in target.memories if m.kind == SHARED):
+        held = {b: b.n_elements * b.itemsize for b in kernel.buffers if b.memory == memory.name}
+        if sum(held.values()) > memory.place_bytes:
+            shown = ", ".join(f"{b} {size}" for b, size in held.items())
+            each = f" per {' '.join(memory.axes[:-1])}" if memory.extents else ""
+            raise ScheduleError(
+                f"kernel {kernel.name}",
+                f"takes {sum(held.values())} bytes of {memory.name}{each} ({shown})",
+                f"at most {memory.place_bytes}",
+            )  # fmt: skip
+
+
+def check_sums(kernel: ir.Kernel, target: Target) -> None:
+    """Products add up in memories that accumulate, inside one bank; or in private ones."""
+    for s, _ in ir.walk(kernel):
+        if not isinstance(s, ir.Gemm) or s.acc.buffer.is_private:
+            continue
+        memory, acc = target.memory(s.acc.buffer.memory), s.acc.buffer
+        if not memory.accumulates:
+            known = " ".join(m.name for m in target.memories if m.accumulates) or "none"
+            raise broken(s, f"adds up in {memory.name}", f"a memory that accumulates: {known}")
+        if 0 < memory.bank_bytes < acc.n_elements * acc.itemsize:
+            wrong = f"{acc} covers {acc.n_elements * acc.itemsize} bytes of {memory.axes[-1]}"
+            raise broken(s, wrong, f"at most {memory.bank_bytes}, a bank of {memory.name}")
 
 
 def check_variables(kernel: ir.Kernel, target: Target) -> None:
@@ -117,7 +158,9 @@ def broken(s: ir.Statement, wrong: str, expected: str) -> ScheduleError:
     return ScheduleError(type(s).__name__.lower(), wrong, expected, at=s.at)
 
 
-RULES: tuple[Rule, ...] = (check_memories, check_variables, check_inside, check_integers)
+RULES: tuple[Rule, ...] = (
+    check_memories, check_variables, check_inside, check_integers, check_capacity, check_sums,
+)  # fmt: skip
 
 
 def check(kernel: ir.Kernel, target: Target) -> None:

@@ -94,7 +94,7 @@ class GlobalTensor:
             [(int(evaluate(i.extent, env)), int(evaluate(i.stride, env))) for i in block]
             for block in buffer.place.blocks
         ]
-        self.base = int(evaluate(buffer.place.at("m"), env))
+        self.base = int(evaluate(buffer.place.at(buffer.space.axes[-1]), env))
         index = (
             self.element(np.indices(self.shape, sparse=True)) if array.size else np.zeros(0, int)
         )

@@ -18,7 +18,7 @@ from axe_eq.errors import LayoutError, ScheduleError
 from axe_eq.kernel.cells import Cell
 from axe_eq.kernel.expr import Int, Var
 from axe_eq.kernel.placement import Placement, number, sliced
-from axe_eq.kernel.spaces import GLOBAL, PRIVATE, Space
+from axe_eq.kernel.spaces import GLOBAL, PRIVATE, SHARED, Space
 from axe_eq.kernel.subscripts import Subscript as Subscript
 from axe_eq.kernel.subscripts import part
 from axe_eq.kernel.subscripts import span as span
@@ -57,6 +57,11 @@ class Buffer:
         return self.space.kind == GLOBAL
 
     @property
+    def is_shared(self) -> bool:
+        """Whether those who run one instance of the kernel have it together."""
+        return self.space.kind == SHARED
+
+    @property
     def is_private(self) -> bool:
         """Whether every issuer has one of its own."""
         return self.space.kind == PRIVATE
@@ -78,9 +83,9 @@ class Buffer:
 
     @cached_property
     def alignment(self) -> int:
-        """Bytes that its start is a multiple of: the swizzle's period, at least 128."""
+        """Bytes that its start is a multiple of: its memory's, and the swizzle's period."""
         swizzle = self.place.swizzle
-        return max(128, (1 << swizzle.reach) * self.itemsize if swizzle else 1)
+        return max(self.space.align_bytes, (1 << swizzle.reach) * self.itemsize if swizzle else 1)
 
     @property
     def all(self) -> View:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-GLOBAL, SHARED, PRIVATE = "global", "shared", "private"
+from axe_eq.target.machine import GLOBAL, PRIVATE, SHARED, Memory
+
+__all__ = ["GLOBAL", "PRIVATE", "SHARED", "Space", "space_of"]
 
 
 @dataclass(frozen=True)
@@ -18,8 +20,15 @@ class Space:
         kind: who sees it: "global" (all; arguments lie there, and what lies outside one is masked),
             "shared" (those who run one instance of the kernel), "private" (each issuer its own).
         axes: the layout axes that it owns; the last one counts its elements.
+        align_bytes: bytes that buffers in it begin at a multiple of.
     """
 
     name: str
     kind: str
     axes: tuple[str, ...]
+    align_bytes: int = 1
+
+
+def space_of(memory: Memory) -> Space:
+    """A memory of a target as its kernels see it, where no execution model says otherwise."""
+    return Space(memory.name, memory.kind, memory.axes, memory.align_bytes)

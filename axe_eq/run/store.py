@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from axe_eq.run.rebind import Saved
     from axe_eq.target import Target
 
-FORMAT = 6
+FORMAT = 7
 DIGESTS = "digests.json"
 LOADERS = "axe_eq.loaders"
 # What zipfile raises where a part is torn; a place in the file that is none is an OSError too.
@@ -344,10 +344,12 @@ def _call(head: Mapping[str, Any]) -> Call:
 
 def _target(data: Mapping[str, Any], rows: Sequence[str], known: Mapping[str, Target]) -> Target:
     """The machine as it was saved; its instruction rows are those of the installed one."""
-    from axe_eq.target import Memory, Target
+    from axe_eq.target.machine import ROWS, Target
 
-    memories = tuple(Memory(**m | {"axes": tuple(m["axes"])}) for m in data["memories"])
+    def read(kind: type, row: Mapping[str, Any]) -> Any:
+        return kind(**{n: tuple(v) if isinstance(v, list) else v for n, v in row.items()})
+
     named = known.get(data["name"])
     instrs = tuple(row for row in named.instrs if row.name in rows) if named else ()
-    lists = {"memories": memories, "instrs": instrs, "scopes": tuple(data["scopes"])}
-    return Target(**{**data, **lists})
+    tables = {n: tuple(read(kind, row) for row in data[n]) for n, kind in ROWS.items()}
+    return Target(**{**data, **tables, "instrs": instrs})

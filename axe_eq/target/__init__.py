@@ -1,5 +1,5 @@
-"""Machines as data: memories, scopes, rates, instruction rows; and cost vectors with units."""
+"""Machines as data: levels, engines, memories, links, rates, instruction rows."""
 
-from axe_eq.target.machine import Instr, Memory, Target
+from axe_eq.target.machine import Completion, Engine, Instr, Level, Link, Memory, Target
 
-__all__ = ["Instr", "Memory", "Target"]
+__all__ = ["Completion", "Engine", "Instr", "Level", "Link", "Memory", "Target"]

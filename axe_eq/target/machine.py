@@ -1,16 +1,17 @@
 """A target is a machine as data; nothing here knows which machine it is.
 
 Compilers read targets, they never test their names: a changed copy (`Target.replace`) is a machine
-of its own.
+of its own. ``axe targets NAME`` prints one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from math import prod
 from operator import add
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 from axe_eq.errors import PackError
 
@@ -19,6 +20,8 @@ COMBINED: Mapping[str, Callable[[float, float], float] | None] = MappingProxyTyp
 )
 
 
+GLOBAL, SHARED, PRIVATE = "global", "shared", "private"
+KINDS = (GLOBAL, SHARED, PRIVATE)
 _NAMES = frozenset({"name", "unit", "source"})  # fields of a target that are no figures
 
 
@@ -28,11 +31,18 @@ class Memory:
 
     Attributes:
         name: how kernels name it ("gmem", "smem", "reg", ...).
-        axes: the layout axes it owns.
+        axes: the layout axes it owns; the last one counts elements.
         n_bytes: capacity of one instance.
-        scope: the scope that shares one instance ("device", "cta", "thread", ...).
+        scope: the level that shares one instance ("device", "cta", "thread", ...).
         bytes_per_s: rate over the whole machine; 0 where nobody measured it.
         accumulates: writes may add to what is there (PSUM, TMEM).
+        kind: who sees it: "global" (all; arguments lie there), "shared" (those who run one instance
+            of a kernel), "private" (each issuer its own). Where it is not said, "global" if the
+            device has one instance, else "shared".
+        extents: places along every axis but the last, such as 128 partitions, which share
+            `n_bytes` evenly; () where the last axis is all of it.
+        bank_bytes: bytes of the last axis that one sum may cover; 0 for any.
+        align_bytes: bytes that buffers begin at a multiple of.
     """
 
     name: str
@@ -41,6 +51,83 @@ class Memory:
     scope: str
     bytes_per_s: float = 0.0
     accumulates: bool = False
+    kind: str = ""
+    extents: tuple[int, ...] = ()
+    bank_bytes: int = 0
+    align_bytes: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.kind:
+            object.__setattr__(self, "kind", GLOBAL if self.scope == "device" else SHARED)
+        if self.kind not in KINDS:
+            wrong = f"is of kind {self.kind!r}"
+            raise PackError(f"memory {self.name!r}", wrong, f"one of {' '.join(KINDS)}")
+        if len(self.extents) not in (0, len(self.axes) - 1):
+            wrong = f"has extents {self.extents} of axes {' '.join(self.axes)}"
+            raise PackError(f"memory {self.name!r}", wrong, "one for every axis but the last")
+
+    @property
+    def place_bytes(self) -> int:
+        """Bytes along the last axis, at one place of the others."""
+        return self.n_bytes // prod(self.extents)
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of a machine's hierarchy, which is a scope of its kernels.
+
+    Attributes:
+        name: "device", "cta", "warp", "engine", ...
+        extent: how many of it one of the level around it has at most; 0 for any number.
+    """
+
+    name: str
+    extent: int = 0
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What issues instructions beside others, in order, waiting for data by itself.
+
+    Attributes:
+        name: rows of the instruction table name it as their `scope`.
+        hz: its clock.
+        queues: instructions that it works on at a time.
+    """
+
+    name: str
+    hz: float
+    queues: int = 1
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A way to see that asynchronous work has ended.
+
+    Attributes:
+        name: how rows (`Instr.completion`) and statements that wait name it.
+        scopes: the scopes that may wait for it; () for all.
+        closed: whoever issued the work closes a group of it first.
+    """
+
+    name: str
+    scopes: tuple[str, ...] = ()
+    closed: bool = False
+
+
+@dataclass(frozen=True)
+class Link:
+    """What joins a device to its peers.
+
+    Attributes:
+        bytes_per_s: rate of one device.
+        latency_s: of one message or collective step.
+        name: what it is called.
+    """
+
+    bytes_per_s: float
+    latency_s: float = 0.0
+    name: str = "link"
 
 
 @dataclass(frozen=True)
@@ -52,8 +139,10 @@ class Instr:
         primitive: the kernel-language primitive it implements ("gemm", "copy", "map", ...).
         shape: extents of one call; for a gemm (m, n, k).
         dtypes: accepted operand dtypes, one tuple per accepted combination.
-        scope: who issues it ("thread", "warp", "warpgroup", "engine", ...).
-        completion: how completion is seen ("sync", "mbarrier", "commit_group", "wait_group", ...).
+        scope: who issues it, a level or an engine ("thread", "warpgroup", "tensor", ...); "" for
+            whoever reaches the statement.
+        completion: name of the `Completion` that shows its end; "sync" where it has ended when the
+            next statement is reached.
         proxy: the memory proxy its accesses go through ("generic", "async", ...).
         flops_per_s: rate of the whole machine when only this row runs; 0 where it does not compute.
         efficiency: factor on the rate per named operand form (a swizzle width, say); "" is the
@@ -67,7 +156,7 @@ class Instr:
     primitive: str
     shape: tuple[int, ...] = ()
     dtypes: tuple[tuple[str, ...], ...] = ()
-    scope: str = "thread"
+    scope: str = ""
     completion: str = "sync"
     proxy: str = "generic"
     flops_per_s: float = 0.0
@@ -94,18 +183,20 @@ class Target:
         n_units: independent compute units (SMs, cores, NeuronCores).
         unit: what they are called.
         memories: all memories, outermost first; the first one holds program values.
-        scopes: the kernel-language scopes that exist, outermost first.
+        levels: its hierarchy, outermost first: the scopes of its kernels. A text is a level with
+            any number of it.
         instrs: instruction rows.
         vector_flops_per_s: rate of ordinary arithmetic over the whole machine, f32; a
             multiplication with an addition is two.
         launch_s: time between dependent kernel launches.
-        link_bytes_per_s: per-device rate to its peers; 0 where it has none.
-        link_latency_s: latency of one message or collective step.
+        links: what joins it to its peers, the one that messages take first; () where it has none.
         limits: named limits (threads per block, registers, ...).
         costs: how the kernels' cost columns make the cost of a schedule, by column: "total" (what
             is not named), "peak" (capacities: what the largest kernel needs) or "own" (a kernel's
             alone, as the parts of its time that overlap).
         source: where the figures come from.
+        engines: what issues instructions side by side; () where levels do.
+        completions: ways to see that asynchronous work has ended.
     """
 
     name: str
@@ -113,21 +204,46 @@ class Target:
     n_units: int
     unit: str
     memories: tuple[Memory, ...]
-    scopes: tuple[str, ...] = ("device",)
+    levels: tuple[Level, ...] = (Level("device", 1),)
     instrs: tuple[Instr, ...] = ()
     vector_flops_per_s: float = 1e9
     launch_s: float = 0.0
-    link_bytes_per_s: float = 0.0
-    link_latency_s: float = 0.0
+    links: tuple[Link, ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
     costs: Mapping[str, str] = field(default_factory=dict)
     source: str = ""
+    engines: tuple[Engine, ...] = ()
+    completions: tuple[Completion, ...] = ()
+
+    def __new__(cls, *given: Any, **named: Any) -> Self:
+        """A target; keywords of before are named with what replaced them."""
+        _refuse_renamed(f"target {named.get('name', (*given, '')[0])!r}", named)
+        return super().__new__(cls)
 
     def __post_init__(self) -> None:
+        levels = tuple(Level(x) if isinstance(x, str) else x for x in self.levels)
+        object.__setattr__(self, "levels", levels)
+        for limit in self.limits:
+            inner, _, outer = limit.partition("_per_")
+            if {inner.removesuffix("s"), outer} <= {level.name for level in levels}:
+                expected = f"extents of levels: levels=(..., Level({inner.removesuffix('s')!r}, 1))"
+                raise PackError(f"target {self.name!r}", f"has limit {limit!r}", expected)
+        issuers = {*self.scopes, *(engine.name for engine in self.engines)}
+        for row in self.instrs:
+            if row.scope and row.scope not in issuers:
+                wrong = f"is issued by {row.scope!r}, no level or engine of it"
+                raise self._wrong_row(row, wrong, f"one of {' '.join(sorted(issuers))}")
+            if row.completion != "sync" and self.completion(row.completion) is None:
+                known = " ".join(("sync", *(c.name for c in self.completions)))
+                wrong = f"completes by {row.completion!r}, no completion of it"
+                raise self._wrong_row(row, wrong, f"one of {known}")
         for name, how in self.costs.items():
             if how not in COMBINED:
                 wrong = f"combines cost {name!r} by {how!r}"
                 raise PackError(f"target {self.name!r}", wrong, f"one of {' '.join(COMBINED)}")
+
+    def _wrong_row(self, row: Instr, wrong: str, expected: str) -> PackError:
+        return PackError(f"target {self.name!r}, row {row.name!r}", wrong, expected)
 
     def total_costs(self, kernels: Iterable[Mapping[str, float]]) -> dict[str, float]:
         """The cost columns of several kernels as those of all together, see `costs`."""
@@ -151,27 +267,71 @@ class Target:
         known = " ".join(m.name for m in self.memories)
         raise PackError(f"target {self.name!r}", f"has no memory {name!r}", f"one of {known}")
 
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """Names of its levels, outermost first."""
+        return tuple(level.name for level in self.levels)
+
+    def most(self, inner: str, outer: str) -> int:
+        """How many of a level one of another level around it has at most; 0 for any number.
+
+        Raises:
+            PackError: one of them is no level of it, or the first is not inside the second.
+        """
+        names = self.scopes
+        if inner not in names or outer not in names[: names.index(inner)]:
+            wrong = f"has no level {inner!r} inside a level {outer!r}"
+            raise PackError(f"target {self.name!r}", wrong, f"two of {' '.join(names)}, in order")
+        inside = self.levels[names.index(outer) + 1 : names.index(inner) + 1]
+        return prod(level.extent for level in inside)
+
+    def completion(self, name: str) -> Completion | None:
+        """The completion called `name`; None where it has none."""
+        return next((c for c in self.completions if c.name == name), None)
+
     def rows(self, primitive: str) -> tuple[Instr, ...]:
         """Instruction rows that implement a primitive."""
         return tuple(row for row in self.instrs if row.primitive == primitive)
 
     def replace(self, **changes: Any) -> Target:
-        """A changed copy. A memory's name as keyword sets its capacity: ``replace(smem=1 << 16)``.
+        """A changed copy: ``replace(smem=1 << 16, cluster=4)``.
+
+        A memory's name as keyword sets its capacity, a level's its extent.
 
         Rates stay, those of memories and instruction rows too, which are the whole machine's: a
         copy with twice the units, and nothing else, is no faster. The source of figures says
         which of them were changed, where `source` is not given.
 
         Raises:
-            PackError: a keyword is neither a field nor a memory.
+            PackError: a keyword is neither a field nor a memory or level.
         """
+        _refuse_renamed(f"target {self.name!r}", changes)
         known = {f.name for f in fields(self)}
         figures = [name for name in changes if name not in _NAMES]
         if figures and "source" not in changes:
             changes["source"] = f"{self.name} ({self.source}), with {', '.join(figures)} changed"
         memories = list(changes.pop("memories", self.memories))
+        levels = list(changes.pop("levels", self.levels))
         for name in [k for k in changes if k not in known]:
-            self.memory(name)
             size = changes.pop(name)
+            if name in self.scopes:
+                levels = [replace(x, extent=size) if x.name == name else x for x in levels]
+                continue
+            self.memory(name)
             memories = [replace(m, n_bytes=size) if m.name == name else m for m in memories]
-        return replace(self, memories=tuple(memories), **changes)
+        return replace(self, memories=tuple(memories), levels=tuple(levels), **changes)
+
+
+# Fields that are tables of rows, for those who write targets down.
+ROWS: Mapping[str, type] = MappingProxyType(
+    {"memories": Memory, "levels": Level, "links": Link, "engines": Engine,
+     "completions": Completion}
+)  # fmt: skip
+_LINKS = "links=(Link(bytes_per_s, latency_s),)"
+_RENAMED = {"scopes": "levels", "link_bytes_per_s": _LINKS, "link_latency_s": _LINKS}
+
+
+def _refuse_renamed(thing: str, named: Iterable[str]) -> None:
+    for name in named:
+        if name in _RENAMED:
+            raise PackError(thing, f"is given {name}", _RENAMED[name])

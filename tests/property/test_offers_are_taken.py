@@ -84,7 +84,7 @@ def check_taken(case: Case, compiled: bool) -> None:
     for name, text in exe.source.items():
         kernel = lowered[name].kernel
         assert kernel.smem_bytes <= h200.memory("smem").n_bytes
-        assert kernel.n_threads <= h200.limits["threads_per_cta"]
+        assert kernel.n_threads <= h200.most("thread", "cta")
         if compiled:
             log = compile_text(text, h200.limits["compute_capability"], name).log
             assert "0 bytes spill stores, 0 bytes spill loads" in log, text

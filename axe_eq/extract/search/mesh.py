@@ -200,13 +200,12 @@ def link_seconds(n_bytes: int, mesh: str, target: Target, steps: int = 1) -> flo
     Raises:
         SearchError: the target has no links.
     """
-    if not target.link_bytes_per_s:
+    if not target.links:
         raise SearchError(
-            f"target {target.name!r}",
-            "has no links to other devices",
-            "a target with link_bytes_per_s",
+            f"target {target.name!r}", "has no links to other devices", "a target with links"
         )
-    return target.link_latency_s * steps + n_bytes / shard.n_devices(mesh) / target.link_bytes_per_s
+    link = target.links[0]
+    return link.latency_s * steps + n_bytes / shard.n_devices(mesh) / link.bytes_per_s
 
 
 class Relaxation:

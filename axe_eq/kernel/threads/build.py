@@ -23,10 +23,6 @@ from axe_eq.kernel.threads.placement import LANES, on_threads, packed, projected
 from axe_eq.kernel.userline import user_line
 from axe_eq.layout import Layout
 
-# Kinds of groups of asynchronous operations.
-COMMITTED = ("bulk", "cp_async")
-WAITED = ("wgmma", "cp_async", "bulk", "bulk_read")
-
 
 def _listed(ranks: Sequence[Int]) -> str:
     return ", ".join(map(str, ranks))
@@ -302,16 +298,18 @@ class ThreadBuilder(Builder):
         """Show earlier ordinary shared-memory accesses to the async proxy."""
         self._add(ir.FenceAsync())
 
+    def _group(self, what: str, kind: str, known: Sequence[str]) -> None:
+        if kind not in known:
+            raise refuse(what, f"kind {kind!r}", f"one of {' '.join(known)}")
+
     def commit(self, kind: str = "bulk") -> None:
         """Close the group of async copies, of kind "bulk" or "cp_async"."""
-        if kind not in COMMITTED:
-            raise refuse("commit", f"kind {kind!r}", " or ".join(COMMITTED))
+        self._group("commit", kind, [g.name for g in ir.GROUPS if g.closed])
         self._add(ir.Commit(kind))
 
     def wait_group(self, kind: str, pending: int) -> None:
         """Wait until at most `pending` groups of `kind` are open."""
-        if kind not in WAITED:
-            raise refuse("wait_group", f"kind {kind!r}", " ".join(WAITED))
+        self._group("wait_group", kind, [g.name for g in ir.GROUPS])
         pending = whole("wait_group", "pending", pending, 0)
         self._add(ir.WaitGroup(kind, pending))
 

@@ -44,17 +44,18 @@ def _scopes(kernel: ir.Kernel, target: Target) -> None:
         if isinstance(s, ir.Gemm) and where.scope in ("elect", "thread"):
             raise broken(s, f"a product in scope {where.scope}", "whole warps")
         if isinstance(s, ir.WaitGroup | ir.Commit):
-            _check_group(s, where)
+            _check_group(s, where, target)
 
 
-def _check_group(s: ir.WaitGroup | ir.Commit, where: ir.Where) -> None:
+def _check_group(s: ir.WaitGroup | ir.Commit, where: ir.Where, target: Target) -> None:
     """Groups are waited for and closed by those who issued what is in them."""
-    if s.kind.startswith("bulk") and where.scope != "elect":
-        raise broken(s, "bulk groups belong to the issuing thread", "k.one_thread()")
-    if s.kind == "wgmma" and where.scope in ("elect", "thread", "warp"):
-        raise broken(s, f"groups of products in scope {where.scope}", "the whole warpgroup")
-    if s.kind == "cp_async" and where.scope == "elect":
-        raise broken(s, "every thread has groups of its own copies", "all threads that copy")
+    found = target.completion(s.kind)
+    if found is None:
+        known = " ".join(c.name for c in target.completions) or "none"
+        raise broken(s, f"groups of kind {s.kind}", f"a completion of {target.name}: {known}")
+    if found.scopes and where.scope not in found.scopes:
+        wrong = f"groups of kind {s.kind} in scope {where.scope}"
+        raise broken(s, wrong, f"one of {' '.join(found.scopes)}, whose they are")
 
 
 def _top(kernel: ir.Kernel, target: Target) -> None:
@@ -79,23 +80,21 @@ def _grid(kernel: ir.Kernel, target: Target) -> None:
 
 def _capacity(kernel: ir.Kernel, target: Target) -> None:
     """Shared memory and threads fit."""
-    capacity, limit = target.memory("smem").n_bytes, target.limits["threads_per_cta"]
+    capacity, limit = target.memory(ir.SMEM.name).n_bytes, target.most("thread", "cta")
     if kernel.launch_smem_bytes > capacity:
-        used = ", ".join(
-            f"{b} {b.n_elements * b.itemsize}" for b in kernel.buffers if b.memory == "smem"
-        )
+        used = ", ".join(f"{b} {b.n_elements * b.itemsize}" for b in kernel.buffers if b.is_shared)
         raise ScheduleError(
             f"kernel {kernel.name}",
             f"needs {kernel.launch_smem_bytes} bytes of shared memory ({used})",
             f"at most {capacity}",
         )  # fmt: skip
-    if kernel.n_threads > limit:
+    if 0 < limit < kernel.n_threads:
         raise ScheduleError(f"kernel {kernel.name}", f"{kernel.n_threads} threads", f"{limit}")
 
 
 def _alignment(kernel: ir.Kernel, target: Target) -> None:
     """Buffers begin where their swizzles do, and barriers at their own size."""
-    placed = [(str(b), b.offset, b.alignment) for b in kernel.buffers if b.memory == "smem"]
+    placed = [(str(b), b.offset, b.alignment) for b in kernel.buffers if b.is_shared]
     placed += [(str(b), b.offset, _BARRIER_BYTES) for b in kernel.barriers]
     for name, offset, alignment in placed:
         if offset % alignment:
@@ -128,7 +127,7 @@ def _registers(kernel: ir.Kernel, target: Target) -> None:
     )
     accumulators: dict[ir.Role | None, set[ir.Buffer]] = {}
     for s, where in ir.walk(kernel):
-        if isinstance(s, ir.Gemm) and s.acc.buffer.memory == "reg":
+        if isinstance(s, ir.Gemm) and s.acc.buffer.is_private:
             tiles = accumulators.setdefault(where.role, set())
             tiles.add(s.acc.buffer)
             most = (where.role and where.role.registers) or share
@@ -158,7 +157,7 @@ def _written(kernel: ir.Kernel, target: Target) -> None:
     for s, role in primitives:
         read = s.views() if isinstance(s, ir.Gemm) else s.views()[1:]
         for view in read:
-            if view.buffer.memory == "reg" and view.buffer not in written.get(role, set()):
+            if view.buffer.is_private and view.buffer not in written.get(role, set()):
                 raise broken(s, f"{view} is read, which nothing wrote", "a copy, fill or map to it")
 
 
@@ -196,7 +195,7 @@ def _async_completion(kernel: ir.Kernel, target: Target) -> None:
             committed.setdefault(where.role, set()).add(s.kind)
     for s, where in ir.walk(kernel):
         if isinstance(s, ir.CopyAsync) and s.barrier is None:
-            kind = "bulk" if s.dst.buffer.memory == "gmem" else "cp_async"
+            kind = "bulk" if s.dst.buffer.is_global else "cp_async"
             if kind not in committed.get(where.role, set()):
                 raise broken(s, f"no commit of kind {kind} in its role", f"k.commit({kind!r})")
 
@@ -207,8 +206,8 @@ def _cluster(kernel: ir.Kernel, target: Target) -> None:
     A CTA that others reach into must not end before they have: such a kernel ends with a barrier of
     the cluster.
     """
-    most = target.limits.get("ctas_per_cluster", 1) if "cluster" in target.scopes else 1
-    if kernel.cluster > most:
+    most = target.most("cta", "cluster") if "cluster" in target.scopes else 1
+    if 0 < most < kernel.cluster:
         wrong = f"clusters of {kernel.cluster} CTAs"
         raise ScheduleError(f"kernel {kernel.name}", wrong, f"at most {most} on {target.name}")
     _check_meetings(kernel.body, "")

@@ -9,7 +9,7 @@ def lay_out(kernel: ir.Kernel) -> None:
     """Assign shared-memory offsets in order of declaration, barriers last."""
     end = 0
     for buffer in kernel.buffers:
-        if buffer.memory == "smem":
+        if buffer.is_shared:
             buffer.offset = -(-end // buffer.alignment) * buffer.alignment
             end = buffer.offset + buffer.n_elements * buffer.itemsize
     for barrier in kernel.barriers:
@@ -51,7 +51,7 @@ def _budget_roles(kernel: ir.Kernel, roles: list[ir.Role]) -> None:
 def _uses_registers(body: ir.Body) -> bool:
     for statement in body:
         views = statement.views() if isinstance(statement, ir.Primitive) else ()
-        if any(view.buffer.memory == "reg" for view in views):
+        if any(view.buffer.is_private for view in views):
             return True
         if any(map(_uses_registers, ir.children(statement))):
             return True

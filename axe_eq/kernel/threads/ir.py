@@ -45,18 +45,29 @@ from axe_eq.kernel.ir import (
 from axe_eq.kernel.placement import number
 from axe_eq.kernel.spaces import GLOBAL, PRIVATE, SHARED, Space
 from axe_eq.kernel.threads.placement import LANES
+from axe_eq.target import Completion
 
 __all__ = [
-    "CTA", "GMEM", "LANE", "N_CTAS", "RANK", "REG", "SMEM", "THREAD", "WARP", "WARPS_PER_GROUP",
-    "Arrive", "Assign", "Body", "Buffer", "ClusterArrive", "ClusterWait", "Commit", "Copy",
-    "CopyAsync", "Expect", "FenceAsync", "Fill", "For", "Gather", "Gemm", "If", "Index", "Kernel",
-    "Let", "MBarrier", "Map", "Primitive", "Reduce", "Role", "Roles", "Scan", "Scope", "Statement",
-    "Subscript", "Sync", "View", "Wait", "WaitGroup", "Where", "children", "span", "walk",
+    "CTA", "GMEM", "GROUPS", "LANE", "N_CTAS", "RANK", "REG", "SMEM", "THREAD", "WARP",
+    "WARPS_PER_GROUP", "Arrive", "Assign", "Body", "Buffer", "ClusterArrive", "ClusterWait",
+    "Commit", "Copy", "CopyAsync", "Expect", "FenceAsync", "Fill", "For", "Gather", "Gemm",
+    "If", "Index", "Kernel", "Let", "MBarrier", "Map", "Primitive", "Reduce", "Role", "Roles",
+    "Scan", "Scope", "Statement", "Subscript", "Sync", "View", "Wait", "WaitGroup", "Where",
+    "children", "span", "walk",
 ]  # fmt: skip
 
 GMEM = Space("gmem", GLOBAL, ("m",))
-SMEM = Space("smem", SHARED, ("m",))
+SMEM = Space("smem", SHARED, ("m",), align_bytes=128)
 REG = Space("reg", PRIVATE, ("warp", "lane", "reg"))
+
+# Groups of asynchronous work, by who may close them and wait for them: an elected thread for the
+# copies that it issued, all threads for their own copies, whole warpgroups for products.
+GROUPS = (
+    Completion("wgmma", ("cta", "warpgroup")),
+    Completion("cp_async", ("cta", "warpgroup", "warp", "thread"), closed=True),
+    Completion("bulk", ("elect",), closed=True),
+    Completion("bulk_read", ("elect",)),
+)
 
 LANE = var("lane", high=LANES - 1)
 WARP = var("warp", high=LANES - 1)

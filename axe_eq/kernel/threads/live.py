@@ -59,8 +59,8 @@ def _of_primitive(s: ir.Primitive, after: Tiles, note: Note) -> Tiles:
     out, *ins = s.views()
     if isinstance(s, ir.Gemm) and s.accumulate != 0:
         ins.append(out)
-    read = {v.buffer for v in ins if v.buffer.memory == "reg"}
-    written = {out.buffer} if out.buffer.memory == "reg" else set()
+    read = {v.buffer for v in ins if v.buffer.is_private}
+    written = {out.buffer} if out.buffer.is_private else set()
     note(s, after | written)
     whole = out.size == prod(map(number, out.buffer.shape)) if written else False
     return (after - written if whole else after) | read

@@ -7,7 +7,7 @@ schedules; another machine replaces what matters with `Target.replace`.
 
 from __future__ import annotations
 
-from axe_eq.target import Instr, Memory, Target
+from axe_eq.target import Instr, Level, Memory, Target
 
 # Narrow floats are widened tile by tile before BLAS sees them, so all of them run at f32's rate.
 SGEMM = Instr(
@@ -38,7 +38,7 @@ cpu = Target(
         # 12 bytes per element of an addition in cache, one thread.
         Memory("l2", ("m",), 2 << 20, "core", 120e9),
     ),
-    scopes=("device", "core"),
+    levels=(Level("device", 1), Level("core", 2)),
     instrs=(SGEMM, DGEMM),
     # Additions in cache, one thread: numpy's loops are not parallel.
     vector_flops_per_s=10e9,

@@ -71,7 +71,7 @@ def _wgmma(dtype: str, flops_per_s: float, k: int, forms: tuple[SmemForm, ...]) 
         shape=(64, 256, k),
         dtypes=((dtype, dtype, "f32"),),
         scope="warpgroup",
-        completion="wgmma_group",
+        completion="wgmma",
         proxy="async",
         flops_per_s=flops_per_s,
         efficiency={
@@ -175,9 +175,7 @@ TMA = (
         "async",
         limits=_TMA_LIMITS,
     ),
-    Instr(
-        "tma.store", "copy_async", (), _STORED, "thread", "bulk_group", "async", limits=_TMA_LIMITS
-    ),
+    Instr("tma.store", "copy_async", (), _STORED, "thread", "bulk", "async", limits=_TMA_LIMITS),
 )
 CP_ASYNC = (
     Instr(
@@ -186,7 +184,7 @@ CP_ASYNC = (
         (),
         _ANY,
         "thread",
-        "commit_group",
+        "cp_async",
         "generic",
         limits={"bytes": 16},
     ),

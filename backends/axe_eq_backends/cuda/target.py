@@ -9,7 +9,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from axe_eq.target import Instr, Memory, Target
+from axe_eq.kernel.threads.ir import GROUPS
+from axe_eq.kernel.threads.placement import LANES
+from axe_eq.target import Completion, Instr, Level, Link, Memory, Target
+from axe_eq.target.machine import GLOBAL, PRIVATE
 from axe_eq_backends.cuda.instrs import (
     CP_ASYNC,
     FMA,
@@ -24,8 +27,6 @@ from axe_eq_backends.cuda.instrs import (
 _KIB = 1 << 10
 
 _LIMITS = {
-    "threads_per_warp": 32,
-    "threads_per_cta": 1024,
     "registers_per_unit": 65536,
     "registers_per_thread": 255,
     "register_granule": 8,
@@ -34,24 +35,29 @@ _LIMITS = {
     "ctas_per_unit": 32,
     "threads_per_unit": 2048,
     "named_barriers": 16,
-    # That every such machine gives; 16 are possible on some.
-    "ctas_per_cluster": 8,
 }
+# Clusters of 8 CTAs are what every such machine gives; 16 are possible on some.
+_CLUSTER = (Level("device", 1), Level("cluster"))
+_CTA = (Level("warpgroup", 8), Level("warp", 4), Level("thread", LANES))
+
+
+_COMPLETIONS = (Completion("mbarrier"), *GROUPS)
 
 
 def _memories(
     gmem: int, gmem_rate: float, units: int, clock_hz: float, tmem: bool = False
 ) -> tuple[Memory, ...]:
     memories = (
-        Memory("gmem", ("m",), gmem, "device", gmem_rate),
+        Memory("gmem", ("m",), gmem, "device", gmem_rate, kind=GLOBAL),
         # 227 KiB of the 228 KiB are a CTA's to use; 128 bytes per clock and SM (derived).
-        Memory("smem", ("m",), 227 * _KIB, "cta", units * 128 * clock_hz),
-        Memory("reg", ("reg",), 255 * 4, "thread"),
+        Memory("smem", ("m",), 227 * _KIB, "cta", units * 128 * clock_hz, align_bytes=128),
+        Memory("reg", ("reg",), 255 * 4, "thread", kind=PRIVATE),
     )
     if not tmem:
         return memories
     # 128 lanes of 512 columns of 4 bytes per SM.
-    return (*memories, Memory("tmem", ("TLane", "TCol"), 256 * _KIB, "cta", accumulates=True))
+    tensor = Memory("tmem", ("TLane", "TCol"), 256 * _KIB, "cta", accumulates=True, extents=(128,))
+    return (*memories, tensor)
 
 
 h200 = Target(
@@ -61,16 +67,15 @@ h200 = Target(
     unit="SM",
     # 143771 MiB as the driver reports; 4.28e12 B/s is the best copy, reads plus writes.
     memories=_memories(143771 << 20, 4.28e12, 132, 1.98e9),
-    scopes=("device", "cluster", "cta", "warpgroup", "warp", "thread"),
+    levels=(*_CLUSTER, Level("cta", 8), *_CTA),
     instrs=HOPPER,
     # Derived: 132 SM x 128 lanes x 2 x 1.98 GHz, the boost clock seen in bursts (datasheet: 67e12).
     vector_flops_per_s=66.9e12,
     # Inside a CUDA graph, which is how several kernels are launched; 4.6e-6 on a plain stream.
     launch_s=0.71e-6,
     # One way between two peers, copy engine; 370e9 with all ranks pulling at once.
-    link_bytes_per_s=384e9,
-    # Device barrier through peer memory on an idle card.
-    link_latency_s=4.6e-6,
+    # Latency: a device barrier through peer memory on an idle card.
+    links=(Link(384e9, 4.6e-6, "NVLink"),),
     # CTAs of a cluster that share operand tiles of products. Clusters of 2 take 1.007 times as long
     # over eight large products and win one of them (benchmarks/results/cuda_h200_clusters.json).
     limits={**_LIMITS, "compute_capability": 90, "l2_bytes": 60 << 20, "product_cluster": 1},
@@ -82,6 +87,7 @@ h200 = Target(
         "memory_s": "own",
         "blocks": "own",
     },
+    completions=_COMPLETIONS,
     source="measured on one H200, 2026-11; rates of single instructions in cuda/instrs.py",
 )
 
@@ -108,10 +114,11 @@ b200 = replace(
     name="b200",
     n_units=148,
     memories=_memories(180 << 30, 8e12, 148, 1.85e9, tmem=True),
-    scopes=("device", "cluster", "cta_pair", "cta", "warpgroup", "warp", "thread"),
+    levels=(*_CLUSTER, Level("cta_pair", 4), Level("cta", 2), *_CTA),
     instrs=_TCGEN05 + MMA + FMA + TMA + CP_ASYNC + LOAD_STORE + MATRIX + REGISTERS,
     vector_flops_per_s=148 * 128 * 2 * 1.85e9,
-    link_bytes_per_s=900e9,
+    links=(Link(900e9, 4.6e-6, "NVLink"),),
+    completions=tuple(c for c in _COMPLETIONS if c.name != "wgmma"),
     limits={**_LIMITS, "compute_capability": 100, "l2_bytes": 126 << 20},
     source="datasheet; not measured",
 )

@@ -283,11 +283,11 @@ BROKEN: dict[str, list[tuple[Write, int, str]]] = {
         (_bare_sync, 4, "sync in scope elect deadlocks"),
         (_in_one_thread(_product), 4, "a product in scope elect"),
         (_in_each_thread(_product), 4, "a product in scope thread"),
-        (lambda k: k.wait_group("bulk", 0), 4, "belong to the issuing thread"),
-        (lambda k: k.commit("bulk"), 4, "belong to the issuing thread"),
-        (_in_one_thread(lambda k: k.wait_group("wgmma", 0)), 4, "groups of products"),
-        (_in_one_thread(lambda k: k.commit("cp_async")), 4, "groups of its own copies"),
-        (_in_one_thread(lambda k: k.wait_group("cp_async", 0)), 4, "groups of its own copies"),
+        (lambda k: k.wait_group("bulk", 0), 4, "kind bulk in scope cta; expected one of elect"),
+        (lambda k: k.commit("bulk"), 4, "groups of kind bulk in scope cta; expected one of elect"),
+        (_in_one_thread(lambda k: k.wait_group("wgmma", 0)), 4, "kind wgmma in scope elect"),
+        (_in_one_thread(lambda k: k.commit("cp_async")), 4, "groups of kind cp_async in scope"),
+        (_in_one_thread(lambda k: k.wait_group("cp_async", 0)), 4, "kind cp_async in scope elect"),
     ],
     "_top": [
         (_beside_roles, 4, "beside roles"),
@@ -443,11 +443,11 @@ def test_arrivals_that_differ_within_a_role_are_refused_at_the_line() -> None:
 def test_too_many_threads_are_refused() -> None:
     made = kernel(lambda k: None, 32)
     with pytest.raises(ScheduleError, match="1024 threads; expected 512"):
-        check.check(made, h200.replace(limits={**h200.limits, "threads_per_cta": 512}))
+        check.check(made, h200.replace(warpgroup=4))
 
 
 def test_a_scope_that_the_machine_lacks_is_refused() -> None:
-    target = h200.replace(scopes=("device", "cta", "thread"))
+    target = h200.replace(levels=("device", "cta", "thread"), instrs=())
 
     def write(k: ThreadBuilder) -> None:
         with k.roles(), k.warpgroups(0, 1):

@@ -96,7 +96,10 @@ REFUSALS: dict[str, tuple[Callable[[ThreadBuilder], Any], str]] = {
     "a slot to wait for": (lambda k: k.wait(k.mbarriers("b", 1), -1, 0), "slot -1"),
     "a slot to complete on": (lambda k: _complete_on(k), "slot 3; expected 0 to 1"),
     "a phase": (lambda k: k.wait(k.mbarriers("b", 1), 0, 2), "parity 2; expected 0 or 1"),
-    "a kind to commit": (lambda k: k.commit("wgmma"), "kind 'wgmma'; expected bulk or cp_async"),
+    "a kind to commit": (
+        lambda k: k.commit("wgmma"),
+        "kind 'wgmma'; expected one of cp_async bulk",
+    ),
     "a kind to wait for": (lambda k: k.wait_group("tma", 0), "kind 'tma'"),
     "gemm shapes": (
         lambda k: k.gemm(_pair(k)[0].all, _pair(k)[1].all, _pair(k)[1].all, 0),

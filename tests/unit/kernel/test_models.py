@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 
@@ -16,12 +17,16 @@ from axe_eq.kernel.ir import span
 from axe_eq.kernel.placement import of_layout
 from axe_eq.kernel.plan import Plan
 from axe_eq.kernel.show import show
-from axe_eq.kernel.spaces import Space
+from axe_eq.kernel.spaces import Space, space_of
 from axe_eq.layout import Layout
-from axe_eq.target import Instr, Memory
+from axe_eq.target import Engine, Instr, Level, Memory, Target
 from axe_eq_backends.cuda.target import h200
 
-PARTITIONS = Space("sbuf", "shared", ("P", "F"))
+SBUF = Memory("sbuf", ("P", "F"), 1 << 17, "engine", extents=(128,), align_bytes=64)
+PSUM = Memory(
+    "psum", ("P", "F"), 1 << 17, "engine", accumulates=True, extents=(128,), bank_bytes=256
+)
+PARTITIONS = space_of(SBUF)
 
 
 @dataclass(eq=False)
@@ -40,22 +45,24 @@ class EngineBuilder(Builder):
         self.kernel = EngineKernel(name)
         super().__init__(self.kernel)
 
-    def tile(self, name: str, shape: tuple[int, ...], layout: str) -> nodes.Buffer:
+    def tile(
+        self, name: str, shape: tuple[int, ...], layout: str, space: Space = PARTITIONS
+    ) -> nodes.Buffer:
         place = of_layout(Layout.parse(layout), shape)
-        buffer = self._buffer(name, name, PARTITIONS, "f32", shape, place)
+        buffer = self._buffer(name, name, space, "f32", shape, place)
         self.kernel.buffers.append(buffer)
         return buffer
 
 
-ENGINE = replace(
-    h200,
+ENGINE = Target(
     name="engines",
-    memories=(
-        Memory("global", ("m",), 1 << 30, "device"),
-        Memory("sbuf", ("P", "F"), 1 << 20, "engine"),
-    ),
-    scopes=("device", "engine"),
-    instrs=(Instr("dma.copy", "copy"), Instr("vector.map", "map")),
+    family="engines",
+    n_units=1,
+    unit="engine",
+    memories=(Memory("global", ("m",), 1 << 30, "device"), SBUF, PSUM),
+    levels=(Level("device", 1), Level("engine")),
+    instrs=(Instr("dma.copy", "copy"), Instr("vector.map", "map", scope="vector")),
+    engines=(Engine("vector", 1e9),),
 )
 
 
@@ -85,6 +92,58 @@ def test_checks_of_every_model_refuse_what_it_lacks() -> None:
     k.tile("tile", (128, 64), "S[(128,64):(1@P,1@F)]")
     with pytest.raises(PackError, match="has no memory 'sbuf'"):
         common.check(k.finish(), h200)
+
+
+def _too_wide(k: EngineBuilder) -> None:
+    k.tile("tile", (256, 4), "S[(256,4):(1@P,1@F)]")
+
+
+def _too_much(k: EngineBuilder) -> None:
+    for name in ("a", "b"):
+        k.tile(name, (128, 200), "S[(128,200):(1@P,1@F)]")
+
+
+def _unaligned(k: EngineBuilder) -> None:
+    k.tile("tile", (128, 4), "S[(128,4):(1@P,1@F)]", Space("sbuf", "shared", ("P", "F"), 32))
+
+
+def _private(k: EngineBuilder) -> None:
+    k.tile("tile", (128, 4), "S[(128,4):(1@P,1@F)]", Space("sbuf", "private", ("P", "F"), 64))
+
+
+def _product(space: Space, n: int) -> Callable[[EngineBuilder], None]:
+    def write(k: EngineBuilder) -> None:
+        a, b = (k.tile(x, (e, 8), f"S[({e},8):(1@F,1@P)]") for x, e in (("a", 128), ("b", n)))
+        acc = k.tile("acc", (128, n), f"S[(128,{n}):(1@P,1@F)]", space)
+        k.gemm(acc.all, a.all, b.all, 0)
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (_too_wide, "buffer tile: takes 256 P of sbuf; expected at most 128"),
+        (_too_much, r"takes 1600 bytes of sbuf per P \(a 800, b 800\); expected at most 1024"),
+        (_unaligned, "begins at multiples of 32 bytes; expected of 64, as sbuf"),
+        (_private, "lies in sbuf, which is shared on engines; expected a private memory"),
+        (_product(PARTITIONS, 8), "adds up in sbuf; expected a memory that accumulates: psum"),
+        (_product(space_of(PSUM), 65), "acc covers 260 bytes of F; expected at most 256, a bank"),
+    ],
+)
+def test_checks_of_every_model_read_memories_as_data(
+    write: Callable[[EngineBuilder], None], message: str
+) -> None:
+    k = EngineBuilder("k")
+    write(k)
+    with pytest.raises(ScheduleError, match=message):
+        common.check(k.finish(), ENGINE)
+
+
+def test_a_product_that_fits_in_a_bank_is_taken() -> None:
+    k = EngineBuilder("k")
+    _product(space_of(PSUM), 64)(k)
+    common.check(k.finish(), ENGINE)
 
 
 def test_the_builder_of_every_model_names_that_of_threads() -> None:

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from axe_eq.target import Memory, Target
+import json
+import pickle
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+
+from axe_eq.errors import PackError
+from axe_eq.run.store import _target
+from axe_eq.target import Completion, Engine, Instr, Level, Link, Memory, Target
+from axe_eq_backends.cuda.target import h200
 
 CARD = Target(
     "card", "cuda", 4, "SM", (Memory("gmem", ("m",), 1 << 30, "device", 1e12),), source="measured"
@@ -16,3 +27,65 @@ def test_changed_figures_are_not_called_measured() -> None:
     assert larger.memory("gmem").bytes_per_s == CARD.memory("gmem").bytes_per_s
     assert CARD.replace(name="other").source == "measured"
     assert CARD.replace(n_units=8, source="datasheet").source == "datasheet"
+
+
+CHIP = Target(
+    "chip", "nki", 8, "core",
+    memories=(
+        Memory("hbm", ("m",), 96 << 30, "device", 2.9e12),
+        Memory("sbuf", ("P", "F"), 24 << 20, "core", extents=(128,)),
+        Memory("psum", ("P", "F"), 2 << 20, "core", accumulates=True, extents=(128,),
+               bank_bytes=2 << 10),
+        Memory("reg", ("reg",), 64, "core", kind="private"),
+    ),
+    levels=(Level("device"), Level("core", 8)),
+    instrs=(Instr("matmul.bf16", "gemm", scope="tensor"),
+            Instr("dma.copy", "copy", scope="sync", completion="semaphore")),
+    links=(Link(128e9, 1e-6, "ring"),),
+    engines=(Engine("tensor", 1.4e9), Engine("sync", 1.4e9, queues=16)),
+    completions=(Completion("semaphore"),),
+)  # fmt: skip
+
+
+def test_kinds_follow_from_who_shares_a_memory_unless_they_are_said() -> None:
+    assert [m.kind for m in CHIP.memories] == ["global", "shared", "shared", "private"]
+    assert CHIP.memory("sbuf").place_bytes == 192 << 10
+    assert CHIP.memory("hbm").place_bytes == 96 << 30
+
+
+def test_levels_have_extents_which_multiply() -> None:
+    assert CHIP.scopes == ("device", "core")
+    assert CHIP.most("core", "device") == 8
+    assert CHIP.replace(core=2).most("core", "device") == 2
+    assert h200.most("thread", "cta") == 1024
+    assert h200.most("cta", "device") == 0
+    assert h200.replace(thread=64).most("thread", "cta") == 2048
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: Memory("m", ("P", "F"), 8, "core", extents=(2, 3)),
+            r"extents \(2, 3\) of axes P F",
+        ),
+        (lambda: Memory("m", ("m",), 8, "core", kind="own"), "kind 'own'; expected one of global"),
+        (lambda: CHIP.most("device", "core"), "no level 'device' inside a level 'core'"),
+        (lambda: CHIP.replace(engines=()), "row 'matmul.bf16': is issued by 'tensor'"),
+        (lambda: CHIP.replace(completions=()), "completes by 'semaphore', no completion of it"),
+        (lambda: CHIP.replace(scopes=("device",)), "is given scopes; expected levels"),
+        (lambda: CHIP.replace(link_latency_s=1.0), r"link_latency_s; expected links=\(Link\("),
+        (lambda: Target("t", "cpu", 1, "core", (), link_bytes_per_s=1.0), "target 't': is given"),  # type: ignore[call-arg]
+        (lambda: h200.replace(limits={"threads_per_warp": 32}), r"levels=\(..., Level\('thread'"),
+        (lambda: CHIP.replace(tmem=5), "has no memory 'tmem'"),
+    ],
+)
+def test_a_wrong_machine_is_one_clear_error(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(PackError, match=message):
+        make()
+
+
+def test_a_target_goes_through_pickles_and_through_the_text_of_saved_files() -> None:
+    assert pickle.loads(pickle.dumps(CHIP)) == CHIP
+    data = json.loads(json.dumps(asdict(replace(CHIP, instrs=()))))
+    assert _target(data, [r.name for r in CHIP.instrs], {"chip": CHIP}) == CHIP

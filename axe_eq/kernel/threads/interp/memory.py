@@ -151,7 +151,7 @@ class SharedMemory:
 
     def __init__(self, kernel: ir.Kernel, clocks: Clocks, watch: Watch) -> None:
         self.watch = watch
-        sizes = [b.itemsize for b in kernel.buffers if b.memory == "smem"]
+        sizes = [b.itemsize for b in kernel.buffers if b.is_shared]
         self.chunk = min(sizes, default=4)
         self.bytes = np.zeros(kernel.smem_bytes + 16, np.uint8)
         n = len(self.bytes) // self.chunk + 1

@@ -53,9 +53,9 @@ def promise(cta: Cta, s: ir.Primitive, env: Env, issue: Issue) -> Callable[[], N
 def _promised(cta: Cta, s: ir.Primitive, env: Env, issue: Issue) -> tuple[Any, Read, Any] | None:
     """(values, what reads those that are there, what roundings are relative to)."""
     match s:
-        case ir.Copy() if s.dst.buffer.memory != "reg":
+        case ir.Copy() if not s.dst.buffer.is_private:
             return *_put(cta, s, env, issue), 0.0
-        case ir.Copy() if s.src.buffer.memory != "reg":
+        case ir.Copy() if not s.src.buffer.is_private:
             where = tiles.held(s.dst, issue)
             return _source(cta, s, env, issue, *where[:2]), _registers(cta, s.dst, where), 0.0
         case ir.Copy():
@@ -84,7 +84,7 @@ def _registers(cta: Cta, view: ir.View, where: tiles.Where3) -> Read:
 
 def _source(cta: Cta, s: ir.Copy, env: Env, issue: Issue, warp: Ints, lane: Ints) -> Any:
     """Elements of global or shared memory, for the threads that get them."""
-    if s.src.buffer.memory == "gmem":
+    if s.src.buffer.is_global:
         return tiles.global_values(cta, s, env, issue, warp.shape)
     byte = tiles.thread_bytes(cta, s.src, env, issue, warp, lane)
     return cta.memory.load(byte, DTYPES[s.src.buffer.dtype].numpy)[..., 0]
@@ -95,7 +95,7 @@ def _put(cta: Cta, s: ir.Copy, env: Env, issue: Issue) -> tuple[Any, Read]:
     where = tiles.held(s.src, issue)
     n, view = tiles.n_copies(issue), s.dst
     values = cta.regs(s.src.buffer)[0][where][:n]
-    if view.buffer.memory == "gmem":
+    if view.buffer.is_global:
         element, inside = tiles.global_elements(view, cta, env, issue)
         element, inside, values = np.broadcast_arrays(element, inside, values)
         data = cta.tensors[view.buffer.name].data

@@ -132,9 +132,9 @@ def _spread(values: Any, held_shape: tuple[int, ...], copies: int) -> Any:
 def copy(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
     """Registers, shared memory and global tensors, in any pair with registers."""
     assert isinstance(s, ir.Copy)
-    if s.src.buffer.memory == "reg" and s.dst.buffer.memory == "reg":
+    if s.src.buffer.is_private and s.dst.buffer.is_private:
         map_cells(cta, ir.Map(cells.IDENTITY, s.dst, (s.src,)), env, issue)
-    elif s.dst.buffer.memory == "reg":
+    elif s.dst.buffer.is_private:
         warp, lane, reg = held(s.dst, issue)
         values = _fetch(cta, s, env, issue, warp, lane)
         cta.write_regs(s.dst.buffer, warp, lane, reg, values, issue)
@@ -144,7 +144,7 @@ def copy(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
 
 def _fetch(cta: Cta, s: ir.Copy, env: Env, issue: Issue, warp: Ints, lane: Ints) -> Any:
     view = s.src
-    if view.buffer.memory == "gmem":
+    if view.buffer.is_global:
         return global_values(cta, s, env, issue, warp.shape)
     byte = thread_bytes(cta, view, env, issue, warp, lane)
     size = view.buffer.itemsize
@@ -210,7 +210,7 @@ def _put(cta: Cta, s: ir.Copy, env: Env, issue: Issue) -> None:
     if n == 1 and stride > 1 and not _equal(values, first):
         raise KernelFault(issue.what, f"copies of {s.src} differ between threads", "equal replicas")
     view = s.dst
-    if view.buffer.memory == "gmem":
+    if view.buffer.is_global:
         element, inside = global_elements(view, cta, env, issue)
         cta.tensors[view.buffer.name].write(element, first, inside)
         return
@@ -346,7 +346,7 @@ def gemm(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
 
 def _operand(cta: Cta, view: ir.View, env: Env, issue: Issue) -> Callable[[], Any]:
     """A function that reads a matrix operand when the product happens."""
-    if view.buffer.memory == "reg":
+    if view.buffer.is_private:
         warp, lane, reg = (x[0] for x in held(view, issue))
         return product_registers(cta, view.buffer, (warp, lane, reg), issue)
     byte = smem_bytes(view, env)
@@ -421,7 +421,7 @@ def commit_product(cta: Cta, s: ir.Gemm, issue: Issue) -> None:
 def copy_async(cta: Cta, s: ir.Statement, env: Env, issue: Issue) -> None:
     """Bulk copies by one thread, or ordinary ones by all."""
     assert isinstance(s, ir.CopyAsync)
-    load = s.src.buffer.memory == "gmem"
+    load = s.src.buffer.is_global
     if not issue.who.elected:
         if s.barrier is not None or not load:
             raise KernelFault(issue.what, "a bulk copy is issued by every thread", "one thread")
