@@ -117,7 +117,10 @@ _PUBLIC = {
 
 
 # Modules that documents named and that are elsewhere now: packs are written against names.
-_MOVED = {"axe_eq.prove.lawcheck": "axe_eq.check.lawcheck"}
+_MOVED = {
+    "axe_eq.prove.lawcheck": "axe_eq.check.lawcheck",
+    "axe_eq_backends.cuda.cones": "axe_eq.lower.read",
+}
 
 
 class _Moved:
