@@ -23,6 +23,7 @@ from axe_eq.debug import switches
 from axe_eq.errors import AxeError, PackError, cause, defined_at, missing_package, raised_at, said
 from axe_eq.kernel.cells import declare_spelling
 from axe_eq.kernel.families import RowFamily, declare_row_family
+from axe_eq.kernel.monoids import Make, declare_parts
 from axe_eq.program.ops import CELLS, MONOIDS, SELECTORS, Cell, Monoid, Selector
 from axe_eq.rule.law import Law
 from axe_eq.rule.law import law as make_law
@@ -120,8 +121,23 @@ class Pack:
             raise
         self.spelled.setdefault(family, (cell, place))
 
-    def monoid(self, monoid: Monoid) -> Monoid:
-        """Declare a monoid."""
+    def monoid(self, monoid: Monoid, parts: Make | None = None) -> Monoid:
+        """Declare a monoid.
+
+        Args:
+            monoid: it.
+            parts: for one whose state is several arrays, how kernels compute it: a function from
+                the dtypes of its operands to `axe_eq.kernel.monoids.Parts`.
+
+        Raises:
+            PackError: its name is taken, or it merges or lifts by what is no such cell.
+        """
+        for cell, arity in ((monoid.merges, 2), (monoid.lifts, 1)):
+            if cell and not _is_cell(cell, arity):
+                wrong = f"is of {cell!r}, which is no declared cell of {arity} operands"
+                raise PackError(f"pack {self.name!r}, monoid {monoid.name!r}", wrong, "one")
+        if parts is not None:
+            declare_parts(monoid.name, parts)
         self.operators.append(f"monoid {monoid.name}")
         return MONOIDS.add(monoid)
 
@@ -180,6 +196,10 @@ class Pack:
         """Register a machine."""
         self.targets[target.name] = target
         return target
+
+
+def _is_cell(name: str, arity: int) -> bool:
+    return name in CELLS and CELLS[name].arity in (None, arity) and not CELLS[name].n_params
 
 
 def _are_families(given: Any) -> bool:

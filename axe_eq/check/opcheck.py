@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
 from itertools import permutations
 from typing import Any
 
@@ -17,6 +18,8 @@ import numpy as np
 
 from axe_eq.check.selsample import propose
 from axe_eq.errors import ProgramError
+from axe_eq.kernel.cells import evaluate
+from axe_eq.kernel.monoids import declared_parts
 from axe_eq.program.decisions import Draw
 from axe_eq.program.interval import Interval
 from axe_eq.program.node import sel_type
@@ -31,7 +34,7 @@ from axe_eq.program.ops import (
     join_text,
     selector,
 )
-from axe_eq.program.types import Array, ValueType
+from axe_eq.program.types import Array, ValueType, dtype
 from axe_eq.prove.programs.compare import difference
 
 _POINTS = 48
@@ -161,8 +164,10 @@ def _check_enclosure(declared: Cell, operands: Sequence[Array]) -> Iterator[str]
 
 
 def _check_monoid(declared: Monoid, rng: np.random.Generator) -> Iterator[str]:
-    kind = "b" if declared.result == "logical" else "f"
+    yield from _check_merging(declared)
+    kind = {"logical": "b", "integer": "i"}.get(declared.result, "f")
     values = tuple(_terms(declared, n, kind, rng) for n in range(declared.n_values))
+    yield from _check_parts(declared, values, rng)
     shapes = [np.shape(part) for part in _lift(declared, values)]
     if any(shape != (6, 1) for shape in shapes):
         yield f"lifts terms of shape (6, 8) along axis 1 to shapes {shapes}, which are not (6, 1)"
@@ -193,11 +198,83 @@ def _check_monoid(declared: Monoid, rng: np.random.Generator) -> Iterator[str]:
         )
 
 
+def _check_merging(declared: Monoid) -> Iterator[str]:
+    """The cells that it is merged and lifted by are its own merge and lift, on extreme values."""
+    if not declared.merges:
+        return
+    for kind in _KINDS.get(declared.result, "fi"):
+        x = _extremes(kind)
+        state = declared.lift((x[:, None],), (1,))
+        lifted = CELLS[declared.lifts].fn(x) if declared.lifts else x
+        if len(state) != 1 or _apart(state[0][:, 0], lifted):
+            by = f"the cell {declared.lifts!r} gives" if declared.lifts else "the value itself"
+            yield f"declares merges={declared.merges!r}, and lifts a value to other than {by}"
+            return
+        a, b = (part.reshape(-1) for part in np.meshgrid(lifted, lifted))
+        (merged,) = declared.merge((a,), (b,))
+        if (wrong := _first_apart(CELLS[declared.merges].fn(a, b), merged)) is not None:
+            yield (
+                f"declares merges={declared.merges!r}, which gives another value of "
+                f"{a[wrong]!r} and {b[wrong]!r} than its merge"
+            )
+            return
+        if _apart(declared.finish((a,)), a):
+            yield f"declares merges={declared.merges!r}, and finishes to another value"
+            return
+        if declared.unit is not None and not (kind == "i" and np.isinf(declared.unit)):
+            (same,) = declared.merge((np.full_like(lifted, declared.unit),), (lifted,))
+            if (wrong := _first_apart(same, lifted)) is not None:
+                yield f"declares unit={declared.unit:g}, which changes {lifted[wrong]!r}"
+
+
+def _first_apart(a: Array, b: Array) -> int | None:
+    """The first place at which two arrays differ."""
+    apart = (n for n, (x, y) in enumerate(zip(a, b, strict=True)) if _apart(x, y))
+    return next(apart, None)
+
+
+def _extremes(kind: str) -> Array:
+    if kind == "b":
+        return np.array([False, True])
+    if kind == "i":
+        most = np.iinfo(np.int64).max  # the least has no absolute value
+        return np.array([0, 1, -1, 6, -9, most, -most])
+    return np.array([0.0, -0.0, 1.0, -1.5, 1e-300, 1e300, -1e300, np.inf, -np.inf, np.nan])
+
+
+def _check_parts(declared: Monoid, values: State, rng: np.random.Generator) -> Iterator[str]:
+    """Parts for kernels give what it gives itself, on its terms and on extreme ones."""
+    make = declared_parts(declared.name)
+    if make is None:
+        return
+    parts = make([dtype(v.dtype).name for v in values])
+    if not len(parts.lift) == len(parts.merge) == len(parts.units):
+        sizes = f"{len(parts.lift)} lifts, {len(parts.merge)} merges, {len(parts.units)} units"
+        yield f"has parts of {sizes}; expected as many of each"
+        return
+    extreme = tuple(rng.choice(_extremes(v.dtype.kind), v.shape) for v in values)
+    for given, named in ((values, "moderate"), (extreme, "extreme")):
+        terms = [tuple(v[:, n : n + 1] for v in given) for n in range(given[0].shape[1])]
+        want = reduce(declared.merge, (_lift(declared, term) for term in terms))
+        lifted = ([evaluate(cell, term) for cell in parts.lift] for term in terms)
+        units = [np.full(x.shape, u, x.dtype) for x, u in zip(want, parts.units, strict=True)]
+        got = reduce(lambda a, b: [evaluate(c, [*a, *b]) for c in parts.merge], lifted, units)
+        value = np.asarray(evaluate(parts.finish, got)).reshape(6)
+        if (wrong := _first_apart(value, _value(declared, want))) is not None:
+            yield (
+                f"has parts that give {value[wrong]!r} for {named} terms whose value is "
+                f"{_value(declared, want)[wrong]!r}"
+            )
+            return
+
+
 def _terms(declared: Monoid, number: int, kind: str, rng: np.random.Generator) -> Array:
     if kind == "b":
         return np.asarray(rng.random((6, 8)) < 0.6)
     if declared.result == "index" and number == declared.n_values - 1:
         return np.tile(np.arange(8), (6, 1))
+    if kind == "i":
+        return rng.integers(-30, 30, (6, 8))
     return np.asarray(rng.uniform(0.5, 2.0, (6, 8)) * rng.choice([-1.0, 1.0], (6, 8)))
 
 

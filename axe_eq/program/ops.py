@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+
 from axe_eq.errors import PackError, ProgramError
 from axe_eq.program.decisions import Draw
 from axe_eq.program.types import Array, ValueType, dtype
@@ -108,6 +110,9 @@ class Monoid:
         commutative: merging is commutative on reals; scans alone take one that is not, for
             reductions have no order.
         facts: as in `Cell.facts`, of its cell values.
+        merges: name of the cell that merges two states of one array, which is then the value too;
+            "" where the state is another. Kernels are written with it.
+        lifts: name of the cell that makes that state of one value; "" where it is the value.
     """
 
     name: str
@@ -122,6 +127,43 @@ class Monoid:
     convex: bool = False
     commutative: bool = True
     facts: Callable[..., int] | None = None
+    merges: str = ""
+    lifts: str = ""
+
+
+def monoid_of(
+    name: str, merges: str, unit: float | None = None, lifts: str = "", **more: Any
+) -> Monoid:
+    """A monoid of cells alone: ``monoid_of("farthest", "maximum", 0.0, lifts="abs", exact=True)``.
+
+    Args:
+        name: the word in signatures.
+        merges: name of the cell that merges two values.
+        unit: what changes no value that it is merged with; None where nothing is.
+        lifts: name of the cell of every value before; "" for none.
+        more: other fields of `Monoid`.
+
+    Raises:
+        ProgramError: no such cell is declared.
+    """
+    join = CELLS[merges].fn
+    alone = CELLS[lifts].fn if lifts else None
+
+    def lift(values: State, axes: tuple[int, ...]) -> State:
+        state = values[0] if alone is None else alone(values[0])
+        for axis in axes:
+            while (n := state.shape[axis]) > 1:
+                state = np.moveaxis(state, axis, 0)
+                pairs = join(state[: n - n % 2 : 2], state[1::2])
+                state = np.moveaxis(np.concatenate([pairs, state[n - n % 2 :]]), 0, axis)
+        return (state,)
+
+    def merge(a: State, b: State) -> State:
+        return (join(a[0], b[0]),)
+
+    return Monoid(
+        name, lift, merge, lambda state: state[0], unit, merges=merges, lifts=lifts, **more
+    )
 
 
 @dataclass(frozen=True)

@@ -178,7 +178,9 @@ def _first(state: State) -> Array:
 
 
 def _declare_reductions() -> None:
-    def monoid(name: str, fn: Fn, merge: Fn, unit: float, **facts: Any) -> None:
+    def monoid(name: str, fn: Fn, merges: str, unit: float, **facts: Any) -> None:
+        merge = CELLS[merges].fn
+
         def lift(values: State, axes: tuple[int, ...]) -> State:
             return (fn(values[0], axis=axes, keepdims=True).astype(values[0].dtype),)
 
@@ -186,7 +188,7 @@ def _declare_reductions() -> None:
             return (merge(a[0], b[0]),)
 
         known = MONOID_FACTS[name]
-        MONOIDS.add(Monoid(name, lift, join, _first, unit, facts=known, **facts))
+        MONOIDS.add(Monoid(name, lift, join, _first, unit, facts=known, merges=merges, **facts))
 
     def total(x: Array, **of: Any) -> Any:
         return np.sum(x, dtype=x.dtype, **of)
@@ -195,13 +197,13 @@ def _declare_reductions() -> None:
         return np.prod(x, dtype=x.dtype, **of)
 
     # Sums and products of bools would be other operations (or, and), whose laws are others.
-    monoid("+", total, np.add, 0.0, result="number")
-    monoid("*", product, np.multiply, 1.0, result="number")
+    monoid("+", total, "add", 0.0, result="number")
+    monoid("*", product, "mul", 1.0, result="number")
     choice: dict[str, Any] = {"exact": True, "convex": True}
-    monoid("max", np.max, np.maximum, -math.inf, **choice)
-    monoid("min", np.min, np.minimum, math.inf, **choice)
-    monoid("and", np.all, np.logical_and, 1.0, result="logical", **choice)
-    monoid("or", np.any, np.logical_or, 0.0, result="logical", **choice)
+    monoid("max", np.max, "maximum", -math.inf, **choice)
+    monoid("min", np.min, "minimum", math.inf, **choice)
+    monoid("and", np.all, "and", 1.0, result="logical", **choice)
+    monoid("or", np.any, "or", 0.0, result="logical", **choice)
 
 
 # -- structured monoids ---------------------------------------------------------------------------

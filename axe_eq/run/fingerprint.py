@@ -99,11 +99,13 @@ def lowering_key(graph: ScheduleGraph, target: Target) -> str | None:
     """
     from axe_eq.kernel.cells import spellings
     from axe_eq.kernel.families import row_families
+    from axe_eq.kernel.monoids import all_parts
     from axe_eq.pack import schedule_named
 
     named = {k.schedule: schedule_named(k.schedule) for k in graph.kernels}
     writers = {_root(type(s).__module__) for s in named.values() if hasattr(s, "lower")}
     writers |= {_root(f.derive.__module__) for f in row_families(target.family).values()}
+    writers |= {_root(make.__module__) for make in all_parts()}
     if not writers <= _packages():
         return None
     return json.dumps([spellings(target.family), sources(*sorted(writers))])

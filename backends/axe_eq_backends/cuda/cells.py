@@ -1,4 +1,4 @@
-"""How CUDA C++ spells cells and monoids: rows of text templates, by cell name and kind of number.
+"""How CUDA C++ spells cells: rows of text templates, by cell name and kind of number.
 
 Operands are f32 (every narrower float), i32 or bool values. ``{0}`` is the first operand's text;
 ``{p0}`` the first parameter of the cell's text. Cells of packs have the texts that these declare
@@ -20,6 +20,8 @@ from axe_eq.kernel.cells import (
     Cell,
     Constant,
     Operand,
+    apply,
+    arg,
     common_dtype,
     evaluate,
     flops,
@@ -85,14 +87,6 @@ _ROWS = {
     "f32": FLOAT, "f64": FLOAT64, "i8": SMALL, "u8": SMALL, "i16": SMALL, "i32": INTEGER,
     "i64": INTEGER, "bool": BOOL,
 }  # fmt: skip
-MONOIDS: dict[str, tuple[str, str]] = {  # on f32, on i32
-    "+": ("({0} + {1})", "add_{kind}({0}, {1})"),
-    "*": ("({0} * {1})", "mul_{kind}({0}, {1})"),
-    "max": ("max_f32({0}, {1})", "max({0}, {1})"),
-    "min": ("min_f32({0}, {1})", "min({0}, {1})"),
-    "and": ("({0} && {1})", "({0} && {1})"),
-    "or": ("({0} || {1})", "({0} || {1})"),
-}
 C_TYPE = {
     "f32": "float", "f64": "double", "i8": "signed char", "u8": "unsigned char", "i16": "short",
     "i32": "int", "i64": "long long", "bool": "bool",
@@ -270,12 +264,9 @@ def _cast(text: str, kind: str, to: str) -> str:
 
 
 def combine(monoid: str, a: str, b: str, dtype: str) -> str:
-    """Merge two values of a reduction.
+    """Merge two values of a reduction, as its cell is spelled.
 
     Raises:
-        EmitError: a monoid without a row.
+        EmitError: as `spell`.
     """
-    if monoid not in MONOIDS:
-        raise EmitError(f"monoid {monoid!r}", "has no CUDA spelling", " ".join(MONOIDS))
-    text = MONOIDS[monoid][DTYPES[dtype].kind == "i"].format(a, b, kind=dtype)
-    return text.replace("_f32(", "_f64(") if dtype == "f64" else text
+    return spell(apply(ops.MONOIDS[monoid].merges, arg(0), arg(1)), (a, b), (dtype, dtype))

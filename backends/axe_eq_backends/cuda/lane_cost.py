@@ -9,7 +9,6 @@ import numpy as np
 from axe_eq.schedule.box import TILE_LETTERS
 from axe_eq.schedule.summary import Column, Columns, Summary, elements, flops, grid_of
 from axe_eq.target import Target
-from axe_eq_backends.cuda.cells import MONOIDS
 from axe_eq_backends.cuda.cost import (
     UNIT_BANDWIDTH,
     WHOLE_DIM,
@@ -22,7 +21,7 @@ from axe_eq_backends.cuda.cost import (
     too_many_reads,
     wide_weights,
 )
-from axe_eq_backends.cuda.online import BEST, ONLINE
+from axe_eq_backends.cuda.online import unable
 
 # Part of a unit's registers that may hold rows; addresses, results, reads on their way take more.
 HELD_SHARE = 0.5
@@ -45,13 +44,12 @@ class Lanes:
     def refuse(self, summary: Summary, target: Target) -> str | None:
         """Refused with products of matrices, reductions over different dims, too many reads.
 
-        Also with monoids that no kernel on lanes has a text for, as those of packs.
+        Also by monoids that are not of cells, or have no unit.
         """
         if unread := not_strided(summary, looks=True) or too_many_reads(summary):
             return unread
-        if missing := set(summary.monoids) - {*MONOIDS, *ONLINE, *BEST}:
-            known = " ".join((*MONOIDS, *ONLINE, *BEST))
-            return f"reduces by {' '.join(sorted(missing))}, and kernels on lanes by {known}"
+        if lost := next(filter(None, map(unable, sorted(set(summary.monoids)))), ""):
+            return lost
         structured = any(w.structured for w in summary.products)
         if summary.n_reduced > 1 or len({w.reduced for w in summary.products}) > 1:
             return "reductions over different dims"

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg, used
+from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
 
 LOG2_E = math.log2(math.e)
@@ -83,6 +84,16 @@ def _softmax() -> Online:
 
 ONLINE: dict[str, Online] = {"softmax": _softmax()}
 BEST: dict[str, Best] = {"argmax": Best("max"), "argmin": Best("min")}
+
+
+def unable(monoid: str) -> str:
+    """Why kernels on lanes cannot reduce by a monoid; "" where they can."""
+    declared = MONOIDS[monoid]
+    if monoid in ONLINE or monoid in BEST:
+        return ""
+    if not declared.merges:
+        return f"reduces by {monoid}, and kernels on lanes by what a cell merges (Monoid.merges)"
+    return "" if declared.unit is not None else f"reduces by {monoid}, which has no unit"
 
 
 # -- cells of cells --

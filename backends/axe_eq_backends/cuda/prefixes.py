@@ -8,33 +8,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel.cells import Cell, apply, arg
+from axe_eq.kernel.monoids import Parts, declared_parts
+from axe_eq.program.ops import CELLS, MONOIDS
 from axe_eq.program.types import DTYPES, promote
 from axe_eq_backends.cuda.online import LAST, substituted
-from axe_eq_backends.cuda.schedules.tails import MERGE, unit_of
+from axe_eq_backends.cuda.schedules.tails import unit_of
 
 # Truth values are merged as the numbers 0 and 1: threads exchange registers of 32 bits.
-LOGICAL = {"and": "minimum", "or": "maximum"}
-
-
-@dataclass(frozen=True)
-class Parts:
-    """The state of a monoid, one entry per part.
-
-    Attributes:
-        lift: cells of the operands of one element.
-        merge: cells of the parts of an earlier state, then of a later one.
-        units: what changes nothing when it stands before a state.
-        finish: a cell of the parts.
-    """
-
-    lift: tuple[Cell, ...]
-    merge: tuple[Cell, ...]
-    units: tuple[float, ...]
-    finish: Cell
+LOGICAL = {"and": "minimum", "or": "maximum", "min": "minimum", "max": "maximum"}
+# Cells of small integers that are those of 32 bits, cut to the range.
+_MODULAR = frozenset({"add", "mul"})
 
 
 def parts_of(monoid: str, dtypes: Sequence[str]) -> Parts | None:
@@ -43,6 +29,8 @@ def parts_of(monoid: str, dtypes: Sequence[str]) -> Parts | None:
     Small integers are merged in 32 bits, as threads exchange them, and cut to their range again.
     """
     wide = [exchanged(d) for d in dtypes]
+    if monoid not in MONOIDS or any(unexchanged(monoid, d) for d in dtypes):
+        return None
     parts = _parts(monoid, wide)
     if parts is None or wide == list(dtypes):
         return parts
@@ -61,21 +49,33 @@ def exchanged(dtype: str) -> str:
     return "i32" if of.kind == "i" and of.itemsize < DTYPES["i32"].itemsize else dtype
 
 
+def unexchanged(monoid: str, dtype: str) -> str:
+    """Why threads cannot exchange a monoid's values of a dtype as those of 32 bits; "" where not.
+
+    Truth values are the numbers 0 and 1, small integers are widened: some monoids are others there.
+    """
+    declared = MONOIDS[monoid]
+    if dtype == "bool" and monoid not in LOGICAL:
+        return "of truth values"
+    if exchanged(dtype) == dtype or monoid in _STRUCTURED or declared.merges in _MODULAR:
+        return ""
+    selects = declared.merges and not CELLS[declared.merges].rounds
+    return "" if selects else f"of {dtype}, which is exchanged in 32 bits"
+
+
 def _parts(monoid: str, dtypes: Sequence[str]) -> Parts | None:
-    if monoid in MERGE:
-        if "bool" in dtypes:
-            return _logical({"max": "maximum", "min": "minimum"}.get(monoid))
-        merge = apply(MERGE[monoid], arg(0), arg(1))
-        return Parts((arg(0),), (merge,), (unit_of(monoid, dtypes[0]),), arg(0))
-    if monoid in LOGICAL:
+    declared = MONOIDS[monoid]
+    if "bool" in dtypes:
         return _logical(LOGICAL[monoid])
-    made = _STRUCTURED.get(monoid)
+    if declared.merges:
+        lift = apply(declared.lifts, arg(0)) if declared.lifts else arg(0)
+        merge = apply(declared.merges, arg(0), arg(1))
+        return Parts((lift,), (merge,), (unit_of(monoid, dtypes[0]),), arg(0))
+    made = _STRUCTURED.get(monoid) or declared_parts(monoid)
     return made(dtypes) if made else None
 
 
-def _logical(cell: str | None) -> Parts | None:
-    if cell is None:
-        return None
+def _logical(cell: str) -> Parts:
     unit = 1 if cell == "minimum" else 0
     finish = apply("ne", arg(0), 0)
     return Parts((apply("cast i32", arg(0)),), (apply(cell, arg(0), arg(1)),), (unit,), finish)
@@ -147,8 +147,9 @@ def alone(monoid: str, operands: Sequence[Cell], dtypes: Sequence[str]) -> Cell:
     Raises:
         ScheduleError: a monoid without cells for kernels.
     """
-    if len(operands) == 1:
-        return operands[0]
+    if MONOIDS[monoid].merges:
+        lifts = MONOIDS[monoid].lifts
+        return apply(lifts, operands[0]) if lifts else operands[0]
     parts = parts_of(monoid, dtypes)
     if parts is None:
         raise ScheduleError(f"scan by {monoid}", "has no cells", "a monoid with cells for kernels")

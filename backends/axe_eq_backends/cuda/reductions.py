@@ -6,17 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from axe_eq.errors import DispatchError
 from axe_eq.kernel.cells import Apply, Cell, apply, arg, result_dtype
 from axe_eq.kernel.threads import ir
 from axe_eq.lower.formulas import Cone, Fold
+from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
 from axe_eq_backends.cuda.leaves import Names, looking, operand, stored
-from axe_eq_backends.cuda.online import BEST, ONLINE, substituted
-from axe_eq_backends.cuda.prefixes import exchanged
+from axe_eq_backends.cuda.online import BEST, ONLINE, substituted, unable
+from axe_eq_backends.cuda.prefixes import exchanged, unexchanged
 from axe_eq_backends.cuda.schedules.rows import best_across, reduce_rows
 from axe_eq_backends.cuda.schedules.sweeps import sweep, sweep_tiling
-from axe_eq_backends.cuda.schedules.tails import MERGE, Reduction, value_dtypes
+from axe_eq_backends.cuda.schedules.tails import Reduction, value_dtypes
 from axe_eq_backends.cuda.schedules.tensors import (
     Look,
     Operand,
@@ -27,7 +29,7 @@ from axe_eq_backends.cuda.schedules.tensors import (
 
 Output = tuple[Operand, Cell]
 # Truth values are reduced as the numbers 0 and 1: threads exchange registers of 32 bits.
-LOGICAL = {"and": "min", "or": "max"}
+LOGICAL = {"and": "min", "or": "max", "min": "min", "max": "max"}
 
 
 @dataclass
@@ -75,8 +77,8 @@ def _read(cone: Cone, names: Names) -> Problem:
     if len({frozenset(f.dims) for f in cone.folds}) > 1:
         raise cone.refuse("reduces different dims", "the same dims, any number of times")
     for fold in cone.folds:
-        if fold.monoid not in (able := {**MERGE, **LOGICAL, **ONLINE, **BEST}):
-            raise cone.refuse(f"reduces by {fold.monoid}", " ".join(able))
+        if lost := unable(fold.monoid):
+            raise cone.refuse(lost, "another monoid")
     loads = [n for n, leaf in enumerate(cone.leaves) if not isinstance(leaf, Fold)]
     operands = [operand(cone, cone.leaves[n], names) for n in loads]
     outputs = [stored(r, names) for r in cone.roots]
@@ -105,8 +107,9 @@ def _reduction(
     operands: Sequence[Operand],
 ) -> Cell:
     """Add a fold's reductions, one or those of a structured monoid; its value as a cell."""
-    cell = substituted(fold.cell, known)
-    if fold.monoid in (*MERGE, *LOGICAL):
+    cell, declared = substituted(fold.cell, known), MONOIDS[fold.monoid]
+    if declared.merges:
+        cell = apply(declared.lifts, cell) if declared.lifts else cell
         return _plain(fold.monoid, cell, reductions, operands)
     assert isinstance(cell, Apply)
     monoid = ONLINE.get(fold.monoid) or BEST[fold.monoid]
@@ -124,13 +127,15 @@ def _plain(
     known = value_dtypes(operands, reductions)
     total = arg(len(known))
     own = result_dtype(cell, known)
+    if refusal := unexchanged(monoid, own):
+        raise DispatchError(f"reduction by {monoid}", refusal, "another monoid or element type")
     if exchanged(own) != own:
         reductions.append(Reduction(monoid, apply(f"cast {exchanged(own)}", cell)))
         return apply(f"cast {own}", total)
     if own != "bool":
         reductions.append(Reduction(monoid, cell))
         return total
-    reductions.append(Reduction(LOGICAL.get(monoid, monoid), apply("cast i32", cell)))
+    reductions.append(Reduction(LOGICAL[monoid], apply("cast i32", cell)))
     return apply("ne", total, 0)
 
 

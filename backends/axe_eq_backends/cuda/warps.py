@@ -19,9 +19,10 @@ from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.dispatch import Context
 from axe_eq.kernel.threads.placement import LANES
 from axe_eq.kernel.threads.plan import Address, Regs
+from axe_eq.program.ops import MONOIDS
 from axe_eq.target import Instr
 from axe_eq_backends.cuda import threads
-from axe_eq_backends.cuda.cells import MONOIDS
+from axe_eq_backends.cuda.cells import refusal
 
 
 @lru_cache(maxsize=4096)
@@ -143,8 +144,9 @@ def derive_reduce(row: Instr, primitive: ir.Primitive, context: Context) -> Plan
     if (out.buffer.dtype,) not in row.dtypes:
         known = " ".join(t[0] for t in row.dtypes)
         raise DispatchError(row.name, f"result dtype {out.buffer.dtype}", known)
-    if primitive.monoid not in MONOIDS:
-        raise DispatchError(row.name, f"monoid {primitive.monoid!r}", " ".join(MONOIDS))
+    merges = MONOIDS[primitive.monoid].merges
+    if unwritten := refusal(merges, [out.buffer.dtype] * 2) if merges else "is merged by no cell":
+        raise DispatchError(row.name, f"monoid {primitive.monoid!r}: {unwritten}")
     plan = Plan(row, _local(primitive))
     lanes, warps = (_reduced(src, primitive.dims, axis) for axis in ("lane", "warp"))
     regs = [r for r, _ in matching(out.place.static(), out.place.static())]

@@ -15,7 +15,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from math import prod
 
-from axe_eq.errors import ScheduleError
 from axe_eq.kernel.cells import (
     IDENTITY,
     Apply,
@@ -31,9 +30,10 @@ from axe_eq.kernel.expr import Int, ceil_div
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.layout import Layout
+from axe_eq.program.ops import MONOIDS
 from axe_eq_backends.cuda.online import ONLINE, substituted
 from axe_eq_backends.cuda.schedules.rows import MOST_REGISTERS, OTHER_REGISTERS, REGISTERS
-from axe_eq_backends.cuda.schedules.tails import MERGE, Reduction, unit_of, value_dtypes
+from axe_eq_backends.cuda.schedules.tails import Reduction, unit_of, value_dtypes
 from axe_eq_backends.cuda.schedules.tensors import (
     Operand,
     Space,
@@ -126,7 +126,7 @@ def sweep(
         online: running maxima may rescale sums; else they take a sweep of their own.
 
     Raises:
-        ScheduleError: a monoid without a unit or a merging cell.
+        ScheduleError: a monoid without a unit.
     """
     return _Writer(shape, reduced, operands, reductions, outputs, tiling, name, online).write()
 
@@ -300,8 +300,6 @@ class _Writer:
     def _start(self, number: int) -> _Running:
         k, reduction = self.k, self.reductions[number - len(self.operands)]
         dtype = self.dtypes[number]
-        if reduction.monoid not in MERGE:
-            raise ScheduleError(f"monoid {reduction.monoid}", "has no merging cell", "another")
         acc = k.reg_like(f"running{number}", dtype, self.like.all)
         k.fill(acc.all, unit_of(reduction.monoid, dtype))
         return _Running(number, acc, dtype, self.split.get(number))
@@ -337,7 +335,7 @@ class _Writer:
         if r.rescaled is not None:
             return  # with its maximum
         part = self._value(reduction.cell, r.dtype, unit_of(reduction.monoid, r.dtype), values, at)
-        merged = apply(MERGE[reduction.monoid], arg(0), arg(1))
+        merged = apply(MONOIDS[reduction.monoid].merges, arg(0), arg(1))
         sums = [s for s in running if s.rescaled is not None and s.rescaled[0] == r.number]
         if not sums:
             k.map(merged, r.acc.all, r.acc.all, part)

@@ -21,8 +21,6 @@ from axe_eq.program.ops import CELLS, MONOIDS
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.schedules.tensors import Operand
 
-# How two values of a monoid merge, as a cell.
-MERGE = {"+": "add", "*": "mul", "max": "maximum", "min": "minimum"}
 MOST_CASES = 1 << 12  # of values along no row; with more of them nothing is split into cases
 
 
@@ -110,8 +108,8 @@ def _changes_nothing(
         cell, dtype = reduction.cell, result_dtype(reduction.cell, known)
         unit = possible(cell, past, known).only(unit_of(reduction.monoid, dtype))
         if not unit.all():
-            merged = CELLS[MERGE[reduction.monoid]] if reduction.monoid in MERGE else None
-            absorbs = merged is not None and merged.strict and DTYPES[dtype].kind == "f"
+            merged = CELLS[MONOIDS[reduction.monoid].merges]
+            absorbs = merged.strict and DTYPES[dtype].kind == "f"
             if not absorbs or not (unit | possible(cell, inside, known, bounds).empty).all():
                 return False
         known.append(dtype)
@@ -154,4 +152,4 @@ def _at_least(value: Values) -> Values:
 _BOUNDS = {"max": _at_most, "min": _at_least}
 
 
-__all__ = ["MERGE", "Reduction", "neutral_fill", "unit_of", "value_dtypes"]
+__all__ = ["Reduction", "neutral_fill", "unit_of", "value_dtypes"]
