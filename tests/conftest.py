@@ -10,6 +10,7 @@ import os
 import random
 import re
 import shutil
+import sys
 import tempfile
 import zlib
 from collections.abc import Callable, Generator, Iterator
@@ -50,6 +51,9 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("full" if config.getoption("--full") else "sampled")
     for name in [name for name in os.environ if name.startswith("AXE_")]:
         del os.environ[name]
+    # Without bytecode, every worker and every program that a test starts compiles all modules.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     cache = tempfile.mkdtemp(prefix="axe-eq-test-cache-")
     config.add_cleanup(lambda: shutil.rmtree(cache, ignore_errors=True))
     os.environ["AXE_CACHE_DIR"] = cache

@@ -18,11 +18,8 @@ def fits(declared: Cell, n: int, more: bool, kinds: str) -> bool:
         takes = declared.arity == n or (more and declared.arity > n)
     else:
         takes = more or n > 0
-    return takes and bool(set(_result_kinds(declared)) & set(kinds))
-
-
-def _result_kinds(declared: Cell) -> str:
-    return {"bool": "b", **_KINDS}.get(declared.result, "fib")
+    given = "b" if declared.result == "bool" else _KINDS.get(declared.result, "fib")
+    return takes and any(kind in given for kind in kinds)
 
 
 def operand_kinds(declared: Cell, text: str, kinds: str) -> list[str]:

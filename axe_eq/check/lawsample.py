@@ -199,7 +199,7 @@ class Maker:
         if rest is not None and rest.name in self.bound:
             n += len(operands(self.bound[rest.name]))  # type: ignore[arg-type]
             rest = None
-        fitting = [c for c in map(CELLS.__getitem__, CELLS) if fits(c, n, rest is not None, kinds)]
+        fitting = [c for c in CELLS.values() if fits(c, n, rest is not None, kinds)]
         if not fitting:
             raise Misfit
         name = self.draw.pick(f"cell {pattern.name}", fitting).name
@@ -242,12 +242,12 @@ class Maker:
     def monoid(self, declared: Cell, wanted: Sequence[str], at: str) -> str:
         """A reduction for the cell's values, or none."""
         if declared.n_values > 1:
-            fits = [m for m in map(MONOIDS.__getitem__, MONOIDS) if m.n_values == declared.n_values]
+            fits = [m for m in MONOIDS.values() if m.n_values == declared.n_values]
             fits = [m for m in fits if m.commutative]
             indexed = wanted[-1] == "i"
             names = [m.name for m in fits if (m.result == "index") == indexed]
             return self.draw.pick(f"{at}.monoid", names)
-        names = [m for m in MONOIDS if MONOIDS[m].n_values == 1]
+        names = [m.name for m in MONOIDS.values() if m.n_values == 1]
         return self.draw.weighted(f"{at}.monoid", dict.fromkeys(names, 1.0) | _MONOIDS)
 
     def given(self, part: Any) -> Term | None:
@@ -429,7 +429,7 @@ class Maker:
             return self._twice(depth, shape, at)
         open_cells = [
             c.name
-            for c in map(CELLS.__getitem__, CELLS)
+            for c in CELLS.values()
             if c.associative or not c.rounds or self.draw.chance(f"{at}.any {c.name}", 0.15)
         ]
         names = [n for n in open_cells if fits(CELLS[n], 1, True, kinds)]

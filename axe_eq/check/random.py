@@ -212,7 +212,7 @@ class _Maker:
         monoid = MONOIDS[name]
         if monoid.n_values > 1:
             return self.structured(monoid)
-        cells = [c for c in map(CELLS.__getitem__, CELLS) if c.n_values == 1]
+        cells = [c for c in CELLS.values() if c.n_values == 1]
         if monoid.result == "logical":
             true = [c for c in cells if c.result in ("bool", "logical")]
             return self.any_cell(
@@ -227,9 +227,7 @@ class _Maker:
 
     def structured(self, monoid: Monoid) -> _Value:
         """A reduction of several values: scores and what they weigh, or values and positions."""
-        cell = self.one_of(
-            [c for c in map(CELLS.__getitem__, CELLS) if c.n_values == monoid.n_values]
-        )
+        cell = self.one_of([c for c in CELLS.values() if c.n_values == monoid.n_values])
         if monoid.result != "index":
             operands = [self.pick("f") for _ in range(monoid.n_values)]
             return self.cell(cell, *operands, monoid=monoid.name)

@@ -31,9 +31,9 @@ def sample_selector(draw: Draw, at: str, known: Known, wanted: ValueType) -> Fou
         None where these decisions do not fit.
     """
     arities = (len(known), None) if known else (0,)
-    names = [n for n in SELECTORS if SELECTORS[n].propose and SELECTORS[n].arity in arities]
-    for name in draw.shuffled(f"{at}.selector", names):
-        found = propose(draw, at, SELECTORS[name], known, wanted)
+    fitting = [s for s in SELECTORS.values() if s.propose and s.arity in arities]
+    for declared in draw.shuffled(f"{at}.selector", fitting):
+        found = propose(draw, at, declared, known, wanted)
         if found is not None:
             return found
     return None

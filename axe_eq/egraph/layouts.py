@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from egglog import bindings as egg
-
 from axe_eq.egraph import compile as text
 from axe_eq.egraph import rows
+from axe_eq.egraph.bindings import egg
 from axe_eq.egraph.threads import need_threads
 from axe_eq.layout import Layout
 from axe_eq.layout.normal.nested_boxes import Stage

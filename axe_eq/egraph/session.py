@@ -2,7 +2,7 @@
 
 Terms are inserted as raw AST (100x cheaper than egglog's high-level API); every inserted class gets
 a number and is referred to as ``(num_Sort n)``, so no deep term is ever rebuilt. The private
-bindings of egglog are used here and nowhere else.
+bindings of egglog are used in this package and nowhere else.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from egglog import bindings as egg
-
 from axe_eq.deadline import check_deadline
 from axe_eq.egraph import compile as text
+from axe_eq.egraph.bindings import egg
 from axe_eq.egraph.threads import need_threads
 from axe_eq.errors import AxeError, PackError, SearchError
 from axe_eq.program.terms import type_of

@@ -61,4 +61,5 @@ class Draw:
 
     def shuffled(self, name: str, items: Sequence[T]) -> list[T]:
         """The items in a random order."""
-        return sorted(items, key=lambda item: self.unit(f"{name}.{items.index(item)}"))
+        by_place = {n: self.unit(f"{name}.{n}") for n in range(len(items))}
+        return [items[n] for n in sorted(by_place, key=by_place.__getitem__)]

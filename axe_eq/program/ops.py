@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Generic, TypeVar
@@ -296,6 +296,10 @@ class Table(Generic[Declared]):
     def names(self) -> list[str]:
         """Names in order of declaration."""
         return list(self._by_name)
+
+    def values(self) -> Iterable[Declared]:
+        """Declared operators in order of declaration."""
+        return self._by_name.values()
 
 
 CELLS: Table[Cell] = Table("cell")

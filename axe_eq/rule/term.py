@@ -376,10 +376,6 @@ class Primitive:
         Raises:
             PackError: it fails, or returns something else than results.
         """
-        thing = f"primitive {self.fn.__name__!r} of {self.fn.__module__}"
-        given = said(args if len(args) != 1 else args[0])
-        sorts = ", ".join(s.name for s in self.results)
-        wanted = f"{sorts}; None where it is undefined"
         try:
             found = self.fn(*args)
             each = (() if found is None else found) if self.many else [found] * (found is not None)
@@ -387,14 +383,27 @@ class Primitive:
         except (AxeError, Signal, MemoryError):
             raise
         except Exception as error:
-            wrong = f"its function fails on {given}"
-            raise foreign(thing, error, self.fn, wrong, wanted) from error
+            wrong = f"its function fails on {_given(args)}"
+            raise foreign(self._thing, error, self.fn, wrong, self._wanted) from error
         kinds = [int if s is INT else str for s in self.results]
         for row in rows:
             if len(row) != len(kinds) or not all(map(isinstance, row, kinds)):
-                wrong = f"its function returns {said(found)} for {given}"
-                raise PackError(thing, wrong, wanted, at=defined_at(self.fn))
+                wrong = f"its function returns {said(found)} for {_given(args)}"
+                raise PackError(self._thing, wrong, self._wanted, at=defined_at(self.fn))
         return rows
+
+    @property
+    def _thing(self) -> str:
+        return f"primitive {self.fn.__name__!r} of {self.fn.__module__}"
+
+    @property
+    def _wanted(self) -> str:
+        return f"{', '.join(s.name for s in self.results)}; None where it is undefined"
+
+
+def _given(args: tuple[Ground, ...]) -> str:
+    """Arguments as an error names them."""
+    return said(args if len(args) != 1 else args[0])
 
 
 def _choose(rows: tuple[tuple[Ground, ...], ...]) -> tuple[Ground, ...]:

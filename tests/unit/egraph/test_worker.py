@@ -6,7 +6,6 @@ import os
 import select
 import signal
 import sys
-import textwrap
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -30,24 +29,6 @@ TASKS = """
 import os, sys, time
 from axe_eq.debug import progress, switches
 from axe_eq.errors import LayoutError, PackError
-from axe_eq.pack import Pack
-from axe_eq.program.terms import Value, sel
-from axe_eq.schedule.terms import LayoutText, place
-
-LONE = Pack("lone", exact=True)
-TWO = Pack("two", exact=True)
-
-def lengthen(t: Value, L: LayoutText):
-    "place(t, L) = place(flip t, L)."
-    return place(t, L), place(sel("flip 0", t), L)
-
-def double(t: Value, L: LayoutText):
-    "place(t, L) = place(-t, L)."
-    return place(t, L), place(sel("flip 1", t), L)
-
-LONE.law(source="tests", demand=True)(lengthen)
-TWO.law(source="tests", demand=True)(lengthen)
-TWO.law(source="tests", demand=True)(double)
 
 def upper(text):
     progress.at("half")
@@ -91,16 +72,39 @@ def fail_in_c(text):
 def swallow(text):
     raise PackError("schedule 's'", "its price fails") from MemoryError()
 """
+# Packs of laws that grow without end: by themselves, as few tasks need what they import.
+PACKS = """
+from axe_eq.pack import Pack
+from axe_eq.program.terms import Value, sel
+from axe_eq.schedule.terms import LayoutText, place
+
+LONE = Pack("lone", exact=True)
+TWO = Pack("two", exact=True)
+
+def lengthen(t: Value, L: LayoutText):
+    "place(t, L) = place(flip t, L)."
+    return place(t, L), place(sel("flip 0", t), L)
+
+def double(t: Value, L: LayoutText):
+    "place(t, L) = place(-t, L)."
+    return place(t, L), place(sel("flip 1", t), L)
+
+LONE.law(source="tests", demand=True)(lengthen)
+TWO.law(source="tests", demand=True)(lengthen)
+TWO.law(source="tests", demand=True)(double)
+"""
+MODULES = {"worker_tasks": TASKS, "worker_packs": PACKS}
 
 
 @pytest.fixture(scope="module", autouse=True)
-def tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+def modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("tasks")
-    (folder / "worker_tasks.py").write_text(textwrap.dedent(TASKS))
+    for name, text in MODULES.items():
+        (folder / f"{name}.py").write_text(text)
     sys.path.insert(0, str(folder))
-    yield import_module("worker_tasks")
+    yield folder
     sys.path.remove(str(folder))
-    del sys.modules["worker_tasks"]
+    sys.modules.pop("worker_packs", None)
 
 
 def call(name: str, argument: str = "", **limits: Any) -> str:
@@ -222,6 +226,7 @@ def test_an_interrupt_kills_the_worker() -> None:
 # -- compile --------------------------------------------------------------------------------------
 
 SPECS = ("64x48:f32", "48x32:f32")
+FEW = ("cpu", "tiling", "tensor")  # a worker takes a second to compile the laws of all packs
 TABLE = np.arange(32, dtype=np.float32)
 
 
@@ -230,9 +235,9 @@ def head(x: Any, w: Any) -> Any:
 
 
 def test_a_compilation_within_its_limits_is_the_same() -> None:
-    free = axe.compile(head, *SPECS, target="cpu")
+    free = axe.compile(head, *SPECS, target="cpu", packs=FEW)
     with axe.debug(time_limit_s=60, memory_limit_mb=2000):
-        limited = axe.compile(head, *SPECS, target="cpu")
+        limited = axe.compile(head, *SPECS, target="cpu", packs=FEW)
     assert limited.schedule.graph == free.schedule.graph
     assert str(limited.schedule) == str(free.schedule)
     assert limited.explain() == free.explain()
@@ -249,11 +254,14 @@ def test_a_compilation_within_its_limits_is_the_same() -> None:
 
 
 def test_a_mesh_and_a_target_of_ones_own_are_planned_alike() -> None:
-    mesh = axe.Mesh({"x": 2})
-    target = target_of("h200").replace(smem=1 << 16)
-    free = axe.compile(lambda x, w: x @ w, *SPECS, target=target, mesh=mesh)
+    own: dict[str, Any] = {
+        "target": target_of("h200").replace(smem=1 << 16),
+        "mesh": axe.Mesh({"x": 2}),
+        "packs": ["cuda", "tiling", "sharding"],
+    }
+    free = axe.compile(lambda x, w: x @ w, *SPECS, **own)
     with axe.debug(memory_limit_mb=2000):
-        limited = axe.compile(lambda x, w: x @ w, *SPECS, target=target, mesh=mesh)
+        limited = axe.compile(lambda x, w: x @ w, *SPECS, **own)
     assert limited.schedule.graph == free.schedule.graph
     assert limited.explain() == free.explain()
 
@@ -270,12 +278,13 @@ RUNAWAY: dict[str, tuple[str, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("limit", RUNAWAY)
 def test_a_law_that_grows_without_end_is_stopped(
-    limit: str, tasks: Any, monkeypatch: pytest.MonkeyPatch
+    limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("axe_eq.pipeline.worker.LEAST_GRACE_S", 0.1)
     name, limits, message = RUNAWAY[limit]
+    laws = getattr(import_module("worker_packs"), name)
     with axe.debug(**limits), pytest.raises(SearchError) as caught:
-        axe.compile(head, *SPECS, target="cpu", packs=["cpu", "tiling", getattr(tasks, name)])
+        axe.compile(head, *SPECS, target="cpu", packs=["cpu", "tiling", laws])
     assert str(caught.value).startswith(message)
     assert f"try: a larger {'AXE_' + next(iter(limits)).upper()}" in str(caught.value)
     assert no_child_is_left()
@@ -300,7 +309,7 @@ def test_a_target_that_cannot_be_sent_is_refused() -> None:
 
 def test_a_forked_child_searches_in_a_worker() -> None:
     """A child has the pool of egglog's threads and no thread of it: it used to wait for ever."""
-    axe.compile(lambda x: x + 1, "4:f32", target="cpu")
+    axe.compile(lambda x: x + 1, "4:f32", target="cpu", packs=FEW)
     here, there = os.pipe()
     child = os.fork()
     if child == 0:
@@ -318,7 +327,7 @@ def test_a_forked_child_searches_in_a_worker() -> None:
 
 def in_child() -> str:
     with axe.debug(cache=0):
-        exe = axe.compile(lambda x: x * 2 + 1, "2:f32", target="cpu")
+        exe = axe.compile(lambda x: x * 2 + 1, "2:f32", target="cpu", packs=FEW)
     values = exe(np.array([1, 2], np.float32)).tolist()
     try:
         Session({}, [], [])
