@@ -401,7 +401,8 @@ def imports(name: str, text: str, names: set[str]) -> Iterator[str]:
         node = waiting.pop()
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue
-        waiting.extend(ast.iter_child_nodes(node))
+        blocks = ast.stmt | ast.excepthandler | ast.match_case  # what holds statements
+        waiting.extend(n for n in ast.iter_child_nodes(node) if isinstance(n, blocks))
         if isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
@@ -412,8 +413,9 @@ def imports(name: str, text: str, names: set[str]) -> Iterator[str]:
 
 def circles(texts: dict[str, str]) -> list[set[str]]:
     """Modules that import each other, where they are more than two."""
+    names = set(texts)
     graph = nx.DiGraph(
-        (name, other) for name, text in texts.items() for other in imports(name, text, set(texts))
+        (name, other) for name, text in texts.items() for other in imports(name, text, names)
     )
     return [part for part in nx.strongly_connected_components(graph) if len(part) > 2]
 

@@ -170,7 +170,7 @@ STREAMS: dict[str, tuple[Any, tuple[axe.Spec, ...], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", STREAMS)
 def test_streams_are_what_extraction_chose(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     emitted: list[tuple[Any, chunks.Tiling]] = []

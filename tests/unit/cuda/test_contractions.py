@@ -318,7 +318,7 @@ def picked(name: str, one_of: int) -> bool:
     return zlib.crc32(name.encode()) % one_of == 0
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("name", ALL)
 def test_lowered_cones_mean_what_their_program_means(name: str, full: bool) -> None:
     w, c = case(name), ALL[name]
@@ -370,7 +370,7 @@ def test_ragged_extents_are_right_in_the_interpreter(full: bool) -> None:
         for dtype, way in product(("f16", "f32", "f64"), ("nn", "nt", "tn", "tt"))
         if m * n * k <= (64**3 if full else 64 * 64 * 17)
     ]
-    for m, n, k, dtype, way in cases if full else random.Random(5).sample(cases, 8):
+    for m, n, k, dtype, way in cases if full else random.Random(5).sample(cases, 5):
         w = whole(transposable(way), *of(dtype, *shapes(m, n, k, way)), seed=m + n + k)
         check(w, plan(w.lowered.kernel, h200), "random", 1)
 
@@ -393,7 +393,7 @@ ROWS, COLS = (64, 128), (32, 64, 96, 128, 192, 256)
 
 def test_every_tile_and_dtype_of_results_is_right(full: bool) -> None:
     cases = list(product(ROWS, COLS, ("nn", "nt", "tn"), (xp.float16, xp.float32)))
-    for rows, cols, way, out in cases if full else random.Random(4).sample(cases, 5):
+    for rows, cols, way, out in cases if full else random.Random(4).sample(cases, 3):
         fn = transposable(way)
         specs = of("f16", *shapes(72, 200, 64, way))
         sizes = {"p": rows, "q": cols, "k": 64, "stages": 3}

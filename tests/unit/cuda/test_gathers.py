@@ -54,7 +54,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "of padded": (lambda x, i: ROWS(xp.pad(x, ((2, 3), (0, 0))), i), [table(5, 9), where(10, 40)]),
     "of counted": (lambda x, i: ROWS(x, (3 * i + 1) % 30), [table(30, 17), where(30, 8)]),
     "normed": (lambda x, i: nn.rmsnorm(ROWS(x, i)), [table(50, 300), where(50, 7)]),
-    "long rows": (lambda x, i: nn.softmax(ROWS(x, i)), [table(6, 40_000), where(6, 2)]),
+    "long rows": (lambda x, i: nn.softmax(ROWS(x, i)), [table(3, 40_000), where(3, 1)]),
     "summed": (lambda x, i: xp.sum(ROWS(x, i), axis=0), [table(50, 65), where(50, 70)]),
     "largest of rows": (lambda x, i: xp.max(ROWS(x, i), axis=1), [table(13, 37), where(13, 5)]),
     "least of columns": (
@@ -66,6 +66,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("name", CASES)
 def test_one_kernel_reads_where_integers_say(name: str) -> None:
     fn, arrays = CASES[name]
@@ -74,10 +75,11 @@ def test_one_kernel_reads_where_integers_say(name: str) -> None:
     np.testing.assert_allclose(exe.interpret(*arrays), axe.run(fn, *arrays), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", INDICES)
 @pytest.mark.parametrize("numerics", ["real", "exact"])
 def test_indices_of_every_dtype_are_read(dtype: str, numerics: str) -> None:
-    x, at = table(100, 24), where(100, 77, dtype=dtype)
+    x, at = table(100, 8), where(100, 37, dtype=dtype)
     exe = axe.compile(ROWS, x, at, target="h200", numerics=numerics)
     np.testing.assert_array_equal(exe.interpret(x, at, orders=2), x[at])
 

@@ -49,7 +49,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     ),
     "attention": (attention, ((HEADS, 4096, HEAD),) * 3),
 }  # fmt: skip
-SAMPLE = ("bias and relu", "bias of large tiles", "residual", "softmax")
+SAMPLE = ("bias of large tiles", "residual", "softmax")
 
 
 def chosen(name: str) -> Any:
@@ -79,7 +79,7 @@ def test_f64_cells_keep_everything_in_registers() -> None:
     check_registers(axe.compile(lambda x: nn.softmax(x, axis=-1), spec, target="h200"))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("fn", [lambda a, b: a @ b, lambda a, b: xp.exp(a) @ xp.exp(b)])
 def test_products_through_registers_keep_everything_in_registers(fn: Any, dtype: str) -> None:

@@ -337,7 +337,7 @@ def check(found: Arrays, wanted: Cone) -> None:
         )
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", CONES)
 def test_both_levels_give_the_expected_values_in_every_order(name: str, full: bool) -> None:
     c = made(name)
@@ -354,7 +354,7 @@ def test_both_levels_give_the_expected_values_in_every_order(name: str, full: bo
             check(run.outputs, c)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "name",
     ["attention", "biases", "causal", "two tiles of columns", "unaligned", "operands of 64 bits"],

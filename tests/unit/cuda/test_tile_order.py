@@ -90,7 +90,7 @@ def run(p: Problem, tiling: Tiling, arrays: dict[str, Any], n_ctas: int, planned
     return found.outputs["O"].reshape(*p.batch, p.m, 64)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(24))
 def test_the_chunks_that_are_counted_are_those_that_each_cta_runs(
     seed: int, monkeypatch: pytest.MonkeyPatch
@@ -100,8 +100,8 @@ def test_the_chunks_that_are_counted_are_those_that_each_cta_runs(
     condition = list(MASKS.values())[seed % 3](rng)
     batch, m, s = (
         ((), (3,), (2, 3))[rng.integers(3)],
-        int(rng.integers(1, 300)),
-        int(rng.integers(40, 290)),
+        int(rng.integers(1, 220)),
+        int(rng.integers(40, 210)),
     )
     p = masked(condition, batch, m, s)
     tiling = Tiling(int(rng.integers(1, 3)), int(rng.choice([32, 48, 80])), 64, 2)
@@ -151,14 +151,15 @@ def test_whole_chunks_are_those_in_which_every_row_sees_every_key(name: str) -> 
     assert seen > 4
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 def test_results_are_right_in_every_order(order: Order) -> None:
-    """Seven CTAs of one, two or three tiles each."""
+    """Five CTAs of two or three tiles each, rows and keys in parts at their ends."""
     rng = np.random.default_rng(1)
     condition = apply("ge", ROW, KEY)
-    p = masked(condition, (2, 3), 130, 130)
+    p = masked(condition, (2, 3), 70, 70)
     arrays = operands(p, rng)
-    found = run(p, Tiling(1, 48, 64, 2, order=order), arrays, 7, planned=True)
+    found = run(p, Tiling(1, 48, 64, 2, order=order), arrays, 5, planned=True)
     np.testing.assert_allclose(found, wanted(condition, p, arrays), rtol=0, atol=4e-3)
 
 

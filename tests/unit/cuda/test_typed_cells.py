@@ -99,7 +99,7 @@ def parts(cell: Cell) -> Iterator[Cell]:
         yield from parts(a)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("numerics", ["real", "exact"])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_constants_and_positions_have_types(name: str, numerics: str) -> None:
@@ -123,7 +123,7 @@ def test_constants_and_positions_have_types(name: str, numerics: str) -> None:
                     assert dtype(found).name == result_dtype(part, dtypes), part
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_their_text_compiles_without_a_warning(name: str) -> None:
     pytest.importorskip("cuda.bindings.nvrtc", reason="NVRTC is not installed")

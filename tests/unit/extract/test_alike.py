@@ -24,12 +24,13 @@ def test_repeated_blocks_are_summarised_once(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(priced, "summarise", counted)
     with axe.debug(cache=0):
-        for n_ops in (60, 120):
+        for n_ops in (30, 60):
             counts.append(0)
             axe.compile(FAMILIES["mlp"](n_ops), target="h200")
     assert 0 < counts[1] <= 1.1 * counts[0]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_cones_of_one_form_have_one_summary(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     known: dict[tuple[object, ...], Any] = {}
@@ -46,5 +47,5 @@ def test_cones_of_one_form_have_one_summary(family: str, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(Prices, "price", checked)
     with axe.debug(cache=0):
-        axe.compile(FAMILIES[family](24), target="h200")
+        axe.compile(FAMILIES[family](16), target="h200")
     assert len(known) < met

@@ -42,7 +42,7 @@ ENDLESS: dict[Callable[..., Any], tuple[str, ...]] = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("fn", ENDLESS)
 def test_demand_ends(fn: Callable[..., Any]) -> None:
     with axe.debug(node_limit=5000):

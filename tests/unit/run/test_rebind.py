@@ -45,7 +45,7 @@ FOLLOWED: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_what_the_function_computes_from_an_extent_follows(
     name: str, rng: np.random.Generator
@@ -71,6 +71,7 @@ DIVIDED: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", ["f16", "f32"])
 @pytest.mark.parametrize("numerics", ["real", "exact"])
 @pytest.mark.parametrize("name", DIVIDED)
