@@ -37,9 +37,12 @@ def whole(path: str | Path) -> Iterator[Path]:
     """A temporary path beside `path`; what is written there replaces it when the block ends well.
 
     Raises:
-        ArgumentError: the place cannot be written; what was at `path` is as before.
+        ArgumentError: the place cannot be written, or holds what is no file, as a device is; what
+            was at `path` is as before.
     """
     goal = as_path(path)
+    if goal.exists() and not goal.is_file():
+        raise ArgumentError(f"file {str(path)!r}", "is there and no file", "a path for a file")
     part = goal.with_name(f".{goal.name}.{os.getpid()}.part")
     try:
         yield part

@@ -400,7 +400,7 @@ def seen() -> Iterator[Counter[str]]:
 
 def test_random_cases(full: bool, seen: Counter[str]) -> None:
     rng = random.Random(7)
-    for _ in range(CASES if full else CASES // 20):
+    for _ in range(CASES if full else CASES // 50):
         judge(case_of(rng), seen)
     asked_for = {what.partition(":")[0] for what in seen}
     assert asked_for == set(MISSING)

@@ -166,7 +166,7 @@ def listed(proof: Proof) -> Proof:
 
 
 def test_forged_certificates_of_false_statements_are_refused(full: bool) -> None:
-    rng, wanted, done = random.Random(11), 500 if full else 30, 0
+    rng, wanted, done = random.Random(11), 500 if full else 15, 0
     for _ in range(100 * wanted):
         forged = forge(rng)
         if forged is None:
@@ -212,7 +212,7 @@ def test_certificates_survive_any_order_and_any_more_instances() -> None:
 def test_changing_one_character_never_proves_something_else(full: bool) -> None:
     rng, done = random.Random(2), 0
     texts = [write(p) for p in proofs()]
-    while done < (2000 if full else 150):
+    while done < (2000 if full else 60):
         text = rng.choice(texts)
         at = rng.randrange(len(text))
         changed = text[:at] + rng.choice('0123456789abcxyw,:;"[]{}->+ ') + text[at + 1 :]

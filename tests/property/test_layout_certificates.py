@@ -155,7 +155,7 @@ def is_law(firing: Firing) -> bool:
 
 def test_mutated_certificates_prove_nothing_false(full: bool) -> None:
     rng, seen = random.Random(5), Counter[str]()
-    for _ in range(1000 if full else 50):
+    for _ in range(1000 if full else 25):
         base = rng.choice(proofs())
         changed = mutant(base, rng)
         text = written(changed)
@@ -172,7 +172,7 @@ def test_mutated_certificates_prove_nothing_false(full: bool) -> None:
 
 def test_one_changed_character_proves_nothing_false(full: bool) -> None:
     rng, texts = random.Random(6), [written(proof) for proof in proofs()]
-    for _ in range(1000 if full else 50):
+    for _ in range(1000 if full else 25):
         text = rng.choice(texts)
         at = rng.randrange(len(text))
         changed = text[:at] + rng.choice('0123456789mnAB*,:;"[]{}-+ ') + text[at + 1 :]
@@ -231,9 +231,9 @@ def test_forged_certificates_of_false_statements_are_refused(full: bool) -> None
     pytest.fail(f"only {done} forgeries")
 
 
-def test_what_is_needed_is_needed() -> None:
-    for proof in proofs():
-        for n in range(len(proof.firings)):
+def test_what_is_needed_is_needed(full: bool) -> None:
+    for number, proof in enumerate(proofs()):
+        for n in range(0 if full else number % 4, len(proof.firings), 1 if full else 4):
             fewer = replace(proof, firings=proof.firings[:n] + proof.firings[n + 1 :])
             accepted = check_certificate(written(fewer))
             assert not accepted or len(proof.firings) > 12, str(proof.statement)

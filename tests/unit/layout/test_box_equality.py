@@ -67,7 +67,7 @@ def test_the_first_index_is_that_of_enumeration(
     monkeypatch.setattr(decide, "_first_by_dims", counted)
     known: dict[int, list[Layout]] = {}
     compared = 0
-    for _ in range(8000 if full else 400):
+    for _ in range(8000 if full else 160):
         layout = random_boxed(rng)
         others = known.setdefault(layout.size, [])
         for other in rng.sample(others, min(3, len(others))):

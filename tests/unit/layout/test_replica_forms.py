@@ -72,7 +72,7 @@ def test_every_small_image_has_one_form() -> None:
 
 def test_overlapping_lists_always_have_a_form(full: bool) -> None:
     rng = random.Random(3)
-    for number in range(4000 if full else 150):
+    for number in range(4000 if full else 80):
         steps = overlapping(rng, 7, 2 ** (10 + number % 5))
         form = least_steps(steps)
         assert image_bits(form) == image_bits(steps)
@@ -84,7 +84,7 @@ def test_overlapping_lists_always_have_a_form(full: bool) -> None:
 
 def test_recovered_replicas_have_the_same_form(full: bool) -> None:
     rng = random.Random(4)
-    for _ in range(300 if full else 25):
+    for _ in range(300 if full else 10):
         layout = replicated(overlapping(rng, 4, 400))
         points = [[dict(point).get("m", 0)] for point in sorted(layout(0))]
         assert recover([points], ["m"]).replica == layout.canonical().replica

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -426,6 +427,13 @@ def test_nothing_half_written_is_left(tmp_path: Path) -> None:
         saved(tmp_path / "absent")
     saved(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["small.axe"]
+
+
+def test_what_is_no_file_is_not_replaced_by_one(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "small.axe")
+    with pytest.raises(ArgumentError, match="is there and no file"):
+        saved(tmp_path)
+    assert (tmp_path / "small.axe").is_fifo()
 
 
 # -- explaining -----------------------------------------------------------------------------------

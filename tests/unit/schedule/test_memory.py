@@ -72,7 +72,7 @@ def smallest_arena(table: tuple[Lifetime, ...]) -> int:
 
 def test_no_two_live_buffers_overlap_and_the_arena_is_near_the_least(rng: Rng, full: bool) -> None:
     above = []
-    for number in range(400 if full else 60):
+    for number in range(400 if full else 20):
         graph = random_graph(rng, 3 + number % 40, unit=(16, 5)[number % 2])
         made = plan(graph)
         table = made.table
