@@ -55,7 +55,7 @@ def pack() -> Iterator[Pack]:
     ]  # fmt: skip
     kept = [dict(table) for table in tables]
     made = Pack("theirs")
-    made.cell(Cell("theirgcd", 2, np.gcd, "integer", commutative=True, associative=True, unit=0.0))
+    made.cell(Cell("theirgcd", 2, np.gcd, "integer", commutative=True, associative=True))
     made.spelling("cuda", "theirgcd", i32=GCD)
     integer: dict[str, Any] = {"result": "integer", "exact": True}
     made.monoid(monoid_of("theirgcd", "theirgcd", 0.0, lifts="abs", **integer))
