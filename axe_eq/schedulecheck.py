@@ -174,7 +174,7 @@ def check_schedules(
     trials = [_Trials(s, used, _target(s, pack, used, target)) for s in pack.schedules]
     live = [t for t in trials if not t.skipped]
     everywhere = {name: sample for more in own.values() for name, sample in more.items()}
-    programs = {name: trace(fn, *specs) for name, (fn, specs) in {**given, **everywhere}.items()}
+    programs = _traced({**given, **everywhere})
     for name in everywhere:
         programs |= {f"{name}, {how}": made for how, made in varied(programs[name])}
     for number, (name, program) in enumerate(programs.items() if live else ()):
@@ -224,14 +224,13 @@ def check_row_families(
 
     Args:
         pack: the pack.
-        samples: name -> (function, specs); by default `SAMPLES`.
+        samples: name -> (function, specs); by default `SAMPLES` and the family's own.
 
     Raises:
         PackError: a derivation or meaning fails otherwise than by refusing.
     """
-    given = SAMPLES if samples is None else samples
     used = list({**installed(), pack.name: pack}.values())
-    programs = {what: trace(fn, *specs) for what, (fn, specs) in given.items()}
+    given = _traced(SAMPLES if samples is None else samples)
     reports = []
     for (target_family, name), family in pack.row_families.items():
         if target_family in pack.interpreters:
@@ -240,6 +239,7 @@ def check_row_families(
             t for t in pack.targets.values()
             if t.family == target_family and any(r.family == name for r in t.instrs)
         ]  # fmt: skip
+        programs = given | (_traced(family.samples) if samples is None else {})
         for target in machines:
             trial = _Family(family, used, target)
             for number, (what, program) in enumerate(programs.items()):
@@ -250,6 +250,10 @@ def check_row_families(
             wrong = f"no target of pack {pack.name!r} has a row {name}.*"
             reports.append(RowFamilyReport(name, "", 0, 0, (wrong,)))
     return reports
+
+
+def _traced(samples: Mapping[str, Sample]) -> dict[str, Program]:
+    return {what: trace(fn, *specs) for what, (fn, specs) in samples.items()}
 
 
 class _Family:
@@ -330,8 +334,12 @@ def varied(program: Program) -> Iterator[tuple[str, Program]]:
 def _target(
     schedule: Schedule, pack: Pack, used: Sequence[Pack], wanted: Target | None
 ) -> Target | None:
-    known = [wanted] if wanted else [t for p in (pack, *used) for t in p.targets.values()]
-    return next((t for t in known if t.family in schedule.families), None)
+    if wanted is not None:
+        return wanted if wanted.family in schedule.families else None
+    own, theirs = pack.targets.values(), [(p, t) for p in used for t in p.targets.values()]
+    # Machines of who writes for their family come before those that others add to it.
+    theirs.sort(key=lambda at: at[1].family not in at[0].emitters)
+    return next((t for t in (*own, *(t for _, t in theirs)) if t.family in schedule.families), None)
 
 
 @dataclass(frozen=True)

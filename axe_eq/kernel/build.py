@@ -93,6 +93,23 @@ class Builder:
             self._recorded.outputs.append(buffer.name)
         return buffer
 
+    def buffer(
+        self,
+        space: Space,
+        name: str,
+        dtype: str,
+        shape: Sequence[int],
+        layout: Layout | Placement | str | None = None,
+    ) -> ir.Buffer:
+        """A piece of a memory, row-major unless `layout` says otherwise."""
+        thing = f"{space.name} {name}"
+        extents = given.shape(thing, shape)
+        place = row_major(extents) if layout is None else self._placed(layout, extents, thing)
+        given.place(thing, place, space.axes, at_zero=True)
+        made = self._buffer(thing, name, space, dtype, extents, place)
+        self._recorded.buffers.append(made)
+        return made
+
     def _placed(
         self, layout: Layout | Placement | str, shape: Sequence[Int], thing: str
     ) -> Placement:

@@ -27,12 +27,16 @@ class RowFamily:
             rank it against the plans of other rows.
         meanings: instruction call -> what it does, as the interpreter calls it.
         texts: instruction call -> what writes it, as the emitter calls it.
+        samples: programs that use its rows, for their test: name -> (function, specs).
     """
 
     name: str
     derive: Derive
     meanings: Mapping[str, Callable[..., Any]] = field(default_factory=lambda: MappingProxyType({}))
     texts: Mapping[str, Callable[..., Any]] = field(default_factory=lambda: MappingProxyType({}))
+    samples: Mapping[str, tuple[Callable[..., Any], tuple[str, ...]]] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
 
 
 # (target family, name of the row family) -> the pack that brought it, and the family.

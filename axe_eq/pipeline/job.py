@@ -115,13 +115,14 @@ def find_target(target: str | Target | None, known: Sequence[Pack]) -> Target:
         return target
     machines = {name: t for pack in known for name, t in pack.targets.items()}
     if target is None:
-        runners = {f: r for pack in known for f, r in pack.runners.items()}
+        runners = {f: (r, pack) for pack in known for f, r in pack.runners.items()}
         present = [
-            n for n, t in machines.items() if t.family in runners and runners[t.family].present(t)
+            # Machines of the runner's own pack come before those that others add to its family.
+            (t.family == "cpu", name not in runners[t.family][1].targets, name)
+            for name, t in machines.items()
+            if t.family in runners and runners[t.family][0].present(t)
         ]
-        target = (
-            sorted(present, key=lambda n: (machines[n].family == "cpu", n))[0] if present else "cpu"
-        )
+        target = min(present)[2] if present else "cpu"
     if target not in machines:
         known_names = f"one of {' '.join(sorted(machines))}" if machines else "a pack with targets"
         raise PackError(f"target {target!r}", "is not known", known_names)

@@ -190,7 +190,7 @@ class Target:
             multiplication with an addition is two.
         launch_s: time between dependent kernel launches.
         links: what joins it to its peers, the one that messages take first; () where it has none.
-        limits: named limits (threads per block, registers, ...).
+        limits: named limits (registers, bytes of a cache, ...), none of which is a level's extent.
         costs: how the kernels' cost columns make the cost of a schedule, by column: "total" (what
             is not named), "peak" (capacities: what the largest kernel needs) or "own" (a kernel's
             alone, as the parts of its time that overlap).

@@ -49,7 +49,20 @@ def compiled():
     exe = axe.compile(gated, "136x64:f16", "64x128:f16", "136x128:f16", target="h200")
     return [[text, compile_text(text, 90, name).log] for name, text in exe.source.items()]
 
+from axe_eq_example_pack.chip import mygcd, myfarthest
+def on_chip(fn, wanted, x):
+    exe = axe.compile(fn, x, target="chip")
+    (kernel,) = exe.kernels
+    right = all(np.array_equal(found, wanted(x)) for found in (exe.interpret(x), axe.run(fn, x)))
+    (text,) = exe.source.values()
+    return [right, kernel.schedule, dict(kernel.parameters), text]
+floats = rng.standard_normal((5, 300)).astype("f4")
+whole = 6 * rng.integers(-9, 9, (5, 70)).astype("i4")
+
 print(json.dumps({
+    "gcd": on_chip(mygcd, lambda x: np.gcd.reduce(x, axis=1), whole),
+    "farthest": on_chip(myfarthest, lambda x: np.abs(x).max(axis=1), floats),
+    "pieces": on_chip(lambda x: x + x, lambda x: x + x, rng.standard_normal(4096).astype("f4")),
     "compiled": compiled(),
     "many rows": chosen(4096),
     "few rows": chosen(8),
@@ -153,6 +166,30 @@ def test_the_pack_is_listed_and_what_it_declares_holds(site: Path, full: bool) -
     assert held == "pack 'gates': 1 laws hold on samples, cell mygate, cell mytanhgate as declared"
     right = rf"schedule 'few_rows': [1-9] kernels of {count} programs compute their cones on 'h200'"
     assert re.fullmatch(right, kernels)
+
+
+def test_a_machine_with_an_instruction_and_monoids_is_compiled_for_and_interpreted(
+    probe: dict[str, Any],
+) -> None:
+    right, schedule, _, text = probe["gcd"]
+    assert (right, schedule) == (True, "lanes")
+    assert "while (b) { int r = a % b; a = b; b = r; } return abs(a);" in text
+    right, schedule, _, text = probe["farthest"]
+    assert (right, schedule) == (True, "lanes")
+    assert "magnitude.f32, bits cleared" in text
+    assert 'asm("abs.f32 %0, %1;"' in text
+    right, schedule, parameters, _ = probe["pieces"]
+    assert (right, schedule, parameters) == (True, "pieces_of_warps", {"p": 1024, "warps": 2})
+
+
+def test_all_that_such_a_pack_brings_is_tested(site: Path) -> None:
+    code, text = _axe("packs", "check", "chip", folder=site, before=SAMPLES % (("row sums",),))
+    assert code == 0, text
+    held, pieces, rows = text.splitlines()
+    declared = "cell mygcd, monoid mygcd, monoid myfarthest as declared"
+    assert held == f"pack 'chip': 0 laws hold on samples, {declared}"
+    assert re.fullmatch(r"schedule 'pieces_of_warps': [1-9] kernels of .* on 'chip'", pieces)
+    assert re.fullmatch(r"row family 'magnitude': \d+ calls in 2 programs do .* on 'chip'", rows)
 
 
 @pytest.fixture

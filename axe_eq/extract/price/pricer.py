@@ -190,7 +190,7 @@ def _chosen(name: str, columns: Columns, at: int, summary: Summary) -> Price:
     chosen = columns.block.keys() - columns.estimated
     letters = [letter for letter, _ in summary.extents if letter in chosen]
     sizes = {e: int(columns.size(e, summary.extent(e))[at]) for e in letters}
-    sizes |= {key: int(column[at]) for key, column in columns.extra.items() if summary.products}
+    sizes |= {key: int(column[at]) for key, column in columns.extra.items()}
     costs = {key: float(column[at]) for key, column in columns.costs.items()}
     row = columns.rows[at] if columns.rows else ""
     return Price(float(columns.time_s[at]), name, row, tuple(sizes.items()), tuple(costs.items()))

@@ -14,7 +14,7 @@ from axe_eq.kernel import given
 from axe_eq.kernel.build import Builder
 from axe_eq.kernel.expr import Int, Var, bounds, depends, equal, substitute, var
 from axe_eq.kernel.given import integer, refuse, whole
-from axe_eq.kernel.placement import Iter, Placement, number, row_major
+from axe_eq.kernel.placement import Iter, Placement, number
 from axe_eq.kernel.spaces import Space
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.counts import arrivals, reached
@@ -83,13 +83,7 @@ class ThreadBuilder(Builder):
         self, name: str, dtype: str, shape: Sequence[int], layout: Layout | str | None = None
     ) -> ir.Buffer:
         """A piece of the CTA's shared memory, row-major unless `layout` says otherwise."""
-        thing = f"smem {name}"
-        extents = given.shape(thing, shape)
-        place = row_major(extents) if layout is None else self._placed(layout, extents, thing)
-        given.place(thing, place, ir.SMEM.axes, at_zero=True)
-        buffer = self._buffer(thing, name, ir.SMEM, dtype, extents, place)
-        self.kernel.buffers.append(buffer)
-        return buffer
+        return self.buffer(ir.SMEM, name, dtype, shape, layout)
 
     def reg(
         self,

@@ -436,7 +436,9 @@ def index(cta: Cta, call: Call, env: Env, issue: Issue) -> None:
 
 
 def _merge(monoid: str, a: Any, b: Any) -> Any:
-    return ops.MONOIDS[monoid].merge((a,), (b,))[0]
+    """As it is written: by the cell that the monoid says it is merged by."""
+    merging = cells.apply(ops.MONOIDS[monoid].merges, cells.arg(0), cells.arg(1))
+    return cells.evaluate(merging, (a, b))
 
 
 def accumulate(cta: Cta, call: Call, env: Env, issue: Issue) -> None:

@@ -144,9 +144,12 @@ def derive_reduce(row: Instr, primitive: ir.Primitive, context: Context) -> Plan
     if (out.buffer.dtype,) not in row.dtypes:
         known = " ".join(t[0] for t in row.dtypes)
         raise DispatchError(row.name, f"result dtype {out.buffer.dtype}", known)
-    merges = MONOIDS[primitive.monoid].merges
-    if unwritten := refusal(merges, [out.buffer.dtype] * 2) if merges else "is merged by no cell":
-        raise DispatchError(row.name, f"monoid {primitive.monoid!r}: {unwritten}")
+    named = f"monoid {primitive.monoid!r}"
+    merges = MONOIDS[primitive.monoid].merges if primitive.monoid in MONOIDS else ""
+    if not merges:
+        raise DispatchError(row.name, named, "one that a cell merges")
+    if unwritten := refusal(merges, [out.buffer.dtype] * 2):
+        raise DispatchError(row.name, f"{named}: {unwritten}")
     plan = Plan(row, _local(primitive))
     lanes, warps = (_reduced(src, primitive.dims, axis) for axis in ("lane", "warp"))
     regs = [r for r, _ in matching(out.place.static(), out.place.static())]

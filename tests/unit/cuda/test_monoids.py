@@ -55,7 +55,7 @@ def pack() -> Iterator[Pack]:
     ]  # fmt: skip
     kept = [dict(table) for table in tables]
     made = Pack("theirs")
-    made.cell(Cell("theirgcd", 2, np.gcd, "integer", commutative=True, associative=True, unit=0.0))
+    made.cell(Cell("theirgcd", 2, np.gcd, "integer", commutative=True, associative=True))
     made.spelling("cuda", "theirgcd", i32=GCD)
     integer: dict[str, Any] = {"result": "integer", "exact": True}
     made.monoid(monoid_of("theirgcd", "theirgcd", 0.0, lifts="abs", **integer))
@@ -150,6 +150,15 @@ def test_a_monoid_of_no_cell_or_unit_is_refused_in_one_line(pack: Pack) -> None:
     }.items():
         with pytest.raises(SearchError, match=reason):
             axe.compile(rows(monoid), "8x64:f32", target="h200", packs=everything)
+
+
+def test_what_is_interpreted_is_merged_as_it_is_written(pack: Pack) -> None:
+    pack.monoid(replace(MOST, name="lying", merges="minimum"))
+    made = whole(rows("lying"), axe.Spec((5, 70), "f32"))
+    flat = made.flat()
+    launch(made.lowered, flat, planned=plan(made.lowered.kernel, h200))
+    with pytest.raises(AssertionError, match="of the largest value"):
+        made.check(flat, 1e-5)
 
 
 def test_wrong_cells_of_a_monoid_are_named(pack: Pack) -> None:

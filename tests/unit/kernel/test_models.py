@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -14,11 +17,9 @@ from axe_eq.kernel.build import Builder
 from axe_eq.kernel.cells import apply, arg
 from axe_eq.kernel.dispatch import dispatch
 from axe_eq.kernel.ir import span
-from axe_eq.kernel.placement import of_layout
 from axe_eq.kernel.plan import Plan
 from axe_eq.kernel.show import show
 from axe_eq.kernel.spaces import Space, space_of
-from axe_eq.layout import Layout
 from axe_eq.target import Engine, Instr, Level, Memory, Target
 from axe_eq_backends.cuda.target import h200
 
@@ -48,10 +49,7 @@ class EngineBuilder(Builder):
     def tile(
         self, name: str, shape: tuple[int, ...], layout: str, space: Space = PARTITIONS
     ) -> nodes.Buffer:
-        place = of_layout(Layout.parse(layout), shape)
-        buffer = self._buffer(name, name, space, "f32", shape, place)
-        self.kernel.buffers.append(buffer)
-        return buffer
+        return self.buffer(space, name, "f32", shape, layout)
 
 
 ENGINE = Target(
@@ -149,3 +147,24 @@ def test_a_product_that_fits_in_a_bank_is_taken() -> None:
 def test_the_builder_of_every_model_names_that_of_threads() -> None:
     with pytest.raises(ScheduleError, match=r"expected a kernel; on threads .*ThreadBuilder"):
         Builder("turned")  # type: ignore[arg-type]
+
+
+# Words of one execution model or machine: nothing that every machine has says them.
+OF_THREADS = {"gmem", "smem", "reg", "tmem", "lane", "warp", "cta", "mbarrier", "wgmma", "tma"}
+
+
+def test_what_every_model_has_speaks_of_no_threads() -> None:
+    room = Path(nodes.__file__).parent
+    rooms = [*room.glob("*.py"), *(room.parent / "target").glob("*.py")]
+    assert len(rooms) > 15
+    for path in rooms:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        bare = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}  # docstrings
+        said = {getattr(n, "attr", "") or getattr(n, "id", "") for n in ast.walk(tree)}
+        said |= {
+            word
+            for n in ast.walk(tree)
+            if isinstance(n, ast.Constant) and isinstance(n.value, str) and id(n) not in bare
+            for word in re.findall(r"[a-z]+", n.value.lower())
+        }
+        assert not said & OF_THREADS, path.name

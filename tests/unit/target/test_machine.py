@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from axe_eq.errors import PackError
+from axe_eq.pack import Pack
+from axe_eq.pipeline.job import find_target
 from axe_eq.run.store import _target
 from axe_eq.target import Completion, Engine, Instr, Level, Link, Memory, Target
 from axe_eq_backends.cuda.target import h200
@@ -89,3 +91,19 @@ def test_a_target_goes_through_pickles_and_through_the_text_of_saved_files() -> 
     assert pickle.loads(pickle.dumps(CHIP)) == CHIP
     data = json.loads(json.dumps(asdict(replace(CHIP, instrs=()))))
     assert _target(data, [r.name for r in CHIP.instrs], {"chip": CHIP}) == CHIP
+
+
+class Present:
+    """A runner whose machine is here."""
+
+    def present(self, target: Target) -> bool:
+        return target.family == "nki"
+
+
+def test_machines_that_others_add_to_a_family_are_no_default() -> None:
+    owner = Pack("owner", runners={"nki": Present()})
+    owner.target(CHIP)
+    other = Pack("other")
+    other.target(CHIP.replace(name="alpha"))
+    assert find_target(None, [other, owner]) is CHIP
+    assert find_target("alpha", [other, owner]).name == "alpha"
