@@ -38,9 +38,8 @@ def _svg(layout: Layout) -> str:
 upper.answers = upper.Upper(
     read=_read,
     svg=_svg,
-    normal_swizzled=swizzled.normalise,
+    normal_form=swizzled.normalise,
     normal_boxed=boxed.normalise,
-    swizzled_form=swizzled.swizzled_form,
     group_boxed=boxed.group_inner,
     slice_boxed=boxed.slice_boxed,
     permute_boxed=boxed.permute_boxed,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from axe_eq.errors import NotationError
+from axe_eq.errors import NotationError, SearchError
 from axe_eq.layout import Layout, Mesh, Swizzle
 from axe_eq.layout.notation import NOTATIONS, read, write
 
@@ -265,7 +265,8 @@ SAMPLES: dict[str, Callable[[Rng], Sample]] = {
     "strides": strides_sample,
 }
 MOST_REFUSED = {"xla": 0.1, "dtensor": 0.1, "hlo_sharding": 0.1}  # the others refuse none
-NOT_WRITTEN = {"xla": 0.01}  # canonical forms whose tiles are not found
+# Canonical forms whose tiles are not found; stacks of swizzles that have none, or one in boxes.
+NOT_WRITTEN = {"xla": 0.01, "axe": 0.02, "cute": 0.15}
 
 
 def images(layout: Layout) -> list[frozenset[tuple[tuple[str, int], ...]]]:
@@ -293,10 +294,9 @@ def test_written_and_read_again_it_is_the_same_map(
         expected = images(layout)
         assert images(read(notation, text, **given)) == expected, (sample, text)
         done += 1
-        form = layout.canonical()
         try:
-            text = write(notation, form, **given)
-        except NotationError:
+            text = write(notation, layout.canonical(), **given)
+        except (SearchError, NotationError):
             unwritten += 1
             continue
         assert images(read(notation, text, **given)) == expected, (sample, text)

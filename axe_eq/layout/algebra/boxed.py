@@ -22,12 +22,11 @@ from axe_eq.layout.normal.ladder_search import find_ladder
 from axe_eq.layout.normal.ladders import Field, Ladder
 from axe_eq.layout.normal.recover_iters import NoIters, add
 from axe_eq.layout.normal.tables import MAX_POINTS as MAX_PICKED
-from axe_eq.layout.normal.tables import pick, plain_form
+from axe_eq.layout.normal.tables import pick
 from axe_eq.layout.value import iters as it
 from axe_eq.layout.value import upper
 from axe_eq.layout.value.check import (
     MAX_ITERS,
-    MAX_VALUE,
     Offsets,
     check_admitted,
     make_offsets,
@@ -221,13 +220,11 @@ def table_of(layout: Layout) -> tuple[NDArray[np.int64], tuple[str, ...]]:
 def normalise(layout: Layout, replica: Iters, offsets: Offsets) -> Layout:
     """The canonical form of boxes in boxes without swizzles.
 
-    In this order: a list, one box, boxes in boxes of which few are short, the forms with swizzles
-    (`axe_eq.layout.normal.swizzled`), any boxes in boxes. Which is the first depends on the map
-    alone.
+    Where the rungs do not tell, it is found from the table (`axe_eq.layout.normal.swizzled`).
 
     Raises:
-        SearchError: the rungs do not tell, and there are over 2**18 elements, or the digits hold
-            over 2**63 - 1 with padding.
+        SearchError: the rungs do not tell, and there are over 2**18 elements, or none of the forms
+            has the map.
     """
     ladder = ladder_of(layout)
     if ladder is not None:
@@ -235,16 +232,4 @@ def normalise(layout: Layout, replica: Iters, offsets: Offsets) -> Layout:
         plain = build([(layout.size, short)], replica, offsets)
         if sure and (not plain.inner or ld.is_wide(layout.size, short)):
             return plain
-    if layout.size > MAX_POINTS:
-        raise SearchError(
-            f"canonical form of {layout}", f"{layout.size} elements", f"at most {MAX_POINTS}"
-        )
-    table, axes = table_of(layout)
-    found = plain_form(table[:, None, :], axes)
-    if found is not None:
-        return make(found.shard, replica, offsets, (), *found.boxes)
-    form = upper.answers.swizzled_form(layout)
-    if form is None:
-        wrong = "no swizzles and no boxes of few digits have its map"
-        raise SearchError(f"canonical form of {layout}", wrong, f"{MAX_VALUE} padded elements")
-    return form
+    return upper.answers.normal_form(layout)

@@ -21,7 +21,7 @@ Points = NDArray[np.int64]
 Stack = tuple[Swizzle, ...]
 
 
-def eliminated(points: Points, axes: Sequence[str], bent: Sequence[str]) -> Iterator[Stack]:
+def eliminated(points: Points, axes: Sequence[str]) -> Iterator[Stack]:
     """Stacks of swizzles that may leave a list of a map: those with few swizzles first.
 
     What is left has to be looked at: a digit that is no power of two needs neighbouring pivots.
@@ -29,28 +29,21 @@ def eliminated(points: Points, axes: Sequence[str], bent: Sequence[str]) -> Iter
     Args:
         points: ``[size, copies, axes]``.
         axes: the axis of each column.
-        bent: those that may have swizzles.
     """
-    bases = _copies(points) if bent else None
+    bases = _copies(points)
     columns = None if bases is None else _columns(_reduced(points, bases))
     if bases is None or columns is None:
         return
     width = int(max(points.max(), ~points.min())).bit_length() + 1  # with the sign
     choices = []
-    for axis in bent:
-        place, mask = axes.index(axis), (1 << width) - 1
+    mask = (1 << width) - 1
+    for place, axis in enumerate(axes):
         # Those that change few bits first: then they are not moved for others that change the same.
         moved = sorted([vector & mask for vector in columns[place]], key=int.bit_count)
         copies = [vector & mask for vector in bases[place]]
         choices.append(_stacks(axis, [*copies, *moved], width))
     for choice in product(*choices):
         yield tuple(sw for stack in choice for sw in stack)
-
-
-def is_affine(column: Points) -> bool:
-    """Whether every bit of the index of ``[size]`` coordinates XORs bits of its own into them."""
-    digits = _digits(column[:, None])
-    return len(column) & (len(column) - 1) == 0 and digits is not None and len(digits) == 1
 
 
 # ---- the matrix of a map -------------------------------------------------------------------------

@@ -1,75 +1,42 @@
-"""Which of many stacks of swizzles may leave a layout of a table, on one axis: many at a time.
+"""Which swizzles may leave a layout of a table, on one axis: many of them at a time.
 
 What is asked of a table is necessary only, first of few elements and then of more, so that the few
-stacks that come through can be looked at one by one.
+swizzles that come through can be looked at one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
 
-from axe_eq.layout.normal.elimination import is_affine
 from axe_eq.layout.value.swizzle import Swizzle
 
 MAX_BATCH = 2**21  # values undone at a time
 START = 32  # elements that are looked at first
 FASTER = 8  # how many times as many are looked at next
-FEW = 2**8  # stacks that are looked at one by one
+FIRST = 32  # swizzles in the first batch: often the first ones are enough
 
 Points = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-Stack = tuple[Swizzle, ...]
 
 
-def sieved(column: Points, stacks: Iterator[Stack]) -> Iterator[Stack]:
-    """The stacks, in their order, that may leave a layout of ``[size, copies]`` coordinates."""
+def sieved(column: Points, swizzles: Iterator[Swizzle]) -> Iterator[Swizzle]:
+    """The swizzles, in their order, that may leave a layout of ``[size, copies]`` coordinates."""
     size, copies = column.shape
-    powers = np.array([0, *(1 << bit for bit in range((size - 1).bit_length()))])
-    affine = copies == 1 and is_affine(column[:, 0])
-    most = FEW // FASTER  # few at first: often the first ones are enough
-    while batch := list(islice(stacks, most)):
+    most = FIRST
+    while batch := list(islice(swizzles, most)):
         most = min(FASTER * most, MAX_BATCH // (START * copies))
-        if affine:
-            images = np.stack([_undo(column[powers, 0], stack) for stack in batch])
-            batch = [batch[place] for place in np.flatnonzero(_adds(images))]
         for length in _lengths(size):
             start, step = column[:length], max(1, MAX_BATCH // (length * copies))
             parts = [batch[at : at + step] for at in range(0, len(batch), step)]
             batch = []
             for part in parts:
-                may = _plausible(np.stack([_undo(start, stack) for stack in part]), size)
+                may = _plausible(np.stack([sw.undo_table(start) for sw in part]), size)
                 batch += [part[place] for place in np.flatnonzero(may)]
         yield from batch
-
-
-def pairs(column: Points, singles: Sequence[Swizzle]) -> Iterator[Stack]:
-    """Stacks of two of the swizzles that may leave a layout, in their order.
-
-    Of those whose first swizzles do the same to all coordinates only the first ones.
-    """
-    values = np.unique(column)
-    kept = {values.tobytes(): -1}
-    for place, sw in enumerate(singles):
-        kept.setdefault(sw.undo_table(values).tobytes(), place)
-    first = [singles[place] for place in kept.values() if place >= 0]
-    may = np.ones((len(first), len(singles)), dtype=bool)
-    for length in _lengths(len(column)):
-        step = max(1, MAX_BATCH // column[:length].size)
-        for at in range(0, len(first), step):
-            table = np.stack([sw.undo_table(column[:length]) for sw in first[at : at + step]])
-            for place, sw in enumerate(singles):
-                left = np.flatnonzero(may[at : at + step, place])
-                if len(left):
-                    rows = sw.undo_table(table[left])
-                    may[at + left, place] = _plausible(rows, len(column))
-        if may.sum() <= FEW:
-            break
-    for one, two in np.argwhere(may).tolist():
-        yield first[one], singles[two]
 
 
 def _lengths(size: int) -> Iterator[int]:
@@ -79,34 +46,6 @@ def _lengths(size: int) -> Iterator[int]:
         yield length
         length *= FASTER
     yield size
-
-
-def _undo(values: Points, stack: Stack) -> Points:
-    for sw in stack:
-        values = sw.undo_table(values)
-    return values
-
-
-def _adds(images: Points) -> Flags:
-    """Which maps that XOR bits may be a layout, one per row: a necessary condition.
-
-    Args:
-        images: the images of 0 and of the powers of two.
-
-    A list adds the steps of bits, so no two bits may change the same bit of a coordinate. A box
-    may have two that do. The slow one of the first two is then the highest bit of an extent; it
-    steps twice as far as the bit before, and as a bit of the same digit as the other one.
-    """
-    steps, changes = images[:, 1:] - images[:, :1], images[:, 1:] ^ images[:, :1]
-    good = np.ones(len(images), dtype=bool)
-    apart = np.ones(len(images), dtype=bool)  # no two bits so far change the same one
-    for slow in range(1, steps.shape[1]):
-        both = changes[:, :slow] & changes[:, slow : slow + 1] != 0
-        unlike = steps[:, :slow] << np.arange(slow, 0, -1) != steps[:, slow : slow + 1]
-        clash = apart & both.any(axis=1)
-        good[clash & (unlike[:, -1] | (both & unlike).any(axis=1))] = False
-        apart &= ~clash
-    return good
 
 
 def _plausible(tables: Points, size: int) -> Flags:

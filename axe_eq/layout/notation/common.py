@@ -6,6 +6,7 @@ import numpy as np
 
 from axe_eq.errors import LayoutError, SearchError
 from axe_eq.layout.normal.recover_iters import NoIters
+from axe_eq.layout.normal.swizzled import under_swizzles
 from axe_eq.layout.normal.tables import from_points, point_table
 from axe_eq.layout.notation.text import Context, refusal
 from axe_eq.layout.value import iters as it
@@ -27,6 +28,12 @@ def settled(layout: Layout) -> Layout:
         return layout
     linear = layout.linear().canonical()
     return make(layout.shard, linear.replica, linear.offsets, layout.swizzle, *layout.boxes)
+
+
+def in_bits(layout: Layout) -> Layout:
+    """A layout in boxes as a list under swizzles where it XORs bits; canonical forms may differ."""
+    found = under_swizzles(layout) if layout.box is not None else None
+    return layout if found is None else found
 
 
 def without_box(notation: str, layout: Layout) -> Layout:

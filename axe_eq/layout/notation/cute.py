@@ -10,15 +10,18 @@ Source: NVIDIA CUTLASS, CuTe layout algebra; ``Swizzle<B,M,S>`` of ``cute/swizzl
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from math import prod
 from typing import Any, NamedTuple, NoReturn
 
 from lark import Token, Transformer, v_args
 
-from axe_eq.errors import NotationError
-from axe_eq.layout.notation.common import blocks_of, only_axis, without_box, without_replica
-from axe_eq.layout.notation.cute_search import unboxed_forms
+from axe_eq.layout.notation.common import (
+    blocks_of,
+    in_bits,
+    only_axis,
+    without_box,
+    without_replica,
+)
 from axe_eq.layout.notation.text import Context, build, parse, refuse
 from axe_eq.layout.value.iters import DEFAULT_AXIS, Iter, size
 from axe_eq.layout.value.layout import Layout
@@ -200,15 +203,7 @@ def write(layout: Layout, context: Context) -> str:
         NotationError: several axes, replicas, padding, or a swizzle that CuTe refuses.
     """
     layout = without_replica("cute", layout)
-    try:
-        return _written(without_box("cute", layout), context)
-    except NotationError:
-        if layout.is_linear() or layout.axes != (DEFAULT_AXIS,):
-            raise
-        for form in unboxed_forms(layout):
-            with suppress(NotationError):
-                return _written(form, context)
-        raise
+    return _written(without_box("cute", in_bits(layout)), context)
 
 
 def _accepted(sw: Swizzle) -> list[Swizzle]:

@@ -14,9 +14,8 @@ from collections.abc import Iterator, Sequence
 from math import prod
 from typing import NoReturn
 
-from axe_eq.layout.normal.swizzled import under_swizzles
 from axe_eq.layout.notation import f2
-from axe_eq.layout.notation.common import settled, without_box
+from axe_eq.layout.notation.common import in_bits, settled, without_box
 from axe_eq.layout.notation.text import Context, build, refusal, refuse
 from axe_eq.layout.notation.triton_encodings import THREADS, Linear, linear_of
 from axe_eq.layout.notation.triton_text import Bases, Vector, understood
@@ -155,7 +154,7 @@ def write(layout: Layout, context: Context) -> str:
         NotationError: extents or strides that are no powers of two, an offset, elements that share
             a place, or places between them that hold nothing.
     """
-    layout = settled(without_box("triton", _in_bits(layout)))
+    layout = settled(without_box("triton", in_bits(layout)))
     if layout.offset:
         raise refusal("triton", layout, f"offset {layout.offset}", "index 0 holds element 0")
     shape = (layout.size,) if context.shape is None else context.shape
@@ -172,12 +171,6 @@ def write(layout: Layout, context: Context) -> str:
         fields = (f"{name} = {_vectors(bases.get(name, []))}" for name in THREADS)
         return f"#ttg.linear<{{{', '.join(fields)}}}>"
     return _print(bases, shape)
-
-
-def _in_bits(layout: Layout) -> Layout:
-    """A layout in boxes as a list under swizzles where it XORs bits; canonical forms may differ."""
-    found = under_swizzles(layout) if layout.box is not None else None
-    return layout if found is None else found
 
 
 def _axis_bits(layout: Layout) -> dict[str, list[tuple[int, int]]]:

@@ -319,12 +319,13 @@ class Layout(Parts):
 
         D is fused (Axe A.8). R is the least list with its image: saturated under the gap condition,
         searched for off it. A box that can be left out is, the others are cut to what the logical
-        indices reach, so the footprint may shrink. Swizzles are the first ones, in a fixed order,
-        that leave a layout of the other parts (`axe_eq.layout.normal.swizzled`).
+        indices reach, so the footprint may shrink. Swizzles are those of the first form in a fixed
+        order (`axe_eq.layout.normal.swizzled`).
 
         Raises:
-            SearchError: off the gap condition over a replica span of 2**24, or a swizzled layout
-                whose normal form is not found within the limits.
+            SearchError: off the gap condition over a replica span of 2**24; a swizzled layout that
+                needs several swizzles on an axis whose steps are no powers of two; or one of over
+                2**18 elements that swizzles tell apart.
         """
         known = self._canonical
         if known is None:
@@ -336,7 +337,7 @@ class Layout(Parts):
 
     def _normalise(self) -> Layout:
         if self.swizzle:
-            return upper.answers.normal_swizzled(self)
+            return upper.answers.normal_form(self)
         replica, offsets = self.replica, self.offsets
         if replica:
             replica, shift = normal_form(replica)

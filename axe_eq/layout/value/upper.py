@@ -26,9 +26,8 @@ class Upper:
     Attributes:
         read: the layout of an axe text.
         svg: its picture.
-        normal_swizzled: `Layout.canonical` with swizzles.
+        normal_form: `Layout.canonical` from the table, of layouts with swizzles.
         normal_boxed: `Layout.canonical` of boxes in boxes, with normal copies and offsets.
-        swizzled_form: the form of boxes in boxes with swizzles, or None.
         group_boxed: `Layout.group` of boxes in boxes.
         slice_boxed: `Layout.slice` with a box.
         permute_boxed: `Layout.permute` with a box.
@@ -39,9 +38,8 @@ class Upper:
 
     read: Callable[[str], Layout]
     svg: Callable[[Layout], str]
-    normal_swizzled: Callable[[Layout], Layout]
+    normal_form: Callable[[Layout], Layout]
     normal_boxed: Callable[[Layout, Iters, Offsets], Layout]
-    swizzled_form: Callable[[Layout], Layout | None]
     group_boxed: Callable[[Layout, Sequence[int]], Grouped]
     slice_boxed: Callable[[Layout, Sequence[int], Spans], Layout]
     permute_boxed: Callable[[Layout, Sequence[int], Sequence[int]], Layout]

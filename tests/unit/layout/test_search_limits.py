@@ -2,55 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from axe_eq.errors import SearchError
-from axe_eq.layout import Layout
-from axe_eq.layout.normal import swizzle_filter as sieve
-from axe_eq.layout.normal import swizzled, tables, unswizzle
+from axe_eq.layout.normal import tables
 from axe_eq.layout.notation import xla_search
-from axe_eq.layout.value.swizzle import Swizzle
-
-MANY_COPIES = (
-    "sw(2,3,5)@m . sw(2,0,2)@m . sw(4,1,2)@m . S[(128):(64@m)] + R[(2,5,6):(3@m,63@m,6@m)]"
-)
-
-
-def test_pairs_of_swizzles_are_priced_with_all_copies_that_they_undo(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A form of 128 elements with 48 copies each undid several times the values allowed."""
-    undone: list[int] = []
-    real: Callable[..., Any] = sieve.pairs
-
-    def counted(column: Any, singles: Any) -> Any:
-        undone.append(len(singles) ** 2 * min(sieve.START, len(column)) * column.shape[1])
-        yield from real(column, singles[:2])  # what it finds is not asked
-
-    monkeypatch.setattr(swizzled, "pairs", counted)
-    with pytest.raises(SearchError, match="fewer swizzles"):
-        Layout.parse(MANY_COPIES).canonical()
-    assert undone
-    assert max(undone) <= swizzled.MAX_UNDONE
-
-
-def test_lists_are_asked_for_so_many_copies_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-
-    def no_list(values: tuple[int, ...]) -> bool:
-        asked.append(len(values))
-        return False
-
-    column = np.sort(Swizzle("m", 2, 0, 2).apply_table(np.arange(64).reshape(4, 16) * 5), axis=1)
-    monkeypatch.setattr(unswizzle, "_have_list", no_list)
-    monkeypatch.setattr(unswizzle, "_alike", lambda t: np.ones(len(t), dtype=bool))
-    monkeypatch.setattr(unswizzle, "MAX_COPIES", 160)
-    assert list(unswizzle.unswizzled(column, "m", 9)) == []
-    assert sum(asked) <= 160 + 16  # the sets as they are, and so many more
 
 
 def test_copies_that_are_not_symmetric_are_no_list(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from axe_eq.errors import SearchError
 from axe_eq.layout import Layout, Swizzle, same_map
-from axe_eq.layout.normal.swizzled import _singles
 
 SW = Swizzle("m", 3, 4, 3)  # its own inverse
 BIG = [(2, 2 ** (40 - n), "m") for n in range(25)]
@@ -36,10 +35,8 @@ def test_a_hopeless_normal_form_is_refused_by_name() -> None:
     thrice = Layout.parse(
         "sw(2,3,1)@m . sw(3,1,2)@m . sw(2,1,-3)@m . S[(3,3):(3,1)] + R[(2,2):(3,4)]"
     )
-    with pytest.raises(SearchError, match="at most 63 digits, have its map"):
+    with pytest.raises(SearchError, match="neither one swizzle per axis, nor XORs of bits"):
         thrice.canonical()
-    for reach in range(12):
-        assert len(list(_singles("m", reach))) == (reach**3 - reach) // 3
 
 
 def test_a_swizzle_of_no_bits_costs_nothing() -> None:
