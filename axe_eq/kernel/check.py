@@ -6,7 +6,8 @@ interpreter's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel import ir
@@ -38,21 +39,47 @@ def check_memories(kernel: ir.Kernel, target: Target) -> None:
 
 
 def check_capacity(kernel: ir.Kernel, target: Target) -> None:
-    """All buffers of a shared memory fit in one instance of it together."""
+    """Buffers of a shared memory that live together fit in one instance of it."""
     for memory in (m for m in target.memories if m.kind == SHARED):
-        held = {b: b.n_elements * b.itemsize for b in kernel.buffers if b.memory == memory.name}
-        if sum(held.values()) > memory.place_bytes:
-            shown = ", ".join(f"{b} {size}" for b, size in held.items())
+        here = {b for b in kernel.buffers if b.memory == memory.name}
+        held = _together(kernel.body, here)
+        if _bytes(held) > memory.place_bytes:
+            shown = ", ".join(f"{b} {_bytes([b])}" for b in kernel.buffers if b in held)
             each = f" per {' '.join(memory.axes[:-1])}" if memory.extents else ""
             raise ScheduleError(
                 f"kernel {kernel.name}",
-                f"takes {sum(held.values())} bytes of {memory.name}{each} ({shown})",
+                f"takes {_bytes(held)} bytes of {memory.name}{each} ({shown})",
                 f"at most {memory.place_bytes}",
             )  # fmt: skip
 
 
+def _bytes(buffers: Iterable[ir.Buffer]) -> int:
+    return sum(b.n_elements * b.itemsize for b in buffers)
+
+
+def _together(body: ir.Body, among: set[ir.Buffer]) -> set[ir.Buffer]:
+    """The most of these buffers that live at once: one lives in the innermost body of all uses."""
+    uses = [_used(s) & among for s in body]
+    often = Counter(b for used in uses for b in used)
+    own = {b for b, n in often.items() if n > 1}
+    own |= {
+        b for s, used in zip(body, uses, strict=True) if isinstance(s, ir.Primitive) for b in used
+    }
+    inside = [
+        _together([x for part in ir.children(s) for x in part], used - own)
+        for s, used in zip(body, uses, strict=True)
+        if used - own
+    ]
+    return own | max(inside, key=_bytes, default=set())
+
+
+def _used(s: ir.Statement) -> set[ir.Buffer]:
+    views = s.views() if isinstance(s, ir.Primitive) else ()
+    return {v.buffer for v in views}.union(*(_used(x) for part in ir.children(s) for x in part))
+
+
 def check_sums(kernel: ir.Kernel, target: Target) -> None:
-    """Products add up in memories that accumulate, inside one bank; or in private ones."""
+    """Products add up in private memories, or in one bank or whole ones of what accumulates."""
     for s, _ in ir.walk(kernel):
         if not isinstance(s, ir.Gemm) or s.acc.buffer.is_private:
             continue
@@ -60,9 +87,10 @@ def check_sums(kernel: ir.Kernel, target: Target) -> None:
         if not memory.accumulates:
             known = " ".join(m.name for m in target.memories if m.accumulates) or "none"
             raise broken(s, f"adds up in {memory.name}", f"a memory that accumulates: {known}")
-        if 0 < memory.bank_bytes < acc.n_elements * acc.itemsize:
-            wrong = f"{acc} covers {acc.n_elements * acc.itemsize} bytes of {memory.axes[-1]}"
-            raise broken(s, wrong, f"at most {memory.bank_bytes}, a bank of {memory.name}")
+        held, bank = acc.n_elements * acc.itemsize, memory.bank_bytes
+        if 0 < bank < held and held % bank:
+            wrong = f"{acc} covers {held} bytes of {memory.axes[-1]}"
+            raise broken(s, wrong, f"one bank of {memory.name}, {bank}, or whole ones")
 
 
 def check_variables(kernel: ir.Kernel, target: Target) -> None:

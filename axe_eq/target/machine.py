@@ -41,7 +41,7 @@ class Memory:
             device has one instance, else "shared".
         extents: places along every axis but the last, such as 128 partitions, which share
             `n_bytes` evenly; () where the last axis is all of it.
-        bank_bytes: bytes of the last axis that one sum may cover; 0 for any.
+        bank_bytes: bytes of the last axis that a sum may cover, or whole ones of; 0 for any.
         align_bytes: bytes that buffers begin at a multiple of.
     """
 

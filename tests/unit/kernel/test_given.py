@@ -552,12 +552,15 @@ def test_tensor_maps_of_such_names_stay_apart() -> None:
     assert sum(a.kind == "map" for a in source.arguments) == 4
 
 
-def test_a_cell_or_monoid_without_a_spelling_is_refused_at_its_line() -> None:
+@pytest.mark.parametrize("monoid", ["xor", "softmax"])
+def test_a_monoid_that_no_cell_merges_is_refused_at_its_line(monoid: str) -> None:
     k = ThreadBuilder("k", 1)
     tile = r(k)
     k.copy(tile.all, x(k).all)
     k.reduce("+", tile.all, tile.all, [])
-    k.kernel.body[-1].monoid = "softmax"  # type: ignore[attr-defined]
-    with pytest.raises(AxeError, match="monoid 'softmax': is merged by no cell") as refusal:
+    k.kernel.body[-1].monoid = monoid  # type: ignore[attr-defined]
+    with pytest.raises(
+        AxeError, match=f"monoid '{monoid}'; needs one that a cell merges"
+    ) as refusal:
         plan(k.finish(), h200)
     assert refusal.value.at.rpartition(":")[0] == __file__

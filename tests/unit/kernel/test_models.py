@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,9 +97,16 @@ def _too_wide(k: EngineBuilder) -> None:
     k.tile("tile", (256, 4), "S[(256,4):(1@P,1@F)]")
 
 
-def _too_much(k: EngineBuilder) -> None:
-    for name in ("a", "b"):
-        k.tile(name, (128, 200), "S[(128,200):(1@P,1@F)]")
+def _filled(*apart: bool) -> Callable[[EngineBuilder], None]:
+    """Two tiles of 800 bytes, each used in a loop of its own or at the top."""
+
+    def write(k: EngineBuilder) -> None:
+        for name, is_apart in zip("ab", apart, strict=True):
+            tile = k.tile(name, (128, 200), "S[(128,200):(1@P,1@F)]")
+            with k.range(2) if is_apart else nullcontext():
+                k.fill(tile.all, 0.0)
+
+    return write
 
 
 def _unaligned(k: EngineBuilder) -> None:
@@ -122,11 +130,14 @@ def _product(space: Space, n: int) -> Callable[[EngineBuilder], None]:
     ("write", "message"),
     [
         (_too_wide, "buffer tile: takes 256 P of sbuf; expected at most 128"),
-        (_too_much, r"takes 1600 bytes of sbuf per P \(a 800, b 800\); expected at most 1024"),
+        (
+            _filled(False, True),
+            r"takes 1600 bytes of sbuf per P \(a 800, b 800\); expected at most 1024",
+        ),
         (_unaligned, "begins at multiples of 32 bytes; expected of 64, as sbuf"),
         (_private, "lies in sbuf, which is shared on engines; expected a private memory"),
         (_product(PARTITIONS, 8), "adds up in sbuf; expected a memory that accumulates: psum"),
-        (_product(space_of(PSUM), 65), "acc covers 260 bytes of F; expected at most 256, a bank"),
+        (_product(space_of(PSUM), 65), "acc covers 260 bytes of F; expected one bank of psum, 256"),
     ],
 )
 def test_checks_of_every_model_read_memories_as_data(
@@ -138,9 +149,16 @@ def test_checks_of_every_model_read_memories_as_data(
         common.check(k.finish(), ENGINE)
 
 
-def test_a_product_that_fits_in_a_bank_is_taken() -> None:
+def test_tiles_that_live_one_after_another_share_a_memory() -> None:
     k = EngineBuilder("k")
-    _product(space_of(PSUM), 64)(k)
+    _filled(True, True)(k)
+    common.check(k.finish(), ENGINE)
+
+
+@pytest.mark.parametrize("n", [64, 128])
+def test_a_product_that_fills_banks_is_taken(n: int) -> None:
+    k = EngineBuilder("k")
+    _product(space_of(PSUM), n)(k)
     common.check(k.finish(), ENGINE)
 
 
