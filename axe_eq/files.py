@@ -41,10 +41,10 @@ def whole(path: str | Path) -> Iterator[Path]:
             was at `path` is as before.
     """
     goal = as_path(path)
-    if goal.exists() and not goal.is_file():
-        raise ArgumentError(f"file {str(path)!r}", "is there and no file", "a path for a file")
     part = goal.with_name(f".{goal.name}.{os.getpid()}.part")
     try:
+        if goal.exists() and not goal.is_file():
+            raise ArgumentError(f"file {str(path)!r}", "is there and no file", "a path for a file")
         yield part
         part.replace(goal)
     except OSError as error:
