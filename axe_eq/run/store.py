@@ -35,11 +35,12 @@ from axe_eq.run.content import check_call, check_graph, check_head, check_kind
 from axe_eq.schedule.quantity import Costs
 
 if TYPE_CHECKING:
+    from axe_eq.layout import Layout
     from axe_eq.run.executable import Schedule
     from axe_eq.run.rebind import Saved
     from axe_eq.target import Target
 
-FORMAT = 6
+FORMAT = 7
 DIGESTS = "digests.json"
 LOADERS = "axe_eq.loaders"
 # What zipfile raises where a part is torn; a place in the file that is none is an OSError too.
@@ -138,6 +139,15 @@ class Loaded:
     def bind(self, *arrays: Any, **named: Any) -> Callable[[], Any]:
         """A prepared call for these very arrays; as `Executable.bind`."""
         return self.caller.bind(*arrays, **named)
+
+    @property
+    def layouts(self) -> dict[str, Layout]:
+        """The layout of every input and output; as `Executable.layouts`."""
+        return self.schedule.layouts
+
+    def pack(self, name: str, array: Any) -> Any:
+        """An array as an input's layout wants it; as `Executable.pack`, without the compiler."""
+        return self.call.pack(name, array)
 
     def explain(self) -> str:
         """The explanation as it was when saved."""
@@ -338,5 +348,6 @@ def _target(data: Mapping[str, Any], rows: Sequence[str], known: Mapping[str, Ta
     memories = tuple(Memory(**m | {"axes": tuple(m["axes"])}) for m in data["memories"])
     named = known.get(data["name"])
     instrs = tuple(row for row in named.instrs if row.name in rows) if named else ()
-    lists = {"memories": memories, "instrs": instrs, "scopes": tuple(data["scopes"])}
+    lists = {"memories": memories, "instrs": instrs}
+    lists |= {name: tuple(data[name]) for name in ("scopes", "kept")}
     return Target(**{**data, **lists})

@@ -100,6 +100,8 @@ class Target:
         costs: how the kernels' cost columns make the cost of a schedule, by column: "total" (what
             is not named), "peak" (capacities: what the largest kernel needs) or "own" (a kernel's
             alone, as the parts of its time that overlap).
+        kept: in which layouts beside dense row-major its first memory may keep values, see `KINDS`
+            in `axe_eq.schedule.kept`.
         source: where the figures come from.
     """
 
@@ -116,6 +118,7 @@ class Target:
     link_latency_s: float = 0.0
     limits: Mapping[str, int] = field(default_factory=dict)
     costs: Mapping[str, str] = field(default_factory=dict)
+    kept: tuple[str, ...] = ("padded",)
     source: str = ""
 
     def __post_init__(self) -> None:

@@ -82,6 +82,7 @@ h200 = Target(
         "memory_s": "own",
         "blocks": "own",
     },
+    kept=("padded", "turned"),
     source="measured on one H200, 2026-11; rates of single instructions in cuda/instrs.py",
 )
 
