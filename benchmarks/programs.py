@@ -87,7 +87,7 @@ def outcome(seed: int, target: str, on: str) -> Outcome:
         except AxeError as error:
             state, problem = NOT_EMITTED, str(error)[:500]
         else:
-            state, problem = _compared(seed, exe, drawn.program, drawn.values, on)
+            state, problem = compared(seed, exe, drawn.program, drawn.values, on)
         return Outcome(seed, drawn.name, drawn.kind, state, problem, round(seconds, 3), kernels)
     except _Slow:
         return Outcome(seed, drawn.name, drawn.kind, SLOW, f"over {MOST_SECONDS} s")
@@ -96,7 +96,8 @@ def outcome(seed: int, target: str, on: str) -> Outcome:
         return Outcome(seed, drawn.name, drawn.kind, CRASH, text[:500])
 
 
-def _compared(seed: int, exe: Any, program: Program, values: str, on: str) -> tuple[str, str]:
+def compared(seed: int, exe: Any, program: Program, values: str, on: str) -> tuple[str, str]:
+    """State and problem of the compiled program of a seed: run as in `outcome`, and compared."""
     arrays = inputs(seed, program, values)
     if on == "interpreter" and is_large(program):
         return LARGE, ""

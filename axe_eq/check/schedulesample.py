@@ -174,4 +174,4 @@ ARGUMENTS |= {
     s.shards: _shards,
     s.spread: _spread,
 }
-STATED[s.arrival] = _arrival
+STATED[s.arrivals] = _arrival

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from axe_eq.debug import Report, stage
 from axe_eq.egraph.worker import is_limited
@@ -25,7 +25,7 @@ from axe_eq.errors import ArgumentError, ProgramError, SearchError
 from axe_eq.extract.search.commit import MOST_ROUNDS
 from axe_eq.extract.search.mesh import build_mesh, plan_mesh, read_mesh
 from axe_eq.extract.search.stage import Extracted
-from axe_eq.layout import Layout, Mesh
+from axe_eq.layout import Mesh
 from axe_eq.pack import Pack, name_list
 from axe_eq.pack import packs as find_packs
 from axe_eq.pipeline.answers import as_answer, cached
@@ -60,13 +60,16 @@ from axe_eq.run.executable import Executable
 from axe_eq.schedule.shard import mesh_text
 from axe_eq.target import Target
 
+if TYPE_CHECKING:
+    from axe_eq.program.node import Place
+
 
 def compile(
     fn: Callable[..., Any] | Program,
     *specs: Any,
     target: str | Target | None = None,
     mesh: Mesh | None = None,
-    outputs: Sequence[Layout | None] | None = None,
+    outputs: Sequence[Place] | Literal["any"] | None = None,
     packs: Iterable[str | Pack] | None = None,
     without: Iterable[str] = (),
     numerics: str = "real",
@@ -81,7 +84,8 @@ def compile(
         mesh: devices; None for one. On a mesh the schedule graph is planned, not run, and inputs
             whose specs give no layout are whole on every device.
         outputs: the layout wanted of every output; None, or None in it, leaves dense row-major on
-            one device and the cheapest cut on a mesh.
+            one device and the cheapest cut on a mesh. "any", or "any" in it, leaves the choice to
+            the compiler, as `Spec(..., layout="any")` does for an input: `layouts` says which.
         packs: names of packs or packs; all installed ones by default.
         without: laws ("pack/law" or "law") and packs to leave out.
         numerics: "real" (laws of real numbers allowed) or "exact" (bit for bit laws only).
@@ -152,7 +156,8 @@ def choose(job: Job, terms: Mapping[Node, Term], report: Report) -> Executable:
     if job.mesh is not None:
         return _choose_on_mesh(job, terms, job.mesh, report)
     graph = stage("saturate", lambda: saturate_program(
-                      job.program, terms, job.packs, job.without, numerics=job.numerics),
+                      job.program, terms, job.packs, job.without, numerics=job.numerics,
+                      kinds=job.target.kept),
                   report=report, notes=saturation_notes, show={3: matches_text})  # fmt: skip
     choices = read_choices(job.program, terms, graph, job.target, job.packs)
     for number in range(1, MOST_ROUNDS + 1):  # until every kernel that is taken is built

@@ -17,6 +17,7 @@ from axe_eq.errors import PackError, SearchError
 from axe_eq.extract.search.stage import Extracted
 from axe_eq.layout import Mesh
 from axe_eq.pack import Pack, by_reference, reference
+from axe_eq.pipeline.requests import settled
 from axe_eq.program.node import Program
 from axe_eq.program.store import program_from_json, program_to_json
 from axe_eq.prove.programs.agree import disagreement
@@ -64,8 +65,8 @@ class Job:
     ) -> Executable:
         """The program with a schedule that was chosen for it; see `Executable`."""
         return Executable(
-            self.program, schedule, self.target, self.packs, self.numerics, report, found, matches,
-            explanation, again,
+            settled(self.program, schedule), schedule, self.target, self.packs, self.numerics,
+            report, found, matches, explanation, again,
             differ=partial(disagreement, numerics=self.numerics, packs=self.packs),
         )  # fmt: skip
 

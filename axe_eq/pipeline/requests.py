@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from axe_eq.errors import ArgumentError, LayoutError, ScheduleError, SearchError
+from axe_eq.extract.search.layouts import Places
 from axe_eq.layout import Layout, Mesh
 from axe_eq.program.node import INPUT, SCAN, SEL, InputSpec, Node, Program
+from axe_eq.program.types import ANY, ValueType
 from axe_eq.rule.term import Term
 from axe_eq.schedule import terms as schedule_terms
+from axe_eq.schedule.graph import ScheduleGraph
+from axe_eq.schedule.kept import Kept, kept_layouts
 from axe_eq.schedule.memory import layout_bytes
 from axe_eq.schedule.shard import DEVICE_AXIS, box_of, layout_text, show
-from axe_eq.schedule.terms import row_major
 from axe_eq.target import Target
 
+if TYPE_CHECKING:
+    from axe_eq.program.node import Place
 
-def wanted_layouts(program: Program, outputs: Sequence[Layout | None]) -> tuple[Layout | None, ...]:
+
+def wanted_layouts(program: Program, outputs: Sequence[Place] | str) -> tuple[Place, ...]:
     """The layouts wanted of a program's outputs.
 
     Raises:
@@ -24,17 +31,22 @@ def wanted_layouts(program: Program, outputs: Sequence[Layout | None]) -> tuple[
             several elements in one place.
     """
     given = list(outputs) if isinstance(outputs, list | tuple) else None
+    if isinstance(outputs, str) and outputs == ANY:
+        given = [ANY] * len(program.outputs)
     if given is None or len(given) != len(program.outputs):
-        wanted = f"a list of {len(program.outputs)} layouts"
+        wanted = f"a list of {len(program.outputs)} layouts, or 'any'"
         raise ArgumentError(f"outputs={outputs!r}"[:200], "does not fit the outputs", wanted)
     for number, (layout, root) in enumerate(zip(given, program.outputs, strict=True)):
-        if layout is not None and not isinstance(layout, Layout):
-            raise ArgumentError(f"layout of output {number}", f"is {layout!r}", "a Layout or None")
-        if layout is not None and layout.size != root.type.size:
+        if layout is None or (isinstance(layout, str) and layout == ANY):
+            continue
+        if not isinstance(layout, Layout):
+            wanted = "a Layout, 'any' or None"
+            raise ArgumentError(f"layout of output {number}", f"is {layout!r}", wanted)
+        if layout.size != root.type.size:
             wanted = f"{root.type.size}, as {root.type}"
             raise ArgumentError(f"layout {layout} of output {number}", f"has size {layout.size}",
                                 wanted)  # fmt: skip
-        if layout is not None and (clash := layout.aliasing().clash) is not None:
+        if (clash := layout.aliasing().clash) is not None:
             raise ArgumentError(f"layout {layout} of output {number}",
                                 f"keeps elements {clash.x} and {clash.y} in one place",
                                 "a place for each")  # fmt: skip
@@ -55,7 +67,9 @@ def check_axes(program: Program, target: Target, mesh: Mesh | None) -> None:
     placed = [(f"input {i.name!r}", i.layout) for i in program.inputs]
     placed += [(f"output {n}", layout) for n, layout in enumerate(program.output_layouts or ())]
     for what, layout in placed:
-        axes = () if layout is None else [a for a in layout.axes if layout.range(a) != (0, 0)]
+        if not isinstance(layout, Layout):
+            continue
+        axes = [a for a in layout.axes if layout.range(a) != (0, 0)]
         if strange := sorted(set(axes) - known):
             raise LayoutError(
                 f"layout {layout} of {what}",
@@ -67,13 +81,13 @@ def check_axes(program: Program, target: Target, mesh: Mesh | None) -> None:
 
 
 def everywhere(program: Program, mesh: str) -> Program:
-    """The program with every input that has no layout whole on every device of a mesh."""
+    """The program with every input without a layout of its own whole on every device of a mesh."""
 
     def placed(given: InputSpec) -> InputSpec:
         uncut = show(() for _ in given.node.shape)
         return replace(given, layout=Layout.parse(layout_text(str(given.node.type), uncut, mesh)))
 
-    inputs = tuple(i if i.layout is not None else placed(i) for i in program.inputs)
+    inputs = tuple(i if isinstance(i.layout, Layout) else placed(i) for i in program.inputs)
     return replace(program, inputs=inputs)
 
 
@@ -96,9 +110,9 @@ def mesh_requests(program: Program, terms: Mapping[Node, Term], mesh: str) -> li
         raise SearchError(f"scan '{scans[0]}'", "has no plan on a mesh", "one device, or no scans")
     wanted = program.output_layouts or (None,) * len(program.outputs)
     return [
-        schedule_terms.spread(terms[root], mesh)
-        if layout is None
-        else schedule_terms.shard(terms[root], box_of(str(root.type), layout, mesh), mesh)
+        schedule_terms.shard(terms[root], box_of(str(root.type), layout, mesh), mesh)
+        if isinstance(layout, Layout)
+        else schedule_terms.spread(terms[root], mesh)
         for root, layout in zip(program.outputs, wanted, strict=True)
     ]
 
@@ -114,7 +128,8 @@ def check_memory(program: Program, target: Target, mesh: Mesh | None) -> None:
     arrive = arrival_layouts(program)
     given = sum(layout_bytes(arrive[i.name], i.node.type.itemsize) for i in program.inputs)
     given += sum(n.type.n_bytes for n in constant_nodes(program).values())
-    kept = dict.fromkeys(zip(program.outputs, output_layouts(program), strict=True))
+    wanted = [kept[0].layout for kept in places_of(program).outputs]
+    kept = dict.fromkeys(zip(program.outputs, wanted, strict=True))
     made = sum(layout_bytes(layout, root.type.itemsize) for root, layout in kept)
     memory = target.memories[0]
     if given + made > memory.n_bytes:
@@ -142,29 +157,49 @@ def n_bytes_text(n_bytes: int) -> str:
     return f"{n_bytes} B"
 
 
+def ways(layout: Place, type: ValueType, kinds: Collection[str] = ()) -> tuple[Kept, ...]:
+    """Layouts that a value may have: the one that is prescribed, or what a target keeps it in.
+
+    Without kinds, and where nothing is said, it is dense row-major.
+    """
+    if isinstance(layout, Layout):
+        return (Kept(0, str(layout.canonical())),)
+    return kept_layouts(type, kinds if layout == ANY else ())
+
+
+def places_of(program: Program, kinds: Collection[str] = ()) -> Places:
+    """Where the inputs and outputs of a program may lie, on a target that keeps these kinds."""
+    wanted = program.output_layouts or (None,) * len(program.outputs)
+    outputs = zip(wanted, program.outputs, strict=True)
+    return Places(
+        {i.name: ways(i.layout, i.node.type, kinds) for i in program.inputs},
+        [ways(layout, root.type, kinds) for layout, root in outputs],
+    )
+
+
 def arrival_layouts(program: Program) -> dict[str, str]:
     """Input name -> the layout it arrives in: as its spec says, else dense row-major."""
-    return {
-        i.name: str(i.layout.canonical()) if i.layout is not None else row_major(i.node.type.size)
-        for i in program.inputs
-    }
+    return {name: kept[0].layout for name, kept in places_of(program).inputs.items()}
 
 
-def output_layouts(program: Program) -> list[str]:
-    """The layout wanted of every output: dense row-major unless the program says otherwise."""
-    wanted = program.output_layouts or (None,) * len(program.outputs)
-    return [
-        str(layout.canonical()) if layout is not None else row_major(root.type.size)
-        for root, layout in zip(program.outputs, wanted, strict=True)
-    ]
+def requests_of(
+    program: Program, terms: Mapping[Node, Term], kinds: Collection[str] = ()
+) -> list[Term]:
+    """A `place` request per output, and layout that it may be wanted in."""
+    outputs = zip(program.outputs, places_of(program, kinds).outputs, strict=True)
+    return [schedule_terms.place(terms[root], kept.layout) for root, of in outputs for kept in of]
 
 
-def requests_of(program: Program, terms: Mapping[Node, Term]) -> list[Term]:
-    """One `place` request per output."""
-    return [
-        schedule_terms.place(terms[root], layout)
-        for root, layout in zip(program.outputs, output_layouts(program), strict=True)
-    ]
+def settled(program: Program, schedule: ScheduleGraph) -> Program:
+    """The program with the layouts that were chosen, as a schedule of it has them."""
+
+    def chosen(place: Place, buffer: str) -> Place:
+        return Layout.parse(schedule.buffers[buffer].layout) if place == ANY else place
+
+    inputs = tuple(replace(i, layout=chosen(i.layout, i.name)) for i in program.inputs)
+    outputs = zip(program.output_layouts, schedule.outputs, strict=False)
+    made = tuple(chosen(place, buffer) for place, buffer in outputs)
+    return replace(program, inputs=inputs, output_layouts=made)
 
 
 def constant_nodes(program: Program) -> dict[str, Node]:

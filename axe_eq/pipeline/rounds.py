@@ -14,12 +14,19 @@ from axe_eq.extract.price.pricer import Pricer
 from axe_eq.extract.read.excluded import drop_unwritable, emitter_of, without_machine
 from axe_eq.extract.read.forest import read_forest
 from axe_eq.extract.search.commit import Failure, Kernels
+from axe_eq.extract.search.layouts import Places
 from axe_eq.extract.search.merge import Group, chosen
 from axe_eq.extract.search.pareto import PRICES
 from axe_eq.extract.search.stage import Extracted, extract
 from axe_eq.pack import Pack
 from axe_eq.pack import packs as find_packs
-from axe_eq.pipeline.requests import arrival_layouts, constant_nodes, n_bytes_text, too_large
+from axe_eq.pipeline.requests import (
+    arrival_layouts,
+    constant_nodes,
+    n_bytes_text,
+    places_of,
+    too_large,
+)
 from axe_eq.pipeline.saturation import limited
 from axe_eq.program.node import Node, Program
 from axe_eq.program.show import value_names
@@ -42,11 +49,13 @@ class Choices:
         kernels: those built so far.
         unwritable: why alternatives were left out.
         per_byte: seconds that a stored byte is worth, where time alone takes too much memory.
+        places: where inputs and outputs may lie.
     """
 
     graph: Saturated
     prices: Prices
     kernels: Kernels
+    places: Places
     unwritable: tuple[str, ...] = ()
     per_byte: float = 0.0
 
@@ -98,13 +107,16 @@ def read_choices(
     known = {t.family for pack in (*find_packs(), *used) for t in pack.targets.values()}
     idle = without_machine(used, {*known, target.family})
     kernels = Kernels(emitter if hasattr(emitter, "build") else None, target)
-    return Choices(graph, Prices(forest, pricer), kernels, (*unwritable, *idle))
+    places = places_of(program, target.kept)
+    return Choices(graph, Prices(forest, pricer), kernels, places, (*unwritable, *idle))
 
 
 def extract_program(choices: Choices) -> Extracted:
     """Choose the cheapest schedule of what can be built, as far as that is known."""
     try:
-        found = extract(choices.prices, per_byte=choices.per_byte, progress=progress.at)
+        found = extract(
+            choices.prices, choices.places, per_byte=choices.per_byte, progress=progress.at
+        )
     except SearchError as error:
         if choices.unwritable:
             error.wrong = f"{error.wrong}; left out: {'; '.join(choices.unwritable)}"
@@ -177,7 +189,7 @@ def graph_of(
     program: Program, found: Extracted, groups: Sequence[Group], target: Target, numerics: str
 ) -> ScheduleGraph:
     """The schedule graph of one choice of kernels."""
-    layouts = arrival_layouts(program)
+    layouts = {**arrival_layouts(program), **found.layouts}
     inputs = [(i.name, i.node.type, layouts[i.name]) for i in program.inputs]
     inputs += [
         (name, node.type, row_major(node.type.size))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from axe_eq.debug import progress, switches
 from axe_eq.egraph.phases import Saturated, saturate
@@ -10,16 +10,15 @@ from axe_eq.egraph.session import Limits
 from axe_eq.errors import SearchError
 from axe_eq.extract.read.circles import leave_out_circles
 from axe_eq.pack import Pack, laws_of
-from axe_eq.pipeline.requests import arrival_layouts, requests_of
+from axe_eq.pipeline.requests import places_of, requests_of, ways
 from axe_eq.program.facts import facts_of
 from axe_eq.program.node import INPUT, Node, Program
 from axe_eq.program.terms import OPERATORS, Cons, In, Nil, type_of, types_of
 from axe_eq.rule.term import Term
 from axe_eq.schedule import terms as schedule_terms
-from axe_eq.schedule.terms import row_major
 
 SYMBOLS = (In, *OPERATORS, Nil, Cons, schedule_terms.Buffer)
-ANALYSES = (type_of, types_of, schedule_terms.arrival)
+ANALYSES = (type_of, types_of, schedule_terms.arrivals)
 
 
 def limits() -> Limits:
@@ -36,18 +35,24 @@ def saturate_program(
     without: Iterable[str],
     requests: Sequence[Term] | None = None,
     numerics: str = "real",
+    kinds: Collection[str] = (),
 ) -> Saturated:
     """Run all laws of these packs on a program and demand its outputs (or what `requests` says).
 
-    Under the numerics "exact" only laws that hold bit for bit.
+    Under the numerics "exact" only laws that hold bit for bit. What is left open lies in any of
+    the layouts that a target of these kinds keeps.
     """
-    layouts = arrival_layouts(program)
-    for name, node in ((n.text, n) for n in terms if n.kind == INPUT):
-        layouts.setdefault(name, row_major(node.type.size))
+    arrive = places_of(program, kinds).inputs
+    layouts = {
+        n.text: schedule_terms.layouts_text(
+            kept.layout for kept in arrive.get(n.text) or ways(None, n.type)
+        )
+        for n in terms if n.kind == INPUT
+    }  # fmt: skip
     known = [
         (type_of, [(term, str(node.type)) for node, term in terms.items()]),
         (
-            schedule_terms.arrival,
+            schedule_terms.arrivals,
             [(t, layouts[n.text]) for n, t in terms.items() if n.kind == INPUT],
         ),
         # Asked for in the e-graph they would be answered node by node, from the inputs on.
@@ -55,7 +60,7 @@ def saturate_program(
     ]
     return saturate(
         laws_of(used, without, numerics=numerics), SYMBOLS, ANALYSES, list(terms.values()), known,
-        requests_of(program, terms) if requests is None else requests,
+        requests_of(program, terms, kinds) if requests is None else requests,
         limits=limits(), progress=progress.at,
         before_demand=leave_out_circles if requests is None else lambda _: None,
     )  # fmt: skip

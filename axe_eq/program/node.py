@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from weakref import WeakValueDictionary
 
 from axe_eq.errors import ProgramError
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     import networkx as nx
 
     from axe_eq.layout import Layout
+
+    Place = Layout | Literal["any"] | None
 
 INPUT, OP, SEL, SCAN = "input", "op", "sel", "scan"
 
@@ -276,14 +278,14 @@ class InputSpec:
     Attributes:
         node: its node.
         dims: names of its dims, "" where unnamed; empty where none is named.
-        layout: the layout it arrives in, where that is prescribed.
+        layout: the layout it arrives in, where that is prescribed; "any" where it is to be chosen.
         divisible: per dim, a number its extent is a multiple of whatever it is bound to; empty
             where nothing is promised.
     """
 
     node: Node
     dims: tuple[str, ...] = ()
-    layout: Layout | None = None
+    layout: Place = None
     divisible: tuple[int, ...] = ()
 
     @property
@@ -303,7 +305,8 @@ class Program:
         constants: arrays captured by the function; each is also an input node by the same name.
         names: node -> the user's name for it, where known.
         places: node -> "file:line: source" that made it, where known.
-        output_layouts: the layout each output is wanted in, where that is prescribed.
+        output_layouts: the layout each output is wanted in, where that is prescribed; "any" where
+            it is to be chosen.
         arguments: nesting of the function's arguments, a tuple of one entry per argument.
         retrace: makes the program at other extents of its named dims, see `rebind`.
     """
@@ -315,7 +318,7 @@ class Program:
     constants: dict[str, Array] = field(default_factory=dict, compare=False)
     names: dict[Node, str] = field(default_factory=dict, compare=False)
     places: dict[Node, str] = field(default_factory=dict, compare=False)
-    output_layouts: tuple[Layout | None, ...] = ()
+    output_layouts: tuple[Place, ...] = ()
     arguments: Any = field(default=None, hash=False)
     retrace: Callable[[Mapping[str, int]], Program] | None = field(default=None, compare=False)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from axe_eq.errors import ProgramError, said
-from axe_eq.program.types import ValueType, dtype
+from axe_eq.program.types import ANY, ValueType, dtype
 
 if TYPE_CHECKING:
     from axe_eq.layout import Layout
@@ -77,7 +77,8 @@ class Spec:
         shape: extents, each at least 1; an entry may be a `dim`.
         dtype: element type by name, alias or numpy dtype; kept as our name.
         dims: one name per dim ("" for none), or empty.
-        layout: a Layout or its text; None where the argument may arrive in any.
+        layout: a Layout or its text; "any" where the compiler is to choose it; None for dense
+            row-major, where arrays in other strides may be taken all the same.
 
     Raises:
         ProgramError: an extent below 1, an unknown dtype, or names that do not fit the rank.
@@ -164,14 +165,16 @@ def _names(shape: tuple[int, ...], dims: Any) -> tuple[str, ...]:
     return names if any(names) else ()
 
 
-def _layout(layout: Any, of: ValueType) -> Layout | None:
+def _layout(layout: Any, of: ValueType) -> Layout | str | None:
     if layout is None:
         return None
+    if isinstance(layout, str) and layout.strip() == ANY:
+        return ANY
     from axe_eq.layout import Layout as LayoutValue
     from axe_eq.layout.notation import read_any
 
     if not isinstance(layout, str | LayoutValue):
-        raise ProgramError(f"layout {layout!r}", "is no layout", "a Layout or its text")
+        raise ProgramError(f"layout {layout!r}", "is no layout", "a Layout, its text or 'any'")
     found: Layout = (
         layout
         if isinstance(layout, LayoutValue)

@@ -10,7 +10,7 @@ import base64
 import io
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,7 +28,10 @@ from axe_eq.program.node import (
     made_node,
     topological,
 )
-from axe_eq.program.types import DTYPES, Array, dtype, value_type
+from axe_eq.program.types import ANY, DTYPES, Array, dtype, value_type
+
+if TYPE_CHECKING:
+    from axe_eq.program.node import Place
 
 
 def program_to_json(program: Program) -> str:
@@ -112,12 +115,14 @@ def _input(row: Sequence[Any], nodes: Sequence[Node]) -> InputSpec:
     return InputSpec(nodes[number], tuple(dims), _layout(layout), tuple(divisible))
 
 
-def _layout_data(layout: Layout | None) -> str | None:
+def _layout_data(layout: Place) -> str | None:
     return None if layout is None else str(layout)
 
 
-def _layout(text: str | None) -> Layout | None:
-    return None if text is None else Layout.parse(text)
+def _layout(text: str | None) -> Place:
+    if text is None:
+        return None
+    return ANY if text == ANY else Layout.parse(text)
 
 
 def _array_data(array: Array) -> list[Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from axe_eq.errors import ProgramError, said
 
 Array = npt.NDArray[Any]
+ANY: Final = "any"  # a layout that the compiler is to choose
 
 
 @dataclass(frozen=True)

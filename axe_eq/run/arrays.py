@@ -46,6 +46,36 @@ def on_device(array: Any) -> bool:
     return where is not None and int(where()[0]) not in _HOST_MEMORY
 
 
+def in_strides(array: Any, strides: Sequence[int], name: str) -> Any:
+    """The array in these element strides, in its own library: itself, or a copy on its device.
+
+    Raises:
+        ArgumentError: of a library whose arrays have no strides of the caller's choice.
+    """
+    shape, package = tuple(array.shape), type(array).__module__.partition(".")[0]
+    if package == "torch":
+        if lies(shape, array.stride(), strides):
+            return array
+        return array.new_empty_strided(shape, tuple(strides)).copy_(array)
+    if package not in ("numpy", "cupy"):
+        wrong = f"is a {type(array).__name__}, whose strides nobody can choose"
+        raise ArgumentError(f"argument {name!r}", wrong, "an array of numpy, torch or CuPy")
+    steps = tuple(step * array.itemsize for step in strides)
+    if lies(shape, array.strides, steps):
+        return array
+    library = sys.modules[package]
+    reach = sum((extent - 1) * step for extent, step in zip(shape, strides, strict=True))
+    held = library.empty(reach + 1, array.dtype)
+    made = library.lib.stride_tricks.as_strided(held, shape, steps)
+    made[...] = array
+    return made
+
+
+def lies(shape: Sequence[int], found: Sequence[int], wanted: Sequence[int]) -> bool:
+    """Whether strides are those wanted, where there is more than one element."""
+    return all(e == 1 or a == b for e, a, b in zip(shape, found, wanted, strict=True))
+
+
 class Described(NamedTuple):
     """An array's element type (None where it is not known here, and as it is written) and shape."""
 

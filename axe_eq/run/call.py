@@ -13,10 +13,12 @@ from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from axe_eq.errors import ArgumentError, ScheduleError
 from axe_eq.program.nesting import flatten, leaf_names, leaf_numbers, unflatten
 from axe_eq.program.types import Array, ValueType
-from axe_eq.run.arrays import Described, as_numpy, described, like, on_device
+from axe_eq.run.arrays import Described, as_numpy, described, in_strides, lies, like, on_device
 
 if TYPE_CHECKING:
     from axe_eq.program.node import Program
@@ -77,7 +79,10 @@ class Call:
             program.arguments,
             program.structure,
             tuple(i.dims for i in program.inputs),
-            tuple(plain_strides(i.layout, i.node.shape) for i in program.inputs),
+            tuple(
+                None if isinstance(i.layout, str) else plain_strides(i.layout, i.node.shape)
+                for i in program.inputs
+            ),
         )
 
     @cached_property
@@ -112,6 +117,23 @@ class Call:
             raise ArgumentError("call", f"lacks argument {name!r}", ", ".join(self.parameters))
         return tuple(found[n] for n in range(len(found)))
 
+    def pack(self, name: str, array: Any) -> Any:
+        """An array in the strides that an input's layout says; see `Executable.pack`."""
+        if name not in self.names:
+            raise ArgumentError(
+                f"input {name!r}", "is none of the program's", ", ".join(self.names)
+            )
+        number = self.names.index(name)
+        self._check(number, described(array, name), {})
+        strides = self.strides[number]
+        if strides is None:
+            return array
+        shape = self.types[number].shape
+        if tuple(array.shape) != shape:
+            wrong = f"has shape {tuple(array.shape)}, for which its layout says nothing"
+            raise ArgumentError(f"argument {name!r}", wrong, f"shape {shape}")
+        return in_strides(array if hasattr(array, "shape") else np.asarray(array), strides, name)
+
     def check_strides(self, arrays: Sequence[Array]) -> None:
         """Refuse host arrays of the compiled shapes that do not lie as their specs say.
 
@@ -122,12 +144,11 @@ class Call:
             if wanted is None:
                 continue
             found = tuple(s // array.itemsize for s in array.strides)
-            apart = zip(array.shape, found, wanted, strict=True)
-            if any(extent > 1 and got != step for extent, got, step in apart):
+            if not lies(array.shape, found, wanted):
                 raise ArgumentError(
                     f"argument {name!r}", f"has strides {found}",
                     f"strides {wanted}, in elements, as its spec's layout says",
-                    hint="a copy that lies so, or a spec without a layout",
+                    hint=f"exe.pack({name!r}, array), or a spec without a layout",
                 )  # fmt: skip
 
     @cached_property

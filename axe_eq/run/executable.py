@@ -13,6 +13,7 @@ import numpy as np
 from axe_eq.debug import Report, progress, switches
 from axe_eq.errors import DeviceError, PackError, ScheduleError, SearchError
 from axe_eq.files import write_text
+from axe_eq.layout import Layout
 from axe_eq.pack import Pack
 from axe_eq.program.gathers import index_nodes
 from axe_eq.program.nesting import unflatten
@@ -21,7 +22,7 @@ from axe_eq.program.types import Array
 from axe_eq.run.call import Call, Caller, fitting
 from axe_eq.run.rebind import Compare, Origin, Saved
 from axe_eq.schedule.bind import check_extents
-from axe_eq.schedule.graph import ScheduleGraph
+from axe_eq.schedule.graph import ScheduleGraph, output_name
 from axe_eq.schedule.quantity import Costs
 from axe_eq.target import Target
 
@@ -143,6 +144,13 @@ class Schedule:
     def buffers(self) -> Mapping[str, Any]:
         """Buffers of the graph."""
         return self.graph.buffers
+
+    @property
+    def layouts(self) -> dict[str, Layout]:
+        """The layout of every input, by its name, and of every output, as "output 0"."""
+        made = {output_name(n): name for n, name in enumerate(self.graph.outputs)}
+        places = {**{name: name for name in self.call.names}, **made}
+        return {n: Layout.parse(self.graph.buffers[name].layout) for n, name in places.items()}
 
     def __str__(self) -> str:
         from axe_eq.schedule.show import graph_text
@@ -281,6 +289,34 @@ class Executable:
     @cached_property
     def _reads_at_places(self) -> bool:
         return any(True for _ in index_nodes(self.program.nodes()))
+
+    @property
+    def layouts(self) -> dict[str, Layout]:
+        """The layout of every input, by its name, and of every output, as "output 0".
+
+        Where a spec or `outputs` says "any", it is the one that was chosen:
+        ``exe.layouts["x"]`` may be ``S[(1001,333):(336@m,1@m)]``, rows 336 elements apart.
+        """
+        return self.schedule.layouts
+
+    def pack(self, name: str, array: Any) -> Any:
+        """An array as an input's layout wants it: the same values in other strides.
+
+        ``exe(exe.pack("x", x), w)`` takes a dense x whatever layout was chosen for it.
+
+        Args:
+            name: of the input.
+            array: of its shape and dtype, of numpy, torch or CuPy; a copy stays on its device.
+
+        Returns:
+            The array itself where it lies so already, or its layout says no strides: calls
+            then bring it there.
+
+        Raises:
+            ArgumentError: no such input, another shape or dtype, or a library whose arrays have no
+                strides of the caller's choice.
+        """
+        return self.schedule.call.pack(name, array)
 
     @property
     def kernels(self) -> tuple[Any, ...]:

@@ -59,6 +59,7 @@ def explain(
     for step in graph.steps:
         lines += _kernel(step, target) if isinstance(step, KernelStep) else _moves(step, graph)
     if found is not None:
+        lines += [f"layout chosen for {name}: {text}" for name, text in found.layouts.items()]
         lines += [f"left out: {reason}" for reason in found.unwritable]
         lines += _compared(graph, found)
     fired = sorted(
@@ -77,7 +78,7 @@ def explain(
 def of_others(explanation: str) -> str:
     """The lines of an explanation that are about more than the kernels of the schedule."""
     lines = explanation.splitlines()
-    starts = ("left out: ", "compared with:", "laws that fired: ")
+    starts = ("layout chosen for ", "left out: ", "compared with:", "laws that fired: ")
     first = next((n for n, line in enumerate(lines) if line.startswith(starts)), len(lines))
     return "\n".join(lines[first:])
 
@@ -152,6 +153,8 @@ def _compared(graph: ScheduleGraph, found: Any) -> list[str]:
         return f"{_time(time_s)}, x{time_s / best:.2f}"
 
     lines = ["compared with:"]
+    if found.layouts:
+        lines.append(f"  inputs and outputs dense row-major: {cost(found.dense_s)}")
     if abs(found.unfused_s - graph.time_s) > 1e-9 * best:  # else it is the schedule that was chosen
         lines.append(f"  every value materialised: {cost(found.unfused_s)}")
     # Values of one place in a program often make the same difference: one line for all of them.

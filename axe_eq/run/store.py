@@ -35,11 +35,12 @@ from axe_eq.run.content import check_call, check_graph, check_head, check_kind
 from axe_eq.schedule.quantity import Costs
 
 if TYPE_CHECKING:
+    from axe_eq.layout import Layout
     from axe_eq.run.executable import Schedule
     from axe_eq.run.rebind import Saved
     from axe_eq.target import Target
 
-FORMAT = 7
+FORMAT = 8
 DIGESTS = "digests.json"
 LOADERS = "axe_eq.loaders"
 # What zipfile raises where a part is torn; a place in the file that is none is an OSError too.
@@ -149,6 +150,15 @@ class Loaded:
             f"interpret of {str(self.path)!r}", "has texts of kernels, and none to interpret",
             "the executable that was saved",
         )  # fmt: skip
+
+    @property
+    def layouts(self) -> dict[str, Layout]:
+        """The layout of every input and output; as `Executable.layouts`."""
+        return self.schedule.layouts
+
+    def pack(self, name: str, array: Any) -> Any:
+        """An array as an input's layout wants it; as `Executable.pack`, without the compiler."""
+        return self.call.pack(name, array)
 
     def explain(self) -> str:
         """The explanation as it was when saved."""
@@ -352,4 +362,5 @@ def _target(data: Mapping[str, Any], rows: Sequence[str], known: Mapping[str, Ta
     named = known.get(data["name"])
     instrs = tuple(row for row in named.instrs if row.name in rows) if named else ()
     tables = {n: tuple(read(kind, row) for row in data[n]) for n, kind in ROWS.items()}
-    return Target(**{**data, **tables, "instrs": instrs})
+    tables |= {"instrs": instrs, "kept": tuple(data["kept"])}
+    return Target(**{**data, **tables})

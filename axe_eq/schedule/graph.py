@@ -134,6 +134,11 @@ class CollectiveStep:
 Step = KernelStep | MoveStep | CollectiveStep
 
 
+def output_name(number: int) -> str:
+    """What an output of a program is called beside its inputs."""
+    return f"output {number}"
+
+
 @dataclass(frozen=True)
 class BufferSpec:
     """A buffer: flat memory that holds one value in a layout.

@@ -12,6 +12,7 @@ congruence would make tiles of two shapes equal. `axe_eq.schedule.meaning` evalu
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from axe_eq.layout.value.layout import Layout
@@ -72,5 +73,15 @@ def _no_arrival(term: Term, known: Any) -> None:
     return None
 
 
-arrival = Analysis("arrival", VALUE, STR, _no_arrival)
-"""The layout an input arrives in; stated by the encoder, computed by nothing."""
+arrivals = Analysis("arrivals", VALUE, STR, _no_arrival)
+"""The layouts an input may arrive in, as one text; stated by the encoder, computed by nothing."""
+
+
+def layouts_text(layouts: Iterable[str]) -> str:
+    """Layout texts as one."""
+    return ";".join(layouts)
+
+
+def layouts_in(text: str) -> tuple[str, ...]:
+    """Inverse of `layouts_text`."""
+    return tuple(text.split(";"))

@@ -194,6 +194,8 @@ class Target:
         costs: how the kernels' cost columns make the cost of a schedule, by column: "total" (what
             is not named), "peak" (capacities: what the largest kernel needs) or "own" (a kernel's
             alone, as the parts of its time that overlap).
+        kept: in which layouts beside dense row-major its first memory may keep values, see `KINDS`
+            in `axe_eq.schedule.kept`.
         source: where the figures come from.
         engines: what issues instructions side by side; () where levels do.
         completions: ways to see that asynchronous work has ended.
@@ -211,6 +213,7 @@ class Target:
     links: tuple[Link, ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
     costs: Mapping[str, str] = field(default_factory=dict)
+    kept: tuple[str, ...] = ("padded",)
     source: str = ""
     engines: tuple[Engine, ...] = ()
     completions: tuple[Completion, ...] = ()

@@ -99,7 +99,7 @@ def arrives(name: Text, type: Type, b: MeshBox, M: MeshText) -> Sides:
     """shard(In(name), b, M) = Buffer(name, A)   if it arrives in the layout A of that cut."""
     value = In(name, type)
     layout = mesh_layout(type, b, M)
-    arrived = terms.arrival(value)
+    arrived = terms.arrivals(value)
     return terms.shard(value, b, M), terms.Buffer(name, arrived), arrived == layout
 
 

@@ -38,14 +38,12 @@ from axe_eq.rule.law import Sides
 from axe_eq.rule.term import STR, primitive
 from axe_eq.schedule import box as boxes
 from axe_eq.schedule import terms as s
+from axe_eq.schedule.kept import PADDED, kept_layouts
 from axe_eq.schedule.shard import DEVICE_AXIS
-from axe_eq.schedule.terms import Box, Boxes, LayoutText, row_major
-
-ROW_BYTES = 16  # what vector accesses and bulk copies of every machine here move at least
-MOST_PADDED = 1.125  # of a dense row
+from axe_eq.schedule.terms import Box, Boxes, LayoutText
 
 PACK = Pack(
-    "tiling", version="2", summary="values computed in boxes: the demand laws of one device"
+    "tiling", version="3", summary="values computed in boxes: the demand laws of one device"
 )
 
 
@@ -55,39 +53,39 @@ def root_box(type: str) -> tuple[str, ...]:
     return boxes.root_boxes(type)
 
 
-def kept_layouts(type: str) -> tuple[str, ...]:
-    """Layouts in which a value may be kept: in order, rows apart where dense ones lie askew.
-
-    Vectors and bulk copies need rows that begin at multiples of 16 bytes.
-    """
-    value = value_type(type)
-    dense = row_major(value.size)
-    if not value.shape:
-        return (dense,)
-    columns = value.shape[-1]
-    pitch = -(-columns * value.itemsize // ROW_BYTES) * ROW_BYTES // value.itemsize
-    if columns == value.size or not columns < pitch <= columns * MOST_PADDED:
-        return (dense,)
-    return dense, str(Layout([(value.size // columns, pitch), (columns, 1)]))
+def in_order(type: str) -> tuple[str, ...]:
+    """Layouts that keep the dims of a value in order."""
+    return tuple(kept.layout for kept in kept_layouts(value_type(type), (PADDED,)))
 
 
 @primitive((STR,), (STR,), many=True)
 def stored_in(type: str) -> tuple[str, ...]:
     """Layouts in which a value of this type may be kept between kernels."""
-    return kept_layouts(type)
+    return in_order(type)
+
+
+@primitive((STR,), (STR,), many=True)
+def each_layout(arrivals: str) -> tuple[str, ...]:
+    """Each of the layouts that an input may arrive in."""
+    return s.layouts_in(arrivals)
 
 
 @primitive((STR, STR), (STR,), many=True)
-def copied_to(arrives: str, type: str) -> tuple[str, ...]:
-    """Layouts to which an input may be copied before it is read.
+def copied_to(arrivals: str, type: str) -> tuple[str, ...]:
+    """Layouts to which an input may be copied before it is read, wherever it arrives.
 
     What windows, masks or reshapes read of a value in another order may be no strided part of it.
     """
-    layout = Layout.parse(arrives)
-    strided = not (layout.swizzle or layout.box or layout.replica)
-    if not strided or not set(layout.axes) <= {DEFAULT_AXIS}:
+    arrive = s.layouts_in(arrivals)
+    if not all(_strided(Layout.parse(text)) for text in arrive):
         return ()
-    return tuple(kept for kept in kept_layouts(type) if kept != arrives)
+    return tuple(kept for kept in in_order(type) if {kept} != {*arrive})
+
+
+def _strided(layout: Layout) -> bool:
+    """Whether strides say where elements lie in memory."""
+    plain = not (layout.swizzle or layout.box or layout.replica)
+    return plain and set(layout.axes) <= {DEFAULT_AXIS}
 
 
 @primitive((STR,), (STR,))
@@ -164,9 +162,9 @@ def kernel_of_columns(text: Along, a: Args, L: LayoutText) -> Sides:
 
 @PACK.law(source="definition of place", demand=True)
 def move_input(name: Text, type: Type, L: LayoutText) -> Sides:
-    """place(In(name), L) = Move(Buffer(name, A), A, L)   where the input arrives in A."""
+    """place(In(name), L) = Move(Buffer(name, A), A, L)   where the input may arrive in A."""
     value = In(name, type)
-    arrives = s.arrival(value)
+    arrives = each_layout(s.arrivals(value))
     return s.place(value, L), s.Move(s.Buffer(name, arrives), arrives, L)
 
 
@@ -199,9 +197,9 @@ def load_scanned(text: Along, a: Args, b: Box) -> Sides:
 
 @PACK.law(source="definition of tile", demand=True)
 def load_input(name: Text, type: Type, b: Box) -> Sides:
-    """tile(In(name), b) = Load(Buffer(name, A), T, A, b)   where the input arrives in A."""
+    """tile(In(name), b) = Load(Buffer(name, A), T, A, b)   where the input may arrive in A."""
     value = In(name, type)
-    arrives = s.arrival(value)
+    arrives = each_layout(s.arrivals(value))
     return s.tile(value, b), s.Load(s.Buffer(name, arrives), type, arrives, b)
 
 
@@ -209,15 +207,15 @@ def load_input(name: Text, type: Type, b: Box) -> Sides:
 def load_copied_input(name: Text, type: Type, b: Box) -> Sides:
     """tile(In(name), b) = Load(place(In(name), L), T, L, b)   if it may be copied to L."""
     value = In(name, type)
-    L = copied_to(s.arrival(value), type)
+    L = copied_to(s.arrivals(value), type)
     return s.tile(value, b), s.Load(s.place(value, L), type, L, b)
 
 
 @PACK.law(source="definition of place", demand=True)
 def load_as_it_arrives(name: Text, type: Type, seen: Type, L: LayoutText, b: Box) -> Sides:
-    """Load(place(In(name), L), T, L, b) = Load(Buffer(name, L), T, L, b)   if it arrives in L."""
+    """Load(place(In(name), L), T, L, b) = Load(Buffer(name, L), T, L, b)   where it may arrive."""
     value = In(name, type)
-    arrives = s.arrival(value)
+    arrives = each_layout(s.arrivals(value))
     there = s.Load(s.Buffer(name, arrives), seen, arrives, b)
     return s.Load(s.place(value, L), seen, L, b), there, arrives == L
 
@@ -226,7 +224,7 @@ def load_as_it_arrives(name: Text, type: Type, seen: Type, L: LayoutText, b: Box
 def load_view_of_input(spec: Spec, name: Text, type: Type, b: Box) -> Sides:
     """tile(k(In(name)), b) = Load(Buffer(name, A), T, A, b)   if k keeps the row-major order."""
     value = In(name, type)
-    view, arrives = sel(spec, value), s.arrival(value)
+    view, arrives = sel(spec, value), each_layout(s.arrivals(value))
     whole = s.Load(s.Buffer(name, arrives), type_of(view), arrives, b)
     return s.tile(view, b), whole, keeps_order(spec) == spec
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 
 from axe_eq.extract.price.cone import Picks, summarise
@@ -36,6 +37,12 @@ class Prices:
         others = Prices(self.forest, pricer)
         others._ruled_out = self._ruled_out
         return others
+
+    def on(self, forest: Forest) -> Prices:
+        """These prices of what is left of the forest, alternatives and all."""
+        same = copy(self)
+        same.forest = forest
+        return same
 
     def price(self, roots: Sequence[int], picks: Picks, stored: Sequence[str]) -> Price:
         """The cheapest way to implement a cone.

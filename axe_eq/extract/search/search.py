@@ -179,6 +179,11 @@ class Search:
                 return INFINITE
         return cost
 
+    def keeping(self, values: Collection[int]) -> float:
+        """Cost with those of some values in memory that there are here."""
+        self._become(self._value_set.intersection(values) | self.roots)
+        return self.total()
+
     def _walk(self) -> Iterator[Mapped | None]:
         """Kernels the outputs need, operands before users; None where they go in a circle."""
         open_, done = 1, 2

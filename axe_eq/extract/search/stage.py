@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from axe_eq.extract.price.priced import Prices
 from axe_eq.extract.read.forest import Forest
+from axe_eq.extract.search.layouts import NO_CHOICE, Places, Way, cheapest, taken
 from axe_eq.extract.search.merge import Group, merged
 from axe_eq.extract.search.pareto import settle
 from axe_eq.extract.search.running import TOLERANCE_S
@@ -49,6 +50,8 @@ class Extracted:
         outputs: placed class and layout of every output.
         unwritable: why alternatives were left out that the target's emitter cannot write, and
             schedules that no known machine has.
+        layouts: those chosen, of inputs by name and of outputs as "output 0".
+        dense_s: estimated seconds with everything dense row-major that had a choice.
     """
 
     search: Search
@@ -60,6 +63,8 @@ class Extracted:
     priced: int
     outputs: Sequence[tuple[int, str]]
     unwritable: tuple[str, ...] = ()
+    layouts: Mapping[str, str] = field(default_factory=dict)
+    dense_s: float = 0.0
 
     @property
     def forest(self) -> Forest:
@@ -118,6 +123,7 @@ class Change:
 
 def extract(
     prices: Prices,
+    places: Places = NO_CHOICE,
     *,
     per_byte: float = 0.0,
     progress: Callable[[str], None] = lambda _: None,
@@ -126,12 +132,28 @@ def extract(
 
     Args:
         prices: of the kernels of a saturated session's forest on the target.
+        places: where inputs and outputs may lie.
         per_byte: seconds that a stored byte is worth beside its time: more leaves less in memory.
         progress: told how far the search is.
 
     Raises:
         SearchError: an output that nothing computes.
     """
+
+    def of(way: Way) -> Extracted:
+        left = taken(prices.forest, places, way)
+        return _extracted(prices.on(left), per_byte, progress)
+
+    def near(way: Way, found: Extracted) -> float:
+        search = Search(prices.on(taken(prices.forest, places, way)))
+        return search.keeping(found.search.materialised)
+
+    way, found, dense = cheapest(places, of, near, lambda found: found.time_s)
+    return replace(found, layouts=places.chosen(way), dense_s=dense.time_s)
+
+
+def _extracted(prices: Prices, per_byte: float, progress: Callable[[str], None]) -> Extracted:
+    """The cheapest schedule, every input and output in its place."""
     forest = prices.forest
     search = Search(prices)
     unfused = search.total()

@@ -346,7 +346,7 @@ def _check_fits(port: Port, array: DeviceArray) -> None:
     if any(extent > 1 and w != s for extent, w, s in pairs):
         raise ArgumentError(
             thing, f"has strides {array.strides}", f"{port.strides}",
-            hint="a contiguous copy, or compile with Spec(..., layout=) of these strides",
+            hint="exe.pack(name, array), or compile with Spec(..., layout=) of these strides",
         )  # fmt: skip
 
 

@@ -88,6 +88,7 @@ h200 = Target(
         "blocks": "own",
     },
     completions=_COMPLETIONS,
+    kept=("padded", "turned"),
     source="measured on one H200, 2026-11; rates of single instructions in cuda/instrs.py",
 )
 

@@ -10,9 +10,10 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import nn
+from axe_eq.program.types import value_type
+from axe_eq.schedule.kept import PADDED, kept_layouts
 from axe_eq.schedule.memory import buffer_bytes
 from axe_eq_backends.cuda.target import h200
-from axe_eq_rules.tiling import kept_layouts
 from tests.unit.cuda.whole import interpreted, sample
 
 # The layouts that a value may be kept in between kernels.
@@ -57,7 +58,7 @@ def compiled(name: str) -> axe.Executable:
 
 @pytest.mark.parametrize("type_", KEPT)
 def test_layouts_that_values_are_kept_in(type_: str) -> None:
-    assert list(kept_layouts(type_)) == KEPT[type_]
+    assert [k.layout for k in kept_layouts(value_type(type_), (PADDED,))] == KEPT[type_]
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

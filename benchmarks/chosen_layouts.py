@@ -1,0 +1,227 @@
+"""Programs whose inputs and outputs lie as the compiler chooses, against dense row-major ones.
+
+    python -m benchmarks.chosen_layouts [--drawn COUNT] [--only NAME ...] [--out FILE]
+
+compiles every program of `PROGRAMS` for an H200 twice, dense and with ``layout="any"`` everywhere,
+and prints both estimates with the layouts chosen; `--drawn` does so with programs drawn by seed,
+and interprets what was emitted against float64. No GPU is needed. With `--gpu` both of each are
+run on this machine's GPU, compared, and timed in turns; packing the arrays is not in the times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from itertools import count, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import axe_eq as axe
+from axe_eq import nn
+from axe_eq.errors import AxeError
+from axe_eq.program.node import Program
+from axe_eq.program.types import ANY
+from benchmarks.drawn_programs import case
+from benchmarks.programs import LARGE, RIGHT, compared
+from benchmarks.terminal import absent, told
+
+xp = axe.array
+Shape = tuple[int, ...]
+TOLERANCE = {"f16": 4e-3, "bf16": 3e-2}  # of the largest value
+REPEATS, ROUNDS, IDLE_S = 8, 11, 0.02
+LEAST_GAIN = 1.05  # predicted, from which on a program counts
+
+
+def _product(a: Any, b: Any) -> Any:
+    return a @ b
+
+
+# Name: function, shapes of its inputs, element type.
+PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Shape, ...], str]] = {
+    "product 4095": (_product, ((4095, 4095), (4095, 4095)), "f16"),
+    "product 4096x4095x4096": (_product, ((4096, 4095), (4095, 4096)), "f16"),
+    "product 4096x4096x4095": (_product, ((4096, 4096), (4096, 4095)), "f16"),
+    "product 3333x1035x1037": (_product, ((3333, 1035), (1035, 1037)), "f16"),
+    "product 64x4095x4095": (_product, ((64, 4095), (4095, 4095)), "f16"),
+    "product 16x5001x5001": (_product, ((16, 5001), (5001, 5001)), "f16"),
+    "product 2048x2049x2048, bf16": (_product, ((2048, 2049), (2049, 2048)), "bf16"),
+    "batches": (_product, ((16, 512, 511), (16, 511, 512)), "f16"),
+    "product with a transpose": (lambda a, b: a @ b.T, ((4096, 1021), (4096, 1021)), "f16"),
+    "gram matrix": (lambda a: a.T @ a, ((8191, 1023),), "f16"),
+    "layer": (
+        lambda x, w, b: nn.relu(x @ w + b), ((2048, 2047), (2047, 2047), (2047,)), "f16",
+    ),
+    "gated": (
+        lambda x, w, v: nn.silu(x @ w) * (x @ v),
+        ((2048, 1023), (1023, 2049), (1023, 2049)), "f16",
+    ),
+    "two layers": (
+        lambda x, w, v: nn.gelu(x @ w) @ v, ((2048, 1025), (1025, 4097), (4097, 1025)), "f16",
+    ),
+    "scores of heads": (
+        lambda q, k: nn.einsum("shd,thd->hst", q, k), ((1024, 16, 65), (1024, 16, 65)), "f16",
+    ),
+    "attention, heads of 63": (
+        lambda q, k, v: nn.softmax(q @ xp.permute_dims(k, (0, 2, 1)) * 0.125, axis=-1) @ v,
+        ((32, 1024, 63),) * 3, "f16",
+    ),
+}  # fmt: skip
+
+
+def anywhere(program: Program) -> Program:
+    """The program with the layout of every input and output left to the compiler."""
+    inputs = tuple(replace(i, layout=ANY) for i in program.inputs)
+    outputs: tuple[Any, ...] = (ANY,) * len(program.outputs)
+    return replace(program, inputs=inputs, output_layouts=outputs)
+
+
+def both(program: Program, target: str = "h200") -> tuple[Any, Any]:
+    """It compiled with dense inputs and outputs, and with those chosen."""
+    return axe.compile(program, target=target), axe.compile(anywhere(program), target=target)
+
+
+def described(dense: Any, chosen: Any) -> dict[str, Any]:
+    """Estimates of the two, and the layouts that are not dense."""
+    us = [exe.cost["time_s"] * 1e6 for exe in (dense, chosen)]
+    apart = {n: str(layout) for n, layout in chosen.layouts.items() if len(layout.shard) > 1}
+    return {
+        "dense_us": round(us[0], 3), "chosen_us": round(us[1], 3),
+        "predicted": round(us[0] / us[1], 3) if us[1] else 1.0, "layouts": apart,
+    }  # fmt: skip
+
+
+def drawn(seed: int, target: str = "h200") -> dict[str, Any]:
+    """What becomes of the program of a seed: its state is that of `benchmarks.programs`."""
+    found = case(seed)
+    row: dict[str, Any] = {"name": found.name}
+    try:
+        dense, chosen = both(found.program, target)
+    except AxeError as error:
+        return row | {"state": "refused", "problem": str(error)[:300]}
+    row |= described(dense, chosen)
+    row["state"], row["problem"] = compared(
+        seed, chosen, found.program, found.values, "interpreter"
+    )
+    dearer = row["chosen_us"] > row["dense_us"] + 1e-3
+    return row | {"state": "dearer"} if dearer else row
+
+
+def traced(name: str) -> Program:
+    """A program of `PROGRAMS`."""
+    fn, shapes, dtype = PROGRAMS[name]
+    return axe.trace(fn, *(axe.Spec(of, dtype) for of in shapes))
+
+
+# -- on a GPU --
+
+
+def on_device(name: str) -> dict[str, Any]:
+    """Run both on random normal data, compare them with float32, and time them in turns."""
+    import torch
+
+    dtype = PROGRAMS[name][2]
+    dense, chosen = both(traced(name))
+    row = {"name": name, **described(dense, chosen)}
+    rng = np.random.default_rng(0)
+    kind = torch.float16 if dtype == "f16" else torch.bfloat16
+    host = [rng.normal(size=of).astype(np.float32) for of in PROGRAMS[name][1]]
+    arrays = [torch.from_numpy(a).cuda().to(kind) for a in host]
+    packed = [chosen.pack(i.name, a) for i, a in zip(chosen.program.inputs, arrays, strict=True)]
+    runs = {"dense": dense.bind(*arrays), "chosen": chosen.bind(*packed)}
+    first, second = (run() for run in runs.values())
+    torch.cuda.synchronize()
+    apart = (first.float() - second.float()).abs().max() / first.float().abs().max()
+    row["apart"] = float(apart)
+    row["right"] = bool(apart <= TOLERANCE[dtype])
+    times = in_turns(runs)
+    row |= {f"{n}_measured_us": round(t, 3) for n, t in times.items()}
+    row["measured"] = round(times["dense"] / times["chosen"], 3)
+    torch.cuda.empty_cache()
+    return row
+
+
+def in_turns(runs: dict[str, Callable[[], Any]]) -> dict[str, float]:
+    """Microseconds of a run each: the median of bursts, one of each in turn."""
+    import torch
+
+    found: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(ROUNDS):
+        for name, run in runs.items():
+            time.sleep(IDLE_S)
+            run()
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            for _ in range(REPEATS):
+                run()
+            end.record()
+            torch.cuda.synchronize()
+            found[name].append(start.elapsed_time(end) / REPEATS * 1e3)
+    return {name: sorted(times)[len(times) // 2] for name, times in found.items()}
+
+
+def _machine() -> dict[str, Any]:
+    try:
+        import torch
+    except ImportError as error:
+        raise absent(error) from None
+    return {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+        "gpu": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+    }
+
+
+def main() -> None:
+    """Run what was asked for and write the file."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=list(PROGRAMS), metavar="NAME")
+    parser.add_argument("--drawn", type=int, default=0, metavar="COUNT")
+    parser.add_argument("--first", type=int, default=0, help="first seed of those drawn")
+    parser.add_argument("--out", type=Path, help="a JSON file")
+    parser.add_argument("--gpu", action="store_true", help="run on this machine's GPU")
+    options = parser.parse_args()
+    result: dict[str, Any] = {"cases": []}
+    if options.gpu:
+        result["machine"] = _machine()
+    work: list[Callable[[], dict[str, Any]]] = [
+        partial(drawn, seed) for seed in islice(count(options.first), options.drawn)
+    ]
+    if not work:
+        run = on_device if options.gpu else compiled
+        work = [partial(run, name) for name in options.only or PROGRAMS]
+    for done in told(work, "program"):
+        result["cases"].append(done())
+        print(json.dumps(result["cases"][-1]), flush=True)
+        if options.out:
+            options.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(summary(result["cases"]))
+
+
+def compiled(name: str) -> dict[str, Any]:
+    """Estimates of a program of `PROGRAMS`."""
+    return {"name": name, **described(*both(traced(name)))}
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    """How many of those with a gain predicted are faster, and what is wrong."""
+    gains = [r for r in rows if r.get("predicted", 1.0) >= LEAST_GAIN]
+    timed = [r for r in gains if "measured" in r]
+    faster = sum(r["measured"] > 1 for r in timed)
+    fine = (RIGHT, LARGE, "refused")
+    wrong = [
+        r["name"] for r in rows if not (r.get("right", True) and r.get("state", RIGHT) in fine)
+    ]
+    said = f"{len(rows)} programs, {len(gains)} with more than 5 % predicted"
+    if timed:
+        said += f", {faster} of {len(timed)} faster"
+    return f"{said}; wrong or dearer: {', '.join(wrong) or 'none'}"
+
+
+if __name__ == "__main__":
+    main()
