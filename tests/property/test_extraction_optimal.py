@@ -10,7 +10,7 @@ import pytest
 from axe_eq.extract.price.cone import Cones, summarise, used
 from axe_eq.extract.price.pricer import Pricer
 from axe_eq.extract.read.forest import LOAD, Forest
-from axe_eq.extract.search.recall import bits, members
+from axe_eq.extract.search.recall import members
 from axe_eq.extract.search.search import Search
 from tests.unit.extract.graphs import forest_of, random_program, search_of
 
@@ -49,7 +49,7 @@ def _best(
     leaves: frozenset[int] = frozenset()
     met: frozenset[int] = frozenset()
     for root in forest.placed[placed].kernels:
-        alternatives, below = cones.of(root, bits(chosen))
+        alternatives, below = cones.of(root, chosen)
         met |= frozenset(members(below))
         for picks, *_ in alternatives:
             price = pricer.price(summarise(forest, [root], picks)).time_s

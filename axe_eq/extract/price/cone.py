@@ -89,7 +89,9 @@ class Cones:
         self.inputs = frozenset(inputs)
         self._values = values
         self._memo: Memo = {}
+        self._remembers = bool(remembered)
         self._seen = Recall[Found](remembered)
+        self._members = 0
         self._met: dict[int, int] = {}
         self._met_by: dict[int, set[int]] = {}
         self._loads: dict[int, tuple[list[tuple[int, list[Cone]]], int]] = {}
@@ -97,16 +99,15 @@ class Cones:
         self._joined = 0
         self.computed = 0
 
-    def of(self, root: int, materialised: int) -> Found:
+    def of(self, root: int, materialised: Collection[int]) -> Found:
         """Cones of a root tile (computed, not loaded), and the placed classes met on the way.
-
-        `materialised` is the set M as bits.
 
         An input is computed by nothing: its cones copy it from where it arrives.
         """
         if not self.forest.tiles[root].compute:
             loads = self._loads_of(root)[0]
             return [c for source, load in loads if source in self.inputs for c in load], 0
+        self._members = bits(materialised) if self._remembers else 0
         return self._compute(root, materialised, 0)
 
     def invalidate(self, placed: Collection[int]) -> Memo:
@@ -123,11 +124,11 @@ class Cones:
         """Put back what `invalidate` returned, once M is again as it was."""
         self._memo.update(entries)  # `_met_by` only grows, so it still names them
 
-    def _below(self, tile: int, materialised: int, depth: int) -> Found:
+    def _below(self, tile: int, materialised: Collection[int], depth: int) -> Found:
         """Cones of an operand tile: a load where its value is at hand, else computed."""
         loads, met = self._loads_of(tile)
         for source, load in loads:
-            if source in self.inputs or materialised >> source & 1:
+            if source in self.inputs or source in materialised:
                 return load, met
         if depth > MAX_DEPTH:
             return [], met
@@ -149,20 +150,20 @@ class Cones:
     def _mark(self, choice: Choice) -> int:
         return self._bits.setdefault(id(choice), 1 << len(self._bits))
 
-    def _compute(self, tile: int, materialised: int, depth: int) -> Found:
+    def _compute(self, tile: int, materialised: Collection[int], depth: int) -> Found:
         found = self._memo.get(tile)
         if found is not None:
             return found
-        found = self._seen.find(tile, materialised)
+        found = self._seen.find(tile, self._members)
         if found is None:
             found = self._enumerated(tile, materialised, depth)
-            if depth <= MAX_DEPTH:
-                self._seen.keep(tile, met=found[1], members=materialised, answer=found)
+            if depth <= MAX_DEPTH and self._remembers:
+                self._seen.keep(tile, met=found[1], members=self._members, answer=found)
         if depth <= MAX_DEPTH:
             self._note(tile, found)
         return found
 
-    def _enumerated(self, tile: int, materialised: int, depth: int) -> Found:
+    def _enumerated(self, tile: int, materialised: Collection[int], depth: int) -> Found:
         self.computed += 1
         cones: list[Cone] = []
         met = 0

@@ -66,7 +66,8 @@ class Search:
         # Sets that differ in few values have most kernels in common: of small graphs all are kept.
         small = len(self.values) <= EXACT_VALUES
         remembered = 1 << EXACT_VALUES if small else REMEMBERED
-        self.cones = Cones(forest, self.inputs, remembered=remembered)
+        moderate = len(self.values) <= MODERATE_VALUES
+        self.cones = Cones(forest, self.inputs, remembered=remembered if moderate else 0)
         self.own = [v for v in self.values if forest.is_named(v)]
         self._value_set = frozenset(self.values)
         self.materialised: set[int] = set(self.values) | set(self.roots)
@@ -99,7 +100,7 @@ class Search:
         for root in self._by_cut[placed]:
             if best.root >= 0 and not self.forest.tiles[root].letters:
                 break  # one block for everything is for what nothing else can do
-            cones, below = self.cones.of(root, self._members)
+            cones, below = self.cones.of(root, self.materialised)
             met |= below
             for picks, *_ in cones:
                 if not self._worth_whole(root, picks) or _loads(picks, placed):
@@ -430,7 +431,7 @@ def _why(search: Search, placed: int) -> str:
     reasons: dict[str, int] = {}
     stored = search.forest.layout_of(placed)
     for root in node.kernels:
-        for picks, *_ in search.cones.of(root, bits(search.materialised))[0]:
+        for picks, *_ in search.cones.of(root, search.materialised)[0]:
             for reason, count in search.prices.price([root], picks, [stored]).rejected:
                 reasons[reason] = reasons.get(reason, 0) + count
     return "; ".join(f"{r} ({c})" for r, c in reasons.items()) or "none is left of its cones"
