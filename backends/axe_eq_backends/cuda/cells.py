@@ -87,6 +87,7 @@ _ROWS = {
     "f32": FLOAT, "f64": FLOAT64, "i8": SMALL, "u8": SMALL, "i16": SMALL, "i32": INTEGER,
     "i64": INTEGER, "bool": BOOL,
 }  # fmt: skip
+_SMALL = frozenset(k for k, rows in _ROWS.items() if rows is SMALL)
 C_TYPE = {
     "f32": "float", "f64": "double", "i8": "signed char", "u8": "unsigned char", "i16": "short",
     "i32": "int", "i64": "long long", "bool": "bool",
@@ -260,6 +261,9 @@ def _cast(text: str, kind: str, to: str) -> str:
         return f"({text} != 0)"
     if to not in C_TYPE:
         raise EmitError(f"cell 'cast {to}'", f"from {kind} has no CUDA spelling", " ".join(C_TYPE))
+    if kind in ("f32", "f64") and to in _SMALL:
+        # Through i32, as numpy does: -1 is 255 in u8, where the device's own conversion gives 0.
+        text = f"(int)({text})"
     return text if kind == to else f"(({C_TYPE[to]})({text}))"
 
 

@@ -68,6 +68,9 @@ PROGRAMS: dict[str, tuple[Fn, tuple[axe.Spec, ...]]] = {
     "squares of positions": (
         lambda x: x + xp.arange(70000) * xp.arange(70000), (of("i64", 70000),)
     ),
+    "negative fractions in unsigned bytes": (
+        lambda x: xp.astype(xp.astype(x * 50, "u8"), "i16"), (of("f32"),)
+    ),
     "the largest square": (lambda: xp.max(xp.arange(70000) ** 2), ()),
     "shifted positions": (lambda x: x + (xp.arange(37) << 40), (of("i64"),)),
     "the least of a row": (lambda x: xp.min(x, axis=1), (of("i64", 3, 33),)),
