@@ -55,6 +55,7 @@ class Cell:
         jumps: its value jumps, so a rounding of an operand may change it by much.
         n_params: number of parameters in its text, 1 at least where the first names the dtype.
         strict: a float value is NaN where an operand is.
+        identity: its value is its operand.
         quotient_of: name of the product that this is of its first operand and one over its second,
             on reals.
         facts: facts about operands -> facts about the value (`axe_eq.program.facts`), for laws that
@@ -78,6 +79,7 @@ class Cell:
     jumps: bool = False
     n_params: int = 0
     strict: bool = False
+    identity: bool = False
     quotient_of: str = ""
     facts: Callable[..., int] | None = None
 
@@ -172,6 +174,7 @@ class Selector:
         inverse: (params, operand type) -> the selector text that undoes it; given exactly by the
             selectors of one operand that keep the row-major order of all elements, which therefore
             move nothing in memory.
+        counts: its value is the index along its one dim.
         uniform: what it does to the dims without a pull is the same at every index of the dims it
             reads as they are, so it may be run at any extents of those (a skew may not).
         regroup: (params, operand types) -> for any number of operands, the text of the selector
@@ -187,6 +190,7 @@ class Selector:
     fill: Callable[[tuple[Any, ...]], float | None] | None = None
     held: Callable[[tuple[Any, ...], Sequence[ValueType]], tuple[Any, ...]] | None = None
     inverse: Callable[[tuple[Any, ...], ValueType], str] | None = None
+    counts: bool = False
     uniform: bool = False
     regroup: Callable[[tuple[Any, ...], Sequence[ValueType]], tuple[str, ...]] | None = None
     sample: Callable[[Any, Sequence[ValueType]], tuple[Any, ...]] | None = None

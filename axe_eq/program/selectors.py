@@ -446,7 +446,7 @@ def _declare() -> None:
     add("interleave", None, _interleave_shape, _interleave_run, _whole_axis, uniform=True,
         regroup=_interleave_regroup, sample=_sample_join, propose=samples.propose_interleave,
         operands=samples.interleave_operands)  # fmt: skip
-    add("iota", 0, _iota_shape, _iota_run, sample=_sample_iota,
+    add("iota", 0, _iota_shape, _iota_run, counts=True, sample=_sample_iota,
         propose=samples.propose_iota, operands=samples.no_operands)  # fmt: skip
     add("full", 0, _full_shape, _full_run, fill=lambda p: p[1],
         held=lambda p, t: (p[0], held(p[1], dtype(p[2]).name), p[2]), sample=_sample_full,

@@ -99,7 +99,7 @@ def _cast(x: Array, name: str) -> Any:
 
 
 def _declare_moves() -> None:
-    _cell("id", 1, lambda x: x, flops=0, rounds=False)
+    _cell("id", 1, lambda x: x, flops=0, rounds=False, identity=True)
     _cell("cast", 1, _cast, "param")
     _cell("where", 3, np.where, "last", rounds=False)
     _cell("pair", 2, lambda a, b: (a, b), flops=0, rounds=False, n_values=2)

@@ -17,6 +17,7 @@ from axe_eq.kernel.cells import Apply, Cell, renumber, used
 from axe_eq.kernel.placement import Block, Iter, Placement, merged
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.dispatch import Planned
+from axe_eq.lower.formulas import Cone, Fold, Load, Looked, Position
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.box import TILE_LETTERS, WHOLE
 from axe_eq.target import Target
@@ -29,7 +30,6 @@ from axe_eq_backends.cuda.cost import (
     STAGES,
     WARPGROUP_ROWS,
 )
-from axe_eq_backends.cuda.formulas import Cone, Fold, Load, Looked, Position
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules.contraction import Contraction, Product, Span, spanned
 from axe_eq_backends.cuda.schedules.gemm import (

@@ -16,15 +16,16 @@ from typing import Any
 from axe_eq.errors import DispatchError, ScheduleError, said
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.dispatch import Planned
+from axe_eq.lower.formulas import Cone, Load
+from axe_eq.lower.read import read_cone
 from axe_eq.pack import ask_schedule, schedule_named
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, TileNode
 from axe_eq.target import Target
 from axe_eq_backends.cuda import contract
-from axe_eq_backends.cuda.cones import read_cone
-from axe_eq_backends.cuda.formulas import Cone, Load
 from axe_eq_backends.cuda.lane_cost import Lanes
 from axe_eq_backends.cuda.leaves import Names
 from axe_eq_backends.cuda.pointwise import pointwise
+from axe_eq_backends.cuda.prefixes import alone
 from axe_eq_backends.cuda.reductions import reduce
 from axe_eq_backends.cuda.scanning import scanned
 from axe_eq_backends.cuda.schedules.contraction import Contraction
@@ -65,7 +66,7 @@ def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> 
             wrong=lambda answer: _wrong_answer(answer, step),
         )  # fmt: skip
         return made
-    cone = read_cone(step if isinstance(step, KernelStep) else _as_kernel(step, graph))
+    cone = read_cone(step if isinstance(step, KernelStep) else _as_kernel(step, graph), alone)
     try:
         return _schedule(cone, step, target)
     except ScheduleError as error:

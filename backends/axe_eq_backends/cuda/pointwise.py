@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from axe_eq.kernel.threads import ir
+from axe_eq.lower.formulas import Cone
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
-from axe_eq_backends.cuda.formulas import Cone
 from axe_eq_backends.cuda.leaves import Names, operand, stored
 from axe_eq_backends.cuda.schedules.map import elementwise
 from axe_eq_backends.cuda.schedules.tensors import Operand, collapse

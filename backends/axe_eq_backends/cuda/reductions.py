@@ -8,9 +8,9 @@ from math import prod
 
 from axe_eq.kernel.cells import Apply, Cell, apply, arg, result_dtype
 from axe_eq.kernel.threads import ir
+from axe_eq.lower.formulas import Cone, Fold
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
-from axe_eq_backends.cuda.formulas import Cone, Fold
 from axe_eq_backends.cuda.leaves import Names, looking, operand, stored
 from axe_eq_backends.cuda.online import BEST, ONLINE, substituted
 from axe_eq_backends.cuda.prefixes import exchanged

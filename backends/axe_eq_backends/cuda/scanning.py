@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from axe_eq.kernel.cells import Cell, arg, result_dtype
 from axe_eq.kernel.threads import ir
+from axe_eq.lower.formulas import Cone, Prefix
 from axe_eq.target import Target
-from axe_eq_backends.cuda.formulas import Cone, Prefix
 from axe_eq_backends.cuda.leaves import Names, operand, stored
 from axe_eq_backends.cuda.online import substituted
 from axe_eq_backends.cuda.prefixes import lifted, parts_of

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from axe_eq.errors import AxeError
+from axe_eq.lower.read import read_cone
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.summary import Column, Columns, Summary, flops, grid_of
 from axe_eq.target import Instr, Target
-from axe_eq_backends.cuda.cones import read_cone
 from axe_eq_backends.cuda.cost import (
     STAGED_FLOPS,
     Run,

@@ -12,7 +12,7 @@ from axe_eq import nn
 from axe_eq.errors import DispatchError, ScheduleError
 from axe_eq.kernel import check as common
 from axe_eq.kernel.threads import check
-from axe_eq_backends.cuda import cones
+from axe_eq.lower import read
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules import contraction, tensors
 from axe_eq_backends.cuda.schedules.tensors import Operand, collapse
@@ -79,7 +79,7 @@ def test_positions_beyond_32_bits_are_refused() -> None:
 
 
 def test_positions_are_refused_where_they_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cones, "_INT_MAX", 98)
+    monkeypatch.setattr(read, "_INT_MAX", 98)
     with pytest.raises(DispatchError, match="counts from 0 to 99"):
         lowered(axe.trace(xp.argmax, spec(100)))
     lowered(axe.trace(xp.argmax, spec(99)))

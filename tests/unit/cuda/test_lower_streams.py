@@ -16,14 +16,14 @@ from axe_eq.errors import DispatchError
 from axe_eq.kernel.expr import evaluate
 from axe_eq.kernel.threads.interp import interpret
 from axe_eq.layout import Layout
+from axe_eq.lower.formulas import Load
+from axe_eq.lower.read import read_cone
 from axe_eq.program.types import value_type
 from axe_eq.schedule.graph import Access, KernelStep, ScheduleGraph, TileNode
 from axe_eq.schedule.summary import Access as Summarised
 from axe_eq.schedule.summary import Summary, Work
 from axe_eq_backends.cuda.compile import compile_text
-from axe_eq_backends.cuda.cones import read_cone
 from axe_eq_backends.cuda.emit import emit
-from axe_eq_backends.cuda.formulas import Load
 from axe_eq_backends.cuda.lane_cost import Lanes
 from axe_eq_backends.cuda.lower import Lowered, lower
 from axe_eq_backends.cuda.meaning import MEANINGS

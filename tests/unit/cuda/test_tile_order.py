@@ -13,9 +13,9 @@ from axe_eq.kernel.cells import Cell, apply, arg, evaluate
 from axe_eq.kernel.placement import number
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.interp import interpret, tiles
+from axe_eq.lower.read import read_cone
 from axe_eq.schedule.graph import KernelStep
 from axe_eq.schedule.summary import Access, Columns, Formula, Summary, Work
-from axe_eq_backends.cuda.cones import read_cone
 from axe_eq_backends.cuda.meaning import MEANINGS
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules.chunks import Problem, Tensor, Tiling, grid

@@ -1,6 +1,6 @@
 """The formulas of a kernel: cells over loads, positions, sums and scans of its index space.
 
-`cones` reads them from the tile nodes of a step.
+`read` reads them from the tile nodes of a step.
 """
 
 from __future__ import annotations

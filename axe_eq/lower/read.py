@@ -8,7 +8,7 @@ cut in the index space: every tensor then has one stride per dim.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
@@ -16,18 +16,11 @@ from math import prod
 
 import numpy as np
 
-from axe_eq.errors import DispatchError, LayoutError
+from axe_eq.errors import DispatchError, LayoutError, ScheduleError
 from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, replaced, used
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
-from axe_eq.program import gathers, ops, places
-from axe_eq.program.ops import Look
-from axe_eq.program.places import Blocks, Coords, Range, Window
-from axe_eq.program.signature import Affine, plain, signature
-from axe_eq.program.types import DTYPES, ValueType, value_type
-from axe_eq.schedule import box as boxes
-from axe_eq.schedule.graph import KernelStep, TileNode
-from axe_eq_backends.cuda.formulas import (
+from axe_eq.lower.formulas import (
     Cone,
     Fold,
     Leaf,
@@ -37,20 +30,43 @@ from axe_eq_backends.cuda.formulas import (
     Prefix,
     Root,
 )
-from axe_eq_backends.cuda.prefixes import alone
+from axe_eq.program import gathers, ops, places
+from axe_eq.program.ops import Look
+from axe_eq.program.places import Blocks, Coords, Range, Window
+from axe_eq.program.signature import Affine, plain, signature
+from axe_eq.program.types import DTYPES, ValueType, value_type
+from axe_eq.schedule import box as boxes
+from axe_eq.schedule.graph import KernelStep, TileNode
 
 STORED = tuple(DTYPES)
 _INT_MAX = (1 << 31) - 1
+Alone = Callable[[str, Sequence[Cell], Sequence[str]], Cell]
 
 
-def read_cone(step: KernelStep) -> Cone:
+def itself(monoid: str, operands: Sequence[Cell], dtypes: Sequence[str]) -> Cell:
+    """The value of a scan over one element, where the monoid has one operand.
+
+    Raises:
+        ScheduleError: it has several.
+    """
+    if len(operands) > 1:
+        raise ScheduleError(f"scan by {monoid}", f"of {len(operands)} operands", "one")
+    return operands[0]
+
+
+def read_cone(step: KernelStep, alone: Alone = itself) -> Cone:
     """The formulas of a kernel.
+
+    Args:
+        step: the kernel.
+        alone: the value of a scan over one element, from the monoid's name, its operands as cells
+            and the dtypes that these are computed in.
 
     Raises:
         DispatchError: roots of several index spaces, a layout that strides do not describe, an
             element type that kernels do not store, gathers that are no strided reads.
     """
-    return _Reader(step).read()
+    return _Reader(step, alone).read()
 
 
 def element_strides(thing: str, layout: str, shape: Sequence[int]) -> tuple[int, ...]:
@@ -95,8 +111,8 @@ class _Raw:
 
 
 class _Reader:
-    def __init__(self, step: KernelStep) -> None:
-        self.step = step
+    def __init__(self, step: KernelStep, alone: Alone) -> None:
+        self.step, self.alone = step, alone
         roots = [step.nodes[self._unviewed(r)] for r in step.roots]
         shapes = [value_type(node.type).shape for node in roots]
         # A row value and whole rows may be stored together: the larger space holds both.
@@ -142,7 +158,7 @@ class _Reader:
 
     def _stripped(self, cell: Cell, type_: ValueType) -> Cell:
         """Without a last cast to the dtype that storing rounds to anyway."""
-        while isinstance(cell, Apply) and cell.cell == f"cast {type_.dtype}":
+        while isinstance(cell, Apply) and cell.cell == _cast(type_.dtype):
             if type_.dtype not in ("f16", "bf16", "f32"):
                 break
             cell = cell.args[0]
@@ -189,7 +205,7 @@ class _Reader:
                 "scan": self._scan,
             }[node.kind](number, node, coords)  # fmt: skip
             if self.step.rounds and node.kind in ("cell", "scan"):
-                made = Apply(f"cast {value_type(node.type).dtype}", (made,))
+                made = Apply(_cast(value_type(node.type).dtype), (made,))
             self.known[key] = made
         return self.known[key]
 
@@ -231,7 +247,7 @@ class _Reader:
         types = [value_type(self.step.nodes[o].type) for o in node.operands]
         if types[0].shape[axis] == 1:  # of one element: a cell
             cells = tuple(self._cell(o, coords) for o in node.operands)
-            return alone(monoid.name, cells, [DTYPES[t.dtype].accumulate for t in types])
+            return self.alone(monoid.name, cells, [DTYPES[t.dtype].accumulate for t in types])
         dim = places.along(coords, axis, value_type(node.type).shape, self.cone.shape)
         if dim < 0:
             raise self.cone.refuse(f"reads parts of 'scan {node.text}'", "whole rows of it")
@@ -243,9 +259,9 @@ class _Reader:
 
     def _applied(self, node: TileNode, at: list[Coords]) -> Cell:
         args = [self._cell(o, c) for o, c in zip(node.operands, at, strict=True)]
-        if node.cell == "id":
-            return args[0]
         declared = ops.cell(node.cell)[0]
+        if declared.identity:
+            return args[0]
         counts = [self._count(a) for a in args]
         if declared.n_values > 1 or (declared.result in ("bool", "param") and None not in counts):
             args = [a if c is None else c for a, c in zip(args, counts, strict=True)]
@@ -299,13 +315,13 @@ class _Reader:
     def _gather(self, number: int, node: TileNode, coords: Coords) -> Cell:
         """The first operand whose place for an index lies inside it, else the fill."""
         declared, params = ops.selector(node.text)
-        if declared.name == "iota":
+        if declared.counts:
             (index,) = coords
             held = value_type(node.type).dtype
             if not index.terms:
                 return Constant(np.asarray(index.offset).astype(DTYPES[held].numpy).item(), held)
             count = self._position(index)
-            position = Apply(f"cast {held}", (count,))
+            position = Apply(_cast(held), (count,))
             if held in ("i32", "i64"):
                 self.counted[position] = count
             return position
@@ -407,6 +423,11 @@ class _Reader:
             value = here if value is None else apply("add", value, here)
         assert value is not None
         return apply("add", value, c.offset) if c.offset else value
+
+
+def _cast(dtype: str) -> str:
+    """The cell by which readings round."""
+    return f"cast {dtype}"
 
 
 def _looked(cell: Cell, stride: int, low: int, high: int) -> Looked:
