@@ -120,6 +120,7 @@ def figures(target: Target) -> dict[str, Any]:
         "link_bytes_per_s": target.link_bytes_per_s,
         "link_latency_s": target.link_latency_s,
         "limits": dict(target.limits),
+        "choices": {name: list(sizes) for name, sizes in target.choices.items()},
         "rows": [row.name for row in target.instrs],
         "row_flops_per_s": {row.name: row.flops_per_s for row in target.instrs if row.flops_per_s},
         "source": target.source,

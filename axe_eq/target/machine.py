@@ -97,6 +97,8 @@ class Target:
         link_bytes_per_s: per-device rate to its peers; 0 where it has none.
         link_latency_s: latency of one message or collective step.
         limits: named limits (threads per block, registers, ...).
+        choices: sizes that kernels may have, by name (threads of a row, warps of a block, bytes of
+            a vector, ...): what schedules with candidates choose among.
         costs: how the kernels' cost columns make the cost of a schedule, by column: "total" (what
             is not named), "peak" (capacities: what the largest kernel needs) or "own" (a kernel's
             alone, as the parts of its time that overlap).
@@ -115,6 +117,7 @@ class Target:
     link_bytes_per_s: float = 0.0
     link_latency_s: float = 0.0
     limits: Mapping[str, int] = field(default_factory=dict)
+    choices: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     costs: Mapping[str, str] = field(default_factory=dict)
     source: str = ""
 
@@ -145,6 +148,17 @@ class Target:
                 return memory
         known = " ".join(m.name for m in self.memories)
         raise PackError(f"target {self.name!r}", f"has no memory {name!r}", f"one of {known}")
+
+    def sizes(self, name: str) -> tuple[int, ...]:
+        """The sizes that kernels choose among, see `choices`.
+
+        Raises:
+            PackError: the target names none so.
+        """
+        if name not in self.choices:
+            known = " ".join(self.choices) or "none"
+            raise PackError(f"target {self.name!r}", f"has no sizes {name!r}", f"one of {known}")
+        return self.choices[name]
 
     def rows(self, primitive: str) -> tuple[Instr, ...]:
         """Instruction rows that implement a primitive."""
