@@ -141,6 +141,8 @@ class Preferred:
 
     def __init__(self, inner: Schedule) -> None:
         self.inner, self.name, self.families = inner, inner.name, inner.families
+        if hasattr(inner, "candidates"):
+            self.candidates = self._candidates
 
     def refuse(self, summary: Summary, target: Target) -> str | None:
         """As the schedule."""
@@ -152,6 +154,11 @@ class Preferred:
         if isinstance(columns, Columns):  # else the pricer says what is wrong with it
             columns = replace(columns, time_s=np.asarray(columns.time_s) * FREE)
         return columns
+
+    def _candidates(self, step: KernelStep, target: Target) -> list[Any]:
+        """Those of a schedule that reads cones, likewise."""
+        found = getattr(self.inner, "candidates")(step, target)  # noqa: B009
+        return [replace(c, time_s=c.time_s * FREE) for c in found]
 
 
 def check_schedules(

@@ -126,6 +126,7 @@ class Cone:
         rank: number of the roots' dims.
         leaves: loads, positions and reductions, numbered; operands of reductions before them.
         roots: what is stored.
+        rounds: every operator rounds to its own dtype (exact numerics).
         letters: loop letters of the boxes of the roots' dims, "*" where a block has all; empty
             where no box is known.
     """
@@ -136,6 +137,7 @@ class Cone:
     leaves: list[Leaf] = field(default_factory=list)
     roots: list[Root] = field(default_factory=list)
     letters: tuple[str, ...] = ()
+    rounds: bool = False
 
     @property
     def folds(self) -> list[Fold]:

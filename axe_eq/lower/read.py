@@ -119,7 +119,9 @@ class _Reader:
         self.shape = places.index_space(shapes)
         box = boxes.parse(roots[shapes.index(self.shape)].box)
         letters = tuple(e.letter for e in box) if len(box) == len(self.shape) else ()
-        self.cone = Cone(step.name, list(self.shape), len(self.shape), letters=letters)
+        self.cone = Cone(
+            step.name, list(self.shape), len(self.shape), letters=letters, rounds=step.rounds
+        )
         self.known: dict[tuple[int, Coords], Cell] = {}
         self.leaves: list[_Raw | Position | Fold | Prefix] = []
         self.counted: dict[Cell, Cell] = {}  # positions of programs, and how they are counted
@@ -498,7 +500,8 @@ def _cut(
         stored.append(Root(raw.buffer, raw.dtype, load.strides, cell, load.offset))
     rank = sum(map(len, parts[: cone.rank]))
     letters = tuple(x for x, p in zip(cone.letters, parts, strict=False) for _ in p)
-    return Cone(cone.name, [e for p in parts for e in p], rank, done, stored, letters)
+    shape = [e for p in parts for e in p]
+    return Cone(cone.name, shape, rank, done, stored, letters, cone.rounds)
 
 
 def _load(raw: _Raw, parts: Sequence[Sequence[int]]) -> Load:

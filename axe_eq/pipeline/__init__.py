@@ -159,7 +159,7 @@ def choose(job: Job, terms: Mapping[Node, Term], report: Report) -> Executable:
                       job.program, terms, job.packs, job.without, numerics=job.numerics,
                       kinds=job.target.kept),
                   report=report, notes=saturation_notes, show={3: matches_text})  # fmt: skip
-    choices = read_choices(job.program, terms, graph, job.target, job.packs)
+    choices = read_choices(job.program, terms, graph, job.target, job.packs, job.numerics)
     for number in range(1, MOST_ROUNDS + 1):  # until every kernel that is taken is built
         found, built = _round(number, job, choices, report)
         if not choices.improve(built, report):

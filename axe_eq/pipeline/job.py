@@ -98,7 +98,7 @@ class Job:
 
 
 def _target_text(target: Target) -> str:
-    plain = replace(target, limits=dict(target.limits))
+    plain = replace(target, limits=dict(target.limits), choices=dict(target.choices))
     try:
         return b64encode(pickle.dumps(plain)).decode()
     except (pickle.PicklingError, TypeError, AttributeError) as error:

@@ -95,6 +95,7 @@ def read_choices(
     graph: Saturated,
     target: Target,
     used: Sequence[Pack],
+    numerics: str,
 ) -> Choices:
     """Read the e-graph, less what the target cannot write."""
     # Laws may have made several values one: the first keeps its name.
@@ -103,7 +104,8 @@ def read_choices(
     forest = read_forest(graph.session, graph.requests, names)
     emitter = emitter_of(used, target.family)
     unwritable = drop_unwritable(forest, emitter)
-    pricer = Pricer(target, [s for pack in used for s in pack.schedules])
+    schedules = [s for pack in used for s in pack.schedules]
+    pricer = Pricer(target, schedules, rounds=numerics == "exact")
     known = {t.family for pack in (*find_packs(), *used) for t in pack.targets.values()}
     idle = without_machine(used, {*known, target.family})
     kernels = Kernels(emitter if hasattr(emitter, "build") else None, target)

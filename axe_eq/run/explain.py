@@ -157,6 +157,7 @@ def _compared(graph: ScheduleGraph, found: Any) -> list[str]:
         lines.append(f"  inputs and outputs dense row-major: {cost(found.dense_s)}")
     if abs(found.unfused_s - graph.time_s) > 1e-9 * best:  # else it is the schedule that was chosen
         lines.append(f"  every value materialised: {cost(found.unfused_s)}")
+    lines += [_others(group.price) for group in found.groups if group.price.others]
     # Values of one place in a program often make the same difference: one line for all of them.
     # One value may be stored in several layouts.
     alike: dict[tuple[str, str], dict[str, None]] = {}
@@ -189,6 +190,13 @@ def _compared(graph: ScheduleGraph, found: Any) -> list[str]:
         "runners-up are priced, not built"
     )
     return lines
+
+
+def _others(price: Any) -> str:
+    """The next best candidates of a kernel."""
+    chosen = " ".join(f"{name}={size}" for name, size in price.parameters)
+    others = "; ".join(f"{text}: {_time(time_s)}" for text, time_s in price.others)
+    return f"  {price.schedule} {chosen}, {_time(price.time_s)}, with {others}"
 
 
 def _time(seconds: float) -> str:

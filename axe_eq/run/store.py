@@ -363,4 +363,5 @@ def _target(data: Mapping[str, Any], rows: Sequence[str], known: Mapping[str, Ta
     instrs = tuple(row for row in named.instrs if row.name in rows) if named else ()
     tables = {n: tuple(read(kind, row) for row in data[n]) for n, kind in ROWS.items()}
     tables |= {"instrs": instrs, "kept": tuple(data["kept"])}
-    return Target(**{**data, **tables})
+    choices = {name: tuple(sizes) for name, sizes in data["choices"].items()}
+    return Target(**{**data, **tables, "choices": choices})

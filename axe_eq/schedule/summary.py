@@ -118,13 +118,13 @@ class Formula(NamedTuple):
     reads: tuple[str, ...]
     writes: tuple[str, ...]
 
-    def step(self, row: str) -> KernelStep:
+    def step(self, row: str, rounds: bool = False) -> KernelStep:
         """The kernel on an instruction row, as it is emitted but for names."""
         reads, writes = (
             tuple(Named(f"{name}{n}", layout) for n, layout in enumerate(layouts))
             for name, layouts in (("x", self.reads), ("y", self.writes))
         )
-        return KernelStep("cone", self.nodes, self.roots, reads, writes, {}, "", row)
+        return KernelStep("cone", self.nodes, self.roots, reads, writes, {}, "", row, rounds=rounds)
 
 
 @dataclass(frozen=True)
@@ -229,8 +229,6 @@ class Columns:
         time_s: estimated time; inf where rejected.
         costs: named cost columns with the unit in the name ("gmem_bytes", "smem_bytes", ...).
         rejected: reason -> number of candidates it ruled out.
-        estimated: letters whose block size stands for what kernels work out themselves, from how
-            tensors lie: it is priced, and no parameter of the kernel.
     """
 
     block: dict[str, Column]
@@ -239,7 +237,6 @@ class Columns:
     time_s: Column = field(default_factory=lambda: np.zeros(0))
     costs: dict[str, Column] = field(default_factory=dict)
     rejected: dict[str, int] = field(default_factory=dict)
-    estimated: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(next(iter(self.block.values())))
@@ -265,6 +262,10 @@ class Schedule(Protocol):
         name: how explanations call it.
         families: target families it exists for.
 
+    One with `candidates(step, target)` reads a cone before it is taken, as the kernel that would be
+    built but for names and boxes (`axe_eq.lower.read.read_cone`), and answers with
+    `axe_eq.lower.candidate.Candidate`s; what `price` says is an estimate then. Its kernels are
+    written by a candidate's parameters.
     One with `prices_places = False` does not look at strides and offsets in `price`, which is then
     asked less often. One with `scans = True` is asked about cones with scans too.
     """

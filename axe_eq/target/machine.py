@@ -191,6 +191,8 @@ class Target:
         launch_s: time between dependent kernel launches.
         links: what joins it to its peers, the one that messages take first; () where it has none.
         limits: named limits (registers, bytes of a cache, ...), none of which is a level's extent.
+        choices: sizes that kernels may have, by name (threads of a row, warps of a block, bytes of
+            a vector, ...): what schedules with candidates choose among.
         costs: how the kernels' cost columns make the cost of a schedule, by column: "total" (what
             is not named), "peak" (capacities: what the largest kernel needs) or "own" (a kernel's
             alone, as the parts of its time that overlap).
@@ -212,6 +214,7 @@ class Target:
     launch_s: float = 0.0
     links: tuple[Link, ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
+    choices: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     costs: Mapping[str, str] = field(default_factory=dict)
     kept: tuple[str, ...] = ("padded",)
     source: str = ""
@@ -291,6 +294,17 @@ class Target:
     def completion(self, name: str) -> Completion | None:
         """The completion called `name`; None where it has none."""
         return next((c for c in self.completions if c.name == name), None)
+
+    def sizes(self, name: str) -> tuple[int, ...]:
+        """The sizes that kernels choose among, see `choices`.
+
+        Raises:
+            PackError: the target names none so.
+        """
+        if name not in self.choices:
+            known = " ".join(self.choices) or "none"
+            raise PackError(f"target {self.name!r}", f"has no sizes {name!r}", f"one of {known}")
+        return self.choices[name]
 
     def rows(self, primitive: str) -> tuple[Instr, ...]:
         """Instruction rows that implement a primitive."""

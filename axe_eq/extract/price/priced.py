@@ -1,19 +1,30 @@
-"""What kernels cost: cones of one forest, each summarised and priced once."""
+"""What kernels cost: cones of one forest, each summarised, priced and read once."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from axe_eq.extract.price.cone import Picks, summarise
-from axe_eq.extract.price.pricer import Candidate, Price, Pricer
+from axe_eq.extract.price.cone import Picks, summarise, used
+from axe_eq.extract.price.pricer import NOTHING, Price, Pricer, Way
 from axe_eq.extract.read.forest import LOAD, Choice, Forest
+from axe_eq.extract.read.formula import formula
+from axe_eq.schedule.summary import Formula, Summary
 
 Key = tuple[tuple[int, ...], tuple[str, ...], frozenset[int]]
 """Root tiles, the layouts they are stored in, and the alternatives picked, by identity."""
 Form = tuple[object, ...]
 """The layouts that roots are stored in, and the kinds of tiles; see `Prices._form`."""
+
+
+@dataclass
+class _Known:
+    """A cone's figures, its price by them, and its price once schedules have read it."""
+
+    summary: Summary
+    figures: Price
+    read: Price | None = None
 
 
 class Prices:
@@ -26,11 +37,11 @@ class Prices:
 
     def __init__(self, forest: Forest, pricer: Pricer) -> None:
         self.forest, self.pricer = forest, pricer
-        self._known: dict[Key, Price] = {}
-        self._by_form: dict[Form, Price] = {}
+        self._known: dict[Key, _Known] = {}
+        self._by_form: dict[Form, _Known] = {}
         self._kinds: dict[tuple[object, ...], int] = {}
         self._kind_of: dict[int, int] = {}
-        self._ruled_out: dict[Key, dict[Candidate, str]] = {}
+        self._ruled_out: dict[Key, dict[Way, str]] = {}
 
     def by(self, pricer: Pricer) -> Prices:
         """Prices of the same kernels by another pricer, less what was ruled out here."""
@@ -44,8 +55,8 @@ class Prices:
         same.forest = forest
         return same
 
-    def price(self, roots: Sequence[int], picks: Picks, stored: Sequence[str]) -> Price:
-        """The cheapest way to implement a cone.
+    def estimate(self, roots: Sequence[int], picks: Picks, stored: Sequence[str]) -> Price:
+        """The cheapest way to implement a cone by its figures alone, as far as they say it.
 
         A search meets one cone under many sets of materialised values. Every alternative is one of
         one tile class, so those picked say everything.
@@ -55,19 +66,40 @@ class Prices:
             picks: the alternative taken of every tile.
             stored: the layout that each root is stored in.
         """
+        known = self._of(roots, picks, stored)[0]
+        return known.read or known.figures
+
+    def price(self, roots: Sequence[int], picks: Picks, stored: Sequence[str]) -> Price:
+        """The cheapest way to implement a cone, read by schedules that have candidates."""
+        known, ruled_out = self._of(roots, picks, stored)
+        if known.read is None:
+            if not known.figures.estimated:
+                known.read = known.figures
+                return known.read
+
+            def cone() -> Formula:
+                order = used(self.forest, roots, picks)
+                return formula(self.forest, roots, order, picks, stored, boxes=False)
+
+            known.read = self.pricer.price(known.summary, ruled_out, cone)
+        return known.read
+
+    def _of(
+        self, roots: Sequence[int], picks: Picks, stored: Sequence[str]
+    ) -> tuple[_Known, Mapping[Way, str]]:
+        """What is known of a cone, and the ways that it cannot be built by."""
         key = _key(roots, picks, stored)
-        found = self._known.get(key)
+        found, ruled_out = self._known.get(key), self._ruled_out.get(key, NOTHING)
         if found is None:
-            ruled_out = self._ruled_out.get(key, {})
             form = None if ruled_out else (tuple(stored), *self._form(roots, picks))
             found = self._by_form.get(form) if form else None
             if found is None:
                 summary = summarise(self.forest, roots, picks, stored)
-                found = self.pricer.price(summary, ruled_out)
+                found = _Known(summary, self.pricer.price(summary, ruled_out))
             self._known[key] = found
             if form:
                 self._by_form[form] = found
-        return found
+        return found, ruled_out
 
     def _form(self, roots: Sequence[int], picks: Picks) -> list[int]:
         """A cone up to the names of its tiles: those of repeated blocks are summarised once.
@@ -106,12 +138,12 @@ class Prices:
         roots: Sequence[int],
         picks: Picks,
         stored: Sequence[str],
-        candidate: Candidate,
+        way: Way,
         reason: str,
     ) -> Price:
-        """Price a cone without a candidate that it cannot be built by, from now on."""
+        """Price a cone without a way that it cannot be built by, from now on."""
         key = _key(roots, picks, stored)
-        self._ruled_out.setdefault(key, {})[candidate] = reason
+        self._ruled_out.setdefault(key, {})[way] = reason
         self._known.pop(key, None)
         return self.price(roots, picks, stored)
 

@@ -1,23 +1,26 @@
 """Pricing: the cheapest schedule and parameters of a cone, remembered by its summary.
 
-What a schedule says of a cone's figures is a promise until its kernel is built. Candidates that
-one cone could not be built by are left out of its price, and of no other's of the same figures.
+What a schedule says of a cone's figures is a promise until its kernel is built. Schedules with
+`candidates` read the cone itself before it is taken: the cheapest candidate is its price then.
+Candidates that one cone could not be built by are left out of its price, and of no other's of the
+same figures.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from axe_eq.errors import PackError
+from axe_eq.errors import AxeError, PackError
+from axe_eq.lower.candidate import Candidate
 from axe_eq.pack import ask_schedule
 from axe_eq.program.types import Array
-from axe_eq.schedule.summary import Columns, Schedule, Summary
+from axe_eq.schedule.summary import Columns, Formula, Schedule, Summary
 from axe_eq.target import Target
 
 
@@ -32,6 +35,9 @@ class Price:
         parameters: block sizes by letter and other parameters.
         costs: named costs with units in their names.
         rejected: reasons, with the number of candidates each ruled out.
+        others: parameters of the next best candidates of the schedule as text, and their seconds;
+            of schedules that read the cone.
+        estimated: it is one by figures of a schedule that reads cones before they are taken.
     """
 
     time_s: float
@@ -40,27 +46,36 @@ class Price:
     parameters: tuple[tuple[str, int], ...] = ()
     costs: tuple[tuple[str, float], ...] = ()
     rejected: tuple[tuple[str, int], ...] = ()
+    others: tuple[tuple[str, float], ...] = ()
+    estimated: bool = False
 
     @property
-    def candidate(self) -> Candidate:
+    def way(self) -> Way:
         """How it is implemented: what a kernel is built from."""
         return self.schedule, self.row, self.parameters
 
 
-Candidate = tuple[str, str, tuple[tuple[str, int], ...]]
+Way = tuple[str, str, tuple[tuple[str, int], ...]]
 """Schedule, instruction row and parameters."""
-NOTHING: Mapping[Candidate, str] = MappingProxyType({})
+NOTHING: Mapping[Way, str] = MappingProxyType({})
+INFINITE = float("inf")
+MOST_OTHERS = 3
 
 
 class Pricer:
     """Prices summaries on one target with the schedules of some packs.
 
+    Args:
+        target: the machine.
+        schedules: those of other families are left out.
+        rounds: kernels round every node to its own dtype, see `KernelStep.rounds`.
+
     Raises:
         PackError: no schedule exists for the target's family.
     """
 
-    def __init__(self, target: Target, schedules: Sequence[Schedule]) -> None:
-        self.target = target
+    def __init__(self, target: Target, schedules: Sequence[Schedule], rounds: bool = False) -> None:
+        self.target, self.rounds = target, rounds
         self.schedules = [s for s in schedules if target.family in s.families]
         if not self.schedules:
             raise PackError(
@@ -68,29 +83,48 @@ class Pricer:
                 f"no schedule for family {target.family!r}",
                 "a pack with one",
             )
-        self._memo: dict[Summary, Price] = {}
+        self._readers = {s.name: s for s in self.schedules if hasattr(s, "candidates")}
+        self._candidates: dict[tuple[str, Formula], list[Candidate] | str] = {}
+        self._memo: dict[Summary, tuple[list[Price], dict[str, int]]] = {}
         self._tables: dict[tuple[str, Summary], Columns] = {}
 
-    def price(self, summary: Summary, ruled_out: Mapping[Candidate, str] = NOTHING) -> Price:
+    def price(
+        self,
+        summary: Summary,
+        ruled_out: Mapping[Way, str] = NOTHING,
+        cone: Callable[[], Formula] | None = None,
+    ) -> Price:
         """The cheapest way to implement a cone.
 
         Args:
             summary: its figures.
-            ruled_out: candidates that this cone cannot be built by, and why.
+            ruled_out: ways that this cone cannot be built by, and why.
+            cone: the cone node by node; with it schedules that have candidates read it, and the
+                price is what the kernel is built by. Without it theirs are estimates.
 
         Raises:
             PackError: a schedule fails, or answers with what is no reason or no table.
         """
-        if ruled_out:
-            return self._price(summary, ruled_out)
-        found = self._memo.get(summary)
-        if found is None:
-            found = self._memo[summary] = self._price(summary, ruled_out)
-        return found
+        found, reasons = self._by_figures(summary, ruled_out)
+        unread = set(self._readers) if cone else set[str]()
+        best = min(found, key=_seconds, default=Price(INFINITE))
+        while cone and best.schedule in unread:  # until the cheapest has been read
+            unread.remove(best.schedule)
+            found.remove(best)
+            read = self._read(best.schedule, cone(), ruled_out, reasons)
+            found += [read] if read else []
+            best = min(found, key=_seconds, default=Price(INFINITE))
+        return replace(best, rejected=tuple(reasons.items()))
 
-    def _price(self, summary: Summary, ruled: Mapping[Candidate, str]) -> Price:
-        best = Price(float("inf"))
+    def _by_figures(
+        self, summary: Summary, ruled: Mapping[Way, str]
+    ) -> tuple[list[Price], dict[str, int]]:
+        """The cheapest of every schedule by figures alone, and why others are none."""
+        if not ruled and summary in self._memo:
+            known, why = self._memo[summary]
+            return list(known), dict(why)
         reasons: dict[str, int] = Counter(f"{name}: {why}" for (name, *_), why in ruled.items())
+        found: list[Price] = []
         for schedule in self.schedules:
             if summary.scans and not getattr(schedule, "scans", False):
                 reasons[f"{schedule.name}: a scan"] = 1
@@ -100,20 +134,49 @@ class Pricer:
                 reasons[f"{schedule.name}: {reason}"] = 1
                 continue
             columns = self._table(schedule, summary)
-            for why, count in columns.rejected.items():
-                reasons[f"{schedule.name}: {why}"] = count
+            for text, count in columns.rejected.items():
+                reasons[f"{schedule.name}: {text}"] = count
             time_s = _left(schedule.name, columns, summary, ruled)
             at = int(np.argmin(time_s))
-            if time_s[at] < best.time_s:
-                best = _chosen(schedule.name, columns, at, summary)
-        return Price(
-            best.time_s,
-            best.schedule,
-            best.row,
-            best.parameters,
-            best.costs,
-            tuple(reasons.items()),
-        )
+            if time_s[at] < INFINITE:
+                made = _chosen(schedule.name, columns, at, summary)
+                found.append(replace(made, estimated=schedule.name in self._readers))
+        if not ruled:
+            self._memo[summary] = list(found), dict(reasons)
+        return found, reasons
+
+    def _read(
+        self, name: str, cone: Formula, ruled: Mapping[Way, str], reasons: dict[str, int]
+    ) -> Price | None:
+        """The cheapest of a schedule's candidates for a cone that is left."""
+        key = name, cone
+        if key not in self._candidates:
+            self._candidates[key] = self._asked_for(self._readers[name], cone)
+        found = self._candidates[key]
+        if isinstance(found, str):
+            reasons[f"{name}: {found}"] = 1
+            return None
+        ways = ((name, "", tuple(c.parameters.items())) for c in found)
+        left = [(way, c) for way, c in zip(ways, found, strict=True) if way not in ruled]
+        if not left:
+            return None
+        (way, best), *others = left[: 1 + MOST_OTHERS]
+        said = tuple((_text(way), other.time_s) for way, other in others)
+        return Price(best.time_s, *way, tuple(best.costs.items()), others=said)
+
+    def _asked_for(self, schedule: Any, cone: Formula) -> list[Candidate] | str:
+        """A schedule's candidates for a cone, the cheapest first; or why it has none."""
+        try:
+            found: Sequence[Candidate] = ask_schedule(
+                schedule, "candidates", cone.step("", self.rounds), self.target,
+                expected="candidates, each with seconds and parameters", wrong=_no_candidates,
+            )  # fmt: skip
+        except PackError:
+            raise
+        except AxeError as error:
+            return f"{error.wrong}; expected {error.expected}"
+        finite = [c for c in found if c.time_s < INFINITE]
+        return sorted(finite, key=lambda c: c.time_s) or "no candidate"
 
     def _table(self, schedule: Schedule, summary: Summary) -> Columns:
         """Its candidates; asked once for all places of operands where these do not matter to it."""
@@ -149,6 +212,22 @@ _ANSWERS = {
 }
 
 
+def _seconds(price: Price) -> float:
+    return price.time_s
+
+
+def _text(way: Way) -> str:
+    return " ".join(f"{name}={size}" for name, size in way[2])
+
+
+def _no_candidates(answer: Any) -> str | None:
+    """What is wrong with the candidates of a schedule."""
+    for one in answer if isinstance(answer, list | tuple) else (answer,):
+        if not isinstance(one, Candidate) or not one.time_s >= 0:
+            return f"returns {one!r}"
+    return None
+
+
 def _wrong_answer(what: str, answer: Any) -> str | None:
     """What is wrong with the answer of a schedule."""
     if what == "refuse":
@@ -172,7 +251,7 @@ def _wrong_answer(what: str, answer: Any) -> str | None:
     return f"gives a time_s of {bad[0]}" if bad.size else None
 
 
-def _left(name: str, columns: Columns, summary: Summary, ruled: Mapping[Candidate, str]) -> Array:
+def _left(name: str, columns: Columns, summary: Summary, ruled: Mapping[Way, str]) -> Array:
     """Seconds of a schedule's candidates, infinite where one was built in vain."""
     time_s = np.asarray(columns.time_s)
     if not any(schedule == name for schedule, _, _ in ruled):
@@ -180,15 +259,14 @@ def _left(name: str, columns: Columns, summary: Summary, ruled: Mapping[Candidat
     time_s = time_s.copy()
     while time_s.min() < np.inf:
         at = int(np.argmin(time_s))
-        if _chosen(name, columns, at, summary).candidate not in ruled:
+        if _chosen(name, columns, at, summary).way not in ruled:
             break
         time_s[at] = np.inf
     return time_s
 
 
 def _chosen(name: str, columns: Columns, at: int, summary: Summary) -> Price:
-    chosen = columns.block.keys() - columns.estimated
-    letters = [letter for letter, _ in summary.extents if letter in chosen]
+    letters = [letter for letter, _ in summary.extents if letter in columns.block]
     sizes = {e: int(columns.size(e, summary.extent(e))[at]) for e in letters}
     sizes |= {key: int(column[at]) for key, column in columns.extra.items()}
     costs = {key: float(column[at]) for key, column in columns.costs.items()}

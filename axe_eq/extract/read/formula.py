@@ -15,6 +15,7 @@ def formula(
     order: Sequence[int],
     picks: dict[int, Choice],
     stored: Sequence[str],
+    boxes: bool = True,
 ) -> Formula:
     """The nodes of a cone.
 
@@ -24,6 +25,7 @@ def formula(
         order: all tiles, users before operands.
         picks: alternative taken of each.
         stored: layouts of the roots.
+        boxes: say which part of its value each node is; what a kernel computes is the same without.
     """
     tiles = list(reversed(order))
     number = {tile: n for n, tile in enumerate(tiles)}
@@ -33,10 +35,7 @@ def formula(
         node, choice = forest.tiles[tile], picks[tile]
         access = sources.index(choice.source) if choice.kind == LOAD else -1
         operands = tuple(number[c] for c in choice.children)
-        nodes.append(
-            TileNode(
-                choice.kind, choice.text, choice.cell, node.box, str(node.type), operands, access
-            )
-        )
+        box, type_ = node.box if boxes else "", str(node.type)
+        nodes.append(TileNode(choice.kind, choice.text, choice.cell, box, type_, operands, access))
     layouts = tuple(map(forest.layout_of, sources))
     return Formula(tuple(nodes), tuple(number[r] for r in roots), layouts, tuple(stored))

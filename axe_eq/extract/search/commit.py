@@ -135,7 +135,7 @@ class Kernels:
         self.ruled_out.append(f"{step.schedule} for {_computed(step)}: {reason}")
         layouts, price = stored(prices.forest, group.members), group.price
         for _ in range(MOST_TRIED):
-            price = prices.rule_out(group.roots, group.picks, layouts, price.candidate, reason)
+            price = prices.rule_out(group.roots, group.picks, layouts, price.way, reason)
             if price.time_s == float("inf"):
                 return
             tried = self.reason(_as_priced(step, price), graph)

@@ -15,6 +15,7 @@ from axe_eq.schedule.build import Chosen, ChosenBuffer, ChosenKernel, ChosenNode
 # Pairs of kernels that are offered to become one: all of them where 45 kernels touch a value, the
 # nearest partners of each where more do, so that a program may have any number of outputs.
 MOST_PAIRS, FEWEST_PARTNERS = 2000, 4
+LEAST_GAIN_S = 1e-12
 
 
 class Group:
@@ -111,12 +112,10 @@ def _offer(
     i: int,
     j: int,
 ) -> None:
-    joined = _join(prices, groups[i], groups[j])
-    if joined is None:
-        return
-    gain = groups[i].price.time_s + groups[j].price.time_s - joined.price.time_s
-    if gain > 1e-12:
-        heapq.heappush(heap, (-gain, i, j, joined))
+    apart_s = groups[i].price.time_s + groups[j].price.time_s
+    joined = _join(prices, groups[i], groups[j], apart_s - LEAST_GAIN_S)
+    if joined is not None:
+        heapq.heappush(heap, (joined.price.time_s - apart_s, i, j, joined))
 
 
 def _wait(forest: Forest, groups: Mapping[int, Group], i: int, j: int) -> bool:
@@ -141,8 +140,11 @@ def _same_grid(forest: Forest, a: Group, b: Group) -> bool:
     return first.box == second.box and first.extents == second.extents
 
 
-def _join(prices: Prices, a: Group, b: Group) -> Group | None:
-    """One kernel for both, or None where a value is read in another box than it is made in."""
+def _join(prices: Prices, a: Group, b: Group, most_s: float) -> Group | None:
+    """One kernel for both in less than so many seconds.
+
+    None where there is none, or a value is read in another box than it is made in.
+    """
     forest = prices.forest
     owner = {r: g for g in (a, b) for r in g.roots}
     made = {p for g in (a, b) for p in g.placed}
@@ -155,7 +157,11 @@ def _join(prices: Prices, a: Group, b: Group) -> Group | None:
     roots = [m.root for m in members]
     if _cyclic(forest, roots, picks):
         return None
-    return Group(members, picks, prices.price(roots, picks, stored(forest, members)))
+    layouts = stored(forest, members)
+    if prices.estimate(roots, picks, layouts).time_s >= most_s:
+        return None
+    price = prices.price(roots, picks, layouts)
+    return Group(members, picks, price) if price.time_s < most_s else None
 
 
 def _cyclic(forest: Forest, roots: Sequence[int], picks: Picks) -> bool:

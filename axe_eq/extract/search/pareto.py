@@ -7,15 +7,15 @@ points that another one beats in both costs are dropped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from axe_eq.extract.price.priced import Prices
-from axe_eq.extract.price.pricer import NOTHING, Candidate, Price, Pricer
+from axe_eq.extract.price.pricer import NOTHING, Price, Pricer, Way
 from axe_eq.extract.read.forest import Forest
 from axe_eq.extract.search.search import EXACT_VALUES, Search
 from axe_eq.extract.search.selection import Mapped
-from axe_eq.schedule.summary import Summary
+from axe_eq.schedule.summary import Formula, Summary
 
 # Seconds per byte: from what main memory costs to a price at which nothing is materialised twice.
 PRICES = (0.0, 1e-13, 3e-13, 1e-12, 1e-11, 1e-10, 1e-9)
@@ -90,8 +90,13 @@ class _BytesPricer(Pricer):
         super().__init__(pricer.target, pricer.schedules)
         self._inner, self._per_byte = pricer, per_byte
 
-    def price(self, summary: Summary, ruled_out: Mapping[Candidate, str] = NOTHING) -> Price:
-        price = self._inner.price(summary, ruled_out)
+    def price(
+        self,
+        summary: Summary,
+        ruled_out: Mapping[Way, str] = NOTHING,
+        cone: Callable[[], Formula] | None = None,
+    ) -> Price:
+        price = self._inner.price(summary, ruled_out, cone)
         extra = self._per_byte * sum(a.n_bytes for a in summary.stores)
         return replace(price, time_s=price.time_s + extra)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
 from itertools import chain, combinations
 
 from axe_eq.errors import SearchError
@@ -91,28 +92,36 @@ class Search:
         tiles = self.forest.tiles
         return sorted(self.forest.placed[placed].kernels, key=lambda r: not tiles[r].letters)
 
-    def best_kernel(self, placed: int) -> Mapped:
-        """The cheapest cone of a class under the present M."""
+    def best_kernel(self, placed: int, read: bool) -> Mapped:
+        """The cheapest cone of a class under the present M, by figures or as schedules read it."""
         self.evaluated += 1
-        best = Mapped(placed, Price(INFINITE))
+        offers: list[tuple[float, int, bool, int, Picks]] = []
         met = 0
         stored = self.forest.layout_of(placed)
         for root in self._by_cut[placed]:
-            if best.root >= 0 and not self.forest.tiles[root].letters:
+            if offers and not self.forest.tiles[root].letters:
                 break  # one block for everything is for what nothing else can do
             cones, below = self.cones.of(root, self.materialised)
             met |= below
             for picks, *_ in cones:
                 if not self._worth_whole(root, picks) or _loads(picks, placed):
                     continue
-                price = self.prices.price([root], picks, [stored])
-                if price.time_s < best.time_s:
-                    best = Mapped(placed, price, root, picks)
+                price = self.prices.estimate([root], picks, [stored])
+                if price.time_s < INFINITE:
+                    offers.append((price.time_s, len(offers), False, root, picks))
         depends = frozenset(members(met))
-        if best.root < 0:
-            return Mapped(placed, best.price, met=depends)
-        leaves = loaded(best.root, best.picks)
-        return Mapped(placed, best.price, best.root, best.picks, leaves, depends)
+        heapify(offers)
+        while offers:  # until the cheapest has been read
+            _, number, is_read, root, picks = offers[0]
+            asked = self.prices.price if read else self.prices.estimate
+            price = asked([root], picks, [stored])
+            if is_read or not read:
+                return Mapped(placed, price, root, picks, loaded(root, picks), depends)
+            if price.time_s < INFINITE:
+                heapreplace(offers, (price.time_s, number, True, root, picks))
+            else:
+                heappop(offers)
+        return Mapped(placed, Price(INFINITE), met=depends)
 
     def _worth_whole(self, root: int, picks: Picks) -> bool:
         """Whether keeping the last dim whole in every block may pay, against cutting it in blocks.
@@ -137,8 +146,8 @@ class Search:
             self.kernels[placed] = found
         return found
 
-    def _first(self, placed: int) -> Mapped:
-        mapped = self.best_kernel(placed)
+    def _first(self, placed: int, read: bool = False) -> Mapped:
+        mapped = self.best_kernel(placed, read)
         for p in mapped.met:
             self.users.setdefault(p, set()).add(placed)
         self._seen.keep(placed, met=bits(mapped.met), members=self._members, answer=mapped)
@@ -167,10 +176,17 @@ class Search:
     # ------------------------------------------------------------------------------------
 
     def total(self, bound: float = INFINITE) -> float:
-        """Cost of everything the outputs need under the present M.
+        """Cost of everything the outputs need under the present M, whose kernels are read.
 
         Infinite above the bound, and where kernels wait for each other in a circle.
         """
+        cost = self._estimate(bound)
+        while cost < INFINITE and self._read():
+            cost = self._estimate(bound)
+        return cost
+
+    def _estimate(self, bound: float = INFINITE) -> float:
+        """The same by figures, as far as kernels have not been read."""
         cost = 0.0
         for mapped in self._walk():
             if mapped is None:
@@ -224,6 +240,8 @@ class Search:
         Raises:
             SearchError: an output has no kernel at all (no demand law, or nothing implements it).
         """
+        while self._read():
+            pass
         kernels = self.live()
         for placed, mapped in kernels.items():
             if mapped.root < 0:
@@ -255,7 +273,7 @@ class Search:
         ends = [self._settled(start, progress) for start in (self.values, self._least())]
         self._become(min(ends, key=lambda end: end[0])[1])
         rounds = 1
-        while self._exchange() and rounds < PASSES:
+        while (self._exchange() or self._read()) and rounds < PASSES:
             rounds += 1
         return self.selection()
 
@@ -264,7 +282,7 @@ class Search:
         self._become(frozenset(self.values) | self.roots)
         for value in self.values:
             undo = self.set_materialised([value])
-            if self.total() == INFINITE:
+            if self._estimate() == INFINITE:
                 self.restore([value], undo)
         return sorted(self.materialised - self.roots)
 
@@ -288,11 +306,11 @@ class Search:
         plain.cones = Cones(self.forest, self.inputs, self.forest.names)
         plain.values = self.own
         plain._become(frozenset(self.own) | self.roots)
-        if plain.total() < INFINITE:
+        if plain._estimate() < INFINITE:
             plain._descend(progress)
             self.evaluated += plain.evaluated
             self._become(frozenset(plain.materialised))
-            if self.total() == INFINITE:  # what is cheaper with more values waits in a circle
+            if self._estimate() == INFINITE:  # what is cheaper with more values waits in a circle
                 self._become(frozenset(self.values) | self.roots)
 
     def _become(self, wanted: frozenset[int]) -> None:
@@ -311,8 +329,18 @@ class Search:
                 # The others wait for the second pass: most of what they find, toggling finds first.
                 if not self._toggle(value) and number:
                     _ = self._sink(value) or self._swap(value)
-            if number and before == self._clock:
+            if number and before == self._clock and not self._read():
                 break
+
+    def _read(self) -> bool:
+        """Read the kernels that were taken by figures alone; whether there were any."""
+        taken = [m.placed for m in self.live().values() if m.price.estimated]
+        self._clock += bool(taken)
+        for placed in taken:
+            mapped = self.kernels[placed] = self._first(placed, read=True)
+            near = placed, *mapped.met, *mapped.leaves
+            self._changed.update(dict.fromkeys(near, self._clock))
+        return bool(taken)
 
     def _answered(self, placed: int) -> bool:
         node = self.forest.placed[placed]

@@ -1,10 +1,9 @@
 """From the kernels of a schedule graph to the kernel language.
 
-The schedule that was priced is the one that is written: sums of products on an instruction row
-become matrix products with the rest of the cone as epilogue, on lanes they are reductions. Among
-kernels on lanes what a cone is decides, never a name: reductions of rows stay in registers, a swap
-of the two fast dims goes through shared memory, everything else is a map. A cone that no schedule
-covers is refused with the reason.
+The schedule that was priced is the one that is written, by the parameters of its candidate: sums of
+products on an instruction row become matrix products with the rest of the cone as epilogue, all
+else is written on lanes (`ways`). Nothing is chosen here. A cone that no schedule covers is refused
+with the reason.
 """
 
 from __future__ import annotations
@@ -24,13 +23,11 @@ from axe_eq.target import Target
 from axe_eq_backends.cuda import contract
 from axe_eq_backends.cuda.lane_cost import Lanes
 from axe_eq_backends.cuda.leaves import Names
-from axe_eq_backends.cuda.pointwise import pointwise
 from axe_eq_backends.cuda.prefixes import alone
-from axe_eq_backends.cuda.reductions import reduce
-from axe_eq_backends.cuda.scanning import scanned
 from axe_eq_backends.cuda.schedules.contraction import Contraction
 from axe_eq_backends.cuda.schedules.stream import stream
 from axe_eq_backends.cuda.streams import is_streaming, read_streaming
+from axe_eq_backends.cuda.ways import written
 
 
 @dataclass(frozen=True)
@@ -116,14 +113,10 @@ def _schedule(cone: Cone, step: KernelStep | MoveStep, target: Target) -> Lowere
     if matrix and is_streaming(cone):
         found = read_streaming(cone, step.parameters, target)  # type: ignore[union-attr]
         return Lowered(stream(found.problem, found.tiling, cone.name), found.buffers)
-    if cone.prefixes:
-        return Lowered(*scanned(cone, target))
-    if not folds:
-        return Lowered(*pointwise(cone, target))
-    exact = isinstance(step, KernelStep) and step.rounds
-    own_dims = all(f.product and min(f.dims) >= cone.rank for f in folds)
+    own_dims = bool(folds) and all(f.product and min(f.dims) >= cone.rank for f in folds)
     if not own_dims or (isinstance(step, KernelStep) and step.schedule == Lanes.name):
-        return Lowered(*reduce(cone, exact, target))
+        chosen = step.parameters if isinstance(step, KernelStep) else {}
+        return Lowered(*written(cone, chosen, target))
     contraction, buffers = _contraction(cone)
     sizes, row = dict[str, int](), ""
     if matrix and isinstance(step, KernelStep):

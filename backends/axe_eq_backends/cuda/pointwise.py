@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
 
+from axe_eq.kernel.cells import Cell
+from axe_eq.kernel.cells import flops as cell_flops
 from axe_eq.kernel.threads import ir
+from axe_eq.lower.candidate import Candidate
 from axe_eq.lower.formulas import Cone
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
+from axe_eq_backends.cuda.lane_price import Tensors, apart, operations
 from axe_eq_backends.cuda.leaves import Names, operand, stored
-from axe_eq_backends.cuda.schedules.map import elementwise
-from axe_eq_backends.cuda.schedules.tensors import Operand, collapse
-from axe_eq_backends.cuda.schedules.transpose import best_warps, turn
+from axe_eq_backends.cuda.schedules.map import VECTORS, WARPS, elementwise, fits, spread, tiled
+from axe_eq_backends.cuda.schedules.tensors import Operand, collapse, run_vector, vector
+from axe_eq_backends.cuda.schedules.transpose import best_warps, block_side, tile_of, turn
 
 # Elements of a dim that reads or writes along it continue; sectors are of 32 bytes.
 WORTH_TURNING = 8
 
 
-def pointwise(cone: Cone, target: Target) -> tuple[ir.Kernel, Mapping[str, str]]:
-    """The kernel of a cone without reductions, and the buffers behind its tensors."""
+def mapped(cone: Cone) -> tuple[list[Maps | Turns], Mapping[str, str]]:
+    """The ways to write a cone without reductions, and the buffers behind its tensors."""
     names = Names()
     operands = [operand(cone, leaf, names) for leaf in cone.leaves]
     outputs = [stored(r, names) for r in cone.roots]
@@ -29,16 +35,104 @@ def pointwise(cone: Cone, target: Target) -> tuple[ir.Kernel, Mapping[str, str]]
         outputs = [replace(o, strides=(1,)) for o in outputs]
     cells = [r.cell for r in cone.roots]
     turned = _turned(shape, operands, outputs)
-    if turned is None:
-        pairs = list(zip(outputs, cells, strict=True))
-        return elementwise(shape, operands, pairs, name=cone.name), names.buffers
-    order = [*(d for d in range(len(shape)) if d not in turned), *turned]
-    tensors = [o.over(order) for o in (*operands, *outputs)]
-    extents, fused = collapse([shape[d] for d in order], tensors, frozen=2)
-    ins, outs = fused[: len(operands)], fused[len(operands) :]
-    pairs = list(zip(outs, cells, strict=True))
-    warps = best_warps(extents, fused, target.n_units)
-    return turn(extents, ins, pairs, warps, cone.name), names.buffers
+    ways: list[Maps | Turns] = []
+    if turned is not None:
+        order = [*(d for d in range(len(shape)) if d not in turned), *turned]
+        tensors = [o.over(order) for o in (*operands, *outputs)]
+        extents, fused = collapse([shape[d] for d in order], tensors, frozen=2)
+        ways.append(Turns(_tensors(extents, fused, len(operands), cells, names), cells))
+    extents, fused = spread(shape, [*operands, *outputs])
+    ways.append(Maps(_tensors(extents, fused, len(operands), cells, names), cells))
+    return ways, names.buffers
+
+
+def _tensors(
+    shape: Sequence[int],
+    tensors: Sequence[Operand],
+    n_operands: int,
+    cells: Sequence[Cell],
+    names: Names,
+) -> Tensors:
+    """What a kernel of cells reads, writes and computes."""
+    ins, outs = tensors[:n_operands], tensors[n_operands:]
+    return Tensors(shape, ins, outs, names.buffers, operations(cells) * prod(shape))
+
+
+@dataclass(frozen=True)
+class Maps:
+    """Cells at every index: vectors of every operand."""
+
+    tensors: Tensors
+    cells: Sequence[Cell]
+    names: frozenset[str] = frozenset({"map_warps", "vector", "vectors"})
+
+    def candidates(self, target: Target) -> list[Candidate]:
+        """Vectors and their number, as far as a thread holds and computes them."""
+        t, found = self.tensors, list[Candidate]()
+        fused, last = [*t.operands, *t.outputs], len(t.shape) - 1
+        longest = max(target.sizes("vector_bytes"))
+        widest = min(vector(fused, longest), run_vector(t.outputs, last, longest))
+        most = VECTORS * vector(fused)
+        flops = sum(map(cell_flops, self.cells))
+        sizes = target.sizes("map_warps"), target.sizes("map_elements")
+        for warps, held in product(*sizes):
+            wide = min(widest, held)
+            if not fits(fused, flops, held) or held > most:
+                continue
+            tile, _ = tiled(t.shape, warps, wide, held // wide)
+            counts = (*t.shape[:-2], *(-(-e // s) for e, s in zip(t.shape[-2:], tile, strict=True)))
+            loss = apart(warps, WARPS) + apart(held, most)
+            found.append(
+                t.candidate(
+                    target, {"map_warps": warps, "vector": wide, "vectors": held // wide},
+                    blocks=prod(counts), counts=counts, loss=loss, reread=t.scattered(last),
+                )
+            )  # fmt: skip
+        return found
+
+    def kernel(self, parameters: Mapping[str, int], name: str) -> ir.Kernel:
+        """A map of so many vectors a thread."""
+        t = self.tensors
+        return elementwise(
+            t.shape, t.operands, list(zip(t.outputs, self.cells, strict=True)), name=name,
+            warps=parameters["map_warps"], wide=parameters["vector"],
+            vectors=parameters["vectors"],
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Cells of tensors that are read along one dim and written along another."""
+
+    tensors: Tensors
+    cells: Sequence[Cell]
+    names: frozenset[str] = frozenset({"turn_reading", "turn_writing", "vector"})
+
+    def candidates(self, target: Target) -> list[Candidate]:
+        """Warps along either dim."""
+        t, found = self.tensors, list[Candidate]()
+        tensors = [*t.operands, *t.outputs]
+        side = block_side(t.shape, tensors, max(target.sizes("vector_bytes")))
+        best = best_warps(t.shape, side, target.n_units)
+        sizes = target.sizes("turn_reading"), target.sizes("turn_writing")
+        for warps in product(*sizes) if side > 1 else [best]:
+            tile = tile_of(side, warps)
+            counts = (*t.shape[:-2], *(-(-e // s) for e, s in zip(t.shape[-2:], tile, strict=True)))
+            loss = sum(apart(*pair) for pair in zip(warps, best, strict=True))
+            found.append(
+                t.candidate(
+                    target,
+                    {"turn_reading": warps[0], "turn_writing": warps[1], "vector": side},
+                    blocks=prod(counts), counts=counts, loss=loss,
+                )
+            )  # fmt: skip
+        return found
+
+    def kernel(self, parameters: Mapping[str, int], name: str) -> ir.Kernel:
+        """A relayout by so many warps along either dim."""
+        t, warps = self.tensors, (parameters["turn_reading"], parameters["turn_writing"])
+        outputs = list(zip(t.outputs, self.cells, strict=True))
+        return turn(t.shape, t.operands, outputs, warps, name, parameters["vector"])
 
 
 def _turned(

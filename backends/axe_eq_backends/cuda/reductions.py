@@ -4,30 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
 
 from axe_eq.errors import DispatchError
-from axe_eq.kernel.cells import Apply, Cell, apply, arg, result_dtype
+from axe_eq.kernel.cells import Apply, Cell, apply, arg, result_dtype, used
 from axe_eq.kernel.threads import ir
+from axe_eq.lower.candidate import Candidate
 from axe_eq.lower.formulas import Cone, Fold
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
+from axe_eq_backends.cuda.cost import UNIT_BANDWIDTH
+from axe_eq_backends.cuda.lane_price import Tensors, apart, operations
 from axe_eq_backends.cuda.leaves import Names, looking, operand, stored
 from axe_eq_backends.cuda.online import BEST, ONLINE, substituted, unable
 from axe_eq_backends.cuda.prefixes import exchanged, unexchanged
-from axe_eq_backends.cuda.schedules.rows import best_across, reduce_rows
-from axe_eq_backends.cuda.schedules.sweeps import sweep, sweep_tiling
+from axe_eq_backends.cuda.schedules.rows import (
+    WARP,
+    best_threads,
+    reduce_rows,
+    registers_of,
+    room_for,
+    vectors_of,
+    warps_of,
+)
+from axe_eq_backends.cuda.schedules.sweeps import (
+    MOST_THREADS,
+    SweepTiling,
+    best_sweep,
+    sweep,
+    sweeps_of,
+    vectors_that_fit,
+)
 from axe_eq_backends.cuda.schedules.tails import Reduction, value_dtypes
 from axe_eq_backends.cuda.schedules.tensors import (
     Look,
     Operand,
     Range,
     collapse,
-    run_vector,
+    widest,
+    with_looks,
 )
 
 Output = tuple[Operand, Cell]
+# Of a block that sums products across columns. Measured on one H200: 56 blocks of a row of
+# f16[4096] times f16[4096,14336] take 119 us.
+COLUMNS_B_S = 17.6e9
+NEAR = 8  # times fewer threads than best along what is contiguous that are tried
+SWEPT = 0.03  # loss of running values, where rows in registers are as good
 # Truth values are reduced as the numbers 0 and 1: threads exchange registers of 32 bits.
 LOGICAL = {"and": "min", "or": "max", "min": "min", "max": "max"}
 
@@ -43,13 +68,8 @@ class Problem:
     outputs: list[Output]
 
 
-def reduce(cone: Cone, exact: bool, target: Target) -> tuple[ir.Kernel, Mapping[str, str]]:
-    """The kernel of a cone whose reductions are all over the same dims, and its buffers.
-
-    Args:
-        cone: the cone.
-        exact: running values may not be rescaled (exact numerics).
-        target: the machine, for its number of units.
+def reduced(cone: Cone) -> tuple[list[Rows | Sweeps], Mapping[str, str]]:
+    """The ways to write a cone whose reductions are all over the same dims, and its buffers.
 
     Raises:
         DispatchError: reductions over different dims, or a monoid that kernels lack.
@@ -57,12 +77,14 @@ def reduce(cone: Cone, exact: bool, target: Target) -> tuple[ir.Kernel, Mapping[
     names = Names()
     problem = fused(_read(cone, names))
     fast = contiguous_last(problem)
+    ways: list[Rows | Sweeps] = []
+    tensors = _tensors(problem, names.buffers)
     if problem.reduced == 1 and fast:
-        given = problem.shape, problem.operands, problem.reductions, problem.outputs
-        across = best_across(*given, target.n_units)
-        if across is not None:
-            return reduce_rows(*given, across, cone.name), names.buffers
-    return _swept(problem, fast, exact, cone.name), names.buffers
+        ways.append(Rows(problem, tensors))
+    # Sums of products across what is contiguous have few reads on their way.
+    slow = not fast and any(f.product for f in cone.folds)
+    ways.append(Sweeps(problem, replace(tensors, _known={}), fast, not cone.rounds, slow))
+    return ways, names.buffers
 
 
 # -- cones as problems --
@@ -204,18 +226,118 @@ def contiguous_last(problem: Problem) -> int:
     return int(along[0] >= along[1])
 
 
-# -- schedules --
+# -- ways to write them --
 
 
-def _swept(problem: Problem, fast: int, exact: bool, name: str) -> ir.Kernel:
-    """Sweeps: the last kept and the last reduced dim are cut into chunks."""
-    kept = len(problem.shape) - problem.reduced - 1
-    tensors = [*problem.operands, *(o for o, _ in problem.outputs)]
-    along = len(problem.shape) - 1 if fast else kept
-    wide = run_vector(tensors, along)
-    running = 2 * len(problem.reductions) + 2 + len(problem.operands)
-    tiling = sweep_tiling(problem.shape[kept], problem.shape[-1], fast, wide, running)
-    return sweep(
-        problem.shape, problem.reduced, problem.operands, problem.reductions, problem.outputs,
-        tiling, name, not exact,
-    )  # fmt: skip
+def _tensors(problem: Problem, buffers: Mapping[str, str]) -> Tensors:
+    """What the kernel of a problem reads, writes and computes."""
+    of_space = prod(problem.shape)
+    of_rows = prod(problem.shape[: len(problem.shape) - problem.reduced])
+    swept = [c for o, c in problem.outputs if any(map(bool, o.strides[-problem.reduced :]))]
+    whole = [c for o, c in problem.outputs if not any(map(bool, o.strides[-problem.reduced :]))]
+    flops = operations([*(r.cell for r in problem.reductions), *swept]) * of_space
+    flops += sum(MONOIDS[r.monoid].flops for r in problem.reductions) * of_space
+    flops += operations(whole) * of_rows
+    outputs = [o for o, _ in problem.outputs]
+    return Tensors(problem.shape, problem.operands, outputs, buffers, flops)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows in registers: everything is read once."""
+
+    problem: Problem
+    tensors: Tensors
+    names: frozenset[str] = frozenset({"row_threads", "vector"})
+
+    def candidates(self, target: Target) -> list[Candidate]:
+        """Threads of a row, where its elements fit in their registers."""
+        p, found = self.problem, list[Candidate]()
+        registers = registers_of(p.operands, p.reductions, p.outputs)
+        rows, columns = prod(p.shape[:-1]), p.shape[-1]
+        best = best_threads(rows, columns, target.n_units)
+        vector = widest(target, [*p.operands, *(o for o, _ in p.outputs)], len(p.shape) - 1)
+        for threads in target.sizes("row_threads"):
+            if registers(vectors_of(columns, vector, threads) * vector) > room_for(threads):
+                continue
+            down = WARP * warps_of(threads) // threads
+            counts = (*p.shape[:-2], -(-p.shape[-2] // down), 1)
+            found.append(
+                self.tensors.candidate(
+                    target, {"row_threads": threads, "vector": vector},
+                    blocks=prod(counts), counts=counts, loss=apart(threads, best),
+                )
+            )  # fmt: skip
+        return found
+
+    def kernel(self, parameters: Mapping[str, int], name: str) -> ir.Kernel:
+        """Rows of so many threads each."""
+        p, threads = self.problem, parameters["row_threads"]
+        given = p.shape, p.operands, p.reductions, p.outputs
+        return reduce_rows(*given, threads, name, parameters["vector"])
+
+
+@dataclass(frozen=True)
+class Sweeps:
+    """Sweeps over chunks of the last kept and the last reduced dim."""
+
+    problem: Problem
+    tensors: Tensors
+    fast: int
+    online: bool
+    slow: bool
+    names: frozenset[str] = frozenset({"sweep_threads", "sweep_warps", "vector", "vectors"})
+
+    def candidates(self, target: Target) -> list[Candidate]:
+        """Threads along what is contiguous, warps, and vectors that fit in registers."""
+        p, found = self.problem, list[Candidate]()
+        kept = len(p.shape) - p.reduced - 1
+        everything = [*p.operands, *(o for o, _ in p.outputs)]
+        vector = widest(target, everything, len(p.shape) - 1 if self.fast else kept)
+        best = best_sweep(p.shape[kept], p.shape[-1], self.fast, vector)
+        running = 2 * len(p.reductions) + 2 + len(p.operands)
+        part = COLUMNS_B_S / target.memories[0].bytes_per_s if self.slow else UNIT_BANDWIDTH
+        passes = self._passes()
+        sizes = (target.sizes(f"sweep_{name}") for name in ("warps", "threads", "vectors"))
+        for warps, threads, many in product(*sizes):
+            tiling = SweepTiling(warps, self.fast, vector, threads, many)
+            most = MOST_THREADS if self.fast else WARP
+            if WARP * warps % threads or not best.threads <= NEAR * threads <= NEAR * most:
+                continue
+            if many > vectors_that_fit(warps, vector, running):
+                continue
+            tiles = -(-p.shape[kept] // tiling.tile[0])
+            counts = (*p.shape[:kept], tiles, *(1 for _ in range(p.reduced)))
+            pairs = (warps, best.warps), (threads, best.threads), (many, best.vectors)
+            found.append(
+                self.tensors.candidate(
+                    target,
+                    {
+                        "sweep_threads": threads, "sweep_warps": warps, "vector": vector,
+                        "vectors": many,
+                    },
+                    blocks=prod(counts[: kept + 1]), counts=counts, passes=passes, part=part,
+                    loss=SWEPT + sum(apart(*pair) for pair in pairs),
+                )
+            )  # fmt: skip
+        return found
+
+    def _passes(self) -> dict[int, int]:
+        """How many sweeps read every operand."""
+        p = self.problem
+        n_operands, last = len(p.operands), len(p.shape) - p.reduced
+        sweeps, _ = sweeps_of(n_operands, p.reductions, self.online)
+        read = [{x for n in s for x in used(p.reductions[n - n_operands].cell)} for s in sweeps]
+        read.append({x for o, c in p.outputs if any(o.strides[last:]) for x in used(c)})
+        times = [with_looks(numbers, p.operands) for numbers in read]
+        return {n: sum(n in numbers for numbers in times) or 1 for n in range(n_operands)}
+
+    def kernel(self, parameters: Mapping[str, int], name: str) -> ir.Kernel:
+        """Sweeps of these chunks."""
+        p = self.problem
+        tiling = SweepTiling(
+            parameters["sweep_warps"], self.fast, parameters["vector"],
+            parameters["sweep_threads"], parameters["vectors"],
+        )  # fmt: skip
+        given = p.operands, p.reductions, p.outputs
+        return sweep(p.shape, p.reduced, *given, tiling, name, self.online)

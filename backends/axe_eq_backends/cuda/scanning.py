@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from math import prod
 
 from axe_eq.kernel.cells import Cell, arg, result_dtype
 from axe_eq.kernel.threads import ir
+from axe_eq.lower.candidate import Candidate
 from axe_eq.lower.formulas import Cone, Prefix
 from axe_eq.target import Target
+from axe_eq_backends.cuda.lane_price import Tensors, apart, operations
 from axe_eq_backends.cuda.leaves import Names, operand, stored
 from axe_eq_backends.cuda.online import substituted
 from axe_eq_backends.cuda.prefixes import lifted, parts_of
 from axe_eq_backends.cuda.reductions import Problem, contiguous_last, fused
 from axe_eq_backends.cuda.schedules import scans
-from axe_eq_backends.cuda.schedules.scans import scan_rows, scan_tiling
-from axe_eq_backends.cuda.schedules.tensors import run_vector
+from axe_eq_backends.cuda.schedules.scans import WARP, best_scan, scan_rows
+from axe_eq_backends.cuda.schedules.tensors import widest
+
+# Estimates: what a CTA waits for the reads of one tile, its shuffles and its barriers.
+TILE_S = 1.5e-6
+# Threads of a unit that run side by side.
+UNIT_THREADS = 1024
 
 
-def scanned(cone: Cone, target: Target) -> tuple[ir.Kernel, Mapping[str, str]]:
-    """The kernel of a cone whose scans are all along one dim, and its buffers.
+def scanned(cone: Cone) -> tuple[list[Scanned], Mapping[str, str]]:
+    """The way to write a cone whose scans are all along one dim, and its buffers.
 
     Raises:
         DispatchError: scans along several dims, reductions beside them, a monoid without cells.
@@ -47,7 +57,16 @@ def scanned(cone: Cone, target: Target) -> tuple[ir.Kernel, Mapping[str, str]]:
             [(o.over(order), c) for o, c in outputs],
         )
     )  # fmt: skip
-    return _written(problem, made, cone.name, target), names.buffers
+    rank, fast = len(problem.shape), contiguous_last(problem)
+    # Rows of columns: the scanned dim, then the contiguous one.
+    order = list(range(rank)) if fast else [*range(rank - 2), rank - 1, rank - 2]
+    shape = [problem.shape[d] for d in order]
+    ins = [o.over(order) for o in problem.operands]
+    stores = [(o.over(order), c) for o, c in problem.outputs]
+    lifted_ = [c for p in made for c in (*p.lift, *p.merge, p.finish)]
+    flops = operations([*lifted_, *(c for _, c in stores)]) * prod(shape)
+    tensors = Tensors(shape, ins, [o for o, _ in stores], names.buffers, flops)
+    return [Scanned(tensors, made, [c for _, c in stores], fast)], names.buffers
 
 
 def _prefix(
@@ -60,22 +79,56 @@ def _prefix(
     return scans.Prefix(lifted(parts, cells), parts.merge, parts.units, parts.finish)
 
 
-def _written(
-    problem: Problem, prefixes: Sequence[scans.Prefix], name: str, target: Target
-) -> ir.Kernel:
-    rank, fast = len(problem.shape), contiguous_last(problem)
-    # Rows of columns: the scanned dim, then the contiguous one.
-    order = list(range(rank)) if fast else [*range(rank - 2), rank - 1, rank - 2]
-    shape = [problem.shape[d] for d in order]
-    operands = [o.over(order) for o in problem.operands]
-    outputs = [(o.over(order), c) for o, c in problem.outputs]
-    wide = run_vector([*operands, *(o for o, _ in outputs)], rank - 1)
-    extent, other = (shape[-1], shape[-2]) if fast else (shape[-2], shape[-1])
-    outer = 1
-    for e in shape[:-2]:
-        outer *= e
-    tiling = scan_tiling(extent, other, outer, fast, wide, target.n_units)
-    return scan_rows(shape, operands, prefixes, outputs, tiling, name)
+@dataclass(frozen=True)
+class Scanned:
+    """Scans of rows, or of columns, in one pass."""
+
+    tensors: Tensors
+    prefixes: Sequence[scans.Prefix]
+    cells: Sequence[Cell]
+    fast: int
+    names: frozenset[str] = frozenset({"scan_along", "scan_across", "scan_held", "vector"})
+
+    def candidates(self, target: Target) -> list[Candidate]:
+        """Elements that a thread holds; fewer threads along the scanned dim where it holds one."""
+        t, found = self.tensors, list[Candidate]()
+        vector = widest(target, [*t.operands, *t.outputs], len(t.shape) - 1)
+        scanned, beside = (-1, -2) if self.fast else (-2, -1)
+        extent, other, outer = t.shape[scanned], t.shape[beside], prod(t.shape[:-2])
+        best = best_scan(extent, other, outer, self.fast, vector, target.n_units)
+        for held, along in product(target.sizes("scan_held"), target.sizes("scan_threads")):
+            tiling = replace(best, held=held, along=along)
+            if held > best.held or along > best.along or (along < best.along and held > 1):
+                continue
+            if tiling.along * tiling.across % WARP:
+                continue
+            counts = [*t.shape[:-2], 0, 0]
+            counts[scanned] = -(-extent // tiling.scanned)
+            counts[beside] = -(-other // tiling.other)
+            blocks = outer * counts[beside]
+            at_once = target.n_units * max(1, UNIT_THREADS // (tiling.warps * WARP))
+            found.append(
+                t.candidate(
+                    target,
+                    {
+                        "scan_along": along, "scan_across": tiling.across, "scan_held": held,
+                        "vector": tiling.wide,
+                    },
+                    blocks=blocks, counts=counts,
+                    loss=apart(held, best.held) + apart(along, best.along),
+                    waits=TILE_S * counts[scanned] * -(-blocks // at_once),
+                )
+            )  # fmt: skip
+        return found
+
+    def kernel(self, parameters: Mapping[str, int], name: str) -> ir.Kernel:
+        """Scans by tiles of so many elements."""
+        t, p = self.tensors, parameters
+        tiling = scans.ScanTiling(
+            self.fast, p["vector"], p["scan_along"], p["scan_across"], p["scan_held"]
+        )
+        outputs = list(zip(t.outputs, self.cells, strict=True))
+        return scan_rows(t.shape, t.operands, self.prefixes, outputs, tiling, name)
 
 
-__all__ = ["scanned"]
+__all__ = ["Scanned", "scanned"]

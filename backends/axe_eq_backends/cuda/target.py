@@ -60,6 +60,26 @@ def _memories(
     return (*memories, tensor)
 
 
+def _powers(most: int) -> tuple[int, ...]:
+    """1, 2, 4, ... to the last that is at most so many."""
+    return tuple(1 << n for n in range(most.bit_length()))
+
+
+# What kernels on lanes may have; which is best was measured on one H200 and is said by their price.
+_CHOICES = {
+    "vector_bytes": (4, 8, 16),
+    "row_threads": _powers(1024),  # of a row that stays in registers
+    "sweep_threads": _powers(512),  # along what is contiguous
+    "sweep_warps": (8, 16),
+    "sweep_vectors": (1, 2, 4),  # of a thread
+    "map_warps": (4,),
+    "map_elements": _powers(32),  # of a thread
+    "turn_reading": (1, 2),  # warps along the dim that is read
+    "turn_writing": (1, 4),
+    "scan_threads": _powers(1024),  # along the scanned dim
+    "scan_held": (1, 2, 3, 4, 6, 8, 12, 16),  # of a thread
+}
+
 h200 = Target(
     name="h200",
     family="cuda",
@@ -79,6 +99,7 @@ h200 = Target(
     # CTAs of a cluster that share operand tiles of products. Clusters of 2 take 1.007 times as long
     # over eight large products and win one of them (benchmarks/results/cuda_h200_clusters.json).
     limits={**_LIMITS, "compute_capability": 90, "l2_bytes": 60 << 20, "product_cluster": 1},
+    choices=_CHOICES,
     costs={
         "smem_bytes": "peak",
         "register_bytes": "peak",

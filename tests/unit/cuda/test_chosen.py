@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import random
 from collections import OrderedDict
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import axe_eq as axe
 from axe_eq import nn
+from axe_eq.errors import DispatchError
 from axe_eq.kernel import dispatch as kernel_dispatch
-from axe_eq_backends.cuda import assemble, contract, cost, planning, register_cost
+from axe_eq_backends.cuda import assemble, contract, cost, planning, register_cost, ways
 from axe_eq_backends.cuda import lower as lowering
 from axe_eq_backends.cuda.lower import lower
 from axe_eq_backends.cuda.planning import plan
+from axe_eq_backends.cuda.pointwise import Maps, Turns
+from axe_eq_backends.cuda.reductions import Rows, Sweeps
+from axe_eq_backends.cuda.scanning import Scanned
 from axe_eq_backends.cuda.schedules import chunks
 from axe_eq_backends.cuda.schedules.gemm import Tiling, gemm
 from axe_eq_backends.cuda.schedules.products import Tile, products
 from axe_eq_backends.cuda.schedules.stream import stream
+from axe_eq_backends.cuda.target import h200
 
 xp = axe.array
 CASES: dict[str, tuple[Any, tuple[tuple[int, ...], ...]]] = {
@@ -198,23 +205,86 @@ def test_streams_are_what_extraction_chose(name: str, monkeypatch: pytest.Monkey
     assert (reason in kernel.rejected) == bool(apart)
 
 
-@pytest.mark.parametrize(
-    "fn",
-    [
-        lambda x: xp.exp(x),
-        lambda x: nn.softmax(x),
-        lambda x: xp.sum(x, axis=-1),
+ON_LANES = {
+    "cells": (lambda x: xp.exp(x), {"map_warps", "vector", "vectors"}),
+    "rows": (lambda x: nn.softmax(x), {"row_threads", "vector"}),
+    "columns": (
         lambda x: xp.sum(x, axis=0),
-        lambda x: xp.argmax(x, axis=-1),
-        lambda x: x.T + 1,
+        {"sweep_threads", "sweep_warps", "vector", "vectors"},
+    ),
+    "a turn": (lambda x: x.T + 1, {"turn_reading", "turn_writing", "vector"}),
+    "a scan": (
+        lambda x: xp.cumulative_sum(x, axis=1),
+        {"scan_across", "scan_along", "scan_held", "vector"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ON_LANES)
+def test_kernels_on_lanes_are_written_by_their_candidate_s_parameters(
+    case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is chosen again: once the search is over no candidate is looked at."""
+    fn, names = ON_LANES[case]
+    exe = axe.compile(fn, axe.Spec((1024, 512), "f16"), target="h200")
+    (kernel,) = exe.kernels
+    assert set(kernel.parameters) == names
+    shown = " ".join(f"{name}={size}" for name, size in kernel.parameters.items())
+    assert shown in exe.explain()
+    monkeypatch.setattr(ways, "candidates_of", None)
+    for way in (Rows, Sweeps, Maps, Turns, Scanned):
+        monkeypatch.setattr(way, "candidates", None)
+    (step,) = exe.schedule.graph.kernels
+    lowered = lower(step, exe.schedule.graph, h200)
+    assert int(kernel.costs["blocks"]) == lowered.kernel.tiles
+    with pytest.raises(DispatchError, match="is to be written by none_such"):
+        lower(replace(step, parameters={"none_such": 1}), exe.schedule.graph, h200)
+
+
+@pytest.mark.parametrize(
+    ("case", "name", "sizes"),
+    [
+        ("cells", "map_warps", (8,)),
+        ("cells", "vector_bytes", (4,)),
+        ("rows", "row_threads", (256,)),
+        ("columns", "sweep_vectors", (1,)),
+        ("a turn", "turn_writing", (2,)),
+        ("a scan", "scan_held", (1,)),
     ],
 )
-def test_kernels_on_lanes_work_out_their_tiles(fn: Any) -> None:
-    """They follow from how tensors lie and what cells take, which figures do not say."""
-    exe = axe.compile(fn, axe.Spec((1024, 512), "f16"), target="h200")
-    assert exe.source
-    assert [(k.schedule, dict(k.parameters)) for k in exe.kernels] == [("lanes", {})]
-    assert all(k.costs["blocks"] >= 1 for k in exe.kernels)
+def test_what_a_machine_offers_is_what_its_kernels_have(
+    case: str, name: str, sizes: tuple[int, ...]
+) -> None:
+    fn, _ = ON_LANES[case]
+    other = h200.replace(choices={**h200.choices, name: sizes})
+    spec = axe.Spec((1024, 512), "f16")
+    found = [axe.compile(fn, spec, target=t) for t in (h200, other)]
+    ((before,), (after,)) = (exe.kernels for exe in found)
+    assert before.parameters != after.parameters
+    assert before.time_s <= after.time_s
+    assert after.parameters.get(name, sizes[0]) in sizes
+    assert found[0].source != found[1].source
+
+
+@pytest.mark.parametrize("kind", range(4))
+def test_built_kernels_of_drawn_programs_have_the_grid_and_warps_that_were_priced(
+    kind: int,
+) -> None:
+    rng, fns = (
+        random.Random(f"drawn {kind}"),
+        [nn.softmax, nn.gelu, nn.layernorm, xp.matrix_transpose],
+    )
+    for _ in range(6):
+        shape = tuple(rng.choice((1, 3, 8, 17, 100, 333, 1024)) for _ in range(rng.randint(2, 3)))
+        dtype = rng.choice(("f16", "bf16", "f32", "f64"))
+        exe = axe.compile(fns[kind], axe.Spec(shape, dtype), target="h200")
+        for step in exe.schedule.graph.kernels:
+            made = lower(step, exe.schedule.graph, h200).kernel
+            assert made.tiles == step.costs["blocks"], (shape, dtype)
+            warps = {n: v for n, v in step.parameters.items() if n.endswith("warps")}
+            assert all(made.n_warps == v for v in warps.values())
+            if "row_threads" in step.parameters:
+                assert made.n_threads == max(128, step.parameters["row_threads"])
 
 
 def lying(shape: tuple[int, ...], iters: list[tuple[int, int]], first: int = 0) -> axe.Spec:

@@ -17,11 +17,11 @@ from axe_eq.kernel.threads.interp import interpret
 from axe_eq.layout import Layout
 from axe_eq.program.ops import MONOIDS
 from axe_eq_backends.cuda.assemble import texts
+from axe_eq_backends.cuda.lane_cost import Scans
 from axe_eq_backends.cuda.meaning import MEANINGS
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.prefixes import parts_of
-from axe_eq_backends.cuda.scan_cost import Scans
-from axe_eq_backends.cuda.schedules.scans import ScanTiling, scan_tiling
+from axe_eq_backends.cuda.schedules.scans import ScanTiling, best_scan
 from axe_eq_backends.cuda.target import h200
 from tests.unit.cuda.whole import interpreted, launch, whole
 
@@ -197,7 +197,7 @@ def test_what_is_priced_is_emitted(shape: tuple[int, ...], axis: int) -> None:
     n, other = shape[axis], int(np.prod(shape)) // shape[axis]
     fast = int(axis == len(shape) - 1)
     wide = 4 if shape[-1] % 4 == 0 else 1
-    tiling = scan_tiling(n, other, 1, fast, wide, h200.n_units)
+    tiling = best_scan(n, other, 1, fast, wide, h200.n_units)
     assert f"__launch_bounds__({32 * tiling.warps}" in text
     assert step.costs["gmem_bytes"] == 8.0 * n * other
     assert step.time_s >= step.costs["waits_s"]

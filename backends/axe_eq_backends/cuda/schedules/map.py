@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from axe_eq.kernel.cells import Cell, flops
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
+from axe_eq.layout import Layout
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.schedules.tensors import (
     Operand,
@@ -26,6 +27,8 @@ from axe_eq_backends.cuda.schedules.tensors import (
 from axe_eq_backends.cuda.sizes import MOST_INSTRUCTIONS, instructions
 
 WARP = 32
+# What is best of a CTA's warps and a thread's vectors of 16 bytes.
+WARPS, VECTORS = 4, 2
 # Of a thread that hold operands and results; addresses and values of cells take the others.
 MOST_REGISTERS = 160
 
@@ -39,14 +42,21 @@ def _registers(tensors: Sequence[Operand], n_elements: int) -> int:
     )
 
 
+def fits(fused: Sequence[Operand], work: float, n_elements: int) -> bool:
+    """Whether a thread holds so many elements of every tensor, and computes them in few enough."""
+    few = _registers(fused, n_elements) <= MOST_REGISTERS
+    return n_elements == 1 or (few and instructions(work * n_elements) <= MOST_INSTRUCTIONS)
+
+
 def elementwise(
     shape: Sequence[int],
     operands: Sequence[Operand],
     outputs: Sequence[tuple[Operand, Cell]],
     *,
     name: str = "elementwise",
-    warps: int = 4,
-    vectors: int = 2,
+    warps: int = WARPS,
+    wide: int | None = None,
+    vectors: int | None = None,
 ) -> ir.Kernel:
     """The kernel that computes every output's cell over the operands at every index.
 
@@ -56,33 +66,18 @@ def elementwise(
         outputs: tensors that are written, with their cells.
         name: of the kernel.
         warps: of one CTA.
-        vectors: 16-byte vectors per thread and operand, or as many elements in shorter ones; fewer
-            where many operands take a thread's registers, or cells would be more text than is
-            compiled in seconds.
+        wide: elements of a vector; by default as many as rows of results allow.
+        vectors: of a thread and operand; by default, as `wide`, what is best of those that fit.
     """
-    everything = [*operands, *(o for o, _ in outputs)]
-    shape, fused = collapse(shape, everything)
-    if len(shape) < 2:
-        shape = (1, *shape)
-        fused = [o.widened() for o in fused]
+    shape, fused = spread(shape, [*operands, *(o for o, _ in outputs)])
     ins, outs = fused[: len(operands)], fused[len(operands) :]
-    whole = vector(fused)
-    wide = min(whole, run_vector(outs, len(shape) - 1))
-    vectors *= whole // wide
-    work = sum(flops(cell) for _, cell in outputs)
-    while vectors * wide > 1 and (
-        _registers(fused, vectors * wide) > MOST_REGISTERS
-        or instructions(work * vectors * wide) > MOST_INSTRUCTIONS
-    ):
-        wide, vectors = (wide, vectors // 2) if vectors > 1 else (wide // 2, 1)
-    threads = WARP * warps
-    across = min(power_of_two_from(-(-shape[-1] // wide)), threads)
-    if shape[-2] == 1:
-        across = threads
-    down = threads // across
-    repeats = (1, vectors) if down == 1 else (vectors, 1)
-    tile = (repeats[0] * down, repeats[1] * across * wide)
-    layout = thread_layout((repeats[0], down), (repeats[1], across), wide)
+    if wide is None or vectors is None:
+        held, work = VECTORS * vector(fused), sum(flops(cell) for _, cell in outputs)
+        while not fits(fused, work, held):
+            held //= 2
+        wide = min(vector(fused), run_vector(outs, len(shape) - 1), held)
+        vectors = held // wide
+    tile, layout = tiled(shape, warps, wide, vectors)
     k = ThreadBuilder(name, warps)
     space = Space(k, shape, ins, outs)
     index = k.reg("index", "i32", tile, layout)
@@ -100,3 +95,25 @@ def elementwise(
             part = result.all[kept] if len(missing) < 2 else result.all[0]
             k.copy(space.view(out.name, begin, tile), part)
     return k.finish()
+
+
+def spread(
+    shape: Sequence[int], tensors: Sequence[Operand]
+) -> tuple[tuple[int, ...], list[Operand]]:
+    """The index space with dims fused that are one run in all tensors; of two dims at least."""
+    shape, fused = collapse(shape, tensors)
+    return (shape, fused) if len(shape) > 1 else ((1, *shape), [o.widened() for o in fused])
+
+
+def tiled(
+    shape: Sequence[int], warps: int, wide: int, vectors: int
+) -> tuple[tuple[int, int], Layout]:
+    """Rows and columns of a tile, and its registers: vectors of neighbouring threads follow."""
+    threads = WARP * warps
+    across = min(power_of_two_from(-(-shape[-1] // wide)), threads)
+    if shape[-2] == 1:
+        across = threads
+    down = threads // across
+    repeats = (1, vectors) if down == 1 else (vectors, 1)
+    tile = (repeats[0] * down, repeats[1] * across * wide)
+    return tile, thread_layout((repeats[0], down), (repeats[1], across), wide)

@@ -8,8 +8,7 @@ they hold fewer rows at a time and are 2 to 5 % slower. Rows that do not fit are
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import prod
+from collections.abc import Callable, Mapping, Sequence
 
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel.cells import (
@@ -25,7 +24,6 @@ from axe_eq.kernel.cells import (
 from axe_eq.kernel.expr import Int
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
-from axe_eq.kernel.threads.live import most_words
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.schedules.tails import Reduction, neutral_fill, unit_of, value_dtypes
 from axe_eq_backends.cuda.schedules.tensors import (
@@ -50,6 +48,7 @@ def reduce_rows(
     outputs: Sequence[tuple[Operand, Cell]],
     across: int,
     name: str = "rows",
+    wide: int | None = None,
 ) -> ir.Kernel:
     """The kernel.
 
@@ -62,11 +61,14 @@ def reduce_rows(
             columns makes it one value per row.
         across: threads of a row: a power of two, up to 1024.
         name: of the kernel.
+        wide: elements of a vector; by default as many as tensors are aligned for.
 
     Raises:
         ScheduleError: a row does not fit in the registers of its threads.
     """
-    return _Writer(shape, operands, reductions, outputs, across, name).write()
+    if wide is None:
+        wide = run_vector([*operands, *(o for o, _ in outputs)], len(shape) - 1)
+    return _Writer(shape, operands, reductions, outputs, across, name, wide).write()
 
 
 def vectors_of(columns: int, wide: int, across: int) -> int:
@@ -78,16 +80,11 @@ def registers_of(
     operands: Sequence[Operand],
     reductions: Sequence[Reduction],
     outputs: Sequence[tuple[Operand, Cell]],
-    held: int,
-) -> int:
-    """Registers of a thread that holds `held` elements of a row.
+) -> Callable[[int], int]:
+    """Registers of a thread, by how many elements of a row it holds.
 
     Values of cells that a later cell contains are kept in 32 bits beside the operands.
     """
-    total = 0
-    for o in operands:
-        size = held if o.varies(-1) else 1
-        total += -(-size * DTYPES[o.dtype].itemsize // 4)
     cells = [r.cell for r in reductions] + [c for _, c in outputs]
     known = value_dtypes(operands, reductions)
     kept = {
@@ -95,7 +92,14 @@ def registers_of(
         for n, r in enumerate(reductions)
         if _contained(r.cell, cells[n + 1 :])
     }
-    return total + held * sum(kept.values()) + min(held, 16) + OTHER_REGISTERS
+    words = sum(kept.values())
+    read = [(DTYPES[o.dtype].itemsize, o.varies(-1)) for o in operands]
+
+    def registers(held: int) -> int:
+        loaded = sum(-(-(held if varies else 1) * size // 4) for size, varies in read)
+        return loaded + held * words + min(held, 16) + OTHER_REGISTERS
+
+    return registers
 
 
 def _contained(cell: Cell, others: Sequence[Cell]) -> bool:
@@ -103,38 +107,27 @@ def _contained(cell: Cell, others: Sequence[Cell]) -> bool:
     return isinstance(cell, Apply) and any(replaced(o, {cell: marked}) != o for o in others)
 
 
-def best_across(
-    shape: Sequence[int],
-    operands: Sequence[Operand],
-    reductions: Sequence[Reduction],
-    outputs: Sequence[tuple[Operand, Cell]],
-    n_units: int,
-) -> int | None:
-    """The threads of a row that are expected to be fastest; None where no row fits in registers.
+def best_threads(rows: int, columns: int, n_units: int) -> int:
+    """The threads of a row that are expected to be fastest.
 
     Measured on one H200 with normalisations and softmax of 1000 to 12288 columns: 16 elements of a
     thread, 8 where that leaves half of the machine idle; more than 256 threads wait longer for each
     other than they gain.
     """
-    wide = run_vector([*operands, *(o for o, _ in outputs)], len(shape) - 1)
-    columns, rows = shape[-1], prod(shape[:-1])
     across = min(max(power_of_two_from(-(-columns // MANY_ELEMENTS)), 1), FEW_THREADS)
     if rows * across < n_units * UNIT_THREADS // 2 and columns > across * FEW_ELEMENTS:
         across = min(2 * across, FEW_THREADS)
-    while across <= MAX_WARPS * WARP:
-        held = vectors_of(columns, wide, across) * wide
-        room = min(REGISTERS // (max(MIN_WARPS, across // WARP) * WARP), HALF_REGISTERS)
-        if registers_of(operands, reductions, outputs, held) <= room and _lives(
-            reduce_rows(shape, operands, reductions, outputs, across)
-        ):
-            return across
-        across *= 2
-    return None
+    return across
 
 
-def _lives(kernel: ir.Kernel) -> bool:
-    """Whether tiles that live at once fit in registers, as the checks of kernels count them."""
-    return most_words(kernel) <= min(REGISTERS // kernel.n_threads, MOST_REGISTERS)
+def room_for(across: int) -> int:
+    """Registers of a thread of so many of a row, with a second CTA beside where there can be."""
+    return min(REGISTERS // (warps_of(across) * WARP), HALF_REGISTERS)
+
+
+def warps_of(across: int) -> int:
+    """Warps of a CTA whose rows have so many threads each."""
+    return max(MIN_WARPS, across // WARP)
 
 
 class _Writer:
@@ -146,13 +139,13 @@ class _Writer:
         outputs: Sequence[tuple[Operand, Cell]],
         across: int,
         name: str,
+        wide: int,
     ) -> None:
         self.operands, self.reductions, self.outputs = operands, reductions, outputs
         self.across, self.shape = across, tuple(shape)
-        wide = run_vector([*operands, *(o for o, _ in outputs)], len(shape) - 1)
         repeats = vectors_of(shape[-1], wide, across)
-        self.warps = max(MIN_WARPS, across // WARP)
-        need = registers_of(operands, reductions, outputs, repeats * wide)
+        self.warps = warps_of(across)
+        need = registers_of(operands, reductions, outputs)(repeats * wide)
         room = min(REGISTERS // (self.warps * WARP), MOST_REGISTERS)
         if across & (across - 1) or across > MAX_WARPS * WARP or need > room:
             raise ScheduleError(
@@ -263,4 +256,4 @@ class _Writer:
         k.copy(target, result.all[kept] if len(missing) < 2 else result.all[0])
 
 
-__all__ = ["Reduction", "best_across", "reduce_rows"]
+__all__ = ["Reduction", "best_threads", "reduce_rows"]

@@ -10,7 +10,7 @@ One CTA goes through all of a row: rows that are few and long wait for it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 
 from axe_eq.errors import ScheduleError
@@ -95,10 +95,8 @@ class ScanTiling:
         return Layout([i for i in shard if i[0] != 1] or [(1, 1, "reg")])
 
 
-def scan_tiling(
-    extent: int, other: int, outer: int, fast: int, wide: int, units: int
-) -> ScanTiling:
-    """A tile for rows, or columns, of an extent.
+def best_scan(extent: int, other: int, outer: int, fast: int, wide: int, units: int) -> ScanTiling:
+    """The tile that is expected to be fastest for rows, or columns, of an extent.
 
     Args:
         extent: of the scanned dim.
@@ -138,25 +136,19 @@ def scan_rows(
         prefixes: in order; their cells may use operands (by number) and the values of earlier scans
             (numbered after the operands).
         outputs: tensors over the shape with their cells, over operands and values of scans.
-        tiling: the tile; less of it is held at a time where registers do not suffice.
+        tiling: the tile.
         name: of the kernel.
 
     Raises:
-        ScheduleError: one element of a thread takes too many registers.
+        ScheduleError: the tile takes too many registers of a thread.
     """
-    while True:
-        kernel = _Writer(shape, operands, prefixes, outputs, tiling, name).write()
-        if most_words(kernel) <= min(REGISTERS // kernel.n_threads, MOST_REGISTERS):
-            return kernel
-        if tiling.held > 1:
-            tiling = replace(tiling, held=tiling.held // 2)
-        elif tiling.warps > 1 and tiling.along > 1:
-            tiling = replace(tiling, along=tiling.along // 2)
-        else:
-            wanted = f"at most {MOST_REGISTERS}"
-            raise ScheduleError(
-                f"kernel {name}", f"holds {most_words(kernel)} registers of a thread", wanted
-            )
+    kernel = _Writer(shape, operands, prefixes, outputs, tiling, name).write()
+    held, most = most_words(kernel), min(REGISTERS // kernel.n_threads, MOST_REGISTERS)
+    if held > most:
+        raise ScheduleError(
+            f"kernel {name}", f"holds {held} registers of a thread", f"at most {most}"
+        )
+    return kernel
 
 
 _State = tuple[list[ir.View], list[ir.View], list[ir.Buffer]]
@@ -261,4 +253,4 @@ class _Writer:
         self.k.copy(self.space.view(out.name, begin, self.t.tile), result.all)
 
 
-__all__ = ["Prefix", "ScanTiling", "scan_rows", "scan_tiling"]
+__all__ = ["Prefix", "ScanTiling", "best_scan", "scan_rows"]

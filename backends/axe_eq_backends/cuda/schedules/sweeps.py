@@ -80,15 +80,14 @@ class SweepTiling:
         return Layout([i for i in shard if i[0] != 1] or [(1, 1, "reg")])
 
 
-def sweep_tiling(kept: int, reduced: int, fast: int, wide: int, per_element: int) -> SweepTiling:
-    """A chunk for a kept and a reduced extent.
+def best_sweep(kept: int, reduced: int, fast: int, wide: int) -> SweepTiling:
+    """The chunk that is expected to be fastest for a kept and a reduced extent.
 
     Args:
         kept: extent of the kept dim that chunks cut.
         reduced: extent of the reduced one.
         fast: 1 where the reduced one is contiguous.
         wide: elements of a vector.
-        per_element: registers that one element of a chunk takes.
     """
     if fast:
         threads = min(power_of_two_from(-(-reduced // wide)), MOST_THREADS)
@@ -96,9 +95,31 @@ def sweep_tiling(kept: int, reduced: int, fast: int, wide: int, per_element: int
     else:
         threads = min(power_of_two_from(-(-kept // wide)), WARP)
         warps, lines = WARPS, -(-reduced * threads // (WARP * WARPS))
+    return SweepTiling(warps, fast, wide, threads, min(4, 1 << (lines.bit_length() - 1)))
+
+
+def vectors_that_fit(warps: int, wide: int, per_element: int) -> int:
+    """Vectors of a thread whose elements take so many registers each; 1 at least."""
     room = min(REGISTERS // (WARP * warps), MOST_REGISTERS) - OTHER_REGISTERS
-    fits = max(1, room // (per_element * wide))
-    return SweepTiling(warps, fast, wide, threads, min(4, 1 << (min(lines, fits).bit_length() - 1)))
+    return max(1, room // (per_element * wide))
+
+
+def sweeps_of(
+    n_operands: int, reductions: Sequence[Reduction], online: bool
+) -> tuple[list[list[int]], dict[int, tuple[int, Cell, Cell]]]:
+    """Operand numbers of the reductions of every sweep, and how the rescaled ones split."""
+    level: dict[int, int] = {}
+    split: dict[int, tuple[int, Cell, Cell]] = {}
+    for n, r in enumerate(reductions, n_operands):
+        earlier = {m: reductions[m - n_operands] for m in range(n_operands, n)}
+        found = scaled_sum(r, earlier) if online else None
+        if found is not None:
+            split[n] = found
+            level[n] = level[found[0]]
+            continue
+        level[n] = 1 + max((level[m] for m in used(r.cell) if m >= n_operands), default=-1)
+    sweeps = range(1 + max(level.values(), default=-1))
+    return [[n for n, at in level.items() if at == s] for s in sweeps], split
 
 
 def sweep(
@@ -221,7 +242,8 @@ class _Writer:
     def _tile(self, begin: list[Int]) -> None:
         """All sweeps over one tile of the kept dims."""
         self.values: dict[int, ir.View] = {}
-        for members in self._plan():
+        sweeps, self.split = sweeps_of(len(self.operands), self.reductions, self.online)
+        for members in sweeps:
             running = [self._start(n) for n in members]
             with self._chunks(begin) as at:
                 loaded = self._load(at, {n for r in running for n in self._reads(r)})
@@ -245,22 +267,6 @@ class _Writer:
         return any(out.strides[d] for d in self.loops) or bool(out.strides[-1])
 
     # -- what is computed when --
-
-    def _plan(self) -> list[list[int]]:
-        """Operand numbers of the reductions of every sweep."""
-        first = len(self.operands)
-        level: dict[int, int] = {}
-        self.split: dict[int, tuple[int, Cell, Cell]] = {}
-        for n, r in enumerate(self.reductions, first):
-            earlier = {m: self.reductions[m - first] for m in range(first, n)}
-            found = scaled_sum(r, earlier) if self.online else None
-            if found is not None:
-                self.split[n] = found
-                level[n] = level[found[0]]
-                continue
-            level[n] = 1 + max((level[m] for m in used(r.cell) if m >= first), default=-1)
-        sweeps = range(1 + max(level.values(), default=-1))
-        return [[n for n, at in level.items() if at == s] for s in sweeps]
 
     def _reads(self, r: _Running) -> set[int]:
         """Operands and earlier values that a reduction needs in its sweep."""

@@ -16,6 +16,7 @@ from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.kernel.threads.ir import span
 from axe_eq.layout import Layout
 from axe_eq.program.types import DTYPES
+from axe_eq.target import Target
 
 VECTOR_BYTES = 16
 # Indices that one dim may have: tiles that hang over its end still count with 32 bits.
@@ -290,14 +291,17 @@ def declare(
     return k.tensor(operand.name, operand.dtype, extents or [1], layout=place, output=output)
 
 
-def vector(operands: Sequence[Operand]) -> int:
-    """Elements of 16 bytes of the widest element type that runs along the last dim."""
+def vector(operands: Sequence[Operand], n_bytes: int = VECTOR_BYTES) -> int:
+    """Elements of so many bytes of the widest element type that runs along the last dim."""
     sizes = [DTYPES[o.dtype].itemsize for o in operands if o.strides[-1] and not o.counts]
-    return VECTOR_BYTES // max(sizes, default=4)
+    return max(1, n_bytes // max(sizes, default=4))
 
 
-def run_vector(operands: Sequence[Operand], dim: int) -> int:
-    """Elements of a vector along a dim that every tensor contiguous there begins aligned at."""
+def run_vector(operands: Sequence[Operand], dim: int, n_bytes: int = VECTOR_BYTES) -> int:
+    """Elements of a vector along a dim that every tensor contiguous there begins aligned at.
+
+    Vectors of the widest element type have at most so many bytes.
+    """
     found = VECTOR_BYTES
     for o in operands:
         if o.counts or not o.strides[dim]:
@@ -305,9 +309,14 @@ def run_vector(operands: Sequence[Operand], dim: int) -> int:
         size = DTYPES[o.dtype].itemsize
         others = [*o.strides[:dim], *o.strides[dim % len(o.strides) + 1 :]]
         steps = [o.offset, *others, *(look.stride for look in o.looks)]
-        aligned = gcd(VECTOR_BYTES // size, *steps) if o.strides[dim] == 1 else 1
+        aligned = gcd(max(1, n_bytes // size), *steps) if o.strides[dim] == 1 else 1
         found = min(found, aligned)
     return found if found < VECTOR_BYTES else 4
+
+
+def widest(target: Target, operands: Sequence[Operand], dim: int) -> int:
+    """Elements of the longest vector of a machine that all tensors have along a dim."""
+    return run_vector(operands, dim, max(target.sizes("vector_bytes")))
 
 
 def thread_layout(rows: tuple[int, int], cols: tuple[int, int], wide: int) -> Layout:

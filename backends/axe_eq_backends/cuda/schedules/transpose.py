@@ -32,6 +32,7 @@ def turn(
     outputs: Sequence[tuple[Operand, Cell]],
     warps: tuple[int, int],
     name: str = "turn",
+    side: int | None = None,
 ) -> ir.Kernel:
     """The kernel that computes every output's cell over the operands at every index.
 
@@ -42,22 +43,33 @@ def turn(
         outputs: tensors that are written, with their cells.
         warps: of a CTA along the dim that operands are contiguous in, and along the results'.
         name: of the kernel.
+        side: elements of a vector; by default as many as blocks may have. 1 turns single elements
+            through shared memory, on 4 warps.
     """
-    side = block_side(shape, [*operands, *(o for o, _ in outputs)])
+    side = side or block_side(shape, [*operands, *(o for o, _ in outputs)])
     if side == 1:
         return _Elements(shape, operands, outputs, name).write()
     return _Blocks(shape, operands, outputs, warps, side, name).write()
 
 
-def block_side(shape: Sequence[int], tensors: Sequence[Operand]) -> int:
-    """Elements of a vector of the narrowest type that all blocks may have."""
+def block_side(
+    shape: Sequence[int], tensors: Sequence[Operand], n_bytes: int = VECTOR_BYTES
+) -> int:
+    """Elements of a vector of the narrowest type that all blocks may have, of so many bytes."""
     sizes = [DTYPES[t.dtype].itemsize for t in tensors if not t.counts]
-    return gcd(VECTOR_BYTES // min(sizes), shape[-1], shape[-2])
+    return gcd(max(1, n_bytes // min(sizes)), shape[-1], shape[-2])
 
 
-def best_warps(shape: Sequence[int], tensors: Sequence[Operand], n_units: int) -> tuple[int, int]:
+def tile_of(side: int, warps: tuple[int, int]) -> tuple[int, int]:
+    """Elements of a tile along the operands' dim and along the results'."""
+    if side == 1:
+        return ELEMENT_SIDE, ELEMENT_SIDE
+    return warps[0] * LANES[0] * side, warps[1] * LANES[1] * side
+
+
+def best_warps(shape: Sequence[int], side: int, n_units: int) -> tuple[int, int]:
     """The warps of a CTA that are expected to be fastest."""
-    block = block_side(shape, tensors) ** 2 * LANES[0] * LANES[1]
+    block = side**2 * LANES[0] * LANES[1]
     return LARGE if prod(shape) // block >= MANY_BLOCKS * n_units else SMALL
 
 
@@ -119,7 +131,7 @@ class _Blocks(_Turn):
         self.operands, self.outputs = operands, outputs
         self.k = k = ThreadBuilder(name, slow * fast)
         self.space = Space(k, tuple(shape), operands, [o for o, _ in outputs])
-        self.tile = (slow * lanes_a * side, fast * lanes_b * side)
+        self.tile = tile_of(side, warps)
         threads = (slow, 32 * fast, "tx"), (fast, 32, "tx")
         lanes = (lanes_a, 1, "tx"), (lanes_b, lanes_a, "tx")
         self.like = {}
@@ -148,8 +160,8 @@ class _Elements(_Turn):
         self.operands, self.outputs = operands, outputs
         self.k = k = ThreadBuilder(name, ELEMENT_WARPS)
         self.space = Space(k, tuple(shape), operands, [o for o, _ in outputs])
-        side, down = ELEMENT_SIDE, ELEMENT_SIDE // ELEMENT_WARPS
-        self.tile = (side, side)
+        down = ELEMENT_SIDE // ELEMENT_WARPS
+        self.tile = tile_of(1, (1, 1))
         slow, lanes = [(down, 1, "reg"), (ELEMENT_WARPS, 1, "warp")], [(32, 1, "lane")]
         self.like = {
             0: k.reg("like0", "f32", self.tile, Layout([*lanes, *slow])),

@@ -1,0 +1,169 @@
+"""What kernels on lanes cost: the grid and the tensors that they are written with, and no estimate.
+
+A kernel's time is a roofline. What was measured best of its sizes is the rule of its own file;
+`apart` says what another size is priced at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import ceil, log2, prod
+
+from axe_eq.kernel.cells import Cell, subexpressions
+from axe_eq.lower.candidate import Candidate
+from axe_eq.program import ops
+from axe_eq.program.types import DTYPES
+from axe_eq.target import Target
+from axe_eq_backends.cuda.cost import EXPOSED, L2_OVER_HBM, UNIT_BANDWIDTH
+from axe_eq_backends.cuda.schedules.tensors import Operand
+
+# Loss per doubling that a size is apart from the one that measured best: it orders sizes, and is
+# less than what a kernel of another kind costs more.
+APART = 0.03
+SECTOR_BYTES = 32  # that memory gives at least
+
+
+def apart(size: int, best: int) -> float:
+    """The loss of a size that is not the best one.
+
+    >>> apart(8, 32) == 2 * APART == apart(32, 8)
+    True
+    """
+    return APART * abs(log2(size / best))
+
+
+def operations(cells: Iterable[Cell]) -> float:
+    """Floating operations of cells that are computed at one index, each subexpression once."""
+    parts = {part for cell in cells for part in subexpressions(cell)}
+    return sum(ops.cell(part.cell)[0].flops for part in parts)
+
+
+@dataclass(frozen=True)
+class Tensors:
+    """What a kernel reads and writes over an index space.
+
+    Attributes:
+        shape: its extents.
+        operands, outputs: tensors over it.
+        buffers: by the names of tensors.
+        flops: operations of its cells, over the whole space.
+    """
+
+    shape: Sequence[int]
+    operands: Sequence[Operand]
+    outputs: Sequence[Operand]
+    buffers: Mapping[str, str]
+    flops: float
+    _known: dict[tuple[int, ...], float] = field(default_factory=dict, compare=False)
+
+    def candidate(
+        self,
+        target: Target,
+        parameters: Mapping[str, int],
+        *,
+        blocks: int,
+        counts: Sequence[int],
+        loss: float = 0.0,
+        passes: Mapping[int, int] | None = None,
+        part: float = UNIT_BANDWIDTH,
+        waits: float = 0.0,
+        reread: float = 0.0,
+    ) -> Candidate:
+        """The kernel by these parameters.
+
+        Args:
+            target: the machine.
+            parameters: what it is written by.
+            blocks: CTAs.
+            counts: tiles along every dim: what does not vary along one is read for each.
+            loss: part of its time that other parameters would save.
+            passes: how often operands are swept, by number; 1 where it does not say.
+            part: of the bandwidth, with which a CTA streams at most.
+            waits: seconds that CTAs wait for each other, at least.
+            reread: bytes that caches give beside those of tiles.
+        """
+        once, stored = self._once
+        again = max(0.0, self._loaded(tuple(counts), passes or {}) - (once - stored)) + reread
+        rate, units = target.memories[0].bytes_per_s, target.n_units
+        memory = once / rate / min(1.0, blocks * part)
+        memory += again / (rate * L2_OVER_HBM) / min(1.0, blocks / units)
+        vector = self.flops / target.vector_flops_per_s
+        busiest = ceil(blocks / units) * units / blocks
+        time_s = target.launch_s + max(memory, vector * busiest, waits)
+        time_s = time_s * (1.0 + loss) + EXPOSED * min(memory, vector)
+        costs = {
+            "gmem_bytes": once, "reread_bytes": again, "vector_s": vector, "memory_s": memory,
+            "blocks": float(blocks),
+        }  # fmt: skip
+        if waits:
+            costs["waits_s"] = waits
+        return Candidate(parameters, time_s, costs)
+
+    @cached_property
+    def _once(self) -> tuple[float, float]:
+        """Bytes that cross main memory, and of them those stored.
+
+        What several tensors read of one buffer counts once.
+        """
+        of: dict[str, list[Operand]] = {}
+        for o in self.operands:
+            if not o.counts:
+                of.setdefault(self.buffers[o.name], []).append(o)
+        read = (min(sum(map(self._footprint, same)), self._span(same)) for same in of.values())
+        stored = sum(map(self._footprint, self.outputs))
+        return sum(read) + stored, stored
+
+    def _extent(self, o: Operand, dim: int) -> int:
+        low, high = o.bound(dim) or (0, self.shape[dim])
+        return high - low
+
+    def _footprint(self, o: Operand) -> float:
+        """Bytes of the elements of a tensor that there are reads or writes of."""
+        if o.counts:
+            return 0.0
+        dims = range(len(self.shape))
+        places = prod(self._extent(o, d) for d in dims if o.strides[d])
+        if o.looks:
+            there = places * prod(look.extent for look in o.looks)
+            places = min(there, prod(self._extent(o, d) for d in dims if o.varies(d)))
+        return float(places * DTYPES[o.dtype].itemsize)
+
+    def _span(self, same: Sequence[Operand]) -> float:
+        """Bytes from the first element that some tensors of a buffer read to the last."""
+        if len(same) == 1 or any(o.looks for o in same):
+            return float("inf")
+        ends = []
+        for o in same:
+            bounds = [o.bound(d) or (0, e) for d, e in enumerate(self.shape)]
+            steps = [(s * a, s * (b - 1)) for s, (a, b) in zip(o.strides, bounds, strict=True)]
+            ends.append([o.offset + sum(map(f, steps)) for f in (min, max)])
+        first, last = min(a for a, _ in ends), max(b for _, b in ends)
+        return float((last - first + 1) * DTYPES[same[0].dtype].itemsize)
+
+    def scattered(self, dim: int) -> float:
+        """Bytes that memory gives beside those read, where neighbours along a dim are read."""
+        total = 0.0
+        for o in self.operands:
+            whole = SECTOR_BYTES // DTYPES[o.dtype].itemsize
+            apart = 1 if o.looks else min(abs(o.strides[dim]), whole)
+            total += self._footprint(o) * max(0, apart - 1)
+        return total
+
+    def _loaded(self, counts: tuple[int, ...], passes: Mapping[int, int]) -> float:
+        """Bytes that the tiles of a kernel read: a kind of kernel has its passes."""
+        if counts not in self._known:
+            read = (self._read(o, counts) * passes.get(n, 1) for n, o in enumerate(self.operands))
+            self._known[counts] = sum(read)
+        return self._known[counts]
+
+    def _read(self, o: Operand, counts: Sequence[int]) -> float:
+        """Bytes that the tiles of a kernel read of an operand, together."""
+        if o.counts:
+            return 0.0
+        read = prod(self._extent(o, d) if o.varies(d) else n for d, n in enumerate(counts))
+        return float(read * DTYPES[o.dtype].itemsize)
+
+
+__all__ = ["Tensors", "apart", "operations"]
