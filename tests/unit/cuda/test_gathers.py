@@ -54,11 +54,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "of padded": (lambda x, i: ROWS(xp.pad(x, ((2, 3), (0, 0))), i), [table(5, 9), where(10, 40)]),
     "of counted": (lambda x, i: ROWS(x, (3 * i + 1) % 30), [table(30, 17), where(30, 8)]),
     "normed": (lambda x, i: nn.rmsnorm(ROWS(x, i)), [table(50, 300), where(50, 7)]),
-<<<<<<< ours
     "long rows": (lambda x, i: nn.softmax(ROWS(x, i)), [table(3, 40_000), where(3, 1)]),
-=======
-    "long rows": (lambda x, i: nn.softmax(ROWS(x, i)), [table(6, 20_000), where(6, 2)]),
->>>>>>> theirs
     "summed": (lambda x, i: xp.sum(ROWS(x, i), axis=0), [table(50, 65), where(50, 70)]),
     "largest of rows": (lambda x, i: xp.max(ROWS(x, i), axis=1), [table(13, 37), where(13, 5)]),
     "least of columns": (
