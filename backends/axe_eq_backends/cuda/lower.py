@@ -114,9 +114,8 @@ def _schedule(cone: Cone, step: KernelStep | MoveStep, target: Target) -> Lowere
         found = read_streaming(cone, step.parameters, target)  # type: ignore[union-attr]
         return Lowered(stream(found.problem, found.tiling, cone.name), found.buffers)
     own_dims = bool(folds) and all(f.product and min(f.dims) >= cone.rank for f in folds)
-    on_lanes = isinstance(step, KernelStep) and step.schedule == Lanes.name
-    if not own_dims or on_lanes:
-        chosen = step.parameters if isinstance(step, KernelStep) and on_lanes else {}
+    if not own_dims or (isinstance(step, KernelStep) and step.schedule == Lanes.name):
+        chosen = step.parameters if isinstance(step, KernelStep) and not matrix else {}
         return Lowered(*written(cone, chosen, target))
     contraction, buffers = _contraction(cone)
     sizes, row = dict[str, int](), ""
