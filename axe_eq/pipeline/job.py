@@ -98,7 +98,8 @@ class Job:
 
 
 def _target_text(target: Target) -> str:
-    plain = replace(target, limits=dict(target.limits), choices=dict(target.choices))
+    tables = {name: dict(getattr(target, name)) for name in ("limits", "choices", "figures")}
+    plain = replace(target, **tables)
     try:
         return b64encode(pickle.dumps(plain)).decode()
     except (pickle.PicklingError, TypeError, AttributeError) as error:

@@ -79,7 +79,7 @@ class Prices:
 
             def cone() -> Formula:
                 order = used(self.forest, roots, picks)
-                return formula(self.forest, roots, order, picks, stored, boxes=False)
+                return formula(self.forest, roots, order, picks, stored)
 
             known.read = self.pricer.price(known.summary, ruled_out, cone)
         return known.read

@@ -16,7 +16,6 @@ from axe_eq.lower.candidate import Candidate
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
-from axe_eq_backends.cuda.cost import EXPOSED, L2_OVER_HBM, UNIT_BANDWIDTH
 from axe_eq_backends.cuda.schedules.tensors import Operand
 
 # Loss per doubling that a size is apart from the one that measured best: it orders sizes, and is
@@ -67,7 +66,7 @@ class Tensors:
         counts: Sequence[int],
         loss: float = 0.0,
         passes: Mapping[int, int] | None = None,
-        part: float = UNIT_BANDWIDTH,
+        part: float | None = None,
         waits: float = 0.0,
         reread: float = 0.0,
     ) -> Candidate:
@@ -80,19 +79,20 @@ class Tensors:
             counts: tiles along every dim: what does not vary along one is read for each.
             loss: part of its time that other parameters would save.
             passes: how often operands are swept, by number; 1 where it does not say.
-            part: of the bandwidth, with which a CTA streams at most.
+            part: of the bandwidth, with which a CTA streams at most; None for the machine's.
             waits: seconds that CTAs wait for each other, at least.
             reread: bytes that caches give beside those of tiles.
         """
         once, stored = self._once
         again = max(0.0, self._loaded(tuple(counts), passes or {}) - (once - stored)) + reread
         rate, units = target.memories[0].bytes_per_s, target.n_units
+        part = target.figure("unit_bandwidth") if part is None else part
         memory = once / rate / min(1.0, blocks * part)
-        memory += again / (rate * L2_OVER_HBM) / min(1.0, blocks / units)
+        memory += again / (rate * target.figure("l2_over_memory")) / min(1.0, blocks / units)
         vector = self.flops / target.vector_flops_per_s
         busiest = ceil(blocks / units) * units / blocks
         time_s = target.launch_s + max(memory, vector * busiest, waits)
-        time_s = time_s * (1.0 + loss) + EXPOSED * min(memory, vector)
+        time_s = time_s * (1.0 + loss) + target.figure("exposed") * min(memory, vector)
         costs = {
             "gmem_bytes": once, "reread_bytes": again, "vector_s": vector, "memory_s": memory,
             "blocks": float(blocks),

@@ -15,7 +15,6 @@ from axe_eq.lower.formulas import Cone, Fold
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
-from axe_eq_backends.cuda.cost import UNIT_BANDWIDTH
 from axe_eq_backends.cuda.lane_price import Tensors, apart, operations
 from axe_eq_backends.cuda.leaves import Names, looking, operand, stored
 from axe_eq_backends.cuda.online import BEST, ONLINE, substituted, unable
@@ -296,7 +295,7 @@ class Sweeps:
         vector = widest(target, everything, len(p.shape) - 1 if self.fast else kept)
         best = best_sweep(p.shape[kept], p.shape[-1], self.fast, vector)
         running = 2 * len(p.reductions) + 2 + len(p.operands)
-        part = COLUMNS_B_S / target.memories[0].bytes_per_s if self.slow else UNIT_BANDWIDTH
+        part = COLUMNS_B_S / target.memories[0].bytes_per_s if self.slow else None
         passes = self._passes()
         sizes = (target.sizes(f"sweep_{name}") for name in ("warps", "threads", "vectors"))
         for warps, threads, many in product(*sizes):

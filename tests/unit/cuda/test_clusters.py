@@ -358,7 +358,7 @@ def test_golden_text(golden: Callable[..., None]) -> None:
 SMALL = {
     "rows": Tiling(64, 128, 64, 2, consumers=1, cluster=2, along="m"),
     "columns": Tiling(128, 64, 64, 2, cluster=2, along="n"),
-    "four columns": Tiling(256, 64, 32, 2, raster=2, cluster=4, along="n"),
+    "four columns": Tiling(256, 64, 32, 2, band=2, cluster=4, along="n"),
 }
 M, N, K = parameters()
 
