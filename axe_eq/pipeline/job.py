@@ -98,8 +98,10 @@ class Job:
 
 
 def _target_text(target: Target) -> str:
-    tables = {name: dict(getattr(target, name)) for name in ("limits", "choices", "figures")}
-    plain = replace(target, **tables)
+    plain = replace(
+        target, limits=dict(target.limits), choices=dict(target.choices),
+        figures=dict(target.figures),
+    )  # fmt: skip
     try:
         return b64encode(pickle.dumps(plain)).decode()
     except (pickle.PicklingError, TypeError, AttributeError) as error:

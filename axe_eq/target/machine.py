@@ -304,7 +304,8 @@ class Target:
         Raises:
             PackError: the target names none so.
         """
-        return self._named("choices", "sizes", name)
+        found: tuple[int, ...] = self._named("choices", "sizes", name)
+        return found
 
     def figure(self, name: str) -> float:
         """A fitted figure of cost models, see `figures`.
@@ -312,7 +313,8 @@ class Target:
         Raises:
             PackError: the target has none so.
         """
-        return self._named("figures", "figure", name)
+        found: float = self._named("figures", "figure", name)
+        return found
 
     def _named(self, table: str, what: str, name: str) -> Any:
         held = getattr(self, table)

@@ -76,7 +76,7 @@ class TensorCores:
             return "a structured reduction of products"
         if summary.n_folds:
             return "other reductions beside products"
-        if _computes_operands(summary):
+        if summary.staged:
             return "operands of products computed in the kernel"
         if len(summary.stores) > 1:
             return "several results"
@@ -91,27 +91,19 @@ class TensorCores:
         summary = sides.summary
         columns = _tiles(tile_rows(target, summary.products[0].dtype), sides, target)
         figure, chosen = target.figure, columns.extra
-        clusters = chosen["cluster_rows"] * chosen["cluster_cols"]
         rows = _row_of(columns, target)
         rate = np.array([r.flops_per_s for r in rows])
         rate = rate / _smem_traffic(summary, target, columns) ** figure("smem_exponent")
         wasted = padded(sides.there[0], chosen["m"] * chosen["cluster_rows"])
         wasted = wasted * padded(sides.there[1], chosen["n"] * chosen["cluster_cols"])
         matrix = flops(summary.products, summary, columns) / rate * wasted
-        matrix = matrix * (
-            _pipeline(summary, target, columns) + figure("cluster") * np.log2(clusters)
-        )
+        matrix = matrix * _losses(summary, target, columns)
         roofline(summary, target, columns, matrix, shared=_of_clusters(columns))
         waits = _waits(sides, target, columns)
         columns.time_s = np.maximum(columns.time_s, target.launch_s + waits)
         _check_division(sides, rows, columns)
         _check_tensor_capacity(sides, target, columns)
         return sides.named(columns)
-
-
-def _computes_operands(summary: Summary) -> bool:
-    """Whether a plain product reads what the cone computes, which no schedule stages."""
-    return bool(summary.staged)
 
 
 def too_many_reads(summary: Summary) -> str | None:
@@ -326,14 +318,15 @@ def _band(sides: Matrices, columns: Columns, target: Target) -> Column:
     return np.clip(2.0 ** np.floor(np.log2(np.maximum(square, 1))), 1, rows)
 
 
-def _pipeline(summary: Summary, target: Target, columns: Columns) -> Column:
-    """Loss of shallow pipelines: few stages or short chunks expose the latency of loads."""
+def _losses(summary: Summary, target: Target, columns: Columns) -> Column:
+    """Of shallow pipelines and clusters: few stages or short chunks expose the latency of loads."""
     part, figure = columns.extra["staging"] / _panels(summary, columns)[0], target.figure
     in_turns = figure("panels_in_turns") + figure("fewer_panels") * (1 - part)
     return (
         1
         + figure("short_chunk") / columns.extra["k"]
         + figure("few_stages") / (columns.extra["stages"] - 1)
+        + figure("cluster") * np.log2(columns.extra["cluster_rows"] * columns.extra["cluster_cols"])
         + np.where(part < 1, in_turns, 0.0)
     )
 

@@ -114,8 +114,8 @@ def _schedule(cone: Cone, step: KernelStep | MoveStep, target: Target) -> Lowere
         wrong = f"is to be written by {' '.join(sorted(step.parameters)) or 'nothing'}"
         raise cone.refuse(wrong, f"{' '.join(sorted(names))} with {row.name}")
     if is_streaming(cone):
-        problem, buffers = read_problem(cone)
-        return Lowered(stream(problem, Tiling.of(step.parameters), cone.name), buffers)
+        problem, found = read_problem(cone)
+        return Lowered(stream(problem, Tiling.of(step.parameters), cone.name), found)
     if not (cone.folds and all(f.product and min(f.dims) >= cone.rank for f in cone.folds)):
         raise cone.refuse("has other reductions than sums of products", "nothing beside those")
     contraction, buffers = _contraction(cone)

@@ -52,6 +52,18 @@ def candidates_of(cone: Cone, target: Target) -> list[Candidate]:
     return [c for way in ways_of(cone)[0] for c in way.candidates(target)]
 
 
+def cheapest(cone: Cone, target: Target) -> Mapping[str, int]:
+    """Parameters of the cheapest candidate.
+
+    Raises:
+        DispatchError: no kernel on lanes computes the cone, or none of the target's sizes.
+    """
+    offered = candidates_of(cone, target)
+    if not offered:
+        raise cone.refuse("has no candidate", "sizes that the target has")
+    return min(offered, key=lambda c: c.time_s).parameters
+
+
 def written(cone: Cone, parameters: Mapping[str, int]) -> tuple[ir.Kernel, Mapping[str, str]]:
     """The kernel of a cone by a candidate's parameters, and the buffers behind its tensors.
 

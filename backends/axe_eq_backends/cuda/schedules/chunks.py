@@ -178,7 +178,7 @@ class Tiling:
     @classmethod
     def of(cls, parameters: Mapping[str, int]) -> Tiling:
         """The tiling of a candidate, by `PARAMETERS`."""
-        chosen = dict(parameters)
+        chosen: dict[str, Any] = dict(parameters)
         band, falling, turned = (chosen.pop(name) for name in ("band", "falling", "turned"))
         return cls(**chosen, order=Order(band, bool(falling), bool(turned)))
 

@@ -170,7 +170,7 @@ class Tiling:
     @classmethod
     def of(cls, parameters: Mapping[str, int]) -> Tiling:
         """The tiling of a candidate, by `PARAMETERS`."""
-        chosen = dict(parameters)
+        chosen: dict[str, Any] = dict(parameters)
         rows, cols = (chosen.pop(f"cluster_{side}") for side in ("rows", "cols"))
         return cls(**chosen, cluster=rows * cols, along="m" if cols == 1 else "n")
 
