@@ -38,11 +38,10 @@ from axe_eq_backends.cuda.schedules.gemm import (
     PERIOD_ROWS,
     SMEM_SLACK,
     column_words,
-    panel_width,
-    staged_panels,
     tile_words,
 )
 from axe_eq_backends.cuda.schedules.tensors import power_of_two_from
+from axe_eq_backends.cuda.schedules.tiles import panel_width, staged_panels
 from axe_eq_backends.cuda.sides import Matrices, as_matrices
 from axe_eq_backends.cuda.sizes import MOST_INSTRUCTIONS, instructions
 

@@ -41,8 +41,9 @@ from axe_eq_backends.cuda.schedules.chunks import (
     scoring_words,
     storing_words,
 )  # fmt: skip
-from axe_eq_backends.cuda.schedules.gemm import SMEM_SLACK, panel_width, staged_panels
+from axe_eq_backends.cuda.schedules.gemm import SMEM_SLACK
 from axe_eq_backends.cuda.schedules.tile_order import IN_ROWS
+from axe_eq_backends.cuda.schedules.tiles import panel_width, staged_panels
 from axe_eq_backends.cuda.streams import read_problem, taken
 
 # Registers of a consumer's thread per number of consumers, and those beside its tiles.

@@ -28,7 +28,8 @@ from axe_eq_backends.cuda.compile import compile_text
 from axe_eq_backends.cuda.emit import emit
 from axe_eq_backends.cuda.meaning import MEANINGS
 from axe_eq_backends.cuda.planning import plan
-from axe_eq_backends.cuda.schedules.gemm import Problem, Tiling, gemm, staged_panels
+from axe_eq_backends.cuda.schedules.gemm import Problem, Tiling, gemm
+from axe_eq_backends.cuda.schedules.tiles import staged_panels
 from axe_eq_backends.cuda.target import h200
 from tests.unit.cuda.whole import Whole, launch, lowered, whole
 

@@ -41,7 +41,7 @@ from axe_eq_backends.cuda.online import (
     substituted,
 )  # fmt: skip
 from axe_eq_backends.cuda.schedules import tiles
-from axe_eq_backends.cuda.schedules.gemm import column_words, panel_width, tile_words
+from axe_eq_backends.cuda.schedules.gemm import column_words, tile_words
 from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES
 from axe_eq_backends.cuda.schedules.tile_order import IN_ROWS, Grid, Order, backwards
 from axe_eq_backends.cuda.wgmma import accumulator
@@ -281,7 +281,7 @@ class Writer:
         self.last: Int = self.steps - 1
         self.count: Int = self.steps
         self.whole: tuple[Int, Int] | None = None
-        self.wide = panel_width(tiling.q, DTYPES[problem.out.dtype].itemsize)
+        self.wide = tiles.panel_width(tiling.q, DTYPES[problem.out.dtype].itemsize)
         self.panels = tiling.q // self.wide
         self.staged = tiling.staging or self.panels
         if self.panels % self.staged:

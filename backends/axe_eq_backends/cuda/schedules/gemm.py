@@ -54,20 +54,6 @@ def tile_words(rows: Any, cols: Any, itemsize: Any) -> Any:
     return rows * cols * itemsize // 4 // GROUP_THREADS
 
 
-def panel_width(cols: int, itemsize: int) -> int:
-    """Columns of a tile of results that are stored at once."""
-    return min(PANEL_BYTES // itemsize, cols & -cols)
-
-
-def staged_panels(panels: int, most: int) -> int:
-    """Panels in shared memory: they take slots in turn, over the ends of tiles, in whole rounds.
-
-    >>> staged_panels(4, 8), staged_panels(3, 2)
-    (4, 1)
-    """
-    return next(n for n in range(min(most, panels), 0, -1) if panels % n == 0)
-
-
 @dataclass(frozen=True)
 class Matrix:
     """A matrix argument: logical (rows, k) operand or (rows, cols) tensor.
@@ -225,7 +211,7 @@ class _Writer:
         self.rows = rows
         self.size = DTYPES[problem.out.dtype].itemsize
         run = problem.out.run(tiling.n) if problem.out.major else tiling.n
-        self.wide = panel_width(run, self.size)
+        self.wide = tiles.panel_width(run, self.size)
         self.panels = tiling.n // self.wide
         self.staged = tiling.staging or self.panels
         if self.panels % self.staged:

@@ -23,6 +23,20 @@ def panels(lead: tuple[int, ...], rows: int, cols: int, itemsize: int, width: in
     return Layout(shard, swizzle=swizzle(wide * itemsize, itemsize))
 
 
+def panel_width(cols: int, itemsize: int) -> int:
+    """Columns of a tile of results that are stored at once: a panel of at most 128 bytes."""
+    return min(128 // itemsize, cols & -cols)
+
+
+def staged_panels(panels: int, most: int) -> int:
+    """Panels in shared memory: they take slots in turn, over the ends of tiles, in whole rounds.
+
+    >>> staged_panels(4, 8), staged_panels(3, 2)
+    (4, 1)
+    """
+    return next(n for n in range(min(most, panels), 0, -1) if panels % n == 0)
+
+
 def transposed_panels(lead: tuple[int, ...], rows: int, cols: int, itemsize: int) -> Layout:
     """(lead..., rows, cols) with rows contiguous: row panels of 128 bytes, swizzled."""
     wide = min(128 // itemsize, rows)
