@@ -32,7 +32,7 @@ CASES, SAMPLE = 600, 15
 EXTENTS = (1, 2, 3, 7, 8, 16, 17, 64, 100, 128, 333, 1000, 1024, 4096)
 FEW = (1, 2, 3, 8, 17)
 MOST = 1 << 24
-REGISTERS = "register_products"
+REGISTERS, LEAST_ROW_THREADS, INFINITE = "register_products", 128, float("inf")
 DTYPES = ("f16", "f16", "bf16", "f32", "f32", "f64", "i32", "i64", "f8e4m3")
 FLOATS = ("f16", "bf16", "f32", "f64")
 # As einsum has them; dims in capitals have few indices.
@@ -195,8 +195,11 @@ def emitted(step: Any, graph: Any) -> Emitted:
     rows = frozenset(name for _, name in products)
     warps = kernel.n_warps
     if not products:
-        threads = {"row_threads": min(kernel.n_threads, step.parameters.get("row_threads", 0))}
-        held = threads | {"map_warps": warps, "sweep_warps": warps}
+        held: dict[str, Any] = {"map_warps": warps, "sweep_warps": warps}
+        if (threads := step.parameters.get("row_threads", 0)) <= LEAST_ROW_THREADS:
+            assert kernel.n_threads == LEAST_ROW_THREADS or not threads
+        else:
+            held["row_threads"] = kernel.n_threads
         return Emitted("lanes", rows, held, kernel.tiles)
     shapes = {b.name: b.shape for b in kernel.buffers}
     accs = [p.acc.shape for p, _ in products]
@@ -236,7 +239,8 @@ def check(case: Case, chosen: list[Any]) -> list[str]:
         assert found.rows == ({kernel.row} if kernel.row else set())
         known = {n: x for n, x in found.parameters.items() if n in kernel.parameters}
         assert known == {name: kernel.parameters[name] for name in known}
-        assert found.tiles <= kernel.costs["blocks"]
+        lanes = found.schedule == "lanes"
+        assert found.tiles <= kernel.costs["blocks"] <= (found.tiles if lanes else INFINITE)
         for given in chosen:
             wanted = (
                 type(given).of(kernel.parameters)

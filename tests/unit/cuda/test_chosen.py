@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import OrderedDict
 from dataclasses import replace
 from typing import Any
@@ -332,27 +331,6 @@ def test_lowering_writes_a_candidate_as_it_is_or_fails() -> None:
         plan(large, h200)
     with pytest.raises(DispatchError, match=r"with tcgen05\.f16; expected a row of wgmma mma fma"):
         lower(replace(step, row="tcgen05.f16"), graph, h200)
-
-
-@pytest.mark.parametrize("kind", range(4))
-def test_built_kernels_of_drawn_programs_have_the_grid_and_warps_that_were_priced(
-    kind: int,
-) -> None:
-    rng, fns = (
-        random.Random(f"drawn {kind}"),
-        [nn.softmax, nn.gelu, nn.layernorm, xp.matrix_transpose],
-    )
-    for _ in range(6):
-        shape = tuple(rng.choice((1, 3, 8, 17, 100, 333, 1024)) for _ in range(rng.randint(2, 3)))
-        dtype = rng.choice(("f16", "bf16", "f32", "f64"))
-        exe = axe.compile(fns[kind], axe.Spec(shape, dtype), target="h200")
-        for step in exe.schedule.graph.kernels:
-            made = lower(step, exe.schedule.graph, h200).kernel
-            assert made.tiles == step.costs["blocks"], (shape, dtype)
-            warps = {n: v for n, v in step.parameters.items() if n.endswith("warps")}
-            assert all(made.n_warps == v for v in warps.values())
-            if "row_threads" in step.parameters:
-                assert made.n_threads == max(128, step.parameters["row_threads"])
 
 
 def lying(shape: tuple[int, ...], iters: list[tuple[int, int]], first: int = 0) -> axe.Spec:

@@ -130,14 +130,14 @@ def _lowered(program: Program, row: str, sizes: Mapping[str, int]) -> tuple[Kern
     graph = ScheduleGraph("h200", {}, (step,), (), ())
     cone = read_cone(step, alone)
     if is_streaming(cone) and row:
-        step = replace(step, parameters=WRITTEN_BY["stream"] | sizes)
+        step = replace(step, parameters={**WRITTEN_BY["stream"], **sizes})
         return step, lower(step, graph, h200)
     if not (cone.folds and all(f.product and min(f.dims) >= cone.rank for f in cone.folds)):
         step = replace(step, parameters=sizes or cheapest(cone, h200))
         return step, lower(step, graph, h200)
     rows = [row] if row else [r.name for r in h200.rows("gemm")]
     for name in rows:
-        step = replace(step, row=name, parameters=WRITTEN_BY[name.partition(".")[0]] | sizes)
+        step = replace(step, row=name, parameters={**WRITTEN_BY[name.partition(".")[0]], **sizes})
         try:
             made = lower(step, graph, h200)
             plan(made.kernel, h200)
