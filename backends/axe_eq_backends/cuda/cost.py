@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise, starmap
 from math import gcd, prod
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.box import UNIT_LETTERS
@@ -45,6 +47,7 @@ from axe_eq_backends.cuda.schedules.tiles import panel_width, staged_panels
 from axe_eq_backends.cuda.sides import Matrices, as_matrices
 from axe_eq_backends.cuda.sizes import MOST_INSTRUCTIONS, instructions
 
+Mask = npt.NDArray[np.bool_]
 # Warpgroups that multiply, at most, and the rows each takes at least; the narrowest tile, and step.
 CONSUMERS, WARPGROUP_ROWS, LEAST_COLS, LEAST_DEPTH = 2, 64, 64, 16
 # A block size that covers any dim: cutting is never worse than keeping a dim whole.
@@ -88,20 +91,20 @@ class TensorCores:
         """One table over all rows and tiles; what a kernel is written by is all in it."""
         sides = as_matrices(summary)
         summary = sides.summary
-        columns = _tiles(tile_rows(target, summary.products[0].dtype), sides, target)
-        figure, chosen = target.figure, columns.extra
-        rows = _row_of(columns, target)
-        rate = np.array([r.flops_per_s for r in rows])
-        rate = rate / _smem_traffic(summary, target, columns) ** figure("smem_exponent")
+        table = _offered(sides, target)
+        figure, chosen = target.figure, dict(table.chosen)
+        block = {"p": chosen["m"], "q": chosen["n"], "k": chosen["k"], "s": chosen["k"]}
+        columns = Columns(block, chosen, table.names, exact=True)
+        chosen["band"] = _band(sides, columns, target)
+        rate = table.rate / _smem_traffic(summary, target, columns) ** figure("smem_exponent")
         wasted = padded(sides.there[0], chosen["m"] * chosen["cluster_rows"])
         wasted = wasted * padded(sides.there[1], chosen["n"] * chosen["cluster_cols"])
         matrix = flops(summary.products, summary, columns) / rate * wasted
-        matrix = matrix * _losses(summary, target, columns)
+        matrix = matrix * _losses(table, target, columns)
         roofline(summary, target, columns, matrix, shared=_of_clusters(columns))
         waits = _waits(sides, target, columns)
         columns.time_s = np.maximum(columns.time_s, target.launch_s + waits)
-        _check_division(sides, rows, columns)
-        _check_tensor_capacity(sides, target, columns)
+        _check(sides, table, target, columns)
         return sides.named(columns)
 
 
@@ -232,60 +235,87 @@ def is_of_matrices(work: Work) -> bool:
     return {"a", "b"} <= {reach for _, _, reach in work.kept}
 
 
-def _row_of(columns: Columns, target: Target) -> list[Instr]:
-    by_name = {r.name: r for r in target.rows("gemm")}
-    return [by_name[name] for name in columns.rows]
+class Table(NamedTuple):
+    """Tiles of a target's rows, whatever product they are of; see `gemm.PARAMETERS`.
+
+    Attributes:
+        chosen: parameters but the band, by name.
+        names: of the rows.
+        rate: operations of the row.
+        uneven: tiles that are no whole instructions and warpgroups.
+        panels, panel_bytes: of a tile of the result, and of one of them.
+    """
+
+    chosen: dict[str, Column]
+    names: tuple[str, ...]
+    rate: Column
+    uneven: Mask
+    panels: Column
+    panel_bytes: Column
 
 
-def _tiles(rows: list[Instr], sides: Matrices, target: Target) -> Columns:
-    """What the target offers for every row: `gemm.PARAMETERS`.
+@lru_cache(maxsize=256)
+def _table(
+    rows: tuple[tuple[str, float, int, int], ...],
+    sizes: tuple[tuple[int, ...], ...],
+    clusters: tuple[int, ...],
+    depth: int,
+    itemsize: int,
+) -> Table:
+    """All combinations.
+
+    Args:
+        rows: (name, operations a second, rows and columns that a tile has a multiple of).
+        sizes: rows and columns of a tile, stages, and panels in shared memory at most.
+        clusters: CTAs of one.
+        depth: of a step.
+        itemsize: bytes of an element of the result.
+    """
+    ways = [w for n in clusters for w in dict.fromkeys(((n, 1), (1, n)))]
+    at, m, n, stages, most, way = grid_of(range(len(rows)), *sizes, range(len(ways)))
+    names, rates, *steps = zip(*rows, strict=True)
+    row, (m_step, n_step) = at.astype(int), np.array(steps)
+    shared = np.array(ways, float)[way.astype(int)]
+    wide = np.array([panel_width(cols, itemsize) for cols in n.astype(int).tolist()])
+    consumers = np.clip(m // WARPGROUP_ROWS, 1, CONSUMERS)
+    panels = n // wide
+    pairs = zip(panels.astype(int).tolist(), most.astype(int).tolist(), strict=True)
+    staging = np.array([float(staged_panels(*pair)) for pair in pairs])
+    chosen = {
+        "m": m, "n": n, "k": np.full(len(m), float(depth)), "stages": stages,
+        "consumers": consumers, "staging": staging, "cluster_rows": shared[:, 0],
+        "cluster_cols": shared[:, 1],
+    }  # fmt: skip
+    uneven = (m % (m_step[row] * consumers) + n % n_step[row]) > 0
+    made = tuple(names[r] for r in row.tolist())
+    return Table(chosen, made, np.array(rates)[row], uneven, panels, m * wide * itemsize)
+
+
+def _offered(sides: Matrices, target: Target) -> Table:
+    """What the target offers for a product.
 
     A tile has the columns that are there where no letter cuts them, and steps of a panel's width.
     """
-    summary = sides.summary
-    (store,), work = summary.stores, summary.products[0]
-    size = DTYPES[work.dtype].itemsize
-    clusters = [w for n in target.sizes("product_cluster") for w in dict.fromkeys(((n, 1), (1, n)))]
+    (store,), work = sides.summary.stores, sides.summary.products[0]
+    rows = [
+        (r.name, r.flops_per_s, r.shape[0], r.limits.get("n_step", r.shape[1]))
+        for r in tile_rows(target, work.dtype)
+    ]
     names = ("rows", "cols", "stages", "panels")
     sizes = [target.sizes(f"product_{name}") for name in names]
-    if not summary.has("q"):
+    if not sides.summary.has("q"):
         sizes[1] = (-(-sides.there[1] // LEAST_COLS) * LEAST_COLS,)
-    at, m, n, stages, most, way = grid_of(range(len(rows)), *sizes, range(len(clusters)))
-    wide = {int(n): panel_width(int(n), store.itemsize) for n in sizes[1]}
-    pairs = zip(n.astype(int).tolist(), most.astype(int).tolist(), strict=True)
-    staging = [staged_panels(n // wide[n], most) for n, most in pairs]
-    depth = min(PANEL_BYTES // size, max(LEAST_DEPTH, power_of_two_from(prod(work.reduced))))
-    k = np.full(len(m), float(depth))
-    shared = np.array(clusters, float)[way.astype(int)]
-    made = [rows[int(r)] for r in at]
-    columns = Columns(
-        {"p": m, "q": n, "k": k, "s": k},
-        {
-            "m": m, "n": n, "k": k, "stages": stages,
-            "consumers": np.clip(m // WARPGROUP_ROWS, 1, CONSUMERS),
-            "staging": np.array(staging, float),
-            "cluster_rows": shared[:, 0], "cluster_cols": shared[:, 1],
-        },
-        tuple(r.name for r in made), exact=True,
-    )  # fmt: skip
-    columns.extra["band"] = _band(sides, columns, target)
-    return columns
+    deepest = max(LEAST_DEPTH, power_of_two_from(prod(work.reduced)))
+    depth = min(PANEL_BYTES // DTYPES[work.dtype].itemsize, deepest)
+    clusters = target.sizes("product_cluster")
+    return _table(tuple(rows), tuple(sizes), clusters, depth, store.itemsize)
 
 
 def _of_clusters(columns: Columns) -> Columns:
     """Blocks that read an operand once: those of a cluster read it together."""
     sizes = {"p": columns.extra["cluster_rows"], "q": columns.extra["cluster_cols"]}
-    return replace(
-        columns, block=columns.block | {x: columns.block[x] * n for x, n in sizes.items()}
-    )
-
-
-def _panels(summary: Summary, columns: Columns) -> tuple[Column, Column]:
-    """Panels of a tile of the result, and bytes of one."""
-    (store,) = summary.stores
-    n = columns.extra["n"]
-    wide = np.minimum(PANEL_BYTES // store.itemsize, n.astype(int) & -n.astype(int))
-    return n / wide, columns.extra["m"] * wide * store.itemsize
+    shared = {x: columns.block[x] * n for x, n in sizes.items()}
+    return replace(columns, block=columns.block | shared)
 
 
 def _smem_traffic(summary: Summary, target: Target, columns: Columns) -> Column:
@@ -317,9 +347,9 @@ def _band(sides: Matrices, columns: Columns, target: Target) -> Column:
     return np.clip(2.0 ** np.floor(np.log2(np.maximum(square, 1))), 1, rows)
 
 
-def _losses(summary: Summary, target: Target, columns: Columns) -> Column:
+def _losses(table: Table, target: Target, columns: Columns) -> Column:
     """Of shallow pipelines and clusters: few stages or short chunks expose the latency of loads."""
-    part, figure = columns.extra["staging"] / _panels(summary, columns)[0], target.figure
+    part, figure = columns.extra["staging"] / table.panels, target.figure
     in_turns = figure("panels_in_turns") + figure("fewer_panels") * (1 - part)
     return (
         1
@@ -408,25 +438,21 @@ def roofline(
     }  # fmt: skip
 
 
-def _check_division(sides: Matrices, rows: list[Instr], columns: Columns) -> None:
-    """Tiles of whole instructions and warpgroups; clusters of tiles that are there."""
-    chosen, steps = columns.extra, [(r.shape[0], r.limits.get("n_step", r.shape[1])) for r in rows]
-    m_step, n_step = np.array(steps).T
-    uneven = chosen["m"] % (m_step * chosen["consumers"]) + chosen["n"] % n_step
-    columns.reject(uneven > 0, "tiles of parts of instructions")
+def _check(sides: Matrices, table: Table, target: Target, columns: Columns) -> None:
+    """Whole instructions, clusters of tiles that are there, and what they take of the machine.
+
+    Operand stages and staged results in shared memory, accumulators in registers.
+    """
+    summary, chosen = sides.summary, columns.extra
+    columns.reject(table.uneven, "tiles of parts of instructions")
     for side, of, other in (("rows", "m", "n"), ("cols", "n", "m")):
         n, there = chosen[f"cluster_{side}"], sides.there[side == "cols"]
         lone = (np.ceil(there / chosen[of]) < n) | (chosen[other] % (PART_ROWS * n) > 0)
         columns.reject((n > 1) & lone, "clusters of fewer tiles, or of parts of operand tiles")
-
-
-def _check_tensor_capacity(sides: Matrices, target: Target, columns: Columns) -> None:
-    """Operand stages and staged results in shared memory, accumulators in registers."""
-    summary, chosen = sides.summary, columns.extra
     tile = chosen["m"] * chosen["n"]
     accumulators = tile * len(summary.products)
     ring = _stage_bytes(sides, columns) * chosen["stages"]
-    smem = ring + chosen["staging"] * _panels(summary, columns)[1] + SMEM_SLACK
+    smem = ring + chosen["staging"] * table.panel_bytes + SMEM_SLACK
     limit = target.memory("smem").n_bytes
     columns.costs |= {
         "smem_bytes": smem, "register_bytes": accumulators * DTYPES["f32"].itemsize

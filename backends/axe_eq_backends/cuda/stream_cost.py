@@ -41,9 +41,8 @@ from axe_eq_backends.cuda.schedules.chunks import (
     scoring_words,
     storing_words,
 )  # fmt: skip
-from axe_eq_backends.cuda.schedules.gemm import SMEM_SLACK
+from axe_eq_backends.cuda.schedules.gemm import PANEL_BYTES, SMEM_SLACK
 from axe_eq_backends.cuda.schedules.tile_order import IN_ROWS
-from axe_eq_backends.cuda.schedules.tiles import panel_width, staged_panels
 from axe_eq_backends.cuda.streams import read_problem, taken
 
 # Registers of a consumer's thread per number of consumers, and those beside its tiles.
@@ -187,8 +186,8 @@ def _seconds(
     blocks = np.ceil(summary.extent("q") / columns.block["q"])
     scores = mixed / summary.extent("q") * blocks  # once more for every block of columns
     clock = target.vector_flops_per_s / (2.0 * LANES * target.n_units)
-    clocks = {int(n): figure(f"weigh_clocks.{int(n)}") for n in np.unique(groups)}
-    weighing = np.array([clocks[n] for n in groups.astype(int).tolist()])
+    known = {n: figure(f"weigh_clocks.{n}") for n in set(groups.astype(int).tolist())}
+    weighing = np.array([known.get(n, 0.0) for n in range(max(known) + 1)])[groups.astype(int)]
     weigh = scores * covered * weighing / clock / target.n_units
     started = scores * covered / (GROUP_ROWS * chunk)
     start = started * figure("start_clocks") / groups / clock / target.n_units
@@ -215,11 +214,10 @@ def _smem(summary: Summary, target: Target, columns: Columns) -> Column:
             across = np.maximum(width if values else 0, _padded(a.star, a.itemsize))
             smem = smem + chosen["s"] * across * a.itemsize * chosen["stages"]
     (store,) = summary.stores
-    cols = width.astype(int).tolist()
-    wide = {n: panel_width(n, store.itemsize) for n in set(cols)}
-    offered = {n: [staged_panels(n // w, most) for most in (n, 2, 1)] for n, w in wide.items()}
-    panel = rows * np.array([wide[n] for n in cols]) * store.itemsize
-    staged = list(np.array([offered[n] for n in cols], float).T)
+    cols = width.astype(int)
+    wide = np.minimum(PANEL_BYTES // store.itemsize, cols & -cols)
+    panel, panels = rows * wide * store.itemsize, width / wide
+    staged = [panels, np.where(panels % 2, 1.0, 2.0), np.ones(len(columns))]
     limit = target.memory("smem").n_bytes
     chosen["staging"] = np.select([smem + n * panel <= limit for n in staged], staged, 1.0)
     return np.asarray(smem + chosen["staging"] * panel)
