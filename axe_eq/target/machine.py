@@ -199,6 +199,8 @@ class Target:
         kept: in which layouts beside dense row-major its first memory may keep values, see `KINDS`
             in `axe_eq.schedule.kept`.
         source: where the figures come from.
+        corrections: by what a schedule's estimates are multiplied, by its name, or its name and an
+            instruction row ("register_products mma.f16"), as measurements on one machine say.
         engines: what issues instructions side by side; () where levels do.
         completions: ways to see that asynchronous work has ended.
     """
@@ -220,6 +222,7 @@ class Target:
     source: str = ""
     engines: tuple[Engine, ...] = ()
     completions: tuple[Completion, ...] = ()
+    corrections: Mapping[str, float] = field(default_factory=dict)
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
         """A target; keywords of before are named with what replaced them."""
@@ -305,6 +308,11 @@ class Target:
             known = " ".join(self.choices) or "none"
             raise PackError(f"target {self.name!r}", f"has no sizes {name!r}", f"one of {known}")
         return self.choices[name]
+
+    def correction(self, schedule: str, row: str = "") -> float:
+        """By what an estimate is multiplied, see `corrections`."""
+        known = self.corrections
+        return known.get(f"{schedule} {row}", known.get(schedule, 1.0))
 
     def rows(self, primitive: str) -> tuple[Instr, ...]:
         """Instruction rows that implement a primitive."""
