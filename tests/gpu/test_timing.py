@@ -16,7 +16,7 @@ def test_longer_work_takes_longer() -> None:
     def seconds(rows: int) -> float:
         exe = axe.compile(nn.softmax, f"{rows}x4096:f16", target="h200")
         runner = exe.schedule.runners["cuda"]
-        found = runner.timed(exe.schedule.graph, exe.target, 0.05)
+        found: list[float] = runner.timed(exe.schedule.graph, exe.target, 0.05)
         return sorted(found)[len(found) // 2]
 
     short, long = seconds(1024), seconds(32768)
