@@ -22,15 +22,15 @@ def test_a_round_that_is_dearer_once_it_is_read_is_taken_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Kernels taken by figures alone may be refused when they are read: none is left then."""
-    best = axe.compile(steps, "8x16:f32", target="h200")
-    sizes = []
+    sizes, settled = [], []
 
     def dearer(search: Search) -> bool:
         sizes.append(len(search.values))
+        settled.append(search.total())
         search._become(frozenset(search.values) | search.roots)
         return False
 
     monkeypatch.setattr(Search, "_exchange", dearer)
     exe = axe.compile(steps, "8x16:f32", target="h200")
     assert EXACT_VALUES < min(sizes) <= max(sizes) <= MODERATE_VALUES
-    assert exe.cost["time_s"] == best.cost["time_s"]
+    assert exe.cost["time_s"] == min(settled)
