@@ -24,6 +24,7 @@ from axe_eq_backends.cuda.cost import (
     too_many_reads,
     wide_weights,
 )
+from axe_eq_backends.cuda.lane_price import floor_s
 from axe_eq_backends.cuda.online import unable
 from axe_eq_backends.cuda.prefixes import alone, parts_of
 from axe_eq_backends.cuda.ways import candidates_of
@@ -116,6 +117,7 @@ def _figures(summary: Summary, target: Target) -> Columns:
     columns = Columns({"p": p, "q": q, "k": k, "s": k})
     lanes = flops(summary.products, summary, columns) / target.vector_flops_per_s
     roofline(summary, target, columns, lanes)
+    columns.time_s += floor_s(target)
     return columns
 
 
