@@ -21,7 +21,7 @@ from axe_eq.program.types import DTYPES, ValueType, value_type
 from axe_eq.rule.term import STR, Ground, primitive
 
 LEAST, FEW, SHORT = 1 << 18, 1 << 9, 1 << 9
-PIECES = (1 << 8, 1 << 10, 1 << 12)
+PIECES = (1 << 9, 1 << 11)
 # Kept elements that lie next to each other are pieces of so many bytes: what memories give.
 STRIP_BYTES = 64
 NARROW = ("f16", "bf16")

@@ -294,10 +294,8 @@ class Sweeps:
     def candidates(self, target: Target) -> list[Candidate]:
         """Warps, threads along what is contiguous, and tiles of a chunk that fit in registers."""
         p, found = self.problem, list[Candidate]()
-        everything = [*p.operands, *(o for o, _ in p.outputs)]
-        kept = len(p.shape) - p.reduced - 1
-        along = len(p.shape) - 1 if self.fast else kept
-        vector = widest(target, everything, along)
+        along = len(p.shape) - 1 if self.fast else len(p.shape) - p.reduced - 1
+        vector = widest(target, self._read or p.operands, along)
         _, rescaled = sweeps_of(len(p.operands), p.reductions, self.online)
         most = power_of_two_from(-(-p.shape[along] // vector))
         for warps in target.sizes("sweep_warps"):
@@ -319,8 +317,7 @@ class Sweeps:
         sizes = [n for n in target.sizes("sweep_threads") if n <= min(most, enough)]
         if self.fast:
             return sizes[-2:]
-        size = max((DTYPES[o.dtype].itemsize for o in self.problem.operands), default=4)
-        return [n for n in sizes if n * vector * size >= SECTOR_BYTES] or sizes[-1:]
+        return [n for n in sizes if n * vector * self._least >= SECTOR_BYTES] or sizes[-1:]
 
     def _candidate(self, target: Target, tiling: SweepTiling, registers: int) -> Candidate:
         """What a tiling costs: CTAs wait for every chunk, and for each other at the end."""
@@ -331,11 +328,10 @@ class Sweeps:
         passes = {n: 1 if steps == 1 else times for n, times in self._passes.items()}
         resident = residents(target, tiling.warps, registers)
         together = min(resident, -(-blocks // target.n_units))
-        read = [(n, o) for n, o in enumerate(p.operands) if o.varies(-1) and not o.counts]
         elements = min(rows, p.shape[kept]) * min(columns * tiling.vectors, p.shape[-1])
-        n_bytes = elements * sum(DTYPES[o.dtype].itemsize for _, o in read)
+        n_bytes = elements * sum(DTYPES[o.dtype].itemsize for o in self._read)
         chunk = self.tensors.answer(target, together * n_bytes)
-        sweeps = max((passes[n] for n, _ in read), default=1)
+        sweeps = max(passes.values(), default=1)
         ends = EXCHANGE_S * len(sweeps_of(len(p.operands), p.reductions, self.online)[0])
         waves = -(-blocks // (target.n_units * resident))
         padded = rows * counts[kept] / p.shape[kept]
@@ -356,8 +352,18 @@ class Sweeps:
         run = tiling.threads * tiling.wide
         if self.fast or run >= p.shape[-p.reduced - 1]:
             return 0.0
-        size = max((DTYPES[o.dtype].itemsize for o in p.operands), default=4)
-        return SHORT * max(0.0, log2(LINE_BYTES / (run * size)))
+        return SHORT * max(0.0, log2(LINE_BYTES / (run * self._least)))
+
+    @cached_property
+    def _read(self) -> list[Operand]:
+        """Tensors that are read all along what is reduced."""
+        dims = range(-self.problem.reduced, 0)
+        return [o for o in self.problem.operands if not o.counts and any(map(o.varies, dims))]
+
+    @cached_property
+    def _least(self) -> int:
+        """Bytes of an element of the narrowest of them."""
+        return min((DTYPES[o.dtype].itemsize for o in self._read), default=4)
 
     @cached_property
     def _passes(self) -> dict[int, int]:
