@@ -43,6 +43,7 @@ class Memory:
             `n_bytes` evenly; () where the last axis is all of it.
         bank_bytes: bytes of the last axis that a sum may cover, or whole ones of; 0 for any.
         align_bytes: bytes that buffers begin at a multiple of.
+        latency_s: seconds until a read is answered; 0 where nobody measured it.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Memory:
     extents: tuple[int, ...] = ()
     bank_bytes: int = 0
     align_bytes: int = 1
+    latency_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.kind:

@@ -12,6 +12,7 @@ from functools import cached_property
 from math import ceil, log2, prod
 
 from axe_eq.kernel.cells import Cell, subexpressions
+from axe_eq.kernel.threads.placement import LANES
 from axe_eq.lower.candidate import Candidate
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES
@@ -38,6 +39,25 @@ def operations(cells: Iterable[Cell]) -> float:
     """Floating operations of cells that are computed at one index, each subexpression once."""
     parts = {part for cell in cells for part in subexpressions(cell)}
     return sum(ops.cell(part.cell)[0].flops for part in parts)
+
+
+def floor_s(target: Target) -> float:
+    """Seconds that a kernel takes beside its launch, if it moves nothing: a read and a write."""
+    return 2 * target.memories[0].latency_s
+
+
+def residents(target: Target, warps: int, registers: int) -> int:
+    """CTAs that a unit holds, of so many warps, and registers of a thread."""
+    granule = target.limits["register_granule"]
+    taken = -(-registers // granule) * granule * LANES * warps
+    return max(
+        1,
+        min(
+            target.limits["registers_per_unit"] // taken,
+            target.limits["threads_per_unit"] // (LANES * warps),
+            target.limits["ctas_per_unit"],
+        ),
+    )
 
 
 @dataclass(frozen=True)
@@ -67,9 +87,9 @@ class Tensors:
         counts: Sequence[int],
         loss: float = 0.0,
         passes: Mapping[int, int] | None = None,
-        part: float = UNIT_BANDWIDTH,
         waits: float = 0.0,
         reread: float = 0.0,
+        padded: float = 1.0,
     ) -> Candidate:
         """The kernel by these parameters.
 
@@ -80,18 +100,18 @@ class Tensors:
             counts: tiles along every dim: what does not vary along one is read for each.
             loss: part of its time that other parameters would save.
             passes: how often operands are swept, by number; 1 where it does not say.
-            part: of the bandwidth, with which a CTA streams at most.
             waits: seconds that CTAs wait for each other, at least.
             reread: bytes that caches give beside those of tiles.
+            padded: elements that threads compute, of one that is needed.
         """
         once, stored = self._once
         again = max(0.0, self._loaded(tuple(counts), passes or {}) - (once - stored)) + reread
         rate, units = target.memories[0].bytes_per_s, target.n_units
-        memory = once / rate / min(1.0, blocks * part)
+        memory = once / rate / min(1.0, blocks * UNIT_BANDWIDTH)
         memory += again / (rate * L2_OVER_HBM) / min(1.0, blocks / units)
-        vector = self.flops / target.vector_flops_per_s
+        vector = self.flops * padded / target.vector_flops_per_s
         busiest = ceil(blocks / units) * units / blocks
-        time_s = target.launch_s + max(memory, vector * busiest, waits)
+        time_s = target.launch_s + floor_s(target) + max(memory, vector * busiest, waits)
         time_s = time_s * (1.0 + loss) + EXPOSED * min(memory, vector)
         costs = {
             "gmem_bytes": once, "reread_bytes": again, "vector_s": vector, "memory_s": memory,
@@ -100,6 +120,11 @@ class Tensors:
         if waits:
             costs["waits_s"] = waits
         return Candidate(parameters, time_s, costs)
+
+    def answer(self, target: Target, n_bytes: float) -> float:
+        """Seconds in which a unit that asks for so many bytes at once has them."""
+        memory = target.memories[0]
+        return max(memory.latency_s, n_bytes / (memory.bytes_per_s * UNIT_BANDWIDTH))
 
     @cached_property
     def _once(self) -> tuple[float, float]:
@@ -166,4 +191,4 @@ class Tensors:
         return float(read * DTYPES[o.dtype].itemsize)
 
 
-__all__ = ["Tensors", "apart", "operations"]
+__all__ = ["SECTOR_BYTES", "Tensors", "apart", "floor_s", "operations", "residents"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
-from math import prod
+from functools import cached_property
+from math import log2, prod
 
 from axe_eq.errors import DispatchError
 from axe_eq.kernel.cells import Apply, Cell, apply, arg, result_dtype, used
@@ -15,12 +15,19 @@ from axe_eq.lower.formulas import Cone, Fold
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
-from axe_eq_backends.cuda.cost import UNIT_BANDWIDTH
-from axe_eq_backends.cuda.lane_price import Tensors, apart, operations
+from axe_eq_backends.cuda.lane_price import (
+    SECTOR_BYTES,
+    Tensors,
+    apart,
+    operations,
+    residents,
+)
 from axe_eq_backends.cuda.leaves import Names, looking, operand, stored
 from axe_eq_backends.cuda.online import BEST, ONLINE, substituted, unable
 from axe_eq_backends.cuda.prefixes import exchanged, unexchanged
 from axe_eq_backends.cuda.schedules.rows import (
+    MOST_REGISTERS,
+    REGISTERS,
     WARP,
     best_threads,
     reduce_rows,
@@ -30,12 +37,10 @@ from axe_eq_backends.cuda.schedules.rows import (
     warps_of,
 )
 from axe_eq_backends.cuda.schedules.sweeps import (
-    MOST_THREADS,
     SweepTiling,
-    best_sweep,
+    registers_of_sweep,
     sweep,
     sweeps_of,
-    vectors_that_fit,
 )
 from axe_eq_backends.cuda.schedules.tails import Reduction, value_dtypes
 from axe_eq_backends.cuda.schedules.tensors import (
@@ -43,16 +48,17 @@ from axe_eq_backends.cuda.schedules.tensors import (
     Operand,
     Range,
     collapse,
+    power_of_two_from,
     widest,
     with_looks,
 )
 
 Output = tuple[Operand, Cell]
-# Of a block that sums products across columns. Measured on one H200: 56 blocks of a row of
-# f16[4096] times f16[4096,14336] take 119 us.
-COLUMNS_B_S = 17.6e9
-NEAR = 8  # times fewer threads than best along what is contiguous that are tried
 SWEPT = 0.03  # loss of running values, where rows in registers are as good
+# Seconds of the threads of a CTA that exchange what they reduced.
+EXCHANGE_S = 0.3e-6
+# Loss of a kernel per halving of what it reads at once below a line of the caches.
+LINE_BYTES, SHORT = 128, 0.04
 # Truth values are reduced as the numbers 0 and 1: threads exchange registers of 32 bits.
 LOGICAL = {"and": "min", "or": "max", "min": "min", "max": "max"}
 
@@ -81,9 +87,7 @@ def reduced(cone: Cone) -> tuple[list[Rows | Sweeps], Mapping[str, str]]:
     tensors = _tensors(problem, names.buffers)
     if problem.reduced == 1 and fast:
         ways.append(Rows(problem, tensors))
-    # Sums of products across what is contiguous have few reads on their way.
-    slow = not fast and any(f.product for f in cone.folds)
-    ways.append(Sweeps(problem, replace(tensors, _known={}), fast, not cone.rounds, slow))
+    ways.append(Sweeps(problem, replace(tensors, _known={}), fast, not cone.rounds))
     return ways, names.buffers
 
 
@@ -285,43 +289,83 @@ class Sweeps:
     tensors: Tensors
     fast: int
     online: bool
-    slow: bool
     names: frozenset[str] = frozenset({"sweep_threads", "sweep_warps", "vector", "vectors"})
 
     def candidates(self, target: Target) -> list[Candidate]:
-        """Threads along what is contiguous, warps, and vectors that fit in registers."""
+        """Warps, threads along what is contiguous, and tiles of a chunk that fit in registers."""
         p, found = self.problem, list[Candidate]()
-        kept = len(p.shape) - p.reduced - 1
-        everything = [*p.operands, *(o for o, _ in p.outputs)]
-        vector = widest(target, everything, len(p.shape) - 1 if self.fast else kept)
-        best = best_sweep(p.shape[kept], p.shape[-1], self.fast, vector)
-        running = 2 * len(p.reductions) + 2 + len(p.operands)
-        part = COLUMNS_B_S / target.memories[0].bytes_per_s if self.slow else UNIT_BANDWIDTH
-        passes = self._passes()
-        sizes = (target.sizes(f"sweep_{name}") for name in ("warps", "threads", "vectors"))
-        for warps, threads, many in product(*sizes):
-            tiling = SweepTiling(warps, self.fast, vector, threads, many)
-            most = MOST_THREADS if self.fast else WARP
-            if WARP * warps % threads or not best.threads <= NEAR * threads <= NEAR * most:
-                continue
-            if many > vectors_that_fit(warps, vector, running):
-                continue
-            tiles = -(-p.shape[kept] // tiling.tile[0])
-            counts = (*p.shape[:kept], tiles, *(1 for _ in range(p.reduced)))
-            pairs = (warps, best.warps), (threads, best.threads), (many, best.vectors)
-            found.append(
-                self.tensors.candidate(
-                    target,
-                    {
-                        "sweep_threads": threads, "sweep_warps": warps, "vector": vector,
-                        "vectors": many,
-                    },
-                    blocks=prod(counts[: kept + 1]), counts=counts, passes=passes, part=part,
-                    loss=SWEPT + sum(apart(*pair) for pair in pairs),
-                )
-            )  # fmt: skip
+        along = len(p.shape) - 1 if self.fast else len(p.shape) - p.reduced - 1
+        vector = widest(target, self._read or p.operands, along)
+        _, rescaled = sweeps_of(len(p.operands), p.reductions, self.online)
+        most = power_of_two_from(-(-p.shape[along] // vector))
+        for warps in target.sizes("sweep_warps"):
+            for threads in self._threads(target, WARP * warps, most, vector):
+                fits = SweepTiling(warps, self.fast, vector, threads, 1)
+                whole = -(-p.shape[-1] // fits.tile[1])
+                sizes = {min(n, power_of_two_from(whole)) for n in target.sizes("sweep_vectors")}
+                held = {whole} if whole * vector <= max(target.sizes("sweep_held")) else set()
+                for vectors in sorted(sizes | held):
+                    tiling = replace(fits, vectors=vectors)
+                    given = p.operands, p.reductions, tiling, bool(rescaled)
+                    room = min(REGISTERS // (WARP * warps), MOST_REGISTERS)
+                    if (registers := registers_of_sweep(*given)) <= room or vectors == 1:
+                        found.append(self._candidate(target, tiling, min(registers, room)))
         return found
 
+    def _threads(self, target: Target, most: int, enough: int, vector: int) -> list[int]:
+        """Threads along what is contiguous: with as much of it as memory gives at least."""
+        sizes = [n for n in target.sizes("sweep_threads") if n <= min(most, enough)]
+        if self.fast:
+            return sizes[-2:]
+        return [n for n in sizes if n * vector * self._least >= SECTOR_BYTES] or sizes[-1:]
+
+    def _candidate(self, target: Target, tiling: SweepTiling, registers: int) -> Candidate:
+        """What a tiling costs: CTAs wait for every chunk, and for each other at the end."""
+        p, kept = self.problem, len(self.problem.shape) - self.problem.reduced - 1
+        rows, columns = tiling.tile
+        counts = (*p.shape[:kept], -(-p.shape[kept] // rows), *(1 for _ in range(p.reduced)))
+        steps, blocks = tiling.steps(p.shape, p.reduced), prod(counts)
+        passes = {n: 1 if steps == 1 else times for n, times in self._passes.items()}
+        resident = residents(target, tiling.warps, registers)
+        together = min(resident, -(-blocks // target.n_units))
+        elements = min(rows, p.shape[kept]) * min(columns * tiling.vectors, p.shape[-1])
+        n_bytes = elements * sum(DTYPES[o.dtype].itemsize for o in self._read)
+        chunk = self.tensors.answer(target, together * n_bytes)
+        sweeps = max(passes.values(), default=1)
+        ends = EXCHANGE_S * len(sweeps_of(len(p.operands), p.reductions, self.online)[0])
+        waves = -(-blocks // (target.n_units * resident))
+        padded = rows * counts[kept] / p.shape[kept]
+        padded *= steps * columns * tiling.vectors / prod(p.shape[kept + 1 :])
+        return self.tensors.candidate(
+            target,
+            {
+                "sweep_threads": tiling.threads, "sweep_warps": tiling.warps,
+                "vector": tiling.wide, "vectors": tiling.vectors,
+            },
+            blocks=blocks, counts=counts, passes=passes, padded=padded,
+            waits=waves * (steps * sweeps * chunk + ends), loss=SWEPT + self._short(tiling),
+        )  # fmt: skip
+
+    def _short(self, tiling: SweepTiling) -> float:
+        """The loss of reading less than whole lines of what is contiguous at a time."""
+        p = self.problem
+        run = tiling.threads * tiling.wide
+        if self.fast or run >= p.shape[-p.reduced - 1]:
+            return 0.0
+        return SHORT * max(0.0, log2(LINE_BYTES / (run * self._least)))
+
+    @cached_property
+    def _read(self) -> list[Operand]:
+        """Tensors that are read all along what is reduced."""
+        dims = range(-self.problem.reduced, 0)
+        return [o for o in self.problem.operands if not o.counts and any(map(o.varies, dims))]
+
+    @cached_property
+    def _least(self) -> int:
+        """Bytes of an element of the narrowest of them."""
+        return min((DTYPES[o.dtype].itemsize for o in self._read), default=4)
+
+    @cached_property
     def _passes(self) -> dict[int, int]:
         """How many sweeps read every operand."""
         p = self.problem

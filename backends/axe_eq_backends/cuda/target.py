@@ -48,7 +48,8 @@ def _memories(
     gmem: int, gmem_rate: float, units: int, clock_hz: float, tmem: bool = False
 ) -> tuple[Memory, ...]:
     memories = (
-        Memory("gmem", ("m",), gmem, "device", gmem_rate, kind=GLOBAL),
+        # A copy of any size takes 2.05e-6 beside its bytes, its launch among them: two latencies.
+        Memory("gmem", ("m",), gmem, "device", gmem_rate, kind=GLOBAL, latency_s=0.67e-6),
         # 227 KiB of the 228 KiB are a CTA's to use; 128 bytes per clock and SM (derived).
         Memory("smem", ("m",), 227 * _KIB, "cta", units * 128 * clock_hz, align_bytes=128),
         Memory("reg", ("reg",), 255 * 4, "thread", kind=PRIVATE),
@@ -69,9 +70,10 @@ def _powers(most: int) -> tuple[int, ...]:
 _CHOICES = {
     "vector_bytes": (4, 8, 16),
     "row_threads": _powers(1024),  # of a row that stays in registers
-    "sweep_threads": _powers(512),  # along what is contiguous
-    "sweep_warps": (8, 16),
-    "sweep_vectors": (1, 2, 4),  # of a thread
+    "sweep_threads": _powers(1024),  # along what is contiguous
+    "sweep_warps": (8, 16, 32),
+    "sweep_vectors": (1, 4, 8),  # of a thread, on their way together
+    "sweep_held": (64,),  # elements of a thread that holds all it reduces
     "map_warps": (4,),
     "map_elements": _powers(32),  # of a thread
     "turn_reading": (1, 2),  # warps along the dim that is read
