@@ -35,7 +35,6 @@ from axe_eq.program.ops import Look
 from axe_eq.program.places import Blocks, Coords, Range, Window
 from axe_eq.program.signature import Affine, plain, signature
 from axe_eq.program.types import DTYPES, ValueType, value_type
-from axe_eq.schedule import box as boxes
 from axe_eq.schedule.graph import KernelStep, TileNode
 
 STORED = tuple(DTYPES)
@@ -117,11 +116,7 @@ class _Reader:
         shapes = [value_type(node.type).shape for node in roots]
         # A row value and whole rows may be stored together: the larger space holds both.
         self.shape = places.index_space(shapes)
-        box = boxes.parse(roots[shapes.index(self.shape)].box)
-        letters = tuple(e.letter for e in box) if len(box) == len(self.shape) else ()
-        self.cone = Cone(
-            step.name, list(self.shape), len(self.shape), letters=letters, rounds=step.rounds
-        )
+        self.cone = Cone(step.name, list(self.shape), len(self.shape), rounds=step.rounds)
         self.known: dict[tuple[int, Coords], Cell] = {}
         self.leaves: list[_Raw | Position | Fold | Prefix] = []
         self.counted: dict[Cell, Cell] = {}  # positions of programs, and how they are counted
@@ -499,9 +494,8 @@ def _cut(
         cell = replaced(cell, known)
         stored.append(Root(raw.buffer, raw.dtype, load.strides, cell, load.offset))
     rank = sum(map(len, parts[: cone.rank]))
-    letters = tuple(x for x, p in zip(cone.letters, parts, strict=False) for _ in p)
     shape = [e for p in parts for e in p]
-    return Cone(cone.name, shape, rank, done, stored, letters, cone.rounds)
+    return Cone(cone.name, shape, rank, done, stored, cone.rounds)
 
 
 def _load(raw: _Raw, parts: Sequence[Sequence[int]]) -> Load:

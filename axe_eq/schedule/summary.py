@@ -227,6 +227,7 @@ class Columns:
     Attributes:
         block: letter -> block size ("p", "q", "k", "s").
         extra: other parameters ("stages", ...).
+        exact: `extra` is all that a kernel is written by; else block sizes are parameters too.
         rows: instruction row of each candidate, by name ("" where none).
         time_s: estimated time; inf where rejected.
         costs: named cost columns with the unit in the name ("gmem_bytes", "smem_bytes", ...).
@@ -239,6 +240,7 @@ class Columns:
     time_s: Column = field(default_factory=lambda: np.zeros(0))
     costs: dict[str, Column] = field(default_factory=dict)
     rejected: dict[str, int] = field(default_factory=dict)
+    exact: bool = False
 
     def __len__(self) -> int:
         return len(next(iter(self.block.values())))

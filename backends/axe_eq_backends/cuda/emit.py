@@ -267,7 +267,6 @@ class Writer:
         clusters = f", clusters of {n} CTAs" if n > 1 else ""
         count = f"{self.kernel.n_warps} warps, {self.kernel.tiles} tiles{clusters}"
         lines = [f"{self.kernel.name}: {count}"]
-        lines += self.kernel.note.splitlines()
         for b in self.kernel.tensors + self.kernel.buffers:
             shape = "x".join(map(str, b.shape))
             lines.append(f"{b.memory} {self.name(b)} {b.dtype}[{shape}] = {b.place}")

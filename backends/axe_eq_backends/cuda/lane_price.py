@@ -17,7 +17,6 @@ from axe_eq.lower.candidate import Candidate
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
-from axe_eq_backends.cuda.cost import EXPOSED, L2_OVER_HBM, UNIT_BANDWIDTH
 from axe_eq_backends.cuda.schedules.tensors import Operand
 
 # Loss per doubling that a size is apart from the one that measured best: it orders sizes, and is
@@ -107,12 +106,12 @@ class Tensors:
         once, stored = self._once
         again = max(0.0, self._loaded(tuple(counts), passes or {}) - (once - stored)) + reread
         rate, units = target.memories[0].bytes_per_s, target.n_units
-        memory = once / rate / min(1.0, blocks * UNIT_BANDWIDTH)
-        memory += again / (rate * L2_OVER_HBM) / min(1.0, blocks / units)
+        memory = once / rate / min(1.0, blocks * target.figure("unit_bandwidth"))
+        memory += again / (rate * target.figure("l2_over_memory")) / min(1.0, blocks / units)
         vector = self.flops * padded / target.vector_flops_per_s
         busiest = ceil(blocks / units) * units / blocks
         time_s = target.launch_s + floor_s(target) + max(memory, vector * busiest, waits)
-        time_s = time_s * (1.0 + loss) + EXPOSED * min(memory, vector)
+        time_s = time_s * (1.0 + loss) + target.figure("exposed") * min(memory, vector)
         costs = {
             "gmem_bytes": once, "reread_bytes": again, "vector_s": vector, "memory_s": memory,
             "blocks": float(blocks),
@@ -124,7 +123,7 @@ class Tensors:
     def answer(self, target: Target, n_bytes: float) -> float:
         """Seconds in which a unit that asks for so many bytes at once has them."""
         memory = target.memories[0]
-        return max(memory.latency_s, n_bytes / (memory.bytes_per_s * UNIT_BANDWIDTH))
+        return max(memory.latency_s, n_bytes / (memory.bytes_per_s * target.figure("unit_bandwidth")))
 
     @cached_property
     def _once(self) -> tuple[float, float]:

@@ -22,7 +22,7 @@ from axe_eq_backends.cuda.reductions import Rows, Sweeps
 from axe_eq_backends.cuda.scanning import Scanned
 from axe_eq_backends.cuda.schedules import chunks
 from axe_eq_backends.cuda.schedules.gemm import Tiling, gemm
-from axe_eq_backends.cuda.schedules.products import Tile, products
+from axe_eq_backends.cuda.schedules.products import PARAMETERS, Tile, products
 from axe_eq_backends.cuda.schedules.stream import stream
 from axe_eq_backends.cuda.target import h200
 
@@ -66,15 +66,7 @@ def test_the_kernel_is_what_extraction_chose(name: str, monkeypatch: pytest.Monk
     wanted = [k for k in exe.kernels if k.schedule == "tensor_cores"]
     assert len(emitted) == len(wanted)
     for tiling, kernel in zip(list(emitted), wanted, strict=True):
-        chosen = kernel.parameters
-        assert tiling.stages == chosen["stages"]
-        assert tiling.staging == chosen["staging"]
-        assert tiling.raster == chosen["band"]
-        # A block is named by what of it is there.
-        sizes = {"p": tiling.m, "q": tiling.n, "k": tiling.k}
-        for letter, size in sizes.items():
-            extent = kernel.loops.get(letter, 1)
-            assert chosen.get(letter, 1) == min(size, extent), letter
+        assert tiling == Tiling.of(kernel.parameters)
         assert emitted_smem(exe, kernel.name) <= kernel.costs["smem_bytes"]
 
 
@@ -142,9 +134,7 @@ def test_products_through_registers_are_what_extraction_chose(
     for kernel in chosen:
         tile = emitted[kernel.name]
         assert kernel.row == f"{'mma' if tile.matrix else 'fma'}.{tile.dtype}"
-        for letter, size in {"p": tile.m, "q": tile.n, "k": tile.k}.items():
-            if letter in kernel.loops:
-                assert kernel.parameters[letter] == min(size, kernel.loops[letter]), letter
+        assert kernel.parameters == {name: getattr(tile, name) for name in PARAMETERS}
 
 
 def attention(q: Any, k: Any, v: Any) -> Any:
@@ -192,10 +182,8 @@ def test_streams_are_what_extraction_chose(name: str, monkeypatch: pytest.Monkey
     assert exe.source
     (kernel,) = exe.kernels
     ((problem, tiling),) = emitted
-    assert (kernel.schedule, kernel.parameters["stages"]) == ("streaming", tiling.stages)
-    sizes = {"p": tiling.consumers * chunks.GROUP_ROWS, "q": tiling.q, "s": tiling.s}
-    for letter, size in sizes.items():
-        assert kernel.parameters[letter] == min(size, kernel.loops[letter]), letter
+    assert kernel.schedule == "streaming"
+    assert tiling == chunks.Tiling.of(kernel.parameters)
     assert emitted_smem(exe, kernel.name) <= kernel.costs["smem_bytes"]
     # What bulk copies cannot fetch goes through the registers of one warpgroup, and is priced so.
     bulk = all(t.bulk for t in (*problem.products[0], problem.values))
@@ -348,21 +336,20 @@ UNFIT: dict[str, tuple[Any, tuple[axe.Spec, ...], str]] = {
 def test_what_no_warpgroup_kernel_takes_is_priced_as_what_is_emitted(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    others: list[tuple[str, str]] = []
+    rows: list[str] = []
     real = contract.kernel
 
-    def noted(c: Any, kernel: str, target: Any, parameters: Any, row: str = "") -> Any:
-        made = real(c, kernel, target, parameters, row)
-        others.append((row, made.other))
-        return made
+    def noted(c: Any, kernel: str, row: Any, parameters: Any) -> Any:
+        rows.append(row.name)
+        return real(c, kernel, row, parameters)
 
     monkeypatch.setattr(contract, "kernel", noted)
     fn, given, reason = UNFIT[name]
     # What no bulk copy fetches may be put in order first; here it stays as it lies.
     exe = axe.compile(fn, *given, target="h200", without=("tiling/load_copied_input",))
-    assert "which was priced" not in "".join(exe.source.values())
-    assert others
-    assert not [other for row, other in others if row.startswith("wgmma") and other]
+    assert rows
+    assert set(rows) == {k.row for k in exe.kernels if k.row}
+    assert "left out" not in exe.explain()
     assert not reason or any(f"tensor_cores: {reason}" in k.rejected for k in exe.kernels)
     assert not reason or reason in exe.explain()
 
@@ -383,16 +370,22 @@ def test_a_product_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "wgmma" in exe.source[exe.kernels[0].name]
 
 
-def test_a_kernel_of_another_family_than_was_priced_says_so(
+def test_a_kernel_that_was_priced_in_vain_is_ruled_out_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Figures of a cone may miss something; then the text has the reason."""
+    """Figures of a cone may miss something: then the next schedule has it."""
     monkeypatch.setattr(cost, "not_as_they_lie", lambda summary, target: None)
-    monkeypatch.setattr(register_cost, "not_as_they_lie", lambda summary, target: None)
+    monkeypatch.setattr(register_cost.RegisterProducts, "refuse", lambda self, *given: None)
+    sizes = {"product_rows": (128,), "product_cols": (128,), "product_stages": (3,)}
     with axe.debug(cache=0):
-        exe = axe.compile(lambda a, b: a @ b, A, BYTES, target="h200")
-    (text,) = exe.source.values()
-    assert "// not wgmma.f16, which was priced: persistent kernel of k0_mul: " in text
+        target = h200.replace(choices={**h200.choices, **sizes, "product_panels": (1,)})
+        exe = axe.compile(lambda a, b: a @ b, A, BYTES, target=target)
+    (kernel,) = exe.kernels
+    assert kernel.row == "mma.f16"
+    lost = "kernel k0_mul: persistent kernel of k0_mul: a factor is computed (x1)"
+    assert (
+        f"left out: cannot be built: tensor_cores for mul of f16[512,512]: {lost}" in exe.explain()
+    )
 
 
 def test_epilogues_of_constants_slices_and_positions_stay_with_their_products() -> None:
