@@ -59,6 +59,19 @@ def residents(target: Target, warps: int, registers: int) -> int:
     )
 
 
+def chained(target: Target, elements: int, flops: float) -> float:
+    """Seconds in which a thread computes its elements, one after the other."""
+    return elements * (target.figure("element_s") + flops * target.figure("operation_s"))
+
+
+def exchanging(target: Target, threads: int) -> float:
+    """Seconds in which so many threads of a CTA exchange a value that each of them has."""
+    lanes = log2(min(threads, LANES)) * target.figure("shuffle_s")
+    if threads <= LANES:
+        return lanes
+    return lanes + target.figure("exchange_s") + threads / LANES * target.figure("exchange_warp_s")
+
+
 @dataclass(frozen=True)
 class Tensors:
     """What a kernel reads and writes over an index space.
@@ -89,6 +102,8 @@ class Tensors:
         waits: float = 0.0,
         reread: float = 0.0,
         padded: float = 1.0,
+        resident: int = 0,
+        chain: float = 0.0,
     ) -> Candidate:
         """The kernel by these parameters.
 
@@ -102,15 +117,22 @@ class Tensors:
             waits: seconds that CTAs wait for each other, at least.
             reread: bytes that caches give beside those of tiles.
             padded: elements that threads compute, of one that is needed.
+            resident: CTAs that a unit holds; 0 where `waits` says how they follow each other.
+            chain: seconds of one CTA beside a read and a write, one after the other.
         """
         once, stored = self._once
         again = max(0.0, self._loaded(tuple(counts), passes or {}) - (once - stored)) + reread
         rate, units = target.memories[0].bytes_per_s, target.n_units
         memory = once / rate / min(1.0, blocks * target.figure("unit_bandwidth"))
         memory += again / (rate * target.figure("l2_over_memory")) / min(1.0, blocks / units)
-        vector = self.flops * padded / target.vector_flops_per_s
+        vector = self.flops * padded / target.vector_flops_per_s / target.figure("lane_issue")
         busiest = ceil(blocks / units) * units / blocks
-        time_s = target.launch_s + floor_s(target) + max(memory, vector * busiest, waits)
+        one = floor_s(target) + chain
+        if resident:
+            follow = blocks / (units * resident) - 0.5  # half of what runs together has begun
+            waits = max(waits, (one + target.figure("next_cta_s")) * follow)
+            waits = max(waits, blocks * target.figure("begin_cta_s"))
+        time_s = target.launch_s + one + max(memory, vector * busiest, waits)
         time_s = time_s * (1.0 + loss) + target.figure("exposed") * min(memory, vector)
         costs = {
             "gmem_bytes": once, "reread_bytes": again, "vector_s": vector, "memory_s": memory,
@@ -123,7 +145,8 @@ class Tensors:
     def answer(self, target: Target, n_bytes: float) -> float:
         """Seconds in which a unit that asks for so many bytes at once has them."""
         memory = target.memories[0]
-        return max(memory.latency_s, n_bytes / (memory.bytes_per_s * target.figure("unit_bandwidth")))
+        unit_rate = memory.bytes_per_s * target.figure("unit_bandwidth")
+        return max(memory.latency_s, n_bytes / unit_rate)
 
     @cached_property
     def _once(self) -> tuple[float, float]:
@@ -190,4 +213,13 @@ class Tensors:
         return float(read * DTYPES[o.dtype].itemsize)
 
 
-__all__ = ["SECTOR_BYTES", "Tensors", "apart", "floor_s", "operations", "residents"]
+__all__ = [
+    "SECTOR_BYTES",
+    "Tensors",
+    "apart",
+    "chained",
+    "exchanging",
+    "floor_s",
+    "operations",
+    "residents",
+]

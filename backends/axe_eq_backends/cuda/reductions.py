@@ -18,7 +18,8 @@ from axe_eq.target import Target
 from axe_eq_backends.cuda.lane_price import (
     SECTOR_BYTES,
     Tensors,
-    apart,
+    chained,
+    exchanging,
     operations,
     residents,
 )
@@ -29,7 +30,6 @@ from axe_eq_backends.cuda.schedules.rows import (
     MOST_REGISTERS,
     REGISTERS,
     WARP,
-    best_threads,
     reduce_rows,
     registers_of,
     room_for,
@@ -55,8 +55,6 @@ from axe_eq_backends.cuda.schedules.tensors import (
 
 Output = tuple[Operand, Cell]
 SWEPT = 0.03  # loss of running values, where rows in registers are as good
-# Seconds of the threads of a CTA that exchange what they reduced.
-EXCHANGE_S = 0.3e-6
 # Loss of a kernel per halving of what it reads at once below a line of the caches.
 LINE_BYTES, SHORT = 128, 0.04
 # Truth values are reduced as the numbers 0 and 1: threads exchange registers of 32 bits.
@@ -257,19 +255,22 @@ class Rows:
     def candidates(self, target: Target) -> list[Candidate]:
         """Threads of a row, where its elements fit in their registers."""
         p, found = self.problem, list[Candidate]()
-        registers = registers_of(p.operands, p.reductions, p.outputs)
+        enough, taken = registers_of(p.operands, p.reductions, p.outputs)
         rows, columns = prod(p.shape[:-1]), p.shape[-1]
-        best = best_threads(rows, columns, target.n_units)
+        own, exchanges = self.tensors.flops / (rows * columns), len(p.reductions)
         vector = widest(target, [*p.operands, *(o for o, _ in p.outputs)], len(p.shape) - 1)
         for threads in target.sizes("row_threads"):
-            if registers(vectors_of(columns, vector, threads) * vector) > room_for(threads):
+            held = vectors_of(columns, vector, threads) * vector
+            if enough(held) > room_for(threads):
                 continue
             down = WARP * warps_of(threads) // threads
             counts = (*p.shape[:-2], -(-p.shape[-2] // down), 1)
             found.append(
                 self.tensors.candidate(
                     target, {"row_threads": threads, "vector": vector},
-                    blocks=prod(counts), counts=counts, loss=apart(threads, best),
+                    blocks=prod(counts), counts=counts,
+                    resident=residents(target, warps_of(threads), taken(held)),
+                    chain=chained(target, held, own) + exchanges * exchanging(target, threads),
                 )
             )  # fmt: skip
         return found
@@ -332,7 +333,9 @@ class Sweeps:
         n_bytes = elements * sum(DTYPES[o.dtype].itemsize for o in self._read)
         chunk = self.tensors.answer(target, together * n_bytes)
         sweeps = max(passes.values(), default=1)
-        ends = EXCHANGE_S * len(sweeps_of(len(p.operands), p.reductions, self.online)[0])
+        ends = target.figure("exchange_s") * len(
+            sweeps_of(len(p.operands), p.reductions, self.online)[0]
+        )
         waves = -(-blocks // (target.n_units * resident))
         padded = rows * counts[kept] / p.shape[kept]
         padded *= steps * columns * tiling.vectors / prod(p.shape[kept + 1 :])

@@ -38,7 +38,7 @@ WARP, MAX_WARPS, MIN_WARPS = 32, 32, 4
 REGISTERS, MOST_REGISTERS, HALF_REGISTERS = 65536, 255, 128
 MANY_ELEMENTS, FEW_ELEMENTS, FEW_THREADS, UNIT_THREADS = 16, 8, 256, 2048
 # Registers of a thread beside its part of a row: addresses, row values, temporaries.
-OTHER_REGISTERS = 28
+OTHER_REGISTERS, FEW_REGISTERS = 28, 22
 
 
 def reduce_rows(
@@ -80,10 +80,14 @@ def registers_of(
     operands: Sequence[Operand],
     reductions: Sequence[Reduction],
     outputs: Sequence[tuple[Operand, Cell]],
-) -> Callable[[int], int]:
+) -> tuple[Callable[[int], int], Callable[[int], int]]:
     """Registers of a thread, by how many elements of a row it holds.
 
     Values of cells that a later cell contains are kept in 32 bits beside the operands.
+
+    Returns:
+        By elements held: registers that are enough, and those that NVRTC takes, which keeps one of
+        a value and what it was computed from.
     """
     cells = [r.cell for r in reductions] + [c for _, c in outputs]
     known = value_dtypes(operands, reductions)
@@ -95,11 +99,16 @@ def registers_of(
     words = sum(kept.values())
     read = [(DTYPES[o.dtype].itemsize, o.varies(-1)) for o in operands]
 
-    def registers(held: int) -> int:
-        loaded = sum(-(-(held if varies else 1) * size // 4) for size, varies in read)
-        return loaded + held * words + min(held, 16) + OTHER_REGISTERS
+    def loaded(held: int) -> int:
+        return sum(-(-(held if varies else 1) * size // 4) for size, varies in read)
 
-    return registers
+    def enough(held: int) -> int:
+        return loaded(held) + held * words + min(held, 16) + OTHER_REGISTERS
+
+    def taken(held: int) -> int:
+        return max(loaded(held), held * min(words, 1)) + FEW_REGISTERS
+
+    return enough, taken
 
 
 def _contained(cell: Cell, others: Sequence[Cell]) -> bool:
@@ -145,7 +154,7 @@ class _Writer:
         self.across, self.shape = across, tuple(shape)
         repeats = vectors_of(shape[-1], wide, across)
         self.warps = warps_of(across)
-        need = registers_of(operands, reductions, outputs)(repeats * wide)
+        need = registers_of(operands, reductions, outputs)[0](repeats * wide)
         room = min(REGISTERS // (self.warps * WARP), MOST_REGISTERS)
         if across & (across - 1) or across > MAX_WARPS * WARP or need > room:
             raise ScheduleError(
