@@ -252,7 +252,7 @@ class Rows:
 
     problem: Problem
     tensors: Tensors
-    names: frozenset[str] = frozenset({"row_threads", "vector"})
+    names: frozenset[str] = frozenset({"row_threads", "vector", "resident"})
 
     def candidates(self, target: Target) -> list[Candidate]:
         """Threads of a row, where its elements fit in their registers."""
@@ -262,13 +262,16 @@ class Rows:
         best = best_threads(rows, columns, target.n_units)
         vector = widest(target, [*p.operands, *(o for o, _ in p.outputs)], len(p.shape) - 1)
         for threads in target.sizes("row_threads"):
-            if registers(vectors_of(columns, vector, threads) * vector) > room_for(threads):
+            need = registers(vectors_of(columns, vector, threads) * vector)
+            if need > room_for(threads):
                 continue
+            resident = residents(target, warps_of(threads), need)
             down = WARP * warps_of(threads) // threads
             counts = (*p.shape[:-2], -(-p.shape[-2] // down), 1)
             found.append(
                 self.tensors.candidate(
-                    target, {"row_threads": threads, "vector": vector},
+                    target,
+                    {"row_threads": threads, "vector": vector, "resident": resident},
                     blocks=prod(counts), counts=counts, loss=apart(threads, best),
                 )
             )  # fmt: skip
@@ -278,7 +281,9 @@ class Rows:
         """Rows of so many threads each."""
         p, threads = self.problem, parameters["row_threads"]
         given = p.shape, p.operands, p.reductions, p.outputs
-        return reduce_rows(*given, threads, name, parameters["vector"])
+        return reduce_rows(
+            *given, threads, name, parameters["vector"], parameters["resident"]
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -289,14 +294,15 @@ class Sweeps:
     tensors: Tensors
     fast: int
     online: bool
-    names: frozenset[str] = frozenset({"sweep_threads", "sweep_warps", "vector", "vectors"})
+    names: frozenset[str] = frozenset(
+        {"sweep_threads", "sweep_warps", "vector", "vectors", "resident"}
+    )
 
     def candidates(self, target: Target) -> list[Candidate]:
         """Warps, threads along what is contiguous, and tiles of a chunk that fit in registers."""
         p, found = self.problem, list[Candidate]()
         along = len(p.shape) - 1 if self.fast else len(p.shape) - p.reduced - 1
         vector = widest(target, self._read or p.operands, along)
-        _, rescaled = sweeps_of(len(p.operands), p.reductions, self.online)
         most = power_of_two_from(-(-p.shape[along] // vector))
         for warps in target.sizes("sweep_warps"):
             for threads in self._threads(target, WARP * warps, most, vector):
@@ -306,7 +312,8 @@ class Sweeps:
                 held = {whole} if whole * vector <= max(target.sizes("sweep_held")) else set()
                 for vectors in sorted(sizes | held):
                     tiling = replace(fits, vectors=vectors)
-                    given = p.operands, p.reductions, tiling, bool(rescaled)
+                    steps = tiling.steps(p.shape, p.reduced)
+                    given = p.operands, p.reductions, tiling, steps > 1 and self._rescales
                     room = min(REGISTERS // (WARP * warps), MOST_REGISTERS)
                     if (registers := registers_of_sweep(*given)) <= room or vectors == 1:
                         found.append(self._candidate(target, tiling, min(registers, room)))
@@ -332,7 +339,8 @@ class Sweeps:
         n_bytes = elements * sum(DTYPES[o.dtype].itemsize for o in self._read)
         chunk = self.tensors.answer(target, together * n_bytes)
         sweeps = max(passes.values(), default=1)
-        ends = EXCHANGE_S * len(sweeps_of(len(p.operands), p.reductions, self.online)[0])
+        online = self.online and steps > 1
+        ends = EXCHANGE_S * len(sweeps_of(len(p.operands), p.reductions, online)[0])
         waves = -(-blocks // (target.n_units * resident))
         padded = rows * counts[kept] / p.shape[kept]
         padded *= steps * columns * tiling.vectors / prod(p.shape[kept + 1 :])
@@ -340,7 +348,7 @@ class Sweeps:
             target,
             {
                 "sweep_threads": tiling.threads, "sweep_warps": tiling.warps,
-                "vector": tiling.wide, "vectors": tiling.vectors,
+                "vector": tiling.wide, "vectors": tiling.vectors, "resident": resident,
             },
             blocks=blocks, counts=counts, passes=passes, padded=padded,
             waits=waves * (steps * sweeps * chunk + ends), loss=SWEPT + self._short(tiling),
@@ -366,6 +374,12 @@ class Sweeps:
         return min((DTYPES[o.dtype].itemsize for o in self._read), default=4)
 
     @cached_property
+    def _rescales(self) -> bool:
+        """Whether a running maximum rescales a sum."""
+        n = len(self.problem.operands)
+        return bool(sweeps_of(n, self.problem.reductions, self.online)[1])
+
+    @cached_property
     def _passes(self) -> dict[int, int]:
         """How many sweeps read every operand."""
         p = self.problem
@@ -384,4 +398,4 @@ class Sweeps:
             parameters["sweep_threads"], parameters["vectors"],
         )  # fmt: skip
         given = p.operands, p.reductions, p.outputs
-        return sweep(p.shape, p.reduced, *given, tiling, name, self.online)
+        return sweep(p.shape, p.reduced, *given, tiling, name, self.online, parameters["resident"])
