@@ -87,7 +87,7 @@ def reduced(cone: Cone) -> tuple[list[Rows | Sweeps], Mapping[str, str]]:
     tensors = _tensors(problem, names.buffers)
     if problem.reduced == 1 and fast:
         ways.append(Rows(problem, tensors))
-    ways.append(Sweeps(problem, replace(tensors, _known={}), fast, not cone.rounds))
+    ways.append(Sweeps(problem, tensors, fast, not cone.rounds))
     return ways, names.buffers
 
 
