@@ -243,10 +243,14 @@ def _error(case: Case, given: Sequence[Any], results: Any) -> float:
     # Sums of random numbers cancel: what they are sums of says what is large.
     terms = math.sqrt(x.numel() / wants[0].numel()) if case.kind in ("sum", "mean") else 0.0
     scale = [terms / (x.numel() / wants[0].numel() if case.kind == "mean" else 1.0), 0.0]
-    return max(
-        float((out.double() - want).abs().max() / max(float(want.abs().max()), least))
-        for out, want, least in zip(outs, wants, scale, strict=False)
-    ) if all(torch.isfinite(o).all() for o in outs) else math.inf
+    return (
+        max(
+            float((out.double() - want).abs().max() / max(float(want.abs().max()), least))
+            for out, want, least in zip(outs, wants, scale, strict=False)
+        )
+        if all(torch.isfinite(o).all() for o in outs)
+        else math.inf
+    )
 
 
 def main() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial, reduce
+from itertools import product
 from math import log2, prod
 
 from axe_eq.errors import DispatchError
-from axe_eq.kernel.cells import Apply, Cell, apply, arg, result_dtype, used
+from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, result_dtype, used
 from axe_eq.kernel.threads import ir
 from axe_eq.lower.candidate import Candidate
 from axe_eq.lower.formulas import Cone, Fold
@@ -24,7 +25,9 @@ from axe_eq_backends.cuda.lane_price import (
 )
 from axe_eq_backends.cuda.leaves import Names, looking, operand, stored
 from axe_eq_backends.cuda.online import BEST, ONLINE, substituted, unable
+from axe_eq_backends.cuda.pointwise import Maps
 from axe_eq_backends.cuda.prefixes import exchanged, unexchanged
+from axe_eq_backends.cuda.schedules.map import spread
 from axe_eq_backends.cuda.schedules.rows import (
     MOST_REGISTERS,
     REGISTERS,
@@ -59,6 +62,7 @@ SWEPT = 0.03  # loss of running values, where rows in registers are as good
 EXCHANGE_S = 0.3e-6
 # Loss of a kernel per halving of what it reads at once below a line of the caches.
 LINE_BYTES, SHORT = 128, 0.04
+UNROLLED = 16  # elements of a reduction that one thread reads as operands of their own
 # Truth values are reduced as the numbers 0 and 1: threads exchange registers of 32 bits.
 LOGICAL = {"and": "min", "or": "max", "min": "min", "max": "max"}
 
@@ -74,20 +78,23 @@ class Problem:
     outputs: list[Output]
 
 
-def reduced(cone: Cone) -> tuple[list[Rows | Sweeps], Mapping[str, str]]:
+def reduced(cone: Cone) -> tuple[list[Rows | Sweeps | Maps], Mapping[str, str]]:
     """The ways to write a cone whose reductions are all over the same dims, and its buffers.
 
     Raises:
         DispatchError: reductions over different dims, or a monoid that kernels lack.
     """
     names = Names()
-    problem = fused(_read(cone, names))
+    read = _read(cone, names)
+    problem = fused(read)
     fast = contiguous_last(problem)
-    ways: list[Rows | Sweeps] = []
+    ways: list[Rows | Sweeps | Maps] = []
     tensors = _tensors(problem, names.buffers)
     if problem.reduced == 1 and fast:
         ways.append(Rows(problem, tensors))
     ways.append(Sweeps(problem, tensors, fast, not cone.rounds))
+    if prod(read.shape[-read.reduced :]) <= UNROLLED:
+        ways += _unrolled(read, names)
     return ways, names.buffers
 
 
@@ -163,6 +170,53 @@ def _plain(
         return total
     reductions.append(Reduction(LOGICAL[monoid], apply("cast i32", cell)))
     return apply("ne", total, 0)
+
+
+def _unrolled(problem: Problem, names: Names) -> list[Maps]:
+    """Reductions of few elements as cells of as many operands; none where rows are stored again."""
+    kept = len(problem.shape) - problem.reduced
+    outputs = [o.over(range(kept)) for o, _ in problem.outputs]
+    again = any(any(o.strides[kept:]) for o, _ in problem.outputs)
+    if again or not kept or any(o.looks for o in problem.operands):
+        return []
+    operands, at = list[Operand](), list[dict[int, Cell]]()
+    for place in product(*map(range, problem.shape[kept:])):
+        here = dict[int, Cell]()
+        for n, o in enumerate(problem.operands):
+            one = at[0][n] if at and _stays(o, kept) else _at(o, place, kept, names)
+            if isinstance(one, Operand):
+                operands.append(one)
+                one = arg(len(operands) - 1)
+            here[n] = one
+        at.append(here)
+    values = dict[int, Cell]()
+    for r, reduction in enumerate(problem.reductions, len(problem.operands)):
+        merges = MONOIDS[reduction.monoid].merges
+        parts = (substituted(reduction.cell, here | values) for here in at)
+        values[r] = reduce(partial(apply, merges), parts)
+    cells = [substituted(cell, at[0] | values) for _, cell in problem.outputs]
+    shape, tensors = spread(problem.shape[:kept], [*operands, *outputs])
+    ins, outs = tensors[: len(operands)], tensors[len(operands) :]
+    flops = operations(cells) * prod(shape)
+    return [Maps(Tensors(shape, ins, outs, names.buffers, flops), cells)]
+
+
+def _stays(o: Operand, kept: int) -> bool:
+    """Whether an operand is the same at all places of the reduced dims."""
+    dims = range(kept, len(o.strides))
+    return not any(o.varies(d) or o.bound(d) for d in dims)
+
+
+def _at(o: Operand, place: Sequence[int], kept: int, names: Names) -> Operand | Cell:
+    """An operand at one place of the reduced dims; its position there, 0 outside its window."""
+    dims = list(enumerate(place, kept))
+    if any(not low <= i < high for d, i in dims for low, high in [o.bound(d) or (i, i + 1)]):
+        return Constant(0)
+    if o.counts and any(o.strides[kept:]):
+        return Constant(sum(i for d, i in dims if o.strides[d]), o.dtype)
+    first = o.offset + sum(i * o.strides[d] for d, i in dims)
+    name = o.name if o.counts or not any(place) else names.fresh(names.buffers[o.name])
+    return replace(o.over(range(kept)), name=name, offset=first)
 
 
 def fused(problem: Problem) -> Problem:

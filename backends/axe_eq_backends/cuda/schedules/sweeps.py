@@ -382,7 +382,9 @@ class _Writer:
                 given: Mapping[int, ir.View] = {
                     **values, -2: top.all, -3: part, -4: s.acc.all
                 }  # fmt: skip
-                if factor != Constant(1.0):  # past the end no weight makes it 0: it may be no number
+                if factor != Constant(
+                    1.0
+                ):  # past the end no weight makes it 0: it may be no number
                     added, given = self._masked(apply("mul", added, factor), 0.0, given, at[-1])
                 self._map(apply("add", arg(-4), added), s.acc.all, given)
         if sums:
