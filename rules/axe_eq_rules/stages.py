@@ -8,7 +8,7 @@ as they are, have none: that bounds the search.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import log, prod
 

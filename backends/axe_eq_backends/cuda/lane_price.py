@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil, log2, prod
+from typing import Any
 
 from axe_eq.kernel.cells import Cell, subexpressions
 from axe_eq.kernel.threads.placement import LANES
@@ -88,7 +89,7 @@ class Tensors:
     outputs: Sequence[Operand]
     buffers: Mapping[str, str]
     flops: float
-    _known: dict[tuple[int, ...], float] = field(default_factory=dict, compare=False)
+    _known: dict[Any, float] = field(default_factory=dict, compare=False)
 
     def candidate(
         self,
@@ -133,7 +134,8 @@ class Tensors:
             waits = max(waits, (one + target.figure("next_cta_s")) * follow)
             waits = max(waits, blocks * target.figure("begin_cta_s"))
         time_s = target.launch_s + one + max(memory, vector * busiest, waits)
-        time_s = time_s * (1.0 + loss) + target.figure("exposed") * min(memory, vector)
+        hidden = vector if resident else max(vector, waits)
+        time_s = time_s * (1.0 + loss) + target.figure("exposed") * min(memory, hidden)
         costs = {
             "gmem_bytes": once, "reread_bytes": again, "vector_s": vector, "memory_s": memory,
             "blocks": float(blocks),
@@ -199,11 +201,12 @@ class Tensors:
         return total
 
     def _loaded(self, counts: tuple[int, ...], passes: Mapping[int, int]) -> float:
-        """Bytes that the tiles of a kernel read: a kind of kernel has its passes."""
-        if counts not in self._known:
+        """Bytes that the tiles of a kernel read in its passes."""
+        key = counts, tuple(passes.items())
+        if key not in self._known:
             read = (self._read(o, counts) * passes.get(n, 1) for n, o in enumerate(self.operands))
-            self._known[counts] = sum(read)
-        return self._known[counts]
+            self._known[key] = sum(read)
+        return self._known[key]
 
     def _read(self, o: Operand, counts: Sequence[int]) -> float:
         """Bytes that the tiles of a kernel read of an operand, together."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial, reduce
+from itertools import product
 from math import log2, prod
 
 from axe_eq.errors import DispatchError
-from axe_eq.kernel.cells import Apply, Cell, apply, arg, result_dtype, used
+from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, result_dtype, used
 from axe_eq.kernel.threads import ir
 from axe_eq.lower.candidate import Candidate
 from axe_eq.lower.formulas import Cone, Fold
@@ -25,7 +26,9 @@ from axe_eq_backends.cuda.lane_price import (
 )
 from axe_eq_backends.cuda.leaves import Names, looking, operand, stored
 from axe_eq_backends.cuda.online import BEST, ONLINE, substituted, unable
+from axe_eq_backends.cuda.pointwise import Maps
 from axe_eq_backends.cuda.prefixes import exchanged, unexchanged
+from axe_eq_backends.cuda.schedules.map import spread
 from axe_eq_backends.cuda.schedules.rows import (
     MOST_REGISTERS,
     REGISTERS,
@@ -57,6 +60,7 @@ Output = tuple[Operand, Cell]
 SWEPT = 0.03  # loss of running values, where rows in registers are as good
 # Loss of a kernel per halving of what it reads at once below a line of the caches.
 LINE_BYTES, SHORT = 128, 0.04
+UNROLLED = 16  # elements of a reduction that one thread reads as operands of their own
 # Truth values are reduced as the numbers 0 and 1: threads exchange registers of 32 bits.
 LOGICAL = {"and": "min", "or": "max", "min": "min", "max": "max"}
 
@@ -72,20 +76,23 @@ class Problem:
     outputs: list[Output]
 
 
-def reduced(cone: Cone) -> tuple[list[Rows | Sweeps], Mapping[str, str]]:
+def reduced(cone: Cone) -> tuple[list[Rows | Sweeps | Maps], Mapping[str, str]]:
     """The ways to write a cone whose reductions are all over the same dims, and its buffers.
 
     Raises:
         DispatchError: reductions over different dims, or a monoid that kernels lack.
     """
     names = Names()
-    problem = fused(_read(cone, names))
+    read = _read(cone, names)
+    problem = fused(read)
     fast = contiguous_last(problem)
-    ways: list[Rows | Sweeps] = []
+    ways: list[Rows | Sweeps | Maps] = []
     tensors = _tensors(problem, names.buffers)
     if problem.reduced == 1 and fast:
         ways.append(Rows(problem, tensors))
-    ways.append(Sweeps(problem, replace(tensors, _known={}), fast, not cone.rounds))
+    ways.append(Sweeps(problem, tensors, fast, not cone.rounds))
+    if prod(read.shape[-read.reduced :]) <= UNROLLED:
+        ways += _unrolled(read, names)
     return ways, names.buffers
 
 
@@ -161,6 +168,53 @@ def _plain(
         return total
     reductions.append(Reduction(LOGICAL[monoid], apply("cast i32", cell)))
     return apply("ne", total, 0)
+
+
+def _unrolled(problem: Problem, names: Names) -> list[Maps]:
+    """Reductions of few elements as cells of as many operands; none where rows are stored again."""
+    kept = len(problem.shape) - problem.reduced
+    outputs = [o.over(range(kept)) for o, _ in problem.outputs]
+    again = any(any(o.strides[kept:]) for o, _ in problem.outputs)
+    if again or not kept or any(o.looks for o in problem.operands):
+        return []
+    operands, at = list[Operand](), list[dict[int, Cell]]()
+    for place in product(*map(range, problem.shape[kept:])):
+        here = dict[int, Cell]()
+        for n, o in enumerate(problem.operands):
+            one = at[0][n] if at and _stays(o, kept) else _at(o, place, kept, names)
+            if isinstance(one, Operand):
+                operands.append(one)
+                one = arg(len(operands) - 1)
+            here[n] = one
+        at.append(here)
+    values = dict[int, Cell]()
+    for r, reduction in enumerate(problem.reductions, len(problem.operands)):
+        merges = MONOIDS[reduction.monoid].merges
+        parts = (substituted(reduction.cell, here | values) for here in at)
+        values[r] = reduce(partial(apply, merges), parts)
+    cells = [substituted(cell, at[0] | values) for _, cell in problem.outputs]
+    shape, tensors = spread(problem.shape[:kept], [*operands, *outputs])
+    ins, outs = tensors[: len(operands)], tensors[len(operands) :]
+    flops = operations(cells) * prod(shape)
+    return [Maps(Tensors(shape, ins, outs, names.buffers, flops), cells)]
+
+
+def _stays(o: Operand, kept: int) -> bool:
+    """Whether an operand is the same at all places of the reduced dims."""
+    dims = range(kept, len(o.strides))
+    return not any(o.varies(d) or o.bound(d) for d in dims)
+
+
+def _at(o: Operand, place: Sequence[int], kept: int, names: Names) -> Operand | Cell:
+    """An operand at one place of the reduced dims; its position there, 0 outside its window."""
+    dims = list(enumerate(place, kept))
+    if any(not low <= i < high for d, i in dims for low, high in [o.bound(d) or (i, i + 1)]):
+        return Constant(0)
+    if o.counts and any(o.strides[kept:]):
+        return Constant(sum(i for d, i in dims if o.strides[d]), o.dtype)
+    first = o.offset + sum(i * o.strides[d] for d, i in dims)
+    name = o.name if o.counts or not any(place) else names.fresh(names.buffers[o.name])
+    return replace(o.over(range(kept)), name=name, offset=first)
 
 
 def fused(problem: Problem) -> Problem:
@@ -250,7 +304,7 @@ class Rows:
 
     problem: Problem
     tensors: Tensors
-    names: frozenset[str] = frozenset({"row_threads", "vector"})
+    names: frozenset[str] = frozenset({"row_threads", "vector", "resident"})
 
     def candidates(self, target: Target) -> list[Candidate]:
         """Threads of a row, where its elements fit in their registers."""
@@ -263,13 +317,16 @@ class Rows:
             held = vectors_of(columns, vector, threads) * vector
             if enough(held) > room_for(threads):
                 continue
-            down = WARP * warps_of(threads) // threads
+            warps = warps_of(threads)
+            down = WARP * warps // threads
             counts = (*p.shape[:-2], -(-p.shape[-2] // down), 1)
             found.append(
                 self.tensors.candidate(
-                    target, {"row_threads": threads, "vector": vector},
+                    target,
+                    {"row_threads": threads, "vector": vector,
+                     "resident": residents(target, warps, enough(held))},
                     blocks=prod(counts), counts=counts,
-                    resident=residents(target, warps_of(threads), taken(held)),
+                    resident=residents(target, warps, taken(held)),
                     chain=chained(target, held, own) + exchanges * exchanging(target, threads),
                 )
             )  # fmt: skip
@@ -279,7 +336,9 @@ class Rows:
         """Rows of so many threads each."""
         p, threads = self.problem, parameters["row_threads"]
         given = p.shape, p.operands, p.reductions, p.outputs
-        return reduce_rows(*given, threads, name, parameters["vector"])
+        return reduce_rows(
+            *given, threads, name, parameters["vector"], parameters["resident"]
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -290,14 +349,15 @@ class Sweeps:
     tensors: Tensors
     fast: int
     online: bool
-    names: frozenset[str] = frozenset({"sweep_threads", "sweep_warps", "vector", "vectors"})
+    names: frozenset[str] = frozenset(
+        {"sweep_threads", "sweep_warps", "vector", "vectors", "resident"}
+    )
 
     def candidates(self, target: Target) -> list[Candidate]:
         """Warps, threads along what is contiguous, and tiles of a chunk that fit in registers."""
         p, found = self.problem, list[Candidate]()
         along = len(p.shape) - 1 if self.fast else len(p.shape) - p.reduced - 1
         vector = widest(target, self._read or p.operands, along)
-        _, rescaled = sweeps_of(len(p.operands), p.reductions, self.online)
         most = power_of_two_from(-(-p.shape[along] // vector))
         for warps in target.sizes("sweep_warps"):
             for threads in self._threads(target, WARP * warps, most, vector):
@@ -307,7 +367,8 @@ class Sweeps:
                 held = {whole} if whole * vector <= max(target.sizes("sweep_held")) else set()
                 for vectors in sorted(sizes | held):
                     tiling = replace(fits, vectors=vectors)
-                    given = p.operands, p.reductions, tiling, bool(rescaled)
+                    steps = tiling.steps(p.shape, p.reduced)
+                    given = p.operands, p.reductions, tiling, steps > 1 and self._rescales
                     room = min(REGISTERS // (WARP * warps), MOST_REGISTERS)
                     if (registers := registers_of_sweep(*given)) <= room or vectors == 1:
                         found.append(self._candidate(target, tiling, min(registers, room)))
@@ -333,8 +394,9 @@ class Sweeps:
         n_bytes = elements * sum(DTYPES[o.dtype].itemsize for o in self._read)
         chunk = self.tensors.answer(target, together * n_bytes)
         sweeps = max(passes.values(), default=1)
+        online = self.online and steps > 1
         ends = target.figure("exchange_s") * len(
-            sweeps_of(len(p.operands), p.reductions, self.online)[0]
+            sweeps_of(len(p.operands), p.reductions, online)[0]
         )
         waves = -(-blocks // (target.n_units * resident))
         padded = rows * counts[kept] / p.shape[kept]
@@ -343,7 +405,7 @@ class Sweeps:
             target,
             {
                 "sweep_threads": tiling.threads, "sweep_warps": tiling.warps,
-                "vector": tiling.wide, "vectors": tiling.vectors,
+                "vector": tiling.wide, "vectors": tiling.vectors, "resident": resident,
             },
             blocks=blocks, counts=counts, passes=passes, padded=padded,
             waits=waves * (steps * sweeps * chunk + ends), loss=SWEPT + self._short(tiling),
@@ -369,6 +431,12 @@ class Sweeps:
         return min((DTYPES[o.dtype].itemsize for o in self._read), default=4)
 
     @cached_property
+    def _rescales(self) -> bool:
+        """Whether a running maximum rescales a sum."""
+        n = len(self.problem.operands)
+        return bool(sweeps_of(n, self.problem.reductions, self.online)[1])
+
+    @cached_property
     def _passes(self) -> dict[int, int]:
         """How many sweeps read every operand."""
         p = self.problem
@@ -387,4 +455,4 @@ class Sweeps:
             parameters["sweep_threads"], parameters["vectors"],
         )  # fmt: skip
         given = p.operands, p.reductions, p.outputs
-        return sweep(p.shape, p.reduced, *given, tiling, name, self.online)
+        return sweep(p.shape, p.reduced, *given, tiling, name, self.online, parameters["resident"])

@@ -49,6 +49,7 @@ def reduce_rows(
     across: int,
     name: str = "rows",
     wide: int | None = None,
+    resident: int = 0,
 ) -> ir.Kernel:
     """The kernel.
 
@@ -62,13 +63,15 @@ def reduce_rows(
         across: threads of a row: a power of two, up to 1024.
         name: of the kernel.
         wide: elements of a vector; by default as many as tensors are aligned for.
+        resident: CTAs that an SM's registers are divided among.
 
     Raises:
         ScheduleError: a row does not fit in the registers of its threads.
     """
     if wide is None:
         wide = run_vector([*operands, *(o for o, _ in outputs)], len(shape) - 1)
-    return _Writer(shape, operands, reductions, outputs, across, name, wide).write()
+    k = ThreadBuilder(name, warps_of(across), resident=resident)
+    return _Writer(k, shape, operands, reductions, outputs, across, wide).write()
 
 
 def vectors_of(columns: int, wide: int, across: int) -> int:
@@ -142,12 +145,12 @@ def warps_of(across: int) -> int:
 class _Writer:
     def __init__(
         self,
+        k: ThreadBuilder,
         shape: Sequence[int],
         operands: Sequence[Operand],
         reductions: Sequence[Reduction],
         outputs: Sequence[tuple[Operand, Cell]],
         across: int,
-        name: str,
         wide: int,
     ) -> None:
         self.operands, self.reductions, self.outputs = operands, reductions, outputs
@@ -164,7 +167,7 @@ class _Writer:
         down = WARP * self.warps // across
         self.tile = (down, repeats * across * wide)
         self.layout = thread_layout((1, down), (repeats, across), wide)
-        self.k = ThreadBuilder(name, self.warps)
+        self.k = k
         self._numbered = list(enumerate(operands))
         # What reductions computed at every element, for later cells that contain it.
         self.kept: list[tuple[Cell, ir.View]] = []

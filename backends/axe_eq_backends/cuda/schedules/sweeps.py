@@ -125,6 +125,7 @@ def sweep(
     tiling: SweepTiling,
     name: str = "sweeps",
     online: bool = True,
+    resident: int = 0,
 ) -> ir.Kernel:
     """The kernel.
 
@@ -138,12 +139,15 @@ def sweep(
             once.
         tiling: the chunk.
         name: of the kernel.
-        online: running maxima may rescale sums; else they take a sweep of their own.
+        online: running maxima may rescale sums, where a sweep is several chunks; else they take
+            a sweep of their own.
+        resident: CTAs that an SM's registers are divided among.
 
     Raises:
         ScheduleError: a monoid without a unit.
     """
-    return _Writer(shape, reduced, operands, reductions, outputs, tiling, name, online).write()
+    k = ThreadBuilder(name, tiling.warps, resident=resident)
+    return _Writer(k, shape, reduced, operands, reductions, outputs, tiling, online).write()
 
 
 @dataclass
@@ -188,13 +192,13 @@ def scaled_sum(
 class _Writer:
     def __init__(
         self,
+        k: ThreadBuilder,
         shape: Sequence[int],
         reduced: int,
         operands: Sequence[Operand],
         reductions: Sequence[Reduction],
         outputs: Sequence[tuple[Operand, Cell]],
         tiling: SweepTiling,
-        name: str,
         online: bool,
     ) -> None:
         kept = len(shape) - reduced
@@ -203,10 +207,11 @@ class _Writer:
         self.shape = tuple(shape[d] for d in order)
         self.operands = [o.over(order) for o in operands]
         self.outputs = [(o.over(order), c) for o, c in outputs]
-        self.reductions, self.online = list(reductions), online
+        self.reductions = list(reductions)
+        self.online = online and tiling.steps(shape, reduced) > 1
         self.n_kept, self.n_reduced = kept, reduced
         self.loops = range(kept - 1, len(shape) - 2)  # slower reduced dims
-        self.t, self.k = tiling, ThreadBuilder(name, tiling.warps)
+        self.t, self.k = tiling, k
 
     def write(self) -> ir.Kernel:
         k = self.k
