@@ -36,7 +36,8 @@ xp = axe.array
 STREAMED: dict[str, dict[str, int]] = {
     "three batch dims, keys of the middle one": {}, "groups by broadcast": {},
     "keys of all heads": {"consumers": 2}, "causal, a number added": {}, "mask": {},
-    "mask of keys": {}, "documents": {}, "slopes, causal": {}, "capped, causal": {}, "96 wide": {"q": 96},
+    "mask of keys": {}, "documents": {}, "slopes, causal": {}, "capped, causal": {},
+    "96 wide": {"q": 96},
     "one query": {}, "few keys": {}, "no heads": {}, "three batch dims": {}, "slopes": {},
     "causal, groups by broadcast": {"consumers": 2}, "causal, last queries": {},
     "bf16": {"consumers": 3}, "window on both sides": {}, "bias per head": {}, "40 wide": {},

@@ -11,7 +11,7 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import nn
-from axe_eq.errors import DispatchError
+from axe_eq.errors import AxeError, DispatchError
 from axe_eq.kernel import dispatch as kernel_dispatch
 from axe_eq_backends.cuda import assemble, contract, cost, planning, register_cost, ways
 from axe_eq_backends.cuda import lower as lowering
@@ -253,6 +253,86 @@ def test_what_a_machine_offers_is_what_its_kernels_have(
     assert before.time_s <= after.time_s
     assert after.parameters.get(name, sizes[0]) in sizes
     assert found[0].source != found[1].source
+
+
+def product(x: Any, w: Any) -> Any:
+    return x @ w
+
+
+ON_ROWS: dict[str, tuple[Any, tuple[axe.Spec, ...]]] = {
+    "tensor_cores": (product, of("f16", (8192, 4096), (4096, 4096))),
+    "register_products": (product, of("f32", (512, 512), (512, 512))),
+    "streaming": (attention, of("f16", *[(16, 2048, 128)] * 3)),
+}
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize(
+    ("schedule", "name", "sizes", "written"),
+    [
+        ("tensor_cores", "product_rows", (64,), "m"),
+        ("tensor_cores", "product_cols", (64,), "n"),
+        ("tensor_cores", "product_stages", (2,), "stages"),
+        ("tensor_cores", "product_panels", (1,), "staging"),
+        ("tensor_cores", "product_cluster", (2,), "cluster_rows"),
+        ("register_products", "register_sides", (64,), "m"),
+        ("register_products", "register_warps", (8,), "warps"),
+        ("register_products", "register_band", (4,), "band"),
+        ("streaming", "stream_groups", (1,), "consumers"),
+        ("streaming", "stream_chunk", (64,), "s"),
+        ("streaming", "stream_stages", (4,), "stages"),
+    ],
+)
+def test_what_a_machine_offers_is_what_products_and_streams_have(
+    schedule: str, name: str, sizes: tuple[int, ...], written: str
+) -> None:
+    other = h200.replace(choices={**h200.choices, name: sizes})
+    fn, specs = ON_ROWS[schedule]
+    found = [axe.compile(fn, *specs, target=t) for t in (h200, other)]
+    ((before,), (after,)) = (exe.kernels for exe in found)
+    assert before.schedule == after.schedule == schedule
+    assert before.parameters[written] not in sizes
+    assert after.parameters[written] in sizes
+    assert before.time_s <= after.time_s
+    shown = " ".join(f"{n}={size}" for n, size in after.parameters.items())
+    assert f"{schedule} on {after.row}, {shown}" in found[1].explain()
+    assert found[0].source != found[1].source
+
+
+@pytest.mark.parametrize(
+    ("schedule", "name"),
+    [
+        ("tensor_cores", "few_stages"), ("tensor_cores", "l2_over_memory"),
+        ("register_products", "fma_part"), ("streaming", "weigh_clocks.2"),
+    ],
+)  # fmt: skip
+def test_a_figure_of_the_machine_is_in_the_price(schedule: str, name: str) -> None:
+    fn, specs = ON_ROWS[schedule]
+    slower = h200.figure(name) * (5 if name in ("few_stages", "weigh_clocks.2") else 0.1)
+    other = h200.replace(figures={**h200.figures, name: slower})
+    times = [axe.compile(fn, *specs, target=t).cost["time_s"] for t in (h200, other)]
+    assert times[0] < times[1]
+
+
+def test_lowering_writes_a_candidate_as_it_is_or_fails() -> None:
+    """No parameter is made up, left out or changed; what does not fit is refused."""
+    exe = axe.compile(product, *ON_ROWS["tensor_cores"][1], target="h200")
+    graph, (step,) = exe.schedule.graph, exe.schedule.graph.kernels
+    chosen = dict(step.parameters)
+    less = {name: size for name, size in chosen.items() if name != "stages"}
+    for parameters, reason in (
+        (less, "is to be written by .*; expected .* stages .* with wgmma.f16"),
+        (chosen | {"p": 128}, "is to be written by .* p "),
+        (chosen | {"staging": 3}, "panels in 3 slots; expected whole rounds"),
+        (chosen | {"m": 96}, "96 rows for 2 warpgroups; expected a multiple of 64 rows each"),
+    ):
+        with pytest.raises(AxeError, match=reason):
+            lower(replace(step, parameters=parameters), graph, h200)
+    large = lower(replace(step, parameters=chosen | {"stages": 12}), graph, h200).kernel
+    with pytest.raises(AxeError, match=r"bytes of shared memory \(x_ring .*; expected at most"):
+        plan(large, h200)
+    with pytest.raises(DispatchError, match=r"with tcgen05\.f16; expected a row of wgmma mma fma"):
+        lower(replace(step, row="tcgen05.f16"), graph, h200)
 
 
 @pytest.mark.parametrize("kind", range(4))
