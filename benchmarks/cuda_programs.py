@@ -105,7 +105,7 @@ def executable(name: str, saved: Path | None = None, cluster: int = 1) -> Any:
     from axe_eq_backends.cuda.target import h200
 
     fn, shapes = programs()[name]
-    target = h200.replace(limits={**h200.limits, "product_cluster": cluster})
+    target = h200.replace(choices={**h200.choices, "product_cluster": (cluster,)})
     specs = (axe.Spec(s, "f16") for s in shapes)
     return axe.compile(fn, *specs, target=h200 if cluster == 1 else target)
 

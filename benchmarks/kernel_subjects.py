@@ -302,7 +302,7 @@ SUBJECTS: dict[str, Callable[[], Subject]] = {
     "narrow product": _narrow_product,
     "clustered product": _clustered_product,
     "streaming product": lambda: _streaming(264, 44, 32, 16, stream.Tiling(2, 16, 16, 2)),
-    "carried stream": lambda: _streaming(67, 74, 20, 17, stream.Tiling(1, 32, 32, 2)),
+    "carried stream": lambda: _streaming(67, 74, 20, 17, stream.Tiling(1, 32, 32, 1)),
     "product of matrix units through registers": lambda: _carried_product(
         33, 36, 75, "f16", Tile(32, 32, 32, matrix=True)
     ),

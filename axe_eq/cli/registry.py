@@ -129,6 +129,7 @@ def figures(target: Target) -> dict[str, Any]:
         "links": {x.name: _row(x) for x in target.links},
         "limits": dict(target.limits),
         "choices": {name: list(sizes) for name, sizes in target.choices.items()},
+        "figures": dict(target.figures),
         "rows": [row.name for row in target.instrs],
         "row_flops_per_s": {row.name: row.flops_per_s for row in target.instrs if row.flops_per_s},
         "source": target.source,

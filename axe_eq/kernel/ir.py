@@ -512,7 +512,6 @@ class Kernel:
         tensors: arguments, in order; `outputs` names those it writes.
         buffers: all others.
         body: statements.
-        note: what its text says about it, where something is to be said.
         issuer: whose numbers tell apart who issues a statement, for messages.
     """
 
@@ -522,7 +521,6 @@ class Kernel:
     outputs: list[str] = field(default_factory=list)
     buffers: list[Buffer] = field(default_factory=list)
     body: Body = field(default_factory=list)
-    note: str = ""
     issuer: ClassVar[str] = "engine"
     issuer_numbers: ClassVar[frozenset[str]] = frozenset()
 

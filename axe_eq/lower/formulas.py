@@ -127,8 +127,6 @@ class Cone:
         leaves: loads, positions and reductions, numbered; operands of reductions before them.
         roots: what is stored.
         rounds: every operator rounds to its own dtype (exact numerics).
-        letters: loop letters of the boxes of the roots' dims, "*" where a block has all; empty
-            where no box is known.
     """
 
     name: str
@@ -136,7 +134,6 @@ class Cone:
     rank: int
     leaves: list[Leaf] = field(default_factory=list)
     roots: list[Root] = field(default_factory=list)
-    letters: tuple[str, ...] = ()
     rounds: bool = False
 
     @property

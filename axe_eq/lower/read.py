@@ -35,7 +35,6 @@ from axe_eq.program.ops import Look
 from axe_eq.program.places import Blocks, Coords, Range, Window
 from axe_eq.program.signature import Affine, plain, signature
 from axe_eq.program.types import DTYPES, ValueType, value_type
-from axe_eq.schedule import box as boxes
 from axe_eq.schedule.graph import KernelStep, TileNode
 
 STORED = tuple(DTYPES)
@@ -117,11 +116,7 @@ class _Reader:
         shapes = [value_type(node.type).shape for node in roots]
         # A row value and whole rows may be stored together: the larger space holds both.
         self.shape = places.index_space(shapes)
-        box = boxes.parse(roots[shapes.index(self.shape)].box)
-        letters = tuple(e.letter for e in box) if len(box) == len(self.shape) else ()
-        self.cone = Cone(
-            step.name, list(self.shape), len(self.shape), letters=letters, rounds=step.rounds
-        )
+        self.cone = Cone(step.name, list(self.shape), len(self.shape), rounds=step.rounds)
         self.known: dict[tuple[int, Coords], Cell] = {}
         self.leaves: list[_Raw | Position | Fold | Prefix] = []
         self.counted: dict[Cell, Cell] = {}  # positions of programs, and how they are counted
@@ -280,9 +275,9 @@ class _Reader:
         return self.counted.get(cell)
 
     def _reduced_dims(self, wanted: Sequence[int], coords: Coords) -> tuple[int, ...]:
-        """Dims for a reduction: a last dim of the roots that it does not use, or ones of its own.
+        """Dims for a reduction: dims of the roots that it does not use, or ones of its own.
 
-        Rows that are reduced and stored again are one dim of the index space. Reduced dims of equal
+        Rows that are reduced and stored again are dims of the index space. Reduced dims of equal
         extent are shared: no two reductions see each other's. Contractions share all or none, since
         those over the same dims go through the same steps.
 
@@ -302,7 +297,7 @@ class _Reader:
         found = []
         for extent in wanted:
             own = [d for d in range(self.cone.rank, len(self.cone.shape)) if d not in self.looked]
-            again = (last,) if len(wanted) == 1 and last >= 0 else ()
+            again = (last, *range(last)) if len(wanted) == 1 and last >= 0 else range(last + 1)
             fits = (d for d in (*again, *own) if d not in taken)
             dim = next((d for d in fits if self.cone.shape[d] == extent), None)
             if dim is None:
@@ -499,9 +494,8 @@ def _cut(
         cell = replaced(cell, known)
         stored.append(Root(raw.buffer, raw.dtype, load.strides, cell, load.offset))
     rank = sum(map(len, parts[: cone.rank]))
-    letters = tuple(x for x, p in zip(cone.letters, parts, strict=False) for _ in p)
     shape = [e for p in parts for e in p]
-    return Cone(cone.name, shape, rank, done, stored, letters, cone.rounds)
+    return Cone(cone.name, shape, rank, done, stored, cone.rounds)
 
 
 def _load(raw: _Raw, parts: Sequence[Sequence[int]]) -> Load:

@@ -118,7 +118,10 @@ class Job:
 
 
 def _target_text(target: Target) -> str:
-    plain = replace(target, limits=dict(target.limits), choices=dict(target.choices))
+    plain = replace(
+        target, limits=dict(target.limits), choices=dict(target.choices),
+        figures=dict(target.figures),
+    )  # fmt: skip
     try:
         return b64encode(pickle.dumps(plain)).decode()
     except (pickle.PicklingError, TypeError, AttributeError) as error:

@@ -44,6 +44,7 @@ class Access(NamedTuple):
             dims of extent 1 are left out. Given in cones with products, where strides describe it;
             else empty.
         offset: the element where it is read from or stored to, where the strides are given.
+        fast: the letter of the dim whose neighbours are neighbours in memory; "" where none are.
     """
 
     n_bytes: float
@@ -55,6 +56,7 @@ class Access(NamedTuple):
     aligned: int = ANY_ALIGNMENT
     strides: tuple[tuple[str, int, int], ...] = ()
     offset: int = 0
+    fast: str = ""
 
 
 class Work(NamedTuple):
@@ -225,6 +227,7 @@ class Columns:
     Attributes:
         block: letter -> block size ("p", "q", "k", "s").
         extra: other parameters ("stages", ...).
+        exact: `extra` is all that a kernel is written by; else block sizes are parameters too.
         rows: instruction row of each candidate, by name ("" where none).
         time_s: estimated time; inf where rejected.
         costs: named cost columns with the unit in the name ("gmem_bytes", "smem_bytes", ...).
@@ -237,6 +240,7 @@ class Columns:
     time_s: Column = field(default_factory=lambda: np.zeros(0))
     costs: dict[str, Column] = field(default_factory=dict)
     rejected: dict[str, int] = field(default_factory=dict)
+    exact: bool = False
 
     def __len__(self) -> int:
         return len(next(iter(self.block.values())))

@@ -43,6 +43,7 @@ class Memory:
             `n_bytes` evenly; () where the last axis is all of it.
         bank_bytes: bytes of the last axis that a sum may cover, or whole ones of; 0 for any.
         align_bytes: bytes that buffers begin at a multiple of.
+        latency_s: seconds until a read is answered; 0 where nobody measured it.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Memory:
     extents: tuple[int, ...] = ()
     bank_bytes: int = 0
     align_bytes: int = 1
+    latency_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.kind:
@@ -192,7 +194,9 @@ class Target:
         links: what joins it to its peers, the one that messages take first; () where it has none.
         limits: named limits (registers, bytes of a cache, ...), none of which is a level's extent.
         choices: sizes that kernels may have, by name (threads of a row, warps of a block, bytes of
-            a vector, ...): what schedules with candidates choose among.
+            a vector, ...): what schedules choose among.
+        figures: what cost models fitted to measurements, by name with its unit; `source` says
+            where and when.
         costs: how the kernels' cost columns make the cost of a schedule, by column: "total" (what
             is not named), "peak" (capacities: what the largest kernel needs) or "own" (a kernel's
             alone, as the parts of its time that overlap).
@@ -217,6 +221,7 @@ class Target:
     links: tuple[Link, ...] = ()
     limits: Mapping[str, int] = field(default_factory=dict)
     choices: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    figures: Mapping[str, float] = field(default_factory=dict)
     costs: Mapping[str, str] = field(default_factory=dict)
     kept: tuple[str, ...] = ("padded",)
     source: str = ""
@@ -304,10 +309,24 @@ class Target:
         Raises:
             PackError: the target names none so.
         """
-        if name not in self.choices:
-            known = " ".join(self.choices) or "none"
-            raise PackError(f"target {self.name!r}", f"has no sizes {name!r}", f"one of {known}")
-        return self.choices[name]
+        found: tuple[int, ...] = self._named("choices", "sizes", name)
+        return found
+
+    def figure(self, name: str) -> float:
+        """A fitted figure of cost models, see `figures`.
+
+        Raises:
+            PackError: the target has none so.
+        """
+        found: float = self._named("figures", "figure", name)
+        return found
+
+    def _named(self, table: str, what: str, name: str) -> Any:
+        held = getattr(self, table)
+        if name not in held:
+            known = " ".join(held) or "none"
+            raise PackError(f"target {self.name!r}", f"has no {what} {name!r}", f"one of {known}")
+        return held[name]
 
     def correction(self, schedule: str, row: str = "") -> float:
         """By what an estimate is multiplied, see `corrections`."""

@@ -84,7 +84,7 @@ class Prices:
     def _cone(self, roots: Sequence[int], picks: Picks, stored: Sequence[str]) -> Formula:
         """A cone node by node, for schedules that read it."""
         order = used(self.forest, roots, picks)
-        return formula(self.forest, roots, order, picks, stored, boxes=False)
+        return formula(self.forest, roots, order, picks, stored)
 
     def _of(
         self, roots: Sequence[int], picks: Picks, stored: Sequence[str]

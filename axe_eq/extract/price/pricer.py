@@ -275,8 +275,8 @@ def _left(name: str, columns: Columns, summary: Summary, ruled: Mapping[Way, str
 
 
 def _chosen(name: str, columns: Columns, at: int, summary: Summary) -> Price:
-    letters = [letter for letter, _ in summary.extents if letter in columns.block]
-    sizes = {e: int(columns.size(e, summary.extent(e))[at]) for e in letters}
+    letters = () if columns.exact else (x for x, _ in summary.extents if x in columns.block)
+    sizes = {x: int(columns.size(x, summary.extent(x))[at]) for x in letters}
     sizes |= {key: int(column[at]) for key, column in columns.extra.items()}
     costs = {key: float(column[at]) for key, column in columns.costs.items()}
     row = columns.rows[at] if columns.rows else ""

@@ -15,9 +15,8 @@ def formula(
     order: Sequence[int],
     picks: dict[int, Choice],
     stored: Sequence[str],
-    boxes: bool = True,
 ) -> Formula:
-    """The nodes of a cone.
+    """The nodes of a cone; not which part of its value each is, what they compute is the same.
 
     Args:
         forest: where the tile classes are.
@@ -25,17 +24,16 @@ def formula(
         order: all tiles, users before operands.
         picks: alternative taken of each.
         stored: layouts of the roots.
-        boxes: say which part of its value each node is; what a kernel computes is the same without.
     """
     tiles = list(reversed(order))
     number = {tile: n for n, tile in enumerate(tiles)}
     sources = list(dict.fromkeys(picks[t].source for t in tiles if picks[t].kind == LOAD))
     nodes = []
     for tile in tiles:
-        node, choice = forest.tiles[tile], picks[tile]
+        choice = picks[tile]
         access = sources.index(choice.source) if choice.kind == LOAD else -1
         operands = tuple(number[c] for c in choice.children)
-        box, type_ = node.box if boxes else "", str(node.type)
-        nodes.append(TileNode(choice.kind, choice.text, choice.cell, box, type_, operands, access))
+        type_ = str(forest.tiles[tile].type)
+        nodes.append(TileNode(choice.kind, choice.text, choice.cell, "", type_, operands, access))
     layouts = tuple(map(forest.layout_of, sources))
     return Formula(tuple(nodes), tuple(number[r] for r in roots), layouts, tuple(stored))

@@ -71,7 +71,7 @@ def make(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> M
 
 def _made_now(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> Made:
     lowered = lower(step, graph, target)
-    planned = lowered.planned or plan_kernel(lowered.kernel, target)
+    planned = plan_kernel(lowered.kernel, target)
     # Before its text is written: a search that meets such kernels meets dozens of them.
     size = instructions(planned)
     check_size(step.name, size, "instructions for cells a thread", MOST_INSTRUCTIONS)

@@ -1,63 +1,38 @@
 """From cones of products to contractions, and from those to kernels.
 
-Which index dims are rows, columns, batches or reduced follows from which operands reach them. The
-persistent kernel takes a contraction where bulk copies and warpgroup products take its operands as
-they lie; every other one goes through registers, element by element where it must.
+Which index dims are rows, columns, batches or reduced follows from which operands reach them. A
+candidate's row and parameters say which kernel it is: the persistent one takes operands that bulk
+copies and warpgroup products take as they lie, the other one goes through registers, element by
+element where it must.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from itertools import product
-from typing import NamedTuple
 
-from axe_eq.errors import AxeError, DispatchError, LayoutError, ScheduleError
+from axe_eq.errors import ScheduleError
 from axe_eq.kernel.cells import Apply, Cell, renumber, used
 from axe_eq.kernel.placement import Block, Iter, Placement, merged
 from axe_eq.kernel.threads import ir
-from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.lower.formulas import Cone, Fold, Load, Looked, Position
 from axe_eq.program.types import DTYPES
-from axe_eq.schedule.box import TILE_LETTERS, WHOLE
-from axe_eq.target import Target
-from axe_eq_backends.cuda.cost import (
-    CONSUMERS,
-    LEAST_COLS,
-    OF_REGISTERS,
-    OF_TILES,
-    SMEM_SLACK,
-    STAGES,
-    WARPGROUP_ROWS,
-)
-from axe_eq_backends.cuda.planning import plan
+from axe_eq.target import Instr
 from axe_eq_backends.cuda.schedules.contraction import Contraction, Product, Span, spanned
 from axe_eq_backends.cuda.schedules.gemm import (
     BULK_BYTES,
-    GROUP_THREADS,
-    MOST_HELD,
-    PANEL_BYTES,
-    PART_ROWS,
     Extra,
     Matrix,
     Problem,
     Tiling,
     gemm,
 )  # fmt: skip
-from axe_eq_backends.cuda.schedules.products import (
-    MOST_SIDE,
-    Tile,
-    bytes_read,
-    largest_tile,
-    least_tile,
-    products,
-    step_depth,
-)  # fmt: skip
+from axe_eq_backends.cuda.schedules.products import Tile, products
 from axe_eq_backends.cuda.schedules.tensors import Look, Operand
 from axe_eq_backends.cuda.sides import sides
 
-FAMILY = OF_TILES  # of the rows that the persistent kernel is written with
-BAND = 16  # rows of tiles in a band where nobody chose
+# Families of rows that kernels are written with: from tile memory, and of registers.
+OF_TILES, OF_REGISTERS = "wgmma", ("mma", "fma")
 
 
 def contraction(cone: Cone, fresh: Callable[[str], str]) -> Contraction:
@@ -101,23 +76,6 @@ def contraction(cone: Cone, fresh: Callable[[str], str]) -> Contraction:
         for r in cone.roots
     )
     return Contraction(tuple(cone.shape), outer, rows, cols, operands, tuple(turned), stored)
-
-
-def tile_sizes(c: Contraction, letters: Sequence[str], chosen: Mapping[str, int]) -> dict[str, int]:
-    """What extraction chose, with p for the tile's rows and q for its columns.
-
-    Args:
-        c: the contraction.
-        letters: of the boxes of its result's dims, as in `Cone`; empty where nobody chose.
-        chosen: blocks by letter, and other parameters.
-    """
-    if not letters:
-        return dict(chosen)
-    found = {name: size for name, size in chosen.items() if name not in TILE_LETTERS}
-    for name, dims in zip(TILE_LETTERS, (c.rows, c.cols), strict=True):
-        cut = [chosen[letters[d]] for d in dims if letters[d] in TILE_LETTERS]
-        found[name] = max(cut) if cut else c.extent([d for d in dims if letters[d] == WHOLE])
-    return found
 
 
 def operand(cone: Cone, leaf: Load | Position, name: str) -> Operand:
@@ -187,76 +145,32 @@ def _turned(
 # -- kernels --
 
 
-class Written(NamedTuple):
-    """The kernel of a contraction.
-
-    Attributes:
-        kernel: the persistent kernel, or one through registers.
-        other: why it is not the persistent one; "" where it is.
-        planned: its plan, which tells whether the persistent kernel takes the contraction.
-    """
-
-    kernel: ir.Kernel
-    other: str = ""
-    planned: Planned | None = None
-
-
-def kernel(
-    c: Contraction, name: str, target: Target, parameters: Mapping[str, int], row: str = ""
-) -> Written:
-    """The kernel of a contraction.
-
-    Args:
-        c: what to compute.
-        name: of the kernel.
-        target: the machine, for capacities and instruction rows.
-        parameters: blocks by letter, stages and CTAs of a cluster, as extraction chose them; may be
-            empty.
-        row: the instruction row that extraction chose; "" where nobody did.
+def kernel(c: Contraction, name: str, row: Instr, parameters: Mapping[str, int]) -> ir.Kernel:
+    """The kernel of a contraction on an instruction row, by a candidate's parameters.
 
     Raises:
-        DispatchError, ScheduleError: no kernel takes it.
+        DispatchError, ScheduleError: it cannot be written so.
     """
-    fused = c.fused()
-    family = row.partition(".")[0]
-    if family in OF_REGISTERS:
-        chosen = products(fused, _tile(fused, name, target, parameters), name)
-        return Written(chosen, f"{row} was chosen")
-    if family not in ("", FAMILY):
-        raise DispatchError(
-            f"kernel {name}", f"was priced on {row}, which no kernel is written with",
-            f"rows of {', '.join((FAMILY, *OF_REGISTERS))}",
-        )  # fmt: skip
-    # What CTAs of a cluster would share may be cut where bulk copies cannot: then each is alone.
-    for clusters in (True, False) if parameters.get("cluster", 1) > 1 else (False,):
-        try:
-            made = _persistent(fused, name, target, parameters, clusters)
-            return Written(made, planned=plan(made, target))
-        except (DispatchError, LayoutError, ScheduleError) as refusal:
-            reason = _text(refusal)
-    return Written(products(fused, _tile(fused, name, target, parameters), name), reason)
-
-
-def _text(error: AxeError) -> str:
-    return f"{error.thing}: {error.wrong}" + (f" ({error.hint})" if error.hint else "")
+    fused, dtype = c.fused(), row.dtypes[0][0]
+    held = fused.dtype if row.family == OF_TILES else DTYPES[fused.dtype].accumulate
+    if dtype not in (fused.dtype, held):
+        raise ScheduleError(f"kernel {name}", f"multiplies {fused.dtype} by {row.name}", held)
+    if row.family == OF_TILES:
+        return _Persistent(fused, name, Tiling.of(parameters)).kernel()
+    matrix = row.family == OF_REGISTERS[0]
+    return products(fused, Tile(**parameters, matrix=matrix, dtype=dtype), name)
 
 
 class _Persistent:
     """A contraction as the problem of the persistent kernel."""
 
-    def __init__(
-        self, c: Contraction, name: str, target: Target, parameters: Mapping[str, int]
-    ) -> None:
-        self.c, self.name, self.target, self.parameters = c, name, target, parameters
+    def __init__(self, c: Contraction, name: str, tiling: Tiling) -> None:
+        self.c, self.name, self.tiling, self.dtype = c, name, tiling, c.dtype
         (self.out, self.cell), *more = c.outputs
         if more or len(c.depths) > 1:
             raise self.refuse(
                 f"{len(c.outputs)} results of sums over {len(c.depths)} spaces", "one of each"
             )
-        self.dtype = c.dtype
-        rows = [r for r in target.rows("gemm") if r.family == FAMILY]
-        if not any((self.dtype, self.dtype, "f32") in r.dtypes for r in rows):
-            raise self.refuse(f"{self.dtype} factors", "a row of warpgroup products")
         self.pairs = [(self._factor(p.a), self._factor(p.b)) for p in c.products]
         self.size = DTYPES[self.dtype].itemsize
 
@@ -270,10 +184,9 @@ class _Persistent:
             raise self.refuse(f"a factor is computed ({cell})", "tensors as they lie")
         return operand
 
-    def kernel(self, clusters: bool) -> ir.Kernel:
-        """The kernel, in clusters of CTAs if that is wanted, chosen, and possible."""
-        c = self.c
-        tiling = self._tiling()
+    def kernel(self) -> ir.Kernel:
+        """The kernel."""
+        c, tiling = self.c, self.tiling
         rows, self.m = spanned(c, c.rows, tiling.m)
         cols, self.n = spanned(c, c.cols, tiling.n)
         parts, self.k = self._depth(tiling.k)
@@ -293,7 +206,7 @@ class _Persistent:
             tuple(c.shape[d] for d in self.lead),
             tuple(c.shape[d] for d in self.parts),
         )
-        return gemm(problem, self._clustered(tiling) if clusters else tiling, self.name)
+        return gemm(problem, tiling, self.name)
 
     def _depth(self, tile: int) -> tuple[tuple[int, ...], Span]:
         """Outer reduced dims and the one that steps run along: contiguous where rows are not."""
@@ -364,105 +277,5 @@ class _Persistent:
         place = self._place(operand, (), *kept.values())
         return Extra(operand.name, "".join(kept), operand.dtype, place)
 
-    # -- tiles --
 
-    def _tiling(self) -> Tiling:
-        """The tile that extraction chose; what it left open as large as fits."""
-        given, size = self.parameters, self.size
-        (deep,) = self.c.depths
-        depth = min(PANEL_BYTES // size, max(16, _up(self.c.extent(deep))))
-        # Blocks are given clipped to the extent; kernels have whole ones, of two warpgroups or one.
-        rows = given.get("p", 2 * WARPGROUP_ROWS)
-        consumers = 1 if rows <= WARPGROUP_ROWS else CONSUMERS
-        rows = _multiple(rows, consumers * WARPGROUP_ROWS)
-        cols = _multiple(given.get("q", min(128, self.c.extent(self.c.cols))), LEAST_COLS)
-        room = MOST_HELD * GROUP_THREADS * consumers // len(self.pairs)
-        while "q" not in given and rows * cols > room and cols > LEAST_COLS:
-            cols -= LEAST_COLS
-        names = {o.name: t for a, b in self.pairs for o, t in ((a, rows), (b, cols))}
-        stage = sum(names.values()) * depth * size
-        out_size = DTYPES[self.out.dtype].itemsize
-        panels = -(-cols * out_size // PANEL_BYTES)
-        panel = rows * min(cols * out_size, PANEL_BYTES)
-        room = self.target.memory("smem").n_bytes - SMEM_SLACK
-        stages = (given["stages"],) if "stages" in given else sorted(STAGES, reverse=True)
-        staged = (given["staging"],) if "staging" in given else range(panels, 0, -1)
-        for n_stages, n_panels in product(stages, staged):
-            if n_stages * stage + min(n_panels, panels) * panel <= room:
-                return Tiling(
-                    rows, cols, depth, n_stages, consumers,
-                    given.get("band", BAND), staging=min(n_panels, panels),
-                )  # fmt: skip
-        raise self.refuse(f"takes {min(stages) * stage + panel} bytes of smem", f"at most {room}")
-
-    def _clustered(self, tiling: Tiling) -> Tiling:
-        """The tiling in clusters along rows or columns.
-
-        Best where the fewest tiles of clusters are not there, then where the larger operand tile is
-        shared; as it was where no side has as many tiles.
-        """
-        n = self.parameters.get("cluster", 1)
-        sides = (("m", self.m, tiling.n), ("n", self.n, tiling.m))
-        ways = []
-        for along, span, shared in sides:
-            if span.count >= n and shared % (PART_ROWS * n) == 0:
-                ways.append((-(-span.count // n) * n / span.count, -shared, along))
-        return replace(tiling, cluster=n, along=min(ways)[2]) if ways else tiling
-
-
-def _persistent(
-    c: Contraction, name: str, target: Target, parameters: Mapping[str, int], clusters: bool
-) -> ir.Kernel:
-    return _Persistent(c, name, target, parameters).kernel(clusters)
-
-
-def _tile(c: Contraction, name: str, target: Target, parameters: Mapping[str, int]) -> Tile:
-    """A tile that covers little of what is not there and leaves no unit without work."""
-    dtype, matrix = _multiplied(c, name, target)
-    room, least = largest_tile(dtype) // len(c.products), least_tile(matrix)
-    given = parameters.get("p", MOST_SIDE), parameters.get("q", MOST_SIDE)
-    chosen = "p" in parameters or "q" in parameters
-    m, n = (
-        min(MOST_SIDE, max(low, _up(min(c.extent(dims), most))))
-        for dims, low, most in zip((c.rows, c.cols), least, given, strict=True)
-    )
-
-    def smaller(m: int, n: int) -> tuple[int, int]:
-        return (m // 2, n) if (n <= m and m > least[0]) or n <= least[1] else (m, n // 2)
-
-    while m * n > room and (m, n) != least:
-        m, n = smaller(m, n)
-    batches = c.extent(c.outer)
-    while not chosen and m * n > 32 * 32 and batches * _tiles(c, m, n) < target.n_units:
-        m, n = smaller(m, n)
-    deepest = max((c.extent(d) for d in c.depths), default=1)
-    read = bytes_read(c, dtype)
-    k = step_depth(m, n, matrix, dtype, len(c.products), deepest, read)
-    return Tile(m, n, k, matrix, dtype)
-
-
-def _multiplied(c: Contraction, name: str, target: Target) -> tuple[str, bool]:
-    """What factors are multiplied in, and whether matrix units do it: the type itself, or wider."""
-    for dtype in (c.dtype, DTYPES[c.dtype].accumulate):
-        rows = [r for r in target.rows("gemm") if (dtype, dtype) == r.dtypes[0][:2]]
-        for family in OF_REGISTERS:
-            if any(r.family == family for r in rows):
-                return dtype, family == OF_REGISTERS[0]
-    raise ScheduleError(f"kernel {name}", f"multiplies {c.dtype}", "a row for products of it")
-
-
-def _tiles(c: Contraction, m: int, n: int) -> int:
-    return -(-c.extent(c.rows) // m) * -(-c.extent(c.cols) // n)
-
-
-def _multiple(n: int, of: int) -> int:
-    """The smallest multiple that is at least n."""
-    return -(-n // of) * of
-
-
-def _up(n: int) -> int:
-    """The smallest power of two that is at least n."""
-    return 1 << max(n - 1, 0).bit_length()
-
-
-__all__ = ["Written", "contraction", "kernel", "operand"]
+__all__ = ["contraction", "kernel", "operand"]

@@ -1,13 +1,13 @@
 """Cost model of NVIDIA GPUs: a roofline over main memory, L2, matrix units and vector lanes.
 
-Candidates come from the target's gemm rows and capacities; nothing here knows a program or a shape.
-Times are for comparing decisions: the fitted constants say where they come from.
+Candidates come from the target's gemm rows, sizes and capacities; nothing here knows a program or a
+shape. Times are for comparing decisions, by figures that were fitted on the target.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, starmap
 from math import gcd, prod
 from typing import NamedTuple
@@ -28,53 +28,28 @@ from axe_eq.schedule.summary import (
     traffic,
 )  # fmt: skip
 from axe_eq.target import Instr, Target
+from axe_eq_backends.cuda.contract import OF_REGISTERS, OF_TILES
 from axe_eq_backends.cuda.schedules.gemm import (
     BULK_BYTES,
     GROUP_THREADS,
     MOST_HELD,
     PANEL_BYTES,
+    PART_ROWS,
     PERIOD_ROWS,
+    SMEM_SLACK,
     column_words,
+    panel_width,
+    staged_panels,
     tile_words,
 )
-from axe_eq_backends.cuda.sides import as_matrices
+from axe_eq_backends.cuda.schedules.tensors import power_of_two_from
+from axe_eq_backends.cuda.sides import Matrices, as_matrices
 from axe_eq_backends.cuda.sizes import MOST_INSTRUCTIONS, instructions
 
-# Re-reads come from L2: GEMM tiles of 128 x 256 at 770 TFLOP/s draw 9.0e12 B/s from it, so at least
-# 2.1; 3 fits.
-L2_OVER_HBM = 3.0
-# Share of arithmetic that does not hide behind memory traffic.
-EXPOSED = 0.1
-# Products wait for shared memory where copies into it and instructions that read it move more per
-# multiply-add than those of a tile of 128 x 256. Measured on one H200 (f16, M = 8192), against that
-# tile: 256 x 128 at 0.935, 128 x 128 at 0.92, two products of 128 x 128 with the same rows at 1.
-FULL_TILE = (128, 256)
-SMEM_EXPONENT = 0.45
-# Relative loss of a pipeline: per element of a chunk, and per stage beyond the first (fitted to
-# four GEMM shapes
-# at k = 64 with 3 and 4 stages, which are equal within 1 %).
-SHORT_CHUNK = 0.64
-FEW_STAGES = 0.02
-# An operand computed in the kernel costs about this many lane operations per element (convert,
-# swizzle, store).
-STAGED_FLOPS = 8.0
-# Warpgroups that multiply, and the rows each takes at least.
-CONSUMERS, WARPGROUP_ROWS = 2, 64
-# Shared memory for barriers and alignment; the narrowest tile.
-SMEM_SLACK, LEAST_COLS = 2048, 64
-# Steps on their way, and panels of the result in shared memory, that a kernel may have.
-STAGES, STAGED_PANELS = (2, 3, 4, 5, 6, 8, 10, 12), (1, 2, 8)
-# A step's copies take LATENCY_S and their bytes at UNIT_RATE_B_S, and no more of them are on their
-# way than slots. Fitted to products of 1 to 128 rows in tiles of 64 to 256 columns with 2 to 12
-# slots on one H200: with the 1.7 us that they take beside their steps, within 10 % where they wait.
-LATENCY_S, UNIT_RATE_B_S, STEP_S = 0.62e-6, 125e9, 0.02e-6
-# Storing a tile's panels in turns: worth more than a fourth stage, not than a third.
-IN_TURNS, FEWER_PANELS = 0.004, 0.001
+# Warpgroups that multiply, at most, and the rows each takes at least; the narrowest tile, and step.
+CONSUMERS, WARPGROUP_ROWS, LEAST_COLS, LEAST_DEPTH = 2, 64, 64, 16
 # A block size that covers any dim: cutting is never worse than keeping a dim whole.
 WHOLE_DIM = 1 << 40
-# A grid too small to fill the machine still streams from a few units at most this part of the
-# bandwidth each.
-UNIT_BANDWIDTH = 1 / 40
 # Values that a thread of a cone on lanes reads before it computes: one element of 8 bytes of each
 # takes half of its registers.
 MOST_READS = 64
@@ -101,7 +76,7 @@ class TensorCores:
             return "a structured reduction of products"
         if summary.n_folds:
             return "other reductions beside products"
-        if _computes_operands(summary):
+        if summary.staged:
             return "operands of products computed in the kernel"
         if len(summary.stores) > 1:
             return "several results"
@@ -111,28 +86,24 @@ class TensorCores:
         return _no_rows(target, missing) if missing else None
 
     def price(self, summary: Summary, target: Target) -> Columns:
-        """One table over all rows: tiles are multiples of the row's shape."""
+        """One table over all rows and tiles; what a kernel is written by is all in it."""
         sides = as_matrices(summary)
         summary = sides.summary
-        columns = _tiles(tile_rows(target, summary.products[0].dtype), summary)
-        if (cluster := target.limits.get("product_cluster", 1)) > 1:
-            columns.extra["cluster"] = np.full(len(columns), float(cluster))
-        columns.extra["band"] = _band(summary, columns, target)
-        rate = np.array([r.flops_per_s for r in _row_of(columns, target)])
-        rate = rate / _smem_traffic(summary, columns) ** SMEM_EXPONENT
-        wasted = _padded(summary, columns, "p") * _padded(summary, columns, "q")
+        columns = _tiles(tile_rows(target, summary.products[0].dtype), sides, target)
+        figure, chosen = target.figure, columns.extra
+        rows = _row_of(columns, target)
+        rate = np.array([r.flops_per_s for r in rows])
+        rate = rate / _smem_traffic(summary, target, columns) ** figure("smem_exponent")
+        wasted = padded(sides.there[0], chosen["m"] * chosen["cluster_rows"])
+        wasted = wasted * padded(sides.there[1], chosen["n"] * chosen["cluster_cols"])
         matrix = flops(summary.products, summary, columns) / rate * wasted
-        matrix = matrix * _pipeline(summary, columns) + _staging(summary, target, columns)
-        roofline(summary, target, columns, matrix)
-        waits = _waits(summary, target, columns)
+        matrix = matrix * _losses(summary, target, columns)
+        roofline(summary, target, columns, matrix, shared=_of_clusters(columns))
+        waits = _waits(sides, target, columns)
         columns.time_s = np.maximum(columns.time_s, target.launch_s + waits)
-        _check_tensor_capacity(summary, target, columns)
+        _check_division(sides, rows, columns)
+        _check_tensor_capacity(sides, target, columns)
         return sides.named(columns)
-
-
-def _computes_operands(summary: Summary) -> bool:
-    """Whether a plain product reads what the cone computes, which no schedule stages."""
-    return bool(summary.staged)
 
 
 def too_many_reads(summary: Summary) -> str | None:
@@ -206,15 +177,9 @@ def _n_dims(access: Access, summary: Summary) -> int:
     return len(letters) - sum(starmap(are_one, pairwise(letters)))
 
 
-def _padded(summary: Summary, columns: Columns, letter: str) -> Column:
-    """What tiles cover along a letter, their parts past its end included, over its extent.
-
-    Without rows there is one; columns that no letter cuts are whole.
-    """
-    if letter == "q" and not summary.has(letter):
-        return np.ones(len(columns))
-    extent = summary.extent(letter)
-    return np.asarray(np.ceil(extent / columns.block[letter]) * columns.block[letter] / extent)
+def padded(there: int, tile: Column) -> Column:
+    """What tiles cover of a side, their parts past its end included, over what is there."""
+    return np.asarray(np.ceil(there / tile) * tile / there)
 
 
 def no_rows_of_scores(summary: Summary) -> str | None:
@@ -245,11 +210,6 @@ def mixes_rows(summary: Summary) -> bool:
     return any({"p", "s"} <= set(a.letters) for a in summary.loads if a.feeds_product)
 
 
-# Families of instructions that kernels are written with: from tile memory, and of registers, which
-# are other kernels.
-OF_TILES, OF_REGISTERS = "wgmma", ("mma", "fma")
-
-
 def tile_rows(target: Target, dtype: str) -> list[Instr]:
     """Rows that multiply an element type from tile memory, and that a kernel is written with."""
     return [r for r in _rows_of(target, dtype) if r.family == OF_TILES]
@@ -278,123 +238,122 @@ def _row_of(columns: Columns, target: Target) -> list[Instr]:
     return [by_name[name] for name in columns.rows]
 
 
-def _tiles(rows: list[Instr], summary: Summary) -> Columns:
-    """Tiles of every row, as kernels have them: multiples of its m and n, steps of a panel's width.
+def _tiles(rows: list[Instr], sides: Matrices, target: Target) -> Columns:
+    """What the target offers for every row: `gemm.PARAMETERS`.
 
-    What a row leaves open is how many steps are on their way, and how many panels of the result are
-    in shared memory at once.
+    A tile has the columns that are there where no letter cuts them, and steps of a panel's width.
     """
-    size = DTYPES[summary.products[0].dtype].itemsize
-    parts, names = [], []
-    for row in rows:
-        m, n, _ = row.shape
-        step = row.limits.get("n_step", n)
-        widths = sorted({w for w in (64, 128, 192, 256) if w % step == 0})
-        table = grid_of([m, 2 * m, 4 * m], widths, STAGES, STAGED_PANELS)
-        parts.append(table)
-        names += [row.name] * len(table[0])
-    p, q, stages, staging = (np.concatenate(column) for column in zip(*parts, strict=True))
-    depth = max(1.0, PANEL_BYTES // size // _chunk_width(summary))
-    chunk: Column = np.full(len(p), depth)
+    summary = sides.summary
+    (store,), work = summary.stores, summary.products[0]
+    size = DTYPES[work.dtype].itemsize
+    clusters = [w for n in target.sizes("product_cluster") for w in dict.fromkeys(((n, 1), (1, n)))]
+    names = ("rows", "cols", "stages", "panels")
+    sizes = [target.sizes(f"product_{name}") for name in names]
+    if not summary.has("q"):
+        sizes[1] = (-(-sides.there[1] // LEAST_COLS) * LEAST_COLS,)
+    at, m, n, stages, most, way = grid_of(range(len(rows)), *sizes, range(len(clusters)))
+    wide = {int(n): panel_width(int(n), store.itemsize) for n in sizes[1]}
+    pairs = zip(n.astype(int).tolist(), most.astype(int).tolist(), strict=True)
+    staging = [staged_panels(n // wide[n], most) for n, most in pairs]
+    depth = min(PANEL_BYTES // size, max(LEAST_DEPTH, power_of_two_from(prod(work.reduced))))
+    k = np.full(len(m), float(depth))
+    shared = np.array(clusters, float)[way.astype(int)]
+    made = [rows[int(r)] for r in at]
     columns = Columns(
-        {"p": p, "q": q, "k": chunk, "s": chunk}, {"stages": stages, "staging": staging},
-        tuple(names),
+        {"p": m, "q": n, "k": k, "s": k},
+        {
+            "m": m, "n": n, "k": k, "stages": stages,
+            "consumers": np.clip(m // WARPGROUP_ROWS, 1, CONSUMERS),
+            "staging": np.array(staging, float),
+            "cluster_rows": shared[:, 0], "cluster_cols": shared[:, 1],
+        },
+        tuple(r.name for r in made), exact=True,
     )  # fmt: skip
-    columns.extra["staging"] = np.minimum(staging, _panels(summary, columns)[0])
+    columns.extra["band"] = _band(sides, columns, target)
     return columns
+
+
+def _of_clusters(columns: Columns) -> Columns:
+    """Blocks that read an operand once: those of a cluster read it together."""
+    sizes = {"p": columns.extra["cluster_rows"], "q": columns.extra["cluster_cols"]}
+    return replace(
+        columns, block=columns.block | {x: columns.block[x] * n for x, n in sizes.items()}
+    )
 
 
 def _panels(summary: Summary, columns: Columns) -> tuple[Column, Column]:
     """Panels of a tile of the result, and bytes of one."""
     (store,) = summary.stores
-    width = _block(summary, columns, "q", store.star if "q" not in store.letters else 1)
-    row = width * store.itemsize
-    return np.ceil(row / PANEL_BYTES), columns.block["p"] * np.minimum(row, PANEL_BYTES)
+    n = columns.extra["n"]
+    wide = np.minimum(PANEL_BYTES // store.itemsize, n.astype(int) & -n.astype(int))
+    return n / wide, columns.extra["m"] * wide * store.itemsize
 
 
-def _block(summary: Summary, columns: Columns, letter: str, whole: int) -> Column:
-    """A tile's extent along a letter, parts past the end included; padded where it is whole."""
-    if summary.has(letter):
-        return columns.block[letter]
-    return np.full(len(columns), float(-(-whole // LEAST_COLS) * LEAST_COLS))
-
-
-def _chunk_width(summary: Summary) -> float:
-    """Reduced elements per index of the streaming letter: dims reduced whole beside it."""
-    fed = [a for a in summary.loads if a.feeds_product and "k" in a.letters]
-    widths = [a.star for a in fed if {"p", "q"} & set(a.letters)]  # else columns are whole as well
-    return float(max(widths, default=1))
-
-
-def _smem_traffic(summary: Summary, columns: Columns) -> Column:
+def _smem_traffic(summary: Summary, target: Target, columns: Columns) -> Column:
     """Elements that cross shared memory per multiply-add, over those of a full tile; at least 1.
 
     A copy writes every operand once; then each group of rows is read once for all products that
     share them, and the other operands once per group.
     """
-    p, tile = columns.block["p"], np.zeros(len(columns))
-    for star, letters in summary.resident:
-        tile = tile + star * p * (columns.block["q"] if "q" in letters else 1.0)
-    fed = [a for a in summary.loads if a.feeds_product]
-    rows = p * max(sum("p" in a.letters for a in fed), 1)
-    cols = tile / p
-    moved = rows + cols + rows + cols * p / WARPGROUP_ROWS
-    full = 2 * FULL_TILE[0] + FULL_TILE[1] * (1 + FULL_TILE[0] / WARPGROUP_ROWS)
-    return np.asarray(np.maximum(moved / tile / (full / FULL_TILE[0] / FULL_TILE[1]), 1.0))
+
+    def moved(m: Column | float, cols: Column | float, rows: Column | float) -> Column | float:
+        return (2 * rows + cols * (1 + m / WARPGROUP_ROWS)) / (m * cols)
+
+    m, cols = columns.extra["m"], columns.extra["n"] * len(summary.products)
+    rows = m * max(sum("p" in a.letters for a in summary.loads if a.feeds_product), 1)
+    full_m, full_n = (target.figure(f"full_tile_{side}") for side in ("rows", "cols"))
+    return np.asarray(np.maximum(moved(m, cols, rows) / moved(full_m, full_n, full_m), 1.0))
 
 
-def _band(summary: Summary, columns: Columns, target: Target) -> Column:
+def _band(sides: Matrices, columns: Columns, target: Target) -> Column:
     """Rows of tiles that the units are at together: what they read is least where it is square.
 
     A power of two, so that bands fill the rows of most shapes. With 132 units that is 16 tiles of
     128 x 256, which is what measured best.
     """
-    fed = ["p" in a.letters for a in summary.loads if a.feeds_product]
-    cols = _block(summary, columns, "q", 1) * max(fed.count(False), 1)
-    square = np.sqrt(target.n_units * cols / (columns.block["p"] * max(fed.count(True), 1)))
-    rows = np.ceil(summary.extent("p") / columns.block["p"])
+    fed = ["p" in a.letters for a in sides.summary.loads if a.feeds_product]
+    cols = columns.extra["n"] * max(fed.count(False), 1)
+    square = np.sqrt(target.n_units * cols / (columns.extra["m"] * max(fed.count(True), 1)))
+    rows = np.ceil(sides.there[0] / columns.extra["m"])
     return np.clip(2.0 ** np.floor(np.log2(np.maximum(square, 1))), 1, rows)
 
 
-def _pipeline(summary: Summary, columns: Columns) -> Column:
-    """Loss of shallow pipelines: few stages or short chunks expose the latency of loads."""
-    part = columns.extra["staging"] / _panels(summary, columns)[0]
+def _losses(summary: Summary, target: Target, columns: Columns) -> Column:
+    """Of shallow pipelines and clusters: few stages or short chunks expose the latency of loads."""
+    part, figure = columns.extra["staging"] / _panels(summary, columns)[0], target.figure
+    in_turns = figure("panels_in_turns") + figure("fewer_panels") * (1 - part)
     return (
         1
-        + SHORT_CHUNK / (columns.block["k"] * _chunk_width(summary))
-        + FEW_STAGES / (columns.extra["stages"] - 1)
-        + np.where(part < 1, IN_TURNS + FEWER_PANELS * (1 - part), 0.0)
+        + figure("short_chunk") / columns.extra["k"]
+        + figure("few_stages") / (columns.extra["stages"] - 1)
+        + figure("cluster") * np.log2(columns.extra["cluster_rows"] * columns.extra["cluster_cols"])
+        + np.where(part < 1, in_turns, 0.0)
     )
 
 
-def _waits(summary: Summary, target: Target, columns: Columns) -> Column:
+def _waits(sides: Matrices, target: Target, columns: Columns) -> Column:
     """Seconds that a unit's tiles wait for copies, where only its slots are on their way."""
-    size = DTYPES[summary.products[0].dtype].itemsize
-    steps = np.ceil(prod(summary.products[0].reduced) * size / PANEL_BYTES)
-    copied = _stage_bytes(summary, columns, copied=True)
-    alone = (LATENCY_S + copied / UNIT_RATE_B_S) / (columns.extra["stages"] - 1) + STEP_S
+    summary, figure = sides.summary, target.figure
+    steps = np.ceil(prod(summary.products[0].reduced) / columns.extra["k"])
+    copied = _stage_bytes(sides, columns, copied=True)
+    flowing = copied / figure("copy_unit_bytes_per_s")
+    alone = (figure("copy_latency_s") + flowing) / (columns.extra["stages"] - 1)
     rounds = np.ceil(blocks(summary, columns) / target.n_units)
-    return np.asarray(rounds * steps * np.maximum(alone, copied / UNIT_RATE_B_S))
+    return np.asarray(rounds * steps * np.maximum(alone + figure("copy_step_s"), flowing))
 
 
-def _stage_bytes(summary: Summary, columns: Columns, copied: bool = False) -> Column:
+def _stage_bytes(sides: Matrices, columns: Columns, copied: bool = False) -> Column:
     """Bytes of a slot of the ring; or of what is copied there, where few rows are all there are."""
-    depth, total = columns.block["k"] * _chunk_width(summary), np.zeros(len(columns))
+    summary, total = sides.summary, np.zeros(len(columns))
     for access in summary.loads:
         if access.feeds_product:
             of_rows = "p" in access.letters or not (summary.has("p") or "q" in access.letters)
-            side = columns.block["p"] if of_rows else _block(summary, columns, "q", access.star)
+            side = columns.extra["m" if of_rows else "n"]
             if of_rows and copied:
-                rows = summary.extent("p")
-                side = np.minimum(side, -(-rows // PERIOD_ROWS) * PERIOD_ROWS)
-            total = total + side * depth * access.itemsize
+                rows = -(-sides.there[0] // PERIOD_ROWS) * PERIOD_ROWS
+                side = np.minimum(side, rows)
+            total = total + side * columns.extra["k"] * access.itemsize
     return total
-
-
-def _staging(summary: Summary, target: Target, columns: Columns) -> Column:
-    """Seconds to write computed operands to shared memory, between loads and matrix units."""
-    staged = flops(summary.staged, summary, columns)
-    return np.asarray(staged * STAGED_FLOPS / target.vector_flops_per_s)
 
 
 class Run(NamedTuple):
@@ -420,8 +379,8 @@ def roofline(
     target: Target,
     columns: Columns,
     matrix: Column,
-    part: float = UNIT_BANDWIDTH,
     run: Run | None = None,
+    shared: Columns | None = None,
 ) -> None:
     """Fill time_s and the cost columns.
 
@@ -430,48 +389,58 @@ def roofline(
         target: the machine.
         columns: its candidates.
         matrix: seconds of the products, of all units together.
-        part: of the bandwidth, with which a block streams at most.
         run: the chunks that blocks run, where masks leave some out.
+        shared: blocks that read operands once, where several do together.
     """
     run = run or Run(np.ones(len(columns)), waves(summary, target, columns))
-    once, again = traffic(summary, columns, run.part)
+    once, again = traffic(summary, shared or columns, run.part)
     n_blocks = blocks(summary, columns)
     rate = target.memories[0].bytes_per_s
     vector = flops(summary.vector, summary, columns, run.part) / target.vector_flops_per_s
     busy = np.minimum(1.0, n_blocks / target.n_units)
-    streaming = np.minimum(1.0, n_blocks * part)
-    memory = once / rate / streaming + again / (rate * L2_OVER_HBM) / busy
+    streaming = np.minimum(1.0, n_blocks * target.figure("unit_bandwidth"))
+    memory = once / rate / streaming + again / (rate * target.figure("l2_over_memory")) / busy
     compute = np.maximum(matrix, vector) * run.busiest
-    columns.time_s = target.launch_s + np.maximum(memory, compute) + EXPOSED * np.minimum(
-        memory, matrix + vector
-    )  # fmt: skip
+    exposed = target.figure("exposed") * np.minimum(memory, matrix + vector)
+    columns.time_s = target.launch_s + np.maximum(memory, compute) + exposed
     columns.costs = {
         "gmem_bytes": once, "reread_bytes": again, "matrix_s": matrix, "vector_s": vector,
         "memory_s": memory, "blocks": n_blocks,
     }  # fmt: skip
 
 
-def _check_tensor_capacity(summary: Summary, target: Target, columns: Columns) -> None:
+def _check_division(sides: Matrices, rows: list[Instr], columns: Columns) -> None:
+    """Tiles of whole instructions and warpgroups; clusters of tiles that are there."""
+    chosen, steps = columns.extra, [(r.shape[0], r.limits.get("n_step", r.shape[1])) for r in rows]
+    m_step, n_step = np.array(steps).T
+    uneven = chosen["m"] % (m_step * chosen["consumers"]) + chosen["n"] % n_step
+    columns.reject(uneven > 0, "tiles of parts of instructions")
+    for side, of, other in (("rows", "m", "n"), ("cols", "n", "m")):
+        n, there = chosen[f"cluster_{side}"], sides.there[side == "cols"]
+        lone = (np.ceil(there / chosen[of]) < n) | (chosen[other] % (PART_ROWS * n) > 0)
+        columns.reject((n > 1) & lone, "clusters of fewer tiles, or of parts of operand tiles")
+
+
+def _check_tensor_capacity(sides: Matrices, target: Target, columns: Columns) -> None:
     """Operand stages and staged results in shared memory, accumulators in registers."""
-    accumulators = np.zeros(len(columns))
-    for star, letters in summary.resident:
-        cols = _block(summary, columns, "q", 1 if "q" in letters else star)
-        accumulators = accumulators + columns.block["p"] * cols
-    ring = _stage_bytes(summary, columns) * columns.extra["stages"]
-    smem = ring + columns.extra["staging"] * _panels(summary, columns)[1] + SMEM_SLACK
+    summary, chosen = sides.summary, columns.extra
+    tile = chosen["m"] * chosen["n"]
+    accumulators = tile * len(summary.products)
+    ring = _stage_bytes(sides, columns) * chosen["stages"]
+    smem = ring + chosen["staging"] * _panels(summary, columns)[1] + SMEM_SLACK
     limit = target.memory("smem").n_bytes
     columns.costs |= {
         "smem_bytes": smem, "register_bytes": accumulators * DTYPES["f32"].itemsize
     }  # fmt: skip
     columns.reject(smem > limit, f"tiles exceed smem {limit} B")
-    warpgroups = np.clip(columns.block["p"] // WARPGROUP_ROWS, 1, CONSUMERS)
-    held = accumulators / (GROUP_THREADS * warpgroups)
+    threads = GROUP_THREADS * chosen["consumers"]
+    held = accumulators / threads
     # Of what the epilogue takes a panel's columns at least are held.
     wide = PANEL_BYTES // summary.stores[0].itemsize
     held = held + summary.n_positions * column_words(wide, DTYPES["i32"].itemsize)
     for access in summary.loads:
         if not access.feeds_product and "q" in access.letters:
-            rows = columns.block["p"] / warpgroups
+            rows = chosen["m"] / chosen["consumers"]
             held = held + (
                 tile_words(rows, wide, access.itemsize)
                 if "p" in access.letters
@@ -481,9 +450,7 @@ def _check_tensor_capacity(summary: Summary, target: Target, columns: Columns) -
         held > MOST_HELD,
         f"accumulators and a panel's operands exceed {MOST_HELD} registers of a thread",
     )
-    cols = _block(summary, columns, "q", summary.stores[0].star)
-    stored = columns.block["p"] * cols / (GROUP_THREADS * warpgroups)
     columns.reject(
-        instructions(stored * summary.cells) > MOST_INSTRUCTIONS,
+        instructions(tile / threads * summary.cells) > MOST_INSTRUCTIONS,
         f"cells of a thread exceed {MOST_INSTRUCTIONS} instructions",
     )

@@ -1,9 +1,8 @@
 """From the kernels of a schedule graph to the kernel language.
 
-The schedule that was priced is the one that is written, by the parameters of its candidate: sums of
-products on an instruction row become matrix products with the rest of the cone as epilogue, all
-else is written on lanes (`ways`). Nothing is chosen here. A cone that no schedule covers is refused
-with the reason.
+What was priced is what is written, by the row and the parameters of its candidate: on a row of
+products these, with the rest of the cone as epilogue, without one what lanes do (`ways`). Nothing
+is chosen here: what cannot be written so is refused with the reason, and the search goes on.
 """
 
 from __future__ import annotations
@@ -14,33 +13,29 @@ from typing import Any
 
 from axe_eq.errors import DispatchError, ScheduleError, said
 from axe_eq.kernel.threads import ir
-from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.lower.formulas import Cone
 from axe_eq.lower.read import read_cone
 from axe_eq.pack import ask_schedule, schedule_named
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, TileNode
-from axe_eq.target import Target
+from axe_eq.target import Instr, Target
 from axe_eq_backends.cuda import contract
-from axe_eq_backends.cuda.lane_cost import Lanes
 from axe_eq_backends.cuda.leaves import Names
 from axe_eq_backends.cuda.prefixes import alone
+from axe_eq_backends.cuda.schedules import chunks, gemm, products
+from axe_eq_backends.cuda.schedules.chunks import Tiling
 from axe_eq_backends.cuda.schedules.contraction import Contraction
 from axe_eq_backends.cuda.schedules.stream import stream
-from axe_eq_backends.cuda.streams import is_streaming, read_streaming
-from axe_eq_backends.cuda.ways import written
+from axe_eq_backends.cuda.streams import is_streaming, read_problem
+from axe_eq_backends.cuda.ways import cheapest, written
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """A kernel, the buffer of the schedule graph behind every tensor of it, and its parameters.
-
-    `planned` is its plan, where it was planned to choose it.
-    """
+    """A kernel, the buffer of the schedule graph behind every tensor of it, and its parameters."""
 
     kernel: ir.Kernel
     buffers: Mapping[str, str]
     params: Mapping[str, int] = field(default_factory=dict)
-    planned: Planned | None = None
 
 
 def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> Lowered:
@@ -83,8 +78,6 @@ def _wrong_answer(made: Any, step: KernelStep | MoveStep) -> str | None:
     for part in ("buffers", "params"):
         if not isinstance(getattr(made, part), Mapping):
             return f"gives {part}={said(getattr(made, part))}, which is no mapping of names"
-    if made.planned is not None:
-        return f"gives a plan of kernel {made.kernel.name!r}, which is made from the kernel"
     read, written = ({a.buffer: None for a in side} for side in (step.reads, step.writes))
     for tensor in made.kernel.tensors:
         what = f"tensor {tensor.name!r} of kernel {made.kernel.name!r}"
@@ -108,24 +101,32 @@ def _as_kernel(step: MoveStep, graph: ScheduleGraph) -> KernelStep:
 
 
 def _schedule(cone: Cone, step: KernelStep | MoveStep, target: Target) -> Lowered:
-    folds = cone.folds
-    matrix = isinstance(step, KernelStep) and bool(step.row)
-    if matrix and is_streaming(cone):
-        found = read_streaming(cone, step.parameters, target)  # type: ignore[union-attr]
-        return Lowered(stream(found.problem, found.tiling, cone.name), found.buffers)
-    own_dims = bool(folds) and all(f.product and min(f.dims) >= cone.rank for f in folds)
-    if not own_dims or (isinstance(step, KernelStep) and step.schedule == Lanes.name):
-        chosen = step.parameters if isinstance(step, KernelStep) and not matrix else {}
-        return Lowered(*written(cone, chosen, target))
+    if isinstance(step, MoveStep):  # which no search chose
+        return Lowered(*written(cone, cheapest(cone, target)))
+    if not step.row:
+        return Lowered(*written(cone, step.parameters))
+    row = next((r for r in target.rows("gemm") if r.name == step.row), None)
+    names = names_of(row, is_streaming(cone)) if row else frozenset()
+    if row is None or not names:
+        known = " ".join((contract.OF_TILES, *contract.OF_REGISTERS))
+        raise cone.refuse(f"is to be written with {step.row}", f"a row of {known}")
+    if names != step.parameters.keys():
+        wrong = f"is to be written by {' '.join(sorted(step.parameters)) or 'nothing'}"
+        raise cone.refuse(wrong, f"{' '.join(sorted(names))} with {row.name}")
+    if is_streaming(cone):
+        problem, found = read_problem(cone)
+        return Lowered(stream(problem, Tiling.of(step.parameters), cone.name), found)
+    if not (cone.folds and all(f.product and min(f.dims) >= cone.rank for f in cone.folds)):
+        raise cone.refuse("has other reductions than sums of products", "nothing beside those")
     contraction, buffers = _contraction(cone)
-    sizes, row = dict[str, int](), ""
-    if matrix and isinstance(step, KernelStep):
-        sizes = contract.tile_sizes(contraction, cone.letters, step.parameters)
-        row = step.row
-    made = contract.kernel(contraction, cone.name, target, sizes, row)
-    if row.startswith(contract.FAMILY) and made.other:
-        made.kernel.note = f"not {row}, which was priced: {made.other}"
-    return Lowered(made.kernel, buffers, planned=made.planned)
+    return Lowered(contract.kernel(contraction, cone.name, row, step.parameters), buffers)
+
+
+def names_of(row: Instr, streams: bool) -> frozenset[str]:
+    """What a kernel on an instruction row is written by; nothing where none is."""
+    if row.family == contract.OF_TILES:
+        return chunks.PARAMETERS if streams else gemm.PARAMETERS
+    return products.PARAMETERS if row.family in contract.OF_REGISTERS else frozenset()
 
 
 # -- products --

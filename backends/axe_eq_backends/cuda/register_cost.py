@@ -6,6 +6,7 @@ for every step.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -24,10 +25,11 @@ from axe_eq.schedule.summary import (
     grid_of,
 )
 from axe_eq.target import Instr, Target
+from axe_eq_backends.cuda.contract import OF_REGISTERS
 from axe_eq_backends.cuda.cost import (
-    OF_REGISTERS,
     not_as_they_lie,
     not_strided,
+    padded,
     roofline,
     tile_rows,
 )  # fmt: skip
@@ -35,9 +37,7 @@ from axe_eq_backends.cuda.schedules.contraction import common_dtype, dtype_for
 from axe_eq_backends.cuda.schedules.products import (
     MOST_BYTES,
     MOST_HELD,
-    MOST_SIDE,
     WARP,
-    WARPS,
     Tile,
     largest_tile,
     least_tile,
@@ -45,16 +45,6 @@ from axe_eq_backends.cuda.schedules.products import (
     step_depth,
 )  # fmt: skip
 from axe_eq_backends.cuda.sides import as_matrices
-
-SIDES = (16, 32, 64, 128)
-# Measured on one H200 (f16 with a cell before the product, f64 at 2048 cubed, f32 at 4096 cubed):
-# the part of a row's rate at the largest tile, at most 128 x 128, and how smaller ones lose.
-RATES = {"mma": 0.78, "fma": 0.76}
-SMALL_TILE_EXPONENTS = {"mma.f16": 0.42, "mma.bf16": 0.42, "mma.f64": 0.2, "fma.f32": 0.22}
-OTHER_EXPONENT = 0.3
-# Seconds of a step whose reads nothing hides, and more per element of its depth; CTAs that a unit
-# runs side by side.
-STEP_S, DEPTH_S, SIDE_BY_SIDE = 0.48e-6, 5.3e-9, 2
 
 
 def register_rows(target: Target, summary: Summary) -> list[Instr]:
@@ -96,66 +86,47 @@ class RegisterProducts:
     def price(self, summary: Summary, target: Target) -> Columns:
         """Tiles of the one row that takes the operands, with the steps that kernels have."""
         sides = as_matrices(summary)
-        summary = sides.summary
-        row = register_rows(target, summary)[0]
-        matrix = row.family == OF_REGISTERS[0]
-        least = least_tile(matrix)
-        p, q = grid_of(*([s for s in SIDES if s >= low] for low in least))
-        m, n = (
-            _tile(summary, *side)
-            for side in zip(TILE_LETTERS, (p, q), least, sides.whole, strict=True)
-        )
-        k = _depths(summary, row, m, n)
-        columns = Columns({"p": p, "q": q, "k": k, "s": k}, {"stages": np.full(len(p), 2.0)})
-        columns.rows = (row.name,) * len(p)
-        largest = largest_tile(row.dtypes[0][0])
-        tile = sum(
+        summary, figure = sides.summary, target.figure
+        row, number = register_rows(target, summary)[0], len(summary.products)
+        dtype, matrix = row.dtypes[0][0], row.family == OF_REGISTERS[0]
+        lows, wide = least_tile(matrix), target.sizes("register_sides")
+        sizes = (dict.fromkeys(max(x, low) for x in wide) for low in lows)
+        more = (target.sizes(f"register_{name}") for name in ("warps", "band"))
+        m, n, warps, band = grid_of(*sizes, *more)
+        each = zip(*(x.astype(int).tolist() for x in (m, n, warps)), strict=True)
+        tiles = [Tile(a, b, 0, matrix, dtype, w) for a, b, w in each]
+        k = _depths(summary, tiles)
+        columns = Columns({"p": m, "q": n, "k": k, "s": k}, exact=True)
+        columns.extra = {"m": m, "n": n, "k": k, "warps": warps, "band": band}
+        columns.rows = (row.name,) * len(m)
+        largest = largest_tile(dtype)
+        there = sum(
             (elements(letters, star, summary, columns) for star, letters in summary.resident),
             np.zeros(len(columns)),
         )
-        exponent = SMALL_TILE_EXPONENTS.get(row.name, OTHER_EXPONENT)
-        part = np.clip(tile / largest, 1 / largest, 1.0) ** exponent
-        rate = row.flops_per_s * RATES[row.family] * part
-        padded = _padded(summary, "p", m, sides.whole[0]) * _padded(summary, "q", n, sides.whole[1])
-        work = flops(summary.products, summary, columns) * padded
+        known = f"small_tile.{row.name}"
+        exponent = figure(known if known in target.figures else "small_tile")
+        part = np.clip(there / largest, 1 / largest, 1.0) ** exponent
+        rate = row.flops_per_s * figure(f"{row.family}_part") * part
+        wasted = padded(sides.there[0], m) * padded(sides.there[1], n)
+        work = flops(summary.products, summary, columns) * wasted
         # A CTA that has a unit to itself waits at every step: f32 at 1000 cubed in 64 to 512 tiles
         # took 1.6, 1.9, 1.2 and 0.9 of the time without this.
-        there = blocks(summary, columns) / (target.n_units * SIDE_BY_SIDE)
-        roofline(summary, target, columns, work / rate * (2 - np.minimum(1.0, there)))
-        steps = np.ceil(summary.extent("k") / columns.block["k"])
-        rounds = np.ceil(there)
-        waits = steps * (STEP_S + DEPTH_S * columns.block["k"]) * rounds
+        busy = blocks(summary, columns) / (target.n_units * figure("side_by_side"))
+        roofline(summary, target, columns, work / rate * (2 - np.minimum(1.0, busy)))
+        steps = np.ceil(summary.extent("k") / k)
+        waits = steps * (figure("read_step_s") + figure("read_depth_s") * k) * np.ceil(busy)
         columns.time_s = np.maximum(columns.time_s, target.launch_s + waits)
-        held = np.maximum(tile, m * n * len(summary.products))
+        held = m * n * number
         columns.reject(held > largest, f"accumulators exceed {largest} of a CTA")
-        room = MOST_HELD * DTYPES["f32"].itemsize * WARP * WARPS
-        taken = held * MOST_BYTES / largest + m * n * _bytes_stored(summary) / _parts(row, m, n)
-        columns.reject(taken > room, f"accumulators and what results read exceed {room} B of a CTA")
-        if max(sides.whole) > MOST_SIDE:  # kernels would cut what is priced whole
-            columns.reject(np.ones(len(columns), bool), f"a whole side exceeds {MOST_SIDE}")
+        room = MOST_HELD * DTYPES["f32"].itemsize * WARP * warps
+        parts = np.array([most_parts(t, dtype) for t in tiles])
+        taken = held * MOST_BYTES / largest + m * n * _bytes_stored(summary) / parts
+        reason = "accumulators and what results read exceed the registers of a CTA"
+        columns.reject(taken > room, reason)
+        for tile, whole in zip((m, n), sides.whole, strict=True):
+            columns.reject(tile < whole, "tiles of parts of a whole side")  # kernels would cut it
         return sides.named(columns)
-
-
-def _tile(summary: Summary, letter: str, sizes: Column, least: int, whole: int) -> Column:
-    """What kernels have of a side: whole powers of two, however few of them are there."""
-    if summary.has(letter):
-        there = np.minimum(sizes, summary.extent(letter))
-    else:
-        there = np.full(len(sizes), float(min(MOST_SIDE, whole)))
-    return np.asarray(np.maximum(2.0 ** np.ceil(np.log2(there)), least))
-
-
-def _padded(summary: Summary, letter: str, tile: Column, whole: int) -> Column:
-    """What tiles cover of a side, their parts past its end included, over what is there."""
-    there = summary.extent(letter) if summary.has(letter) else max(1, whole)
-    return np.asarray(np.ceil(there / tile) * tile / there)
-
-
-def _parts(row: Instr, m: Column, n: Column) -> Column:
-    """Parts of a tile's rows that results may be stored in, of every tile."""
-    dtype, matrix = row.dtypes[0][0], row.family == OF_REGISTERS[0]
-    tiles = zip(m.astype(int).tolist(), n.astype(int).tolist(), strict=True)
-    return np.array([most_parts(Tile(a, b, 0, matrix, dtype), dtype) for a, b in tiles])
 
 
 def _bytes_stored(summary: Summary) -> int:
@@ -170,16 +141,11 @@ def _reaches_tile(a: Access) -> bool:
     return sides > 1 and not a.feeds_product and not set(STREAM_LETTERS) & set(a.letters)
 
 
-def _depths(summary: Summary, row: Instr, m: Column, n: Column) -> Column:
+def _depths(summary: Summary, tiles: Sequence[Tile]) -> Column:
     """Steps of every tile."""
-    deepest = max(prod(w.reduced) for w in summary.products)
-    dtype, number = row.dtypes[0][0], len(summary.products)
-    matrix = row.family == OF_REGISTERS[0]
-    tiles = zip(m.astype(int).tolist(), n.astype(int).tolist(), strict=True)
-    read = _bytes_read(summary, DTYPES[dtype].itemsize)
-    return np.array(
-        [float(step_depth(a, b, matrix, dtype, number, deepest, read)) for a, b in tiles]
-    )
+    deepest, number = max(prod(w.reduced) for w in summary.products), len(summary.products)
+    read = _bytes_read(summary, DTYPES[tiles[0].dtype].itemsize)
+    return np.array([float(step_depth(t, number, deepest, read)) for t in tiles])
 
 
 def _bytes_read(summary: Summary, size: int) -> tuple[int, int]:

@@ -62,6 +62,13 @@ class Matrices:
     names: Mapping[str, str]
     whole: tuple[int, int]
 
+    @property
+    def there(self) -> tuple[int, int]:
+        """Rows and columns that tiles cover."""
+        s, sides = self.summary, zip(TILE_LETTERS, self.whole, strict=True)
+        rows, cols = (s.extent(x) if s.has(x) else max(1, n) for x, n in sides)
+        return rows, cols
+
     def named(self, columns: Columns) -> Columns:
         """A table of this cone's candidates with the letters of the cone as it was."""
         one = np.ones(len(columns))

@@ -20,12 +20,12 @@ from axe_eq.program.types import DTYPES
 from axe_eq.schedule.summary import Column, Columns, Summary, flops, grid_of
 from axe_eq.target import Instr, Target
 from axe_eq_backends.cuda.cost import (
-    STAGED_FLOPS,
     Run,
     misaligned,
     mixes_rows,
     no_rows_of_scores,
     not_strided,
+    padded,
     roofline,
     waves,
     wide_weights,
@@ -33,8 +33,6 @@ from axe_eq_backends.cuda.cost import (
 from axe_eq_backends.cuda.online import ONLINE
 from axe_eq_backends.cuda.schedules.chunks import (
     GROUP_ROWS,
-    PANEL_BYTES,
-    SMEM_SLACK,
     Problem,
     Reach,
     Tiling,
@@ -43,22 +41,14 @@ from axe_eq_backends.cuda.schedules.chunks import (
     scoring_words,
     storing_words,
 )  # fmt: skip
-from axe_eq_backends.cuda.streams import SIZES, read_problem, taken, tiles_of
+from axe_eq_backends.cuda.schedules.gemm import SMEM_SLACK, panel_width, staged_panels
+from axe_eq_backends.cuda.schedules.tile_order import IN_ROWS
+from axe_eq_backends.cuda.streams import read_problem, taken
 
-CONSUMERS = (1, 2, 3)
-CHUNKS = tuple(range(32, 177, 16))
-WIDTHS = (32, 64, 96, 128, 192, 256)
-WIDEST = max(WIDTHS)
-# Fitted on one H200 (f16, widths of 64 and 128, chunks of 64 to 192): lane clocks of one SM to
-# weigh one score by consumers, whose warps hide each other's latencies, and clocks to start a
-# chunk, which other consumers hide.
-WEIGH_CLOCKS = {1: 0.165, 2: 0.124, 3: 0.110}
-START_CLOCKS = 380.0
 # Registers of a consumer's thread per number of consumers, and those beside its tiles.
 REGISTERS = {1: 240, 2: 232, 3: 160}
 OTHER_REGISTERS = 32
-LANES = 128
-DEPTH_BYTES = 64
+LANES, DEPTH_BYTES, WIDEST = 128, 64, 256
 
 
 @dataclass(frozen=True)
@@ -99,17 +89,22 @@ class Streaming:
         step.
         """
         (row,) = _rows(target, summary.products[0].dtype)[:1]
-        carried = misaligned(summary, target)
-        known = (1, 2, 3, 4) if carried else (2, 3, 4)
-        p, q, s, stages = grid_of([GROUP_ROWS * c for c in CONSUMERS], WIDTHS, CHUNKS, known)
-        columns = Columns({"p": p, "q": q, "s": s, "k": s}, {"stages": stages})
+        carried, known = misaligned(summary, target), target.sizes("stream_stages")
+        known = known if carried else tuple(n for n in known if n > 1) or known
+        sizes = (target.sizes(f"stream_{name}") for name in ("groups", "cols", "chunk"))
+        groups, cols, s, stages = grid_of(*sizes, known)
+        columns = Columns({"p": groups * GROUP_ROWS, "q": cols, "s": s, "k": s}, exact=True)
         columns.rows = (row.name,) * len(columns)
+        columns.extra = {
+            "consumers": groups, "s": s, "q": _width(summary, columns), "stages": stages,
+        }  # fmt: skip
+        smem = _smem(summary, target, columns)
         run = _run(summary, target, columns)
-        seconds = _seconds(summary, target, columns, row, carried is not None, run.part)
+        seconds = _seconds(summary, target, columns, row, run.part)
         roofline(summary, target, columns, seconds, run=run)
-        _check(summary, target, columns)
-        if carried:
-            columns.reject((p > GROUP_ROWS) | (stages > 1), carried)
+        _check(summary, target, columns, smem)
+        alone = (groups == 1) & (stages == 1)
+        columns.reject(~alone if carried else stages == 1, carried or "chunks that go one by one")
         return columns
 
 
@@ -136,8 +131,13 @@ def _padded(n: Column | float, itemsize: int) -> Column:
 
 
 def _run(summary: Summary, target: Target, columns: Columns) -> Run:
-    """The chunks that blocks run, by the cone's own conditions; all where it has none."""
+    """The chunks that blocks run, by the cone's own conditions; all where it has none.
+
+    With the order in which tiles are taken, which is the rest of what kernels are written by.
+    """
     whole = Run(np.ones(len(columns)), waves(summary, target, columns))
+    names = ("band", "falling", "turned")
+    columns.extra |= {name: np.full(len(columns), float(getattr(IN_ROWS, name))) for name in names}
     if summary.formula is None:
         return whole
     try:
@@ -146,21 +146,20 @@ def _run(summary: Summary, target: Target, columns: Columns) -> Run:
         return whole
     if not live(problem).known:
         return whole
-    sizes = (
-        columns.size(x, summary.extent(x)) if summary.has(x) else np.full(len(columns), float(size))
-        for x, size in SIZES.items()
-    )
-    blocks = list(zip(*(column.astype(int).tolist() for column in sizes), strict=True))
-    known = {at: _counted(problem, tiles_of(problem, *at), target) for at in set(blocks)}
-    part, busiest = (np.array(column) for column in zip(*map(known.get, blocks), strict=True))
+    sizes = (columns.extra[name].astype(int).tolist() for name in ("consumers", "s", "q"))
+    blocks = list(zip(*sizes, strict=True))
+    known = {at: _counted(problem, Tiling(*at), target) for at in set(blocks)}
+    part, busiest, *order = (np.array(c, float) for c in zip(*map(known.get, blocks), strict=True))
+    columns.extra |= zip(names, order, strict=True)
     return Run(part, busiest)
 
 
-def _counted(problem: Problem, tiling: Tiling, target: Target) -> tuple[float, float]:
-    """The part of all chunks that is run, and the busiest unit's chunks over the average."""
+def _counted(problem: Problem, tiling: Tiling, target: Target) -> tuple[float, ...]:
+    """The part of all chunks that is run, the busiest unit's over the average, and the order."""
     tiles, found = grid(problem, tiling), taken(problem, tiling, target)
     part = found.chunks / (tiles.tiles * tiles.steps)
-    return part, found.busiest * target.n_units / found.chunks
+    busiest = found.busiest * target.n_units / found.chunks
+    return part, busiest, found.order.band, found.order.falling, found.order.turned
 
 
 def _seconds(
@@ -168,64 +167,69 @@ def _seconds(
     target: Target,
     columns: Columns,
     row: Instr,
-    carried: bool,
     part: Column,
 ) -> Column:
-    """Matrix units beside lanes, over all blocks; where operands are carried, after each other.
+    """Matrix units beside lanes, over all blocks; of one chunk on its way after each other.
 
     Args:
         summary: the cone.
         target: the machine.
         columns: its candidates.
         row: the instruction row of the products.
-        carried: operands go through registers.
         part: of the chunks, those that are run.
     """
-    chunk = columns.block["s"]
-    rows = columns.block["p"]
-    padded = np.ceil(summary.extent("s") / chunk) * chunk / summary.extent("s")
-    padded = padded * np.ceil(summary.extent("p") / rows) * rows / summary.extent("p") * part
-    matrix = flops(summary.products, summary, columns) * padded / row.flops_per_s
+    chunk, groups, figure = columns.extra["s"], columns.extra["consumers"], target.figure
+    covered = padded(summary.extent("s"), chunk) * part
+    covered = covered * padded(summary.extent("p"), groups * GROUP_ROWS)
+    matrix = flops(summary.products, summary, columns) * covered / row.flops_per_s
     mixed = sum(w.flops for w in summary.products if w.structured) / (2.0 * _mixed(summary))
     blocks = np.ceil(summary.extent("q") / columns.block["q"])
     scores = mixed / summary.extent("q") * blocks  # once more for every block of columns
     clock = target.vector_flops_per_s / (2.0 * LANES * target.n_units)
-    weighing = np.array([WEIGH_CLOCKS[int(r)] for r in rows / GROUP_ROWS])
-    weigh = scores * padded * weighing / clock / target.n_units
-    started = scores * padded / (GROUP_ROWS * chunk)
-    start = started * START_CLOCKS / (rows / GROUP_ROWS) / clock / target.n_units
-    if not carried:
-        return np.asarray(np.maximum(matrix, weigh) + start)
+    clocks = {int(n): figure(f"weigh_clocks.{int(n)}") for n in np.unique(groups)}
+    weighing = np.array([clocks[n] for n in groups.astype(int).tolist()])
+    weigh = scores * covered * weighing / clock / target.n_units
+    started = scores * covered / (GROUP_ROWS * chunk)
+    start = started * figure("start_clocks") / groups / clock / target.n_units
     across = sum(
         _padded(a.star, a.itemsize)
         for a in summary.loads
         if a.feeds_product and "p" not in a.letters
     )
-    elements = scores * padded / GROUP_ROWS * across
-    return np.asarray(matrix + weigh + start + elements * STAGED_FLOPS / target.vector_flops_per_s)
+    carried = scores * covered / GROUP_ROWS * across * figure("carried_flops")
+    alone = matrix + weigh + carried / target.vector_flops_per_s
+    beside = np.maximum(matrix, weigh)
+    return np.asarray(np.where(columns.extra["stages"] == 1, alone, beside) + start)
 
 
-def _check(summary: Summary, target: Target, columns: Columns) -> None:
-    """Operand rings and the result in shared memory, tiles in registers."""
-    chunk, rows, width = columns.block["s"], columns.block["p"], _width(summary, columns)
-    smem = np.zeros(len(columns))
+def _smem(summary: Summary, target: Target, columns: Columns) -> Column:
+    """Bytes of operand rings and of panels of the result: as many as fit, one at least."""
+    chosen, smem = columns.extra, np.full(len(columns), float(SMEM_SLACK))
+    rows, width = chosen["consumers"] * GROUP_ROWS, chosen["q"]
     for a in summary.loads:
         if a.feeds_product and "p" in a.letters:
             smem = smem + rows * _padded(a.star, a.itemsize) * a.itemsize
         elif a.feeds_product:
             values = "q" in a.letters or a.star == _mixed(summary)
             across = np.maximum(width if values else 0, _padded(a.star, a.itemsize))
-            smem = smem + chunk * across * a.itemsize * columns.extra["stages"]
-    limit = target.memory("smem").n_bytes
-    smem = smem + SMEM_SLACK
-    # As many panels of the result as fit, one at least.
+            smem = smem + chosen["s"] * across * a.itemsize * chosen["stages"]
     (store,) = summary.stores
-    panels = np.ceil(width * store.itemsize / PANEL_BYTES)
-    staged = [np.minimum(n, panels) for n in (panels, 2.0, 1.0)]
-    fits = [smem + n * PANEL_BYTES * rows <= limit for n in staged]
-    smem = smem + PANEL_BYTES * rows * np.select(fits, staged, 1.0)
-    registers = _words(summary, chunk, width)
-    room = np.array([REGISTERS[int(r)] for r in rows / GROUP_ROWS]) - OTHER_REGISTERS
+    cols = width.astype(int).tolist()
+    wide = {n: panel_width(n, store.itemsize) for n in set(cols)}
+    offered = {n: [staged_panels(n // w, most) for most in (n, 2, 1)] for n, w in wide.items()}
+    panel = rows * np.array([wide[n] for n in cols]) * store.itemsize
+    staged = list(np.array([offered[n] for n in cols], float).T)
+    limit = target.memory("smem").n_bytes
+    chosen["staging"] = np.select([smem + n * panel <= limit for n in staged], staged, 1.0)
+    return np.asarray(smem + chosen["staging"] * panel)
+
+
+def _check(summary: Summary, target: Target, columns: Columns, smem: Column) -> None:
+    """Operand rings and the result in shared memory, tiles in registers."""
+    width, limit = columns.extra["q"], target.memory("smem").n_bytes
+    registers = _words(summary, columns.extra["s"], width)
+    groups = columns.extra["consumers"].astype(int).tolist()
+    room = np.array([REGISTERS.get(n, 0) for n in groups]) - OTHER_REGISTERS
     columns.costs |= {"smem_bytes": smem, "register_bytes": registers * DTYPES["f32"].itemsize}
     columns.reject(smem > limit, f"tiles exceed smem {limit} B")
     columns.reject(registers > room, "tiles exceed the registers of a thread")

@@ -7,8 +7,8 @@ batches.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import permutations
 
 from axe_eq.kernel.cells import Apply, Cell, Operand, renumber, used
@@ -18,49 +18,17 @@ from axe_eq.target import Target
 from axe_eq_backends.cuda.leaves import Names
 from axe_eq_backends.cuda.online import ONLINE
 from axe_eq_backends.cuda.schedules.chunks import (
-    GROUP_ROWS,
-    PANEL_BYTES,
     Problem,
     Tensor,
     Tiling,
     grid,
-    padded_depth,
-    smem_bytes,
 )  # fmt: skip
 from axe_eq_backends.cuda.schedules.tile_order import Taken
-
-MATRIX_STEP = 16
-# Where extraction chose none: rows, columns (all there are), indices of a chunk.
-SIZES = {"p": GROUP_ROWS, "q": 1 << 40, "s": GROUP_ROWS}
-
-
-@dataclass
-class Streamed:
-    """A problem, its tiling, and the buffer behind every tensor."""
-
-    problem: Problem
-    tiling: Tiling
-    buffers: dict[str, str] = field(default_factory=dict)
 
 
 def is_streaming(cone: Cone) -> bool:
     """Whether a reduction of the cone is structured."""
     return any(f.monoid in ONLINE for f in cone.folds)
-
-
-def read_streaming(cone: Cone, parameters: Mapping[str, int], target: Target) -> Streamed:
-    """The problem of a cone.
-
-    Args:
-        cone: with one structured reduction, of a score and a value.
-        parameters: what extraction chose: rows p and columns q of a block, a chunk s, stages.
-        target: the machine, for capacities.
-
-    Raises:
-        DispatchError: what streaming kernels do not compute; says what.
-    """
-    problem, buffers = read_problem(cone)
-    return Streamed(problem, _tiling(problem, parameters, target), buffers)
 
 
 def read_problem(cone: Cone) -> tuple[Problem, dict[str, str]]:
@@ -241,28 +209,6 @@ def _with(problem: Problem, batch: tuple[int, ...], tensors: Sequence[Tensor]) -
         problem, batch=batch, products=products, values=values, out=out, extras=extras,
         more=tuple(rest),
     )  # fmt: skip
-
-
-def _tiling(problem: Problem, parameters: Mapping[str, int], target: Target) -> Tiling:
-    """What extraction chose, in multiples that matrix instructions take, as it fits in memory."""
-    sizes = (parameters.get(name, default) for name, default in SIZES.items())
-    blocks = tiles_of(problem, *sizes)
-    panels = -(-blocks.q * DTYPES[problem.out.dtype].itemsize // PANEL_BYTES)
-    stages = parameters.get("stages", 2)
-    choices = [(stages, n) for n in (panels, 2, 1) if n <= panels]
-    choices += [(n, 1) for n in range(stages - 1, 1, -1)]
-    choices.append((2, 1))
-    tilings = [replace(blocks, stages=n, staging=staging) for n, staging in choices]
-    room = target.memory("smem").n_bytes
-    fits = (t for t in tilings if smem_bytes(problem, t) <= room)
-    tiling = next(fits, tilings[-1])
-    return replace(tiling, order=taken(problem, tiling, target).order)
-
-
-def tiles_of(problem: Problem, p: int, q: int, s: int) -> Tiling:
-    """Blocks of rows, columns and streamed indices in multiples that matrix instructions take."""
-    width = padded_depth(min(q, problem.q), DTYPES[problem.values.dtype].itemsize)
-    return Tiling(-(-p // GROUP_ROWS), -(-s // MATRIX_STEP) * MATRIX_STEP, width)
 
 
 def taken(problem: Problem, tiling: Tiling, target: Target) -> Taken:

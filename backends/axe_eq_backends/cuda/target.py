@@ -48,7 +48,8 @@ def _memories(
     gmem: int, gmem_rate: float, units: int, clock_hz: float, tmem: bool = False
 ) -> tuple[Memory, ...]:
     memories = (
-        Memory("gmem", ("m",), gmem, "device", gmem_rate, kind=GLOBAL),
+        # A copy of any size takes 1.87e-6 beside its bytes, its launch among them: two latencies.
+        Memory("gmem", ("m",), gmem, "device", gmem_rate, kind=GLOBAL, latency_s=0.58e-6),
         # 227 KiB of the 228 KiB are a CTA's to use; 128 bytes per clock and SM (derived).
         Memory("smem", ("m",), 227 * _KIB, "cta", units * 128 * clock_hz, align_bytes=128),
         Memory("reg", ("reg",), 255 * 4, "thread", kind=PRIVATE),
@@ -65,19 +66,118 @@ def _powers(most: int) -> tuple[int, ...]:
     return tuple(1 << n for n in range(most.bit_length()))
 
 
-# What kernels on lanes may have; which is best was measured on one H200 and is said by their price.
+# What kernels may have; which is best was measured on one H200 and is said by their price.
 _CHOICES = {
+    # Products on matrix units: a tile, steps on their way, panels of results in shared memory, CTAs
+    # that share operand tiles. Clusters of 2 take 1.007 times as long over eight large products
+    # and win one of them (benchmarks/results/cuda_h200_clusters.json), so there are none.
+    "product_rows": (64, 128, 256),
+    "product_cols": (64, 128, 192, 256),
+    "product_stages": (2, 3, 4, 5, 6, 8, 10, 12),
+    "product_panels": (1, 2, 8),
+    "product_cluster": (1,),
+    # Products in registers: sides of a tile, warps of a CTA, rows of tiles in a band. Four warps
+    # with large parts of a tile measured better than eight.
+    "register_sides": (16, 32, 64, 128),
+    "register_warps": (4,),
+    "register_band": (8,),
+    # Streams: warpgroups that multiply, a chunk, columns of the values, chunks on their way; 1 of
+    # those is one warpgroup that carries operands through registers.
+    "stream_groups": (1, 2, 3),
+    "stream_chunk": tuple(range(32, 177, 16)),
+    "stream_cols": (32, 64, 96, 128, 192, 256),
+    "stream_stages": (1, 2, 3, 4),
     "vector_bytes": (4, 8, 16),
     "row_threads": _powers(1024),  # of a row that stays in registers
-    "sweep_threads": _powers(512),  # along what is contiguous
-    "sweep_warps": (8, 16),
-    "sweep_vectors": (1, 2, 4),  # of a thread
+    "sweep_threads": _powers(1024),  # along what is contiguous
+    "sweep_warps": (8, 16, 32),
+    "sweep_vectors": (1, 4, 8),  # of a thread, on their way together
+    "sweep_held": (64,),  # elements of a thread that holds all it reduces
     "map_warps": (4,),
     "map_elements": _powers(32),  # of a thread
     "turn_reading": (1, 2),  # warps along the dim that is read
     "turn_writing": (1, 4),
     "scan_threads": _powers(1024),  # along the scanned dim
     "scan_held": (1, 2, 3, 4, 6, 8, 12, 16),  # of a thread
+}
+
+# Fitted on one H200 (2026-11, burst protocol, random normal data).
+_FIGURES = {
+    # Rate of the L2 over that of memory: GEMM tiles of 128 x 256 at 770 TFLOP/s draw 9.0e12 B/s
+    # from it, so at least 2.1; 3 fits.
+    "l2_over_memory": 3.0,
+    # Share of arithmetic that does not hide behind memory traffic.
+    "exposed": 0.1,
+    # Bytes of L2's rate that a byte of a sector takes of which little is used.
+    "scattered": 2.0,
+    # Operations of cells per multiply-add of the peak: few of them are pairs.
+    "lane_issue": 0.5,
+    # Seconds of one operation, and of one element, after the other of the same thread.
+    "operation_s": 1.0e-9,
+    "element_s": 0.008e-6,
+    # Seconds until a CTA begins where another one ended: copies of 130 to 410,000 CTAs of 128
+    # threads, within 5 %.
+    "next_cta_s": 0.12e-6,
+    # Seconds between the beginnings of two CTAs, on all units.
+    "begin_cta_s": 0.45e-9,
+    # Seconds in which the threads of a CTA exchange what they reduced, for each of its
+    # warps more, and in which two lanes do.
+    "exchange_s": 0.2e-6,
+    "exchange_warp_s": 0.012e-6,
+    "shuffle_s": 0.02e-6,
+    # A step of a scan, and more for each warp of its CTA and each vector of a thread: 17 to 58,657
+    # rows of 212 to 58,337, within 30 %.
+    "scan_step_s": 0.45e-6,
+    "scan_warp_s": 0.0125e-6,
+    "scan_held_s": 0.15e-6,
+    # A grid too small to fill the machine streams from a unit at most this part of the bandwidth.
+    "unit_bandwidth": 1 / 40,
+    # Products wait for shared memory where copies into it and instructions that read it move more
+    # per multiply-add than those of a full tile, to this power: f16, M = 8192, against 128 x 256:
+    # 256 x 128 at 0.935, 128 x 128 at 0.92, two products of 128 x 128 with the same rows at 1.
+    "full_tile_rows": 128,
+    "full_tile_cols": 256,
+    "smem_exponent": 0.45,
+    # Relative loss of a pipeline: over elements of a chunk, and over stages beyond the first (four
+    # GEMM shapes at k = 64 with 3 and 4 stages, which are equal within 1 %).
+    "short_chunk": 0.64,
+    "few_stages": 0.02,
+    # Storing a tile's panels in turns: worth more than a fourth stage, not than a third.
+    "panels_in_turns": 0.004,
+    "fewer_panels": 0.001,
+    # Loss per doubling of a cluster's CTAs, beside what they read less of the L2: with it clusters
+    # of 2 take 1.007 times as long over eight large products, as measured.
+    "cluster": 0.0285,
+    # A step's copies take the latency and their bytes at the rate, and no more of them are on their
+    # way than slots: products of 1 to 128 rows in tiles of 64 to 256 columns with 2 to 12 slots,
+    # with the 1.7 us that they take beside their steps within 10 % where they wait.
+    "copy_latency_s": 0.62e-6,
+    "copy_unit_bytes_per_s": 125e9,
+    "copy_step_s": 0.02e-6,
+    # Lane operations per element that passes through registers (convert, swizzle, store).
+    "carried_flops": 8.0,
+    # The part of a row's rate at the largest tile in registers, at most 128 x 128, and the power
+    # by which smaller ones lose: f16 with a cell before the product, f64 at 2048 cubed, f32 at 4096
+    # cubed; rows without an own power have that of all.
+    "mma_part": 0.78,
+    "fma_part": 0.76,
+    "small_tile": 0.3,
+    "small_tile.mma.f16": 0.42,
+    "small_tile.mma.bf16": 0.42,
+    "small_tile.mma.f64": 0.2,
+    "small_tile.fma.f32": 0.22,
+    # Seconds of a step whose reads nothing hides, and more per element of its depth; CTAs that a
+    # unit runs side by side.
+    "read_step_s": 0.48e-6,
+    "read_depth_s": 5.3e-9,
+    "side_by_side": 2,
+    # Streams (widths of 64 and 128, chunks of 64 to 192): lane clocks of one unit to weigh a score
+    # by consumers, whose warps hide each other's latencies, and clocks to start a chunk, which
+    # other consumers hide.
+    "weigh_clocks.1": 0.165,
+    "weigh_clocks.2": 0.124,
+    "weigh_clocks.3": 0.110,
+    "start_clocks": 380.0,
 }
 
 h200 = Target(
@@ -96,10 +196,9 @@ h200 = Target(
     # One way between two peers, copy engine; 370e9 with all ranks pulling at once.
     # Latency: a device barrier through peer memory on an idle card.
     links=(Link(384e9, 4.6e-6, "NVLink"),),
-    # CTAs of a cluster that share operand tiles of products. Clusters of 2 take 1.007 times as long
-    # over eight large products and win one of them (benchmarks/results/cuda_h200_clusters.json).
-    limits={**_LIMITS, "compute_capability": 90, "l2_bytes": 60 << 20, "product_cluster": 1},
+    limits={**_LIMITS, "compute_capability": 90, "l2_bytes": 60 << 20},
     choices=_CHOICES,
+    figures=_FIGURES,
     costs={
         "smem_bytes": "peak",
         "register_bytes": "peak",

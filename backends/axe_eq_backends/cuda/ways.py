@@ -52,24 +52,27 @@ def candidates_of(cone: Cone, target: Target) -> list[Candidate]:
     return [c for way in ways_of(cone)[0] for c in way.candidates(target)]
 
 
-def written(
-    cone: Cone, parameters: Mapping[str, int], target: Target
-) -> tuple[ir.Kernel, Mapping[str, str]]:
-    """The kernel of a cone by a candidate's parameters, and the buffers behind its tensors.
+def cheapest(cone: Cone, target: Target) -> Mapping[str, int]:
+    """Parameters of the cheapest candidate.
 
-    A copy between layouts, which no search chose, has none: it is the cheapest candidate.
+    Raises:
+        DispatchError: no kernel on lanes computes the cone, or none of the target's sizes.
+    """
+    offered = candidates_of(cone, target)
+    if not offered:
+        raise cone.refuse("has no candidate", "sizes that the target has")
+    return min(offered, key=lambda c: c.time_s).parameters
+
+
+def written(cone: Cone, parameters: Mapping[str, int]) -> tuple[ir.Kernel, Mapping[str, str]]:
+    """The kernel of a cone by a candidate's parameters, and the buffers behind its tensors.
 
     Raises:
         DispatchError, ScheduleError: it cannot be written so.
     """
     found, buffers = ways_of(cone)
-    if not parameters:
-        offered = [c for way in found for c in way.candidates(target)]
-        if not offered:
-            raise cone.refuse("has no candidate", "sizes that the target has")
-        parameters = min(offered, key=lambda c: c.time_s).parameters
     for way in found:
         if way.names == parameters.keys():
             return way.kernel(parameters, cone.name), buffers
     known = "; ".join(" ".join(sorted(way.names)) for way in found)
-    raise cone.refuse(f"is to be written by {' '.join(parameters)}", known)
+    raise cone.refuse(f"is to be written by {' '.join(parameters) or 'nothing'}", known)

@@ -17,6 +17,7 @@ from axe_eq.program.traced import Operand, Traced, elementwise
 from axe_eq.rule.law import Sides
 from axe_eq.schedule.summary import Columns, Summary, elements, flops, grid_of, traffic
 from axe_eq.target import Target
+from axe_eq_backends.cuda.register_cost import register_rows
 
 PACK = Pack("gates", version="0.3.0", exact=False, summary="gated products")
 
@@ -60,12 +61,16 @@ class FewRows:
         if len(summary.products) != 1 or summary.n_folds or summary.products[0].structured:
             return "not one sum of products"
         rows = summary.extent("p")
-        return f"{rows} rows, at most {_MOST_ROWS}" if rows > _MOST_ROWS else None
+        if rows > _MOST_ROWS:
+            return f"{rows} rows, at most {_MOST_ROWS}"
+        return None if register_rows(target, summary) else "no row for these products"
 
     def price(self, summary: Summary, target: Target) -> Columns:
         """Candidates of column widths and depths; memory is all that counts."""
-        p, q, k = grid_of((_MOST_ROWS,), (32, 64, 128), (64, 128, 256))
-        columns = Columns({"p": p, "q": q, "k": k, "s": k}, {}, ("",) * len(p))
+        p, q, k, warps, band = grid_of((_MOST_ROWS,), (32, 64, 128), (64, 128, 256), 4, 8)
+        written = {"m": p, "n": q, "k": k, "warps": warps, "band": band}
+        row = register_rows(target, summary)[0].name
+        columns = Columns({"p": p, "q": q, "k": k, "s": k}, written, (row,) * len(p), exact=True)
         once, again = traffic(summary, columns)
         lanes = flops((*summary.products, *summary.vector), summary, columns)
         # Depth is cut over SMs as well, so that all of them stream, however few the columns.

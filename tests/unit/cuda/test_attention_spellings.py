@@ -35,11 +35,12 @@ xp = axe.array
 # By name: blocks of rows, columns and keys, where they are not those below.
 STREAMED: dict[str, dict[str, int]] = {
     "three batch dims, keys of the middle one": {}, "groups by broadcast": {},
-    "keys of all heads": {"p": 128}, "causal, a number added": {}, "mask": {}, "mask of keys": {},
-    "documents": {}, "slopes, causal": {}, "capped, causal": {}, "96 wide": {"q": 96},
+    "keys of all heads": {"consumers": 2}, "causal, a number added": {}, "mask": {},
+    "mask of keys": {}, "documents": {}, "slopes, causal": {}, "capped, causal": {},
+    "96 wide": {"q": 96},
     "one query": {}, "few keys": {}, "no heads": {}, "three batch dims": {}, "slopes": {},
-    "causal, groups by broadcast": {"p": 128}, "causal, last queries": {}, "bf16": {"p": 192},
-    "window on both sides": {}, "bias per head": {}, "40 wide": {"q": 40},
+    "causal, groups by broadcast": {"consumers": 2}, "causal, last queries": {},
+    "bf16": {"consumers": 3}, "window on both sides": {}, "bias per head": {}, "40 wide": {},
 }  # fmt: skip
 SAMPLE = list(STREAMED)[:9]
 CHUNK = 32
@@ -81,8 +82,7 @@ def test_a_spelling_is_one_streaming_kernel_with_the_values_that_it_means(
     monkeypatch.setattr(attention_spellings, "mixed", fold)
     spelling, sizes = SPELLINGS[name], smaller(SPELLINGS[name].small)
     program = axe.trace(spelling.fn, *spelling.specs(sizes))
-    chosen = {"p": 64, "q": 64, "s": CHUNK, "stages": 2} | STREAMED[name]
-    made = lowered(program, f"wgmma.{spelling.dtype}", chosen)
+    made = lowered(program, f"wgmma.{spelling.dtype}", {"s": CHUNK} | STREAMED[name])
     assert any(b.name == "weights" for b in made.kernel.buffers)
     planned = plan(made.kernel, h200)
     step = cone_of(program)

@@ -11,7 +11,7 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import nn
-from axe_eq.errors import DispatchError
+from axe_eq.errors import AxeError, DispatchError
 from axe_eq.kernel import dispatch as kernel_dispatch
 from axe_eq_backends.cuda import assemble, contract, cost, planning, register_cost, ways
 from axe_eq_backends.cuda import lower as lowering
@@ -22,7 +22,7 @@ from axe_eq_backends.cuda.reductions import Rows, Sweeps
 from axe_eq_backends.cuda.scanning import Scanned
 from axe_eq_backends.cuda.schedules import chunks
 from axe_eq_backends.cuda.schedules.gemm import Tiling, gemm
-from axe_eq_backends.cuda.schedules.products import Tile, products
+from axe_eq_backends.cuda.schedules.products import PARAMETERS, Tile, products
 from axe_eq_backends.cuda.schedules.stream import stream
 from axe_eq_backends.cuda.target import h200
 
@@ -66,15 +66,7 @@ def test_the_kernel_is_what_extraction_chose(name: str, monkeypatch: pytest.Monk
     wanted = [k for k in exe.kernels if k.schedule == "tensor_cores"]
     assert len(emitted) == len(wanted)
     for tiling, kernel in zip(list(emitted), wanted, strict=True):
-        chosen = kernel.parameters
-        assert tiling.stages == chosen["stages"]
-        assert tiling.staging == chosen["staging"]
-        assert tiling.raster == chosen["band"]
-        # A block is named by what of it is there.
-        sizes = {"p": tiling.m, "q": tiling.n, "k": tiling.k}
-        for letter, size in sizes.items():
-            extent = kernel.loops.get(letter, 1)
-            assert chosen.get(letter, 1) == min(size, extent), letter
+        assert tiling == Tiling.of(kernel.parameters)
         assert emitted_smem(exe, kernel.name) <= kernel.costs["smem_bytes"]
 
 
@@ -142,9 +134,7 @@ def test_products_through_registers_are_what_extraction_chose(
     for kernel in chosen:
         tile = emitted[kernel.name]
         assert kernel.row == f"{'mma' if tile.matrix else 'fma'}.{tile.dtype}"
-        for letter, size in {"p": tile.m, "q": tile.n, "k": tile.k}.items():
-            if letter in kernel.loops:
-                assert kernel.parameters[letter] == min(size, kernel.loops[letter]), letter
+        assert kernel.parameters == {name: getattr(tile, name) for name in PARAMETERS}
 
 
 def attention(q: Any, k: Any, v: Any) -> Any:
@@ -192,10 +182,8 @@ def test_streams_are_what_extraction_chose(name: str, monkeypatch: pytest.Monkey
     assert exe.source
     (kernel,) = exe.kernels
     ((problem, tiling),) = emitted
-    assert (kernel.schedule, kernel.parameters["stages"]) == ("streaming", tiling.stages)
-    sizes = {"p": tiling.consumers * chunks.GROUP_ROWS, "q": tiling.q, "s": tiling.s}
-    for letter, size in sizes.items():
-        assert kernel.parameters[letter] == min(size, kernel.loops[letter]), letter
+    assert kernel.schedule == "streaming"
+    assert tiling == chunks.Tiling.of(kernel.parameters)
     assert emitted_smem(exe, kernel.name) <= kernel.costs["smem_bytes"]
     # What bulk copies cannot fetch goes through the registers of one warpgroup, and is priced so.
     bulk = all(t.bulk for t in (*problem.products[0], problem.values))
@@ -207,10 +195,10 @@ def test_streams_are_what_extraction_chose(name: str, monkeypatch: pytest.Monkey
 
 ON_LANES = {
     "cells": (lambda x: xp.exp(x), {"map_warps", "vector", "vectors"}),
-    "rows": (lambda x: nn.softmax(x), {"row_threads", "vector"}),
+    "rows": (lambda x: nn.softmax(x), {"row_threads", "vector", "resident"}),
     "columns": (
         lambda x: xp.sum(x, axis=0),
-        {"sweep_threads", "sweep_warps", "vector", "vectors"},
+        {"sweep_threads", "sweep_warps", "vector", "vectors", "resident"},
     ),
     "a turn": (lambda x: x.T + 1, {"turn_reading", "turn_writing", "vector"}),
     "a scan": (
@@ -247,7 +235,8 @@ def test_kernels_on_lanes_are_written_by_their_candidate_s_parameters(
         ("cells", "map_warps", (8,)),
         ("cells", "vector_bytes", (4,)),
         ("rows", "row_threads", (256,)),
-        ("columns", "sweep_vectors", (1,)),
+        ("columns", "sweep_warps", (32,)),
+        ("columns", "sweep_threads", (4,)),
         ("a turn", "turn_writing", (2,)),
         ("a scan", "scan_held", (1,)),
     ],
@@ -264,6 +253,86 @@ def test_what_a_machine_offers_is_what_its_kernels_have(
     assert before.time_s <= after.time_s
     assert after.parameters.get(name, sizes[0]) in sizes
     assert found[0].source != found[1].source
+
+
+def product(x: Any, w: Any) -> Any:
+    return x @ w
+
+
+ON_ROWS: dict[str, tuple[Any, tuple[axe.Spec, ...]]] = {
+    "tensor_cores": (product, of("f16", (8192, 4096), (4096, 4096))),
+    "register_products": (product, of("f32", (512, 512), (512, 512))),
+    "streaming": (attention, of("f16", *[(16, 2048, 128)] * 3)),
+}
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize(
+    ("schedule", "name", "sizes", "written"),
+    [
+        ("tensor_cores", "product_rows", (64,), "m"),
+        ("tensor_cores", "product_cols", (64,), "n"),
+        ("tensor_cores", "product_stages", (2,), "stages"),
+        ("tensor_cores", "product_panels", (1,), "staging"),
+        ("tensor_cores", "product_cluster", (2,), "cluster_rows"),
+        ("register_products", "register_sides", (64,), "m"),
+        ("register_products", "register_warps", (8,), "warps"),
+        ("register_products", "register_band", (4,), "band"),
+        ("streaming", "stream_groups", (1,), "consumers"),
+        ("streaming", "stream_chunk", (64,), "s"),
+        ("streaming", "stream_stages", (4,), "stages"),
+    ],
+)
+def test_what_a_machine_offers_is_what_products_and_streams_have(
+    schedule: str, name: str, sizes: tuple[int, ...], written: str
+) -> None:
+    other = h200.replace(choices={**h200.choices, name: sizes})
+    fn, specs = ON_ROWS[schedule]
+    found = [axe.compile(fn, *specs, target=t) for t in (h200, other)]
+    ((before,), (after,)) = (exe.kernels for exe in found)
+    assert before.schedule == after.schedule == schedule
+    assert before.parameters[written] not in sizes
+    assert after.parameters[written] in sizes
+    assert before.time_s <= after.time_s
+    shown = " ".join(f"{n}={size}" for n, size in after.parameters.items())
+    assert f"{schedule} on {after.row}, {shown}" in found[1].explain()
+    assert found[0].source != found[1].source
+
+
+@pytest.mark.parametrize(
+    ("schedule", "name"),
+    [
+        ("tensor_cores", "few_stages"), ("tensor_cores", "l2_over_memory"),
+        ("register_products", "fma_part"), ("streaming", "weigh_clocks.2"),
+    ],
+)  # fmt: skip
+def test_a_figure_of_the_machine_is_in_the_price(schedule: str, name: str) -> None:
+    fn, specs = ON_ROWS[schedule]
+    slower = h200.figure(name) * (5 if name in ("few_stages", "weigh_clocks.2") else 0.1)
+    other = h200.replace(figures={**h200.figures, name: slower})
+    times = [axe.compile(fn, *specs, target=t).cost["time_s"] for t in (h200, other)]
+    assert times[0] < times[1]
+
+
+def test_lowering_writes_a_candidate_as_it_is_or_fails() -> None:
+    """No parameter is made up, left out or changed; what does not fit is refused."""
+    exe = axe.compile(product, *ON_ROWS["tensor_cores"][1], target="h200")
+    graph, (step,) = exe.schedule.graph, exe.schedule.graph.kernels
+    chosen = dict(step.parameters)
+    less = {name: size for name, size in chosen.items() if name != "stages"}
+    for parameters, reason in (
+        (less, "is to be written by .*; expected .* stages .* with wgmma.f16"),
+        (chosen | {"p": 128}, "is to be written by .* p "),
+        (chosen | {"staging": 3}, "panels in 3 slots; expected whole rounds"),
+        (chosen | {"m": 96}, "96 rows for 2 warpgroups; expected a multiple of 64 rows each"),
+    ):
+        with pytest.raises(AxeError, match=reason):
+            lower(replace(step, parameters=parameters), graph, h200)
+    large = lower(replace(step, parameters=chosen | {"stages": 12}), graph, h200).kernel
+    with pytest.raises(AxeError, match=r"bytes of shared memory \(x_ring .*; expected at most"):
+        plan(large, h200)
+    with pytest.raises(DispatchError, match=r"with tcgen05\.f16; expected a row of wgmma mma fma"):
+        lower(replace(step, row="tcgen05.f16"), graph, h200)
 
 
 @pytest.mark.parametrize("kind", range(4))
@@ -348,21 +417,20 @@ UNFIT: dict[str, tuple[Any, tuple[axe.Spec, ...], str]] = {
 def test_what_no_warpgroup_kernel_takes_is_priced_as_what_is_emitted(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    others: list[tuple[str, str]] = []
+    rows: list[str] = []
     real = contract.kernel
 
-    def noted(c: Any, kernel: str, target: Any, parameters: Any, row: str = "") -> Any:
-        made = real(c, kernel, target, parameters, row)
-        others.append((row, made.other))
-        return made
+    def noted(c: Any, kernel: str, row: Any, parameters: Any) -> Any:
+        rows.append(row.name)
+        return real(c, kernel, row, parameters)
 
     monkeypatch.setattr(contract, "kernel", noted)
     fn, given, reason = UNFIT[name]
     # What no bulk copy fetches may be put in order first; here it stays as it lies.
     exe = axe.compile(fn, *given, target="h200", without=("tiling/load_copied_input",))
-    assert "which was priced" not in "".join(exe.source.values())
-    assert others
-    assert not [other for row, other in others if row.startswith("wgmma") and other]
+    assert rows
+    assert set(rows) == {k.row for k in exe.kernels if k.row}
+    assert "left out" not in exe.explain()
     assert not reason or any(f"tensor_cores: {reason}" in k.rejected for k in exe.kernels)
     assert not reason or reason in exe.explain()
 
@@ -383,16 +451,22 @@ def test_a_product_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "wgmma" in exe.source[exe.kernels[0].name]
 
 
-def test_a_kernel_of_another_family_than_was_priced_says_so(
+def test_a_kernel_that_was_priced_in_vain_is_ruled_out_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Figures of a cone may miss something; then the text has the reason."""
+    """Figures of a cone may miss something: then the next schedule has it."""
     monkeypatch.setattr(cost, "not_as_they_lie", lambda summary, target: None)
-    monkeypatch.setattr(register_cost, "not_as_they_lie", lambda summary, target: None)
+    monkeypatch.setattr(register_cost.RegisterProducts, "refuse", lambda self, *given: None)
+    sizes = {"product_rows": (128,), "product_cols": (128,), "product_stages": (3,)}
     with axe.debug(cache=0):
-        exe = axe.compile(lambda a, b: a @ b, A, BYTES, target="h200")
-    (text,) = exe.source.values()
-    assert "// not wgmma.f16, which was priced: persistent kernel of k0_mul: " in text
+        target = h200.replace(choices={**h200.choices, **sizes, "product_panels": (1,)})
+        exe = axe.compile(lambda a, b: a @ b, A, BYTES, target=target)
+    (kernel,) = exe.kernels
+    assert kernel.row == "mma.f16"
+    lost = "kernel k0_mul: persistent kernel of k0_mul: a factor is computed (x1)"
+    assert (
+        f"left out: cannot be built: tensor_cores for mul of f16[512,512]: {lost}" in exe.explain()
+    )
 
 
 def test_epilogues_of_constants_slices_and_positions_stay_with_their_products() -> None:

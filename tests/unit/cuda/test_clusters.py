@@ -24,16 +24,18 @@ from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.kernel.threads.interp import ORDERS, KernelFault, Report, interpret
 from axe_eq.layout import Layout
+from axe_eq.target import Target
 from axe_eq_backends.cuda.compile import compile_text
 from axe_eq_backends.cuda.emit import emit
 from axe_eq_backends.cuda.families import derivations
+from axe_eq_backends.cuda.lower import lower
 from axe_eq_backends.cuda.meaning import MEANINGS
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules.gemm import Extra, Matrix, Problem, Tiling, gemm, parameters
 from axe_eq_backends.cuda.target import h200
 from tests.unit.cuda import clustered
 from tests.unit.cuda.clustered import in_step, spread
-from tests.unit.cuda.whole import launch, whole
+from tests.unit.cuda.whole import interpreted
 
 Write = Callable[[], ir.Kernel]
 
@@ -358,7 +360,7 @@ def test_golden_text(golden: Callable[..., None]) -> None:
 SMALL = {
     "rows": Tiling(64, 128, 64, 2, consumers=1, cluster=2, along="m"),
     "columns": Tiling(128, 64, 64, 2, cluster=2, along="n"),
-    "four columns": Tiling(256, 64, 32, 2, raster=2, cluster=4, along="n"),
+    "four columns": Tiling(256, 64, 32, 2, band=2, cluster=4, along="n"),
 }
 M, N, K = parameters()
 
@@ -503,7 +505,7 @@ def test_broken_products_are_faults(name: str) -> None:
 
 
 def _linear(x: Any, w: Any) -> Any:
-    return x @ w.T
+    return axe.nn.einsum("mk,nk->mn", x, w)
 
 
 def _batched(x: Any, w: Any) -> Any:
@@ -511,49 +513,55 @@ def _batched(x: Any, w: Any) -> Any:
 
 
 CHOSEN: dict[str, tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...], int, str]] = {
-    "the larger operand is shared": (_linear, (512, 64), (512, 64), 2, "m"),
-    "two tiles of columns, one of rows": (_linear, (100, 64), (512, 64), 2, "n"),
-    "three tiles of rows, two of columns": (_linear, (384, 72), (512, 72), 2, "n"),
-    "one tile": (_linear, (100, 64), (200, 64), 1, "m"),
-    "batches": (_batched, (3, 256, 64), (3, 256, 64), 2, "m"),
+    "the larger operand is shared": (_linear, (512, 64), (512, 64), 256, "m"),
+    "two tiles of columns, one of rows": (_linear, (100, 64), (512, 64), 256, "n"),
+    "three tiles of rows, two of columns": (_linear, (384, 72), (512, 72), 256, "n"),
+    "batches": (_batched, (3, 256, 64), (3, 256, 64), 256, "m"),
+    # As 2 parts of 96 rows each, columns of 192 are no whole periods of a swizzle.
+    "columns that cannot be cut": (_linear, (512, 64), (384, 64), 192, "n"),
 }
+
+
+def _sharing(columns: int, *cluster: int) -> Target:
+    """A machine of tiles of 128 rows and so many columns, in clusters."""
+    sizes = {"product_rows": (128,), "product_cols": (columns,), "product_stages": (3,)}
+    return h200.replace(choices={**h200.choices, **sizes, "product_cluster": cluster})
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CHOSEN)
 def test_a_chosen_cluster_lies_where_few_tiles_are_missing(name: str) -> None:
-    fn, rows, cols, n, along = CHOSEN[name]
-    made = whole(fn, axe.Spec(rows, "f16"), axe.Spec(cols, "f16"), row="wgmma.f16",
-                 p=128, q=256, k=64, stages=3, cluster=2)  # fmt: skip
-    kernel = made.lowered.kernel
-    assert kernel.cluster == n
-    shared = [s for s, _ in ir.walk(kernel) if isinstance(s, ir.CopyAsync) and s.ranks]
-    assert len(shared) == (n > 1)
-    if shared:
-        assert shared[0].dst.shape[0] == (128 if along == "m" else 64)
-    flat = made.flat()
-    launch(made.lowered, flat, planned=plan(kernel, h200))
-    made.check(flat, 2e-3)
+    fn, rows, cols, width, along = CHOSEN[name]
+    specs = axe.Spec(rows, "f16"), axe.Spec(cols, "f16")
+    exe = axe.compile(fn, *specs, target=_sharing(width, 2))
+    graph, (step,) = exe.schedule.graph, exe.schedule.graph.kernels
+    sides = step.parameters["cluster_rows"], step.parameters["cluster_cols"]
+    assert sides == ((2, 1) if along == "m" else (1, 2))
+    kernel = lower(step, graph, exe.target).kernel
+    (shared,) = (s for s, _ in ir.walk(kernel) if isinstance(s, ir.CopyAsync) and s.ranks)
+    assert shared.dst.shape[0] == (width // 2 if along == "m" else 64)
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(s).astype(np.float16) for s in (rows, cols))
+    (found,) = interpreted(graph, [x, w])
+    np.testing.assert_allclose(found, axe.run(fn, x, w), atol=0.1)
 
 
-def test_operands_that_cannot_be_cut_for_a_cluster_are_loaded_by_each_cta() -> None:
-    """Columns of 192, as 2 parts of 96 rows each, are no whole periods of a swizzle."""
-    specs = axe.Spec((512, 64), "f16"), axe.Spec((384, 64), "f16")
-    made = whole(_linear, *specs, row="wgmma.f16", p=128, q=192, k=64, stages=3, cluster=2)
-    assert made.lowered.kernel.cluster == 2
-    shared = [s for s, _ in ir.walk(made.lowered.kernel) if isinstance(s, ir.CopyAsync) and s.ranks]
-    assert shared[0].dst.buffer.name.startswith("x")
+def test_tiles_that_are_too_few_for_a_cluster_rule_it_out() -> None:
+    specs = axe.Spec((100, 64), "f16"), axe.Spec((200, 64), "f16")
+    (kernel,) = axe.compile(_linear, *specs, target=_sharing(256, 1, 2)).kernels
+    assert (kernel.parameters["cluster_rows"], kernel.parameters["cluster_cols"]) == (1, 1)
+    assert "tensor_cores: clusters of fewer tiles, or of parts of operand tiles" in kernel.rejected
 
 
 @pytest.mark.parametrize("cluster", [1, 2])
 def test_the_machine_says_how_many_ctas_share(cluster: int) -> None:
-    target = h200.replace(limits={**h200.limits, "product_cluster": cluster})
+    target = h200.replace(choices={**h200.choices, "product_cluster": (cluster,)})
     specs = axe.Spec((1024, 512), "f16"), axe.Spec((1024, 512), "f16")
     exe = axe.compile(_linear, *specs, target=target)
     (text,) = exe.source.values()
     assert ("__cluster_dims__(2, 1, 1)" in text) == (cluster == 2)
     (kernel,) = exe.kernels
-    assert dict(kernel.parameters).get("cluster", 1) == cluster
+    assert kernel.parameters["cluster_rows"] * kernel.parameters["cluster_cols"] == cluster
 
 
 def test_tilings_that_clusters_cannot_share_are_refused() -> None:

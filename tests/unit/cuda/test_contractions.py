@@ -21,14 +21,14 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import nn
-from axe_eq.errors import AxeError
+from axe_eq.errors import AxeError, ScheduleError
 from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.kernel.threads.interp import interpret
 from axe_eq_backends.cuda.compile import compile_text
 from axe_eq_backends.cuda.emit import emit
 from axe_eq_backends.cuda.meaning import MEANINGS
 from axe_eq_backends.cuda.planning import plan
-from axe_eq_backends.cuda.schedules.gemm import Problem, Tiling, gemm
+from axe_eq_backends.cuda.schedules.gemm import Problem, Tiling, gemm, staged_panels
 from axe_eq_backends.cuda.target import h200
 from tests.unit.cuda.whole import Whole, launch, lowered, whole
 
@@ -396,7 +396,7 @@ def test_every_tile_and_dtype_of_results_is_right(full: bool) -> None:
     for rows, cols, way, out in cases if full else random.Random(4).sample(cases, 3):
         fn = transposable(way)
         specs = of("f16", *shapes(72, 200, 64, way))
-        sizes = {"p": rows, "q": cols, "k": 64, "stages": 3}
+        sizes = {"m": rows, "n": cols, "consumers": rows // 64}
 
         def cast(x: Any, y: Any, fn: Fn = fn, out: Any = out) -> Any:
             return xp.astype(fn(x, y), out)
@@ -406,7 +406,9 @@ def test_every_tile_and_dtype_of_results_is_right(full: bool) -> None:
         check(w, plan(w.lowered.kernel, h200), "random", cols)
 
 
-IN_PARTS = {"f16": "mma", "f32": "fma", "f64": "mma", "i64": "fma"}
+IN_PARTS = {
+    "f16": ("mma", 128, 32), "f32": ("fma", 128, 16), "f64": ("mma", 64, 16), "i64": ("fma", 64, 8),
+}  # fmt: skip
 
 
 def in_parts(dtype: str) -> Whole:
@@ -417,7 +419,8 @@ def in_parts(dtype: str) -> Whole:
         return a @ b * c + d + e, a @ b
 
     specs = of(dtype, (m, k), (k, n), (m, n), (n,), (m, 1))
-    return whole(fn, *specs, row=f"{IN_PARTS[dtype]}.{dtype}", p=128, q=128)
+    family, cols, depth = IN_PARTS[dtype]
+    return whole(fn, *specs, row=f"{family}.{dtype}", m=128, n=cols, k=depth)
 
 
 @pytest.mark.sampled(2)
@@ -433,7 +436,9 @@ def test_results_of_large_tiles_are_stored_in_parts(dtype: str, full: bool) -> N
 def test_staged_panels_are_not_overwritten_at_the_ends_of_tiles() -> None:
     """Three panels in two slots would meet the last one of the tile before."""
     problem = Problem(64, 400, 64)
-    kernel = gemm(problem, Tiling(64, 192, 64, 2, 1, 1, staging=2))
+    with pytest.raises(ScheduleError, match="3 panels in 2 slots; expected whole rounds of them"):
+        gemm(problem, Tiling(64, 192, 64, 2, 1, 1, staging=2))
+    kernel = gemm(problem, Tiling(64, 192, 64, 2, 1, 1, staging=staged_panels(3, 2)))
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal(s).astype(np.float16) for s in ((64, 64), (400, 64)))
     arrays = {"A": a, "B": b, "C": np.zeros((64, 400), np.float16)}

@@ -47,10 +47,10 @@ def test_a_tile_that_is_offered_holds_what_results_read(dtype: str, full: bool) 
     for n_read in READ if full else READ[2:3]:
         columns = RegisterProducts().price(summary(dtype, n_read), h200)
         offered = np.flatnonzero(np.isfinite(columns.time_s))
-        area = columns.block["p"] * columns.block["q"]
+        area = columns.extra["m"] * columns.extra["n"]
         program = axe.trace(added(n_read), *[axe.Spec((N, N), dtype)] * (2 + n_read))
         largest = [at for at in offered if full or area[at] == area[offered].max()]
         assert largest
         for at in largest:
-            sizes = {x: int(columns.block[x][at]) for x in "pqk"} | {"stages": 2}
+            sizes = {name: int(column[at]) for name, column in columns.extra.items()}
             plan(lowered(program, columns.rows[at], sizes).kernel, h200)

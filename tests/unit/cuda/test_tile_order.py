@@ -22,7 +22,7 @@ from axe_eq_backends.cuda.schedules.chunks import Problem, Tensor, Tiling, grid
 from axe_eq_backends.cuda.schedules.stream import stream
 from axe_eq_backends.cuda.schedules.tile_order import IN_ROWS, Order, backwards, busiest
 from axe_eq_backends.cuda.stream_cost import Streaming
-from axe_eq_backends.cuda.streams import read_streaming, taken
+from axe_eq_backends.cuda.streams import read_problem, taken
 from axe_eq_backends.cuda.target import h200
 from benchmarks.attention_spellings import SPELLINGS
 from benchmarks.cuda_spellings import compiled
@@ -218,17 +218,17 @@ def priced(summary: Summary) -> tuple[Columns, Columns]:
 def test_the_price_of_a_causal_stream_counts_the_chunks_that_are_run() -> None:
     """About half of all, and a part at the diagonal; of every candidate as it would be tiled."""
     step, causal = summary_of(32, "causal")
+    problem, _ = read_problem(read_cone(step))
     price, whole = priced(causal)
     at = int(np.argmin(price.time_s))
     assert 0.5 < price.time_s[at] / whole.time_s.min() < 0.56
     parts = {n: price.costs[n] / whole.costs[n] for n in ("matrix_s", "vector_s")}
     assert 0.4 < price.costs["reread_bytes"][at] / whole.costs["reread_bytes"][at] < 0.55
     for n in range(0, len(price), 37):
-        sizes = {x: int(price.size(x, causal.extent(x))[n]) for x in "pqs"}
-        made = read_streaming(read_cone(step), sizes, h200)
-        known = grid(made.problem, made.tiling)
-        found = taken(made.problem, made.tiling, h200)
-        assert found.order == made.tiling.order
+        tiling = Tiling.of({name: int(column[n]) for name, column in price.extra.items()})
+        known = grid(problem, tiling)
+        found = taken(problem, tiling, h200)
+        assert found.order == tiling.order
         assert found.chunks == known.table.sum()
         run = found.chunks / (known.tiles * known.steps)
         assert all(part[n] == pytest.approx(run) for part in parts.values())

@@ -7,20 +7,25 @@ interpreted on buffers in the layouts of the specs.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 import axe_eq as axe
+from axe_eq.errors import AxeError
 from axe_eq.layout import Layout
+from axe_eq.lower.read import read_cone
 from axe_eq.program.node import INPUT, OP, SCAN, Program
 from axe_eq.program.types import DTYPES, ValueType
 from axe_eq.schedule.graph import Access, KernelStep, ScheduleGraph, TileNode
 from axe_eq_backends.cuda.interpret import elements, launch
 from axe_eq_backends.cuda.lower import Lowered, lower
 from axe_eq_backends.cuda.planning import plan
+from axe_eq_backends.cuda.prefixes import alone
+from axe_eq_backends.cuda.streams import is_streaming
 from axe_eq_backends.cuda.target import h200
+from axe_eq_backends.cuda.ways import cheapest
 
 Flat = dict[str, Any]
 
@@ -95,18 +100,53 @@ def whole(
 ) -> Whole:
     """Trace a function, make it one kernel, and compute what it means on random inputs."""
     program = axe.trace(fn, *specs)
-    step = cone_of(program, row, sizes)
+    step, made = _lowered(program, row, sizes)
     rng = np.random.default_rng(seed)
     inputs = {i.name: sample(rng, i.node.type) for i in program.inputs} | program.constants
     wanted = axe.run(fn, *(inputs[i.name] for i in program.inputs if i.name in inputs))
     expected = list(wanted) if isinstance(wanted, tuple) else [wanted]
-    return Whole(program, step, lowered(program, row, sizes), inputs, expected)
+    return Whole(program, step, made, inputs, expected)
 
 
 def lowered(program: Program, row: str = "", sizes: Mapping[str, int] | None = None) -> Lowered:
     """A program as one kernel."""
+    return _lowered(program, row, sizes or {})[1]
+
+
+# What kernels on rows of instructions are written by, but for what a test says.
+WRITTEN_BY = {
+    "wgmma": {"m": 128, "n": 64, "k": 64, "stages": 3, "consumers": 2, "staging": 1, "band": 16,
+              "cluster_rows": 1, "cluster_cols": 1},
+    "stream": {"consumers": 1, "s": 64, "q": 64, "stages": 2, "staging": 1, "band": 1,
+               "falling": 0, "turned": 0},
+    "mma": {"m": 32, "n": 32, "k": 16, "warps": 4, "band": 8},
+    "fma": {"m": 32, "n": 32, "k": 16, "warps": 4, "band": 8},
+}  # fmt: skip
+
+
+def _lowered(program: Program, row: str, sizes: Mapping[str, int]) -> tuple[KernelStep, Lowered]:
+    """The step and its kernel: without a row lanes, for products the first row that takes them."""
     step = cone_of(program, row, sizes)
-    return lower(step, ScheduleGraph("h200", {}, (step,), (), ()), h200)
+    graph = ScheduleGraph("h200", {}, (step,), (), ())
+    cone = read_cone(step, alone)
+    if is_streaming(cone) and row:
+        step = replace(step, parameters=WRITTEN_BY["stream"] | sizes)
+        return step, lower(step, graph, h200)
+    if not (cone.folds and all(f.product and min(f.dims) >= cone.rank for f in cone.folds)):
+        step = replace(step, parameters=sizes or cheapest(cone, h200))
+        return step, lower(step, graph, h200)
+    rows = [row] if row else [r.name for r in h200.rows("gemm")]
+    for name in rows:
+        step = replace(step, row=name, parameters=WRITTEN_BY[name.partition(".")[0]] | sizes)
+        try:
+            made = lower(step, graph, h200)
+            plan(made.kernel, h200)
+        except AxeError:
+            if name == rows[-1]:
+                raise
+        else:
+            break
+    return step, made
 
 
 def sample(rng: np.random.Generator, type_: ValueType) -> Any:

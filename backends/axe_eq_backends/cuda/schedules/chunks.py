@@ -7,10 +7,9 @@ statistic merged with that of the chunks before. What loads chunks and when is t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from math import gcd
 from typing import Any, NamedTuple
 
 from axe_eq.errors import ScheduleError
@@ -42,14 +41,13 @@ from axe_eq_backends.cuda.online import (
     substituted,
 )  # fmt: skip
 from axe_eq_backends.cuda.schedules import tiles
-from axe_eq_backends.cuda.schedules.gemm import column_words, tile_words
+from axe_eq_backends.cuda.schedules.gemm import column_words, panel_width, tile_words
 from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES
 from axe_eq_backends.cuda.schedules.tile_order import IN_ROWS, Grid, Order, backwards
 from axe_eq_backends.cuda.wgmma import accumulator
 
 GROUP_ROWS = 64
 PANEL_BYTES = 128
-SMEM_SLACK = 2048  # barriers, and buffers that begin where their swizzles do
 # Columns whose numbers are in registers at once: they are made where scores need them.
 NUMBERED = 16
 ROWS_OF_THREAD = 2
@@ -162,8 +160,9 @@ class Tiling:
         consumers: consumer warpgroups, of 64 rows each.
         s: a chunk of the streamed dim, a multiple of 16.
         q: columns of one CTA, a multiple of 16 up to 256.
-        stages: chunks of each operand in shared memory, at least 2.
-        staging: result panels a consumer keeps in shared memory at most; 0 means all of its tile.
+        stages: chunks of each operand in shared memory; of 1, which one consumer has, operands go
+            through registers.
+        staging: result panels a consumer keeps in shared memory; 0 means all of its tile.
         turns: consumers start their products in turns, so that one weighs while another multiplies.
         order: in which tiles are taken.
     """
@@ -176,6 +175,17 @@ class Tiling:
     turns: bool = True
     order: Order = IN_ROWS
 
+    @classmethod
+    def of(cls, parameters: Mapping[str, int]) -> Tiling:
+        """The tiling of a candidate, by `PARAMETERS`."""
+        chosen: dict[str, Any] = dict(parameters)
+        band, falling, turned = (chosen.pop(name) for name in ("band", "falling", "turned"))
+        return cls(**chosen, order=Order(band, bool(falling), bool(turned)))
+
+
+# Of a candidate: fields of `Tiling` and of its order.
+PARAMETERS = frozenset({"consumers", "s", "q", "stages", "staging", "band", "falling", "turned"})
+
 
 def grid(problem: Problem, tiling: Tiling) -> Grid:
     """The tiles of a kernel."""
@@ -187,23 +197,6 @@ def padded_depth(depth: int, itemsize: int) -> int:
     """A depth rounded up to rows of 64 bytes: narrower swizzles halve the matrix rate."""
     unit = 64 // itemsize
     return -(-depth // unit) * unit
-
-
-def smem_bytes(problem: Problem, tiling: Tiling) -> int:
-    """Shared memory of a kernel, barriers and alignment included."""
-    rows = tiling.consumers * GROUP_ROWS
-    tiles_of: dict[tuple[str, bool], int] = {}
-    for (a, b), e in zip(problem.products, problem.depths, strict=True):
-        size = DTYPES[a.dtype].itemsize
-        depth = padded_depth(e, size)
-        tiles_of[a.name, False] = rows * depth * size
-        tiles_of[b.name, True] = tiling.stages * tiling.s * depth * size
-    value_size = DTYPES[problem.values.dtype].itemsize
-    tiles_of[problem.values.name, True] = tiling.stages * tiling.s * tiling.q * value_size
-    out_size = DTYPES[problem.out.dtype].itemsize
-    panels = tiling.q * out_size // gcd(PANEL_BYTES, tiling.q * out_size)
-    staged = min(tiling.staging or panels, panels) * rows * gcd(PANEL_BYTES, tiling.q * out_size)
-    return sum(tiles_of.values()) + staged + SMEM_SLACK
 
 
 class Reach(NamedTuple):
@@ -288,12 +281,12 @@ class Writer:
         self.last: Int = self.steps - 1
         self.count: Int = self.steps
         self.whole: tuple[Int, Int] | None = None
-        size = DTYPES[problem.out.dtype].itemsize
-        self.wide = gcd(PANEL_BYTES // size, tiling.q)
+        self.wide = panel_width(tiling.q, DTYPES[problem.out.dtype].itemsize)
         self.panels = tiling.q // self.wide
-        # Panels take the slots in turn, over the ends of tiles: whole rounds of them.
-        most = min(tiling.staging or self.panels, self.panels)
-        self.staged = next(n for n in range(most, 0, -1) if self.panels % n == 0)
+        self.staged = tiling.staging or self.panels
+        if self.panels % self.staged:
+            wrong = f"{self.panels} panels in {self.staged} slots"
+            raise ScheduleError(f"tiling of {name}", wrong, "whole rounds of them")
 
     # -- tensors --
 

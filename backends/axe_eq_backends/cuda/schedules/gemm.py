@@ -36,6 +36,7 @@ PANEL_BYTES, BULK_BYTES, GROUP_THREADS = 128, 16, 128
 # Registers of a thread for accumulators and what the epilogue reads: as compiled, 208 fit beside
 # all others and 224 spill.
 MOST_HELD = 208
+SMEM_SLACK = 2048  # barriers, and buffers that begin where their swizzles do
 # Rows of a K-major operand that are one period of every swizzle.
 PERIOD_ROWS = 8
 PART_ROWS = 64  # a part of a shared operand tile is whole periods of its swizzle, in any form
@@ -51,6 +52,20 @@ def column_words(cols: Any, itemsize: Any) -> Any:
 def tile_words(rows: Any, cols: Any, itemsize: Any) -> Any:
     """Registers of a thread for a warpgroup's tile."""
     return rows * cols * itemsize // 4 // GROUP_THREADS
+
+
+def panel_width(cols: int, itemsize: int) -> int:
+    """Columns of a tile of results that are stored at once."""
+    return min(PANEL_BYTES // itemsize, cols & -cols)
+
+
+def staged_panels(panels: int, most: int) -> int:
+    """Panels in shared memory: they take slots in turn, over the ends of tiles, in whole rounds.
+
+    >>> staged_panels(4, 8), staged_panels(3, 2)
+    (4, 1)
+    """
+    return next(n for n in range(min(most, panels), 0, -1) if panels % n == 0)
 
 
 @dataclass(frozen=True)
@@ -131,7 +146,7 @@ class Tiling:
         m, n, k: tile of one CTA and step.
         stages: slots of the operand ring.
         consumers: consumer warpgroups; they divide the tile's rows.
-        raster: tile rows of a band, for reuse of operands in L2.
+        band: tile rows of a band, for reuse of operands in L2.
         forms: shared-memory form per operand name; by default the widest swizzle that fits.
         staging: result panels a consumer keeps in shared memory; 0 means all of its tile.
         cluster: CTAs of a cluster.
@@ -143,16 +158,21 @@ class Tiling:
     k: int = 64
     stages: int = 3
     consumers: int = 2
-    raster: int = 8
+    band: int = 8
     forms: dict[str, str] = field(default_factory=dict)
     staging: int = 0
     cluster: int = 1
     along: str = "m"
 
     def __hash__(self) -> int:
-        return hash(
-            (self.m, self.n, self.k, self.stages, self.consumers, self.raster, self.staging)
-        )
+        return hash((self.m, self.n, self.k, self.stages, self.consumers, self.band, self.staging))
+
+    @classmethod
+    def of(cls, parameters: Mapping[str, int]) -> Tiling:
+        """The tiling of a candidate, by `PARAMETERS`."""
+        chosen: dict[str, Any] = dict(parameters)
+        rows, cols = (chosen.pop(f"cluster_{side}") for side in ("rows", "cols"))
+        return cls(**chosen, cluster=rows * cols, along="m" if cols == 1 else "n")
 
     @property
     def cluster_m(self) -> int:
@@ -163,6 +183,12 @@ class Tiling:
     def cluster_n(self) -> int:
         """Columns of a cluster's tile."""
         return self.n * (self.cluster if self.along == "n" else 1)
+
+
+# Of a candidate: fields of `Tiling`, and the tiles of a cluster along rows or along columns.
+PARAMETERS = frozenset(
+    {"m", "n", "k", "stages", "consumers", "band", "staging", "cluster_rows", "cluster_cols"}
+)
 
 
 def gemm(problem: Problem, tiling: Tiling = Tiling(), name: str = "gemm") -> ir.Kernel:
@@ -199,11 +225,12 @@ class _Writer:
         self.rows = rows
         self.size = DTYPES[problem.out.dtype].itemsize
         run = problem.out.run(tiling.n) if problem.out.major else tiling.n
-        self.wide = min(PANEL_BYTES // self.size, run & -run)
+        self.wide = panel_width(run, self.size)
         self.panels = tiling.n // self.wide
-        # Panels take the slots in turn, over the ends of tiles: whole rounds of them.
-        most = min(tiling.staging or self.panels, self.panels)
-        self.staged = next(n for n in range(most, 0, -1) if self.panels % n == 0)
+        self.staged = tiling.staging or self.panels
+        if self.panels % self.staged:
+            wrong = f"{self.panels} panels in {self.staged} slots"
+            raise ScheduleError(f"tiling of {name}", wrong, "whole rounds of them")
 
     def write(self) -> ir.Kernel:
         k, t = self.k, self.t
@@ -329,7 +356,7 @@ class _Writer:
 
     @contextmanager
     def _tiles(self) -> Iterator[tuple[Lead, Int, Int]]:
-        """This CTA's tiles, in bands of `raster` tile rows: outer indices, first row and column.
+        """This CTA's tiles, in bands of tile rows: outer indices, first row and column.
 
         A tile of a cluster is as many of them, side by side.
         """
@@ -341,7 +368,7 @@ class _Writer:
             if self.p.outer:
                 lead = digits(k, number // per_batch, self.p.outer, "batch")
                 tile = number % per_batch
-            band = max(1, t.raster * t.m // t.cluster_m)
+            band = max(1, t.band * t.m // t.cluster_m)
             row, col = banded(k, tile, (self.rows_of_tiles, self.cols_of_tiles), band)
             row_of, col_of = (k.rank, 0) if t.along == "m" else (0, k.rank)
             row, col = row * t.cluster_m + row_of * t.m, col * t.cluster_n + col_of * t.n

@@ -38,10 +38,8 @@ from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES, Operand, power_
 WARP, BUFFERS, WORD, QUAD = 32, 2, 4, 4
 # Elements of the reduced dim that lanes multiply at once.
 LANE_DEPTH = 2
-RASTER = 8
-# As measured on f16, f32 and f64: at most 128 rows or columns; bytes of a row that a step of a full
-# tile reads.
-MOST_SIDE, STEP_BYTES, WARPS = 128, 64, 4
+# Bytes of a row that a step of a full tile reads, as measured on f16, f32 and f64; warps of a CTA.
+STEP_BYTES, WARPS = 64, 4
 # Registers of a thread that tiles take, since addresses take the others; of these, fragments' and
 # accumulators'. Bytes of a CTA's accumulators.
 MOST_HELD, OF_FRAGMENTS, OF_SUMS = 232, 48, 128
@@ -58,7 +56,8 @@ class Tile:
         m, n, k: its tile and step, powers of two.
         matrix: products on matrix units; else on ordinary lanes.
         dtype: what factors are multiplied in; "" for the contraction's own.
-        warps: of the CTA; four with large parts of a tile measured better than eight.
+        warps: of the CTA.
+        band: rows of tiles that CTAs take together.
     """
 
     m: int
@@ -67,6 +66,10 @@ class Tile:
     matrix: bool
     dtype: str = ""
     warps: int = WARPS
+    band: int = 8
+
+
+PARAMETERS = frozenset({"m", "n", "k", "warps", "band"})  # of a candidate: fields of `Tile`
 
 
 def least_tile(matrix: bool) -> tuple[int, int]:
@@ -79,53 +82,29 @@ def largest_tile(dtype: str) -> int:
     return MOST_BYTES // DTYPES[DTYPES[dtype].accumulate].itemsize
 
 
-def step_depth(
-    m: int,
-    n: int,
-    matrix: bool,
-    dtype: str,
-    n_products: int,
-    deepest: int,
-    read: tuple[int, int],
-) -> int:
+def step_depth(t: Tile, n_products: int, deepest: int, read: tuple[int, int]) -> int:
     """Elements of the reduced dim that a step takes.
 
     Small tiles wait for every step's reads: fewer, deeper steps. What a step reads is in registers
     while the one before is multiplied. Every thread reads at least one element.
 
     Args:
-        m: rows of the tile.
-        n: columns of it.
-        matrix: products on matrix units.
-        dtype: what is multiplied.
+        t: the tile, of any step.
         n_products: products with a tile each.
         deepest: extent of the longest reduced dim.
         read: bytes of registers that an element of the rows' factors takes, and of the columns'.
     """
-    room = largest_tile(dtype) // n_products
-    deep = STEP_BYTES // DTYPES[dtype].itemsize * min(4, max(1, room // (m * n)))
-    whole = max(16 if matrix else 4, min(deep, power_of_two_from(deepest)))
-    some = power_of_two_from(-(-WARPS * WARP // min(m, n)))
-    least = max(mma.row_of(dtype).shape[2] if matrix else 4, some)
+    room, dtype = largest_tile(t.dtype) // n_products, DTYPES[t.dtype]
+    deep = STEP_BYTES // dtype.itemsize * min(4, max(1, room // (t.m * t.n)))
+    whole = max(16 if t.matrix else 4, min(deep, power_of_two_from(deepest)))
+    some = power_of_two_from(-(-t.warps * WARP // min(t.m, t.n)))
+    least = max(mma.row_of(t.dtype).shape[2] if t.matrix else 4, some)
     depth = max(whole, some)
-    sums = m * n * n_products * DTYPES[DTYPES[dtype].accumulate].itemsize
-    free = (MOST_HELD - OF_FRAGMENTS) * WORD * WARPS * WARP - sums
-    while depth > least and (m * read[0] + n * read[1]) * depth > free:
+    sums = t.m * t.n * n_products * DTYPES[dtype.accumulate].itemsize
+    free = (MOST_HELD - OF_FRAGMENTS) * WORD * t.warps * WARP - sums
+    while depth > least and (t.m * read[0] + t.n * read[1]) * depth > free:
         depth //= 2
     return depth
-
-
-def bytes_read(c: Contraction, dtype: str) -> tuple[int, int]:
-    """Bytes of registers of an element of the factors of rows, and of columns: see `step_depth`."""
-
-    def of(cell: Cell) -> int:
-        plain = c.plain(cell)
-        read = [c.operands[n] for n in used(cell)]
-        converted = 0 if plain and plain.dtype == dtype else DTYPES[dtype].itemsize
-        return sum(DTYPES[o.dtype].itemsize for o in read) + converted
-
-    rows, cols = {p.a for p in c.products}, {p.b for p in c.products}
-    return sum(map(of, rows)), sum(map(of, cols))
 
 
 def products(c: Contraction, tile: Tile, name: str = "products") -> ir.Kernel:
@@ -209,7 +188,7 @@ class _Writer:
             at: dict[int | str, Int | span] = {}
             if batches:
                 at |= zip(self.outer, digits(k, number // per_batch, batches, "batch"), strict=True)
-            row, col = banded(k, number % per_batch, counts, RASTER)
+            row, col = banded(k, number % per_batch, counts, t.band)
             at |= {"m": span(k.let("row", row * t.m), t.m), "n": span(k.let("col", col * t.n), t.n)}
             for acc in self.accs:
                 k.fill(acc.all, 0.0)

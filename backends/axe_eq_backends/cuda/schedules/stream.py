@@ -48,8 +48,7 @@ def stream(problem: Problem, tiling: Tiling, name: str = "stream") -> ir.Kernel:
     for what, size in (("chunk", tiling.s), ("width", tiling.q)):
         if size % 16 or not 0 < size <= 256:
             raise ScheduleError(f"{what} of {name}", f"{size}", "a multiple of 16 up to 256")
-    tensors = [t for pair in problem.products for t in pair] + [problem.values]
-    writer = _Bulk if all(t.bulk for t in tensors) else _Carried
+    writer = _Bulk if tiling.stages > 1 else _Carried
     return writer(problem, tiling, name).write()
 
 
@@ -57,8 +56,6 @@ class _Bulk(Writer):
     """A producer warpgroup and consumer warpgroups, over rings that bulk copies fill."""
 
     def __init__(self, problem: Problem, tiling: Tiling, name: str) -> None:
-        if tiling.stages < 2:  # the next scores' chunk is awaited before the last values' is free
-            raise ScheduleError(f"stages of {name}", f"{tiling.stages}", "at least 2")
         self.consumers, self.stages = tiling.consumers, tiling.stages
         super().__init__(problem, tiling, name, 4 * (tiling.consumers + 1))
 
@@ -250,6 +247,9 @@ class _Carried(Writer):
     consumers, stages = 1, 1
 
     def __init__(self, problem: Problem, tiling: Tiling, name: str) -> None:
+        if (tiling.consumers, tiling.stages) != (1, 1):
+            wrong = f"{tiling.consumers} consumers, {tiling.stages} stages"
+            raise ScheduleError(f"tiling of {name}", wrong, "one and 1, or at least 2 stages")
         super().__init__(problem, tiling, name, 4)
 
     def write(self) -> ir.Kernel:
