@@ -77,6 +77,13 @@ def _folder(text: str) -> Path:
     return path
 
 
+def _file(text: str) -> Path:
+    path = Path(text)
+    if not path.is_file():
+        raise _Unusable("not a file")
+    return path
+
+
 # -- the table ------------------------------------------------------------------------------------
 
 
@@ -200,6 +207,16 @@ class Switches:
             "a folder (made if absent)",
             "`axe_eq` in `$XDG_CACHE_HOME` or `~/.cache`",
             "where compiled programs and kernels and tuning results are kept",
+        ),
+    )
+    corrections: Path | None = field(
+        default=None,
+        metadata=_row(
+            "AXE_CORRECTIONS",
+            _file,
+            "a file that `axe tune --corrections FILE` wrote",
+            "no corrections",
+            "factors that estimates of schedules are multiplied by, as they were measured here",
         ),
     )
 

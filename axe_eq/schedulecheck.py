@@ -141,6 +141,7 @@ class Preferred:
 
     def __init__(self, inner: Schedule) -> None:
         self.inner, self.name, self.families = inner, inner.name, inner.families
+        self.scans = getattr(inner, "scans", False)
         if hasattr(inner, "candidates"):
             self.candidates = self._candidates
 

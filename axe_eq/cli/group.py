@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -13,8 +14,28 @@ from axe_eq.cli.words import OPTIONS
 from axe_eq.layout.notation.text import spelled
 
 
+class Unread(Exception):
+    """Nobody reads the output any more. Of the system's error click makes exit 1: refuted."""
+
+
+@contextmanager
+def _reader() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise Unread from None
+
+
 class _Commands(click.Group):
     """A group whose error about an unknown command names one like it, or all."""
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        with _reader():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _reader():
+            return super().invoke(ctx)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

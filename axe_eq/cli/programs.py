@@ -68,6 +68,7 @@ def compiled(
     packs: str | None,
     without: tuple[str, ...],
     numerics: str,
+    tune: bool | float = False,
 ) -> Any:
     """Compile what the options name."""
     names = [name.strip() for name in packs.split(",")] if packs else None
@@ -78,6 +79,7 @@ def compiled(
         packs=names,
         without=without,
         numerics=numerics,
+        tune=tune,
     )
 
 

@@ -115,10 +115,12 @@ _VARIABLE = re.compile(r"\bv_\w+")
 
 
 def _once(facts: list[str]) -> tuple[list[str], list[str]]:
-    """The pattern and the other facts, where these name parts of the pattern and repeat none.
+    """The pattern with every part that is repeated under a name, and the other facts.
 
-    What is known of the operands of ``f(x, x)`` would otherwise be matched as a list of its own,
-    for every list with an operand in common.
+    A constructor gives equal arguments one class, so a name says as much as the part. What is known
+    of the operands of ``f(x, x)`` would otherwise be matched as a list of its own, for every list
+    with an operand in common; and each of ``exp(z) / sum(exp(z))`` is a place to begin at, from
+    which all pairs are found before what divides them.
     """
     head, rest = facts[:1], facts[1:]
     if not head or not head[0].startswith(_ROOT):
@@ -126,7 +128,7 @@ def _once(facts: list[str]) -> tuple[list[str], list[str]]:
     whole = head[0].removeprefix(_ROOT)[:-1]
     rest = [fact.replace(whole, "_root") for fact in rest]
     for number, part in enumerate(_parts(whole)[1:]):
-        if any(part in fact for fact in rest):
+        if sum(fact.count(part) for fact in [*head, *rest]) > 1:
             name = f"_part{number}"
             head = [fact.replace(part, name) for fact in head] + [f"(= {name} {part})"]
             rest = [fact.replace(part, name) for fact in rest]

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from axe_eq.deadline import check_deadline
 from axe_eq.egraph import compile as text
 from axe_eq.egraph.bindings import egg
+from axe_eq.egraph.reach import Reach
 from axe_eq.egraph.threads import need_threads
 from axe_eq.errors import AxeError, PackError, SearchError
 from axe_eq.program.terms import type_of
@@ -80,23 +81,28 @@ def _pattern(key: str, law: Law) -> Pattern:
 class _Taught:
     """An e-graph that knows laws and holds no term, until a session marks it.
 
-    To teach it takes ten times as long as to mark it, so what an ended session leaves is kept for
-    the next one on the same laws.
+    To teach a law takes long, so a session teaches those that come into its reach, and what it
+    leaves is kept for the next session that has the same laws to choose from.
 
     Attributes:
         egg: the e-graph.
         symbols: constructors, by name.
         primitives: functions that answer requests, by name.
         analyses: facts that it keeps, those that laws ask for included.
-        marks: states that it remembers.
+        taught: rulesets that it knows in its present state.
+        marks: those that it knew in each of the states that it remembers.
         is_whole: no command broke off in it.
         thread: which one made it.
     """
 
     def __init__(self, known: _Known) -> None:
-        laws, symbols, analyses, record = known
+        laws, symbols, analyses, record = self._known = known
         self.egg = egg.EGraph()
-        self.marks, self.is_whole, self.thread = 0, True, threading.get_ident()
+        self.taught: set[str] = set()
+        self.marks: list[set[str]] = []
+        self._ever: dict[str, dict[str, None]] = {ruleset: {} for ruleset in laws}
+        self._together: dict[tuple[str, ...], str] = {}
+        self.is_whole, self.thread = True, threading.get_ident()
         patterns = {k: _pattern(k, w) for g in laws.values() for k, w in g.items() if not w.normal}
         names = {s.name: s for s in symbols}
         for found in text.symbols_in(v for p in patterns.values() for v in (p.left, p.right)):
@@ -106,20 +112,45 @@ class _Taught:
         called = [c.function for p in patterns.values() for c in p.calls]
         asked = [a for a in text.analyses_in(called) if a.asked]
         analyses = self.analyses = tuple(dict.fromkeys([*analyses, *asked]))
-        rules = [r for a in analyses for r in text.analysis_rules(a)]
         self.primitives = {p.name: p for p in _primitives(patterns.values(), analyses)}
-        lines = [text.declare(list(self.symbols.values()), list(self.primitives.values()), analyses,
-                              record=record)]  # fmt: skip
-        for ruleset, group in laws.items():
-            lines.append(f"(ruleset {ruleset})")
-            for key, law in group.items():
-                if record and not law.normal:
-                    lines.append(text.fired_table(law, key))
-                if not law.normal:
-                    rules += text.law_rules(law, key, ruleset, record=record)
-        for line in [*lines, *rules]:
-            check_deadline()
+        self._run_text(text.declare(list(self.symbols.values()), list(self.primitives.values()),
+                                    analyses, record=record))  # fmt: skip
+        tables = [text.fired_table(w, k) for g in laws.values() for k, w in g.items()
+                  if record and not w.normal]  # fmt: skip
+        for line in [*tables, *(r for a in analyses for r in text.analysis_rules(a))]:
             self._run_text(line)
+
+    def teach(self, ruleset: str, keys: Sequence[str]) -> str:
+        """Teach those of some laws that it does not know; the name of what runs them together.
+
+        Every law has a ruleset of its own: so they run in the order that is given, whenever each
+        was taught.
+        """
+        for key in keys:
+            self._teach(ruleset, key)
+        names = tuple(_own(ruleset, key) for key in keys)
+        together = self._together.setdefault(names, f"{ruleset}_{len(self._together)}")
+        if together not in self.taught:
+            self.egg.run_program(egg.UnstableCombinedRuleset(_SPAN, together, list(names)))
+            self.taught.add(together)
+        return together
+
+    def recall(self) -> None:
+        """Teach all that sessions needed before."""
+        for ruleset, keys in self._ever.items():
+            for key in keys:
+                self._teach(ruleset, key)
+
+    def _teach(self, ruleset: str, key: str) -> None:
+        name = _own(ruleset, key)
+        if name in self.taught:
+            return
+        check_deadline()
+        law, record = self._known.laws[ruleset][key], self._known.record
+        rules = text.law_rules(law, key, name, record=record)
+        self._run_text("\n".join([f"(ruleset {name})", *rules]))
+        self.taught.add(name)
+        self._ever[ruleset][key] = None
 
     def _run_text(self, source: str) -> None:
         try:
@@ -132,16 +163,22 @@ class _Taught:
     def mark(self) -> None:
         """Remember the present state."""
         self.egg.run_program(egg.Push(1))
-        self.marks += 1
+        self.marks.append(set(self.taught))
 
     def forget(self, marks: int) -> None:
         """Return to the state before the last so many marks."""
         self.egg.run_program(egg.Pop(_SPAN, marks))
-        self.marks -= marks
+        self.taught = self.marks[-marks]
+        del self.marks[-marks:]
+
+
+def _own(ruleset: str, key: str) -> str:
+    """The ruleset of one law."""
+    return f"{ruleset}_{text.table_name(key)}"
 
 
 class _Known(NamedTuple):
-    """What an e-graph is taught."""
+    """What an e-graph may be taught."""
 
     laws: Mapping[str, Mapping[str, Law]]
     symbols: tuple[Symbol, ...]
@@ -161,14 +198,17 @@ _kept: dict[tuple[Any, ...], tuple[_Known, _Taught]] = {}
 def _take(known: _Known) -> _Taught:
     """An e-graph that knows this: one that is kept, or a new one."""
     kept = _kept.pop(known.key(), None) if _is_main() else None
-    return kept[1] if kept else _Taught(known)
+    if kept is None:
+        return _Taught(known)
+    kept[1].recall()
+    return kept[1]
 
 
 def _give_back(known: _Known, taught: _Taught) -> None:
     """Keep the e-graph of a session that ended, unless a command broke off in it."""
     if not (taught.is_whole and _is_main() and taught.thread == threading.get_ident()):
         return
-    taught.forget(taught.marks)
+    taught.forget(len(taught.marks))
     _kept[known.key()] = known, taught
     while len(_kept) > _KEPT_AT_MOST:
         del _kept[next(iter(_kept))]
@@ -211,6 +251,7 @@ class Session:
         self._strings: dict[Any, Any] = {}
         self._closed: dict[str, set[tuple[Any, ...]]] = {}
         self._known_sizes: list[tuple[str, int]] | None = None
+        self._groups, self._reach = laws, Reach()
         known = _Known(
             {name: dict(group) for name, group in laws.items()},
             tuple(symbols), tuple(analyses), record,
@@ -240,7 +281,9 @@ class Session:
     def rewind(self) -> None:
         """Forget everything since `mark`, keep the laws: far cheaper than a new session."""
         self._taught.forget(1)
+        self._taught.recall()
         self._taught.mark()
+        self._reach.clear()
         self._known_sizes = None
         self._numbers.clear()
         self._strings.clear()
@@ -270,6 +313,7 @@ class Session:
     def _number(self, term: Term, ast: Any) -> Any:
         number = self._numbers[term] = self._count
         self._count += 1
+        self._reach.inserted(term)
         return egg.ActionCommand(egg.Set(_SPAN, f"num_{term.sort.name}", [literal(number)], ast))
 
     def _ast(self, term: Term) -> Any:
@@ -345,6 +389,7 @@ class Session:
                 )
                 answered += 1
                 for result in function.rows(args):
+                    self._reach.answered(result)
                     row_ast = call(f"p_{name}", [literal(x) for x in (*args, *result)])
                     commands.append(egg.ActionCommand(egg.Expr_(_SPAN, row_ast)))
         if commands:
@@ -368,16 +413,13 @@ class Session:
                 two answers of primitives, which is much faster.
             limits: of this phase; None for those of the session.
         """
-        step = egg.Run(_SPAN, egg.RunConfig(ruleset))
-        schedule = egg.RunSchedule(egg.Saturate(_SPAN, step) if finite else step)
         report = Report()
         self.close()
         before = self.rows()
         while rounds is None or report.rounds < rounds:
             if self._over(report, before, limits or self.limits):
                 break
-            outputs = self._run(schedule)
-            changed = self._count_matches(outputs, report)
+            changed = self._count_matches(self._fire(ruleset, finite), report)
             self.fill()
             self.close()
             report.rounds += 1
@@ -389,6 +431,14 @@ class Session:
             report.stopped = "rounds"
         report.rows = before
         return report
+
+    def _fire(self, ruleset: str, finite: bool) -> list[Any]:
+        """Run the laws that are in reach, for a round or to their fixpoint."""
+        keys = self._reach.of(self._groups[ruleset], ends=finite)
+        if not keys:
+            return []
+        step = egg.Run(_SPAN, egg.RunConfig(self._taught.teach(ruleset, keys)))
+        return self._run(egg.RunSchedule(egg.Saturate(_SPAN, step) if finite else step))
 
     def _over(self, report: Report, rows: int, limits: Limits) -> bool:
         if rows > limits.rows:
@@ -411,6 +461,7 @@ class Session:
             for name, count in found.num_matches_per_rule.items():
                 if count and " asks " not in name:
                     key = name.removesuffix(" (back)")
+                    self._reach.fired(self.laws[key])
                     report.matches[key] = report.matches.get(key, 0) + count
         return changed
 

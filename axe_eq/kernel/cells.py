@@ -167,12 +167,22 @@ def renumber(cell: Cell, numbers: Mapping[int, int]) -> Cell:
 
 
 def replaced(cell: Cell, known: Mapping[Cell, Cell]) -> Cell:
-    """The cell expression with its largest subexpressions that are `known` replaced."""
-    if cell in known:
-        return known[cell]
-    if isinstance(cell, Apply):
-        return Apply(cell.cell, tuple(replaced(a, known) for a in cell.args))
-    return cell
+    """The cell expression with its largest subexpressions that are `known` replaced.
+
+    What it shares is looked at once and shared again.
+    """
+    seen: dict[int, Cell] = {}
+
+    def visit(part: Cell) -> Cell:
+        found = seen.get(id(part))
+        if found is None:
+            found = known.get(part)
+            if found is None and isinstance(part, Apply):
+                found = Apply(part.cell, tuple(map(visit, part.args)))
+            found = seen[id(part)] = part if found is None else found
+        return found
+
+    return visit(cell)
 
 
 def subexpressions(cell: Cell) -> dict[Apply, int]:

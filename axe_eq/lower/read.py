@@ -275,9 +275,9 @@ class _Reader:
         return self.counted.get(cell)
 
     def _reduced_dims(self, wanted: Sequence[int], coords: Coords) -> tuple[int, ...]:
-        """Dims for a reduction: a last dim of the roots that it does not use, or ones of its own.
+        """Dims for a reduction: dims of the roots that it does not use, or ones of its own.
 
-        Rows that are reduced and stored again are one dim of the index space. Reduced dims of equal
+        Rows that are reduced and stored again are dims of the index space. Reduced dims of equal
         extent are shared: no two reductions see each other's. Contractions share all or none, since
         those over the same dims go through the same steps.
 
@@ -297,7 +297,7 @@ class _Reader:
         found = []
         for extent in wanted:
             own = [d for d in range(self.cone.rank, len(self.cone.shape)) if d not in self.looked]
-            again = (last,) if len(wanted) == 1 and last >= 0 else ()
+            again = (last, *range(last)) if len(wanted) == 1 and last >= 0 else range(last + 1)
             fits = (d for d in (*again, *own) if d not in taken)
             dim = next((d for d in fits if self.cone.shape[d] == extent), None)
             if dim is None:

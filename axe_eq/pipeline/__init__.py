@@ -51,6 +51,8 @@ from axe_eq.pipeline.rounds import (
     read_choices,
 )
 from axe_eq.pipeline.saturation import limited, matches_text, saturate_program, saturation_notes
+from axe_eq.pipeline.tuning import check_tuning
+from axe_eq.pipeline.tuning import tune as tune_program
 from axe_eq.pipeline.worker import choose_limited
 from axe_eq.program.node import Node, Program
 from axe_eq.program.terms import decode, encode
@@ -73,7 +75,7 @@ def compile(
     packs: Iterable[str | Pack] | None = None,
     without: Iterable[str] = (),
     numerics: str = "real",
-    tune: bool = False,
+    tune: bool | float = False,
 ) -> Executable:
     """Compile a function of arrays: choose the cheapest schedule and make it runnable.
 
@@ -89,7 +91,8 @@ def compile(
         packs: names of packs or packs; all installed ones by default.
         without: laws ("pack/law" or "law") and packs to leave out.
         numerics: "real" (laws of real numbers allowed) or "exact" (bit for bit laws only).
-        tune: reserved for measuring candidates on the device; must be False here.
+        tune: measure the candidates that are nearest by price on the device, and take the fastest:
+            for 60 s at most, or for as many as it says. Never slower than what is chosen without.
 
     Returns:
         The executable. Its search is kept on disk, by everything it depends on (AXE_CACHE_DIR,
@@ -97,11 +100,11 @@ def compile(
 
     Raises:
         ProgramError, PackError, SearchError, ScheduleError: see their texts.
+        DeviceError: `tune`, and this machine is no such target.
     """
     if numerics not in ("real", "exact"):
         raise ProgramError(f"numerics {numerics!r}", "is not a mode", "'real' or 'exact'")
-    if tune:
-        raise SearchError("tune=True", "measuring on a device is not available", "tune=False")
+    check_tuning(tune, mesh)
     if mesh is not None and not isinstance(mesh, Mesh):
         raise ArgumentError(f"mesh={mesh!r}", "is no mesh", 'a Mesh such as Mesh({"x": 2})')
     left_out = tuple(name_list("without", without))
@@ -113,7 +116,7 @@ def compile(
         program = replace(program, output_layouts=wanted_layouts(program, outputs))
     check_axes(program, machine, mesh)
     check_memory(program, machine, mesh)
-    job = Job(program, machine, used, left_out, numerics, mesh)
+    job = Job(program, machine, used, left_out, numerics, mesh, tune)
     return cached(job, report, lambda report: search(job, report))
 
 
@@ -166,7 +169,11 @@ def choose(job: Job, terms: Mapping[Node, Term], report: Report) -> Executable:
             break
     else:
         raise given_up(built, number)
-    return job.executable(built.schedule, report, graph.matches, found)
+    schedule = built.schedule
+    if job.tune:
+        schedule = stage("tune", lambda: tune_program(job, choices, found, schedule),
+                         report=report, notes=lambda t: t.notes()).schedule  # fmt: skip
+    return job.executable(schedule, report, graph.matches, found)
 
 
 def _round(number: int, job: Job, choices: Choices, report: Report) -> tuple[Extracted, Built]:

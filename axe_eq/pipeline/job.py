@@ -12,17 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from axe_eq.debug import Report
-from axe_eq.errors import PackError, SearchError
+from axe_eq.debug import Report, switches
+from axe_eq.errors import DeviceError, PackError, SearchError
 from axe_eq.extract.search.stage import Extracted
 from axe_eq.layout import Mesh
 from axe_eq.pack import Pack, by_reference, reference
+from axe_eq.pack import packs as find_packs
 from axe_eq.pipeline.requests import settled
 from axe_eq.program.node import Program
 from axe_eq.program.store import program_from_json, program_to_json
 from axe_eq.prove.programs.agree import disagreement
+from axe_eq.run.corrections import corrected
 from axe_eq.run.executable import Executable
 from axe_eq.run.fingerprint import program_key
+from axe_eq.run.timing import device_of
 from axe_eq.schedule.graph import ScheduleGraph
 from axe_eq.target import Target
 
@@ -38,6 +41,7 @@ class Job:
         without: laws and packs that are left out.
         numerics: "real" or "exact".
         mesh: devices; None for one.
+        tune: whether candidates are measured on the device, or for how many seconds.
     """
 
     program: Program
@@ -46,13 +50,27 @@ class Job:
     without: tuple[str, ...] = ()
     numerics: str = "real"
     mesh: Mesh | None = None
+    tune: bool | float = False
 
     @property
     def key(self) -> str | None:
         """Text of everything that the choice depends on; None where it cannot be told."""
-        return program_key(
+        text = program_key(
             self.program, self.target, self.mesh, self.packs, self.without, self.numerics
         )
+        return f"{text} tuned on {device_of(self.runner())}" if text and self.tune else text
+
+    def runner(self) -> Any:
+        """The runner of the target's family.
+
+        Raises:
+            DeviceError: there is none.
+        """
+        runners = {f: r for p in (*find_packs(), *self.packs) for f, r in p.runners.items()}
+        if self.target.family not in runners:
+            wrong = f"no runner for {self.target.family!r}"
+            raise DeviceError(f"target {self.target.name!r}", wrong, " ".join(sorted(runners)))
+        return runners[self.target.family]
 
     def executable(
         self,
@@ -84,6 +102,7 @@ class Job:
             "packs": [reference(pack) for pack in self.packs],
             "without": self.without,
             "numerics": self.numerics,
+            "tune": self.tune,
         })  # fmt: skip
 
     @classmethod
@@ -94,7 +113,8 @@ class Job:
         target: Target = pickle.loads(b64decode(job["target"]))
         packs = tuple(by_reference(name) for name in job["packs"])
         program = program_from_json(job["program"])
-        return cls(program, target, packs, tuple(job["without"]), job["numerics"], mesh)
+        without, numerics, tune = tuple(job["without"]), job["numerics"], job["tune"]
+        return cls(program, target, packs, without, numerics, mesh, tune)
 
 
 def _target_text(target: Target) -> str:
@@ -130,4 +150,4 @@ def find_target(target: str | Target | None, known: Sequence[Pack]) -> Target:
     if target not in machines:
         known_names = f"one of {' '.join(sorted(machines))}" if machines else "a pack with targets"
         raise PackError(f"target {target!r}", "is not known", known_names)
-    return machines[target]
+    return corrected(machines[target], switches().corrections)

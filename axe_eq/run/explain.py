@@ -92,6 +92,8 @@ def _kernel(step: KernelStep, target: Target) -> list[str]:
     sizes = " ".join(f"{k}={v}" for k, v in step.parameters.items())
     row = f" on {step.row}" if step.row else ""
     said = [_time(step.time_s), step.schedule + row, *([sizes] if sizes else [])]
+    if "measured_s" in step.costs:
+        said.insert(1, f"measured {_time(step.costs['measured_s'])}")
     types = ", ".join(
         f"{w.buffer}: {step.nodes[r].type}" for w, r in zip(step.writes, step.roots, strict=True)
     )
@@ -134,7 +136,8 @@ def _cells(step: KernelStep) -> str:
 
 def _parts(step: KernelStep, target: Target) -> str:
     """The parts of a kernel's estimated time, longest first."""
-    parts = {k.removesuffix("_s"): v for k, v in step.costs.items() if k.endswith("_s")}
+    costs = {k: v for k, v in step.costs.items() if k != "measured_s"}
+    parts = {k.removesuffix("_s"): v for k, v in costs.items() if k.endswith("_s")}
     if not parts:
         return "its schedule gives no parts"
     shown = sorted(((v, k) for k, v in parts.items() if v >= LEAST_SHOWN * step.time_s), key=_rank)

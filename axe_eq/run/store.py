@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 FORMAT = 8
 DIGESTS = "digests.json"
 LOADERS = "axe_eq.loaders"
+_END, _END_FIELDS = b"PK\5\6", 18  # of a zip: a mark and bytes of fields, without a comment
 # What zipfile raises where a part is torn; a place in the file that is none is an OSError too.
 _TORN = (
     zipfile.BadZipFile, zlib.error, EOFError, struct.error, UnicodeDecodeError, RuntimeError,
@@ -308,6 +309,11 @@ def _digests(path: str | Path, file: zipfile.ZipFile) -> dict[str, str]:
         names = {"lacks": sorted(saved - there), "has gained": sorted(there - saved)}
         how = " and ".join(f"{verb} {' '.join(parts)}" for verb, parts in names.items() if parts)
         raise _changed(path, f"it {how}")
+    with as_path(path).open("rb") as raw:
+        raw.seek(-len(_END) - _END_FIELDS, io.SEEK_END)
+        ends = raw.read(len(_END)) == _END
+    if not ends or min(part.header_offset for part in file.infolist()):
+        raise _changed(path, "it has gained bytes around its parts")
     return digests
 
 

@@ -14,7 +14,7 @@ the root of its kernel: ``p+3!2``. Below the last turn nothing is computed, see 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -259,9 +259,32 @@ def scan_roots(text: str, type_text: str) -> tuple[str, ...]:
     axis, rank = scan(text)[1], value_type(type_text).rank
     if axis == rank - 1:
         return ()
-    letters = iter((*UNIT_LETTERS, *[WHOLE] * rank))
-    dims = [WHOLE if d == axis else next(letters) for d in range(rank - 1)]
-    return (" ".join([*dims, "p"]),)
+    return (_whole_along({axis}, rank),)
+
+
+@cache
+def spread_roots(sig_text: str, type_text: str) -> tuple[str, ...]:
+    """Boxes in which a kernel may store what is computed of values that lack a dim between others.
+
+    What is reduced over such a dim, and read along it again, is of the same kernel where it is
+    whole: softmax and norms over it.
+
+    Args:
+        sig_text: signature of a block operator.
+        type_text: type of its value.
+    """
+    sig, dims = signature(sig_text), range(value_type(type_text).rank)
+    reads = ({i for p in o for i, _ in p.terms} for o in sig.operands)
+    lacked = {frozenset(dims) - r for r in reads if 0 in r}
+    found = sorted(map(sorted, lacked - {frozenset(), frozenset(dims[-1:])}))
+    return tuple(_whole_along(whole, len(dims)) for whole in found)
+
+
+def _whole_along(whole: Collection[int], rank: int) -> str:
+    """The box with these dims whole, the last of the others in blocks, one index of the rest."""
+    *rest, cut = (d for d in range(rank) if d not in whole)
+    letters = dict(zip(rest, (*UNIT_LETTERS, *[WHOLE] * rank), strict=False))
+    return " ".join("p" if d == cut else letters.get(d, WHOLE) for d in range(rank))
 
 
 @cache

@@ -44,6 +44,7 @@ class Access(NamedTuple):
             dims of extent 1 are left out. Given in cones with products, where strides describe it;
             else empty.
         offset: the element where it is read from or stored to, where the strides are given.
+        fast: the letter of the dim whose neighbours are neighbours in memory; "" where none are.
     """
 
     n_bytes: float
@@ -55,6 +56,7 @@ class Access(NamedTuple):
     aligned: int = ANY_ALIGNMENT
     strides: tuple[tuple[str, int, int], ...] = ()
     offset: int = 0
+    fast: str = ""
 
 
 class Work(NamedTuple):

@@ -43,6 +43,7 @@ class Memory:
             `n_bytes` evenly; () where the last axis is all of it.
         bank_bytes: bytes of the last axis that a sum may cover, or whole ones of; 0 for any.
         align_bytes: bytes that buffers begin at a multiple of.
+        latency_s: seconds until a read is answered; 0 where nobody measured it.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Memory:
     extents: tuple[int, ...] = ()
     bank_bytes: int = 0
     align_bytes: int = 1
+    latency_s: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.kind:
@@ -201,6 +203,8 @@ class Target:
         kept: in which layouts beside dense row-major its first memory may keep values, see `KINDS`
             in `axe_eq.schedule.kept`.
         source: where the figures come from.
+        corrections: by what a schedule's estimates are multiplied, by its name, or its name and an
+            instruction row ("register_products mma.f16"), as measurements on one machine say.
         engines: what issues instructions side by side; () where levels do.
         completions: ways to see that asynchronous work has ended.
     """
@@ -223,6 +227,7 @@ class Target:
     source: str = ""
     engines: tuple[Engine, ...] = ()
     completions: tuple[Completion, ...] = ()
+    corrections: Mapping[str, float] = field(default_factory=dict)
 
     def __new__(cls, *given: Any, **named: Any) -> Self:
         """A target; keywords of before are named with what replaced them."""
@@ -322,6 +327,11 @@ class Target:
             known = " ".join(held) or "none"
             raise PackError(f"target {self.name!r}", f"has no {what} {name!r}", f"one of {known}")
         return held[name]
+
+    def correction(self, schedule: str, row: str = "") -> float:
+        """By what an estimate is multiplied, see `corrections`."""
+        known = self.corrections
+        return known.get(f"{schedule} {row}", known.get(schedule, 1.0))
 
     def rows(self, primitive: str) -> tuple[Instr, ...]:
         """Instruction rows that implement a primitive."""

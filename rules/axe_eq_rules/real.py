@@ -43,7 +43,7 @@ from axe_eq_rules.joins import (
     operator_of_concat,
 )
 from axe_eq_rules.needs import NOTHING, PROPER, is_above, is_proper
-from axe_eq_rules.stages import long_sample, parts, stages, wide_parts, wide_stages
+from axe_eq_rules.stages import long_sample, parts, stages, uneven_parts
 from axe_eq_rules.tensor import swapped, text, without_scalar
 
 PACK = Pack(
@@ -487,35 +487,28 @@ def nested_reduction(s: Sig, t: Sig, f: Cell, rest: Args) -> Sides:
 
 
 @PACK.law(source="folklore: reductions in two stages", expands=True,
-          sampler=long_sample(("f64", "i64"), single=False))  # fmt: skip
+          sampler=long_sample(single=False))  # fmt: skip
 def long_reduction_in_stages(s: Sig, x: Value) -> Sides:
-    """s[id](x) = t[id](u[id](x))   if s reduces many elements of several dims to few values."""
-    t, u = stages(s, type_of(x))
-    return op(s, "id", x), op(t, "id", op(u, "id", x))
+    """s[id](x) = m[n](t[id](u[w](x)))   if s reduces many elements of several dims; w, n cast."""
+    t, u, w, m, n = stages(s, type_of(x))
+    return op(s, "id", x), op(m, n, op(t, "id", op(u, w, x)))
 
 
 @PACK.law(source="folklore: reductions in two stages", expands=True,
-          sampler=long_sample(("f64", "i64"), single=True))  # fmt: skip
+          sampler=long_sample(single=True))  # fmt: skip
 def long_reduction_in_parts(s: Sig, x: Value) -> Sides:
-    """s[id](x) = t[id](u[id](k(x)))   if s reduces many elements of one dim, which k splits."""
-    t, u, k = parts(s, type_of(x))
-    return op(s, "id", x), op(t, "id", op(u, "id", sel(k, x)))
+    """s[id](x) = m[n](t[id](u[w](k(x))))   as above if k splits a dim."""
+    t, u, k, w, m, n = parts(s, type_of(x))
+    return op(s, "id", x), op(m, n, op(t, "id", op(u, w, sel(k, x))))
 
 
-@PACK.law(source="folklore: sums of narrow floats are accumulated wide", expands=True,
-          sampler=long_sample(("f16", "bf16"), single=False))  # fmt: skip
-def long_sum_in_stages(s: Sig, x: Value) -> Sides:
-    """s[id](x) = cast(t[id](u[cast](x)))   as above where x is of narrow floats and rounds."""
-    t, u, wide, m, narrow = wide_stages(s, type_of(x))
-    return op(s, "id", x), op(m, narrow, op(t, "id", op(u, wide, x)))
-
-
-@PACK.law(source="folklore: sums of narrow floats are accumulated wide", expands=True,
-          sampler=long_sample(("f16", "bf16"), single=True))  # fmt: skip
-def long_sum_in_parts(s: Sig, x: Value) -> Sides:
-    """s[id](x) = cast(t[id](u[cast](k(x))))   as above where x is of narrow floats and rounds."""
-    t, u, k, wide, m, narrow = wide_parts(s, type_of(x))
-    return op(s, "id", x), op(m, narrow, op(t, "id", op(u, wide, sel(k, x))))
+@PACK.law(source="folklore: reductions in two stages; what is left is one more row", expands=True,
+          sampler=long_sample(single=True, even=False))  # fmt: skip
+def long_reduction_in_uneven_parts(s: Sig, x: Value) -> Sides:
+    """s[id](x) = m[n](t[id](join(u[w](k(head(x))), v[w](tail(x)))))   as above, for any extent."""
+    t, u, k, head, tail, join, v, w, m, n = uneven_parts(s, type_of(x))
+    begun = op(u, w, sel(k, sel(head, x)))
+    return op(s, "id", x), op(m, n, op(t, "id", sel(join, begun, op(v, w, sel(tail, x)))))
 
 
 for _count in (1, 2):

@@ -1,13 +1,15 @@
 """Long reductions in two stages: which dims, or which parts of a dim, are reduced first.
 
-A reduction to few values leaves most of a machine idle: its parts do not. Only reductions of at
-least `LONG` elements to at most `FEW` values are taken apart, into about `PARTS` of at least
-`SHORT` elements; what is cheaper is for a cost model to say.
+A reduction to few values leaves most of a machine idle: its parts do not. There are a few ways to
+take one apart, by how many pieces of work there are then; which is best, if any, is for a cost
+model to say. Reductions of fewer than `LEAST` elements, and those that are more than `FEW` pieces
+as they are, have none: that bounds the search.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from math import log, prod
 
 from axe_eq.program import sigalg
@@ -18,130 +20,179 @@ from axe_eq.program.terms import In
 from axe_eq.program.types import DTYPES, ValueType, value_type
 from axe_eq.rule.term import STR, Ground, primitive
 
-LONG, FEW, PARTS, SHORT = 1 << 14, 256, 1 << 10, 1 << 8
+LEAST, FEW, SHORT = 1 << 18, 1 << 9, 1 << 9
+PIECES = (1 << 9, 1 << 11)
+# Kept elements that lie next to each other are pieces of so many bytes: what memories give.
+STRIP_BYTES = 64
 NARROW = ("f16", "bf16")
 # Whole vectors of any element type: parts that begin aligned are read fast.
 ALIGNED = 16
 
 
-def _long(sig: str, shape: Sequence[int]) -> tuple[Signature, int, int] | None:
-    """A plain reduction of one operand that is worth stages, its outputs and reduced elements."""
+@dataclass(frozen=True)
+class _Way:
+    """A reduction in two: the first `whole` reduced dims are left, and `parts` of the next."""
+
+    whole: int
+    parts: int = 1
+
+
+@dataclass(frozen=True)
+class _Long:
+    """A plain reduction of one operand: its signature, the operand's dims and their extents."""
+
+    sig: Signature
+    dims: tuple[int, ...]
+    type: ValueType
+
+    @property
+    def reduced(self) -> list[int]:
+        """The operand's reduced axes, slowest first."""
+        return [axis for axis, d in enumerate(self.dims) if d >= self.sig.n_out]
+
+    def pieces(self) -> int:
+        """Pieces of work that there are without stages: values, or strips of neighbours."""
+        kept = prod(e for a, e in enumerate(self.type.shape) if a not in self.reduced)
+        last = len(self.dims) - 1
+        if last in self.reduced:
+            return kept
+        size, extent = DTYPES[self.type.dtype].itemsize, self.type.shape[-1]
+        return kept // extent * -(-extent * size // STRIP_BYTES)
+
+    def ways(self) -> list[_Way]:
+        """The ways to take it apart, each once."""
+        shape, pieces = self.type.shape, self.pieces()
+        if prod(shape) < LEAST or pieces > FEW:
+            return []
+        most = prod(shape) // (SHORT * pieces)
+        ways = (self._way(min(n // pieces, most)) for n in PIECES)
+        return list(dict.fromkeys(w for w in ways if w is not None))
+
+    def _way(self, parts: int) -> _Way | None:
+        """A way to have about so many parts."""
+        done = 1
+        for n, axis in enumerate(self.reduced):
+            extent, left = self.type.shape[axis], parts / done
+            if left < 2 or (n == len(self.reduced) - 1 and extent < 2 * left):
+                return _Way(n) if done > 1 else None
+            if extent <= left * 1.5:
+                done *= extent
+                continue
+            return _Way(n, _divisor(extent, left) or (1 if done > 1 else int(left)))
+        return None
+
+    def stages(self, way: _Way) -> tuple[str, str]:
+        """(outer, inner): what is left lies in the order of the operand."""
+        s, new = self.sig, self.sig.n_dims
+        left, inside = self.reduced[: way.whole], self.reduced[way.whole :]
+        operand, out = list(self.dims), [d for a, d in enumerate(self.dims) if a not in inside]
+        gone = [self.dims[a] for a in inside]
+        kept = [self.dims[a] for a in left]
+        if way.parts > 1:  # the split dim is left, its fast part reduced
+            operand.insert(inside[0] + 1, new)
+            out = [d for d in operand if d not in gone[1:] and d != new]
+            kept, gone = [*kept, gone[0]], [new, *gone[1:]]
+        inner = make([map(plain, operand)], out, s.monoid, gone)
+        outer = make([map(plain, out)], range(s.n_out), s.monoid, kept)
+        return outer.text, inner.text
+
+    def casts(self) -> tuple[str, str, str]:
+        """The cell to a type for partial values, the map of the values, the cell back.
+
+        Partial values may not be kept in a narrow type: it would round them.
+        """
+        m, own = sigalg.elementwise(self.sig.n_out, 1).text, self.type.dtype
+        if own not in NARROW or MONOIDS[self.sig.monoid].exact:
+            return "id", m, "id"
+        return join_text("cast", DTYPES[own].accumulate), m, join_text("cast", own)
+
+
+def _divisor(extent: int, near: float) -> int | None:
+    """The divisor nearest to a number, of those at most twice or half as large."""
+    ways = [
+        (bool(extent // n % ALIGNED), abs(log(n / near)), n)
+        for n in range(max(2, -(-int(near) // 2)), int(2 * near) + 1)
+        if extent % n == 0
+    ]
+    return min(ways)[2] if ways else None
+
+
+def _long(sig: str, x: str) -> _Long | None:
+    """A plain reduction of one operand, all of whose dims it reads once."""
     s = signature(sig)
     if not s.n_reduced or MONOIDS[s.monoid].n_values > 1 or len(s.operands) != 1:
         return None
-    dims = [p.plain for p in s.operands[0]]
-    if None in dims or sorted(d for d in dims if d is not None) != list(range(s.n_dims)):
-        return None
-    extents = s.extents([tuple(shape)])
-    n_out, n_reduced = prod(extents[: s.n_out]), prod(extents[s.n_out :])
-    return (s, n_out, n_reduced) if n_reduced >= LONG and n_out <= FEW else None
+    dims = tuple(-1 if p.plain is None else p.plain for p in s.operands[0])
+    return _Long(s, dims, value_type(x)) if sorted(dims) == [*range(s.n_dims)] else None
 
 
-def _distance(parts: int, n_out: int) -> float:
-    return abs(log(parts * n_out / PARTS))
+def _ways(sig: str, x: str) -> Iterator[tuple[_Long, _Way, bool]]:
+    """Every way to take a reduction apart, and whether its parts are whole."""
+    found = _long(sig, x)
+    for way in found.ways() if found is not None else ():
+        extent = found.type.shape[found.reduced[way.whole]] if found else 1
+        assert found is not None
+        yield found, way, extent % way.parts == 0
 
 
-@primitive((STR, STR), (STR, STR))
-def stages(sig: str, x: str) -> tuple[str, str] | None:
-    """(outer, inner) of a long reduction over several dims: the fast ones are reduced first."""
-    return None if _is_narrow(sig, x) else _stages(sig, x)
+@primitive((STR, STR), (STR, STR, STR, STR, STR), many=True)
+def stages(sig: str, x: str) -> list[tuple[str, ...]]:
+    """(outer, inner, casts) of a long reduction over several dims: fast ones are reduced first."""
+    ways = _ways(sig, x)
+    return [(*f.stages(way), *f.casts()) for f, way, _ in ways if way.parts == 1]
 
 
-@primitive((STR, STR), (STR, STR, STR, STR, STR))
-def wide_stages(sig: str, x: str) -> tuple[str, str, str, str, str] | None:
-    """`stages` of narrow floats, the cast to a wide type, the map of the values, the cast back."""
-    found = _stages(sig, x) if _is_narrow(sig, x) else None
-    return None if found is None else (*found, *_casts(sig, x))
+@primitive((STR, STR), (STR, STR, STR, STR, STR, STR), many=True)
+def parts(sig: str, x: str) -> list[tuple[str, ...]]:
+    """(outer, inner, split, casts) of a long reduction: contiguous parts of a dim come first."""
+    ways = [(f, w) for f, w, even in _ways(sig, x) if w.parts > 1 and even]
+    return [(*f.stages(w), _split(f, w), *f.casts()) for f, w in ways]
 
 
-def _stages(sig: str, x: str) -> tuple[str, str] | None:
-    type_ = value_type(x)
-    found = _long(sig, type_.shape)
-    if found is None:
-        return None
-    s, n_out, n_reduced = found
-    order = [p.plain for p in s.operands[0] if p.plain is not None and p.plain >= s.n_out]
-    extents = s.extents([type_.shape])
-    ways = []
-    for n in range(1, len(order)):
-        parts = prod(extents[d] for d in order[:n])
-        if parts > 1 and n_reduced // parts >= SHORT:
-            ways.append((_distance(parts, n_out), n))
-    if not ways:
-        return None
-    pair = sigalg.split_reduction(s, order[min(ways)[1] :])
-    return None if pair is None else (pair[0].text, pair[1].text)
+@primitive((STR, STR), (STR,) * 10, many=True)
+def uneven_parts(sig: str, x: str) -> list[tuple[str, ...]]:
+    """(outer, inner, split, head, tail, concat, casts): as `parts`, with less than a row left."""
+    found = []
+    for f, way, even in _ways(sig, x):
+        if even or way.parts == 1:
+            continue
+        axis = f.reduced[way.whole]
+        extent, rank = f.type.shape[axis], f.type.rank
+        length = extent // way.parts
+        length -= length % ALIGNED if length > way.parts * ALIGNED else 0
+        head = way.parts * length
+        pieces = (
+            join_text("slice", tuple((b, 1, n) if d == axis else None for d in range(rank)))
+            for b, n in ((0, head), (head, extent - head))
+        )
+        same = sigalg.elementwise(rank, 1).text
+        found.append(
+            (*f.stages(way), _split(f, way), *pieces, join_text("concat", axis), same, *f.casts())
+        )
+    return found
 
 
-@primitive((STR, STR), (STR, STR, STR))
-def parts(sig: str, x: str) -> tuple[str, str, str] | None:
-    """(outer, inner, split) of a long reduction over one dim: contiguous parts come first."""
-    return None if _is_narrow(sig, x) else _parts(sig, x)
+def _split(f: _Long, way: _Way) -> str:
+    axis = f.reduced[way.whole]
+    return join_text("split", axis, (-1, f.type.shape[axis] // way.parts))
 
 
-@primitive((STR, STR), (STR, STR, STR, STR, STR, STR))
-def wide_parts(sig: str, x: str) -> tuple[str, str, str, str, str, str] | None:
-    """`parts` of narrow floats, the cast to a wide type, the map of the values, the cast back."""
-    found = _parts(sig, x) if _is_narrow(sig, x) else None
-    return None if found is None else (*found, *_casts(sig, x))
+def long_sample(*, single: bool, even: bool = True) -> Callable[[Draw], tuple[Ground, ...]]:
+    """A sampler of a long reduction: its signature and an operand.
 
-
-def _parts(sig: str, x: str) -> tuple[str, str, str] | None:
-    type_ = value_type(x)
-    found = _long(sig, type_.shape)
-    if found is None or found[0].n_reduced != 1:
-        return None
-    s, n_out, extent = found
-    axis = next(a for a, p in enumerate(s.operands[0]) if p.plain == s.n_out)
-    ways = [
-        (bool(extent // n % ALIGNED), _distance(n, n_out), n)
-        for n in range(2, extent // SHORT + 1)
-        if extent % n == 0
-    ]
-    if not ways:
-        return None
-    n = min(ways)[2]
-    operand = [plain(p.plain) for p in s.operands[0] if p.plain is not None]
-    operand[axis : axis + 1] = [plain(s.n_out), plain(s.n_out + 1)]
-    whole = make([operand], range(s.n_out), s.monoid, [s.n_out, s.n_out + 1])
-    fast = whole.operands[0][axis + 1].plain
-    assert fast is not None
-    pair = sigalg.split_reduction(whole, [fast])
-    split = join_text("split", axis, (-1, extent // n))
-    return None if pair is None else (pair[0].text, pair[1].text, split)
-
-
-def _is_narrow(sig: str, x: str) -> bool:
-    """Whether partial values may not be kept in the element type: it would round them."""
-    return value_type(x).dtype in NARROW and not _is_exact(signature(sig))
-
-
-def _is_exact(s: Signature) -> bool:
-    return bool(s.monoid) and MONOIDS[s.monoid].exact
-
-
-def _casts(sig: str, x: str) -> tuple[str, str, str]:
-    """The cast to a wide type, the map of a reduction's values, the cast back."""
-    dtype = value_type(x).dtype
-    there, back = join_text("cast", DTYPES[dtype].accumulate), join_text("cast", dtype)
-    return there, sigalg.elementwise(signature(sig).n_out, 1).text, back
-
-
-def long_sample(dtypes: Sequence[str], *, single: bool) -> Callable[[Draw], tuple[Ground, ...]]:
-    """A sampler of a long reduction: its signature and an operand of one of these types.
-
-    With `single` one dim is reduced, else two or three.
+    With `single` one dim is reduced, else two or three; without `even` a dim of no divisors.
     """
 
     def sample(draw: Draw) -> tuple[Ground, ...]:
-        extents = [draw.pick("long", (1 << 15, 3 << 14))] if single else [64, 32, 16]
-        extents = extents if single or draw.chance("three", 0.5) else [96, 256]
+        extents = [draw.pick("long", (1 << 17, 3 << 16) if even else (131101, 140009))]
+        if not single:
+            extents = [256, 32, 16] if draw.chance("three", 0.5) else [512, 256]
         dims = [*range(1, 1 + len(extents))]
         shape, order = [2, *extents], [0, *dims]
         if draw.chance("last", 0.5):  # the kept dim may be the fast one
             shape, order = [*extents, 2], [*dims, 0]
         sig = make([map(plain, order)], [0], draw.pick("monoid", ("+", "max", "*")), dims)
-        type_ = ValueType(draw.pick("dtype", dtypes), tuple(shape))
-        return sig.text, In("x0", str(type_))
+        dtype = draw.pick("dtype", ("f64", "i64", *NARROW))
+        return sig.text, In("x0", str(ValueType(dtype, tuple(shape))))
 
     return sample

@@ -123,6 +123,12 @@ def root_box_of_scan(text: str, type: str) -> tuple[str, ...]:
     return boxes.scan_roots(text, type)
 
 
+@primitive((STR, STR), (STR,), many=True)
+def root_box_of_spread(sig: str, type: str) -> tuple[str, ...]:
+    """More boxes that a kernel may have at its root where this reads values without a dim."""
+    return boxes.spread_roots(sig, type)
+
+
 @primitive((STR, STR, STR), (STR,))
 def scanned_boxes(text: str, types: str, box: str) -> str | None:
     """The box list in which a scan's operands are read."""
@@ -157,6 +163,15 @@ def kernel_of_columns(text: Along, a: Args, L: LayoutText) -> Sides:
     t = Scan(text, a)
     here = on_one_device(L)
     root = s.tile(t, root_box_of_scan(text, type_of(t)))
+    return s.place(t, L), s.Kernel(root, L), here == L
+
+
+@PACK.law(source="ours: what is reduced over a dim is read along it again", demand=True)
+def kernel_of_spread(sig: Sig, cell: Cell, a: Args, L: LayoutText) -> Sides:
+    """place(Op(s, f, a), L) = Kernel(tile(Op(s, f, a), b), L)   for boxes b with a dim whole."""
+    t = Op(sig, cell, a)
+    here = on_one_device(L)
+    root = s.tile(t, root_box_of_spread(sig, type_of(t)))
     return s.place(t, L), s.Kernel(root, L), here == L
 
 

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import latency
+import axe_eq as axe
+from benchmarks import latency, regret
+from benchmarks.regret_programs import KINDS, drawn
 from benchmarks.terminal import told
 
 ROOT = Path(__file__).parents[2]
@@ -58,3 +60,27 @@ def test_latency_keeps_its_figures_where_asked(
     monkeypatch.setattr(sys, "argv", ["latency", *["--write"][: int(asked)]])
     latency.main()
     assert (tmp_path / "latency.json").exists() == asked
+
+
+def test_regret_is_the_choice_against_the_fastest() -> None:
+    def candidate(estimate_s: float, time_s: float) -> dict[str, object]:
+        return {"schedule": "lanes", "row": "", "parameters": f"{time_s}", "apart": 0.0,
+                "estimate_s": estimate_s, "time_s": time_s}  # fmt: skip
+
+    row = {"seed": 1, "kind": "rows", "specs": ["8x4:f32"], "kernel": "k0"}
+    slow = {**row, "candidates": [candidate(1e-6, 3e-6), candidate(2e-6, 1.5e-6)]}
+    best = {**row, "candidates": [candidate(1e-6, 1.2e-6), candidate(2e-6, 1.5e-6)]}
+    found = regret.figures([slow, {**row, "failed": "no kernel"}, best])
+    assert [f["regret"] for f in found] == [2.0, 1.0]
+    said = regret.summed(found)
+    assert (said["kernels"], said["within_30"], said["within_2x"]) == (2, 0.5, 0.5)
+    assert said["missed_worst"] == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_programs_of_every_kind_are_traced(kind: str) -> None:
+    first = list(KINDS).index(kind) + 100 * len(KINDS)
+    for seed in (first, first + len(KINDS), first + 2 * len(KINDS)):
+        name, fn, specs = drawn(seed)
+        assert name == kind
+        assert axe.trace(fn, *specs).outputs[0].type.size > 0

@@ -49,6 +49,7 @@ def test_every_switch_reads_from_the_environment() -> None:
         "AXE_MEMORY_LIMIT_MB": "512",
         "AXE_CACHE": "0",
         "AXE_CACHE_DIR": "cache",
+        "AXE_CORRECTIONS": str(ROOT / "LICENSE"),
     }
     assert len(environment) == len(fields(Switches))
     assert Switches.from_environment(environment) == Switches(
@@ -63,6 +64,7 @@ def test_every_switch_reads_from_the_environment() -> None:
         memory_limit_mb=512,
         cache=0,
         cache_dir=Path("cache"),
+        corrections=ROOT / "LICENSE",
     )
 
 
@@ -79,6 +81,8 @@ BAD = {
     "time_infinite": {"AXE_TIME_LIMIT_S": "inf"},
     "memory_unit": {"AXE_MEMORY_LIMIT_MB": "2G"},
     "trace_is_file": {"AXE_TRACE": "pyproject.toml"},
+    "corrections_folder": {"AXE_CORRECTIONS": "axe_eq"},
+    "corrections_absent": {"AXE_CORRECTIONS": "no/such.json"},
     "cache_too_long": {"AXE_CACHE_DIR": "a" * 300},
     "cache_of_nobody": {"AXE_CACHE_DIR": "~nobody_of_this_name/cache"},
     "cache_zero_byte": {"AXE_CACHE_DIR": "a\0b"},

@@ -133,7 +133,6 @@ BAD: dict[str, tuple[type[Exception], dict[str, Any], str]] = {
     "target": (PackError, {"target": "h300"}, "target 'h300': is not known"),
     "pack": (PackError, {"packs": ["tiles"]}, "pack 'tiles': is not installed"),
     "without": (PackError, {"without": ["nothing"]}, "without 'nothing': is neither a law nor"),
-    "tune": (SearchError, {"tune": True}, "tune=True: measuring on a device is not available"),
     "demand": (SearchError, {"without": ["tiling"]}, "output f32[8,4]: no law answers"),
     "schedule": (PackError, {"without": ["cpu"]}, "target 'cpu': no schedule for family 'cpu'"),
 }

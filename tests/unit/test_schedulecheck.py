@@ -27,7 +27,7 @@ from axe_eq.pack import Pack, installed
 from axe_eq.pipeline.answers import is_cached
 from axe_eq.schedule.graph import KernelStep, ScheduleGraph
 from axe_eq.schedule.summary import Columns, Summary, grid_of, traffic
-from axe_eq.schedulecheck import SAMPLES, ScheduleReport, check_schedules
+from axe_eq.schedulecheck import SAMPLES, Preferred, ScheduleReport, check_schedules
 from axe_eq.target import Target
 from axe_eq_backends.cuda.lower import Lowered
 from axe_eq_backends.cuda.run import CudaInterpreter
@@ -288,3 +288,10 @@ def test_packs_check_ends_with_1_and_names_what_is_wrong(monkeypatch: pytest.Mon
     assert [m.name for m in machines] == ["b200"]
     told = CliRunner().invoke(registry.check, ["cpu", "--json"])
     assert (told.exit_code, json.loads(told.output)) == (1, [str(wrong)])
+
+
+def test_a_preferred_schedule_is_asked_what_its_own_is() -> None:
+    for schedule in (s for p in installed().values() for s in p.schedules):
+        for asked in ("scans", "candidates"):
+            preferred = getattr(Preferred(schedule), asked, None)
+            assert bool(preferred) == bool(getattr(schedule, asked, None))

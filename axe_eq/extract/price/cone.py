@@ -458,7 +458,8 @@ def _access(tile: TileClass, layout: str, passes: int, fed: bool, lying: bool) -
     place = _place(layout, tile.type.shape, tile.box)
     aligned = place.apart * size if place.apart < ANY_ALIGNMENT else ANY_ALIGNMENT
     where = (place.strides, place.offset) if lying else ((), 0)
-    return Access(n_bytes, tile.key, tile.star, size, passes, fed, aligned, *where)
+    fast = next((x for x, _, step in place.strides if step == 1), "")
+    return Access(n_bytes, tile.key, tile.star, size, passes, fed, aligned, *where, fast)
 
 
 @cache
@@ -564,7 +565,8 @@ def _reduced_dims(text: str, operand: int) -> tuple[int, ...]:
 
 
 def _load_order(access: Access) -> tuple[object, ...]:
-    feeds, place = access.feeds_product, (access.aligned, access.strides, access.offset)
+    feeds = access.feeds_product
+    place = access.aligned, access.strides, access.offset, access.fast
     return access.letters, access.n_bytes, access.star, access.passes, feeds, *place
 
 

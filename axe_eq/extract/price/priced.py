@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -76,13 +76,15 @@ class Prices:
             if not known.figures.estimated:
                 known.read = known.figures
                 return known.read
-
-            def cone() -> Formula:
-                order = used(self.forest, roots, picks)
-                return formula(self.forest, roots, order, picks, stored)
-
-            known.read = self.pricer.price(known.summary, ruled_out, cone)
+            known.read = self.pricer.price(
+                known.summary, ruled_out, lambda: self._cone(roots, picks, stored)
+            )
         return known.read
+
+    def _cone(self, roots: Sequence[int], picks: Picks, stored: Sequence[str]) -> Formula:
+        """A cone node by node, for schedules that read it."""
+        order = used(self.forest, roots, picks)
+        return formula(self.forest, roots, order, picks, stored)
 
     def _of(
         self, roots: Sequence[int], picks: Picks, stored: Sequence[str]
@@ -146,6 +148,21 @@ class Prices:
         self._ruled_out.setdefault(key, {})[way] = reason
         self._known.pop(key, None)
         return self.price(roots, picks, stored)
+
+    def nearest(
+        self, roots: Sequence[int], picks: Picks, stored: Sequence[str], number: int
+    ) -> Iterator[Price]:
+        """The cheapest ways to implement a cone, the cheapest first, each by its own candidate."""
+        known, ruled_out = self._of(roots, picks, stored)
+        left_out = dict(ruled_out)
+        for _ in range(number):
+            price = self.pricer.price(
+                known.summary, left_out, lambda: self._cone(roots, picks, stored)
+            )
+            if price.time_s == float("inf"):
+                return
+            yield price
+            left_out[price.way] = "measured"
 
 
 def _key(roots: Sequence[int], picks: Picks, stored: Sequence[str]) -> Key:

@@ -175,18 +175,27 @@ class Pricer:
             raise
         except AxeError as error:
             return f"{error.wrong}; expected {error.expected}"
-        finite = [c for c in found if c.time_s < INFINITE]
+        factor = self.target.correction(schedule.name)
+        finite = [replace(c, time_s=c.time_s * factor) for c in found if c.time_s < INFINITE]
         return sorted(finite, key=lambda c: c.time_s) or "no candidate"
 
     def _table(self, schedule: Schedule, summary: Summary) -> Columns:
         """Its candidates; asked once for all places of operands where these do not matter to it."""
         if getattr(schedule, "prices_places", True):
-            found: Columns = self._asked(schedule, "price", summary)
-            return found
+            return self._corrected(schedule.name, self._asked(schedule, "price", summary))
         key = schedule.name, summary.without_places()
         if key not in self._tables:
-            self._tables[key] = self._asked(schedule, "price", key[1])
+            found = self._asked(schedule, "price", key[1])
+            self._tables[key] = self._corrected(schedule.name, found)
         return self._tables[key]
+
+    def _corrected(self, name: str, columns: Columns) -> Columns:
+        """Candidates with what was measured of their schedule and rows."""
+        if self.target.corrections:
+            rows = columns.rows or ("",) * len(columns)
+            factors = np.array([self.target.correction(name, row) for row in rows])
+            columns.time_s = np.asarray(columns.time_s) * factors
+        return columns
 
     def _asked(self, schedule: Schedule, what: str, summary: Summary) -> Any:
         """What a schedule answers."""

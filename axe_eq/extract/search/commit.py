@@ -138,13 +138,13 @@ class Kernels:
             price = prices.rule_out(group.roots, group.picks, layouts, price.way, reason)
             if price.time_s == float("inf"):
                 return
-            tried = self.reason(_as_priced(step, price), graph)
+            tried = self.reason(as_priced(step, price), graph)
             if tried is None:
                 return
             reason = tried
 
 
-def _as_priced(step: KernelStep, price: Price) -> KernelStep:
+def as_priced(step: KernelStep, price: Price) -> KernelStep:
     """The same cone by another candidate."""
     return replace(
         step, schedule=price.schedule, row=price.row, parameters=dict(price.parameters),

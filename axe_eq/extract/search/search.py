@@ -271,10 +271,13 @@ class Search:
             return self.selection()
         # From everything in memory and from the least that works: each ends in other optima.
         ends = [self._settled(start, progress) for start in (self.values, self._least())]
-        self._become(min(ends, key=lambda end: end[0])[1])
+        cost, best = min(ends, key=lambda end: end[0])
+        self._become(best)
         rounds = 1
         while (self._exchange() or self._read()) and rounds < PASSES:
             rounds += 1
+        if self.total() > cost:  # what the last round took by figures alone, read now
+            self._become(best)
         return self.selection()
 
     def _least(self) -> list[int]:

@@ -55,17 +55,18 @@ class ThreadBuilder(Builder):
         name: the kernel's name.
         warps: warps of one CTA.
         cluster: CTAs of one cluster.
+        resident: CTAs of a unit that registers are divided among; 0 leaves it to the compiler.
     """
 
     _arguments: ClassVar[Space] = ir.GMEM
 
-    def __init__(self, name: str, warps: int, cluster: int = 1) -> None:
+    def __init__(self, name: str, warps: int, cluster: int = 1, resident: int = 0) -> None:
         thing = f"kernel {given.name('kernel', name)}"
         if not 1 <= whole(thing, "warps", warps) <= LANES:
             raise refuse(thing, f"{warps} warps", f"1 to {LANES}")
         if whole(thing, "cluster", cluster) < 1:
             raise refuse(thing, f"a cluster of {cluster} CTAs", "at least 1")
-        self.kernel = ir.Kernel(name, n_warps=warps, cluster=cluster)
+        self.kernel = ir.Kernel(name, n_warps=warps, cluster=cluster, resident=resident)
         super().__init__(self.kernel)
         if cluster > 1:
             self._names[ir.RANK] = 1

@@ -374,6 +374,8 @@ class Kernel(ir.Kernel):
         persistent: a CTA loops over tiles (at most one CTA per slot of the machine is launched).
         smem_bytes: shared memory of one CTA.
         cluster: CTAs of one cluster.
+        resident: CTAs of a unit that its registers are divided among; 0 leaves that to the
+            compiler, which divides them among as many as it can.
     """
 
     n_warps: int = field(kw_only=True)
@@ -382,6 +384,7 @@ class Kernel(ir.Kernel):
     persistent: bool = False
     smem_bytes: int = 0
     cluster: int = 1
+    resident: int = 0
     issuer: ClassVar[str] = "thread"
     issuer_numbers: ClassVar[frozenset[str]] = frozenset(v.name for v in (WARP, LANE, THREAD))
 
@@ -416,6 +419,8 @@ class Kernel(ir.Kernel):
         yield from params
         if self.cluster > 1:
             yield f"  clusters of {self.cluster} CTAs"
+        if self.resident:
+            yield f"  {self.resident} CTAs side by side"
         each = "CTA" if self.cluster == 1 else "cluster"
         grid = "persistent over" if self.persistent else f"one {each} for each of"
         yield f"  {grid} {self.tiles} tiles"

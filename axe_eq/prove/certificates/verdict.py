@@ -225,4 +225,4 @@ def _array(array: Array) -> str:
 
 
 def _number(value: Any) -> str:
-    return str(int(value)) if float(value).is_integer() else str(value)
+    return str(float(value)).removesuffix(".0")

@@ -8,7 +8,7 @@ element where it must.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from axe_eq.errors import ScheduleError
@@ -35,13 +35,12 @@ from axe_eq_backends.cuda.sides import sides
 OF_TILES, OF_REGISTERS = "wgmma", ("mma", "fma")
 
 
-def contraction(cone: Cone, names: Mapping[int, str], outputs: Sequence[str]) -> Contraction:
+def contraction(cone: Cone, fresh: Callable[[str], str]) -> Contraction:
     """The contraction that a cone is, as it reads it: dims are not fused.
 
     Args:
         cone: whose reductions are all sums of products over dims of their own.
-        names: of the tensors behind its loads, by leaf number.
-        outputs: names of its results.
+        fresh: names a tensor of a buffer.
 
     Raises:
         DispatchError: a sum of products of other sums.
@@ -49,8 +48,17 @@ def contraction(cone: Cone, names: Mapping[int, str], outputs: Sequence[str]) ->
     leaves = list(enumerate(cone.leaves))
     folds = [(n, leaf) for n, leaf in leaves if isinstance(leaf, Fold)]
     reads = [(n, leaf) for n, leaf in leaves if isinstance(leaf, Load | Position)]
-    numbers = {n: i for i, (n, _) in enumerate([*reads, *folds])}
-    operands = tuple(operand(cone, leaf, names.get(n, "")) for n, leaf in reads)
+    # A factor that the results read too, as b in a[:, None] * b - b, is a tensor for each of them.
+    multiplied, beside = (set().union(*(used(x.cell) for x in of)) for of in (
+        (fold for _, fold in folds), cone.roots,
+    ))  # fmt: skip
+    again = [(n, leaf) for n, leaf in reads if n in multiplied & beside]
+    operands = tuple(
+        operand(cone, leaf, fresh(leaf.buffer) if isinstance(leaf, Load) else "")
+        for _, leaf in (*reads, *again)
+    )
+    numbers = {n: i for i, (n, _) in enumerate(reads)}
+    numbers |= {n: i for i, (n, _) in enumerate(folds, len(operands))}
     made = []
     for _, fold in folds:
         assert isinstance(fold.cell, Apply)
@@ -62,9 +70,10 @@ def contraction(cone: Cone, names: Mapping[int, str], outputs: Sequence[str]) ->
     order = _by_stride(cone)
     outer, rows, cols = _kinds(cone, operands, made, order)
     turned = [_turned(p, operands, rows, cols) for p in made]
+    numbers |= {n: i for i, (n, _) in enumerate(again, len(reads))}
     stored = tuple(
-        (Operand(name, r.dtype, r.strides, r.offset), renumber(r.cell, numbers))
-        for name, r in zip(outputs, cone.roots, strict=True)
+        (Operand(fresh(r.buffer), r.dtype, r.strides, r.offset), renumber(r.cell, numbers))
+        for r in cone.roots
     )
     return Contraction(tuple(cone.shape), outer, rows, cols, operands, tuple(turned), stored)
 

@@ -108,6 +108,14 @@ def attribute(device: int, name: str) -> int:
     return int(call(cu.cuDeviceGetAttribute(which, handle), f"attribute {name}"))
 
 
+def device_name(device: int) -> str:
+    """A device's name, such as "NVIDIA H200"."""
+    cu = driver()
+    handle = call(cu.cuDeviceGet(device), f"device {device}")
+    name: bytes = call(cu.cuDeviceGetName(100, handle), f"name of device {device}")
+    return name.partition(b"\0")[0].decode()
+
+
 def capability(device: int) -> int:
     """Compute capability of a device times ten."""
     major = attribute(device, "COMPUTE_CAPABILITY_MAJOR")

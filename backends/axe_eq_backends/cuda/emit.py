@@ -254,10 +254,14 @@ class Writer:
     def _residency(self) -> str:
         """CTAs of an SM that its registers are divided among; "" leaves that to ptxas.
 
+        Where that is left to it, ptxas reads later to hold less: of 4 vectors of 16 bytes 2 are
+        under way at once, and a kernel that waits for memory takes twice as long.
         ptxas spills to fit more CTAs. Large ones are alone for their registers; products gain
         nothing by company (0.99 to 1.01 of the time on an H200), nor do f64 cells, whose
         subroutines take most of what there is.
         """
+        if self.kernel.resident:
+            return f", {self.kernel.resident}"
         alone = self._has_roles() or self.kernel.n_threads >= LARGE_CTA
         steps = (s for s, _ in ir.walk(self.kernel))
         return ", 1" if alone or any(map(_wants_registers, steps)) else ""

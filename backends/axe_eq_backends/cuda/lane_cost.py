@@ -24,6 +24,7 @@ from axe_eq_backends.cuda.cost import (
     too_many_reads,
     wide_weights,
 )
+from axe_eq_backends.cuda.lane_price import SECTOR_BYTES, floor_s
 from axe_eq_backends.cuda.online import unable
 from axe_eq_backends.cuda.prefixes import alone, parts_of
 from axe_eq_backends.cuda.ways import candidates_of
@@ -112,10 +113,14 @@ def _computed(scan: ScanWork) -> list[str]:
 
 def _figures(summary: Summary, target: Target) -> Columns:
     """Blocks of rows and columns, with streaming chunks where the cone streams."""
-    p, q, k = grid_of(LANE_ROWS, LANE_COLS, (256, 1024, 4096))
+    largest = max(summary.loads, key=lambda a: a.n_bytes, default=None)
+    whole = SECTOR_BYTES // largest.itemsize if largest and largest.fast == "p" else 1
+    rows = tuple(n for n in LANE_ROWS if n >= whole)
+    p, q, k = grid_of(rows, LANE_COLS, (256, 1024, 4096))
     columns = Columns({"p": p, "q": q, "k": k, "s": k})
     lanes = flops(summary.products, summary, columns) / target.vector_flops_per_s
     roofline(summary, target, columns, lanes)
+    columns.time_s += floor_s(target)
     return columns
 
 

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil, log2, prod
+from typing import Any
 
 from axe_eq.kernel.cells import Cell, subexpressions
+from axe_eq.kernel.threads.placement import LANES
 from axe_eq.lower.candidate import Candidate
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES
@@ -39,6 +41,38 @@ def operations(cells: Iterable[Cell]) -> float:
     return sum(ops.cell(part.cell)[0].flops for part in parts)
 
 
+def floor_s(target: Target) -> float:
+    """Seconds that a kernel takes beside its launch, if it moves nothing: a read and a write."""
+    return 2 * target.memories[0].latency_s
+
+
+def residents(target: Target, warps: int, registers: int) -> int:
+    """CTAs that a unit holds, of so many warps, and registers of a thread."""
+    granule = target.limits["register_granule"]
+    taken = -(-registers // granule) * granule * LANES * warps
+    return max(
+        1,
+        min(
+            target.limits["registers_per_unit"] // taken,
+            target.limits["threads_per_unit"] // (LANES * warps),
+            target.limits["ctas_per_unit"],
+        ),
+    )
+
+
+def chained(target: Target, elements: int, flops: float) -> float:
+    """Seconds in which a thread computes its elements, one after the other."""
+    return elements * (target.figure("element_s") + flops * target.figure("operation_s"))
+
+
+def exchanging(target: Target, threads: int) -> float:
+    """Seconds in which so many threads of a CTA exchange a value that each of them has."""
+    lanes = log2(min(threads, LANES)) * target.figure("shuffle_s")
+    if threads <= LANES:
+        return lanes
+    return lanes + target.figure("exchange_s") + threads / LANES * target.figure("exchange_warp_s")
+
+
 @dataclass(frozen=True)
 class Tensors:
     """What a kernel reads and writes over an index space.
@@ -55,7 +89,7 @@ class Tensors:
     outputs: Sequence[Operand]
     buffers: Mapping[str, str]
     flops: float
-    _known: dict[tuple[int, ...], float] = field(default_factory=dict, compare=False)
+    _known: dict[Any, float] = field(default_factory=dict, compare=False)
 
     def candidate(
         self,
@@ -66,9 +100,11 @@ class Tensors:
         counts: Sequence[int],
         loss: float = 0.0,
         passes: Mapping[int, int] | None = None,
-        part: float | None = None,
         waits: float = 0.0,
         reread: float = 0.0,
+        padded: float = 1.0,
+        resident: int = 0,
+        chain: float = 0.0,
     ) -> Candidate:
         """The kernel by these parameters.
 
@@ -79,20 +115,27 @@ class Tensors:
             counts: tiles along every dim: what does not vary along one is read for each.
             loss: part of its time that other parameters would save.
             passes: how often operands are swept, by number; 1 where it does not say.
-            part: of the bandwidth, with which a CTA streams at most; None for the machine's.
             waits: seconds that CTAs wait for each other, at least.
             reread: bytes that caches give beside those of tiles.
+            padded: elements that threads compute, of one that is needed.
+            resident: CTAs that a unit holds; 0 where `waits` says how they follow each other.
+            chain: seconds of one CTA beside a read and a write, one after the other.
         """
         once, stored = self._once
         again = max(0.0, self._loaded(tuple(counts), passes or {}) - (once - stored)) + reread
         rate, units = target.memories[0].bytes_per_s, target.n_units
-        part = target.figure("unit_bandwidth") if part is None else part
-        memory = once / rate / min(1.0, blocks * part)
+        memory = once / rate / min(1.0, blocks * target.figure("unit_bandwidth"))
         memory += again / (rate * target.figure("l2_over_memory")) / min(1.0, blocks / units)
-        vector = self.flops / target.vector_flops_per_s
+        vector = self.flops * padded / target.vector_flops_per_s / target.figure("lane_issue")
         busiest = ceil(blocks / units) * units / blocks
-        time_s = target.launch_s + max(memory, vector * busiest, waits)
-        time_s = time_s * (1.0 + loss) + target.figure("exposed") * min(memory, vector)
+        one = floor_s(target) + chain
+        if resident:
+            follow = blocks / (units * resident) - 0.5  # half of what runs together has begun
+            waits = max(waits, (one + target.figure("next_cta_s")) * follow)
+            waits = max(waits, blocks * target.figure("begin_cta_s"))
+        time_s = target.launch_s + one + max(memory, vector * busiest, waits)
+        hidden = vector if resident else max(vector, waits)
+        time_s = time_s * (1.0 + loss) + target.figure("exposed") * min(memory, hidden)
         costs = {
             "gmem_bytes": once, "reread_bytes": again, "vector_s": vector, "memory_s": memory,
             "blocks": float(blocks),
@@ -100,6 +143,12 @@ class Tensors:
         if waits:
             costs["waits_s"] = waits
         return Candidate(parameters, time_s, costs)
+
+    def answer(self, target: Target, n_bytes: float) -> float:
+        """Seconds in which a unit that asks for so many bytes at once has them."""
+        memory = target.memories[0]
+        unit_rate = memory.bytes_per_s * target.figure("unit_bandwidth")
+        return max(memory.latency_s, n_bytes / unit_rate)
 
     @cached_property
     def _once(self) -> tuple[float, float]:
@@ -152,11 +201,12 @@ class Tensors:
         return total
 
     def _loaded(self, counts: tuple[int, ...], passes: Mapping[int, int]) -> float:
-        """Bytes that the tiles of a kernel read: a kind of kernel has its passes."""
-        if counts not in self._known:
+        """Bytes that the tiles of a kernel read in its passes."""
+        key = counts, tuple(passes.items())
+        if key not in self._known:
             read = (self._read(o, counts) * passes.get(n, 1) for n, o in enumerate(self.operands))
-            self._known[counts] = sum(read)
-        return self._known[counts]
+            self._known[key] = sum(read)
+        return self._known[key]
 
     def _read(self, o: Operand, counts: Sequence[int]) -> float:
         """Bytes that the tiles of a kernel read of an operand, together."""
@@ -166,4 +216,13 @@ class Tensors:
         return float(read * DTYPES[o.dtype].itemsize)
 
 
-__all__ = ["Tensors", "apart", "operations"]
+__all__ = [
+    "SECTOR_BYTES",
+    "Tensors",
+    "apart",
+    "chained",
+    "exchanging",
+    "floor_s",
+    "operations",
+    "residents",
+]

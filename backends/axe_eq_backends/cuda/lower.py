@@ -13,7 +13,7 @@ from typing import Any
 
 from axe_eq.errors import DispatchError, ScheduleError, said
 from axe_eq.kernel.threads import ir
-from axe_eq.lower.formulas import Cone, Load
+from axe_eq.lower.formulas import Cone
 from axe_eq.lower.read import read_cone
 from axe_eq.pack import ask_schedule, schedule_named
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, TileNode
@@ -135,11 +135,7 @@ def names_of(row: Instr, streams: bool) -> frozenset[str]:
 def _contraction(cone: Cone) -> tuple[Contraction, Mapping[str, str]]:
     """The contraction that a cone of products is, and the buffers behind its tensors."""
     names = Names()
-    loads = {
-        n: names.fresh(leaf.buffer) for n, leaf in enumerate(cone.leaves) if isinstance(leaf, Load)
-    }
-    outputs = [names.fresh(r.buffer) for r in cone.roots]
-    return contract.contraction(cone, loads, outputs), names.buffers
+    return contract.contraction(cone, names.fresh), names.buffers
 
 
 Lower = Callable[[KernelStep, ScheduleGraph, Target], Lowered]

@@ -10,15 +10,31 @@ from math import prod
 from axe_eq.kernel.cells import Cell
 from axe_eq.kernel.cells import flops as cell_flops
 from axe_eq.kernel.threads import ir
+from axe_eq.kernel.threads.placement import LANES
 from axe_eq.lower.candidate import Candidate
 from axe_eq.lower.formulas import Cone
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
-from axe_eq_backends.cuda.lane_price import Tensors, apart, operations
+from axe_eq_backends.cuda.lane_price import Tensors, chained, operations, residents
 from axe_eq_backends.cuda.leaves import Names, operand, stored
-from axe_eq_backends.cuda.schedules.map import VECTORS, WARPS, elementwise, fits, spread, tiled
+from axe_eq_backends.cuda.schedules.map import (
+    OTHER_REGISTERS,
+    VECTORS,
+    elementwise,
+    fits,
+    registers,
+    spread,
+    tiled,
+)
 from axe_eq_backends.cuda.schedules.tensors import Operand, collapse, run_vector, vector
-from axe_eq_backends.cuda.schedules.transpose import best_warps, block_side, tile_of, turn
+from axe_eq_backends.cuda.schedules.transpose import (
+    ELEMENT_SIDE,
+    ELEMENT_WARPS,
+    SMALL,
+    block_side,
+    tile_of,
+    turn,
+)
 
 # Elements of a dim that reads or writes along it continue; sectors are of 32 bytes.
 WORTH_TURNING = 8
@@ -81,11 +97,13 @@ class Maps:
                 continue
             tile, _ = tiled(t.shape, warps, wide, held // wide)
             counts = (*t.shape[:-2], *(-(-e // s) for e, s in zip(t.shape[-2:], tile, strict=True)))
-            loss = apart(warps, WARPS) + apart(held, most)
             found.append(
                 t.candidate(
                     target, {"map_warps": warps, "vector": wide, "vectors": held // wide},
-                    blocks=prod(counts), counts=counts, loss=loss, reread=t.scattered(last),
+                    blocks=prod(counts), counts=counts,
+                    reread=t.scattered(last) * target.figure("scattered"),
+                    resident=residents(target, warps, registers(fused, held) + OTHER_REGISTERS),
+                    chain=chained(target, held, flops),
                 )
             )  # fmt: skip
         return found
@@ -113,17 +131,20 @@ class Turns:
         t, found = self.tensors, list[Candidate]()
         tensors = [*t.operands, *t.outputs]
         side = block_side(t.shape, tensors, max(target.sizes("vector_bytes")))
-        best = best_warps(t.shape, side, target.n_units)
         sizes = target.sizes("turn_reading"), target.sizes("turn_writing")
-        for warps in product(*sizes) if side > 1 else [best]:
+        flops = sum(map(cell_flops, self.cells))
+        held = side**2 if side > 1 else ELEMENT_SIDE**2 // (ELEMENT_WARPS * LANES)
+        for warps in product(*sizes) if side > 1 else [SMALL]:
             tile = tile_of(side, warps)
             counts = (*t.shape[:-2], *(-(-e // s) for e, s in zip(t.shape[-2:], tile, strict=True)))
-            loss = sum(apart(*pair) for pair in zip(warps, best, strict=True))
+            n_warps = prod(warps) if side > 1 else ELEMENT_WARPS
+            taken = registers(tensors, held) + OTHER_REGISTERS
             found.append(
                 t.candidate(
                     target,
                     {"turn_reading": warps[0], "turn_writing": warps[1], "vector": side},
-                    blocks=prod(counts), counts=counts, loss=loss,
+                    blocks=prod(counts), counts=counts, chain=chained(target, held, flops),
+                    resident=residents(target, n_warps, taken),
                 )
             )  # fmt: skip
         return found

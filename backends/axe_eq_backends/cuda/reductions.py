@@ -4,24 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial, reduce
 from itertools import product
-from math import prod
+from math import log2, prod
 
 from axe_eq.errors import DispatchError
-from axe_eq.kernel.cells import Apply, Cell, apply, arg, result_dtype, used
+from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, result_dtype, used
 from axe_eq.kernel.threads import ir
 from axe_eq.lower.candidate import Candidate
 from axe_eq.lower.formulas import Cone, Fold
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
-from axe_eq_backends.cuda.lane_price import Tensors, apart, operations
+from axe_eq_backends.cuda.lane_price import (
+    SECTOR_BYTES,
+    Tensors,
+    chained,
+    exchanging,
+    operations,
+    residents,
+)
 from axe_eq_backends.cuda.leaves import Names, looking, operand, stored
 from axe_eq_backends.cuda.online import BEST, ONLINE, substituted, unable
+from axe_eq_backends.cuda.pointwise import Maps
 from axe_eq_backends.cuda.prefixes import exchanged, unexchanged
+from axe_eq_backends.cuda.schedules.map import spread
 from axe_eq_backends.cuda.schedules.rows import (
+    MOST_REGISTERS,
+    REGISTERS,
     WARP,
-    best_threads,
     reduce_rows,
     registers_of,
     room_for,
@@ -29,12 +40,10 @@ from axe_eq_backends.cuda.schedules.rows import (
     warps_of,
 )
 from axe_eq_backends.cuda.schedules.sweeps import (
-    MOST_THREADS,
     SweepTiling,
-    best_sweep,
+    registers_of_sweep,
     sweep,
     sweeps_of,
-    vectors_that_fit,
 )
 from axe_eq_backends.cuda.schedules.tails import Reduction, value_dtypes
 from axe_eq_backends.cuda.schedules.tensors import (
@@ -42,16 +51,16 @@ from axe_eq_backends.cuda.schedules.tensors import (
     Operand,
     Range,
     collapse,
+    power_of_two_from,
     widest,
     with_looks,
 )
 
 Output = tuple[Operand, Cell]
-# Of a block that sums products across columns. Measured on one H200: 56 blocks of a row of
-# f16[4096] times f16[4096,14336] take 119 us.
-COLUMNS_B_S = 17.6e9
-NEAR = 8  # times fewer threads than best along what is contiguous that are tried
 SWEPT = 0.03  # loss of running values, where rows in registers are as good
+# Loss of a kernel per halving of what it reads at once below a line of the caches.
+LINE_BYTES, SHORT = 128, 0.04
+UNROLLED = 16  # elements of a reduction that one thread reads as operands of their own
 # Truth values are reduced as the numbers 0 and 1: threads exchange registers of 32 bits.
 LOGICAL = {"and": "min", "or": "max", "min": "min", "max": "max"}
 
@@ -67,22 +76,23 @@ class Problem:
     outputs: list[Output]
 
 
-def reduced(cone: Cone) -> tuple[list[Rows | Sweeps], Mapping[str, str]]:
+def reduced(cone: Cone) -> tuple[list[Rows | Sweeps | Maps], Mapping[str, str]]:
     """The ways to write a cone whose reductions are all over the same dims, and its buffers.
 
     Raises:
         DispatchError: reductions over different dims, or a monoid that kernels lack.
     """
     names = Names()
-    problem = fused(_read(cone, names))
+    read = _read(cone, names)
+    problem = fused(read)
     fast = contiguous_last(problem)
-    ways: list[Rows | Sweeps] = []
+    ways: list[Rows | Sweeps | Maps] = []
     tensors = _tensors(problem, names.buffers)
     if problem.reduced == 1 and fast:
         ways.append(Rows(problem, tensors))
-    # Sums of products across what is contiguous have few reads on their way.
-    slow = not fast and any(f.product for f in cone.folds)
-    ways.append(Sweeps(problem, replace(tensors, _known={}), fast, not cone.rounds, slow))
+    ways.append(Sweeps(problem, tensors, fast, not cone.rounds))
+    if prod(read.shape[-read.reduced :]) <= UNROLLED:
+        ways += _unrolled(read, names)
     return ways, names.buffers
 
 
@@ -158,6 +168,53 @@ def _plain(
         return total
     reductions.append(Reduction(LOGICAL[monoid], apply("cast i32", cell)))
     return apply("ne", total, 0)
+
+
+def _unrolled(problem: Problem, names: Names) -> list[Maps]:
+    """Reductions of few elements as cells of as many operands; none where rows are stored again."""
+    kept = len(problem.shape) - problem.reduced
+    outputs = [o.over(range(kept)) for o, _ in problem.outputs]
+    again = any(any(o.strides[kept:]) for o, _ in problem.outputs)
+    if again or not kept or any(o.looks for o in problem.operands):
+        return []
+    operands, at = list[Operand](), list[dict[int, Cell]]()
+    for place in product(*map(range, problem.shape[kept:])):
+        here = dict[int, Cell]()
+        for n, o in enumerate(problem.operands):
+            one = at[0][n] if at and _stays(o, kept) else _at(o, place, kept, names)
+            if isinstance(one, Operand):
+                operands.append(one)
+                one = arg(len(operands) - 1)
+            here[n] = one
+        at.append(here)
+    values = dict[int, Cell]()
+    for r, reduction in enumerate(problem.reductions, len(problem.operands)):
+        merges = MONOIDS[reduction.monoid].merges
+        parts = (substituted(reduction.cell, here | values) for here in at)
+        values[r] = reduce(partial(apply, merges), parts)
+    cells = [substituted(cell, at[0] | values) for _, cell in problem.outputs]
+    shape, tensors = spread(problem.shape[:kept], [*operands, *outputs])
+    ins, outs = tensors[: len(operands)], tensors[len(operands) :]
+    flops = operations(cells) * prod(shape)
+    return [Maps(Tensors(shape, ins, outs, names.buffers, flops), cells)]
+
+
+def _stays(o: Operand, kept: int) -> bool:
+    """Whether an operand is the same at all places of the reduced dims."""
+    dims = range(kept, len(o.strides))
+    return not any(o.varies(d) or o.bound(d) for d in dims)
+
+
+def _at(o: Operand, place: Sequence[int], kept: int, names: Names) -> Operand | Cell:
+    """An operand at one place of the reduced dims; its position there, 0 outside its window."""
+    dims = list(enumerate(place, kept))
+    if any(not low <= i < high for d, i in dims for low, high in [o.bound(d) or (i, i + 1)]):
+        return Constant(0)
+    if o.counts and any(o.strides[kept:]):
+        return Constant(sum(i for d, i in dims if o.strides[d]), o.dtype)
+    first = o.offset + sum(i * o.strides[d] for d, i in dims)
+    name = o.name if o.counts or not any(place) else names.fresh(names.buffers[o.name])
+    return replace(o.over(range(kept)), name=name, offset=first)
 
 
 def fused(problem: Problem) -> Problem:
@@ -247,24 +304,30 @@ class Rows:
 
     problem: Problem
     tensors: Tensors
-    names: frozenset[str] = frozenset({"row_threads", "vector"})
+    names: frozenset[str] = frozenset({"row_threads", "vector", "resident"})
 
     def candidates(self, target: Target) -> list[Candidate]:
         """Threads of a row, where its elements fit in their registers."""
         p, found = self.problem, list[Candidate]()
-        registers = registers_of(p.operands, p.reductions, p.outputs)
+        enough, taken = registers_of(p.operands, p.reductions, p.outputs)
         rows, columns = prod(p.shape[:-1]), p.shape[-1]
-        best = best_threads(rows, columns, target.n_units)
+        own, exchanges = self.tensors.flops / (rows * columns), len(p.reductions)
         vector = widest(target, [*p.operands, *(o for o, _ in p.outputs)], len(p.shape) - 1)
         for threads in target.sizes("row_threads"):
-            if registers(vectors_of(columns, vector, threads) * vector) > room_for(threads):
+            held = vectors_of(columns, vector, threads) * vector
+            if enough(held) > room_for(threads):
                 continue
-            down = WARP * warps_of(threads) // threads
+            warps = warps_of(threads)
+            down = WARP * warps // threads
             counts = (*p.shape[:-2], -(-p.shape[-2] // down), 1)
             found.append(
                 self.tensors.candidate(
-                    target, {"row_threads": threads, "vector": vector},
-                    blocks=prod(counts), counts=counts, loss=apart(threads, best),
+                    target,
+                    {"row_threads": threads, "vector": vector,
+                     "resident": residents(target, warps, enough(held))},
+                    blocks=prod(counts), counts=counts,
+                    resident=residents(target, warps, taken(held)),
+                    chain=chained(target, held, own) + exchanges * exchanging(target, threads),
                 )
             )  # fmt: skip
         return found
@@ -273,7 +336,9 @@ class Rows:
         """Rows of so many threads each."""
         p, threads = self.problem, parameters["row_threads"]
         given = p.shape, p.operands, p.reductions, p.outputs
-        return reduce_rows(*given, threads, name, parameters["vector"])
+        return reduce_rows(
+            *given, threads, name, parameters["vector"], parameters["resident"]
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -284,43 +349,94 @@ class Sweeps:
     tensors: Tensors
     fast: int
     online: bool
-    slow: bool
-    names: frozenset[str] = frozenset({"sweep_threads", "sweep_warps", "vector", "vectors"})
+    names: frozenset[str] = frozenset(
+        {"sweep_threads", "sweep_warps", "vector", "vectors", "resident"}
+    )
 
     def candidates(self, target: Target) -> list[Candidate]:
-        """Threads along what is contiguous, warps, and vectors that fit in registers."""
+        """Warps, threads along what is contiguous, and tiles of a chunk that fit in registers."""
         p, found = self.problem, list[Candidate]()
-        kept = len(p.shape) - p.reduced - 1
-        everything = [*p.operands, *(o for o, _ in p.outputs)]
-        vector = widest(target, everything, len(p.shape) - 1 if self.fast else kept)
-        best = best_sweep(p.shape[kept], p.shape[-1], self.fast, vector)
-        running = 2 * len(p.reductions) + 2 + len(p.operands)
-        part = COLUMNS_B_S / target.memories[0].bytes_per_s if self.slow else None
-        passes = self._passes()
-        sizes = (target.sizes(f"sweep_{name}") for name in ("warps", "threads", "vectors"))
-        for warps, threads, many in product(*sizes):
-            tiling = SweepTiling(warps, self.fast, vector, threads, many)
-            most = MOST_THREADS if self.fast else WARP
-            if WARP * warps % threads or not best.threads <= NEAR * threads <= NEAR * most:
-                continue
-            if many > vectors_that_fit(warps, vector, running):
-                continue
-            tiles = -(-p.shape[kept] // tiling.tile[0])
-            counts = (*p.shape[:kept], tiles, *(1 for _ in range(p.reduced)))
-            pairs = (warps, best.warps), (threads, best.threads), (many, best.vectors)
-            found.append(
-                self.tensors.candidate(
-                    target,
-                    {
-                        "sweep_threads": threads, "sweep_warps": warps, "vector": vector,
-                        "vectors": many,
-                    },
-                    blocks=prod(counts[: kept + 1]), counts=counts, passes=passes, part=part,
-                    loss=SWEPT + sum(apart(*pair) for pair in pairs),
-                )
-            )  # fmt: skip
+        along = len(p.shape) - 1 if self.fast else len(p.shape) - p.reduced - 1
+        vector = widest(target, self._read or p.operands, along)
+        most = power_of_two_from(-(-p.shape[along] // vector))
+        for warps in target.sizes("sweep_warps"):
+            for threads in self._threads(target, WARP * warps, most, vector):
+                fits = SweepTiling(warps, self.fast, vector, threads, 1)
+                whole = -(-p.shape[-1] // fits.tile[1])
+                sizes = {min(n, power_of_two_from(whole)) for n in target.sizes("sweep_vectors")}
+                held = {whole} if whole * vector <= max(target.sizes("sweep_held")) else set()
+                for vectors in sorted(sizes | held):
+                    tiling = replace(fits, vectors=vectors)
+                    steps = tiling.steps(p.shape, p.reduced)
+                    given = p.operands, p.reductions, tiling, steps > 1 and self._rescales
+                    room = min(REGISTERS // (WARP * warps), MOST_REGISTERS)
+                    if (registers := registers_of_sweep(*given)) <= room or vectors == 1:
+                        found.append(self._candidate(target, tiling, min(registers, room)))
         return found
 
+    def _threads(self, target: Target, most: int, enough: int, vector: int) -> list[int]:
+        """Threads along what is contiguous: with as much of it as memory gives at least."""
+        sizes = [n for n in target.sizes("sweep_threads") if n <= min(most, enough)]
+        if self.fast:
+            return sizes[-2:]
+        return [n for n in sizes if n * vector * self._least >= SECTOR_BYTES] or sizes[-1:]
+
+    def _candidate(self, target: Target, tiling: SweepTiling, registers: int) -> Candidate:
+        """What a tiling costs: CTAs wait for every chunk, and for each other at the end."""
+        p, kept = self.problem, len(self.problem.shape) - self.problem.reduced - 1
+        rows, columns = tiling.tile
+        counts = (*p.shape[:kept], -(-p.shape[kept] // rows), *(1 for _ in range(p.reduced)))
+        steps, blocks = tiling.steps(p.shape, p.reduced), prod(counts)
+        passes = {n: 1 if steps == 1 else times for n, times in self._passes.items()}
+        resident = residents(target, tiling.warps, registers)
+        together = min(resident, -(-blocks // target.n_units))
+        elements = min(rows, p.shape[kept]) * min(columns * tiling.vectors, p.shape[-1])
+        n_bytes = elements * sum(DTYPES[o.dtype].itemsize for o in self._read)
+        chunk = self.tensors.answer(target, together * n_bytes)
+        sweeps = max(passes.values(), default=1)
+        online = self.online and steps > 1
+        ends = target.figure("exchange_s") * len(
+            sweeps_of(len(p.operands), p.reductions, online)[0]
+        )
+        waves = -(-blocks // (target.n_units * resident))
+        padded = rows * counts[kept] / p.shape[kept]
+        padded *= steps * columns * tiling.vectors / prod(p.shape[kept + 1 :])
+        return self.tensors.candidate(
+            target,
+            {
+                "sweep_threads": tiling.threads, "sweep_warps": tiling.warps,
+                "vector": tiling.wide, "vectors": tiling.vectors, "resident": resident,
+            },
+            blocks=blocks, counts=counts, passes=passes, padded=padded,
+            waits=waves * (steps * sweeps * chunk + ends), loss=SWEPT + self._short(tiling),
+        )  # fmt: skip
+
+    def _short(self, tiling: SweepTiling) -> float:
+        """The loss of reading less than whole lines of what is contiguous at a time."""
+        p = self.problem
+        run = tiling.threads * tiling.wide
+        if self.fast or run >= p.shape[-p.reduced - 1]:
+            return 0.0
+        return SHORT * max(0.0, log2(LINE_BYTES / (run * self._least)))
+
+    @cached_property
+    def _read(self) -> list[Operand]:
+        """Tensors that are read all along what is reduced."""
+        dims = range(-self.problem.reduced, 0)
+        return [o for o in self.problem.operands if not o.counts and any(map(o.varies, dims))]
+
+    @cached_property
+    def _least(self) -> int:
+        """Bytes of an element of the narrowest of them."""
+        return min((DTYPES[o.dtype].itemsize for o in self._read), default=4)
+
+    @cached_property
+    def _rescales(self) -> bool:
+        """Whether a running maximum rescales a sum."""
+        n = len(self.problem.operands)
+        return bool(sweeps_of(n, self.problem.reductions, self.online)[1])
+
+    @cached_property
     def _passes(self) -> dict[int, int]:
         """How many sweeps read every operand."""
         p = self.problem
@@ -339,4 +455,4 @@ class Sweeps:
             parameters["sweep_threads"], parameters["vectors"],
         )  # fmt: skip
         given = p.operands, p.reductions, p.outputs
-        return sweep(p.shape, p.reduced, *given, tiling, name, self.online)
+        return sweep(p.shape, p.reduced, *given, tiling, name, self.online, parameters["resident"])

@@ -28,6 +28,7 @@ from axe_eq_backends.cuda.driver import (
     capability,
     copy_within,
     default_device,
+    device_name,
     on,
     upload,
 )
@@ -117,6 +118,20 @@ class CudaRunner:
     def load(self, code: bytes) -> Program:
         """The program whose machine code `compile` made."""
         return load(code)
+
+    def device(self) -> str:
+        """The name of the device that arrays of the host are brought to."""
+        return device_name(default_device())
+
+    def timed(self, graph: ScheduleGraph, target: Target, budget_s: float) -> list[float]:
+        """Seconds of a call, of every round; see `axe_eq.run.timing.timed`.
+
+        Raises:
+            DeviceError: its arrays do not fit into the device's memory.
+        """
+        from axe_eq_backends.cuda.timing import timed
+
+        return timed(self.load(self.compile(graph, target)), budget_s)
 
 
 def load(code: bytes) -> Program:

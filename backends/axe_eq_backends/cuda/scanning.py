@@ -12,7 +12,7 @@ from axe_eq.kernel.threads import ir
 from axe_eq.lower.candidate import Candidate
 from axe_eq.lower.formulas import Cone, Prefix
 from axe_eq.target import Target
-from axe_eq_backends.cuda.lane_price import Tensors, apart, operations
+from axe_eq_backends.cuda.lane_price import Tensors, operations
 from axe_eq_backends.cuda.leaves import Names, operand, stored
 from axe_eq_backends.cuda.online import substituted
 from axe_eq_backends.cuda.prefixes import lifted, parts_of
@@ -21,8 +21,6 @@ from axe_eq_backends.cuda.schedules import scans
 from axe_eq_backends.cuda.schedules.scans import WARP, best_scan, scan_rows
 from axe_eq_backends.cuda.schedules.tensors import widest
 
-# Estimates: what a CTA waits for the reads of one tile, its shuffles and its barriers.
-TILE_S = 1.5e-6
 # Threads of a unit that run side by side.
 UNIT_THREADS = 1024
 
@@ -115,8 +113,7 @@ class Scanned:
                         "vector": tiling.wide,
                     },
                     blocks=blocks, counts=counts,
-                    loss=apart(held, best.held) + apart(along, best.along),
-                    waits=TILE_S * counts[scanned] * -(-blocks // at_once),
+                    waits=_step_s(target, tiling) * counts[scanned] * -(-blocks // at_once),
                 )
             )  # fmt: skip
         return found
@@ -129,6 +126,12 @@ class Scanned:
         )
         outputs = list(zip(t.outputs, self.cells, strict=True))
         return scan_rows(t.shape, t.operands, self.prefixes, outputs, tiling, name)
+
+
+def _step_s(target: Target, tiling: scans.ScanTiling) -> float:
+    """Seconds in which a CTA reads a tile, scans it, and has what the next one goes on from."""
+    own = tiling.held * target.figure("scan_held_s") + tiling.warps * target.figure("scan_warp_s")
+    return target.figure("scan_step_s") + own
 
 
 __all__ = ["Scanned", "scanned"]

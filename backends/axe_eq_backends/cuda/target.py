@@ -48,7 +48,8 @@ def _memories(
     gmem: int, gmem_rate: float, units: int, clock_hz: float, tmem: bool = False
 ) -> tuple[Memory, ...]:
     memories = (
-        Memory("gmem", ("m",), gmem, "device", gmem_rate, kind=GLOBAL),
+        # A copy of any size takes 1.87e-6 beside its bytes, its launch among them: two latencies.
+        Memory("gmem", ("m",), gmem, "device", gmem_rate, kind=GLOBAL, latency_s=0.58e-6),
         # 227 KiB of the 228 KiB are a CTA's to use; 128 bytes per clock and SM (derived).
         Memory("smem", ("m",), 227 * _KIB, "cta", units * 128 * clock_hz, align_bytes=128),
         Memory("reg", ("reg",), 255 * 4, "thread", kind=PRIVATE),
@@ -88,9 +89,10 @@ _CHOICES = {
     "stream_stages": (1, 2, 3, 4),
     "vector_bytes": (4, 8, 16),
     "row_threads": _powers(1024),  # of a row that stays in registers
-    "sweep_threads": _powers(512),  # along what is contiguous
-    "sweep_warps": (8, 16),
-    "sweep_vectors": (1, 2, 4),  # of a thread
+    "sweep_threads": _powers(1024),  # along what is contiguous
+    "sweep_warps": (8, 16, 32),
+    "sweep_vectors": (1, 4, 8),  # of a thread, on their way together
+    "sweep_held": (64,),  # elements of a thread that holds all it reduces
     "map_warps": (4,),
     "map_elements": _powers(32),  # of a thread
     "turn_reading": (1, 2),  # warps along the dim that is read
@@ -106,6 +108,28 @@ _FIGURES = {
     "l2_over_memory": 3.0,
     # Share of arithmetic that does not hide behind memory traffic.
     "exposed": 0.1,
+    # Bytes of L2's rate that a byte of a sector takes of which little is used.
+    "scattered": 2.0,
+    # Operations of cells per multiply-add of the peak: few of them are pairs.
+    "lane_issue": 0.5,
+    # Seconds of one operation, and of one element, after the other of the same thread.
+    "operation_s": 1.0e-9,
+    "element_s": 0.008e-6,
+    # Seconds until a CTA begins where another one ended: copies of 130 to 410,000 CTAs of 128
+    # threads, within 5 %.
+    "next_cta_s": 0.12e-6,
+    # Seconds between the beginnings of two CTAs, on all units.
+    "begin_cta_s": 0.45e-9,
+    # Seconds in which the threads of a CTA exchange what they reduced, for each of its
+    # warps more, and in which two lanes do.
+    "exchange_s": 0.2e-6,
+    "exchange_warp_s": 0.012e-6,
+    "shuffle_s": 0.02e-6,
+    # A step of a scan, and more for each warp of its CTA and each vector of a thread: 17 to 58,657
+    # rows of 212 to 58,337, within 30 %.
+    "scan_step_s": 0.45e-6,
+    "scan_warp_s": 0.0125e-6,
+    "scan_held_s": 0.15e-6,
     # A grid too small to fill the machine streams from a unit at most this part of the bandwidth.
     "unit_bandwidth": 1 / 40,
     # Products wait for shared memory where copies into it and instructions that read it move more

@@ -344,6 +344,38 @@ def test_output_that_cannot_be_written_is_one_message() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("--help",), ("layout", "--help"), ("equiv", "S[(4):(1)]", "S[(4):(1)]")],
+    ids=" ".join,
+)
+def test_output_that_nobody_reads_says_nothing_of_the_answer(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`axe ... | head -1` ends as a program that SIGPIPE ended: neither yes nor refuted."""
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    monkeypatch.setattr(sys, "argv", ["axe", *words])
+    with os.fdopen(write_end, "w") as closed:
+        monkeypatch.setattr(sys, "stdout", closed)
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert ended.value.code == 141
+    assert capsys.readouterr().err == ""
+
+
+def test_a_refusal_that_nobody_reads_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    monkeypatch.setattr(sys, "argv", ["axe", "layout", "S[(4"])
+    with os.fdopen(write_end, "w", buffering=1) as closed:
+        monkeypatch.setattr(sys, "stderr", closed)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), write_end)
+    assert ended.value.code == 2
+
+
 def test_a_failed_write_leaves_the_old_file(
     axe: Axe, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -315,7 +315,7 @@ BAD = {
     "apply_range": ("layout", "apply", "S[8:1]", "8"),
     "apply_text": ("layout", "apply", "S[8:1]", "one"),
     "refine_shapes": ("layout", "refine", "2x6", "3x4"),
-    "no_such_command": ("tune",),
+    "no_such_command": ("tuna",),
     "convert_refused": ("convert", "--to", "cute", "S[(8):(1@lane)]"),
     "convert_to": ("convert", "--to", "cut", "S[8:1]"),
     "convert_from": ("convert", "--from", "cut", "--to", "cute", "S[8:1]"),

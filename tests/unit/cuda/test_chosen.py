@@ -194,10 +194,10 @@ def test_streams_are_what_extraction_chose(name: str, monkeypatch: pytest.Monkey
 
 ON_LANES = {
     "cells": (lambda x: xp.exp(x), {"map_warps", "vector", "vectors"}),
-    "rows": (lambda x: nn.softmax(x), {"row_threads", "vector"}),
+    "rows": (lambda x: nn.softmax(x), {"row_threads", "vector", "resident"}),
     "columns": (
         lambda x: xp.sum(x, axis=0),
-        {"sweep_threads", "sweep_warps", "vector", "vectors"},
+        {"sweep_threads", "sweep_warps", "vector", "vectors", "resident"},
     ),
     "a turn": (lambda x: x.T + 1, {"turn_reading", "turn_writing", "vector"}),
     "a scan": (
@@ -234,7 +234,8 @@ def test_kernels_on_lanes_are_written_by_their_candidate_s_parameters(
         ("cells", "map_warps", (8,)),
         ("cells", "vector_bytes", (4,)),
         ("rows", "row_threads", (256,)),
-        ("columns", "sweep_vectors", (1,)),
+        ("columns", "sweep_warps", (32,)),
+        ("columns", "sweep_threads", (4,)),
         ("a turn", "turn_writing", (2,)),
         ("a scan", "scan_held", (1,)),
     ],

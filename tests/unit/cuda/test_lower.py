@@ -17,7 +17,7 @@ from axe_eq import nn
 from axe_eq.errors import SearchError
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.compile import compile_text
-from tests.unit.cuda.whole import interpreted
+from tests.unit.cuda.whole import interpreted, sample
 
 Fn = Callable[..., Any]
 xp = axe.array
@@ -152,3 +152,17 @@ def test_what_no_schedule_covers_is_refused_with_the_reason(name: str) -> None:
     fn, specs, reason = REFUSED[name]
     with pytest.raises(SearchError, match=reason):
         axe.compile(fn, *specs, target="h200")
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f32"])
+def test_a_factor_may_be_read_beside_its_product_too(dtype: str) -> None:
+    """Where the summed dim has extent 1 both are one load, and two tensors of the kernel."""
+
+    def beside(a: Any, b: Any) -> Any:
+        return a @ b - b
+
+    specs = f"3x1:{dtype}", f"1x37:{dtype}"
+    exe = axe.compile(beside, *specs, target="h200")
+    rng = np.random.default_rng(0)
+    a, b = (sample(rng, i.node.type) for i in axe.trace(beside, *specs).inputs)
+    assert np.allclose(exe.interpret(a, b), axe.run(beside, a, b), rtol=1e-2, atol=1e-2)

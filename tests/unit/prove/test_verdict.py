@@ -80,6 +80,11 @@ def test_text_of_a_program_counterexample() -> None:
     ]
 
 
+def test_inputs_are_shown_as_they_are_where_bits_tell_programs_apart() -> None:
+    shown = counterexample(inputs=(np.array([-0.0, 1e300, 0.5]),), names=("x",))
+    assert "x: float64[3] [-0, 1e+300, 0.5]" in str(shown)
+
+
 def test_text_of_large_inputs_is_short() -> None:
     large = np.zeros((100, 100), np.float32)
     large[3, :5] = 0.25

@@ -410,6 +410,20 @@ def test_a_file_with_any_byte_changed_is_refused_when_loaded(tmp_path: Path) -> 
     assert axe.load(path)(kept).tolist() == [0, 2, 4]
 
 
+@pytest.mark.parametrize("how", ["behind", "before", "twice", "comment"])
+def test_a_file_with_bytes_around_its_parts_is_refused(how: str, tmp_path: Path) -> None:
+    path = saved(tmp_path)
+    data = path.read_bytes()
+    if how == "comment":
+        with zipfile.ZipFile(path, "a") as file:
+            file.comment = b"more"
+    else:
+        path.write_bytes({"behind": data + b"x", "before": b"x" + data, "twice": 2 * data}[how])
+    wrong = "was changed after it was saved: it has gained bytes around its parts"
+    with pytest.raises(ArgumentError, match=wrong):
+        axe.load(path)
+
+
 def test_a_file_of_another_format_says_what_to_do(tmp_path: Path) -> None:
     path = saved(tmp_path)
     parts = parts_of(path)

@@ -30,10 +30,10 @@ WARP = 32
 # What is best of a CTA's warps and a thread's vectors of 16 bytes.
 WARPS, VECTORS = 4, 2
 # Of a thread that hold operands and results; addresses and values of cells take the others.
-MOST_REGISTERS = 160
+MOST_REGISTERS, OTHER_REGISTERS = 160, 24
 
 
-def _registers(tensors: Sequence[Operand], n_elements: int) -> int:
+def registers(tensors: Sequence[Operand], n_elements: int) -> int:
     """Registers of a thread that hold so many elements of every tensor."""
     return sum(
         -(-n_elements * DTYPES[o.dtype].itemsize // 4)
@@ -44,7 +44,7 @@ def _registers(tensors: Sequence[Operand], n_elements: int) -> int:
 
 def fits(fused: Sequence[Operand], work: float, n_elements: int) -> bool:
     """Whether a thread holds so many elements of every tensor, and computes them in few enough."""
-    few = _registers(fused, n_elements) <= MOST_REGISTERS
+    few = registers(fused, n_elements) <= MOST_REGISTERS
     return n_elements == 1 or (few and instructions(work * n_elements) <= MOST_INSTRUCTIONS)
 
 

@@ -38,7 +38,7 @@ WARP, MAX_WARPS, MIN_WARPS = 32, 32, 4
 REGISTERS, MOST_REGISTERS, HALF_REGISTERS = 65536, 255, 128
 MANY_ELEMENTS, FEW_ELEMENTS, FEW_THREADS, UNIT_THREADS = 16, 8, 256, 2048
 # Registers of a thread beside its part of a row: addresses, row values, temporaries.
-OTHER_REGISTERS = 28
+OTHER_REGISTERS, FEW_REGISTERS = 28, 22
 
 
 def reduce_rows(
@@ -49,6 +49,7 @@ def reduce_rows(
     across: int,
     name: str = "rows",
     wide: int | None = None,
+    resident: int = 0,
 ) -> ir.Kernel:
     """The kernel.
 
@@ -62,13 +63,15 @@ def reduce_rows(
         across: threads of a row: a power of two, up to 1024.
         name: of the kernel.
         wide: elements of a vector; by default as many as tensors are aligned for.
+        resident: CTAs that an SM's registers are divided among.
 
     Raises:
         ScheduleError: a row does not fit in the registers of its threads.
     """
     if wide is None:
         wide = run_vector([*operands, *(o for o, _ in outputs)], len(shape) - 1)
-    return _Writer(shape, operands, reductions, outputs, across, name, wide).write()
+    k = ThreadBuilder(name, warps_of(across), resident=resident)
+    return _Writer(k, shape, operands, reductions, outputs, across, wide).write()
 
 
 def vectors_of(columns: int, wide: int, across: int) -> int:
@@ -80,10 +83,14 @@ def registers_of(
     operands: Sequence[Operand],
     reductions: Sequence[Reduction],
     outputs: Sequence[tuple[Operand, Cell]],
-) -> Callable[[int], int]:
+) -> tuple[Callable[[int], int], Callable[[int], int]]:
     """Registers of a thread, by how many elements of a row it holds.
 
     Values of cells that a later cell contains are kept in 32 bits beside the operands.
+
+    Returns:
+        By elements held: registers that are enough, and those that NVRTC takes, which keeps one of
+        a value and what it was computed from.
     """
     cells = [r.cell for r in reductions] + [c for _, c in outputs]
     known = value_dtypes(operands, reductions)
@@ -95,11 +102,16 @@ def registers_of(
     words = sum(kept.values())
     read = [(DTYPES[o.dtype].itemsize, o.varies(-1)) for o in operands]
 
-    def registers(held: int) -> int:
-        loaded = sum(-(-(held if varies else 1) * size // 4) for size, varies in read)
-        return loaded + held * words + min(held, 16) + OTHER_REGISTERS
+    def loaded(held: int) -> int:
+        return sum(-(-(held if varies else 1) * size // 4) for size, varies in read)
 
-    return registers
+    def enough(held: int) -> int:
+        return loaded(held) + held * words + min(held, 16) + OTHER_REGISTERS
+
+    def taken(held: int) -> int:
+        return max(loaded(held), held * min(words, 1)) + FEW_REGISTERS
+
+    return enough, taken
 
 
 def _contained(cell: Cell, others: Sequence[Cell]) -> bool:
@@ -133,19 +145,19 @@ def warps_of(across: int) -> int:
 class _Writer:
     def __init__(
         self,
+        k: ThreadBuilder,
         shape: Sequence[int],
         operands: Sequence[Operand],
         reductions: Sequence[Reduction],
         outputs: Sequence[tuple[Operand, Cell]],
         across: int,
-        name: str,
         wide: int,
     ) -> None:
         self.operands, self.reductions, self.outputs = operands, reductions, outputs
         self.across, self.shape = across, tuple(shape)
         repeats = vectors_of(shape[-1], wide, across)
         self.warps = warps_of(across)
-        need = registers_of(operands, reductions, outputs)(repeats * wide)
+        need = registers_of(operands, reductions, outputs)[0](repeats * wide)
         room = min(REGISTERS // (self.warps * WARP), MOST_REGISTERS)
         if across & (across - 1) or across > MAX_WARPS * WARP or need > room:
             raise ScheduleError(
@@ -155,7 +167,7 @@ class _Writer:
         down = WARP * self.warps // across
         self.tile = (down, repeats * across * wide)
         self.layout = thread_layout((1, down), (repeats, across), wide)
-        self.k = ThreadBuilder(name, self.warps)
+        self.k = k
         self._numbered = list(enumerate(operands))
         # What reductions computed at every element, for later cells that contain it.
         self.kept: list[tuple[Cell, ir.View]] = []

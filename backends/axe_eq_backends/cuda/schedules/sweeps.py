@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import dataclass
 from math import prod
 
 from axe_eq.kernel.cells import (
@@ -26,18 +26,18 @@ from axe_eq.kernel.cells import (
     used,
 )  # fmt: skip
 from axe_eq.kernel.cells import Operand as Numbered
-from axe_eq.kernel.expr import Int, ceil_div
+from axe_eq.kernel.expr import Int, bounds, ceil_div
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.layout import Layout
 from axe_eq.program.ops import MONOIDS
+from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.online import ONLINE, substituted
-from axe_eq_backends.cuda.schedules.rows import MOST_REGISTERS, OTHER_REGISTERS, REGISTERS
+from axe_eq_backends.cuda.schedules.rows import OTHER_REGISTERS
 from axe_eq_backends.cuda.schedules.tails import Reduction, unit_of, value_dtypes
 from axe_eq_backends.cuda.schedules.tensors import (
     Operand,
     Space,
-    power_of_two_from,
     with_looks,
 )
 
@@ -46,14 +46,14 @@ WARP, WARPS, MOST_THREADS = 32, 8, 512
 
 @dataclass(frozen=True)
 class SweepTiling:
-    """A chunk: threads and vectors of the last kept dim and of the last reduced one.
+    """A chunk: threads of the last kept dim and of the last reduced one, and tiles in turn.
 
     Attributes:
         warps: of a CTA.
         fast: 1 where the reduced dim is contiguous, 0 where the kept one is.
         wide: elements of a vector along the contiguous dim.
         threads: of the contiguous dim; the rest lie along the other.
-        vectors: of a thread along the reduced dim.
+        vectors: tiles of a chunk along the reduced dim: their reads are on their way together.
     """
 
     warps: int
@@ -64,44 +64,38 @@ class SweepTiling:
 
     @property
     def tile(self) -> tuple[int, int]:
-        """(kept, reduced) elements of a chunk."""
+        """(kept, reduced) elements that a CTA's threads read with one vector each."""
         along, across = self.threads * self.wide, WARP * self.warps // self.threads
-        if self.fast:
-            return across, along * self.vectors
-        return along, across * self.vectors
+        return (across, along) if self.fast else (along, across)
 
     @property
     def layout(self) -> Layout:
-        """The chunk on registers: neighbouring threads hold neighbouring vectors."""
+        """A tile on registers: neighbouring threads hold neighbouring vectors."""
         other = WARP * self.warps // self.threads
         contiguous = [(self.threads, 1, "tx"), (self.wide, 1, "reg")]
-        repeats, across = (self.vectors, self.wide, "reg"), (other, self.threads, "tx")
-        shard = [across, repeats, *contiguous] if self.fast else [*contiguous, repeats, across]
+        across = (other, self.threads, "tx")
+        shard = [across, *contiguous] if self.fast else [*contiguous, across]
         return Layout([i for i in shard if i[0] != 1] or [(1, 1, "reg")])
 
-
-def best_sweep(kept: int, reduced: int, fast: int, wide: int) -> SweepTiling:
-    """The chunk that is expected to be fastest for a kept and a reduced extent.
-
-    Args:
-        kept: extent of the kept dim that chunks cut.
-        reduced: extent of the reduced one.
-        fast: 1 where the reduced one is contiguous.
-        wide: elements of a vector.
-    """
-    if fast:
-        threads = min(power_of_two_from(-(-reduced // wide)), MOST_THREADS)
-        warps, lines = max(WARPS, threads // WARP), -(-reduced // (threads * wide))
-    else:
-        threads = min(power_of_two_from(-(-kept // wide)), WARP)
-        warps, lines = WARPS, -(-reduced * threads // (WARP * WARPS))
-    return SweepTiling(warps, fast, wide, threads, min(4, 1 << (lines.bit_length() - 1)))
+    def steps(self, shape: Sequence[int], reduced: int) -> int:
+        """Chunks of a sweep over the last dims of a shape."""
+        return prod(shape[-reduced:-1]) * -(-shape[-1] // (self.tile[1] * self.vectors))
 
 
-def vectors_that_fit(warps: int, wide: int, per_element: int) -> int:
-    """Vectors of a thread whose elements take so many registers each; 1 at least."""
-    room = min(REGISTERS // (WARP * warps), MOST_REGISTERS) - OTHER_REGISTERS
-    return max(1, room // (per_element * wide))
+def registers_of_sweep(
+    operands: Sequence[Operand],
+    reductions: Sequence[Reduction],
+    tiling: SweepTiling,
+    rescaled: bool,
+) -> int:
+    """Registers of a thread: a chunk of every operand, running values, and what a tile computes."""
+    elements = tiling.wide * tiling.vectors
+    read = sum(
+        -(-(elements if o.varies(-1) else tiling.wide) * DTYPES[o.dtype].itemsize // 4)
+        for o in operands
+    )
+    held = elements if rescaled else 0
+    return read + held + (len(reductions) + 2) * tiling.wide + OTHER_REGISTERS
 
 
 def sweeps_of(
@@ -131,6 +125,7 @@ def sweep(
     tiling: SweepTiling,
     name: str = "sweeps",
     online: bool = True,
+    resident: int = 0,
 ) -> ir.Kernel:
     """The kernel.
 
@@ -144,12 +139,15 @@ def sweep(
             once.
         tiling: the chunk.
         name: of the kernel.
-        online: running maxima may rescale sums; else they take a sweep of their own.
+        online: running maxima may rescale sums, where a sweep is several chunks; else they take
+            a sweep of their own.
+        resident: CTAs that an SM's registers are divided among.
 
     Raises:
         ScheduleError: a monoid without a unit.
     """
-    return _Writer(shape, reduced, operands, reductions, outputs, tiling, name, online).write()
+    k = ThreadBuilder(name, tiling.warps, resident=resident)
+    return _Writer(k, shape, reduced, operands, reductions, outputs, tiling, online).write()
 
 
 @dataclass
@@ -160,14 +158,6 @@ class _Running:
     acc: ir.Buffer
     dtype: str
     rescaled: tuple[int, Cell, Cell] | None = None  # the maximum's number, score, factor
-    total: ir.View | None = None
-
-
-@dataclass
-class _Sweep:
-    """What one sweep computes."""
-
-    running: list[_Running] = field(default_factory=list)
 
 
 def scaled_sum(
@@ -202,13 +192,13 @@ def scaled_sum(
 class _Writer:
     def __init__(
         self,
+        k: ThreadBuilder,
         shape: Sequence[int],
         reduced: int,
         operands: Sequence[Operand],
         reductions: Sequence[Reduction],
         outputs: Sequence[tuple[Operand, Cell]],
         tiling: SweepTiling,
-        name: str,
         online: bool,
     ) -> None:
         kept = len(shape) - reduced
@@ -217,10 +207,11 @@ class _Writer:
         self.shape = tuple(shape[d] for d in order)
         self.operands = [o.over(order) for o in operands]
         self.outputs = [(o.over(order), c) for o, c in outputs]
-        self.reductions, self.online = list(reductions), online
+        self.reductions = list(reductions)
+        self.online = online and tiling.steps(shape, reduced) > 1
         self.n_kept, self.n_reduced = kept, reduced
         self.loops = range(kept - 1, len(shape) - 2)  # slower reduced dims
-        self.t, self.k = tiling, ThreadBuilder(name, tiling.warps)
+        self.t, self.k = tiling, k
 
     def write(self) -> ir.Kernel:
         k = self.k
@@ -242,25 +233,26 @@ class _Writer:
     def _tile(self, begin: list[Int]) -> None:
         """All sweeps over one tile of the kept dims."""
         self.values: dict[int, ir.View] = {}
+        self.held: dict[tuple[int, int], ir.View] = {}
         sweeps, self.split = sweeps_of(len(self.operands), self.reductions, self.online)
         for members in sweeps:
             running = [self._start(n) for n in members]
-            with self._chunks(begin) as at:
-                loaded = self._load(at, {n for r in running for n in self._reads(r)})
+            for chunk in self._chunks(begin):
+                loaded = self._loads(chunk, {n for r in running for n in self._reads(r)})
                 for r in running:
-                    self._merge(r, running, loaded, at[-1])
+                    self._merge(r, running, loaded, chunk)
             for r in running:
                 self._finish(r, running)
-        whole = [(o, c) for o, c in self.outputs if not self._sweeps(o)]
-        for out, cell in whole:
-            loads = self._load([*begin[:-1], *[0] * len(self.loops), begin[-1], 0], used(cell))
-            self._store(out, cell, loads, [*begin[:-1], *[0] * len(self.loops), begin[-1], 0])
+        at = [*begin[:-1], *[0] * len(self.loops), begin[-1], 0]
+        for out, cell in self.outputs:
+            if not self._sweeps(out):
+                self._store(out, cell, self._load(at, used(cell), -1), at)
         swept = [(o, c) for o, c in self.outputs if self._sweeps(o)]
-        if swept:
-            with self._chunks(begin) as at:
-                loaded = self._load(at, {n for _, c in swept for n in used(c)})
+        for chunk in self._chunks(begin) if swept else ():
+            loaded = self._loads(chunk, {n for _, c in swept for n in used(c)})
+            for values, at in zip(loaded, chunk, strict=True):
                 for out, cell in swept:
-                    self._store(out, cell, loaded, at)
+                    self._store(out, cell, values, at)
 
     def _sweeps(self, out: Operand) -> bool:
         """Whether an output keeps a reduced dim."""
@@ -277,23 +269,47 @@ class _Writer:
 
     # -- chunks --
 
-    @contextmanager
-    def _chunks(self, begin: list[Int]) -> Iterator[list[Int]]:
-        """Loops over the reduced dims: the index where each chunk begins."""
-        k = self.k
+    def _chunks(self, begin: list[Int]) -> Iterator[list[list[Int]]]:
+        """Chunks of a sweep: the index where each of their tiles begins.
+
+        Whole chunks are a loop, and what is left is one more: only that one ends inside a tile.
+        """
+        k, size = self.k, self.t.tile[1]
+        reach = size * self.t.vectors
+        whole, rest = divmod(self.shape[-1], reach)
         with ExitStack() as stack:
             slow = [stack.enter_context(k.range(self.shape[d], name="slow")) for d in self.loops]
-            count = ceil_div(self.shape[-1], self.t.tile[1])
-            chunk = stack.enter_context(k.range(count, name="chunk"))
-            yield [*begin[:-1], *slow, begin[-1], k.let("at", chunk * self.t.tile[1])]
+            front = [*begin[:-1], *slow, begin[-1]]
+            if whole > 1 or (whole and rest):
+                with k.range(whole, name="chunk") as chunk:
+                    at = k.let("at", chunk * reach)
+                    yield [[*front, at + n * size] for n in range(self.t.vectors)]
+            elif whole:
+                yield [[*front, n * size] for n in range(self.t.vectors)]
+            if rest:
+                yield [[*front, whole * reach + n * size] for n in range(-(-rest // size))]
 
-    def _load(self, at: list[Int], numbers: set[int]) -> dict[int, ir.View]:
-        """Operands of a chunk, and row values, by number."""
+    def _loads(self, chunk: list[list[Int]], numbers: set[int]) -> list[dict[int, ir.View]]:
+        """Operands of every tile of a chunk: all reads begin before any value is used."""
+        return [self._load(at, numbers, n) for n, at in enumerate(chunk)]
+
+    def _load(self, at: list[Int], numbers: set[int], tile: int) -> dict[int, ir.View]:
+        """Operands of a tile, and row values, by number.
+
+        A chunk that is all of the reduced dims stays in registers.
+        """
         found = dict(self.values)
+        stays = self.t.steps(self.shape, self.n_reduced) == 1
         for n in sorted(with_looks(numbers, self.operands)):
-            if n < len(self.operands):
-                operand = self.operands[n]
-                found[n] = self.space.load(operand, at, self.t.tile, self.like, values=found)
+            if n >= len(self.operands):
+                continue
+            operand = self.operands[n]
+            key = n, tile if operand.varies(-1) else -1
+            if stays and key in self.held:
+                found[n] = self.held[key]
+                continue
+            found[n] = self.space.load(operand, at, self.t.tile, self.like, values=found)
+            self.held[key] = found[n]
         return found
 
     def _map(self, cell: Cell, out: ir.View, values: Mapping[int, ir.View]) -> None:
@@ -314,7 +330,8 @@ class _Writer:
         self, cell: Cell, unit: float, values: Mapping[int, ir.View], at: Int
     ) -> tuple[Cell, Mapping[int, ir.View]]:
         """The cell with the unit outside the reduced dim, and its operands."""
-        if self.shape[-1] % self.t.tile[1] == 0:
+        last = bounds(at)[1]
+        if last is not None and last + self.t.tile[1] <= self.shape[-1]:
             return cell, values
         position = len(self.dtypes)
         inside = apply("lt", arg(position), Constant(self.shape[-1]))
@@ -335,33 +352,43 @@ class _Writer:
         return part.all
 
     def _merge(
-        self, r: _Running, running: list[_Running], values: dict[int, ir.View], at: Int
+        self,
+        r: _Running,
+        running: list[_Running],
+        loaded: list[dict[int, ir.View]],
+        chunk: list[list[Int]],
     ) -> None:
+        """Merge a chunk into a running value, and into the sums that its maximum rescales."""
         k, reduction = self.k, self.reductions[r.number - len(self.operands)]
         if r.rescaled is not None:
             return  # with its maximum
-        part = self._value(reduction.cell, r.dtype, unit_of(reduction.monoid, r.dtype), values, at)
         merged = apply(MONOIDS[reduction.monoid].merges, arg(0), arg(1))
         sums = [s for s in running if s.rescaled is not None and s.rescaled[0] == r.number]
-        if not sums:
-            k.map(merged, r.acc.all, r.acc.all, part)
-            return
-        top = k.reg_like("top", r.dtype, self.like.all)
-        k.map(merged, top.all, r.acc.all, part)
+        unit = unit_of(reduction.monoid, r.dtype)
+        top = k.reg_like("top", r.dtype, self.like.all) if sums else r.acc
+        parts, before = list[ir.View](), r.acc.all
+        for values, at in zip(loaded, chunk, strict=True):
+            parts.append(self._value(reduction.cell, r.dtype, unit, values, at[-1]))
+            k.map(merged, top.all, before, parts[-1])
+            before = top.all
         softmax = ONLINE["softmax"]
         for s in sums:
             assert s.rescaled is not None
             factor = s.rescaled[2]
-            change = substituted(softmax.rescale, {0: arg(-1), 1: arg(-2)})
-            added: Cell = substituted(softmax.weight, {0: arg(-3), 1: arg(-2)})
-            given: Mapping[int, ir.View] = {
-                **values, -1: r.acc.all, -2: top.all, -3: part, -4: s.acc.all
-            }  # fmt: skip
-            if factor != Constant(1.0):  # past the end no weight makes it 0: it may be no number
-                added, given = self._masked(apply("mul", added, factor), 0.0, given, at)
-            cell = apply("add", apply("mul", arg(-4), change), added)
-            self._map(cell, s.acc.all, given)
-        k.map(IDENTITY, r.acc.all, top.all)
+            change = substituted(softmax.rescale, {0: arg(0), 1: arg(1)})
+            k.map(apply("mul", arg(2), change), s.acc.all, r.acc.all, top.all, s.acc.all)
+            for values, at, part in zip(loaded, chunk, parts, strict=True):
+                added: Cell = substituted(softmax.weight, {0: arg(-3), 1: arg(-2)})
+                given: Mapping[int, ir.View] = {
+                    **values, -2: top.all, -3: part, -4: s.acc.all
+                }  # fmt: skip
+                if factor != Constant(
+                    1.0
+                ):  # past the end no weight makes it 0: it may be no number
+                    added, given = self._masked(apply("mul", added, factor), 0.0, given, at[-1])
+                self._map(apply("add", arg(-4), added), s.acc.all, given)
+        if sums:
+            k.map(IDENTITY, r.acc.all, top.all)
 
     def _finish(self, r: _Running, running: list[_Running]) -> None:
         """Reduce running values over the threads."""

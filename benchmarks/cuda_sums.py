@@ -1,0 +1,306 @@
+"""Sums over any dims, norms, argmax and pooling against torch on this machine's GPU.
+
+    python -m benchmarks.cuda_sums --prepare FOLDER [--only NAME ...]
+    python -m benchmarks.cuda_sums --gpu --saved FOLDER --out FILE [--only NAME ...] [--quick]
+
+The first compiles and saves all programs for an H200, without a GPU; the second runs them. Named
+programs are those that a review of 2026-11 found slow; 20 more are drawn by seed. Correctness comes
+first: every result is compared with torch in float64 on random normal data. What is timed are CUDA
+graphs over buffers that take turns and are larger than L2 together, in shuffled order, the median
+of the rounds: torch eager, `torch.compile` by default and, of named programs, with
+max-autotune-no-cudagraphs, and a copy of what is read beside them. --quick leaves the latter out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+EPS, TOLERANCE = 1e-5, 2e-3
+SEED, DRAWN, SETS_BYTES = 13, 20, 300e6
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program: what it computes, over which dims, of which arguments.
+
+    Attributes:
+        kind: "sum", "mean", "stats", "norm", "rmsnorm", "softmax", "argmax" or "pool".
+        shape, dtype: of its argument.
+        dims: that are reduced; of a pool its window.
+        along: of a norm, the dims along which a scale and a shift vary.
+    """
+
+    kind: str
+    shape: Shape
+    dims: tuple[int, ...]
+    dtype: str = "f16"
+    along: tuple[int, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Kind, shape, element type and dims."""
+        given = "x".join(map(str, self.shape)), self.dtype, "".join(map(str, self.dims))
+        return "_".join((self.kind, *given))
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """Those of its arguments."""
+        scale = tuple(e if d in self.along else 1 for d, e in enumerate(self.shape))
+        return [self.shape, *([scale] * 2 if self.along else [])]
+
+    def axe(self, x: Any, *scale: Any) -> Any:
+        """The program as a user writes it."""
+        from axe_eq import array as xp
+        from axe_eq import nn
+
+        dims, kept = self.dims, partial(xp.mean, axis=self.dims, keepdims=True)
+        if self.kind == "pool":
+            parts = [nn.max_pool2d] if hasattr(nn, "max_pool2d") else []
+            return parts[0](x, dims) if parts else _pooled(xp, x, dims)
+        if self.kind == "norm":
+            mean = kept(xp.astype(x, "f32"))
+            centred = x - mean
+            spread = kept(centred * centred)
+            return xp.astype(centred / xp.sqrt(spread + EPS) * scale[0] + scale[1], self.dtype)
+        programs: dict[str, Callable[[], Any]] = {
+            "sum": lambda: xp.sum(x, axis=dims),
+            "mean": lambda: xp.mean(x, axis=dims),
+            "stats": lambda: (xp.mean(x, axis=dims), xp.var(x, axis=dims)),
+            "rmsnorm": lambda: x / xp.sqrt(kept(x * x) + EPS),
+            "softmax": lambda: nn.softmax(x, axis=dims[0]),
+            "argmax": lambda: xp.argmax(x, axis=dims[0]),
+        }
+        return programs[self.kind]()
+
+    def torch(self, x: Any, *scale: Any) -> Any:
+        """The same in torch."""
+        import torch
+        from torch.nn import functional
+
+        dims, kept = self.dims, partial(torch.mean, dim=self.dims, keepdim=True)
+        if self.kind == "norm":
+            # What torch computes norms in.
+            wide = x.float() if x.dtype == torch.float16 else x
+            centred = wide - kept(wide)
+            spread = kept(centred * centred)
+            return (centred / torch.sqrt(spread + EPS) * scale[0] + scale[1]).to(x.dtype)
+        programs: dict[str, Callable[[], Any]] = {
+            "sum": lambda: torch.sum(x, dim=dims),
+            "mean": lambda: torch.mean(x, dim=dims),
+            "stats": lambda: torch.var_mean(x, dim=dims, correction=0)[::-1],
+            "rmsnorm": lambda: x / torch.sqrt(kept(x * x) + EPS),
+            "softmax": lambda: torch.softmax(x, dim=dims[0]),
+            "argmax": lambda: torch.argmax(x, dim=dims[0]),
+            "pool": lambda: functional.max_pool2d(x, dims, stride=dims),
+        }
+        return programs[self.kind]()
+
+
+def _pooled(xp: Any, x: Any, window: tuple[int, ...]) -> Any:
+    n, c, h, w = x.shape
+    high, wide = window
+    return xp.max(xp.reshape(x, (n, c, h // high, high, w // wide, wide)), axis=(3, 5))
+
+
+def named() -> list[Case]:
+    """Programs that a review found slow, and their like."""
+    rows = ((3000, 5120), (16384, 2880), (512, 50257), (65536, 128))
+    return [
+        *(Case("sum", shape, (0,)) for shape in rows),
+        *(Case("sum", shape, (0, 1)) for shape in rows),
+        Case("rmsnorm", (16, 1024, 2048), (1,)),
+        Case("softmax", (512, 50257), (1,)),
+        Case("stats", (32, 56, 56, 128), (0, 1, 2)),
+        Case("stats", (32, 128, 56, 56), (0, 2, 3)),
+        Case("norm", (32, 56, 56, 128), (0, 1, 2), along=(3,)),
+        Case("norm", (32, 128, 56, 56), (0, 2, 3), along=(1,)),
+    ]
+
+
+def drawn(seed: int = SEED, count: int = DRAWN) -> list[Case]:
+    """Programs of 8 to 64 million elements, every kind in turn."""
+    rng = random.Random(seed)
+    return [_drawn(rng, n) for n in range(count)]
+
+
+def _drawn(rng: random.Random, number: int) -> Case:
+    kinds = "sum", "sum", "mean", "stats", "norm", "group", "rmsnorm", "argmax", "pool", "softmax"
+    kind, dtype = kinds[number % len(kinds)], rng.choice(("f16", "f16", "f32"))
+    side = rng.choice((28, 32, 56, 60, 112))
+    if kind in ("norm", "pool", "group"):
+        channels = rng.choice((32, 64, 96, 128, 256))
+        n = max(2, rng.randint(8, 40) * 2**20 // (channels * side * side))
+        if kind == "pool":
+            return Case("pool", (n, channels, side, side), (2, 2), dtype)
+        if kind == "group":
+            parts = (n, 8, channels // 8, side, side)
+            return Case("norm", parts, (2, 3, 4), dtype, along=(1, 2))
+        last = rng.random() < 0.5
+        shape = (n, side, side, channels) if last else (n, channels, side, side)
+        dims, along = ((0, 1, 2), (3,)) if last else ((0, 2, 3), (1,))
+        return Case("norm", shape, dims, dtype, along=along)
+    if kind == "softmax":
+        columns = rng.choice((32000, 50257, 65536, 128256))
+        return Case("softmax", (rng.randint(8, 32) * 2**20 // columns, columns), (1,), dtype)
+    if kind == "rmsnorm":
+        middle, last = rng.choice((64, 300, 512, 1500)), rng.choice((64, 192, 1000, 2048))
+        n = max(1, rng.randint(8, 32) * 2**20 // (middle * last))
+        return Case("rmsnorm", (n, middle, last), (1,), dtype)
+    rank = rng.randint(2, 4) if kind != "argmax" else 2
+    shape = [rng.choice((3, 17, 64, 100, 129, 256, 511, 1024)) for _ in range(rank - 1)]
+    shape.insert(rng.randint(0, rank - 1), 1)
+    at = shape.index(1)
+    shape[at] = max(2, rng.randint(8, 48) * 2**20 // math.prod(shape))
+    dims = tuple(sorted(rng.sample(range(rank), 1 if kind == "argmax" else rng.randint(1, rank))))
+    return Case(kind, tuple(shape), dims, dtype)
+
+
+def cases(only: Sequence[str] | None) -> Iterator[Case]:
+    """All of them, or those whose names begin so."""
+    for case in dict.fromkeys([*named(), *drawn()]):
+        if not only or case.name.startswith(tuple(only)):
+            yield case
+
+
+def prepare(folder: Path, only: Sequence[str] | None) -> None:
+    """Compile and save."""
+    import axe_eq as axe
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for case in cases(only):
+        begin = time.process_time()
+        specs = [axe.Spec(s, case.dtype if not n else "f32") for n, s in enumerate(case.shapes)]
+        exe = axe.compile(case.axe, *specs, target="h200")
+        exe.save(folder / f"{case.name}.axe")
+        kernels = [
+            {"schedule": k.schedule, "us": k.time_s * 1e6, **k.parameters} for k in exe.kernels
+        ]
+        found = {"estimate_us": exe.cost["time_s"] * 1e6, "kernels": kernels}
+        (folder / f"{case.name}.json").write_text(json.dumps(found), encoding="utf-8")
+        shown = "; ".join(" ".join(f"{k}={v}" for k, v in made.items()) for made in kernels)
+        seconds = time.process_time() - begin
+        print(f"{case.name}: {found['estimate_us']:.1f} us, {seconds:.1f} s: {shown}", flush=True)
+
+
+def measure(case: Case, saved: Path, rounds: int, modes: Sequence[str]) -> dict[str, Any]:
+    """Errors, then times."""
+    import torch
+
+    from axe_eq.run.store import load
+    from benchmarks.cuda import Run, graphs, summary
+
+    dtype = getattr(torch, f"float{case.dtype[1:]}")
+    n_bytes = math.prod(case.shape) * dtype.itemsize
+    sets = [
+        (
+            torch.randn(case.shape, device="cuda", dtype=dtype),
+            *(torch.randn(s, device="cuda") for s in case.shapes[1:]),
+        )
+        for _ in range(max(2, math.ceil(SETS_BYTES / n_bytes)))
+    ]
+    about = json.loads((saved / f"{case.name}.json").read_text(encoding="utf-8"))
+    exe = load(saved / f"{case.name}.axe")
+    calls = [exe.bind(*given) for given in sets]
+    found = {"name": case.name, **about, "error": _error(case, sets[0], calls[0]())}
+    runs: dict[str, list[Run]] = {"axe": calls} if found["error"] < TOLERANCE else {}
+    runs["eager"] = [partial(case.torch, *given) for given in sets]
+    for mode in modes:
+        torch._dynamo.reset()
+        compiled = torch.compile(case.torch, dynamic=False, mode=mode)
+        compiled(*sets[0])
+        runs[f"compile {mode}"] = [partial(compiled, *given) for given in sets]
+    others = [torch.empty_like(given[0]) for given in sets]
+    runs["copy"] = [partial(y.copy_, g[0]) for y, g in zip(others, sets, strict=True)]
+    times = found["times"] = summary(graphs(runs, rounds), n_bytes)
+    best = min(v["us"] for key, v in times.items() if key not in ("axe", "copy"))
+    ours = times["axe"]["us"] if "axe" in times else math.inf
+    return {**found, "ratio": best / ours, "of_estimate": ours / found["estimate_us"]}
+
+
+def _error(case: Case, given: Sequence[Any], results: Any) -> float:
+    """The largest difference from torch in float64, over the largest value."""
+    import torch
+
+    x = given[0].double()
+    outs = results if isinstance(results, (tuple, list)) else (results,)
+    if case.kind == "argmax":  # of equal values torch may take any
+        at = outs[0].unsqueeze(case.dims[0]).long()
+        wanted = x.amax(case.dims[0], keepdim=True)
+        return float((x.gather(case.dims[0], at) - wanted).abs().max())
+    want = case.torch(x, *(g.double() for g in given[1:]))
+    wants = want if isinstance(want, (tuple, list)) else (want,)
+    # Sums of random numbers cancel: what they are sums of says what is large.
+    terms = math.sqrt(x.numel() / wants[0].numel()) if case.kind in ("sum", "mean") else 0.0
+    scale = [terms / (x.numel() / wants[0].numel() if case.kind == "mean" else 1.0), 0.0]
+    return (
+        max(
+            float((out.double() - want).abs().max() / max(float(want.abs().max()), least))
+            for out, want, least in zip(outs, wants, scale, strict=False)
+        )
+        if all(torch.isfinite(o).all() for o in outs)
+        else math.inf
+    )
+
+
+def main() -> None:
+    """Prepare or measure."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--prepare", type=Path, help="compile here and save there")
+    parser.add_argument("--gpu", action="store_true", help="measure")
+    parser.add_argument("--saved", type=Path, help="where --prepare saved")
+    default = Path(os.environ.get("OUT", "benchmarks/results")) / "cuda_sums.json"
+    parser.add_argument("--out", type=Path, default=default)
+    parser.add_argument("--only", nargs="*", default=None, help="beginnings of names")
+    parser.add_argument("--quick", action="store_true", help="torch.compile by default alone")
+    options = parser.parse_args()
+    if options.prepare:
+        prepare(options.prepare, options.only)
+    if not options.gpu:
+        return
+    import torch
+
+    from benchmarks.cuda import machine
+
+    torch.manual_seed(0)
+    random.seed(0)
+    known, found = {c.name for c in named()}, []
+    for case in cases(options.only):
+        more = case.name in known and not options.quick
+        modes = ["default", "max-autotune-no-cudagraphs"] if more else ["default"]
+        try:
+            found.append(measure(case, options.saved, 9, modes))
+        except Exception as error:
+            found.append({"name": case.name, "failed": repr(error)[:500]})
+            print(case.name, "failed:", repr(error)[:300], flush=True)
+            continue
+        last = found[-1]
+        shown = " ".join(f"{key} {v['us']:.2f}" for key, v in last["times"].items())
+        print(
+            f"{case.name}: {last['ratio']:.3f} of the best peer; {shown};"
+            f" estimated {last['estimate_us']:.1f}, error {last['error']:.1e}", flush=True,
+        )  # fmt: skip
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps({"machine": machine(), "cases": found}, indent=1))
+    ratios = [c["ratio"] for c in found if c.get("ratio")]
+    if ratios:
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        near = sum(0.7 <= c["of_estimate"] <= 1.3 for c in found if c.get("ratio"))
+        print(
+            f"{len(ratios)} programs: geomean {mean:.3f}, least {min(ratios):.3f};"
+            f" {near} within 30 % of their estimate"
+        )
+
+
+if __name__ == "__main__":
+    main()
