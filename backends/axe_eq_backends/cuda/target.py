@@ -241,5 +241,5 @@ b200 = replace(
     links=(Link(900e9, 4.6e-6, "NVLink"),),
     completions=tuple(c for c in _COMPLETIONS if c.name != "wgmma"),
     limits={**_LIMITS, "compute_capability": 100, "l2_bytes": 126 << 20},
-    source="datasheet; not measured",
+    source="datasheet, with figures that were fitted on an H200; not measured",
 )
