@@ -12,6 +12,8 @@ all finite inputs, `proper` finite wherever defined.
 
 from __future__ import annotations
 
+from typing import Any
+
 from axe_eq.pack import Pack
 from axe_eq.program import sigalg
 from axe_eq.program.decisions import Draw
@@ -43,7 +45,15 @@ from axe_eq_rules.joins import (
     operator_of_concat,
 )
 from axe_eq_rules.needs import NOTHING, PROPER, is_above, is_proper
-from axe_eq_rules.stages import long_sample, parts, stages, uneven_parts
+from axe_eq_rules.stages import (
+    long_sample,
+    parts,
+    square_sample,
+    squares,
+    squares_in_parts,
+    stages,
+    uneven_parts,
+)
 from axe_eq_rules.tensor import swapped, text, without_scalar
 
 PACK = Pack(
@@ -509,6 +519,34 @@ def long_reduction_in_uneven_parts(s: Sig, x: Value) -> Sides:
     t, u, k, head, tail, join, v, w, m, n = uneven_parts(s, type_of(x))
     begun = op(u, w, sel(k, sel(head, x)))
     return op(s, "id", x), op(m, n, op(t, "id", sel(join, begun, op(v, w, sel(tail, x)))))
+
+
+def _squares_of_parts(u: Any, t: Any, names: tuple[Any, ...], m: Value, y: Value) -> Any:
+    """t[id](u[id]((y - c)^2) + r (c - m)^2), c = u[id](y) / r   by names of `squares`."""
+    read, product, r, of_parts, their, scaled = names
+    count = Sel(r, Nil())
+    c = op(scaled, "div", op(u, "id", y), count)
+    inside, between = op(read, "sub", y, c), op(of_parts, "sub", c, m)
+    spread = op(scaled, "mul", op(their, "mul", between, between), count)
+    within = op(u, "id", op(product, "mul", inside, inside))
+    return op(t, "id", op(their, "add", within, spread))
+
+
+@PACK.law(source="Chan, Golub and LeVeque (1983), eq. 2.1", expands=True, sampler=square_sample)
+def long_squares_in_stages(s: Sig, e: Sig, g: Sig, x: Value, m: Value) -> Sides:
+    """s[id]((x - m)^2) = t[id](u[id]((x - c)^2) + r (c - m)^2), c = u[id](x) / r   for any m."""
+    u, t, *names = squares(s, e, g, type_of(x))
+    d = op(g, "sub", x, m)
+    return op(s, "id", op(e, "mul", d, d)), _squares_of_parts(u, t, tuple(names), m, x)
+
+
+@PACK.law(source="Chan, Golub and LeVeque (1983), eq. 2.1", expands=True, sampler=square_sample)
+def long_squares_in_parts(s: Sig, e: Sig, g: Sig, x: Value, m: Value) -> Sides:
+    """s[id]((x - m)^2) = t[id](u[id]((y - c)^2) + r (c - m)^2), c = u[id](y) / r, y = k(x)."""
+    k, u, t, *names = squares_in_parts(s, e, g, type_of(x))
+    d = op(g, "sub", x, m)
+    left = op(s, "id", op(e, "mul", d, d))
+    return left, _squares_of_parts(u, t, tuple(names), m, sel(k, x))
 
 
 for _count in (1, 2):

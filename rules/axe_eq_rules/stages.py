@@ -19,9 +19,10 @@ from axe_eq.program.signature import Signature, make, plain, signature
 from axe_eq.program.terms import In
 from axe_eq.program.types import DTYPES, ValueType, value_type
 from axe_eq.rule.term import STR, Ground, primitive
+from axe_eq_rules.constants import constant_text
 
 LEAST, FEW, SHORT = 1 << 18, 1 << 9, 1 << 9
-PIECES = (1 << 9, 1 << 11)
+PIECES = (1 << 10,)
 # Kept elements that lie next to each other are pieces of so many bytes: what memories give.
 STRIP_BYTES = 64
 NARROW = ("f16", "bf16")
@@ -170,6 +171,66 @@ def uneven_parts(sig: str, x: str) -> list[tuple[str, ...]]:
             (*f.stages(way), _split(f, way), *pieces, join_text("concat", axis), same, *f.casts())
         )
     return found
+
+
+@primitive((STR, STR, STR, STR), (STR,) * 8, many=True)
+def squares(sig: str, product: str, difference: str, x: str) -> list[tuple[str, ...]]:
+    """(inner, outer, read, product, r, of parts, their product, scaled), see the laws."""
+    ways = (f_way for *f_way, _ in _ways(sig, x))
+    return [_squares(f, w, difference) for f, w in ways
+            if w.parts == 1 and _centred(f, product, difference)]  # fmt: skip
+
+
+@primitive((STR, STR, STR, STR), (STR,) * 9, many=True)
+def squares_in_parts(sig: str, product: str, difference: str, x: str) -> list[tuple[str, ...]]:
+    """The split, and what `squares` says, where parts of a dim come first."""
+    return [(_split(f, w), *_squares(f, w, difference)) for f, w, even in _ways(sig, x)
+            if w.parts > 1 and even and _centred(f, product, difference)]  # fmt: skip
+
+
+def _centred(f: _Long, product: str, difference: str) -> bool:
+    """Whether a sum is of squares of x less values that lack what is reduced."""
+    rank, apart = f.type.rank, signature(difference)
+    same = sigalg.elementwise(rank, 2)
+    plainly = apart.operands[0] == same.operands[0] and signature(product) == same
+    lacks = all(p.plain is not None or not p.terms for p in apart.operands[1])
+    lacks = lacks and not {p.plain for p in apart.operands[1]} & set(f.reduced)
+    return f.sig.monoid == "+" and f.type.dtype not in NARROW and plainly and lacks
+
+
+def _squares(f: _Long, way: _Way, difference: str) -> tuple[str, ...]:
+    """What `squares` says of one way."""
+    outer, inner = f.stages(way)
+    axis = f.reduced[way.whole] if way.parts > 1 else f.type.rank
+    dims = signature(inner).operands[0]
+    n_out = signature(inner).n_out
+    left = [d for d, p in enumerate(dims) if p.plain is not None and p.plain < n_out]
+    mean = [
+        p if p.plain is None else plain(left.index(p.plain + (p.plain > axis)))
+        for p in signature(difference).operands[1]
+    ]
+    here = range(len(left))
+    made = (
+        make([map(plain, range(len(dims))), map(plain, left)], range(len(dims))),
+        sigalg.elementwise(len(dims), 2), make([map(plain, here), mean], here),
+        sigalg.elementwise(len(left), 2), make([map(plain, here), []], here),
+    )  # fmt: skip
+    read, product, of_parts, their, scaled = (m.text for m in made)
+    whole = prod(f.type.shape[a] for a in f.reduced[: way.whole]) * way.parts
+    kept = prod(e for a, e in enumerate(f.type.shape) if a not in f.reduced)
+    count = constant_text(prod(f.type.shape) // (kept * whole), f.type.dtype)
+    return inner, outer, read, product, count, of_parts, their, scaled
+
+
+def square_sample(draw: Draw) -> tuple[Ground, ...]:
+    """A sampler of a long sum of squares: its signature, those of squares and of differences."""
+    shape = draw.pick("shape", ((512, 256, 2), (2, 512, 256), (1 << 17, 2)))
+    dims = range(len(shape))
+    kept = min(dims, key=lambda d: shape[d])
+    sig = make([map(plain, dims)], [kept], "+", [d for d in dims if d != kept])
+    apart = make([map(plain, dims), [plain(kept)]], dims)
+    x, m = In("x0", str(ValueType("f64", shape))), In("x1", str(ValueType("f64", (2,))))
+    return sig.text, sigalg.elementwise(len(shape), 2).text, apart.text, x, m
 
 
 def _split(f: _Long, way: _Way) -> str:

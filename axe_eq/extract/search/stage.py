@@ -18,6 +18,8 @@ from axe_eq.extract.search.selection import Selection
 MAX_ALTERNATIVES = 64
 MOST_RUNNERS = 24
 RANKED = 3
+# Values that may stand for one of their type, and what they may cost more before kernels merge.
+MOST_SWAPS, SWAPPED = 8, 1.02
 INFINITE = float("inf")
 
 
@@ -162,7 +164,7 @@ def _extracted(prices: Prices, per_byte: float, progress: Callable[[str], None])
     selection = search.selection() if per_byte else search.run(progress)
     groups = merged(prices, selection)
     ranked = 0 if per_byte else RANKED - 1  # those keep more
-    others = tuple(_groups_without(search, v) for v in _cheapest(search, selection, ranked))
+    others = tuple(_groups_without(search, f) for f in _cheapest(search, selection, ranked))
     outputs = [(_home(forest, root), forest.layout_of(root)) for root in forest.roots]
     return Extracted(
         search, selection, groups, unfused, others, search.evaluated, prices.pricer.priced, outputs
@@ -175,11 +177,11 @@ def _home(forest: Forest, root: int) -> int:
     return moves[0][0] if moves else root
 
 
-def _groups_without(search: Search, flipped: int) -> list[Group]:
-    """Kernels of the schedule with one value flipped."""
-    undo = search.set_materialised([flipped])
+def _groups_without(search: Search, flipped: Sequence[int]) -> list[Group]:
+    """Kernels of the schedule with some values flipped."""
+    undo = search.set_materialised(flipped)
     groups = merged(search.prices, search.selection())
-    search.restore([flipped], undo)
+    search.restore(flipped, undo)
     return groups
 
 
@@ -206,12 +208,29 @@ def _change(search: Search, selection: Selection, value: int, bound: float = INF
     return Change(name, value, is_drop, cost, differs)
 
 
-def _cheapest(search: Search, selection: Selection, number: int) -> list[int]:
-    """The values whose flips make the cheapest other schedules; dearer ones are not priced out."""
+def _cheapest(search: Search, selection: Selection, number: int) -> list[tuple[int, ...]]:
+    """The flips that make the cheapest other schedules; dearer ones are not priced out.
+
+    Those of one value, and one for another of its kind: kernels of either may merge with others.
+    """
+    swaps = _swaps(search, selection) if number else []
+    found = sorted((t, s) for t, s in swaps if t < selection.time_s * SWAPPED)
     best: list[Change] = []
     for value in _nearby(search, selection) if number else ():
         bound = best[-1].time_s if len(best) == number else INFINITE
         change = _change(search, selection, value, bound)
         if change.differs:
             best = sorted([*best, change], key=lambda c: (c.time_s, c.name))[:number]
-    return [change.value for change in best]
+    return [*((change.value,) for change in best), *(s for _, s in found[:number])]
+
+
+def _swaps(search: Search, selection: Selection) -> list[tuple[float, tuple[int, ...]]]:
+    """Cost with one value in memory in place of another of its type, where as many kernels are."""
+    near, type_of, found = _nearby(search, selection), search.forest.type_of, []
+    for value in sorted(selection.materialised & selection.kernels.keys() & set(near)):
+        like = (p for p in near if p not in search.materialised and type_of(p) == type_of(value))
+        for other in list(like)[:MOST_SWAPS]:
+            undo = search.set_materialised([value, other])
+            found.append((search.total(selection.time_s * SWAPPED), (value, other)))
+            search.restore([value, other], undo)
+    return found

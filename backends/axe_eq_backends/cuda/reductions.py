@@ -362,12 +362,12 @@ class Sweeps:
         for warps in target.sizes("sweep_warps"):
             for threads in self._threads(target, WARP * warps, most, vector):
                 fits = SweepTiling(warps, self.fast, vector, threads, 1)
-                whole = -(-p.shape[-1] // fits.tile[1])
+                whole = fits.steps(p.shape[-p.reduced :])
                 sizes = {min(n, power_of_two_from(whole)) for n in target.sizes("sweep_vectors")}
                 held = {whole} if whole * vector <= max(target.sizes("sweep_held")) else set()
                 for vectors in sorted(sizes | held):
                     tiling = replace(fits, vectors=vectors)
-                    steps = tiling.steps(p.shape, p.reduced)
+                    steps = tiling.steps(p.shape[-p.reduced :])
                     given = p.operands, p.reductions, tiling, steps > 1 and self._rescales
                     room = min(REGISTERS // (WARP * warps), MOST_REGISTERS)
                     if (registers := registers_of_sweep(*given)) <= room or vectors == 1:
@@ -386,11 +386,11 @@ class Sweeps:
         p, kept = self.problem, len(self.problem.shape) - self.problem.reduced - 1
         rows, columns = tiling.tile
         counts = (*p.shape[:kept], -(-p.shape[kept] // rows), *(1 for _ in range(p.reduced)))
-        steps, blocks = tiling.steps(p.shape, p.reduced), prod(counts)
+        steps, blocks = tiling.steps(p.shape[-p.reduced :]), prod(counts)
         passes = {n: 1 if steps == 1 else times for n, times in self._passes.items()}
         resident = residents(target, tiling.warps, registers)
         together = min(resident, -(-blocks // target.n_units))
-        elements = min(rows, p.shape[kept]) * min(columns * tiling.vectors, p.shape[-1])
+        elements = min(rows, p.shape[kept]) * prod(p.shape[-p.reduced :]) / steps
         n_bytes = elements * sum(DTYPES[o.dtype].itemsize for o in self._read)
         chunk = self.tensors.answer(target, together * n_bytes)
         sweeps = max(passes.values(), default=1)

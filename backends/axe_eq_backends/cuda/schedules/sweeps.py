@@ -77,9 +77,15 @@ class SweepTiling:
         shard = [across, *contiguous] if self.fast else [*contiguous, across]
         return Layout([i for i in shard if i[0] != 1] or [(1, 1, "reg")])
 
-    def steps(self, shape: Sequence[int], reduced: int) -> int:
-        """Chunks of a sweep over the last dims of a shape."""
-        return prod(shape[-reduced:-1]) * -(-shape[-1] // (self.tile[1] * self.vectors))
+    def several(self, last: int) -> int:
+        """Rows of the last reduced dim that a chunk has, where one is less than its tiles."""
+        return max(1, self.vectors // -(-last // self.tile[1]))
+
+    def steps(self, reduced: Sequence[int]) -> int:
+        """Chunks of a sweep over dims of these extents."""
+        *slow, last = reduced
+        count = -(-last // (self.tile[1] * self.vectors))
+        return count * prod(slow[:-1]) * (-(-slow[-1] // self.several(last)) if slow else 1)
 
 
 def registers_of_sweep(
@@ -208,7 +214,8 @@ class _Writer:
         self.operands = [o.over(order) for o in operands]
         self.outputs = [(o.over(order), c) for o, c in outputs]
         self.reductions = list(reductions)
-        self.online = online and tiling.steps(shape, reduced) > 1
+        self.stays = tiling.steps(shape[kept:]) == 1
+        self.online = online and not self.stays
         self.n_kept, self.n_reduced = kept, reduced
         self.loops = range(kept - 1, len(shape) - 2)  # slower reduced dims
         self.t, self.k = tiling, k
@@ -276,18 +283,30 @@ class _Writer:
         """
         k, size = self.k, self.t.tile[1]
         reach = size * self.t.vectors
-        whole, rest = divmod(self.shape[-1], reach)
+        several = self.t.several(self.shape[-1])
         with ExitStack() as stack:
+            if several > 1 and self.loops:
+                *outer, inner = self.loops
+                slow = [stack.enter_context(k.range(self.shape[d], name="slow")) for d in outer]
+                for first, n in self._runs(self.shape[inner], several):
+                    rows = [[*begin[:-1], *slow, first + r, begin[-1]] for r in range(n)]
+                    yield [[*row, at] for row in rows for at in range(0, self.shape[-1], size)]
+                return
             slow = [stack.enter_context(k.range(self.shape[d], name="slow")) for d in self.loops]
             front = [*begin[:-1], *slow, begin[-1]]
-            if whole > 1 or (whole and rest):
-                with k.range(whole, name="chunk") as chunk:
-                    at = k.let("at", chunk * reach)
-                    yield [[*front, at + n * size] for n in range(self.t.vectors)]
-            elif whole:
-                yield [[*front, n * size] for n in range(self.t.vectors)]
-            if rest:
-                yield [[*front, whole * reach + n * size] for n in range(-(-rest // size))]
+            for first, n in self._runs(self.shape[-1], reach):
+                yield [[*front, first + at] for at in range(0, n, size)]
+
+    def _runs(self, extent: int, most: int) -> Iterator[tuple[Int, int]]:
+        """Runs of a dim: where each begins, and how long it is; whole ones are a loop."""
+        whole, rest = divmod(extent, most)
+        if whole == 1:
+            yield 0, most
+        elif whole:
+            with self.k.range(whole, name="chunk") as chunk:
+                yield self.k.let("at", chunk * most), most
+        if rest:
+            yield whole * most, rest
 
     def _loads(self, chunk: list[list[Int]], numbers: set[int]) -> list[dict[int, ir.View]]:
         """Operands of every tile of a chunk: all reads begin before any value is used."""
@@ -299,13 +318,12 @@ class _Writer:
         A chunk that is all of the reduced dims stays in registers.
         """
         found = dict(self.values)
-        stays = self.t.steps(self.shape, self.n_reduced) == 1
         for n in sorted(with_looks(numbers, self.operands)):
             if n >= len(self.operands):
                 continue
             operand = self.operands[n]
             key = n, tile if operand.varies(-1) else -1
-            if stays and key in self.held:
+            if self.stays and key in self.held:
                 found[n] = self.held[key]
                 continue
             found[n] = self.space.load(operand, at, self.t.tile, self.like, values=found)
