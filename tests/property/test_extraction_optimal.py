@@ -7,8 +7,8 @@ from itertools import combinations, count, islice
 
 import pytest
 
-from axe_eq.extract.price.cone import Cones, summarise, used
-from axe_eq.extract.price.pricer import Pricer
+from axe_eq.extract.price.cone import Cones, used
+from axe_eq.extract.price.priced import Prices
 from axe_eq.extract.read.forest import LOAD, Forest
 from axe_eq.extract.search.recall import members
 from axe_eq.extract.search.search import Search
@@ -18,7 +18,7 @@ SMALL, MEDIUM = 200, 60
 SAMPLE = 0.05
 
 
-def exhaustive(forest: Forest, pricer: Pricer) -> float:
+def exhaustive(forest: Forest, prices: Prices) -> float:
     """The least cost over all sets, by trying them all; kernels are enumerated afresh per value."""
     inputs = frozenset(i for i, p in enumerate(forest.placed) if p.buffers)
     roots = [r for r in forest.roots if r not in inputs]
@@ -30,7 +30,7 @@ def exhaustive(forest: Forest, pricer: Pricer) -> float:
         for met, entries in by_met.items():
             if chosen & met in entries:
                 return entries[chosen & met]
-        cost, leaves, met = _best(forest, pricer, inputs, placed, chosen)
+        cost, leaves, met = _best(forest, prices, inputs, placed, chosen)
         by_met.setdefault(met, {})[chosen & met] = (cost, leaves)
         return cost, leaves
 
@@ -42,7 +42,7 @@ def exhaustive(forest: Forest, pricer: Pricer) -> float:
 
 
 def _best(
-    forest: Forest, pricer: Pricer, inputs: frozenset[int], placed: int, chosen: frozenset[int]
+    forest: Forest, prices: Prices, inputs: frozenset[int], placed: int, chosen: frozenset[int]
 ) -> tuple[float, frozenset[int], frozenset[int]]:
     cones = Cones(forest, inputs)
     cost = float("inf")
@@ -52,7 +52,7 @@ def _best(
         alternatives, below = cones.of(root, chosen)
         met |= frozenset(members(below))
         for picks, *_ in alternatives:
-            price = pricer.price(summarise(forest, [root], picks)).time_s
+            price = prices.price([root], picks, [forest.layout_of(placed)]).time_s
             if price < cost:
                 order = used(forest, [root], picks)
                 cost = price
@@ -92,7 +92,9 @@ def test_small_graphs_are_solved_exactly(full: bool) -> None:
     """Up to 12 values, extraction finds what exhaustive search finds."""
     n_graphs = SMALL if full else max(3, int(SMALL * SAMPLE))
     for seed, forest, search in islice(graphs(range(1, 13), range(4, 9), 0), n_graphs):
-        assert search.run().time_s == pytest.approx(exhaustive(forest, search.prices.pricer)), seed
+        assert search.run().time_s == pytest.approx(
+            exhaustive(forest, Prices(forest, search.prices.pricer))
+        ), seed
 
 
 @pytest.mark.slow
@@ -101,7 +103,7 @@ def test_medium_graphs_are_within_five_percent(full: bool) -> None:
     n_graphs, sizes = (MEDIUM, range(13, 19)) if full else (1, range(13, 15))
     gaps = {}
     for seed, forest, search in islice(graphs(sizes, range(11, 14), 1000), n_graphs):
-        gaps[seed] = search.run().time_s / exhaustive(forest, search.prices.pricer)
+        gaps[seed] = search.run().time_s / exhaustive(forest, Prices(forest, search.prices.pricer))
     print(f"{n_graphs} graphs, {sum(g < 1 + 1e-9 for g in gaps.values())} solved exactly, worst",
           max(gaps.values()))  # fmt: skip
     assert max(gaps.values()) <= 1.05, sorted(gaps.items(), key=lambda g: g[1])[-5:]

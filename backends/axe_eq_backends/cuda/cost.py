@@ -104,6 +104,7 @@ class TensorCores:
         roofline(summary, target, columns, matrix, shared=_of_clusters(columns))
         waits = _waits(sides, target, columns)
         columns.time_s = np.maximum(columns.time_s, target.launch_s + waits)
+        columns.time_s = columns.time_s + figure("product_begin_s")
         _check(sides, table, target, columns)
         return sides.named(columns)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 
 import numpy as np
 
@@ -44,6 +44,7 @@ from axe_eq_backends.cuda.schedules.products import (
     most_parts,
     step_depth,
 )  # fmt: skip
+from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES
 from axe_eq_backends.cuda.sides import as_matrices
 
 
@@ -115,8 +116,11 @@ class RegisterProducts:
         busy = blocks(summary, columns) / (target.n_units * figure("side_by_side"))
         roofline(summary, target, columns, work / rate * (2 - np.minimum(1.0, busy)))
         steps = np.ceil(summary.extent("k") / k)
-        waits = steps * (figure("read_step_s") + figure("read_depth_s") * k) * np.ceil(busy)
+        read = figure("read_step_s") + figure("read_depth_s") * k
+        read = np.maximum(read, figure("read_one_s") * _reads(summary, m, n) * k / (WARP * warps))
+        waits = steps * read * np.ceil(busy)
         columns.time_s = np.maximum(columns.time_s, target.launch_s + waits)
+        columns.time_s = columns.time_s + figure("product_begin_s")
         held = m * n * number
         columns.reject(held > largest, f"accumulators exceed {largest} of a CTA")
         room = MOST_HELD * DTYPES["f32"].itemsize * WARP * warps
@@ -139,6 +143,19 @@ def _reaches_tile(a: Access) -> bool:
     """Whether a result reads a value for every element of a tile: sides may be whole."""
     sides = sum(x in a.letters for x in TILE_LETTERS) + (a.star > 1)
     return sides > 1 and not a.feeds_product and not set(STREAM_LETTERS) & set(a.letters)
+
+
+def _reads(summary: Summary, m: Column, n: Column) -> Column:
+    """Reads of a tile's factors for each index that is summed over: vectors as far as they lie so.
+
+    Rows of 4095 elements are read one by one.
+    """
+    reads = np.zeros(len(m))
+    for a in summary.loads:
+        if a.feeds_product:
+            vector = max(1, gcd(a.aligned, max(VECTOR_BYTES, a.itemsize)) // a.itemsize)
+            reads += (n if "q" in a.letters else m) / vector
+    return reads
 
 
 def _depths(summary: Summary, tiles: Sequence[Tile]) -> Column:

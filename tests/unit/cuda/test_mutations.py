@@ -119,7 +119,7 @@ def test_registers_that_should_hold_infinities_are_compared() -> None:
     found = campaign("swept rows")
     at = "ld_global 0 of copy x_2"
     mutants = [m for m in found.mutants if m.operator == "one off of guard" and at in m.site]
-    fewer = [m for m in mutants if m.detail.startswith("(i8 < 5)")]
+    fewer = [m for m in mutants if m.detail.startswith("(i4 < 5)")]
     assert [found.verdict(m).kind for m in fewer] == [FAULT]
 
 
