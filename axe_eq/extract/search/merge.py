@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Mapping, Sequence
 
-from axe_eq.extract.price.cone import MAX_NODES, Picks, used
+from axe_eq.extract.price.cone import MAX_NODES, Picks, loop_extents, used
 from axe_eq.extract.price.priced import Prices
 from axe_eq.extract.price.pricer import Price
 from axe_eq.extract.read.forest import LOAD, Forest
@@ -243,16 +243,12 @@ def _kernel(forest: Forest, group: Group, values: Mapping[int, int]) -> ChosenKe
                 view,
             )
         )
-    loops: dict[str, int] = {}
-    for tile in order:
-        for letter, extent in forest.tiles[tile].extents.items():
-            loops[letter] = max(extent, loops.get(letter, 1))
     price = group.price
     return ChosenKernel(
         group.placed,
         tuple(nodes),
         tuple(number[r] for r in group.roots),
-        loops,
+        loop_extents(forest, group.roots, order, group.picks),
         price.schedule,
         price.row,
         dict(price.parameters),
