@@ -28,6 +28,7 @@ from axe_eq.schedule.graph import (
     TileNode,
 )
 from axe_eq.schedule.terms import row_major
+from axe_eq.schedule.views import view_layout, view_type
 
 
 def bind(
@@ -184,6 +185,24 @@ class _Binding:
         thing = f"step {step.name}, buffer {access.buffer!r}"
         return replace(access, layout=self._layout(thing, access.buffer, access.layout))
 
+    def _read_access(self, step: Step, number: int) -> Access:
+        """A buffer as a step reads it: in its own layout, or seen as a view."""
+        access = step.reads[number]
+        buffer = self.graph.buffers[access.buffer]
+        if not isinstance(step, KernelStep) or access.layout == buffer.layout:
+            return self._access(step, access)
+        node = next(n for n in step.nodes if n.access == number)
+        thing = f"step {step.name}, buffer {access.buffer!r}"
+        type_ = self.types[access.buffer]
+        seen: str | None = self._layout(thing, access.buffer, buffer.layout)
+        for text in map(self._text, node.view):
+            seen = view_layout(text, type_, seen or "")
+            if seen is None:
+                wrong = f"is seen through {text!r}, which is no view of {type_}"
+                raise ScheduleError(f"{thing}, bound {self.bound}", wrong, "a view")
+            type_ = view_type(text, type_)
+        return replace(access, layout=seen or "")
+
     def _step(self, step: Step) -> Step:
         if isinstance(step, KernelStep):
             nodes = self._boxed(step, self._kernel(step))
@@ -191,7 +210,7 @@ class _Binding:
         else:
             written = [self._moved(step)]
         self.types |= {w.buffer: t for w, t in zip(step.writes, written, strict=True)}
-        reads = tuple(self._access(step, a) for a in step.reads)
+        reads = tuple(self._read_access(step, n) for n in range(len(step.reads)))
         writes = tuple(self._access(step, a) for a in step.writes)
         step = replace(step, reads=reads, writes=writes, time_s=0.0, costs={})
         if isinstance(step, KernelStep):
@@ -234,7 +253,7 @@ class _Binding:
             return scan_type(node.text, operands)
         type_ = self.types[step.reads[node.access].buffer]
         for text in node.view:
-            type_ = sel_type(text, (type_,))
+            type_ = view_type(text, type_)
         return type_
 
     def _boxed(self, step: KernelStep, nodes: Sequence[TileNode]) -> tuple[TileNode, ...]:

@@ -33,8 +33,8 @@ class TileNode:
         type: type text of the whole value.
         operands: node numbers within the kernel.
         access: for a load, the number of the kernel's read it goes through; -1 otherwise.
-        view: selectors, in order, that turn the buffer's value into this one without moving
-            anything.
+        view: selectors and signatures of copies, in order, that turn the buffer's value into this
+            one without moving anything.
     """
 
     kind: str

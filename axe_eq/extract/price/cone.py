@@ -359,10 +359,9 @@ def summarise(
         node, choice = forest.tiles[tile], picks[tile]
         times = passes.get(tile, 1)
         if choice.kind == LOAD:
-            key = choice.source, times, tile in fed, bool(multiplied)
+            key = choice.layout, times, tile in fed, bool(multiplied)
             if key not in node.known:
-                layout = forest.layout_of(choice.source)
-                node.known[key] = access(node, layout, *key[1:])
+                node.known[key] = access(node, *key)
             loads.append(of_parts(node.known[key], parted.get(tile, [])))
             continue
         computed += choice.kind == CELL
@@ -466,13 +465,13 @@ def _filled(text: str) -> tuple[bool, bool]:
 def _form(forest: Forest, tile: TileClass, choice: Choice, picks: Picks) -> Form:
     """`dtypes`, `reduced`, `crossed` and `kept` of a product, as in `Work`."""
     ends = tuple(as_it_lies(forest, c, picks) for c in choice.children)
-    key = choice.text, choice.children, ends, tuple(picks[end].source for end in ends)
+    key = choice.text, choice.children, ends, tuple(picks[end].layout for end in ends)
     if key not in tile.known:
         types = tuple(forest.tiles[c].type for c in choice.children)
         lying = []
         for child, end in zip(choice.children, ends, strict=True):
-            whole, source = forest.tiles[end].type, picks[end].source
-            dims = contiguous(forest.layout_of(source), whole.shape) if source >= 0 else ()
+            shape, layout = forest.tiles[end].type.shape, picks[end].layout
+            dims = contiguous(layout, shape) if layout else ()
             lying.append(seen_through(forest, child, picks, dims) if dims else ())
         tile.known[key] = _form_of(choice.text, types, tuple(lying), tile.box)
     found: Form = tile.known[key]

@@ -19,17 +19,19 @@ class _Place(NamedTuple):
 
     Attributes:
         apart: elements that divide what `Access.aligned` names; 0 where that is 0.
+        copies: elements of the value per element of memory.
     """
 
     strides: tuple[tuple[str, int, int], ...]
     offset: int
     apart: int
+    copies: int = 1
 
 
 def access(tile: TileClass, layout: str, passes: int, fed: bool, lying: bool) -> Access:
     """A load or store of a value in a layout; `lying` gives its strides as well."""
-    size, n_bytes = tile.type.itemsize, tile.type.n_bytes
     place = _place(layout, tile.type.shape, tile.box)
+    size, n_bytes = tile.type.itemsize, tile.type.n_bytes / place.copies
     aligned = place.apart * size if place.apart < ANY_ALIGNMENT else ANY_ALIGNMENT
     where = (place.strides, place.offset) if lying else ((), 0)
     return Access(n_bytes, tile.key, tile.star, size, passes, fed, aligned, *where)
@@ -45,6 +47,7 @@ def _place(text: str, shape: tuple[int, ...], box: str) -> _Place:
         return _Place((), 0, 0)
     if layout.swizzle:
         return _Place((), 0, 0)
+    copies = prod(e for block in blocks for e, stride, _ in block if not stride)
     offset, strides, runs = sum(layout.offset.values()), list[tuple[str, int, int]](), [0]
     for entry, block in zip(boxes.parse(box), blocks, strict=True):
         rest, inner = entry.offset, len(strides)
@@ -57,9 +60,9 @@ def _place(text: str, shape: tuple[int, ...], box: str) -> _Place:
             runs.append(strides[-1][1])
     steps = [stride for _, _, stride in strides]
     if min(steps, default=1) < 0 or (steps and 1 not in steps):
-        return _Place(tuple(strides), offset, 0)
+        return _Place(tuple(strides), offset, 0, copies)
     apart = gcd(*(s for s in steps if s > 1), *runs, offset) or ANY_ALIGNMENT
-    return _Place(tuple(strides), offset, apart)
+    return _Place(tuple(strides), offset, apart, copies)
 
 
 def contiguous(text: str, shape: tuple[int, ...]) -> tuple[int, ...]:

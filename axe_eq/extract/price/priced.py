@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from axe_eq.extract.price.cone import Picks, summarise, used
 from axe_eq.extract.price.pricer import NOTHING, Price, Pricer, Way
-from axe_eq.extract.read.forest import LOAD, Choice, Forest
+from axe_eq.extract.read.forest import Choice, Forest
 from axe_eq.extract.read.formula import formula
 from axe_eq.schedule.summary import Formula, Summary
 
@@ -125,11 +125,9 @@ class Prices:
 
     def _kind(self, tile: int, choice: Choice) -> int:
         """A number for all that a summary may see of an alternative and the tile it computes."""
-        node, layout = self.forest.tiles[tile], ""
-        if choice.kind == LOAD:
-            layout = self.forest.layout_of(choice.source)
+        node = self.forest.tiles[tile]
         figures = replace(choice, children=(), source=-1)
-        seen = figures, len(choice.children), layout, node.box, node.type, *node.extents.items()
+        seen = figures, len(choice.children), node.box, node.type, *node.extents.items()
         kind = self._kind_of[id(choice)] = self._kinds.setdefault(seen, len(self._kinds))
         return kind
 

@@ -15,13 +15,15 @@ from typing import Any
 import networkx as nx
 
 from axe_eq.egraph.session import Session
+from axe_eq.errors import ScheduleError
 from axe_eq.extract.read.order import admissible
 from axe_eq.program.ops import CELLS, MONOIDS, Cell, scan, selector, split_text
 from axe_eq.program.signature import signature
-from axe_eq.program.terms import OPERATORS, Cons, In
+from axe_eq.program.terms import OPERATORS, Cons, In, Op, Sel
 from axe_eq.program.types import DTYPES, ValueType, value_type
 from axe_eq.rule.term import Symbol, Term
 from axe_eq.schedule import box as boxes
+from axe_eq.schedule.views import COPY, view_layout
 
 LOAD, CELL, GATHER, SCAN = "load", "cell", "gather", "scan"
 
@@ -36,6 +38,7 @@ class Choice:
         cell: cell text ("" otherwise).
         children: tile classes of the operands.
         source: placed class that is loaded, -1 otherwise.
+        layout: the layout of a load in that memory, "" otherwise.
         product: floating operations of sums of products, over the whole index space.
         vector: other floating operations, over the whole index space.
         dtype: element type the products multiply, the wider one of two; where weights of a
@@ -50,6 +53,7 @@ class Choice:
     cell: str
     children: tuple[int, ...]
     source: int = -1
+    layout: str = ""
     product: float = 0.0
     vector: float = 0.0
     dtype: str = ""
@@ -119,6 +123,8 @@ class Forest:
         roots: placed class of every program output, in order.
         users: placed class -> tile classes that can load it.
         views: value class -> (value class, selector text) pairs that keep the row-major order.
+        parts: value class -> (value class, text of a view of it) pairs that do not.
+        inputs: input name -> value class.
         names: value class -> what the program's text calls it, where the program has it.
         root_values: value class of every program output, in order.
     """
@@ -131,6 +137,8 @@ class Forest:
     views: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     root_values: list[int] = field(default_factory=list)
+    parts: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
+    inputs: dict[str, int] = field(default_factory=dict)
 
     def type_of(self, placed: int) -> ValueType:
         """Type of the value of a placed class (of its first request)."""
@@ -168,6 +176,25 @@ class Forest:
                     paths[other] = (*paths[value], text)
                     queue.append(other)
         return paths.get(goal)
+
+    def seen(self, start: int, held: str, goal: int, layout: str) -> tuple[str, ...]:
+        """Views that turn a value class held in a layout into another one in a layout.
+
+        Raises:
+            ScheduleError: no views do.
+        """
+        paths: dict[tuple[int, str], tuple[str, ...]] = {(start, held): ()}
+        queue = [(start, held)]
+        for value, lies in queue:
+            for other, text in (*self.views.get(value, ()), *self.parts.get(value, ())):
+                at = view_layout(text, self.types[value], lies)
+                if at is not None and (other, at) not in paths:
+                    paths[other, at] = (*paths[value, lies], text)
+                    queue.append((other, at))
+            if (goal, layout) in paths:
+                return paths[goal, layout]
+        thing = f"value {self.types[goal]} in {layout}"
+        raise ScheduleError(thing, f"is no view of {self.types[start]} in {held}", "a view")
 
     def layout_of(self, placed: int) -> str:
         """Layout text of a placed class."""
@@ -238,11 +265,14 @@ def read_forest(
         for choice in tile.loads:
             users.setdefault(choice.source, []).append(number)
     nodes = [placed.get(i, PlacedClass()) for i in range(n_placed)]
-    views = _read_views(reader, types)
+    views, parts = _read_views(reader, types), _read_parts(reader)
+    inputs = {reader.text(r.inputs[0]): reader.id("Value", r.output) for r in reader.table(In.name)}
     _drop_circles(reader, tiles, views)
     labels = {reader.id("Value", session.class_of(t)): name for t, name in (names or {}).items()}
     root_values = [reader.id("Value", session.class_of(r.args[0])) for r in roots]
-    return Forest(types, tiles, nodes, root_ids, users, views, labels, root_values)
+    return Forest(
+        types, tiles, nodes, root_ids, users, views, labels, root_values, parts, inputs
+    )  # fmt: skip
 
 
 def _drop_circles(
@@ -313,6 +343,17 @@ def _read_views(reader: Reader, types: Mapping[int, ValueType]) -> dict[int, lis
     return views
 
 
+def _read_parts(reader: Reader) -> dict[int, list[tuple[int, str]]]:
+    """Views that keep no row-major order; `view_layout` says which are views of a layout."""
+    parts: dict[int, list[tuple[int, str]]] = {}
+    for row in value_rows(reader):
+        is_copy = row.symbol is Op and row.texts[1] == COPY
+        is_move = row.symbol is Sel and selector(row.texts[0])[0].inverse is None
+        if len(row.operands) == 1 and (is_copy or is_move):
+            parts.setdefault(row.operands[0], []).append((row.value, row.texts[0]))
+    return parts
+
+
 def _read_placed(reader: Reader, placed: dict[int, PlacedClass]) -> None:
     def at(value: Any) -> PlacedClass:
         return placed.setdefault(reader.id("Placed", value), PlacedClass())
@@ -375,7 +416,8 @@ def _read_choices(reader: Reader, tiles: list[TileClass]) -> None:
 
     for row in reader.table("Load"):
         tile = tiles[reader.id("Tile", row.output)]
-        tile.loads.append(Choice(LOAD, "", "", (), reader.id("Placed", row.inputs[0])))
+        source, layout = reader.id("Placed", row.inputs[0]), reader.text(row.inputs[2])
+        tile.loads.append(Choice(LOAD, "", "", (), source, layout))
     for row in reader.table("Cell"):
         number = reader.id("Tile", row.output)
         sig, cell = reader.text(row.inputs[0]), reader.text(row.inputs[1])

@@ -202,15 +202,16 @@ def chosen(forest: Forest, groups: Sequence[Group], outputs: Sequence[tuple[int,
     needed = {p for g in groups for p in (*g.placed, *g.leaves(forest))} | {p for p, _ in outputs}
     homes = {m.placed: forest.tiles[m.root].value for g in groups for m in g.members}
     buffers = {p: _buffer(forest, p, homes.get(p)) for p in sorted(needed)}
-    values = {p: homes.get(p, _input_value(forest, p)) for p in needed}
+    values = {p: homes[p] if p in homes else _input_value(forest, p) for p in needed}
     wanted = zip(outputs, forest.root_values, strict=True)
     views = [forest.view(values[p], value) or () for (p, _), value in wanted]
     return Chosen([_kernel(forest, g, values) for g in groups], buffers, outputs, views)
 
 
 def _input_value(forest: Forest, placed: int) -> int:
-    tiles = forest.users.get(placed, ())
-    return min((forest.tiles[t].value for t in tiles), default=-1)
+    """The value of an input; some computed values share memory with one that is not read."""
+    named = (forest.inputs[name] for name, _ in forest.placed[placed].buffers)
+    return next(named, -1)
 
 
 def _buffer(forest: Forest, placed: int, home: int | None) -> ChosenBuffer:
@@ -230,7 +231,8 @@ def _kernel(forest: Forest, group: Group, values: Mapping[int, int]) -> ChosenKe
         node, choice = forest.tiles[tile], group.picks[tile]
         view: tuple[str, ...] = ()
         if choice.kind == LOAD:
-            view = forest.view(values[choice.source], node.value) or ()
+            held = values[choice.source], forest.layout_of(choice.source)
+            view = forest.seen(*held, node.value, choice.layout)
         nodes.append(
             ChosenNode(
                 choice.kind,
@@ -240,6 +242,7 @@ def _kernel(forest: Forest, group: Group, values: Mapping[int, int]) -> ChosenKe
                 node.type,
                 tuple(number[c] for c in choice.children),
                 choice.source,
+                choice.layout,
                 view,
             )
         )
