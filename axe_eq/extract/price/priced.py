@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from axe_eq.extract.price.cone import Picks, summarise, used
 from axe_eq.extract.price.pricer import NOTHING, Price, Pricer, Way
-from axe_eq.extract.read.forest import Choice, Forest
+from axe_eq.extract.read.forest import LOAD, Choice, Forest
 from axe_eq.extract.read.formula import formula
 from axe_eq.schedule.summary import Formula, Summary
 
@@ -33,21 +33,33 @@ class Prices:
     Attributes:
         forest: whose cones they are.
         pricer: what prices their summaries.
+        also: (placed class, layout) -> number of the class of that value kept in that layout too.
     """
 
     def __init__(self, forest: Forest, pricer: Pricer) -> None:
         self.forest, self.pricer = forest, pricer
+        self._first = len(forest.placed)
         self._known: dict[Key, _Known] = {}
         self._by_form: dict[Form, _Known] = {}
         self._kinds: dict[tuple[object, ...], int] = {}
         self._kind_of: dict[int, int] = {}
         self._ruled_out: dict[Key, dict[Way, str]] = {}
+        self.also: dict[tuple[int, str], int] = {}
+        self._loads: dict[tuple[int, int], Choice] = {}
 
     def by(self, pricer: Pricer) -> Prices:
         """Prices of the same kernels by another pricer, less what was ruled out here."""
         others = Prices(self.forest, pricer)
         others._ruled_out = self._ruled_out
         return others
+
+    def number(self, kept: tuple[int, str]) -> int:
+        """The class of a value in one more layout, the same one whenever it is asked for."""
+        return self.also.setdefault(kept, self._first + len(self.also))
+
+    def load(self, tile: int, source: int, layout: str) -> Choice:
+        """The load of a tile from such a class, likewise: alternatives are known by identity."""
+        return self._loads.setdefault((tile, source), Choice(LOAD, "", "", (), source, layout))
 
     def on(self, forest: Forest) -> Prices:
         """These prices of what is left of the forest, alternatives and all."""

@@ -10,7 +10,7 @@ once. Everything is deterministic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from itertools import chain, combinations
@@ -203,6 +203,18 @@ class Search:
         """Cost with those of some values in memory that there are here."""
         self._become(self._value_set.intersection(values) | self.roots)
         return self.total()
+
+    def flipped(self, flips: Sequence[int], bound: float) -> float | None:
+        """The cost with the membership of some classes flipped, if that is below a bound.
+
+        Else None, and nothing is flipped.
+        """
+        undo = self.set_materialised(flips)
+        cost = self.total(bound)
+        if cost < bound:
+            return cost
+        self.restore(flips, undo)
+        return None
 
     def _walk(self) -> Iterator[Mapped | None]:
         """Kernels the outputs need, operands before users; None where they go in a circle."""

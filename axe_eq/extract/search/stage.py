@@ -8,6 +8,7 @@ from functools import cached_property
 
 from axe_eq.extract.price.priced import Prices
 from axe_eq.extract.read.forest import Forest
+from axe_eq.extract.search.kept import kept_otherwise
 from axe_eq.extract.search.layouts import NO_CHOICE, Places, Way, cheapest, taken
 from axe_eq.extract.search.merge import Group, merged
 from axe_eq.extract.search.pareto import settle
@@ -159,7 +160,11 @@ def _extracted(prices: Prices, per_byte: float, progress: Callable[[str], None])
     unfused = search.total()
     if per_byte:
         settle(search, per_byte)
-    selection = search.selection() if per_byte else search.run(progress)
+    if not per_byte:
+        search.run(progress)
+        search = kept_otherwise(search, prices.pricer.target.kept)
+        forest, prices = search.forest, search.prices
+    selection = search.selection()
     groups = merged(prices, selection)
     ranked = 0 if per_byte else RANKED - 1  # those keep more
     others = tuple(_groups_without(search, v) for v in _cheapest(search, selection, ranked))

@@ -266,6 +266,7 @@ class Rows:
                 self.tensors.candidate(
                     target, {"row_threads": threads, "vector": vector},
                     blocks=prod(counts), counts=counts, loss=apart(threads, best),
+                    reread=self.tensors.scattered(len(p.shape) - 1, stores=True),
                 )
             )  # fmt: skip
         return found
