@@ -25,6 +25,7 @@ from axe_eq.rule.term import Symbol, Term
 from axe_eq.schedule import box as boxes
 from axe_eq.schedule.views import COPY, view_layout
 
+Views = Mapping[int, Sequence[tuple[int, str]]]
 LOAD, CELL, GATHER, SCAN = "load", "cell", "gather", "scan"
 
 
@@ -123,7 +124,8 @@ class Forest:
         roots: placed class of every program output, in order.
         users: placed class -> tile classes that can load it.
         views: value class -> (value class, selector text) pairs that keep the row-major order.
-        parts: value class -> (value class, text of a view of it) pairs that do not.
+        parts: value class -> (value class, text of a view of it) pairs that do not; the text is ""
+            where both values are alike.
         inputs: input name -> value class.
         names: value class -> what the program's text calls it, where the program has it.
         root_values: value class of every program output, in order.
@@ -187,9 +189,9 @@ class Forest:
         queue = [(start, held)]
         for value, lies in queue:
             for other, text in (*self.views.get(value, ()), *self.parts.get(value, ())):
-                at = view_layout(text, self.types[value], lies)
+                at = view_layout(text, self.types[value], lies) if text else lies
                 if at is not None and (other, at) not in paths:
-                    paths[other, at] = (*paths[value, lies], text)
+                    paths[other, at] = (*paths[value, lies], *([text] if text else []))
                     queue.append((other, at))
             if (goal, layout) in paths:
                 return paths[goal, layout]
@@ -265,9 +267,9 @@ def read_forest(
         for choice in tile.loads:
             users.setdefault(choice.source, []).append(number)
     nodes = [placed.get(i, PlacedClass()) for i in range(n_placed)]
-    views, parts = _read_views(reader, types), _read_parts(reader)
+    views, parts = _read_views(reader, types), _read_parts(reader, tiles)
     inputs = {reader.text(r.inputs[0]): reader.id("Value", r.output) for r in reader.table(In.name)}
-    _drop_circles(reader, tiles, views)
+    _drop_circles(reader, tiles, views, parts)
     labels = {reader.id("Value", session.class_of(t)): name for t, name in (names or {}).items()}
     root_values = [reader.id("Value", session.class_of(r.args[0])) for r in roots]
     return Forest(
@@ -275,11 +277,13 @@ def read_forest(
     )  # fmt: skip
 
 
-def _drop_circles(
-    reader: Reader, tiles: Sequence[TileClass], views: Mapping[int, list[tuple[int, str]]]
-) -> None:
-    """Leave out alternatives through which a value could wait for itself."""
+def _drop_circles(reader: Reader, tiles: Sequence[TileClass], views: Views, parts: Views) -> None:
+    """Leave out alternatives through which a value could wait for itself.
+
+    Values are one if they share memory, and if one box of both is one tile: two views may be alike.
+    """
     pairs = [(v, other) for v, ends in views.items() for other, _ in ends]
+    pairs += [(v, other) for v, ends in parts.items() for other, text in ends if not text]
     allowed = admissible(_read_values(reader), pairs)
     for tile in tiles:
         tile.compute = [
@@ -343,14 +347,22 @@ def _read_views(reader: Reader, types: Mapping[int, ValueType]) -> dict[int, lis
     return views
 
 
-def _read_parts(reader: Reader) -> dict[int, list[tuple[int, str]]]:
-    """Views that keep no row-major order; `view_layout` says which are views of a layout."""
+def _read_parts(reader: Reader, tiles: Sequence[TileClass]) -> dict[int, list[tuple[int, str]]]:
+    """Views that keep no row-major order; `view_layout` says which are views of a layout.
+
+    Also values of which one box is one tile, with the text "".
+    """
     parts: dict[int, list[tuple[int, str]]] = {}
     for row in value_rows(reader):
         is_copy = row.symbol is Op and row.texts[1] == COPY
         is_move = row.symbol is Sel and selector(row.texts[0])[0].inverse is None
         if len(row.operands) == 1 and (is_copy or is_move):
             parts.setdefault(row.operands[0], []).append((row.value, row.texts[0]))
+    rows = {(r.inputs[0], r.output) for r in reader.table("tile")}
+    alike = ((reader.id("Value", v), tiles[reader.id("Tile", t)].value) for v, t in rows)
+    for value, other in sorted({(v, other) for v, other in alike if v != other}):
+        parts.setdefault(value, []).append((other, ""))
+        parts.setdefault(other, []).append((value, ""))
     return parts
 
 
