@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -56,6 +56,11 @@ class Prices:
     def number(self, kept: tuple[int, str]) -> int:
         """The class of a value in one more layout, the same one whenever it is asked for."""
         return self.also.setdefault(kept, self._first + len(self.also))
+
+    def plainly(self, placed: Iterable[int]) -> set[int]:
+        """These classes, of a value in one more layout the class it is in without."""
+        sources = {number: source for (source, _), number in self.also.items()}
+        return {sources.get(p, p) for p in placed}
 
     def load(self, tile: int, source: int, layout: str) -> Choice:
         """The load of a tile from such a class, likewise: alternatives are known by identity."""

@@ -147,7 +147,7 @@ def extract(
 
     def near(way: Way, found: Extracted) -> float:
         search = Search(prices.on(taken(prices.forest, places, way)))
-        return search.keeping(found.search.materialised)
+        return search.keeping(prices.plainly(found.search.materialised))
 
     way, found, dense = cheapest(places, of, near, lambda found: found.time_s)
     return replace(found, layouts=places.chosen(way), dense_s=dense.time_s)
