@@ -160,11 +160,13 @@ def _extracted(prices: Prices, per_byte: float, progress: Callable[[str], None])
     unfused = search.total()
     if per_byte:
         settle(search, per_byte)
+    selection = search.selection() if per_byte else search.run(progress)
     if not per_byte:
-        search.run(progress)
-        search = kept_otherwise(search, prices.pricer.target.kept)
-        forest, prices = search.forest, search.prices
-    selection = search.selection()
+        other = kept_otherwise(search, prices.pricer.target.kept)
+        if other is not search:
+            other.cut = selection.cut
+            search, selection = other, other.selection()
+            forest, prices = search.forest, search.prices
     groups = merged(prices, selection)
     ranked = 0 if per_byte else RANKED - 1  # those keep more
     others = tuple(_groups_without(search, v) for v in _cheapest(search, selection, ranked))
