@@ -355,7 +355,8 @@ def _check_fires(key: str, law: Law, samples: Sequence[Sample]) -> Iterator[Find
     analyses = dict.fromkeys([type_of, types_of, *analyses_in(calls)])
     pairs = [(s.instance.left, s.instance.right) for s in samples]
     about_layouts = pairs[0][0].sort in layout_terms.SORTS
-    symbols = layout_terms.SYMBOLS if about_layouts else (In, *OPERATORS, Nil, Cons)
+    met = dict.fromkeys(t.symbol for pair in pairs for side in pair for t in postorder(side))
+    symbols = layout_terms.SYMBOLS if about_layouts else met
     session = Session({"law": laws}, [In, *OPERATORS, Nil, Cons, *symbols], list(analyses))
     for left, _ in pairs:
         for term in postorder(

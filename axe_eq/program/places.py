@@ -92,6 +92,17 @@ class Read(NamedTuple):
     window: Window
 
 
+def index_in(shape: Sequence[int], coords: Coords, rank: int) -> tuple[int, list[int]]:
+    """The row-major index in a value of this shape at `coords`: at index 0, and per index dim."""
+    strides, offset, size = [0] * rank, 0, prod(shape)
+    for c, extent in zip(coords, shape, strict=True):
+        size //= extent
+        offset += c.offset * size
+        for dim, factor in c.terms:
+            strides[dim] += factor * size
+    return offset, strides
+
+
 @lru_cache(maxsize=1 << 14)
 def read(
     layout: Layout, coords: Coords, shape: tuple[int, ...], extents: tuple[int, ...]
@@ -106,12 +117,7 @@ def read(
         return bounded
     begin = [w[0] if w else 0 for w in bounded]
     inside = tuple(w[1] - w[0] if w else e for w, e in zip(bounded, extents, strict=True))
-    strides, offset, size = [0] * len(extents), 0, prod(shape)
-    for c, extent in zip(coords, shape, strict=True):
-        size //= extent
-        offset += c.offset * size
-        for dim, factor in c.terms:
-            strides[dim] += factor * size
+    offset, strides = index_in(shape, coords, len(extents))
     shift = sum(b * s for b, s in zip(begin, strides, strict=True))
     # Other dims may be many, and together of more indices than a layout can have.
     met = [d for d, stride in enumerate(strides) if stride]
@@ -206,6 +212,7 @@ __all__ = [
     "along",
     "at",
     "bounds",
+    "index_in",
     "never_inside",
     "pulled",
     "pulls",

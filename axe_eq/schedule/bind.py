@@ -26,8 +26,10 @@ from axe_eq.schedule.graph import (
     ScheduleGraph,
     Step,
     TileNode,
+    read_layout,
 )
 from axe_eq.schedule.terms import row_major
+from axe_eq.schedule.views import view_type
 
 
 def bind(
@@ -182,21 +184,25 @@ class _Binding:
 
     def _access(self, step: Step, access: Access) -> Access:
         thing = f"step {step.name}, buffer {access.buffer!r}"
-        return replace(access, layout=self._layout(thing, access.buffer, access.layout))
+        held = self.graph.buffers[access.buffer].layout
+        return replace(access, layout=self._layout(thing, access.buffer, held))
+
+    def _seen(self, step: Step, number: int) -> Access:
+        access = self._access(step, step.reads[number])
+        type_ = self.types[access.buffer]
+        return replace(access, layout=read_layout(step, number, type_, access.layout))
 
     def _step(self, step: Step) -> Step:
         if isinstance(step, KernelStep):
             nodes = self._boxed(step, self._kernel(step))
+            step = replace(step, nodes=nodes, loops=loop_extents(nodes))
             written = [value_type(nodes[r].type) for r in step.roots]
         else:
             written = [self._moved(step)]
         self.types |= {w.buffer: t for w, t in zip(step.writes, written, strict=True)}
-        reads = tuple(self._access(step, a) for a in step.reads)
+        reads = tuple(self._seen(step, n) for n in range(len(step.reads)))
         writes = tuple(self._access(step, a) for a in step.writes)
-        step = replace(step, reads=reads, writes=writes, time_s=0.0, costs={})
-        if isinstance(step, KernelStep):
-            return replace(step, nodes=nodes, loops=loop_extents(nodes))
-        return step
+        return replace(step, reads=reads, writes=writes, time_s=0.0, costs={})
 
     def _moved(self, step: Step) -> ValueType:
         source = step.reads[0].buffer
@@ -234,7 +240,7 @@ class _Binding:
             return scan_type(node.text, operands)
         type_ = self.types[step.reads[node.access].buffer]
         for text in node.view:
-            type_ = sel_type(text, (type_,))
+            type_ = view_type(text, type_)
         return type_
 
     def _boxed(self, step: KernelStep, nodes: Sequence[TileNode]) -> tuple[TileNode, ...]:

@@ -68,6 +68,7 @@ ALL = Entry(WHOLE)
 # before at several places, and n steps in one kernel at n times as many along every dim. At the
 # last turn values are read from memory. Kernels of three steps have more nodes than cones may.
 MOST_TURNS = 5
+SEEN = MOST_TURNS + 1  # nothing is moved either: a value in memory is seen as a view of it
 _ENTRY = re.compile(r"^(?:(-?\d*)([a-z]))?([+-]?\d+)?(?::(\d+))?$")
 
 

@@ -21,7 +21,10 @@ from axe_eq.schedule.graph import (
 
 @dataclass(frozen=True)
 class ChosenNode:
-    """A tile of a chosen kernel, in the terms of the forest: see `TileNode`."""
+    """A tile of a chosen kernel, in the terms of the forest: see `TileNode`.
+
+    A load has the layout of its value in the source's memory.
+    """
 
     kind: str
     text: str
@@ -30,6 +33,7 @@ class ChosenNode:
     type: ValueType
     operands: tuple[int, ...] = ()
     source: int = -1
+    layout: str = ""
     view: tuple[str, ...] = ()
 
 
@@ -146,7 +150,8 @@ def _buffer_names(chosen: Chosen) -> dict[int, str]:
 def _kernel(
     number: int, kernel: ChosenKernel, chosen: Chosen, names: Mapping[int, str], rounds: bool
 ) -> KernelStep:
-    sources = list(dict.fromkeys(n.source for n in kernel.nodes if n.source >= 0))
+    loads = [n for n in kernel.nodes if n.source >= 0]
+    seen = list(dict.fromkeys((n.source, n.layout) for n in loads))
     nodes = tuple(
         TileNode(
             n.kind,
@@ -155,7 +160,7 @@ def _kernel(
             n.box,
             str(n.type),
             n.operands,
-            sources.index(n.source) if n.source >= 0 else -1,
+            seen.index((n.source, n.layout)) if n.source >= 0 else -1,
             n.view,
         )
         for n in kernel.nodes
@@ -164,7 +169,7 @@ def _kernel(
         f"k{number}_{_title(kernel)}",
         nodes,
         kernel.roots,
-        tuple(Access(names[s], chosen.buffers[s].layout) for s in sources),
+        tuple(Access(names[source], layout) for source, layout in seen),
         tuple(Access(names[p], chosen.buffers[p].layout) for p in kernel.placed),
         dict(kernel.loops),
         kernel.schedule,

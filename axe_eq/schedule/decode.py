@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from axe_eq.errors import ScheduleError
 from axe_eq.program.node import OP, SCAN, SEL, Node, made_node, sel_node
 from axe_eq.schedule.graph import CollectiveStep, KernelStep, ScheduleGraph
+from axe_eq.schedule.views import COPY, is_signature
 
 _KINDS = {"cell": OP, "gather": SEL, "scan": SCAN}
 
@@ -59,5 +60,6 @@ def _kernel(step: KernelStep, held: Mapping[str, Node]) -> list[Node]:
 
 def _viewed(value: Node, view: Sequence[str]) -> Node:
     for text in view:
-        value = sel_node(text, [value])
+        is_copy = is_signature(text)
+        value = made_node(OP, text, COPY, [value]) if is_copy else sel_node(text, [value])
     return value

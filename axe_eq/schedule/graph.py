@@ -9,13 +9,14 @@ plain data: it prints, saves to JSON and runs without the e-graph.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from axe_eq.errors import ScheduleError, cause
 from axe_eq.program.node import sel_type
 from axe_eq.program.types import ValueType, value_type
+from axe_eq.schedule.views import view_layout, view_type
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -33,8 +34,8 @@ class TileNode:
         type: type text of the whole value.
         operands: node numbers within the kernel.
         access: for a load, the number of the kernel's read it goes through; -1 otherwise.
-        view: selectors, in order, that turn the buffer's value into this one without moving
-            anything.
+        view: selectors and signatures of copies, in order, that turn the buffer's value into this
+            one without moving anything.
     """
 
     kind: str
@@ -134,6 +135,24 @@ class CollectiveStep:
 Step = KernelStep | MoveStep | CollectiveStep
 
 
+def read_layout(step: Step, number: int, type: ValueType, layout: str) -> str:
+    """The layout that a step reads a buffer of this type in where it lies in one.
+
+    It is another one where what is read is a view of the buffer's value.
+
+    Raises:
+        ScheduleError: the view has no layout there.
+    """
+    nodes = step.nodes if isinstance(step, KernelStep) else ()
+    for text in next((n.view for n in nodes if n.access == number), ()):
+        seen = view_layout(text, type, layout)
+        if seen is None:
+            wrong = f"reads {text!r} of {type}, which is no view of {layout}"
+            raise ScheduleError(f"step {step.name}", wrong, "a layout that the algebra gives")
+        type, layout = view_type(text, type), seen
+    return layout
+
+
 def output_name(number: int) -> str:
     """What an output of a program is called beside its inputs."""
     return f"output {number}"
@@ -219,11 +238,25 @@ class ScheduleGraph:
     def with_layouts(self, layouts: Mapping[str, str]) -> ScheduleGraph:
         """The same schedule with some buffers in other layouts, for readers and writer alike."""
 
-        def changed(accesses: Iterable[Access]) -> tuple[Access, ...]:
-            return tuple(Access(a.buffer, layouts.get(a.buffer, a.layout)) for a in accesses)
+        def changed(access: Access) -> Access:
+            return Access(access.buffer, layouts.get(access.buffer, access.layout))
+
+        def read(step: Step, number: int, access: Access) -> Access:
+            layout = layouts.get(access.buffer)
+            type_ = self.buffers[access.buffer].value_type
+            return (
+                replace(access, layout=read_layout(step, number, type_, layout))
+                if layout
+                else access
+            )
 
         steps = tuple(
-            replace(s, reads=changed(s.reads), writes=changed(s.writes)) for s in self.steps
+            replace(
+                s,
+                reads=tuple(read(s, n, a) for n, a in enumerate(s.reads)),
+                writes=tuple(map(changed, s.writes)),
+            )
+            for s in self.steps
         )
         buffers = {n: replace(b, layout=layouts.get(n, b.layout)) for n, b in self.buffers.items()}
         return replace(self, buffers=buffers, steps=steps)

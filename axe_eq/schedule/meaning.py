@@ -45,6 +45,7 @@ from axe_eq.schedule.box import (
     ranges,
 )
 from axe_eq.schedule.contents import Contents, contents, read, write
+from axe_eq.schedule.views import is_signature, view_type
 
 Inputs = Mapping[str, Array]
 Loops = dict[str, Range]
@@ -208,6 +209,8 @@ class Evaluator:
             return self.value(args[0])[_slices(region)]
         if name is s.Load:
             return read(self.memory(args[0]), args[2], type)[_slices(region)]
+        if name is s.peek:
+            return viewed(args[0], self.tile(args[1], loops))[_slices(region)]
         if name is s.Gather:
             operands = [self.tile(t, loops) for t in tiles_in(args[2])]
             return moved(args[0], operands)[_slices(region)]
@@ -252,7 +255,17 @@ _PLACED: dict[Symbol, Callable[..., Contents]] = {
 
 # -- tiles -----------------------------------------------------------------------------------------
 
-_BOX_AT = {s.tile: 1, s.Load: 3, s.Cell: 2, s.Gather: 1, s.Scanned: 1}
+
+def viewed(text: str, value: Array) -> Array:
+    """A view of an array."""
+    if not is_signature(text):
+        return moved(text, [value])
+    sig = signature(text)
+    (view,) = index_views(sig, [value], extents := sig.extents([value.shape]))
+    return np.broadcast_to(view, extents)
+
+
+_BOX_AT = {s.tile: 1, s.Load: 3, s.peek: 2, s.Cell: 2, s.Gather: 1, s.Scanned: 1}
 
 
 def box_of(term: Term) -> str:
@@ -266,6 +279,8 @@ def tile_type(term: Term) -> ValueType:
         return value_type(type_of(term.args[0]))
     if term.symbol is s.Load:
         return value_type(term.args[1])
+    if term.symbol is s.peek:
+        return view_type(term.args[0], tile_type(term.args[1]))
     given = tuple(tile_type(t) for t in tiles_in(term.args[-1]))
     if term.symbol is s.Gather:
         return sel_type(term.args[0], given)

@@ -11,12 +11,12 @@ def graph_text(graph: ScheduleGraph) -> str:
     for buffer in graph.buffers.values():
         lines.append(f"  {buffer.role} {buffer.name}: {buffer.type} in {buffer.layout}")
     for step in graph.steps:
-        lines += _step(step)
+        lines += _step(step, graph)
     return "\n".join([*lines, f"  return {', '.join(graph.outputs)}"])
 
 
-def _step(step: Step) -> list[str]:
-    reads = ", ".join(r.buffer for r in step.reads)
+def _step(step: Step, graph: ScheduleGraph) -> list[str]:
+    reads = ", ".join(dict.fromkeys(r.buffer for r in step.reads))
     writes = ", ".join(w.buffer for w in step.writes)
     head = f"  {writes} = {step.name}({reads})"
     if not isinstance(step, KernelStep):
@@ -26,8 +26,11 @@ def _step(step: Step) -> list[str]:
     lines = [f"{head}  [{how}] {sizes}".rstrip()]
     for number, node in enumerate(step.nodes):
         given = " ".join(f"#{n}" for n in node.operands)
-        what = f"load {step.reads[node.access].buffer}" if node.access >= 0 else ""
-        what = what or f"{node.cell or node.text} {given}".rstrip()
+        what = f"{node.cell or node.text} {given}".rstrip()
+        if node.access >= 0:
+            read = step.reads[node.access]
+            seen = f" in {read.layout}" if read.layout != graph.buffers[read.buffer].layout else ""
+            what = f"load {read.buffer}{seen}"
         signature = f"  [{node.text}]" if node.cell else ""
         lines.append(f"      #{number}: ({node.box}) of {node.type} = {what}{signature}")
     return lines

@@ -49,6 +49,7 @@ shards = Symbol("shards", (ARGS, STR, STR), PLACES, demand=True)
 spread = Symbol("spread", (VALUE, STR), SPREAD, demand=True)
 
 Buffer = Symbol("Buffer", (STR, STR), PLACED)  # input name, layout it arrives in
+peek = Symbol("peek", (STR, TILE, STR), TILE, demand=True)  # view, a whole value, box of the view
 Kernel = Symbol("Kernel", (TILE, STR), PLACED)  # root tile, layout it is stored in
 Move = Symbol("Move", (PLACED, STR, STR), PLACED)  # source, its layout, layout wanted
 Load = Symbol("Load", (PLACED, STR, STR, STR), TILE)  # source, type and layout it has, box

@@ -173,6 +173,8 @@ def _slice_merge(after: tuple[Any, ...], before: tuple[Any, ...], shape: Shape) 
         mine: tuple[Part, ...] = ((start // inner, 1, n // inner), *([None] * (count - 1)))
     elif count == 2 and step % inner == 0 and inner > 1:
         mine = ((start // inner, step // inner, n), (start % inner, 1, 1))
+    elif count == 2 and step > 1 and inner % step == 0 and n * step == math.prod(merged):
+        mine = (None, (start, step, inner // step))
     else:
         return None
     parts = (*after[0][:axis], *mine, *after[0][axis + 1 :])

@@ -13,7 +13,10 @@ from collections.abc import Iterable
 from axe_eq.layout import Layout
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.pack import Pack
-from axe_eq.program.ops import selector
+from axe_eq.program.decisions import Draw
+from axe_eq.program.ops import join_text, selector
+from axe_eq.program.sigalg import transpose
+from axe_eq.program.signature import make, plain
 from axe_eq.program.terms import (
     Along,
     Args,
@@ -29,21 +32,23 @@ from axe_eq.program.terms import (
     Text,
     Type,
     Value,
+    op,
     sel,
     type_of,
     types_of,
 )
-from axe_eq.program.types import value_type
+from axe_eq.program.types import ValueType, value_type
 from axe_eq.rule.law import Sides
-from axe_eq.rule.term import STR, primitive
+from axe_eq.rule.term import STR, Ground, primitive
 from axe_eq.schedule import box as boxes
 from axe_eq.schedule import terms as s
-from axe_eq.schedule.kept import PADDED, kept_layouts
+from axe_eq.schedule.kept import KINDS, PADDED, kept_layouts
 from axe_eq.schedule.shard import DEVICE_AXIS
-from axe_eq.schedule.terms import Box, Boxes, LayoutText
+from axe_eq.schedule.terms import Box, Boxes, LayoutText, Placed
+from axe_eq.schedule.views import is_signature, view_layout, view_type
 
 PACK = Pack(
-    "tiling", version="3", summary="values computed in boxes: the demand laws of one device"
+    "tiling", version="4", summary="values computed in boxes: the demand laws of one device"
 )
 
 
@@ -98,7 +103,7 @@ def on_one_device(layout: str) -> str | None:
 def operand_boxes(sig: str, cell: str, types: str, box: str) -> list[str]:
     """Box lists in which a block operator's operands may be read; none at the last turn."""
     plain, turns = boxes.split_turns(box)
-    if types and turns == boxes.MOST_TURNS:
+    if turns == boxes.SEEN or (types and turns == boxes.MOST_TURNS):
         return []
     return [_list(way, turns + turns % 2) for way in boxes.op_boxes(sig, cell, types, plain)]
 
@@ -107,7 +112,7 @@ def operand_boxes(sig: str, cell: str, types: str, box: str) -> list[str]:
 def selected_boxes(spec: str, types: str, box: str) -> str | None:
     """The box list in which a selector's operands are read."""
     plain, turns = boxes.split_turns(box)
-    way = boxes.sel_boxes(spec, types, plain)
+    way = None if turns == boxes.SEEN else boxes.sel_boxes(spec, types, plain)
     moves = selector(spec)[0].inverse is None  # what keeps the order moves nothing
     return None if way is None else _list(way, turns | moves)
 
@@ -133,8 +138,36 @@ def root_box_of_spread(sig: str, type: str) -> tuple[str, ...]:
 def scanned_boxes(text: str, types: str, box: str) -> str | None:
     """The box list in which a scan's operands are read."""
     plain, turns = boxes.split_turns(box)
-    way = None if turns == boxes.MOST_TURNS else boxes.scan_boxes(text, types, plain)
+    way = None if turns >= boxes.MOST_TURNS else boxes.scan_boxes(text, types, plain)
     return None if way is None else _list(way, turns + turns % 2)
+
+
+@primitive((STR, STR, STR), (STR,))
+def seen_whole(view: str, type: str, box: str) -> str | None:
+    """The box of a value, all of it in memory, of which a view is read; none where no view is.
+
+    Only views that hide others are seen so: a reshape, whose operand has no box for many of its
+    own, and below it all. Those that strides alone describe are read as parts of their operand.
+    """
+    of = value_type(type)
+    is_reshape = not is_signature(view) and selector(view)[0].inverse is not None
+    below = boxes.split_turns(box)[1] == boxes.SEEN
+    row_major = s.row_major(of.size)
+    if not (is_reshape or below) or view_layout(view, of, row_major) is None:
+        return None
+    return _everything(of)
+
+
+def _everything(of: ValueType) -> str:
+    return boxes.with_turns(" ".join([boxes.WHOLE] * of.rank), boxes.SEEN)
+
+
+@primitive((STR, STR, STR, STR), (STR, STR))
+def seen_through(view: str, type: str, layout: str, box: str) -> tuple[str, str] | None:
+    """The type of a view, and the layout it has where a value lies in one, if all of it is read."""
+    of, read = value_type(type), boxes.split_turns(box)[0]
+    found = view_layout(view, of, layout) if set(read.split()) <= {boxes.WHOLE} else None
+    return None if found is None else (str(view_type(view, of)), found)
 
 
 @primitive((STR,), (STR, STR))
@@ -242,6 +275,59 @@ def load_view_of_input(spec: Spec, name: Text, type: Type, b: Box) -> Sides:
     view, arrives = sel(spec, value), each_layout(s.arrivals(value))
     whole = s.Load(s.Buffer(name, arrives), type_of(view), arrives, b)
     return s.tile(view, b), whole, keeps_order(spec) == spec
+
+
+def _value_and_views(draw: Draw) -> tuple[ValueType, list[str]]:
+    """A type, and views of its values: copies, a slice, a merge."""
+    shape = [draw.integer(f"extent {d}", 1, 4) for d in range(draw.integer("rank", 1, 3))]
+    of = ValueType("f64", tuple(shape))
+    cut = draw.integer("dim", 0, of.rank - 1)
+    first = draw.integer("first", 0, shape[cut] - 1)
+    step = (first, -1, first + 1) if draw.chance("back", 0.5) else (first, 1, shape[cut] - first)
+    return of, [
+        transpose(draw.shuffled("order", range(of.rank))).text,
+        make([map(plain, range(1, of.rank + 1))], range(of.rank + 1), fixed={0: 2}).text,
+        join_text("slice", tuple(step if d == cut else None for d in range(of.rank))),
+        join_text("merge", 0, of.rank),
+    ]
+
+
+def _copy_seen(draw: Draw) -> tuple[Ground, ...]:
+    """A copy of an input, to be seen as a view."""
+    of, views = _value_and_views(draw)
+    view = draw.pick("view", views[:2])
+    return view, In("x", str(of)), _everything(view_type(view, of))
+
+
+def _view_of_memory(draw: Draw) -> tuple[Ground, ...]:
+    """A view of an input in one of the layouts that targets keep, and a box of it."""
+    of, views = _value_and_views(draw)
+    view, layout = draw.pick("view", views), draw.pick("layout", kept_layouts(of, KINDS)).layout
+    box = draw.pick("box", boxes.root_boxes(str(view_type(view, of))))
+    return view, s.place(In("x", str(of)), layout), str(of), layout, _everything(of), box
+
+
+@PACK.law(source="Axe 3.3: the layout of a view is a composition", demand=True)
+def see_selector(k: Spec, x: Value, b: Box) -> Sides:
+    """tile(k(x), b) = peek(k, tile(x, everything), b)   if k is a view, and read as one."""
+    everything = seen_whole(k, type_of(x), b)
+    return s.tile(sel(k, x), b), s.peek(k, s.tile(x, everything), b)
+
+
+@PACK.law(source="Axe 3.3: the layout of a view is a composition", demand=True, sampler=_copy_seen)
+def see_copy(v: Sig, x: Value, b: Box) -> Sides:
+    """tile(v[id](x), b) = peek(v, tile(x, everything), b)   if v is a view, and read as one."""
+    everything = seen_whole(v, type_of(x), b)
+    return s.tile(op(v, "id", x), b), s.peek(v, s.tile(x, everything), b)
+
+
+@PACK.law(
+    source="Axe 3.3: the layout of a view is a composition", demand=True, sampler=_view_of_memory
+)
+def load_view(v: Text, P: Placed, T: Type, L: LayoutText, all: Box, b: Box) -> Sides:
+    """peek(v, Load(P, T, L, everything), b) = Load(P, T', v L, b)   for the layout v L of v."""
+    seen, layout = seen_through(v, T, L, all)
+    return s.peek(v, s.Load(P, T, L, all), b), s.Load(P, seen, layout, b)
 
 
 @PACK.law(source="Tapestry, index projections", demand=True)

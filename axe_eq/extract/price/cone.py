@@ -11,22 +11,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from itertools import product
-from math import gcd, prod
 from typing import NamedTuple
 
-from axe_eq.errors import LayoutError
-from axe_eq.extract.price.looked import looked_loads, of_looks
+from axe_eq.extract.price.lying import access, contiguous
+from axe_eq.extract.price.parts import as_it_lies, of_parts, partly_read, seen_through
 from axe_eq.extract.price.reads import reads
 from axe_eq.extract.read.forest import CELL, GATHER, LOAD, Choice, Forest, TileClass
 from axe_eq.extract.read.formula import formula
 from axe_eq.extract.search.recall import Recall, bits, members
-from axe_eq.layout import Layout
-from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.program.ops import cell, selector
 from axe_eq.program.signature import Affine, signature
 from axe_eq.program.types import ValueType
 from axe_eq.schedule import box as boxes
-from axe_eq.schedule.summary import ANY_ALIGNMENT, Access, Summary, Work
+from axe_eq.schedule.summary import Access, Summary, Work
 
 MAX_NODES = 40
 MAX_CONES = 12
@@ -318,36 +315,54 @@ def sweeps(forest: Forest, order: Sequence[int], picks: Picks) -> dict[int, int]
     return {tile: len(s) for tile, s in needed.items() if s}
 
 
+def loop_extents(
+    forest: Forest, roots: Sequence[int], order: Sequence[int], picks: Picks
+) -> dict[str, int]:
+    """Letter -> extent of every loop of a cone.
+
+    Loops run over results and over what is reduced; operands of which a part is read have more.
+    """
+    found: dict[str, int] = {}
+
+    def run(tile: int, but: Collection[str] = ()) -> None:
+        for letter, extent in forest.tiles[tile].extents.items():
+            if letter not in but and found.get(letter, 0) < extent:
+                found[letter] = extent
+
+    for root in roots:
+        run(root)
+    for tile in order:
+        if picks[tile].reduces:
+            for child in picks[tile].children:
+                run(child, forest.tiles[tile].letters)
+    return found
+
+
 def summarise(
     forest: Forest, roots: Sequence[int], picks: Picks, stored: Sequence[str] = ()
 ) -> Summary:
     """The figures of a cone with these root tiles; `stored` are the layouts they are stored in."""
     order = used(forest, roots, picks)
     passes = sweeps(forest, order, picks)
-    extents: dict[str, int] = {}
     loads: list[Access] = []
     products: list[Work] = []
     vector: dict[str, float] = {}
     staged: list[Work] = []
     resident: list[tuple[int, str]] = []
     multiplied = [picks[t] for t in order if picks[t].product]
-    fed = {c for choice in multiplied for c in _through_tiles(choice)}
-    looked = looked_loads(forest, order, picks)
+    fed = {as_it_lies(forest, c, picks) for x in multiplied for c in _through_tiles(x)}
+    parted = partly_read(forest, order, picks)
     computed = folds = positions = parts = 0
     monoids: set[str] = set()
     reduced: set[tuple[str, tuple[int, ...], tuple[int, ...]]] = set()
     for tile in order:
         node, choice = forest.tiles[tile], picks[tile]
-        for letter, extent in node.extents.items():
-            if extents.get(letter, 0) < extent:
-                extents[letter] = extent
         times = passes.get(tile, 1)
         if choice.kind == LOAD:
-            key = choice.source, times, tile in fed, bool(multiplied)
+            key = choice.layout, times, tile in fed, bool(multiplied)
             if key not in node.known:
-                layout = forest.layout_of(choice.source)
-                node.known[key] = _access(node, layout, *key[1:])
-            loads.append(of_looks(node.known[key], looked.get(tile, [])))
+                node.known[key] = access(node, *key)
+            loads.append(of_parts(node.known[key], parted.get(tile, [])))
             continue
         computed += choice.kind == CELL
         if multiplied and choice.kind == GATHER:
@@ -375,13 +390,13 @@ def summarise(
         if choice.vector:
             vector[choice.inside] = vector.get(choice.inside, 0.0) + choice.vector * times
     stores = tuple(
-        _access(t, text, 1, False, bool(multiplied))
+        access(t, text, 1, False, bool(multiplied))
         for t, text in zip(
             [forest.tiles[r] for r in roots], stored or [""] * len(roots), strict=True
         )
     )
     return Summary(
-        tuple(sorted(extents.items())),
+        tuple(sorted(loop_extents(forest, roots, order, picks).items())),
         tuple(sorted(loads, key=_load_order)),
         stores,
         tuple(products),
@@ -440,55 +455,6 @@ def _order(access: Access) -> tuple[tuple[str, int], ...]:
     return tuple(found.items())
 
 
-class _Place(NamedTuple):
-    """How a box of a value lies in memory: `strides` and `offset` as in `Access`.
-
-    Attributes:
-        apart: elements that divide what `Access.aligned` names; 0 where that is 0.
-    """
-
-    strides: tuple[tuple[str, int, int], ...]
-    offset: int
-    apart: int
-
-
-def _access(tile: TileClass, layout: str, passes: int, fed: bool, lying: bool) -> Access:
-    """A load or store of a value in a layout; `lying` gives its strides as well."""
-    size, n_bytes = tile.type.itemsize, tile.type.n_bytes
-    place = _place(layout, tile.type.shape, tile.box)
-    aligned = place.apart * size if place.apart < ANY_ALIGNMENT else ANY_ALIGNMENT
-    where = (place.strides, place.offset) if lying else ((), 0)
-    fast = next((x for x, _, step in place.strides if step == 1), "")
-    return Access(n_bytes, tile.key, tile.star, size, passes, fed, aligned, *where, fast)
-
-
-@cache
-def _place(text: str, shape: tuple[int, ...], box: str) -> _Place:
-    """Where a box of a value of this shape lies in a layout; "" is the row-major one."""
-    layout = Layout.parse(text) if text else Layout([(e, 1, DEFAULT_AXIS) for e in (prod(shape),)])
-    try:
-        blocks = layout.group(shape).blocks
-    except LayoutError:
-        return _Place((), 0, 0)
-    if layout.swizzle:
-        return _Place((), 0, 0)
-    offset, strides, runs = sum(layout.offset.values()), list[tuple[str, int, int]](), [0]
-    for entry, block in zip(boxes.parse(box), blocks, strict=True):
-        rest, inner = entry.offset, len(strides)
-        for position, (extent, stride, _) in reversed(list(enumerate(block))):
-            offset += (rest % extent if position else rest) * stride
-            rest //= extent
-            if extent > 1 and stride and entry.scale:
-                strides.insert(inner, (entry.letter, extent, stride * entry.scale))
-        if len(strides) > inner + 1 and strides[-1][2] == 1:
-            runs.append(strides[-1][1])
-    steps = [stride for _, _, stride in strides]
-    if min(steps, default=1) < 0 or (steps and 1 not in steps):
-        return _Place(tuple(strides), offset, 0)
-    apart = gcd(*(s for s in steps if s > 1), *runs, offset) or ANY_ALIGNMENT
-    return _Place(tuple(strides), offset, apart)
-
-
 @cache
 def _filled(text: str) -> tuple[bool, bool]:
     """Whether a selector fills what no operand gives, and whether it takes one operand alone."""
@@ -498,24 +464,33 @@ def _filled(text: str) -> tuple[bool, bool]:
 
 def _form(forest: Forest, tile: TileClass, choice: Choice, picks: Picks) -> Form:
     """`dtypes`, `reduced`, `crossed` and `kept` of a product, as in `Work`."""
-    sources = tuple(picks[c].source for c in choice.children)
-    key = choice.text, choice.children, sources
+    ends = tuple(as_it_lies(forest, c, picks) for c in choice.children)
+    key = choice.text, choice.children, ends, tuple(picks[end].layout for end in ends)
     if key not in tile.known:
-        types = [forest.tiles[c].type for c in choice.children]
-        layouts = ["" if s < 0 else forest.layout_of(s) for s in sources]
-        tile.known[key] = _form_of(choice.text, types, layouts, tile.box)
+        types = tuple(forest.tiles[c].type for c in choice.children)
+        lying = []
+        for child, end in zip(choice.children, ends, strict=True):
+            shape, layout = forest.tiles[end].type.shape, picks[end].layout
+            dims = contiguous(layout, shape) if layout else ()
+            lying.append(seen_through(forest, child, picks, dims) if dims else ())
+        tile.known[key] = _form_of(choice.text, types, tuple(lying), tile.box)
     found: Form = tile.known[key]
     return found
 
 
-def _form_of(text: str, types: Sequence[ValueType], layouts: Sequence[str], box: str) -> Form:
-    """The same of operands of these types, loaded in these layouts or not at all (""), in a box."""
+def _form_of(
+    text: str, types: Sequence[ValueType], lying: Sequence[Sequence[int]], box: str
+) -> Form:
+    """The same of operands of these types, each contiguous along such dims, in a box."""
     parsed = signature(text)
     extents = parsed.extents([t.shape for t in types])
-    along: set[int] = set()
-    for type_, layout, dims in zip(types, layouts, parsed.operands, strict=True):
-        for d in _contiguous(layout, type_.shape) if layout else ():
-            along |= {i for i, _ in dims[d].terms if i in parsed.reduced}
+    along = {
+        i
+        for contiguous, dims in zip(lying, parsed.operands, strict=True)
+        for d in contiguous
+        for i, _ in dims[d].terms
+        if i in parsed.reduced
+    }
     dtypes = tuple(sorted({t.dtype for t in types}))
     reaches = [
         "".join(n for n, o in zip("ab", parsed.operands, strict=False) if _reads(o, i))
@@ -532,15 +507,6 @@ def _form_of(text: str, types: Sequence[ValueType], layouts: Sequence[str], box:
 def _reads(operand: Sequence[Affine], dim: int) -> bool:
     """Whether an operand of a signature depends on an index dim."""
     return any(d == dim for projection in operand for d, _ in projection.terms)
-
-
-def _contiguous(text: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The dim whose neighbours are neighbours in memory; none where strides do not say it."""
-    try:
-        blocks = Layout.parse(text).group(shape).blocks
-    except LayoutError:
-        return ()
-    return tuple(d for d, b in enumerate(blocks) if any(e > 1 and s == 1 for e, s, _ in b))[:1]
 
 
 def _through_tiles(choice: Choice) -> tuple[int, ...]:
@@ -572,5 +538,6 @@ def _load_order(access: Access) -> tuple[object, ...]:
 
 def _staged(forest: Forest, choice: Choice, picks: Picks, times: int) -> list[Work]:
     """Operands of a product that the kernel computes itself: they pass through tile memory."""
-    made = (forest.tiles[c] for c in _through_tiles(choice) if picks[c].kind != LOAD)
+    operands = ((c, as_it_lies(forest, c, picks)) for c in _through_tiles(choice))
+    made = (forest.tiles[c] for c, end in operands if picks[end].kind != LOAD)
     return [Work(float(t.type.size * times), t.key) for t in made]

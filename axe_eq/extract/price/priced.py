@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 
@@ -33,21 +33,38 @@ class Prices:
     Attributes:
         forest: whose cones they are.
         pricer: what prices their summaries.
+        also: (placed class, layout) -> number of the class of that value kept in that layout too.
     """
 
     def __init__(self, forest: Forest, pricer: Pricer) -> None:
         self.forest, self.pricer = forest, pricer
+        self._first = len(forest.placed)
         self._known: dict[Key, _Known] = {}
         self._by_form: dict[Form, _Known] = {}
         self._kinds: dict[tuple[object, ...], int] = {}
         self._kind_of: dict[int, int] = {}
         self._ruled_out: dict[Key, dict[Way, str]] = {}
+        self.also: dict[tuple[int, str], int] = {}
+        self._loads: dict[tuple[int, int], Choice] = {}
 
     def by(self, pricer: Pricer) -> Prices:
         """Prices of the same kernels by another pricer, less what was ruled out here."""
         others = Prices(self.forest, pricer)
         others._ruled_out = self._ruled_out
         return others
+
+    def number(self, kept: tuple[int, str]) -> int:
+        """The class of a value in one more layout, the same one whenever it is asked for."""
+        return self.also.setdefault(kept, self._first + len(self.also))
+
+    def plainly(self, placed: Iterable[int]) -> set[int]:
+        """These classes, of a value in one more layout the class it is in without."""
+        sources = {number: source for (source, _), number in self.also.items()}
+        return {sources.get(p, p) for p in placed}
+
+    def load(self, tile: int, source: int, layout: str) -> Choice:
+        """The load of a tile from such a class, likewise: alternatives are known by identity."""
+        return self._loads.setdefault((tile, source), Choice(LOAD, "", "", (), source, layout))
 
     def on(self, forest: Forest) -> Prices:
         """These prices of what is left of the forest, alternatives and all."""
@@ -127,11 +144,9 @@ class Prices:
 
     def _kind(self, tile: int, choice: Choice) -> int:
         """A number for all that a summary may see of an alternative and the tile it computes."""
-        node, layout = self.forest.tiles[tile], ""
-        if choice.kind == LOAD:
-            layout = self.forest.layout_of(choice.source)
+        node = self.forest.tiles[tile]
         figures = replace(choice, children=(), source=-1)
-        seen = figures, len(choice.children), layout, node.box, node.type, *node.extents.items()
+        seen = figures, len(choice.children), node.box, node.type, *node.extents.items()
         kind = self._kind_of[id(choice)] = self._kinds.setdefault(seen, len(self._kinds))
         return kind
 

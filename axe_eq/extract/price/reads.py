@@ -64,7 +64,7 @@ def reads(
             parts += kind.parts
             scatters += kind.scatters
         elif choice.kind == LOAD:
-            strange += not _is_dense(forest.layout_of(choice.source))
+            strange += not _is_dense(choice.layout)
         elif choice.kind == SCAN:
             scans += 1
         else:
@@ -209,7 +209,7 @@ class _Walk:
         if isinstance(places.window(coords, shape, extents), str):
             self.guarded += 1
             return
-        layout = _layout(self.forest.layout_of(self.picks[source].source))
+        layout = _layout(self.picks[source].layout)
         read = places.read(layout, coords, shape, extents)
         if isinstance(read, str):
             self.scattered += 1

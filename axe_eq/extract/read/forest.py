@@ -15,14 +15,17 @@ from typing import Any
 import networkx as nx
 
 from axe_eq.egraph.session import Session
+from axe_eq.errors import ScheduleError
 from axe_eq.extract.read.order import admissible
 from axe_eq.program.ops import CELLS, MONOIDS, Cell, scan, selector, split_text
 from axe_eq.program.signature import signature
-from axe_eq.program.terms import OPERATORS, Cons, In
+from axe_eq.program.terms import OPERATORS, Cons, In, Op, Sel
 from axe_eq.program.types import DTYPES, ValueType, value_type
 from axe_eq.rule.term import Symbol, Term
 from axe_eq.schedule import box as boxes
+from axe_eq.schedule.views import COPY, view_layout
 
+Views = Mapping[int, Sequence[tuple[int, str]]]
 LOAD, CELL, GATHER, SCAN = "load", "cell", "gather", "scan"
 
 
@@ -36,6 +39,7 @@ class Choice:
         cell: cell text ("" otherwise).
         children: tile classes of the operands.
         source: placed class that is loaded, -1 otherwise.
+        layout: the layout of a load in that memory, "" otherwise.
         product: floating operations of sums of products, over the whole index space.
         vector: other floating operations, over the whole index space.
         dtype: element type the products multiply, the wider one of two; where weights of a
@@ -50,6 +54,7 @@ class Choice:
     cell: str
     children: tuple[int, ...]
     source: int = -1
+    layout: str = ""
     product: float = 0.0
     vector: float = 0.0
     dtype: str = ""
@@ -119,6 +124,9 @@ class Forest:
         roots: placed class of every program output, in order.
         users: placed class -> tile classes that can load it.
         views: value class -> (value class, selector text) pairs that keep the row-major order.
+        parts: value class -> (value class, text of a view of it) pairs that do not; the text is ""
+            where both values are alike.
+        inputs: input name -> value class.
         names: value class -> what the program's text calls it, where the program has it.
         root_values: value class of every program output, in order.
     """
@@ -131,6 +139,8 @@ class Forest:
     views: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     root_values: list[int] = field(default_factory=list)
+    parts: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
+    inputs: dict[str, int] = field(default_factory=dict)
 
     def type_of(self, placed: int) -> ValueType:
         """Type of the value of a placed class (of its first request)."""
@@ -168,6 +178,25 @@ class Forest:
                     paths[other] = (*paths[value], text)
                     queue.append(other)
         return paths.get(goal)
+
+    def seen(self, start: int, held: str, goal: int, layout: str) -> tuple[str, ...]:
+        """Views that turn a value class held in a layout into another one in a layout.
+
+        Raises:
+            ScheduleError: no views do.
+        """
+        paths: dict[tuple[int, str], tuple[str, ...]] = {(start, held): ()}
+        queue = [(start, held)]
+        for value, lies in queue:
+            for other, text in (*self.views.get(value, ()), *self.parts.get(value, ())):
+                at = view_layout(text, self.types[value], lies) if text else lies
+                if at is not None and (other, at) not in paths:
+                    paths[other, at] = (*paths[value, lies], *([text] if text else []))
+                    queue.append((other, at))
+            if (goal, layout) in paths:
+                return paths[goal, layout]
+        thing = f"value {self.types[goal]} in {layout}"
+        raise ScheduleError(thing, f"is no view of {self.types[start]} in {held}", "a view")
 
     def layout_of(self, placed: int) -> str:
         """Layout text of a placed class."""
@@ -238,18 +267,23 @@ def read_forest(
         for choice in tile.loads:
             users.setdefault(choice.source, []).append(number)
     nodes = [placed.get(i, PlacedClass()) for i in range(n_placed)]
-    views = _read_views(reader, types)
-    _drop_circles(reader, tiles, views)
+    views, parts = _read_views(reader, types), _read_parts(reader, tiles)
+    inputs = {reader.text(r.inputs[0]): reader.id("Value", r.output) for r in reader.table(In.name)}
+    _drop_circles(reader, tiles, views, parts)
     labels = {reader.id("Value", session.class_of(t)): name for t, name in (names or {}).items()}
     root_values = [reader.id("Value", session.class_of(r.args[0])) for r in roots]
-    return Forest(types, tiles, nodes, root_ids, users, views, labels, root_values)
+    return Forest(
+        types, tiles, nodes, root_ids, users, views, labels, root_values, parts, inputs
+    )  # fmt: skip
 
 
-def _drop_circles(
-    reader: Reader, tiles: Sequence[TileClass], views: Mapping[int, list[tuple[int, str]]]
-) -> None:
-    """Leave out alternatives through which a value could wait for itself."""
+def _drop_circles(reader: Reader, tiles: Sequence[TileClass], views: Views, parts: Views) -> None:
+    """Leave out alternatives through which a value could wait for itself.
+
+    Values are one if they share memory, and if one box of both is one tile: two views may be alike.
+    """
     pairs = [(v, other) for v, ends in views.items() for other, _ in ends]
+    pairs += [(v, other) for v, ends in parts.items() for other, text in ends if not text]
     allowed = admissible(_read_values(reader), pairs)
     for tile in tiles:
         tile.compute = [
@@ -311,6 +345,25 @@ def _read_views(reader: Reader, types: Mapping[int, ValueType]) -> dict[int, lis
         views.setdefault(source, []).append((made, text))
         views.setdefault(made, []).append((source, declared.inverse(params, types[source])))
     return views
+
+
+def _read_parts(reader: Reader, tiles: Sequence[TileClass]) -> dict[int, list[tuple[int, str]]]:
+    """Views that keep no row-major order; `view_layout` says which are views of a layout.
+
+    Also values of which one box is one tile, with the text "".
+    """
+    parts: dict[int, list[tuple[int, str]]] = {}
+    for row in value_rows(reader):
+        is_copy = row.symbol is Op and row.texts[1] == COPY
+        is_move = row.symbol is Sel and selector(row.texts[0])[0].inverse is None
+        if len(row.operands) == 1 and (is_copy or is_move):
+            parts.setdefault(row.operands[0], []).append((row.value, row.texts[0]))
+    rows = {(r.inputs[0], r.output) for r in reader.table("tile")}
+    alike = ((reader.id("Value", v), tiles[reader.id("Tile", t)].value) for v, t in rows)
+    for value, other in sorted({(v, other) for v, other in alike if v != other}):
+        parts.setdefault(value, []).append((other, ""))
+        parts.setdefault(other, []).append((value, ""))
+    return parts
 
 
 def _read_placed(reader: Reader, placed: dict[int, PlacedClass]) -> None:
@@ -375,7 +428,8 @@ def _read_choices(reader: Reader, tiles: list[TileClass]) -> None:
 
     for row in reader.table("Load"):
         tile = tiles[reader.id("Tile", row.output)]
-        tile.loads.append(Choice(LOAD, "", "", (), reader.id("Placed", row.inputs[0])))
+        source, layout = reader.id("Placed", row.inputs[0]), reader.text(row.inputs[2])
+        tile.loads.append(Choice(LOAD, "", "", (), source, layout))
     for row in reader.table("Cell"):
         number = reader.id("Tile", row.output)
         sig, cell = reader.text(row.inputs[0]), reader.text(row.inputs[1])

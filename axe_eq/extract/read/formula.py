@@ -27,13 +27,14 @@ def formula(
     """
     tiles = list(reversed(order))
     number = {tile: n for n, tile in enumerate(tiles)}
-    sources = list(dict.fromkeys(picks[t].source for t in tiles if picks[t].kind == LOAD))
+    loads = [picks[t] for t in tiles if picks[t].kind == LOAD]
+    seen = list(dict.fromkeys((c.source, c.layout) for c in loads))
     nodes = []
     for tile in tiles:
         choice = picks[tile]
-        access = sources.index(choice.source) if choice.kind == LOAD else -1
+        access = seen.index((choice.source, choice.layout)) if choice.kind == LOAD else -1
         operands = tuple(number[c] for c in choice.children)
         type_ = str(forest.tiles[tile].type)
         nodes.append(TileNode(choice.kind, choice.text, choice.cell, "", type_, operands, access))
-    layouts = tuple(map(forest.layout_of, sources))
+    layouts = tuple(layout for _, layout in seen)
     return Formula(tuple(nodes), tuple(number[r] for r in roots), layouts, tuple(stored))

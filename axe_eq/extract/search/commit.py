@@ -15,7 +15,7 @@ from axe_eq.debug import switches
 from axe_eq.errors import AxeError, PackError, SearchError, cause, raised_at
 from axe_eq.extract.price.priced import Prices
 from axe_eq.extract.price.pricer import Price
-from axe_eq.extract.search.merge import Group, stored
+from axe_eq.extract.search.merge import Group
 from axe_eq.schedule.graph import Access, KernelStep, MoveStep, ScheduleGraph
 from axe_eq.target import Target
 
@@ -133,7 +133,7 @@ class Kernels:
         self, step: KernelStep, group: Group, reason: str, graph: ScheduleGraph, prices: Prices
     ) -> None:
         self.ruled_out.append(f"{step.schedule} for {_computed(step)}: {reason}")
-        layouts, price = stored(prices.forest, group.members), group.price
+        layouts, price = [w.layout for w in step.writes], group.price
         for _ in range(MOST_TRIED):
             price = prices.rule_out(group.roots, group.picks, layouts, price.way, reason)
             if price.time_s == float("inf"):

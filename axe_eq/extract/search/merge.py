@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Mapping, Sequence
 
-from axe_eq.extract.price.cone import MAX_NODES, Picks, used
+from axe_eq.extract.price.cone import MAX_NODES, Picks, loop_extents, used
 from axe_eq.extract.price.priced import Prices
 from axe_eq.extract.price.pricer import Price
 from axe_eq.extract.read.forest import LOAD, Forest
@@ -202,15 +202,16 @@ def chosen(forest: Forest, groups: Sequence[Group], outputs: Sequence[tuple[int,
     needed = {p for g in groups for p in (*g.placed, *g.leaves(forest))} | {p for p, _ in outputs}
     homes = {m.placed: forest.tiles[m.root].value for g in groups for m in g.members}
     buffers = {p: _buffer(forest, p, homes.get(p)) for p in sorted(needed)}
-    values = {p: homes.get(p, _input_value(forest, p)) for p in needed}
+    values = {p: homes[p] if p in homes else _input_value(forest, p) for p in needed}
     wanted = zip(outputs, forest.root_values, strict=True)
     views = [forest.view(values[p], value) or () for (p, _), value in wanted]
     return Chosen([_kernel(forest, g, values) for g in groups], buffers, outputs, views)
 
 
 def _input_value(forest: Forest, placed: int) -> int:
-    tiles = forest.users.get(placed, ())
-    return min((forest.tiles[t].value for t in tiles), default=-1)
+    """The value of an input; some computed values share memory with one that is not read."""
+    named = (forest.inputs[name] for name, _ in forest.placed[placed].buffers)
+    return next(named, -1)
 
 
 def _buffer(forest: Forest, placed: int, home: int | None) -> ChosenBuffer:
@@ -230,7 +231,8 @@ def _kernel(forest: Forest, group: Group, values: Mapping[int, int]) -> ChosenKe
         node, choice = forest.tiles[tile], group.picks[tile]
         view: tuple[str, ...] = ()
         if choice.kind == LOAD:
-            view = forest.view(values[choice.source], node.value) or ()
+            held = values[choice.source], forest.layout_of(choice.source)
+            view = forest.seen(*held, node.value, choice.layout)
         nodes.append(
             ChosenNode(
                 choice.kind,
@@ -240,19 +242,16 @@ def _kernel(forest: Forest, group: Group, values: Mapping[int, int]) -> ChosenKe
                 node.type,
                 tuple(number[c] for c in choice.children),
                 choice.source,
+                choice.layout,
                 view,
             )
         )
-    loops: dict[str, int] = {}
-    for tile in order:
-        for letter, extent in forest.tiles[tile].extents.items():
-            loops[letter] = max(extent, loops.get(letter, 1))
     price = group.price
     return ChosenKernel(
         group.placed,
         tuple(nodes),
         tuple(number[r] for r in group.roots),
-        loops,
+        loop_extents(forest, group.roots, order, group.picks),
         price.schedule,
         price.row,
         dict(price.parameters),

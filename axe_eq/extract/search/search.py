@@ -10,7 +10,7 @@ once. Everything is deterministic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
 from itertools import chain, combinations
@@ -36,6 +36,9 @@ REMEMBERED = 256
 # ends where it is: random graphs of 1000 operators take 170 a value.
 WORK, WORK_PER_VALUE = 20_000, 200
 INFINITE = float("inf")
+
+End = tuple[float, frozenset[int]]
+"""What a schedule costs, and the values that it keeps."""
 
 
 @dataclass(frozen=True)
@@ -201,6 +204,18 @@ class Search:
         self._become(self._value_set.intersection(values) | self.roots)
         return self.total()
 
+    def flipped(self, flips: Sequence[int], bound: float) -> float | None:
+        """The cost with the membership of some classes flipped, if that is below a bound.
+
+        Else None, and nothing is flipped.
+        """
+        undo = self.set_materialised(flips)
+        cost = self.total(bound)
+        if cost < bound:
+            return cost
+        self.restore(flips, undo)
+        return None
+
     def _walk(self) -> Iterator[Mapped | None]:
         """Kernels the outputs need, operands before users; None where they go in a circle."""
         open_, done = 1, 2
@@ -271,13 +286,12 @@ class Search:
             return self.selection()
         # From everything in memory and from the least that works: each ends in other optima.
         ends = [self._settled(start, progress) for start in (self.values, self._least())]
-        cost, best = min(ends, key=lambda end: end[0])
-        self._become(best)
+        best = min(ends, key=_cost)
+        self._become(best[1])
         rounds = 1
         while (self._exchange() or self._read()) and rounds < PASSES:
-            rounds += 1
-        if self.total() > cost:  # what the last round took by figures alone, read now
-            self._become(best)
+            best, rounds = min(best, self._end(), key=_cost), rounds + 1
+        self._become(min(best, self._end(), key=_cost)[1])
         return self.selection()
 
     def _least(self) -> list[int]:
@@ -289,14 +303,20 @@ class Search:
                 self.restore([value], undo)
         return sorted(self.materialised - self.roots)
 
-    def _settled(
-        self, start: Collection[int], progress: Callable[[str], None]
-    ) -> tuple[float, frozenset[int]]:
-        """Cost and M of the optimum that a start ends in."""
+    def _settled(self, start: Collection[int], progress: Callable[[str], None]) -> End:
+        """Where a descent from a start ends, or the start where it was cheaper.
+
+        A move is taken by figures, and kernels are read later: they may turn out dearer.
+        """
         self._become(frozenset(start) | self.roots)
+        first = self._end()
         self._changed.clear()
         self._tried.clear()
         self._descend(progress)
+        return min(first, self._end(), key=_cost)
+
+    def _end(self) -> End:
+        """The present M, and what it costs."""
         return self.total(), frozenset(self.materialised)
 
     def _start_plain(self, progress: Callable[[str], None]) -> None:
@@ -443,6 +463,10 @@ class Search:
             if value == mapped.placed or value in mapped.met:
                 near |= {p for p in {mapped.placed, *mapped.met} if p in self._value_set}
         return sorted(near, key=lambda p: (p != value, abs(p - value)))[:NEAR_VALUES]
+
+
+def _cost(end: End) -> float:
+    return end[0]
 
 
 def _stays(placed: PlacedClass) -> bool:

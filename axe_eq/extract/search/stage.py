@@ -8,6 +8,7 @@ from functools import cached_property
 
 from axe_eq.extract.price.priced import Prices
 from axe_eq.extract.read.forest import Forest
+from axe_eq.extract.search.kept import kept_otherwise
 from axe_eq.extract.search.layouts import NO_CHOICE, Places, Way, cheapest, taken
 from axe_eq.extract.search.merge import Group, merged
 from axe_eq.extract.search.pareto import settle
@@ -148,7 +149,7 @@ def extract(
 
     def near(way: Way, found: Extracted) -> float:
         search = Search(prices.on(taken(prices.forest, places, way)))
-        return search.keeping(found.search.materialised)
+        return search.keeping(prices.plainly(found.search.materialised))
 
     way, found, dense = cheapest(places, of, near, lambda found: found.time_s)
     return replace(found, layouts=places.chosen(way), dense_s=dense.time_s)
@@ -162,6 +163,12 @@ def _extracted(prices: Prices, per_byte: float, progress: Callable[[str], None])
     if per_byte:
         settle(search, per_byte)
     selection = search.selection() if per_byte else search.run(progress)
+    if not per_byte:
+        other = kept_otherwise(search, prices.pricer.target.kept)
+        if other is not search:
+            other.cut = selection.cut
+            search, selection = other, other.selection()
+            forest, prices = search.forest, search.prices
     groups = merged(prices, selection)
     ranked = 0 if per_byte else RANKED - 1  # those keep more
     others = tuple(_groups_without(search, f) for f in _cheapest(search, selection, ranked))

@@ -85,12 +85,11 @@ def run(
     kernel = make(step, graph, target)
     flat: dict[str, Any] = {}
     for access in (*step.reads, *step.writes):
-        of = graph.buffers[access.buffer].value_type
-        made = np.full(buffer_elements(access.layout), POISON).astype(DTYPES[of.dtype].numpy)
-        flat[access.buffer] = made
-    for read in step.reads:
-        array = arrays[read.buffer]
-        flat[read.buffer][elements(read.layout, array.shape)] = array
+        held = graph.buffers[access.buffer]
+        made = np.full(buffer_elements(held.layout), POISON)
+        flat[access.buffer] = made.astype(DTYPES[held.value_type.dtype].numpy)
+    for name in {read.buffer for read in step.reads}:  # a step may see a view of one
+        flat[name][elements(graph.buffers[name].layout, arrays[name].shape)] = arrays[name]
     when = SWEEP[order] if order < len(SWEEP) else "random"
     launch(kernel.lowered, flat, planned=kernel.planned, order=when, seed=order)
     return {

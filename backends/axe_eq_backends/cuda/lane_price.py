@@ -191,10 +191,10 @@ class Tensors:
         first, last = min(a for a, _ in ends), max(b for _, b in ends)
         return float((last - first + 1) * DTYPES[same[0].dtype].itemsize)
 
-    def scattered(self, dim: int) -> float:
-        """Bytes that memory gives beside those read, where neighbours along a dim are read."""
+    def scattered(self, dim: int, stores: bool = False) -> float:
+        """Bytes that memory moves beside those wanted, where neighbours along a dim are."""
         total = 0.0
-        for o in self.operands:
+        for o in self.outputs if stores else self.operands:
             whole = SECTOR_BYTES // DTYPES[o.dtype].itemsize
             apart = 1 if o.looks else min(abs(o.strides[dim]), whole)
             total += self._footprint(o) * max(0, apart - 1)

@@ -326,6 +326,7 @@ class Rows:
                     {"row_threads": threads, "vector": vector,
                      "resident": residents(target, warps, enough(held))},
                     blocks=prod(counts), counts=counts,
+                    reread=self.tensors.scattered(len(p.shape) - 1, stores=True),
                     resident=residents(target, warps, taken(held)),
                     chain=chained(target, held, own) + exchanges * exchanging(target, threads),
                 )
