@@ -354,6 +354,7 @@ def summarise(
             filled, whole = _filled(choice.text)
             positions += not (choice.children or filled)
             parts += bool(choice.children) and (filled or not whole)
+            parts += _moves(choice.text) and _multiplies(choice.children, picks)
         if choice.reduces:
             monoids.add(_monoid(choice.text))
         if choice.reduces and (choice.structured or not choice.product):
@@ -487,6 +488,27 @@ def _place(text: str, shape: tuple[int, ...], box: str) -> _Place:
         return _Place(tuple(strides), offset, 0)
     apart = gcd(*(s for s in steps if s > 1), *runs, offset) or ANY_ALIGNMENT
     return _Place(tuple(strides), offset, apart)
+
+
+@cache
+def _moves(text: str) -> bool:
+    """Whether a selector gives elements in another order, or not all: no view."""
+    return selector(text)[0].inverse is None
+
+
+def _multiplies(tiles: Sequence[int], picks: Picks) -> bool:
+    """Whether a sum of products is among what some tiles are computed from.
+
+    Its operands are then read at other places than its own tile says.
+    """
+    seen, stack = set(tiles), list(tiles)
+    while stack:
+        choice = picks[stack.pop()]
+        if choice.product:
+            return True
+        stack += set(choice.children) - seen
+        seen.update(choice.children)
+    return False
 
 
 @cache
