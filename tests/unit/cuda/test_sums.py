@@ -74,7 +74,9 @@ def drawn(rng: random.Random, kind: str, most: int) -> tuple[Any, Dims]:
 
 def check(found: Any, wanted: Any, dtype: Any) -> None:
     """Equal within what the element type holds; infinities and NaN alike."""
-    pairs = zip(found, wanted, strict=True) if isinstance(wanted, tuple) else [(found, wanted)]
+    pairs = (
+        zip(found, wanted, strict=True) if isinstance(wanted, tuple) else [(found, wanted)]
+    )
     near = 4e-3 if dtype == np.float16 else 1e-5
     for a, b in pairs:
         most = np.abs(b, where=np.isfinite(b), out=np.ones(np.shape(b))).max()
