@@ -145,7 +145,8 @@ class Summary:
         n_reduced: what they reduce, as boxes of index spaces: one where rows are reduced several
             times, more where reductions are nested or over different dims.
         n_positions: in cones with products, values that are positions along a dim.
-        n_parts: likewise, values of several parts: of different operands, or of one and a constant.
+        n_parts: likewise, values of several parts: of different operands, or of one and a constant;
+            and those that move what products give.
         order: likewise, (letter, extent) of the first result's dims of more than one index, slow to
             fast as they lie in memory.
         n_guarded: reads that may leave their operand, along several dims of the index space at

@@ -369,6 +369,7 @@ def summarise(
             filled, whole = _filled(choice.text)
             positions += not (choice.children or filled)
             parts += bool(choice.children) and (filled or not whole)
+            parts += _moves(choice.text) and _multiplies(choice.children, picks)
         if choice.reduces:
             monoids.add(_monoid(choice.text))
         if choice.reduces and (choice.structured or not choice.product):
@@ -453,6 +454,27 @@ def _order(access: Access) -> tuple[tuple[str, int], ...]:
     for letter, extent, _ in sorted(access.strides, key=lambda dim: -abs(dim[2])):
         found[letter] = extent * found.pop(letter, 1)
     return tuple(found.items())
+
+
+@cache
+def _moves(text: str) -> bool:
+    """Whether a selector gives elements in another order, or not all: no view."""
+    return selector(text)[0].inverse is None
+
+
+def _multiplies(tiles: Sequence[int], picks: Picks) -> bool:
+    """Whether a sum of products is among what some tiles are computed from.
+
+    Its operands are then read at other places than its own tile says.
+    """
+    seen, stack = set(tiles), list(tiles)
+    while stack:
+        choice = picks[stack.pop()]
+        if choice.product:
+            return True
+        stack += set(choice.children) - seen
+        seen.update(choice.children)
+    return False
 
 
 @cache

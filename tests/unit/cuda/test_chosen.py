@@ -370,6 +370,10 @@ UNFIT: dict[str, tuple[Any, tuple[axe.Spec, ...], str]] = {
         lambda a, b, c, d: a @ b + xp.concat([c, d]), (A, B, halves(200), halves(312)), "",
     ),
     "a part of a result": (lambda a, b: (a @ b)[3:200, 5:300], (A, B), ""),
+    "a part of a gate": (
+        lambda a, b, c: (nn.silu(a @ b) * (a @ c))[..., 1:-2],
+        (halves(16, 136), halves(136, 72), halves(136, 72)), "",
+    ),
     "rows backwards": (
         lambda a, b: a @ b, (lying((512, 256), [(512, -256), (256, 1)], 511 * 256), B),
         "an operand without a contiguous dim",

@@ -118,6 +118,9 @@ def collapse(
 
     No dim gets more than `MOST_INDICES`; longer ones are split where that is possible.
     """
+    # A dim of one index stands between none: those on its sides may be one run.
+    whole = [d for d, e in enumerate(shape) if e != 1 or d >= len(shape) - max(frozen, 1)]
+    shape, operands = [shape[d] for d in whole], [o.over(whole) for o in operands]
     shape, operands = _split(shape, operands, frozen)
     dims: list[tuple[int, int]] = []  # extent, and the fastest of the dims that are one
     for d, extent in enumerate(shape):
