@@ -176,8 +176,7 @@ def uneven_parts(sig: str, x: str) -> list[tuple[str, ...]]:
 @primitive((STR, STR, STR, STR), (STR,) * 8, many=True)
 def squares(sig: str, product: str, difference: str, x: str) -> list[tuple[str, ...]]:
     """(inner, outer, read, product, r, of parts, their product, scaled), see the laws."""
-    ways = (f_way for *f_way, _ in _ways(sig, x))
-    return [_squares(f, w, difference) for f, w in ways
+    return [_squares(f, w, difference) for f, w, _ in _ways(sig, x)
             if w.parts == 1 and _centred(f, product, difference)]  # fmt: skip
 
 
