@@ -248,7 +248,7 @@ def test_kernels_on_lanes_are_written_by_their_candidate_s_parameters(
         ("cells", "vector_bytes", (4,)),
         ("rows", "row_threads", (256,)),
         ("columns", "sweep_warps", (32,)),
-        ("columns", "sweep_threads", (4,)),
+        ("columns", "sweep_threads", (2,)),
         ("a turn", "turn_writing", (2,)),
         ("a scan", "scan_held", (1,)),
     ],
