@@ -21,7 +21,7 @@ from axe_eq.program.types import DTYPES, ValueType, value_type
 from axe_eq.rule.term import STR, Ground, primitive
 from axe_eq_rules.constants import constant_text
 
-LEAST, FEW, SHORT = 1 << 18, 1 << 9, 1 << 9
+LEAST, FEW, SHORT = 1 << 17, 1 << 9, 1 << 9
 PIECES = (1 << 10,)
 # Kept elements that lie next to each other are pieces of so many bytes: what memories give.
 STRIP_BYTES = 64
@@ -176,8 +176,7 @@ def uneven_parts(sig: str, x: str) -> list[tuple[str, ...]]:
 @primitive((STR, STR, STR, STR), (STR,) * 8, many=True)
 def squares(sig: str, product: str, difference: str, x: str) -> list[tuple[str, ...]]:
     """(inner, outer, read, product, r, of parts, their product, scaled), see the laws."""
-    ways = (f_way for *f_way, _ in _ways(sig, x))
-    return [_squares(f, w, difference) for f, w in ways
+    return [_squares(f, w, difference) for f, w, _ in _ways(sig, x)
             if w.parts == 1 and _centred(f, product, difference)]  # fmt: skip
 
 
@@ -224,7 +223,7 @@ def _squares(f: _Long, way: _Way, difference: str) -> tuple[str, ...]:
 
 def square_sample(draw: Draw) -> tuple[Ground, ...]:
     """A sampler of a long sum of squares: its signature, those of squares and of differences."""
-    shape = draw.pick("shape", ((512, 256, 2), (2, 512, 256), (1 << 17, 2)))
+    shape = draw.pick("shape", ((256, 256, 2), (2, 256, 256), (1 << 16, 2)))
     dims = range(len(shape))
     kept = min(dims, key=lambda d: shape[d])
     sig = make([map(plain, dims)], [kept], "+", [d for d in dims if d != kept])
@@ -245,9 +244,9 @@ def long_sample(*, single: bool, even: bool = True) -> Callable[[Draw], tuple[Gr
     """
 
     def sample(draw: Draw) -> tuple[Ground, ...]:
-        extents = [draw.pick("long", (1 << 17, 3 << 16) if even else (131101, 140009))]
+        extents = [draw.pick("long", (1 << 16, 3 << 15) if even else (65551, 70009))]
         if not single:
-            extents = [256, 32, 16] if draw.chance("three", 0.5) else [512, 256]
+            extents = [256, 16, 16] if draw.chance("three", 0.5) else [256, 256]
         dims = [*range(1, 1 + len(extents))]
         shape, order = [2, *extents], [0, *dims]
         if draw.chance("last", 0.5):  # the kept dim may be the fast one

@@ -140,6 +140,7 @@ class Tensors:
             "gmem_bytes": once, "reread_bytes": again, "vector_s": vector, "memory_s": memory,
             "blocks": float(blocks),
         }  # fmt: skip
+        costs["answers_s"] = floor_s(target)
         if waits:
             costs["waits_s"] = waits
         return Candidate(parameters, time_s, costs)

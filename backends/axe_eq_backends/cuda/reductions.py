@@ -369,7 +369,9 @@ class Sweeps:
                 for vectors in sorted(sizes | held):
                     tiling = replace(fits, vectors=vectors)
                     steps = tiling.steps(p.shape[-p.reduced :])
-                    given = p.operands, p.reductions, tiling, steps > 1 and self._rescales
+                    stays = steps == 1 and max(self._passes.values(), default=1) > 1
+                    rescaled = steps > 1 and self._rescales
+                    given = p.operands, p.reductions, tiling, rescaled, stays
                     room = min(REGISTERS // (WARP * warps), MOST_REGISTERS)
                     if (registers := registers_of_sweep(*given)) <= room or vectors == 1:
                         found.append(self._candidate(target, tiling, min(registers, room)))

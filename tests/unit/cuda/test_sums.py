@@ -81,8 +81,8 @@ def check(found: Any, wanted: Any, dtype: Any) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_way_to_write_a_reduction_is_right(kind: str) -> None:
     rng, (program, wanted) = random.Random(f"ways {kind}"), KINDS[kind]
-    for _ in range(3):
-        x, dims = drawn(rng, kind, 3000)
+    for _ in range(2):
+        x, dims = drawn(rng, kind, 600)
         spec = axe.Spec(x.shape, {v: k for k, v in NUMPY.items()}[x.dtype.type])
         exe = axe.compile(lambda a, dims=dims: program(a, dims), spec, target="h200")
         if len(exe.schedule.graph.kernels) != 1:
@@ -91,7 +91,7 @@ def test_every_way_to_write_a_reduction_is_right(kind: str) -> None:
         (step,), graph = exe.schedule.graph.kernels, exe.schedule.graph
         found = {tuple(c.parameters): c for c in candidates_of(read_cone(step, alone), h200)}
         every = candidates_of(read_cone(step, alone), h200)
-        for c in [*found.values(), *rng.sample(every, min(3, len(every)))]:
+        for c in [*found.values(), *rng.sample(every, min(2, len(every)))]:
             made = run(
                 replace(step, parameters=dict(c.parameters)), graph, h200,
                 {step.reads[0].buffer: x} if step.reads else {},
@@ -102,6 +102,18 @@ def test_every_way_to_write_a_reduction_is_right(kind: str) -> None:
             assert len(results) == len(wants)
             for result, one in zip(results, wants, strict=True):
                 check(result.reshape(np.shape(one)), one, x.dtype)
+
+
+@pytest.mark.parametrize("kind", ["sum", "max", "min"])
+@pytest.mark.parametrize("first", [np.inf, -np.inf, np.nan])
+def test_what_is_no_number_stays_in_its_column(kind: str, first: float) -> None:
+    """Nothing past the end of a chunk mixes with it, and no other column sees it."""
+    program, wanted = KINDS[kind]
+    x = np.random.default_rng(3).standard_normal((67, 9)).astype(np.float32)
+    x[66, 2], x[0, 5], x[5, 5] = first, first, -first
+    exe = axe.compile(lambda a: program(a, (0,)), axe.Spec(x.shape, "f32"), target="h200")
+    with np.errstate(invalid="ignore"):
+        check(exe.interpret(x), wanted(x.astype(np.float64), (0,)), x.dtype)
 
 
 @pytest.fixture
@@ -126,7 +138,6 @@ def split(monkeypatch: pytest.MonkeyPatch) -> axe.Target:
         ("max", (257, 3), (0,)),
         ("product", (4, 8, 9, 2), (0, 1, 2)),
         ("mean and variance", (2, 128, 8), (0, 1)),
-        ("norm", (128, 2, 9, 8), (0, 2, 3)),
     ],
 )
 def test_split_reductions_are_right(

@@ -58,8 +58,11 @@ def test_it_says_that_runners_up_were_not_built(exe: Executable) -> None:
 
 def test_it_says_why_there_is_no_kernel_less(exe: Executable) -> None:
     assert len(exe.kernels) == 2
-    wanted = "recompute %13 (f32[256,384]) where it is read: no schedule covers such a kernel"
-    assert wanted in exe.explain()
+    # Which of several equal values is in memory is no matter.
+    wanted = (
+        r"recompute %\d+ \(f\d+\[256,384\]\) where it is read: no schedule covers such a kernel"
+    )
+    assert re.search(wanted, exe.explain())
 
 
 def test_parts_and_numbers_of_things_are_said(exe: Executable) -> None:

@@ -93,14 +93,18 @@ def registers_of_sweep(
     reductions: Sequence[Reduction],
     tiling: SweepTiling,
     rescaled: bool,
+    stays: bool,
 ) -> int:
-    """Registers of a thread: a chunk of every operand, running values, and what a tile computes."""
-    elements = tiling.wide * tiling.vectors
-    read = sum(
-        -(-(elements if o.varies(-1) else tiling.wide) * DTYPES[o.dtype].itemsize // 4)
-        for o in operands
-    )
-    held = elements if rescaled else 0
+    """Registers of a thread: a chunk of every operand, running values, and what a tile computes.
+
+    A read of less than 4 bytes takes a register while it is on its way; what stays is packed.
+    """
+    read = 0
+    for o in operands:
+        size, vectors = DTYPES[o.dtype].itemsize, tiling.vectors if o.varies(-1) else 1
+        least = -(-tiling.wide * vectors * size // 4)
+        read += least if stays else max(least, vectors * -(-tiling.wide * size // 4))
+    held = tiling.wide * tiling.vectors if rescaled else 0
     return read + held + (len(reductions) + 2) * tiling.wide + OTHER_REGISTERS
 
 
