@@ -10,6 +10,8 @@ from typing import Any
 class NKIObject:
     """Base of classes that kernels use; a subclass without `__init__` takes its fields."""
 
+    __slots__ = ()
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         fields = _fields(type(self))
         given = dict(zip(fields, args, strict=False)) | kwargs
