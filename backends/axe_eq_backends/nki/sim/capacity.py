@@ -146,7 +146,7 @@ def _at(region: Region, placed: Mapping[int, int]) -> Region:
     if not tile.memory.on_chip or tile.number not in placed:
         return replace(region, space=tile.number)
     row = tile.bytes_per_partition
-    pitch = 1 << 20  # bytes from a partition to the next, in one space for all tiles of a memory
+    pitch = 1 << 18  # bytes from a partition to the next, in one space for all tiles of a memory
     partition = region.first // row + (tile.address[0] if tile.address else 0)
     first = partition * pitch + region.first % row + placed[tile.number]
     steps, run = region.steps, region.run

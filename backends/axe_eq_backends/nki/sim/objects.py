@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
+from enum import Enum
 from typing import Any
 
 
@@ -11,6 +13,16 @@ class NKIObject:
     """Base of classes that kernels use; a subclass without `__init__` takes its fields."""
 
     __slots__ = ()
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # Class attributes without annotations are fields as well, under `dataclass` too.
+        plain = {
+            name: Any for name, value in vars(cls).items()
+            if not name.startswith("_") and not callable(value) and not hasattr(value, "__get__")
+        }  # fmt: skip
+        if not issubclass(cls, Enum):
+            cls.__annotations__ = plain | inspect.get_annotations(cls)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         fields = _fields(type(self))
@@ -28,7 +40,7 @@ class NKIObject:
 def _fields(cls: type) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for c in reversed(cls.__mro__):
-        for name in c.__dict__.get("__annotations__", {}):
+        for name in inspect.get_annotations(c) if issubclass(c, NKIObject) else {}:
             default = c.__dict__.get(name, dataclasses.MISSING)
             if isinstance(default, dataclasses.Field):
                 made = default.default_factory
