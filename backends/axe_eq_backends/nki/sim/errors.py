@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
-from axe_eq.errors import AxeError
+from axe_eq.errors import ProgramError
 
 Line = tuple[str, int]  # file and line of a kernel
 NOWHERE: Line = ("", 0)
@@ -37,7 +37,7 @@ WARNINGS = frozenset({"M3", "O1", "D1", "S1"})
 _OURS = str(Path(__file__).parent)
 
 
-class NkiError(AxeError):
+class NkiError(ProgramError):
     """A kernel that cannot be loaded or run, or that a check refuses.
 
     Attributes:

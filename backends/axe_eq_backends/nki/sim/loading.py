@@ -22,7 +22,8 @@ from types import ModuleType
 from typing import Any
 
 from axe_eq.errors import cause
-from axe_eq_backends.nki.sim.errors import NkiError, shown
+from axe_eq_backends.nki.sim import lint
+from axe_eq_backends.nki.sim.errors import Finding, NkiError, shown
 from axe_eq_backends.nki.sim.facade import absent, modules
 from axe_eq_backends.nki.sim.storage import MemoryRegion
 
@@ -177,8 +178,22 @@ def load_file(
         except Exception as error:
             raise NkiError(f"module {module}", f"fails while it is loaded ({cause(error)})", "kernels",
                            at=raised_in(error)) from error  # fmt: skip
+    return execute(read(path), str(path), dialect, names)
+
+
+def lint_file(path: str, dialect: str, names: Mapping[str, Any] | None = None) -> list[Finding]:
+    """What `lint.check` finds in a file."""
+    return lint.check(read(path), path, dialect, names)
+
+
+def read(path: str) -> str:
+    """The text of a file.
+
+    Raises:
+        NkiError: it cannot be read.
+    """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except OSError as error:
-        raise NkiError(f"file {path}", f"cannot be read ({error.strerror})", "a file of kernels") from None
-    return execute(text, str(path), dialect, names)
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        wrong = getattr(error, "strerror", None) or str(error)
+        raise NkiError(f"file {path}", f"cannot be read ({wrong})", "a file of kernels") from None

@@ -1,4 +1,4 @@
-"""`NKIObject`: classes of kernels, whose annotated names are their arguments."""
+"""`NKIObject`: classes of kernels, whose class attributes are their arguments."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ class NKIObject:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # Class attributes without annotations are fields as well, under `dataclass` too.
-        plain = {
-            name: Any for name, value in vars(cls).items()
-            if not name.startswith("_") and not callable(value) and not hasattr(value, "__get__")
-        }  # fmt: skip
-        if not issubclass(cls, Enum):
-            cls.__annotations__ = plain | inspect.get_annotations(cls)
+        if issubclass(cls, Enum):
+            return
+        # Attributes without annotations are fields as well, under `dataclass` too.
+        fields = inspect.get_annotations(cls)
+        for name, value in vars(cls).items():
+            if not name.startswith("_") and not callable(value) and not hasattr(value, "__get__"):
+                fields.setdefault(name, Any)
+        cls.__annotations__ = fields
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         fields = _fields(type(self))
@@ -40,7 +41,7 @@ class NKIObject:
 def _fields(cls: type) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for c in reversed(cls.__mro__):
-        for name in inspect.get_annotations(c) if issubclass(c, NKIObject) else {}:
+        for name in inspect.get_annotations(c):
             default = c.__dict__.get(name, dataclasses.MISSING)
             if isinstance(default, dataclasses.Field):
                 made = default.default_factory

@@ -14,12 +14,13 @@ from axe_eq.errors import cause
 from axe_eq.target import Target
 from axe_eq_backends.nki.sim import capacity, lint
 from axe_eq_backends.nki.sim.dtypes import dtype_of
-from axe_eq_backends.nki.sim.errors import Finding, NkiError, refuse
+from axe_eq_backends.nki.sim.errors import Finding, NkiError, refuse, shown
 from axe_eq_backends.nki.sim.facade import Kernel
 from axe_eq_backends.nki.sim.isa import DIALECTS
 from axe_eq_backends.nki.sim.loading import execute, raised_in
 from axe_eq_backends.nki.sim.machine import Machine, machine
 from axe_eq_backends.nki.sim.state import MOST_INSTRUCTIONS, Run, Step, within
+from axe_eq_backends.nki.sim.storage import MemoryRegion
 from axe_eq_backends.nki.sim.timeline import Timeline, schedule
 from axe_eq_backends.nki.sim.views import Tensor
 
@@ -83,10 +84,10 @@ def simulate(
     """
     if dialect not in DIALECTS:
         raise NkiError(f"dialect {dialect!r}", "is not simulated", " or ".join(DIALECTS))
-    held = machine(target)
+    held, remarks = machine(target), list[Finding]()
     if isinstance(source, str):
         file = file or f"<{kernel}.nki>"
-        lint.check(source, file, dialect)
+        remarks = lint.check(source, file, dialect, names)
         function = find(execute(source, file, dialect, names), kernel, file)
     else:
         function = source
@@ -110,7 +111,7 @@ def simulate(
                 f"{held.warned_instructions}, beyond which compilers take hours")  # fmt: skip
         run.found["S1", line] = Finding("S1", text, line)
     placed = capacity.placement(run.tiles, held)
-    report = Report(title, held, dialect, tuple(run.steps), tuple(run.found.values()), peaks, placed)
+    report = Report(title, held, dialect, tuple(run.steps), (*remarks, *run.found.values()), peaks, placed)
     return arrays, report
 
 
@@ -167,6 +168,9 @@ def _outputs(run: Run, value: Any, title: str) -> Any:
     if isinstance(value, Tensor):
         if value.buffer.on_chip:
             raise NkiError(f"kernel {title}", f"returns {value!r}", "tensors in HBM")
+        if run.dialect != "0.2" and value.buffer is not MemoryRegion.shared_hbm:
+            raise NkiError(f"kernel {title}", f"returns {value!r}", "tensors of nl.shared_hbm",
+                           at=shown(value.storage.tile.line))  # fmt: skip
         if not value.storage.whole:
             written = value.bits(value.storage.init)
             if not written.all():
