@@ -102,8 +102,9 @@ def reduced(run: Run, op: Op, x: Array, axes: tuple[int, ...], keepdims: bool = 
                  "add, subtract, multiply, maximum, minimum or logical and bitwise ones")  # fmt: skip
         flat = x.reshape(*x.shape[: x.ndim - len(axes)], -1)
         out = flat[..., 0]
-        for i in range(1, flat.shape[-1]):
-            out = op.cell(out, flat[..., i])
+        with np.errstate(all="ignore"):
+            for i in range(1, flat.shape[-1]):
+                out = op.cell(out, flat[..., i])
         return out.reshape(out.shape + (1,) * len(axes)) if keepdims else out
     with np.errstate(all="ignore"):
         return op.reduce(x, axes, keepdims)
