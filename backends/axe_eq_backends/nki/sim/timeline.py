@@ -182,47 +182,60 @@ def _transfer(
 
 
 def dependences(items: Sequence[Item]) -> list[list[int]]:
-    """For every item, the earlier ones that it waits for.
+    """For every item, earlier ones that it waits for; what these wait for it need not name.
 
     Bytes of a space are looked at in units of the greatest common divisor of all accesses to it, so
-    that tiles of a large tensor are a few cells each.
+    that tiles of a large tensor are a few cells each. A cell knows its last writer and who read it
+    since: the last of each engine, which is in order, and every transfer.
     """
     units: dict[Any, int] = defaultdict(int)
     sizes: dict[Any, int] = defaultdict(int)
+    written = {w.space for item in items for w in item.writes}
     for item in items:
         for r in (*item.reads, *item.writes):
-            unit = gcd(units[r.space], r.first, r.run, *(s for s, _ in r.steps))
-            units[r.space] = unit
-            sizes[r.space] = max(sizes[r.space], r.first + sum((n - 1) * s for s, n in r.steps) + r.run)
-    writer: dict[Any, Any] = {}
-    readers: dict[Any, Any] = {}
+            units[r.space] = gcd(units[r.space], r.first, r.run, *(s for s, _ in r.steps))
+            end = r.first + sum((n - 1) * s for s, n in r.steps) + r.run
+            sizes[r.space] = max(sizes[r.space], end)
+    held: dict[tuple[Any, str], Any] = {}  # (space, "writer" or whose reads) -> cells
+    readers: dict[Any, list[str]] = defaultdict(list)
+
+    def cells(r: Region, who: str) -> Any:
+        unit = units[r.space]
+        if (r.space, who) not in held:
+            held[r.space, who] = np.full(-(-sizes[r.space] // unit), -1, np.int32)
+        shape = (*(n for _, n in r.steps), r.run // unit)
+        steps = (*(s // unit * 4 for s, _ in r.steps), 4)
+        return np.ndarray(shape, np.int32, held[r.space, who].data, r.first // unit * 4, steps)
+
+    def reader(r: Region, engine: str) -> str:
+        """Whose reads an item is noted under: of transfers, the first that has none there."""
+        name, n = engine, 0
+        while True:
+            if name not in readers[r.space]:
+                readers[r.space].append(name)
+                return name
+            if engine != "dma" or (cells(r, name) == -1).all():
+                return name
+            n += 1
+            name = f"dma {n}"
+
     out: list[list[int]] = []
     for n, item in enumerate(items):
         before: set[int] = set()
         for r in item.reads:
-            cells = _cells(writer, r, units, sizes)
-            before.update(np.unique(cells).tolist())
+            if r.space in written:
+                before.update(np.unique(cells(r, "writer")).tolist())
         for r in item.writes:
-            before.update(np.unique(_cells(writer, r, units, sizes)).tolist())
-            before.update(np.unique(_cells(readers, r, units, sizes)).tolist())
+            for who in ("writer", *readers[r.space]):
+                before.update(np.unique(cells(r, who)).tolist())
         before.discard(-1)
         for r in item.reads:
-            _cells(readers, r, units, sizes)[...] = n
+            if r.space in written:
+                cells(r, reader(r, item.engine))[...] = n
         for r in item.writes:
-            _cells(writer, r, units, sizes)[...] = n
-            _cells(readers, r, units, sizes)[...] = -1
+            for who in readers[r.space]:
+                cells(r, who)[...] = -1
+            cells(r, "writer")[...] = n
+        before.discard(n)
         out.append(sorted(before))
     return out
-
-
-def _cells(
-    held: dict[Any, Any], r: Region, units: dict[Any, int], sizes: dict[Any, int]
-) -> Any:
-    """The cells of a region, as a view of the array of its space."""
-    unit = units[r.space]
-    if r.space not in held:
-        held[r.space] = np.full(-(-sizes[r.space] // unit), -1, np.int32)
-    cells = held[r.space]
-    shape = (*(n for _, n in r.steps), r.run // unit)
-    steps = (*(s // unit * 4 for s, _ in r.steps), 4)
-    return np.ndarray(shape, np.int32, cells.data, r.first // unit * 4, steps)
