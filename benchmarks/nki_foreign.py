@@ -54,7 +54,9 @@ def score(case: Case, folder: Path) -> Score:
     path = root / (case.file.replace(".", "/") if module else case.file)
     try:
         with findable(case.dialect, [str(root / SOURCES), str(path.parent)]):
-            space = load_file(str(path), case.dialect, module, None if module else prelude(case.dialect))
+            space = load_file(
+                str(path), case.dialect, module, None if module else prelude(case.dialect)
+            )
             args, options, expected = case.make(space)
             kernel = find(space, case.kernel, case.file)
             outputs, report = simulate(kernel, case.kernel, *args, dialect=case.dialect, **options)
@@ -93,7 +95,13 @@ def commit(folder: Path) -> str:
     """The commit of a checkout; "" where git does not know."""
     got = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True)
     noted = folder / "COMMIT"  # an archive without git may say it here
-    return got.stdout.strip() if got.returncode == 0 else noted.read_text().strip() if noted.exists() else ""
+    return (
+        got.stdout.strip()
+        if got.returncode == 0
+        else noted.read_text().strip()
+        if noted.exists()
+        else ""
+    )
 
 
 def table(scores: Sequence[Score], commits: dict[str, str]) -> str:
@@ -102,10 +110,10 @@ def table(scores: Sequence[Score], commits: dict[str, str]) -> str:
     lines = [
         "# Kernels of others in the simulator of NKI",
         "",
-        "`python -m benchmarks.nki_foreign CHECKOUTS` writes this table. Files run as they are, under "
-        "the dialect that they are written in. Inputs and references in numpy are ours; the error is "
-        "the largest difference from float64, divided by the largest value. Simulated on trn2, nothing "
-        "was measured.",
+        "`python -m benchmarks.nki_foreign CHECKOUTS` writes this table. Files run as they are, "
+        "under the dialect that they are written in. Inputs and references in numpy are ours; the "
+        "error is the largest difference from float64, divided by the largest value. Simulated on "
+        "trn2, nothing was measured.",
         "",
         f"{passed} of {len(scores)} calls pass.",
         "",
@@ -114,14 +122,24 @@ def table(scores: Sequence[Score], commits: dict[str, str]) -> str:
     ]
     for repository in dict.fromkeys(s.case.repository for s in scores):
         own = [s for s in scores if s.case.repository == repository]
-        lines.append(f"| {repository} | {commits[repository][:12]} | {sum(s.passed for s in own)} of {len(own)} |")
-    lines += ["", "| file | kernel | dialect | result | error | instructions |", "| --- | --- | --- | --- | --- | --- |"]
+        lines.append(
+            f"| {repository} | {commits[repository][:12]} | "
+            f"{sum(s.passed for s in own)} of {len(own)} |"
+        )
+    lines += [
+        "",
+        "| file | kernel | dialect | result | error | instructions |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
     for s in scores:
         kernel = s.case.kernel + (f" ({s.case.variant})" if s.case.variant else "")
         result = ("passed" if s.passed else "failed") + (f": {s.reason}" if s.reason else "")
         error = "" if s.error is None else f"{s.error:.1e}"
-        lines.append(f"| {s.case.repository.partition('/')[2]}: {s.case.file} | {kernel} | {s.case.dialect} | "
-                     f"{result.replace('|', '/')} | {error} | {s.steps or ''} |")  # fmt: skip
+        lines.append(
+            f"| {s.case.repository.partition('/')[2]}: {s.case.file} | {kernel} "
+            f"| {s.case.dialect} | "
+            f"{result.replace('|', '/')} | {error} | {s.steps or ''} |"
+        )
     return "\n".join(lines) + "\n"
 
 

@@ -78,7 +78,7 @@ def product(m: int, k: int, n: int, dtype: Any = F32) -> Callable[[Any], Made]:
 
 
 def addition(*shape: int, dtype: Any = F32) -> Callable[[Any], Made]:
-    """a + b."""
+    """A + b."""
 
     def make(_: Any) -> Made:
         a, b = draw(*shape, dtype=dtype), draw(*shape, dtype=dtype, seed=1)
@@ -88,7 +88,7 @@ def addition(*shape: int, dtype: Any = F32) -> Callable[[Any], Made]:
 
 
 def exponential(*shape: int) -> Callable[[Any], Made]:
-    """exp of a tile."""
+    """Exp of a tile."""
 
     def make(_: Any) -> Made:
         x = draw(*shape)
@@ -153,37 +153,73 @@ _STAGES = (
 )
 SDK_CASES = (
     *(Case(SDK, f"{_SDK}/{_MATMUL}", k, "0.3", m, t) for k, m, t in _STAGES),
-    Case(SDK, f"{_SDK}/tensor_addition/tensor_addition_nki_kernels.py", "nki_tensor_add", "0.3",
-         addition(256, 1024, dtype=BF16), 1e-2),
-    Case(SDK, f"{_SDK}/transpose2d/transpose2d_nki_kernels.py", "tensor_transpose2D_kernel_", "0.3",
-         turned),
-    Case(SDK, f"{_SDK}/average_pool2d/average_pool2d_nki_kernels.py", "tensor_avgpool_kernel", "0.3",
-         pooled(np.mean)),
-    *(Case(SDK, f"{_SDK}/fused_mamba/mamba_nki_kernels.py", f"mamba_v{n}", "0.3", mamba(False))
-      for n in (1, 2, 3)),
+    Case(
+        SDK,
+        f"{_SDK}/tensor_addition/tensor_addition_nki_kernels.py",
+        "nki_tensor_add",
+        "0.3",
+        addition(256, 1024, dtype=BF16),
+        1e-2,
+    ),
+    Case(
+        SDK,
+        f"{_SDK}/transpose2d/transpose2d_nki_kernels.py",
+        "tensor_transpose2D_kernel_",
+        "0.3",
+        turned,
+    ),
+    Case(
+        SDK,
+        f"{_SDK}/average_pool2d/average_pool2d_nki_kernels.py",
+        "tensor_avgpool_kernel",
+        "0.3",
+        pooled(np.mean),
+    ),
+    *(
+        Case(SDK, f"{_SDK}/fused_mamba/mamba_nki_kernels.py", f"mamba_v{n}", "0.3", mamba(False))
+        for n in (1, 2, 3)
+    ),
     Case(SDK, f"{_SDK}/simulate/nki_simulate_example.py", "add_kernel", "0.3", addition(128, 512)),
-    *(Case(SDK, f"{_SDK}/getting_started_{x}.py", "nki_tensor_add_kernel", "0.3",
-           addition(4, 3, dtype=F16), 1e-3) for x in ("torch", "jax", "baremetal")),
+    *(
+        Case(
+            SDK,
+            f"{_SDK}/getting_started_{x}.py",
+            "nki_tensor_add_kernel",
+            "0.3",
+            addition(4, 3, dtype=F16),
+            1e-3,
+        )
+        for x in ("torch", "jax", "baremetal")
+    ),
     Case(SDK, f"{_SDK}/index-case-1.py", "tensor_split_kernel_", "0.3", split),
     Case(SDK, f"{_SDK}/index-case-3.py", "tensor_maxpool_kernel_", "0.3", pooled(np.max)),
     Case(SDK, f"{_SDK}/layout-pass.py", "tensor_exp_kernel_", "0.3", exponential(128, 512)),
-    Case(SDK, f"{_SDK}/layout-violation.py", "tensor_exp_kernel_", "0.3", exponential(256, 512),
-         refused="P1"),
+    Case(
+        SDK,
+        f"{_SDK}/layout-violation.py",
+        "tensor_exp_kernel_",
+        "0.3",
+        exponential(256, 512),
+        refused="P1",
+    ),
     Case(SDK, f"{_SDK}/layout-loop.py", "tensor_exp_kernel_", "0.3", exponential(256, 512)),
     Case(SDK, f"{_SDK}/layout-dynamic-loop.py", "tensor_exp_kernel_", "0.3", exponential(256, 512)),
-)  # fmt: skip
+)
 _TUTORIALS = "src/nki_samples/tutorials"
 SAMPLES_CASES = (
     *(Case(SAMPLES, f"{_TUTORIALS}/{_MATMUL}", k, "0.2", m, t) for k, m, t in _STAGES),
-    *(Case(SAMPLES, f"{_TUTORIALS}/{file}", kernel, "0.2", addition(256, 1024)) for file, kernel in (
-        ("tensor_addition/tensor_addition_nki_kernels.py", "nki_tensor_add"),
-        ("transpose2d/transpose2d_nki_kernels.py", "tensor_transpose2D_kernel_"),
-        ("average_pool2d/average_pool2d_nki_kernels.py", "tensor_avgpool_kernel"),
-        ("fused_mamba/mamba_nki_kernels.py", "mamba_v1"),
-        ("fused_mamba/mamba_nki_kernels.py", "mamba_v2"),
-        ("fused_mamba/mamba_nki_kernels.py", "mamba_v3"),
-    )),
-)  # fmt: skip
+    *(
+        Case(SAMPLES, f"{_TUTORIALS}/{file}", kernel, "0.2", addition(256, 1024))
+        for file, kernel in (
+            ("tensor_addition/tensor_addition_nki_kernels.py", "nki_tensor_add"),
+            ("transpose2d/transpose2d_nki_kernels.py", "tensor_transpose2D_kernel_"),
+            ("average_pool2d/average_pool2d_nki_kernels.py", "tensor_avgpool_kernel"),
+            ("fused_mamba/mamba_nki_kernels.py", "mamba_v1"),
+            ("fused_mamba/mamba_nki_kernels.py", "mamba_v2"),
+            ("fused_mamba/mamba_nki_kernels.py", "mamba_v3"),
+        )
+    ),
+)
 
 
 # -- nki-library -----------------------------------------------------------------------------------
@@ -223,7 +259,9 @@ def rope(contiguous: bool) -> Callable[[Any], Made]:
 
     def make(_: Any) -> Made:
         x, cos, sin = draw(128, 1, 2, 256), draw(64, 1, 256), draw(64, 1, 256, seed=1)
-        parts = (slice(0, 64), slice(64, 128)) if contiguous else (slice(0, 128, 2), slice(1, 128, 2))
+        parts = (
+            (slice(0, 64), slice(64, 128)) if contiguous else (slice(0, 128, 2), slice(1, 128, 2))
+        )
         c, s, out = wide(cos)[:, :, None], wide(sin)[:, :, None], np.empty(x.shape)
         a, b = wide(x)[parts[0]], wide(x)[parts[1]]
         out[parts[0]], out[parts[1]] = a * c - b * s, a * s + b * c
@@ -263,8 +301,11 @@ def attention_bwd(causal: bool) -> Callable[[Any], Made]:
         dk = np.einsum("bhqk,bhdq->bhdk", ds, wide(q))
         dv = np.einsum("bhqk,bhdq->bhdk", p, wide(dy))
         held = lse.reshape(1, 1, 4, 128).transpose(0, 1, 3, 2).astype(F32).copy()
-        return (q, k, v, o.astype(F32), dy, held), {"use_causal_mask": causal, "mixed_precision": True}, \
-            (dq, dk, dv)  # fmt: skip
+        return (
+            (q, k, v, o.astype(F32), dy, held),
+            {"use_causal_mask": causal, "mixed_precision": True},
+            (dq, dk, dv),
+        )
 
     return make
 
@@ -299,7 +340,10 @@ def cascaded(_: Any) -> Made:
 
 def loss(_: Any) -> Made:
     """Cross entropy and log-sum-exp."""
-    x, at = draw(128, 4096, scale=2.0), np.random.default_rng(3).integers(0, 4096, 128).astype(np.int32)
+    x, at = (
+        draw(128, 4096, scale=2.0),
+        np.random.default_rng(3).integers(0, 4096, 128).astype(np.int32),
+    )
     lse = np.log(np.exp(wide(x)).sum(1))
     expected = (lse - wide(x)[np.arange(128), at], lse)
     return (x, at), {"positions_per_batch": 32, "chunk_size": 2048, "dtype": F32}, expected
@@ -307,7 +351,10 @@ def loss(_: Any) -> Made:
 
 def loss_gradient(_: Any) -> Made:
     """Gradient of the mean of cross entropies."""
-    x, at = draw(128, 4096, scale=2.0), np.random.default_rng(3).integers(0, 4096, 128).astype(np.int32)
+    x, at = (
+        draw(128, 4096, scale=2.0),
+        np.random.default_rng(3).integers(0, 4096, 128).astype(np.int32),
+    )
     lse = np.log(np.exp(wide(x)).sum(1))
     expected = np.exp(wide(x) - lse[:, None])
     expected[np.arange(128), at] -= 1
@@ -334,7 +381,9 @@ _PROJECTION = f"{_CORE}.output_projection.output_projection_cte.output_projectio
 LIBRARY_CASES = (
     Case(LIBRARY, f"{_CORE}.cumsum.cumsum", "cumsum", "0.3", running_sum),
     Case(LIBRARY, f"{_CORE}.embeddings.rope_hf", "rope_hf", "0.3", rope_hf(False)),
-    Case(LIBRARY, f"{_CORE}.embeddings.rope_hf", "rope_hf", "0.3", rope_hf(True), variant="backward"),
+    Case(
+        LIBRARY, f"{_CORE}.embeddings.rope_hf", "rope_hf", "0.3", rope_hf(True), variant="backward"
+    ),
     Case(LIBRARY, _CTE, "attention_cte", "0.3", attention_cte(True), 1e-2, "causal"),
     Case(LIBRARY, _CTE, "attention_cte", "0.3", attention_cte(False), 1e-2, "all keys"),
     Case(LIBRARY, f"{_CORE}.embeddings.rope", "RoPE", "0.3", rope(True)),
@@ -347,7 +396,7 @@ LIBRARY_CASES = (
     Case(LIBRARY, f"{_MORE}.loss.cross_entropy", "cross_entropy_forward", "0.3", loss),
     Case(LIBRARY, f"{_MORE}.loss.cross_entropy", "cross_entropy_backward", "0.3", loss_gradient),
     Case(LIBRARY, f"{_CORE}.rmsnorm.rmsnorm_quant", "rmsnorm_quant_kernel", "0.3", quantized, 5e-2),
-)  # fmt: skip
+)
 
 
 # -- autocomp and triton-viz -----------------------------------------------------------------------
@@ -433,7 +482,7 @@ def streamed(_: Any) -> Made:
 
 
 def rms(_: Any) -> Made:
-    """x / rms(x) * g."""
+    """Rows by their root mean square, with a weight per column."""
     x, g = draw(300, 1000), draw(1000)
     return (x, g), {}, wide(x) / np.sqrt((wide(x) ** 2).mean(1, keepdims=True)) * wide(g)
 
@@ -476,7 +525,8 @@ _SOLS = (
     ("tutorial-nki2/5_sdattention_ref.py", attention_rows, 1e-5),
 )
 AUTOCOMP_CASES = tuple(
-    Case(AUTOCOMP, f"sols/trn-{file}", "solution", "0.2", make, tolerance) for file, make, tolerance in _SOLS
+    Case(AUTOCOMP, f"sols/trn-{file}", "solution", "0.2", make, tolerance)
+    for file, make, tolerance in _SOLS
 )
 
 
@@ -519,7 +569,12 @@ def heads_4d(_: Any) -> Made:
 
 def rope_4d(_: Any) -> Made:
     """[batch, heads, seq, d]."""
-    q, k, cos, sin = draw(1, 2, 256, 64), draw(1, 2, 256, 64, seed=1), draw(256, 64), draw(256, 64, seed=1)
+    q, k, cos, sin = (
+        draw(1, 2, 256, 64),
+        draw(1, 2, 256, 64, seed=1),
+        draw(256, 64),
+        draw(256, 64, seed=1),
+    )
     turn = [wide(x) * wide(cos) + rotated(wide(x)) * wide(sin) for x in (q, k)]
     return (q, k, cos, sin, np.zeros_like(q), np.zeros_like(k), 1, 2, 256, 64), {}, tuple(turn)
 
@@ -534,7 +589,8 @@ _VIZ = (
     ("add", "nki_tensor_add_kernel", into(addition(100, 30))),
 )
 TRITON_VIZ_CASES = tuple(
-    Case(TRITON_VIZ, f"examples/nki_beta2/{file}.py", kernel, "0.2", make) for file, kernel, make in _VIZ
+    Case(TRITON_VIZ, f"examples/nki_beta2/{file}.py", kernel, "0.2", make)
+    for file, kernel, make in _VIZ
 )
 
 CASES = (*SDK_CASES, *SAMPLES_CASES, *LIBRARY_CASES, *AUTOCOMP_CASES, *TRITON_VIZ_CASES)

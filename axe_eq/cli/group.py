@@ -14,7 +14,6 @@ from axe_eq.cli.words import OPTIONS
 from axe_eq.errors import PackError
 from axe_eq.layout.notation.text import spelled
 
-
 COMMANDS = "axe_eq.commands"  # entry points: `name = "module:command"`, a command of click
 
 
@@ -31,7 +30,9 @@ class _Commands(click.Group):
                 command = point.load()
             except ImportError as error:
                 wrong = f"its {point.value} cannot be imported ({error})"
-                raise PackError(f"command {cmd_name!r}", wrong, "what its package requires") from None
+                raise PackError(
+                    f"command {cmd_name!r}", wrong, "what its package requires"
+                ) from None
             if not isinstance(command, click.Command):
                 raise PackError(f"command {cmd_name!r}", f"is {command!r}", "a command of click")
             return command

@@ -63,7 +63,11 @@ def dtype_of(given: Any) -> Dtype:
     if found == np.bool_:
         return DTYPES["bool_"]
     if found is None or found not in _NAMES:
-        raise NkiError(f"dtype {given!r}", "is none of NKI", f"one of {' '.join(DTYPES)}")
+        raise NkiError(
+            f"dtype {given if found is None else found}",
+            "is none of NKI",
+            f"one of {' '.join(DTYPES)}",
+        )
     return found
 
 
@@ -94,7 +98,9 @@ def cast(values: np.ndarray[Any, Any], dtype: Dtype) -> np.ndarray[Any, Any]:
         return np.clip(np.nan_to_num(wide, nan=0.0), limits.min, limits.max).astype(dtype)
     if dtype.metadata is not None:  # 10 bits of fraction, rounded to even
         bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-        kept = (bits + np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))) & ~np.uint32(0x1FFF)
+        kept = (bits + np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))) & ~np.uint32(
+            0x1FFF
+        )
         return np.where(np.isfinite(values), kept.view(np.float32), values)
     with np.errstate(over="ignore", invalid="ignore"):
         return values.astype(dtype)

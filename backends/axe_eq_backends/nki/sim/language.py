@@ -221,7 +221,9 @@ def _reduction(called: str, cell: Any) -> None:
         axes = tuple(a % x.ndim for a in ((axis,) if isinstance(axis, int) else tuple(axis)))
         if 0 in axes:
             raise refuse("P1", f"nl.{called} of {x!r}", f"reduces axis {axis}", "free axes")
-        shape = tuple(1 if d in axes else n for d, n in enumerate(x.shape) if keepdims or d not in axes)
+        shape = tuple(
+            1 if d in axes else n for d, n in enumerate(x.shape) if keepdims or d not in axes
+        )
         out = ndarray(shape if len(shape) > 1 else (*shape, 1), dtype or x.dtype)
         run.begin(f"nl.{called}")
         with np.errstate(all="ignore"):
@@ -330,7 +332,7 @@ def softmax(x: Tensor, axis: Any = -1, dtype: Any = None) -> Tensor:
 def rms_norm(
     x: Tensor, w: Tensor, axis: Any, n: int, epsilon: float = 1e-6, dtype: Any = None, **_: Any
 ) -> Tensor:
-    """x / sqrt(sum of squares / n + epsilon) * w."""
+    """X / sqrt(sum of squares / n + epsilon) * w."""
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
 
     def cell(v: Any, g: Any) -> Any:

@@ -85,8 +85,12 @@ def run_file(job: Job, limits: Limits = Limits()) -> tuple[list[Array], dict[str
                 env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # products are small
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise NkiError(thing, f"has run for {limits.seconds:g} s",
-                           "an end within the limit", hint="--seconds, or smaller arrays") from None  # fmt: skip
+            raise NkiError(
+                thing,
+                f"has run for {limits.seconds:g} s",
+                "an end within the limit",
+                hint="--seconds, or smaller arrays",
+            ) from None
         if (folder / "error.json").exists():
             told = json.loads((folder / "error.json").read_text())
             raise NkiError(told["thing"], told["wrong"], told["expected"], check=told["check"],

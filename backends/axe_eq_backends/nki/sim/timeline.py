@@ -89,14 +89,21 @@ class Timeline:
     def text(self) -> str:
         """Total and utilisation, in a few lines."""
         lines = [f"model time {self.total_ns / 1e3:.2f} us (simulated, not measured)"]
-        lines += [f"  {engine:<7} {share:6.1%} busy" for engine, share in self.utilisation().items()]
+        lines += [
+            f"  {engine:<7} {share:6.1%} busy" for engine, share in self.utilisation().items()
+        ]
         return "\n".join(lines)
 
     def perfetto(self) -> str:
         """The timeline as trace events, which Perfetto and chrome://tracing open."""
         lanes = {lane: n for n, lane in enumerate(sorted({s.lane for s in self.spans}), 1)}
         events: list[dict[str, Any]] = [
-            {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "simulated NeuronCore (model)"}}
+            {
+                "ph": "M",
+                "name": "process_name",
+                "pid": 1,
+                "args": {"name": "simulated NeuronCore (model)"},
+            }
         ]
         events += [{"ph": "M", "name": "thread_name", "pid": 1, "tid": n, "args": {"name": lane}}
                    for lane, n in lanes.items()]  # fmt: skip

@@ -25,7 +25,8 @@ GEMM = f"""{HEAD}def gemm(aT, b):
         acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
         for k in range(2):
             start = k * 512 + m * 128
-            nisa.nc_matmul(dst=acc, stationary=a[0:128, start:start + 128], moving=c[0:128, k * 512:k * 512 + 512], accumulate=k > 0)
+            left, right = a[0:128, start:start + 128], c[0:128, k * 512:k * 512 + 512]
+            nisa.nc_matmul(dst=acc, stationary=left, moving=right, accumulate=k > 0)
         tile = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_copy(dst=tile, src=acc)
         nisa.dma_copy(dst=out[m * 128:m * 128 + 128, 0:512], src=tile)
@@ -40,7 +41,8 @@ SOFTMAX = f"""{HEAD}def softmax(x):
     nisa.tensor_reduce(dst=most, op=nl.maximum, data=t, axis=1, negate=True)
     e = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
     total = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.activation(dst=e, op=nl.exp, data=t, bias=most, reduce_op=nl.add, reduce_res=total, reduce_cmd=nisa.reduce_cmd.reset_reduce)
+    nisa.activation(dst=e, op=nl.exp, data=t, bias=most, reduce_op=nl.add, reduce_res=total,
+                    reduce_cmd=nisa.reduce_cmd.reset_reduce)
     part = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.reciprocal(dst=part, data=total)
     nisa.tensor_scalar(dst=e, data=e, op0=nl.multiply, operand0=part)

@@ -22,9 +22,13 @@ ENGINES = ("vector", "gpsimd")
 def operator_of(run: Run, what: str, given: Any, *, kinds: tuple[str, ...]) -> Op:
     """An operator argument, of a kind that the instruction takes."""
     if not isinstance(given, Op):
-        raise NkiError(f"{run.op} {what}", f"is {given!r}", "an operator such as nl.add", at=shown(run.line))
+        raise NkiError(
+            f"{run.op} {what}", f"is {given!r}", "an operator such as nl.add", at=shown(run.line)
+        )
     if given.kind not in kinds and not (given.activation and "activation" in kinds):
-        raise run.wrong("E1", f"{what} {given!r}", f"is of kind {given.kind}", f"{' or '.join(kinds)}")
+        raise run.wrong(
+            "E1", f"{what} {given!r}", f"is of kind {given.kind}", f"{' or '.join(kinds)}"
+        )
     return given
 
 
@@ -37,8 +41,12 @@ def inputs(run: Run, op: Op, **views: Tensor) -> list[Array]:
                             "what vector engines compute with")  # fmt: skip
         values = run.read(what, t, exact=op.kind == "bitvec")
         if op.kind == "bitvec" and not is_integer(t.dtype):
-            run.warn("O1", f"{what} {t!r}", f"is {name_of(t.dtype)} under {op!r}, which takes bit patterns",
-                     "integers")  # fmt: skip
+            run.warn(
+                "O1",
+                f"{what} {t!r}",
+                f"is {name_of(t.dtype)} under {op!r}, which takes bit patterns",
+                "integers",
+            )
             values = values.view(f"u{t.itemsize}")
         out.append(values)
     return out
@@ -47,8 +55,12 @@ def inputs(run: Run, op: Op, **views: Tensor) -> list[Array]:
 def results(run: Run, op: Op, dst: Tensor, values: Array, what: str = "dst") -> None:
     """Write what an operator gave; bits stay bits."""
     if op.kind == "bitvec" and not is_integer(dst.dtype):
-        run.warn("O1", f"{what} {dst!r}", f"is {name_of(dst.dtype)} under {op!r}, which gives bit patterns",
-                 "integers")  # fmt: skip
+        run.warn(
+            "O1",
+            f"{what} {dst!r}",
+            f"is {name_of(dst.dtype)} under {op!r}, which gives bit patterns",
+            "integers",
+        )
         if values.dtype.itemsize == dst.itemsize:
             values = values.view(dst.dtype)
     run.write(what, dst, values)
@@ -58,8 +70,12 @@ def scalar(run: Run, what: str, given: Any, data: Tensor, bits: Array | None = N
     """A constant, or one value per partition."""
     if isinstance(given, Tensor):
         if given.partitions != data.partitions or given.free != 1:
-            raise run.wrong("P1", f"{what} {given!r}", f"has {given.partitions} partitions of {given.free}",
-                            f"{data.partitions} of 1, or a constant")  # fmt: skip
+            raise run.wrong(
+                "P1",
+                f"{what} {given!r}",
+                f"has {given.partitions} partitions of {given.free}",
+                f"{data.partitions} of 1, or a constant",
+            )
         run.on_chip(**{what: given})
         values = run.read(what, given, exact=bits is not None)
         return values.reshape((data.partitions,) + (1,) * (data.ndim - 1))
@@ -87,7 +103,7 @@ def scaled(
 
 
 def combined(op: Op, a: Array, b: Array, reverse: bool = False) -> Array:
-    """op of two operands, or of the first where it takes one."""
+    """Op of two operands, or of the first where it takes one."""
     if op.arity == 1:
         return op.cell(a)
     if op.name == "bypass":
@@ -98,8 +114,12 @@ def combined(op: Op, a: Array, b: Array, reverse: bool = False) -> Array:
 def reduced(run: Run, op: Op, x: Array, axes: tuple[int, ...], keepdims: bool = False) -> Array:
     """A reduction; an operator that is none of reductions is warned of (O1)."""
     if op.reduces is None:
-        run.warn("O1", f"op {op!r}", "is no operator of reductions",
-                 "add, subtract, multiply, maximum, minimum or logical and bitwise ones")  # fmt: skip
+        run.warn(
+            "O1",
+            f"op {op!r}",
+            "is no operator of reductions",
+            "add, subtract, multiply, maximum, minimum or logical and bitwise ones",
+        )
         flat = x.reshape(*x.shape[: x.ndim - len(axes)], -1)
         out = flat[..., 0]
         with np.errstate(all="ignore"):
@@ -124,14 +144,20 @@ def summed(
         held = fresh
     if cmd in (CMD.reduce, CMD.reset_reduce, CMD.load_reduce):
         if held is None or len(held) != data.partitions:
-            raise run.wrong("U1", f"reduce_cmd {cmd.name}", "goes on with registers that nothing set",
-                            "reset_reduce first")  # fmt: skip
+            raise run.wrong(
+                "U1",
+                f"reduce_cmd {cmd.name}",
+                "goes on with registers that nothing set",
+                "reset_reduce first",
+            )
         held = op.cell(held, part)
     if held is not None:
         run.sums[engine] = held
     if res is not None:
         if held is None:
-            raise run.wrong("U1", "reduce_res", "reads registers that nothing set", "reset_reduce first")
+            raise run.wrong(
+                "U1", "reduce_res", "reads registers that nothing set", "reset_reduce first"
+            )
         out = run.tensor("reduce_res", res)
         if (out.partitions, out.free) != (data.partitions, 1):
             raise run.wrong("P1", f"reduce_res {out!r}", f"is {out.partitions} x {out.free}",
@@ -157,7 +183,10 @@ def tensor_tensor(dst: Any, data1: Any, data2: Any, op: Any, engine: Any = ENGIN
         default = "gpsimd" if PSUM not in (dst.buffer, data1.buffer, data2.buffer) else "vector"
     chosen = run.engine(engine, ENGINES, default)
     if exact and chosen == "gpsimd":
-        a, b = (run.read(w, t, exact=True).astype(np.int64) for w, t in (("data1", data1), ("data2", data2)))
+        a, b = (
+            run.read(w, t, exact=True).astype(np.int64)
+            for w, t in (("data1", data1), ("data2", data2))
+        )
         with np.errstate(all="ignore"):
             values = np.asarray(op.cell(a.reshape(dst.shape), b.reshape(dst.shape)))
         if is_integer(values.dtype):  # 32 bits wrap
@@ -178,7 +207,12 @@ def _one_in_psum(run: Run, **views: Tensor) -> None:
 
 def _same_class(run: Run, op0: Op, op1: Op | None) -> None:
     if op1 is not None and (op0.kind == "bitvec") != (op1.kind == "bitvec"):
-        run.warn("O1", f"op0 {op0!r}", f"is {op0.kind} and op1 {op1!r} is {op1.kind}", "one class of both")
+        run.warn(
+            "O1",
+            f"op0 {op0!r}",
+            f"is {op0.kind} and op1 {op1!r} is {op1.kind}",
+            "one class of both",
+        )
 
 
 @instruction()
@@ -366,7 +400,9 @@ def _activation(
     run.same(data=data, dst=dst)
     generation = run.machine.generation
     if bias is not None and not isinstance(bias, Tensor) and generation < 3 and bias != 0.0:
-        raise run.wrong("E1", f"bias {bias}", "is a constant on NeuronCore-v2", "a tensor of one per partition")
+        raise run.wrong(
+            "E1", f"bias {bias}", "is a constant on NeuronCore-v2", "a tensor of one per partition"
+        )
     (x,) = inputs(run, OPS["copy"], data=data)
     with np.errstate(all="ignore"):
         x = x * scalar(run, "scale", scale, data)
@@ -377,7 +413,9 @@ def _activation(
     if reduce_op is not None or reduce_res is not None or cmd is not CMD.idle:
         reduce_op = operator_of(run, "reduce_op", reduce_op or OPS["add"], kinds=("arithmetic",))
         if reduce_op.name != "add" and generation < 4:
-            raise run.wrong("E1", f"reduce_op {reduce_op!r}", "is none of the scalar engine", "nl.add")
+            raise run.wrong(
+                "E1", f"reduce_op {reduce_op!r}", "is none of the scalar engine", "nl.add"
+            )
         summed(run, "scalar", reduce_op, values, data, cmd, reduce_res)
     run.issue("scalar", data.free + (64 if reduce_res is not None else 0))
 
@@ -393,7 +431,13 @@ def activation(
 
 @instruction()
 def activation_reduce(
-    dst: Any, op: Any, data: Any, reduce_op: Any, reduce_res: Any, bias: Any = None, scale: Any = 1.0
+    dst: Any,
+    op: Any,
+    data: Any,
+    reduce_op: Any,
+    reduce_res: Any,
+    bias: Any = None,
+    scale: Any = 1.0,
 ) -> None:
     """Activation with reduce_cmd reset_reduce."""
     _activation(dst, op, data, bias, scale, reduce_op, reduce_res, CMD.reset_reduce)

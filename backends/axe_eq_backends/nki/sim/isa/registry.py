@@ -71,4 +71,6 @@ def _no_argument(
     known = " ".join(a for a, where in arguments.items() if dialect in where)
     elsewhere = arguments.get(key)
     also = f" (dialect {' '.join(elsewhere)} has it)" if elsewhere else ""
-    return NkiError(name, f"has no argument {key!r} in dialect {dialect}{also}", f"of {known}", at=at)
+    return NkiError(
+        name, f"has no argument {key!r} in dialect {dialect}{also}", f"one of {known}", at=at
+    )
