@@ -61,7 +61,7 @@ def wide(x: Array) -> Array:
 def softmax(x: Array) -> Array:
     """Over the last axis."""
     e = np.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
+    return np.asarray(e / e.sum(-1, keepdims=True))
 
 
 # -- aws-neuron-sdk and nki-samples ----------------------------------------------------------------

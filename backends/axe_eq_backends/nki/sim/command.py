@@ -15,7 +15,6 @@ from axe_eq.program.types import DTYPES as CORE_DTYPES
 from axe_eq_backends.nki.sim.dtypes import DTYPES, F32, Dtype, cast, is_integer, name_of
 from axe_eq_backends.nki.sim.errors import NkiError
 from axe_eq_backends.nki.sim.process import Job, Limits, run_file
-from axe_eq_backends.nki.sim.storage import Array
 
 SPEC = re.compile(r"(\d+(?:x\d+)*):(\w+)")
 NAMED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
@@ -151,7 +150,7 @@ def parsed_grid(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split("x")))
 
 
-def _save(path: str, outputs: list[Array]) -> None:
+def _save(path: str, outputs: list[Any]) -> None:
     arrays = {f"result{n}": x.astype(F32) if x.dtype.kind == "V" or x.dtype.num > 24 else x
               for n, x in enumerate(outputs) if isinstance(x, np.ndarray)}  # fmt: skip
     try:

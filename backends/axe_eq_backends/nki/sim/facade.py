@@ -46,7 +46,7 @@ class Kernel:
             return self.function(*args, **kwargs)
         from axe_eq_backends.nki.sim.run import simulate
 
-        return simulate(self, self.__name__, *args, **kwargs)[0]
+        return simulate(self, "", *args, **kwargs)[0]
 
 
 def jit(function: Any = None, **_: Any) -> Any:
@@ -58,7 +58,8 @@ def jit(function: Any = None, **_: Any) -> Any:
 
 def simulate_kernel(kernel: Any) -> Callable[..., Any]:
     """`nki.simulate`: a function of arrays."""
-    return jit(kernel)
+    made: Kernel = jit(kernel)
+    return made
 
 
 def get_nc_version() -> nc_version:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,18 +19,21 @@ from axe_eq_backends.nki.sim.machine import Machine
 from axe_eq_backends.nki.sim.objects import NKIObject
 from axe_eq_backends.nki.sim.ops import OPS, Op
 from axe_eq_backends.nki.sim.state import PSUM, SBUF, current, running
-from axe_eq_backends.nki.sim.storage import MemoryRegion
+from axe_eq_backends.nki.sim.storage import Array, MemoryRegion
 from axe_eq_backends.nki.sim.views import Register, Tensor
 
 # name -> value or function, and the dialects that have it
 NAMES: dict[str, tuple[Any, tuple[str, ...]]] = {}
 
 
-def name(*dialects: str, called: str = "") -> Callable[[Any], Any]:
+Called = TypeVar("Called", bound=Callable[..., Any])
+
+
+def name(*dialects: str) -> Callable[[Called], Called]:
     """Register a function of `nki.language`."""
 
-    def wrap(function: Any) -> Any:
-        NAMES[called or function.__name__] = function, dialects or DIALECTS
+    def wrap(function: Called) -> Called:
+        NAMES[function.__name__] = function, dialects or DIALECTS
         return function
 
     return wrap
@@ -112,8 +115,8 @@ def shared_identity_matrix(n: int, dtype: Any = DTYPES["uint8"], dst: Any = None
 
 
 def _range(start: Any, stop: Any = None, step: Any = 1, **_: Any) -> range:
-    bounds = (0, start) if stop is None else (start, stop)
-    return range(*(operator.index(b) for b in bounds), operator.index(step))
+    first, last = (0, start) if stop is None else (start, stop)
+    return range(operator.index(first), operator.index(last), operator.index(step))
 
 
 for _called in ("affine_range", "sequential_range", "static_range", "dynamic_range"):
@@ -300,10 +303,14 @@ def expand_dims(x: Tensor, axis: int) -> Tensor:
     return x.expand_dim(axis)
 
 
+def _chosen(condition: Array, x: Array, y: Array) -> Array:
+    return np.where(condition != 0, x, y)
+
+
 @name()
 def where(condition: Tensor, x: Any, y: Any, dtype: Any = None) -> Tensor:
     """One of two values by a condition."""
-    chosen = Op("where", "function", lambda c, a, b: np.where(c != 0, a, b))
+    chosen = Op("where", "function", _chosen)
     first = x if isinstance(x, Tensor) else y if isinstance(y, Tensor) else condition
     return applied(chosen, condition, x, y, dtype=dtype or first.dtype)
 

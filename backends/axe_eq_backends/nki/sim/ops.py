@@ -15,7 +15,7 @@ import numpy as np
 
 from axe_eq_backends.nki.sim.storage import Array
 
-Cell = Callable[..., Array]
+Cell = Callable[..., Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,10 +54,10 @@ class Op:
         """The reduction of an array over axes."""
         if self.reduces is np.subtract:  # x0 - x1 - x2 ...
             flat = x.reshape(*x.shape[: x.ndim - len(axis)], -1)
-            out = 2 * flat[..., 0] - flat.sum(-1)
+            out: Array = 2 * flat[..., 0] - flat.sum(-1)
             return out.reshape(out.shape + (1,) * len(axis)) if keepdims else out
         assert self.reduces is not None
-        return self.reduces.reduce(x, axis=axis, keepdims=keepdims)
+        return np.asarray(self.reduces.reduce(x, axis=axis, keepdims=keepdims))
 
     def valid(self, x: Array) -> bool:
         """Whether all arguments are in the range of its activation."""
@@ -83,41 +83,41 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 
 def erf(x: Array) -> Array:
     """The error function."""
-    return _erf(x.astype(np.float64)).astype(np.float32)
+    return np.asarray(_erf(x.astype(np.float64)), np.float32)
 
 
-def _sigmoid(x: Array) -> Array:
+def _sigmoid(x: Array) -> Any:
     return 1 / (1 + np.exp(-x))
 
 
-def _gelu(x: Array) -> Array:
+def _gelu(x: Array) -> Any:
     return 0.5 * x * (1 + erf(x / np.float32(math.sqrt(2))))
 
 
-def _gelu_dx(x: Array) -> Array:
+def _gelu_dx(x: Array) -> Any:
     density = np.exp(-x * x / 2) / np.float32(math.sqrt(2 * math.pi))
     return 0.5 * (1 + erf(x / np.float32(math.sqrt(2)))) + x * density
 
 
-def _gelu_tanh(x: Array) -> Array:
+def _gelu_tanh(x: Array) -> Any:
     return 0.5 * x * (1 + np.tanh(np.float32(math.sqrt(2 / math.pi)) * (x + 0.044715 * x**3)))
 
 
-def _gelu_sigmoid(x: Array) -> Array:
+def _gelu_sigmoid(x: Array) -> Any:
     return x * _sigmoid(np.float32(1.702) * x)
 
 
-def _gelu_sigmoid_dx(x: Array) -> Array:
+def _gelu_sigmoid_dx(x: Array) -> Any:
     s = _sigmoid(np.float32(1.702) * x)
     return s * (1 + np.float32(1.702) * x * (1 - s))
 
 
-def _silu_dx(x: Array) -> Array:
+def _silu_dx(x: Array) -> Any:
     s = _sigmoid(x)
     return s * (1 + x * (1 - s))
 
 
-def _softplus(x: Array) -> Array:
+def _softplus(x: Array) -> Any:
     return np.logaddexp(np.float32(0), x)
 
 

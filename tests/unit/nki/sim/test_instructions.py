@@ -46,7 +46,7 @@ BINARY = sorted(n for n, op in OPS.items() if op.kind == "arithmetic" and n != "
 def test_arithmetic_of_two_tiles_is_in_float32(name: str, rng: np.random.Generator) -> None:
     a = np.concatenate([draw(rng, 16, 16), np.resize(EXTREME, (16, 16))], 1)
     b = np.concatenate([draw(rng, 16, 16), np.resize(EXTREME, (16, 17))[:, 1:]], 1)
-    plain = {
+    plain: Callable[[Any, Any], Any] = {
         "add": lambda x, y: x + y, "subtract": lambda x, y: x - y, "multiply": lambda x, y: x * y,
         "divide": lambda x, y: x / y, "power": lambda x, y: x**y, "equal": lambda x, y: x == y,
         "mod": lambda x, y: np.mod(x, y), "fmod": lambda x, y: np.fmod(x, y),
@@ -85,7 +85,7 @@ def test_arithmetic_of_two_tiles_is_in_float32(name: str, rng: np.random.Generat
     np.testing.assert_allclose(got, wanted, 1e-6)
 
 
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[[Any], Any]] = {
     "copy": lambda x: x,
     "square": lambda x: x * x,
     "abs": abs,
@@ -173,16 +173,17 @@ def test_bits_are_bits(dtype: str, rng: np.random.Generator) -> None:
     a[0, :3] = limits.min, limits.max, 0
     b = rng.integers(0, width, (4, 9)).astype(kind)
     mask = (1 << width) - 1
-    for name, plain in {
+    plain: dict[str, Callable[[int, int], int]] = {
         "bitwise_and": lambda x, y: x & y,
         "bitwise_or": lambda x, y: x | y,
         "bitwise_xor": lambda x, y: x ^ y,
         "left_shift": lambda x, y: (x & mask) << y & mask,
         "right_shift": lambda x, y: (x & mask) >> y,
-    }.items():
+    }
+    for name, bit in plain.items():
         wanted = np.array(
             [
-                [plain(int(x), int(y)) & mask for x, y in zip(p, q, strict=True)]
+                [bit(int(x), int(y)) & mask for x, y in zip(p, q, strict=True)]
                 for p, q in zip(a, b, strict=True)
             ]
         )

@@ -12,6 +12,7 @@ from axe_eq_backends.nki.sim import NkiError, simulate
 from axe_eq_backends.nki.sim.dtypes import TF32, cast
 from axe_eq_backends.nki.sim.facade import modules
 from axe_eq_backends.nki.sim.machine import machine
+from axe_eq_backends.nki.sim.objects import NKIObject
 from axe_eq_backends.nki.sim.state import Run, within
 from axe_eq_backends.nki.sim.views import Tensor
 
@@ -137,7 +138,7 @@ def test_sizes_are_those_of_the_machine() -> None:
 
 
 def test_classes_take_their_fields() -> None:
-    class Plain(NL.NKIObject):
+    class Plain(NKIObject):
         a: int
         b: int = 2
         c = 3
@@ -150,11 +151,12 @@ def test_classes_take_their_fields() -> None:
         Plain(1, 2, 3, 4)
 
     @dataclass
-    class Decorated(NL.NKIObject):
+    class Decorated(NKIObject):
         at = None
         n: int = 1
 
-    assert vars(Decorated(at=4, n=2)) == {"at": 4, "n": 2}
+    made: Any = Decorated
+    assert vars(made(at=4, n=2)) == {"at": 4, "n": 2}
 
 
 def test_programs_of_a_grid_share_their_results() -> None:

@@ -102,7 +102,7 @@ def scaled(
     return x
 
 
-def combined(op: Op, a: Array, b: Array, reverse: bool = False) -> Array:
+def combined(op: Op, a: Array, b: Array, reverse: bool = False) -> Any:
     """Op of two operands, or of the first where it takes one."""
     if op.arity == 1:
         return op.cell(a)
@@ -389,7 +389,7 @@ def _activated(run: Run, op: Any, x: Array) -> Array:
         most = f"{op.low:g} to {op.high:g}" + (" by absolute value" if op.mirrored else "")
         run.warn("O1", f"op {op!r}", f"has arguments from {x.min():g} to {x.max():g}", most)
     with np.errstate(all="ignore"):
-        return op.cell(x)
+        return np.asarray(op.cell(x))
 
 
 def _activation(
