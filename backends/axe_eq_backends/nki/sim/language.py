@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
 from typing import Any, TypeVar
 
@@ -42,11 +43,26 @@ def name(*dialects: str) -> Callable[[Called], Called]:
 # -- tensors ---------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Bare:
+    """A memory as a word of dialect 0.2 that needs no import: `sbuf.view(dtype, shape)`."""
+
+    region: MemoryRegion
+
+    def view(self, dtype: Any, shape: Any, name: str = "") -> Tensor:
+        """A new tensor in it."""
+        return ndarray(shape, dtype, self.region, name)
+
+
+BARE = {m.name: Bare(m) for m in MemoryRegion}
+
+
 @name()
 def ndarray(
     shape: Any, dtype: Any, buffer: Any = SBUF, name: str = "", address: Any = None, **_: Any
 ) -> Tensor:
     """A new tensor that nothing has written."""
+    buffer = buffer.region if isinstance(buffer, Bare) else buffer
     if not isinstance(buffer, MemoryRegion):
         raise NkiError(f"buffer {buffer!r}", "is no memory", "nl.sbuf, nl.psum or nl.shared_hbm",
                        at=shown(kernel_line()))  # fmt: skip
@@ -200,24 +216,6 @@ def is_psum(buffer: Any) -> bool:
 # -- wrappers that make tiles ----------------------------------------------------------------------
 
 
-def applied(op: Op, *args: Any, dtype: Any = None, **_: Any) -> Tensor:
-    """`nl.<op>` of tiles and scalars: element by element, the smaller repeated."""
-    tiles = [a for a in args if isinstance(a, Tensor)]
-    if not tiles:
-        raise NkiError(f"nl.{op.name}", "has no tensor among its arguments", "a tile",
-                       at=shown(kernel_line()))  # fmt: skip
-    run = current()
-    shape = tuple(int(n) for n in np.broadcast_shapes(*(t.shape for t in tiles)))
-    out = ndarray(shape, dtype or tiles[0].dtype)
-    run.begin(f"nl.{op.name}")
-    parts = [run.read("x", a) if isinstance(a, Tensor) else np.float32(a) for a in args]
-    with np.errstate(all="ignore"):
-        values = op.cell(*parts)
-    run.write("dst", out, np.broadcast_to(values, shape))
-    run.issue("scalar" if op.activation and len(tiles) == 1 else "vector", len(tiles) * out.free)
-    return out
-
-
 def _reduction(called: str, cell: Any) -> None:
     def reduce(x: Tensor, axis: Any, dtype: Any = None, keepdims: bool = False, **_: Any) -> Tensor:
         run = current()
@@ -231,7 +229,7 @@ def _reduction(called: str, cell: Any) -> None:
         run.begin(f"nl.{called}")
         with np.errstate(all="ignore"):
             run.write("dst", out, np.asarray(cell(run.read("x", x), axis=axes)))
-        run.issue("vector", x.free)
+        run.issue("vector", x.free, "reduce")
         return out
 
     reduce.__name__ = called
@@ -312,7 +310,7 @@ def where(condition: Tensor, x: Any, y: Any, dtype: Any = None) -> Tensor:
     """One of two values by a condition."""
     chosen = Op("where", "function", _chosen)
     first = x if isinstance(x, Tensor) else y if isinstance(y, Tensor) else condition
-    return applied(chosen, condition, x, y, dtype=dtype or first.dtype)
+    return chosen(condition, x, y, dtype=dtype or first.dtype)
 
 
 @name()
@@ -332,7 +330,7 @@ def softmax(x: Tensor, axis: Any = -1, dtype: Any = None) -> Tensor:
         e = np.exp(v - v.max(axes, keepdims=True))
         return e / e.sum(axes, keepdims=True)
 
-    return applied(Op("softmax", "function", cell), x, dtype=dtype)
+    return Op("softmax", "function", cell)(x, dtype=dtype)
 
 
 @name()
@@ -345,7 +343,7 @@ def rms_norm(
     def cell(v: Any, g: Any) -> Any:
         return v / np.sqrt((v * v).sum(axes, keepdims=True) / n + epsilon) * g
 
-    return applied(Op("rms_norm", "function", cell), x, w, dtype=dtype)
+    return Op("rms_norm", "function", cell)(x, w, dtype=dtype)
 
 
 @name("0.3")

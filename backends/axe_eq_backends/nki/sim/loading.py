@@ -25,10 +25,7 @@ from axe_eq.errors import cause
 from axe_eq_backends.nki.sim import lint
 from axe_eq_backends.nki.sim.errors import Finding, NkiError, remember, shown
 from axe_eq_backends.nki.sim.facade import absent, modules
-from axe_eq_backends.nki.sim.storage import MemoryRegion
-
-# Words that dialect 0.2 has without an import, and what kernels of tuners expect to be imported.
-BARE = {m.name: m for m in MemoryRegion}
+from axe_eq_backends.nki.sim.language import BARE
 
 # Where files are that hold no kernels: the simulator, the standard library, installed packages, and
 # functions that `dataclass` makes.

@@ -13,7 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from axe_eq_backends.nki.sim.dtypes import dtype_of
+from axe_eq_backends.nki.sim.errors import NkiError, kernel_line, shown
+from axe_eq_backends.nki.sim.state import SBUF, current
 from axe_eq_backends.nki.sim.storage import Array
+from axe_eq_backends.nki.sim.views import Tensor
 
 Cell = Callable[..., Any]
 
@@ -67,11 +71,24 @@ class Op:
         with np.errstate(invalid="ignore"):
             return bool(((x >= np.float32(self.low)) & (x <= np.float32(self.high))).all())
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        """The function of `nki.language` with this name: a new tile."""
-        from axe_eq_backends.nki.sim.language import applied
-
-        return applied(self, *args, **options)
+    def __call__(self, *args: Any, dtype: Any = None, **_: Any) -> Tensor:
+        """The function of `nki.language` with this name: a new tile, the smaller tile repeated."""
+        tiles = [a for a in args if isinstance(a, Tensor)]
+        if not tiles:
+            at = shown(kernel_line())
+            raise NkiError(f"{self!r}", "has no tensor among its arguments", "a tile", at=at)
+        run = current()
+        shape = tuple(int(n) for n in np.broadcast_shapes(*(t.shape for t in tiles)))
+        out = run.declare(shape, dtype_of(dtype or tiles[0].dtype), SBUF)
+        run.begin(f"nl.{self.name}")
+        parts = [run.read("x", a) if isinstance(a, Tensor) else np.float32(a) for a in args]
+        with np.errstate(all="ignore"):
+            values = self.cell(*parts)
+        run.write("dst", out, np.broadcast_to(values, shape))
+        single = self.activation and len(tiles) == 1
+        row = "activation" if single else "tensor_tensor" if len(tiles) > 1 else "tensor_scalar"
+        run.issue("scalar" if single else "vector", out.free, row)
+        return out
 
 
 def _as_truth(cell: Cell) -> Cell:

@@ -216,17 +216,27 @@ class Run:
     def issue(
         self,
         engine: str,
-        cycles: float = 0.0,
+        elements: float = 0.0,
+        row: str = "copy",
         *,
         ns: float | None = None,
         n_bytes: int = 0,
         run: int = 0,
     ) -> None:
-        """The instruction ends: which engine it took, and for how long."""
+        """The instruction ends: which engine it took, and for how long.
+
+        Args:
+            engine: that ran it.
+            elements: per partition, that `row` of the target says the cycles of.
+            row: of the target's instructions on that engine, without the engine's name.
+            ns: the time instead.
+            n_bytes: that a DMA moves.
+            run: bytes of its contiguous runs.
+        """
         views = (*self._writes, *self._reads)
         hazards.reached(self, engine, views)
-        clock = self.machine.ghz[engine]
-        time = ns if ns is not None else max(cycles, self.machine.least_cycles) / clock
+        time = self.machine.cycles(engine, row, elements) / self.machine.ghz[engine]
+        time = time if ns is None else ns
         number = len(self.steps)
         for t in views:
             tile = t.storage.tile

@@ -34,12 +34,6 @@ class MemoryRegion(Enum):
         """Whether it has partitions."""
         return self in (MemoryRegion.sbuf, MemoryRegion.psum)
 
-    def view(self, dtype: Any, shape: Any, name: str = "") -> Any:
-        """A new tensor in it: `sbuf.view(dtype, shape)` of dialect 0.2."""
-        from axe_eq_backends.nki.sim.language import ndarray
-
-        return ndarray(shape, dtype, buffer=self, name=name)
-
 
 @dataclass(eq=False)
 class Tile:

@@ -99,7 +99,7 @@ def scaled(
         x = combined(op0, x, scalar(run, "operand0", operand0, data, bits), reverse0)
         if op1 is not None:
             x = combined(op1, x, scalar(run, "operand1", operand1, data, bits), reverse1)
-    return x
+    return np.asarray(x)
 
 
 def combined(op: Op, a: Array, b: Array, reverse: bool = False) -> Any:
@@ -197,7 +197,7 @@ def tensor_tensor(dst: Any, data1: Any, data2: Any, op: Any, engine: Any = ENGIN
         with np.errstate(all="ignore"):
             values = combined(op, a.reshape(dst.shape), b.reshape(dst.shape))
         results(run, op, dst, values)
-    run.issue(chosen, 2 * dst.free)
+    run.issue(chosen, dst.free, "tensor_tensor" if chosen == "vector" else "integers")
 
 
 def _one_in_psum(run: Run, **views: Tensor) -> None:
@@ -236,7 +236,7 @@ def tensor_scalar(
     if chosen == "gpsimd" and op0.kind == "bitvec":
         raise run.wrong("E1", f"op0 {op0!r}", "is none of the gpsimd engine", "the vector engine")
     results(run, op0, dst, scaled(run, data, op0, operand0, reverse0, op1, operand1, reverse1))
-    run.issue(chosen, data.free)
+    run.issue(chosen, data.free, "activation" if chosen == "scalar" else "tensor_scalar")
 
 
 @instruction()
@@ -255,7 +255,7 @@ def scalar_tensor_tensor(
     y = run.read("operand1", operand1).reshape(x.shape)
     with np.errstate(all="ignore"):
         run.write("dst", dst, combined(op1, x, y, reverse1))
-    run.issue("vector", 2 * dst.free)
+    run.issue("vector", dst.free, "scalar_tensor_tensor")
 
 
 @instruction()
@@ -276,7 +276,7 @@ def tensor_reduce(
         raise run.wrong("P1", f"dst {dst!r}", f"is {dst.partitions} x {dst.free}",
                         f"{data.partitions} x {values.size // data.partitions}")  # fmt: skip
     results(run, op, dst, -values if negate else values)
-    run.issue("vector", data.free)
+    run.issue("vector", data.free, "reduce")
 
 
 @instruction()
@@ -295,7 +295,7 @@ def tensor_scalar_reduce(
     run.write("dst", dst, values)
     summed(run, "vector", reduce_op, values, data, reduce_cmd, reduce_res, start=reduce_init,
            negate=reduce_res_negate)  # fmt: skip
-    run.issue("vector", data.free)
+    run.issue("vector", data.free, "tensor_scalar")
 
 
 @instruction()
@@ -325,7 +325,7 @@ def tensor_scalar_cumulative(
             held = out[:, i] = op1.cell(x[:, i], held)
     run.sums["vector"] = held[:, None]
     run.write("dst", dst, out)
-    run.issue("vector", 2 * src.free)
+    run.issue("vector", src.free, "scan")
 
 
 @instruction()
@@ -348,7 +348,7 @@ def tensor_tensor_scan(
         for i in range(len(a)):
             held = out[i] = combined(op1, combined(op0, a[i], held, reverse0), b[i], reverse1)
     run.write("dst", dst, np.ascontiguousarray(out.T))
-    run.issue("vector", 2 * dst.free)
+    run.issue("vector", dst.free, "scan")
 
 
 @instruction()
@@ -360,7 +360,7 @@ def reciprocal(dst: Any, data: Any, engine: Any = ENGINE.unknown) -> None:
     (x,) = inputs(run, OPS["reciprocal"], data=data)
     with np.errstate(all="ignore"):
         run.write("dst", dst, 1 / x)
-    run.issue(run.engine(engine, ("vector",)), 8 * data.free)
+    run.issue(run.engine(engine, ("vector",)), data.free, "reciprocal")
 
 
 @instruction("0.3")
@@ -377,7 +377,7 @@ def exponential(
     run.write("dst", dst, values)
     if reduce_cmd is not CMD.idle or reduce_res is not None:
         summed(run, "vector", OPS["add"], values, src, reduce_cmd, reduce_res, start=reduce_init)
-    run.issue("vector", src.free)
+    run.issue("vector", src.free, "cast")
 
 
 # -- scalar engine ---------------------------------------------------------------------------------
@@ -417,7 +417,9 @@ def _activation(
                 "E1", f"reduce_op {reduce_op!r}", "is none of the scalar engine", "nl.add"
             )
         summed(run, "scalar", reduce_op, values, data, cmd, reduce_res)
-    run.issue("scalar", data.free + (64 if reduce_res is not None else 0))
+    # The registers are read by an instruction of their own.
+    read = run.machine.least_cycles if reduce_res is not None else 0
+    run.issue("scalar", data.free + read, "activation")
 
 
 @instruction()
@@ -459,4 +461,4 @@ def activate2(
     run.write("dst", dst, values)
     if reduce_op is not None:
         summed(run, "scalar", reduce_op, values, data, reduce_cmd, reduce_res)
-    run.issue("scalar", data.free)
+    run.issue("scalar", data.free, "activation")

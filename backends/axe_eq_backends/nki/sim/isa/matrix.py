@@ -11,7 +11,6 @@ from axe_eq_backends.nki.sim.enums import matmul_perf_mode as MODE
 from axe_eq_backends.nki.sim.hazards import group_written
 from axe_eq_backends.nki.sim.isa.registry import instruction
 from axe_eq_backends.nki.sim.state import PSUM, SBUF, Run, current
-from axe_eq_backends.nki.sim.timing import matmul_cycles
 from axe_eq_backends.nki.sim.views import Tensor
 
 
@@ -46,7 +45,8 @@ def nc_matmul(
         product = dst.array().astype(F32).reshape(m, n) + product
     wide = moving.dtype == F32
     run.write("dst", dst, product, product=True)
-    run.issue("tensor", matmul_cycles(n, wide=wide, double=double))
+    cycles = run.machine.cycles("pe", "matmul_f32" if wide else "matmul", n / (2 if double else 1))
+    run.issue("tensor", ns=cycles / run.machine.ghz["tensor"])
 
 
 def _extents(

@@ -218,7 +218,7 @@ def memset(dst: Any, value: Any, engine: Any = ENGINE.unknown) -> None:
         run.write(
             "dst", dst, np.full(dst.shape, value, held if float(value).is_integer() else np.float64)
         )
-    run.issue(run.engine(engine, ("vector", "gpsimd")), dst.free)
+    run.issue(run.engine(engine, ("vector", "gpsimd")), dst.free, "fill")
 
 
 @instruction()
@@ -246,7 +246,7 @@ def tensor_copy_predicated(dst: Any, src: Any, predicate: Any, reverse_pred: boo
         values = np.full(dst.shape, src, F32).astype(dst.dtype)
     old = dst.array() if chosen.all() else run.read("dst", dst, exact=True)
     run.write("dst", dst, np.where(chosen, values, old))
-    run.issue("vector", 2 * dst.free)
+    run.issue("vector", dst.free, "select")
 
 
 # -- across partitions -----------------------------------------------------------------------------
@@ -282,8 +282,11 @@ def nc_transpose(dst: Any, data: Any, engine: Any = ENGINE.unknown) -> None:
         raise run.wrong("E1", f"dst {dst!r}", f"is no {name_of(data.dtype)}", "the dtype of data")
     values = run.read("data", data, exact=dst.dtype == data.dtype)
     run.write("dst", dst, values.reshape(p, f).T)
-    cycles = max(p, f) if chosen == "vector" else p * (4 if data.dtype == F32 else 1)
-    run.issue(chosen, cycles)
+    if chosen == "vector":
+        run.issue(chosen, max(p, f))
+        return
+    cycles = run.machine.cycles("pe", "transpose_f32" if data.dtype == F32 else "transpose", p)
+    run.issue(chosen, ns=cycles / run.machine.ghz[chosen])
 
 
 @instruction()
@@ -322,7 +325,7 @@ def tensor_partition_reduce(dst: Any, op: Any, data: Any) -> None:
     dst, data = run.on_chip(dst=dst, data=data)
     values = run.read("data", data, exact=op.kind == "bitvec")
     run.write("dst", dst, op.reduce(values, (0,), True))
-    run.issue("gpsimd", data.free * 2)
+    run.issue("gpsimd", data.free, "fold")
 
 
 # -- registers -------------------------------------------------------------------------------------

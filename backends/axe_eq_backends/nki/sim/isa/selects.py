@@ -57,7 +57,7 @@ def iota(dst: Any, pattern: Any, offset: Any = 0, channel_multiplier: int = 0) -
     run = current()
     (dst,) = _in_sbuf(run, dst=dst)
     run.write("dst", dst, _affine(run, dst, pattern, offset, channel_multiplier))
-    run.issue("gpsimd", dst.free)
+    run.issue("gpsimd", dst.free, "index")
 
 
 @instruction()
@@ -73,7 +73,7 @@ def affine_select(
     chosen = operator_of(run, "cmp_op", cmp_op, kinds=("arithmetic",)).cell(values, 0) != 0
     x = run.read("on_true_tile", tile).reshape(chosen.shape)
     run.write("dst", dst, np.where(chosen, x, F32.type(on_false_value)))
-    run.issue("gpsimd", dst.free)
+    run.issue("gpsimd", dst.free, "index")
 
 
 @instruction()
@@ -97,7 +97,7 @@ def range_select(
     run.write("dst", dst, values)
     if reduce_op is not None:
         summed(run, "vector", reduce_op, values, tile, reduce_cmd, reduce_res)
-    run.issue("vector", dst.free)
+    run.issue("vector", dst.free, "select")
 
 
 @instruction("0.3")
@@ -127,7 +127,7 @@ def select_reduce(
     run.write("dst", dst, values)
     if reduce_cmd is not CMD.idle or reduce_res is not None:
         summed(run, "vector", reduce_op, values, dst, reduce_cmd, reduce_res)
-    run.issue("vector", 2 * dst.free)
+    run.issue("vector", dst.free, "select")
 
 
 # -- gathers ---------------------------------------------------------------------------------------
