@@ -67,16 +67,17 @@ PLACED = f"""{HEAD}def placed(x):
 """
 
 BITS = f"""{HEAD}def bits(x):
-    out = nl.ndarray((128, 512), dtype=nl.int32, buffer=nl.shared_hbm)
+    out = nl.ndarray((128, 1024), dtype=nl.int32, buffer=nl.shared_hbm)
     t = nl.ndarray((128, 512), dtype=nl.int32, buffer=nl.sbuf)
     nisa.dma_copy(dst=t, src=x)
     r = nl.ndarray((128, 512), dtype=nl.int32, buffer=nl.sbuf)
-    nisa.iota(dst=r, pattern=[[1, 512]], offset=0, channel_multiplier=3)
+    nisa.iota(dst=r, pattern=[[1, 512]], offset=0, channel_multiplier=300)
     nisa.tensor_tensor(dst=t, data1=t, data2=r, op=nl.bitwise_xor)
     f = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_copy(dst=f, src=r)
-    nisa.activation(dst=f, op=nl.copy, data=f, scale=1.0)
-    nisa.dma_copy(dst=out, src=t)
+    nisa.activation(dst=f, op=nl.copy, data=f, scale=2.0)
+    nisa.dma_copy(dst=out[0:128, 0:512], src=t)
+    nisa.dma_copy(dst=out[0:128, 512:1024], src=f)
     return out
 """
 
@@ -109,4 +110,5 @@ def expected(name: str, arrays: tuple[np.ndarray[Any, Any], ...]) -> np.ndarray[
             return np.asarray(e / e.sum(1, keepdims=True))
         case "placed":
             return np.concatenate([x + 1, x], 1)
-    return np.asarray(x ^ (np.arange(512)[None] + 3 * np.arange(128)[:, None]).astype(np.int32))
+    numbers = (np.arange(512)[None] + 300 * np.arange(128)[:, None]).astype(np.int32)
+    return np.concatenate([x ^ numbers, 2 * numbers], 1)
