@@ -111,4 +111,4 @@ def expected(name: str, arrays: tuple[np.ndarray[Any, Any], ...]) -> np.ndarray[
         case "placed":
             return np.concatenate([x + 1, x], 1)
     numbers = (np.arange(512)[None] + 300 * np.arange(128)[:, None]).astype(np.int32)
-    return np.concatenate([x ^ numbers, 2 * numbers], 1)
+    return np.concatenate([arrays[0] ^ numbers, 2 * numbers], 1)

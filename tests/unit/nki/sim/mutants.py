@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 SWAPPED = {
@@ -32,29 +32,25 @@ def mutants(text: str) -> Iterator[tuple[str, str]]:
     nodes = list(ast.walk(tree))
     for at, node in enumerate(nodes):
         line = getattr(node, "lineno", 0)
-        for said, change in _changes(node):
+        for said, field, value in _changes(node):
             other = copy.deepcopy(tree)
-            changed = list(ast.walk(other))[at]
-            change(changed)
+            setattr(list(ast.walk(other))[at], field, value)
             yield f"{line}: {said}", ast.unparse(other)
 
 
-def _changes(node: ast.AST) -> Iterator[tuple[str, Callable[[Any], None]]]:
+def _changes(node: ast.AST) -> Iterator[tuple[str, str, Any]]:
+    """(what is said, field, its new value)"""
     if isinstance(node, ast.Constant) and isinstance(node.value, bool):
-        yield f"{node.value} flipped", lambda n: setattr(n, "value", not n.value)
+        yield f"{node.value} flipped", "value", not node.value
     elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
         for step in (1, -1):
-            yield f"{node.value} {step:+}", lambda n, s=step: setattr(n, "value", n.value + s)
+            yield f"{node.value} {step:+}", "value", node.value + step
     elif isinstance(node, ast.Attribute) and node.attr in SWAPPED:
-        new = SWAPPED[node.attr]
-        yield f"{node.attr} to {new}", lambda n: setattr(n, "attr", new)
+        yield f"{node.attr} to {SWAPPED[node.attr]}", "attr", SWAPPED[node.attr]
     elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        yield f"without {ast.unparse(node)[:60]}", lambda n: setattr(n, "value", ast.Constant(None))
+        yield f"without {ast.unparse(node)[:60]}", "value", ast.Constant(None)
     elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult | ast.Add):
-        new_op = ast.Add() if isinstance(node.op, ast.Mult) else ast.Mult()
-        yield (
-            f"{ast.unparse(node)} with {type(new_op).__name__}",
-            lambda n: setattr(n, "op", new_op),
-        )
+        other = ast.Add() if isinstance(node.op, ast.Mult) else ast.Mult()
+        yield f"{ast.unparse(node)} with {type(other).__name__}", "op", other
     elif isinstance(node, ast.Compare):
-        yield f"{ast.unparse(node)} with >=", lambda n: setattr(n, "ops", [ast.GtE()])
+        yield f"{ast.unparse(node)} with >=", "ops", [ast.GtE()]
