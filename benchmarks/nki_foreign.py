@@ -1,8 +1,9 @@
 """Kernels of others in the simulator of NKI: `python -m benchmarks.nki_foreign CHECKOUTS`.
 
 CHECKOUTS is a folder with a checkout of each repository under its own name. Their files run as they
-are, under the dialect that they are written in; inputs and references are ours
-(`nki_foreign_cases`). Nothing is measured: the simulator computes, and says what it refuses.
+are, under the dialect that they are written in. Inputs and references are ours, see
+`nki_foreign_cases` and `nki_foreign_library`. Nothing is measured: the simulator computes, and says
+what it refuses.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from axe_eq_backends.nki.sim import NkiError, simulate
 from axe_eq_backends.nki.sim.loading import findable, load_file, prelude
 from axe_eq_backends.nki.sim.run import find
 from benchmarks.nki_foreign_cases import CASES, LIBRARY, Case
+from benchmarks.nki_foreign_library import LIBRARY_CASES
 
 SOURCES = "src"  # where nki-library has its package
 
@@ -150,7 +152,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a word of the file or the kernel")
     parser.add_argument("--write", type=Path, help="write the table here")
     options = parser.parse_args()
-    chosen = [c for c in CASES if options.only in f"{c.repository} {c.file} {c.kernel}"]
+    chosen = [
+        c for c in (*CASES, *LIBRARY_CASES) if options.only in f"{c.repository} {c.file} {c.kernel}"
+    ]
     scores = []
     for case in chosen:
         found = score(case, options.checkouts)

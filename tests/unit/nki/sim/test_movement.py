@@ -240,3 +240,83 @@ def test_registers_hold_what_was_loaded(rng: np.random.Generator) -> None:
     with pytest.raises(NkiError, match="was never written") as caught:
         simulate(lambda: range(NISA.register_alloc().__index__()), "k")
     assert caught.value.check == "U1"
+
+
+def test_a_row_or_block_out_of_bounds_is_skipped_where_asked(rng: np.random.Generator) -> None:
+    x = draw(rng, 4, 8)
+
+    def kernel(given: Any, at: int) -> Any:
+        out = NL.full((1, 8), 5.0, dtype=NL.float32, buffer=NL.shared_hbm)
+        where = NISA.register_alloc(at)
+        row = given.ap([[8, 1], [1, 8]], scalar_offset=where, indirect_dim=0)
+        NISA.dma_copy(dst=out, src=row, oob_mode=NISA.oob_mode.skip)
+        back = given.ap([[8, 1], [1, 8]], scalar_offset=where, indirect_dim=0)
+        NISA.dma_copy(
+            dst=back, src=out, oob_mode=NISA.oob_mode.skip, dst_rmw_op=NL.add if at < 4 else None
+        )
+        return out, given
+
+    out, given = simulate(kernel, "k", x, 2)[0]
+    assert (out == x[2]).all()
+    assert (given == np.concatenate([x[:2], 2 * x[2:3], x[3:]])).all()
+    out, given = simulate(kernel, "k", x, 4)[0]
+    assert (out == 5).all()
+    assert (given == x).all()
+
+
+def test_sums_of_selections(rng: np.random.Generator) -> None:
+    x, chosen = draw(rng, 5, 20), rng.integers(0, 2, (5, 20)).astype(np.uint8)
+    found: list[Array] = []
+
+    def act(dst: Any, p: Any, t: Any) -> None:
+        res = NL.ndarray((5, 1), dtype=NL.float32)
+        NISA.select_reduce(dst=dst, predicate=p, on_true=t, on_false=-7.0, reduce_res=res,
+                           reduce_cmd=NISA.reduce_cmd.reset_reduce)  # fmt: skip
+        found.append(res.array().copy())
+        NISA.tensor_copy_predicated(dst=dst, src=3.0, predicate=p, reverse_pred=True)
+
+    got = on_tiles(act, chosen, x, shape=x.shape)
+    assert (found[0] == np.where(chosen, x, -7).max(1, keepdims=True)).all()
+    assert (got == np.where(chosen, x, 3)).all()
+
+
+def test_running_sums_go_on_over_instructions(rng: np.random.Generator) -> None:
+    x = draw(rng, 4, 10)
+
+    def act(dst: Any, t: Any) -> None:
+        for part, cmd in (
+            (slice(0, 5), NISA.reduce_cmd.load_reduce),
+            (slice(5, 10), NISA.reduce_cmd.reduce),
+        ):
+            NISA.tensor_scalar_cumulative(
+                dst=dst[0:4, part],
+                src=t[0:4, part],
+                op0=NL.bypass,
+                op1=NL.add,
+                imm0=0.0,
+                imm1=100.0,
+                reduce_cmd=cmd,
+            )
+
+    same(on_tiles(act, x, shape=x.shape), 100 + np.cumsum(x.astype(np.float64), 1), 1e-5)
+    total: list[Array] = []
+
+    def newest(dst: Any, t: Any) -> None:
+        res = NL.ndarray((4, 1), dtype=NL.float32)
+        NISA.exponential(dst=dst, src=t, reduce_res=res, reduce_cmd=NISA.reduce_cmd.reset_reduce)
+        NISA.activate2(
+            dst=dst,
+            op=NL.copy,
+            data=dst,
+            imm0=0.0,
+            imm1=0.0,
+            op0=NL.bypass,
+            op1=NL.bypass,
+            reduce_op=NL.maximum,
+            reduce_res=NL.ndarray((4, 1), dtype=NL.float32),
+            reduce_cmd=NISA.reduce_cmd.reset_reduce,
+        )
+        total.append(res.array().copy())
+
+    same(on_tiles(newest, x, shape=x.shape, target="trn3"), np.exp(x), 1e-5)
+    same(total[0], np.exp(x).sum(1, keepdims=True), 1e-5)
