@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
 
 from axe_eq_backends.nki.sim import Item, schedule, simulate
-from axe_eq_backends.nki.sim.capacity import items, placement
+from axe_eq_backends.nki.sim.capacity import items, peaks, placement
 from axe_eq_backends.nki.sim.machine import machine
-from axe_eq_backends.nki.sim.storage import Region, region
+from axe_eq_backends.nki.sim.state import Run, within
+from axe_eq_backends.nki.sim.storage import MemoryRegion, Region, Tile, region
 from axe_eq_backends.nki.sim.timeline import ACCESS_CYCLES, dependences
 from tests.unit.nki.sim.good_kernels import GEMM, arguments
+from tests.unit.nki.sim.tiles import NISA, NL
 
 TRN2 = machine("trn2")
 
@@ -153,9 +157,78 @@ def test_a_slower_machine_takes_longer_and_reuse_of_memory_serialises() -> None:
     assert fresh <= base
 
 
-def test_placed_tiles_that_live_together_do_not_meet() -> None:
-    from axe_eq_backends.nki.sim.storage import MemoryRegion, Tile
+def test_a_psum_tile_that_fits_a_bank_crosses_none() -> None:
+    sizes = (1000, 1000, 1500, 48, 500, 4096)
+    tiles = [
+        Tile(n, "", MemoryRegion.psum, 128, size, first=0, last=9) for n, size in enumerate(sizes)
+    ]
+    assert placement(tiles, TRN2) == {0: 0, 1: 1000, 2: 2048, 3: 3548, 4: 3596, 5: 4096}
+    assert placement([replace(t, bytes_per_partition=16_000) for t in tiles[:2]], TRN2) == {0: 0}
 
+
+def test_a_peak_counts_the_tiles_of_each_line() -> None:
+    held = [("a", 1), ("a", 1), ("b", 2)]
+    tiles = [
+        Tile(n, "", MemoryRegion.sbuf, 128, 100 * (n + 1), line, first=n, last=3 + n)
+        for n, line in enumerate(held)
+    ]
+    tiles.append(Tile(3, "", MemoryRegion.sbuf, 128, 250, ("c", 3), first=4, last=9))
+    peak = peaks(tiles, TRN2)["sbuf"]
+    assert (peak.n_bytes, peak.step) == (750, 4)
+    assert peak.lines() == [(("b", 2), 1, 300), (("c", 3), 1, 250), (("a", 1), 1, 200)]
+    peak = peaks(tiles[:3], TRN2)["sbuf"]
+    assert (peak.n_bytes, peak.step) == (600, 2)
+    assert sorted(peak.lines()) == [(("a", 1), 2, 300), (("b", 2), 1, 300)]
+    fixed = [replace(t, address=(0, 50 * n)) for n, t in enumerate(tiles[:3])]  # bytes 0 to 400
+    assert peaks(fixed, TRN2)["sbuf"].n_bytes == 400
+
+
+def test_times_are_cycles_of_the_engine_that_ran() -> None:
+    """Architecture guide of NeuronCore-v2, "Cost Model"; nki.api.shared, engine selection."""
+    with within(Run(TRN2)) as run:
+
+        def tile(*shape: int, buffer: Any = NL.sbuf, dtype: Any = NL.float32) -> Any:
+            t = NL.ndarray(shape, dtype=dtype, buffer=buffer)
+            NISA.memset(dst=t, value=1)
+            return t
+
+        t, one, bf = tile(128, 512), tile(128, 1), tile(128, 512, dtype=NL.bfloat16)
+        p, turned = tile(128, 512, buffer=NL.psum), tile(128, 128, buffer=NL.psum)
+        scale: dict[str, Any] = {"op0": NL.multiply, "operand0": 2.0}
+        cases: tuple[tuple[Callable[[], Any], str, int], ...] = (
+            (lambda: NISA.nc_matmul(p, bf[0:128, 0:128], bf, accumulate=False), "tensor", 512),
+            (lambda: NISA.nc_matmul(p, t[0:128, 0:128], t, accumulate=False), "tensor", 4 * 512),
+            (
+                lambda: NISA.nc_matmul(
+                    p[0:128, 0:8], bf[0:128, 0:128], bf[0:128, 0:8], accumulate=False
+                ),
+                "tensor",
+                64,
+            ),
+            (lambda: NISA.nc_transpose(turned, t[0:128, 0:128]), "tensor", 4 * 128),
+            (lambda: NISA.tensor_tensor(t, t, t, NL.add), "vector", 2 * 512),
+            (lambda: NISA.tensor_scalar(t, t, **scale), "vector", 512),
+            (lambda: NISA.tensor_scalar(t, t, **scale, engine=NISA.engine.scalar), "scalar", 512),
+            (lambda: NISA.tensor_copy(t, p), "vector", 512),
+            (lambda: NISA.tensor_copy(one, one), "vector", 64),
+            (lambda: NISA.reciprocal(t, t), "vector", 8 * 512),
+            (lambda: NISA.tensor_reduce(one, NL.add, t, 1), "vector", 512),
+            (lambda: NISA.activation(t, NL.exp, t), "scalar", 512),
+            (lambda: NISA.activation_reduce(t, NL.exp, t, NL.add, one), "scalar", 512 + 64),
+            (lambda: NISA.tensor_tensor_scan(t, t, t, 0.0, NL.add, NL.add), "vector", 2 * 512),
+        )
+        for act, engine, cycles in cases:
+            act()
+            step = run.steps[-1]
+            assert step.engine == engine
+            assert step.ns * TRN2.ghz[engine] == pytest.approx(cycles)
+        NISA.dma_copy(dst=NL.ndarray((128, 512), dtype=NL.float32, buffer=NL.shared_hbm), src=t)
+        moved = 128 * 2048 / TRN2.dma_bytes_per_ns
+        assert run.steps[-1].ns == pytest.approx(moved * (1 + TRN2.dma_half_run / 2048))
+        assert (run.steps[-1].n_bytes, run.steps[-1].run) == (128 * 2048, 2048)
+
+
+def test_placed_tiles_that_live_together_do_not_meet() -> None:
     rng = np.random.default_rng(5)
     tiles = []
     for n in range(200):
