@@ -15,15 +15,17 @@ from axe_eq.lower.candidate import Candidate
 from axe_eq.lower.formulas import Cone
 from axe_eq.lower.read import read_cone
 from axe_eq.schedule.graph import KernelStep
-from axe_eq.schedule.summary import Columns, Summary, flops, grid_of, traffic
+from axe_eq.schedule.summary import Columns, Summary, Work, flops, grid_of, traffic
 from axe_eq.target import Target
 from axe_eq_backends.nki import lower
 from axe_eq_backends.nki.monoids import unable
 from axe_eq_backends.nki.planning import plan
+from axe_eq_backends.nki.schedules.gemm import contraction, sizes
 from axe_eq_backends.nki.schedules.walk import ways
 from axe_eq_backends.nki.space import space_of
 
 MOST_WAYS = 3  # to fill partitions, that are priced
+MOST_BLOCKS = 8  # of a product, that are priced
 Parameters = Mapping[str, int]
 
 
@@ -66,6 +68,17 @@ def priced(
     return found
 
 
+def products_of(target: Target) -> set[str]:
+    """Element types that some row multiplies."""
+    return {d for row in target.rows("gemm") for kinds in row.dtypes for d in kinds[:2]}
+
+
+def _of_matrices(w: Work) -> bool:
+    """Whether both factors of a product have dims of their own."""
+    reached = {reach for _, extent, reach in w.kept if extent > 1}
+    return not w.structured and {"a", "b"} <= reached
+
+
 @dataclass(frozen=True)
 class Tiles:
     """Cells and reductions on the vector, scalar and GpSimd engines."""
@@ -80,6 +93,11 @@ class Tiles:
             return lost
         if summary.n_scattered or summary.n_guarded:
             return "places that strides do not say"
+        if any(w.structured for w in summary.products) and len(summary.products) > 1:
+            return "scores that are products"
+        taken = products_of(target)
+        if any(set(w.dtypes) <= taken and _of_matrices(w) for w in summary.products):
+            return "products of matrices, which the tensor engine takes"
         return None
 
     def price(self, summary: Summary, target: Target) -> Columns:
@@ -99,6 +117,35 @@ class Tiles:
             fits = [tile for tile in sizes if tile < most]
             for tile in (*fits, *sizes[len(fits) : len(fits) + 1]):
                 yield {"across": n, "tile": tile}
+
+
+@dataclass(frozen=True)
+class TensorEngine:
+    """Sums of products with cells around them."""
+
+    name: str = "tensor_engine"
+    families: tuple[str, ...] = ("nki",)
+    prices_places: bool = False
+
+    def refuse(self, summary: Summary, target: Target) -> str | None:
+        """Refused without products, with other reductions, with element types no row takes."""
+        if not summary.products or summary.n_folds or any(w.structured for w in summary.products):
+            return "not sums of products alone"
+        if summary.n_scattered or summary.n_guarded or summary.n_looked:
+            return "places that strides do not say"
+        if lost := {d for w in summary.products for d in w.dtypes} - products_of(target):
+            return f"no row of products of {' '.join(sorted(lost))}"
+        return None
+
+    def price(self, summary: Summary, target: Target) -> Columns:
+        """What every kernel takes at least, by figures."""
+        return figures(summary, target)
+
+    def candidates(self, step: KernelStep, target: Target) -> list[Candidate]:
+        """Blocks of rows, columns and depth."""
+        cone = read_cone(step)
+        offered = sizes(contraction(space_of(cone)), target)[:MOST_BLOCKS]
+        return priced(cone, self.name, target, iter(offered))
 
 
 def cheapest(step: KernelStep, target: Target) -> Parameters:

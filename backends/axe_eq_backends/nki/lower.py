@@ -17,6 +17,7 @@ from axe_eq.pack import ask_schedule, schedule_named
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, TileNode
 from axe_eq.target import Target
 from axe_eq_backends.nki.planning import Made, plan
+from axe_eq_backends.nki.schedules.gemm import contraction, gemm
 from axe_eq_backends.nki.schedules.walk import walk
 from axe_eq_backends.nki.space import space_of
 
@@ -51,7 +52,14 @@ def tiles(
     return walk(space_of(cone), name, target, parameters)
 
 
-WRITES: dict[str, Write] = {"tiles": tiles}
+def products(
+    cone: Cone, name: str, target: Target, parameters: Mapping[str, int]
+) -> tuple[ir.Kernel, Mapping[str, str]]:
+    """Sums of products on the tensor engine."""
+    return gemm(contraction(space_of(cone)), name, target, parameters)
+
+
+WRITES: dict[str, Write] = {"tiles": tiles, "tensor_engine": products}
 
 
 def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> Lowered:

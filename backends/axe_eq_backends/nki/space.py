@@ -14,10 +14,10 @@ from math import prod
 
 import numpy as np
 
-from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, replaced, used
+from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, evaluate, replaced, used
 from axe_eq.kernel.values import Values, anything, possible
 from axe_eq.lower.formulas import Cone, Fold, Load, Looked, Position, Prefix
-from axe_eq.program.types import DTYPES
+from axe_eq.program.types import DTYPES, dtype
 from axe_eq_backends.nki.monoids import plain
 
 Window = tuple[tuple[int, int] | None, ...]
@@ -184,7 +184,36 @@ def space_of(cone: Cone) -> Space:
     results = tuple(
         (Tensor(r.buffer, r.dtype, full(r.strides), r.offset), r.cell) for r in cone.roots
     )
-    return fused(dropped(Space(tuple(cone.shape), tuple(parts), results)))
+    return fused(settled(dropped(Space(tuple(cone.shape), tuple(parts), results))))
+
+
+def settled(space: Space) -> Space:
+    """With cells of constants as constants."""
+    parts: list[Part] = []
+    for p in space.parts:
+        if isinstance(p, Sum | Scan):
+            parts.append(replace(p, cell=constant(p.cell)))
+        elif isinstance(p, Tensor):
+            looks = tuple(replace(x, cell=constant(x.cell)) for x in p.looks)
+            parts.append(replace(p, looks=looks))
+        else:
+            parts.append(p)
+    return Space(space.shape, tuple(parts), tuple((t, constant(c)) for t, c in space.results))
+
+
+def constant(cell: Cell) -> Cell:
+    """The cell with every part that depends on no operand worked out.
+
+    >>> print(constant(apply("mul", arg(0), apply("div", 1.0, 4.0))))
+    mul(x0, 0.25)
+    """
+    if not isinstance(cell, Apply):
+        return cell
+    made = Apply(cell.cell, tuple(constant(a) for a in cell.args))
+    if used(made):
+        return made
+    value = evaluate(made, [])
+    return Constant(value.item(), dtype(value.dtype).name)
 
 
 def over(space: Space, dims: Sequence[int], shape: Sequence[int]) -> Space:
@@ -307,7 +336,7 @@ def restricted(space: Space, dim: int, low: int, high: int) -> Space:
         assert stored is not None
         results.append((stored, c))
     shape = tuple(high - low if d == dim else e for d, e in enumerate(space.shape))
-    return simplified(substituted(Space(shape, tuple(parts), tuple(results)), known))
+    return settled(simplified(substituted(Space(shape, tuple(parts), tuple(results)), known)))
 
 
 def split(space: Space, dim: int, unit: int) -> Space:

@@ -21,6 +21,7 @@ from axe_eq.program import ops
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.nki.build import EngineBuilder, rows_of
 from axe_eq_backends.nki.native import EXPANSIONS, Native, raw
+from axe_eq_backends.nki.space import constant
 from axe_eq_backends.nki.vector import ARITHMETIC, BITS, FUNCTIONS, FUSED
 
 EXACT = 1 << 24  # whole numbers up to here are float32
@@ -99,6 +100,7 @@ class Cells:
         return self.known[cell]
 
     def _made(self, cell: Cell) -> Tile:
+        cell = constant(cell)
         if isinstance(cell, Operand):
             return self.read(cell.index)
         if isinstance(cell, Constant):
