@@ -5,16 +5,37 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from typing import Any
 
 import click
 
 from axe_eq.cli.words import OPTIONS
+from axe_eq.errors import PackError
 from axe_eq.layout.notation.text import spelled
 
 
+COMMANDS = "axe_eq.commands"  # entry points: `name = "module:command"`, a command of click
+
+
 class _Commands(click.Group):
-    """A group whose error about an unknown command names one like it, or all."""
+    """The commands here and those of packs; an error about an unknown one names one like it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *entry_points(group=COMMANDS).names})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        own = super().get_command(ctx, cmd_name)
+        for point in () if own else entry_points(group=COMMANDS, name=cmd_name):
+            try:
+                command = point.load()
+            except ImportError as error:
+                wrong = f"its {point.value} cannot be imported ({error})"
+                raise PackError(f"command {cmd_name!r}", wrong, "what its package requires") from None
+            if not isinstance(command, click.Command):
+                raise PackError(f"command {cmd_name!r}", f"is {command!r}", "a command of click")
+            return command
+        return own
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -1,0 +1,147 @@
+"""The modules that kernels import: `nki`, `nki.isa`, `nki.language`, ..., one set per dialect.
+
+They are made here, from the tables of instructions and names, and never put where a real `nki`
+would be found: our own text gets them by an `__import__` of its own, foreign kernels by a finder
+that is asked last (`loading.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from axe_eq_backends.nki.sim import language
+from axe_eq_backends.nki.sim.enums import CONSTANTS, engine, nc_version
+from axe_eq_backends.nki.sim.errors import AbsentName, kernel_line, shown
+from axe_eq_backends.nki.sim.isa import DIALECTS, INSTRUCTIONS
+from axe_eq_backends.nki.sim.isa.moves import register_alloc
+from axe_eq_backends.nki.sim.objects import NKIObject
+from axe_eq_backends.nki.sim.state import current, running
+from axe_eq_backends.nki.sim.views import Tensor
+
+Names = dict[str, tuple[Any, tuple[str, ...]]]
+
+
+class Kernel:
+    """A function under `nki.jit`: inside a kernel it is called as it is, outside it is simulated."""
+
+    def __init__(self, function: Callable[..., Any], grid: tuple[int, ...] = ()) -> None:
+        self.function, self.grid = function, grid
+        functools.update_wrapper(self, function)
+
+    def __getitem__(self, grid: Any) -> Kernel:
+        return Kernel(self.function, tuple(grid) if isinstance(grid, tuple | list) else (int(grid),))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if running() is not None:
+            return self.function(*args, **kwargs)
+        from axe_eq_backends.nki.sim.run import simulate
+
+        return simulate(self, self.__name__, *args, **kwargs)[0]
+
+
+def jit(function: Any = None, **_: Any) -> Any:
+    """Mark a function as a kernel."""
+    if function is None:
+        return lambda f: Kernel(f)
+    return function if isinstance(function, Kernel) else Kernel(function)
+
+
+def simulate_kernel(kernel: Any) -> Callable[..., Any]:
+    """`nki.simulate`: a function of arrays."""
+    return jit(kernel)
+
+
+def get_nc_version() -> nc_version:
+    """The generation that runs."""
+    run = running()
+    return nc_version(run.machine.generation if run else 3)
+
+
+def _two_cores(called: str) -> Callable[..., Any]:
+    def refuse(*_: Any, **__: Any) -> None:
+        if current().programs > 1 or called == "sendrecv":
+            raise AbsentName(f"nisa.{called}", "needs two cores at once, and programs of a grid run "
+                             "one after the other here", "a kernel for one core",
+                             at=shown(kernel_line()))  # fmt: skip
+
+    return refuse
+
+
+class TensorType:
+    """`nki.typing.tensor[...]`: annotations only."""
+
+    def __getitem__(self, key: Any) -> TensorType:
+        return self
+
+
+def _tables() -> dict[str, Names]:
+    isa: Names = {n: (i.run, i.dialects) for n, i in INSTRUCTIONS.items()}
+    isa |= {c.__name__: (c, DIALECTS) for c in CONSTANTS}
+    isa |= {f"{e.name}_engine": (e, DIALECTS) for e in engine}
+    isa |= {
+        "get_nc_version": (get_nc_version, DIALECTS),
+        "register_alloc": (register_alloc, DIALECTS),
+        "core_barrier": (_two_cores("core_barrier"), DIALECTS),
+        "sendrecv": (_two_cores("sendrecv"), DIALECTS),
+    }
+    top: Names = {
+        "jit": (jit, DIALECTS),
+        "simulate": (simulate_kernel, ("0.3",)),
+        "dtype": (np.dtype, DIALECTS),
+        "NKIObject": (NKIObject, DIALECTS),
+        "NkiTensor": (Tensor, DIALECTS),
+    }
+    return {
+        "nki": top,
+        "nki.isa": isa,
+        "nki.isa.constants": {c.__name__: (c, DIALECTS) for c in CONSTANTS},
+        "nki.language": dict(language.NAMES),
+        "nki.typing": {"tensor": (TensorType(), DIALECTS)},
+        "nki.collectives": {},
+    }
+
+
+class Facade(ModuleType):
+    """A module of one dialect; names that it lacks say which dialect has them."""
+
+    def __init__(self, name: str, names: Names, dialect: str) -> None:
+        super().__init__(name, f"{name} of NKI {dialect}, simulated")
+        self._names, self._dialect = names, dialect
+        self.__path__: list[str] = []
+        self.__dict__.update({n: value for n, (value, where) in names.items() if dialect in where})
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise absent(self.__name__, name, self._dialect)
+
+
+def absent(module: str, name: str, dialect: str) -> AbsentName:
+    """The error of a name that a module does not have."""
+    _, where = tables().get(module, {}).get(name, (None, ()))
+    there = f"dialect {' '.join(where)}, which has it" if where else "a name that is simulated"
+    return AbsentName(f"{module}.{name}", f"is no name of dialect {dialect}", there,
+                      at=shown(kernel_line()))  # fmt: skip
+
+
+@cache
+def tables() -> dict[str, Names]:
+    """Every module's names, their values and the dialects that have them."""
+    return _tables()
+
+
+@cache
+def modules(dialect: str) -> dict[str, Facade]:
+    """The modules of a dialect, each in its package."""
+    made = {name: Facade(name, names, dialect) for name, names in tables().items()}
+    for name, module in made.items():
+        package, _, last = name.rpartition(".")
+        if package:
+            setattr(made[package], last, module)
+    return made
