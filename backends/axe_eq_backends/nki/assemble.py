@@ -120,7 +120,7 @@ def interpreted(
                 f"0 to {len(flat[buffer]) - 1} of {buffer}",
             )  # fmt: skip
         places[t.name] = at
-        tensors[t.name] = flat[buffer][at]
+        tensors[t.name] = np.asarray(flat[buffer][at])
     made = interpret(kernel, tensors, found.made.planned, meanings())
     for name, array in made.items():
         flat[found.buffers[name]][places[name]] = array

@@ -76,7 +76,7 @@ def products_of(target: Target) -> set[str]:
 def _of_matrices(w: Work) -> bool:
     """Whether both factors of a product have dims of their own."""
     reached = {reach for _, extent, reach in w.kept if extent > 1}
-    return not w.structured and {"a", "b"} <= reached
+    return not w.structured and {"a", "b"} <= reached and prod(w.reduced) > 1
 
 
 @dataclass(frozen=True)
