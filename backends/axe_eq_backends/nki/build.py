@@ -31,6 +31,32 @@ class EngineKernel(ir.Kernel):
         return ir.Where("core")
 
 
+@dataclass(eq=False)
+class Gather(ir.Primitive):
+    """out[p, ...] = the elements of a flat tensor from element `where[p]` on, by these steps.
+
+    Attributes:
+        out: a tile.
+        src: the tensor, of one dim.
+        where: an i32 per partition of `out`.
+        steps: elements between neighbours along the dims of `out`; 0 along the one on partitions.
+    """
+
+    name: ClassVar[str] = "copy"
+    out: ir.View
+    src: ir.View
+    where: ir.View
+    steps: tuple[int, ...]
+
+    def views(self) -> tuple[ir.View, ...]:
+        """Output, tensor, places."""
+        return self.out, self.src, self.where
+
+    def details(self) -> str:
+        """What it says beside its operands."""
+        return f": steps {self.steps}"
+
+
 class EngineBuilder(Builder):
     """Records a kernel of one core.
 
@@ -72,6 +98,16 @@ class EngineBuilder(Builder):
     def psum(self, name: str, dtype: str, shape: Sequence[int], place: Placement) -> ir.Buffer:
         """A tile in PSUM."""
         return self.tile("psum", name, dtype, shape, place)
+
+
+    def gather(self, out: ir.View, src: ir.View, where: ir.View, steps: Sequence[int]) -> None:
+        """Copy rows of a flat tensor that begin where a tile of integers says."""
+        out = self._parts.written("gather", out)
+        src, where = self._parts.view("gather", src), self._parts.view("gather", where)
+        if len(steps) != len(out.shape) or where.buffer.dtype != "i32" or len(src.shape) != 1:
+            wrong = f"{out} by {len(steps)} steps from {src} at {where.buffer.dtype}"
+            raise refuse("gather", wrong, "a step per dim, a flat tensor, i32")
+        self._add(Gather(out, src, where, tuple(steps)))
 
 
 def rows_of(shape: Sequence[int], across: int | None) -> Placement:

@@ -86,6 +86,7 @@ class Tiles:
     name: str = "tiles"
     families: tuple[str, ...] = ("nki",)
     prices_places: bool = False
+    scans: bool = True
 
     def refuse(self, summary: Summary, target: Target) -> str | None:
         """Refused by monoids that no engine reduces by."""

@@ -223,6 +223,18 @@ class Writer:
         pattern = [[width, a.partitions], *([s, n] for s, n in a.steps)]
         return f"{name}.ap(pattern={pattern}, offset={self.int(a.first * width + a.begin)})"
 
+    def gathered(self, src: ir.View, steps: Sequence[tuple[int, int]], at: Access) -> str:
+        """Rows of a tensor, taken flat, from where integers say: one per partition."""
+        port = self.ports[self.buffers[src.buffer.name]]
+        name, size = self.names[port.buffer], prod(port.shape)
+        flat = name if len(port.shape) == 1 else f"{name}.reshape(({size},))"
+        pattern = [[1, at.partitions], *([s, n] for s, n in steps)]
+        first = self.int(src.place.at(src.buffer.space.axes[-1]))
+        return (
+            f"{flat}.ap(pattern={pattern}, offset={first}, vector_offset={self.access(at)}, "
+            "indirect_dim=0)"
+        )
+
     def _far(self, a: Access, beside: Access | None) -> str:
         """A part of an argument: slices of its dims where it is one per dim, else a pattern."""
         name = self.names[self.buffers[a.buffer.name]]

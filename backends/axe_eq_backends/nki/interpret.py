@@ -19,6 +19,7 @@ from axe_eq.kernel.interp import Env, GlobalTensor, KernelFault, bind, check_giv
 from axe_eq.kernel.plan import Call
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES
+from axe_eq_backends.nki.build import Gather
 
 Meaning = Callable[["Core", Call, Env], None]
 
@@ -150,6 +151,10 @@ def _primitive(core: Core, s: ir.Primitive, env: Env) -> None:
         monoid = ops.MONOIDS[s.monoid]
         held = wide(core.read(s.src, env, what))
         core.write(s.out, env, monoid.finish(monoid.lift((held,), s.dims)))
+    elif isinstance(s, Gather):
+        _gathered(core, s, env, what)
+    elif isinstance(s, ir.Scan):
+        _scanned(core, s, env, what)
     elif isinstance(s, ir.Gemm):
         a, b = (core.read(v, env, what).astype(np.float32) for v in (s.a, s.b))
         total = a @ b.T
@@ -158,6 +163,27 @@ def _primitive(core: Core, s: ir.Primitive, env: Env) -> None:
         core.write(s.acc, env, total)
     else:
         raise KernelFault(what, "is not known to engines", "copy map fill index reduce gemm")
+
+
+def _gathered(core: Core, s: Gather, env: Env, what: str) -> None:
+    at = core.read(s.where, env, what).astype(np.int64)
+    for d, step in enumerate(s.steps):
+        shape = [-1 if e == d else 1 for e in range(len(s.steps))]
+        at = at + step * np.arange(s.out.shape[d]).reshape(shape)
+    tensor = core.tensors[s.src.buffer.name]
+    first = int(evaluate(s.src.place.at("m"), env))
+    core.write(s.out, env, tensor.read(first + at, np.ones(at.shape, bool)))
+
+
+def _scanned(core: Core, s: ir.Scan, env: Env, what: str) -> None:
+    (state,), (carry,), (merge,) = s.states, s.carries, s.merge
+    values, held = core.read(state, env, what), core.read(carry, env, what)
+    made = []
+    for i in range(values.shape[s.dim]):
+        held = cells.evaluate(merge, [held, np.take(values, [i], s.dim)])
+        made.append(held)
+    core.write(state, env, np.concatenate(made, s.dim))
+    core.write(carry, env, held)
 
 
 def interpret(

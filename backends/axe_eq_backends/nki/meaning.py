@@ -201,10 +201,33 @@ def iota(core: Core, c: Call, env: Env) -> None:
     core.write_at(c["dst"].buffer, tuple(at), np.broadcast_to(values, at[0].shape))
 
 
+def gather(core: Core, c: Call, env: Env) -> None:
+    """`dma_copy` of rows that begin where integers say."""
+    along = np.zeros(1, np.int64)
+    for stride, n in c["steps"]:
+        along = (along[:, None] + stride * np.arange(n)).ravel()
+    at = read(core, c["at"], env, c).astype(np.int64) + along[None, :]
+    tensor = core.tensors[c["src"].buffer.name]
+    first = int(evaluate(c["src"].place.at("m"), env))
+    write(core, c["dst"], env, tensor.read(first + at, np.ones(at.shape, bool)))
+
+
+def scan(core: Core, c: Call, env: Env) -> None:
+    """`tensor_tensor_scan`: dst[i] = op1(op0(data0[i], dst[i - 1]), data1[i])."""
+    a, b = (_float(read(core, c[n], env, c)) for n in ("data0", "data1"))
+    held = _float(read(core, c["initial"], env, c))[:, 0]
+    out = np.empty_like(b)
+    with np.errstate(all="ignore"):
+        for i in range(b.shape[1]):
+            held = OPERATORS[c["op1"]](OPERATORS[c["op0"]](a[:, i], held), b[:, i])
+            out[:, i] = held
+    write(core, c["dst"], env, out)
+
+
 MEANINGS: dict[str, Callable[[Core, Call, Env], None]] = {
     "dma_copy": copy, "tensor_copy": copy, "tensor_copy_predicated": predicated,
     "nc_matmul": matmul, "nc_transpose": transpose, "tensor_tensor": tensor_tensor,
     "tensor_scalar": tensor_scalar, "scalar_tensor_tensor": scalar_tensor_tensor,
     "activation": activation, "reciprocal": reciprocal, "tensor_reduce": reduce, "memset": memset,
-    "iota": iota,
+    "iota": iota, "dma_gather": gather, "tensor_tensor_scan": scan,
 }  # fmt: skip

@@ -110,7 +110,7 @@ class Program:
         }
         for step in data["steps"]:
             given = [_shaped(held, port) for port in step["inputs"]]
-            made = simulate(step["text"], step["name"], *given, target=data["target"])
+            made, _ = simulate(step["text"], step["name"], *given, target=data["target"])
             made = made if isinstance(made, tuple | list) else (made,)
             for (buffer, _, dtype), array in zip(step["outputs"], made, strict=True):
                 held[buffer] = np.asarray(array).view(DTYPES[dtype].numpy).reshape(-1)

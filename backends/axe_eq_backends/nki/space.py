@@ -184,7 +184,19 @@ def space_of(cone: Cone) -> Space:
     results = tuple(
         (Tensor(r.buffer, r.dtype, full(r.strides), r.offset), r.cell) for r in cone.roots
     )
-    return fused(settled(dropped(Space(tuple(cone.shape), tuple(parts), results))))
+    return arranged(settled(dropped(Space(tuple(cone.shape), tuple(parts), results))))
+
+
+def arranged(space: Space) -> Space:
+    """With dims fused, and slow to fast as the largest tensor lies in memory: tiles are like it."""
+    space = fused(space)
+    most = sorted(space.tensors, key=lambda t: -sum(map(bool, t.strides)))
+
+    def stride(d: int) -> tuple[int, ...]:
+        return tuple(-abs(t.strides[d]) for t in most if t.strides[d])
+
+    dims = sorted(space.dims, key=stride)
+    return over(space, dims, [space.shape[d] for d in dims])
 
 
 def settled(space: Space) -> Space:
@@ -201,7 +213,7 @@ def settled(space: Space) -> Space:
     return Space(space.shape, tuple(parts), tuple((t, constant(c)) for t, c in space.results))
 
 
-def constant(cell: Cell) -> Cell:
+def constant(cell: Cell, known: dict[Cell, Cell] | None = None) -> Cell:
     """The cell with every part that depends on no operand worked out.
 
     >>> print(constant(apply("mul", arg(0), apply("div", 1.0, 4.0))))
@@ -209,11 +221,17 @@ def constant(cell: Cell) -> Cell:
     """
     if not isinstance(cell, Apply):
         return cell
-    made = Apply(cell.cell, tuple(constant(a) for a in cell.args))
-    if used(made):
-        return made
-    value = evaluate(made, [])
-    return Constant(value.item(), dtype(value.dtype).name)
+    known = {} if known is None else known
+    if cell not in known:  # what is used twice is looked at once
+        args = tuple(constant(a, known) for a in cell.args)
+        same = all(a is b for a, b in zip(args, cell.args, strict=True))
+        made = cell if same else replace(cell, args=args)
+        if all(isinstance(a, Constant) for a in args):
+            value = evaluate(made, [])
+            known[cell] = Constant(value.item(), dtype(value.dtype).name)
+        else:
+            known[cell] = made
+    return known[cell]
 
 
 def over(space: Space, dims: Sequence[int], shape: Sequence[int]) -> Space:

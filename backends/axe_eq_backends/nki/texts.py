@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from axe_eq.kernel.expr import Int
+from axe_eq.kernel.ir import View
 from axe_eq.kernel.plan import Call
 from axe_eq_backends.nki.access import Access
 
@@ -24,6 +25,9 @@ class Writer(Protocol):
 
     def int(self, e: Int) -> str:
         """A run-time integer."""
+
+    def gathered(self, src: View, steps: Sequence[tuple[int, int]], at: Access) -> str:
+        """Rows of a tensor from where integers say."""
 
 
 Text = Callable[[Writer, Call], None]
@@ -67,6 +71,13 @@ def _dma_copy(w: Writer, call: Call) -> None:
     w.line(f"nisa.dma_copy(dst={w.access(dst, src)}, src={w.access(src, dst)})")
 
 
+def _dma_gather(w: Writer, call: Call) -> None:
+    w.line(
+        f"nisa.dma_copy(dst={w.access(call['dst'])}, "
+        f"src={w.gathered(call['src'], call['steps'], call['at'])})"
+    )
+
+
 def _matmul(w: Writer, call: Call) -> None:
     operands = (f"{key}={w.access(call[key])}" for key in ("dst", "stationary", "moving"))
     started = call["accumulate"]
@@ -96,9 +107,10 @@ def _tensor_reduce(w: Writer, call: Call) -> None:
 
 
 TEXTS: Mapping[str, Text] = {
-    "dma_copy": _dma_copy, "nc_matmul": _matmul, "iota": _iota, "tensor_reduce": _tensor_reduce,
+    "dma_copy": _dma_copy, "dma_gather": _dma_gather, "nc_matmul": _matmul, "iota": _iota, "tensor_reduce": _tensor_reduce,
 } | {
     op: _named(op)
     for op in ("tensor_copy", "tensor_copy_predicated", "nc_transpose", "tensor_tensor",
-               "tensor_scalar", "scalar_tensor_tensor", "activation", "reciprocal", "memset")
+               "tensor_scalar", "scalar_tensor_tensor", "activation", "reciprocal", "memset",
+               "tensor_tensor_scan")
 }  # fmt: skip

@@ -76,6 +76,7 @@ class Cells:
     ) -> None:
         self.k, self.across, self.read, self.stem = k, across, read, stem
         self.known: dict[Cell, Tile] = {}
+        self._worked_out: dict[Cell, Cell] = {}
         self._held: dict[tuple[ir.View, str], Tile] = {}
         self._constants: dict[tuple[Constant, str, ir.View], Tile] = {}
 
@@ -100,7 +101,7 @@ class Cells:
         return self.known[cell]
 
     def _made(self, cell: Cell) -> Tile:
-        cell = constant(cell)
+        cell = constant(cell, self._worked_out)
         if isinstance(cell, Operand):
             return self.read(cell.index)
         if isinstance(cell, Constant):

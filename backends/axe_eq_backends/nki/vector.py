@@ -424,11 +424,56 @@ def _index(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan:
     return walk.plan([call])
 
 
+# Per monoid of a scan: the operators by which an element meets what stands before it.
+SCANS = {"add": ("multiply", "add"), "mul": ("multiply", "add"), "maximum": ("maximum", "add"),
+         "minimum": ("minimum", "add")}  # fmt: skip
+
+
+def _scanned(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan:
+    """Prefixes along the free axis, in place; `scratch` holds the operand that changes nothing.
+
+    A sum takes the element before times 1 and adds an element; the others take an element and the
+    one before, and add 0.
+    """
+    if not isinstance(s, ir.Scan) or len(s.states) != 1 or len(s.scratch) != 1:
+        raise refuse(row, f"is a {s.name}", "a scan of one operand beside a constant tile")
+    (merge,) = s.merge
+    if not isinstance(merge, Apply) or merge.cell not in SCANS or len(merge.args) != 2:
+        raise refuse(row, f"merges by {merge}", " ".join(SCANS))
+    (state,), (carry,), (other,) = s.states, s.carries, s.scratch
+    if _on_partitions(state, s.dim) or any(v.buffer.dtype != "f32" for v in (state, carry)):
+        raise refuse(row, "scans partitions, or other than f32", "the free axis of f32")
+    once = [1 if d == s.dim else e for d, e in enumerate(state.shape)]
+    along = [e if d == s.dim else 1 for d, e in enumerate(state.shape)]
+    first = _narrowed(state, once)
+    # Every row of the other free dims by itself.
+    (rows, before), loops = walked((first, carry), once, row.name, context.names, 1)
+    (line,), more = walked((_narrowed(state, along),), along, row.name, context.names, 2)
+    if more or len(line.steps) > 1:
+        raise refuse(row, f"scans {len(line.steps)} steps", "one")
+    n = line.elements
+    own = Access(state, rows.first, rows.partitions, rows.begin, line.steps or ((1, 1),))
+    fixed = Access(other.all, 0, rows.partitions, 0, ((0, n),))
+    a, b = (fixed, own) if merge.cell == "add" else (own, fixed)
+    op0, op1 = SCANS[merge.cell]
+    last = line.steps[0][0] * (n - 1) if line.steps else 0
+    calls = [
+        Call("tensor_tensor_scan", {"dst": own, "data0": a, "data1": b,
+                                    "initial": replace(before, steps=((1, 1),)), "op0": op0, "op1": op1}),
+        Call("tensor_copy", {"dst": replace(before, steps=((1, 1),)), "src":
+                             Access(state, rows.first, rows.partitions, rows.begin + last, ((1, 1),)),
+                             "engine": row.scope}),
+    ]  # fmt: skip
+    count = prod((v.high or 0) + 1 for v in loops)
+    return Plan(row, calls, cycles=count * ns_of(row, context, n), loops=loops)
+
+
 _BY_ROW: dict[str, Callable[[Instr, ir.Primitive, Context[ir.Where]], Plan]] = {
     "copy": _copied, "cast": _cast, "tensor_tensor": _tensor_tensor,
     "tensor_scalar": _tensor_scalar, "scalar_tensor_tensor": _scalar_tensor_tensor,
     "select": _select, "reciprocal": _reciprocal, "activation": _activation,
     "integers": _integers, "reduce": _reduced, "fill": _filled, "index": _index,
+    "scan": _scanned,
 }  # fmt: skip
 
 

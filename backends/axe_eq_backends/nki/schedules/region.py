@@ -17,8 +17,9 @@ from axe_eq.kernel.ir import span
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.nki.build import EngineBuilder
-from axe_eq_backends.nki.space import Count, Space, Sum, Tensor
+from axe_eq_backends.nki.space import Count, Scan, Space, Sum, Tensor
 from axe_eq_backends.nki.tiles import EXACT, HELD, Cells, Tile, loaded
+from axe_eq_backends.nki.vector import SCANS
 
 Body = Callable[[Int, int], None]
 
@@ -150,12 +151,12 @@ class Region:
             return self._counted(part)
         if isinstance(part, Sum):
             return self.folded(part)
-        raise self.refuse("scans", "no scan")
+        return self._prefixes(part)
 
     def _loaded(self, t: Tensor) -> Tile:
         """A tensor's part: what lies in its window, zeros elsewhere."""
         if t.looks:
-            raise self.refuse(f"reads {t.buffer} where integers say", "places known before")
+            return self._gathered(t)
         along = {d for d, s in enumerate(t.strides) if s}
         shape = self.shape(along)
         held = self.k.sbuf(t.buffer, t.dtype, shape, self._place(shape))
@@ -187,6 +188,102 @@ class Region:
         source = tensor[tuple(span(b, i.extent) for b, i in zip(begins, inside, strict=True))]
         self.k.copy(held[tuple(inside)], source)
         return loaded(held.all, t.dtype)
+
+    def _gathered(self, t: Tensor) -> Tile:
+        """A tensor read where integers say: a row per partition, for every other index of theirs."""
+        if t.window and any(t.window):
+            raise self.refuse(f"reads a window of {t.buffer} where integers say", "whole dims")
+        near = {d for d, s in enumerate(t.strides) if s}
+        by = frozenset[int]().union(*(self.space.varies(x.cell) for x in t.looks))
+        shape = self.shape(near | by)
+        held = self.k.sbuf(t.buffer, t.dtype, shape, self._place(shape))
+        last = sum((x.extent - 1) * x.stride for x in t.looks)
+        last += sum((self.space.shape[d] - 1) * s for d, s in enumerate(t.strides))
+        if any(s < 0 for s in t.strides) or any(x.stride < 0 for x in t.looks):
+            raise self.refuse(f"reads {t.buffer} backwards where integers say", "forwards")
+        tensor = self.names.tensor(t, (last + 1,), (1,), t.offset, False)
+        at = self._addresses(t)
+        apart = [d for d in sorted(by) if d != self.across and self.extent[d] > 1]
+
+        def row(dims: Sequence[int], index: Mapping[int, Int]) -> None:
+            if dims:
+                d, *rest = dims
+                with self.k.range(self.extent[d], name=f"g{d}") as i:
+                    row(rest, {**index, d: i})
+                return
+            spans = [span(index.get(d, 0), 1 if d in index else e) for d, e in enumerate(shape)]
+            where = [
+                span(index.get(d, 0) if at.shape[d] > 1 else 0, 1 if d in index else e)
+                for d, e in enumerate(at.shape)
+            ]
+            steps = [0 if d == self.across or d in index else s for d, s in enumerate(t.strides)]
+            self.k.gather(held[tuple(spans)], tensor.all, at.view[tuple(where)], steps)
+
+        row(apart, {})
+        return loaded(held.all, t.dtype)
+
+    def _addresses(self, t: Tensor) -> Tile:
+        """The element that every partition's row begins at, for every index of the integers."""
+        total: Tile | None = None
+        by = frozenset[int]().union(*(self.space.varies(x.cell) for x in t.looks))
+        parts = [(x.cell, x.stride) for x in t.looks]
+        counted = {n: Count(d) for n, d in enumerate(
+            (d for d, s in enumerate(t.strides) if s), len(self.space.parts))}  # fmt: skip
+        for n, c in counted.items():
+            # Along the free axis rows step by themselves, but for what begins inside a dim.
+            whole = c.dim == self.across or (c.dim in by and self.extent[c.dim] > 1)
+            if whole or not isinstance(self.begin[c.dim], int) or self.begin[c.dim] != 0:
+                self.given[n] = self._counted(c) if whole else self._begun(c.dim)
+                parts.append((arg(n), t.strides[c.dim]))
+        cells = Cells(self.k, self.across, self.leaf)
+        for cell, stride in parts:
+            found = cells.tile(cell) if not isinstance(cell, Constant) else None
+            if found is None:
+                raise self.refuse(f"reads {t.buffer} at a number", "an integer that is read")
+            scaled = found if stride == 1 else _scaled(cells, found, stride)
+            total = scaled if total is None else _added(cells, total, scaled)
+        assert total is not None
+        full = self.shape(by if self.across is None else by | {self.across})
+        held = cells.held(total, "i32")
+        if list(held.shape) != full:
+            out = self.cells.new("i32", full, "at")
+            self.k.map(arg(0), out, held.view)
+            return Tile(out, "i32")
+        return held
+
+    def _begun(self, dim: int) -> Tile:
+        """The first index of a dim in this region, as a tile."""
+        out = self.cells.new("i32", self.shape(set()), "at")
+        self.k.index(out, dim, self.begin[dim])
+        return Tile(out, "i32", 0, self.space.shape[dim])
+
+    def _prefixes(self, p: Scan) -> Tile:
+        """Every prefix along a dim that lies whole in this region, from the monoid's unit on."""
+        monoid = MONOIDS[p.monoid]
+        if not monoid.merges or monoid.unit is None or monoid.merges not in SCANS:
+            raise self.refuse(f"scans by {p.monoid}", f"one of {' '.join(SCANS)}")
+        src = self.tile(p.cell)
+        count = self.extent[p.dim]
+        low, high = src.low, src.high
+        if DTYPES[src.kind].kind == "i":
+            low, high = min(low * count, low), max(high * count, high)
+            if monoid.merges == "mul" or max(-low, high) > EXACT:
+                raise self.refuse(f"scans {src.kind} beyond what float32 holds", "smaller numbers")
+        elif DTYPES[src.kind].kind == "b":
+            raise self.refuse("scans bools", "numbers")
+        shape = [count if d == p.dim else e for d, e in enumerate(src.shape)]
+        out = self.cells.new("f32", shape, "scan")
+        self.k.map(arg(0), out, src.view)
+        once = [1 if d == p.dim else e for d, e in enumerate(shape)]
+        carry = self.cells.new("f32", once, "carry")
+        self.k.fill(carry, float(monoid.unit))
+        one = self.cells.new("f32", [e if d == self.across else 1 for d, e in enumerate(shape)], "c")
+        self.k.fill(one, 1.0 if monoid.merges == "add" else 0.0)
+        merge = Apply(monoid.merges, (arg(0), arg(1)))
+        self.k.scan(merge, [out], [carry], p.dim, [one.buffer])
+        if DTYPES[src.kind].kind == "i":
+            return self.cells.wrapped(Tile(out, "i32", low, high), src.kind)
+        return Tile(out, "f32")
 
     def _place(self, shape: Sequence[int]) -> object:
         from axe_eq_backends.nki.build import rows_of
@@ -329,6 +426,17 @@ class Region:
         through = arg(0) if kind == "f" or found.dtype == t.dtype else Apply(f"cast {t.dtype}", (arg(0),))
         self.k.map(through, out, found.view)
         return out
+
+
+def _scaled(cells: Cells, t: Tile, by: int) -> Tile:
+    wide = Tile(t.view, "i32", t.low, t.high)
+    alone = Cells(cells.k, cells.across, lambda n: wide)
+    return alone.tile(Apply("mul", (arg(0), Constant(by, "i32"))))
+
+
+def _added(cells: Cells, a: Tile, b: Tile) -> Tile:
+    pair = Cells(cells.k, cells.across, lambda n: (a, b)[n])
+    return pair.tile(Apply("add", (arg(0), arg(1))))
 
 
 def _along(view: ir.View, dim: int, begin: int, extent: int) -> ir.View:
