@@ -109,9 +109,7 @@ def refined(blocks: Sequence[Block], extent: int, thing: str) -> list[Digit]:
                 continue
             stack.pop()
             if number(top.extent) > e:
-                stack.append(
-                    top._replace(extent=number(top.extent) // e, stride=top.stride * e)
-                )
+                stack.append(top._replace(extent=number(top.extent) // e, stride=top.stride * e))
             at.append((number(top.stride), top.axis))
         out.insert(0, Digit(e, tuple(at)))
         left //= e
@@ -135,9 +133,7 @@ def digits_of(views: Sequence[ir.View], shape: Sequence[int], thing: str) -> lis
     """Digits of all dims of a primitive; operands of fewer dims are broadcast as in numpy."""
     rank = len(shape)
     blocks = [((),) * (rank - len(v.place.blocks)) + v.place.blocks for v in views]
-    return [
-        d for dim in range(rank) for d in refined([b[dim] for b in blocks], shape[dim], thing)
-    ]
+    return [d for dim in range(rank) for d in refined([b[dim] for b in blocks], shape[dim], thing)]
 
 
 def walked(

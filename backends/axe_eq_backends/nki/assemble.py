@@ -55,6 +55,11 @@ def source(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) ->
     found = planned(step, graph, target)
     accesses = (*step.reads, *step.writes)
     ports = {a.buffer: port(graph, a.buffer, graph.buffers[a.buffer].layout) for a in accesses}
+    for written in step.writes:
+        of, (count, *more) = graph.buffers[written.buffer].value_type, ports[written.buffer].shape
+        if not more and count > of.size:
+            wrong = f"lies in {written.layout}, {count} elements for {of.size}"
+            raise ScheduleError(f"result {written.buffer}", wrong, "a layout without gaps")
     return emit(found.made, found.buffers, ports)
 
 
@@ -76,8 +81,12 @@ def assembled(graph: ScheduleGraph, target: Target) -> bytes:
     """The texts of a graph, and its buffers as they lie in memory."""
     steps = []
     for text in sources(graph, target).values():
-        sides = [[[p.buffer, p.shape, p.dtype] for p in side] for side in (text.inputs, text.outputs)]
-        steps.append({"name": text.name, "text": text.text, "inputs": sides[0], "outputs": sides[1]})
+        sides = [
+            [[p.buffer, p.shape, p.dtype] for p in side] for side in (text.inputs, text.outputs)
+        ]
+        steps.append(
+            {"name": text.name, "text": text.text, "inputs": sides[0], "outputs": sides[1]}
+        )
     elements = {}
     for name, buffer in graph.buffers.items():
         place = of_layout(Layout.parse(buffer.layout), buffer.value_type.shape)

@@ -99,7 +99,6 @@ class EngineBuilder(Builder):
         """A tile in PSUM."""
         return self.tile("psum", name, dtype, shape, place)
 
-
     def gather(self, out: ir.View, src: ir.View, where: ir.View, steps: Sequence[int]) -> None:
         """Copy rows of a flat tensor that begin where a tile of integers says."""
         out = self._parts.written("gather", out)

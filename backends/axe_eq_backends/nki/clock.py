@@ -22,7 +22,9 @@ def engine_of(row: Instr, target: Target) -> Engine:
     raise DispatchError(f"row {row.name}", f"is issued by {row.scope!r}", f"one of {known}")
 
 
-def ns_of(row: Instr, context: Context[ir.Where], elements: int, what: str = "element_cycles") -> float:
+def ns_of(
+    row: Instr, context: Context[ir.Where], elements: int, what: str = "element_cycles"
+) -> float:
     """Nanoseconds for so many elements of a partition, or columns of a product."""
     cycles = max(row.limits["min_cycles"], row.limits[what] * elements)
     return cycles / engine_of(row, context.target).hz * 1e9

@@ -40,7 +40,9 @@ def figures(summary: Summary, target: Target) -> Columns:
     products = flops(summary.products, summary, columns) / matrix
     memory = once / target.memories[0].bytes_per_s
     columns.time_s = target.launch_s + (memory + lanes * 0 + products * 0).clip(0)
-    columns.time_s = columns.time_s.clip(target.launch_s + lanes / 8).clip(target.launch_s + products)
+    columns.time_s = columns.time_s.clip(target.launch_s + lanes / 8).clip(
+        target.launch_s + products
+    )
     columns.costs = {"dma_s": memory}
     return columns
 
@@ -96,7 +98,7 @@ class Tiles:
             return "places that strides do not say"
         if any(w.structured for w in summary.products) and len(summary.products) > 1:
             return "scores that are products"
-        taken = products_of(target)
+        taken = products_of(target) if set(summary.monoids) == {"+"} else set()
         if any(set(w.dtypes) <= taken and _of_matrices(w) for w in summary.products):
             return "products of matrices, which the tensor engine takes"
         return None

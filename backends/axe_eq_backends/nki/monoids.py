@@ -56,7 +56,9 @@ def substituted(cell: Cell, values: Mapping[int, Cell]) -> Cell:
     return cell
 
 
-def _reductions(fold: Fold) -> tuple[list[tuple[str, Callable[[list[Cell]], Cell]]], Callable[[list[Cell]], Cell]]:
+def _reductions(
+    fold: Fold,
+) -> tuple[list[tuple[str, Callable[[list[Cell]], Cell]]], Callable[[list[Cell]], Cell]]:
     """Plain reductions in turn, each a cell of the results before, and the value of all."""
     assert isinstance(fold.cell, Apply)
     score, value = fold.cell.args
@@ -104,9 +106,7 @@ def plain(cone: Cone) -> Cone:
             done: list[Cell] = []
             for monoid, cell in rest:
                 dtypes = leaf.dtypes[1:] if monoid == "min" and done else ("f32",)
-                done.append(
-                    added(Fold(monoid, leaf.dims, leaf.coords, cell(done), False, dtypes))
-                )
+                done.append(added(Fold(monoid, leaf.dims, leaf.coords, cell(done), False, dtypes)))
             known[arg(n)] = finish(done)
         elif isinstance(leaf, Fold):
             known[arg(n)] = added(replace(leaf, cell=replaced(leaf.cell, known)))

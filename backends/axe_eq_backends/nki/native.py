@@ -198,7 +198,9 @@ def _pow(x: Cell, y: Cell) -> Cell:
     signed = apply("where", apply("and", below, odd), apply("mul", size, -1.0), size)
     lost = apply("and", below, apply("not", whole))
     found = apply("where", lost, Constant(math.nan), signed)
-    return apply("where", apply("or", apply("eq", y, 0.0), apply("eq", x, 1.0)), Constant(1.0), found)
+    return apply(
+        "where", apply("or", apply("eq", y, 0.0), apply("eq", x, 1.0)), Constant(1.0), found
+    )
 
 
 def _signbit(x: Cell) -> Cell:

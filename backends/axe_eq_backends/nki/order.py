@@ -142,11 +142,7 @@ def _before(body: ir.Body) -> list[set[int]]:
     found = []
     for n, (read, written) in enumerate(effects):
         found.append(
-            {
-                m
-                for m in range(n)
-                if effects[m][1] & (read | written) or effects[m][0] & written
-            }
+            {m for m in range(n) if effects[m][1] & (read | written) or effects[m][0] & written}
         )
     return found
 
@@ -169,6 +165,4 @@ def ordered(planned: Planned[Any]) -> Planned[Any]:
 
 def _copied(body: ir.Body) -> ir.Body:
     """Bodies of loops anew; primitives stay the same statements, by which plans are kept."""
-    return [
-        replace(s, body=_copied(s.body)) if isinstance(s, ir.For | ir.If) else s for s in body
-    ]
+    return [replace(s, body=_copied(s.body)) if isinstance(s, ir.For | ir.If) else s for s in body]

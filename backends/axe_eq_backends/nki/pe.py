@@ -43,7 +43,9 @@ class _Side:
         """
         if not self.digits:
             return Digit(1, ((1, self.axes[0]), (1, self.axes[1]))), []
-        inner = [d for d in self.digits if d.at[0][1] == self.axes[0] and d.at[1][1] == self.axes[1]]
+        inner = [
+            d for d in self.digits if d.at[0][1] == self.axes[0] and d.at[1][1] == self.axes[1]
+        ]
         if self.axes == (FREE, FREE):
             inner = inner[-1:]
         rest = [d for d in self.digits if d not in inner]

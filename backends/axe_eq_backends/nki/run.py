@@ -1,6 +1,7 @@
-"""NKI text of schedule graphs, and what runs it: a Neuron device, or the simulator.
+"""NKI text of schedule graphs, and what runs it: the simulator.
 
-Saved programs need numpy and the simulator, or `nki`; no compiler of ours.
+Saved programs need numpy and the simulator, no compiler of ours; their texts are modules that a
+machine with `nki` imports.
 """
 
 from __future__ import annotations
@@ -54,10 +55,16 @@ class NkiInterpreter:
 
 
 class NkiRunner:
-    """The runner of family "nki"."""
+    """The runner of family "nki": the simulator.
+
+    Attributes:
+        simulates: what it returns was computed by the simulator, on no Neuron device.
+    """
+
+    simulates = True
 
     def present(self, target: Target) -> bool:
-        """Whether a Neuron device and NKI are here."""
+        """Never: kernels are not run on a Neuron device from here (call them as `nki.jit` is)."""
         return False
 
     def compile(self, graph: ScheduleGraph, target: Target) -> bytes:
@@ -84,13 +91,7 @@ def load(code: bytes) -> Program:
 
 
 class Program:
-    """Kernels that are called one after another with host arrays, in the simulator.
-
-    Attributes:
-        simulated: nothing of it runs on a Neuron device.
-    """
-
-    simulated = True
+    """Kernels that are called one after another with host arrays, in the simulator."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         self.data = data

@@ -149,7 +149,9 @@ class Space:
         found |= {p.dim for p in self.parts if isinstance(p, Scan)}
         has = [{d for d in self.dims if t.strides[d]} for t, _ in self.results]
         some = set[int]().union(*has)
-        return frozenset(found | {d for d in self.dims if d in some and not all(d in h for h in has)})
+        return frozenset(
+            found | {d for d in self.dims if d in some and not all(d in h for h in has)}
+        )
 
 
 def space_of(cone: Cone) -> Space:
@@ -433,9 +435,7 @@ def cut(space: Space, dims: Collection[int]) -> list[Space]:
         ends = {e for t in space.tensors for e in t.bound(d) or ()} - {0, space.shape[d]}
         if ends:
             bounds = [0, *sorted(ends), space.shape[d]]
-            pieces = [
-                restricted(space, d, a, b) for a, b in zip(bounds, bounds[1:], strict=False)
-            ]
+            pieces = [restricted(space, d, a, b) for a, b in zip(bounds, bounds[1:], strict=False)]
             return [x for piece in pieces for x in cut(piece, dims)]
     return [space]
 

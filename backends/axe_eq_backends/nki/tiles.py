@@ -190,9 +190,7 @@ class Cells:
     def _is_column(self, t: Tile, beside: Sequence[Tile]) -> bool:
         """One value per partition, beside tiles of more."""
         whole = self.joined([t, *beside])
-        return t.shape != whole and all(
-            e == 1 for d, e in enumerate(t.shape) if d != self.across
-        )
+        return t.shape != whole and all(e == 1 for d, e in enumerate(t.shape) if d != self.across)
 
     def _widened(self, cell: Apply, tiles: list[Tile]) -> list[Tile]:
         """Values per partition in float32, as instructions take them beside tiles; at most one."""

@@ -76,11 +76,16 @@ def contraction(space: Space) -> Contraction:
     Raises:
         DispatchError: it has other reductions, or products that no side of a block can be.
     """
+
     def refuse(wrong: str, expected: str) -> DispatchError:
         return DispatchError("product", wrong, expected)
 
     needed = space.needed([c for _, c in space.results])
-    sums = [(n, p) for n, p in enumerate(space.parts) if n in needed and not isinstance(p, Tensor | Count)]
+    sums = [
+        (n, p)
+        for n, p in enumerate(space.parts)
+        if n in needed and not isinstance(p, Tensor | Count)
+    ]
     if not sums or any(not isinstance(p, Sum) or not p.product for _, p in sums):
         raise refuse("has reductions that are no sums of products", "sums of products")
     products: list[tuple[int, Cell, Cell]] = []
@@ -95,8 +100,10 @@ def contraction(space: Space) -> Contraction:
         depths.add(frozenset(p.dims))
         a, b = p.cell.args
         left, right = (space.varies(x) - set(p.dims) for x in (a, b))
-        if rows & (right - left) or cols & (left - right) or (
-            not rows | cols and _faster(space, left - right, right - left)
+        if (
+            rows & (right - left)
+            or cols & (left - right)
+            or (not rows | cols and _faster(space, left - right, right - left))
         ):
             a, b, left, right = b, a, right, left
         rows, cols = rows | (left - right), cols | (right - left)
@@ -116,7 +123,11 @@ def contraction(space: Space) -> Contraction:
     depth = tuple(sorted(over - {k}))
     kept = [d for d in space.dims if d not in (m, n, k, *depth)]
     factors = tuple(
-        (i, _factor(space, a, over, sums_dtypes(space, i)), _factor(space, b, over, sums_dtypes(space, i)))
+        (
+            i,
+            _factor(space, a, over, sums_dtypes(space, i)),
+            _factor(space, b, over, sums_dtypes(space, i)),
+        )
         for i, a, b in products
     )
     return Contraction(space, tuple(d for d in kept if space.shape[d] > 1), m, n, k, depth, factors)
@@ -158,7 +169,9 @@ def _one(space: Space, dims: set[int]) -> tuple[Space, int]:
 def _factor(space: Space, cell: Cell, over: set[int], dtypes: Sequence[str]) -> Factor:
     """A side, in the type that both are multiplied in."""
     if any(d not in (*NARROW, "f32") for d in dtypes):
-        raise DispatchError("product", f"multiplies {' '.join(dtypes)}", "floats of at most 32 bits")
+        raise DispatchError(
+            "product", f"multiplies {' '.join(dtypes)}", "floats of at most 32 bits"
+        )
     narrow = [d for d in dtypes if d in NARROW]
     dtype = "f32"
     if len(narrow) == len(dtypes):
@@ -167,7 +180,12 @@ def _factor(space: Space, cell: Cell, over: set[int], dtypes: Sequence[str]) -> 
         if own == "f32" and set(dtypes) & {"f8e4m3", "f8e5m2"}:
             dtype = "f16"
     tensor = space.parts[cell.index] if isinstance(cell, Operand) else None
-    plain = isinstance(tensor, Tensor) and tensor.dtype == dtype and not tensor.window and not tensor.looks
+    plain = (
+        isinstance(tensor, Tensor)
+        and tensor.dtype == dtype
+        and not tensor.window
+        and not tensor.looks
+    )
     return Factor(cell, dtype, tensor if plain else None)  # type: ignore[arg-type]
 
 
@@ -277,10 +295,13 @@ class _Gemm:
     def _index(self, buffer: ir.Buffer, spans: Mapping[int, span | int]) -> tuple[span | int, ...]:
         """An index of a tile: spans of some dims, all of the others."""
         return tuple(
-            spans.get(d, span(0, int(e))) for d, e in enumerate(buffer.shape)  # type: ignore[arg-type]
+            spans.get(d, span(0, int(e)))
+            for d, e in enumerate(buffer.shape)  # type: ignore[arg-type]
         )
 
-    def _matrix(self, buffer: ir.Buffer, dims: tuple[int, int], spans: Mapping[int, span | int]) -> ir.View:
+    def _matrix(
+        self, buffer: ir.Buffer, dims: tuple[int, int], spans: Mapping[int, span | int]
+    ) -> ir.View:
         """A tile as a matrix over two of its dims, in this order."""
         index = [
             spans.get(d, span(0, int(e)) if d in dims else 0)  # type: ignore[arg-type]
@@ -336,7 +357,9 @@ class _Gemm:
             index.append(span(at, int(e)))  # type: ignore[arg-type]
         return tensor[tuple(index)]
 
-    def _turned(self, h: _Held, f: Factor, t: Tensor, dim: int, first: Int, size: int, start: Int) -> None:
+    def _turned(
+        self, h: _Held, f: Factor, t: Tensor, dim: int, first: Int, size: int, start: Int
+    ) -> None:
         """Rows as they lie, on partitions; every chunk turned through PSUM."""
         c, k = self.c, self.k
         tensor = self._tensor(t, dim)
@@ -387,7 +410,9 @@ class _Gemm:
             region = Region(self.names, c.space, c.k, begin, extent)
             found = region.tile(f.cell)
             to = h.buffer[self._index(h.buffer, {c.k: span(ko * h.part, h.part)})]
-            through: Cell = arg(0) if DTYPES[found.dtype].kind == "f" else Apply(f"cast {f.dtype}", (arg(0),))
+            through: Cell = (
+                arg(0) if DTYPES[found.dtype].kind == "f" else Apply(f"cast {f.dtype}", (arg(0),))
+            )
             k.map(through, to, found.view)
 
         if h.chunks == 1:
@@ -500,9 +525,7 @@ class _Gemm:
             blocks[c.n] = (Iter(cols, 1, FREE),)
         high = [Iter(parts, cols, FREE)] if parts > 1 else []
         blocks[c.m] = (*high, Iter(tall, 1, PARTITION)) if tall > 1 else tuple(high)
-        totals = [
-            k.sbuf("total", "f32", shape, Placement(tuple(blocks))) for _ in c.products
-        ]
+        totals = [k.sbuf("total", "f32", shape, Placement(tuple(blocks))) for _ in c.products]
         for total in totals:
             k.fill(total.all, 0.0)
 

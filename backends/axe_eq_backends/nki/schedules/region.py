@@ -277,7 +277,9 @@ class Region:
         once = [1 if d == p.dim else e for d, e in enumerate(shape)]
         carry = self.cells.new("f32", once, "carry")
         self.k.fill(carry, float(monoid.unit))
-        one = self.cells.new("f32", [e if d == self.across else 1 for d, e in enumerate(shape)], "c")
+        one = self.cells.new(
+            "f32", [e if d == self.across else 1 for d, e in enumerate(shape)], "c"
+        )
         self.k.fill(one, 1.0 if monoid.merges == "add" else 0.0)
         merge = Apply(monoid.merges, (arg(0), arg(1)))
         self.k.scan(merge, [out], [carry], p.dim, [one.buffer])
@@ -412,9 +414,7 @@ class Region:
                 held = self._rounded(found, t, shape)
         extents = [self.space.shape[d] if d in along else e for d, e in enumerate(shape)]
         tensor = self.names.tensor(t, extents, t.strides, t.offset, True)
-        index = tuple(
-            span(self.begin[d] if d in along else 0, e) for d, e in enumerate(shape)
-        )
+        index = tuple(span(self.begin[d] if d in along else 0, e) for d, e in enumerate(shape))
         self.k.copy(tensor[index], held)
 
     def _rounded(self, found: Tile, t: Tensor, shape: Sequence[int]) -> ir.View:
@@ -423,7 +423,9 @@ class Region:
         if kind == "b" and found.dtype != "bool":
             found = self.cells.truth(found)
         out = self.cells.new(t.dtype, shape, t.buffer)
-        through = arg(0) if kind == "f" or found.dtype == t.dtype else Apply(f"cast {t.dtype}", (arg(0),))
+        through = (
+            arg(0) if kind == "f" or found.dtype == t.dtype else Apply(f"cast {t.dtype}", (arg(0),))
+        )
         self.k.map(through, out, found.view)
         return out
 
@@ -441,9 +443,7 @@ def _added(cells: Cells, a: Tile, b: Tile) -> Tile:
 
 def _along(view: ir.View, dim: int, begin: int, extent: int) -> ir.View:
     """A part of a view along one dim."""
-    index = tuple(
-        span(begin, extent) if d == dim else span(0, e) for d, e in enumerate(view.shape)
-    )
+    index = tuple(span(begin, extent) if d == dim else span(0, e) for d, e in enumerate(view.shape))
     return view[index]
 
 

@@ -34,7 +34,9 @@ class Across:
     unit: int = 1
 
 
-def walk(space: Space, name: str, target: Target, parameters: Mapping[str, int]) -> tuple[ir.Kernel, dict[str, str]]:
+def walk(
+    space: Space, name: str, target: Target, parameters: Mapping[str, int]
+) -> tuple[ir.Kernel, dict[str, str]]:
     """The kernel of a space, and the buffers behind its tensors.
 
     Args:
@@ -52,7 +54,9 @@ def walk(space: Space, name: str, target: Target, parameters: Mapping[str, int])
     parts = cut(space, [d for d in space.dims if d not in space.reduced])
     if len(parts) > MOST_PIECES:
         raise DispatchError(
-            f"kernel {name}", f"has {len(parts)} parts in which tensors end", f"at most {MOST_PIECES}"
+            f"kernel {name}",
+            f"has {len(parts)} parts in which tensors end",
+            f"at most {MOST_PIECES}",
         )
     for part in parts:
         _part(names, part, target, parameters)
@@ -140,7 +144,9 @@ class _Walk:
 
         return sorted(dims, key=stride)
 
-    def _loop(self, dims: Sequence[int], begin: Mapping[int, Int], extent: Mapping[int, int]) -> None:
+    def _loop(
+        self, dims: Sequence[int], begin: Mapping[int, Int], extent: Mapping[int, int]
+    ) -> None:
         if not dims:
             begins = [begin.get(d, 0) for d in self.space.dims]
             extents = [extent.get(d, self.sizes[d]) for d in self.space.dims]
@@ -214,7 +220,13 @@ class _Sweep:
                     ).leaf(n)  # fmt: skip
         late = [(t, c) for t, c in space.results if not any(t.strides[d] for d in chunked)]
         once = Region(
-            self.region.names, space, self.region.across, self.region.begin, self._once(), None, given
+            self.region.names,
+            space,
+            self.region.across,
+            self.region.begin,
+            self._once(),
+            None,
+            given,
         )
         for t, c in late:
             if space.varies(c) & chunked:
