@@ -61,6 +61,7 @@ PLACED = f"""{HEAD}def placed(x):
     nisa.tensor_copy(dst=p, src=s)
     nisa.tensor_scalar(dst=s, data=p, op0=nl.add, operand0=1.0)
     nisa.dma_copy(dst=u, src=x)
+    nisa.tensor_scalar(dst=u[32:64, 0:512], data=u[32:64, 0:512], op0=nl.add, operand0=2.0)
     nisa.dma_copy(dst=out[0:64, 0:512], src=s)
     nisa.dma_copy(dst=out[0:64, 512:1024], src=u)
     return out
@@ -109,6 +110,6 @@ def expected(name: str, arrays: tuple[np.ndarray[Any, Any], ...]) -> np.ndarray[
             e = np.exp(x - x.max(1, keepdims=True))
             return np.asarray(e / e.sum(1, keepdims=True))
         case "placed":
-            return np.concatenate([x + 1, x], 1)
+            return np.concatenate([x + 1, x + 2 * (np.arange(64) >= 32)[:, None]], 1)
     numbers = (np.arange(512)[None] + 300 * np.arange(128)[:, None]).astype(np.int32)
     return np.concatenate([arrays[0] ^ numbers, 2 * numbers], 1)
