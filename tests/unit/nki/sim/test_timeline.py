@@ -56,7 +56,7 @@ def in_order(given: list[Item], n: int) -> list[int]:
 def test_waits_are_those_of_bytes(rng: np.random.Generator) -> None:
     for _ in range(20):
         given = list(drawn(rng, 20))
-        found = dependences(given)
+        found = [[*results, *stops] for results, stops in dependences(given)]
         for n, item in enumerate(given):
             # All earlier items that share a byte which one of both writes; found waits reach them.
             # An engine that is in order has done what it took before.
@@ -113,6 +113,26 @@ def test_engines_are_in_order_and_wait_for_data() -> None:
     assert spans[3] == (100, 130)
     assert lines.total_ns == max(lines.ends)
     assert lines.utilisation()["vector"] == pytest.approx(130 / lines.total_ns)
+
+
+def test_products_of_one_sum_follow_without_a_gap_and_its_reader_waits_for_the_result() -> None:
+    lines = schedule(
+        [
+            Item("tensor", 100, whole("a"), whole("sum")),
+            Item("tensor", 100, whole("b"), whole("sum")),
+            Item("vector", 10, whole("sum"), whole("out")),
+            Item("tensor", 100, whole("a"), whole("sum")),
+            Item("vector", 10, whole("c"), whole("d")),
+            Item("vector", 10, whole("d"), whole("e")),
+        ],
+        TRN2,
+    )
+    start = {s.item: s.start for s in lines.spans}
+    assert (start[0], start[1]) == (0, 100)
+    there = 200 + ACCESS_CYCLES / TRN2.ghz["tensor"]
+    assert start[2] == pytest.approx(there)
+    assert start[3] == pytest.approx(there + 10)  # a write after a read waits for no result
+    assert start[5] == pytest.approx(start[4] + 10 + ACCESS_CYCLES / TRN2.ghz["vector"])
 
 
 def test_a_waiting_store_does_not_hold_a_load_back() -> None:
