@@ -56,7 +56,9 @@ def _floor_divide(x: Cell, y: Cell) -> Cell:
     over = apply("lt", apply("mul", left, apply("sign", y)), 0.0)
     q = apply("sub", q, apply("cast f32", over))
     left = apply("sub", x, apply("mul", q, y))
-    under = apply("ge", apply("abs", left), apply("abs", y))
+    more = apply("add", q, 1.0)  # also where it leaves nothing, and not where `left` rounds to y
+    even = apply("eq", apply("sub", x, apply("mul", more, y)), 0.0)
+    under = apply("or", apply("gt", apply("abs", left), apply("abs", y)), even)
     return apply("add", q, apply("cast f32", under))
 
 

@@ -400,8 +400,8 @@ class Cells:
             return self._compared(name, tiles)
         if name in ("floor", "ceil", "trunc", "round"):
             return tiles[0]
-        out = self._range(cell, kind, tiles)
-        fits = max(-out.low, out.high) <= EXACT and all(t.is_exact for t in tiles)
+        low, high = self._unwrapped(cell, tiles)
+        fits = max(-low, high) <= EXACT and all(t.is_exact for t in tiles)
         simple = {"neg": ("sub", True), "abs": ("abs", False), "sign": ("sign", False)}
         if fits and name in (*FUSED, "neg", "abs", "sign"):
             args: tuple[Cell, ...] = tuple(arg(n) for n in range(len(tiles)))
@@ -436,17 +436,12 @@ class Cells:
             self._constants[key] = self.constant(c, kind, like)
         return self._constants[key]
 
-    def _range(self, cell: Apply, kind: str, tiles: Sequence[Tile]) -> Tile:
-        """What a cell may give, as the range of a tile that is not there."""
+    def _unwrapped(self, cell: Apply, tiles: Sequence[Tile]) -> tuple[float, float]:
+        """What a cell gives before it wraps to a narrow type: all that 32 bits hold, at most."""
         ends = [Values(np.asarray(t.low), np.asarray(t.high), np.asarray(False)) for t in tiles]
         one = Apply(cell.cell, tuple(arg(n) for n in range(len(tiles))))
-        found = possible(one, ends, [kind] * len(tiles))
-        return Tile(tiles[0].view, kind, float(found.low), float(found.high))
-
-    def _unwrapped(self, cell: Apply, tiles: Sequence[Tile]) -> tuple[float, float]:
-        """The range before it wraps, of operands that float32 holds."""
-        found = self._range(cell, "i32", tiles)
-        return found.low, found.high
+        found = possible(one, ends, ["i32"] * len(tiles))
+        return float(found.low), float(found.high)
 
     def _words(self, name: str, tiles: Sequence[Tile]) -> Tile:
         """Modulo 2^32, on 32 bits."""

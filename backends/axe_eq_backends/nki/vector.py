@@ -113,7 +113,22 @@ def _mapped(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> tuple[ir
     name = cell.cell.partition(" ")[0] if isinstance(cell, Apply) else ""
     if name not in known:
         raise refuse(row, f"is {cell}", " ".join(known).strip())
+    if isinstance(cell, Apply) and (wanted := _unlike(row.name.partition(".")[2], s, cell)):
+        raise refuse(row, f"is {cell}", wanted)
     return s, Walk.of(row, context, s.out, s.ins)
+
+
+def _unlike(kind: str, s: ir.Map, cell: Apply) -> str:
+    """What a row takes, where the operands of a cell are plainly others; "" where they may fit."""
+    nested = any(isinstance(a, Apply) for a in cell.args)
+    plain = all(isinstance(a, Operand) for a in cell.args)
+    if kind == "tensor_tensor" and not plain:
+        return "two tiles"
+    if kind == "scalar_tensor_tensor" and not nested:
+        return "(tile op number) op tile"
+    if kind == "integers" and not _is_wrapping(s, cell):
+        return "a sum, difference or product of two i32"
+    return ""
 
 
 def _copied(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan:
