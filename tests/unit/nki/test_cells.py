@@ -116,7 +116,8 @@ def test_cells_of_two_floats(name: str) -> None:
 @pytest.mark.parametrize("dtype", ["i8", "u8", "i16", "i32"])
 @pytest.mark.parametrize(
     "name",
-    ["add", "sub", "mul", "maximum", "minimum", "bit_and", "bit_or", "bit_xor", "bit_not", "neg", "abs", "sign",
+    ["add", "sub", "mul", "maximum", "minimum", "bit_and", "bit_or", "bit_xor", "bit_not",
+     "neg", "abs", "sign",
      "eq", "ne", "lt", "le", "gt", "ge", "shl", "shr", "remainder", "floor_divide"],
 )  # fmt: skip
 def test_integers_wrap_as_their_type_does(name: str, dtype: str) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from axe_eq.errors import DispatchError
 from axe_eq.kernel import ir
-from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, arg
+from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg
 from axe_eq.kernel.expr import Int
 from axe_eq.kernel.ir import span
 from axe_eq.program.ops import MONOIDS
@@ -114,7 +114,8 @@ class Region:
         return Region(
             self.names, self.space, self.across,
             [begin.get(d, b) for d, b in enumerate(self.begin)],
-            [extent.get(d, e) for d, e in enumerate(self.extent)], self, {**self.given, **(given or {})},
+            [extent.get(d, e) for d, e in enumerate(self.extent)],
+            self, {**self.given, **(given or {})},
         )  # fmt: skip
 
     def _narrowed(self) -> set[int]:
@@ -190,7 +191,7 @@ class Region:
         return loaded(held.all, t.dtype)
 
     def _gathered(self, t: Tensor) -> Tile:
-        """A tensor read where integers say: a row per partition, for every other index of theirs."""
+        """A tensor read where integers say: a row per partition, for all their other indices."""
         if t.window and any(t.window):
             raise self.refuse(f"reads a window of {t.buffer} where integers say", "whole dims")
         near = {d for d, s in enumerate(t.strides) if s}
@@ -303,8 +304,7 @@ class Region:
             return Tile(out, "i32", c.begin, c.begin + last)
         stepped = self.cells.new("f32", shape, "at")
         self.k.map(
-            Apply("add", (Apply("mul", (arg(0), Constant(float(c.step)))), Constant(float(c.begin)))),
-            stepped, tile.view,
+            apply("add", apply("mul", arg(0), float(c.step)), float(c.begin)), stepped, tile.view
         )  # fmt: skip
         ends = sorted((c.begin, c.begin + last * c.step))
         return Tile(stepped, "i32", ends[0], ends[1])

@@ -52,9 +52,7 @@ def draw(rng: np.random.Generator, *shape: int, dtype: Any = F32) -> Array:
 
 
 def same(got: Array, wanted: Array, tolerance: float = 1e-6) -> None:
-    np.testing.assert_allclose(
-        got.astype(np.float64), wanted.astype(np.float64), tolerance, tolerance
-    )
+    np.testing.assert_allclose(got.astype(np.float64), wanted.astype(np.float64), tolerance, tolerance)
 
 
 BINARY = sorted(n for n, op in OPS.items() if op.kind == "arithmetic" and n != "bypass")
@@ -77,25 +75,13 @@ def test_arithmetic_of_two_tiles_is_in_float32(name: str, rng: np.random.Generat
         "logical_xor": lambda x, y: (x != 0) != (y != 0),
     }[name]  # fmt: skip
     with np.errstate(all="ignore"):
-        wanted = np.array(
-            [
-                [F32.type(plain(x, y)) for x, y in zip(p, q, strict=True)]
-                for p, q in zip(a, b, strict=True)
-            ]
-        )
-    got = on_tiles(
-        lambda d, x, y: NISA.tensor_tensor(dst=d, data1=x, data2=y, op=OPS[name]),
-        a,
-        b,
-        shape=a.shape,
-    )
+        wanted = np.array([[F32.type(plain(x, y)) for x, y in zip(p, q, strict=True)] for p, q in zip(a, b, strict=True)])
+    got = on_tiles(lambda d, x, y: NISA.tensor_tensor(dst=d, data1=x, data2=y, op=OPS[name]), a, b, shape=a.shape)
     np.testing.assert_allclose(got, wanted, 1e-6)
     got = on_tiles(lambda d, x, y: NISA.tensor_scalar(dst=d, data=x, op0=OPS[name], operand0=y[0:16, 3:4]),
                    a, b, shape=a.shape)  # fmt: skip
     with np.errstate(all="ignore"):
-        wanted = np.array(
-            [[F32.type(plain(x, q[3])) for x in p] for p, q in zip(a, b, strict=True)]
-        )
+        wanted = np.array([[F32.type(plain(x, q[3])) for x in p] for p, q in zip(a, b, strict=True)])
     np.testing.assert_allclose(got, wanted, 1e-6)
 
 
@@ -144,22 +130,13 @@ def test_an_activation_scales_adds_applies_and_sums(name: str, rng: np.random.Ge
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "uint8", "uint16", "uint32"])
 def test_floats_become_integers_by_rounding_to_even_and_saturating(dtype: str) -> None:
-    values = np.array(
-        [[0.5, 1.5, 2.5, -0.5, -1.5, 1e9, -1e9, 5e9, -5e9, 127.5, 254.5, 0.49999997]], F32
-    )
+    values = np.array([[0.5, 1.5, 2.5, -0.5, -1.5, 1e9, -1e9, 5e9, -5e9, 127.5, 254.5, 0.49999997]], F32)
     kind = np.dtype(dtype)
     limits = np.iinfo(kind)
     wanted = [min(max(round(float(v)), limits.min), limits.max) for v in values[0]]
-    got = on_tiles(
-        lambda d, x: NISA.tensor_copy(dst=d, src=x), values, shape=values.shape, dtype=kind
-    )
+    got = on_tiles(lambda d, x: NISA.tensor_copy(dst=d, src=x), values, shape=values.shape, dtype=kind)
     assert got[0].tolist() == wanted
-    got = on_tiles(
-        lambda d, x: NISA.activation(dst=d, op=NL.copy, data=x),
-        values,
-        shape=values.shape,
-        dtype=kind,
-    )
+    got = on_tiles(lambda d, x: NISA.activation(dst=d, op=NL.copy, data=x), values, shape=values.shape, dtype=kind)
     assert got[0].tolist() == wanted
 
 
@@ -175,12 +152,7 @@ def test_bits_are_bits(dtype: str, rng: np.random.Generator) -> None:
         "bitwise_and": lambda x, y: x & y, "bitwise_or": lambda x, y: x | y, "bitwise_xor": lambda x, y: x ^ y,
         "left_shift": lambda x, y: (x & mask) << y & mask, "right_shift": lambda x, y: (x & mask) >> y,
     }.items():  # fmt: skip
-        wanted = np.array(
-            [
-                [plain(int(x), int(y)) & mask for x, y in zip(p, q, strict=True)]
-                for p, q in zip(a, b, strict=True)
-            ]
-        )
+        wanted = np.array([[plain(int(x), int(y)) & mask for x, y in zip(p, q, strict=True)] for p, q in zip(a, b, strict=True)])
         got = on_tiles(lambda d, x, y, n=name: NISA.tensor_tensor(dst=d, data1=x, data2=y, op=OPS[n]),
                        a, b, shape=a.shape, dtype=kind)  # fmt: skip
         assert (got.view(f"u{kind.itemsize}") == wanted).all(), name
@@ -189,9 +161,7 @@ def test_bits_are_bits(dtype: str, rng: np.random.Generator) -> None:
     assert (got == (~a & kind.type(3))).all()
 
 
-def test_sums_of_32_bit_integers_are_exact_on_gpsimd_and_rounded_on_vector(
-    rng: np.random.Generator,
-) -> None:
+def test_sums_of_32_bit_integers_are_exact_on_gpsimd_and_rounded_on_vector(rng: np.random.Generator) -> None:
     a = np.array([[2**30 + 1, -(2**31), 2**31 - 1, 16777217]], np.int32)
     b = np.array([[2**20 + 1, -1, 1, 16777217]], np.int32)
 
@@ -202,23 +172,13 @@ def test_sums_of_32_bit_integers_are_exact_on_gpsimd_and_rounded_on_vector(
     wrapped = [(int(x) + int(y) + 2**31) % 2**32 - 2**31 for x, y in zip(a[0], b[0], strict=True)]
     assert exact[0].tolist() == wrapped
     rounded = on_tiles(act(NISA.engine.vector), a, b, shape=a.shape, dtype=np.int32)
-    assert (
-        rounded[0].tolist() == cast(a.astype(F32) + b.astype(F32), np.dtype(np.int32))[0].tolist()
-    )
+    assert rounded[0].tolist() == cast(a.astype(F32) + b.astype(F32), np.dtype(np.int32))[0].tolist()
 
 
-@pytest.mark.parametrize(
-    "dtype", [F32, BF16, np.dtype(np.float16), np.dtype(ml_dtypes.float8_e5m2)]
-)
+@pytest.mark.parametrize("dtype", [F32, BF16, np.dtype(np.float16), np.dtype(ml_dtypes.float8_e5m2)])
 def test_a_product_of_every_dtype(dtype: Any, rng: np.random.Generator) -> None:
     a, b = draw(rng, 70, 33, dtype=dtype), draw(rng, 70, 129, dtype=dtype)
-    got = on_tiles(
-        lambda d, x, y: NISA.nc_matmul(dst=d, stationary=x, moving=y),
-        a,
-        b,
-        shape=(33, 129),
-        psum=True,
-    )
+    got = on_tiles(lambda d, x, y: NISA.nc_matmul(dst=d, stationary=x, moving=y), a, b, shape=(33, 129), psum=True)
     same(got, a.astype(np.float64).T @ b.astype(np.float64), 1e-5)
 
 
@@ -233,12 +193,7 @@ def test_products_overwrite_and_accumulate(rng: np.random.Generator) -> None:
         return products
 
     one = a.astype(np.float64).T @ b
-    for flags, times in (
-        ((None,), 1),
-        ((None, None, None), 3),
-        ((False, True), 2),
-        ((False, False), 1),
-    ):
+    for flags, times in ((None,), 1), ((None, None, None), 3), ((False, True), 2), ((False, False), 1):
         same(on_tiles(act(flags), a, b, shape=(8, 12), psum=True), times * one, 1e-5)
 
 
@@ -256,9 +211,7 @@ def test_double_row_contracts_pairs(rng: np.random.Generator) -> None:
 def test_a_transpose_moves_bits(dtype: Any, rng: np.random.Generator) -> None:
     x = (rng.standard_normal((100, 64)) * 50).astype(dtype)
     x.view(np.uint8)[0, :4] = 255  # a NaN of floats
-    got = on_tiles(
-        lambda d, t: NISA.nc_transpose(dst=d, data=t), x, shape=(64, 100), dtype=dtype, psum=True
-    )
+    got = on_tiles(lambda d, t: NISA.nc_transpose(dst=d, data=t), x, shape=(64, 100), dtype=dtype, psum=True)
     assert got.tobytes() == x.T.copy().tobytes()
     small = x[:32, :20].copy()
     got = on_tiles(lambda d, t: NISA.nc_transpose(dst=d, data=t, engine=NISA.engine.vector), small,
@@ -268,12 +221,7 @@ def test_a_transpose_moves_bits(dtype: Any, rng: np.random.Generator) -> None:
 
 def test_reductions_of_the_last_dims(rng: np.random.Generator) -> None:
     x = draw(rng, 6, 3, 4, 5)
-    for name, plain in (
-        ("add", np.sum),
-        ("maximum", np.max),
-        ("minimum", np.min),
-        ("multiply", np.prod),
-    ):
+    for name, plain in (("add", np.sum), ("maximum", np.max), ("minimum", np.min), ("multiply", np.prod)):
         for axis in ((3,), (2, 3), (1, 2, 3), 3, -1):
             wanted = plain(x.astype(np.float64), axis)
             shape = wanted.shape if wanted.ndim > 1 else (6, 1)
@@ -282,9 +230,7 @@ def test_reductions_of_the_last_dims(rng: np.random.Generator) -> None:
                 x, shape=shape,
             )  # fmt: skip
             same(got.reshape(wanted.shape), -wanted, 1e-5)
-    got = on_tiles(
-        lambda d, t: NISA.tensor_reduce(dst=d, op=NL.subtract, data=t, axis=3), x, shape=(6, 3, 4)
-    )
+    got = on_tiles(lambda d, t: NISA.tensor_reduce(dst=d, op=NL.subtract, data=t, axis=3), x, shape=(6, 3, 4))
     same(got, x[..., 0] - x[..., 1:].sum(-1), 1e-5)
 
 
@@ -332,11 +278,7 @@ def test_a_reduction_beside_a_tensor_scalar(rng: np.random.Generator) -> None:
 
     def act(dst: Any, t: Any) -> None:
         res = NL.ndarray((4, 1), dtype=NL.float32, buffer=NL.sbuf)
-        steps = (
-            (NISA.reduce_cmd.reset_reduce, None),
-            (NISA.reduce_cmd.reduce, None),
-            (NISA.reduce_cmd.load_reduce, 99.0),
-        )
+        steps = ((NISA.reduce_cmd.reset_reduce, None), (NISA.reduce_cmd.reduce, None), (NISA.reduce_cmd.load_reduce, 99.0))
         for cmd, start in steps:
             NISA.tensor_scalar_reduce(dst=dst, data=t, op0=NL.add, operand0=float(len(results)), reduce_op=NL.maximum,
                                       reduce_res=res, reduce_cmd=cmd, reduce_init=start, reduce_res_negate=True)  # fmt: skip
@@ -365,11 +307,7 @@ def test_patterns_count_and_select(rng: np.random.Generator) -> None:
 
 
 def test_ranges_and_predicates_select(rng: np.random.Generator) -> None:
-    x, low, high = (
-        draw(rng, 5, 20),
-        np.array([[0.0], [3], [5], [25], [-1]], F32),
-        np.array([[20.0], [7], [5], [30], [2]], F32),
-    )
+    x, low, high = draw(rng, 5, 20), np.array([[0.0], [3], [5], [25], [-1]], F32), np.array([[20.0], [7], [5], [30], [2]], F32)
     results: list[Array] = []
 
     def ranged(dst: Any, t: Any, a: Any, b: Any) -> None:
@@ -398,27 +336,13 @@ def test_ranges_and_predicates_select(rng: np.random.Generator) -> None:
 
 
 def test_the_eight_largest_and_where_they_are() -> None:
-    x = np.array(
-        [[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, -2]], F32
-    )
+    x = np.array([[3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8], [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -1, -2]], F32)
     largest = on_tiles(lambda d, t: NISA.max8(dst=d, src=t), x, shape=(2, 8))
     assert largest.tolist() == [[9, 8, 6, 5, 5, 5, 4, 3], [0] * 8]
-    found = on_tiles(
-        lambda d, t, v: NISA.nc_find_index8(dst=d, data=t, vals=v),
-        x,
-        largest,
-        shape=(2, 8),
-        dtype=np.uint32,
-    )
+    found = on_tiles(lambda d, t, v: NISA.nc_find_index8(dst=d, data=t, vals=v), x, largest, shape=(2, 8), dtype=np.uint32)
     assert found.tolist() == [[5, 11, 7, 4, 8, 10, 2, 0], list(range(8))]
     absent = np.full((2, 8), 77, F32)
-    found = on_tiles(
-        lambda d, t, v: NISA.nc_find_index8(dst=d, data=t, vals=v),
-        x,
-        absent,
-        shape=(2, 8),
-        dtype=np.uint16,
-    )
+    found = on_tiles(lambda d, t, v: NISA.nc_find_index8(dst=d, data=t, vals=v), x, absent, shape=(2, 8), dtype=np.uint16)
     assert (found == 0xFFFF).all()
     data = np.array([[1, 2, 3, 4, 8, 8, 8, 8, 8, 8, 8]], F32)
     vals = np.array([[3, 8, 8, 8, 8, 8, 8, 8]], F32)
@@ -494,9 +418,7 @@ def test_dma_casts_turns_adds_gathers_and_scatters(rng: np.random.Generator) -> 
         NISA.memset(dst=one, value=7)
         NISA.dma_copy(dst=row, src=given.ap([[8, 1], [1, 8]], scalar_offset=one, indirect_dim=0))
         twice = NL.ndarray((1, 8), dtype=NL.float32, buffer=NL.shared_hbm)
-        NISA.dma_compute(
-            dst=twice, srcs=[row, given.select(0, 7).reshape((1, 8))], reduce_op=NL.add
-        )
+        NISA.dma_compute(dst=twice, srcs=[row, given.select(0, 7).reshape((1, 8))], reduce_op=NL.add)
         turned = NL.ndarray((8, 40), dtype=NL.float32, buffer=NL.shared_hbm)
         held = NL.ndarray((8, 40), dtype=NL.float32, buffer=NL.sbuf)
         NISA.dma_transpose(dst=held, src=given)
@@ -541,11 +463,7 @@ def test_registers_hold_what_was_loaded(rng: np.random.Generator) -> None:
         NISA.dma_copy(dst=out, src=t)
         return out
 
-    assert [int(simulate(kernel, "k", np.array([[n]], np.int32))[0][0, 0]) for n in (0, 3, 5)] == [
-        0,
-        6,
-        5,
-    ]
+    assert [int(simulate(kernel, "k", np.array([[n]], np.int32))[0][0, 0]) for n in (0, 3, 5)] == [0, 6, 5]
     with pytest.raises(NkiError, match="was never written") as caught:
         simulate(lambda: range(NISA.register_alloc().__index__()), "k")
     assert caught.value.check == "U1"
@@ -553,13 +471,7 @@ def test_registers_hold_what_was_loaded(rng: np.random.Generator) -> None:
 
 def test_the_newest_machine_has_more(rng: np.random.Generator) -> None:
     x, most = draw(rng, 4, 9), draw(rng, 4, 1)
-    got = on_tiles(
-        lambda d, t, m: NISA.exponential(dst=d, src=t, max_value=m),
-        x,
-        most,
-        shape=x.shape,
-        target="trn3",
-    )
+    got = on_tiles(lambda d, t, m: NISA.exponential(dst=d, src=t, max_value=m), x, most, shape=x.shape, target="trn3")
     same(got, np.exp(x - most), 1e-5)
     got = on_tiles(
         lambda d, t: NISA.activate2(dst=d, op=NL.exp, data=t, imm0=2.0, imm1=0.5, op0=NL.multiply, op1=NL.add),
@@ -568,9 +480,7 @@ def test_the_newest_machine_has_more(rng: np.random.Generator) -> None:
     same(got, np.exp(x * 2 + 0.5), 1e-5)
     got = on_tiles(lambda d, t: NISA.reciprocal(dst=d, data=t), x, shape=x.shape)
     same(got, 1 / x, 1e-6)
-    got = on_tiles(
-        lambda d, t: NISA.tensor_partition_reduce(dst=d, op=NL.add, data=t), x, shape=(1, 9)
-    )
+    got = on_tiles(lambda d, t: NISA.tensor_partition_reduce(dst=d, op=NL.add, data=t), x, shape=(1, 9))
     same(got, x.sum(0, keepdims=True), 1e-5)
 
 

@@ -151,9 +151,7 @@ def test_what_dialects_have() -> None:
     copy = "import nki.isa as nisa, nki.language as nl\ndef k(x):\n    t = nl.load(x)\n    nisa.tensor_copy(dst=t, src=t, dtype=nl.bfloat16)\n    nl.store(x, t)\n    return x\n"
     x = np.array([[1.0009765625]], np.float32)
     assert simulate(copy, "k", x, dialect="0.2")[0].tolist() == [[1.0]]
-    with pytest.raises(
-        NkiError, match=r"no argument 'dtype' in dialect 0.3 \(dialect 0.2 has it\)"
-    ):
+    with pytest.raises(NkiError, match=r"no argument 'dtype' in dialect 0.3 \(dialect 0.2 has it\)"):
         simulate(copy, "k", x)
     bare = "import nki.isa as nisa\ndef k(x):\n    t = sbuf.view(dtype=x.dtype, shape=x.shape)\n    nisa.dma_copy(dst=t, src=x)\n    nisa.dma_copy(dst=x, src=t)\n    return x\n"
     assert simulate(bare, "k", x, dialect="0.2")[0].tolist() == x.tolist()

@@ -33,12 +33,7 @@ def drawn(rng: np.random.Generator, n: int) -> Iterator[Item]:
                       4 * int(rng.integers(1, 4)))  # fmt: skip
 
     for _ in range(n):
-        yield Item(
-            str(rng.choice(["vector", "scalar", "dma"])),
-            1.0,
-            tuple(place() for _ in range(rng.integers(0, 3))),
-            (place(),),
-        )
+        yield Item(str(rng.choice(["vector", "scalar", "dma"])), 1.0, tuple(place() for _ in range(rng.integers(0, 3))), (place(),))
 
 
 def in_order(given: list[Item], n: int) -> list[int]:
@@ -59,16 +54,9 @@ def test_waits_are_those_of_bytes(rng: np.random.Generator) -> None:
                     reached.add(m)
                     todo += [*found[m], *in_order(given, m)]
             for m, other in enumerate(given[:n]):
-                both = [
-                    (item.writes, other.writes),
-                    (item.writes, other.reads),
-                    (item.reads, other.writes),
-                ]
+                both = [(item.writes, other.writes), (item.writes, other.reads), (item.reads, other.writes)]
                 meets = any(
-                    a.space == b.space and bytes_of(a) & bytes_of(b)
-                    for mine, theirs in both
-                    for a in mine
-                    for b in theirs
+                    a.space == b.space and bytes_of(a) & bytes_of(b) for mine, theirs in both for a in mine for b in theirs
                 )
                 if meets:
                     assert m in reached
@@ -136,12 +124,7 @@ def test_a_slower_machine_takes_longer_and_reuse_of_memory_serialises() -> None:
     _, report = simulate(GEMM, "gemm", *arguments("gemm"))
     base = report.timeline.total_ns
     placed = items(report.steps, report.placed)
-    slow = [
-        Item(
-            i.engine, 4 * i.ns if i.engine == "dma" else i.ns, i.reads, i.writes, n_bytes=i.n_bytes
-        )
-        for i in placed
-    ]
+    slow = [Item(i.engine, 4 * i.ns if i.engine == "dma" else i.ns, i.reads, i.writes, n_bytes=i.n_bytes) for i in placed]
     assert schedule(slow, TRN2).total_ns > base
     tiles = sorted(report.placed.values())
     assert len(set(tiles)) > 4  # what is free is reused as late as may be
@@ -161,19 +144,10 @@ def test_placed_tiles_that_live_together_do_not_meet() -> None:
     placed = placement(tiles, TRN2)
     assert len(placed) > 190
     for a, b in product(tiles, tiles):
-        if (
-            a.number < b.number
-            and {a.number, b.number} <= set(placed)
-            and a.first <= b.last
-            and b.first <= a.last
-        ):
+        if a.number < b.number and {a.number, b.number} <= set(placed) and a.first <= b.last and b.first <= a.last:
             low, high = sorted((a, b), key=lambda t: placed[t.number])
             assert placed[low.number] + low.bytes_per_partition <= placed[high.number]
-    assert all(
-        placed[t.number] + t.bytes_per_partition <= TRN2.sbuf_bytes
-        for t in tiles
-        if t.number in placed
-    )
+    assert all(placed[t.number] + t.bytes_per_partition <= TRN2.sbuf_bytes for t in tiles if t.number in placed)
 
 
 def test_a_trace_is_what_perfetto_reads_and_says_that_it_is_a_model() -> None:
