@@ -10,6 +10,7 @@ import pytest
 
 import axe_eq as axe
 from axe_eq.errors import AxeError, ScheduleError
+from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Apply, apply, arg
 from axe_eq.lower.candidate import Candidate
 from axe_eq.program.types import DTYPES
@@ -68,7 +69,7 @@ def test_a_smaller_bank_takes_narrower_sums() -> None:
         for t in (trn2, small)
     )
 
-    def widest(kernel: Any) -> int:
+    def widest(kernel: ir.Kernel) -> int:
         return max(b.n_elements for b in kernel.buffers if b.memory == "psum")
 
     assert (widest(whole), widest(half)) == (512, 256)
