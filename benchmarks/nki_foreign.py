@@ -1,8 +1,9 @@
 """Kernels of others in the simulator of NKI: `python -m benchmarks.nki_foreign CHECKOUTS`.
 
 CHECKOUTS is a folder with a checkout of each repository under its own name. Their files run as they
-are, under the dialect that they are written in; inputs and references are ours
-(`nki_foreign_cases`). Nothing is measured: the simulator computes, and says what it refuses.
+are, under the dialect that they are written in. Inputs and references are ours, see
+`nki_foreign_cases` and `nki_foreign_library`. Nothing is measured: the simulator computes, and says
+what it refuses.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from axe_eq_backends.nki.sim import NkiError, simulate
 from axe_eq_backends.nki.sim.loading import findable, load_file, prelude
 from axe_eq_backends.nki.sim.run import find
 from benchmarks.nki_foreign_cases import CASES, LIBRARY, Case
+from benchmarks.nki_foreign_library import LIBRARY_CASES
 
 SOURCES = "src"  # where nki-library has its package
 
@@ -54,7 +56,9 @@ def score(case: Case, folder: Path) -> Score:
     path = root / (case.file.replace(".", "/") if module else case.file)
     try:
         with findable(case.dialect, [str(root / SOURCES), str(path.parent)]):
-            space = load_file(str(path), case.dialect, module, None if module else prelude(case.dialect))
+            space = load_file(
+                str(path), case.dialect, module, None if module else prelude(case.dialect)
+            )
             args, options, expected = case.make(space)
             kernel = find(space, case.kernel, case.file)
             outputs, report = simulate(kernel, case.kernel, *args, dialect=case.dialect, **options)
@@ -93,7 +97,13 @@ def commit(folder: Path) -> str:
     """The commit of a checkout; "" where git does not know."""
     got = subprocess.run(["git", "-C", folder, "rev-parse", "HEAD"], capture_output=True, text=True)
     noted = folder / "COMMIT"  # an archive without git may say it here
-    return got.stdout.strip() if got.returncode == 0 else noted.read_text().strip() if noted.exists() else ""
+    return (
+        got.stdout.strip()
+        if got.returncode == 0
+        else noted.read_text().strip()
+        if noted.exists()
+        else ""
+    )
 
 
 def table(scores: Sequence[Score], commits: dict[str, str]) -> str:
@@ -102,10 +112,10 @@ def table(scores: Sequence[Score], commits: dict[str, str]) -> str:
     lines = [
         "# Kernels of others in the simulator of NKI",
         "",
-        "`python -m benchmarks.nki_foreign CHECKOUTS` writes this table. Files run as they are, under "
-        "the dialect that they are written in. Inputs and references in numpy are ours; the error is "
-        "the largest difference from float64, divided by the largest value. Simulated on trn2, nothing "
-        "was measured.",
+        "`python -m benchmarks.nki_foreign CHECKOUTS` writes this table. Files run as they are, "
+        "under the dialect that they are written in. Inputs and references in numpy are ours; the "
+        "error is the largest difference from float64, divided by the largest value. Simulated on "
+        "trn2, nothing was measured.",
         "",
         f"{passed} of {len(scores)} calls pass.",
         "",
@@ -114,14 +124,24 @@ def table(scores: Sequence[Score], commits: dict[str, str]) -> str:
     ]
     for repository in dict.fromkeys(s.case.repository for s in scores):
         own = [s for s in scores if s.case.repository == repository]
-        lines.append(f"| {repository} | {commits[repository][:12]} | {sum(s.passed for s in own)} of {len(own)} |")
-    lines += ["", "| file | kernel | dialect | result | error | instructions |", "| --- | --- | --- | --- | --- | --- |"]
+        lines.append(
+            f"| {repository} | {commits[repository][:12]} | "
+            f"{sum(s.passed for s in own)} of {len(own)} |"
+        )
+    lines += [
+        "",
+        "| file | kernel | dialect | result | error | instructions |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
     for s in scores:
         kernel = s.case.kernel + (f" ({s.case.variant})" if s.case.variant else "")
         result = ("passed" if s.passed else "failed") + (f": {s.reason}" if s.reason else "")
         error = "" if s.error is None else f"{s.error:.1e}"
-        lines.append(f"| {s.case.repository.partition('/')[2]}: {s.case.file} | {kernel} | {s.case.dialect} | "
-                     f"{result.replace('|', '/')} | {error} | {s.steps or ''} |")  # fmt: skip
+        lines.append(
+            f"| {s.case.repository.partition('/')[2]}: {s.case.file} | {kernel} "
+            f"| {s.case.dialect} | "
+            f"{result.replace('|', '/')} | {error} | {s.steps or ''} |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -132,7 +152,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a word of the file or the kernel")
     parser.add_argument("--write", type=Path, help="write the table here")
     options = parser.parse_args()
-    chosen = [c for c in CASES if options.only in f"{c.repository} {c.file} {c.kernel}"]
+    chosen = [
+        c for c in (*CASES, *LIBRARY_CASES) if options.only in f"{c.repository} {c.file} {c.kernel}"
+    ]
     scores = []
     for case in chosen:
         found = score(case, options.checkouts)

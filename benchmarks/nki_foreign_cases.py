@@ -61,7 +61,19 @@ def wide(x: Array) -> Array:
 def softmax(x: Array) -> Array:
     """Over the last axis."""
     e = np.exp(x - x.max(-1, keepdims=True))
-    return e / e.sum(-1, keepdims=True)
+    return np.asarray(e / e.sum(-1, keepdims=True))
+
+
+def running_sum(_: Any) -> Made:
+    """Three dims, ragged."""
+    x = draw(3, 100, 700)
+    return (x,), {}, np.cumsum(wide(x), -1)
+
+
+def rotated(x: Array) -> Array:
+    """Halves of the last axis swapped, the first negated."""
+    half = x.shape[-1] // 2
+    return np.concatenate([-x[..., half:], x[..., :half]], -1)
 
 
 # -- aws-neuron-sdk and nki-samples ----------------------------------------------------------------
@@ -78,7 +90,7 @@ def product(m: int, k: int, n: int, dtype: Any = F32) -> Callable[[Any], Made]:
 
 
 def addition(*shape: int, dtype: Any = F32) -> Callable[[Any], Made]:
-    """a + b."""
+    """A + b."""
 
     def make(_: Any) -> Made:
         a, b = draw(*shape, dtype=dtype), draw(*shape, dtype=dtype, seed=1)
@@ -88,7 +100,7 @@ def addition(*shape: int, dtype: Any = F32) -> Callable[[Any], Made]:
 
 
 def exponential(*shape: int) -> Callable[[Any], Made]:
-    """exp of a tile."""
+    """Exp of a tile."""
 
     def make(_: Any) -> Made:
         x = draw(*shape)
@@ -153,201 +165,73 @@ _STAGES = (
 )
 SDK_CASES = (
     *(Case(SDK, f"{_SDK}/{_MATMUL}", k, "0.3", m, t) for k, m, t in _STAGES),
-    Case(SDK, f"{_SDK}/tensor_addition/tensor_addition_nki_kernels.py", "nki_tensor_add", "0.3",
-         addition(256, 1024, dtype=BF16), 1e-2),
-    Case(SDK, f"{_SDK}/transpose2d/transpose2d_nki_kernels.py", "tensor_transpose2D_kernel_", "0.3",
-         turned),
-    Case(SDK, f"{_SDK}/average_pool2d/average_pool2d_nki_kernels.py", "tensor_avgpool_kernel", "0.3",
-         pooled(np.mean)),
-    *(Case(SDK, f"{_SDK}/fused_mamba/mamba_nki_kernels.py", f"mamba_v{n}", "0.3", mamba(False))
-      for n in (1, 2, 3)),
+    Case(
+        SDK,
+        f"{_SDK}/tensor_addition/tensor_addition_nki_kernels.py",
+        "nki_tensor_add",
+        "0.3",
+        addition(256, 1024, dtype=BF16),
+        1e-2,
+    ),
+    Case(
+        SDK,
+        f"{_SDK}/transpose2d/transpose2d_nki_kernels.py",
+        "tensor_transpose2D_kernel_",
+        "0.3",
+        turned,
+    ),
+    Case(
+        SDK,
+        f"{_SDK}/average_pool2d/average_pool2d_nki_kernels.py",
+        "tensor_avgpool_kernel",
+        "0.3",
+        pooled(np.mean),
+    ),
+    *(
+        Case(SDK, f"{_SDK}/fused_mamba/mamba_nki_kernels.py", f"mamba_v{n}", "0.3", mamba(False))
+        for n in (1, 2, 3)
+    ),
     Case(SDK, f"{_SDK}/simulate/nki_simulate_example.py", "add_kernel", "0.3", addition(128, 512)),
-    *(Case(SDK, f"{_SDK}/getting_started_{x}.py", "nki_tensor_add_kernel", "0.3",
-           addition(4, 3, dtype=F16), 1e-3) for x in ("torch", "jax", "baremetal")),
+    *(
+        Case(
+            SDK,
+            f"{_SDK}/getting_started_{x}.py",
+            "nki_tensor_add_kernel",
+            "0.3",
+            addition(4, 3, dtype=F16),
+            1e-3,
+        )
+        for x in ("torch", "jax", "baremetal")
+    ),
     Case(SDK, f"{_SDK}/index-case-1.py", "tensor_split_kernel_", "0.3", split),
     Case(SDK, f"{_SDK}/index-case-3.py", "tensor_maxpool_kernel_", "0.3", pooled(np.max)),
     Case(SDK, f"{_SDK}/layout-pass.py", "tensor_exp_kernel_", "0.3", exponential(128, 512)),
-    Case(SDK, f"{_SDK}/layout-violation.py", "tensor_exp_kernel_", "0.3", exponential(256, 512),
-         refused="P1"),
+    Case(
+        SDK,
+        f"{_SDK}/layout-violation.py",
+        "tensor_exp_kernel_",
+        "0.3",
+        exponential(256, 512),
+        refused="P1",
+    ),
     Case(SDK, f"{_SDK}/layout-loop.py", "tensor_exp_kernel_", "0.3", exponential(256, 512)),
     Case(SDK, f"{_SDK}/layout-dynamic-loop.py", "tensor_exp_kernel_", "0.3", exponential(256, 512)),
-)  # fmt: skip
+)
 _TUTORIALS = "src/nki_samples/tutorials"
 SAMPLES_CASES = (
     *(Case(SAMPLES, f"{_TUTORIALS}/{_MATMUL}", k, "0.2", m, t) for k, m, t in _STAGES),
-    *(Case(SAMPLES, f"{_TUTORIALS}/{file}", kernel, "0.2", addition(256, 1024)) for file, kernel in (
-        ("tensor_addition/tensor_addition_nki_kernels.py", "nki_tensor_add"),
-        ("transpose2d/transpose2d_nki_kernels.py", "tensor_transpose2D_kernel_"),
-        ("average_pool2d/average_pool2d_nki_kernels.py", "tensor_avgpool_kernel"),
-        ("fused_mamba/mamba_nki_kernels.py", "mamba_v1"),
-        ("fused_mamba/mamba_nki_kernels.py", "mamba_v2"),
-        ("fused_mamba/mamba_nki_kernels.py", "mamba_v3"),
-    )),
-)  # fmt: skip
-
-
-# -- nki-library -----------------------------------------------------------------------------------
-
-
-def running_sum(_: Any) -> Made:
-    """Three dims, ragged."""
-    x = draw(3, 100, 700)
-    return (x,), {}, np.cumsum(wide(x), -1)
-
-
-def rotated(x: Array) -> Array:
-    """Halves of the last axis swapped, the first negated."""
-    half = x.shape[-1] // 2
-    return np.concatenate([-x[..., half:], x[..., :half]], -1)
-
-
-def rope_hf(backward: bool) -> Callable[[Any], Made]:
-    """[batch, heads, seq, head_dim]; the backward pass rotates the other way."""
-
-    def make(_: Any) -> Made:
-        q, k = draw(1, 8, 256, 64), draw(1, 2, 256, 64)
-        cos, sin = draw(1, 256, 64), draw(1, 256, 64, seed=1)
-
-        def turn(x: Array) -> Array:
-            x, c, s = wide(x), wide(cos)[:, None], wide(sin)[:, None]
-            return x * c - rotated(x * s) if backward else x * c + rotated(x) * s
-
-        args = (q, k, np.zeros_like(q), np.zeros_like(k), cos, sin, None, backward)
-        return args, {}, (turn(q), turn(k))
-
-    return make
-
-
-def rope(contiguous: bool) -> Callable[[Any], Made]:
-    """[d, batch, heads, seq]: pairs are halves, or neighbours."""
-
-    def make(_: Any) -> Made:
-        x, cos, sin = draw(128, 1, 2, 256), draw(64, 1, 256), draw(64, 1, 256, seed=1)
-        parts = (slice(0, 64), slice(64, 128)) if contiguous else (slice(0, 128, 2), slice(1, 128, 2))
-        c, s, out = wide(cos)[:, :, None], wide(sin)[:, :, None], np.empty(x.shape)
-        a, b = wide(x)[parts[0]], wide(x)[parts[1]]
-        out[parts[0]], out[parts[1]] = a * c - b * s, a * s + b * c
-        return (x, cos, sin), {"contiguous_layout": contiguous}, out
-
-    return make
-
-
-def attention_cte(causal: bool) -> Callable[[Any], Made]:
-    """One head, 512 queries, d 128."""
-
-    def make(_: Any) -> Made:
-        q, k, v = draw(1, 512, 128, scale=0.3), draw(1, 128, 512, scale=0.3), draw(1, 512, 128)
-        scores = np.einsum("bqd,bdk->bqk", wide(q), wide(k))
-        if causal:
-            scores = np.where(np.tril(np.ones((512, 512))) > 0, scores, -np.inf)
-        return (q, k, v, 1.0, causal), {}, softmax(scores) @ wide(v)
-
-    return make
-
-
-def attention_bwd(causal: bool) -> Callable[[Any], Made]:
-    """Gradients of q, k and v for [batch, heads, d, seq]."""
-
-    def make(_: Any) -> Made:
-        q, k, v, dy = (draw(1, 1, 128, 512, scale=0.3, seed=s) for s in range(4))
-        scale = 1 / math.sqrt(128)
-        x = np.einsum("bhdq,bhdk->bhqk", wide(q), wide(k)) * scale
-        if causal:
-            x = np.where(np.tril(np.ones((512, 512))) > 0, x, -np.inf)
-        lse = x.max(-1) + np.log(np.exp(x - x.max(-1, keepdims=True)).sum(-1))
-        p = softmax(x)
-        o = np.einsum("bhqk,bhdk->bhdq", p, wide(v))
-        dp = np.einsum("bhdq,bhdk->bhqk", wide(dy), wide(v))
-        ds = p * (dp - (wide(dy) * o).sum(2)[..., None]) * scale
-        dq = np.einsum("bhqk,bhdk->bhdq", ds, wide(k))
-        dk = np.einsum("bhqk,bhdq->bhdk", ds, wide(q))
-        dv = np.einsum("bhqk,bhdq->bhdk", p, wide(dy))
-        held = lse.reshape(1, 1, 4, 128).transpose(0, 1, 3, 2).astype(F32).copy()
-        return (q, k, v, o.astype(F32), dy, held), {"use_causal_mask": causal, "mixed_precision": True}, \
-            (dq, dk, dv)  # fmt: skip
-
-    return make
-
-
-def output_projection(_: Any) -> Made:
-    """[batch, heads, d, seq] with a weight [heads * d, h]."""
-    x, w, bias = draw(1, 4, 64, 512), draw(256, 512), draw(1, 512)
-    expected = np.einsum("bnds,ndh->bsh", wide(x), wide(w).reshape(4, 64, 512)) + wide(bias)
-    return (x, w, bias), {}, expected
-
-
-def conv1d(_: Any) -> Made:
-    """Three taps, padded, with a bias."""
-    x, f, bias = draw(2, 32, 100), draw(3, 32, 64), draw(64)
-    padded = np.pad(wide(x), ((0, 0), (0, 0), (1, 1)))
-    out = sum(np.einsum("bcl,co->bol", padded[:, :, t : t + 100], wide(f[t])) for t in range(3))
-    return (x, f, bias), {"padding": (1, 1)}, out + wide(bias)[None, :, None]
-
-
-def depthwise(_: Any) -> Made:
-    """A filter per channel."""
-    x, f = draw(2, 128, 1, 64), draw(128, 1, 1, 4)
-    out = sum(wide(x)[..., t : t + 61] * wide(f)[None, :, 0, :, t : t + 1] for t in range(4))
-    return (x, f), {}, out
-
-
-def cascaded(_: Any) -> Made:
-    """Maximum and its index."""
-    x = draw(2, 3, 4096)
-    return (x,), {}, (x.max(-1, keepdims=True), x.argmax(-1)[..., None])
-
-
-def loss(_: Any) -> Made:
-    """Cross entropy and log-sum-exp."""
-    x, at = draw(128, 4096, scale=2.0), np.random.default_rng(3).integers(0, 4096, 128).astype(np.int32)
-    lse = np.log(np.exp(wide(x)).sum(1))
-    expected = (lse - wide(x)[np.arange(128), at], lse)
-    return (x, at), {"positions_per_batch": 32, "chunk_size": 2048, "dtype": F32}, expected
-
-
-def loss_gradient(_: Any) -> Made:
-    """Gradient of the mean of cross entropies."""
-    x, at = draw(128, 4096, scale=2.0), np.random.default_rng(3).integers(0, 4096, 128).astype(np.int32)
-    lse = np.log(np.exp(wide(x)).sum(1))
-    expected = np.exp(wide(x) - lse[:, None])
-    expected[np.arange(128), at] -= 1
-    options = {"positions_per_batch": 32, "chunk_size": 2048, "dtype": F32, "inplace": False}
-    return (x, at, lse.astype(F32)), options, expected / 128
-
-
-def quantized(space: Mapping[str, Any]) -> Made:
-    """RMS norm, then 8-bit floats with a scale per row, which is read back."""
-    x, g = draw(1, 256, 512, dtype=BF16), draw(1, 512, dtype=BF16)
-    normed = wide(x) / np.sqrt((wide(x) ** 2).mean(-1, keepdims=True) + 1e-6) * wide(g)
-
-    def dequantized(out: Array) -> Array:
-        scale = np.ascontiguousarray(out[..., 512:]).view(F32).astype(np.float64)
-        return wide(out[..., :512]) * scale
-
-    return (x, g, space["RmsNormQuantKernelArgs"]()), {}, (dequantized, normed)
-
-
-_CORE, _MORE = "nkilib_src.nkilib.core", "nkilib_src.nkilib.experimental"
-_CTE = f"{_CORE}.attention.attention_cte"
-_BWD = f"{_CORE}.attention.attention_bwd"
-_PROJECTION = f"{_CORE}.output_projection.output_projection_cte.output_projection_cte"
-LIBRARY_CASES = (
-    Case(LIBRARY, f"{_CORE}.cumsum.cumsum", "cumsum", "0.3", running_sum),
-    Case(LIBRARY, f"{_CORE}.embeddings.rope_hf", "rope_hf", "0.3", rope_hf(False)),
-    Case(LIBRARY, f"{_CORE}.embeddings.rope_hf", "rope_hf", "0.3", rope_hf(True), variant="backward"),
-    Case(LIBRARY, _CTE, "attention_cte", "0.3", attention_cte(True), 1e-2, "causal"),
-    Case(LIBRARY, _CTE, "attention_cte", "0.3", attention_cte(False), 1e-2, "all keys"),
-    Case(LIBRARY, f"{_CORE}.embeddings.rope", "RoPE", "0.3", rope(True)),
-    Case(LIBRARY, f"{_CORE}.embeddings.rope", "RoPE", "0.3", rope(False), variant="interleaved"),
-    Case(LIBRARY, _PROJECTION, "output_projection_cte", "0.3", output_projection),
-    Case(LIBRARY, f"{_MORE}.conv.conv1d", "conv1d", "0.3", conv1d),
-    Case(LIBRARY, _BWD, "attention_bwd", "0.3", attention_bwd(False)),
-    Case(LIBRARY, _BWD, "attention_bwd", "0.3", attention_bwd(True), variant="causal"),
-    Case(LIBRARY, f"{_CORE}.max.cascaded_max", "cascaded_max", "0.3", cascaded),
-    Case(LIBRARY, f"{_MORE}.loss.cross_entropy", "cross_entropy_forward", "0.3", loss),
-    Case(LIBRARY, f"{_MORE}.loss.cross_entropy", "cross_entropy_backward", "0.3", loss_gradient),
-    Case(LIBRARY, f"{_CORE}.rmsnorm.rmsnorm_quant", "rmsnorm_quant_kernel", "0.3", quantized, 5e-2),
-)  # fmt: skip
+    *(
+        Case(SAMPLES, f"{_TUTORIALS}/{file}", kernel, "0.2", addition(256, 1024))
+        for file, kernel in (
+            ("tensor_addition/tensor_addition_nki_kernels.py", "nki_tensor_add"),
+            ("transpose2d/transpose2d_nki_kernels.py", "tensor_transpose2D_kernel_"),
+            ("average_pool2d/average_pool2d_nki_kernels.py", "tensor_avgpool_kernel"),
+            ("fused_mamba/mamba_nki_kernels.py", "mamba_v1"),
+            ("fused_mamba/mamba_nki_kernels.py", "mamba_v2"),
+            ("fused_mamba/mamba_nki_kernels.py", "mamba_v3"),
+        )
+    ),
+)
 
 
 # -- autocomp and triton-viz -----------------------------------------------------------------------
@@ -433,7 +317,7 @@ def streamed(_: Any) -> Made:
 
 
 def rms(_: Any) -> Made:
-    """x / rms(x) * g."""
+    """Rows by their root mean square, with a weight per column."""
     x, g = draw(300, 1000), draw(1000)
     return (x, g), {}, wide(x) / np.sqrt((wide(x) ** 2).mean(1, keepdims=True)) * wide(g)
 
@@ -476,7 +360,8 @@ _SOLS = (
     ("tutorial-nki2/5_sdattention_ref.py", attention_rows, 1e-5),
 )
 AUTOCOMP_CASES = tuple(
-    Case(AUTOCOMP, f"sols/trn-{file}", "solution", "0.2", make, tolerance) for file, make, tolerance in _SOLS
+    Case(AUTOCOMP, f"sols/trn-{file}", "solution", "0.2", make, tolerance)
+    for file, make, tolerance in _SOLS
 )
 
 
@@ -519,7 +404,12 @@ def heads_4d(_: Any) -> Made:
 
 def rope_4d(_: Any) -> Made:
     """[batch, heads, seq, d]."""
-    q, k, cos, sin = draw(1, 2, 256, 64), draw(1, 2, 256, 64, seed=1), draw(256, 64), draw(256, 64, seed=1)
+    q, k, cos, sin = (
+        draw(1, 2, 256, 64),
+        draw(1, 2, 256, 64, seed=1),
+        draw(256, 64),
+        draw(256, 64, seed=1),
+    )
     turn = [wide(x) * wide(cos) + rotated(wide(x)) * wide(sin) for x in (q, k)]
     return (q, k, cos, sin, np.zeros_like(q), np.zeros_like(k), 1, 2, 256, 64), {}, tuple(turn)
 
@@ -534,7 +424,8 @@ _VIZ = (
     ("add", "nki_tensor_add_kernel", into(addition(100, 30))),
 )
 TRITON_VIZ_CASES = tuple(
-    Case(TRITON_VIZ, f"examples/nki_beta2/{file}.py", kernel, "0.2", make) for file, kernel, make in _VIZ
+    Case(TRITON_VIZ, f"examples/nki_beta2/{file}.py", kernel, "0.2", make)
+    for file, kernel, make in _VIZ
 )
 
-CASES = (*SDK_CASES, *SAMPLES_CASES, *LIBRARY_CASES, *AUTOCOMP_CASES, *TRITON_VIZ_CASES)
+CASES = (*SDK_CASES, *SAMPLES_CASES, *AUTOCOMP_CASES, *TRITON_VIZ_CASES)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import click
@@ -13,7 +13,6 @@ import click
 from axe_eq.cli.words import OPTIONS
 from axe_eq.errors import PackError
 from axe_eq.layout.notation.text import spelled
-
 
 COMMANDS = "axe_eq.commands"  # entry points: `name = "module:command"`, a command of click
 
@@ -27,14 +26,7 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         own = super().get_command(ctx, cmd_name)
         for point in () if own else entry_points(group=COMMANDS, name=cmd_name):
-            try:
-                command = point.load()
-            except ImportError as error:
-                wrong = f"its {point.value} cannot be imported ({error})"
-                raise PackError(f"command {cmd_name!r}", wrong, "what its package requires") from None
-            if not isinstance(command, click.Command):
-                raise PackError(f"command {cmd_name!r}", f"is {command!r}", "a command of click")
-            return command
+            return _loaded(point)
         return own
 
     def resolve_command(
@@ -47,6 +39,24 @@ class _Commands(click.Group):
                 raise
             known = " ".join(self.list_commands(ctx))
             raise click.UsageError(f"{error.message} Known are {known}.", ctx) from None
+
+
+def _loaded(point: EntryPoint) -> click.Command:
+    """A package's command; one that says what is wrong where it does not load."""
+    try:
+        command = point.load()
+    except ImportError as error:
+        wrong = f"its {point.value} cannot be imported ({error})"
+    else:
+        if isinstance(command, click.Command):
+            return command
+        wrong = f"is {command!r}"
+
+    def refuse(**_: Any) -> None:
+        raise PackError(f"command {point.name!r}", wrong, "a command of click that loads")
+
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command(point.name, anything, refuse, short_help="Does not load.")
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -52,8 +52,13 @@ def peaks(tiles: Sequence[Tile], machine: Machine) -> dict[str, Peak]:
         if peak.n_bytes > most:
             held = "; ".join(f"{size} by {n} tile{'s' * (n > 1)} of {shown(line)}"
                              for line, n, size in peak.lines()[:5])  # fmt: skip
-            raise refuse("C1", memory.value, f"has {peak.n_bytes} bytes per partition live at once: {held}",
-                         f"at most {most} on {machine.name}", peak.tiles[0].line)  # fmt: skip
+            raise refuse(
+                "C1",
+                memory.value,
+                f"has {peak.n_bytes} bytes per partition live at once: {held}",
+                f"at most {most} on {machine.name}",
+                peak.tiles[0].line,
+            )
     return out
 
 
@@ -104,7 +109,9 @@ def placement(tiles: Sequence[Tile], machine: Machine) -> dict[int, int]:
     for memory, most in ((SBUF, machine.sbuf_bytes), (PSUM, machine.psum_bytes)):
         live: list[tuple[int, int, int]] = []  # start, stop, last
         here = 0
-        for t in sorted((t for t in tiles if t.memory is memory and t.first >= 0), key=lambda t: t.first):
+        for t in sorted(
+            (t for t in tiles if t.memory is memory and t.first >= 0), key=lambda t: t.first
+        ):
             live = [x for x in live if x[2] >= t.first]
             if t.address is not None:
                 out[t.number] = t.address[1]
@@ -135,10 +142,18 @@ def _free(
 def items(steps: Sequence[Step], placed: Mapping[int, int]) -> list[Item]:
     """Steps for the timeline, with tiles where they were placed."""
     return [
-        Item(s.engine, s.ns, tuple(_at(r, placed) for r in s.reads), tuple(_at(w, placed) for w in s.writes),
-             s.op, f"{s.line[0]}:{s.line[1]}", s.n_bytes, s.run)
+        Item(
+            s.engine,
+            s.ns,
+            tuple(_at(r, placed) for r in s.reads),
+            tuple(_at(w, placed) for w in s.writes),
+            s.op,
+            f"{s.line[0]}:{s.line[1]}",
+            s.n_bytes,
+            s.run,
+        )
         for s in steps
-    ]  # fmt: skip
+    ]
 
 
 def _at(region: Region, placed: Mapping[int, int]) -> Region:
@@ -153,5 +168,8 @@ def _at(region: Region, placed: Mapping[int, int]) -> Region:
     whole = run // row
     if run > row:  # several partitions in one run
         steps, run = (*steps, (row, whole)), row
-    moved = tuple((step // row * pitch, n) if step % row == 0 and step >= row else (step, n) for step, n in steps)
+    moved = tuple(
+        (step // row * pitch, n) if step % row == 0 and step >= row else (step, n)
+        for step, n in steps
+    )
     return Region(tile.memory.value, first, moved, run)

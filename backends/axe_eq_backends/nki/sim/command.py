@@ -15,7 +15,6 @@ from axe_eq.program.types import DTYPES as CORE_DTYPES
 from axe_eq_backends.nki.sim.dtypes import DTYPES, F32, Dtype, cast, is_integer, name_of
 from axe_eq_backends.nki.sim.errors import NkiError
 from axe_eq_backends.nki.sim.process import Job, Limits, run_file
-from axe_eq_backends.nki.sim.storage import Array
 
 SPEC = re.compile(r"(\d+(?:x\d+)*):(\w+)")
 NAMED = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
@@ -31,22 +30,40 @@ def nki() -> None:
 @click.argument("arguments", nargs=-1, metavar="[NAME=]ARGUMENT ...")
 @click.option("--target", default="trn2", help="trn1, trn2 or trn3.")
 @click.option("--dialect", type=click.Choice(["0.2", "0.3"]), default="0.3", help="Of NKI.")
-@click.option("--grid", default="", help="Programs, such as 2 or 2x4; they run one after the other.")
+@click.option(
+    "--grid", default="", help="Programs, such as 2 or 2x4; they run one after the other."
+)
 @click.option("--module", is_flag=True, help="FILE is a module that --path makes importable.")
 @click.option("--path", "paths", multiple=True, help="A folder to import from.")
-@click.option("--prelude", is_flag=True, help="nki, nisa, nl, np, math are there without an import.")
+@click.option(
+    "--prelude", is_flag=True, help="nki, nisa, nl, np, math are there without an import."
+)
 @click.option("--seed", type=int, default=0, help="Of drawn arrays.")
-@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), default=120.0, help="Limit.")
+@click.option(
+    "--seconds", type=click.FloatRange(min=0, min_open=True), default=120.0, help="Limit."
+)
 @click.option("--memory", type=click.IntRange(64), default=8192, help="Limit in MiB.")
 @click.option("--instructions", type=click.IntRange(1), default=Limits.instructions, help="Limit.")
 @click.option("--trace", default="", help="Write the timeline here, for Perfetto.")
 @click.option("-o", "--output", default="", help="Write the results here, as .npz.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def run(
-    kernel: str, arguments: tuple[str, ...], target: str, dialect: str, grid: str, module: bool,
-    paths: tuple[str, ...], prelude: bool, seed: int, seconds: float, memory: int, instructions: int,
-    trace: str, output: str, as_json: bool,
-) -> None:  # fmt: skip
+    kernel: str,
+    arguments: tuple[str, ...],
+    target: str,
+    dialect: str,
+    grid: str,
+    module: bool,
+    paths: tuple[str, ...],
+    prelude: bool,
+    seed: int,
+    seconds: float,
+    memory: int,
+    instructions: int,
+    trace: str,
+    output: str,
+    as_json: bool,
+) -> None:
     """Simulate a kernel on arrays: 128x512:f32 is drawn, a.npy is read; numbers are themselves."""
     file, colon, name = kernel.rpartition(":")
     if not colon or not file or not name:
@@ -97,14 +114,19 @@ def _value(word: str, draw: np.random.Generator) -> Any:
         try:
             return np.load(word)
         except (OSError, ValueError) as error:
-            raise NkiError(f"array {word!r}", f"does not load ({error})", "a file of numpy.save") from None
+            raise NkiError(
+                f"array {word!r}", f"does not load ({error})", "a file of numpy.save"
+            ) from None
     if word in DTYPES:
         return DTYPES[word]
     try:
         return ast.literal_eval(word)
     except (ValueError, SyntaxError):
-        raise NkiError(f"argument {word!r}", "does not parse",
-                       "an array such as 128x512:f32, FILE.npy, a data type or a Python value") from None  # fmt: skip
+        raise NkiError(
+            f"argument {word!r}",
+            "does not parse",
+            "an array such as 128x512:f32, FILE.npy, a data type or a Python value",
+        ) from None
 
 
 def _dtype(name: str, word: str) -> Dtype:
@@ -128,14 +150,16 @@ def parsed_grid(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split("x")))
 
 
-def _save(path: str, outputs: list[Array]) -> None:
+def _save(path: str, outputs: list[Any]) -> None:
     arrays = {f"result{n}": x.astype(F32) if x.dtype.kind == "V" or x.dtype.num > 24 else x
               for n, x in enumerate(outputs) if isinstance(x, np.ndarray)}  # fmt: skip
     try:
         with open(path, "wb") as file:
             np.savez(file, **arrays)  # type: ignore[arg-type]
     except OSError as error:
-        raise NkiError(f"output {path!r}", f"cannot be written ({error.strerror})", "a file") from None
+        raise NkiError(
+            f"output {path!r}", f"cannot be written ({error.strerror})", "a file"
+        ) from None
 
 
 def _described(x: Any) -> dict[str, Any]:
@@ -156,7 +180,9 @@ def text(report: dict[str, Any], results: list[dict[str, Any]]) -> str:
             f"{r['least']:.4g} to {r['most']:.4g}, mean {r['mean']:.4g}"
         )  # fmt: skip
     counts = report["instructions"]
-    lines.append(f"{sum(counts.values())} instructions: " + ", ".join(f"{e} {n}" for e, n in counts.items()))
+    lines.append(
+        f"{sum(counts.values())} instructions: " + ", ".join(f"{e} {n}" for e, n in counts.items())
+    )
     for memory, peak in report["peaks"].items():
         lines.append(f"{memory} holds {peak['bytes']} of {peak['of']} bytes per partition at most")
         lines += [f"  {p['bytes']:>7} by {p['tiles']} of {p['line']}" for p in peak["lines"][:3]]

@@ -57,13 +57,17 @@ def dtype_of(given: Any) -> Dtype:
     if isinstance(given, str) and given in DTYPES:
         return DTYPES[given]
     try:
-        found = np.dtype(given)
+        found: Dtype | None = np.dtype(given)
     except TypeError:
         found = None
     if found == np.bool_:
         return DTYPES["bool_"]
     if found is None or found not in _NAMES:
-        raise NkiError(f"dtype {given!r}", "is none of NKI", f"one of {' '.join(DTYPES)}")
+        raise NkiError(
+            f"dtype {given if found is None else found}",
+            "is none of NKI",
+            f"one of {' '.join(DTYPES)}",
+        )
     return found
 
 
@@ -87,14 +91,16 @@ def cast(values: np.ndarray[Any, Any], dtype: Dtype) -> np.ndarray[Any, Any]:
     if values.dtype == dtype and dtype.metadata is None:
         return values
     if is_integer(dtype):
-        if is_integer(values.dtype) and values.dtype.itemsize <= dtype.itemsize:
+        if np.can_cast(values.dtype, dtype):
             return values.astype(dtype)
         limits = np.iinfo(dtype)
         wide = np.rint(values.astype(np.float64)) if values.dtype.kind != "i" else values
-        return np.clip(np.nan_to_num(wide, nan=0.0), limits.min, limits.max).astype(dtype)
+        held = np.clip(np.nan_to_num(wide, nan=0.0), limits.min, limits.max)
+        return np.asarray(held.astype(dtype))
     if dtype.metadata is not None:  # 10 bits of fraction, rounded to even
         bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
-        kept = (bits + np.uint32(0xFFF) + ((bits >> np.uint32(13)) & np.uint32(1))) & ~np.uint32(0x1FFF)
+        half, last = np.uint32(0xFFF), (bits >> np.uint32(13)) & np.uint32(1)
+        kept = (bits + half + last) & ~np.uint32(0x1FFF)
         return np.where(np.isfinite(values), kept.view(np.float32), values)
     with np.errstate(over="ignore", invalid="ignore"):
         return values.astype(dtype)

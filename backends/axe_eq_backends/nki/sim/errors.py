@@ -100,3 +100,8 @@ def shown(line: Line) -> str:
 def refuse(check: str, thing: str, wrong: str, expected: str, line: Line | None = None) -> NkiError:
     """The error of a check, at the line of the kernel that runs (or at another)."""
     return NkiError(thing, wrong, expected, check=check, at=shown(line or kernel_line()))
+
+
+def remember(text: str, file: str) -> None:
+    """Let errors show lines of a text that may be in no file."""
+    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file

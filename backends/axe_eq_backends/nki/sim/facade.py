@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from difflib import get_close_matches
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -27,22 +28,26 @@ from axe_eq_backends.nki.sim.views import Tensor
 Names = dict[str, tuple[Any, tuple[str, ...]]]
 
 
+outside: list[Callable[..., Any]] = []  # `run.simulate`, which puts itself here
+
+
 class Kernel:
-    """A function under `nki.jit`: inside a kernel it is called as it is, outside it is simulated."""
+    """A function under `nki.jit`: called as it is inside a kernel, simulated outside."""
 
     def __init__(self, function: Callable[..., Any], grid: tuple[int, ...] = ()) -> None:
         self.function, self.grid = function, grid
         functools.update_wrapper(self, function)
 
     def __getitem__(self, grid: Any) -> Kernel:
-        return Kernel(self.function, tuple(grid) if isinstance(grid, tuple | list) else (int(grid),))
+        return Kernel(
+            self.function, tuple(grid) if isinstance(grid, tuple | list) else (int(grid),)
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """What the function returns; arrays, where it is simulated."""
         if running() is not None:
             return self.function(*args, **kwargs)
-        from axe_eq_backends.nki.sim.run import simulate
-
-        return simulate(self, self.__name__, *args, **kwargs)[0]
+        return outside[0](self, "", *args, **kwargs)[0]
 
 
 def jit(function: Any = None, **_: Any) -> Any:
@@ -54,7 +59,8 @@ def jit(function: Any = None, **_: Any) -> Any:
 
 def simulate_kernel(kernel: Any) -> Callable[..., Any]:
     """`nki.simulate`: a function of arrays."""
-    return jit(kernel)
+    made: Kernel = jit(kernel)
+    return made
 
 
 def get_nc_version() -> nc_version:
@@ -66,9 +72,12 @@ def get_nc_version() -> nc_version:
 def _two_cores(called: str) -> Callable[..., Any]:
     def refuse(*_: Any, **__: Any) -> None:
         if current().programs > 1 or called == "sendrecv":
-            raise AbsentName(f"nisa.{called}", "needs two cores at once, and programs of a grid run "
-                             "one after the other here", "a kernel for one core",
-                             at=shown(kernel_line()))  # fmt: skip
+            raise AbsentName(
+                f"nisa.{called}",
+                "needs two cores at once, and programs of a grid run one after the other here",
+                "a kernel for one core",
+                at=shown(kernel_line()),
+            )
 
     return refuse
 
@@ -124,10 +133,17 @@ class Facade(ModuleType):
 
 def absent(module: str, name: str, dialect: str) -> AbsentName:
     """The error of a name that a module does not have."""
-    _, where = tables().get(module, {}).get(name, (None, ()))
-    there = f"dialect {' '.join(where)}, which has it" if where else "a name that is simulated"
-    return AbsentName(f"{module}.{name}", f"is no name of dialect {dialect}", there,
-                      at=shown(kernel_line()))  # fmt: skip
+    return AbsentName(*no_name(module, name, dialect), at=shown(kernel_line()))
+
+
+def no_name(module: str, name: str, dialect: str) -> tuple[str, str, str]:
+    """The parts of that error's text: which dialect has the name, or one like it."""
+    names = tables().get(module, {})
+    _, where = names.get(name, (None, ()))
+    near = get_close_matches(name, [n for n, (_, where) in names.items() if dialect in where], 1)
+    there = f"dialect {' '.join(where)}, which has it" if where else \
+        f"a name that is simulated{''.join(f', such as {n}' for n in near)}"  # fmt: skip
+    return f"{module}.{name}", f"is no name of dialect {dialect}", there
 
 
 @cache

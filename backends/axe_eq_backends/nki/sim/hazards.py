@@ -36,9 +36,13 @@ def declared(
     if not memory.on_chip:
         return
     if len(shape) < 2:
-        raise refuse("P1", thing, f"has {len(shape)} dim on chip", "partitions and a free dim", line)
+        raise refuse(
+            "P1", thing, f"has {len(shape)} dim on chip", "partitions and a free dim", line
+        )
     if shape[0] > machine.partitions:
-        raise refuse("P1", thing, f"has {shape[0]} partitions", f"at most {machine.partitions}", line)
+        raise refuse(
+            "P1", thing, f"has {shape[0]} partitions", f"at most {machine.partitions}", line
+        )
     n_bytes = prod(shape[1:]) * dtype.itemsize
     held = machine.psum_bytes if memory is MemoryRegion.psum else machine.sbuf_bytes
     start = 0 if address is None else address[1]
@@ -52,8 +56,11 @@ def declared(
     if partition not in starts(shape[0]) or partition + shape[0] > machine.partitions:
         allowed = " ".join(str(p) for p in starts(shape[0]) if p + shape[0] <= machine.partitions)
         raise refuse("P2", thing, f"starts at partition {partition}", allowed, line)
-    if memory is MemoryRegion.psum and byte // machine.bank_bytes != (byte + n_bytes - 1) // machine.bank_bytes \
-            and byte % machine.bank_bytes:  # fmt: skip
+    if (
+        memory is MemoryRegion.psum
+        and byte // machine.bank_bytes != (byte + n_bytes - 1) // machine.bank_bytes
+        and byte % machine.bank_bytes
+    ):
         raise refuse("C2", thing, f"starts at byte {byte} of PSUM and crosses into another bank",
                      f"a multiple of {machine.bank_bytes}, or all in one bank", line)  # fmt: skip
     if byte % dtype.itemsize:
@@ -75,10 +82,14 @@ def reached(run: Run, engine: str, views: Sequence[Tensor]) -> None:
                 raise run.wrong("B1", f"{t!r}", "is in PSUM", "SBUF or HBM: no DMA reaches PSUM")
             continue
         if engine == "gpsimd" and t.buffer is MemoryRegion.psum:
-            raise run.wrong("B2", f"{t!r}", "is in PSUM", "SBUF: the gpsimd engine does not reach PSUM")
+            raise run.wrong(
+                "B2", f"{t!r}", "is in PSUM", "SBUF: the gpsimd engine does not reach PSUM"
+            )
         t.fits_descriptor()
         tile = t.storage.tile
-        if tile.address is not None or tile.partitions > 64:  # others start where the compiler likes
+        if (
+            tile.address is not None or tile.partitions > 64
+        ):  # others start where the compiler likes
             start = t.start + (tile.address[0] if tile.address else 0)
             if start not in starts(t.partitions):
                 raise run.wrong("P2", f"{t!r}", f"starts at partition {start}",
@@ -126,12 +137,21 @@ def group_written(run: Run, t: Tensor, accumulates: bool) -> None:
         return
     group = storage.groups.setdefault(here, Group(here, run.line))
     if group.read is not None:
-        run.warn("M3", f"dst {t!r}", f"was read at {group.read[0]}:{group.read[1]} before this product "
-                 "of its accumulation group", "reads after the last product of a group")  # fmt: skip
+        run.warn(
+            "M3",
+            f"dst {t!r}",
+            f"was read at {group.read[0]}:{group.read[1]} before this product "
+            "of its accumulation group",
+            "reads after the last product of a group",
+        )
     latest = storage.latest.get(bank, here)
     if latest != here and meet_rows(latest, here) and latest in storage.groups:
-        run.warn("M3", f"dst {t!r}", f"goes on in bank {bank} of its tile after another group started there",
-                 "one open accumulation group in a bank")  # fmt: skip
+        run.warn(
+            "M3",
+            f"dst {t!r}",
+            f"goes on in bank {bank} of its tile after another group started there",
+            "one open accumulation group in a bank",
+        )
 
 
 def meet_rows(a: Sequence[int], b: Sequence[int]) -> bool:

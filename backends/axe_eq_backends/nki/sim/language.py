@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,18 +20,21 @@ from axe_eq_backends.nki.sim.machine import Machine
 from axe_eq_backends.nki.sim.objects import NKIObject
 from axe_eq_backends.nki.sim.ops import OPS, Op
 from axe_eq_backends.nki.sim.state import PSUM, SBUF, current, running
-from axe_eq_backends.nki.sim.storage import MemoryRegion
+from axe_eq_backends.nki.sim.storage import Array, MemoryRegion
 from axe_eq_backends.nki.sim.views import Register, Tensor
 
 # name -> value or function, and the dialects that have it
 NAMES: dict[str, tuple[Any, tuple[str, ...]]] = {}
 
 
-def name(*dialects: str, called: str = "") -> Callable[[Any], Any]:
+Called = TypeVar("Called", bound=Callable[..., Any])
+
+
+def name(*dialects: str) -> Callable[[Called], Called]:
     """Register a function of `nki.language`."""
 
-    def wrap(function: Any) -> Any:
-        NAMES[called or function.__name__] = function, dialects or DIALECTS
+    def wrap(function: Called) -> Called:
+        NAMES[function.__name__] = function, dialects or DIALECTS
         return function
 
     return wrap
@@ -39,11 +43,26 @@ def name(*dialects: str, called: str = "") -> Callable[[Any], Any]:
 # -- tensors ---------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Bare:
+    """A memory as a word of dialect 0.2 that needs no import: `sbuf.view(dtype, shape)`."""
+
+    region: MemoryRegion
+
+    def view(self, dtype: Any, shape: Any, name: str = "") -> Tensor:
+        """A new tensor in it."""
+        return ndarray(shape, dtype, self.region, name)
+
+
+BARE = {m.name: Bare(m) for m in MemoryRegion}
+
+
 @name()
 def ndarray(
     shape: Any, dtype: Any, buffer: Any = SBUF, name: str = "", address: Any = None, **_: Any
 ) -> Tensor:
     """A new tensor that nothing has written."""
+    buffer = buffer.region if isinstance(buffer, Bare) else buffer
     if not isinstance(buffer, MemoryRegion):
         raise NkiError(f"buffer {buffer!r}", "is no memory", "nl.sbuf, nl.psum or nl.shared_hbm",
                        at=shown(kernel_line()))  # fmt: skip
@@ -112,8 +131,8 @@ def shared_identity_matrix(n: int, dtype: Any = DTYPES["uint8"], dst: Any = None
 
 
 def _range(start: Any, stop: Any = None, step: Any = 1, **_: Any) -> range:
-    bounds = (0, start) if stop is None else (start, stop)
-    return range(*(operator.index(b) for b in bounds), operator.index(step))
+    first, last = (0, start) if stop is None else (start, stop)
+    return range(operator.index(first), operator.index(last), operator.index(step))
 
 
 for _called in ("affine_range", "sequential_range", "static_range", "dynamic_range"):
@@ -197,36 +216,20 @@ def is_psum(buffer: Any) -> bool:
 # -- wrappers that make tiles ----------------------------------------------------------------------
 
 
-def applied(op: Op, *args: Any, dtype: Any = None, **_: Any) -> Tensor:
-    """`nl.<op>` of tiles and scalars: element by element, the smaller repeated."""
-    tiles = [a for a in args if isinstance(a, Tensor)]
-    if not tiles:
-        raise NkiError(f"nl.{op.name}", "has no tensor among its arguments", "a tile",
-                       at=shown(kernel_line()))  # fmt: skip
-    run = current()
-    shape = tuple(int(n) for n in np.broadcast_shapes(*(t.shape for t in tiles)))
-    out = ndarray(shape, dtype or tiles[0].dtype)
-    run.begin(f"nl.{op.name}")
-    parts = [run.read("x", a) if isinstance(a, Tensor) else np.float32(a) for a in args]
-    with np.errstate(all="ignore"):
-        values = op.cell(*parts)
-    run.write("dst", out, np.broadcast_to(values, shape))
-    run.issue("scalar" if op.activation and len(tiles) == 1 else "vector", len(tiles) * out.free)
-    return out
-
-
 def _reduction(called: str, cell: Any) -> None:
     def reduce(x: Tensor, axis: Any, dtype: Any = None, keepdims: bool = False, **_: Any) -> Tensor:
         run = current()
         axes = tuple(a % x.ndim for a in ((axis,) if isinstance(axis, int) else tuple(axis)))
         if 0 in axes:
             raise refuse("P1", f"nl.{called} of {x!r}", f"reduces axis {axis}", "free axes")
-        shape = tuple(1 if d in axes else n for d, n in enumerate(x.shape) if keepdims or d not in axes)
+        shape = tuple(
+            1 if d in axes else n for d, n in enumerate(x.shape) if keepdims or d not in axes
+        )
         out = ndarray(shape if len(shape) > 1 else (*shape, 1), dtype or x.dtype)
         run.begin(f"nl.{called}")
         with np.errstate(all="ignore"):
             run.write("dst", out, np.asarray(cell(run.read("x", x), axis=axes)))
-        run.issue("vector", x.free)
+        run.issue("vector", x.free, "reduce")
         return out
 
     reduce.__name__ = called
@@ -298,12 +301,16 @@ def expand_dims(x: Tensor, axis: int) -> Tensor:
     return x.expand_dim(axis)
 
 
+def _chosen(condition: Array, x: Array, y: Array) -> Array:
+    return np.where(condition != 0, x, y)
+
+
 @name()
 def where(condition: Tensor, x: Any, y: Any, dtype: Any = None) -> Tensor:
     """One of two values by a condition."""
-    chosen = Op("where", "function", lambda c, a, b: np.where(c != 0, a, b))
+    chosen = Op("where", "function", _chosen)
     first = x if isinstance(x, Tensor) else y if isinstance(y, Tensor) else condition
-    return applied(chosen, condition, x, y, dtype=dtype or first.dtype)
+    return chosen(condition, x, y, dtype=dtype or first.dtype)
 
 
 @name()
@@ -323,20 +330,20 @@ def softmax(x: Tensor, axis: Any = -1, dtype: Any = None) -> Tensor:
         e = np.exp(v - v.max(axes, keepdims=True))
         return e / e.sum(axes, keepdims=True)
 
-    return applied(Op("softmax", "function", cell), x, dtype=dtype)
+    return Op("softmax", "function", cell)(x, dtype=dtype)
 
 
 @name()
 def rms_norm(
     x: Tensor, w: Tensor, axis: Any, n: int, epsilon: float = 1e-6, dtype: Any = None, **_: Any
 ) -> Tensor:
-    """x / sqrt(sum of squares / n + epsilon) * w."""
+    """X / sqrt(sum of squares / n + epsilon) * w."""
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
 
     def cell(v: Any, g: Any) -> Any:
         return v / np.sqrt((v * v).sum(axes, keepdims=True) / n + epsilon) * g
 
-    return applied(Op("rms_norm", "function", cell), x, w, dtype=dtype)
+    return Op("rms_norm", "function", cell)(x, w, dtype=dtype)
 
 
 @name("0.3")

@@ -10,14 +10,16 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from axe_eq_backends.nki.sim.errors import Finding, NkiError, shown
-from axe_eq_backends.nki.sim.facade import tables
+from axe_eq_backends.nki.sim.errors import Finding, NkiError, remember, shown
+from axe_eq_backends.nki.sim.facade import no_name, tables
 
 LINT = "LINT"
 USUAL = {"nki": "nki", "nisa": "nki.isa", "nl": "nki.language"}
 
 
-def check(text: str, file: str, dialect: str, names: Mapping[str, Any] | None = None) -> list[Finding]:
+def check(
+    text: str, file: str, dialect: str, names: Mapping[str, Any] | None = None
+) -> list[Finding]:
     """What is found in a text of kernels that need not stop a simulation.
 
     Args:
@@ -29,11 +31,16 @@ def check(text: str, file: str, dialect: str, names: Mapping[str, Any] | None = 
     Raises:
         NkiError: it is no Python, or uses a name that the dialect does not have.
     """
+    remember(text, file)
     try:
         tree = ast.parse(text, file)
     except SyntaxError as error:
-        raise NkiError(f"file {file}", f"is no Python ({error.msg})", "a text of kernels",
-                       at=f"{file}:{error.lineno}: {(error.text or '').strip()}") from None  # fmt: skip
+        raise NkiError(
+            f"file {file}",
+            f"is no Python ({error.msg})",
+            "a text of kernels",
+            at=f"{file}:{error.lineno}: {(error.text or '').strip()}",
+        ) from None
     aliases = {n: USUAL[n] for n in names or {} if n in USUAL}
     aliases |= dict(_imported(tree, file, dialect))
     for node in ast.walk(tree):
@@ -65,11 +72,15 @@ def _imported(tree: ast.AST, file: str, dialect: str) -> Iterator[tuple[str, str
 def _module(name: str, file: str, line: int, dialect: str) -> None:
     if name not in tables():
         known = " ".join(tables())
-        raise NkiError(f"module {name}", f"is none of NKI {dialect}", f"one of {known}", at=shown((file, line)))
+        raise NkiError(
+            f"module {name}", f"is none of NKI {dialect}", f"one of {known}", at=shown((file, line))
+        )
 
 
-def _resolved(node: ast.Attribute, aliases: Mapping[str, str], file: str, dialect: str) -> str | None:
-    """The module that an attribute chain stands for, if it does; what is no module has to be a name."""
+def _resolved(
+    node: ast.Attribute, aliases: Mapping[str, str], file: str, dialect: str
+) -> str | None:
+    """The module that an attribute chain stands for, if it does; others have to be names."""
     if isinstance(node.value, ast.Name):
         module = aliases.get(node.value.id)
     elif isinstance(node.value, ast.Attribute):
@@ -86,11 +97,9 @@ def _resolved(node: ast.Attribute, aliases: Mapping[str, str], file: str, dialec
 
 
 def _name(module: str, name: str, file: str, line: int, dialect: str) -> None:
-    _, where = tables()[module].get(name, (None, ()))
-    if dialect in where:
+    if dialect in tables()[module].get(name, (None, ()))[1]:
         return
-    there = f"dialect {' '.join(where)}, which has it" if where else "a name that is simulated"
-    raise NkiError(f"{module}.{name}", f"is no name of dialect {dialect}", there, at=shown((file, line)))
+    raise NkiError(*no_name(module, name, dialect), at=shown((file, line)))
 
 
 def _beyond(tree: ast.AST, dialect: str) -> Iterator[tuple[int, str]]:
@@ -101,13 +110,21 @@ def _beyond(tree: ast.AST, dialect: str) -> Iterator[tuple[int, str]]:
         if not isinstance(function, ast.FunctionDef) or not _is_kernel(function):
             continue
         if function.args.kwonlyargs:
-            yield function.lineno, f"kernel {function.name}: has * in its signature; expected plain arguments"
+            yield (
+                function.lineno,
+                f"kernel {function.name}: has * in its signature; expected plain arguments",
+            )
         for node in ast.walk(function):
             if isinstance(node, ast.Compare):
                 for op in node.ops:
                     if isinstance(op, ast.Is | ast.IsNot):
-                        yield node.lineno, f"kernel {function.name}: compares by `is`; expected == or !="
-            elif isinstance(node, ast.Yield | ast.YieldFrom | ast.Await | ast.AsyncFor | ast.AsyncWith):
+                        yield (
+                            node.lineno,
+                            f"kernel {function.name}: compares by `is`; expected == or !=",
+                        )
+            elif isinstance(
+                node, ast.Yield | ast.YieldFrom | ast.Await | ast.AsyncFor | ast.AsyncWith
+            ):
                 yield node.lineno, f"kernel {function.name}: is a generator; expected a function"
 
 

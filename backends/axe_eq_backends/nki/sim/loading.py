@@ -11,8 +11,8 @@ import builtins
 import importlib
 import importlib.machinery
 import importlib.util
-import linecache
 import sys
+import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
@@ -23,12 +23,13 @@ from typing import Any
 
 from axe_eq.errors import cause
 from axe_eq_backends.nki.sim import lint
-from axe_eq_backends.nki.sim.errors import Finding, NkiError, shown
+from axe_eq_backends.nki.sim.errors import Finding, NkiError, remember, shown
 from axe_eq_backends.nki.sim.facade import absent, modules
-from axe_eq_backends.nki.sim.storage import MemoryRegion
+from axe_eq_backends.nki.sim.language import BARE
 
-# Words that dialect 0.2 has without an import, and what kernels of tuners expect to be imported.
-BARE = {m.name: m for m in MemoryRegion}
+# Where files are that hold no kernels: the simulator, the standard library, installed packages, and
+# functions that `dataclass` makes.
+_NO_KERNELS = (str(Path(__file__).parent), *sysconfig.get_paths().values(), "<string>", "<frozen")
 
 
 def prelude(dialect: str) -> dict[str, Any]:
@@ -51,7 +52,11 @@ def execute(
     ours = modules(dialect)
 
     def import_(
-        name: str, globals: Any = None, locals: Any = None, fromlist: Sequence[str] = (), level: int = 0
+        name: str,
+        globals: Any = None,
+        locals: Any = None,
+        fromlist: Sequence[str] = (),
+        level: int = 0,
     ) -> Any:
         if level or name.partition(".")[0] != "nki":
             return builtins.__import__(name, globals, locals, fromlist, level)
@@ -65,7 +70,7 @@ def execute(
     held = vars(builtins) | {"__import__": import_} | (BARE if dialect == "0.2" else {})
     space: dict[str, Any] = {"__name__": Path(file).stem, "__file__": file, "__builtins__": held}
     space |= names or {}
-    linecache.cache[file] = len(text), None, text.splitlines(keepends=True), file
+    remember(text, file)
     try:
         exec(compile(text, file, "exec"), space)
     except NkiError:
@@ -80,12 +85,11 @@ def execute(
 
 
 def raised_in(error: BaseException, file: str = "") -> str:
-    """The last line of a kernel that an error came through."""
+    """The last line of a kernel (or of `file`) that an error came through."""
     here, trace = "", error.__traceback__
-    ours = str(Path(__file__).parent)
     while trace is not None:
         name = trace.tb_frame.f_code.co_filename
-        if (name == file if file else not name.startswith(ours)) or name == file:
+        if name == file if file else not name.startswith(_NO_KERNELS):
             here = shown((name, trace.tb_lineno))
         trace = trace.tb_next
     return here
@@ -106,7 +110,7 @@ def real_nki() -> str:
         find = getattr(finder, "find_spec", None)
         spec = find("nki", None) if find else None
         if spec is not None:
-            return str(spec.origin or list(spec.submodule_search_locations or [""])[0])
+            return str(spec.origin or next(iter(spec.submodule_search_locations or [""])))
     return ""
 
 
@@ -176,8 +180,12 @@ def load_file(
         try:
             return vars(importlib.import_module(module))
         except Exception as error:
-            raise NkiError(f"module {module}", f"fails while it is loaded ({cause(error)})", "kernels",
-                           at=raised_in(error)) from error  # fmt: skip
+            raise NkiError(
+                f"module {module}",
+                f"fails while it is loaded ({cause(error)})",
+                "kernels",
+                at=raised_in(error),
+            ) from error
     return execute(read(path), str(path), dialect, names)
 
 

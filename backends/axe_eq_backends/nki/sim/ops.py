@@ -13,9 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from axe_eq_backends.nki.sim.dtypes import dtype_of
+from axe_eq_backends.nki.sim.errors import NkiError, kernel_line, shown
+from axe_eq_backends.nki.sim.state import SBUF, current
 from axe_eq_backends.nki.sim.storage import Array
+from axe_eq_backends.nki.sim.views import Tensor
 
-Cell = Callable[..., Array]
+Cell = Callable[..., Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,10 +58,10 @@ class Op:
         """The reduction of an array over axes."""
         if self.reduces is np.subtract:  # x0 - x1 - x2 ...
             flat = x.reshape(*x.shape[: x.ndim - len(axis)], -1)
-            out = 2 * flat[..., 0] - flat.sum(-1)
+            out: Array = 2 * flat[..., 0] - flat.sum(-1)
             return out.reshape(out.shape + (1,) * len(axis)) if keepdims else out
         assert self.reduces is not None
-        return self.reduces.reduce(x, axis=axis, keepdims=keepdims)
+        return np.asarray(self.reduces.reduce(x, axis=axis, keepdims=keepdims))
 
     def valid(self, x: Array) -> bool:
         """Whether all arguments are in the range of its activation."""
@@ -67,11 +71,24 @@ class Op:
         with np.errstate(invalid="ignore"):
             return bool(((x >= np.float32(self.low)) & (x <= np.float32(self.high))).all())
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        """The function of `nki.language` with this name: a new tile."""
-        from axe_eq_backends.nki.sim.language import applied
-
-        return applied(self, *args, **options)
+    def __call__(self, *args: Any, dtype: Any = None, **_: Any) -> Tensor:
+        """The function of `nki.language` with this name: a new tile, the smaller tile repeated."""
+        tiles = [a for a in args if isinstance(a, Tensor)]
+        if not tiles:
+            at = shown(kernel_line())
+            raise NkiError(f"{self!r}", "has no tensor among its arguments", "a tile", at=at)
+        run = current()
+        shape = tuple(int(n) for n in np.broadcast_shapes(*(t.shape for t in tiles)))
+        out = run.declare(shape, dtype_of(dtype or tiles[0].dtype), SBUF)
+        run.begin(f"nl.{self.name}")
+        parts = [run.read("x", a) if isinstance(a, Tensor) else np.float32(a) for a in args]
+        with np.errstate(all="ignore"):
+            values = self.cell(*parts)
+        run.write("dst", out, np.broadcast_to(values, shape))
+        single = self.activation and len(tiles) == 1
+        row = "activation" if single else "tensor_tensor" if len(tiles) > 1 else "tensor_scalar"
+        run.issue("scalar" if single else "vector", out.free, row)
+        return out
 
 
 def _as_truth(cell: Cell) -> Cell:
@@ -83,41 +100,41 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 
 def erf(x: Array) -> Array:
     """The error function."""
-    return _erf(x.astype(np.float64)).astype(np.float32)
+    return np.asarray(_erf(x.astype(np.float64)), np.float32)
 
 
-def _sigmoid(x: Array) -> Array:
+def _sigmoid(x: Array) -> Any:
     return 1 / (1 + np.exp(-x))
 
 
-def _gelu(x: Array) -> Array:
+def _gelu(x: Array) -> Any:
     return 0.5 * x * (1 + erf(x / np.float32(math.sqrt(2))))
 
 
-def _gelu_dx(x: Array) -> Array:
+def _gelu_dx(x: Array) -> Any:
     density = np.exp(-x * x / 2) / np.float32(math.sqrt(2 * math.pi))
     return 0.5 * (1 + erf(x / np.float32(math.sqrt(2)))) + x * density
 
 
-def _gelu_tanh(x: Array) -> Array:
+def _gelu_tanh(x: Array) -> Any:
     return 0.5 * x * (1 + np.tanh(np.float32(math.sqrt(2 / math.pi)) * (x + 0.044715 * x**3)))
 
 
-def _gelu_sigmoid(x: Array) -> Array:
+def _gelu_sigmoid(x: Array) -> Any:
     return x * _sigmoid(np.float32(1.702) * x)
 
 
-def _gelu_sigmoid_dx(x: Array) -> Array:
+def _gelu_sigmoid_dx(x: Array) -> Any:
     s = _sigmoid(np.float32(1.702) * x)
     return s * (1 + np.float32(1.702) * x * (1 - s))
 
 
-def _silu_dx(x: Array) -> Array:
+def _silu_dx(x: Array) -> Any:
     s = _sigmoid(x)
     return s * (1 + x * (1 - s))
 
 
-def _softplus(x: Array) -> Array:
+def _softplus(x: Array) -> Any:
     return np.logaddexp(np.float32(0), x)
 
 

@@ -21,7 +21,6 @@ import numpy as np
 from axe_eq_backends.nki.sim.dtypes import dtype_of, name_of
 from axe_eq_backends.nki.sim.errors import NkiError
 from axe_eq_backends.nki.sim.state import MOST_INSTRUCTIONS
-from axe_eq_backends.nki.sim.storage import Array
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,7 @@ class Job:
     trace: str = ""
 
 
-def run_file(job: Job, limits: Limits = Limits()) -> tuple[list[Array], dict[str, Any]]:
+def run_file(job: Job, limits: Limits = Limits()) -> tuple[list[Any], dict[str, Any]]:
     """The arrays that a kernel returns, and its report as data.
 
     Raises:
@@ -85,8 +84,12 @@ def run_file(job: Job, limits: Limits = Limits()) -> tuple[list[Array], dict[str
                 env=os.environ | {"OPENBLAS_NUM_THREADS": "1"},  # products are small
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise NkiError(thing, f"has run for {limits.seconds:g} s",
-                           "an end within the limit", hint="--seconds, or smaller arrays") from None  # fmt: skip
+            raise NkiError(
+                thing,
+                f"has run for {limits.seconds:g} s",
+                "an end within the limit",
+                hint="--seconds, or smaller arrays",
+            ) from None
         if (folder / "error.json").exists():
             told = json.loads((folder / "error.json").read_text())
             raise NkiError(told["thing"], told["wrong"], told["expected"], check=told["check"],

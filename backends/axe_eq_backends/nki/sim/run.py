@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from axe_eq.errors import cause
+from axe_eq.errors import cause, defined_at
 from axe_eq.target import Target
 from axe_eq_backends.nki.sim import capacity, lint
 from axe_eq_backends.nki.sim.dtypes import dtype_of
 from axe_eq_backends.nki.sim.errors import Finding, NkiError, refuse, shown
-from axe_eq_backends.nki.sim.facade import Kernel
+from axe_eq_backends.nki.sim.facade import Kernel, outside
 from axe_eq_backends.nki.sim.isa import DIALECTS
 from axe_eq_backends.nki.sim.loading import execute, raised_in
 from axe_eq_backends.nki.sim.machine import Machine, machine
@@ -111,8 +111,13 @@ def simulate(
                 f"{held.warned_instructions}, beyond which compilers take hours")  # fmt: skip
         run.found["S1", line] = Finding("S1", text, line)
     placed = capacity.placement(run.tiles, held)
-    report = Report(title, held, dialect, tuple(run.steps), (*remarks, *run.found.values()), peaks, placed)
+    report = Report(
+        title, held, dialect, tuple(run.steps), (*remarks, *run.found.values()), peaks, placed
+    )
     return arrays, report
+
+
+outside.append(simulate)
 
 
 def find(space: Mapping[str, Any], kernel: str, file: str) -> Any:
@@ -123,8 +128,12 @@ def find(space: Mapping[str, Any], kernel: str, file: str) -> Any:
     """
     if not callable(space.get(kernel)):
         known = [n for n, v in space.items() if isinstance(v, Kernel)]
-        known = known or [n for n, v in space.items() if inspect.isfunction(v) and not n.startswith("_")]
-        raise NkiError(f"file {file}", f"has no kernel {kernel!r}", f"one of {' '.join(known) or 'none'}")
+        known = known or [
+            n for n, v in space.items() if inspect.isfunction(v) and not n.startswith("_")
+        ]
+        raise NkiError(
+            f"file {file}", f"has no kernel {kernel!r}", f"one of {' '.join(known) or 'none'}"
+        )
     return space[kernel]
 
 
@@ -156,12 +165,23 @@ def _call(function: Any, args: list[Any], kwargs: dict[str, Any], title: str) ->
         return function(*args, **kwargs)
     except NkiError:
         raise
-    except RecursionError as error:
+    except MemoryError as error:
+        raise NkiError(
+            f"kernel {title}",
+            f"needs more memory than there is ({error})",
+            "smaller arrays",
+            at=raised_in(error),
+        ) from None
+    except RecursionError:
         raise NkiError(f"kernel {title}", "calls itself without end", "a kernel that returns",
-                       at=raised_in(error)) from None  # fmt: skip
+                       at=defined_at(function)) from None  # fmt: skip
     except Exception as error:
-        raise NkiError(f"kernel {title}", f"fails ({cause(error)})", "a kernel that returns its results",
-                       at=raised_in(error)) from error  # fmt: skip
+        raise NkiError(
+            f"kernel {title}",
+            f"fails ({cause(error)})",
+            "a kernel that returns its results",
+            at=raised_in(error),
+        ) from error
 
 
 def _outputs(run: Run, value: Any, title: str) -> Any:
@@ -184,4 +204,3 @@ def _outputs(run: Run, value: Any, title: str) -> Any:
     if isinstance(value, dict):
         return {k: _outputs(run, v, title) for k, v in value.items()}
     return value
-

@@ -1,4 +1,4 @@
-"""The run of a kernel: what instructions read and write, what they find, the list of their steps."""
+"""The run of a kernel: what instructions read and write, what is found, and their steps."""
 
 from __future__ import annotations
 
@@ -183,8 +183,12 @@ class Run:
             line, tile = t.storage.clobbered
             raise self.wrong("C2", f"{what} {t!r}", f"was overwritten by {tile} at {shown(line)}",
                              "tiles whose addresses do not meet while both are used")  # fmt: skip
-        raise self.wrong("U1", f"{what} {t!r}", f"has {missing} of {t.size} elements that nothing wrote",
-                         "every element written before it is read")  # fmt: skip
+        raise self.wrong(
+            "U1",
+            f"{what} {t!r}",
+            f"has {missing} of {t.size} elements that nothing wrote",
+            "every element written before it is read",
+        )
 
     def write(self, what: str, given: Any, values: Array, *, product: bool = False) -> None:
         """Put values, in order, cast to the dtype of the destination."""
@@ -210,13 +214,29 @@ class Run:
             hazards.overwrites(t, self.addressed, self.line)
 
     def issue(
-        self, engine: str, cycles: float = 0.0, *, ns: float | None = None, n_bytes: int = 0, run: int = 0
+        self,
+        engine: str,
+        elements: float = 0.0,
+        row: str = "copy",
+        *,
+        ns: float | None = None,
+        n_bytes: int = 0,
+        run: int = 0,
     ) -> None:
-        """The instruction ends: which engine it took, and for how long."""
+        """The instruction ends: which engine it took, and for how long.
+
+        Args:
+            engine: that ran it.
+            elements: per partition, that `row` of the target says the cycles of.
+            row: of the target's instructions on that engine, without the engine's name.
+            ns: the time instead.
+            n_bytes: that a DMA moves.
+            run: bytes of its contiguous runs.
+        """
         views = (*self._writes, *self._reads)
         hazards.reached(self, engine, views)
-        clock = self.machine.ghz[engine]
-        time = ns if ns is not None else max(cycles, self.machine.least_cycles) / clock
+        time = self.machine.cycles(engine, row, elements) / self.machine.ghz[engine]
+        time = time if ns is None else ns
         number = len(self.steps)
         for t in views:
             tile = t.storage.tile
@@ -241,8 +261,12 @@ class Run:
     def at_least(self, generation: int) -> None:
         """Refuse an instruction that older NeuronCores lack."""
         if self.machine.generation < generation:
-            raise self.wrong("E1", "", f"is no instruction of NeuronCore-v{self.machine.generation} "
-                             f"({self.machine.name})", f"NeuronCore-v{generation} or newer")  # fmt: skip
+            raise self.wrong(
+                "E1",
+                "",
+                f"is no instruction of NeuronCore-v{self.machine.generation} ({self.machine.name})",
+                f"NeuronCore-v{generation} or newer",
+            )
 
     def same(self, **views: Tensor) -> None:
         """Refuse operands whose partitions or elements per partition differ."""
@@ -250,9 +274,11 @@ class Run:
         for name, t in others:
             if t.partitions != first.partitions or t.free != first.free:
                 raise self.wrong(
-                    "P1", f"{name} {t!r}", f"has {t.partitions} partitions of {t.free} elements",
+                    "P1",
+                    f"{name} {t!r}",
+                    f"has {t.partitions} partitions of {t.free} elements",
                     f"{first.partitions} of {first.free} as {what}",
-                )  # fmt: skip
+                )
 
     def on_chip(self, **views: Any) -> list[Tensor]:
         """Operands that have to be in SBUF or PSUM."""
@@ -294,4 +320,3 @@ def within(run: Run) -> Iterator[Run]:
         yield run
     finally:
         _CURRENT.reset(before)
-

@@ -1,7 +1,7 @@
 """Storage of tensors: bytes with two bitmaps that all views share, and when it was in use.
 
-`init` says which bytes were written, `product` which of them by a matrix product last. Bitmaps count
-in elements of the storage until a view of a smaller dtype needs a finer count.
+`init` says which bytes were written, `product` which of them by a matrix product last. Bitmaps
+count in elements of the storage until a view of a smaller dtype needs a finer count.
 """
 
 from __future__ import annotations
@@ -34,12 +34,6 @@ class MemoryRegion(Enum):
         """Whether it has partitions."""
         return self in (MemoryRegion.sbuf, MemoryRegion.psum)
 
-    def view(self, dtype: Any, shape: Any, name: str = "") -> Any:
-        """A new tensor in it: `sbuf.view(dtype, shape)` of dialect 0.2."""
-        from axe_eq_backends.nki.sim.language import ndarray
-
-        return ndarray(shape, dtype, buffer=self, name=name)
-
 
 @dataclass(eq=False)
 class Tile:
@@ -66,7 +60,7 @@ class Tile:
 
     def __str__(self) -> str:
         size = f"{self.partitions} x {self.bytes_per_partition} B"
-        return f"{self.name or f'tile {self.number}'} ({size} of {self.memory.value})"
+        return f"{self.name or 'a tile'} ({size} of {self.memory.value})"
 
 
 @dataclass(eq=False)
@@ -135,7 +129,9 @@ def new_storage(
     """Storage that nothing has written yet."""
     n_bytes = prod(shape) * dtype.itemsize
     partitions = shape[0] if memory.on_chip and shape else 1
-    tile = Tile(next(_numbers), name, memory, partitions, n_bytes // max(partitions, 1), line, address)
+    tile = Tile(
+        next(_numbers), name, memory, partitions, n_bytes // max(partitions, 1), line, address
+    )
     return Storage(shape, dtype, tile)
 
 

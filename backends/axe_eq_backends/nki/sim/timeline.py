@@ -1,7 +1,9 @@
 """One model of time: engines that issue in order, DMA queues, waits by data.
 
 An item keeps its engine busy for so many ns; it waits for what it reads to be written and for what
-it writes to be read and written before (RAW, WAR and WAW, on bytes). Engines take items in order.
+it writes to be read and written before (RAW, WAR and WAW, on bytes). Engines take items in order. A
+result is there some cycles after its item ended; what only must not come before (a write after a
+read, or after a write of the same engine, such as products of one sum) waits for the end alone.
 A transfer starts when what it waits for is there; it is split over up to 16 queues, which work one
 after the other on what is ready. All times are the model's: nothing here was measured.
 """
@@ -89,14 +91,21 @@ class Timeline:
     def text(self) -> str:
         """Total and utilisation, in a few lines."""
         lines = [f"model time {self.total_ns / 1e3:.2f} us (simulated, not measured)"]
-        lines += [f"  {engine:<7} {share:6.1%} busy" for engine, share in self.utilisation().items()]
+        lines += [
+            f"  {engine:<7} {share:6.1%} busy" for engine, share in self.utilisation().items()
+        ]
         return "\n".join(lines)
 
     def perfetto(self) -> str:
         """The timeline as trace events, which Perfetto and chrome://tracing open."""
         lanes = {lane: n for n, lane in enumerate(sorted({s.lane for s in self.spans}), 1)}
         events: list[dict[str, Any]] = [
-            {"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "simulated NeuronCore (model)"}}
+            {
+                "ph": "M",
+                "name": "process_name",
+                "pid": 1,
+                "args": {"name": "simulated NeuronCore (model)"},
+            }
         ]
         events += [{"ph": "M", "name": "thread_name", "pid": 1, "tid": n, "args": {"name": lane}}
                    for lane, n in lanes.items()]  # fmt: skip
@@ -112,12 +121,13 @@ class Timeline:
 
 def schedule(items: Sequence[Item], machine: Machine) -> Timeline:
     """When each item runs."""
-    waits = dependences(items)
-    missing = [len(w) for w in waits]
-    followers: list[list[int]] = [[] for _ in items]
-    for n, before in enumerate(waits):
-        for b in before:
-            followers[b].append(n)
+    missing, followers = [0] * len(items), list[list[tuple[int, bool]]]([] for _ in items)
+    for n, (results, stops) in enumerate(dependences(items)):
+        missing[n] = len(results) + len(stops)
+        for b in results:
+            followers[b].append((n, True))
+        for b in stops:
+            followers[b].append((n, False))
     queues: dict[str, list[int]] = defaultdict(list)
     for n, item in enumerate(items):
         if item.engine != "dma":
@@ -131,11 +141,11 @@ def schedule(items: Sequence[Item], machine: Machine) -> Timeline:
     heapq.heapify(events)
     startable = [not m for m in missing]
 
-    def done(n: int, end: float) -> None:
+    def done(n: int, stop: float, end: float) -> None:
         ends[n] = end
-        for f in followers[n]:
+        for f, result in followers[n]:
             missing[f] -= 1
-            ready[f] = max(ready[f], end)
+            ready[f] = max(ready[f], end if result else stop)
             if not missing[f]:
                 startable[f] = True
                 heapq.heappush(events, (ready[f], f))
@@ -145,7 +155,7 @@ def schedule(items: Sequence[Item], machine: Machine) -> Timeline:
         item = items[n]
         if item.engine == "dma":
             stop = _transfer(n, item, at, dma, machine, spans)
-            done(n, stop + machine.dma_latency_ns)
+            done(n, stop, stop + machine.dma_latency_ns)
             continue
         queue = queues[item.engine]
         while heads[item.engine] < len(queue) and startable[queue[heads[item.engine]]]:
@@ -154,7 +164,7 @@ def schedule(items: Sequence[Item], machine: Machine) -> Timeline:
             start = max(free[item.engine], ready[m])
             stop = free[item.engine] = start + items[m].ns
             spans.append(Span(m, item.engine, start, stop))
-            done(m, stop + ACCESS_CYCLES / machine.ghz[item.engine])
+            done(m, stop, stop + ACCESS_CYCLES / machine.ghz[item.engine])
     busy: dict[str, float] = defaultdict(float)
     for s in spans:
         engine = s.lane.partition(" ")[0]
@@ -181,8 +191,10 @@ def _transfer(
 # -- dependences -----------------------------------------------------------------------------------
 
 
-def dependences(items: Sequence[Item]) -> list[list[int]]:
-    """For every item, earlier ones that it waits for; what these wait for it need not name.
+def dependences(items: Sequence[Item]) -> list[tuple[list[int], list[int]]]:
+    """For every item, earlier ones whose results it waits for, and those whose end is enough.
+
+    What these wait for themselves it need not name.
 
     Bytes of a space are looked at in units of the greatest common divisor of all accesses to it, so
     that tiles of a large tensor are a few cells each. A cell knows its last writer and who read it
@@ -219,16 +231,22 @@ def dependences(items: Sequence[Item]) -> list[list[int]]:
             n += 1
             name = f"dma {n}"
 
-    out: list[list[int]] = []
+    def found(r: Region, who: str) -> list[int]:
+        return [n for n in np.unique(cells(r, who)).tolist() if n >= 0]
+
+    out: list[tuple[list[int], list[int]]] = []
     for n, item in enumerate(items):
-        before: set[int] = set()
+        results: set[int] = set()
+        stops: set[int] = set()
         for r in item.reads:
             if r.space in written:
-                before.update(np.unique(cells(r, "writer")).tolist())
+                results.update(found(r, "writer"))
         for r in item.writes:
-            for who in ("writer", *readers[r.space]):
-                before.update(np.unique(cells(r, who)).tolist())
-        before.discard(-1)
+            for before in found(r, "writer"):
+                pipelined = items[before].engine == item.engine != "dma"
+                (stops if pipelined else results).add(before)
+            for who in readers[r.space]:
+                stops.update(found(r, who))
         for r in item.reads:
             if r.space in written:
                 cells(r, reader(r, item.engine))[...] = n
@@ -236,6 +254,5 @@ def dependences(items: Sequence[Item]) -> list[list[int]]:
             for who in readers[r.space]:
                 cells(r, who)[...] = -1
             cells(r, "writer")[...] = n
-        before.discard(n)
-        out.append(sorted(before))
+        out.append((sorted(results), sorted(stops - results)))
     return out

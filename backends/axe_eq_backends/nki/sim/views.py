@@ -1,7 +1,7 @@
 """Tensors of kernels: strided views of a storage, with the methods of `NkiTensor`.
 
-A view is (storage, first byte, shape, bytes per step); taking one copies nothing. Checks P1 (bounds,
-partitions) and P3 (access patterns) are here, where a kernel's own line asks for the view.
+A view is (storage, first byte, shape, bytes per step); taking one copies nothing. Checks P1
+(bounds, partitions) and P3 (access patterns) are here, where a kernel's own line asks for the view.
 """
 
 from __future__ import annotations
@@ -156,7 +156,9 @@ class Tensor(NKIObject):
     ) -> Tensor:  # fmt: skip
         """Another view of the storage."""
         first = self.first if first is None else first
-        return Tensor(self.storage, first, tuple(shape), tuple(steps), dtype or self.dtype, self.moved)
+        return Tensor(
+            self.storage, first, tuple(shape), tuple(steps), dtype or self.dtype, self.moved
+        )
 
     def __getitem__(self, key: Any) -> Tensor:
         keys = list(key) if isinstance(key, tuple) else [key]
@@ -228,7 +230,9 @@ class Tensor(NKIObject):
     def vector_select(self, dim: int, vector_offset: Tensor) -> Tensor:
         """Rows of which each has its own index along dim 0."""
         if dim != 0 or self.buffer.on_chip:
-            raise self._wrong("P3", f"is selected by a vector in dim {dim}", "dim 0 of a tensor in HBM")
+            raise self._wrong(
+                "P3", f"is selected by a vector in dim {dim}", "dim 0 of a tensor in HBM"
+            )
         moved = Moved(vector_offset, self.steps[0], self.shape[0], True)
         shape = (vector_offset.shape[0], *self.shape[1:])
         return Tensor(self.storage, self.first, shape, (0, *self.steps[1:]), self.dtype, moved)
@@ -237,14 +241,18 @@ class Tensor(NKIObject):
         """Dims in another order."""
         dims = tuple(dims)
         if sorted(dims) != list(range(self.ndim)) or (self.buffer.on_chip and dims[0] != 0):
-            raise self._wrong("P1", f"is permuted by {dims}", "every dim once, partitions first on chip")
+            raise self._wrong(
+                "P1", f"is permuted by {dims}", "every dim once, partitions first on chip"
+            )
         return self.like((self.shape[d] for d in dims), (self.steps[d] for d in dims))
 
     def broadcast(self, dim: int, size: int) -> Tensor:
         """A dim of extent 1 repeated."""
         dim = self._free_dim(dim)
         if self.shape[dim] not in (1, size):
-            raise self._wrong("P1", f"is broadcast in dim {dim} of extent {self.shape[dim]}", "extent 1")
+            raise self._wrong(
+                "P1", f"is broadcast in dim {dim} of extent {self.shape[dim]}", "extent 1"
+            )
         steps = self.steps[dim] if self.shape[dim] == size else 0
         return self._put(dim, [size], [steps], 1)
 
@@ -286,7 +294,9 @@ class Tensor(NKIObject):
         try:
             found = self.array().reshape(new, copy=False)
         except ValueError:
-            raise self._wrong("P1", f"is reshaped to {new} over gaps", "dims without gaps") from None
+            raise self._wrong(
+                "P1", f"is reshaped to {new} over gaps", "dims without gaps"
+            ) from None
         return self.like(new, found.strides)
 
     def rearrange(
@@ -297,7 +307,9 @@ class Tensor(NKIObject):
         sizes, view, names = dict(fixed_sizes or {}), self, list[str]()
         for group in src_pattern:
             parts = (group,) if isinstance(group, str) else tuple(group)
-            extents = tuple(sizes.get(p, -1 if len(parts) > 1 else view.shape[len(names)]) for p in parts)
+            extents = tuple(
+                sizes.get(p, -1 if len(parts) > 1 else view.shape[len(names)]) for p in parts
+            )
             view = view.reshape_dim(len(names), extents) if len(parts) > 1 else view
             names += parts
         order = [n for g in dst_pattern for n in ((g,) if isinstance(g, str) else g)]
@@ -312,7 +324,9 @@ class Tensor(NKIObject):
         to = dtype_of(dtype)
         old, new = self.itemsize, to.itemsize
         if old != new and (self.steps[-1] != old or self.shape[-1] * old % new):
-            raise self._wrong("P1", f"is seen as {name_of(to)}", "a last dim without gaps that fits")
+            raise self._wrong(
+                "P1", f"is seen as {name_of(to)}", "a last dim without gaps that fits"
+            )
         shape = (*self.shape[:-1], self.shape[-1] * old // new)
         steps = (*self.steps[:-1], self.steps[-1] if old == new else new)
         self.storage.refine(new)
@@ -321,9 +335,14 @@ class Tensor(NKIObject):
     reinterpret_cast = view
 
     def ap(
-        self, pattern: Sequence[Sequence[int]], offset: int | None = None, scalar_offset: Any = None,
-        vector_offset: Any = None, indirect_dim: int = 0, dtype: Any = None,
-    ) -> Tensor:  # fmt: skip
+        self,
+        pattern: Sequence[Sequence[int]],
+        offset: int | None = None,
+        scalar_offset: Any = None,
+        vector_offset: Any = None,
+        indirect_dim: int = 0,
+        dtype: Any = None,
+    ) -> Tensor:
         """An access pattern [[stride, count], ...] over the storage, in elements of `dtype`."""
         to = self.dtype if dtype is None else dtype_of(dtype)
         self.storage.refine(to.itemsize)
@@ -331,7 +350,11 @@ class Tensor(NKIObject):
         strides = tuple(operator.index(s) for s, _ in pattern)
         first = self.first + operator.index(offset or 0) * to.itemsize
         steps = [s * to.itemsize for s in strides]
-        if self.buffer.on_chip and counts[0] > 1 and steps[0] != self.storage.tile.bytes_per_partition:
+        if (
+            self.buffer.on_chip
+            and counts[0] > 1
+            and steps[0] != self.storage.tile.bytes_per_partition
+        ):
             row = self.storage.tile.bytes_per_partition // to.itemsize
             raise self._wrong("P3", f"has stride {strides[0]} over partitions",
                               f"{row}, the elements of a partition")  # fmt: skip
@@ -350,7 +373,10 @@ class Tensor(NKIObject):
     def in_bounds(self) -> None:
         """Refuse a view that leaves its storage."""
         last = self.first + sum((n - 1) * s for n, s in zip(self.shape, self.steps, strict=True))
-        if min(self.shape) < 1 or not 0 <= self.first <= last + self.itemsize <= self.storage.n_bytes:
+        if (
+            min(self.shape) < 1
+            or not 0 <= self.first <= last + self.itemsize <= self.storage.n_bytes
+        ):
             held = self.storage.n_bytes // self.itemsize
             raise self._wrong("P1", f"reaches elements {self.offset} to {last // self.itemsize}",
                               f"0 to {held - 1}")  # fmt: skip
@@ -405,7 +431,9 @@ class Tensor(NKIObject):
 
     def _dense(self, start: int, stop: int, size: int = 0) -> bool:
         size = size or self.itemsize
-        for n, step in zip(reversed(self.shape[start:stop]), reversed(self.steps[start:stop]), strict=True):
+        for n, step in zip(
+            reversed(self.shape[start:stop]), reversed(self.steps[start:stop]), strict=True
+        ):
             if n != 1 and step != size:
                 return False
             size *= n

@@ -24,13 +24,16 @@ def main() -> None:
         (folder / "report.json").write_text(json.dumps(_run(job, folder)))
     except AxeError as error:
         told = {key: getattr(error, key) for key in ("thing", "wrong", "expected", "at", "hint")}
-        (folder / "error.json").write_text(json.dumps(told | {"check": getattr(error, "check", "")}))
+        (folder / "error.json").write_text(
+            json.dumps(told | {"check": getattr(error, "check", "")})
+        )
     except MemoryError:
         told = dict.fromkeys(("check", "at"), "") | {
-            "thing": f"kernel {job['kernel']}", "wrong": "needs more memory than its process may have",
+            "thing": f"kernel {job['kernel']}",
+            "wrong": "needs more memory than its process may have",
             "expected": f"up to {job['limits']['memory_bytes'] >> 20} MiB",
             "hint": "--memory, or smaller arrays",
-        }  # fmt: skip
+        }
         (folder / "error.json").write_text(json.dumps(told))
 
 
@@ -59,7 +62,9 @@ def _run(job: dict[str, Any], folder: Path) -> dict[str, Any]:
         try:
             Path(job["trace"]).write_text(report.timeline.perfetto())
         except OSError as error:
-            raise NkiError(f"trace {job['trace']}", f"cannot be written ({error.strerror})", "a file") from None
+            raise NkiError(
+                f"trace {job['trace']}", f"cannot be written ({error.strerror})", "a file"
+            ) from None
     results = outputs if isinstance(outputs, tuple | list) else (outputs,)
     report = replace(report, warnings=(*remarks, *report.warnings))
     return report_data(report) | {"outputs": packed(list(results), folder, "out")}
@@ -80,14 +85,18 @@ def report_data(report: Report) -> dict[str, Any]:
             memory: {
                 "bytes": peak.n_bytes,
                 "of": getattr(report.machine, f"{memory}_bytes"),
-                "lines": [{"line": f"{line[0]}:{line[1]}", "tiles": n, "bytes": size}
-                          for line, n, size in peak.lines()],
+                "lines": [
+                    {"line": f"{line[0]}:{line[1]}", "tiles": n, "bytes": size}
+                    for line, n, size in peak.lines()
+                ],
             }
             for memory, peak in report.peaks.items()
         },
-        "warnings": [{"check": w.check, "text": w.text, "line": f"{w.line[0]}:{w.line[1]}", "times": w.times}
-                     for w in report.warnings],
-    }  # fmt: skip
+        "warnings": [
+            {"check": w.check, "text": w.text, "line": f"{w.line[0]}:{w.line[1]}", "times": w.times}
+            for w in report.warnings
+        ],
+    }
 
 
 if __name__ == "__main__":

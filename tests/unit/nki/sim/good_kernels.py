@@ -25,7 +25,8 @@ GEMM = f"""{HEAD}def gemm(aT, b):
         acc = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
         for k in range(2):
             start = k * 512 + m * 128
-            nisa.nc_matmul(dst=acc, stationary=a[0:128, start:start + 128], moving=c[0:128, k * 512:k * 512 + 512], accumulate=k > 0)
+            left, right = a[0:128, start:start + 128], c[0:128, k * 512:k * 512 + 512]
+            nisa.nc_matmul(dst=acc, stationary=left, moving=right, accumulate=k > 0)
         tile = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_copy(dst=tile, src=acc)
         nisa.dma_copy(dst=out[m * 128:m * 128 + 128, 0:512], src=tile)
@@ -40,7 +41,8 @@ SOFTMAX = f"""{HEAD}def softmax(x):
     nisa.tensor_reduce(dst=most, op=nl.maximum, data=t, axis=1, negate=True)
     e = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
     total = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.activation(dst=e, op=nl.exp, data=t, bias=most, reduce_op=nl.add, reduce_res=total, reduce_cmd=nisa.reduce_cmd.reset_reduce)
+    nisa.activation(dst=e, op=nl.exp, data=t, bias=most, reduce_op=nl.add, reduce_res=total,
+                    reduce_cmd=nisa.reduce_cmd.reset_reduce)
     part = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.reciprocal(dst=part, data=total)
     nisa.tensor_scalar(dst=e, data=e, op0=nl.multiply, operand0=part)
@@ -59,22 +61,24 @@ PLACED = f"""{HEAD}def placed(x):
     nisa.tensor_copy(dst=p, src=s)
     nisa.tensor_scalar(dst=s, data=p, op0=nl.add, operand0=1.0)
     nisa.dma_copy(dst=u, src=x)
+    nisa.tensor_scalar(dst=u[32:64, 0:512], data=u[32:64, 0:512], op0=nl.add, operand0=2.0)
     nisa.dma_copy(dst=out[0:64, 0:512], src=s)
     nisa.dma_copy(dst=out[0:64, 512:1024], src=u)
     return out
 """
 
 BITS = f"""{HEAD}def bits(x):
-    out = nl.ndarray((128, 512), dtype=nl.int32, buffer=nl.shared_hbm)
+    out = nl.ndarray((128, 1024), dtype=nl.int32, buffer=nl.shared_hbm)
     t = nl.ndarray((128, 512), dtype=nl.int32, buffer=nl.sbuf)
     nisa.dma_copy(dst=t, src=x)
     r = nl.ndarray((128, 512), dtype=nl.int32, buffer=nl.sbuf)
-    nisa.iota(dst=r, pattern=[[1, 512]], offset=0, channel_multiplier=3)
+    nisa.iota(dst=r, pattern=[[1, 512]], offset=0, channel_multiplier=300)
     nisa.tensor_tensor(dst=t, data1=t, data2=r, op=nl.bitwise_xor)
     f = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_copy(dst=f, src=r)
-    nisa.activation(dst=f, op=nl.copy, data=f, scale=1.0)
-    nisa.dma_copy(dst=out, src=t)
+    nisa.activation(dst=f, op=nl.copy, data=f, scale=2.0)
+    nisa.dma_copy(dst=out[0:128, 0:512], src=t)
+    nisa.dma_copy(dst=out[0:128, 512:1024], src=f)
     return out
 """
 
@@ -101,10 +105,11 @@ def expected(name: str, arrays: tuple[np.ndarray[Any, Any], ...]) -> np.ndarray[
     x = arrays[0].astype(np.float64) if arrays[0].dtype.kind == "f" else arrays[0]
     match name:
         case "gemm":
-            return x.T @ arrays[1].astype(np.float64)
+            return np.asarray(x.T @ arrays[1].astype(np.float64))
         case "softmax":
             e = np.exp(x - x.max(1, keepdims=True))
-            return e / e.sum(1, keepdims=True)
+            return np.asarray(e / e.sum(1, keepdims=True))
         case "placed":
-            return np.concatenate([x + 1, x], 1)
-    return x ^ (np.arange(512)[None] + 3 * np.arange(128)[:, None]).astype(np.int32)
+            return np.concatenate([x + 1, x + 2 * (np.arange(64) >= 32)[:, None]], 1)
+    numbers = (np.arange(512)[None] + 300 * np.arange(128)[:, None]).astype(np.int32)
+    return np.concatenate([arrays[0] ^ numbers, 2 * numbers], 1)

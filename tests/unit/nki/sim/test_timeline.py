@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
 
 from axe_eq_backends.nki.sim import Item, schedule, simulate
-from axe_eq_backends.nki.sim.capacity import items, placement
+from axe_eq_backends.nki.sim.capacity import items, peaks, placement
 from axe_eq_backends.nki.sim.machine import machine
-from axe_eq_backends.nki.sim.storage import Region, region
+from axe_eq_backends.nki.sim.state import Run, within
+from axe_eq_backends.nki.sim.storage import MemoryRegion, Region, Tile, region
 from axe_eq_backends.nki.sim.timeline import ACCESS_CYCLES, dependences
 from tests.unit.nki.sim.good_kernels import GEMM, arguments
+from tests.unit.nki.sim.tiles import NISA, NL
 
 TRN2 = machine("trn2")
 
@@ -29,11 +33,20 @@ def bytes_of(r: Region) -> set[int]:
 def drawn(rng: np.random.Generator, n: int) -> Iterator[Item]:
     def place() -> Region:
         space = str(rng.choice(["a", "b"]))
-        return Region(space, 4 * int(rng.integers(0, 16)), ((int(rng.choice([16, 32])), int(rng.integers(1, 4))),),
-                      4 * int(rng.integers(1, 4)))  # fmt: skip
+        return Region(
+            space,
+            4 * int(rng.integers(0, 16)),
+            ((int(rng.choice([16, 32])), int(rng.integers(1, 4))),),
+            4 * int(rng.integers(1, 4)),
+        )
 
     for _ in range(n):
-        yield Item(str(rng.choice(["vector", "scalar", "dma"])), 1.0, tuple(place() for _ in range(rng.integers(0, 3))), (place(),))
+        yield Item(
+            str(rng.choice(["vector", "scalar", "dma"])),
+            1.0,
+            tuple(place() for _ in range(rng.integers(0, 3))),
+            (place(),),
+        )
 
 
 def in_order(given: list[Item], n: int) -> list[int]:
@@ -43,7 +56,7 @@ def in_order(given: list[Item], n: int) -> list[int]:
 def test_waits_are_those_of_bytes(rng: np.random.Generator) -> None:
     for _ in range(20):
         given = list(drawn(rng, 20))
-        found = dependences(given)
+        found = [[*results, *stops] for results, stops in dependences(given)]
         for n, item in enumerate(given):
             # All earlier items that share a byte which one of both writes; found waits reach them.
             # An engine that is in order has done what it took before.
@@ -54,9 +67,16 @@ def test_waits_are_those_of_bytes(rng: np.random.Generator) -> None:
                     reached.add(m)
                     todo += [*found[m], *in_order(given, m)]
             for m, other in enumerate(given[:n]):
-                both = [(item.writes, other.writes), (item.writes, other.reads), (item.reads, other.writes)]
+                both = [
+                    (item.writes, other.writes),
+                    (item.writes, other.reads),
+                    (item.reads, other.writes),
+                ]
                 meets = any(
-                    a.space == b.space and bytes_of(a) & bytes_of(b) for mine, theirs in both for a in mine for b in theirs
+                    a.space == b.space and bytes_of(a) & bytes_of(b)
+                    for mine, theirs in both
+                    for a in mine
+                    for b in theirs
                 )
                 if meets:
                     assert m in reached
@@ -95,6 +115,26 @@ def test_engines_are_in_order_and_wait_for_data() -> None:
     assert lines.utilisation()["vector"] == pytest.approx(130 / lines.total_ns)
 
 
+def test_products_of_one_sum_follow_without_a_gap_and_its_reader_waits_for_the_result() -> None:
+    lines = schedule(
+        [
+            Item("tensor", 100, whole("a"), whole("sum")),
+            Item("tensor", 100, whole("b"), whole("sum")),
+            Item("vector", 10, whole("sum"), whole("out")),
+            Item("tensor", 100, whole("a"), whole("sum")),
+            Item("vector", 10, whole("c"), whole("d")),
+            Item("vector", 10, whole("d"), whole("e")),
+        ],
+        TRN2,
+    )
+    start = {s.item: s.start for s in lines.spans}
+    assert (start[0], start[1]) == (0, 100)
+    there = 200 + ACCESS_CYCLES / TRN2.ghz["tensor"]
+    assert start[2] == pytest.approx(there)
+    assert start[3] == pytest.approx(there + 10)  # a write after a read waits for no result
+    assert start[5] == pytest.approx(start[4] + 10 + ACCESS_CYCLES / TRN2.ghz["vector"])
+
+
 def test_a_waiting_store_does_not_hold_a_load_back() -> None:
     big = 16 * 4096
     lines = schedule(
@@ -124,7 +164,12 @@ def test_a_slower_machine_takes_longer_and_reuse_of_memory_serialises() -> None:
     _, report = simulate(GEMM, "gemm", *arguments("gemm"))
     base = report.timeline.total_ns
     placed = items(report.steps, report.placed)
-    slow = [Item(i.engine, 4 * i.ns if i.engine == "dma" else i.ns, i.reads, i.writes, n_bytes=i.n_bytes) for i in placed]
+    slow = [
+        Item(
+            i.engine, 4 * i.ns if i.engine == "dma" else i.ns, i.reads, i.writes, n_bytes=i.n_bytes
+        )
+        for i in placed
+    ]
     assert schedule(slow, TRN2).total_ns > base
     tiles = sorted(report.placed.values())
     assert len(set(tiles)) > 4  # what is free is reused as late as may be
@@ -132,9 +177,78 @@ def test_a_slower_machine_takes_longer_and_reuse_of_memory_serialises() -> None:
     assert fresh <= base
 
 
-def test_placed_tiles_that_live_together_do_not_meet() -> None:
-    from axe_eq_backends.nki.sim.storage import MemoryRegion, Tile
+def test_a_psum_tile_that_fits_a_bank_crosses_none() -> None:
+    sizes = (1000, 1000, 1500, 48, 500, 4096)
+    tiles = [
+        Tile(n, "", MemoryRegion.psum, 128, size, first=0, last=9) for n, size in enumerate(sizes)
+    ]
+    assert placement(tiles, TRN2) == {0: 0, 1: 1000, 2: 2048, 3: 3548, 4: 3596, 5: 4096}
+    assert placement([replace(t, bytes_per_partition=16_000) for t in tiles[:2]], TRN2) == {0: 0}
 
+
+def test_a_peak_counts_the_tiles_of_each_line() -> None:
+    held = [("a", 1), ("a", 1), ("b", 2)]
+    tiles = [
+        Tile(n, "", MemoryRegion.sbuf, 128, 100 * (n + 1), line, first=n, last=3 + n)
+        for n, line in enumerate(held)
+    ]
+    tiles.append(Tile(3, "", MemoryRegion.sbuf, 128, 250, ("c", 3), first=4, last=9))
+    peak = peaks(tiles, TRN2)["sbuf"]
+    assert (peak.n_bytes, peak.step) == (750, 4)
+    assert peak.lines() == [(("b", 2), 1, 300), (("c", 3), 1, 250), (("a", 1), 1, 200)]
+    peak = peaks(tiles[:3], TRN2)["sbuf"]
+    assert (peak.n_bytes, peak.step) == (600, 2)
+    assert sorted(peak.lines()) == [(("a", 1), 2, 300), (("b", 2), 1, 300)]
+    fixed = [replace(t, address=(0, 50 * n)) for n, t in enumerate(tiles[:3])]  # bytes 0 to 400
+    assert peaks(fixed, TRN2)["sbuf"].n_bytes == 400
+
+
+def test_times_are_cycles_of_the_engine_that_ran() -> None:
+    """Architecture guide of NeuronCore-v2, "Cost Model"; nki.api.shared, engine selection."""
+    with within(Run(TRN2)) as run:
+
+        def tile(*shape: int, buffer: Any = NL.sbuf, dtype: Any = NL.float32) -> Any:
+            t = NL.ndarray(shape, dtype=dtype, buffer=buffer)
+            NISA.memset(dst=t, value=1)
+            return t
+
+        t, one, bf = tile(128, 512), tile(128, 1), tile(128, 512, dtype=NL.bfloat16)
+        p, turned = tile(128, 512, buffer=NL.psum), tile(128, 128, buffer=NL.psum)
+        scale: dict[str, Any] = {"op0": NL.multiply, "operand0": 2.0}
+        cases: tuple[tuple[Callable[[], Any], str, int], ...] = (
+            (lambda: NISA.nc_matmul(p, bf[0:128, 0:128], bf, accumulate=False), "tensor", 512),
+            (lambda: NISA.nc_matmul(p, t[0:128, 0:128], t, accumulate=False), "tensor", 4 * 512),
+            (
+                lambda: NISA.nc_matmul(
+                    p[0:128, 0:8], bf[0:128, 0:128], bf[0:128, 0:8], accumulate=False
+                ),
+                "tensor",
+                64,
+            ),
+            (lambda: NISA.nc_transpose(turned, t[0:128, 0:128]), "tensor", 4 * 128),
+            (lambda: NISA.tensor_tensor(t, t, t, NL.add), "vector", 2 * 512),
+            (lambda: NISA.tensor_scalar(t, t, **scale), "vector", 512),
+            (lambda: NISA.tensor_scalar(t, t, **scale, engine=NISA.engine.scalar), "scalar", 512),
+            (lambda: NISA.tensor_copy(t, p), "vector", 512),
+            (lambda: NISA.tensor_copy(one, one), "vector", 64),
+            (lambda: NISA.reciprocal(t, t), "vector", 8 * 512),
+            (lambda: NISA.tensor_reduce(one, NL.add, t, 1), "vector", 512),
+            (lambda: NISA.activation(t, NL.exp, t), "scalar", 512),
+            (lambda: NISA.activation_reduce(t, NL.exp, t, NL.add, one), "scalar", 512 + 64),
+            (lambda: NISA.tensor_tensor_scan(t, t, t, 0.0, NL.add, NL.add), "vector", 2 * 512),
+        )
+        for act, engine, cycles in cases:
+            act()
+            step = run.steps[-1]
+            assert step.engine == engine
+            assert step.ns * TRN2.ghz[engine] == pytest.approx(cycles)
+        NISA.dma_copy(dst=NL.ndarray((128, 512), dtype=NL.float32, buffer=NL.shared_hbm), src=t)
+        moved = 128 * 2048 / TRN2.dma_bytes_per_ns
+        assert run.steps[-1].ns == pytest.approx(moved * (1 + TRN2.dma_half_run / 2048))
+        assert (run.steps[-1].n_bytes, run.steps[-1].run) == (128 * 2048, 2048)
+
+
+def test_placed_tiles_that_live_together_do_not_meet() -> None:
     rng = np.random.default_rng(5)
     tiles = []
     for n in range(200):
@@ -144,10 +258,19 @@ def test_placed_tiles_that_live_together_do_not_meet() -> None:
     placed = placement(tiles, TRN2)
     assert len(placed) > 190
     for a, b in product(tiles, tiles):
-        if a.number < b.number and {a.number, b.number} <= set(placed) and a.first <= b.last and b.first <= a.last:
+        if (
+            a.number < b.number
+            and {a.number, b.number} <= set(placed)
+            and a.first <= b.last
+            and b.first <= a.last
+        ):
             low, high = sorted((a, b), key=lambda t: placed[t.number])
             assert placed[low.number] + low.bytes_per_partition <= placed[high.number]
-    assert all(placed[t.number] + t.bytes_per_partition <= TRN2.sbuf_bytes for t in tiles if t.number in placed)
+    assert all(
+        placed[t.number] + t.bytes_per_partition <= TRN2.sbuf_bytes
+        for t in tiles
+        if t.number in placed
+    )
 
 
 def test_a_trace_is_what_perfetto_reads_and_says_that_it_is_a_model() -> None:

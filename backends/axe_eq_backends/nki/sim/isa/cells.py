@@ -22,9 +22,13 @@ ENGINES = ("vector", "gpsimd")
 def operator_of(run: Run, what: str, given: Any, *, kinds: tuple[str, ...]) -> Op:
     """An operator argument, of a kind that the instruction takes."""
     if not isinstance(given, Op):
-        raise NkiError(f"{run.op} {what}", f"is {given!r}", "an operator such as nl.add", at=shown(run.line))
+        raise NkiError(
+            f"{run.op} {what}", f"is {given!r}", "an operator such as nl.add", at=shown(run.line)
+        )
     if given.kind not in kinds and not (given.activation and "activation" in kinds):
-        raise run.wrong("E1", f"{what} {given!r}", f"is of kind {given.kind}", f"{' or '.join(kinds)}")
+        raise run.wrong(
+            "E1", f"{what} {given!r}", f"is of kind {given.kind}", f"{' or '.join(kinds)}"
+        )
     return given
 
 
@@ -37,8 +41,12 @@ def inputs(run: Run, op: Op, **views: Tensor) -> list[Array]:
                             "what vector engines compute with")  # fmt: skip
         values = run.read(what, t, exact=op.kind == "bitvec")
         if op.kind == "bitvec" and not is_integer(t.dtype):
-            run.warn("O1", f"{what} {t!r}", f"is {name_of(t.dtype)} under {op!r}, which takes bit patterns",
-                     "integers")  # fmt: skip
+            run.warn(
+                "O1",
+                f"{what} {t!r}",
+                f"is {name_of(t.dtype)} under {op!r}, which takes bit patterns",
+                "integers",
+            )
             values = values.view(f"u{t.itemsize}")
         out.append(values)
     return out
@@ -47,8 +55,12 @@ def inputs(run: Run, op: Op, **views: Tensor) -> list[Array]:
 def results(run: Run, op: Op, dst: Tensor, values: Array, what: str = "dst") -> None:
     """Write what an operator gave; bits stay bits."""
     if op.kind == "bitvec" and not is_integer(dst.dtype):
-        run.warn("O1", f"{what} {dst!r}", f"is {name_of(dst.dtype)} under {op!r}, which gives bit patterns",
-                 "integers")  # fmt: skip
+        run.warn(
+            "O1",
+            f"{what} {dst!r}",
+            f"is {name_of(dst.dtype)} under {op!r}, which gives bit patterns",
+            "integers",
+        )
         if values.dtype.itemsize == dst.itemsize:
             values = values.view(dst.dtype)
     run.write(what, dst, values)
@@ -58,8 +70,12 @@ def scalar(run: Run, what: str, given: Any, data: Tensor, bits: Array | None = N
     """A constant, or one value per partition."""
     if isinstance(given, Tensor):
         if given.partitions != data.partitions or given.free != 1:
-            raise run.wrong("P1", f"{what} {given!r}", f"has {given.partitions} partitions of {given.free}",
-                            f"{data.partitions} of 1, or a constant")  # fmt: skip
+            raise run.wrong(
+                "P1",
+                f"{what} {given!r}",
+                f"has {given.partitions} partitions of {given.free}",
+                f"{data.partitions} of 1, or a constant",
+            )
         run.on_chip(**{what: given})
         values = run.read(what, given, exact=bits is not None)
         return values.reshape((data.partitions,) + (1,) * (data.ndim - 1))
@@ -83,11 +99,11 @@ def scaled(
         x = combined(op0, x, scalar(run, "operand0", operand0, data, bits), reverse0)
         if op1 is not None:
             x = combined(op1, x, scalar(run, "operand1", operand1, data, bits), reverse1)
-    return x
+    return np.asarray(x)
 
 
-def combined(op: Op, a: Array, b: Array, reverse: bool = False) -> Array:
-    """op of two operands, or of the first where it takes one."""
+def combined(op: Op, a: Array, b: Array, reverse: bool = False) -> Any:
+    """Op of two operands, or of the first where it takes one."""
     if op.arity == 1:
         return op.cell(a)
     if op.name == "bypass":
@@ -98,8 +114,12 @@ def combined(op: Op, a: Array, b: Array, reverse: bool = False) -> Array:
 def reduced(run: Run, op: Op, x: Array, axes: tuple[int, ...], keepdims: bool = False) -> Array:
     """A reduction; an operator that is none of reductions is warned of (O1)."""
     if op.reduces is None:
-        run.warn("O1", f"op {op!r}", "is no operator of reductions",
-                 "add, subtract, multiply, maximum, minimum or logical and bitwise ones")  # fmt: skip
+        run.warn(
+            "O1",
+            f"op {op!r}",
+            "is no operator of reductions",
+            "add, subtract, multiply, maximum, minimum or logical and bitwise ones",
+        )
         flat = x.reshape(*x.shape[: x.ndim - len(axes)], -1)
         out = flat[..., 0]
         with np.errstate(all="ignore"):
@@ -124,14 +144,20 @@ def summed(
         held = fresh
     if cmd in (CMD.reduce, CMD.reset_reduce, CMD.load_reduce):
         if held is None or len(held) != data.partitions:
-            raise run.wrong("U1", f"reduce_cmd {cmd.name}", "goes on with registers that nothing set",
-                            "reset_reduce first")  # fmt: skip
+            raise run.wrong(
+                "U1",
+                f"reduce_cmd {cmd.name}",
+                "goes on with registers that nothing set",
+                "reset_reduce first",
+            )
         held = op.cell(held, part)
     if held is not None:
         run.sums[engine] = held
     if res is not None:
         if held is None:
-            raise run.wrong("U1", "reduce_res", "reads registers that nothing set", "reset_reduce first")
+            raise run.wrong(
+                "U1", "reduce_res", "reads registers that nothing set", "reset_reduce first"
+            )
         out = run.tensor("reduce_res", res)
         if (out.partitions, out.free) != (data.partitions, 1):
             raise run.wrong("P1", f"reduce_res {out!r}", f"is {out.partitions} x {out.free}",
@@ -157,7 +183,10 @@ def tensor_tensor(dst: Any, data1: Any, data2: Any, op: Any, engine: Any = ENGIN
         default = "gpsimd" if PSUM not in (dst.buffer, data1.buffer, data2.buffer) else "vector"
     chosen = run.engine(engine, ENGINES, default)
     if exact and chosen == "gpsimd":
-        a, b = (run.read(w, t, exact=True).astype(np.int64) for w, t in (("data1", data1), ("data2", data2)))
+        a, b = (
+            run.read(w, t, exact=True).astype(np.int64)
+            for w, t in (("data1", data1), ("data2", data2))
+        )
         with np.errstate(all="ignore"):
             values = np.asarray(op.cell(a.reshape(dst.shape), b.reshape(dst.shape)))
         if is_integer(values.dtype):  # 32 bits wrap
@@ -168,7 +197,7 @@ def tensor_tensor(dst: Any, data1: Any, data2: Any, op: Any, engine: Any = ENGIN
         with np.errstate(all="ignore"):
             values = combined(op, a.reshape(dst.shape), b.reshape(dst.shape))
         results(run, op, dst, values)
-    run.issue(chosen, 2 * dst.free)
+    run.issue(chosen, dst.free, "tensor_tensor" if chosen == "vector" else "integers")
 
 
 def _one_in_psum(run: Run, **views: Tensor) -> None:
@@ -178,7 +207,12 @@ def _one_in_psum(run: Run, **views: Tensor) -> None:
 
 def _same_class(run: Run, op0: Op, op1: Op | None) -> None:
     if op1 is not None and (op0.kind == "bitvec") != (op1.kind == "bitvec"):
-        run.warn("O1", f"op0 {op0!r}", f"is {op0.kind} and op1 {op1!r} is {op1.kind}", "one class of both")
+        run.warn(
+            "O1",
+            f"op0 {op0!r}",
+            f"is {op0.kind} and op1 {op1!r} is {op1.kind}",
+            "one class of both",
+        )
 
 
 @instruction()
@@ -202,7 +236,7 @@ def tensor_scalar(
     if chosen == "gpsimd" and op0.kind == "bitvec":
         raise run.wrong("E1", f"op0 {op0!r}", "is none of the gpsimd engine", "the vector engine")
     results(run, op0, dst, scaled(run, data, op0, operand0, reverse0, op1, operand1, reverse1))
-    run.issue(chosen, data.free)
+    run.issue(chosen, data.free, "activation" if chosen == "scalar" else "tensor_scalar")
 
 
 @instruction()
@@ -221,7 +255,7 @@ def scalar_tensor_tensor(
     y = run.read("operand1", operand1).reshape(x.shape)
     with np.errstate(all="ignore"):
         run.write("dst", dst, combined(op1, x, y, reverse1))
-    run.issue("vector", 2 * dst.free)
+    run.issue("vector", dst.free, "scalar_tensor_tensor")
 
 
 @instruction()
@@ -242,7 +276,7 @@ def tensor_reduce(
         raise run.wrong("P1", f"dst {dst!r}", f"is {dst.partitions} x {dst.free}",
                         f"{data.partitions} x {values.size // data.partitions}")  # fmt: skip
     results(run, op, dst, -values if negate else values)
-    run.issue("vector", data.free)
+    run.issue("vector", data.free, "reduce")
 
 
 @instruction()
@@ -261,7 +295,7 @@ def tensor_scalar_reduce(
     run.write("dst", dst, values)
     summed(run, "vector", reduce_op, values, data, reduce_cmd, reduce_res, start=reduce_init,
            negate=reduce_res_negate)  # fmt: skip
-    run.issue("vector", data.free)
+    run.issue("vector", data.free, "tensor_scalar")
 
 
 @instruction()
@@ -291,7 +325,7 @@ def tensor_scalar_cumulative(
             held = out[:, i] = op1.cell(x[:, i], held)
     run.sums["vector"] = held[:, None]
     run.write("dst", dst, out)
-    run.issue("vector", 2 * src.free)
+    run.issue("vector", src.free, "scan")
 
 
 @instruction()
@@ -314,7 +348,7 @@ def tensor_tensor_scan(
         for i in range(len(a)):
             held = out[i] = combined(op1, combined(op0, a[i], held, reverse0), b[i], reverse1)
     run.write("dst", dst, np.ascontiguousarray(out.T))
-    run.issue("vector", 2 * dst.free)
+    run.issue("vector", dst.free, "scan")
 
 
 @instruction()
@@ -326,7 +360,7 @@ def reciprocal(dst: Any, data: Any, engine: Any = ENGINE.unknown) -> None:
     (x,) = inputs(run, OPS["reciprocal"], data=data)
     with np.errstate(all="ignore"):
         run.write("dst", dst, 1 / x)
-    run.issue(run.engine(engine, ("vector",)), 8 * data.free)
+    run.issue(run.engine(engine, ("vector",)), data.free, "reciprocal")
 
 
 @instruction("0.3")
@@ -343,7 +377,7 @@ def exponential(
     run.write("dst", dst, values)
     if reduce_cmd is not CMD.idle or reduce_res is not None:
         summed(run, "vector", OPS["add"], values, src, reduce_cmd, reduce_res, start=reduce_init)
-    run.issue("vector", src.free)
+    run.issue("vector", src.free, "cast")
 
 
 # -- scalar engine ---------------------------------------------------------------------------------
@@ -355,7 +389,7 @@ def _activated(run: Run, op: Any, x: Array) -> Array:
         most = f"{op.low:g} to {op.high:g}" + (" by absolute value" if op.mirrored else "")
         run.warn("O1", f"op {op!r}", f"has arguments from {x.min():g} to {x.max():g}", most)
     with np.errstate(all="ignore"):
-        return op.cell(x)
+        return np.asarray(op.cell(x))
 
 
 def _activation(
@@ -366,7 +400,9 @@ def _activation(
     run.same(data=data, dst=dst)
     generation = run.machine.generation
     if bias is not None and not isinstance(bias, Tensor) and generation < 3 and bias != 0.0:
-        raise run.wrong("E1", f"bias {bias}", "is a constant on NeuronCore-v2", "a tensor of one per partition")
+        raise run.wrong(
+            "E1", f"bias {bias}", "is a constant on NeuronCore-v2", "a tensor of one per partition"
+        )
     (x,) = inputs(run, OPS["copy"], data=data)
     with np.errstate(all="ignore"):
         x = x * scalar(run, "scale", scale, data)
@@ -377,9 +413,13 @@ def _activation(
     if reduce_op is not None or reduce_res is not None or cmd is not CMD.idle:
         reduce_op = operator_of(run, "reduce_op", reduce_op or OPS["add"], kinds=("arithmetic",))
         if reduce_op.name != "add" and generation < 4:
-            raise run.wrong("E1", f"reduce_op {reduce_op!r}", "is none of the scalar engine", "nl.add")
+            raise run.wrong(
+                "E1", f"reduce_op {reduce_op!r}", "is none of the scalar engine", "nl.add"
+            )
         summed(run, "scalar", reduce_op, values, data, cmd, reduce_res)
-    run.issue("scalar", data.free + (64 if reduce_res is not None else 0))
+    # The registers are read by an instruction of their own.
+    read = run.machine.least_cycles if reduce_res is not None else 0
+    run.issue("scalar", data.free + read, "activation")
 
 
 @instruction()
@@ -393,7 +433,13 @@ def activation(
 
 @instruction()
 def activation_reduce(
-    dst: Any, op: Any, data: Any, reduce_op: Any, reduce_res: Any, bias: Any = None, scale: Any = 1.0
+    dst: Any,
+    op: Any,
+    data: Any,
+    reduce_op: Any,
+    reduce_res: Any,
+    bias: Any = None,
+    scale: Any = 1.0,
 ) -> None:
     """Activation with reduce_cmd reset_reduce."""
     _activation(dst, op, data, bias, scale, reduce_op, reduce_res, CMD.reset_reduce)
@@ -415,4 +461,4 @@ def activate2(
     run.write("dst", dst, values)
     if reduce_op is not None:
         summed(run, "scalar", reduce_op, values, data, reduce_cmd, reduce_res)
-    run.issue("scalar", data.free)
+    run.issue("scalar", data.free, "activation")

@@ -32,14 +32,18 @@ def dma_copy(
     run = current()
     dst, src = run.tensor("dst", dst), run.tensor("src", src)
     if dst.size != src.size:
-        raise run.wrong("B1", f"dst {dst!r}", f"has {dst.size} elements", f"{src.size} as src {src!r}")
+        raise run.wrong(
+            "B1", f"dst {dst!r}", f"has {dst.size} elements", f"{src.size} as src {src!r}"
+        )
     if dge_mode is DGE.hwdge and dst.dtype != src.dtype:
         raise run.wrong("B1", f"dst {dst!r}", f"has another dtype than src {src!r}",
                         "equal dtypes under hwdge")  # fmt: skip
     values, there = gathered(run, "src", src, oob_mode, exact=dst.dtype == src.dtype)
     if dst_rmw_op is not None:
-        values = dst_rmw_op.cell(gathered(run, "dst", dst, oob_mode, exact=False)[0].reshape(values.shape),
-                                 values.astype(F32))  # fmt: skip
+        values = dst_rmw_op.cell(
+            gathered(run, "dst", dst, oob_mode, exact=False)[0].reshape(values.shape),
+            values.astype(F32),
+        )
     scattered(run, "dst", dst, values, there, oob_mode)
     transfer(run, dst, src)
 
@@ -85,7 +89,11 @@ def _inside(run: Run, what: str, t: Tensor) -> bool:
     """Whether an offset that is read now leaves the view in its tensor."""
     assert t.moved is not None
     by = t.moved.by
-    at = int(run.read(f"offset of {what}", by, exact=True).reshape(-1)[0]) if isinstance(by, Tensor) else int(by)
+    at = (
+        int(run.read(f"offset of {what}", by, exact=True).reshape(-1)[0])
+        if isinstance(by, Tensor)
+        else int(by)
+    )
     return 0 <= at < t.moved.count
 
 
@@ -97,15 +105,22 @@ def _rows(run: Run, what: str, t: Tensor, mode: Any) -> tuple[list[Tensor], Arra
     at = index.T.reshape(-1).astype(np.int64)[: t.shape[0]]
     there = (at >= 0) & (at < moved.count)
     if len(at) != t.shape[0]:
-        raise run.wrong("P1", f"indices of {what}", f"are {len(at)}", f"{t.shape[0]}, one for each row")
+        raise run.wrong(
+            "P1", f"indices of {what}", f"are {len(at)}", f"{t.shape[0]}, one for each row"
+        )
     if mode is not OOB.skip and not there.all():
         wrong = int(at[~there][0])
         raise run.wrong("P1", f"indices of {what}", f"hold {wrong}", f"0 to {moved.count - 1}")
     views = [
-        Tensor(t.storage, t.first + int(i) * moved.step, t.shape[1:] or (1,), t.steps[1:] or (t.itemsize,),
-               t.dtype)
+        Tensor(
+            t.storage,
+            t.first + int(i) * moved.step,
+            t.shape[1:] or (1,),
+            t.steps[1:] or (t.itemsize,),
+            t.dtype,
+        )
         for i in at[there]
-    ]  # fmt: skip
+    ]
     return views, there
 
 
@@ -132,9 +147,13 @@ def dma_transpose(
         raise run.wrong("P1", f"axes {axes} of src {src!r}", "are none that it permutes",
                         "(1, 0), (2, 1, 0) or (3, 1, 2, 0)")  # fmt: skip
     if src.itemsize != 2 and run.machine.generation < 4 and dge_mode is DGE.hwdge:
-        raise run.wrong("E1", f"src {src!r}", f"has {src.itemsize} bytes per element", "2 under hwdge")
+        raise run.wrong(
+            "E1", f"src {src!r}", f"has {src.itemsize} bytes per element", "2 under hwdge"
+        )
     if dst.size != src.size:
-        raise run.wrong("B1", f"dst {dst!r}", f"has {dst.size} elements", f"{src.size} as src {src!r}")
+        raise run.wrong(
+            "B1", f"dst {dst!r}", f"has {dst.size} elements", f"{src.size} as src {src!r}"
+        )
     values, _ = gathered(run, "src", src, oob_mode, exact=dst.dtype == src.dtype)
     run.write("dst", dst, np.ascontiguousarray(values.transpose(order)))
     # Blocks of 16 x 128 elements turn in the engine; their rows are what memory sees.
@@ -154,7 +173,9 @@ def dma_compute(
     for n, src in enumerate(srcs):
         src = run.tensor(f"srcs[{n}]", src)
         if src.size != dst.size:
-            raise run.wrong("B1", f"srcs[{n}] {src!r}", f"has {src.size} elements", f"{dst.size} as dst")
+            raise run.wrong(
+                "B1", f"srcs[{n}] {src!r}", f"has {src.size} elements", f"{dst.size} as dst"
+            )
         values, rows = gathered(run, f"srcs[{n}]", src, oob_mode, exact=False)
         factor = np.float32(1.0 if scales is None else scales[n])
         total = total + values.reshape(dst.shape) * factor
@@ -194,8 +215,10 @@ def memset(dst: Any, value: Any, engine: Any = ENGINE.unknown) -> None:
         run.write("dst", dst, np.zeros(dst.shape, dst.dtype))
     else:
         held = np.float64 if not is_integer(dst.dtype) else np.int64
-        run.write("dst", dst, np.full(dst.shape, value, held if float(value).is_integer() else np.float64))
-    run.issue(run.engine(engine, ("vector", "gpsimd")), dst.free)
+        run.write(
+            "dst", dst, np.full(dst.shape, value, held if float(value).is_integer() else np.float64)
+        )
+    run.issue(run.engine(engine, ("vector", "gpsimd")), dst.free, "fill")
 
 
 @instruction()
@@ -213,7 +236,9 @@ def tensor_copy_predicated(dst: Any, src: Any, predicate: Any, reverse_pred: boo
         (src,) = run.on_chip(src=src)
         run.same(dst=dst, src=src)
         if src.buffer is PSUM and predicate.buffer is PSUM:
-            raise run.wrong("B2", f"src {src!r}", "is in PSUM as predicate is", "one of both in SBUF")
+            raise run.wrong(
+                "B2", f"src {src!r}", "is in PSUM as predicate is", "one of both in SBUF"
+            )
         if src.dtype != dst.dtype:
             raise run.wrong("E1", f"src {src!r}", f"is no {name_of(dst.dtype)}", "the dtype of dst")
         values = run.read("src", src, exact=True).reshape(dst.shape)
@@ -221,7 +246,7 @@ def tensor_copy_predicated(dst: Any, src: Any, predicate: Any, reverse_pred: boo
         values = np.full(dst.shape, src, F32).astype(dst.dtype)
     old = dst.array() if chosen.all() else run.read("dst", dst, exact=True)
     run.write("dst", dst, np.where(chosen, values, old))
-    run.issue("vector", 2 * dst.free)
+    run.issue("vector", dst.free, "select")
 
 
 # -- across partitions -----------------------------------------------------------------------------
@@ -237,19 +262,31 @@ def nc_transpose(dst: Any, data: Any, engine: Any = ENGINE.unknown) -> None:
     chosen = run.engine(engine, ("tensor", "vector"), "vector" if small else "tensor")
     most = 128 if chosen == "tensor" else 32
     if max(p, f) > most:
-        raise run.wrong("M1", f"data {data!r}", f"is {p} x {f}", f"at most {most} x {most} on the {chosen} engine")
+        raise run.wrong(
+            "M1",
+            f"data {data!r}",
+            f"is {p} x {f}",
+            f"at most {most} x {most} on the {chosen} engine",
+        )
     if (dst.partitions, dst.free) != (f, p):
         raise run.wrong("P1", f"dst {dst!r}", f"is {dst.partitions} x {dst.free}", f"{f} x {p}")
     if chosen == "tensor" and (data.buffer is not SBUF or dst.buffer is not PSUM):
-        raise run.wrong("B2", f"dst {dst!r}", f"is written from {data.buffer.value} by the tensor engine",
-                        "data in SBUF, dst in PSUM")  # fmt: skip
+        raise run.wrong(
+            "B2",
+            f"dst {dst!r}",
+            f"is written from {data.buffer.value} by the tensor engine",
+            "data in SBUF, dst in PSUM",
+        )
     # Dialect 0.2 writes float32 where later ones ask for the dtype of the data.
     if dst.dtype != data.dtype and not (run.dialect == "0.2" and dst.dtype == F32):
         raise run.wrong("E1", f"dst {dst!r}", f"is no {name_of(data.dtype)}", "the dtype of data")
     values = run.read("data", data, exact=dst.dtype == data.dtype)
     run.write("dst", dst, values.reshape(p, f).T)
-    cycles = max(p, f) if chosen == "vector" else p * (4 if data.dtype == F32 else 1)
-    run.issue(chosen, cycles)
+    if chosen == "vector":
+        run.issue(chosen, max(p, f))
+        return
+    cycles = run.machine.cycles("pe", "transpose_f32" if data.dtype == F32 else "transpose", p)
+    run.issue(chosen, ns=cycles / run.machine.ghz[chosen])
 
 
 @instruction()
@@ -259,15 +296,21 @@ def nc_stream_shuffle(dst: Any, src: Any, shuffle_mask: Any) -> None:
     dst, src = run.on_chip(dst=dst, src=src)
     mask = [int(m) for m in shuffle_mask]
     if len(mask) != 32 or any(m != 255 and not 0 <= m < 32 for m in mask):
-        raise run.wrong("P1", f"shuffle_mask {mask}", f"has {len(mask)} entries", "32 of 0 to 31, or 255")
+        raise run.wrong(
+            "P1", f"shuffle_mask {mask}", f"has {len(mask)} entries", "32 of 0 to 31, or 255"
+        )
     if dst.dtype != src.dtype or dst.free != src.free:
-        raise run.wrong("E1", f"dst {dst!r}", "differs in dtype or elements", f"those of src {src!r}")
+        raise run.wrong(
+            "E1", f"dst {dst!r}", "differs in dtype or elements", f"those of src {src!r}"
+        )
     for p in range(dst.partitions):
         come = p - p % 32 + mask[p % 32]
         if mask[p % 32] == 255:
             continue
         if come >= src.partitions:
-            raise run.wrong("P1", f"src {src!r}", f"has no partition {come}", "what shuffle_mask asks for")
+            raise run.wrong(
+                "P1", f"src {src!r}", f"has no partition {come}", "what shuffle_mask asks for"
+            )
     taken = [p for p in range(dst.partitions) if mask[p % 32] != 255]
     values = {p: run.read("src", src[p - p % 32 + mask[p % 32]], exact=True) for p in taken}
     for p, value in values.items():
@@ -282,7 +325,7 @@ def tensor_partition_reduce(dst: Any, op: Any, data: Any) -> None:
     dst, data = run.on_chip(dst=dst, data=data)
     values = run.read("data", data, exact=op.kind == "bitvec")
     run.write("dst", dst, op.reduce(values, (0,), True))
-    run.issue("gpsimd", data.free * 2)
+    run.issue("gpsimd", data.free, "fold")
 
 
 # -- registers -------------------------------------------------------------------------------------
@@ -307,7 +350,9 @@ def _one(run: Run, what: str, t: Tensor) -> int:
 
 def _register(run: Run, what: str, given: Any) -> Register:
     if not isinstance(given, Register):
-        raise NkiError(f"{run.op} {what}", f"is {given!r}", "a register of register_alloc", at=shown(run.line))
+        raise NkiError(
+            f"{run.op} {what}", f"is {given!r}", "a register of register_alloc", at=shown(run.line)
+        )
     return given
 
 

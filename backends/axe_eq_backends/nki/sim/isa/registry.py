@@ -46,7 +46,9 @@ def instruction(
     def wrap(function: Callable[..., None]) -> Callable[..., None]:
         name = function.__name__.rstrip("_")
         names = [p for p in inspect.signature(function).parameters]
-        arguments = {p: (only[p],) if only and p in only else DIALECTS for p in names}
+        arguments: dict[str, tuple[str, ...]] = {
+            p: (only[p],) if only and p in only else DIALECTS for p in names
+        }
         arguments |= {p: DIALECTS for p in ("name", *(defaults or {})) if p not in arguments}
         passive = set(arguments) - set(names)
 
@@ -71,4 +73,6 @@ def _no_argument(
     known = " ".join(a for a, where in arguments.items() if dialect in where)
     elsewhere = arguments.get(key)
     also = f" (dialect {' '.join(elsewhere)} has it)" if elsewhere else ""
-    return NkiError(name, f"has no argument {key!r} in dialect {dialect}{also}", f"of {known}", at=at)
+    return NkiError(
+        name, f"has no argument {key!r} in dialect {dialect}{also}", f"one of {known}", at=at
+    )

@@ -23,7 +23,9 @@ FEWEST, MOST = 8, 16384  # elements that max8 and its kin search
 # -- patterns --------------------------------------------------------------------------------------
 
 
-def _affine(run: Run, dst: Tensor, pattern: Sequence[Sequence[int]], offset: int, per_row: int) -> Array:
+def _affine(
+    run: Run, dst: Tensor, pattern: Sequence[Sequence[int]], offset: int, per_row: int
+) -> Array:
     """Offset + partition * per_row + the sum of index * step over a pattern, per partition."""
     if len(pattern) > 4:
         raise run.wrong("P3", f"pattern {pattern}", f"has {len(pattern)} dims", "at most 4")
@@ -31,7 +33,9 @@ def _affine(run: Run, dst: Tensor, pattern: Sequence[Sequence[int]], offset: int
     for step, count in pattern:
         flat = (flat[:, None] + int(step) * np.arange(int(count))).reshape(-1)
     if len(flat) != dst.free:
-        raise run.wrong("P1", f"pattern {pattern}", f"counts {len(flat)} elements", f"{dst.free} as {dst!r}")
+        raise run.wrong(
+            "P1", f"pattern {pattern}", f"counts {len(flat)} elements", f"{dst.free} as {dst!r}"
+        )
     return flat[None] + int(offset) + np.arange(dst.partitions)[:, None] * int(per_row)
 
 
@@ -40,7 +44,9 @@ def _in_sbuf(run: Run, **views: Any) -> list[Tensor]:
     for what, given in views.items():
         t = run.tensor(what, given)
         if t.buffer is not SBUF:
-            raise run.wrong("B2", f"{what} {t!r}", f"is in {t.buffer.value}", "SBUF: the gpsimd engine")
+            raise run.wrong(
+                "B2", f"{what} {t!r}", f"is in {t.buffer.value}", "SBUF: the gpsimd engine"
+            )
         out.append(t)
     return out
 
@@ -51,7 +57,7 @@ def iota(dst: Any, pattern: Any, offset: Any = 0, channel_multiplier: int = 0) -
     run = current()
     (dst,) = _in_sbuf(run, dst=dst)
     run.write("dst", dst, _affine(run, dst, pattern, offset, channel_multiplier))
-    run.issue("gpsimd", dst.free)
+    run.issue("gpsimd", dst.free, "index")
 
 
 @instruction()
@@ -67,7 +73,7 @@ def affine_select(
     chosen = operator_of(run, "cmp_op", cmp_op, kinds=("arithmetic",)).cell(values, 0) != 0
     x = run.read("on_true_tile", tile).reshape(chosen.shape)
     run.write("dst", dst, np.where(chosen, x, F32.type(on_false_value)))
-    run.issue("gpsimd", dst.free)
+    run.issue("gpsimd", dst.free, "index")
 
 
 @instruction()
@@ -91,7 +97,7 @@ def range_select(
     run.write("dst", dst, values)
     if reduce_op is not None:
         summed(run, "vector", reduce_op, values, tile, reduce_cmd, reduce_res)
-    run.issue("vector", dst.free)
+    run.issue("vector", dst.free, "select")
 
 
 @instruction("0.3")
@@ -99,15 +105,21 @@ def select_reduce(
     dst: Any, predicate: Any, on_true: Any, on_false: Any, reduce_res: Any = None,
     reduce_cmd: Any = CMD.idle, reduce_op: Any = OPS["maximum"], reverse_pred: bool = False,
 ) -> None:  # fmt: skip
-    """One tile where an integer is not zero, else a constant or one per partition; and the maximum."""
+    """A tile where an integer is not zero, else one value per partition; and the maximum."""
     run = current()
     dst, predicate, on_true = run.on_chip(dst=dst, predicate=predicate, on_true=on_true)
     run.same(on_true=on_true, predicate=predicate, dst=dst)
     if on_true.buffer is PSUM and predicate.buffer is PSUM:
-        raise run.wrong("B2", f"on_true {on_true!r}", "is in PSUM as predicate is", "one of both in SBUF")
+        raise run.wrong(
+            "B2", f"on_true {on_true!r}", "is in PSUM as predicate is", "one of both in SBUF"
+        )
     if not is_integer(predicate.dtype) or predicate.itemsize > 2:
-        raise run.wrong("E1", f"predicate {predicate!r}", f"is {name_of(predicate.dtype)}",
-                        "int8, uint8, int16 or uint16")  # fmt: skip
+        raise run.wrong(
+            "E1",
+            f"predicate {predicate!r}",
+            f"is {name_of(predicate.dtype)}",
+            "int8, uint8, int16 or uint16",
+        )
     chosen = run.read("predicate", predicate, exact=True).reshape(dst.shape) != 0
     (x,) = inputs(run, OPS["copy"], on_true=on_true)
     other = scalar(run, "on_false", on_false, dst)
@@ -115,7 +127,7 @@ def select_reduce(
     run.write("dst", dst, values)
     if reduce_cmd is not CMD.idle or reduce_res is not None:
         summed(run, "vector", reduce_op, values, dst, reduce_cmd, reduce_res)
-    run.issue("vector", 2 * dst.free)
+    run.issue("vector", dst.free, "select")
 
 
 # -- gathers ---------------------------------------------------------------------------------------
@@ -160,7 +172,9 @@ def nonzero_with_count(dst: Any, src: Any, index_offset: int = 0, padding_val: i
 
 def _searched(run: Run, what: str, t: Tensor) -> Array:
     if not FEWEST <= t.free <= MOST:
-        raise run.wrong("P1", f"{what} {t!r}", f"has {t.free} elements per partition", f"{FEWEST} to {MOST}")
+        raise run.wrong(
+            "P1", f"{what} {t!r}", f"has {t.free} elements per partition", f"{FEWEST} to {MOST}"
+        )
     return run.read(what, t).reshape(t.partitions, -1)
 
 
@@ -236,9 +250,13 @@ def bn_stats(dst: Any, data: Any) -> None:
     run = current()
     dst, data = run.on_chip(dst=dst, data=data)
     if data.free > 512:
-        raise run.wrong("P1", f"data {data!r}", f"has {data.free} elements per partition", "at most 512")
+        raise run.wrong(
+            "P1", f"data {data!r}", f"has {data.free} elements per partition", "at most 512"
+        )
     if (dst.partitions, dst.free) != (data.partitions, 6):
-        raise run.wrong("P1", f"dst {dst!r}", f"is {dst.partitions} x {dst.free}", f"{data.partitions} x 6")
+        raise run.wrong(
+            "P1", f"dst {dst!r}", f"is {dst.partitions} x {dst.free}", f"{data.partitions} x 6"
+        )
     x = run.read("data", data).reshape(data.partitions, -1)
     out = np.zeros((data.partitions, 6), F32)
     for half in (0, 1):
