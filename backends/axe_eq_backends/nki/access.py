@@ -8,7 +8,8 @@ The slowest of what is left are loops.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 from axe_eq.errors import DispatchError
@@ -131,9 +132,36 @@ def fused(digits: Sequence[Digit]) -> list[Digit]:
 
 def digits_of(views: Sequence[ir.View], shape: Sequence[int], thing: str) -> list[Digit]:
     """Digits of all dims of a primitive; operands of fewer dims are broadcast as in numpy."""
+    return _digits(tuple(v.place.blocks for v in views), shape, thing)
+
+
+def _digits(blocks: Sequence[Sequence[Block]], shape: Sequence[int], thing: str) -> list[Digit]:
     rank = len(shape)
-    blocks = [((),) * (rank - len(v.place.blocks)) + v.place.blocks for v in views]
-    return [d for dim in range(rank) for d in refined([b[dim] for b in blocks], shape[dim], thing)]
+    padded = [((),) * (rank - len(b)) + tuple(b) for b in blocks]
+    return [d for dim in range(rank) for d in refined([b[dim] for b in padded], shape[dim], thing)]
+
+
+@lru_cache(maxsize=1 << 14)
+def _sorted_digits(
+    blocks: tuple[tuple[Block, ...], ...], shape: tuple[int, ...], chip: tuple[int, ...], thing: str
+) -> tuple[list[Digit], list[Digit]]:
+    """(digits on partitions, digits along the free axis), slow to fast, for operands on `chip`.
+
+    Kept by placement: the candidates of a search have the same few.
+    """
+    digits = _digits(blocks, shape, thing)
+    across = [d for d in digits if any(d.axis(n) == PARTITION for n in chip)]
+    along = [d for d in digits if d not in across]
+    for n in chip:
+        if any(d.axis(n) != PARTITION for d in across):
+            wrong = f"operand {n} lies across partitions where others do not"
+            raise DispatchError(thing, wrong, "the same partitions")
+    across.sort(key=lambda d: -max(d.stride(n) for n in chip))
+    along.sort(key=lambda d: [-abs(d.stride(n)) for n in (*chip, *range(len(blocks)))])
+    across, along = fused(across), fused(along)
+    for n in chip:
+        _check_partitions(across, n, thing)
+    return across, along
 
 
 def walked(
@@ -151,20 +179,10 @@ def walked(
     Raises:
         DispatchError: partitions that do not agree.
     """
-    digits = digits_of(views, shape, thing)
-    chip = [n for n, v in enumerate(views) if not v.buffer.is_global]
-    across = [d for d in digits if any(d.axis(n) == PARTITION for n in chip)]
-    along = [d for d in digits if d not in across]
-    for n in chip:
-        if any(d.axis(n) != PARTITION for d in across):
-            wrong = f"{views[n]} lies across partitions where others do not"
-            raise DispatchError(thing, wrong, "the same partitions")
-    across.sort(key=lambda d: -max(d.stride(n) for n in chip))
-    along.sort(key=lambda d: [-abs(d.stride(n)) for n in (*chip, *range(len(views)))])
-    across, along = fused(across), fused(along)
+    chip = tuple(n for n, v in enumerate(views) if not v.buffer.is_global)
+    blocks = tuple(v.place.blocks for v in views)
+    across, along = _sorted_digits(blocks, tuple(shape), chip, thing)
     parts = prod(d.extent for d in across)
-    for n in chip:
-        _check_partitions(across, n, thing)
     room = dims - max(len(across), 1)
     outer = along[: max(len(along) - room, 0)]
     along = along[len(outer) :]
@@ -222,8 +240,3 @@ def run(here: Access, there: Access) -> int:
         if m > both:
             b.append((t * both, m // both))
     return found
-
-
-def moved(access: Access, begin: Int) -> Access:
-    """The same pattern from elsewhere."""
-    return replace(access, begin=begin)

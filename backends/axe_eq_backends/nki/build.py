@@ -1,4 +1,4 @@
-"""The execution model of NeuronCores: engines that wait for data by themselves, tiles on partitions.
+"""The execution model of NeuronCores: engines that wait for data, tiles on partitions.
 
 A kernel is one program for all engines of a core. A buffer on chip lies on axis ``P`` (partitions)
 and axis ``F`` (elements of one partition).

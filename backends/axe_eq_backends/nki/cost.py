@@ -66,7 +66,9 @@ def priced(
             continue
         found.append(Candidate(dict(parameters), made.time_s, made.costs))
     if not found:
-        raise first or DispatchError(f"kernel {cone.name}", "has no candidate", "sizes that fit")
+        if first is None:
+            raise DispatchError(f"kernel {cone.name}", "has no candidate", "sizes that fit")
+        raise DispatchError(f"kernel {cone.name}", f"{first.thing}: {first.wrong}", first.expected)
     return found
 
 

@@ -7,9 +7,8 @@ Dialect 0.3 and later; with 0.2 nothing says that products accumulate, as there 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 

@@ -226,7 +226,8 @@ def interpret(
                 _planned(core, s, env)
 
     def _planned(core: Core, s: ir.Primitive, env: Env) -> None:
-        assert planned is not None and meanings is not None
+        assert planned is not None
+        assert meanings is not None
         plan = planned.plan(s)
         for at in product(*(range((v.high or 0) + 1) for v in plan.loops)):
             inner = env | dict(zip((v.name for v in plan.loops), at, strict=True))

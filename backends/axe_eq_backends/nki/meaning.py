@@ -25,7 +25,7 @@ OPERATORS: dict[str, Numpy] = {
     "logical_and": np.logical_and, "logical_or": np.logical_or, "logical_xor": np.logical_xor,
     "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
     "left_shift": np.left_shift,
-    "right_shift": lambda a, b: (a.view(np.uint32) >> np.asarray(b).astype(np.uint32)).view(np.int32),
+    "right_shift": lambda a, b: (a.view(np.uint32) >> b.astype(np.uint32)).view(np.int32),
 }  # fmt: skip
 _FUNCTIONS = {"arctan": "atan"}  # names of nki.language that are not those of cells
 

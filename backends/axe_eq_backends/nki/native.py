@@ -56,7 +56,9 @@ def _floor_divide(x: Cell, y: Cell) -> Cell:
     over = apply("lt", apply("mul", left, apply("sign", y)), 0.0)
     q = apply("sub", q, apply("cast f32", over))
     left = apply("sub", x, apply("mul", q, y))
-    under = apply("ge", apply("abs", left), apply("abs", y))
+    more = apply("add", q, 1.0)  # also where it leaves nothing, and not where `left` rounds to y
+    even = apply("eq", apply("sub", x, apply("mul", more, y)), 0.0)
+    under = apply("or", apply("gt", apply("abs", left), apply("abs", y)), even)
     return apply("add", q, apply("cast f32", under))
 
 
@@ -65,7 +67,7 @@ def _remainder(x: Cell, y: Cell) -> Cell:
 
 
 def _turned(x: Cell) -> Cell:
-    """x less whole turns, within [-pi, pi]: 2 pi in two parts, as x / 2 pi rounds."""
+    """X less whole turns, within [-pi, pi]: 2 pi in two parts, as x / 2 pi rounds."""
     turns = _floor(apply("add", apply("mul", x, 1 / (2 * math.pi)), 0.5))
     high = 6.28125  # of few bits: its products with whole numbers are exact
     less = apply("sub", x, apply("mul", turns, high))
@@ -171,7 +173,7 @@ def _tan(x: Cell) -> Cell:
 
 
 def _hypot(x: Cell, y: Cell) -> Cell:
-    """high sqrt(1 + (low / high)^2)."""
+    """High sqrt(1 + (low / high)^2)."""
     a, b = apply("abs", x), apply("abs", y)
     low, high = apply("minimum", a, b), apply("maximum", a, b)
     ratio = _div(low, high)
@@ -181,7 +183,7 @@ def _hypot(x: Cell, y: Cell) -> Cell:
 
 
 def _logaddexp(x: Cell, y: Cell) -> Cell:
-    """max + log1p(e^-|x - y|); the greater one where it is infinite."""
+    """Max + log1p(e^-|x - y|); the greater one where it is infinite."""
     high = apply("maximum", x, y)
     apart = apply("mul", apply("abs", apply("sub", x, y)), -1.0)
     found = apply("add", high, _log1p(apply("exp", apart)))

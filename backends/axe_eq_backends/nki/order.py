@@ -1,8 +1,8 @@
 """Two decisions over the plans of a whole kernel: which engine runs what, and in which order.
 
-Engines run side by side, each in program order, waiting for data by themselves. So work that several
-could do goes to the one that is least busy, and a statement stands as early as what it waits for
-allows: an engine that waits for another's result is not held up by it.
+Engines run side by side, each in program order, waiting for data by themselves. So work that
+several could do goes to the one that is least busy, and a statement stands as early as what it
+waits for allows: an engine that waits for another's result is not held up by it.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def scheduled(body: ir.Body, planned: Planned[Any]) -> ir.Body:
 
 
 def _before(body: ir.Body) -> list[set[int]]:
-    """Per statement those that it must come after: it reads or writes what they write, or the like."""
+    """Per statement those before it that write what it uses, or use what it writes."""
     effects = [touched(s) for s in body]
     found = []
     for n, (read, written) in enumerate(effects):

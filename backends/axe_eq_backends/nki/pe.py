@@ -71,7 +71,7 @@ class _Side:
 
 
 def _matmul(row: Instr, s: ir.Gemm, context: Context[ir.Where]) -> Plan:
-    """acc (+)= a b^T, K on partitions of both operands (Axe, section 3.4, systolic GEMM).
+    """Acc (+)= a b^T, K on partitions of both operands (Axe, section 3.4, systolic GEMM).
 
     K is what both operands have on partitions, M what the first one has on the free axis and the
     sum on partitions, N what the second and the sum have on the free axis. The fastest digit of
@@ -147,7 +147,7 @@ def _transpose(row: Instr, s: ir.Copy, context: Context[ir.Where]) -> Plan:
         raise DispatchError(row.name, "is no swap of partitions and one free dim", "one")
     p = to_p[0] if to_p else Digit(1, ((1, PARTITION), (1, FREE)))
     f = to_f[0] if to_f else Digit(1, ((1, FREE), (1, PARTITION)))
-    if p.extent > row.shape[0] or f.extent > row.shape[1] or 1 < max(p.stride(0), f.stride(1)):
+    if p.extent > row.shape[0] or f.extent > row.shape[1] or max(p.stride(0), f.stride(1)) > 1:
         raise DispatchError(row.name, f"turns {f.extent} x {p.extent}", "whole tiles of 128 x 128")
     dst = Access(s.dst, s.dst.place.at(PARTITION), p.extent, s.dst.place.at(FREE),
                  ((f.stride(0), f.extent),))  # fmt: skip

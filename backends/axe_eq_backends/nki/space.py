@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations
+from itertools import pairwise, permutations
 from math import prod
 
 import numpy as np
@@ -31,7 +31,7 @@ class Tensor:
         buffer, dtype: what it is.
         strides: elements between neighbours along every dim; 0 where it does not vary.
         offset: its element at index 0.
-        window: per dim where it lies in its buffer, None for all; elsewhere its value means nothing.
+        window: per dim where it lies in its buffer, None for all; elsewhere it means nothing.
         looks: dims beside those of the index space, which are read where integers say.
     """
 
@@ -260,15 +260,18 @@ def over(space: Space, dims: Sequence[int], shape: Sequence[int]) -> Space:
     return Space(tuple(shape), tuple(parts), results)
 
 
+def over_dims(p: Sum | Scan) -> tuple[int, ...]:
+    """The dims that a reduction or a scan runs over."""
+    return p.dims if isinstance(p, Sum) else (p.dim,)
+
+
 def dropped(space: Space) -> Space:
     """Without dims of one index: a position along one is a number, a reduction its operand."""
     known: dict[Cell, Cell] = {}
     for n, p in enumerate(space.parts):
         if isinstance(p, Count) and space.shape[p.dim] == 1:
             known[arg(n)] = Constant(p.begin, "i32")
-        elif isinstance(p, Sum) and all(space.shape[d] == 1 for d in p.dims):
-            known[arg(n)] = replaced(p.cell, known)
-        elif isinstance(p, Scan) and space.shape[p.dim] == 1:
+        elif isinstance(p, Sum | Scan) and all(space.shape[d] == 1 for d in over_dims(p)):
             known[arg(n)] = replaced(p.cell, known)
     space = substituted(space, known)
     kept = [d for d in space.dims if space.shape[d] > 1]
@@ -360,7 +363,7 @@ def restricted(space: Space, dim: int, low: int, high: int) -> Space:
 
 
 def split(space: Space, dim: int, unit: int) -> Space:
-    """A dim as rows of `unit` indices: its place is the number of the row, the next dim the rest."""
+    """A dim as rows of `unit` indices: the number of the row, then the place in it."""
     rows = space.shape[dim] // unit
     shape = (*space.shape[:dim], rows, unit, *space.shape[dim + 1 :])
 
@@ -384,9 +387,7 @@ def split(space: Space, dim: int, unit: int) -> Space:
             more.append(Count(dim, 0, 1))
             row = arg(len(space.parts) + len(more) - 1)
             known[arg(n)] = apply("add", arg(n), apply("mul", row, unit * p.step))
-        elif isinstance(p, Count):
-            parts.append(replace(p, dim=new(p.dim)))
-        elif isinstance(p, Scan):
+        elif isinstance(p, Count | Scan):
             parts.append(replace(p, dim=new(p.dim)))
         else:
             dims = [x for d in p.dims for x in ((dim, dim + 1) if d == dim else (new(d),))]
@@ -435,7 +436,7 @@ def cut(space: Space, dims: Collection[int]) -> list[Space]:
         ends = {e for t in space.tensors for e in t.bound(d) or ()} - {0, space.shape[d]}
         if ends:
             bounds = [0, *sorted(ends), space.shape[d]]
-            pieces = [restricted(space, d, a, b) for a, b in zip(bounds, bounds[1:], strict=False)]
+            pieces = [restricted(space, d, a, b) for a, b in pairwise(bounds)]
             return [x for piece in pieces for x in cut(piece, dims)]
     return [space]
 

@@ -107,7 +107,8 @@ def _tensor_reduce(w: Writer, call: Call) -> None:
 
 
 TEXTS: Mapping[str, Text] = {
-    "dma_copy": _dma_copy, "dma_gather": _dma_gather, "nc_matmul": _matmul, "iota": _iota, "tensor_reduce": _tensor_reduce,
+    "dma_copy": _dma_copy, "dma_gather": _dma_gather, "nc_matmul": _matmul,
+    "iota": _iota, "tensor_reduce": _tensor_reduce,
 } | {
     op: _named(op)
     for op in ("tensor_copy", "tensor_copy_predicated", "nc_transpose", "tensor_tensor",

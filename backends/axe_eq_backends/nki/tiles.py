@@ -27,6 +27,8 @@ from axe_eq_backends.nki.vector import ARITHMETIC, BITS, FUNCTIONS, FUSED
 EXACT = 1 << 24  # whole numbers up to here are float32
 WORDS = ("i8", "u8", "i16", "i32")
 HELD = ("f8e4m3", "f8e5m2", "f16", "bf16", "f32", *WORDS, "bool")  # what engines compute on
+# Of what is no float.
+_WHOLE = {"isnan": False, "isinf": False, "isfinite": True}
 _COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
@@ -123,6 +125,8 @@ class Cells:
         if len(args) > 2 and ops.cell(name)[0].arity is None:
             cell = Apply(name, (Apply(name, args[:-1]), args[-1]))
             args = cell.args
+        if len(args) == 1 and ops.cell(name)[0].arity is None:
+            return self.tile(args[0])  # a sum of one
         if all(isinstance(a, Constant) for a in args):
             raise self.refuse(f"computes {cell} of constants", "an operand")
         kinds = [self._kind(a) for a in args]
@@ -374,6 +378,8 @@ class Cells:
             out = self._out([t], "bool")
             self._map(Apply("eq", (arg(0), Constant(False))), out, [t])
             return Tile(out, "bool", 0, 1)
+        if name in _WHOLE:
+            return self._known(cell, _WHOLE[name])
         renamed = {"maximum": "or", "minimum": "and"}.get(name, name)
         if renamed not in ("and", "or", "xor", *_COMPARE):
             raise self.refuse(f"computes '{name}' of bools", "and or xor not, comparisons")
@@ -381,6 +387,13 @@ class Cells:
         out = self._out(tiles, "bool")
         self._map(Apply(renamed, (arg(0), arg(1))), out, tiles)
         return Tile(out, "bool", 0, 1)
+
+    def _known(self, cell: Apply, value: bool) -> Tile:
+        """What a question has for an answer, whatever it is asked about."""
+        like = self.tile(cell.args[0])
+        out = self.new("bool", like.shape)
+        self.k.fill(out, int(value))
+        return Tile(out, "bool", value, value)
 
     def _boolean(self, a: Cell, cell: Apply) -> Tile:
         if not isinstance(a, Constant):
@@ -400,8 +413,12 @@ class Cells:
             return self._compared(name, tiles)
         if name in ("floor", "ceil", "trunc", "round"):
             return tiles[0]
-        out = self._range(cell, kind, tiles)
-        fits = max(-out.low, out.high) <= EXACT and all(t.is_exact for t in tiles)
+        if name in _WHOLE:
+            return self._known(cell, _WHOLE[name])
+        if name == "signbit":
+            return self._compared("lt", [tiles[0], None])
+        low, high = self._unwrapped(cell, tiles)
+        fits = max(-low, high) <= EXACT and all(t.is_exact for t in tiles)
         simple = {"neg": ("sub", True), "abs": ("abs", False), "sign": ("sign", False)}
         if fits and name in (*FUSED, "neg", "abs", "sign"):
             args: tuple[Cell, ...] = tuple(arg(n) for n in range(len(tiles)))
@@ -436,17 +453,12 @@ class Cells:
             self._constants[key] = self.constant(c, kind, like)
         return self._constants[key]
 
-    def _range(self, cell: Apply, kind: str, tiles: Sequence[Tile]) -> Tile:
-        """What a cell may give, as the range of a tile that is not there."""
+    def _unwrapped(self, cell: Apply, tiles: Sequence[Tile]) -> tuple[float, float]:
+        """What a cell gives before it wraps to a narrow type: all that 32 bits hold, at most."""
         ends = [Values(np.asarray(t.low), np.asarray(t.high), np.asarray(False)) for t in tiles]
         one = Apply(cell.cell, tuple(arg(n) for n in range(len(tiles))))
-        found = possible(one, ends, [kind] * len(tiles))
-        return Tile(tiles[0].view, kind, float(found.low), float(found.high))
-
-    def _unwrapped(self, cell: Apply, tiles: Sequence[Tile]) -> tuple[float, float]:
-        """The range before it wraps, of operands that float32 holds."""
-        found = self._range(cell, "i32", tiles)
-        return found.low, found.high
+        found = possible(one, ends, ["i32"] * len(tiles))
+        return float(found.low), float(found.high)
 
     def _words(self, name: str, tiles: Sequence[Tile]) -> Tile:
         """Modulo 2^32, on 32 bits."""

@@ -97,7 +97,7 @@ class Walk:
 
     def is_column(self, n: int) -> bool:
         """Whether an operand is one value per partition beside more of the output."""
-        return self.ins[n].is_column and not self.out.elements == 1
+        return self.ins[n].is_column and self.out.elements != 1
 
 
 def refuse(row: Instr, wrong: str, expected: str) -> DispatchError:
@@ -113,7 +113,22 @@ def _mapped(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> tuple[ir
     name = cell.cell.partition(" ")[0] if isinstance(cell, Apply) else ""
     if name not in known:
         raise refuse(row, f"is {cell}", " ".join(known).strip())
+    if isinstance(cell, Apply) and (wanted := _unlike(row.name.partition(".")[2], s, cell)):
+        raise refuse(row, f"is {cell}", wanted)
     return s, Walk.of(row, context, s.out, s.ins)
+
+
+def _unlike(kind: str, s: ir.Map, cell: Apply) -> str:
+    """What a row takes, where the operands of a cell are plainly others; "" where they may fit."""
+    nested = any(isinstance(a, Apply) for a in cell.args)
+    plain = all(isinstance(a, Operand) for a in cell.args)
+    if kind == "tensor_tensor" and not plain:
+        return "two tiles"
+    if kind == "scalar_tensor_tensor" and not nested:
+        return "(tile op number) op tile"
+    if kind == "integers" and not _is_wrapping(s, cell):
+        return "a sum, difference or product of two i32"
+    return ""
 
 
 def _copied(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan:
@@ -457,13 +472,11 @@ def _scanned(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan:
     a, b = (fixed, own) if merge.cell == "add" else (own, fixed)
     op0, op1 = SCANS[merge.cell]
     last = line.steps[0][0] * (n - 1) if line.steps else 0
-    calls = [
-        Call("tensor_tensor_scan", {"dst": own, "data0": a, "data1": b,
-                                    "initial": replace(before, steps=((1, 1),)), "op0": op0, "op1": op1}),
-        Call("tensor_copy", {"dst": replace(before, steps=((1, 1),)), "src":
-                             Access(state, rows.first, rows.partitions, rows.begin + last, ((1, 1),)),
-                             "engine": row.scope}),
-    ]  # fmt: skip
+    held = replace(before, steps=((1, 1),))
+    end = Access(state, rows.first, rows.partitions, rows.begin + last, ((1, 1),))
+    scan = {"dst": own, "data0": a, "data1": b, "initial": held, "op0": op0, "op1": op1}
+    keep = {"dst": held, "src": end, "engine": row.scope}
+    calls = [Call("tensor_tensor_scan", scan), Call("tensor_copy", keep)]
     count = prod((v.high or 0) + 1 for v in loops)
     return Plan(row, calls, cycles=count * ns_of(row, context, n), loops=loops)
 

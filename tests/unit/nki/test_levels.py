@@ -118,6 +118,11 @@ def test_products_of_any_operands(seed: int) -> None:
     agree(run(kernel, buffers, arrays, target), wanted, TOLERANCE[dtype])
 
 
+def shares(weights: Any) -> Any:
+    """Rows over their sums."""
+    return weights / weights.sum(1, keepdims=True)
+
+
 # Cells and reductions of a [r, n] matrix x and a row w: a space, and what numpy computes.
 X, W = arg(0), arg(1)
 ROWS: dict[str, tuple[list[Sum | Scan | Count], Cell, bool, Any]] = {
@@ -127,14 +132,14 @@ ROWS: dict[str, tuple[list[Sum | Scan | Count], Cell, bool, Any]] = {
             lambda x, w: (x * w).sum(1, keepdims=True)),
     "softmax": ([Sum("max", (1,), X), Sum("+", (1,), apply("exp", apply("sub", X, arg(2))))],
                 apply("div", apply("exp", apply("sub", X, arg(2))), arg(3)), True,
-                lambda x, w: (lambda e: e / e.sum(1, keepdims=True))(np.exp(x - x.max(1, keepdims=True)))),
+                lambda x, w: shares(np.exp(x - x.max(1, keepdims=True)))),
     "norm": ([Sum("+", (1,), apply("mul", X, X))],
              apply("mul", apply("mul", X, apply("rsqrt", apply("add", arg(2), 1.0))), W), True,
              lambda x, w: x / np.sqrt((x * x).sum(1, keepdims=True) + 1) * w),
     "scan": ([Scan("+", 1, X)], arg(2), True, lambda x, w: np.cumsum(x, 1)),
     "mask": ([Count(1), Count(0)],
              apply("where", apply("ge", arg(3), arg(2)), X, Constant(-1.0, "f32")), True,
-             lambda x, w: np.where(np.arange(x.shape[0])[:, None] >= np.arange(x.shape[1])[None], x, -1)),
+             lambda x, w: np.where(np.tri(*x.shape) > 0, x, -1)),
 }  # fmt: skip
 
 

@@ -10,6 +10,8 @@ import pytest
 
 import axe_eq as axe
 from axe_eq.errors import AxeError, ScheduleError
+from axe_eq.kernel import ir
+from axe_eq.kernel.cells import Apply, apply, arg
 from axe_eq.lower.candidate import Candidate
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Instr, Target
@@ -18,7 +20,6 @@ from axe_eq_backends.nki.schedules.gemm import Contraction, contraction, gemm, s
 from axe_eq_backends.nki.schedules.walk import walk
 from axe_eq_backends.nki.space import Space, Sum, Tensor
 from axe_eq_backends.nki.target import trn1, trn2, trn3
-from axe_eq.kernel.cells import Apply, apply, arg
 
 
 def product(m: int, n: int, k: int, dtype: str = "bf16") -> Contraction:
@@ -68,7 +69,7 @@ def test_a_smaller_bank_takes_narrower_sums() -> None:
         for t in (trn2, small)
     )
 
-    def widest(kernel: Any) -> int:
+    def widest(kernel: ir.Kernel) -> int:
         return max(b.n_elements for b in kernel.buffers if b.memory == "psum")
 
     assert (widest(whole), widest(half)) == (512, 256)

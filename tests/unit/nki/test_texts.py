@@ -21,7 +21,7 @@ from axe_eq_backends.nki.space import Count, Scan, Space, Sum, Tensor
 from axe_eq_backends.nki.target import trn1, trn2
 from tests.unit.nki.levels import numpy_of, written
 
-Kernel = tuple[ir.Kernel, Mapping[str, str], dict[str, tuple[int, ...]]]
+Kernel = tuple[ir.Kernel, Mapping[str, str], Mapping[str, tuple[int, ...]]]
 X, Y, Z = arg(0), arg(1), arg(2)
 
 
@@ -45,6 +45,7 @@ def tiles(space: Space, tile: int, shapes: dict[str, tuple[int, ...]]) -> Kernel
     return *walk(space, "rows", trn2, {"tile": tile, "across": 0}), shapes
 
 
+MASKED = Apply("where", (apply("ge", Y, Z), X, apply("mul", X, 0.0)))
 WEIGHT = apply("exp", apply("sub", X, Y))
 SOFTMAX = (Sum("max", (1,), X), Sum("+", (1,), WEIGHT))
 KERNELS: dict[str, Callable[[], Kernel]] = {
@@ -63,11 +64,12 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
               ((Tensor("y", "f32", (4000, 1)), apply("div", WEIGHT, Z)),)), 1024,
         {"x": (128, 4000), "y": (128, 4000)}),
     "transposed": lambda: tiles(
-        Space((128, 200), (Tensor("x", "f32", (1, 128)),), ((Tensor("y", "f32", (200, 1)), X),)), 512,
+        Space((128, 200), (Tensor("x", "f32", (1, 128)),),
+              ((Tensor("y", "f32", (200, 1)), X),)), 512,
         {"x": (200, 128), "y": (128, 200)}),
     "masked": lambda: tiles(
         Space((128, 300), (Tensor("x", "f32", (300, 1)), Count(0), Count(1)),
-              ((Tensor("y", "f32", (300, 1)), Apply("where", (apply("ge", Y, Z), X, apply("mul", X, 0.0)))),)),
+              ((Tensor("y", "f32", (300, 1)), MASKED),)),
         512, {"x": (128, 300), "y": (128, 300)}),
     "scanned": lambda: tiles(
         Space((64, 300), (Tensor("x", "f16", (300, 1)), Scan("+", 1, X)),
@@ -75,7 +77,8 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
     "gathered": lambda: tiles(
         Space((64, 32), (Tensor("i", "i32", (1, 0)),
                          Tensor("x", "f32", (0, 1), looks=(Looked(X, "i32", 32, 1000),))),
-              ((Tensor("y", "f32", (32, 1)), Y),)), 512, {"i": (64,), "x": (1000, 32), "y": (64, 32)}),
+              ((Tensor("y", "f32", (32, 1)), Y),)), 512,
+        {"i": (64,), "x": (1000, 32), "y": (64, 32)}),
 }  # fmt: skip
 
 

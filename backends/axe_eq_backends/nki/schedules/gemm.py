@@ -2,9 +2,9 @@
 
 The reduced dim lies on partitions of both operands: what lies so in HBM is copied, what is
 contiguous along it is turned through PSUM by the tensor engine, what is computed is computed there.
-A block of rows keeps its operand in SBUF while blocks of columns stream; a sum of 128 rows by a bank
-of columns is one accumulation in PSUM. With a block of the depth, sums over depth blocks are added
-up in SBUF, so that neither operand is read again for every block of the other.
+A block of rows keeps its operand in SBUF while blocks of columns stream; a sum of 128 rows by a
+bank of columns is one accumulation in PSUM. With a block of the depth, sums over depth blocks are
+added up in SBUF, so that neither operand is read again for every block of the other.
 """
 
 from __future__ import annotations
@@ -272,7 +272,7 @@ class _Gemm:
         return shape
 
     def _side(self, dim: int, size: int, part: int, chunks: int) -> tuple[list[int], Placement]:
-        """A side with its depth on partitions: chunks and other reduced dims along the free axis."""
+        """A side with its depth on partitions; chunks and other reduced dims are free."""
         c = self.c
         shape = [1] * len(c.space.shape)
         blocks: list[Block] = [() for _ in shape]
@@ -452,7 +452,8 @@ class _Gemm:
 
         def block(at: Int, some: int) -> None:
             pieces(self.k, cols, self.bank, "ni",
-                   lambda there, n: self._block(lefts, rights, (row, at, some), (col, there, n)))  # fmt: skip
+                   lambda there, n: self._block(
+                       lefts, rights, (row, at, some), (col, there, n)))  # fmt: skip
 
         pieces(self.k, rows, self.part, "mi", block)
 

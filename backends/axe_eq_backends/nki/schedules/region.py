@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from axe_eq.errors import DispatchError
 from axe_eq.kernel import ir
-from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, arg
+from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg
 from axe_eq.kernel.expr import Int
 from axe_eq.kernel.ir import span
 from axe_eq.program.ops import MONOIDS
@@ -114,7 +114,8 @@ class Region:
         return Region(
             self.names, self.space, self.across,
             [begin.get(d, b) for d, b in enumerate(self.begin)],
-            [extent.get(d, e) for d, e in enumerate(self.extent)], self, {**self.given, **(given or {})},
+            [extent.get(d, e) for d, e in enumerate(self.extent)],
+            self, {**self.given, **(given or {})},
         )  # fmt: skip
 
     def _narrowed(self) -> set[int]:
@@ -190,7 +191,7 @@ class Region:
         return loaded(held.all, t.dtype)
 
     def _gathered(self, t: Tensor) -> Tile:
-        """A tensor read where integers say: a row per partition, for every other index of theirs."""
+        """A tensor read where integers say: a row per partition, for all their other indices."""
         if t.window and any(t.window):
             raise self.refuse(f"reads a window of {t.buffer} where integers say", "whole dims")
         near = {d for d, s in enumerate(t.strides) if s}
@@ -260,17 +261,16 @@ class Region:
     def _prefixes(self, p: Scan) -> Tile:
         """Every prefix along a dim that lies whole in this region, from the monoid's unit on."""
         monoid = MONOIDS[p.monoid]
-        if not monoid.merges or monoid.unit is None or monoid.merges not in SCANS:
+        merges = {"or": "maximum", "and": "minimum"}.get(monoid.merges, monoid.merges)
+        if monoid.unit is None or merges not in SCANS:
             raise self.refuse(f"scans by {p.monoid}", f"one of {' '.join(SCANS)}")
         src = self.tile(p.cell)
         count = self.extent[p.dim]
         low, high = src.low, src.high
         if DTYPES[src.kind].kind == "i":
             low, high = min(low * count, low), max(high * count, high)
-            if monoid.merges == "mul" or max(-low, high) > EXACT:
+            if merges == "mul" or max(-low, high) > EXACT:
                 raise self.refuse(f"scans {src.kind} beyond what float32 holds", "smaller numbers")
-        elif DTYPES[src.kind].kind == "b":
-            raise self.refuse("scans bools", "numbers")
         shape = [count if d == p.dim else e for d, e in enumerate(src.shape)]
         out = self.cells.new("f32", shape, "scan")
         self.k.map(arg(0), out, src.view)
@@ -280,12 +280,12 @@ class Region:
         one = self.cells.new(
             "f32", [e if d == self.across else 1 for d, e in enumerate(shape)], "c"
         )
-        self.k.fill(one, 1.0 if monoid.merges == "add" else 0.0)
-        merge = Apply(monoid.merges, (arg(0), arg(1)))
+        self.k.fill(one, 1.0 if merges == "add" else 0.0)
+        merge = Apply(merges, (arg(0), arg(1)))
         self.k.scan(merge, [out], [carry], p.dim, [one.buffer])
         if DTYPES[src.kind].kind == "i":
             return self.cells.wrapped(Tile(out, "i32", low, high), src.kind)
-        return Tile(out, "f32")
+        return Tile(out, "bool" if DTYPES[src.kind].kind == "b" else "f32")
 
     def _place(self, shape: Sequence[int]) -> object:
         from axe_eq_backends.nki.build import rows_of
@@ -303,8 +303,7 @@ class Region:
             return Tile(out, "i32", c.begin, c.begin + last)
         stepped = self.cells.new("f32", shape, "at")
         self.k.map(
-            Apply("add", (Apply("mul", (arg(0), Constant(float(c.step)))), Constant(float(c.begin)))),
-            stepped, tile.view,
+            apply("add", apply("mul", arg(0), float(c.step)), float(c.begin)), stepped, tile.view
         )  # fmt: skip
         ends = sorted((c.begin, c.begin + last * c.step))
         return Tile(stepped, "i32", ends[0], ends[1])

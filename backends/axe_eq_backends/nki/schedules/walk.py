@@ -87,7 +87,7 @@ def _filled(rows: int, most: int) -> float:
 
 
 def _unit(extent: int, most: int) -> int:
-    """Indices of a row, so that rows fill partitions: a divisor where one is near, long ones first."""
+    """Indices of a row, so that rows fill partitions: a divisor where one is near."""
     best = extent // most
     divisors = [u for u in range(best, best // 2, -1) if extent % u == 0]
     return min(divisors[0] if divisors else best, 8192)
