@@ -94,6 +94,8 @@ def mixture(space: Space) -> Mixture:
         raise refuse("has operands of other dims", "scores of rows and the streamed dim")
     space, m = _one(space, rows)
     space, q = _one(space, cols)
+    left, right = (factor_of(space, x.cell, kinds) for x in (left, right))  # over all dims
+    held = factor_of(space, value, (held.dtype,) * 2)
     if any(d in (e, t) for tensor, _ in space.results for d in space.dims if tensor.strides[d]):
         raise refuse("stores what is reduced", "rows and columns of values")
     outer = tuple(d for d in space.dims if d not in (m, q, e, t) and space.shape[d] > 1)
