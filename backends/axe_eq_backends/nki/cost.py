@@ -105,7 +105,7 @@ class Tiles:
         return None
 
     def price(self, summary: Summary, target: Target) -> Columns:
-        """What every kernel takes at least, by figures; operands of scores lie on all partitions."""
+        """What every kernel takes at least; operands of scores lie on all partitions."""
         columns = figures(summary, target)
         if any(w.structured for w in summary.products) and len(summary.products) > 1:
             copies = target.memory("sbuf").extents[0]

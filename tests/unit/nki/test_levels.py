@@ -198,7 +198,8 @@ def test_streams_of_scores(seed: int) -> None:
     space = Space(
         shape,
         (left, right, value, Sum("+", (3,), Apply("mul", (arg(0), arg(1))), True, (dtype, dtype)),
-         Count(2), Count(1), Sum("softmax", (2,), Apply("pair", (score, arg(2))), False, (dtype,) * 2)),
+         Count(2), Count(1),
+         Sum("softmax", (2,), Apply("pair", (score, arg(2))), False, (dtype, dtype))),
         ((out, arg(6)),),
     )  # fmt: skip
     if t == 1:

@@ -2,7 +2,7 @@
 
 A block of 128 rows keeps its operand, the running statistic of its scores, the sum of their weights
 and the weighted sum of values in SBUF, while chunks of the streamed dim pass: their scores are one
-accumulation in PSUM, their weights are turned by the tensor engine, and multiply the chunk's values.
+accumulation in PSUM, their weights are turned by the tensor engine and multiply the chunk's values.
 Where the statistic changes, both sums are rescaled (online softmax).
 """
 
@@ -258,7 +258,7 @@ class _Stream:
         self, held: Sequence[object], right: Factor, top: Tile, of_rows: tuple[Int, int],
         of_chunk: tuple[Int, int],
     ) -> tuple[Tile, Tile]:  # fmt: skip
-        """(weights of a chunk, what the sums before it are multiplied by); the statistic moves on."""
+        """(weights of a chunk, the factor of the sums before it); the statistic moves on."""
         k, s, (at, n), online = self.k, self.x.scores, of_chunk, self.x.online
         rights = self.of_scores.fetch("right", right, s.n, at, n)
         (acc,) = self.of_scores.sums([held], [rights], (0, of_rows[1]), (0, n))  # type: ignore[list-item]
