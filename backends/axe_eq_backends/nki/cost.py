@@ -21,6 +21,7 @@ from axe_eq_backends.nki import lower
 from axe_eq_backends.nki.monoids import unable
 from axe_eq_backends.nki.planning import plan
 from axe_eq_backends.nki.schedules.gemm import contraction, sizes
+from axe_eq_backends.nki.schedules.stream import mixture
 from axe_eq_backends.nki.schedules.walk import ways
 from axe_eq_backends.nki.space import space_of
 
@@ -98,16 +99,19 @@ class Tiles:
             return lost
         if summary.n_scattered or summary.n_guarded:
             return "places that strides do not say"
-        if any(w.structured for w in summary.products) and len(summary.products) > 1:
-            return "scores that are products"
         taken = products_of(target) if set(summary.monoids) == {"+"} else set()
         if any(set(w.dtypes) <= taken and _of_matrices(w) for w in summary.products):
             return "products of matrices, which the tensor engine takes"
         return None
 
     def price(self, summary: Summary, target: Target) -> Columns:
-        """What every kernel takes at least, by figures."""
-        return figures(summary, target)
+        """What every kernel takes at least; operands of scores lie on all partitions."""
+        columns = figures(summary, target)
+        if any(w.structured for w in summary.products) and len(summary.products) > 1:
+            copies = target.memory("sbuf").extents[0]
+            read = sum(a.n_bytes for a in summary.loads)
+            columns.time_s = columns.time_s + copies * read / target.memories[0].bytes_per_s
+        return columns
 
     def candidates(self, step: KernelStep, target: Target) -> list[Candidate]:
         """Ways to fill partitions, and tiles."""
@@ -151,6 +155,39 @@ class TensorEngine:
         cone = read_cone(step)
         offered = sizes(contraction(space_of(cone)), target)[:MOST_BLOCKS]
         return priced(cone, self.name, target, iter(offered))
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Values mixed by weights of scores that are products, chunk by chunk."""
+
+    name: str = "stream"
+    families: tuple[str, ...] = ("nki",)
+    prices_places: bool = False
+
+    def refuse(self, summary: Summary, target: Target) -> str | None:
+        """Refused but for one mixture and the product of its scores, of types that rows take."""
+        structured = [w for w in summary.products if w.structured]
+        if len(structured) != 1 or len(summary.products) != 2 or summary.n_folds:
+            return "not one mixture and the product of its scores"
+        if summary.n_scattered or summary.n_guarded or summary.n_looked:
+            return "places that strides do not say"
+        if lost := {d for w in summary.products for d in w.dtypes} - products_of(target):
+            return f"no row of products of {' '.join(sorted(lost))}"
+        return None
+
+    def price(self, summary: Summary, target: Target) -> Columns:
+        """What every kernel takes at least, by figures."""
+        return figures(summary, target)
+
+    def candidates(self, step: KernelStep, target: Target) -> list[Candidate]:
+        """Chunks of the streamed dim."""
+        cone = read_cone(step)
+        found = mixture(space_of(cone, structured=True))
+        length, sizes_ = found.scores.extent(found.scores.n), target.sizes("stream_chunk")
+        fits = [size for size in sorted(sizes_) if size < length]
+        offered = (*fits, *sorted(sizes_)[len(fits) : len(fits) + 1])
+        return priced(cone, self.name, target, iter([{"chunk": n} for n in offered]))
 
 
 def cheapest(step: KernelStep, target: Target) -> Parameters:

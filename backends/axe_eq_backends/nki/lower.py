@@ -18,6 +18,7 @@ from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, TileNode
 from axe_eq.target import Target
 from axe_eq_backends.nki.planning import Made, plan
 from axe_eq_backends.nki.schedules.gemm import contraction, gemm
+from axe_eq_backends.nki.schedules.stream import mixture, stream
 from axe_eq_backends.nki.schedules.walk import walk
 from axe_eq_backends.nki.space import space_of
 
@@ -59,7 +60,14 @@ def products(
     return gemm(contraction(space_of(cone)), name, target, parameters)
 
 
-WRITES: dict[str, Write] = {"tiles": tiles, "tensor_engine": products}
+def streams(
+    cone: Cone, name: str, target: Target, parameters: Mapping[str, int]
+) -> tuple[ir.Kernel, Mapping[str, str]]:
+    """Values mixed by weights of scores."""
+    return stream(mixture(space_of(cone, structured=True)), name, target, parameters)
+
+
+WRITES: dict[str, Write] = {"tiles": tiles, "tensor_engine": products, "stream": streams}
 
 
 def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> Lowered:

@@ -154,13 +154,17 @@ class Space:
         )
 
 
-def space_of(cone: Cone) -> Space:
-    """A cone as a space: structured reductions in plain ones, dims fused.
+def space_of(cone: Cone, structured: bool = False) -> Space:
+    """A cone as a space, with dims fused.
+
+    Args:
+        cone: what to compute.
+        structured: structured reductions stay what they are; else they are plain ones.
 
     Raises:
         DispatchError: a reduction or a scan that no kernel on tiles computes.
     """
-    cone = plain(cone)
+    cone = cone if structured else plain(cone)
     n_dims = len(cone.shape)
 
     def full(strides: Sequence[int]) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg, common_dtype
 from axe_eq.kernel.values import Values, anything, possible
 from axe_eq.program import ops
-from axe_eq.program.types import DTYPES
+from axe_eq.program.types import DTYPES, dtype
 from axe_eq_backends.nki.build import EngineBuilder, rows_of
 from axe_eq_backends.nki.native import EXPANSIONS, Native, raw
 from axe_eq_backends.nki.space import constant
@@ -79,6 +79,7 @@ class Cells:
         self.k, self.across, self.read, self.stem = k, across, read, stem
         self.known: dict[Cell, Tile] = {}
         self._worked_out: dict[Cell, Cell] = {}
+        self._kinds: dict[Cell, str] = {}
         self._held: dict[tuple[ir.View, str], Tile] = {}
         self._constants: dict[tuple[Constant, str, ir.View], Tile] = {}
 
@@ -147,7 +148,18 @@ class Cells:
         """The dtype that a cell's value is computed in."""
         if isinstance(cell, Constant):
             return cell.kind
-        return self.tile(cell).kind
+        if isinstance(cell, Operand) or cell in self.known:
+            return self.tile(cell).kind
+        if cell not in self._kinds:  # without computing it: it may become a part of its user
+            declared, params = ops.cell(cell.cell)
+            if declared.result == "bool":
+                found = "bool"
+            elif declared.result == "param":
+                found = DTYPES[dtype(params[0]).name].accumulate
+            else:
+                found = common_dtype(cell, [self._kind(a) for a in cell.args])
+            self._kinds[cell] = found
+        return self._kinds[cell]
 
     def _out(self, args: Sequence[Tile], dtype: str) -> ir.View:
         return self.new(dtype, self.joined(args))

@@ -64,9 +64,9 @@ def run(
             flat[buffers[name]][places(body.tensor(name))] = value
         found.append({b: x.reshape(arrays[b].shape) for b, x in flat.items()})
     text = written(made, buffers, arrays)
-    given = [arrays[p.buffer] for p in text.inputs]
+    passed = [arrays[p.buffer] for p in text.inputs]
     simulated, _ = simulate(
-        text.text, text.name, *(a.view(np.uint8) if a.dtype == bool else a for a in given),
+        text.text, text.name, *(a.view(np.uint8) if a.dtype == bool else a for a in passed),
         target=target.name,
     )  # fmt: skip
     made_there = simulated if isinstance(simulated, tuple | list) else (simulated,)

@@ -13,6 +13,7 @@ import pytest
 
 from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg
 from axe_eq_backends.nki.schedules.gemm import contraction, gemm
+from axe_eq_backends.nki.schedules.stream import mixture, stream
 from axe_eq_backends.nki.schedules.walk import walk, ways
 from axe_eq_backends.nki.space import Count, Scan, Space, Sum, Tensor
 from axe_eq_backends.nki.target import trn1, trn2, trn3
@@ -173,3 +174,53 @@ def test_rows_in_tiles_and_in_sweeps(kind: str, seed: int) -> None:
         {"y": laid(out, own, np.broadcast_to(want, own))},
         TOLERANCE[dtype],
     )
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("seed", range(120))
+def test_streams_of_scores(seed: int) -> None:
+    rng = random.Random(f"stream {seed}")
+    dtype = rng.choice(["bf16", "f16", "f32"])
+    batch, m, t, e, q = (
+        rng.choice([1, 2]), extent(rng, 260), extent(rng, 400), rng.choice([2, 40, 64, 130]),
+        rng.choice([1, 8, 64, 200]),
+    )  # fmt: skip
+    shape = batch, m, t, e, q
+    dims = dict(enumerate(shape))
+    left = dense("q", dtype, dims, 5, rng.choice([(0, 1, 3), (0, 3, 1)]))
+    right = dense("k", dtype, dims, 5, rng.choice([(0, 2, 3), (2, 3), (3, 2)]))
+    value = dense("v", dtype, dims, 5, rng.choice([(0, 2, 4), (2, 4)]))
+    out = dense("y", dtype, dims, 5, (0, 1, 4))
+    masked = rng.random() < 0.5 and m > 1 and t > 1
+    score: Cell = apply("mul", arg(3), 0.25)
+    if masked:
+        score = apply("where", apply("ge", arg(5), arg(4)), score, Constant(-np.inf, "f32"))
+    space = Space(
+        shape,
+        (left, right, value, Sum("+", (3,), Apply("mul", (arg(0), arg(1))), True, (dtype, dtype)),
+         Count(2), Count(1),
+         Sum("softmax", (2,), Apply("pair", (score, arg(2))), False, (dtype, dtype))),
+        ((out, arg(6)),),
+    )  # fmt: skip
+    if t == 1:
+        pytest.skip("a dim of one index is no dim of a space")
+    kernel, buffers = stream(mixture(space), "k", trn2, {"chunk": rng.choice([128, 256, 512])})
+    draw = np.random.default_rng(seed)
+    held = {
+        x.buffer: draw.standard_normal([n if x.strides[d] else 1 for d, n in enumerate(shape)])
+        .astype(NUMPY[dtype])
+        for x in (left, right, value)
+    }  # fmt: skip
+    arrays = {x.buffer: laid(x, held[x.buffer].shape, held[x.buffer]) for x in (left, right, value)}
+    arrays["y"] = np.zeros(batch * m * q, NUMPY[dtype])
+    wide = {n: x.astype(np.float64) for n, x in held.items()}
+    scores = 0.25 * (wide["q"] * wide["k"]).sum(3, keepdims=True)
+    if masked:
+        keep = np.arange(m)[:, None] >= np.arange(t)[None]
+        scores = np.where(keep[None, :, :, None, None], scores, -np.inf)
+    scores = np.broadcast_to(scores, (batch, m, t, 1, 1))
+    weights = np.exp(scores - scores.max(2, keepdims=True))
+    want = (weights * wide["v"]).sum(2, keepdims=True) / weights.sum(2, keepdims=True)
+    own = (batch, m, 1, 1, q)
+    agree(run(kernel, buffers, arrays), {"y": laid(out, own, np.broadcast_to(want, own))},
+          2 * TOLERANCE[dtype])  # fmt: skip

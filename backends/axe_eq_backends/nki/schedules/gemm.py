@@ -117,16 +117,16 @@ def contraction(space: Space) -> Contraction:
         for d in space.dims:
             if p.bound(d) and d not in over:
                 raise refuse(f"reads a window of {p.buffer}", "whole tensors")
-    space, m = _one(space, rows)
-    space, n = _one(space, cols)
+    space, m = longest(space, rows)
+    space, n = longest(space, cols)
     k = max(over, key=lambda d: (space.shape[d], -d))
     depth = tuple(sorted(over - {k}))
     kept = [d for d in space.dims if d not in (m, n, k, *depth)]
     factors = tuple(
         (
             i,
-            _factor(space, a, over, sums_dtypes(space, i)),
-            _factor(space, b, over, sums_dtypes(space, i)),
+            factor_of(space, a, sums_dtypes(space, i)),
+            factor_of(space, b, sums_dtypes(space, i)),
         )
         for i, a, b in products
     )
@@ -151,7 +151,7 @@ def _faster(space: Space, left: frozenset[int], right: frozenset[int]) -> bool:
     return fastest(left) < fastest(right)
 
 
-def _one(space: Space, dims: set[int]) -> tuple[Space, int]:
+def longest(space: Space, dims: set[int]) -> tuple[Space, int]:
     """The longest of some dims; one of one index, appended, where there is none."""
     if dims:
         return space, max(dims, key=lambda d: (space.shape[d], d))
@@ -166,7 +166,7 @@ def _one(space: Space, dims: set[int]) -> tuple[Space, int]:
     return Space(wide, parts, results), len(space.shape)
 
 
-def _factor(space: Space, cell: Cell, over: set[int], dtypes: Sequence[str]) -> Factor:
+def factor_of(space: Space, cell: Cell, dtypes: Sequence[str]) -> Factor:
     """A side, in the type that both are multiplied in."""
     if any(d not in (*NARROW, "f32") for d in dtypes):
         raise DispatchError(
@@ -213,7 +213,7 @@ def gemm(
     Raises:
         DispatchError: something that no instruction computes.
     """
-    return _Gemm(c, name, target, parameters).write()
+    return Gemm(c, name, target, parameters).write()
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ class _Held:
     chunks: int
 
 
-class _Gemm:
+class Gemm:
     """Writes one contraction."""
 
     def __init__(
@@ -271,7 +271,7 @@ class _Gemm:
             shape[getattr(c, name)] = e
         return shape
 
-    def _side(self, dim: int, size: int, part: int, chunks: int) -> tuple[list[int], Placement]:
+    def side(self, dim: int, size: int, part: int, chunks: int) -> tuple[list[int], Placement]:
         """A side with its depth on partitions; chunks and other reduced dims are free."""
         c = self.c
         shape = [1] * len(c.space.shape)
@@ -292,14 +292,14 @@ class _Gemm:
                 stride *= c.extent(d)
         return shape, Placement(tuple(blocks))
 
-    def _index(self, buffer: ir.Buffer, spans: Mapping[int, span | int]) -> tuple[span | int, ...]:
+    def index(self, buffer: ir.Buffer, spans: Mapping[int, span | int]) -> tuple[span | int, ...]:
         """An index of a tile: spans of some dims, all of the others."""
         return tuple(
             spans.get(d, span(0, int(e)))
             for d, e in enumerate(buffer.shape)  # type: ignore[arg-type]
         )
 
-    def _matrix(
+    def matrix(
         self, buffer: ir.Buffer, dims: tuple[int, int], spans: Mapping[int, span | int]
     ) -> ir.View:
         """A tile as a matrix over two of its dims, in this order."""
@@ -312,7 +312,7 @@ class _Gemm:
 
     # -- sides --
 
-    def _fetch(self, name: str, f: Factor, dim: int, first: Int, size: int, start: Int = 0,
+    def fetch(self, name: str, f: Factor, dim: int, first: Int, size: int, start: Int = 0,
                length: int = 0) -> list[_Held]:  # fmt: skip
         """A side's part with its depth on partitions: whole chunks, then the rest."""
         found = []
@@ -320,7 +320,7 @@ class _Gemm:
         for at, chunks, part in ((0, whole, self.part), (whole * self.part, 1, rest)):
             if not chunks or not part:
                 continue
-            shape, place = self._side(dim, size, part, chunks)
+            shape, place = self.side(dim, size, part, chunks)
             held = self.k.sbuf(name, f.dtype, shape, place)
             side = _Held(held, at, part, chunks)
             self._fill(side, f, dim, first, size, start + at)
@@ -376,9 +376,9 @@ class _Gemm:
                 turned = k.psum("turned", f.dtype, once, rows_of(once, c.k))
                 spans: dict[int, span | int] = {c.k: span(ko * h.part, h.part)}
                 spans |= {d: span(v, 1) for d, v in more.items()}
-                k.copy(turned.all, lying[self._index(lying, spans)])
+                k.copy(turned.all, lying[self.index(lying, spans)])
                 spans[dim] = span(at, rows)
-                k.copy(h.buffer[self._index(h.buffer, spans)], turned.all)
+                k.copy(h.buffer[self.index(h.buffer, spans)], turned.all)
 
             def deeper(dims: Sequence[int], more: Mapping[int, Int]) -> None:
                 if not dims:
@@ -409,7 +409,7 @@ class _Gemm:
                 extent[d] = c.extent(d)
             region = Region(self.names, c.space, c.k, begin, extent)
             found = region.tile(f.cell)
-            to = h.buffer[self._index(h.buffer, {c.k: span(ko * h.part, h.part)})]
+            to = h.buffer[self.index(h.buffer, {c.k: span(ko * h.part, h.part)})]
             through: Cell = (
                 arg(0) if DTYPES[found.dtype].kind == "f" else Apply(f"cast {f.dtype}", (arg(0),))
             )
@@ -442,7 +442,7 @@ class _Gemm:
             f = p[which]
             assert isinstance(f, Factor)
             if f not in known:
-                known[f] = self._fetch(name, f, dim, first, size, start, length)
+                known[f] = self.fetch(name, f, dim, first, size, start, length)
         return [known[p[which]] for p in self.c.products]  # type: ignore[index]
 
     def _columns(self, lefts: Sequence[list[_Held]], of_rows: tuple[Int, int],
@@ -461,20 +461,20 @@ class _Gemm:
                of_rows: tuple[Int, Int, int], of_cols: tuple[Int, Int, int]) -> None:  # fmt: skip
         """One accumulation per product: 128 rows by a bank of columns."""
         (row, at, rows), (col, there, cols) = of_rows, of_cols
-        sums = self._sums(lefts, rights, (at, rows), (there, cols))
+        sums = self.sums(lefts, rights, (at, rows), (there, cols))
         given = {
             n: Tile(acc.all, "f32") for (n, _, _), acc in zip(self.c.products, sums, strict=True)
         }
         self._finish(given, (row + at, rows), (col + there, cols))
 
-    def _sums(self, lefts: Sequence[list[_Held]], rights: Sequence[list[_Held]],
+    def sums(self, lefts: Sequence[list[_Held]], rights: Sequence[list[_Held]],
               of_rows: tuple[Int, int], of_cols: tuple[Int, int]) -> list[ir.Buffer]:  # fmt: skip
         c, (at, rows), (there, cols) = self.c, of_rows, of_cols
         shape = self._shape(m=rows, n=cols)
         found = []
         for left, right in zip(lefts, rights, strict=True):
             acc = self.k.psum("acc", "f32", shape, rows_of(shape, c.m))
-            out = self._matrix(acc, (c.m, c.n), {})
+            out = self.matrix(acc, (c.m, c.n), {})
             self._accumulate(
                 [d for d in c.depth if c.extent(d) > 1], {}, 0,
                 lambda more, started, left=left, right=right, out=out: self._gemms(  # type: ignore[misc]
@@ -501,8 +501,8 @@ class _Gemm:
         for n, (a, b) in enumerate(zip(left, right, strict=True)):
             first: Int = 1 if n else (started if isinstance(started, int) else started > 0)
             self.k.gemm(
-                out, self._matrix(a.buffer, (c.m, c.k), of_left),  # type: ignore[arg-type]
-                self._matrix(b.buffer, (c.n, c.k), of_right), accumulate=first,  # type: ignore[arg-type]
+                out, self.matrix(a.buffer, (c.m, c.k), of_left),  # type: ignore[arg-type]
+                self.matrix(b.buffer, (c.n, c.k), of_right), accumulate=first,  # type: ignore[arg-type]
             )  # fmt: skip
 
     def _finish(self, given: Mapping[int, Tile], of_rows: tuple[Int, int],
@@ -531,14 +531,14 @@ class _Gemm:
             k.fill(total.all, 0.0)
 
         def part_of(total: ir.Buffer, at: Int, some: int, there: Int, n: int) -> ir.View:
-            return total[self._index(total, {c.m: span(at, some), c.n: span(there, n)})]
+            return total[self.index(total, {c.m: span(at, some), c.n: span(there, n)})]
 
         def deeper(start: Int, length: int) -> None:
             lefts = self._sides("a", 1, c.m, row, rows, start, length)
             rights = self._sides("b", 2, c.n, col, cols, start, length)
 
             def bank(at: Int, some: int, there: Int, n: int) -> None:
-                sums = self._sums(lefts, rights, (at, some), (there, n))
+                sums = self.sums(lefts, rights, (at, some), (there, n))
                 for total, acc in zip(totals, sums, strict=True):
                     view = part_of(total, at, some, there, n)
                     k.map(Apply("add", (arg(0), arg(1))), view, view, acc.all)
