@@ -6,12 +6,16 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import click
 
 from axe_eq.cli.words import OPTIONS
+from axe_eq.errors import PackError
 from axe_eq.layout.notation.text import spelled
+
+COMMANDS = "axe_eq.commands"  # entry points: `name = "module:command"`, a command of click
 
 
 class Unread(Exception):
@@ -27,7 +31,16 @@ def _reader() -> Iterator[None]:
 
 
 class _Commands(click.Group):
-    """A group whose error about an unknown command names one like it, or all."""
+    """The commands here and those of packs; an error about an unknown one names one like it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *entry_points(group=COMMANDS).names})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        own = super().get_command(ctx, cmd_name)
+        for point in () if own else entry_points(group=COMMANDS, name=cmd_name):
+            return _loaded(point)
+        return own
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
         with _reader():
@@ -47,6 +60,24 @@ class _Commands(click.Group):
                 raise
             known = " ".join(self.list_commands(ctx))
             raise click.UsageError(f"{error.message} Known are {known}.", ctx) from None
+
+
+def _loaded(point: EntryPoint) -> click.Command:
+    """A package's command; one that says what is wrong where it does not load."""
+    try:
+        command = point.load()
+    except ImportError as error:
+        wrong = f"its {point.value} cannot be imported ({error})"
+    else:
+        if isinstance(command, click.Command):
+            return command
+        wrong = f"is {command!r}"
+
+    def refuse(**_: Any) -> None:
+        raise PackError(f"command {point.name!r}", wrong, "a command of click that loads")
+
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command(point.name, anything, refuse, short_help="Does not load.")
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

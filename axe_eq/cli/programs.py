@@ -20,6 +20,7 @@ from axe_eq.pipeline import compile as compile_program
 from axe_eq.program.gathers import index_limits
 from axe_eq.program.nesting import flatten
 from axe_eq.program.types import DTYPES
+from axe_eq.run.executable import simulates
 from axe_eq.run.store import Loaded, load
 from axe_eq.schedule.quantity import bytes_text
 
@@ -207,7 +208,9 @@ def check_present(exe: Any) -> None:
     """
     target = exe.target
     runner = exe.schedule.runners.get(target.family)
-    if runner is not None and not runner.present(target):
+    if simulates(runner):
+        click.echo(f"simulated: no {target.name} is here", err=True)
+    elif runner is not None and not runner.present(target):
         raise DeviceError(
             f"target {target.name!r}", "no such GPU or other device is here",
             "a machine with one, or another target such as cpu",

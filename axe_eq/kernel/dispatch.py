@@ -69,10 +69,17 @@ Families = Mapping[str, Derive]
 
 @dataclass
 class Choice:
-    """The plan of a primitive, with the rows that lost and why."""
+    """The plan of a primitive, with the rows that lost and why.
+
+    Attributes:
+        plan: the cheapest.
+        lost: every other row with its reason.
+        others: plans that fit and cost more: engines that work side by side may share the work.
+    """
 
     plan: Plan
     lost: list[tuple[str, str]]
+    others: list[Plan] = field(default_factory=list)
 
 
 @dataclass
@@ -171,7 +178,7 @@ def choose(
         for p in plans
         if p is not best
     ]
-    return Choice(best, lost)
+    return Choice(best, lost, [p for p in plans if p is not best])
 
 
 def _derive(

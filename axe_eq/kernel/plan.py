@@ -72,6 +72,8 @@ class Plan:
         align: bytes that base addresses of arguments must be multiples of, by name.
         cycles: estimated issue cycles of one unit, to rank plans of one primitive.
         notes: what `explain` shows (bank conflicts, vector width, boxes).
+        loops: run-time integers from 0, outermost first, for whose values the calls are repeated:
+            what of the primitive one instruction does not cover (Axe, section 3.4).
     """
 
     row: Instr
@@ -81,3 +83,4 @@ class Plan:
     align: dict[str, int] = field(default_factory=dict)
     cycles: float = 0.0
     notes: str = ""
+    loops: list[Var] = field(default_factory=list)

@@ -180,6 +180,11 @@ def compiles(runner: Any) -> bool:
     return hasattr(runner, "compile")
 
 
+def simulates(runner: Any) -> bool:
+    """Whether a runner's results are those of a simulator, for want of the machine."""
+    return bool(getattr(runner, "simulates", False))
+
+
 def made_ready(runner: Any, schedule: Schedule) -> Any:
     """A schedule made ready on a runner."""
     if compiles(runner):
@@ -478,4 +483,6 @@ class Executable:
     def __repr__(self) -> str:
         from axe_eq.run.explain import counted
 
-        return f"<Executable for {self.target.name}: {counted(len(self.kernels), 'kernel')}>"
+        runner = self.schedule.runners.get(self.target.family)
+        how = ", simulated" if simulates(runner) else ""
+        return f"<Executable for {self.target.name}: {counted(len(self.kernels), 'kernel')}{how}>"

@@ -93,6 +93,12 @@ def test_the_page_on_programs_runs_and_lists_what_there_is() -> None:
     assert re.findall(r"`(\w+)`", dtypes) == list(DTYPES)
 
 
+def test_the_page_on_trainium_runs() -> None:
+    count, names = run_page("trainium.md")
+    assert count == 4
+    assert names["kernel"].schedule == "tensor_engine"
+
+
 @pytest.mark.usefixtures("_forgotten")
 def test_the_page_on_packs_runs() -> None:
     count, names = run_page("packs.md")

@@ -1,0 +1,1 @@
+"""AWS Trainium: machines, schedules, NKI kernels, a simulator that is their meaning."""

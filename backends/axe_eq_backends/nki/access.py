@@ -1,0 +1,242 @@
+"""Access patterns: how an engine walks the operands of a primitive, from their placements.
+
+All operands of an instruction are walked together, so their placements are refined to common digits
+(Axe, section 3.4): those on partitions, and those along the free axis, of which a pattern has few.
+The slowest of what is left are loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from math import prod
+
+from axe_eq.errors import DispatchError
+from axe_eq.kernel import ir
+from axe_eq.kernel.dispatch import Names
+from axe_eq.kernel.expr import Int, Var
+from axe_eq.kernel.placement import Block, number
+from axe_eq_backends.nki.build import FREE, PARTITION
+
+Steps = tuple[tuple[int, int], ...]  # (stride in elements, count), slow to fast
+
+
+@dataclass(frozen=True)
+class Access:
+    """Elements of a buffer in the order in which an engine takes them.
+
+    Attributes:
+        view: of which they are.
+        first: partition of the first one; 0 for tensors in HBM.
+        partitions: how many.
+        begin: element of the free axis, or of the tensor, where it begins.
+        steps: along the free axis; of tensors in HBM those of partitions stand before, `lead` many.
+        lead: how many of the steps are those of partitions.
+    """
+
+    view: ir.View
+    first: Int
+    partitions: int
+    begin: Int
+    steps: Steps
+    lead: int = 0
+
+    @property
+    def buffer(self) -> ir.Buffer:
+        """What it is a part of."""
+        return self.view.buffer
+
+    @property
+    def is_far(self) -> bool:
+        """Whether it lies in HBM."""
+        return self.buffer.is_global
+
+    @property
+    def elements(self) -> int:
+        """Elements of one partition."""
+        return prod(n for _, n in self.steps[self.lead :])
+
+    @property
+    def is_column(self) -> bool:
+        """Whether every partition reads one element."""
+        return not self.is_far and all(n == 1 or s == 0 for s, n in self.steps)
+
+    def __str__(self) -> str:
+        steps = " ".join(f"{n}:{s}" for s, n in self.steps)
+        return f"{self.buffer}[{self.first}:+{self.partitions}, {self.begin} + ({steps})]"
+
+
+@dataclass(frozen=True)
+class Digit:
+    """One step of the common refinement: per operand its stride and axis; ("", 0) where none."""
+
+    extent: int
+    at: tuple[tuple[int, str], ...]
+
+    def axis(self, operand: int) -> str:
+        """The axis on which an operand has it."""
+        return self.at[operand][1]
+
+    def stride(self, operand: int) -> int:
+        """Its stride in an operand."""
+        return self.at[operand][0]
+
+    def cut(self, inner: int) -> tuple[Digit, Digit]:
+        """The digit as two, the faster one of so many."""
+        slow = tuple((s * inner, a) for s, a in self.at)
+        return Digit(self.extent // inner, slow), Digit(inner, self.at)
+
+
+def refined(blocks: Sequence[Block], extent: int, thing: str) -> list[Digit]:
+    """Common refinement of one dim in several placements, slow to fast.
+
+    Raises:
+        DispatchError: iters that do not divide each other.
+    """
+    stacks = [list(b) for b in blocks]
+    absent = [not s for s in stacks]
+    out: list[Digit] = []
+    left = extent
+    while left > 1:
+        tops = [None if a else s[-1] for s, a in zip(stacks, absent, strict=True)]
+        e = min([left] + [number(t.extent) for t in tops if t])
+        if left % e or any(number(t.extent) % e for t in tops if t):
+            raise DispatchError(thing, "iters without a common refinement", "extents that divide")
+        at = []
+        for stack, top in zip(stacks, tops, strict=True):
+            if top is None:
+                at.append((0, ""))
+                continue
+            stack.pop()
+            if number(top.extent) > e:
+                stack.append(top._replace(extent=number(top.extent) // e, stride=top.stride * e))
+            at.append((number(top.stride), top.axis))
+        out.insert(0, Digit(e, tuple(at)))
+        left //= e
+    return fused(out)
+
+
+def fused(digits: Sequence[Digit]) -> list[Digit]:
+    """Neighbours that continue each other in every operand as one."""
+    out: list[Digit] = []
+    for d in digits:
+        if out and all(
+            a == b and s == t * d.extent for (s, a), (t, b) in zip(out[-1].at, d.at, strict=True)
+        ):
+            out[-1] = Digit(out[-1].extent * d.extent, d.at)
+        else:
+            out.append(d)
+    return out
+
+
+def digits_of(views: Sequence[ir.View], shape: Sequence[int], thing: str) -> list[Digit]:
+    """Digits of all dims of a primitive; operands of fewer dims are broadcast as in numpy."""
+    return _digits(tuple(v.place.blocks for v in views), shape, thing)
+
+
+def _digits(blocks: Sequence[Sequence[Block]], shape: Sequence[int], thing: str) -> list[Digit]:
+    rank = len(shape)
+    padded = [((),) * (rank - len(b)) + tuple(b) for b in blocks]
+    return [d for dim in range(rank) for d in refined([b[dim] for b in padded], shape[dim], thing)]
+
+
+@lru_cache(maxsize=1 << 14)
+def _sorted_digits(
+    blocks: tuple[tuple[Block, ...], ...], shape: tuple[int, ...], chip: tuple[int, ...], thing: str
+) -> tuple[list[Digit], list[Digit]]:
+    """(digits on partitions, digits along the free axis), slow to fast, for operands on `chip`.
+
+    Kept by placement: the candidates of a search have the same few.
+    """
+    digits = _digits(blocks, shape, thing)
+    across = [d for d in digits if any(d.axis(n) == PARTITION for n in chip)]
+    along = [d for d in digits if d not in across]
+    for n in chip:
+        if any(d.axis(n) != PARTITION for d in across):
+            wrong = f"operand {n} lies across partitions where others do not"
+            raise DispatchError(thing, wrong, "the same partitions")
+    across.sort(key=lambda d: -max(d.stride(n) for n in chip))
+    along.sort(key=lambda d: [-abs(d.stride(n)) for n in (*chip, *range(len(blocks)))])
+    across, along = fused(across), fused(along)
+    for n in chip:
+        _check_partitions(across, n, thing)
+    return across, along
+
+
+def walked(
+    views: Sequence[ir.View], shape: Sequence[int], thing: str, names: Names, dims: int
+) -> tuple[list[Access], list[Var]]:
+    """Accesses of operands that an engine walks together, and loops around them.
+
+    Args:
+        views: the operands.
+        shape: of the primitive.
+        thing: for messages.
+        names: of loops.
+        dims: of a pattern at most, the partition's among them.
+
+    Raises:
+        DispatchError: partitions that do not agree.
+    """
+    chip = tuple(n for n, v in enumerate(views) if not v.buffer.is_global)
+    blocks = tuple(v.place.blocks for v in views)
+    across, along = _sorted_digits(blocks, tuple(shape), chip, thing)
+    parts = prod(d.extent for d in across)
+    room = dims - max(len(across), 1)
+    outer = along[: max(len(along) - room, 0)]
+    along = along[len(outer) :]
+    loops = [names.fresh("j", 0, d.extent - 1) for d in outer]
+    found = []
+    for n, view in enumerate(views):
+        place = view.place
+        shift: Int = 0
+        for v, d in zip(loops, outer, strict=True):
+            shift = shift + v * d.stride(n)
+        if view.buffer.is_global:
+            steps = tuple((d.stride(n), d.extent) for d in (*across, *along))
+            begin = place.at(view.buffer.space.axes[-1]) + shift
+            found.append(Access(view, 0, parts, begin, steps, len(across)))
+        else:
+            steps = _merged((d.stride(n), d.extent) for d in along)
+            at = place.at(FREE) + shift
+            found.append(Access(view, place.at(PARTITION), parts, at, steps))
+    return found, loops
+
+
+def _check_partitions(across: Sequence[Digit], operand: int, thing: str) -> None:
+    """Digits number the partitions from the first one on, each once."""
+    size = 1
+    for d in reversed(across):
+        if d.stride(operand) != size:
+            raise DispatchError(thing, f"partitions with stride {d.stride(operand)}", f"{size}")
+        size *= d.extent
+
+
+def _merged(steps: object) -> Steps:
+    out: list[tuple[int, int]] = []
+    for stride, count in steps:  # type: ignore[attr-defined]
+        if count == 1:
+            continue
+        if out and out[-1][0] == stride * count:
+            out[-1] = (stride, out[-1][1] * count)
+        else:
+            out.append((stride, count))
+    return tuple(out)
+
+
+def run(here: Access, there: Access) -> int:
+    """Elements that are contiguous in both, walked together."""
+    found = 1
+    a, b = list(here.steps[here.lead :]), list(there.steps[there.lead :])
+    while a and b:
+        (s, n), (t, m) = a.pop(), b.pop()
+        both = min(n, m)
+        if s != found or t != found or n % both or m % both:
+            break
+        found *= both
+        if n > both:
+            a.append((s * both, n // both))
+        if m > both:
+            b.append((t * both, m // both))
+    return found

@@ -1,0 +1,139 @@
+"""Steps of a schedule graph as emitted kernels, with what they are called with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from axe_eq.errors import ScheduleError
+from axe_eq.kernel.expr import evaluate
+from axe_eq.kernel.placement import of_layout
+from axe_eq.layout import Layout
+from axe_eq.program.types import DTYPES, Array
+from axe_eq.schedule.graph import CollectiveStep, KernelStep, MoveStep, ScheduleGraph
+from axe_eq.schedule.memory import buffer_elements
+from axe_eq.target import Target
+from axe_eq_backends.nki.emit import Port, Source, emit
+from axe_eq_backends.nki.families import meanings
+from axe_eq_backends.nki.interpret import interpret
+from axe_eq_backends.nki.lower import planned
+from axe_eq_backends.nki.run import FORMAT
+
+POISON = 77  # in memory that nothing was written to
+
+
+@lru_cache(maxsize=4096)
+def _places(layout: str, shape: tuple[int, ...]) -> Any:
+    """Element of every index of a value in a layout."""
+    place = of_layout(Layout.parse(layout), shape)
+    return np.broadcast_to(place.coordinate("m") + int(evaluate(place.at("m"), {})), shape)
+
+
+def port(graph: ScheduleGraph, buffer: str, layout: str) -> Port:
+    """A buffer as an argument: in its own shape where it is dense and row-major, else flat."""
+    of = graph.buffers[buffer].value_type
+    count = buffer_elements(layout)
+    place = of_layout(Layout.parse(layout), of.shape)
+    dense, size = True, 1
+    for block, extent in reversed(list(zip(place.blocks, of.shape, strict=True))):
+        dense &= extent == 1 or (len(block) == 1 and block[0].stride == size)
+        size *= extent
+    shape = of.shape if dense and size == count and of.shape else (count,)
+    return Port(buffer, shape, of.dtype)
+
+
+def source(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> Source:
+    """The text of one step.
+
+    Raises:
+        DispatchError, EmitError, ScheduleError: it cannot be made, or is too large.
+    """
+    found = planned(step, graph, target)
+    accesses = (*step.reads, *step.writes)
+    ports = {a.buffer: port(graph, a.buffer, graph.buffers[a.buffer].layout) for a in accesses}
+    for written in step.writes:
+        of, (count, *more) = graph.buffers[written.buffer].value_type, ports[written.buffer].shape
+        if not more and count > of.size:
+            wrong = f"lies in {written.layout}, {count} elements for {of.size}"
+            raise ScheduleError(f"result {written.buffer}", wrong, "a layout without gaps")
+    return emit(found.made, found.buffers, ports)
+
+
+def sources(graph: ScheduleGraph, target: Target) -> dict[str, Source]:
+    """The text of every step, by the step's name.
+
+    Raises:
+        ScheduleError: a step that is no kernel of one core.
+    """
+    made = {}
+    for step in graph.steps:
+        if isinstance(step, CollectiveStep):
+            raise ScheduleError(f"step {step.name}", "is a collective", "a graph for one core")
+        made[step.name] = source(step, graph, target)
+    return made
+
+
+def assembled(graph: ScheduleGraph, target: Target) -> bytes:
+    """The texts of a graph, and its buffers as they lie in memory."""
+    steps = []
+    for text in sources(graph, target).values():
+        sides = [
+            [[p.buffer, p.shape, p.dtype] for p in side] for side in (text.inputs, text.outputs)
+        ]
+        steps.append(
+            {"name": text.name, "text": text.text, "inputs": sides[0], "outputs": sides[1]}
+        )
+    elements = {}
+    for name, buffer in graph.buffers.items():
+        place = of_layout(Layout.parse(buffer.layout), buffer.value_type.shape)
+        blocks = [[[i.extent, i.stride] for i in block] for block in place.blocks]
+        size = buffer_elements(buffer.layout)
+        elements[name] = {"blocks": blocks, "offset": place.at("m"), "size": size}
+    return json.dumps(
+        {
+            "format": FORMAT, "target": target.name, "steps": steps, "inputs": [*graph.inputs],
+            "outputs": [*graph.outputs], "elements": elements,
+            "types": {name: b.type for name, b in graph.buffers.items()},
+        }
+    ).encode()  # fmt: skip
+
+
+def interpreted(
+    step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target, arrays: Mapping[str, Array]
+) -> dict[str, Array]:
+    """What the plans of a step write, on flat buffers in the layouts of the schedule graph."""
+    found = planned(step, graph, target)
+    kernel = found.made.planned.kernel
+    flat: dict[str, Any] = {}
+    for access in (*step.reads, *step.writes):
+        of = graph.buffers[access.buffer].value_type
+        made = np.full(buffer_elements(access.layout), POISON).astype(DTYPES[of.dtype].numpy)
+        flat[access.buffer] = made
+    for read in step.reads:
+        array = arrays[read.buffer]
+        flat[read.buffer][_places(read.layout, array.shape)] = array
+    tensors, places = {}, {}
+    for t in kernel.tensors:
+        at = np.broadcast_to(
+            t.place.coordinate("m") + int(evaluate(t.place.at("m"), {})), tuple(map(int, t.shape))
+        )
+        buffer = found.buffers[t.name]
+        low, high = at.min(initial=0), at.max(initial=-1)
+        if low < 0 or high >= len(flat[buffer]):
+            raise ScheduleError(
+                f"kernel {kernel.name}, tensor {t.name}", f"reaches from element {low} to {high}",
+                f"0 to {len(flat[buffer]) - 1} of {buffer}",
+            )  # fmt: skip
+        places[t.name] = at
+        tensors[t.name] = np.asarray(flat[buffer][at])
+    made = interpret(kernel, tensors, found.made.planned, meanings())
+    for name, array in made.items():
+        flat[found.buffers[name]][places[name]] = array
+    return {
+        w.buffer: flat[w.buffer][_places(w.layout, graph.buffers[w.buffer].value_type.shape)]
+        for w in step.writes
+    }

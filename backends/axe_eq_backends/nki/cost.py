@@ -1,0 +1,195 @@
+"""Schedules of NeuronCores: which cones they take, and candidates priced by their own plans.
+
+Figures say what any kernel of a cone takes at least. A candidate is written, dispatched and placed;
+its price is what its instructions take of every engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from axe_eq.errors import AxeError, DispatchError
+from axe_eq.lower.candidate import Candidate
+from axe_eq.lower.formulas import Cone
+from axe_eq.lower.read import read_cone
+from axe_eq.schedule.graph import KernelStep
+from axe_eq.schedule.summary import Columns, Summary, Work, flops, grid_of, traffic
+from axe_eq.target import Target
+from axe_eq_backends.nki import lower
+from axe_eq_backends.nki.monoids import unable
+from axe_eq_backends.nki.planning import plan
+from axe_eq_backends.nki.schedules.gemm import contraction, sizes
+from axe_eq_backends.nki.schedules.stream import mixture
+from axe_eq_backends.nki.schedules.walk import ways
+from axe_eq_backends.nki.space import space_of
+
+MOST_WAYS = 3  # to fill partitions, that are priced
+MOST_BLOCKS = 8  # of a product, that are priced
+Parameters = Mapping[str, int]
+
+
+def figures(summary: Summary, target: Target) -> Columns:
+    """What every kernel takes at least: memory once, arithmetic at the rate of the engines."""
+    (p,) = grid_of((1 << 40,))
+    columns = Columns(dict.fromkeys("pqks", p))
+    once, _ = traffic(summary, columns)
+    rows = {d: row for row in target.rows("gemm") for d in row.dtypes}
+    matrix = max((row.flops_per_s for row in rows.values()), default=target.vector_flops_per_s)
+    lanes = flops(summary.vector, summary, columns) / target.vector_flops_per_s
+    products = flops(summary.products, summary, columns) / matrix
+    memory = once / target.memories[0].bytes_per_s
+    columns.time_s = target.launch_s + (memory + lanes * 0 + products * 0).clip(0)
+    columns.time_s = columns.time_s.clip(target.launch_s + lanes / 8).clip(
+        target.launch_s + products
+    )
+    columns.costs = {"dma_s": memory}
+    return columns
+
+
+def priced(
+    cone: Cone, schedule: str, target: Target, offered: Iterator[Parameters]
+) -> list[Candidate]:
+    """Candidates of a cone, each by its kernel's plans.
+
+    Raises:
+        AxeError: none can be made; the first one's reason.
+    """
+    found: list[Candidate] = []
+    first: AxeError | None = None
+    for parameters in offered:
+        try:
+            kernel, _ = lower.WRITES[schedule](cone, "cone", target, parameters)
+            made = plan(kernel, target)
+        except AxeError as error:
+            first = first or error
+            continue
+        found.append(Candidate(dict(parameters), made.time_s, made.costs))
+    if not found:
+        if first is None:
+            raise DispatchError(f"kernel {cone.name}", "has no candidate", "sizes that fit")
+        raise DispatchError(f"kernel {cone.name}", f"{first.thing}: {first.wrong}", first.expected)
+    return found
+
+
+def products_of(target: Target) -> set[str]:
+    """Element types that some row multiplies."""
+    return {d for row in target.rows("gemm") for kinds in row.dtypes for d in kinds[:2]}
+
+
+def _of_matrices(w: Work) -> bool:
+    """Whether both factors of a product have dims of their own."""
+    reached = {reach for _, extent, reach in w.kept if extent > 1}
+    return not w.structured and {"a", "b"} <= reached and prod(w.reduced) > 1
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Cells and reductions on the vector, scalar and GpSimd engines."""
+
+    name: str = "tiles"
+    families: tuple[str, ...] = ("nki",)
+    prices_places: bool = False
+    scans: bool = True
+
+    def refuse(self, summary: Summary, target: Target) -> str | None:
+        """Refused by monoids that no engine reduces by."""
+        if lost := next(filter(None, map(unable, sorted(set(summary.monoids)))), ""):
+            return lost
+        if summary.n_scattered or summary.n_guarded:
+            return "places that strides do not say"
+        taken = products_of(target) if set(summary.monoids) == {"+"} else set()
+        if any(set(w.dtypes) <= taken and _of_matrices(w) for w in summary.products):
+            return "products of matrices, which the tensor engine takes"
+        return None
+
+    def price(self, summary: Summary, target: Target) -> Columns:
+        """What every kernel takes at least; operands of scores lie on all partitions."""
+        columns = figures(summary, target)
+        if any(w.structured for w in summary.products) and len(summary.products) > 1:
+            copies = target.memory("sbuf").extents[0]
+            read = sum(a.n_bytes for a in summary.loads)
+            columns.time_s = columns.time_s + copies * read / target.memories[0].bytes_per_s
+        return columns
+
+    def candidates(self, step: KernelStep, target: Target) -> list[Candidate]:
+        """Ways to fill partitions, and tiles."""
+        return priced(read_cone(step), self.name, target, self._offered(read_cone(step), target))
+
+    def _offered(self, cone: Cone, target: Target) -> Iterator[Parameters]:
+        space = space_of(cone)
+        for n, way in enumerate(ways(space, target)[:MOST_WAYS]):
+            rows = (space.shape[way.dim] // way.unit) if way.dim is not None else 1
+            most = prod(space.shape) // rows  # a larger tile is the same kernel
+            sizes = sorted(target.sizes("tile_elements"))
+            fits = [tile for tile in sizes if tile < most]
+            for tile in (*fits, *sizes[len(fits) : len(fits) + 1]):
+                yield {"across": n, "tile": tile}
+
+
+@dataclass(frozen=True)
+class TensorEngine:
+    """Sums of products with cells around them."""
+
+    name: str = "tensor_engine"
+    families: tuple[str, ...] = ("nki",)
+    prices_places: bool = False
+
+    def refuse(self, summary: Summary, target: Target) -> str | None:
+        """Refused without products, with other reductions, with element types no row takes."""
+        if not summary.products or summary.n_folds or any(w.structured for w in summary.products):
+            return "not sums of products alone"
+        if summary.n_scattered or summary.n_guarded or summary.n_looked:
+            return "places that strides do not say"
+        if lost := {d for w in summary.products for d in w.dtypes} - products_of(target):
+            return f"no row of products of {' '.join(sorted(lost))}"
+        return None
+
+    def price(self, summary: Summary, target: Target) -> Columns:
+        """What every kernel takes at least, by figures."""
+        return figures(summary, target)
+
+    def candidates(self, step: KernelStep, target: Target) -> list[Candidate]:
+        """Blocks of rows, columns and depth."""
+        cone = read_cone(step)
+        offered = sizes(contraction(space_of(cone)), target)[:MOST_BLOCKS]
+        return priced(cone, self.name, target, iter(offered))
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Values mixed by weights of scores that are products, chunk by chunk."""
+
+    name: str = "stream"
+    families: tuple[str, ...] = ("nki",)
+    prices_places: bool = False
+
+    def refuse(self, summary: Summary, target: Target) -> str | None:
+        """Refused but for one mixture and the product of its scores, of types that rows take."""
+        structured = [w for w in summary.products if w.structured]
+        if len(structured) != 1 or len(summary.products) != 2 or summary.n_folds:
+            return "not one mixture and the product of its scores"
+        if summary.n_scattered or summary.n_guarded or summary.n_looked:
+            return "places that strides do not say"
+        if lost := {d for w in summary.products for d in w.dtypes} - products_of(target):
+            return f"no row of products of {' '.join(sorted(lost))}"
+        return None
+
+    def price(self, summary: Summary, target: Target) -> Columns:
+        """What every kernel takes at least, by figures."""
+        return figures(summary, target)
+
+    def candidates(self, step: KernelStep, target: Target) -> list[Candidate]:
+        """Chunks of the streamed dim."""
+        cone = read_cone(step)
+        found = mixture(space_of(cone, structured=True))
+        length, sizes_ = found.scores.extent(found.scores.n), target.sizes("stream_chunk")
+        fits = [size for size in sorted(sizes_) if size < length]
+        offered = (*fits, *sorted(sizes_)[len(fits) : len(fits) + 1])
+        return priced(cone, self.name, target, iter([{"chunk": n} for n in offered]))
+
+
+def cheapest(step: KernelStep, target: Target) -> Parameters:
+    """The parameters of the cheapest candidate of a step that no search chose."""
+    return min(Tiles().candidates(step, target), key=lambda c: c.time_s).parameters

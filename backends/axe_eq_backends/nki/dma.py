@@ -1,0 +1,77 @@
+"""Copies between HBM and SBUF: descriptors move runs that are contiguous on both sides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from axe_eq.errors import DispatchError
+from axe_eq.kernel import ir
+from axe_eq.kernel.dispatch import Context
+from axe_eq.kernel.placement import number
+from axe_eq.kernel.plan import Call, Plan
+from axe_eq.target import Instr
+from axe_eq_backends.nki.access import Access, run, walked
+from axe_eq_backends.nki.build import FREE, Gather
+from axe_eq_backends.nki.clock import transfer_ns
+
+
+def derive(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan:
+    """The plan of a copy one side of which lies in HBM, the other in SBUF; or of a gather."""
+    if isinstance(s, Gather):
+        return _gathered(row, s, context)
+    if row.name != "dma.copy":
+        raise DispatchError(row.name, f"is a {s.name}", "rows that begin where integers say")
+    if not isinstance(s, ir.Copy):
+        raise DispatchError(row.name, f"is a {s.name}", "a copy")
+    memories = s.dst.buffer.memory, s.src.buffer.memory
+    is_load = s.src.buffer.is_global
+    if "psum" in memories or is_load == s.dst.buffer.is_global:
+        raise DispatchError(row.name, f"copies {memories[1]} to {memories[0]}", "HBM and SBUF")
+    chip, far = (s.dst, s.src) if is_load else (s.src, s.dst)
+    (here, there), loops = walked(
+        (chip, far), s.dst.shape, row.name, context.names, row.limits["dims"]
+    )
+    dst, src = (here, there) if is_load else (there, here)
+    count = prod((v.high or 0) + 1 for v in loops)
+    piece = run(here, there) * chip.buffer.itemsize
+    ns = transfer_ns(here, there, row, context.target) * count
+    call = Call("dma_copy", {"dst": dst, "src": src})
+    return Plan(row, [call], cycles=ns, notes=f"runs of {piece} bytes", loops=loops)
+
+
+def _gathered(row: Instr, s: Gather, context: Context[ir.Where]) -> Plan:
+    """One descriptor per partition, that begins where its integer says."""
+    if row.name != "dma.gather" or s.out.buffer.memory != "sbuf":
+        raise DispatchError(row.name, "gathers", "the row that does, into sbuf")
+    (dst, where), loops = walked(
+        (s.out, s.where), s.out.shape, row.name, context.names, row.limits["dims"]
+    )
+    if loops:
+        raise DispatchError(row.name, "has too many free dims", f"{row.limits['dims'] - 1}")
+    if any(step for step, n in where.steps if n > 1):
+        raise DispatchError(row.name, "has places along the free axis", "one per partition")
+    free = [
+        (stride, s.steps[d], n)
+        for d, n in enumerate(s.out.shape)
+        for stride in (_free_stride(s.out, d),)
+        if n > 1 and stride
+    ]
+    free.sort(reverse=True)
+    own = tuple((step, n) for _, step, n in free) or ((1, 1),)
+    tile = Access(s.out, dst.first, dst.partitions, dst.begin,
+                  tuple((stride, n) for stride, _, n in free) or ((1, 1),))  # fmt: skip
+    piece = free[-1][2] if free and free[-1][1] == 1 else 1
+    n_bytes, size = tile.partitions * tile.elements * s.out.buffer.itemsize, s.out.buffer.itemsize
+    half, target = context.target.limits["dma_half_run_bytes"], context.target
+    rate = target.memories[0].bytes_per_s * piece * size / (piece * size + half)
+    ns = max(n_bytes / rate * 1e9, target.limits["dma_latency_ns"])
+    at = replace(where, steps=((1, 1),))
+    args = {"dst": tile, "src": s.src, "steps": own, "at": at}
+    return Plan(row, [Call("dma_gather", args)], cycles=ns, notes=f"runs of {piece * size} bytes")
+
+
+def _free_stride(view: ir.View, dim: int) -> int:
+    """Elements between neighbours of a dim along the free axis; 0 on partitions."""
+    block = view.place.blocks[dim]
+    return number(block[0].stride) if len(block) == 1 and block[0].axis == FREE else 0

@@ -1,0 +1,122 @@
+"""From the kernels of a schedule graph to the kernel language, by the parameters of a candidate.
+
+A schedule's candidates are written here too, to be priced: what is priced is what is emitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from axe_eq.errors import ScheduleError, said
+from axe_eq.kernel import ir
+from axe_eq.lower.formulas import Cone
+from axe_eq.lower.read import read_cone
+from axe_eq.pack import ask_schedule, schedule_named
+from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, TileNode
+from axe_eq.target import Target
+from axe_eq_backends.nki.planning import Made, plan
+from axe_eq_backends.nki.schedules.gemm import contraction, gemm
+from axe_eq_backends.nki.schedules.stream import mixture, stream
+from axe_eq_backends.nki.schedules.walk import walk
+from axe_eq_backends.nki.space import space_of
+
+Write = Callable[[Cone, str, Target, Mapping[str, int]], tuple[ir.Kernel, Mapping[str, str]]]
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A kernel, and the buffer of the schedule graph behind every tensor of it."""
+
+    kernel: ir.Kernel
+    buffers: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A lowered kernel with its plans.
+
+    Attributes:
+        made: the kernel, planned and placed.
+        buffers: behind its tensors.
+    """
+
+    made: Made
+    buffers: Mapping[str, str]
+
+
+def tiles(
+    cone: Cone, name: str, target: Target, parameters: Mapping[str, int]
+) -> tuple[ir.Kernel, Mapping[str, str]]:
+    """Cells and reductions on tiles."""
+    return walk(space_of(cone), name, target, parameters)
+
+
+def products(
+    cone: Cone, name: str, target: Target, parameters: Mapping[str, int]
+) -> tuple[ir.Kernel, Mapping[str, str]]:
+    """Sums of products on the tensor engine."""
+    return gemm(contraction(space_of(cone)), name, target, parameters)
+
+
+def streams(
+    cone: Cone, name: str, target: Target, parameters: Mapping[str, int]
+) -> tuple[ir.Kernel, Mapping[str, str]]:
+    """Values mixed by weights of scores."""
+    return stream(mixture(space_of(cone, structured=True)), name, target, parameters)
+
+
+WRITES: dict[str, Write] = {"tiles": tiles, "tensor_engine": products, "stream": streams}
+
+
+def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> Lowered:
+    """The kernel of one step: its schedule's own where that writes one.
+
+    Raises:
+        DispatchError: no instruction of the target computes it; says what.
+        PackError: the schedule's own `lower` fails, or returns what is no kernel.
+    """
+    own = schedule_named(step.schedule) if isinstance(step, KernelStep) else None
+    if hasattr(own, "lower"):
+        made: Lowered = ask_schedule(
+            own, "lower", step, graph, target,
+            expected="Lowered(kernel, {name of a tensor: buffer of the step})", wrong=_wrong_answer,
+        )  # fmt: skip
+        return made
+    if isinstance(step, MoveStep):
+        step = _as_kernel(step, graph)
+        from axe_eq_backends.nki.cost import cheapest
+
+        parameters = cheapest(step, target)
+    else:
+        parameters = step.parameters
+    cone = read_cone(step)
+    if step.schedule not in WRITES:
+        known = " ".join(WRITES)
+        raise cone.refuse(f"is priced by {step.schedule!r}, which writes no kernel", known)
+    try:
+        return Lowered(*WRITES[step.schedule](cone, step.name, target, parameters))
+    except ScheduleError as error:
+        raise cone.refuse(str(error), "a cone that a schedule covers") from error
+
+
+def _wrong_answer(made: Any) -> str | None:
+    fits = isinstance(made, Lowered) and isinstance(made.kernel, ir.Kernel)
+    return None if fits else f"returns {said(made)}"
+
+
+def _as_kernel(step: MoveStep, graph: ScheduleGraph) -> KernelStep:
+    type_ = graph.buffers[step.writes[0].buffer].type
+    node = TileNode("load", "", "", "", type_, access=0)
+    return KernelStep(step.name, (node,), (0,), step.reads, step.writes, {}, "tiles")
+
+
+def planned(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> Planned:
+    """A step lowered, dispatched and placed.
+
+    Raises:
+        DispatchError, ScheduleError: it cannot be made, or is too large.
+    """
+    lowered = lower(step, graph, target)
+    return Planned(plan(lowered.kernel, target), lowered.buffers)

@@ -1,0 +1,82 @@
+"""Plans of whole kernels: checked, dispatched, spread over engines, ordered, placed, priced."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from axe_eq.errors import ScheduleError
+from axe_eq.kernel import ir
+from axe_eq.kernel.check import RULES, check_capacity
+from axe_eq.kernel.dispatch import Planned, dispatch
+from axe_eq.target import Target
+from axe_eq_backends.nki.families import derivations
+from axe_eq_backends.nki.order import busy, instructions, ordered, spread
+from axe_eq_backends.nki.place import Places, placed
+
+# Of what the other engines do beside the busiest one, so much is seen: it breaks ties between
+# kernels that the same engine limits, and is less than what another of them costs more.
+SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class Made:
+    """A kernel that can be written.
+
+    Attributes:
+        planned: its plans.
+        places: of its tiles.
+        busy: seconds per engine.
+    """
+
+    planned: Planned[Any]
+    places: Places
+    busy: Mapping[str, float]
+
+    @property
+    def time_s(self) -> float:
+        """Seconds: the busiest engine's, and a share of the others'.
+
+        With one copy of every tile a loop's transfers wait for its arithmetic.
+        """
+        target = self.planned.target
+        dma = self.busy["dma"]
+        others = [t for name, t in self.busy.items() if name != "dma"]
+        most = max(dma, *others) if self.places.copies > 1 else dma + max(others)
+        ends = 2 * target.limits["dma_latency_ns"] * 1e-9
+        return target.launch_s + ends + most + SHARE * (sum(self.busy.values()) - most)
+
+    @property
+    def costs(self) -> dict[str, float]:
+        """Named costs."""
+        engines = ("tensor", "vector", "scalar", "gpsimd", "dma")
+        partitions = {m.name: m.extents[0] for m in self.planned.target.memories if m.extents}
+        held = {f"{n}_bytes": float(self.places.peaks.get(n, 0) * p) for n, p in partitions.items()}
+        return held | {f"{n}_s": self.busy.get(n, 0.0) for n in engines}
+
+
+def plan(kernel: ir.Kernel, target: Target) -> Made:
+    """Check a kernel, plan its primitives, choose engines and order, and place its tiles.
+
+    Raises:
+        ScheduleError: it breaks a rule of the language, or is too large for a memory or a compiler.
+        DispatchError: a primitive that no instruction implements.
+    """
+    for rule in RULES:
+        if rule is not check_capacity:  # by lifetimes, in `placed`
+            rule(kernel, target)
+    planned = dispatch(kernel, target, derivations())
+    spread(planned)
+    most = target.limits["instructions"]
+    if (count := instructions(planned)) > most:
+        raise ScheduleError(
+            f"kernel {kernel.name}", f"unrolls to {count} instructions", f"at most {most}"
+        )
+    made = ordered(planned)
+    try:
+        places = placed(made.kernel, target)
+    except ScheduleError:  # statements that stand earlier may keep more alive
+        made = planned
+        places = placed(made.kernel, target)
+    return Made(made, places, busy(made))

@@ -1,0 +1,152 @@
+"""NKI text of schedule graphs, and what runs it: the simulator.
+
+Saved programs need numpy and the simulator, no compiler of ours; their texts are modules that a
+machine with `nki` imports.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from axe_eq.errors import ArgumentError
+from axe_eq.program.types import DTYPES, Array, ValueType, value_type
+
+if TYPE_CHECKING:
+    from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph
+    from axe_eq.target import Target
+
+FORMAT = 1
+
+
+class NkiEmitter:
+    """The emitter of family "nki"."""
+
+    def emit(self, graph: ScheduleGraph, target: Target) -> dict[str, str]:
+        """Kernel name -> a Python module with one `nki.jit` function."""
+        from axe_eq_backends.nki.assemble import sources
+
+        return {step: source.text for step, source in sources(graph, target).items()}
+
+    def build(self, step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> None:
+        """Make one step; see `axe_eq.extract.search.commit.Builder`."""
+        from axe_eq_backends.nki.assemble import source
+
+        source(step, graph, target)
+
+
+class NkiInterpreter:
+    """The interpreter of family "nki": plans, in program order."""
+
+    def run(
+        self, step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target,
+        arrays: Mapping[str, Array], order: int = 0,
+    ) -> dict[str, Array]:  # fmt: skip
+        """What a lowered step writes, by buffer; see `axe_eq.run.interpret.Interpreter`.
+
+        Engines wait for data by themselves: every order is the program's.
+        """
+        from axe_eq_backends.nki.assemble import interpreted
+
+        return interpreted(step, graph, target, arrays)
+
+
+class NkiRunner:
+    """The runner of family "nki": the simulator.
+
+    Attributes:
+        simulates: what it returns was computed by the simulator, on no Neuron device.
+    """
+
+    simulates = True
+
+    def present(self, target: Target) -> bool:
+        """Never: kernels are not run on a Neuron device from here (call them as `nki.jit` is)."""
+        return False
+
+    def compile(self, graph: ScheduleGraph, target: Target) -> bytes:
+        """The texts of a graph, with what they are called with."""
+        from axe_eq_backends.nki.assemble import assembled
+
+        return assembled(graph, target)
+
+    def load(self, code: bytes) -> Program:
+        """The program whose texts `compile` wrote."""
+        return load(code)
+
+
+def load(code: bytes) -> Program:
+    """The program whose texts `NkiRunner.compile` wrote.
+
+    Raises:
+        ArgumentError: the bytes are of another version.
+    """
+    data = json.loads(code)
+    if data.get("format") != FORMAT:
+        raise ArgumentError("kernels of NKI", f"have format {data.get('format')}", f"{FORMAT}")
+    return Program(data)
+
+
+class Program:
+    """Kernels that are called one after another with host arrays, in the simulator."""
+
+    def __init__(self, data: Mapping[str, Any]) -> None:
+        self.data = data
+
+    def __call__(self, arrays: Sequence[Array]) -> list[Array]:
+        """Run on host arrays, one per input and constant.
+
+        Raises:
+            AxeError: what a kernel does wrong, with its line.
+        """
+        from axe_eq_backends.nki.sim import simulate
+
+        data = self.data
+        held: dict[str, Any] = {
+            name: flat(array, data["types"][name], data["elements"][name])
+            for name, array in zip(data["inputs"], arrays, strict=True)
+        }
+        for step in data["steps"]:
+            given = [_shaped(held, port) for port in step["inputs"]]
+            made, _ = simulate(step["text"], step["name"], *given, target=data["target"])
+            made = made if isinstance(made, tuple | list) else (made,)
+            for (buffer, _, dtype), array in zip(step["outputs"], made, strict=True):
+                held[buffer] = np.asarray(array).view(DTYPES[dtype].numpy).reshape(-1)
+        return [_value(held[n], data["types"][n], data["elements"][n]) for n in data["outputs"]]
+
+
+Elements = Sequence[Sequence[int]]  # (extent, stride) per dim of a value in its flat memory
+
+
+def _offsets(of: ValueType, elements: Mapping[str, Any]) -> Any:
+    """Element of every index of a value."""
+    at = np.asarray(elements["offset"])
+    for block in elements["blocks"]:
+        line = np.zeros(1, np.int64)
+        for extent, stride in block:
+            line = (line[:, None] + np.arange(extent) * stride).ravel()
+        at = at[..., None] + line
+    return at.reshape(of.shape)
+
+
+def flat(array: Array, type_: str, elements: Mapping[str, Any]) -> Array:
+    """A value in its flat memory."""
+    of = value_type(type_)
+    out = np.zeros(elements["size"], DTYPES[of.dtype].numpy)
+    out[_offsets(of, elements)] = np.asarray(array).reshape(of.shape)
+    return out
+
+
+def _value(memory: Array, type_: str, elements: Mapping[str, Any]) -> Array:
+    found: Array = memory[_offsets(value_type(type_), elements)]
+    return found
+
+
+def _shaped(held: Mapping[str, Any], port: Sequence[Any]) -> Array:
+    """An argument as its kernel has it: bools as bytes."""
+    buffer, shape, dtype = port
+    array: Array = held[buffer].reshape(shape)
+    return array.view(np.uint8) if dtype == "bool" else array

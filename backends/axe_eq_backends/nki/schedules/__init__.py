@@ -1,0 +1,1 @@
+"""Kernels in the kernel language: cells and reductions on tiles, products, streams."""

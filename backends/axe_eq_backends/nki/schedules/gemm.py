@@ -1,0 +1,584 @@
+"""Sums of products on the tensor engine, with cells before and after.
+
+The reduced dim lies on partitions of both operands: what lies so in HBM is copied, what is
+contiguous along it is turned through PSUM by the tensor engine, what is computed is computed there.
+A block of rows keeps its operand in SBUF while blocks of columns stream; a sum of 128 rows by a
+bank of columns is one accumulation in PSUM. With a block of the depth, sums over depth blocks are
+added up in SBUF, so that neither operand is read again for every block of the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from axe_eq.errors import DispatchError
+from axe_eq.kernel import ir
+from axe_eq.kernel.cells import Apply, Cell, Operand, arg
+from axe_eq.kernel.expr import Int
+from axe_eq.kernel.ir import span
+from axe_eq.kernel.placement import Block, Iter, Placement
+from axe_eq.program.types import DTYPES
+from axe_eq.target import Target
+from axe_eq_backends.nki.build import FREE, PARTITION, EngineBuilder, rows_of
+from axe_eq_backends.nki.schedules.region import Names, Region, pieces
+from axe_eq_backends.nki.space import Count, Space, Sum, Tensor
+from axe_eq_backends.nki.tiles import Tile
+
+NARROW = ("f8e4m3", "f8e5m2", "f16", "bf16")
+TURNED = ("f16", "bf16", "f32")  # what the tensor engine transposes
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One side of a product.
+
+    Attributes:
+        cell: over the leaves.
+        dtype: that it is multiplied in.
+        tensor: what it is, where it is a tensor of that type as it lies.
+    """
+
+    cell: Cell
+    dtype: str
+    tensor: Tensor | None
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """A space of products, by the kinds of its dims.
+
+    Attributes:
+        space: of which dims of one index were appended where a side has none.
+        outer: dims of every block's own, slow to fast.
+        m, n, k: the dims of rows, of columns, and on partitions.
+        depth: the other reduced dims.
+        products: (leaf, factor of the rows, factor of the columns).
+    """
+
+    space: Space
+    outer: tuple[int, ...]
+    m: int
+    n: int
+    k: int
+    depth: tuple[int, ...]
+    products: tuple[tuple[int, Factor, Factor], ...]
+
+    def extent(self, dim: int) -> int:
+        """Indices of a dim."""
+        return self.space.shape[dim]
+
+
+def contraction(space: Space) -> Contraction:
+    """The contraction that a space is.
+
+    Raises:
+        DispatchError: it has other reductions, or products that no side of a block can be.
+    """
+
+    def refuse(wrong: str, expected: str) -> DispatchError:
+        return DispatchError("product", wrong, expected)
+
+    needed = space.needed([c for _, c in space.results])
+    sums = [
+        (n, p)
+        for n, p in enumerate(space.parts)
+        if n in needed and not isinstance(p, Tensor | Count)
+    ]
+    if not sums or any(not isinstance(p, Sum) or not p.product for _, p in sums):
+        raise refuse("has reductions that are no sums of products", "sums of products")
+    products: list[tuple[int, Cell, Cell]] = []
+    depths: set[frozenset[int]] = set()
+    rows, cols = set[int](), set[int]()
+    for n, p in sums:
+        assert isinstance(p, Sum)
+        if not isinstance(p.cell, Apply) or len(p.cell.args) != 2:
+            raise refuse(f"sums {p.cell}", "a product of two factors")
+        if any(not isinstance(space.parts[i], Tensor | Count) for i in space.needed([p.cell])):
+            raise refuse("multiplies what another reduction gives", "factors of tensors")
+        depths.add(frozenset(p.dims))
+        a, b = p.cell.args
+        left, right = (space.varies(x) - set(p.dims) for x in (a, b))
+        if (
+            rows & (right - left)
+            or cols & (left - right)
+            or (not rows | cols and _faster(space, left - right, right - left))
+        ):
+            a, b, left, right = b, a, right, left
+        rows, cols = rows | (left - right), cols | (right - left)
+        products.append((n, a, b))
+    if len(depths) > 1 or rows & cols:
+        raise refuse("sums over several spaces", "one")
+    if any(space.varies(a) & cols or space.varies(b) & rows for _, a, b in products):
+        raise refuse("has factors of rows and columns", "rows or columns")
+    over = set(next(iter(depths)))
+    for p in space.tensors:
+        for d in space.dims:
+            if p.bound(d) and d not in over:
+                raise refuse(f"reads a window of {p.buffer}", "whole tensors")
+    space, m = longest(space, rows)
+    space, n = longest(space, cols)
+    k = max(over, key=lambda d: (space.shape[d], -d))
+    depth = tuple(sorted(over - {k}))
+    kept = [d for d in space.dims if d not in (m, n, k, *depth)]
+    factors = tuple(
+        (
+            i,
+            factor_of(space, a, sums_dtypes(space, i)),
+            factor_of(space, b, sums_dtypes(space, i)),
+        )
+        for i, a, b in products
+    )
+    return Contraction(space, tuple(d for d in kept if space.shape[d] > 1), m, n, k, depth, factors)
+
+
+def sums_dtypes(space: Space, n: int) -> tuple[str, ...]:
+    """Element types of the factors of a product."""
+    p = space.parts[n]
+    assert isinstance(p, Sum)
+    return p.dtypes
+
+
+def _faster(space: Space, left: frozenset[int], right: frozenset[int]) -> bool:
+    """Whether the results run faster along a dim of the left factor."""
+    out, _ = space.results[0]
+
+    def fastest(dims: frozenset[int]) -> float:
+        steps = [abs(out.strides[d]) for d in dims if out.strides[d]]
+        return min(steps, default=float("inf"))
+
+    return fastest(left) < fastest(right)
+
+
+def longest(space: Space, dims: set[int]) -> tuple[Space, int]:
+    """The longest of some dims; one of one index, appended, where there is none."""
+    if dims:
+        return space, max(dims, key=lambda d: (space.shape[d], d))
+    wide = (*space.shape, 1)
+
+    def longer(t: Tensor) -> Tensor:
+        window = (*t.window, None) if t.window else ()
+        return replace(t, strides=(*t.strides, 0), window=window)
+
+    parts = tuple(longer(p) if isinstance(p, Tensor) else p for p in space.parts)
+    results = tuple((longer(t), c) for t, c in space.results)
+    return Space(wide, parts, results), len(space.shape)
+
+
+def factor_of(space: Space, cell: Cell, dtypes: Sequence[str]) -> Factor:
+    """A side, in the type that both are multiplied in."""
+    if any(d not in (*NARROW, "f32") for d in dtypes):
+        raise DispatchError(
+            "product", f"multiplies {' '.join(dtypes)}", "floats of at most 32 bits"
+        )
+    narrow = [d for d in dtypes if d in NARROW]
+    dtype = "f32"
+    if len(narrow) == len(dtypes):
+        own = _dtype(space, cell)
+        dtype = own if own in NARROW else "bf16" if "bf16" in dtypes else "f16"
+        if own == "f32" and set(dtypes) & {"f8e4m3", "f8e5m2"}:
+            dtype = "f16"
+    tensor = space.parts[cell.index] if isinstance(cell, Operand) else None
+    plain = (
+        isinstance(tensor, Tensor)
+        and tensor.dtype == dtype
+        and not tensor.window
+        and not tensor.looks
+    )
+    return Factor(cell, dtype, tensor if plain else None)  # type: ignore[arg-type]
+
+
+def _dtype(space: Space, cell: Cell) -> str:
+    """The element type that a factor is in, where it is a tensor or a cast; else f32."""
+    if isinstance(cell, Operand):
+        part = space.parts[cell.index]
+        return part.dtype if isinstance(part, Tensor) else "f32"
+    if isinstance(cell, Apply) and cell.cell.startswith("cast "):
+        return cell.cell.removeprefix("cast ")
+    return "f32"
+
+
+def gemm(
+    c: Contraction, name: str, target: Target, parameters: Mapping[str, int]
+) -> tuple[ir.Kernel, dict[str, str]]:
+    """The kernel of a contraction, and the buffers behind its tensors.
+
+    Args:
+        c: what to compute.
+        name: of the kernel.
+        target: the machine.
+        parameters: "rows" and "cols" of a block, and "deep", its depth; 0 for all of it.
+
+    Raises:
+        DispatchError: something that no instruction computes.
+    """
+    return Gemm(c, name, target, parameters).write()
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A side's tile: part of the depth on partitions, in chunks."""
+
+    buffer: ir.Buffer
+    begin: int
+    part: int
+    chunks: int
+
+
+class Gemm:
+    """Writes one contraction."""
+
+    def __init__(
+        self, c: Contraction, name: str, target: Target, parameters: Mapping[str, int]
+    ) -> None:
+        self.c, self.target = c, target
+        self.k = EngineBuilder(name, target)
+        self.names = Names(self.k)
+        psum = target.memory("psum")
+        self.part = psum.extents[0]
+        self.bank = psum.bank_bytes // DTYPES["f32"].itemsize
+        self.rows = min(parameters["rows"], -(-c.extent(c.m) // self.part) * self.part)
+        self.cols = parameters["cols"]
+        self.deep = parameters["deep"]
+        self.begin: dict[int, Int] = {}
+
+    def write(self) -> tuple[ir.Kernel, dict[str, str]]:
+        self._outer(list(self.c.outer))
+        return self.k.finish(), self.names.buffers
+
+    def _outer(self, dims: Sequence[int]) -> None:
+        if dims:
+            d, *rest = dims
+            with self.k.range(self.c.extent(d), name=f"b{d}") as at:
+                self.begin[d] = at
+                self._outer(rest)
+            return
+        c = self.c
+        if self.deep and self.deep < c.extent(c.k):
+            pieces(self.k, c.extent(c.n), self.cols, "nb", lambda col, cols: pieces(
+                self.k, c.extent(c.m), self.rows, "mb",
+                lambda row, rows: self._blocked((row, rows), (col, cols))))  # fmt: skip
+            return
+        pieces(self.k, c.extent(c.m), self.rows, "mb", self._rows)
+
+    # -- places --
+
+    def _shape(self, **extents: int) -> list[int]:
+        """Extents of a tile: those named m, n, k, the other reduced dims if asked, 1 elsewhere."""
+        c, shape = self.c, [1] * len(self.c.space.shape)
+        for name, e in extents.items():
+            shape[getattr(c, name)] = e
+        return shape
+
+    def side(self, dim: int, size: int, part: int, chunks: int) -> tuple[list[int], Placement]:
+        """A side with its depth on partitions; chunks and other reduced dims are free."""
+        c = self.c
+        shape = [1] * len(c.space.shape)
+        blocks: list[Block] = [() for _ in shape]
+        stride = 1
+        if size > 1:
+            blocks[dim], shape[dim], stride = (Iter(size, 1, FREE),), size, size
+        depth: list[Iter] = []
+        if chunks > 1:
+            depth.append(Iter(chunks, stride, FREE))
+            stride *= chunks
+        if part > 1:
+            depth.append(Iter(part, 1, PARTITION))
+        shape[c.k], blocks[c.k] = chunks * part, tuple(depth)
+        for d in reversed(c.depth):
+            if c.extent(d) > 1:
+                shape[d], blocks[d] = c.extent(d), (Iter(c.extent(d), stride, FREE),)
+                stride *= c.extent(d)
+        return shape, Placement(tuple(blocks))
+
+    def index(self, buffer: ir.Buffer, spans: Mapping[int, span | int]) -> tuple[span | int, ...]:
+        """An index of a tile: spans of some dims, all of the others."""
+        return tuple(
+            spans.get(d, span(0, int(e)))
+            for d, e in enumerate(buffer.shape)  # type: ignore[arg-type]
+        )
+
+    def matrix(
+        self, buffer: ir.Buffer, dims: tuple[int, int], spans: Mapping[int, span | int]
+    ) -> ir.View:
+        """A tile as a matrix over two of its dims, in this order."""
+        index = [
+            spans.get(d, span(0, int(e)) if d in dims else 0)  # type: ignore[arg-type]
+            for d, e in enumerate(buffer.shape)
+        ]
+        view = buffer[tuple(index)]
+        return view if dims[0] < dims[1] else view.T
+
+    # -- sides --
+
+    def fetch(self, name: str, f: Factor, dim: int, first: Int, size: int, start: Int = 0,
+               length: int = 0) -> list[_Held]:  # fmt: skip
+        """A side's part with its depth on partitions: whole chunks, then the rest."""
+        found = []
+        whole, rest = divmod(length or self.c.extent(self.c.k), self.part)
+        for at, chunks, part in ((0, whole, self.part), (whole * self.part, 1, rest)):
+            if not chunks or not part:
+                continue
+            shape, place = self.side(dim, size, part, chunks)
+            held = self.k.sbuf(name, f.dtype, shape, place)
+            side = _Held(held, at, part, chunks)
+            self._fill(side, f, dim, first, size, start + at)
+            found.append(side)
+        return found
+
+    def _fill(self, h: _Held, f: Factor, dim: int, first: Int, size: int, start: Int) -> None:
+        c, t = self.c, f.tensor
+        if t is None:
+            self._computed(h, f, dim, first, size, start)
+        elif t.strides[c.k] == 1 and t.strides[dim] != 1 and f.dtype in TURNED and size > 1:
+            self._turned(h, f, t, dim, first, size, start)
+        else:
+            tensor = self._tensor(t, dim)
+            self.k.copy(h.buffer.all, self._source(tensor, dim, first, size, start, h.buffer))
+
+    def _tensor(self, t: Tensor, dim: int) -> ir.Buffer:
+        """The whole of a side's tensor as an argument."""
+        c = self.c
+        dims = (dim, c.k, *c.depth)
+        shape = [e if t.strides[d] or d in dims else 1 for d, e in enumerate(c.space.shape)]
+        return self.names.tensor(t, shape, t.strides, t.offset, False)
+
+    def _source(self, tensor: ir.Buffer, dim: int, first: Int, size: int, start: Int,
+                like: ir.Buffer) -> ir.View:  # fmt: skip
+        """The part of a side's tensor that a tile like this one holds."""
+        c = self.c
+        begin = {dim: first, c.k: start}
+        index = []
+        for d, e in enumerate(like.shape):
+            at: Int = begin.get(d, 0)
+            if d in self.begin and tensor.shape[d] != 1:
+                at = self.begin[d]
+            index.append(span(at, int(e)))  # type: ignore[arg-type]
+        return tensor[tuple(index)]
+
+    def _turned(
+        self, h: _Held, f: Factor, t: Tensor, dim: int, first: Int, size: int, start: Int
+    ) -> None:
+        """Rows as they lie, on partitions; every chunk turned through PSUM."""
+        c, k = self.c, self.k
+        tensor = self._tensor(t, dim)
+
+        def turn(at: Int, rows: int) -> None:
+            shape = [int(e) for e in h.buffer.shape]  # type: ignore[arg-type]
+            shape[dim] = rows
+            lying = k.sbuf("lying", f.dtype, shape, rows_of(shape, dim))
+            k.copy(lying.all, self._source(tensor, dim, first + at, rows, start, lying))
+
+            def chunk(ko: Int, more: Mapping[int, Int]) -> None:
+                once = [1 if d in c.depth else e for d, e in enumerate(shape)]
+                once[c.k] = h.part
+                turned = k.psum("turned", f.dtype, once, rows_of(once, c.k))
+                spans: dict[int, span | int] = {c.k: span(ko * h.part, h.part)}
+                spans |= {d: span(v, 1) for d, v in more.items()}
+                k.copy(turned.all, lying[self.index(lying, spans)])
+                spans[dim] = span(at, rows)
+                k.copy(h.buffer[self.index(h.buffer, spans)], turned.all)
+
+            def deeper(dims: Sequence[int], more: Mapping[int, Int]) -> None:
+                if not dims:
+                    if h.chunks == 1:
+                        chunk(0, more)
+                        return
+                    with k.range(h.chunks, name="ko") as ko:
+                        chunk(ko, more)
+                    return
+                d, *rest = dims
+                with k.range(c.extent(d), name=f"d{d}") as v:
+                    deeper(rest, {**more, d: v})
+
+            deeper([d for d in c.depth if c.extent(d) > 1], {})
+
+        pieces(k, size, self.part, "turn", turn)
+
+    def _computed(self, h: _Held, f: Factor, dim: int, first: Int, size: int, start: Int) -> None:
+        """A factor that is a cell, computed with the depth on partitions."""
+        c, k = self.c, self.k
+
+        def chunk(ko: Int) -> None:
+            begin: list[Int] = [self.begin.get(d, 0) for d in c.space.dims]
+            extent = [1] * len(begin)
+            begin[dim], extent[dim] = first, size
+            begin[c.k], extent[c.k] = start + ko * h.part, h.part
+            for d in c.depth:
+                extent[d] = c.extent(d)
+            region = Region(self.names, c.space, c.k, begin, extent)
+            found = region.tile(f.cell)
+            to = h.buffer[self.index(h.buffer, {c.k: span(ko * h.part, h.part)})]
+            through: Cell = (
+                arg(0) if DTYPES[found.dtype].kind == "f" else Apply(f"cast {f.dtype}", (arg(0),))
+            )
+            k.map(through, to, found.view)
+
+        if h.chunks == 1:
+            chunk(0)
+            return
+        windows = any(p.bound(c.k) for p in c.space.tensors)
+        if windows:
+            for ko in range(h.chunks):
+                chunk(ko)
+            return
+        with k.range(h.chunks, name="ko") as ko:
+            chunk(ko)
+
+    # -- blocks --
+
+    def _rows(self, row: Int, rows: int) -> None:
+        c = self.c
+        lefts = self._sides("a", 1, c.m, row, rows)
+        pieces(self.k, c.extent(c.n), self.cols, "nb",
+               lambda col, cols: self._columns(lefts, (row, rows), (col, cols)))  # fmt: skip
+
+    def _sides(self, name: str, which: int, dim: int, first: Int, size: int, start: Int = 0,
+               length: int = 0) -> list[list[_Held]]:  # fmt: skip
+        """A side of every product; equal factors are held once."""
+        known: dict[Factor, list[_Held]] = {}
+        for p in self.c.products:
+            f = p[which]
+            assert isinstance(f, Factor)
+            if f not in known:
+                known[f] = self.fetch(name, f, dim, first, size, start, length)
+        return [known[p[which]] for p in self.c.products]  # type: ignore[index]
+
+    def _columns(self, lefts: Sequence[list[_Held]], of_rows: tuple[Int, int],
+                 of_cols: tuple[Int, int]) -> None:  # fmt: skip
+        c, (row, rows), (col, cols) = self.c, of_rows, of_cols
+        rights = self._sides("b", 2, c.n, col, cols)
+
+        def block(at: Int, some: int) -> None:
+            pieces(self.k, cols, self.bank, "ni",
+                   lambda there, n: self._block(
+                       lefts, rights, (row, at, some), (col, there, n)))  # fmt: skip
+
+        pieces(self.k, rows, self.part, "mi", block)
+
+    def _block(self, lefts: Sequence[list[_Held]], rights: Sequence[list[_Held]],
+               of_rows: tuple[Int, Int, int], of_cols: tuple[Int, Int, int]) -> None:  # fmt: skip
+        """One accumulation per product: 128 rows by a bank of columns."""
+        (row, at, rows), (col, there, cols) = of_rows, of_cols
+        sums = self.sums(lefts, rights, (at, rows), (there, cols))
+        given = {
+            n: Tile(acc.all, "f32") for (n, _, _), acc in zip(self.c.products, sums, strict=True)
+        }
+        self._finish(given, (row + at, rows), (col + there, cols))
+
+    def sums(self, lefts: Sequence[list[_Held]], rights: Sequence[list[_Held]],
+              of_rows: tuple[Int, int], of_cols: tuple[Int, int]) -> list[ir.Buffer]:  # fmt: skip
+        c, (at, rows), (there, cols) = self.c, of_rows, of_cols
+        shape = self._shape(m=rows, n=cols)
+        found = []
+        for left, right in zip(lefts, rights, strict=True):
+            acc = self.k.psum("acc", "f32", shape, rows_of(shape, c.m))
+            out = self.matrix(acc, (c.m, c.n), {})
+            self._accumulate(
+                [d for d in c.depth if c.extent(d) > 1], {}, 0,
+                lambda more, started, left=left, right=right, out=out: self._gemms(  # type: ignore[misc]
+                    left, right, out, {**more, c.m: span(at, rows)},
+                    {**more, c.n: span(there, cols)}, started),
+            )  # fmt: skip
+            found.append(acc)
+        return found
+
+    def _accumulate(self, dims: Sequence[int], more: Mapping[int, Int], started: Int,
+                    body: Callable[[Mapping[int, Int], Int], None]) -> None:  # fmt: skip
+        """The other reduced dims as loops; `started` is 0 in the first turn of all."""
+        if not dims:
+            body(more, started)
+            return
+        d, *rest = dims
+        with self.k.range(self.c.extent(d), name=f"d{d}") as v:
+            self._accumulate(rest, {**more, d: v}, started + v, body)
+
+    def _gemms(self, left: Sequence[_Held], right: Sequence[_Held], out: ir.View,
+               of_left: Mapping[int, Int | span], of_right: Mapping[int, Int | span],
+               started: Int) -> None:  # fmt: skip
+        c = self.c
+        for n, (a, b) in enumerate(zip(left, right, strict=True)):
+            first: Int = 1 if n else (started if isinstance(started, int) else started > 0)
+            self.k.gemm(
+                out, self.matrix(a.buffer, (c.m, c.k), of_left),  # type: ignore[arg-type]
+                self.matrix(b.buffer, (c.n, c.k), of_right), accumulate=first,  # type: ignore[arg-type]
+            )  # fmt: skip
+
+    def _finish(self, given: Mapping[int, Tile], of_rows: tuple[Int, int],
+                of_cols: tuple[Int, int]) -> None:  # fmt: skip
+        """The cells on sums of products, and their stores."""
+        c, (row, rows), (col, cols) = self.c, of_rows, of_cols
+        begin: list[Int] = [self.begin.get(d, 0) for d in c.space.dims]
+        begin[c.m], begin[c.n] = row, col
+        region = Region(self.names, c.space, c.m, begin, self._shape(m=rows, n=cols), None, given)
+        for t, cell in c.space.results:
+            region.store(t, cell)
+
+    def _blocked(self, of_rows: tuple[Int, int], of_cols: tuple[Int, int]) -> None:
+        """A block whose sums over parts of the depth are added up in SBUF."""
+        c, k, (row, rows), (col, cols) = self.c, self.k, of_rows, of_cols
+        parts = -(-rows // self.part)
+        tall = self.part if parts > 1 else rows
+        shape = self._shape(m=parts * tall, n=cols)
+        blocks: list[Block] = [() for _ in shape]
+        if cols > 1:
+            blocks[c.n] = (Iter(cols, 1, FREE),)
+        high = [Iter(parts, cols, FREE)] if parts > 1 else []
+        blocks[c.m] = (*high, Iter(tall, 1, PARTITION)) if tall > 1 else tuple(high)
+        totals = [k.sbuf("total", "f32", shape, Placement(tuple(blocks))) for _ in c.products]
+        for total in totals:
+            k.fill(total.all, 0.0)
+
+        def part_of(total: ir.Buffer, at: Int, some: int, there: Int, n: int) -> ir.View:
+            return total[self.index(total, {c.m: span(at, some), c.n: span(there, n)})]
+
+        def deeper(start: Int, length: int) -> None:
+            lefts = self._sides("a", 1, c.m, row, rows, start, length)
+            rights = self._sides("b", 2, c.n, col, cols, start, length)
+
+            def bank(at: Int, some: int, there: Int, n: int) -> None:
+                sums = self.sums(lefts, rights, (at, some), (there, n))
+                for total, acc in zip(totals, sums, strict=True):
+                    view = part_of(total, at, some, there, n)
+                    k.map(Apply("add", (arg(0), arg(1))), view, view, acc.all)
+
+            pieces(k, rows, self.part, "mi", lambda at, some: pieces(
+                k, cols, self.bank, "ni", lambda there, n: bank(at, some, there, n)))  # fmt: skip
+
+        pieces(k, c.extent(c.k), self.deep, "kb", deeper)
+
+        def finish(at: Int, some: int) -> None:
+            given = {
+                n: Tile(part_of(total, at, some, 0, cols), "f32")
+                for (n, _, _), total in zip(c.products, totals, strict=True)
+            }
+            self._finish(given, (row + at, some), (col, cols))
+
+        pieces(k, rows, self.part, "mi", finish)
+
+
+def sizes(c: Contraction, target: Target) -> list[dict[str, int]]:
+    """Blocks to choose among: those that read the operands least, as figures say it, first."""
+    m, n, k = (c.extent(d) for d in (c.m, c.n, c.k))
+    most, size = target.memory("sbuf").place_bytes, 2
+    part = target.memory("psum").extents[0]
+    deeper = prod(c.extent(d) for d in c.depth)
+    found: list[tuple[float, dict[str, int]]] = []
+    for rows in target.sizes("block_rows"):
+        for cols in target.sizes("block_cols"):
+            for deep in target.sizes("block_depth"):
+                if rows >= 2 * max(m, part) or cols >= 2 * max(n, 512) or (deep and deep >= k):
+                    continue
+                chunks = -(-(deep or k) // part) * deeper
+                held = (min(rows, m) * (2 if deep else 1) + 2 * min(cols, n)) * chunks * size
+                held += -(-min(rows, m) // part) * min(cols, n) * 4 if deep else 0
+                if held > most:
+                    continue
+                again = m * k * (-(-n // cols) if deep else 1) + n * k * -(-m // rows)
+                found.append((again, {"rows": rows, "cols": cols, "deep": deep}))
+    found.sort(key=lambda x: x[0])
+    return [p for _, p in found]
+
+
+__all__ = ["Contraction", "contraction", "gemm", "sizes"]

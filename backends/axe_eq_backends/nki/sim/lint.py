@@ -1,0 +1,132 @@
+"""What a compiler of NKI refuses and Python does not: absent names, and Python that NKI lacks.
+
+A simulated kernel is plain Python, so it may use more of the language than NKI has. The rules are
+those of the migration guide to NKI 0.3.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from axe_eq_backends.nki.sim.errors import Finding, NkiError, remember, shown
+from axe_eq_backends.nki.sim.facade import no_name, tables
+
+LINT = "LINT"
+USUAL = {"nki": "nki", "nisa": "nki.isa", "nl": "nki.language"}
+
+
+def check(
+    text: str, file: str, dialect: str, names: Mapping[str, Any] | None = None
+) -> list[Finding]:
+    """What is found in a text of kernels that need not stop a simulation.
+
+    Args:
+        text: of the file.
+        file: how lines of it are called.
+        dialect: whose names there are.
+        names: what the text uses without an import.
+
+    Raises:
+        NkiError: it is no Python, or uses a name that the dialect does not have.
+    """
+    remember(text, file)
+    try:
+        tree = ast.parse(text, file)
+    except SyntaxError as error:
+        raise NkiError(
+            f"file {file}",
+            f"is no Python ({error.msg})",
+            "a text of kernels",
+            at=f"{file}:{error.lineno}: {(error.text or '').strip()}",
+        ) from None
+    aliases = {n: USUAL[n] for n in names or {} if n in USUAL}
+    aliases |= dict(_imported(tree, file, dialect))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            _resolved(node, aliases, file, dialect)
+    return [Finding(LINT, said, (file, line)) for line, said in _beyond(tree, dialect)]
+
+
+def _imported(tree: ast.AST, file: str, dialect: str) -> Iterator[tuple[str, str]]:
+    """Names that stand for modules of nki; names imported out of them are looked up."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for a in node.names:
+                if a.name.partition(".")[0] == "nki":
+                    _module(a.name, file, node.lineno, dialect)
+                    yield (a.asname, a.name) if a.asname else ("nki", "nki")
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            if node.module.partition(".")[0] != "nki":
+                continue
+            _module(node.module, file, node.lineno, dialect)
+            for a in node.names:
+                whole = f"{node.module}.{a.name}"
+                if whole in tables():
+                    yield a.asname or a.name, whole
+                elif a.name != "*":
+                    _name(node.module, a.name, file, node.lineno, dialect)
+
+
+def _module(name: str, file: str, line: int, dialect: str) -> None:
+    if name not in tables():
+        known = " ".join(tables())
+        raise NkiError(
+            f"module {name}", f"is none of NKI {dialect}", f"one of {known}", at=shown((file, line))
+        )
+
+
+def _resolved(
+    node: ast.Attribute, aliases: Mapping[str, str], file: str, dialect: str
+) -> str | None:
+    """The module that an attribute chain stands for, if it does; others have to be names."""
+    if isinstance(node.value, ast.Name):
+        module = aliases.get(node.value.id)
+    elif isinstance(node.value, ast.Attribute):
+        module = _resolved(node.value, aliases, file, dialect)
+    else:
+        return None
+    if module is None:
+        return None
+    whole = f"{module}.{node.attr}"
+    if whole in tables():
+        return whole
+    _name(module, node.attr, file, node.lineno, dialect)
+    return None
+
+
+def _name(module: str, name: str, file: str, line: int, dialect: str) -> None:
+    if dialect in tables()[module].get(name, (None, ()))[1]:
+        return
+    raise NkiError(*no_name(module, name, dialect), at=shown((file, line)))
+
+
+def _beyond(tree: ast.AST, dialect: str) -> Iterator[tuple[int, str]]:
+    """Python that NKI does not have, in functions under `nki.jit`."""
+    if dialect == "0.2":
+        return
+    for function in ast.walk(tree):
+        if not isinstance(function, ast.FunctionDef) or not _is_kernel(function):
+            continue
+        if function.args.kwonlyargs:
+            yield (
+                function.lineno,
+                f"kernel {function.name}: has * in its signature; expected plain arguments",
+            )
+        for node in ast.walk(function):
+            if isinstance(node, ast.Compare):
+                for op in node.ops:
+                    if isinstance(op, ast.Is | ast.IsNot):
+                        yield (
+                            node.lineno,
+                            f"kernel {function.name}: compares by `is`; expected == or !=",
+                        )
+            elif isinstance(
+                node, ast.Yield | ast.YieldFrom | ast.Await | ast.AsyncFor | ast.AsyncWith
+            ):
+                yield node.lineno, f"kernel {function.name}: is a generator; expected a function"
+
+
+def _is_kernel(function: ast.FunctionDef) -> bool:
+    return any("jit" in ast.unparse(d) for d in function.decorator_list)

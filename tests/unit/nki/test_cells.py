@@ -1,0 +1,169 @@
+"""Every cell of programs as instructions, against its numpy meaning, at extreme values too."""
+
+from __future__ import annotations
+
+from math import inf, nan
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from axe_eq.kernel.cells import Cell, Constant, apply, arg, evaluate
+from axe_eq.program.ops import CELLS
+from axe_eq.program.types import DTYPES
+from axe_eq_backends.nki.native import EXPANSIONS
+from axe_eq_backends.nki.schedules.walk import walk
+from axe_eq_backends.nki.space import Space, Tensor
+from axe_eq_backends.nki.target import trn2
+from axe_eq_backends.nki.vector import ARITHMETIC, FUNCTIONS
+from tests.unit.nki.levels import run
+
+EDGES = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    1.5,
+    2.5,
+    -2.5,
+    inf,
+    -inf,
+    nan,
+    1e-4,
+    -1e-4,
+    3e4,
+    -3e4,
+    1e-30,
+    7.0,
+]
+# What is undefined or of another size there: numpy's domain, and one whose result overflows.
+OF_ONE = sorted(n for n in {*EXPANSIONS, *FUNCTIONS} if CELLS[n].arity == 1)
+OF_TWO = sorted(
+    n
+    for n in {*EXPANSIONS, *ARITHMETIC}
+    if CELLS[n].arity in (2, None) and n not in ("and", "or", "xor")
+)
+
+
+def computed(cell: Cell, dtype: str, out: str, *arrays: Any) -> Any:
+    """What a kernel of a cell writes, by its text; plans are the same bit for bit."""
+    n = arrays[0].size
+    tensors = tuple(Tensor(f"x{i}", dtype, (1,)) for i in range(len(arrays)))
+    space = Space((n,), tensors, ((Tensor("y", out, (1,)), cell),))
+    kernel, buffers = walk(space, "k", trn2, {"tile": 512, "across": 0})
+    given = {f"x{i}": a for i, a in enumerate(arrays)} | {"y": np.zeros(n, DTYPES[out].numpy)}
+    _, plans, text = run(kernel, buffers, given)["y"]
+    assert plans.tobytes() == text.tobytes()
+    return text
+
+
+def close(found: Any, want: Any, tolerance: float = 2e-5) -> None:
+    found, want = found.astype(np.float64), want.astype(np.float64)
+    same = (found == want) | (np.isnan(found) & np.isnan(want))
+    apart = np.abs(found - want) <= tolerance * np.maximum(1.0, np.abs(want))
+    wrong = np.flatnonzero(~(same | apart))
+    assert not wrong.size, [(int(i), found[i], want[i]) for i in wrong[:5]]
+
+
+def out_of(cell: Cell, *arrays: Any) -> tuple[Any, str]:
+    with np.errstate(all="ignore"):
+        want = np.asarray(evaluate(cell, arrays))
+    return want, "bool" if want.dtype == bool else "f32"
+
+
+@pytest.mark.parametrize("name", OF_ONE)
+def test_cells_of_one_float(name: str) -> None:
+    edges = [x for x in EDGES if not (name in ("sin", "cos", "tan") and abs(x) > 1e3)]
+    edges = [
+        x
+        for x in edges
+        if not (name == "sinh" and abs(x) == inf) and not (name == "tan" and abs(x) == inf)
+    ]
+    x = np.array([*edges, *np.linspace(-9, 9, 130), *np.linspace(-0.01, 0.01, 20)], np.float32)
+    cell = apply(name, arg(0))
+    want, out = out_of(cell, x)
+    found = computed(cell, "f32", out, x)
+    defined = np.ones(len(x), bool) if out == "bool" else ~np.isnan(want) | np.isnan(x)
+    close(
+        found[defined],
+        want[defined],
+        1e-4 if name in ("tan", "sinh", "cosh", "exp", "acosh") else 3e-5,
+    )
+
+
+@pytest.mark.parametrize("name", OF_TWO)
+def test_cells_of_two_floats(name: str) -> None:
+    pairs = [(a, b) for a in EDGES for b in EDGES]
+    if name in ("floor_divide", "remainder"):  # of quotients that float32 holds
+        pairs = [(a, b) for a, b in pairs if abs(a) < 1e5 and 1e-3 < abs(b) < 1e5]
+    if name in ("pow", "hypot", "div"):
+        pairs = [(a, b) for a, b in pairs if {abs(a), abs(b)}.isdisjoint({inf, 1e-30})]
+    x, y = (np.array(side, np.float32) for side in zip(*pairs, strict=True))
+    cell = apply(name, arg(0), arg(1))
+    want, out = out_of(cell, x, y)
+    found = computed(cell, "f32", out, x, y)
+    defined = (
+        np.ones(len(x), bool) if out == "bool" else ~np.isnan(want) | np.isnan(x) | np.isnan(y)
+    )
+    if name == "pow":
+        defined &= np.abs(want) < 1e30
+    close(found[defined], want[defined], 2e-4 if name == "pow" else 3e-5)
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8", "i16", "i32"])
+@pytest.mark.parametrize(
+    "name",
+    ["add", "sub", "mul", "maximum", "minimum", "bit_and", "bit_or", "bit_xor", "bit_not",
+     "neg", "abs", "sign",
+     "eq", "ne", "lt", "le", "gt", "ge", "shl", "shr", "remainder", "floor_divide"],
+)  # fmt: skip
+def test_integers_wrap_as_their_type_does(name: str, dtype: str) -> None:
+    if dtype == "i32" and name in ("remainder", "floor_divide"):
+        pytest.skip("refused: quotients of 32 bits are not exact in float32")
+    kind, ends = DTYPES[dtype].numpy, np.iinfo(DTYPES[dtype].numpy)
+    draw = np.random.default_rng(len(name))
+    edge = np.array([ends.min, ends.max, 0, 1, ends.max - 1, ends.min + 1], kind)
+    x = np.concatenate(
+        [np.repeat(edge, 6), draw.integers(ends.min, ends.max, 200, endpoint=True).astype(kind)]
+    )
+    y = np.concatenate(
+        [np.tile(edge, 6), draw.integers(ends.min, ends.max, 200, endpoint=True).astype(kind)]
+    )
+    if name in ("shl", "shr"):
+        y = (y.astype(np.int64) % 7).astype(kind)
+    if name in ("remainder", "floor_divide"):
+        y = np.where(y == 0, 3, y).astype(kind)
+    arrays = (x,) if CELLS[name].arity == 1 else (x, y)
+    cell = apply(name, *(arg(i) for i in range(len(arrays))))
+    with np.errstate(all="ignore"):
+        want = np.asarray(evaluate(cell, arrays))
+    found = computed(cell, dtype, "bool" if want.dtype == bool else dtype, *arrays)
+    wrong = np.flatnonzero(found != want.astype(found.dtype))
+    assert not wrong.size, [(x[i], y[i], found[i], want[i]) for i in wrong[:4]]
+
+
+@pytest.mark.parametrize(
+    "to", ["f16", "bf16", "f8e4m3", "f8e5m2", "i8", "u8", "i16", "i32", "bool"]
+)
+def test_casts_from_floats(to: str) -> None:
+    x = np.array([0.0, 0.4, 0.5, 1.5, 2.5, 2.9, 100.7, 3.0, 7.0, 12.0], np.float32)
+    x = np.concatenate([x, -x]) if to not in ("u8",) else x
+    found = computed(apply(f"cast {to}", arg(0)), "f32", to, x)
+    assert (found == x.astype(DTYPES[to].numpy)).all()
+
+
+def test_choices_look_away_from_what_they_do_not_take() -> None:
+    x = np.array([nan, inf, -inf, 1.0, -1.0, 0.0], np.float32)
+    cell = apply("where", apply("gt", arg(0), 0.0), arg(0), Constant(-inf))
+    found = computed(cell, "f32", "f32", x)
+    assert found.tolist() == [-inf, inf, -inf, 1.0, -inf, -inf]
+
+
+def test_narrow_floats_round_once() -> None:
+    x = np.linspace(-3, 3, 200).astype(ml_dtypes.bfloat16)
+    found = computed(apply("mul", apply("exp", arg(0)), arg(0)), "bf16", "bf16", x)
+    wide = x.astype(np.float32)
+    assert (found == (np.exp(wide) * wide).astype(ml_dtypes.bfloat16)).all()

@@ -1,0 +1,135 @@
+"""Targets are data: other figures choose otherwise, and what does not fit is refused before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import axe_eq as axe
+from axe_eq.errors import AxeError, ScheduleError
+from axe_eq.kernel import ir
+from axe_eq.kernel.cells import Apply, apply, arg
+from axe_eq.lower.candidate import Candidate
+from axe_eq.program.types import DTYPES
+from axe_eq.target import Instr, Target
+from axe_eq_backends.nki.planning import plan
+from axe_eq_backends.nki.schedules.gemm import Contraction, contraction, gemm, sizes
+from axe_eq_backends.nki.schedules.walk import walk
+from axe_eq_backends.nki.space import Space, Sum, Tensor
+from axe_eq_backends.nki.target import trn1, trn2, trn3
+
+
+def product(m: int, n: int, k: int, dtype: str = "bf16") -> Contraction:
+    """C[m, n] = A[k, m]^T B[k, n]."""
+    a, b = Tensor("a", dtype, (1, 0, m)), Tensor("b", dtype, (0, 1, n))
+    total = Sum("+", (2,), Apply("mul", (arg(0), arg(1))), True, (dtype, dtype))
+    return contraction(Space((m, n, k), (a, b, total), ((Tensor("c", dtype, (n, 1, 0)), arg(2)),)))
+
+
+def best(c: Contraction, target: Target, most: int = 6) -> dict[str, int]:
+    """The cheapest of a product's candidates."""
+    found: list[Candidate] = []
+    for parameters in sizes(c, target)[:most]:
+        try:
+            made = plan(gemm(c, "k", target, parameters)[0], target)
+        except AxeError:
+            continue
+        found.append(Candidate(parameters, made.time_s))
+    return dict(min(found, key=lambda x: x.time_s).parameters)
+
+
+def test_a_smaller_sbuf_takes_smaller_blocks() -> None:
+    c = product(4096, 4096, 8192)
+    whole = best(c, trn2)
+    half = best(c, trn2.replace(sbuf=trn2.memory("sbuf").n_bytes // 4))
+    assert whole != half
+    rows = whole["rows"] * whole["cols"] * (whole["deep"] or 8192)
+    assert half["rows"] * half["cols"] * (half["deep"] or 8192) < rows
+
+
+def test_a_slower_dma_takes_blocks_that_read_less() -> None:
+    m, n, k = 1024, 8192, 8192
+    c = product(m, n, k)
+    slow = replace(trn2, memories=tuple(
+        replace(x, bytes_per_s=x.bytes_per_s / 50) for x in trn2.memories))  # fmt: skip
+    chosen = [best(c, t, 15) for t in (trn2, slow)]
+    read = [m * k * n // x["cols"] + n * k * -(-m // x["rows"]) for x in chosen]
+    assert chosen[0] != chosen[1]
+    assert read[1] < read[0]
+
+
+def test_a_smaller_bank_takes_narrower_sums() -> None:
+    small = replace(trn2, memories=tuple(
+        replace(m, bank_bytes=m.bank_bytes // 2) for m in trn2.memories))  # fmt: skip
+    whole, half = (
+        gemm(product(128, 512, 128), "k", t, {"rows": 128, "cols": 512, "deep": 0})[0]
+        for t in (trn2, small)
+    )
+
+    def widest(kernel: ir.Kernel) -> int:
+        return max(b.n_elements for b in kernel.buffers if b.memory == "psum")
+
+    assert (widest(whole), widest(half)) == (512, 256)
+    plan(half, small)
+
+
+def without(target: Target, row: str) -> Target:
+    rows: tuple[Instr, ...] = tuple(r for r in target.instrs if r.name != row)
+    return replace(target, name=f"{target.name} without {row}", instrs=rows)
+
+
+def test_without_a_row_another_engine_computes() -> None:
+    c = product(256, 512, 128)
+    other = without(without(trn2, "scalar.cast"), "scalar.copy")
+    sizes_ = {"rows": 256, "cols": 512, "deep": 0}
+    made = [plan(gemm(c, "k", t, sizes_)[0], t) for t in (trn2, other)]
+    rows = [{choice.plan.row.name for choice in m.planned.choices.values()} for m in made]
+    assert "scalar.cast" in rows[0]
+    assert "vector.cast" in rows[1]
+    assert "scalar.cast" not in rows[1]
+    assert (made[0].busy["vector"], made[1].busy["scalar"]) == (0, 0)
+    assert made[1].time_s > made[0].time_s  # the vector engine is the slower one
+
+
+def test_scalar_copies_are_of_later_generations() -> None:
+    names = {t.name: {r.name for r in t.instrs} for t in (trn1, trn2, trn3)}
+    assert "scalar.copy" not in names["trn1"]
+    assert {"scalar.copy", "scalar.cast"} <= names["trn2"] & names["trn3"]
+
+
+@pytest.mark.parametrize(
+    ("fn", "specs", "reason"),
+    [
+        (lambda x: x * 2, ("64:f64",), "holds f64"),
+        (lambda x: axe.array.cumulative_sum(x, axis=0, dtype="i32"), ("9:i32",), "scans i32"),
+        (lambda x, y: x % (y | 1), ("64:i32", "64:i32"), "divides i32 of 32 bits"),
+    ],
+)
+def test_what_no_engine_computes_is_refused_in_the_search(
+    fn: Callable[..., Any], specs: tuple[str, ...], reason: str
+) -> None:
+    with pytest.raises(AxeError, match=reason):
+        axe.compile(fn, *specs, target="trn2")
+
+
+def test_a_kernel_over_sbuf_names_the_tiles_that_hold_it(golden: Callable[..., None]) -> None:
+    small = trn2.replace(sbuf=128 * 4096)
+    kernel, _ = gemm(product(256, 1024, 1024), "k", small, {"rows": 256, "cols": 1024, "deep": 0})
+    with pytest.raises(ScheduleError) as caught:
+        plan(kernel, small)
+    golden(str(caught.value))
+
+
+def test_a_search_takes_what_fits_a_small_sbuf() -> None:
+    small = replace(trn2.replace(sbuf=128 * 6144), name="small")
+    kernel, _ = walk(
+        Space((128, 4096), (Tensor("x", "f32", (4096, 1)),),
+              ((Tensor("y", "f32", (4096, 1)), apply("add", apply("exp", arg(0)), 1.0)),)),
+        "k", small, {"tile": 512, "across": 0},
+    )  # fmt: skip
+    made = plan(kernel, small)
+    assert 0 < made.places.peaks["sbuf"] <= 6144
+    assert DTYPES["f32"].itemsize * 512 * 2 <= made.places.peaks["sbuf"]
