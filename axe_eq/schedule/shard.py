@@ -90,10 +90,11 @@ def local_type(type: ValueType, box: str, mesh: str) -> ValueType:
 
 
 @cache
-def layout_text(type_text: str, box: str, mesh: str) -> str:
+def layout_text(type_text: str, box: str, mesh: str, apart: str = "") -> str:
     """The Axe layout of a value cut so, canonical.
 
-    Shard iters on the device axis, replicas over unused axes, dense row-major local memory.
+    Shard iters on the device axis, replicas over unused axes, dense row-major local memory. Along
+    the axis `apart` only the first device has it.
     """
     type_ = value_type(type_text)
     known = mesh_axes(mesh)
@@ -104,7 +105,7 @@ def layout_text(type_text: str, box: str, mesh: str) -> str:
         shard += [(*known[a], DEVICE_AXIS) for a in axes]
         shard.append((extent, math.prod(local[dim + 1 :]), "m"))
     used = {a for axes in cuts for a in axes}
-    replica = [(*known[a], DEVICE_AXIS) for a in known if a not in used]
+    replica = [(*known[a], DEVICE_AXIS) for a in known if a not in used and a != apart]
     return str(Layout(shard=shard, replica=replica).canonical())
 
 
@@ -123,6 +124,33 @@ def box_of(type_text: str, layout: Layout, mesh: str) -> str:
         f"is no cut of {type_text} over mesh {mesh}",
         "shard iters of mesh axes outside each dim, dense row-major local memory",
     )
+
+
+@cache
+def any_box_of(type_text: str, layout: Layout, mesh: str) -> str:
+    """`box_of`, where along some axis only the first device may have the value.
+
+    Raises:
+        ScheduleError: as `box_of`.
+    """
+    wanted = str(layout.canonical())
+    for apart in mesh_axes(mesh):
+        for box in boxes(type_text, mesh):
+            if layout_text(type_text, box, mesh, apart) == wanted:
+                return box
+    return box_of(type_text, layout, mesh)
+
+
+@cache
+def cut_further(type_text: str, box: str, axis: str, mesh: str) -> str:
+    """A cut whose first dim that allows it is cut over one more axis; itself where none does."""
+    type_, cuts = value_type(type_text), entries(box)
+    if any(axis in axes for axes in cuts):
+        return box
+    for dim, extent in enumerate(type_.shape):
+        if extent % ways((*cuts[dim], axis), mesh) == 0:
+            return show([*cuts[:dim], (*cuts[dim], axis), *cuts[dim + 1 :]])
+    return box
 
 
 @cache

@@ -1,0 +1,109 @@
+"""Start all ranks of a plan on this machine, and gather what they computed: `axe launch`.
+
+Plan and arrays go through a folder; each rank runs `axe_eq.run.worker`, which needs no e-graph.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from axe_eq.errors import ArgumentError, DeviceError
+from axe_eq.mesh.plan import MeshPlan
+from axe_eq.mesh.rank import whole_of
+from axe_eq.mesh.transport import Transport, traced
+from axe_eq.program.types import DTYPES, Array, ValueType
+
+PLAN, ERROR = "plan.json", "error.txt"
+
+
+@dataclass(frozen=True)
+class Launched:
+    """What a launch found.
+
+    Attributes:
+        outputs: whole.
+        sent: exchange -> bytes that every rank sent.
+        seconds: per rank, the run without its start.
+    """
+
+    outputs: list[Array]
+    sent: dict[str, tuple[int, ...]]
+    seconds: list[float]
+
+
+def launch(plan: MeshPlan, arrays: Sequence[Array], transport: Transport) -> Launched:
+    """Run a plan in as many processes as it has ranks.
+
+    Args:
+        plan: proved.
+        arrays: whole, one per input of the plan.
+        transport: between the processes.
+
+    Raises:
+        MissingPackage, DeviceError: the transport is not here, or a rank ended.
+        ArgumentError, ScheduleError: what ranks said.
+    """
+    command = transport.command(plan.n_ranks)
+    with tempfile.TemporaryDirectory(prefix="axe-eq-ranks-") as name:
+        folder = Path(name)
+        (folder / PLAN).write_text(plan.to_json())
+        for number, array in enumerate(arrays):
+            write(folder / f"input{number}.npy", array)
+        worker = [sys.executable, "-m", "axe_eq.run.worker", name, transport.name]
+        done = subprocess.run([*command, *worker], capture_output=True, text=True)
+        if done.returncode:
+            raise _failed(plan, folder, done)
+        return _gathered(plan, folder)
+
+
+def _failed(
+    plan: MeshPlan, folder: Path, done: subprocess.CompletedProcess[str]
+) -> DeviceError | ArgumentError:
+    if (folder / ERROR).exists():
+        said = json.loads((folder / ERROR).read_text())
+        return ArgumentError(said["thing"], said["wrong"], said["expected"])
+    alive = {n for n in range(plan.n_ranks) if (folder / f"rank{n}.json").exists()}
+    gone = [n for n in range(plan.n_ranks) if n not in alive]
+    last = [line for line in done.stderr.splitlines() if line.startswith("rank ")]
+    wrong = last[-1] if last else f"ended with status {done.returncode} before it was done"
+    return DeviceError(
+        f"launch on {plan.n_ranks} ranks", wrong,
+        f"{plan.n_ranks} ranks that end with results ({len(gone)} did not)",
+    )  # fmt: skip
+
+
+def _gathered(plan: MeshPlan, folder: Path) -> Launched:
+    said = [json.loads((folder / f"rank{n}.json").read_text()) for n in range(plan.n_ranks)]
+    outputs = []
+    for number, name in enumerate(plan.outputs):
+        type_ = plan.local_type(name)
+        parts = [
+            read(folder / f"output{number}.{rank}.npy", type_) for rank in range(plan.n_ranks)
+        ]
+        outputs.append(whole_of(plan, name, parts))
+    sent = traced(plan, [s["sent"] for s in said])
+    return Launched(outputs, sent, [s["seconds"] for s in said])
+
+
+def write(path: Path, array: Array) -> None:
+    """An array's bytes: numpy has no text for the small floats."""
+    np.save(path, np.ascontiguousarray(array).reshape(-1).view(np.uint8), allow_pickle=False)
+
+
+def read(path: Path, type: ValueType, mapped: bool = False) -> Array:
+    """An array that `write` wrote."""
+    raw: Array = np.load(path, mmap_mode="r" if mapped else None, allow_pickle=False)
+    return raw.view(DTYPES[type.dtype].numpy).reshape(type.shape)
+
+
+def said_by(rank: int, sent: Mapping[str, int], seconds: float) -> str:
+    """What a rank that is done writes."""
+    return json.dumps({"rank": rank, "sent": dict(sent), "seconds": seconds})

@@ -1,0 +1,48 @@
+"""One rank of `axe launch`: ``python -m axe_eq.run.worker FOLDER TRANSPORT``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from axe_eq.errors import AxeError
+from axe_eq.mesh.plan import plan_from_json
+from axe_eq.mesh.rank import Locals, part_of
+from axe_eq.mesh.transport import find_transport
+from axe_eq.pack import installed
+from axe_eq.run.launch import ERROR, PLAN, read, said_by, write
+from axe_eq.run.ranks import run_shards
+
+
+def main(folder: Path, transport: str) -> int:
+    """Run this process's rank of the plan in a folder; the exit status."""
+    plan = plan_from_json((folder / PLAN).read_text())
+    packs = installed().values()
+    known = {name: t for pack in packs for name, t in pack.transports.items()}
+    runners = {family: r for pack in packs for family, r in pack.runners.items()}
+    session = find_transport(transport, known).open(plan.n_ranks)
+    rank = session.rank
+    try:
+        shards = {}
+        for number, name in enumerate(plan.inputs):
+            whole = read(folder / f"input{number}.npy", plan.buffers[name].value_type, mapped=True)
+            shards[name] = part_of(plan, name, whole, rank)
+        local = Locals(plan, runners["cpu"].prepare)
+        begin = time.perf_counter()
+        done = run_shards(plan, local, session, shards)
+        seconds = time.perf_counter() - begin
+    except AxeError as error:  # all ranks found it
+        if rank == 0:
+            said = {"thing": error.thing, "wrong": error.wrong, "expected": error.expected}
+            (folder / ERROR).write_text(json.dumps(said))
+        return 2
+    for number, result in enumerate(done.results()):
+        write(folder / f"output{number}.{rank}.npy", result)
+    (folder / f"rank{rank}.json").write_text(said_by(rank, done.sent, seconds))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))
