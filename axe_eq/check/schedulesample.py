@@ -173,5 +173,6 @@ ARGUMENTS |= {
     s.shard: _shard,
     s.shards: _shards,
     s.spread: _spread,
+    s.spreads: _spread,
 }
 STATED[s.arrivals] = _arrival

@@ -34,6 +34,8 @@ from axe_eq.pipeline.requests import (
     arrival_layouts,
     check_axes,
     check_memory,
+    constant_layouts,
+    constant_nodes,
     everywhere,
     mesh_requests,
     wanted_layouts,
@@ -185,17 +187,19 @@ def _choose_on_mesh(job: Job, terms: Mapping[Node, Term], mesh: Mesh, report: Re
     text, target = mesh_text(mesh), job.target
     job = replace(job, program=everywhere(job.program, text))
     requests = mesh_requests(job.program, terms, text)
+    layouts = arrival_layouts(job.program) | constant_layouts(job.program, text)
     graph = stage("saturate", lambda: saturate_program(
-                      job.program, terms, job.packs, job.without, requests, job.numerics),
+                      job.program, terms, job.packs, job.without, requests, job.numerics,
+                      arrive=layouts),
                   report=report, notes=saturation_notes, show={3: matches_text})  # fmt: skip
     forest = stage("read", lambda: read_mesh(graph.session, text, target, requests), report=report)
     try:
         ways = stage("extract", lambda: plan_mesh(forest, text, target), report=report)
     except SearchError as error:
         raise limited(graph, without_plan(job.program, error)) from error
-    layouts = arrival_layouts(job.program)
-    inputs = [(i.name, i.node.type, layouts[i.name]) for i in job.program.inputs]
-    schedule = stage("build", lambda: build_mesh(ways, text, target, inputs),
+    inputs = [(i.name, i.node.type, "input") for i in job.program.inputs]
+    inputs += [(n, node.type, "constant") for n, node in constant_nodes(job.program).items()]
+    schedule = stage("build", lambda: build_mesh(ways, text, target, inputs, layouts),
                      report=report, notes=lambda g: {"steps": len(g.steps)})  # fmt: skip
     return job.executable(schedule, report, graph.matches)
 

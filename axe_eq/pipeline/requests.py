@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from axe_eq.errors import ArgumentError, LayoutError, ScheduleError, SearchError
 from axe_eq.extract.search.layouts import Places
 from axe_eq.layout import Layout, Mesh
+from axe_eq.mesh.pieces import is_read
 from axe_eq.program.node import INPUT, SCAN, SEL, InputSpec, Node, Program
 from axe_eq.program.types import ANY, ValueType
 from axe_eq.rule.term import Term
@@ -84,20 +85,31 @@ def everywhere(program: Program, mesh: str) -> Program:
     """The program with every input without a layout of its own whole on every device of a mesh."""
 
     def placed(given: InputSpec) -> InputSpec:
-        uncut = show(() for _ in given.node.shape)
-        return replace(given, layout=Layout.parse(layout_text(str(given.node.type), uncut, mesh)))
+        return replace(given, layout=Layout.parse(_whole(given.node.type, mesh)))
 
     inputs = tuple(i if isinstance(i.layout, Layout) else placed(i) for i in program.inputs)
     return replace(program, inputs=inputs)
 
 
+def _whole(type: ValueType, mesh: str) -> str:
+    """The layout of a value that is whole on every device."""
+    return layout_text(str(type), show(() for _ in type.shape), mesh)
+
+
+def constant_layouts(program: Program, mesh: str) -> dict[str, str]:
+    """The layouts of captured constants on a mesh: whole on every device."""
+    return {name: _whole(node.type, mesh) for name, node in constant_nodes(program).items()}
+
+
 def without_plan(program: Program, error: SearchError) -> SearchError:
-    """The error of a search for a plan on a mesh: it names the selectors, for few have any."""
-    found = list(dict.fromkeys(repr(n.text) for n in program.nodes() if n.kind == SEL))
+    """The error of a search for a plan on a mesh: it names reads that have none."""
+    sels = [n for n in program.nodes() if n.kind == SEL]
+    found = [repr(n.text) for n in sels if not is_read(n.text, [a.type for a in n.args])]
     if not found:
         return error
-    wrong = f"{error.wrong}: of selectors only splits can be, and it has {', '.join(found[:3])}"
-    return SearchError(error.thing, wrong, "one device, or block operators alone")
+    named = ", ".join(dict.fromkeys(found))
+    wrong = f"{error.wrong}: {named} reads where integers say"
+    return SearchError(error.thing, wrong, "one device, or selectors that read in known places")
 
 
 def mesh_requests(program: Program, terms: Mapping[Node, Term], mesh: str) -> list[Term]:

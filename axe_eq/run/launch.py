@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,11 @@ from axe_eq.errors import ArgumentError, DeviceError
 from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.rank import whole_of
 from axe_eq.mesh.transport import Transport, traced
+from axe_eq.pack import GROUP, installed
 from axe_eq.program.types import DTYPES, Array, ValueType
 
-PLAN, ERROR = "plan.json", "error.txt"
+PLAN, ERROR = "plan.json", "error.json"
+RUNNER = "cpu"  # the family whose runner runs local steps
 
 
 @dataclass(frozen=True)
@@ -57,11 +60,25 @@ def launch(plan: MeshPlan, arrays: Sequence[Array], transport: Transport) -> Lau
         (folder / PLAN).write_text(plan.to_json())
         for number, array in enumerate(arrays):
             write(folder / f"input{number}.npy", array)
-        worker = [sys.executable, "-m", "axe_eq.run.worker", name, transport.name]
+        packs = [place_of("transports", transport.name), place_of("runners", RUNNER)]
+        worker = [sys.executable, "-m", "axe_eq.run.worker", name, transport.name, *packs]
         done = subprocess.run([*command, *worker], capture_output=True, text=True)
         if done.returncode:
             raise _failed(plan, folder, done)
         return _gathered(plan, folder)
+
+
+def place_of(part: str, name: str) -> str:
+    """Where the installed pack is, as ``module:ATTRIBUTE``, that has a part of this name.
+
+    Raises:
+        DeviceError: none has.
+    """
+    for point in entry_points(group=GROUP):
+        pack = installed().get(point.name)
+        if pack is not None and name in getattr(pack, part):
+            return point.value
+    raise DeviceError(f"{part.removesuffix('s')} {name!r}", "no installed pack has it", "one")
 
 
 def _failed(

@@ -1,4 +1,8 @@
-"""One rank of `axe launch`: ``python -m axe_eq.run.worker FOLDER TRANSPORT``."""
+"""One rank of `axe launch`: ``python -m axe_eq.run.worker FOLDER TRANSPORT PACK PACK``.
+
+The two packs, as ``module:ATTRIBUTE``, have the transport and the runner of local steps: loading all
+that are installed takes longer than most runs.
+"""
 
 from __future__ import annotations
 
@@ -10,26 +14,22 @@ from pathlib import Path
 from axe_eq.errors import AxeError
 from axe_eq.mesh.plan import plan_from_json
 from axe_eq.mesh.rank import Locals, part_of
-from axe_eq.mesh.transport import find_transport
-from axe_eq.pack import installed
-from axe_eq.run.launch import ERROR, PLAN, read, said_by, write
+from axe_eq.pack import by_reference
+from axe_eq.run.launch import ERROR, PLAN, RUNNER, read, said_by, write
 from axe_eq.run.ranks import run_shards
 
 
-def main(folder: Path, transport: str) -> int:
+def main(folder: Path, transport: str, carries: str, runs: str) -> int:
     """Run this process's rank of the plan in a folder; the exit status."""
     plan = plan_from_json((folder / PLAN).read_text())
-    packs = installed().values()
-    known = {name: t for pack in packs for name, t in pack.transports.items()}
-    runners = {family: r for pack in packs for family, r in pack.runners.items()}
-    session = find_transport(transport, known).open(plan.n_ranks)
+    session = by_reference(carries).transports[transport].open(plan.n_ranks)
     rank = session.rank
     try:
         shards = {}
         for number, name in enumerate(plan.inputs):
             whole = read(folder / f"input{number}.npy", plan.buffers[name].value_type, mapped=True)
             shards[name] = part_of(plan, name, whole, rank)
-        local = Locals(plan, runners["cpu"].prepare)
+        local = Locals(plan, by_reference(runs).runners[RUNNER].prepare)
         begin = time.perf_counter()
         done = run_shards(plan, local, session, shards)
         seconds = time.perf_counter() - begin
@@ -45,4 +45,4 @@ def main(folder: Path, transport: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), sys.argv[2]))
+    sys.exit(main(Path(sys.argv[1]), *sys.argv[2:]))

@@ -127,6 +127,8 @@ class Evaluator:
         """The value that is somewhere on a mesh."""
         if term.symbol is s.spread:
             return self.value(term.args[0])
+        if term.symbol is s.Through:
+            return moved(term.args[0], [self.anywhere(t) for t in spreads_in(term.args[1])])
         source, type_, box, mesh = term.args
         layout = shard.layout_text(type_, box, mesh)
         return read(self.memory(source), layout, value_type(type_))
@@ -293,6 +295,17 @@ def places_in(term: Term) -> Iterator[Term]:
             values, boxes, mesh = term.args
             found = zip(operands(values), boxes.split(";"), strict=False)
             yield from (s.shard(value, box, mesh) for value, box in found)
+            return
+        yield term.args[0]
+        term = term.args[1]
+
+
+def spreads_in(term: Term) -> Iterator[Term]:
+    """The values somewhere on a mesh that a list of them means; its rest may be a request."""
+    while term.args:
+        if term.symbol is s.spreads:
+            values, mesh = term.args
+            yield from (s.spread(value, mesh) for value in operands(values))
             return
         yield term.args[0]
         term = term.args[1]

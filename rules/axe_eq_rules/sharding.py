@@ -1,6 +1,6 @@
 """Demand laws of a mesh: every way to have a value distributed over devices.
 
-Legend: t, a, c values; b a mesh box (see `axe_eq.schedule.shard`); M a mesh text; shard(t, b, M) =
+Legend: f a selector; t, a, c values; b a mesh box (see `axe_eq.schedule.shard`); M a mesh text; shard(t, b, M) =
 t cut so over the mesh; spread(t, M) = t on the mesh in any cut; a partial value has one more dim,
 on the mesh axis that reduces it. The projections that cut operands over a grid cut them over a mesh
 too; only extraction chooses.
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from axe_eq.mesh.pieces import is_read
 from axe_eq.pack import Pack
 from axe_eq.program.terms import (
     Args,
@@ -18,6 +19,7 @@ from axe_eq.program.terms import (
     In,
     Nil,
     Op,
+    Sel,
     Sig,
     Spec,
     Text,
@@ -29,6 +31,7 @@ from axe_eq.program.terms import (
     type_of,
     types_of,
 )  # fmt: skip
+from axe_eq.program.types import value_type
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import STR, Primitive, primitive
 from axe_eq.schedule import shard as s
@@ -36,7 +39,7 @@ from axe_eq.schedule import terms
 from axe_eq.schedule.terms import Boxes, MeshBox, MeshText
 from axe_eq_rules.tiling import first_box
 
-PACK = Pack("sharding", version="2", summary="values on a mesh of devices: demand laws")
+PACK = Pack("sharding", version="3", summary="values on a mesh of devices: demand laws")
 
 
 @primitive((STR, STR), (STR,), many=True)
@@ -80,6 +83,13 @@ def _partials(count: int, rounds: bool) -> Primitive:
 def partial_type(type: str, axis: str, mesh: str) -> str:
     """Type of the partial values of a value: one more dim, in front, along a mesh axis."""
     return s.partial_type(type, axis, mesh)
+
+
+@primitive((STR, STR), (STR,))
+def read_anywhere(spec: str, types: str) -> str | None:
+    """The selector, where it is known which indices it reads, whatever its operands hold."""
+    given = [value_type(t) for t in types.split(";")[:-1]]
+    return spec if is_read(spec, given) else None
 
 
 @primitive((STR, STR), (STR,))
@@ -140,6 +150,28 @@ def anywhere(t: Value, M: MeshText) -> Sides:
     type = type_of(t)
     b = mesh_box(type, M)
     return terms.spread(t, M), terms.From(terms.shard(t, b, M), type, b, M)
+
+
+@PACK.law(source="Tapestry, selectors: they move and never compute", demand=True)
+def select_from_anywhere(spec: Spec, a: Args, M: MeshText) -> Sides:
+    """spread(Sel(f, a), M) = Through(f, spreads(a, M))   if f reads the same for all values."""
+    known = read_anywhere(spec, types_of(a))
+    return terms.spread(Sel(spec, a), M), terms.Through(known, terms.spreads(a, M))
+
+
+@PACK.law(source="definition of spreads", demand=True)
+def each_spread(a: Value, rest: Args, M: MeshText) -> Sides:
+    """spreads(a : rest, M) = spread(a, M) : spreads(rest, M)."""
+    return (
+        terms.spreads(Cons(a, rest), M),
+        terms.SCons(terms.spread(a, M), terms.spreads(rest, M)),
+    )
+
+
+@PACK.law(source="definition of spreads", demand=True)
+def no_spread(M: MeshText) -> Sides:
+    """spreads(nothing, M) = nothing."""
+    return terms.spreads(Nil(), M), terms.SNil()
 
 
 def _reduce_one(rounds: bool) -> Callable[..., Sides]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from axe_eq.egraph.session import Session
 from axe_eq.errors import SearchError
 from axe_eq.extract.read.forest import Reader
+from axe_eq.extract.read.trees import Tree, trees
 from axe_eq.program.node import op_type
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.signature import signature
@@ -60,6 +61,7 @@ class Way:
         detail: input name, (signature, cell), or (signature, axis).
         site: where it puts the value.
         given: for "spmd", where the operands are.
+        nodes: for a "move" through selectors, loads and these.
     """
 
     kind: str
@@ -70,6 +72,7 @@ class Way:
     detail: tuple[str, ...]
     site: Site
     given: tuple[Site, ...] = ()
+    nodes: tuple[TileNode, ...] = ()
 
 
 Costs = dict[int, Way]
@@ -77,11 +80,22 @@ Costs = dict[int, Way]
 
 @dataclass
 class MeshForest:
-    """Placed classes on a mesh."""
+    """Placed classes on a mesh.
+
+    Attributes:
+        sites: placed class -> what it holds, and how it is cut.
+        ways: to come to placed classes, all but moves.
+        by_value: value class -> placed classes that hold it.
+        selected: value class -> selectors that it is the value of, with their operands' classes.
+        types: of value classes.
+        roots: per output, the placed classes that will do.
+    """
 
     sites: dict[int, list[Site]] = field(default_factory=dict)
     ways: list[Way] = field(default_factory=list)
     by_value: dict[int, list[int]] = field(default_factory=dict)
+    selected: dict[int, list[tuple[str, tuple[int, ...]]]] = field(default_factory=dict)
+    types: dict[int, ValueType] = field(default_factory=dict)
     roots: list[list[int]] = field(default_factory=list)
 
 
@@ -99,12 +113,13 @@ def read_mesh(session: Session, mesh: str, target: Target, requests: Sequence[Te
         reader.id("Value", r.inputs[0]): value_type(reader.text(r.output))
         for r in reader.table("type")
     }
-    forest = MeshForest()
+    forest = MeshForest(types=types)
     for row in reader.table("shard"):
         value, box = reader.id("Value", row.inputs[0]), reader.text(row.inputs[1])
         placed = reader.id("Placed", row.output)
         forest.sites.setdefault(placed, []).append(Site(value, box, types[value]))
         forest.by_value.setdefault(value, []).append(placed)
+    _read_selected(reader, forest)
     _read_buffers(reader, forest)
     _read_spmd(reader, forest, mesh, target)
     _read_collectives(reader, forest, mesh, target)
@@ -125,6 +140,22 @@ def _read_buffers(reader: Reader, forest: MeshForest) -> None:
         if site is not None:
             name = reader.text(row.inputs[0])
             forest.ways.append(Way("buffer", placed, (), 0.0, 0, (name,), site))
+
+
+def _read_selected(reader: Reader, forest: MeshForest) -> None:
+    lists = {row.output: row.inputs for row in reader.table("SCons")}
+    ends = {row.output for row in reader.table("SNil")}
+    of = {row.output: reader.id("Value", row.inputs[0]) for row in reader.table("spread")}
+    for row in reader.table("Through"):
+        operands, rest = [], row.inputs[1]
+        while rest in lists:
+            head, rest = lists[rest]
+            operands.append(of.get(head))
+        value = of.get(row.output)
+        known = tuple(o for o in operands if o is not None)
+        if value is not None and rest in ends and len(known) == len(operands):
+            found = forest.selected.setdefault(value, [])
+            found.append((reader.text(row.inputs[0]), known))
 
 
 def _read_spmd(reader: Reader, forest: MeshForest, mesh: str, target: Target) -> None:
@@ -208,6 +239,58 @@ def link_seconds(n_bytes: int, mesh: str, target: Target, steps: int = 1) -> flo
     return link.latency_s * steps + n_bytes / shard.n_devices(mesh) / link.bytes_per_s
 
 
+class Selection:
+    """A value that is made by moving others through selectors, into one cut.
+
+    Attributes:
+        leaves: value classes of what is read.
+    """
+
+    def __init__(self, forest: MeshForest, tree: Tree, goal: tuple[int, Site], mesh: str,
+                 target: Target) -> None:  # fmt: skip
+        self.forest, self.tree, self.goal = forest, tree, goal
+        self.mesh, self.target = mesh, target
+        self.leaves = tree.leaves
+
+    def way(self, total: Mapping[int, float]) -> Way | None:
+        """The cheapest way, given what it takes to have every placed class; None where none is."""
+        placed, site = self.goal
+        chosen: list[tuple[int, Site, int]] = []
+        for number, value in enumerate(self.leaves):
+            found = [
+                (total[p] + link_seconds(n, self.mesh, self.target) if n else total[p], p, held, n)
+                for p in self.forest.by_value.get(value, ())
+                if p in total and p != placed
+                for held in self.forest.sites[p]
+                if held.value == value
+                for n in [self.tree.bytes(number, held.box, site.box, self.mesh)]
+            ]
+            if not found:
+                return None
+            _, p, held, n = min(found, key=lambda f: (f[0], f[1]))
+            chosen.append((p, held, n))
+        n_bytes = sum(n for _, _, n in chosen)
+        local = shard.local_type(site.type, site.box, self.mesh).n_bytes
+        copying = 2 * local / self.target.memories[0].bytes_per_s + self.target.launch_s
+        crossing = link_seconds(n_bytes, self.mesh, self.target) if n_bytes else 0.0
+        return Way(
+            "move", placed, tuple(p for p, _, _ in chosen), crossing + copying, n_bytes, (), site,
+            tuple(held for _, held, _ in chosen), self.tree.nodes,
+        )  # fmt: skip
+
+
+def selections(forest: MeshForest, mesh: str, target: Target) -> list[Selection]:
+    """Every placement of a value that selectors make, by every tree of them."""
+    return [
+        Selection(forest, tree, (placed, site), mesh, target)
+        for value in forest.selected
+        for tree in trees(value, forest.selected, forest.types)
+        for placed in forest.by_value.get(value, ())
+        for site in forest.sites[placed]
+        if site.value == value
+    ]
+
+
 class Relaxation:
     """Cheapest cost set of every placed class."""
 
@@ -220,7 +303,14 @@ class Relaxation:
         for way in forest.ways:
             for need in set(way.needs):
                 self._users.setdefault(need, []).append(way)
-        self._queue: deque[Way] = deque(w for w in forest.ways if not w.needs)
+        self._selections: dict[int, list[Selection]] = {}
+        alone = []
+        for selection in selections(forest, mesh, target):
+            for leaf in set(selection.leaves):
+                self._selections.setdefault(leaf, []).append(selection)
+            if not selection.leaves:
+                alone.append(selection.way({}))
+        self._queue: deque[Way] = deque(w for w in (*forest.ways, *filter(None, alone)) if not w.needs)
 
     def run(self) -> None:
         """Relax until nothing improves; costs only fall and are bounded, so this ends."""
@@ -251,6 +341,10 @@ class Relaxation:
         if total < self.total.get(placed, math.inf) - 1e-12:
             self.best[placed], self.total[placed] = costs, total
             self._queue.extend(self._users.get(placed, ()))
+            for held in self.forest.sites.get(placed, ()):
+                for selection in self._selections.get(held.value, ()):
+                    if (way := selection.way(self.total)) is not None:
+                        self._queue.append(way)
 
     def _moves(self, source: int) -> Iterable[Way]:
         """Moves from a placement to every other demanded placement of the same value."""
@@ -298,13 +392,22 @@ def build_mesh(
     mesh: str,
     target: Target,
     inputs: Sequence[tuple[str, ValueType, str]],
+    layouts: Mapping[str, str],
 ) -> ScheduleGraph:
-    """The schedule graph of the chosen ways: one buffer per placement, layouts with device axes."""
+    """The schedule graph of the chosen ways: one buffer per placement, layouts with device axes.
+
+    Args:
+        plan: the chosen ways.
+        mesh: mesh text.
+        target: the machine.
+        inputs: name, type and role of inputs and constants.
+        layouts: how these arrive.
+    """
     chosen, roots = plan.ways, plan.roots
     names = {p: w.detail[0] for p, w in chosen.items() if w.kind == "buffer"}
     for placed in chosen:
         names.setdefault(placed, f"t{len(names)}")
-    buffers = {n: BufferSpec(n, str(t), layout, "input") for n, t, layout in inputs}
+    buffers = {n: BufferSpec(n, str(t), layouts[n], role) for n, t, role in inputs}
     for placed, way in chosen.items():
         if way.kind != "buffer":
             role = "output" if placed in roots else "temporary"
@@ -352,7 +455,8 @@ def _step(
     reads = tuple(access(n) for n in way.needs)
     writes = (access(way.out),)
     if way.kind == "move":
-        return MoveStep(f"m{number}_move", reads, writes, way.n_bytes, way.seconds)
+        name = f"m{number}_{'select' if way.nodes else 'move'}"
+        return MoveStep(name, reads, writes, way.n_bytes, way.seconds, nodes=way.nodes)
     if way.kind == "collective":
         sig, axis = way.detail
         scatters = any(axis in axes for axes in shard.entries(way.site.box))
