@@ -48,7 +48,7 @@ def lower(graph: ScheduleGraph) -> MeshPlan:
             lowering.collective(step)
     return MeshPlan(
         graph.target, dict(graph.mesh), lowering.buffers, tuple(lowering.steps), graph.inputs,
-        graph.outputs,
+        graph.outputs, tuple(map(str, graph.output_types())),
     )  # fmt: skip
 
 

@@ -115,6 +115,7 @@ class MeshPlan:
         buffers: name -> value and layout, with its device axis.
         steps: in order.
         inputs, outputs: buffer names, as the program orders them (constants after inputs).
+        types: of the outputs, of which buffers may hold reshapes.
     """
 
     target: str
@@ -123,6 +124,7 @@ class MeshPlan:
     steps: tuple[Step, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    types: tuple[str, ...]
 
     @property
     def n_ranks(self) -> int:
@@ -171,6 +173,13 @@ class MeshPlan:
         return self._local_types[name]
 
     @cached_property
+    def result_types(self) -> list[ValueType]:
+        """Types of one rank's parts of the outputs."""
+        found = zip(self.outputs, self.types, strict=True)
+        outputs = (replace(self.buffers[name], type=type_) for name, type_ in found)
+        return [local_type(b, self.mesh_text) for b in outputs]
+
+    @cached_property
     def _local_types(self) -> dict[str, ValueType]:
         return {n: local_type(b, self.mesh_text) for n, b in self.buffers.items()}
 
@@ -183,6 +192,7 @@ class MeshPlan:
             "buffers": [asdict(b) for b in self.buffers.values()],
             "inputs": self.inputs,
             "outputs": self.outputs,
+            "types": self.types,
             "steps": [_step_data(s) for s in self.steps],
             "n_bytes": self.n_bytes,
             "peak_bytes": self.peak_bytes,
@@ -277,7 +287,7 @@ def plan_of(data: Mapping[str, Any]) -> MeshPlan:
     buffers = {b["name"]: BufferSpec(**b) for b in data["buffers"]}
     made = MeshPlan(
         data["target"], dict(data["mesh"]), buffers, tuple(map(_step_of, data["steps"])),
-        tuple(data["inputs"]), tuple(data["outputs"]),
+        tuple(data["inputs"]), tuple(data["outputs"]), tuple(data["types"]),
     )  # fmt: skip
     for step, given in zip(made.steps, data["steps"], strict=True):
         again = json.loads(json.dumps(_step_data(step)))

@@ -105,9 +105,17 @@ def _check_steps(plan: MeshPlan) -> None:
             raise ScheduleError(place, f"has tag {step.number}, which another has", "its own")
         else:
             numbers.add(step.number)
-    for name in plan.outputs:
+    for name, text in zip(plan.outputs, plan.types, strict=True):
         if name not in written:
             raise ScheduleError(f"output {name!r}", "is written by no step", "a step that does")
+        have = plan.buffers[name].value_type
+        if not _reshapes(value_type(text), have):
+            raise ScheduleError(f"output {name!r}", f"is {text}", f"{have}, or a reshape of it")
+
+
+def _reshapes(a: ValueType, b: ValueType) -> bool:
+    """Whether values are reshapes of each other: a layout speaks of their row-major index."""
+    return (a.dtype, a.size) == (b.dtype, b.size)
 
 
 def _check_local(plan: MeshPlan, step: LocalStep) -> None:
@@ -191,8 +199,8 @@ def _exchange(plan: MeshPlan, step: ExchangeStep) -> Certificate:
     for node in step.nodes:
         if node.kind == "load":
             have = plan.buffers[step.reads[node.access].buffer].value_type
-            if value_type(node.type) != have:
-                raise ScheduleError(place, f"loads {node.type}", str(have))
+            if not _reshapes(value_type(node.type), have):
+                raise ScheduleError(place, f"loads {node.type}", f"{have}, or a reshape of it")
     if step.type != plan.buffers[step.write.buffer].value_type:
         raise ScheduleError(place, f"makes {step.type}", f"as {step.write.buffer!r}")
     sources, goal = sources_of(step.reads, step.nodes), step.messages.goal

@@ -84,8 +84,8 @@ class Rank:
 
     def results(self) -> list[Array]:
         """This rank's parts of the outputs, in their local shapes."""
-        plan = self.plan
-        return [self.memory[n].reshape(plan.local_type(n).shape) for n in plan.outputs]
+        found = zip(self.plan.outputs, self.plan.result_types, strict=True)
+        return [self.memory[name].reshape(type_.shape) for name, type_ in found]
 
 
 def part_of(plan: MeshPlan, name: str, value: Any, rank: int) -> Array:

@@ -199,7 +199,8 @@ def _choose_on_mesh(job: Job, terms: Mapping[Node, Term], mesh: Mesh, report: Re
         raise limited(graph, without_plan(job.program, error)) from error
     inputs = [(i.name, i.node.type, "input") for i in job.program.inputs]
     inputs += [(n, node.type, "constant") for n, node in constant_nodes(job.program).items()]
-    schedule = stage("build", lambda: build_mesh(ways, text, target, inputs, layouts),
+    outputs = [root.type for root in job.program.outputs]
+    schedule = stage("build", lambda: build_mesh(ways, text, target, inputs, layouts, outputs),
                      report=report, notes=lambda g: {"steps": len(g.steps)})  # fmt: skip
     return job.executable(schedule, report, graph.matches)
 

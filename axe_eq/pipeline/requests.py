@@ -10,7 +10,7 @@ from axe_eq.errors import ArgumentError, LayoutError, ScheduleError, SearchError
 from axe_eq.extract.search.layouts import Places
 from axe_eq.layout import Layout, Mesh
 from axe_eq.mesh.pieces import is_read
-from axe_eq.program.node import INPUT, SCAN, SEL, InputSpec, Node, Program
+from axe_eq.program.node import INPUT, SEL, InputSpec, Node, Program
 from axe_eq.program.types import ANY, ValueType
 from axe_eq.rule.term import Term
 from axe_eq.schedule import terms as schedule_terms
@@ -107,9 +107,8 @@ def without_plan(program: Program, error: SearchError) -> SearchError:
     found = [repr(n.text) for n in sels if not is_read(n.text, [a.type for a in n.args])]
     if not found:
         return error
-    named = ", ".join(dict.fromkeys(found))
-    wrong = f"{error.wrong}: {named} reads where integers say"
-    return SearchError(error.thing, wrong, "one device, or selectors that read in known places")
+    wrong = f"{error.wrong}: {', '.join(dict.fromkeys(found))} reads where integers say"
+    return SearchError(error.thing, wrong, "integers that are cut as what they read, or whole")
 
 
 def mesh_requests(program: Program, terms: Mapping[Node, Term], mesh: str) -> list[Term]:
@@ -118,8 +117,6 @@ def mesh_requests(program: Program, terms: Mapping[Node, Term], mesh: str) -> li
     Raises:
         ScheduleError: a layout that is no cut over the mesh.
     """
-    if scans := [n.text for n in program.nodes() if n.kind == SCAN]:
-        raise SearchError(f"scan '{scans[0]}'", "has no plan on a mesh", "one device, or no scans")
     wanted = program.output_layouts or (None,) * len(program.outputs)
     return [
         schedule_terms.shard(terms[root], box_of(str(root.type), layout, mesh), mesh)

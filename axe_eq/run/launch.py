@@ -21,7 +21,7 @@ from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.rank import whole_of
 from axe_eq.mesh.transport import Transport, traced
 from axe_eq.pack import GROUP, installed
-from axe_eq.program.types import DTYPES, Array, ValueType
+from axe_eq.program.types import DTYPES, Array, ValueType, value_type
 
 PLAN, ERROR = "plan.json", "error.json"
 RUNNER = "cpu"  # the family whose runner runs local steps
@@ -100,12 +100,10 @@ def _failed(
 def _gathered(plan: MeshPlan, folder: Path) -> Launched:
     said = [json.loads((folder / f"rank{n}.json").read_text()) for n in range(plan.n_ranks)]
     outputs = []
-    for number, name in enumerate(plan.outputs):
-        type_ = plan.local_type(name)
-        parts = [
-            read(folder / f"output{number}.{rank}.npy", type_) for rank in range(plan.n_ranks)
-        ]
-        outputs.append(whole_of(plan, name, parts))
+    for number, (name, type_) in enumerate(zip(plan.outputs, plan.result_types, strict=True)):
+        files = [folder / f"output{number}.{rank}.npy" for rank in range(plan.n_ranks)]
+        whole = whole_of(plan, name, [read(file, type_) for file in files])
+        outputs.append(whole.reshape(value_type(plan.types[number]).shape))
     sent = traced(plan, [s["sent"] for s in said])
     return Launched(outputs, sent, [s["seconds"] for s in said])
 

@@ -93,8 +93,13 @@ class OnRank:
     def parts(self, results: Any) -> Any:
         """This rank's parts of whole results, nested as the function's own."""
         nesting, leaves = flatten(results)
-        names = zip(self.plan.outputs, leaves, strict=True)
-        return unflatten(nesting, [part_of(self.plan, n, np.asarray(a), self.rank) for n, a in names])
+        found = []
+        for name, type_, array in zip(
+            self.plan.outputs, self.plan.result_types, leaves, strict=True
+        ):
+            whole = np.asarray(array).reshape(self.plan.buffers[name].value_type.shape)
+            found.append(part_of(self.plan, name, whole, self.rank).reshape(type_.shape))
+        return unflatten(nesting, found)
 
     def __repr__(self) -> str:
         return f"<rank {self.rank} of {self.n_ranks}: {len(self.plan.steps)} steps>"

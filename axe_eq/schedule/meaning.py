@@ -155,6 +155,36 @@ class Evaluator:
             written[device] = value.astype(DTYPES[whole.dtype].numpy)
         return _on_devices(written)
 
+    def spmd_sel(self, spec: str, types: str, box: str, mesh: str, operands: Term) -> Contents:
+        """Every device moves its own dense parts of the operands."""
+        given = tuple(value_type(t) for t in types.split(";")[:-1])
+        cuts = shard.moved_boxes(spec, types, box, mesh)
+        return self._parts(lambda parts: moved(spec, parts), given, cuts, mesh, operands)
+
+    def spmd_scan(self, text: str, types: str, box: str, mesh: str, operands: Term) -> Contents:
+        """Every device scans its own dense parts of the operands."""
+        given = tuple(value_type(t) for t in types.split(";")[:-1])
+        cuts = shard.scanned_boxes(text, types, box, mesh)
+        return self._parts(lambda parts: evaluate_scan(text, parts), given, cuts, mesh, operands)
+
+    def _parts(
+        self,
+        run: Callable[[list[Array]], Array],
+        given: Sequence[ValueType],
+        cuts: Sequence[str] | None,
+        mesh: str,
+        operands: Term,
+    ) -> Contents:
+        if cuts is None:
+            raise ScheduleError("selector or scan", "needs more than a device has", "other cuts")
+        local = [shard.local_type(t, b, mesh) for t, b in zip(given, cuts, strict=True)]
+        memories = [self.memory(place) for place in places_in(operands)]
+        written = {}
+        for device, _ in _devices(mesh):
+            pairs = zip(memories, local, strict=True)
+            written[device] = run([_held(memory, device, part) for memory, part in pairs])
+        return _on_devices(written)
+
     def collective(
         self, source: Term, partial: str, sig_text: str, axis: str, box: str, mesh: str
     ) -> Contents:
@@ -248,6 +278,8 @@ _PLACED: dict[Symbol, Callable[..., Contents]] = {
     s.MoveAny: Evaluator.move_any,
     s.Kernel: Evaluator.kernel,
     s.Spmd: Evaluator.spmd,
+    s.SpmdSel: Evaluator.spmd_sel,
+    s.SpmdScan: Evaluator.spmd_scan,
     s.Collective: Evaluator.collective,
 }
 

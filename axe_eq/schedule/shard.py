@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 
-from axe_eq.errors import ScheduleError
+from axe_eq.errors import ProgramError, ScheduleError
 from axe_eq.layout import Layout, Mesh
-from axe_eq.program.ops import MONOIDS, join_text, selector
+from axe_eq.program.node import sel_type
+from axe_eq.program.ops import MONOIDS, Selector, join_text, scan, selector
 from axe_eq.program.signature import Affine, make, plain, signature
 from axe_eq.program.types import DTYPES, ValueType, value_type
 
@@ -178,6 +179,64 @@ def _cut(projection: Affine, cuts: dict[int, tuple[str, ...]]) -> tuple[str, ...
     return None if any(cuts[d] for d, _ in projection.terms) else ()
 
 
+@cache
+def moved_boxes(spec: str, types: str, box: str, mesh: str) -> tuple[str, ...] | None:
+    """Cuts of a selector's operands where every device can move its own parts alone.
+
+    A cut dim is read as it is, or not at all but through integers that are cut alike: then the same
+    text on parts is the part of the whole. None where a device needs more, or the text says
+    extents of what is cut.
+    """
+    declared, params = selector(spec)
+    given = [value_type(t) for t in types.split(";")[:-1]]
+    if declared.pull is None or not given:
+        return None
+    out, cuts = sel_type(spec, tuple(given)), entries(box)
+    pulls, looked = declared.pull(params, given), _looked(declared, params, given)
+    found = []
+    for number, (row, type_) in enumerate(zip(pulls, given, strict=True)):
+        plainly = {
+            p.axis: d
+            for d, p in enumerate(row)
+            if p is not None and (p.scale, p.offset) == (1, 0)
+            and type_.shape[d] == out.shape[p.axis]
+        }  # fmt: skip
+        touched = {p.axis for p in row if p is not None}
+        through = all(p is not None or (number, d) in looked for d, p in enumerate(row))
+        if any(c and d not in plainly and (d in touched or not through)
+               for d, c in enumerate(cuts)):  # fmt: skip
+            return None
+        own = {d: cuts[axis] for axis, d in plainly.items()}
+        dims = [own.get(d, ()) for d in range(type_.rank)]
+        if not fits(type_, dims, mesh):
+            return None
+        found.append(show(dims))
+    local = [local_type(t, b, mesh) for t, b in zip(given, found, strict=True)]
+    try:
+        alike = sel_type(spec, tuple(local)) == local_type(out, box, mesh)
+    except ProgramError:
+        return None
+    return tuple(found) if alike and declared.pull(params, local) == pulls else None
+
+
+def _looked(
+    declared: Selector, params: tuple[object, ...], given: Sequence[ValueType]
+) -> set[tuple[int, int]]:
+    """Dims that are read where integers say, as (operand, dim)."""
+    looks = () if declared.look is None else declared.look(params, given)
+    return {(look.operand, look.dim) for look in looks}
+
+
+@cache
+def scanned_boxes(text: str, types: str, box: str, mesh: str) -> tuple[str, ...] | None:
+    """Cuts of a scan's operands: as its value is, where that leaves its axis whole."""
+    _, axis = scan(text)
+    given = [value_type(t) for t in types.split(";")[:-1]]
+    cut = entries(box)[axis]
+    whole = not cut and all(fits(t, entries(box), mesh) for t in given)
+    return (box,) * len(given) if whole else None
+
+
 @dataclass(frozen=True)
 class Partial:
     """A reduction cut over one mesh axis.
@@ -252,6 +311,14 @@ def partial_type(type_text: str, axis: str, mesh: str) -> str:
 
 def _only_plain(operands: Iterable[Iterable[Affine]], dim: int) -> bool:
     return all(p.plain == dim or all(d != dim for d, _ in p.terms) for op in operands for p in op)
+
+
+def reshape_texts(have: Sequence[int], want: Sequence[int]) -> tuple[str, ...]:
+    """Selectors that reshape a value by its row-major index; none where it has the shape."""
+    if tuple(have) == tuple(want):
+        return ()
+    merged = (join_text("merge", 0, len(have)),) if len(have) > 1 else ()
+    return (*merged, join_text("split", 0, (-1, *want[1:]))) if len(want) > 1 else merged
 
 
 @cache

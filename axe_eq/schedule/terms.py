@@ -63,6 +63,9 @@ TCons = Symbol("TCons", (TILE, TILES), TILES)
 
 # signature, cell, types of the operands, mesh box of the value, mesh, operands
 Spmd = Symbol("Spmd", (STR, STR, STR, STR, STR, PLACES), PLACED)
+# selector or scan, types of the operands, mesh box of the value, mesh, operands
+SpmdSel = Symbol("SpmdSel", (STR, STR, STR, STR, PLACES), PLACED)
+SpmdScan = Symbol("SpmdScan", (STR, STR, STR, STR, PLACES), PLACED)
 # partial value, its type, signature of the whole operator, mesh axis, mesh box of the value, mesh
 Collective = Symbol("Collective", (PLACED, STR, STR, STR, STR, STR), PLACED)
 MoveAny = Symbol("MoveAny", (SPREAD, STR, STR), PLACED)  # any cut of a value, box wanted, mesh

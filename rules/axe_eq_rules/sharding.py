@@ -13,12 +13,14 @@ from collections.abc import Callable
 from axe_eq.mesh.pieces import is_read
 from axe_eq.pack import Pack
 from axe_eq.program.terms import (
+    Along,
     Args,
     Cell,
     Cons,
     In,
     Nil,
     Op,
+    Scan,
     Sel,
     Sig,
     Spec,
@@ -92,6 +94,20 @@ def read_anywhere(spec: str, types: str) -> str | None:
     return spec if is_read(spec, given) else None
 
 
+@primitive((STR, STR, STR, STR), (STR,))
+def mesh_moved_boxes(spec: str, types: str, box: str, mesh: str) -> str | None:
+    """How a selector's operands are cut where each device moves its own parts."""
+    way = s.moved_boxes(spec, types, box, mesh)
+    return None if way is None else "".join(f"{b};" for b in way)
+
+
+@primitive((STR, STR, STR, STR), (STR,))
+def mesh_scanned_boxes(text: str, types: str, box: str, mesh: str) -> str | None:
+    """How a scan's operands are cut where each device scans its own parts."""
+    way = s.scanned_boxes(text, types, box, mesh)
+    return None if way is None else "".join(f"{b};" for b in way)
+
+
 @primitive((STR, STR), (STR,))
 def unsplit(spec: str, box: str) -> str | None:
     """The cut of a value, given the cut of its split."""
@@ -120,6 +136,24 @@ def spmd(sig: Sig, cell: Cell, a: Args, b: MeshBox, M: MeshText) -> Sides:
     bs = mesh_operand_boxes(sig, types, b, M)
     parts = terms.shards(a, bs, M)
     return terms.shard(Op(sig, cell, a), b, M), terms.Spmd(sig, cell, types, b, M, parts)
+
+
+@PACK.law(source="Tapestry, selectors; index projections", demand=True)
+def spmd_select(spec: Spec, a: Args, b: MeshBox, M: MeshText) -> Sides:
+    """shard(Sel(f, a), b, M) = SpmdSel(f, b, M, shards(a, bs, M))   for the cuts bs f reads."""
+    types = types_of(a)
+    bs = mesh_moved_boxes(spec, types, b, M)
+    parts = terms.shards(a, bs, M)
+    return terms.shard(Sel(spec, a), b, M), terms.SpmdSel(spec, types, b, M, parts)
+
+
+@PACK.law(source="ours: columns of a scan are scanned apart", demand=True)
+def spmd_scan(text: Along, a: Args, b: MeshBox, M: MeshText) -> Sides:
+    """shard(Scan(m, a), b, M) = SpmdScan(m, b, M, shards(a, b, M))   if b leaves its axis whole."""
+    types = types_of(a)
+    bs = mesh_scanned_boxes(text, types, b, M)
+    parts = terms.shards(a, bs, M)
+    return terms.shard(Scan(text, a), b, M), terms.SpmdScan(text, types, b, M, parts)
 
 
 @PACK.law(source="definition of shards", demand=True)

@@ -14,12 +14,14 @@ import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 from axe_eq.egraph.session import Session
 from axe_eq.errors import SearchError
 from axe_eq.extract.read.forest import Reader
 from axe_eq.extract.read.trees import Tree, trees
-from axe_eq.program.node import op_type
+from axe_eq.program.node import op_type, scan_type, sel_type
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.signature import signature
 from axe_eq.program.types import ValueType, value_type
@@ -58,7 +60,7 @@ class Way:
         needs: placed classes.
         seconds: its own cost.
         n_bytes: bytes over links, all devices together.
-        detail: input name, (signature, cell), or (signature, axis).
+        detail: input name, (kind, text, cell) of a tile node, or (signature, axis).
         site: where it puts the value.
         given: for "spmd", where the operands are.
         nodes: for a "move" through selectors, loads and these.
@@ -99,6 +101,20 @@ class MeshForest:
     roots: list[list[int]] = field(default_factory=list)
 
 
+class _MeshReader(Reader):
+    """A reader that knows lists of placed classes."""
+
+    @cached_property
+    def lists(self) -> dict[Any, Any]:
+        """List -> its head and its rest."""
+        return {row.output: row.inputs for row in self.table("PCons")}
+
+    @cached_property
+    def ends(self) -> set[Any]:
+        """Lists of nothing."""
+        return {row.output for row in self.table("PNil")}
+
+
 def read_mesh(session: Session, mesh: str, target: Target, requests: Sequence[Term]) -> MeshForest:
     """Read a session saturated with the sharding laws.
 
@@ -108,7 +124,7 @@ def read_mesh(session: Session, mesh: str, target: Target, requests: Sequence[Te
         target: prices local work and links.
         requests: `shard` terms (that cut) or `spread` terms (any cut), one per output.
     """
-    reader = Reader(session)
+    reader = _MeshReader(session)
     types = {
         reader.id("Value", r.inputs[0]): value_type(reader.text(r.output))
         for r in reader.table("type")
@@ -122,6 +138,7 @@ def read_mesh(session: Session, mesh: str, target: Target, requests: Sequence[Te
     _read_selected(reader, forest)
     _read_buffers(reader, forest)
     _read_spmd(reader, forest, mesh, target)
+    _read_moved(reader, forest, mesh, target)
     _read_collectives(reader, forest, mesh, target)
     for request in requests:
         value = reader.id("Value", session.class_of(request.args[0]))
@@ -158,28 +175,68 @@ def _read_selected(reader: Reader, forest: MeshForest) -> None:
             found.append((reader.text(row.inputs[0]), known))
 
 
-def _read_spmd(reader: Reader, forest: MeshForest, mesh: str, target: Target) -> None:
-    lists = {row.output: row.inputs for row in reader.table("PCons")}
-    ends = {row.output for row in reader.table("PNil")}
+def _read_spmd(reader: _MeshReader, forest: MeshForest, mesh: str, target: Target) -> None:
+    """Block operators that every device applies to its parts."""
     for row in reader.table("Spmd"):
-        placed = reader.id("Placed", row.output)
         sig, cell, types, box = (reader.text(v) for v in row.inputs[:4])
-        needs, rest = [], row.inputs[5]
-        while rest in lists:
-            head, rest = lists[rest]
-            needs.append(reader.id("Placed", head))
-        if rest not in ends:  # a limit stopped the search before all operands were demanded
-            continue
-        given = [value_type(t) for t in types.split(";")[:-1]]
-        site = _site(forest, placed, op_type(sig, cell, tuple(given)), box)
-        cuts = shard.operand_boxes(sig, types, box, mesh) or ()
-        found = [_site(forest, n, t, b) for n, t, b in zip(needs, given, cuts, strict=True)]
-        sites = tuple(s for s in found if s is not None)
-        if site is None or len(sites) < len(found):
-            continue
-        local = [shard.local_type(s.type, s.box, mesh) for s in sites]
-        seconds = _local_seconds(sig, local, shard.local_type(site.type, box, mesh), target)
-        forest.ways.append(Way("spmd", placed, tuple(needs), seconds, 0, (sig, cell), site, sites))
+        given = tuple(value_type(t) for t in types.split(";")[:-1])
+        cuts = shard.operand_boxes(sig, types, box, mesh)
+        parts = _Local(op_type(sig, cell, given), box, given, cuts, ("cell", sig, cell))
+        _read_local(reader, forest, row, parts, mesh, target)
+
+
+def _read_moved(reader: _MeshReader, forest: MeshForest, mesh: str, target: Target) -> None:
+    """Selectors and scans of parts."""
+    for table, kind, typed, boxes in (
+        ("SpmdSel", "gather", sel_type, shard.moved_boxes),
+        ("SpmdScan", "scan", scan_type, shard.scanned_boxes),
+    ):
+        for row in reader.table(table):
+            text, types, box = (reader.text(v) for v in row.inputs[:3])
+            given = tuple(value_type(t) for t in types.split(";")[:-1])
+            cuts = boxes(text, types, box, mesh)
+            parts = _Local(typed(text, given), box, given, cuts, (kind, text, ""))
+            _read_local(reader, forest, row, parts, mesh, target)
+
+
+@dataclass(frozen=True)
+class _Local:
+    """An operator on parts: its type and cut, those of its operands, and its node."""
+
+    type: ValueType
+    box: str
+    given: tuple[ValueType, ...]
+    cuts: tuple[str, ...] | None
+    node: tuple[str, str, str]
+
+
+def _read_local(
+    reader: _MeshReader, forest: MeshForest, row: Any, of: _Local, mesh: str, target: Target
+) -> None:
+    needs = _placed_list(reader, row.inputs[-1])
+    if needs is None:  # a limit stopped the search before all operands were demanded
+        return
+    placed = reader.id("Placed", row.output)
+    site = _site(forest, placed, of.type, of.box)
+    operands = zip(needs, of.given, of.cuts or (), strict=True)
+    found = [_site(forest, n, t, b) for n, t, b in operands]
+    sites = tuple(s for s in found if s is not None)
+    if site is None or len(sites) < len(found):
+        return
+    local = [shard.local_type(s.type, s.box, mesh) for s in sites]
+    kind, text, _ = of.node
+    sig = text if kind == "cell" else ""
+    seconds = _local_seconds(sig, local, shard.local_type(site.type, of.box, mesh), target)
+    forest.ways.append(Way("spmd", placed, tuple(needs), seconds, 0, of.node, site, sites))
+
+
+def _placed_list(reader: _MeshReader, rest: Any) -> list[int] | None:
+    """The placed classes of a list; None where its end is a request that nothing answered."""
+    found = []
+    while rest in reader.lists:
+        head, rest = reader.lists[rest]
+        found.append(reader.id("Placed", head))
+    return found if rest in reader.ends else None
 
 
 def _site(forest: MeshForest, placed: int, type: ValueType, box: str) -> Site | None:
@@ -189,14 +246,19 @@ def _site(forest: MeshForest, placed: int, type: ValueType, box: str) -> Site | 
 
 
 def _local_seconds(sig: str, given: Sequence[ValueType], out: ValueType, target: Target) -> float:
-    """Roofline of one operator on one device: matrix rate for products of two, else plain."""
+    """Roofline of one operator on one device: matrix rate for products of two, else plain.
+
+    One without a signature moves, or takes one step per element.
+    """
+    traffic = sum(t.n_bytes for t in (*given, out)) / target.memories[0].bytes_per_s
+    if not sig:
+        return target.launch_s + max(out.size / target.vector_flops_per_s, traffic)
     parsed = signature(sig)
     space = math.prod(parsed.extents([t.shape for t in given]))
     rows = [r for r in target.rows("gemm") if any(out.dtype in d for d in r.dtypes)]
     contracts = parsed.n_reduced > 0 and len(given) > 1
     rate = max((r.flops_per_s for r in rows), default=target.vector_flops_per_s)
     work = 2.0 * space / (rate if contracts else target.vector_flops_per_s)
-    traffic = sum(t.n_bytes for t in (*given, out)) / target.memories[0].bytes_per_s
     return target.launch_s + max(work, traffic)
 
 
@@ -393,6 +455,7 @@ def build_mesh(
     target: Target,
     inputs: Sequence[tuple[str, ValueType, str]],
     layouts: Mapping[str, str],
+    outputs: Sequence[ValueType],
 ) -> ScheduleGraph:
     """The schedule graph of the chosen ways: one buffer per placement, layouts with device axes.
 
@@ -402,6 +465,7 @@ def build_mesh(
         target: the machine.
         inputs: name, type and role of inputs and constants.
         layouts: how these arrive.
+        outputs: types of the outputs, of which buffers may hold reshapes.
     """
     chosen, roots = plan.ways, plan.roots
     names = {p: w.detail[0] for p, w in chosen.items() if w.kind == "buffer"}
@@ -418,9 +482,11 @@ def build_mesh(
         for number, way in enumerate(_in_order(chosen, roots))
     ]
     sizes = {name: size for name, (size, _) in shard.mesh_axes(mesh).items()}
+    held = [buffers[names[r]].value_type for r in roots]
+    views = tuple(shard.reshape_texts(h.shape, t.shape) for h, t in zip(held, outputs, strict=True))
     return ScheduleGraph(
         target.name, buffers, tuple(steps), tuple(n for n, _, _ in inputs),
-        tuple(names[r] for r in roots), {}, sizes, sum(s.time_s for s in steps),
+        tuple(names[r] for r in roots), {}, sizes, sum(s.time_s for s in steps), views,
     )  # fmt: skip
 
 
@@ -472,8 +538,7 @@ def _local_kernel(
     number: int, way: Way, reads: tuple[Access, ...], writes: tuple[Access, ...], mesh: str
 ) -> KernelStep:
     """The operator on every device's own part, whole."""
-    sig, cell = way.detail
-    parsed = signature(sig)
+    kind, text, cell = way.detail
     nodes = [
         TileNode(
             "load", "", "", _whole(s.type.rank), str(shard.local_type(s.type, s.box, mesh)), (), i
@@ -481,9 +546,10 @@ def _local_kernel(
         for i, s in enumerate(way.given)
     ]
     out = str(shard.local_type(way.site.type, way.site.box, mesh))
-    nodes.append(TileNode("cell", sig, cell, _whole(parsed.n_out), out, tuple(range(len(nodes)))))
+    box = _whole(way.site.type.rank)
+    nodes.append(TileNode(kind, text, cell, box, out, tuple(range(len(nodes)))))
     return KernelStep(
-        f"k{number}_{cell.partition(' ')[0]}", tuple(nodes), (len(nodes) - 1,), reads, writes, {},
+        f"k{number}_{(cell or kind).partition(' ')[0]}", tuple(nodes), (len(nodes) - 1,), reads, writes, {},
         "spmd", time_s=way.seconds,
     )  # fmt: skip
 
