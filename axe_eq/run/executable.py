@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from axe_eq.mesh.plan import MeshPlan
     from axe_eq.mesh.simulate import Simulation
     from axe_eq.mesh.transport import Transport
+    from axe_eq.run.launch import Launched
     from axe_eq.run.ranks import OnRank
 
 
@@ -68,6 +69,10 @@ class Schedule:
     def _bind(self, dims: tuple[tuple[str, int], ...]) -> Schedule:
         if not dims:
             return self
+        if self.graph.mesh is not None:
+            got = ", ".join(f"{name}={extent}" for name, extent in dims)
+            wrong = "a plan on a mesh is for the extents that it was made for"
+            raise ScheduleError(f"schedule bound {got}", wrong, "these")
         graph, origin, constants = self.origin.rebind(self.graph, dict(dims), self.constants)
         types = tuple(graph.buffers[n].value_type for n in self.call.names)
         call = replace(self.call, types=types)
@@ -131,7 +136,7 @@ class Schedule:
     @cached_property
     def _simulated(self) -> Caller:
         def rebound(extents: Mapping[str, int]) -> Caller:
-            raise ScheduleError("schedule", "a plan on a mesh is for one shape", "its own extents")
+            return self.bind(**extents)._simulated
 
         shapes = output_shapes(self.graph)
         return Caller(self.call, self.constants, shapes, lambda: self.simulation, rebound)
@@ -344,6 +349,35 @@ class Executable:
         if isinstance(transport, str):
             transport = find_transport(transport, self.transports)
         return self.schedule.on(transport)
+
+    def launch(self, *arrays: Any, transport: str | Transport = "mpi", **named: Any) -> Launched:
+        """Run on whole arrays, in one process per device, which this call starts.
+
+        Args:
+            arrays: as for a call.
+            transport: between the processes.
+            named: arguments by name.
+
+        Returns:
+            The whole outputs, nested as the function's own, what every rank sent per exchange, and
+            seconds per rank.
+
+        Raises:
+            ArgumentError: an array that does not fit.
+            DeviceError: a rank ended before it was done; no such transport.
+            MissingPackage: says which extra to install.
+        """
+        from axe_eq.mesh.transport import find_transport
+        from axe_eq.run.launch import launch
+
+        if isinstance(transport, str):
+            transport = find_transport(transport, self.transports)
+        call = self.schedule.call
+        plain = call.plain(call.positional(arrays, named))
+        with fitting(extents := call.extents(plain)):
+            schedule = self.schedule.bind(**extents)
+        found = launch(schedule.plan, [*plain, *schedule.constants.values()], transport)
+        return replace(found, outputs=unflatten(call.structure, found.outputs))
 
     def _check_places(
         self, arrays: Sequence[Any], named: Mapping[str, Any], everything: bool = False

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -32,12 +33,12 @@ class Launched:
     """What a launch found.
 
     Attributes:
-        outputs: whole.
+        outputs: whole; nested as the function's own by `Executable.launch`.
         sent: exchange -> bytes that every rank sent.
         seconds: per rank, the run without its start.
     """
 
-    outputs: list[Array]
+    outputs: Any
     sent: dict[str, tuple[int, ...]]
     seconds: list[float]
 
