@@ -159,5 +159,3 @@ def text_of(said: dict[str, Any], link_bytes: int) -> str:
     how = "as planned" if said["as_planned"] else f"NOT as planned, {link_bytes:,}"
     lines.append(f"{bytes_text(sum(map(sum, said['sent_bytes'].values())))} crossed links, {how}")
     return "\n".join([*lines, *map(line, said["outputs"])])
-
-

@@ -1,4 +1,4 @@
-"""Proof of an exchange by enumeration: everything wanted arrives once, from who has it, and no more.
+"""Proof of an exchange by enumeration: all that is wanted arrives once, from who has it.
 
 Nothing here trusts the planner: classes are compared with what pieces read, senders and goals with
 the layouts, and the bytes with the least that any plan moves.

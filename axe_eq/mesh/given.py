@@ -1,4 +1,4 @@
-"""Shards that ranks bring: are they parts of the declared layouts? The liar is named by its rank."""
+"""Shards that ranks bring: are they parts of the declared layouts? The liar is named by rank."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ def check_reports(plan: MeshPlan, reports: Sequence[bytes]) -> None:
         for ranks in copies_of(plan, name):
             digests = [said[rank]["digests"][name] for rank in ranks]
             common, times = Counter(digests).most_common(1)[0]
-            odd = [r for r, d in zip(ranks, digests, strict=True) if d != common]
-            if odd:
-                others = [r for r in ranks if r not in odd]
+            liars = [r for r, d in zip(ranks, digests, strict=True) if d != common]
+            if liars:
+                others = [r for r in ranks if r not in liars]
                 wrong = f"differs from the copy of rank {others[0]}"
                 if times > 1:
                     wrong = f"differs from the copies of ranks {' '.join(map(str, others))}"
-                thing = f"rank {odd[0]}, shard {name!r}"
+                thing = f"rank {liars[0]}, shard {name!r}"
                 raise ArgumentError(thing, wrong, "copies of one part")
 
 

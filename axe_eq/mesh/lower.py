@@ -2,8 +2,8 @@
 
 A kernel runs on every rank's own parts. A move, through selectors or not, is an exchange. A
 reduction over a mesh axis is an exchange of the parts' slices and a local fold in a fixed order
-(reduce-scatter), then an exchange to where the result is wanted (all-reduce): all copies of a result
-are copies of one sum. Where nothing can be sliced, the first device along the axis folds.
+(reduce-scatter), then an exchange to where the result is wanted (all-reduce): all copies of a
+result are copies of one sum. Where nothing can be sliced, the first device along the axis folds.
 """
 
 from __future__ import annotations
@@ -103,7 +103,9 @@ class _Lowering:
         box = shard.box_of(out.type, Layout.parse(write.layout), self.mesh)
         scattered = shard.cut_further(out.type, box, axis, self.mesh)
         apart = "" if any(axis in axes for axes in shard.entries(scattered)) else axis
-        slices = self._buffer(f"{step.name}.slices", partial.type, f"{shard.NONE} {scattered}", apart)
+        slices = self._buffer(
+            f"{step.name}.slices", partial.type, f"{shard.NONE} {scattered}", apart
+        )
         loads = (TileNode("load", "", "", "", partial.type, (), 0),)
         self._exchange(f"{step.name}.exchange", [read], slices, loads)
         done = write
@@ -132,5 +134,3 @@ class _Lowering:
 
 def _whole(rank: int) -> str:
     return " ".join("*" for _ in range(rank))
-
-

@@ -14,7 +14,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -142,7 +142,8 @@ class Messages:
         """What one device sends another, contiguous.
 
         Args:
-            src, dst: devices.
+            src: the sender.
+            dst: the receiver.
             memories: the flat memory that the sender has of every leaf.
         """
         parts = [self._payload(b, r, memories).reshape(-1) for b, r in self._by_pair[src, dst]]
@@ -186,7 +187,7 @@ class Messages:
         for copy in self.goal.local_copies.tolist():
             memory[_addresses(self.goal, indices, block.piece, False, copy)] = payload
 
-    # -- what was moved, told again ------------------------------------------------------------------
+    # -- what was moved, told again ---------------------------------------------------------------
 
     def regions(self, src: int, dst: int) -> list[dict[str, object]]:
         """What one device sends another: per part its leaf, its region of it and its bytes."""
@@ -236,9 +237,7 @@ def run_text(index: Ints) -> str:
 # -- planning -------------------------------------------------------------------------------------
 
 
-def plan(
-    sources: Sequence[Side], goal: Side, pieces: Sequence[Piece], itemsize: int
-) -> Messages:
+def plan(sources: Sequence[Side], goal: Side, pieces: Sequence[Piece], itemsize: int) -> Messages:
     """The messages that make a value in a layout from leaves in theirs.
 
     Args:
@@ -269,31 +268,26 @@ def _grouped(piece: Piece, source: Side | None, goal: Side) -> Piece:
 
 def _block(source: Side | None, goal: Side, piece: Piece, load: dict[int, int]) -> Block:
     per_group = [_classes(source, goal, g) for g in piece.groups]
-    sizes = [len(c) for _, _, c in per_group]
-    grids = np.indices(sizes).reshape(len(sizes), -1) if sizes else np.zeros((0, 1), np.int64)
-    pick = grids.T.astype(np.int64)
-    src = reduce(np.add, [s[grids[g]] for g, (s, _, _) in enumerate(per_group)], np.int64(0))
-    dst = reduce(np.add, [d[grids[g]] for g, (_, d, _) in enumerate(per_group)], np.int64(0))
-    n = len(pick)
-    src = np.broadcast_to(src + (source.base[0] if source else 0), n)
-    dst = np.broadcast_to(dst + goal.base[0], n)
-    count = np.ones(n, np.int64)
-    for g, (_, _, classes) in enumerate(per_group):
-        count = count * np.array([len(c.leaf) for c in classes])[grids[g]]
-    copies = goal.copies
+    classes = tuple(found for _, _, found in per_group)
+    sizes = [len(c) for c in classes]
+    chosen = np.indices(sizes).reshape(len(sizes), -1) if sizes else np.zeros((0, 1), np.int64)
+    n = chosen.shape[1]
+    src = np.full(n, source.base[0] if source else 0, np.int64)
+    dst, count = np.full(n, goal.base[0], np.int64), np.ones(n, np.int64)
+    for at, (holds, wants, found) in zip(chosen, per_group, strict=True):
+        src += holds[at]
+        dst += wants[at]
+        count *= np.array([len(c.leaf) for c in found])[at]
+    copies, pick = goal.copies, chosen.T.astype(np.int64)
     if len(copies) > 1:  # every copy of the goal wants it
         pick, count = np.repeat(pick, len(copies), 0), np.repeat(count, len(copies))
-        src, dst = np.repeat(src, len(copies)), np.add.outer(dst, copies).reshape(-1)
-    else:
-        dst = dst + copies[0]
+        src = np.repeat(src, len(copies))
+    dst = np.add.outer(dst, copies).reshape(-1)
     sender = dst if source is None else _senders(src, dst, count, source.copies, load)
-    classes = tuple(c for _, _, c in per_group)
-    return Block(piece, classes, sender, np.asarray(dst), pick, count)
+    return Block(piece, classes, sender, dst, pick, count)
 
 
-def _classes(
-    source: Side | None, goal: Side, group: Group
-) -> tuple[Ints, Ints, tuple[Class, ...]]:
+def _classes(source: Side | None, goal: Side, group: Group) -> tuple[Ints, Ints, tuple[Class, ...]]:
     """Holder and goal of every class of a group, as parts of device numbers, and the classes."""
     wants = goal.tables(group.dims)[0][group.index] if group.dims else np.zeros(1, np.int64)
     wants = np.broadcast_to(wants, group.leaf.shape)

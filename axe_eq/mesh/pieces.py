@@ -220,20 +220,15 @@ def through(first: Piece, second: Piece) -> Piece | None:
 def _components(first: Piece, second: Piece) -> list[tuple[list[int], list[int]]]:
     """Groups of both pieces that share dims of the value between them, in sets."""
     sets: list[tuple[list[int], list[int], set[int]]] = []
-    every = [(0, n, g.leaf_dims) for n, g in enumerate(first.groups)]
-    every += [(1, n, g.dims) for n, g in enumerate(second.groups)]
-    for side, number, dims in every:
-        merged: tuple[list[int], list[int], set[int]] = ([], [], set(dims))
-        merged[side].append(number)
-        rest = []
-        for other in sets:
-            if other[2] & merged[2]:
-                merged[0].extend(other[0])
-                merged[1].extend(other[1])
-                merged[2].update(other[2])
-            else:
-                rest.append(other)
-        sets = [*rest, merged]
+    every: list[tuple[list[int], list[int], set[int]]]
+    every = [([n], [], set(g.leaf_dims)) for n, g in enumerate(first.groups)]
+    every += [([], [n], set(g.dims)) for n, g in enumerate(second.groups)]
+    for mine, theirs, dims in every:
+        met = [other for other in sets if other[2] & dims]
+        sets = [other for other in sets if not other[2] & dims]
+        for a, b, shared in met:
+            mine, theirs, dims = [*mine, *a], [*theirs, *b], dims | shared
+        sets.append((mine, theirs, dims))
     return [(sorted(a), sorted(b)) for a, b, _ in sets]
 
 

@@ -269,7 +269,9 @@ def plan_from_json(text: str) -> MeshPlan:
             wrong = f"has format {data['format']}"
             raise ScheduleError("mesh plan", wrong, f"format {FORMAT}")
         if _digest(data) != digest:
-            raise ScheduleError("mesh plan", "was changed after it was written", "what to_json wrote")
+            raise ScheduleError(
+                "mesh plan", "was changed after it was written", "what to_json wrote"
+            )
         return plan_of(data)
     except ScheduleError:
         raise
@@ -314,12 +316,13 @@ def _step_of(data: Mapping[str, Any]) -> Step:
     step = exchange(data["name"], data["number"], reads, Access(**data["write"]), nodes)
     blocks = zip(step.messages.blocks, data["blocks"], strict=True)
     given = tuple(
-        replace(block, **{n: _column(n, columns[n]) for n in ("src", "dst", "pick", "count")})
+        replace(
+            block,
+            src=np.array(columns["src"], np.int64),
+            dst=np.array(columns["dst"], np.int64),
+            count=np.array(columns["count"], np.int64),
+            pick=np.array(columns["pick"], np.int64).reshape(len(columns["src"]), -1),
+        )
         for block, columns in blocks
     )
     return replace(step, messages=replace(step.messages, blocks=given))
-
-
-def _column(name: str, values: Sequence[Any]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    column = np.array(values, np.int64)
-    return column.reshape(len(values), -1) if name == "pick" else column

@@ -119,7 +119,7 @@ def _reshapes(a: ValueType, b: ValueType) -> bool:
 
 
 def _check_local(plan: MeshPlan, step: LocalStep) -> None:
-    """Parts are of the buffers' types, everyone who computes has them, and nodes have their types."""
+    """Parts are of the buffers' types, who computes has them, and nodes have their types."""
     place, graph = f"step {step.name}", step.graph
     pairs = [*zip(graph.inputs, step.reads, strict=False)]
     pairs += zip(graph.outputs, step.writes, strict=False)
@@ -139,7 +139,9 @@ def _check_local(plan: MeshPlan, step: LocalStep) -> None:
         holders = tuple(plan.side(name).devices.tolist())
         if holders != step.ranks:
             wrong = f"is computed by ranks {step.ranks}"
-            raise ScheduleError(f"{place}, buffer {name!r}", wrong, f"those that hold it, {holders}")
+            raise ScheduleError(
+                f"{place}, buffer {name!r}", wrong, f"those that hold it, {holders}"
+            )
     if not graph.steps or not all(isinstance(s, KernelStep) for s in graph.steps):
         raise ScheduleError(place, "has steps that are no kernels", "kernels alone")
     for kernel in graph.kernels:
@@ -217,7 +219,7 @@ def _exchange(plan: MeshPlan, step: ExchangeStep) -> Certificate:
 
 
 def program(plan: MeshPlan, rank: int) -> list[Event]:
-    """What a rank does, in order: of an exchange it posts receives, sends, and then waits for all."""
+    """What a rank does: of an exchange it posts its receives, sends, and waits for all."""
     found = []
     for step in plan.steps:
         if isinstance(step, LocalStep):

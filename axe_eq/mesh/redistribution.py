@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from axe_eq.errors import ArgumentError, LayoutError
 from axe_eq.layout import Layout, Mesh
 from axe_eq.layout.notation import read_any
+from axe_eq.layout.value.check import check_extents
 from axe_eq.mesh.certificate import Certificate, certify
 from axe_eq.mesh.messages import Messages, plan
 from axe_eq.mesh.patterns import pattern
@@ -28,6 +29,7 @@ from axe_eq.schedule.graph import TileNode
 Array = NDArray[np.generic]
 DEVICE_AXIS = "gpuid"
 MOST_SHOWN = 16  # messages in a text
+MOST_ITEMSIZE = 1 << 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,12 +185,13 @@ def redistribute(
 
     Raises:
         LayoutError: layouts that do not fit the shape, or lie on other axes.
-        ArgumentError: `through` computes, or `shape` or `itemsize` are none.
+        ArgumentError: `through` computes, or `itemsize` is none.
         ScheduleError: a dim of too many indices.
     """
-    extents = _shape(shape)
-    if not isinstance(itemsize, int) or itemsize < 1:
-        raise ArgumentError(f"itemsize={itemsize!r}", "is no size", "bytes per element, from 1")
+    extents = check_extents("shape", shape)
+    if itemsize not in range(1, MOST_ITEMSIZE + 1):
+        wanted = f"bytes per element, 1 to {MOST_ITEMSIZE}"
+        raise ArgumentError(f"itemsize={itemsize!r}", "is no size", wanted)
     axis = DEVICE_AXIS if mesh is None else mesh.axis
     other = mesh if goal_mesh is None else goal_mesh
     if other is not None and other.axis != axis:
@@ -206,13 +209,6 @@ def redistribute(
     n = max(int(before.devices[-1]), int(after.devices[-1])) + 1
     n = max(n, *(m.size for m in (mesh, goal_mesh) if m is not None), 0)
     return Redistribution(plan([before], after, pieces, itemsize), pieces, n)
-
-
-def _shape(shape: Sequence[int]) -> tuple[int, ...]:
-    ok = isinstance(shape, list | tuple) and all(isinstance(n, int) and n >= 1 for n in shape)
-    if not ok:
-        raise ArgumentError(f"shape={shape!r}", "is no shape", "extents from 1, as a tuple")
-    return tuple(shape)
 
 
 def _layout(

@@ -73,9 +73,7 @@ class Simulation:
                 rank.forget(number)
         self.sent = traced(self.plan, [rank.sent for rank in ranks])
 
-    def _check_copies(
-        self, number: int, name: str, whole: Array, parts: Sequence[Array]
-    ) -> None:
+    def _check_copies(self, number: int, name: str, whole: Array, parts: Sequence[Array]) -> None:
         holder = self.plan.side(name)
         for rank in holder.devices.tolist():
             mine = np.ascontiguousarray(whole[holder.held_by(rank)])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,8 @@ from axe_eq.mesh.pieces import Group, Piece, through
 from axe_eq.mesh.sides import Ints, Side, outer
 
 
-class Window(NamedTuple):
+@dataclass(frozen=True)
+class Window:
     """Window i of `count` reads elements ``i * stride - before`` .. ``+ size``, if they exist."""
 
     count: int
@@ -72,7 +73,8 @@ def windowed(
     entries = tuple(len(element) for element, _, _ in wanted)
     side = Side(whole, entries, axis, own)
     groups = tuple(
-        Group((d,), (d,), np.arange(len(e), dtype=np.int64), e) for d, (e, _, _) in enumerate(wanted)
+        Group((d,), (d,), np.arange(len(e), dtype=np.int64), e)
+        for d, (e, _, _) in enumerate(wanted)
     )
     reads = Piece(0, groups, entries, shape)
     made = tuple(p for p in (through(reads, piece) for piece in pieces) if p is not None)
@@ -89,6 +91,3 @@ def _wanted(device: Ints, extent: int, window: Window) -> tuple[Ints, Ints, Ints
     first = np.searchsorted(pairs[:, 0], pairs[:, 0], side="left")
     place = np.arange(len(pairs)) - first
     return pairs[:, 1], pairs[:, 0], place
-
-
-__all__ = ["Window", "windowed", "windowed_shape"]

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from axe_eq.debug import Report, stage
 from axe_eq.egraph.worker import is_limited
 from axe_eq.errors import ArgumentError, ProgramError, SearchError
+from axe_eq.extract.read.placements import read_mesh
 from axe_eq.extract.search.commit import MOST_ROUNDS
-from axe_eq.extract.search.mesh import build_mesh, plan_mesh, read_mesh
+from axe_eq.extract.search.mesh import build_mesh, plan_mesh
 from axe_eq.extract.search.stage import Extracted
 from axe_eq.layout import Mesh
 from axe_eq.pack import Pack, name_list

@@ -1,7 +1,7 @@
 """One rank of `axe launch`: ``python -m axe_eq.run.worker FOLDER TRANSPORT PACK PACK``.
 
-The two packs, as ``module:ATTRIBUTE``, have the transport and the runner of local steps: loading all
-that are installed takes longer than most runs.
+The two packs, as ``module:ATTRIBUTE``, have the transport and the runner of local steps: loading
+all that are installed takes longer than most runs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Demand laws of a mesh: every way to have a value distributed over devices.
 
-Legend: f a selector; t, a, c values; b a mesh box (see `axe_eq.schedule.shard`); M a mesh text; shard(t, b, M) =
-t cut so over the mesh; spread(t, M) = t on the mesh in any cut; a partial value has one more dim,
-on the mesh axis that reduces it. The projections that cut operands over a grid cut them over a mesh
-too; only extraction chooses.
+Legend: f a selector; t, a, c values; b a mesh box (see `axe_eq.schedule.shard`); M a mesh text;
+shard(t, b, M) = t cut so over the mesh; spread(t, M) = t on the mesh in any cut; a partial value
+has one more dim, on the mesh axis that reduces it. The projections that cut operands over a grid
+cut them over a mesh too; only extraction chooses.
 """
 
 from __future__ import annotations

@@ -42,24 +42,17 @@ class Tree:
         """What the value reads."""
         return read_through(self.nodes)
 
+    @cache  # noqa: B019
     def bytes(self, leaf: int, source: str, goal: str, mesh: str) -> int:
         """Bytes of one leaf that cross links, from one cut to another."""
-        return self._bytes(leaf, source, goal, mesh)
-
-    @cached_property
-    def _bytes(self):  # type: ignore[no-untyped-def]
-        @cache
-        def count(leaf: int, source: str, goal: str, mesh: str) -> int:
-            type_ = next(n.type for n in self.nodes if n.access == leaf)
-            out = self.nodes[-1].type
-            pieces = [replace(p, leaf=0) for p in self.pieces if p.leaf == leaf]
-            before, after = (
-                side(shard.layout_text(t, box, mesh), value_type(t).shape, shard.DEVICE_AXIS)
-                for t, box in ((type_, source), (out, goal))
-            )
-            return plan([before], after, pieces, value_type(out).itemsize).n_bytes
-
-        return count
+        given = next(n.type for n in self.nodes if n.access == leaf)
+        out = self.nodes[-1].type
+        pieces = [replace(p, leaf=0) for p in self.pieces if p.leaf == leaf]
+        before, after = (
+            side(shard.layout_text(t, box, mesh), value_type(t).shape, shard.DEVICE_AXIS)
+            for t, box in ((given, source), (out, goal))
+        )
+        return plan([before], after, pieces, value_type(out).itemsize).n_bytes
 
 
 def trees(value: int, selected: Selected, types: Mapping[int, ValueType]) -> list[Tree]:
@@ -78,10 +71,8 @@ def trees(value: int, selected: Selected, types: Mapping[int, ValueType]) -> lis
 Shape = int | tuple[str, tuple["Shape", ...]]
 
 
-def _shapes(
-    value: int, selected: Selected, deep: int, path: frozenset[int]
-) -> Iterator[Shape]:
-    """Ways to read a value: through its selectors, and as it is; selectors over each other first."""
+def _shapes(value: int, selected: Selected, deep: int, path: frozenset[int]) -> Iterator[Shape]:
+    """Ways to read a value: through its selectors, deep ones first, and as it is."""
     if deep and value not in path:
         for text, operands in selected.get(value, ()):
             ways = [
@@ -94,9 +85,7 @@ def _shapes(
         yield value
 
 
-def _below(
-    value: int, selected: Selected, deep: int, path: frozenset[int]
-) -> Iterator[Shape]:
+def _below(value: int, selected: Selected, deep: int, path: frozenset[int]) -> Iterator[Shape]:
     return _shapes(value, selected, deep, path)
 
 

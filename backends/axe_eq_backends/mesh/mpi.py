@@ -16,7 +16,6 @@ import numpy as np
 from axe_eq.errors import DeviceError, MissingPackage
 from axe_eq.mesh.plan import ExchangeStep
 from axe_eq.mesh.rank import Rank
-from axe_eq.program.types import Array
 
 EXTRA = 'pip install "axe-eq[mpi]"'
 _NOT_MPI = 1  # exit status of a job that a rank's error ends
