@@ -180,12 +180,14 @@ class Messages:
 
     def _store(self, block: Block, row: int, payload: Array, memory: Array) -> None:
         chosen = block.chosen(row)
-        if payload.size != 1:
+        if payload.size == 1:
+            values = payload.reshape(())
+        else:
             values = payload.reshape([len(c.leaf) for c in chosen])
-            payload = values[np.ix_(*[c.slot for c in chosen])]
+            values = values[np.ix_(*[c.slot for c in chosen])]
         indices = [c.index for c in chosen]
         for copy in self.goal.local_copies.tolist():
-            memory[_addresses(self.goal, indices, block.piece, False, copy)] = payload
+            memory[_addresses(self.goal, indices, block.piece, False, copy)] = values
 
     # -- what was moved, told again ---------------------------------------------------------------
 
