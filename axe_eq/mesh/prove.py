@@ -101,8 +101,8 @@ def _check_steps(plan: MeshPlan) -> None:
             written.add(name)
         if isinstance(step, LocalStep):
             _check_local(plan, step)
-        elif step.number in numbers:
-            raise ScheduleError(place, f"has tag {step.number}, which another has", "its own")
+        elif step.number <= max(numbers, default=-1):
+            raise ScheduleError(place, f"has tag {step.number}", "one above those before it")
         else:
             numbers.add(step.number)
     for name, text in zip(plan.outputs, plan.types, strict=True):
@@ -239,14 +239,20 @@ def program(plan: MeshPlan, rank: int) -> list[Event]:
 def check_programs(programs: Sequence[Sequence[Event]]) -> None:
     """Every message is posted, sent and awaited by its ranks, and nobody waits in a circle.
 
+    Ranks go through exchanges in the order of their tags.
+
     Raises:
         ScheduleError: names the rank and the message.
     """
     where: dict[tuple[str, int, int, int, int], tuple[int, int, int]] = {}
     for rank, events in enumerate(programs):
+        tag = -1
         for at, e in enumerate(events):
             if e.what == RUN:
                 continue
+            if e.tag < tag:
+                raise ScheduleError(f"rank {rank}", f"{e.what}s {_name(e)} late", "the plan's order")
+            tag = e.tag
             owner = {POST: (e.dst,), SEND: (e.src,), WAIT: (e.src, e.dst)}[e.what]
             if rank not in owner or e.src == e.dst:
                 raise ScheduleError(f"rank {rank}", f"{e.what}s {_name(e)}", "a message of its own")

@@ -34,6 +34,7 @@ from axe_eq.pipeline.job import Job, find_target
 from axe_eq.pipeline.requests import (
     arrival_layouts,
     check_axes,
+    check_cuts,
     check_memory,
     constant_layouts,
     constant_nodes,
@@ -116,6 +117,8 @@ def compile(
         program = replace(program, output_layouts=wanted_layouts(program, outputs))
     check_axes(program, machine, mesh)
     check_memory(program, machine, mesh)
+    if mesh is not None:
+        check_cuts(program, mesh)
     job = Job(program, machine, used, left_out, numerics, mesh)
     return cached(job, report, lambda report: search(job, report))
 

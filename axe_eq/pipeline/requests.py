@@ -17,7 +17,7 @@ from axe_eq.schedule import terms as schedule_terms
 from axe_eq.schedule.graph import ScheduleGraph
 from axe_eq.schedule.kept import Kept, kept_layouts
 from axe_eq.schedule.memory import layout_bytes
-from axe_eq.schedule.shard import DEVICE_AXIS, box_of, layout_text, show
+from axe_eq.schedule.shard import DEVICE_AXIS, box_of, layout_text, mesh_text, show
 from axe_eq.target import Target
 
 if TYPE_CHECKING:
@@ -79,6 +79,32 @@ def check_axes(program: Program, target: Target, mesh: Mesh | None) -> None:
                 + ("" if mesh is None else " and of the mesh"),
                 hint=_MESH_HINT if mesh is None and DEVICE_AXIS in strange else "",
             )
+
+
+def check_cuts(program: Program, mesh: Mesh) -> None:
+    """Refuse inputs and outputs on devices that a mesh lacks, or that are no cuts over it.
+
+    Raises:
+        LayoutError: names the input or output, and a device that there is not.
+        ScheduleError: names the input or output that is no cut.
+    """
+    wanted = program.output_layouts or ()
+    placed = [(f"input {i.name!r}", i.layout, i.node.type) for i in program.inputs]
+    outputs = zip(wanted, program.outputs, strict=False)
+    placed += [(f"output {n}", w, root.type) for n, (w, root) in enumerate(outputs)]
+    for what, layout, type_ in placed:
+        if not isinstance(layout, Layout):
+            continue
+        low, high = layout.range(mesh.axis)
+        if low < 0 or high >= mesh.size:
+            wrong = f"lies on device {high if high >= mesh.size else low}"
+            wanted_text = f"devices 0 to {mesh.size - 1}, those of {mesh}"
+            raise LayoutError(f"layout {layout} of {what}", wrong, wanted_text)
+        try:
+            box_of(str(type_), layout, mesh_text(mesh))
+        except ScheduleError as error:
+            error.thing = f"{what}, {error.thing}"
+            raise
 
 
 def everywhere(program: Program, mesh: str) -> Program:

@@ -51,7 +51,9 @@ def evaluated(nodes: list[TileNode], leaves: list[Array]) -> Array:
     values: list[Array] = []
     for node in nodes:
         given = [values[o] for o in node.operands]
-        values.append(leaves[node.access] if node.kind == "load" else evaluate_sel(node.text, given))
+        values.append(
+            leaves[node.access] if node.kind == "load" else evaluate_sel(node.text, given)
+        )
     return values[-1]
 
 
@@ -104,15 +106,15 @@ def test_messages_through_selectors_bring_what_these_mean(seed: int) -> None:
     leaves: list[Array] = [np.arange(prod(shape)).reshape(shape) + 1000.0 * n for n in (1, 2)]
     sources = [Side(random_layout(rng, shape), shape, "gpuid") for _ in leaves]
     goal = Side(random_layout(rng, out), out, "gpuid")
-    try:
-        found = plan(sources, goal, read_through(nodes), 8)
-    except ScheduleError as error:
-        assert "cuts within dims" in str(error)
+    if not goal.grouped and any(p.leaf == MADE for p in read_through(nodes)):
+        with pytest.raises(ScheduleError, match="cuts within dims"):
+            plan(sources, goal, read_through(nodes), 8)
         return
+    found = plan(sources, goal, read_through(nodes), 8)
     meant = evaluated(nodes, leaves).astype(float)
+    held = list(zip(sources, leaves, strict=True))
     before = {
-        d: [s.scatter(v, d) if d in s.devices else np.zeros(0) for s, v in zip(sources, leaves)]
-        for d in range(16)
+        d: [s.scatter(v, d) if d in s.devices else np.zeros(0) for s, v in held] for d in range(16)
     }
     for device in goal.devices.tolist():
         memory: Array = np.zeros(goal.n_elements)

@@ -26,7 +26,9 @@ M8 = axe.Mesh({"x": 8})
 
 
 def cut(shape: tuple[int, ...], mesh: axe.Mesh, dims: list[list[str]]) -> Layout:
-    words = ["(" + "".join(f"{axis!r}," for axis in axes) + ")" if axes else "None" for axes in dims]
+    words = [
+        "(" + "".join(f"{axis!r}," for axis in axes) + ")" if axes else "None" for axes in dims
+    ]
     return axe.read("jax", f"P({','.join(words)})", shape=shape, mesh=mesh)
 
 
