@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from axe_eq.mesh.sides import Side, side
 from axe_eq.program.types import ValueType, value_type
 from axe_eq.schedule import shard
 from axe_eq.schedule.graph import Access, BufferSpec, ScheduleGraph, TileNode, from_json
+
+if TYPE_CHECKING:
+    from axe_eq.mesh.prove import Proof
 
 FORMAT = 1
 
@@ -182,6 +185,19 @@ class MeshPlan:
     @cached_property
     def _local_types(self) -> dict[str, ValueType]:
         return {n: local_type(b, self.mesh_text) for n, b in self.buffers.items()}
+
+    def prove(self, most_bytes: int | None = None) -> Proof:
+        """Prove the plan by enumeration, as it is before every launch; see `axe_eq.mesh.prove`.
+
+        Args:
+            most_bytes: memory of a rank; None where it is not known.
+
+        Raises:
+            ScheduleError: says which step is wrong, with values.
+        """
+        from axe_eq.mesh.prove import prove
+
+        return prove(self, most_bytes)
 
     def to_json(self) -> str:
         """The whole plan as JSON, with every message's regions and bytes, and a digest."""

@@ -251,7 +251,9 @@ def check_programs(programs: Sequence[Sequence[Event]]) -> None:
             if e.what == RUN:
                 continue
             if e.tag < tag:
-                raise ScheduleError(f"rank {rank}", f"{e.what}s {_name(e)} late", "the plan's order")
+                raise ScheduleError(
+                    f"rank {rank}", f"{e.what}s {_name(e)} late", "the plan's order"
+                )
             tag = e.tag
             owner = {POST: (e.dst,), SEND: (e.src,), WAIT: (e.src, e.dst)}[e.what]
             if rank not in owner or e.src == e.dst:

@@ -120,10 +120,9 @@ class Schedule:
             ScheduleError: a schedule of one device, or a plan that does not fit the machine.
         """
         from axe_eq.mesh.lower import lower
-        from axe_eq.mesh.prove import prove
 
         made = lower(self.graph)
-        prove(made, self.target.memories[0].n_bytes)
+        made.prove(self.target.memories[0].n_bytes)
         return made
 
     @cached_property

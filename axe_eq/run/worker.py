@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from axe_eq.errors import AxeError
+from axe_eq.errors import ArgumentError
 from axe_eq.mesh.plan import plan_from_json
 from axe_eq.mesh.rank import Locals, part_of
 from axe_eq.pack import by_reference
@@ -33,11 +33,14 @@ def main(folder: Path, transport: str, carries: str, runs: str) -> int:
         begin = time.perf_counter()
         done = run_shards(plan, local, session, shards)
         seconds = time.perf_counter() - begin
-    except AxeError as error:  # all ranks found it
+    except ArgumentError as error:  # about shards: all ranks found it
         if rank == 0:
             said = {"thing": error.thing, "wrong": error.wrong, "expected": error.expected}
             (folder / ERROR).write_text(json.dumps(said))
         return 2
+    except BaseException as error:  # of this rank alone: the others wait for it
+        session.abort(error)
+        raise
     for number, result in enumerate(done.results()):
         write(folder / f"output{number}.{rank}.npy", result)
     (folder / f"rank{rank}.json").write_text(said_by(rank, done.sent, seconds))
