@@ -63,7 +63,7 @@ def launch_command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Run a function on as many processes as there are devices, and compare with numpy.
+    """Compile, run in a process per device, compare with numpy.
 
     Exit 1: results differ, or other bytes were sent than planned.
     """

@@ -13,8 +13,9 @@ from dataclasses import replace
 
 from axe_eq.errors import ScheduleError
 from axe_eq.layout import Layout, Mesh
-from axe_eq.mesh.plan import LocalStep, MeshPlan, Step, exchange, local_type
+from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.sides import side
+from axe_eq.mesh.steps import LocalStep, Step, exchange, local_type
 from axe_eq.program.signature import make, plain
 from axe_eq.program.types import ValueType
 from axe_eq.schedule import shard

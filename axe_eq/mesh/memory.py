@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from axe_eq.mesh.plan import ExchangeStep, LocalStep, MeshPlan
+from typing import TYPE_CHECKING
+
+from axe_eq.mesh.steps import ExchangeStep, LocalStep, reads_of, writes_of
+
+if TYPE_CHECKING:
+    from axe_eq.mesh.plan import MeshPlan
 
 
 def last_uses(plan: MeshPlan) -> dict[str, int]:
@@ -12,16 +17,6 @@ def last_uses(plan: MeshPlan) -> dict[str, int]:
         for name in (*reads_of(step), *writes_of(step)):
             last[name] = number
     return last | dict.fromkeys((*plan.inputs, *plan.outputs), len(plan.steps))
-
-
-def reads_of(step: LocalStep | ExchangeStep) -> tuple[str, ...]:
-    """Buffers that a step reads."""
-    return step.reads if isinstance(step, LocalStep) else tuple(a.buffer for a in step.reads)
-
-
-def writes_of(step: LocalStep | ExchangeStep) -> tuple[str, ...]:
-    """Buffers that a step writes."""
-    return step.writes if isinstance(step, LocalStep) else (step.write.buffer,)
 
 
 def peaks(plan: MeshPlan) -> tuple[int, ...]:

@@ -12,18 +12,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from axe_eq.errors import ProgramError, ScheduleError
 from axe_eq.mesh.certificate import Certificate, certify
-from axe_eq.mesh.memory import reads_of, writes_of
-from axe_eq.mesh.plan import ExchangeStep, LocalStep, MeshPlan, sources_of
 from axe_eq.mesh.sides import side
+from axe_eq.mesh.steps import ExchangeStep, LocalStep, reads_of, sources_of, writes_of
 from axe_eq.program.node import op_type, scan_type, sel_type
 from axe_eq.program.types import ValueType, value_type
 from axe_eq.schedule import shard
 from axe_eq.schedule.graph import KernelStep, TileNode
 from axe_eq.schedule.memory import buffer_elements
+
+if TYPE_CHECKING:
+    from axe_eq.mesh.plan import MeshPlan
 
 POST, SEND, WAIT, RUN = "post", "send", "wait", "run"
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from axe_eq.mesh.memory import last_uses
-from axe_eq.mesh.plan import ExchangeStep, LocalStep, MeshPlan
+from axe_eq.mesh.plan import MeshPlan
+from axe_eq.mesh.steps import ExchangeStep, LocalStep
 from axe_eq.program.types import DTYPES, Array
 from axe_eq.schedule.graph import ScheduleGraph
 

@@ -1,6 +1,4 @@
-"""All ranks of a plan in this process, on numpy: every rank has memory of its own, and messages
-are really copied.
-"""  # noqa: D205
+"""All ranks of a plan in this process, on numpy, each with its own memory; messages are copied."""
 
 from __future__ import annotations
 
@@ -9,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from axe_eq.errors import ScheduleError
-from axe_eq.mesh.plan import LocalStep, MeshPlan
+from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.rank import Locals, Prepare, Rank, part_of, whole_of
+from axe_eq.mesh.steps import LocalStep
 from axe_eq.mesh.transport import traced
 from axe_eq.program.types import Array
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from axe_eq.mesh.plan import ExchangeStep, LocalStep, MeshPlan
+from typing import TYPE_CHECKING
+
+from axe_eq.mesh.steps import ExchangeStep, LocalStep
+
+if TYPE_CHECKING:
+    from axe_eq.mesh.plan import MeshPlan
 
 MOST_SHOWN = 8  # messages per exchange
 

@@ -10,8 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from axe_eq.errors import DeviceError
-from axe_eq.mesh.plan import ExchangeStep, LocalStep, MeshPlan
+from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.rank import Rank
+from axe_eq.mesh.steps import ExchangeStep, LocalStep
 from axe_eq.program.types import Array
 
 

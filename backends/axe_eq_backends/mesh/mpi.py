@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from axe_eq.errors import DeviceError, MissingPackage
-from axe_eq.mesh.plan import ExchangeStep
 from axe_eq.mesh.rank import Rank
+from axe_eq.mesh.steps import ExchangeStep
 
 EXTRA = 'pip install "axe-eq[mpi]"'
 _NOT_MPI = 1  # exit status of a job that a rank's error ends

@@ -13,9 +13,10 @@ import pytest
 
 import axe_eq as axe
 from axe_eq.errors import AxeError, ScheduleError
-from axe_eq.mesh.plan import LocalStep, MeshPlan, plan_from_json, plan_of
+from axe_eq.mesh.plan import MeshPlan, plan_from_json, plan_of
 from axe_eq.mesh.prove import Event, check_programs, program, prove
 from axe_eq.mesh.simulate import Simulation
+from axe_eq.mesh.steps import LocalStep
 from axe_eq.program.nesting import flatten
 from axe_eq.schedule.graph import ScheduleGraph
 from axe_eq_backends.cpu.run import CpuRunner
