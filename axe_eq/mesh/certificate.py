@@ -68,7 +68,7 @@ def certify(name: str, messages: Messages, pieces: Sequence[Piece]) -> Certifica
     if messages.n_bytes != bound:
         raise _wrong(name, f"moves {messages.n_bytes} bytes", f"{bound}, wanted and not held")
     n = prod(messages.goal.shape) * len(messages.goal.copies)
-    return Certificate(messages.n_bytes, bound, n, len(messages.pairs))
+    return Certificate(messages.n_bytes, bound, n, messages.n_messages)
 
 
 def _wrong(thing: str, wrong: str, expected: str) -> ScheduleError:

@@ -113,11 +113,26 @@ class Messages:
     @cached_property
     def pairs(self) -> dict[tuple[int, int], int]:
         """(source, goal) -> bytes; what one sends to another is one message on the wire."""
-        if not len(self.table):
+        first = self._firsts
+        if not len(first):
             return {}
-        keys, at = np.unique(self.table[:, :2], axis=0, return_inverse=True)
-        sums = np.bincount(at.reshape(-1), self.table[:, 2]).astype(np.int64) * self.itemsize
-        return dict(zip(map(tuple, keys.tolist()), sums.tolist(), strict=True))
+        src, dst, n = self.table[:, 0], self.table[:, 1], self.table[:, 2]
+        sums = np.add.reduceat(n, first) * self.itemsize
+        keys = zip(src[first].tolist(), dst[first].tolist(), strict=True)
+        return dict(zip(keys, sums.tolist(), strict=True))
+
+    @cached_property
+    def _firsts(self) -> Ints:
+        """The first row of every pair in `table`, which is in the order of pairs."""
+        if not len(self.table):
+            return np.zeros(0, np.int64)
+        pair = self.table[:, :2]
+        return np.flatnonzero(np.append(True, (pair[1:] != pair[:-1]).any(1)))
+
+    @property
+    def n_messages(self) -> int:
+        """Messages on the wire."""
+        return len(self._firsts)
 
     def sent(self, n_devices: int) -> list[int]:
         """Bytes that every device sends."""

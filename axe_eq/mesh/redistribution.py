@@ -64,7 +64,7 @@ class Redistribution:
     @property
     def n_messages(self) -> int:
         """Messages on the wire: at most one per pair of devices."""
-        return len(self.messages.pairs)
+        return self.messages.n_messages
 
     @cached_property
     def pattern(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -224,6 +225,15 @@ def test_damaged_messages_are_refused_or_do_the_same(name: str, full: bool) -> N
         assert kind in ("sender", "class"), kind  # another copy sends, or the one class there is
         check_exact(replace(found, messages=messages), value, value)
     assert refused >= 12
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+def test_the_page_on_meshes_runs() -> None:
+    page = Path(__file__).parents[3] / "docs" / "meshes.md"
+    failed, tried = doctest.testfile(str(page), module_relative=False)
+    assert (failed, tried) == (0, 14)
 
 
 # -- bad input -------------------------------------------------------------------------------------
