@@ -233,7 +233,8 @@ def test_damaged_messages_are_refused_or_do_the_same(name: str, full: bool) -> N
 def test_the_page_on_meshes_runs() -> None:
     page = Path(__file__).parents[3] / "docs" / "meshes.md"
     failed, tried = doctest.testfile(str(page), module_relative=False)
-    assert (failed, tried) == (0, 14)
+    assert failed == 0
+    assert tried > 10
 
 
 # -- bad input -------------------------------------------------------------------------------------
