@@ -80,8 +80,10 @@ def boxes(type_text: str, mesh: str) -> tuple[str, ...]:
 
 
 def fits(type: ValueType, dims: Sequence[Sequence[str]], mesh: str) -> bool:
-    """Whether every cut divides its extent."""
-    return all(n % ways(axes, mesh) == 0 for n, axes in zip(type.shape, dims, strict=True))
+    """Whether every cut divides its extent, and every axis cuts one dim: ``x[i, i]`` has no such."""
+    used = [a for axes in dims for a in axes]
+    whole = all(n % ways(axes, mesh) == 0 for n, axes in zip(type.shape, dims, strict=True))
+    return whole and len(set(used)) == len(used)
 
 
 def local_type(type: ValueType, box: str, mesh: str) -> ValueType:

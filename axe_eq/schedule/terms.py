@@ -70,7 +70,6 @@ SpmdScan = Symbol("SpmdScan", (STR, STR, STR, STR, PLACES), PLACED)
 Collective = Symbol("Collective", (PLACED, STR, STR, STR, STR, STR), PLACED)
 MoveAny = Symbol("MoveAny", (SPREAD, STR, STR), PLACED)  # any cut of a value, box wanted, mesh
 Through = Symbol("Through", (STR, SPREADS), SPREAD)  # selector, operands that are anywhere
-SNil = Symbol("SNil", (), SPREADS)
 SCons = Symbol("SCons", (SPREAD, SPREADS), SPREADS)
 From = Symbol("From", (PLACED, STR, STR, STR), SPREAD)  # source, type, mesh box and mesh it has
 PNil = Symbol("PNil", (), PLACES)

@@ -202,12 +202,6 @@ def each_spread(a: Value, rest: Args, M: MeshText) -> Sides:
     )
 
 
-@PACK.law(source="definition of spreads", demand=True)
-def no_spread(M: MeshText) -> Sides:
-    """spreads(nothing, M) = nothing."""
-    return terms.spreads(Nil(), M), terms.SNil()
-
-
 def _reduce_one(rounds: bool) -> Callable[..., Sides]:
     partials = _partials(1, rounds)
 

@@ -141,7 +141,8 @@ def _read_buffers(reader: Reader, forest: MeshForest) -> None:
 
 def _read_selected(reader: Reader, forest: MeshForest) -> None:
     lists = {row.output: row.inputs for row in reader.table("SCons")}
-    ends = {row.output for row in reader.table("SNil")}
+    nothing = {row.output for row in reader.table("ANil")}
+    ends = {row.output for row in reader.table("spreads") if row.inputs[0] in nothing}
     of = {row.output: reader.id("Value", row.inputs[0]) for row in reader.table("spread")}
     for row in reader.table("Through"):
         operands, rest = [], row.inputs[1]
