@@ -29,14 +29,15 @@ def outer(parts: Sequence[Ints], start: int = 0) -> Ints:
     return reduce(np.add.outer, parts, np.array(start, np.int64))
 
 
-def check_entries(what: str, count: int) -> None:
+def check_entries(what: object, count: int) -> None:
     """Refuse tables that are too long.
 
     Raises:
         ScheduleError: more than `MOST_ENTRIES`.
     """
     if count > MOST_ENTRIES:
-        raise ScheduleError(what, f"is read by a table of {count:,} indices", f"{MOST_ENTRIES:,}")
+        wrong = f"is read by a table of {count:,} indices"
+        raise ScheduleError(str(what), wrong, f"{MOST_ENTRIES:,}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,11 +98,11 @@ class Side:
             ScheduleError: too many of them, see `check_entries`.
         """
         if self._dims is not None:
-            check_entries(f"layout {self.layout}", prod(self.shape[d] for d in dims))
+            check_entries(self.layout, prod(self.shape[d] for d in dims))
             device = outer([self._dims[d][0] for d in dims]).reshape(-1)
             return device, outer([self._dims[d][1] for d in dims]).reshape(-1)
         assert tuple(dims) == tuple(range(len(self.shape))), "a whole layout is one group"
-        check_entries(f"layout {self.layout}", self.layout.size)
+        check_entries(self.layout, self.layout.size)
         found = self.layout.linear_table(self.axis), self.layout.linear_table(DEFAULT_AXIS)
         return found[0] - self.base[0], found[1] - self.base[1]
 
@@ -154,7 +155,7 @@ class Side:
 
     def _whole(self, which: int) -> Ints:
         every = tuple(range(len(self.shape)))
-        check_entries(f"layout {self.layout}", prod(self.shape))
+        check_entries(self.layout, prod(self.shape))
         if self.grouped:
             return outer([self.tables((d,))[which] for d in every]).reshape(self.shape)
         return self.tables(every)[which].reshape(self.shape)

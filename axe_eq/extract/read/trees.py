@@ -73,20 +73,16 @@ Shape = int | tuple[str, tuple["Shape", ...]]
 
 def _shapes(value: int, selected: Selected, deep: int, path: frozenset[int]) -> Iterator[Shape]:
     """Ways to read a value: through its selectors, deep ones first, and as it is."""
-    if deep and value not in path:
+    if value in path:
+        return
+    if deep:
         for text, operands in selected.get(value, ()):
-            ways = [
-                list(islice(_below(o, selected, deep - 1, path | {value}), MOST_TREES))
-                for o in operands
-            ]
+            below = (_shapes(o, selected, deep - 1, path | {value}) for o in operands)
+            ways = [list(islice(shapes, MOST_TREES)) for shapes in below]
             for choice in islice(product(*ways), MOST_TREES):
                 yield text, choice
     if path:
         yield value
-
-
-def _below(value: int, selected: Selected, deep: int, path: frozenset[int]) -> Iterator[Shape]:
-    return _shapes(value, selected, deep, path)
 
 
 def _write(

@@ -39,6 +39,7 @@ class Selection:
 
     Attributes:
         leaves: value classes of what is read.
+        copying_s: what a device takes to copy its part.
     """
 
     def __init__(self, forest: MeshForest, tree: Tree, goal: tuple[int, Site], mesh: str,
@@ -46,44 +47,72 @@ class Selection:
         self.forest, self.tree, self.goal = forest, tree, goal
         self.mesh, self.target = mesh, target
         self.leaves = tree.leaves
+        local = shard.local_type(goal[1].type, goal[1].box, mesh).n_bytes
+        self.copying_s = 2 * local / target.memories[0].bytes_per_s + target.launch_s
 
     def way(self, total: Mapping[int, float]) -> Way | None:
-        """The cheapest way, given what it takes to have every placed class; None where none is."""
+        """The cheapest way, given what it takes to have every placed class.
+
+        None where a leaf cannot be had, or where the goal is had for no more already.
+        """
         placed, site = self.goal
-        chosen: list[tuple[int, Site, int]] = []
-        for number, value in enumerate(self.leaves):
-            found = [
-                (total[p] + link_seconds(n, self.mesh, self.target) if n else total[p], p, held, n)
-                for p in self.forest.by_value.get(value, ())
-                if p in total and p != placed
-                for held in self.forest.sites[p]
-                if held.value == value
-                for n in [self.tree.bytes(number, held.box, site.box, self.mesh)]
-            ]
-            if not found:
+        chosen = []
+        for number in range(len(self.leaves)):
+            found = self._cheapest(number, total)
+            if found is None:
                 return None
-            _, p, held, n = min(found, key=lambda f: (f[0], f[1]))
-            chosen.append((p, held, n))
+            chosen.append(found)
         n_bytes = sum(n for _, _, n in chosen)
-        local = shard.local_type(site.type, site.box, self.mesh).n_bytes
-        copying = 2 * local / self.target.memories[0].bytes_per_s + self.target.launch_s
         crossing = link_seconds(n_bytes, self.mesh, self.target) if n_bytes else 0.0
         return Way(
-            "move", placed, tuple(p for p, _, _ in chosen), crossing + copying, n_bytes, (), site,
-            tuple(held for _, held, _ in chosen), self.tree.nodes,
+            "move", placed, tuple(p for p, _, _ in chosen), crossing + self.copying_s, n_bytes, (),
+            site, tuple(held for _, held, _ in chosen), self.tree.nodes,
         )  # fmt: skip
+
+    def _cheapest(self, number: int, total: Mapping[int, float]) -> tuple[int, Site, int] | None:
+        """A leaf's placed class, what it holds, and the bytes that cross links from there.
+
+        Bytes are counted only from where a leaf could be cheapest.
+        """
+        placed, site = self.goal
+        candidates = sorted((
+            (total[p], p, held.box, held)
+            for p in self.forest.by_value.get(self.leaves[number], ())
+            if p in total and p != placed
+            for held in self.forest.sites[p]
+            if held.value == self.leaves[number]
+        ), key=lambda candidate: candidate[:3])  # fmt: skip
+        bar = total.get(placed, math.inf) - self.copying_s
+        best: tuple[float, int, Site, int] | None = None
+        for have, p, box, held in candidates:
+            if have >= (bar if best is None else best[0]):
+                break
+            n = self.tree.bytes(number, box, site.box, self.mesh)
+            seconds = have + (link_seconds(n, self.mesh, self.target) if n else 0.0)
+            if best is None or seconds < best[0]:
+                best = seconds, p, held, n
+        return None if best is None else best[1:]
 
 
 def selections(forest: MeshForest, mesh: str, target: Target) -> list[Selection]:
-    """Every placement of a value that selectors make, by every tree of them."""
+    """Every placement of a value that selectors make, by every tree of them.
+
+    Where the same memory holds what would be read too, as that of a split, it is moved there as it
+    is.
+    """
     return [
         Selection(forest, tree, (placed, site), mesh, target)
         for value in forest.selected
         for tree in trees(value, forest.selected, forest.types)
         for placed in forest.by_value.get(value, ())
         for site in forest.sites[placed]
-        if site.value == value
+        if site.value == value and not _holds(forest, placed, tree.leaves)
     ]
+
+
+def _holds(forest: MeshForest, placed: int, leaves: Sequence[int]) -> bool:
+    """Whether a placed class holds the one leaf."""
+    return len(leaves) == 1 and any(s.value == leaves[0] for s in forest.sites[placed])
 
 
 class Relaxation:
