@@ -3,7 +3,8 @@
 A mesh box has one entry per dim: the mesh axes that cut it, major first, joined by dots; "-" where
 none does. The same projection that cuts an operator's operands over a grid cuts them over a mesh; a
 reduced dim that is cut gives a partial value with one more dim on the mesh, which a collective
-reduces (Axe fig. 8; Tapestry). A mesh text is ``x=2:4 y=4:1``: axis name, size, stride on the
+reduces (Axe fig. 8; Tapestry). The axis of that dim is followed by "!": such parts are merged where
+they are made, and never moved. A mesh text is ``x=2:4 y=4:1``: axis name, size, stride on the
 device axis.
 """
 
@@ -23,6 +24,7 @@ from axe_eq.program.signature import Affine, make, plain, signature
 from axe_eq.program.types import DTYPES, ValueType, value_type
 
 NONE = "-"
+PENDING = "!"  # after the axis of a dim whose indices are parts that a reduction is to merge
 DEVICE_AXIS = "gpuid"
 
 
@@ -49,7 +51,16 @@ def n_devices(mesh: str) -> int:
 
 def entries(box: str) -> list[tuple[str, ...]]:
     """Mesh axes per dim."""
+    return _entries(box.replace(PENDING, ""))
+
+
+def _entries(box: str) -> list[tuple[str, ...]]:
     return [() if word == NONE else tuple(word.split(".")) for word in box.split()]
+
+
+def is_pending(box: str) -> bool:
+    """Whether a value is the parts of a reduction, which stay where they are made."""
+    return PENDING in box
 
 
 def show(dims: Iterable[Sequence[str]]) -> str:
@@ -80,7 +91,7 @@ def boxes(type_text: str, mesh: str) -> tuple[str, ...]:
 
 
 def fits(type: ValueType, dims: Sequence[Sequence[str]], mesh: str) -> bool:
-    """Whether every cut divides its extent, and every axis cuts one dim: ``x[i, i]`` has no such."""
+    """Whether every cut divides its extent, and no axis cuts two dims, as of ``x[i, i]``."""
     used = [a for axes in dims for a in axes]
     whole = all(n % ways(axes, mesh) == 0 for n, axes in zip(type.shape, dims, strict=True))
     return whole and len(set(used)) == len(used)
@@ -271,13 +282,13 @@ def partials(sig_text: str, types: str, box: str, mesh: str) -> tuple[Partial, .
         return ()
     given = [value_type(t) for t in types.split(";")[:-1]]
     extents = sig.extents([t.shape for t in given])
-    cuts = entries(box)
+    cuts, marked = entries(box), _entries(box)
     found = []
     for dim, (axis, (size, _)) in product(sig.reduced, mesh_axes(mesh).items()):
         if extents[dim] % size or not _only_plain(sig.operands, dim):
             continue
-        if cuts and cuts[0] == (axis,) and extents[0] == size:
-            continue  # one device per index: what is partial over this axis already
+        if any(f"{axis}{PENDING}" in axes for axes in marked):
+            continue  # parts of a reduction over this axis already
         if any(axis in axes[:-1] for axes in cuts):
             continue  # the devices along it do not hold what each of them wants
         outer = sig.n_dims
@@ -294,8 +305,9 @@ def partials(sig_text: str, types: str, box: str, mesh: str) -> tuple[Partial, .
         fixed = dict(sig.fixed)
         new = make(operands, [outer, *range(sig.n_out)], sig.monoid, sig.reduced, fixed)
         scatters = any(axis in axes for axes in cuts)
-        inner = [tuple(a for a in axes if a != axis) for axes in cuts]
-        found.append(Partial(new.text, tuple(splits), show([(axis,), *inner]), axis, scatters))
+        inner = [tuple(a for a in axes if a != axis) for axes in marked]
+        own = show([(axis + PENDING,), *inner])
+        found.append(Partial(new.text, tuple(splits), own, axis, scatters))
     return tuple(found)
 
 

@@ -87,6 +87,12 @@ def partial_type(type: str, axis: str, mesh: str) -> str:
     return s.partial_type(type, axis, mesh)
 
 
+@primitive((STR,), (STR,))
+def moved_to(box: str) -> str | None:
+    """The cut, where a value may be moved to it: parts of a reduction stay where they are made."""
+    return None if s.is_pending(box) else box
+
+
 @primitive((STR, STR), (STR,))
 def read_anywhere(spec: str, types: str) -> str | None:
     """The selector, where it is known which indices it reads, whatever its operands hold."""
@@ -174,8 +180,9 @@ def no_shard(bs: Boxes, M: MeshText) -> Sides:
 
 @PACK.law(source="redistribution: Rink et al. 2112.01075, with any-to-any moves", demand=True)
 def move_from_anywhere(t: Value, b: MeshBox, M: MeshText) -> Sides:
-    """shard(t, b, M) = MoveAny(spread(t, M), b, M)."""
-    return terms.shard(t, b, M), terms.MoveAny(terms.spread(t, M), b, M)
+    """shard(t, b, M) = MoveAny(spread(t, M), b, M)   if t is not the parts of a reduction."""
+    goal = moved_to(b)
+    return terms.shard(t, b, M), terms.MoveAny(terms.spread(t, M), goal, M)
 
 
 @PACK.law(source="definition of spread", demand=True)
