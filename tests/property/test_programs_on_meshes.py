@@ -18,8 +18,10 @@ from benchmarks.drawn_programs import case
 from benchmarks.programs import RIGHT, compared, is_large
 
 COUNT = 300
-MESHES = ({"x": 2}, {"x": 3}, {"x": 4}, {"x": 8}, {"x": 2, "y": 2})
-MOST_NODES = 8  # of a program on two axes, whose placements multiply
+MESHES: tuple[dict[str, int], ...] = (
+    {"x": 2}, {"x": 3}, {"x": 8}, {"x": 2, "y": 2}, {"x": 2, "y": 4}, {"dp": 2, "tp": 2, "pp": 2},
+)  # fmt: skip
+MOST_NODES = 8  # of a program on several axes, whose placements multiply
 
 
 @cache

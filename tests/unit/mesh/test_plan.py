@@ -26,7 +26,7 @@ from tests.unit.mesh.programs import CASES, M4, arguments, compiled
 ROUNDS = {"softmax", "softmax of a cut axis", "rmsnorm", "attention"}
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", CASES)
 def test_programs_compute_on_a_mesh_what_they_mean(name: str) -> None:
     exe, given = compiled(name), arguments(name)
@@ -148,6 +148,7 @@ SAID = {"target", "role", "schedule", "row", "time_s", "costs", "rejected", "par
         "name", "loops", "kind", "mesh", "dims"}  # fmt: skip
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["mlp", "roll", "everywhere"])
 def test_damage_to_any_field_is_refused_or_changes_nothing(name: str, full: bool) -> None:
     plan, given = compiled(name).plan, arguments(name)
