@@ -122,7 +122,7 @@ def compiled_on(
 ) -> Any:
     """Compile what the options name, for a mesh; by default for processes of this machine."""
     if len(layouts) > len(specs):
-        wrong = f"are given {len(layouts)} times"
+        wrong = f"is given {len(layouts)} times"
         raise ArgumentError("--layout", wrong, f"at most {len(specs)}, one per argument")
     placed = []
     for number, spec in enumerate(map(parse_spec, specs)):
