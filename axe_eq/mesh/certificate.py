@@ -15,7 +15,7 @@ import numpy as np
 
 from axe_eq.errors import ScheduleError
 from axe_eq.mesh.messages import Block, Messages
-from axe_eq.mesh.pieces import Group, Piece
+from axe_eq.mesh.pieces import FILL, Group, Piece, joined
 from axe_eq.mesh.sides import Ints, Side, check_entries, outer
 
 
@@ -120,8 +120,6 @@ def _check_groups(name: str, found: Piece, piece: Piece) -> None:
         for a, b in zip(found.groups, piece.groups, strict=True)
     )
     if not same:
-        from axe_eq.mesh.pieces import joined
-
         (only,) = found.groups if len(found.groups) == 1 else (None,)
         whole = joined(piece.groups, piece.shape, piece.leaf_shape)
         if (
@@ -184,7 +182,7 @@ def _check_coverage(name: str, pieces: Sequence[Piece]) -> None:
     read, filled = np.zeros(prod(shape), np.uint8), np.zeros(prod(shape), np.bool_)
     for piece in pieces:
         at = _elements(piece)
-        if piece.leaf == -1:
+        if piece.leaf == FILL:
             filled[at] = True
         else:
             read[at] += 1

@@ -13,7 +13,6 @@ from axe_eq.errors import DeviceError
 from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.rank import Rank
 from axe_eq.mesh.steps import ExchangeStep, LocalStep
-from axe_eq.program.types import Array
 
 
 class Session(Protocol):
@@ -87,6 +86,3 @@ def run_rank(rank: Rank, session: Session) -> None:
 def traced(plan: MeshPlan, ranks: Sequence[Mapping[str, int]]) -> dict[str, tuple[int, ...]]:
     """Exchange -> bytes that every rank sent, from the traces of all ranks."""
     return {s.name: tuple(sent[s.name] for sent in ranks) for s in plan.exchanges}
-
-
-__all__ = ["Array", "Session", "Transport", "find_transport", "run_rank", "traced"]
