@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from axe_eq import array as array
+    from axe_eq import mesh as mesh
     from axe_eq import nn as nn
     from axe_eq.debug import debug as debug
     from axe_eq.errors import ArgumentError as ArgumentError
@@ -103,6 +104,7 @@ _PUBLIC = {
     "equivalent": "axe_eq.prove.equivalent:equivalent",
     "left_inverse": "axe_eq.layout.algebra.operations:left_inverse",
     "load": "axe_eq.run.store:load",
+    "mesh": "axe_eq.mesh",
     "nn": "axe_eq.nn",
     "read": "axe_eq.layout.notation:read",
     "read_expression": "axe_eq.layout.symbolic.text:read_expression",

@@ -48,6 +48,8 @@ class Pack:
         runners: target family -> runner.
         interpreters: target family -> what runs its lowered kernels without the machine, see
             `axe_eq.check.kernelcheck.Interpreter`.
+        transports: name -> what carries a mesh plan's messages between processes, see
+            `axe_eq.mesh.transport.Transport`.
         spelled: target family -> the first cell that it spells for it, and where.
         row_families: (target family, name) -> how instruction rows of that name are used.
     """
@@ -63,6 +65,7 @@ class Pack:
     emitters: dict[str, Any] = field(default_factory=dict)
     runners: dict[str, Any] = field(default_factory=dict)
     interpreters: dict[str, Any] = field(default_factory=dict)
+    transports: dict[str, Any] = field(default_factory=dict)
     spelled: dict[str, tuple[str, str]] = field(default_factory=dict)
     row_families: dict[tuple[str, str], RowFamily] = field(default_factory=dict)
 

@@ -154,6 +154,13 @@ def _shards(draw: Draw, at: str, given: Sequence[Term]) -> Sequence[int | str]:
 
 
 def _spread(draw: Draw, at: str, given: Sequence[Term]) -> Sequence[int | str]:
+    _type(given[0])  # of what has none nothing is said
+    return (draw_mesh(draw),)
+
+
+def _spreads(draw: Draw, at: str, given: Sequence[Term]) -> Sequence[int | str]:
+    for value in operands(given[0]):
+        _type(value)
     return (draw_mesh(draw),)
 
 
@@ -173,5 +180,6 @@ ARGUMENTS |= {
     s.shard: _shard,
     s.shards: _shards,
     s.spread: _spread,
+    s.spreads: _spreads,
 }
 STATED[s.arrivals] = _arrival

@@ -65,4 +65,4 @@ def short(message: str, most: int = MOST_SAID) -> str:
 
 def register() -> None:
     """Load the commands; each module adds its own."""
-    from axe_eq.cli import layouts, programs, prove, registry, tune  # noqa: F401
+    from axe_eq.cli import launch, layouts, programs, prove, registry, tune  # noqa: F401

@@ -40,7 +40,9 @@ def list_packs(as_json: bool) -> None:
         return
     table = Table("pack", "version", "laws hold", "laws", "also", box=None)
     for row in rows:
-        also = ", ".join([*row["operators"], *row["targets"], *row["schedules"]])
+        also = ", ".join(
+            [*row["operators"], *row["targets"], *row["schedules"], *row["transports"]]
+        )
         table.add_row(row["name"], row["version"], row["numerics"], str(len(row["laws"])), also)
     Console(width=110).print(table)
 
@@ -56,6 +58,7 @@ def describe(pack: Pack) -> dict[str, Any]:
         "operators": list(pack.operators),
         "targets": list(pack.targets),
         "schedules": [s.name for s in pack.schedules],
+        "transports": list(pack.transports),
     }
 
 

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from axe_eq.debug import Report, stage
 from axe_eq.egraph.worker import is_limited
 from axe_eq.errors import ArgumentError, ProgramError, SearchError
+from axe_eq.extract.read.placements import read_mesh
 from axe_eq.extract.search.commit import MOST_ROUNDS
-from axe_eq.extract.search.mesh import build_mesh, plan_mesh, read_mesh
+from axe_eq.extract.search.mesh import build_mesh, plan_mesh
 from axe_eq.extract.search.stage import Extracted
 from axe_eq.layout import Mesh
 from axe_eq.pack import Pack, name_list
@@ -33,7 +34,10 @@ from axe_eq.pipeline.job import Job, find_target
 from axe_eq.pipeline.requests import (
     arrival_layouts,
     check_axes,
+    check_cuts,
     check_memory,
+    constant_layouts,
+    constant_nodes,
     everywhere,
     mesh_requests,
     wanted_layouts,
@@ -116,6 +120,8 @@ def compile(
         program = replace(program, output_layouts=wanted_layouts(program, outputs))
     check_axes(program, machine, mesh)
     check_memory(program, machine, mesh)
+    if mesh is not None:
+        check_cuts(program, mesh)
     job = Job(program, machine, used, left_out, numerics, mesh, tune)
     return cached(job, report, lambda report: search(job, report))
 
@@ -192,17 +198,20 @@ def _choose_on_mesh(job: Job, terms: Mapping[Node, Term], mesh: Mesh, report: Re
     text, target = mesh_text(mesh), job.target
     job = replace(job, program=everywhere(job.program, text))
     requests = mesh_requests(job.program, terms, text)
+    layouts = arrival_layouts(job.program) | constant_layouts(job.program, text)
     graph = stage("saturate", lambda: saturate_program(
-                      job.program, terms, job.packs, job.without, requests, job.numerics),
+                      job.program, terms, job.packs, job.without, requests, job.numerics,
+                      arrive=layouts),
                   report=report, notes=saturation_notes, show={3: matches_text})  # fmt: skip
     forest = stage("read", lambda: read_mesh(graph.session, text, target, requests), report=report)
     try:
         ways = stage("extract", lambda: plan_mesh(forest, text, target), report=report)
     except SearchError as error:
         raise limited(graph, without_plan(job.program, error)) from error
-    layouts = arrival_layouts(job.program)
-    inputs = [(i.name, i.node.type, layouts[i.name]) for i in job.program.inputs]
-    schedule = stage("build", lambda: build_mesh(ways, text, target, inputs),
+    inputs = [(i.name, i.node.type, "input") for i in job.program.inputs]
+    inputs += [(n, node.type, "constant") for n, node in constant_nodes(job.program).items()]
+    outputs = [root.type for root in job.program.outputs]
+    schedule = stage("build", lambda: build_mesh(ways, text, target, inputs, layouts, outputs),
                      report=report, notes=lambda g: {"steps": len(g.steps)})  # fmt: skip
     return job.executable(schedule, report, graph.matches)
 

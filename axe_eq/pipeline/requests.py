@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 from axe_eq.errors import ArgumentError, LayoutError, ScheduleError, SearchError
 from axe_eq.extract.search.layouts import Places
 from axe_eq.layout import Layout, Mesh
-from axe_eq.program.node import INPUT, SCAN, SEL, InputSpec, Node, Program
+from axe_eq.mesh.pieces import is_read
+from axe_eq.program.node import INPUT, SEL, InputSpec, Node, Program
 from axe_eq.program.types import ANY, ValueType
 from axe_eq.rule.term import Term
 from axe_eq.schedule import terms as schedule_terms
 from axe_eq.schedule.graph import ScheduleGraph
 from axe_eq.schedule.kept import Kept, kept_layouts
 from axe_eq.schedule.memory import layout_bytes
-from axe_eq.schedule.shard import DEVICE_AXIS, box_of, layout_text, show
+from axe_eq.schedule.shard import DEVICE_AXIS, box_of, layout_text, mesh_text, show
 from axe_eq.target import Target
 
 if TYPE_CHECKING:
@@ -80,24 +81,60 @@ def check_axes(program: Program, target: Target, mesh: Mesh | None) -> None:
             )
 
 
+def check_cuts(program: Program, mesh: Mesh) -> None:
+    """Refuse inputs and outputs on devices that a mesh lacks, or that are no cuts over it.
+
+    Raises:
+        LayoutError: names the input or output, and a device that there is not.
+        ScheduleError: names the input or output that is no cut.
+    """
+    wanted = program.output_layouts or ()
+    placed = [(f"input {i.name!r}", i.layout, i.node.type) for i in program.inputs]
+    outputs = zip(wanted, program.outputs, strict=False)
+    placed += [(f"output {n}", w, root.type) for n, (w, root) in enumerate(outputs)]
+    for what, layout, type_ in placed:
+        if not isinstance(layout, Layout):
+            continue
+        low, high = layout.range(mesh.axis)
+        if low < 0 or high >= mesh.size:
+            wrong = f"lies on device {high if high >= mesh.size else low}"
+            wanted_text = f"devices 0 to {mesh.size - 1}, those of {mesh}"
+            raise LayoutError(f"layout {layout} of {what}", wrong, wanted_text)
+        try:
+            box_of(str(type_), layout, mesh_text(mesh))
+        except ScheduleError as error:
+            error.thing = f"{what}, {error.thing}"
+            raise
+
+
 def everywhere(program: Program, mesh: str) -> Program:
     """The program with every input without a layout of its own whole on every device of a mesh."""
 
     def placed(given: InputSpec) -> InputSpec:
-        uncut = show(() for _ in given.node.shape)
-        return replace(given, layout=Layout.parse(layout_text(str(given.node.type), uncut, mesh)))
+        return replace(given, layout=Layout.parse(_whole(given.node.type, mesh)))
 
     inputs = tuple(i if isinstance(i.layout, Layout) else placed(i) for i in program.inputs)
     return replace(program, inputs=inputs)
 
 
+def _whole(type: ValueType, mesh: str) -> str:
+    """The layout of a value that is whole on every device."""
+    return layout_text(str(type), show(() for _ in type.shape), mesh)
+
+
+def constant_layouts(program: Program, mesh: str) -> dict[str, str]:
+    """The layouts of captured constants on a mesh: whole on every device."""
+    return {name: _whole(node.type, mesh) for name, node in constant_nodes(program).items()}
+
+
 def without_plan(program: Program, error: SearchError) -> SearchError:
-    """The error of a search for a plan on a mesh: it names the selectors, for few have any."""
-    found = list(dict.fromkeys(repr(n.text) for n in program.nodes() if n.kind == SEL))
+    """The error of a search for a plan on a mesh: it names reads that have none."""
+    sels = [n for n in program.nodes() if n.kind == SEL]
+    found = [repr(n.text) for n in sels if not is_read(n.text, [a.type for a in n.args])]
     if not found:
         return error
-    wrong = f"{error.wrong}: of selectors only splits can be, and it has {', '.join(found[:3])}"
-    return SearchError(error.thing, wrong, "one device, or block operators alone")
+    wrong = f"{error.wrong}: {', '.join(dict.fromkeys(found))} reads where integers say"
+    return SearchError(error.thing, wrong, "integers that are cut as what they read, or whole")
 
 
 def mesh_requests(program: Program, terms: Mapping[Node, Term], mesh: str) -> list[Term]:
@@ -106,8 +143,6 @@ def mesh_requests(program: Program, terms: Mapping[Node, Term], mesh: str) -> li
     Raises:
         ScheduleError: a layout that is no cut over the mesh.
     """
-    if scans := [n.text for n in program.nodes() if n.kind == SCAN]:
-        raise SearchError(f"scan '{scans[0]}'", "has no plan on a mesh", "one device, or no scans")
     wanted = program.output_layouts or (None,) * len(program.outputs)
     return [
         schedule_terms.shard(terms[root], box_of(str(root.type), layout, mesh), mesh)

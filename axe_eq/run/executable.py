@@ -28,9 +28,15 @@ from axe_eq.target import Target
 
 if TYPE_CHECKING:
     from axe_eq.extract.search.pareto import Point
+    from axe_eq.mesh.plan import MeshPlan
+    from axe_eq.mesh.simulate import Simulation
+    from axe_eq.mesh.transport import Transport
+    from axe_eq.run.launch import Launched
+    from axe_eq.run.ranks import OnRank
 
 
 _MOST_BOUND = 64  # extents for which a bound schedule is kept
+SIMULATED = "cpu"  # the family whose runner runs local steps of meshes
 
 
 @dataclass
@@ -63,6 +69,10 @@ class Schedule:
     def _bind(self, dims: tuple[tuple[str, int], ...]) -> Schedule:
         if not dims:
             return self
+        if self.graph.mesh is not None:
+            got = ", ".join(f"{name}={extent}" for name, extent in dims)
+            wrong = "a plan on a mesh is for the extents that it was made for"
+            raise ScheduleError(f"schedule bound {got}", wrong, "these")
         graph, origin, constants = self.origin.rebind(self.graph, dict(dims), self.constants)
         types = tuple(graph.buffers[n].value_type for n in self.call.names)
         call = replace(self.call, types=types)
@@ -83,11 +93,13 @@ class Schedule:
     def caller(self, family: str) -> Caller:
         """The schedule as a function of arrays on a runner; made ready at its first call.
 
+        Of a plan on a mesh it is the simulation: all ranks in this process, on the `cpu` runner.
+
         Raises:
             DeviceError: no runner for this family.
-            ScheduleError: it is a plan on a mesh.
         """
-        self.check_runs()
+        if self.graph.mesh is not None:
+            return self._simulated
         if family not in self._callers:
             runner = self._runner(family)
             self._callers[family] = Caller(
@@ -99,6 +111,42 @@ class Schedule:
                 in_place=family == self.target.family and not compiles(runner),
             )
         return self._callers[family]
+
+    @cached_property
+    def plan(self) -> MeshPlan:
+        """What every rank of the mesh does; proved.
+
+        Raises:
+            ScheduleError: a schedule of one device, or a plan that does not fit the machine.
+        """
+        from axe_eq.mesh.lower import lower
+
+        made = lower(self.graph)
+        made.prove(self.target.memories[0].n_bytes)
+        return made
+
+    @cached_property
+    def simulation(self) -> Simulation:
+        """The plan made ready for all ranks in this process."""
+        from axe_eq.mesh.simulate import Simulation
+
+        return Simulation(self.plan, self._runner(SIMULATED).prepare)
+
+    @cached_property
+    def _simulated(self) -> Caller:
+        def rebound(extents: Mapping[str, int]) -> Caller:
+            return self.bind(**extents)._simulated
+
+        shapes = output_shapes(self.graph)
+        return Caller(self.call, self.constants, shapes, lambda: self.simulation, rebound)
+
+    def on(self, transport: Transport) -> OnRank:
+        """This process's rank of the plan; see `Executable.on`."""
+        from axe_eq.run.ranks import OnRank
+
+        session = transport.open(self.plan.n_ranks)
+        prepare = self._runner(SIMULATED).prepare
+        return OnRank(self.call, self.plan, self.constants, prepare, session)
 
     def code(self) -> bytes | None:
         """Machine code for the target; None where its runner needs none.
@@ -112,7 +160,7 @@ class Schedule:
         return runner.compile(self.graph, self.target) if compiles(runner) else None
 
     def check_runs(self) -> None:
-        """Refuse what no runner takes.
+        """Refuse what no emitter takes.
 
         Raises:
             ScheduleError: it is a plan on a mesh.
@@ -120,9 +168,9 @@ class Schedule:
         if self.graph.mesh is not None:
             sizes = " x ".join(f"{axis}={size}" for axis, size in self.graph.mesh.items())
             raise ScheduleError(
-                f"plan on mesh {sizes}", "plans on a mesh are not run, emitted or saved",
+                f"plan on mesh {sizes}", "plans on a mesh are not emitted, interpreted or saved",
                 "a schedule of one device",
-                hint="explain(), cost and schedule.html(), which say what every step moves",
+                hint="exe(*arrays), exe.on(transport) and exe.plan.to_json()",
             )  # fmt: skip
 
     def _runner(self, family: str) -> Any:
@@ -245,6 +293,7 @@ class Executable:
         self._repeated: Executable | None = None
         self.keep: Keep = made_now
         runners = {f: r for p in (*find_packs(), *packs) for f, r in p.runners.items()}
+        self.transports = {n: t for p in (*find_packs(), *packs) for n, t in p.transports.items()}
         self.origin = Origin(program, differ)
         self.schedule = Schedule(
             graph, Call.of(program), target, program.constants, runners, self.origin, self.explain
@@ -273,6 +322,66 @@ class Executable:
         """
         self._check_places(arrays, named)
         return self.schedule.caller(self.schedule.target.family).bind(*arrays, **named)
+
+    @property
+    def plan(self) -> MeshPlan:
+        """On a mesh: what every rank does, with every message; proved before it is handed out.
+
+        ``print(exe.plan)``, ``exe.plan.n_bytes`` (exchange -> bytes that every rank sends),
+        ``exe.plan.peak_bytes``, ``exe.plan.to_json()``.
+
+        Raises:
+            ScheduleError: a schedule of one device, or a plan that does not fit the machine.
+        """
+        return self.schedule.plan
+
+    def on(self, transport: str | Transport) -> OnRank:
+        """The program as this process, one rank of a mesh, calls it, with its own shards.
+
+        ``run = exe.on("mpi"); y = run(x_part, w_part)`` in a script that ``mpiexec -n 8`` starts.
+
+        Args:
+            transport: a name that an installed pack has ("mpi"), or a transport.
+
+        Raises:
+            DeviceError: no such transport, or another number of processes than the plan has ranks.
+            MissingPackage: says which extra to install.
+            ScheduleError: as `plan`.
+        """
+        from axe_eq.mesh.transport import find_transport
+
+        if isinstance(transport, str):
+            transport = find_transport(transport, self.transports)
+        return self.schedule.on(transport)
+
+    def launch(self, *arrays: Any, transport: str | Transport = "mpi", **named: Any) -> Launched:
+        """Run on whole arrays, in one process per device, which this call starts.
+
+        Args:
+            arrays: as for a call.
+            transport: between the processes.
+            named: arguments by name.
+
+        Returns:
+            The whole outputs, nested as the function's own, what every rank sent per exchange, and
+            seconds per rank.
+
+        Raises:
+            ArgumentError: an array that does not fit.
+            DeviceError: a rank ended before it was done; no such transport.
+            MissingPackage: says which extra to install.
+        """
+        from axe_eq.mesh.transport import find_transport
+        from axe_eq.run.launch import launch
+
+        if isinstance(transport, str):
+            transport = find_transport(transport, self.transports)
+        call = self.schedule.call
+        plain = call.plain(call.positional(arrays, named))
+        with fitting(extents := call.extents(plain)):
+            schedule = self.schedule.bind(**extents)
+        found = launch(schedule.plan, [*plain, *schedule.constants.values()], transport)
+        return replace(found, outputs=unflatten(call.structure, found.outputs))
 
     def _check_places(
         self, arrays: Sequence[Any], named: Mapping[str, Any], everything: bool = False

@@ -98,7 +98,12 @@ class KernelStep:
 
 @dataclass(frozen=True)
 class MoveStep:
-    """A copy of one value to another layout; bytes are what crosses links."""
+    """A copy of one value to another layout; bytes are what crosses links.
+
+    Attributes:
+        nodes: on a mesh, loads and the selectors that the value goes through on its way, operands
+            before users; empty where it goes through none.
+    """
 
     name: str
     reads: tuple[Access, ...]
@@ -106,6 +111,7 @@ class MoveStep:
     n_bytes: int = 0
     time_s: float = 0.0
     costs: Mapping[str, float] = field(default_factory=dict)
+    nodes: tuple[TileNode, ...] = ()
     kind: str = "move"
 
 
@@ -301,6 +307,7 @@ def _step(data: dict[str, Any]) -> Step:
         data[key] = tuple(Access(**a) for a in data[key])
     if "nodes" in data:
         data["nodes"] = tuple(_node(n) for n in data["nodes"])
+    if "roots" in data:
         data["roots"] = tuple(data["roots"])
     if "axes" in data:
         data["axes"] = tuple(data["axes"])

@@ -128,6 +128,8 @@ class Evaluator:
         """The value that is somewhere on a mesh."""
         if term.symbol is s.spread:
             return self.value(term.args[0])
+        if term.symbol is s.Through:
+            return moved(term.args[0], [self.anywhere(t) for t in spreads_in(term.args[1])])
         source, type_, box, mesh = term.args
         layout = shard.layout_text(type_, box, mesh)
         return read(self.memory(source), layout, value_type(type_))
@@ -152,6 +154,36 @@ class Evaluator:
                 value = cell_values(cell, views)[0]
             value = _out(sig, value, [(0, extent) for extent in local[: sig.n_out]])
             written[device] = value.astype(DTYPES[whole.dtype].numpy)
+        return _on_devices(written)
+
+    def spmd_sel(self, spec: str, types: str, box: str, mesh: str, operands: Term) -> Contents:
+        """Every device moves its own dense parts of the operands."""
+        given = tuple(value_type(t) for t in types.split(";")[:-1])
+        cuts = shard.moved_boxes(spec, types, box, mesh)
+        return self._parts(lambda parts: moved(spec, parts), given, cuts, mesh, operands)
+
+    def spmd_scan(self, text: str, types: str, box: str, mesh: str, operands: Term) -> Contents:
+        """Every device scans its own dense parts of the operands."""
+        given = tuple(value_type(t) for t in types.split(";")[:-1])
+        cuts = shard.scanned_boxes(text, types, box, mesh)
+        return self._parts(lambda parts: evaluate_scan(text, parts), given, cuts, mesh, operands)
+
+    def _parts(
+        self,
+        run: Callable[[list[Array]], Array],
+        given: Sequence[ValueType],
+        cuts: Sequence[str] | None,
+        mesh: str,
+        operands: Term,
+    ) -> Contents:
+        if cuts is None:
+            raise ScheduleError("selector or scan", "needs more than a device has", "other cuts")
+        local = [shard.local_type(t, b, mesh) for t, b in zip(given, cuts, strict=True)]
+        memories = [self.memory(place) for place in places_in(operands)]
+        written = {}
+        for device, _ in _devices(mesh):
+            pairs = zip(memories, local, strict=True)
+            written[device] = run([_held(memory, device, part) for memory, part in pairs])
         return _on_devices(written)
 
     def collective(
@@ -249,6 +281,8 @@ _PLACED: dict[Symbol, Callable[..., Contents]] = {
     s.MoveAny: Evaluator.move_any,
     s.Kernel: Evaluator.kernel,
     s.Spmd: Evaluator.spmd,
+    s.SpmdSel: Evaluator.spmd_sel,
+    s.SpmdScan: Evaluator.spmd_scan,
     s.Collective: Evaluator.collective,
 }
 
@@ -308,6 +342,17 @@ def places_in(term: Term) -> Iterator[Term]:
             values, boxes, mesh = term.args
             found = zip(operands(values), boxes.split(";"), strict=False)
             yield from (s.shard(value, box, mesh) for value, box in found)
+            return
+        yield term.args[0]
+        term = term.args[1]
+
+
+def spreads_in(term: Term) -> Iterator[Term]:
+    """The values somewhere on a mesh that a list of them means; its rest may be a request."""
+    while term.args:
+        if term.symbol is s.spreads:
+            values, mesh = term.args
+            yield from (s.spread(value, mesh) for value in operands(values))
             return
         yield term.args[0]
         term = term.args[1]

@@ -3,7 +3,8 @@
 A mesh box has one entry per dim: the mesh axes that cut it, major first, joined by dots; "-" where
 none does. The same projection that cuts an operator's operands over a grid cuts them over a mesh; a
 reduced dim that is cut gives a partial value with one more dim on the mesh, which a collective
-reduces (Axe fig. 8; Tapestry). A mesh text is ``x=2:4 y=4:1``: axis name, size, stride on the
+reduces (Axe fig. 8; Tapestry). The axis of that dim is followed by "!": such parts are merged where
+they are made, and never moved. A mesh text is ``x=2:4 y=4:1``: axis name, size, stride on the
 device axis.
 """
 
@@ -15,13 +16,15 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 
-from axe_eq.errors import ScheduleError
+from axe_eq.errors import ProgramError, ScheduleError
 from axe_eq.layout import Layout, Mesh
-from axe_eq.program.ops import MONOIDS, join_text, selector
+from axe_eq.program.node import sel_type
+from axe_eq.program.ops import MONOIDS, Selector, join_text, scan, selector
 from axe_eq.program.signature import Affine, make, plain, signature
 from axe_eq.program.types import DTYPES, ValueType, value_type
 
 NONE = "-"
+PENDING = "!"  # after the axis of a dim whose indices are parts that a reduction is to merge
 DEVICE_AXIS = "gpuid"
 
 
@@ -48,7 +51,16 @@ def n_devices(mesh: str) -> int:
 
 def entries(box: str) -> list[tuple[str, ...]]:
     """Mesh axes per dim."""
+    return _entries(box.replace(PENDING, ""))
+
+
+def _entries(box: str) -> list[tuple[str, ...]]:
     return [() if word == NONE else tuple(word.split(".")) for word in box.split()]
+
+
+def is_pending(box: str) -> bool:
+    """Whether a value is the parts of a reduction, which stay where they are made."""
+    return PENDING in box
 
 
 def show(dims: Iterable[Sequence[str]]) -> str:
@@ -79,8 +91,10 @@ def boxes(type_text: str, mesh: str) -> tuple[str, ...]:
 
 
 def fits(type: ValueType, dims: Sequence[Sequence[str]], mesh: str) -> bool:
-    """Whether every cut divides its extent."""
-    return all(n % ways(axes, mesh) == 0 for n, axes in zip(type.shape, dims, strict=True))
+    """Whether every cut divides its extent, and no axis cuts two dims, as of ``x[i, i]``."""
+    used = [a for axes in dims for a in axes]
+    whole = all(n % ways(axes, mesh) == 0 for n, axes in zip(type.shape, dims, strict=True))
+    return whole and len(set(used)) == len(used)
 
 
 def local_type(type: ValueType, box: str, mesh: str) -> ValueType:
@@ -90,10 +104,11 @@ def local_type(type: ValueType, box: str, mesh: str) -> ValueType:
 
 
 @cache
-def layout_text(type_text: str, box: str, mesh: str) -> str:
+def layout_text(type_text: str, box: str, mesh: str, apart: str = "") -> str:
     """The Axe layout of a value cut so, canonical.
 
-    Shard iters on the device axis, replicas over unused axes, dense row-major local memory.
+    Shard iters on the device axis, replicas over unused axes, dense row-major local memory. Along
+    the axis `apart` only the first device has it.
     """
     type_ = value_type(type_text)
     known = mesh_axes(mesh)
@@ -104,7 +119,7 @@ def layout_text(type_text: str, box: str, mesh: str) -> str:
         shard += [(*known[a], DEVICE_AXIS) for a in axes]
         shard.append((extent, math.prod(local[dim + 1 :]), "m"))
     used = {a for axes in cuts for a in axes}
-    replica = [(*known[a], DEVICE_AXIS) for a in known if a not in used]
+    replica = [(*known[a], DEVICE_AXIS) for a in known if a not in used and a != apart]
     return str(Layout(shard=shard, replica=replica).canonical())
 
 
@@ -123,6 +138,33 @@ def box_of(type_text: str, layout: Layout, mesh: str) -> str:
         f"is no cut of {type_text} over mesh {mesh}",
         "shard iters of mesh axes outside each dim, dense row-major local memory",
     )
+
+
+@cache
+def any_box_of(type_text: str, layout: Layout, mesh: str) -> str:
+    """`box_of`, where along some axis only the first device may have the value.
+
+    Raises:
+        ScheduleError: as `box_of`.
+    """
+    wanted = str(layout.canonical())
+    for apart in mesh_axes(mesh):
+        for box in boxes(type_text, mesh):
+            if layout_text(type_text, box, mesh, apart) == wanted:
+                return box
+    return box_of(type_text, layout, mesh)
+
+
+@cache
+def cut_further(type_text: str, box: str, axis: str, mesh: str) -> str:
+    """A cut whose first dim that allows it is cut over one more axis; itself where none does."""
+    type_, cuts = value_type(type_text), entries(box)
+    if any(axis in axes for axes in cuts):
+        return box
+    for dim, extent in enumerate(type_.shape):
+        if extent % ways((*cuts[dim], axis), mesh) == 0:
+            return show([*cuts[:dim], (*cuts[dim], axis), *cuts[dim + 1 :]])
+    return box
 
 
 @cache
@@ -148,6 +190,64 @@ def _cut(projection: Affine, cuts: dict[int, tuple[str, ...]]) -> tuple[str, ...
     if projection.plain is not None:
         return cuts[projection.plain]
     return None if any(cuts[d] for d, _ in projection.terms) else ()
+
+
+@cache
+def moved_boxes(spec: str, types: str, box: str, mesh: str) -> tuple[str, ...] | None:
+    """Cuts of a selector's operands where every device can move its own parts alone.
+
+    A cut dim is read as it is, or not at all but through integers that are cut alike: then the same
+    text on parts is the part of the whole. None where a device needs more, or the text says
+    extents of what is cut.
+    """
+    declared, params = selector(spec)
+    given = [value_type(t) for t in types.split(";")[:-1]]
+    if declared.pull is None or not given:
+        return None
+    out, cuts = sel_type(spec, tuple(given)), entries(box)
+    pulls, looked = declared.pull(params, given), _looked(declared, params, given)
+    found = []
+    for number, (row, type_) in enumerate(zip(pulls, given, strict=True)):
+        plainly = {
+            p.axis: d
+            for d, p in enumerate(row)
+            if p is not None and (p.scale, p.offset) == (1, 0)
+            and type_.shape[d] == out.shape[p.axis]
+        }  # fmt: skip
+        touched = {p.axis for p in row if p is not None}
+        through = all(p is not None or (number, d) in looked for d, p in enumerate(row))
+        if any(c and d not in plainly and (d in touched or not through)
+               for d, c in enumerate(cuts)):  # fmt: skip
+            return None
+        own = {d: cuts[axis] for axis, d in plainly.items()}
+        dims = [own.get(d, ()) for d in range(type_.rank)]
+        if not fits(type_, dims, mesh):
+            return None
+        found.append(show(dims))
+    local = [local_type(t, b, mesh) for t, b in zip(given, found, strict=True)]
+    try:
+        alike = sel_type(spec, tuple(local)) == local_type(out, box, mesh)
+    except ProgramError:
+        return None
+    return tuple(found) if alike and declared.pull(params, local) == pulls else None
+
+
+def _looked(
+    declared: Selector, params: tuple[object, ...], given: Sequence[ValueType]
+) -> set[tuple[int, int]]:
+    """Dims that are read where integers say, as (operand, dim)."""
+    looks = () if declared.look is None else declared.look(params, given)
+    return {(look.operand, look.dim) for look in looks}
+
+
+@cache
+def scanned_boxes(text: str, types: str, box: str, mesh: str) -> tuple[str, ...] | None:
+    """Cuts of a scan's operands: as its value is, where that leaves its axis whole."""
+    _, axis = scan(text)
+    given = [value_type(t) for t in types.split(";")[:-1]]
+    cut = entries(box)[axis]
+    whole = not cut and all(fits(t, entries(box), mesh) for t in given)
+    return (box,) * len(given) if whole else None
 
 
 @dataclass(frozen=True)
@@ -182,13 +282,13 @@ def partials(sig_text: str, types: str, box: str, mesh: str) -> tuple[Partial, .
         return ()
     given = [value_type(t) for t in types.split(";")[:-1]]
     extents = sig.extents([t.shape for t in given])
-    cuts = entries(box)
+    cuts, marked = entries(box), _entries(box)
     found = []
     for dim, (axis, (size, _)) in product(sig.reduced, mesh_axes(mesh).items()):
         if extents[dim] % size or not _only_plain(sig.operands, dim):
             continue
-        if cuts and cuts[0] == (axis,) and extents[0] == size:
-            continue  # one device per index: what is partial over this axis already
+        if any(f"{axis}{PENDING}" in axes for axes in marked):
+            continue  # parts of a reduction over this axis already
         if any(axis in axes[:-1] for axes in cuts):
             continue  # the devices along it do not hold what each of them wants
         outer = sig.n_dims
@@ -205,8 +305,9 @@ def partials(sig_text: str, types: str, box: str, mesh: str) -> tuple[Partial, .
         fixed = dict(sig.fixed)
         new = make(operands, [outer, *range(sig.n_out)], sig.monoid, sig.reduced, fixed)
         scatters = any(axis in axes for axes in cuts)
-        inner = [tuple(a for a in axes if a != axis) for axes in cuts]
-        found.append(Partial(new.text, tuple(splits), show([(axis,), *inner]), axis, scatters))
+        inner = [tuple(a for a in axes if a != axis) for axes in marked]
+        own = show([(axis + PENDING,), *inner])
+        found.append(Partial(new.text, tuple(splits), own, axis, scatters))
     return tuple(found)
 
 
@@ -224,6 +325,14 @@ def partial_type(type_text: str, axis: str, mesh: str) -> str:
 
 def _only_plain(operands: Iterable[Iterable[Affine]], dim: int) -> bool:
     return all(p.plain == dim or all(d != dim for d, _ in p.terms) for op in operands for p in op)
+
+
+def reshape_texts(have: Sequence[int], want: Sequence[int]) -> tuple[str, ...]:
+    """Selectors that reshape a value by its row-major index; none where it has the shape."""
+    if tuple(have) == tuple(want):
+        return ()
+    merged = (join_text("merge", 0, len(have)),) if len(have) > 1 else ()
+    return (*merged, join_text("split", 0, (-1, *want[1:]))) if len(want) > 1 else merged
 
 
 @cache

@@ -44,9 +44,11 @@ tiles = Symbol("tiles", (ARGS, STR), TILES, demand=True)
 
 SPREAD = Sort("Spread")
 PLACES = Sort("Places")
+SPREADS = Sort("Spreads")
 shard = Symbol("shard", (VALUE, STR, STR), PLACED, demand=True)  # value, mesh box, mesh
 shards = Symbol("shards", (ARGS, STR, STR), PLACES, demand=True)
 spread = Symbol("spread", (VALUE, STR), SPREAD, demand=True)
+spreads = Symbol("spreads", (ARGS, STR), SPREADS, demand=True)
 
 Buffer = Symbol("Buffer", (STR, STR), PLACED)  # input name, layout it arrives in
 peek = Symbol("peek", (STR, TILE, STR), TILE, demand=True)  # view, a whole value, box of the view
@@ -62,9 +64,14 @@ TCons = Symbol("TCons", (TILE, TILES), TILES)
 
 # signature, cell, types of the operands, mesh box of the value, mesh, operands
 Spmd = Symbol("Spmd", (STR, STR, STR, STR, STR, PLACES), PLACED)
+# selector or scan, types of the operands, mesh box of the value, mesh, operands
+SpmdSel = Symbol("SpmdSel", (STR, STR, STR, STR, PLACES), PLACED)
+SpmdScan = Symbol("SpmdScan", (STR, STR, STR, STR, PLACES), PLACED)
 # partial value, its type, signature of the whole operator, mesh axis, mesh box of the value, mesh
 Collective = Symbol("Collective", (PLACED, STR, STR, STR, STR, STR), PLACED)
 MoveAny = Symbol("MoveAny", (SPREAD, STR, STR), PLACED)  # any cut of a value, box wanted, mesh
+Through = Symbol("Through", (STR, SPREADS), SPREAD)  # selector, operands that are anywhere
+SCons = Symbol("SCons", (SPREAD, SPREADS), SPREADS)
 From = Symbol("From", (PLACED, STR, STR, STR), SPREAD)  # source, type, mesh box and mesh it has
 PNil = Symbol("PNil", (), PLACES)
 PCons = Symbol("PCons", (PLACED, PLACES), PLACES)

@@ -1,23 +1,27 @@
 """Demand laws of a mesh: every way to have a value distributed over devices.
 
-Legend: t, a, c values; b a mesh box (see `axe_eq.schedule.shard`); M a mesh text; shard(t, b, M) =
-t cut so over the mesh; spread(t, M) = t on the mesh in any cut; a partial value has one more dim,
-on the mesh axis that reduces it. The projections that cut operands over a grid cut them over a mesh
-too; only extraction chooses.
+Legend: f a selector; t, a, c values; b a mesh box (see `axe_eq.schedule.shard`); M a mesh text;
+shard(t, b, M) = t cut so over the mesh; spread(t, M) = t on the mesh in any cut; a partial value
+has one more dim, on the mesh axis that reduces it. The projections that cut operands over a grid
+cut them over a mesh too; only extraction chooses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from axe_eq.mesh.pieces import is_read
 from axe_eq.pack import Pack
 from axe_eq.program.terms import (
+    Along,
     Args,
     Cell,
     Cons,
     In,
     Nil,
     Op,
+    Scan,
+    Sel,
     Sig,
     Spec,
     Text,
@@ -29,6 +33,7 @@ from axe_eq.program.terms import (
     type_of,
     types_of,
 )  # fmt: skip
+from axe_eq.program.types import value_type
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import STR, Primitive, primitive
 from axe_eq.schedule import shard as s
@@ -36,7 +41,7 @@ from axe_eq.schedule import terms
 from axe_eq.schedule.terms import Boxes, MeshBox, MeshText
 from axe_eq_rules.tiling import first_box
 
-PACK = Pack("sharding", version="2", summary="values on a mesh of devices: demand laws")
+PACK = Pack("sharding", version="3", summary="values on a mesh of devices: demand laws")
 
 
 @primitive((STR, STR), (STR,), many=True)
@@ -82,6 +87,33 @@ def partial_type(type: str, axis: str, mesh: str) -> str:
     return s.partial_type(type, axis, mesh)
 
 
+@primitive((STR,), (STR,))
+def moved_to(box: str) -> str | None:
+    """The cut, where a value may be moved to it: parts of a reduction stay where they are made."""
+    return None if s.is_pending(box) else box
+
+
+@primitive((STR, STR), (STR,))
+def read_anywhere(spec: str, types: str) -> str | None:
+    """The selector, where it is known which indices it reads, whatever its operands hold."""
+    given = [value_type(t) for t in types.split(";")[:-1]]
+    return spec if is_read(spec, given) else None
+
+
+@primitive((STR, STR, STR, STR), (STR,))
+def mesh_moved_boxes(spec: str, types: str, box: str, mesh: str) -> str | None:
+    """How a selector's operands are cut where each device moves its own parts."""
+    way = s.moved_boxes(spec, types, box, mesh)
+    return None if way is None else "".join(f"{b};" for b in way)
+
+
+@primitive((STR, STR, STR, STR), (STR,))
+def mesh_scanned_boxes(text: str, types: str, box: str, mesh: str) -> str | None:
+    """How a scan's operands are cut where each device scans its own parts."""
+    way = s.scanned_boxes(text, types, box, mesh)
+    return None if way is None else "".join(f"{b};" for b in way)
+
+
 @primitive((STR, STR), (STR,))
 def unsplit(spec: str, box: str) -> str | None:
     """The cut of a value, given the cut of its split."""
@@ -112,6 +144,24 @@ def spmd(sig: Sig, cell: Cell, a: Args, b: MeshBox, M: MeshText) -> Sides:
     return terms.shard(Op(sig, cell, a), b, M), terms.Spmd(sig, cell, types, b, M, parts)
 
 
+@PACK.law(source="Tapestry, selectors; index projections", demand=True)
+def spmd_select(spec: Spec, a: Args, b: MeshBox, M: MeshText) -> Sides:
+    """shard(Sel(f, a), b, M) = SpmdSel(f, b, M, shards(a, bs, M))   for the cuts bs f reads."""
+    types = types_of(a)
+    bs = mesh_moved_boxes(spec, types, b, M)
+    parts = terms.shards(a, bs, M)
+    return terms.shard(Sel(spec, a), b, M), terms.SpmdSel(spec, types, b, M, parts)
+
+
+@PACK.law(source="ours: columns of a scan are scanned apart", demand=True)
+def spmd_scan(text: Along, a: Args, b: MeshBox, M: MeshText) -> Sides:
+    """shard(Scan(m, a), b, M) = SpmdScan(m, b, M, shards(a, b, M))   if b leaves its axis whole."""
+    types = types_of(a)
+    bs = mesh_scanned_boxes(text, types, b, M)
+    parts = terms.shards(a, bs, M)
+    return terms.shard(Scan(text, a), b, M), terms.SpmdScan(text, types, b, M, parts)
+
+
 @PACK.law(source="definition of shards", demand=True)
 def each_shard(a: Value, rest: Args, bs: Boxes, M: MeshText) -> Sides:
     """shards(a : rest, b : bs) = shard(a, b) : shards(rest, bs)."""
@@ -130,8 +180,9 @@ def no_shard(bs: Boxes, M: MeshText) -> Sides:
 
 @PACK.law(source="redistribution: Rink et al. 2112.01075, with any-to-any moves", demand=True)
 def move_from_anywhere(t: Value, b: MeshBox, M: MeshText) -> Sides:
-    """shard(t, b, M) = MoveAny(spread(t, M), b, M)."""
-    return terms.shard(t, b, M), terms.MoveAny(terms.spread(t, M), b, M)
+    """shard(t, b, M) = MoveAny(spread(t, M), b, M)   if t is not the parts of a reduction."""
+    goal = moved_to(b)
+    return terms.shard(t, b, M), terms.MoveAny(terms.spread(t, M), goal, M)
 
 
 @PACK.law(source="definition of spread", demand=True)
@@ -140,6 +191,22 @@ def anywhere(t: Value, M: MeshText) -> Sides:
     type = type_of(t)
     b = mesh_box(type, M)
     return terms.spread(t, M), terms.From(terms.shard(t, b, M), type, b, M)
+
+
+@PACK.law(source="Tapestry, selectors: they move and never compute", demand=True)
+def select_from_anywhere(spec: Spec, a: Args, M: MeshText) -> Sides:
+    """spread(Sel(f, a), M) = Through(f, spreads(a, M))   if f reads the same for all values."""
+    known = read_anywhere(spec, types_of(a))
+    return terms.spread(Sel(spec, a), M), terms.Through(known, terms.spreads(a, M))
+
+
+@PACK.law(source="definition of spreads", demand=True)
+def each_spread(a: Value, rest: Args, M: MeshText) -> Sides:
+    """spreads(a : rest, M) = spread(a, M) : spreads(rest, M)."""
+    return (
+        terms.spreads(Cons(a, rest), M),
+        terms.SCons(terms.spread(a, M), terms.spreads(rest, M)),
+    )
 
 
 def _reduce_one(rounds: bool) -> Callable[..., Sides]:

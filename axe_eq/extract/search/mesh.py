@@ -1,11 +1,8 @@
 """Extraction on a mesh: where every value lives, and what moves it there.
 
-Costs are seconds: local work by the target's roofline, bytes over the links by rate and latency. A
-move is
-implicit: any placement of a value can be had from any other at the price of the bytes that boxes do
-    not share.
-The cheapest way to every placement is found by relaxation over whole cost sets, so that a value
-needed twice is paid once.
+A move is implicit: any placement of a value can be had from any other at the price of the bytes
+that boxes do not share. The cheapest way to every placement is found by relaxation over whole cost
+sets, so that a value needed twice is paid once.
 """
 
 from __future__ import annotations
@@ -13,16 +10,14 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from axe_eq.egraph.session import Session
 from axe_eq.errors import SearchError
-from axe_eq.extract.read.forest import Reader
-from axe_eq.program.node import op_type
+from axe_eq.extract.read.placements import MeshForest, Site, Way, link_seconds
+from axe_eq.extract.read.trees import Tree, trees
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.signature import signature
-from axe_eq.program.types import ValueType, value_type
-from axe_eq.rule.term import Term
+from axe_eq.program.types import ValueType
 from axe_eq.schedule import shard
 from axe_eq.schedule.graph import (
     Access,
@@ -34,178 +29,90 @@ from axe_eq.schedule.graph import (
     Step,
     TileNode,
 )  # fmt: skip
-from axe_eq.schedule.terms import PLACED
 from axe_eq.target import Target
-
-
-@dataclass(frozen=True)
-class Site:
-    """A placement of a value on the mesh: value class, cut, type."""
-
-    value: int
-    box: str
-    type: ValueType
-
-
-@dataclass(frozen=True, eq=False)
-class Way:
-    """One way to a placement.
-
-    Attributes:
-        kind: "buffer", "spmd", "collective" or "move".
-        out: placed class it answers.
-        needs: placed classes.
-        seconds: its own cost.
-        n_bytes: bytes over links, all devices together.
-        detail: input name, (signature, cell), or (signature, axis).
-        site: where it puts the value.
-        given: for "spmd", where the operands are.
-    """
-
-    kind: str
-    out: int
-    needs: tuple[int, ...]
-    seconds: float
-    n_bytes: int
-    detail: tuple[str, ...]
-    site: Site
-    given: tuple[Site, ...] = ()
-
 
 Costs = dict[int, Way]
 
 
-@dataclass
-class MeshForest:
-    """Placed classes on a mesh."""
+class Selection:
+    """A value that is made by moving others through selectors, into one cut.
 
-    sites: dict[int, list[Site]] = field(default_factory=dict)
-    ways: list[Way] = field(default_factory=list)
-    by_value: dict[int, list[int]] = field(default_factory=dict)
-    roots: list[list[int]] = field(default_factory=list)
-
-
-def read_mesh(session: Session, mesh: str, target: Target, requests: Sequence[Term]) -> MeshForest:
-    """Read a session saturated with the sharding laws.
-
-    Args:
-        session: after the demand phase.
-        mesh: mesh text.
-        target: prices local work and links.
-        requests: `shard` terms (that cut) or `spread` terms (any cut), one per output.
+    Attributes:
+        leaves: value classes of what is read.
+        copying_s: what a device takes to copy its part.
     """
-    reader = Reader(session)
-    types = {
-        reader.id("Value", r.inputs[0]): value_type(reader.text(r.output))
-        for r in reader.table("type")
-    }
-    forest = MeshForest()
-    for row in reader.table("shard"):
-        value, box = reader.id("Value", row.inputs[0]), reader.text(row.inputs[1])
-        placed = reader.id("Placed", row.output)
-        forest.sites.setdefault(placed, []).append(Site(value, box, types[value]))
-        forest.by_value.setdefault(value, []).append(placed)
-    _read_buffers(reader, forest)
-    _read_spmd(reader, forest, mesh, target)
-    _read_collectives(reader, forest, mesh, target)
-    for request in requests:
-        value = reader.id("Value", session.class_of(request.args[0]))
-        anywhere = forest.by_value.get(value, [])
-        one = (
-            [reader.id("Placed", session.class_of(request))] if request.sort == PLACED else anywhere
-        )
-        forest.roots.append(one)
-    return forest
+
+    def __init__(self, forest: MeshForest, tree: Tree, goal: tuple[int, Site], mesh: str,
+                 target: Target) -> None:  # fmt: skip
+        self.forest, self.tree, self.goal = forest, tree, goal
+        self.mesh, self.target = mesh, target
+        self.leaves = tree.leaves
+        local = shard.local_type(goal[1].type, goal[1].box, mesh).n_bytes
+        self.copying_s = 2 * local / target.memories[0].bytes_per_s + target.launch_s
+
+    def way(self, total: Mapping[int, float]) -> Way | None:
+        """The cheapest way, given what it takes to have every placed class.
+
+        None where a leaf cannot be had, or where the goal is had for no more already.
+        """
+        placed, site = self.goal
+        chosen = []
+        for number in range(len(self.leaves)):
+            found = self._cheapest(number, total)
+            if found is None:
+                return None
+            chosen.append(found)
+        n_bytes = sum(n for _, _, n in chosen)
+        crossing = link_seconds(n_bytes, self.mesh, self.target) if n_bytes else 0.0
+        return Way(
+            "move", placed, tuple(p for p, _, _ in chosen), crossing + self.copying_s, n_bytes, (),
+            site, tuple(held for _, held, _ in chosen), self.tree.nodes,
+        )  # fmt: skip
+
+    def _cheapest(self, number: int, total: Mapping[int, float]) -> tuple[int, Site, int] | None:
+        """A leaf's placed class, what it holds, and the bytes that cross links from there.
+
+        Bytes are counted only from where a leaf could be cheapest.
+        """
+        placed, site = self.goal
+        candidates = sorted((
+            (total[p], p, held.box, held)
+            for p in self.forest.by_value.get(self.leaves[number], ())
+            if p in total and p != placed
+            for held in self.forest.sites[p]
+            if held.value == self.leaves[number]
+        ), key=lambda candidate: candidate[:3])  # fmt: skip
+        bar = total.get(placed, math.inf) - self.copying_s
+        best: tuple[float, int, Site, int] | None = None
+        for have, p, box, held in candidates:
+            if have >= (bar if best is None else best[0]):
+                break
+            n = self.tree.bytes(number, box, site.box, self.mesh)
+            seconds = have + (link_seconds(n, self.mesh, self.target) if n else 0.0)
+            if best is None or seconds < best[0]:
+                best = seconds, p, held, n
+        return None if best is None else best[1:]
 
 
-def _read_buffers(reader: Reader, forest: MeshForest) -> None:
-    for row in reader.table("Buffer"):
-        placed = reader.id("Placed", row.output)
-        site = next(iter(forest.sites.get(placed, ())), None)
-        if site is not None:
-            name = reader.text(row.inputs[0])
-            forest.ways.append(Way("buffer", placed, (), 0.0, 0, (name,), site))
+def selections(forest: MeshForest, mesh: str, target: Target) -> list[Selection]:
+    """Every placement of a value that selectors make, by every tree of them.
 
-
-def _read_spmd(reader: Reader, forest: MeshForest, mesh: str, target: Target) -> None:
-    lists = {row.output: row.inputs for row in reader.table("PCons")}
-    ends = {row.output for row in reader.table("PNil")}
-    for row in reader.table("Spmd"):
-        placed = reader.id("Placed", row.output)
-        sig, cell, types, box = (reader.text(v) for v in row.inputs[:4])
-        needs, rest = [], row.inputs[5]
-        while rest in lists:
-            head, rest = lists[rest]
-            needs.append(reader.id("Placed", head))
-        if rest not in ends:  # a limit stopped the search before all operands were demanded
-            continue
-        given = [value_type(t) for t in types.split(";")[:-1]]
-        site = _site(forest, placed, op_type(sig, cell, tuple(given)), box)
-        cuts = shard.operand_boxes(sig, types, box, mesh) or ()
-        found = [_site(forest, n, t, b) for n, t, b in zip(needs, given, cuts, strict=True)]
-        sites = tuple(s for s in found if s is not None)
-        if site is None or len(sites) < len(found):
-            continue
-        local = [shard.local_type(s.type, s.box, mesh) for s in sites]
-        seconds = _local_seconds(sig, local, shard.local_type(site.type, box, mesh), target)
-        forest.ways.append(Way("spmd", placed, tuple(needs), seconds, 0, (sig, cell), site, sites))
-
-
-def _site(forest: MeshForest, placed: int, type: ValueType, box: str) -> Site | None:
-    """Where a placed class holds a value of this type in this cut: it may hold its reshapes too."""
-    sites = forest.sites.get(placed, ())
-    return next((s for s in sites if s.type == type and s.box == box), None)
-
-
-def _local_seconds(sig: str, given: Sequence[ValueType], out: ValueType, target: Target) -> float:
-    """Roofline of one operator on one device: matrix rate for products of two, else plain."""
-    parsed = signature(sig)
-    space = math.prod(parsed.extents([t.shape for t in given]))
-    rows = [r for r in target.rows("gemm") if any(out.dtype in d for d in r.dtypes)]
-    contracts = parsed.n_reduced > 0 and len(given) > 1
-    rate = max((r.flops_per_s for r in rows), default=target.vector_flops_per_s)
-    work = 2.0 * space / (rate if contracts else target.vector_flops_per_s)
-    traffic = sum(t.n_bytes for t in (*given, out)) / target.memories[0].bytes_per_s
-    return target.launch_s + max(work, traffic)
-
-
-def _read_collectives(reader: Reader, forest: MeshForest, mesh: str, target: Target) -> None:
-    for row in reader.table("Collective"):
-        placed, source = reader.id("Placed", row.output), reader.id("Placed", row.inputs[0])
-        type_, sig, axis, box = (reader.text(v) for v in row.inputs[1:5])
-        whole = value_type(type_)
-        site = _site(forest, placed, ValueType(whole.dtype, whole.shape[1:]), box)
-        partial = next(
-            (
-                s
-                for s in forest.sites.get(source, ())
-                if s.type == whole and shard.entries(s.box)[0] == (axis,)
-            ),
-            None,
-        )
-        if site is None or partial is None:
-            continue
-        scatters = any(axis in axes for axes in shard.entries(box))
-        n_bytes = shard.collective_bytes(partial.type, partial.box, axis, scatters, mesh)
-        steps = 1 if scatters else 2  # peers exchange directly, all at once
-        seconds = link_seconds(n_bytes, mesh, target, steps)
-        forest.ways.append(
-            Way("collective", placed, (source,), seconds, n_bytes, (sig, axis), site)
-        )
-
-
-def link_seconds(n_bytes: int, mesh: str, target: Target, steps: int = 1) -> float:
-    """Time of a transfer that all devices share evenly: latency per step, then rate.
-
-    Raises:
-        SearchError: the target has no links.
+    Where the same memory holds what would be read too, as that of a split, it is moved there as it
+    is.
     """
-    if not target.links:
-        raise SearchError(
-            f"target {target.name!r}", "has no links to other devices", "a target with links"
-        )
-    link = target.links[0]
-    return link.latency_s * steps + n_bytes / shard.n_devices(mesh) / link.bytes_per_s
+    return [
+        Selection(forest, tree, (placed, site), mesh, target)
+        for value in forest.selected
+        for tree in trees(value, forest.selected, forest.types)
+        for placed in forest.by_value.get(value, ())
+        for site in forest.sites[placed]
+        if site.value == value and not _holds(forest, placed, tree.leaves)
+    ]
+
+
+def _holds(forest: MeshForest, placed: int, leaves: Sequence[int]) -> bool:
+    """Whether a placed class holds the one leaf."""
+    return len(leaves) == 1 and any(s.value == leaves[0] for s in forest.sites[placed])
 
 
 class Relaxation:
@@ -220,7 +127,16 @@ class Relaxation:
         for way in forest.ways:
             for need in set(way.needs):
                 self._users.setdefault(need, []).append(way)
-        self._queue: deque[Way] = deque(w for w in forest.ways if not w.needs)
+        self._selections: dict[int, list[Selection]] = {}
+        alone = []
+        for selection in selections(forest, mesh, target):
+            for leaf in set(selection.leaves):
+                self._selections.setdefault(leaf, []).append(selection)
+            if not selection.leaves:
+                alone.append(selection.way({}))
+        self._queue: deque[Way] = deque(
+            w for w in (*forest.ways, *filter(None, alone)) if not w.needs
+        )
 
     def run(self) -> None:
         """Relax until nothing improves; costs only fall and are bounded, so this ends."""
@@ -251,6 +167,10 @@ class Relaxation:
         if total < self.total.get(placed, math.inf) - 1e-12:
             self.best[placed], self.total[placed] = costs, total
             self._queue.extend(self._users.get(placed, ()))
+            for held in self.forest.sites.get(placed, ()):
+                for selection in self._selections.get(held.value, ()):
+                    if (way := selection.way(self.total)) is not None:
+                        self._queue.append(way)
 
     def _moves(self, source: int) -> Iterable[Way]:
         """Moves from a placement to every other demanded placement of the same value."""
@@ -298,13 +218,24 @@ def build_mesh(
     mesh: str,
     target: Target,
     inputs: Sequence[tuple[str, ValueType, str]],
+    layouts: Mapping[str, str],
+    outputs: Sequence[ValueType],
 ) -> ScheduleGraph:
-    """The schedule graph of the chosen ways: one buffer per placement, layouts with device axes."""
+    """The schedule graph of the chosen ways: one buffer per placement, layouts with device axes.
+
+    Args:
+        plan: the chosen ways.
+        mesh: mesh text.
+        target: the machine.
+        inputs: name, type and role of inputs and constants.
+        layouts: how these arrive.
+        outputs: types of the outputs, of which buffers may hold reshapes.
+    """
     chosen, roots = plan.ways, plan.roots
     names = {p: w.detail[0] for p, w in chosen.items() if w.kind == "buffer"}
     for placed in chosen:
         names.setdefault(placed, f"t{len(names)}")
-    buffers = {n: BufferSpec(n, str(t), layout, "input") for n, t, layout in inputs}
+    buffers = {n: BufferSpec(n, str(t), layouts[n], role) for n, t, role in inputs}
     for placed, way in chosen.items():
         if way.kind != "buffer":
             role = "output" if placed in roots else "temporary"
@@ -315,9 +246,11 @@ def build_mesh(
         for number, way in enumerate(_in_order(chosen, roots))
     ]
     sizes = {name: size for name, (size, _) in shard.mesh_axes(mesh).items()}
+    held = [buffers[names[r]].value_type for r in roots]
+    views = tuple(shard.reshape_texts(h.shape, t.shape) for h, t in zip(held, outputs, strict=True))
     return ScheduleGraph(
         target.name, buffers, tuple(steps), tuple(n for n, _, _ in inputs),
-        tuple(names[r] for r in roots), {}, sizes, sum(s.time_s for s in steps),
+        tuple(names[r] for r in roots), {}, sizes, sum(s.time_s for s in steps), views,
     )  # fmt: skip
 
 
@@ -352,7 +285,8 @@ def _step(
     reads = tuple(access(n) for n in way.needs)
     writes = (access(way.out),)
     if way.kind == "move":
-        return MoveStep(f"m{number}_move", reads, writes, way.n_bytes, way.seconds)
+        name = f"m{number}_{'select' if way.nodes else 'move'}"
+        return MoveStep(name, reads, writes, way.n_bytes, way.seconds, nodes=way.nodes)
     if way.kind == "collective":
         sig, axis = way.detail
         scatters = any(axis in axes for axes in shard.entries(way.site.box))
@@ -368,8 +302,7 @@ def _local_kernel(
     number: int, way: Way, reads: tuple[Access, ...], writes: tuple[Access, ...], mesh: str
 ) -> KernelStep:
     """The operator on every device's own part, whole."""
-    sig, cell = way.detail
-    parsed = signature(sig)
+    kind, text, cell = way.detail
     nodes = [
         TileNode(
             "load", "", "", _whole(s.type.rank), str(shard.local_type(s.type, s.box, mesh)), (), i
@@ -377,11 +310,11 @@ def _local_kernel(
         for i, s in enumerate(way.given)
     ]
     out = str(shard.local_type(way.site.type, way.site.box, mesh))
-    nodes.append(TileNode("cell", sig, cell, _whole(parsed.n_out), out, tuple(range(len(nodes)))))
-    return KernelStep(
-        f"k{number}_{cell.partition(' ')[0]}", tuple(nodes), (len(nodes) - 1,), reads, writes, {},
-        "spmd", time_s=way.seconds,
-    )  # fmt: skip
+    box = _whole(way.site.type.rank)
+    nodes.append(TileNode(kind, text, cell, box, out, tuple(range(len(nodes)))))
+    name = f"k{number}_{(cell or kind).partition(' ')[0]}"
+    roots = (len(nodes) - 1,)
+    return KernelStep(name, tuple(nodes), roots, reads, writes, {}, "spmd", time_s=way.seconds)
 
 
 def _whole(rank: int) -> str:

@@ -86,15 +86,16 @@ def test_parts_of_a_scan_are_scans_of_parts() -> None:
     assert [n.type for n in scans] == ["f32[1,4096]"] or [n.type for n in scans] == ["f32[4096]"]
 
 
-def test_scans_on_a_mesh_are_refused_by_name() -> None:
-    """Nothing plans them there yet."""
+def test_a_scan_on_a_mesh_is_cut_beside_its_axis() -> None:
+    """Columns are scanned apart; along a cut axis nobody can begin, so values move first."""
     mesh = axe.Mesh({"x": 2}, axis="gpuid")
-    refusal = r"scan '\+ 1': has no plan on a mesh; expected one device, or no scans"
-    with pytest.raises(axe.SearchError, match=refusal):
-        axe.compile(
-            lambda x: xp.cumulative_sum(x, axis=1), axe.Spec((8, 64), "f32"), mesh=mesh,
-            target="h200",
+    for cut, moves in (("P('x',None)", 0), ("P(None,'x')", 2)):
+        layout = axe.read("jax", cut, shape=(8, 64), mesh=mesh)
+        exe = axe.compile(
+            lambda x: xp.cumulative_sum(x, axis=1), axe.Spec((8, 64), "f32", layout=layout),
+            mesh=mesh, target="h200", outputs=[layout],
         )  # fmt: skip
+        assert len([s for s in exe.schedule.steps if s.kind == "move"]) == moves
 
 
 def test_the_search_knows_scans() -> None:

@@ -1,0 +1,44 @@
+"""Memory of a mesh plan: what every rank holds at once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from axe_eq.mesh.steps import ExchangeStep, LocalStep, reads_of, writes_of
+
+if TYPE_CHECKING:
+    from axe_eq.mesh.plan import MeshPlan
+
+
+def last_uses(plan: MeshPlan) -> dict[str, int]:
+    """Buffer -> number of the last step that reads or writes it; outputs stay to the end."""
+    last: dict[str, int] = {}
+    for number, step in enumerate(plan.steps):
+        for name in (*reads_of(step), *writes_of(step)):
+            last[name] = number
+    return last | dict.fromkeys((*plan.inputs, *plan.outputs), len(plan.steps))
+
+
+def peaks(plan: MeshPlan) -> tuple[int, ...]:
+    """Per rank the most bytes that are alive at once, packed messages included."""
+    last = last_uses(plan)
+    sizes = {n: plan.side(n).n_elements * b.value_type.itemsize for n, b in plan.buffers.items()}
+    held = {n: set(plan.side(n).devices.tolist()) for n in plan.buffers}
+    found = []
+    for rank in range(plan.n_ranks):
+        mine = {n: size if rank in held[n] else 0 for n, size in sizes.items()}
+        alive = {n for n in plan.inputs}
+        peak = sum(mine[n] for n in alive)
+        for number, step in enumerate(plan.steps):
+            alive |= set(writes_of(step))
+            peak = max(peak, sum(mine[n] for n in alive) + _staged(step, rank, plan.n_ranks))
+            alive -= {n for n in alive if last.get(n, number) <= number}
+        found.append(peak)
+    return tuple(found)
+
+
+def _staged(step: LocalStep | ExchangeStep, rank: int, n_ranks: int) -> int:
+    """Bytes of packed messages that a rank sends and receives in a step."""
+    if isinstance(step, LocalStep):
+        return 0
+    return step.messages.sent(n_ranks)[rank] + step.messages.received(n_ranks)[rank]

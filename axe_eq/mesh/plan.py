@@ -1,0 +1,251 @@
+"""The plan of a program on a mesh: what every rank computes, and every message between them.
+
+A plan has two kinds of step, and every rank goes through all of them in one order. A local step is
+a schedule graph of one device, on each rank's own parts. An exchange is messages: a move between
+layouts, a move through selectors, or the parts of a reduction, which a local step then folds. A
+plan is data: it prints, is saved as JSON and runs on any transport.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from axe_eq.errors import ScheduleError, cause
+from axe_eq.layout import Mesh
+from axe_eq.mesh.memory import peaks
+from axe_eq.mesh.prove import prove
+from axe_eq.mesh.sides import Side, side
+from axe_eq.mesh.steps import ExchangeStep, LocalStep, Step, exchange, local_type
+from axe_eq.mesh.text import plan_text
+from axe_eq.program.types import ValueType
+from axe_eq.schedule import shard
+from axe_eq.schedule.graph import Access, BufferSpec, TileNode, from_json
+
+if TYPE_CHECKING:
+    from axe_eq.mesh.prove import Proof
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class MeshPlan:
+    """What ranks do, in order; see `Executable.plan`.
+
+    Attributes:
+        target: name of the machine.
+        mesh: axis -> size; ranks are numbered row-major.
+        buffers: name -> value and layout, with its device axis.
+        steps: in order.
+        inputs, outputs: buffer names, as the program orders them (constants after inputs).
+        types: of the outputs, of which buffers may hold reshapes.
+    """
+
+    target: str
+    mesh: Mapping[str, int]
+    buffers: Mapping[str, BufferSpec]
+    steps: tuple[Step, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    types: tuple[str, ...]
+
+    @property
+    def n_ranks(self) -> int:
+        """Number of ranks: one per device."""
+        return shard.n_devices(self.mesh_text)
+
+    @cached_property
+    def mesh_text(self) -> str:
+        """The mesh as the schedule's boxes name it."""
+        return shard.mesh_text(Mesh(dict(self.mesh)))
+
+    @property
+    def exchanges(self) -> tuple[ExchangeStep, ...]:
+        """The exchanges, in order."""
+        return tuple(s for s in self.steps if isinstance(s, ExchangeStep))
+
+    @cached_property
+    def n_bytes(self) -> dict[str, tuple[int, ...]]:
+        """Exchange -> bytes that every rank sends: what a run's trace says too, as integers."""
+        return {s.name: tuple(s.messages.sent(self.n_ranks)) for s in self.exchanges}
+
+    @property
+    def link_bytes(self) -> int:
+        """Bytes that cross links in all."""
+        return sum(map(sum, self.n_bytes.values()))
+
+    @cached_property
+    def peak_bytes(self) -> tuple[int, ...]:
+        """Most memory that every rank needs at once: its buffers, and messages while they are sent.
+
+        What a runner copies for itself is not counted.
+        """
+        return peaks(self)
+
+    def side(self, name: str) -> Side:
+        """Who holds what of a buffer, and where."""
+        buffer = self.buffers[name]
+        return side(buffer.layout, buffer.value_type.shape, shard.DEVICE_AXIS)
+
+    def local_type(self, name: str) -> ValueType:
+        """Type of one rank's part of a buffer, dense and row-major."""
+        return self._local_types[name]
+
+    @cached_property
+    def result_types(self) -> list[ValueType]:
+        """Types of one rank's parts of the outputs."""
+        found = zip(self.outputs, self.types, strict=True)
+        outputs = (replace(self.buffers[name], type=type_) for name, type_ in found)
+        return [local_type(b, self.mesh_text) for b in outputs]
+
+    @cached_property
+    def _local_types(self) -> dict[str, ValueType]:
+        return {n: local_type(b, self.mesh_text) for n, b in self.buffers.items()}
+
+    def prove(self, most_bytes: int | None = None) -> Proof:
+        """Prove the plan by enumeration, as it is before every launch; see `axe_eq.mesh.prove`.
+
+        Args:
+            most_bytes: memory of a rank; None where it is not known.
+
+        Raises:
+            ScheduleError: says which step is wrong, with values.
+        """
+        return prove(self, most_bytes)
+
+    def to_json(self) -> str:
+        """The whole plan as JSON, with every message's regions and bytes, and a digest."""
+        data = {
+            "format": FORMAT,
+            "target": self.target,
+            "mesh": list(self.mesh.items()),
+            "buffers": [asdict(b) for b in self.buffers.values()],
+            "inputs": self.inputs,
+            "outputs": self.outputs,
+            "types": self.types,
+            "steps": [_step_data(s) for s in self.steps],
+            "n_bytes": self.n_bytes,
+            "peak_bytes": self.peak_bytes,
+        }
+        return json.dumps(data | {"digest": _digest(data)})
+
+    @cached_property
+    def digest(self) -> str:
+        """A name for exactly this plan: ranks that run one have equal digests."""
+        return str(json.loads(self.to_json())["digest"])
+
+    def __str__(self) -> str:
+        return plan_text(self)
+
+
+# -- JSON ------------------------------------------------------------------------------------------
+
+
+def _digest(data: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+
+
+def _step_data(step: Step) -> dict[str, Any]:
+    if isinstance(step, LocalStep):
+        graph = json.loads(step.graph.to_json())
+        return {
+            "kind": "local", "name": step.name, "graph": graph, "reads": step.reads,
+            "writes": step.writes, "ranks": step.ranks,
+        }  # fmt: skip
+    return {
+        "kind": "exchange",
+        "name": step.name,
+        "number": step.number,
+        "reads": [asdict(a) for a in step.reads],
+        "write": asdict(step.write),
+        "nodes": [asdict(n) for n in step.nodes],
+        "pattern": step.pattern,
+        "blocks": [
+            {"src": b.src.tolist(), "dst": b.dst.tolist(), "pick": b.pick.tolist(),
+             "count": b.count.tolist()}
+            for b in step.messages.blocks
+        ],
+        "messages": [
+            {"src": src, "dst": dst, "tag": step.number, "n_bytes": n,
+             "parts": step.messages.regions(src, dst)}
+            for (src, dst), n in step.messages.pairs.items()
+        ],
+    }  # fmt: skip
+
+
+def plan_from_json(text: str) -> MeshPlan:
+    """Inverse of `MeshPlan.to_json`.
+
+    Raises:
+        ScheduleError: not such a text, or changed since it was written.
+    """
+    try:
+        data = json.loads(text)
+        digest = data.pop("digest")
+        if data["format"] != FORMAT:
+            wrong = f"has format {data['format']}"
+            raise ScheduleError("mesh plan", wrong, f"format {FORMAT}")
+        if _digest(data) != digest:
+            raise ScheduleError(
+                "mesh plan", "was changed after it was written", "what to_json wrote"
+            )
+        return plan_of(data)
+    except ScheduleError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        wrong = f"does not read ({cause(error)})"
+        raise ScheduleError("mesh plan", wrong, "what to_json wrote") from None
+
+
+def plan_of(data: Mapping[str, Any]) -> MeshPlan:
+    """A plan from its JSON data.
+
+    Raises:
+        ScheduleError: its messages are told otherwise than its columns say.
+    """
+    buffers = {b["name"]: BufferSpec(**b) for b in data["buffers"]}
+    made = MeshPlan(
+        data["target"], dict(data["mesh"]), buffers, tuple(map(_step_of, data["steps"])),
+        tuple(data["inputs"]), tuple(data["outputs"]), tuple(data["types"]),
+    )  # fmt: skip
+    for step, given in zip(made.steps, data["steps"], strict=True):
+        again = json.loads(json.dumps(_step_data(step)))
+        if (wrong := next((k for k in again if again[k] != given.get(k)), None)) is not None:
+            said = f"says {wrong} otherwise than its layouts and columns do"
+            raise ScheduleError(f"step {step.name}", said, "one plan")
+    for name, found in (("n_bytes", made.n_bytes), ("peak_bytes", made.peak_bytes)):
+        if json.loads(json.dumps(found)) != data[name]:
+            raise ScheduleError("mesh plan", f"has other {name} than its steps", str(found))
+    return made
+
+
+def _step_of(data: Mapping[str, Any]) -> Step:
+    if data["kind"] == "local":
+        graph = from_json(json.dumps(data["graph"]))
+        return LocalStep(
+            data["name"], graph, tuple(data["reads"]), tuple(data["writes"]), tuple(data["ranks"])
+        )
+    nodes = tuple(
+        TileNode(**{**n, "operands": tuple(n["operands"]), "view": tuple(n["view"])})
+        for n in data["nodes"]
+    )
+    reads = tuple(Access(**a) for a in data["reads"])
+    step = exchange(data["name"], data["number"], reads, Access(**data["write"]), nodes)
+    blocks = zip(step.messages.blocks, data["blocks"], strict=True)
+    given = tuple(
+        replace(
+            block,
+            src=np.array(columns["src"], np.int64),
+            dst=np.array(columns["dst"], np.int64),
+            count=np.array(columns["count"], np.int64),
+            pick=np.array(columns["pick"], np.int64).reshape(len(columns["src"]), -1),
+        )
+        for block, columns in blocks
+    )
+    return replace(step, messages=replace(step.messages, blocks=given))

@@ -1,0 +1,297 @@
+"""Proof of a mesh plan before it is launched, by enumeration.
+
+Four things are shown. Every element of every part arrives once, from who has it, in the least bytes
+(`certificate`). Steps read what was written, with the types and layouts that it was written in.
+Every message is posted, sent and awaited once, under one tag and of one size, and no rank waits in
+a circle even where a send ends only when its receive is posted (rendezvous). And no rank holds more
+than its memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING, NamedTuple
+
+from axe_eq.errors import ProgramError, ScheduleError
+from axe_eq.mesh.certificate import Certificate, certify
+from axe_eq.mesh.sides import side
+from axe_eq.mesh.steps import ExchangeStep, LocalStep, reads_of, sources_of, writes_of
+from axe_eq.program.node import op_type, scan_type, sel_type
+from axe_eq.program.types import ValueType, value_type
+from axe_eq.schedule import shard
+from axe_eq.schedule.graph import KernelStep, TileNode
+from axe_eq.schedule.memory import buffer_elements
+
+if TYPE_CHECKING:
+    from axe_eq.mesh.plan import MeshPlan
+
+POST, SEND, WAIT, RUN = "post", "send", "wait", "run"
+
+
+class Event(NamedTuple):
+    """What one rank does: posts a receive, sends, waits for a message, or runs a local step.
+
+    A message is named by its tag and its two ranks; `n_bytes` is 0 for a local step.
+    """
+
+    what: str
+    src: int
+    dst: int
+    tag: int
+    n_bytes: int
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What the proof of a plan found.
+
+    Attributes:
+        certificates: exchange -> its own.
+        n_events: events of all ranks.
+        peak_bytes: most memory of a rank.
+    """
+
+    certificates: Mapping[str, Certificate]
+    n_events: int
+    peak_bytes: int
+
+
+def prove(plan: MeshPlan, most_bytes: int | None = None) -> Proof:
+    """Prove a plan.
+
+    Args:
+        plan: for all ranks.
+        most_bytes: memory of a rank; None where it is not known.
+
+    Raises:
+        ScheduleError: says which step is wrong, with values.
+    """
+    _check_steps(plan)
+    certificates = {s.name: _exchange(plan, s) for s in plan.exchanges}
+    programs = [program(plan, rank) for rank in range(plan.n_ranks)]
+    check_programs(programs)
+    peak = max(plan.peak_bytes)
+    if most_bytes is not None and peak > most_bytes:
+        rank = plan.peak_bytes.index(peak)
+        raise ScheduleError(f"rank {rank}", f"needs {peak:,} bytes at once", f"{most_bytes:,}")
+    return Proof(certificates, sum(map(len, programs)), peak)
+
+
+# -- steps -----------------------------------------------------------------------------------------
+
+
+def _check_steps(plan: MeshPlan) -> None:
+    for name in (*plan.inputs, *plan.outputs):
+        if name not in plan.buffers:
+            raise ScheduleError(f"buffer {name!r}", "is not in the plan", "a buffer of it")
+    written = set(plan.inputs)
+    names: set[str] = set()
+    numbers: set[int] = set()
+    for step in plan.steps:
+        place = f"step {step.name}"
+        if step.name in names:
+            raise ScheduleError(place, "is there twice", "one step of a name")
+        names.add(step.name)
+        for name in reads_of(step):
+            if name not in written:
+                raise ScheduleError(place, f"reads {name!r} before it is written", "a valid order")
+        for name in writes_of(step):
+            if name not in plan.buffers or name in written:
+                raise ScheduleError(place, f"writes {name!r}", "a buffer that nothing wrote before")
+            written.add(name)
+        if isinstance(step, LocalStep):
+            _check_local(plan, step)
+        elif step.number <= max(numbers, default=-1):
+            raise ScheduleError(place, f"has tag {step.number}", "one above those before it")
+        else:
+            numbers.add(step.number)
+    for name, text in zip(plan.outputs, plan.types, strict=True):
+        if name not in written:
+            raise ScheduleError(f"output {name!r}", "is written by no step", "a step that does")
+        have = plan.buffers[name].value_type
+        if not _reshapes(value_type(text), have):
+            raise ScheduleError(f"output {name!r}", f"is {text}", f"{have}, or a reshape of it")
+
+
+def _reshapes(a: ValueType, b: ValueType) -> bool:
+    """Whether values are reshapes of each other: a layout speaks of their row-major index."""
+    return (a.dtype, a.size) == (b.dtype, b.size)
+
+
+def _check_local(plan: MeshPlan, step: LocalStep) -> None:
+    """Parts are of the buffers' types, who computes has them, and nodes have their types."""
+    place, graph = f"step {step.name}", step.graph
+    pairs = [*zip(graph.inputs, step.reads, strict=False)]
+    pairs += zip(graph.outputs, step.writes, strict=False)
+    if (len(graph.inputs), len(graph.outputs)) != (len(step.reads), len(step.writes)):
+        raise ScheduleError(place, "has a graph of other inputs or outputs", "its reads and writes")
+    for own, name in pairs:
+        found, want = graph.buffers[own].value_type, plan.local_type(name)
+        if found != want:
+            raise ScheduleError(f"{place}, buffer {name!r}", f"is {found} on a rank", str(want))
+        if buffer_elements(graph.buffers[own].layout) != want.size:
+            raise ScheduleError(f"{place}, buffer {name!r}", "is not dense on a rank", "row-major")
+    for name in step.reads:
+        lacking = sorted(set(step.ranks) - set(plan.side(name).devices.tolist()))
+        if lacking:
+            raise ScheduleError(f"{place}, rank {lacking[0]}", f"has nothing of {name!r}", "a part")
+    for name in step.writes:
+        holders = tuple(plan.side(name).devices.tolist())
+        if holders != step.ranks:
+            wrong = f"is computed by ranks {step.ranks}"
+            raise ScheduleError(
+                f"{place}, buffer {name!r}", wrong, f"those that hold it, {holders}"
+            )
+    if not graph.steps or not all(isinstance(s, KernelStep) for s in graph.steps):
+        raise ScheduleError(place, "has steps that are no kernels", "kernels alone")
+    for kernel in graph.kernels:
+        _check_kernel(f"{place}, kernel {kernel.name}", graph.buffers, kernel)
+
+
+def _check_kernel(place: str, buffers: Mapping[str, object], kernel: KernelStep) -> None:
+    for access in (*kernel.reads, *kernel.writes):
+        buffer = buffers.get(access.buffer)
+        if buffer is None or getattr(buffer, "layout", None) != access.layout:
+            wrong = f"accesses {access.buffer!r} in layout {access.layout}"
+            raise ScheduleError(place, wrong, "a buffer of its graph, as it lies")
+    check_nodes(place, kernel.nodes, len(kernel.reads))
+    for root, access in zip(kernel.roots, kernel.writes, strict=True):
+        buffer = buffers[access.buffer]
+        if kernel.nodes[root].type != getattr(buffer, "type", None):
+            raise ScheduleError(place, f"stores {kernel.nodes[root].type}", f"as {access.buffer!r}")
+
+
+def check_nodes(place: str, nodes: Sequence[TileNode], n_reads: int) -> None:
+    """Every node has the type that its operator gives it, of operands before it.
+
+    Raises:
+        ScheduleError: one has not.
+    """
+    for number, node in enumerate(nodes):
+        if not all(0 <= o < number for o in node.operands):
+            raise ScheduleError(f"{place}, node {number}", f"reads {node.operands}", "nodes before")
+        if node.kind == "load":
+            if not 0 <= node.access < n_reads:
+                wrong = f"loads access {node.access}"
+                raise ScheduleError(f"{place}, node {number}", wrong, f"one of {n_reads}")
+            continue
+        types = tuple(value_type(nodes[o].type) for o in node.operands)
+        try:
+            found = _type(node, types)
+        except ProgramError as error:
+            raise ScheduleError(f"{place}, node {number}", error.wrong, error.expected) from None
+        if str(found) != node.type:
+            raise ScheduleError(f"{place}, node {number}", f"is {node.type}", str(found))
+
+
+def _type(node: TileNode, types: tuple[ValueType, ...]) -> ValueType:
+    if node.kind == "cell":
+        return op_type(node.text, node.cell, types)
+    return sel_type(node.text, types) if node.kind == "gather" else scan_type(node.text, types)
+
+
+def _exchange(plan: MeshPlan, step: ExchangeStep) -> Certificate:
+    """Prove one exchange: accesses, selectors and messages."""
+    place = f"step {step.name}"
+    for access in (*step.reads, step.write):
+        if plan.buffers[access.buffer].layout != access.layout:
+            wrong = f"accesses {access.buffer!r} in layout {access.layout}"
+            raise ScheduleError(place, wrong, plan.buffers[access.buffer].layout)
+    check_nodes(place, step.nodes, len(step.reads))
+    for node in step.nodes:
+        if node.kind == "load":
+            have = plan.buffers[step.reads[node.access].buffer].value_type
+            if not _reshapes(value_type(node.type), have):
+                raise ScheduleError(place, f"loads {node.type}", f"{have}, or a reshape of it")
+    if step.type != plan.buffers[step.write.buffer].value_type:
+        raise ScheduleError(place, f"makes {step.type}", f"as {step.write.buffer!r}")
+    sources, goal = sources_of(step.reads, step.nodes), step.messages.goal
+    wanted = side(step.write.layout, step.type.shape, shard.DEVICE_AXIS)
+    if list(step.messages.sources) != sources or goal is not wanted:
+        raise ScheduleError(place, "has messages of other layouts", "those of its accesses")
+    if step.messages.itemsize != step.type.itemsize:
+        wrong = f"counts {step.messages.itemsize} bytes per element"
+        raise ScheduleError(place, wrong, f"{step.type.itemsize}, of {step.type.dtype}")
+    return certify(place, step.messages, step.pieces)
+
+
+# -- events ----------------------------------------------------------------------------------------
+
+
+def program(plan: MeshPlan, rank: int) -> list[Event]:
+    """What a rank does: of an exchange it posts its receives, sends, and waits for all."""
+    found = []
+    for step in plan.steps:
+        if isinstance(step, LocalStep):
+            if rank in step.ranks:
+                found.append(Event(RUN, rank, rank, -1, 0))
+            continue
+        pairs = step.messages.pairs.items()
+        mine = [(src, dst, n) for (src, dst), n in pairs if rank in (src, dst)]
+        into = [(src, dst, step.number, n) for src, dst, n in mine if dst == rank]
+        out = [(src, dst, step.number, n) for src, dst, n in mine if src == rank]
+        found += [Event(POST, *m) for m in into]
+        found += [Event(SEND, *m) for m in out]
+        found += [Event(WAIT, *m) for m in (*into, *out)]
+    return found
+
+
+def check_programs(programs: Sequence[Sequence[Event]]) -> None:
+    """Every message is posted, sent and awaited by its ranks, and nobody waits in a circle.
+
+    Ranks go through exchanges in the order of their tags.
+
+    Raises:
+        ScheduleError: names the rank and the message.
+    """
+    where: dict[tuple[str, int, int, int, int], tuple[int, int, int]] = {}
+    for rank, events in enumerate(programs):
+        tag = -1
+        for at, e in enumerate(events):
+            if e.what == RUN:
+                continue
+            if e.tag < tag:
+                raise ScheduleError(
+                    f"rank {rank}", f"{e.what}s {_name(e)} late", "the plan's order"
+                )
+            tag = e.tag
+            owner = {POST: (e.dst,), SEND: (e.src,), WAIT: (e.src, e.dst)}[e.what]
+            if rank not in owner or e.src == e.dst:
+                raise ScheduleError(f"rank {rank}", f"{e.what}s {_name(e)}", "a message of its own")
+            key = (e.what, e.src, e.dst, e.tag, rank)
+            if key in where:
+                raise ScheduleError(f"rank {rank}", f"{e.what}s {_name(e)} twice", "once")
+            where[key] = rank, at, e.n_bytes
+    _check_matched(where)
+    waits: TopologicalSorter[tuple[int, int]] = TopologicalSorter()
+    for rank, events in enumerate(programs):
+        for at, e in enumerate(events):
+            needs = [(rank, at - 1)] if at else []
+            if e.what == WAIT:  # its data go when both are there
+                needs.append(where[SEND, e.src, e.dst, e.tag, e.src][:2])
+                needs.append(where[POST, e.src, e.dst, e.tag, e.dst][:2])
+            waits.add((rank, at), *needs)
+    try:
+        waits.prepare()
+    except CycleError as error:
+        ranks = " ".join(str(rank) for rank, _ in error.args[1][:8])
+        raise ScheduleError("plan", f"ranks wait in a circle ({ranks})", "an order") from None
+
+
+def _name(event: Event) -> str:
+    return f"message {event.tag} from {event.src} to {event.dst}"
+
+
+def _check_matched(where: Mapping[tuple[str, int, int, int, int], tuple[int, int, int]]) -> None:
+    for (what, src, dst, tag, rank), (_, _, n_bytes) in where.items():
+        partners = {(POST, dst), (SEND, src), (WAIT, src), (WAIT, dst)} - {(what, rank)}
+        for other, whose in partners:
+            there = where.get((other, src, dst, tag, whose))
+            message = f"message {tag} from {src} to {dst}"
+            if there is None:
+                raise ScheduleError(message, f"is {what}ed, and rank {whose} does not {other}", "")
+            if there[2] != n_bytes:
+                wrong = f"is {n_bytes} bytes for rank {rank} and {there[2]} for rank {whose}"
+                raise ScheduleError(message, wrong, "one size")

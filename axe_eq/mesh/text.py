@@ -1,0 +1,56 @@
+"""A mesh plan as text: one line per buffer and step, and the messages of every exchange."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from axe_eq.mesh.steps import ExchangeStep, LocalStep
+
+if TYPE_CHECKING:
+    from axe_eq.mesh.plan import MeshPlan
+
+MOST_SHOWN = 8  # messages per exchange
+
+
+def plan_text(plan: MeshPlan) -> str:
+    """Readable, stable text of a plan."""
+    sizes = " x ".join(f"{axis}={size}" for axis, size in plan.mesh.items())
+    lines = [
+        f"plan for {plan.target} on mesh {sizes}, {plan.n_ranks} ranks: "
+        f"{plan.link_bytes:,} bytes cross links, peak {max(plan.peak_bytes):,} bytes on a rank"
+    ]
+    for b in plan.buffers.values():
+        lines.append(f"  {b.role} {b.name}: {b.type} in {b.layout}")
+    for step in plan.steps:
+        lines += _local(step, plan) if isinstance(step, LocalStep) else _exchange(step, plan)
+    return "\n".join([*lines, f"  return {', '.join(plan.outputs)}"])
+
+
+def _local(step: LocalStep, plan: MeshPlan) -> list[str]:
+    who = "" if len(step.ranks) == plan.n_ranks else f" on ranks {' '.join(map(str, step.ranks))}"
+    cells = " ".join(n.title for k in step.graph.kernels for n in k.nodes if n.kind != "load")
+    return [f"  {', '.join(step.writes)} = {step.name}({', '.join(step.reads)}): {cells}{who}"]
+
+
+def _exchange(step: ExchangeStep, plan: MeshPlan) -> list[str]:
+    sent = plan.n_bytes[step.name]
+    moved = " ".join(n.text for n in step.nodes if n.kind != "load")
+    reads = ", ".join(a.buffer for a in step.reads)
+    lines = [
+        f"  {step.write.buffer} = {step.name}({reads}): {step.pattern}"
+        + (f" through {moved}" if moved else "")
+        + f", {sum(sent):,} bytes, at most {max(sent):,} sent by a rank"
+    ]
+    pairs = list(step.messages.pairs.items())
+    for (src, dst), n in pairs[:MOST_SHOWN]:
+        parts = []
+        for part in step.messages.regions(src, dst):
+            region = part["region"]
+            assert isinstance(region, dict)
+            leaf = part["leaf"]
+            assert isinstance(leaf, int)
+            parts.append(f"{step.reads[leaf].buffer}[{', '.join(region.values())}]")
+        lines.append(f"      {src} -> {dst}: {' '.join(parts)}, {n:,} bytes")
+    if (left := len(pairs) - MOST_SHOWN) > 0:
+        lines.append(f"      and {left:,} messages more")
+    return lines

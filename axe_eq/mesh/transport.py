@@ -1,0 +1,88 @@
+"""Transports: what carries a plan's messages between ranks. Packs register them by name.
+
+``Pack(..., transports={"mpi": MpiTransport()})``. A transport opens a session per rank; the loop
+that runs a plan (`run_rank`) is the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from axe_eq.errors import DeviceError
+from axe_eq.mesh.plan import MeshPlan
+from axe_eq.mesh.rank import Rank
+from axe_eq.mesh.steps import ExchangeStep, LocalStep
+
+
+class Session(Protocol):
+    """One rank's end of a transport.
+
+    Attributes:
+        rank: this process's rank.
+        n_ranks: how many there are.
+    """
+
+    rank: int
+    n_ranks: int
+
+    def exchange(self, step: ExchangeStep, rank: Rank) -> int:
+        """Do an exchange: `rank.keep`, and all messages; the bytes that were sent."""
+
+    def share(self, mine: bytes) -> list[bytes]:
+        """What every rank says, by rank; all ranks call it together."""
+
+    def abort(self, error: BaseException) -> None:
+        """End all ranks, because this one cannot go on."""
+
+
+class Transport(Protocol):
+    """A way between processes.
+
+    Attributes:
+        name: how it is asked for.
+    """
+
+    name: str
+
+    def open(self, n_ranks: int) -> Session:
+        """This process's session.
+
+        Raises:
+            MissingPackage: says which extra to install.
+            DeviceError: another number of processes was started.
+        """
+
+    def command(self, n_ranks: int) -> list[str]:
+        """The command, to be continued by a program's own, that starts so many processes of it.
+
+        Raises:
+            MissingPackage, DeviceError: there is none here.
+        """
+
+
+def find_transport(name: str, known: Mapping[str, Transport]) -> Transport:
+    """A transport by its name.
+
+    Raises:
+        DeviceError: no installed pack has one of that name.
+    """
+    if name not in known:
+        wanted = f"one of {' '.join(sorted(known))}" if known else "a pack with transports"
+        raise DeviceError(f"transport {name!r}", "no installed pack has it", wanted)
+    return known[name]
+
+
+def run_rank(rank: Rank, session: Session) -> None:
+    """Run a rank's steps; exchanges go through a session, and what is sent is counted."""
+    for number, step in enumerate(rank.plan.steps):
+        if isinstance(step, LocalStep):
+            rank.compute(step)
+        else:
+            rank.sent[step.name] = session.exchange(step, rank)
+        rank.forget(number)
+
+
+def traced(plan: MeshPlan, ranks: Sequence[Mapping[str, int]]) -> dict[str, tuple[int, ...]]:
+    """Exchange -> bytes that every rank sent, from the traces of all ranks."""
+    return {s.name: tuple(sent[s.name] for sent in ranks) for s in plan.exchanges}

@@ -1,0 +1,105 @@
+"""A compiled program on one rank of a mesh: `Executable.on`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from axe_eq.mesh.given import check_reports, report
+from axe_eq.mesh.plan import MeshPlan
+from axe_eq.mesh.rank import Locals, Prepare, Rank, part_of
+from axe_eq.mesh.transport import Session, run_rank
+from axe_eq.program.nesting import flatten, unflatten
+from axe_eq.program.types import Array
+from axe_eq.run.arrays import as_numpy, like
+from axe_eq.run.call import Call
+
+
+def run_shards(
+    plan: MeshPlan, local: Locals, session: Session, shards: Mapping[str, Array]
+) -> Rank:
+    """Check a rank's shards together with all other ranks, then run its steps.
+
+    Raises:
+        ArgumentError: shards that are no parts of the declared layouts, on all ranks alike.
+    """
+    rank = Rank(plan, session.rank, local)
+    check_reports(plan, session.share(report(plan, shards)))
+    try:
+        rank.bring(shards)
+        run_rank(rank, session)
+    except BaseException as error:  # others wait for this rank
+        session.abort(error)
+        raise
+    return rank
+
+
+class OnRank:
+    """A compiled program, as one rank of a transport calls it.
+
+    ``run = exe.on("mpi"); part = run(*run.shards(x, w))``: every rank gives its own part of every
+    argument and gets its own part of the results.
+
+    Attributes:
+        rank: this process's rank.
+        n_ranks: how many there are.
+        plan: what all ranks do.
+        sent: exchange -> bytes that this rank sent in the last call.
+    """
+
+    def __init__(
+        self,
+        call: Call,
+        plan: MeshPlan,
+        constants: Mapping[str, Array],
+        prepare: Prepare,
+        session: Session,
+    ) -> None:
+        self.plan, self._call, self._session = plan, call, session
+        self.rank, self.n_ranks = session.rank, session.n_ranks
+        self._local = Locals(plan, prepare)
+        self._constants = {n: part_of(plan, n, a, self.rank) for n, a in constants.items()}
+        self.sent: dict[str, int] = {}
+
+    def __call__(self, *shards: Any, **named: Any) -> Any:
+        """Run on this rank's parts; all ranks call it together.
+
+        Args:
+            shards: dense parts of the arguments, nested as the function takes them.
+            named: arguments by name.
+
+        Returns:
+            Its parts of the results, nested as the function's own.
+
+        Raises:
+            ArgumentError: a shard that is no part of its declared layout, with its rank; raised on
+                every rank.
+        """
+        given = self._call.flat(self._call.positional(shards, named))
+        arrays = [as_numpy(a, n) for a, n in zip(given, self._call.names, strict=True)]
+        held = dict(zip(self._call.names, arrays, strict=True)) | self._constants
+        rank = run_shards(self.plan, self._local, self._session, held)
+        self.sent = rank.sent
+        return unflatten(self._call.structure, [like(given, r) for r in rank.results()])
+
+    def shards(self, *arrays: Any) -> tuple[Any, ...]:
+        """This rank's parts of whole arguments, as a call of it takes them."""
+        whole = self._call.plain(arrays)
+        names = zip(self._call.names, whole, strict=True)
+        return self._call.nest([part_of(self.plan, n, a, self.rank) for n, a in names])
+
+    def parts(self, results: Any) -> Any:
+        """This rank's parts of whole results, nested as the function's own."""
+        nesting, leaves = flatten(results)
+        found = []
+        for name, type_, array in zip(
+            self.plan.outputs, self.plan.result_types, leaves, strict=True
+        ):
+            whole = np.asarray(array).reshape(self.plan.buffers[name].value_type.shape)
+            found.append(part_of(self.plan, name, whole, self.rank).reshape(type_.shape))
+        return unflatten(nesting, found)
+
+    def __repr__(self) -> str:
+        return f"<rank {self.rank} of {self.n_ranks}: {len(self.plan.steps)} steps>"

@@ -1,0 +1,51 @@
+"""One rank of `axe launch`: ``python -m axe_eq.run.worker FOLDER TRANSPORT PACK PACK``.
+
+The two packs, as ``module:ATTRIBUTE``, have the transport and the runner of local steps: loading
+all that are installed takes longer than most runs.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+from axe_eq.errors import ArgumentError
+from axe_eq.mesh.plan import plan_from_json
+from axe_eq.mesh.rank import Locals, part_of
+from axe_eq.pack import by_reference
+from axe_eq.run.launch import ERROR, PLAN, RUNNER, read, said_by, write
+from axe_eq.run.ranks import run_shards
+
+
+def main(folder: Path, transport: str, carries: str, runs: str) -> int:
+    """Run this process's rank of the plan in a folder; the exit status."""
+    plan = plan_from_json((folder / PLAN).read_text())
+    session = by_reference(carries).transports[transport].open(plan.n_ranks)
+    rank = session.rank
+    try:
+        shards = {}
+        for number, name in enumerate(plan.inputs):
+            whole = read(folder / f"input{number}.npy", plan.buffers[name].value_type, mapped=True)
+            shards[name] = part_of(plan, name, whole, rank)
+        local = Locals(plan, by_reference(runs).runners[RUNNER].prepare)
+        begin = time.perf_counter()
+        done = run_shards(plan, local, session, shards)
+        seconds = time.perf_counter() - begin
+    except ArgumentError as error:  # about shards: all ranks found it
+        if rank == 0:
+            said = {"thing": error.thing, "wrong": error.wrong, "expected": error.expected}
+            (folder / ERROR).write_text(json.dumps(said))
+        return 2
+    except BaseException as error:  # of this rank alone: the others wait for it
+        session.abort(error)
+        raise
+    for number, result in enumerate(done.results()):
+        write(folder / f"output{number}.{rank}.npy", result)
+    (folder / f"rank{rank}.json").write_text(said_by(rank, done.sent, seconds))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), *sys.argv[2:]))

@@ -1,0 +1,1 @@
+"""Transports between processes: what carries the messages of a mesh plan."""

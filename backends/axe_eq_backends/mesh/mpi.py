@@ -1,0 +1,117 @@
+"""Mesh plans over MPI: one process per rank, started by mpiexec or by `axe launch`.
+
+An exchange posts all its receives, then sends, copies what stays, and waits for all: the order that
+is proved before the launch. Messages are packed, contiguous, and tagged by the exchange's number.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import sysconfig
+from typing import Any
+
+import numpy as np
+
+from axe_eq.errors import DeviceError, MissingPackage
+from axe_eq.mesh.rank import Rank
+from axe_eq.mesh.steps import ExchangeStep
+
+EXTRA = 'pip install "axe-eq[mpi]"'
+_NOT_MPI = 1  # exit status of a job that a rank's error ends
+
+
+class MpiSession:
+    """This process's rank of MPI's world."""
+
+    def __init__(self, mpi: Any) -> None:
+        self.mpi, self.comm = mpi, mpi.COMM_WORLD
+        self.rank, self.n_ranks = int(self.comm.rank), int(self.comm.size)
+
+    def exchange(self, step: ExchangeStep, rank: Rank) -> int:
+        """All messages of an exchange; the bytes that this rank sent."""
+        reads, tag, me = rank.reads(step), step.number, self.rank
+        pairs = step.messages.pairs
+        kind = reads[0].dtype if reads else np.dtype(np.uint8)
+        into = {src: np.empty(n, np.uint8) for (src, dst), n in pairs.items() if dst == me}
+        requests = [
+            self.comm.Irecv([buffer, self.mpi.BYTE], source=src, tag=tag)
+            for src, buffer in into.items()
+        ]
+        sent = 0
+        held = []  # until they have left
+        for dst in [dst for src, dst in pairs if src == me]:
+            payload = np.ascontiguousarray(step.messages.packed(me, dst, reads)).view(np.uint8)
+            held.append(payload)
+            requests.append(self.comm.Isend([payload, self.mpi.BYTE], dest=dst, tag=tag))
+            sent += payload.nbytes
+        rank.keep(step)
+        self.mpi.Request.Waitall(requests)
+        memory = rank.memory[step.write.buffer]
+        for src, buffer in into.items():
+            step.messages.unpack(src, me, buffer.view(kind), memory)
+        return sent
+
+    def share(self, mine: bytes) -> list[bytes]:
+        """What every rank says, by rank."""
+        found: list[bytes] = self.comm.allgather(mine)
+        return found
+
+    def abort(self, error: BaseException) -> None:
+        """End all ranks: the others may be waiting for this one."""
+        print(f"rank {self.rank}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        self.comm.Abort(_NOT_MPI)
+
+
+class MpiTransport:
+    """MPI through mpi4py, with the MPI library of the wheel `mpich` or of the machine."""
+
+    name = "mpi"
+
+    def open(self, n_ranks: int) -> MpiSession:
+        """This process's session.
+
+        Raises:
+            MissingPackage: no mpi4py, or no MPI library.
+            DeviceError: another number of processes was started.
+        """
+        session = MpiSession(_mpi())
+        if session.n_ranks != n_ranks:
+            raise DeviceError(
+                "transport 'mpi'", f"runs in {session.n_ranks} process"
+                + ("es" if session.n_ranks != 1 else ""), f"{n_ranks}, one per rank",
+                hint=f"mpiexec -n {n_ranks} python ..., or axe launch --ranks {n_ranks}",
+            )  # fmt: skip
+        return session
+
+    def command(self, n_ranks: int) -> list[str]:
+        """What starts so many processes of a program.
+
+        Raises:
+            MissingPackage: no mpi4py.
+            DeviceError: no mpiexec.
+        """
+        try:
+            import mpi4py  # noqa: F401
+        except ImportError as error:
+            raise _missing(error) from None
+        here = sysconfig.get_path("scripts")
+        found = shutil.which("mpiexec", path=here) or shutil.which("mpiexec")
+        if found is None:
+            raise DeviceError("mpiexec", "is not on this machine", "an MPI library", hint=EXTRA)
+        return [found, "-n", str(n_ranks)]
+
+
+def _mpi() -> Any:
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:  # RuntimeError: it finds no MPI library
+        raise _missing(error) from None
+    return MPI
+
+
+def _missing(error: Exception) -> MissingPackage:
+    why = str(error).partition("\n")[0]
+    return MissingPackage(
+        "transport 'mpi'", f"needs mpi4py and an MPI library ({why})", "the extra 'mpi'", hint=EXTRA
+    )

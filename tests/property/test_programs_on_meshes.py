@@ -1,0 +1,87 @@
+"""Drawn programs on drawn meshes, in drawn cuts: right, and moving what they say."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+import axe_eq as axe
+from axe_eq.errors import SearchError
+from axe_eq.layout import Layout
+from axe_eq.program.node import Program
+from axe_eq.schedule import shard
+from benchmarks.drawn_programs import case
+from benchmarks.programs import RIGHT, compared, is_large
+
+COUNT = 300
+MESHES: tuple[dict[str, int], ...] = (
+    {"x": 2}, {"x": 3}, {"x": 8}, {"x": 2, "y": 2}, {"x": 2, "y": 4}, {"dp": 2, "tp": 2, "pp": 2},
+)  # fmt: skip
+MOST_NODES = 8  # of a program on several axes, whose placements multiply
+
+
+@cache
+def drawn(number: int) -> tuple[int, Program, str, axe.Mesh]:
+    """Seed, program with layouts, kind of values, and mesh of a case."""
+    rng = random.Random(f"on a mesh {number}")
+    while True:
+        seed = rng.randrange(1 << 20)
+        found = case(seed)
+        mesh = axe.Mesh(rng.choice(MESHES))
+        nodes = len(list(found.program.nodes()))
+        if not is_large(found.program) and (len(mesh.shape) == 1 or nodes <= MOST_NODES):
+            return seed, placed(found.program, mesh, rng), found.values, mesh
+
+
+def placed(program: Program, mesh: axe.Mesh, rng: random.Random) -> Program:
+    """The program with its inputs and outputs cut in some way, or in none that is said."""
+    text = shard.mesh_text(mesh)
+
+    def cut(type_: str) -> Layout | None:
+        boxes = shard.boxes(type_, text)
+        chosen = boxes[-1] if rng.random() < 0.5 else rng.choice(boxes)
+        return Layout.parse(shard.layout_text(type_, chosen, text)) if rng.random() < 0.8 else None
+
+    inputs = tuple(replace(i, layout=cut(str(i.node.type))) for i in program.inputs)
+    outputs = tuple(cut(str(root.type)) for root in program.outputs)
+    return replace(program, inputs=inputs, output_layouts=outputs)
+
+
+def outcome(number: int) -> str:
+    """What became of a case: "right", or why there is no plan."""
+    seed, program, values, mesh = drawn(number)
+    wanted = program.output_layouts
+    try:
+        exe = axe.compile(program, target="cpu", mesh=mesh, outputs=list(wanted))
+    except SearchError as error:
+        return str(error).partition("\n")[0]
+    state, problem = compared(seed, exe, program, values, "device")
+    assert state == RIGHT, (seed, mesh, problem)
+    assert exe.schedule.simulation.sent == exe.plan.n_bytes
+    assert exe.plan.link_bytes == exe.cost["link_bytes"]
+    return state
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("number", range(COUNT))
+def test_a_drawn_program_is_right_on_a_mesh(number: int) -> None:
+    state = outcome(number)
+    assert state == RIGHT or "on the mesh" in state or "limit" in state, state
+
+
+def test_cuts_are_drawn() -> None:
+    """Most programs have something cut, on every mesh."""
+    found: Counter[str] = Counter()
+    for number in range(60):
+        _, program, _, mesh = drawn(number)
+        layouts = [i.layout for i in program.inputs]
+        cuts = [
+            x for x in layouts if isinstance(x, Layout) and any(s[2] == "gpuid" for s in x.shard)
+        ]
+        found[str(mesh)] += bool(cuts)
+    assert len(found) == len(MESHES)
+    assert sum(found.values()) >= 30

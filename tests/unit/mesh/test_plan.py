@@ -1,0 +1,322 @@
+"""Plans of programs on a mesh: what they compute, what they move, and damage to them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import axe_eq as axe
+from axe_eq.errors import AxeError, ScheduleError
+from axe_eq.mesh.plan import MeshPlan, plan_from_json, plan_of
+from axe_eq.mesh.prove import Event, check_programs, program, prove
+from axe_eq.mesh.simulate import Simulation
+from axe_eq.mesh.steps import LocalStep
+from axe_eq.program.nesting import flatten
+from axe_eq.schedule.graph import ScheduleGraph
+from axe_eq_backends.cpu.run import CpuRunner
+from axe_eq_backends.cpu.target import cpu
+from tests.unit.mesh.programs import CASES, M4, arguments, compiled
+
+ROUNDS = {"softmax", "softmax of a cut axis", "rmsnorm", "attention"}
+
+
+@pytest.mark.sampled(10)
+@pytest.mark.parametrize("name", CASES)
+def test_programs_compute_on_a_mesh_what_they_mean(name: str) -> None:
+    exe, given = compiled(name), arguments(name)
+    found, meant = exe(*given), exe.meaning(*given)
+    (nesting, results), (wanted_nesting, wanted) = flatten(found), flatten(meant)
+    assert nesting == wanted_nesting
+    for result, want in zip(results, wanted, strict=True):
+        assert result.dtype == want.dtype
+        if name in ROUNDS:
+            np.testing.assert_allclose(result, want, rtol=1e-5, atol=1e-6)
+        else:
+            assert np.array_equal(result, want)
+    assert exe.schedule.simulation.sent == exe.plan.n_bytes
+    assert exe.plan.link_bytes == exe.cost["link_bytes"]
+
+
+@pytest.mark.parametrize("name", ["mlp", "roll", "odd sums", "two outputs", "merged dims"])
+def test_a_plan_is_read_back_from_its_json(name: str) -> None:
+    plan = compiled(name).plan
+    again = plan_from_json(plan.to_json())
+    prove(again)
+    assert (again.to_json(), str(again)) == (plan.to_json(), str(plan))
+    data = json.loads(plan.to_json())
+    for step in data["steps"]:
+        if step["kind"] == "exchange":
+            sent = sum(m["n_bytes"] for m in step["messages"])
+            assert sent == sum(plan.n_bytes[step["name"]])
+            for message in step["messages"]:
+                assert sum(p["n_bytes"] for p in message["parts"]) == message["n_bytes"]
+
+
+def test_a_plan_prints_every_message(golden: Callable[[str], None]) -> None:
+    golden(f"{compiled('roll').plan}\n\n{compiled('everywhere').plan}\n")
+
+
+def test_a_sum_is_folded_once_and_copied() -> None:
+    """Copies of a result are copies of one sum: no device adds in an order of its own."""
+    exe = compiled("everywhere")
+    exchanges = [s.pattern for s in exe.plan.exchanges]
+    assert exchanges == ["all_to_all of 4", "all_gather of 4"]
+    rng = np.random.default_rng(1)
+    x, w = rng.standard_normal((16, 32), np.float32), rng.standard_normal((32, 8), np.float32)
+    exe(x, w)  # refuses copies that differ
+
+
+def test_selectors_of_selectors_are_one_exchange() -> None:
+    (step,) = [s for s in compiled("roll").plan.exchanges if len(s.nodes) > 2]
+    assert [n.kind for n in step.nodes] == ["load", "gather", "gather", "gather"]
+    assert sum(compiled("roll").plan.n_bytes[step.name]) == 4 * 8 * 4  # one row to each
+
+
+def test_peak_memory_is_what_is_alive_and_what_is_sent() -> None:
+    plan = compiled("gathered product").plan
+    (gather, *_) = plan.exchanges
+    part, whole = 16 * 32 * 4 // 4, 16 * 32 * 4
+    weights = 32 * 8 * 4 // 4
+    sent = plan.n_bytes[gather.name][0]
+    assert plan.peak_bytes[0] >= part + weights
+    assert sent in (3 * part, 3 * weights)
+    assert max(plan.peak_bytes) <= whole * 4
+
+
+# -- damage ----------------------------------------------------------------------------------------
+
+
+def leaves(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Paths of all values of JSON data that hold no others, and of all lists."""
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield from leaves(value, (*path, key))
+        return
+    if isinstance(data, list):
+        if data:
+            yield path
+        for number, value in enumerate(data):
+            yield from leaves(value, (*path, number))
+        return
+    yield path
+
+
+def changed(value: Any, rng: random.Random) -> Any:
+    if value is None:
+        return 0
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + rng.choice([-1, 1, 2])
+    if isinstance(value, float):
+        return value + 1.0
+    if isinstance(value, list):
+        at = rng.randrange(len(value))
+        return value[:at] + value[at + 1 :]
+    return value + "0" if not value or rng.random() < 0.5 else value[:-1]
+
+
+def damaged(data: Any, path: tuple[Any, ...], rng: random.Random) -> Any:
+    made = json.loads(json.dumps(data))
+    inside = made
+    for key in path[:-1]:
+        inside = inside[key]
+    inside[path[-1]] = changed(inside[path[-1]], rng)
+    return made
+
+
+def outcome(data: Any, arrays: list[Any]) -> list[bytes] | None:
+    """What a plan computes; None where it is refused."""
+    try:
+        plan = plan_of(data)
+        prove(plan)
+        return [a.tobytes() for a in Simulation(plan, CpuRunner().prepare)(arrays)]
+    except AxeError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        return None  # `plan_from_json` says that it does not read
+
+
+# Words that only describe: of people's names, costs and how a kernel is written.
+SAID = {"target", "role", "schedule", "row", "time_s", "costs", "rejected", "parameters", "rounds",
+        "name", "loops", "kind", "mesh", "dims"}  # fmt: skip
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", ["mlp", "roll", "everywhere"])
+def test_damage_to_any_field_is_refused_or_changes_nothing(name: str, full: bool) -> None:
+    plan, given = compiled(name).plan, arguments(name)
+    data = json.loads(plan.to_json())
+    del data["digest"]
+    arrays = [*given, *compiled(name).schedule.constants.values()]
+    want = outcome(data, arrays)
+    assert want is not None
+    rng = random.Random(name)
+    paths = list(leaves(data))
+    fields: dict[str, list[tuple[Any, ...]]] = {}
+    for path in paths:
+        fields.setdefault(str([p for p in path if isinstance(p, str)]), []).append(path)
+    tried = refused = 0
+    for found in fields.values():  # every field of every kind of step
+        for path in rng.sample(found, min(len(found), 6 if full else 1)):
+            got = outcome(damaged(data, path, rng), arrays)
+            tried += 1
+            refused += got is None
+            if got is not None and got != want:
+                computes = {"cell", "text", "operands", "access", "view", "nodes"}
+                words = [p for p in path if isinstance(p, str)]
+                assert set(words) & computes, path  # another function, which is another plan
+    assert tried >= 60
+    assert refused > 0.6 * tried
+
+
+def test_a_text_that_was_changed_is_refused_by_its_digest() -> None:
+    text = compiled("mlp").plan.to_json()
+    at = text.index('"src": [0') + len('"src": [')
+    with pytest.raises(ScheduleError, match="was changed after it was written"):
+        plan_from_json(text[:at] + "1" + text[at + 1 :])
+    for wrong in ("", "{}", text[:-9], text.replace('"format": 1', '"format": 9')):
+        with pytest.raises(ScheduleError, match=r"^mesh plan: "):
+            plan_from_json(wrong)
+
+
+def programs(name: str) -> list[list[Event]]:
+    plan = compiled(name).plan
+    return [program(plan, rank) for rank in range(plan.n_ranks)]
+
+
+def damaged_program(given: list[list[Event]], rng: random.Random) -> list[list[Event]]:
+    made = [list(p) for p in given]
+    rank = rng.randrange(len(made))
+    at = rng.choice([n for n, e in enumerate(made[rank]) if e.what != "run"])
+    event = made[rank][at]
+    kind = rng.choice(["drop", "tag", "bytes", "peer", "twice", "order"])
+    if kind == "drop":
+        del made[rank][at]
+    elif kind == "tag":
+        made[rank][at] = event._replace(tag=event.tag + 1)
+    elif kind == "bytes":
+        made[rank][at] = event._replace(n_bytes=event.n_bytes - 1)
+    elif kind == "peer":
+        made[rank][at] = event._replace(dst=(event.dst + 1) % len(made))
+    elif kind == "twice":
+        made[rank].insert(at, event)
+    else:  # one rank does its last exchange first
+        last = max(e.tag for e in made[rank])
+        mine = [e for e in made[rank] if e.tag == last]
+        made[rank] = [*mine, *(e for e in made[rank] if e.tag != last)]
+    return made
+
+
+@pytest.mark.parametrize("name", ["everywhere", "mlp", "attention"])
+def test_damaged_programs_of_ranks_are_refused(name: str, full: bool) -> None:
+    good = programs(name)
+    check_programs(good)
+    rng = random.Random(name)
+    for _ in range(300 if full else 40):
+        bad = damaged_program(good, rng)
+        if bad == good:  # the last exchange first, where it is the only one
+            continue
+        with pytest.raises(ScheduleError):
+            check_programs(bad)
+
+
+def test_ranks_that_wait_for_each_other_are_seen() -> None:
+    """Each waits for what the other sends only afterwards: matched, and a circle."""
+
+    def event(what: str, src: int, dst: int, tag: int) -> Event:
+        return Event(what, src, dst, tag, 8)
+
+    def rank(me: int, other: int) -> list[Event]:
+        return [
+            event("post", other, me, 0), event("wait", other, me, 0),
+            event("send", me, other, 0), event("wait", me, other, 0),
+        ]  # fmt: skip
+
+    with pytest.raises(ScheduleError, match="wait in a circle"):
+        check_programs([rank(0, 1), rank(1, 0)])
+
+
+def test_a_step_that_no_rank_can_run_is_refused() -> None:
+    plan = compiled("odd sums").plan
+    for number, step in enumerate(plan.steps):
+        if not isinstance(step, LocalStep):
+            continue
+        for ranks in ((0, 1), (), (0, 1, 2, 3, 4)):
+            wrong = replace(step, ranks=ranks)
+            steps = (*plan.steps[:number], wrong, *plan.steps[number + 1 :])
+            if ranks != step.ranks:
+                with pytest.raises(ScheduleError, match="rank"):
+                    prove(replace(plan, steps=steps))
+
+
+# -- bad input -------------------------------------------------------------------------------------
+
+
+def added(x: Any) -> Any:
+    return x + 1
+
+
+def on_four(target: Any = "cpu", layout: Any = None, **more: Any) -> Any:
+    return axe.compile(
+        added, axe.Spec((16, 8), "f32", layout=layout), mesh=M4, target=target, **more
+    )
+
+
+EIGHT = axe.read("jax", "P('x',None)", shape=(16, 8), mesh=axe.Mesh({"x": 8}))
+UNEVEN = axe.read("jax", "P('x',None)", shape=(10, 8), mesh=M4)
+BAD: dict[str, Callable[[], Any]] = {
+    "devices that do not exist": lambda: on_four(layout=EIGHT),
+    "output on devices that do not exist": lambda: on_four(outputs=[EIGHT]),
+    "no cut": lambda: axe.compile(
+        added, axe.Spec((10, 8), "f32", layout=UNEVEN), mesh=M4, target="cpu"
+    ),
+    "a machine without links": lambda: on_four(
+        cpu.replace(links=()), axe.read("jax", "P('x',None)", shape=(16, 8), mesh=M4),
+        outputs=[axe.read("jax", "P(None,'x')", shape=(16, 8), mesh=M4)],
+    ),
+    "memory": lambda: on_four(cpu.replace(ram=256)).plan,
+    "one device": lambda: axe.compile(added, "16x8:f32", target="cpu").plan,
+    "lookup without a way": lambda: axe.compile(
+        lambda t, i: t[i] if hasattr(t, "take") else axe.array.take(t, i, axis=0),
+        "16x8:f32", "3:i32", mesh=M4, target="cpu", without=["spmd_select"],
+    ),
+    "shape": lambda: on_four()(np.zeros((16, 9), np.float32)),
+    "dtype": lambda: on_four()(np.zeros((16, 8))),
+    "transport": lambda: on_four().on("pigeon"),
+    "saved": lambda: on_four().save("plan.axe"),
+    "source": lambda: on_four().source,
+    "interpreted": lambda: on_four().interpret(np.zeros((16, 8), np.float32)),
+}  # fmt: skip
+
+
+def test_bad_input_is_one_clear_error(golden: Callable[[str], None]) -> None:
+    lines = []
+    for name, call in BAD.items():
+        with pytest.raises(AxeError) as error:
+            call()
+        lines.append(f"{name}\n  {type(error.value).__name__}: {error.value}")
+    golden("\n".join(lines) + "\n")
+
+
+def test_a_graph_of_a_mesh_says_what_its_moves_go_through() -> None:
+    """Selectors are part of a move, in its text and back from its JSON."""
+    from axe_eq.schedule.graph import from_json
+
+    graph = compiled("roll").schedule.graph
+    again = from_json(graph.to_json())
+    assert isinstance(again, ScheduleGraph)
+    assert again == graph
+    assert any(getattr(s, "nodes", ()) for s in graph.steps if s.kind == "move")
+
+
+def test_plans_are_values() -> None:
+    plan = compiled("mlp").plan
+    assert isinstance(plan, MeshPlan)
+    assert plan.digest == compiled("mlp").plan.digest != compiled("roll").plan.digest
