@@ -233,7 +233,8 @@ def _cheapest(search: Search, selection: Selection, number: int) -> list[tuple[i
 
 def _swaps(search: Search, selection: Selection) -> list[tuple[float, tuple[int, ...]]]:
     """Cost with one value in memory in place of another of its type, where as many kernels are."""
-    near, type_of, found = _nearby(search, selection), search.forest.type_of, []
+    near, type_of = _nearby(search, selection), search.forest.type_of
+    found: list[tuple[float, tuple[int, ...]]] = []
     for value in sorted(selection.materialised & selection.kernels.keys() & set(near)):
         like = (p for p in near if p not in search.materialised and type_of(p) == type_of(value))
         for other in list(like)[:MOST_SWAPS]:

@@ -102,8 +102,10 @@ def case(seed: int) -> Case:
     shape = rng.choice(SHAPES)
     copies = where != OUTPUT and rng.random() < 0.5
     view, seen = drawn_views(rng, shape, copies)
-    made = rng.choice((lambda x: nn.softmax(x, axis=-1), lambda x: nn.relu(x) * 0.5))
-    uses = [lambda v: xp.sum(v, axis=-1), lambda v: v * 2.0 + 1.0]
+    made: Callable[[Any], Any] = rng.choice(
+        (lambda x: nn.softmax(x, axis=-1), lambda x: nn.relu(x) * 0.5)
+    )
+    uses: list[Callable[[Any], Any]] = [lambda v: xp.sum(v, axis=-1), lambda v: v * 2.0 + 1.0]
     if not copies:  # rows of copies are reduced once, in a kernel before
         uses.append(lambda v: nn.softmax(v, axis=-1))
     used = rng.choice(uses)
