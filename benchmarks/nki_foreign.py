@@ -14,7 +14,9 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -54,6 +56,8 @@ def score(case: Case, folder: Path) -> Score:
     root, start = folder / case.repository.partition("/")[2], time.perf_counter()
     module = case.file if case.repository == LIBRARY else ""
     path = root / (case.file.replace(".", "/") if module else case.file)
+    if case.unused and find_spec(case.unused) is None:
+        sys.modules[case.unused] = ModuleType(case.unused)
     try:
         with findable(case.dialect, [str(root / SOURCES), str(path.parent)]):
             space = load_file(
@@ -72,7 +76,12 @@ def score(case: Case, folder: Path) -> Score:
         return Score(case, False, None, f"has to be refused by {case.refused}, and ran")
     found = difference(outputs, expected)
     passed = found <= case.tolerance
-    reason = "" if passed else f"differs by {found:.1e}, at most {case.tolerance:g}"
+    served = f"its import of {case.unused} is unused, and served by an empty module"
+    reason = (
+        (served if case.unused else "")
+        if passed
+        else f"differs by {found:.1e}, at most {case.tolerance:g}"
+    )
     return Score(case, passed, found, reason, len(report.steps), time.perf_counter() - start)
 
 

@@ -35,6 +35,7 @@ class Case:
         tolerance: of the largest expected value.
         variant: what tells it from another call of the kernel.
         refused: the check that has to refuse it, for examples of what is wrong.
+        unused: a package that the file imports and its kernel does not use; an empty module serves.
     """
 
     repository: str
@@ -45,6 +46,7 @@ class Case:
     tolerance: float = 1e-5
     variant: str = ""
     refused: str = ""
+    unused: str = ""
 
 
 def draw(*shape: int, dtype: Any = F32, scale: float = 1.0, seed: int = 0) -> Array:
@@ -424,8 +426,9 @@ _VIZ = (
     ("add", "nki_tensor_add_kernel", into(addition(100, 30))),
 )
 TRITON_VIZ_CASES = tuple(
-    Case(TRITON_VIZ, f"examples/nki_beta2/{file}.py", kernel, "0.2", make)
+    Case(TRITON_VIZ, f"examples/nki_beta2/{file}.py", kernel, "0.2", make,
+         unused="torch" if file == "add" else "")
     for file, kernel, make in _VIZ
-)
+)  # fmt: skip
 
 CASES = (*SDK_CASES, *SAMPLES_CASES, *AUTOCOMP_CASES, *TRITON_VIZ_CASES)

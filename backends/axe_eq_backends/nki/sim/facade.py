@@ -25,6 +25,24 @@ from axe_eq_backends.nki.sim.objects import NKIObject
 from axe_eq_backends.nki.sim.state import current, running
 from axe_eq_backends.nki.sim.views import Tensor
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Names of NKI that the simulator does not have, in any dialect.
+UNSIMULATED = {
+    "nki.isa": _words(
+        "nc_matmul_mx quantize_mx rng rand2 dropout set_rng_seed rand_set_state rand_get_state "
+        "local_gather sequence_bounds topk get_nc_sub_version NkiInstruction"
+    ),
+    "nki.language": _words("rand random_seed dropout while_loop prelu"),
+    "nki.collectives": _words(
+        "ReplicaGroup all_gather all_reduce reduce_scatter all_to_all collective_permute_implicit "
+        "collective_permute_implicit_current_processing_rank_id rank_id"
+    ),
+}
+
 Names = dict[str, tuple[Any, tuple[str, ...]]]
 
 
@@ -138,6 +156,8 @@ def absent(module: str, name: str, dialect: str) -> AbsentName:
 
 def no_name(module: str, name: str, dialect: str) -> tuple[str, str, str]:
     """The parts of that error's text: which dialect has the name, or one like it."""
+    if name in UNSIMULATED.get(module, ()):
+        return f"{module}.{name}", "is not simulated", "instructions without it"
     names = tables().get(module, {})
     _, where = names.get(name, (None, ()))
     near = get_close_matches(name, [n for n, (_, where) in names.items() if dialect in where], 1)

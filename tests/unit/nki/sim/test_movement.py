@@ -320,3 +320,35 @@ def test_running_sums_go_on_over_instructions(rng: np.random.Generator) -> None:
 
     same(on_tiles(newest, x, shape=x.shape, target="trn3"), np.exp(x), 1e-5)
     same(total[0], np.exp(x).sum(1, keepdims=True), 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shape", "order"), [((6, 5), (1, 0)), ((4, 3, 6), (2, 1, 0)), ((2, 3, 4, 6), (3, 1, 2, 0))]
+)
+def test_a_dma_reverses_outer_and_inner_dims(
+    shape: tuple[int, ...], order: tuple[int, ...], rng: np.random.Generator
+) -> None:
+    x = draw(rng, *shape, dtype=BF16)
+    wanted = x.transpose(order)
+    for axes in (None, order):
+        got = on_tiles(
+            lambda d, t, a=axes: NISA.dma_transpose(dst=d, src=t, axes=a),
+            x,
+            shape=wanted.shape,
+            dtype=BF16,
+        )
+        assert (got == wanted).all()
+
+
+def test_bits_are_reduced_over_partitions() -> None:
+    x = np.array([[0b1100, 2**30], [0b1010, 2**30 + 1]], np.int32)
+    got = on_tiles(lambda d, t: NISA.tensor_partition_reduce(dst=d, op=NL.bitwise_and, data=t), x,
+                   shape=(1, 2), dtype=np.int32)  # fmt: skip
+    assert got.tolist() == [[0b1000, 2**30]]
+
+
+def test_no_bias_is_a_bias_of_zero_on_the_first_machine() -> None:
+    x = np.array([[1.0, 2.0]], np.float32)
+    got = on_tiles(lambda d, t: NISA.activation(dst=d, op=NL.copy, data=t, bias=0.0), x,
+                   shape=(1, 2), target="trn1")  # fmt: skip
+    assert (got == x).all()

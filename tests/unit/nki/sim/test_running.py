@@ -271,3 +271,13 @@ def test_an_absent_name_is_found_however_it_is_spelled(use: str) -> None:
         match=r"no_such_thing: is no name of dialect 0.3; expected a name that is simulated",
     ):
         check(use, "k.py", "0.3")
+
+
+def test_what_nki_has_and_the_simulator_has_not_is_called_so() -> None:
+    for text in (
+        "import nki.isa as nisa\nnisa.quantize_mx",
+        "from nki.collectives import all_reduce",
+        "import nki.language as nl\nnl.rand((1, 1))",
+    ):
+        with pytest.raises(NkiError, match="is not simulated; expected instructions without it"):
+            check(text, "k.py", "0.3")
