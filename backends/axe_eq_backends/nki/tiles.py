@@ -9,58 +9,24 @@ does.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from axe_eq.errors import DispatchError
 from axe_eq.kernel import ir
-from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg, common_dtype
-from axe_eq.kernel.values import Values, anything, possible
+from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, arg, common_dtype
+from axe_eq.kernel.values import Values, possible
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES, dtype
 from axe_eq_backends.nki.build import EngineBuilder, rows_of
 from axe_eq_backends.nki.native import EXPANSIONS, Native, raw
 from axe_eq_backends.nki.space import constant
+from axe_eq_backends.nki.tile import EXACT, HELD, Tile, loaded
 from axe_eq_backends.nki.vector import ARITHMETIC, BITS, FUNCTIONS, FUSED
 
-EXACT = 1 << 24  # whole numbers up to here are float32
-WORDS = ("i8", "u8", "i16", "i32")
-HELD = ("f8e4m3", "f8e5m2", "f16", "bf16", "f32", *WORDS, "bool")  # what engines compute on
 # Of what is no float.
 _WHOLE = {"isnan": False, "isinf": False, "isfinite": True}
 _COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
-
-
-@dataclass(frozen=True)
-class Tile:
-    """A value on chip.
-
-    Attributes:
-        view: where it is.
-        kind: what the program computes it in: f32, an integer type, bool.
-        low, high: its least and greatest value, of integers.
-    """
-
-    view: ir.View
-    kind: str
-    low: float = -np.inf
-    high: float = np.inf
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Extents, 1 where it does not vary."""
-        return self.view.shape
-
-    @property
-    def dtype(self) -> str:
-        """The element type that it is held in."""
-        return self.view.buffer.dtype
-
-    @property
-    def is_exact(self) -> bool:
-        """Whether float32 holds it, so that engines compute with it as it is."""
-        return DTYPES[self.kind].kind != "i" or max(-self.low, self.high) <= EXACT
 
 
 class Cells:
@@ -70,7 +36,7 @@ class Cells:
         k: the kernel.
         across: the dim that lies on partitions; None where one partition is used.
         read: what gives the tile of an operand of cells.
-        names: stem of temporaries.
+        stem: of the names of temporaries.
     """
 
     def __init__(
@@ -607,13 +573,4 @@ class Cells:
         return self.wrapped(Tile(found.view, "i32", -most, most), kind)
 
 
-def loaded(view: ir.View, dtype: str) -> Tile:
-    """A tile of what was read from a tensor."""
-    kind = DTYPES[dtype].accumulate
-    if DTYPES[dtype].kind == "f":
-        return Tile(view, kind)
-    ends = anything(dtype)
-    return Tile(view, dtype, float(ends.low), float(ends.high))
-
-
-__all__ = ["Cells", "Tile", "apply", "loaded"]
+__all__ = ["EXACT", "HELD", "Cells", "Tile", "loaded"]
