@@ -130,8 +130,8 @@ def interpreted(
             )  # fmt: skip
         places[t.name] = at
         tensors[t.name] = np.asarray(flat[buffer][at])
-    made = interpret(kernel, tensors, found.made.planned, meanings())
-    for name, array in made.items():
+    written = interpret(kernel, tensors, found.made.planned, meanings())
+    for name, array in written.items():
         flat[found.buffers[name]][places[name]] = array
     return {
         w.buffer: flat[w.buffer][_places(w.layout, graph.buffers[w.buffer].value_type.shape)]

@@ -6,7 +6,8 @@ from axe_eq.errors import DispatchError
 from axe_eq.kernel import ir
 from axe_eq.kernel.dispatch import Context
 from axe_eq.target import Engine, Instr, Target
-from axe_eq_backends.nki.access import Access, run
+from axe_eq_backends.nki.access import Access
+from axe_eq_backends.nki.timing import dma_ns
 
 
 def engine_of(row: Instr, target: Target) -> Engine:
@@ -30,14 +31,13 @@ def ns_of(
     return cycles / engine_of(row, context.target).hz * 1e9
 
 
-def transfer_ns(here: Access, there: Access, row: Instr, target: Target) -> float:
-    """Nanoseconds that a copy between HBM and SBUF takes of all DMA queues together.
+def transfer_ns(here: Access, piece: int, target: Target, queues: int = 1) -> float:
+    """Nanoseconds that a copy between HBM and SBUF takes, in runs of `piece` bytes.
 
-    Runs that are short on one side get less of the rate. Latencies of as many transfers as there
-    are queues overlap.
+    Latencies of as many transfers as work side by side, one in each of `queues`, overlap.
     """
-    queues, limits = engine_of(row, target).queues, target.limits
-    n_bytes = here.partitions * here.elements * here.buffer.itemsize
-    piece = run(here, there) * here.buffer.itemsize
-    rate = target.memories[0].bytes_per_s * piece / (piece + limits["dma_half_run_bytes"])
-    return max(n_bytes / rate * 1e9, limits["dma_latency_ns"] / queues)
+    n_bytes, limits = here.partitions * here.elements * here.buffer.itemsize, target.limits
+    return dma_ns(
+        n_bytes, piece, target.memories[0].bytes_per_s, limits["dma_half_run_bytes"],
+        limits["dma_latency_ns"] / queues,
+    )  # fmt: skip

@@ -13,7 +13,7 @@ from axe_eq.kernel.plan import Call, Plan
 from axe_eq.target import Instr
 from axe_eq_backends.nki.access import Access, run, walked
 from axe_eq_backends.nki.build import FREE, Gather
-from axe_eq_backends.nki.clock import transfer_ns
+from axe_eq_backends.nki.clock import engine_of, transfer_ns
 
 
 def derive(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan:
@@ -35,7 +35,8 @@ def derive(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan:
     dst, src = (here, there) if is_load else (there, here)
     count = prod((v.high or 0) + 1 for v in loops)
     piece = run(here, there) * chip.buffer.itemsize
-    ns = transfer_ns(here, there, row, context.target) * count
+    queues = engine_of(row, context.target).queues
+    ns = transfer_ns(here, piece, context.target, queues) * count
     call = Call("dma_copy", {"dst": dst, "src": src})
     return Plan(row, [call], cycles=ns, notes=f"runs of {piece} bytes", loops=loops)
 
@@ -62,13 +63,11 @@ def _gathered(row: Instr, s: Gather, context: Context[ir.Where]) -> Plan:
     tile = Access(s.out, dst.first, dst.partitions, dst.begin,
                   tuple((stride, n) for stride, _, n in free) or ((1, 1),))  # fmt: skip
     piece = free[-1][2] if free and free[-1][1] == 1 else 1
-    n_bytes, size = tile.partitions * tile.elements * s.out.buffer.itemsize, s.out.buffer.itemsize
-    half, target = context.target.limits["dma_half_run_bytes"], context.target
-    rate = target.memories[0].bytes_per_s * piece * size / (piece * size + half)
-    ns = max(n_bytes / rate * 1e9, target.limits["dma_latency_ns"])
+    piece *= s.out.buffer.itemsize
+    ns = transfer_ns(tile, piece, context.target)
     at = replace(where, steps=((1, 1),))
     args = {"dst": tile, "src": s.src, "steps": own, "at": at}
-    return Plan(row, [Call("dma_gather", args)], cycles=ns, notes=f"runs of {piece * size} bytes")
+    return Plan(row, [Call("dma_gather", args)], cycles=ns, notes=f"runs of {piece} bytes")
 
 
 def _free_stride(view: ir.View, dim: int) -> int:

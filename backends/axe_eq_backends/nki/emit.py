@@ -174,9 +174,9 @@ class Writer:
     @contextmanager
     def loop(self, v: Var, start: Int, stop: Int, step: Int) -> Iterator[None]:
         """A loop over a range."""
-        begin = "" if start == 0 and step == 1 else f"{self.int(start)}, "
-        by = "" if step == 1 else f", {self.int(step)}"
-        self.line(f"for {v.name} in range({begin}{self.int(stop)}{by}):")
+        begin = "" if start == 0 and step == 1 else f"{self.integer(start)}, "
+        by = "" if step == 1 else f", {self.integer(step)}"
+        self.line(f"for {v.name} in range({begin}{self.integer(stop)}{by}):")
         with self.inside():
             yield
 
@@ -203,7 +203,7 @@ class Writer:
 
     # -- operands --
 
-    def int(self, e: Int) -> str:
+    def integer(self, e: Int) -> str:
         """A run-time integer."""
         return text(e)
 
@@ -220,7 +220,7 @@ class Writer:
             return f"{name}[{rows}, {self.slice(a.begin, (n - 1) * step + 1, step)}]"
         width = a.buffer.n_elements
         pattern = [[width, a.partitions], *([s, n] for s, n in a.steps)]
-        return f"{name}.ap(pattern={pattern}, offset={self.int(a.first * width + a.begin)})"
+        return f"{name}.ap(pattern={pattern}, offset={self.integer(a.first * width + a.begin)})"
 
     def gathered(self, src: ir.View, steps: Sequence[tuple[int, int]], at: Access) -> str:
         """Rows of a tensor, taken flat, from where integers say: one per partition."""
@@ -228,7 +228,7 @@ class Writer:
         name, size = self.names[port.buffer], prod(port.shape)
         flat = name if len(port.shape) == 1 else f"{name}.reshape(({size},))"
         pattern = [[1, at.partitions], *([s, n] for s, n in steps)]
-        first = self.int(src.place.at(src.buffer.space.axes[-1]))
+        first = self.integer(src.place.at(src.buffer.space.axes[-1]))
         return (
             f"{flat}.ap(pattern={pattern}, offset={first}, vector_offset={self.access(at)}, "
             "indirect_dim=0)"
@@ -246,7 +246,7 @@ class Writer:
         lead, rest = a.steps[: a.lead], a.steps[a.lead :]
         pattern = [[s, n] for s, n in lead] or [[1, 1]]
         pattern += [[s, n] for s, n in rest] or [[1, 1]]
-        return f"{name}.ap(pattern={pattern}, offset={self.int(a.begin)})"
+        return f"{name}.ap(pattern={pattern}, offset={self.integer(a.begin)})"
 
     def _sliced(
         self, begin: Int, steps: Sequence[tuple[int, int]], shape: Sequence[int]
@@ -275,13 +275,13 @@ class Writer:
             else:
                 if low is None or high is None or low < 0 or high >= extent:
                     return None
-                shown.append(self.int(at))
+                shown.append(self.integer(at))
         return None if left else ", ".join(shown)
 
     def slice(self, begin: Int, extent: int, step: int = 1) -> str:
         """A slice from a run-time begin."""
         by = f":{step}" if step > 1 else ""
-        return f"{self.int(begin)}:{self.int(begin + extent)}{by}"
+        return f"{self.integer(begin)}:{self.integer(begin + extent)}{by}"
 
 
 def linear(e: Int) -> tuple[int, dict[Var, int]] | None:

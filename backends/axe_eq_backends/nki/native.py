@@ -160,7 +160,7 @@ def _atan2(y: Cell, x: Cell) -> Cell:
     low, high = apply("minimum", a, b), apply("maximum", a, b)
     ratio = apply("where", apply("eq", high, 0.0), Constant(0.0), _div(low, high))
     ratio = apply("where", apply("eq", low, math.inf), Constant(1.0), ratio)
-    angle = _native("atan", ratio)
+    angle: Cell = _native("atan", ratio)
     steep = apply("gt", a, b)
     angle = apply("where", steep, apply("sub", Constant(math.pi / 2), angle), angle)
     back = _signbit(x)

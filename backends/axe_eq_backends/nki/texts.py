@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -23,7 +22,7 @@ class Writer(Protocol):
     def access(self, a: Access, beside: Access | None = None) -> str:
         """An operand; one in HBM with as many dims as the one beside it has."""
 
-    def int(self, e: Int) -> str:
+    def integer(self, e: Int) -> str:
         """A run-time integer."""
 
     def gathered(self, src: View, steps: Sequence[tuple[int, int]], at: Access) -> str:
@@ -33,17 +32,6 @@ class Writer(Protocol):
 Text = Callable[[Writer, Call], None]
 
 
-def number(value: float) -> str:
-    """A number as NKI's Python: infinities and NaN by the names that a kernel's text declares.
-
-    >>> number(0.5), number(-math.inf)
-    ('0.5', '-inf')
-    """
-    if isinstance(value, float) and math.isnan(value):
-        return "nan"
-    return repr(value)
-
-
 def _shown(w: Writer, key: str, value: Any) -> str:
     if isinstance(value, Access):
         return w.access(value)
@@ -51,9 +39,7 @@ def _shown(w: Writer, key: str, value: Any) -> str:
         return f"nl.{value}"
     if key == "engine":
         return f"nisa.engine.{value}"
-    if isinstance(value, bool):
-        return repr(value)
-    return number(value) if isinstance(value, int | float) else repr(value)
+    return repr(value)  # infinities and NaN are names that a kernel's text declares
 
 
 def _named(op: str) -> Text:
@@ -84,7 +70,7 @@ def _matmul(w: Writer, call: Call) -> None:
     # Before 0.3 a product adds where one has written since the tile was declared, as here.
     more = ""
     if w.dialect != "0.2":
-        shown = repr(bool(started)) if isinstance(started, int) else w.int(started)
+        shown = repr(bool(started)) if isinstance(started, int) else w.integer(started)
         more = f", accumulate={shown}"
     w.line(f"nisa.nc_matmul({', '.join(operands)}{more})")
 
@@ -93,7 +79,7 @@ def _iota(w: Writer, call: Call) -> None:
     pattern = [[step, n] for step, n in call["pattern"]]
     w.line(
         f"nisa.iota(dst={w.access(call['dst'])}, pattern={pattern}, "
-        f"offset={w.int(call['offset'])}, channel_multiplier={call['channel_multiplier']})"
+        f"offset={w.integer(call['offset'])}, channel_multiplier={call['channel_multiplier']})"
     )
 
 

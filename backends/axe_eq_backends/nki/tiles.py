@@ -264,27 +264,24 @@ class Cells:
     def _where(self, cell: Apply, kind: str) -> Tile:
         condition, yes, no = cell.args
         asked = self.truth(self.tile(condition))
-        parts: list[Tile | Constant] = []
-        for a in (yes, no):
-            parts.append(a if isinstance(a, Constant) else self.tile(a))
+        first, second = parts = [a if isinstance(a, Constant) else self.tile(a) for a in (yes, no)]
         exact = [p for p in parts if isinstance(p, Tile)]
         dtype = self._held_in(kind, exact, [p for p in parts if isinstance(p, Constant)])
         shape = self.joined([asked, *exact])
-        if isinstance(parts[0], Constant):
-            parts[0] = self.constant_in(parts[0], kind, dtype, asked)
-        tiles = [asked, self.held(parts[0], dtype)]
-        third: Cell
-        if isinstance(parts[1], Constant):
-            value = parts[1].computed_in(kind).item()
-            third = Constant(value)
+        if isinstance(first, Constant):
+            first = self.constant_in(first, kind, dtype, asked)
+        tiles = [asked, self.held(first, dtype)]
+        third: Cell = arg(2)
+        if isinstance(second, Constant):
+            third = Constant(second.computed_in(kind).item())
         else:
-            tiles.append(self.held(parts[1], dtype))
-            third = arg(2)
+            tiles.append(self.held(second, dtype))
         out = self.new(dtype, shape)
         self._map(Apply("where", (arg(0), arg(1), third)), out, tiles)
-        lows = [p.low if isinstance(p, Tile) else p.value for p in parts]
-        highs = [p.high if isinstance(p, Tile) else p.value for p in parts]
-        return Tile(out, kind, min(lows), max(highs))
+        low, high = (
+            (second.low, second.high) if isinstance(second, Tile) else (second.value, second.value)
+        )
+        return Tile(out, kind, min(first.low, low), max(first.high, high))
 
     def constant_in(self, c: Constant, kind: str, dtype: str, like: Tile) -> Tile:
         """A tile of a constant in an element type."""

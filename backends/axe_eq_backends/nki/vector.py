@@ -317,11 +317,10 @@ def filled(value: float, dtype: str) -> float:
 
 def _reciprocal(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan:
     s, walk = _mapped(row, s, context)
-    c = s.cell
-    one = isinstance(c, Apply) and c.cell == "div" and isinstance(c.args[0], Constant)
-    if not one or c.args[0].value != 1 or not isinstance(c.args[1], Operand):  # type: ignore
-        raise refuse(row, f"is {c}", "one over a tile")
-    return walk.plan([walk.call("reciprocal", data=walk.ins[0])])
+    match s.cell:
+        case Apply("div", (Constant(1), Operand())):
+            return walk.plan([walk.call("reciprocal", data=walk.ins[0])])
+    raise refuse(row, f"is {s.cell}", "one over a tile")
 
 
 def _activation(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan:
@@ -338,7 +337,7 @@ def _activation(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan
             raise refuse(row, f"adds {s.ins[bias]}", "an f32 per partition")
         x, args["bias"] = x.args[0], walk.column(bias)
     if isinstance(x, Apply) and x.cell == "mul" and isinstance(x.args[1], Constant):
-        x, args["scale"] = x.args[0], float(x.args[1].value)
+        args["scale"], x = float(x.args[1].value), x.args[0]
     if not isinstance(x, Operand):
         raise refuse(row, f"is a function of {x}", "a tile")
     if DTYPES[s.ins[x.index].buffer.dtype].kind == "b":
@@ -349,13 +348,13 @@ def _activation(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan
 def _integers(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan:
     """Sums, differences and products of 32-bit integers, modulo 2^32."""
     s, walk = _mapped(row, s, context)
-    if not _is_wrapping(s, s.cell) or len(s.cell.args) != 2:  # type: ignore[union-attr]
-        raise refuse(row, f"is {s.cell}", "a sum, difference or product of two i32")
-    assert isinstance(s.cell, Apply)
-    if not all(isinstance(a, Operand) for a in s.cell.args):
-        raise refuse(row, f"is {s.cell}", "two tiles")
-    a, b = (walk.ins[x.index] for x in s.cell.args if isinstance(x, Operand))
-    op = ARITHMETIC[s.cell.cell]
+    c = s.cell
+    if not isinstance(c, Apply) or not _is_wrapping(s, c) or len(c.args) != 2:
+        raise refuse(row, f"is {c}", "a sum, difference or product of two i32")
+    if not all(isinstance(a, Operand) for a in c.args):
+        raise refuse(row, f"is {c}", "two tiles")
+    a, b = (walk.ins[x.index] for x in c.args if isinstance(x, Operand))
+    op = ARITHMETIC[c.cell]
     return walk.plan([walk.call("tensor_tensor", data1=a, data2=b, op=op, engine=row.scope)])
 
 

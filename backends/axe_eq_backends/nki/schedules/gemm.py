@@ -18,7 +18,7 @@ from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Apply, Cell, Operand, arg
 from axe_eq.kernel.expr import Int
 from axe_eq.kernel.ir import span
-from axe_eq.kernel.placement import Block, Iter, Placement
+from axe_eq.kernel.placement import Block, Iter, Placement, number
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
 from axe_eq_backends.nki.build import FREE, PARTITION, EngineBuilder, rows_of
@@ -113,10 +113,10 @@ def contraction(space: Space) -> Contraction:
     if any(space.varies(a) & cols or space.varies(b) & rows for _, a, b in products):
         raise refuse("has factors of rows and columns", "rows or columns")
     over = set(next(iter(depths)))
-    for p in space.tensors:
+    for t in space.tensors:
         for d in space.dims:
-            if p.bound(d) and d not in over:
-                raise refuse(f"reads a window of {p.buffer}", "whole tensors")
+            if t.bound(d) and d not in over:
+                raise refuse(f"reads a window of {t.buffer}", "whole tensors")
     space, m = longest(space, rows)
     space, n = longest(space, cols)
     k = max(over, key=lambda d: (space.shape[d], -d))
@@ -294,18 +294,14 @@ class Gemm:
 
     def index(self, buffer: ir.Buffer, spans: Mapping[int, span | int]) -> tuple[span | int, ...]:
         """An index of a tile: spans of some dims, all of the others."""
-        return tuple(
-            spans.get(d, span(0, int(e)))
-            for d, e in enumerate(buffer.shape)  # type: ignore[arg-type]
-        )
+        return tuple(spans.get(d, span(0, number(e))) for d, e in enumerate(buffer.shape))
 
     def matrix(
         self, buffer: ir.Buffer, dims: tuple[int, int], spans: Mapping[int, span | int]
     ) -> ir.View:
         """A tile as a matrix over two of its dims, in this order."""
         index = [
-            spans.get(d, span(0, int(e)) if d in dims else 0)  # type: ignore[arg-type]
-            for d, e in enumerate(buffer.shape)
+            spans.get(d, span(0, number(e)) if d in dims else 0) for d, e in enumerate(buffer.shape)
         ]
         view = buffer[tuple(index)]
         return view if dims[0] < dims[1] else view.T
@@ -354,7 +350,7 @@ class Gemm:
             at: Int = begin.get(d, 0)
             if d in self.begin and tensor.shape[d] != 1:
                 at = self.begin[d]
-            index.append(span(at, int(e)))  # type: ignore[arg-type]
+            index.append(span(at, number(e)))
         return tensor[tuple(index)]
 
     def _turned(
@@ -365,7 +361,7 @@ class Gemm:
         tensor = self._tensor(t, dim)
 
         def turn(at: Int, rows: int) -> None:
-            shape = [int(e) for e in h.buffer.shape]  # type: ignore[arg-type]
+            shape = [number(e) for e in h.buffer.shape]
             shape[dim] = rows
             lying = k.sbuf("lying", f.dtype, shape, rows_of(shape, dim))
             k.copy(lying.all, self._source(tensor, dim, first + at, rows, start, lying))
@@ -420,8 +416,8 @@ class Gemm:
             return
         windows = any(p.bound(c.k) for p in c.space.tensors)
         if windows:
-            for ko in range(h.chunks):
-                chunk(ko)
+            for n in range(h.chunks):
+                chunk(n)
             return
         with k.range(h.chunks, name="ko") as ko:
             chunk(ko)

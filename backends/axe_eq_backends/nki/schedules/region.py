@@ -14,9 +14,10 @@ from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg
 from axe_eq.kernel.expr import Int
 from axe_eq.kernel.ir import span
+from axe_eq.kernel.placement import Iter, Placement
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
-from axe_eq_backends.nki.build import EngineBuilder
+from axe_eq_backends.nki.build import EngineBuilder, rows_of
 from axe_eq_backends.nki.space import Count, Scan, Space, Sum, Tensor
 from axe_eq_backends.nki.tiles import EXACT, HELD, Cells, Tile, loaded
 from axe_eq_backends.nki.vector import SCANS
@@ -55,8 +56,6 @@ class Names:
         """The argument for a buffer with these extents and strides."""
         key = t.buffer, tuple(shape), tuple(strides), offset, output
         if key not in self._known:
-            from axe_eq.kernel.placement import Iter, Placement
-
             if t.dtype not in HELD:
                 raise DispatchError(f"buffer {t.buffer}", f"holds {t.dtype}", " ".join(HELD))
             blocks = tuple(
@@ -160,7 +159,7 @@ class Region:
             return self._gathered(t)
         along = {d for d, s in enumerate(t.strides) if s}
         shape = self.shape(along)
-        held = self.k.sbuf(t.buffer, t.dtype, shape, self._place(shape))
+        held = self.k.sbuf(t.buffer, t.dtype, shape, rows_of(shape, self.across))
         inside, offset, begins, extents = [], t.offset, [], []
         for d, s in enumerate(t.strides):
             bound = t.bound(d)
@@ -197,7 +196,7 @@ class Region:
         near = {d for d, s in enumerate(t.strides) if s}
         by = frozenset[int]().union(*(self.space.varies(x.cell) for x in t.looks))
         shape = self.shape(near | by)
-        held = self.k.sbuf(t.buffer, t.dtype, shape, self._place(shape))
+        held = self.k.sbuf(t.buffer, t.dtype, shape, rows_of(shape, self.across))
         last = sum((x.extent - 1) * x.stride for x in t.looks)
         last += sum((self.space.shape[d] - 1) * s for d, s in enumerate(t.strides))
         if any(s < 0 for s in t.strides) or any(x.stride < 0 for x in t.looks):
@@ -286,11 +285,6 @@ class Region:
         if DTYPES[src.kind].kind == "i":
             return self.cells.wrapped(Tile(out, "i32", low, high), src.kind)
         return Tile(out, "bool" if DTYPES[src.kind].kind == "b" else "f32")
-
-    def _place(self, shape: Sequence[int]) -> object:
-        from axe_eq_backends.nki.build import rows_of
-
-        return rows_of(shape, self.across)
 
     def _counted(self, c: Count) -> Tile:
         shape = self.shape({c.dim})

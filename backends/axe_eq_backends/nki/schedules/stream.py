@@ -280,8 +280,8 @@ class _Stream:
         values = self.of_values.fetch("values", factor, v.n, 0, v.extent(v.n), at, n)
         narrow = weights.view
         if weights.dtype != factor.dtype:
-            shape = weights.shape
-            narrow = k.sbuf("narrow", factor.dtype, shape, rows_of(shape, s.m)).all
+            place = rows_of(weights.shape, s.m)
+            narrow = k.sbuf("narrow", factor.dtype, weights.shape, place).all
             k.map(arg(0), narrow, weights.view)
         shape = [1] * len(self.x.space.shape)
         shape[s.m], shape[v.n] = rows, v.extent(v.n)

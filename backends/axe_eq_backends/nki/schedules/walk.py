@@ -234,7 +234,12 @@ class _Sweep:
             once.store(t, c)
         rest = [x for x in space.results if x not in late]
         if rest:
-            self._chunks(given, lambda r: [r.store(t, c) for t, c in rest])
+
+            def stored(region: Region) -> None:
+                for t, c in rest:
+                    region.store(t, c)
+
+            self._chunks(given, stored)
 
     def _once(self) -> list[int]:
         return [1 if d in self.cutdims else e for d, e in enumerate(self.region.extent)]

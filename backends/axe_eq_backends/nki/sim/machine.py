@@ -9,6 +9,7 @@ from axe_eq.target import Target
 from axe_eq_backends.nki import target as targets
 from axe_eq_backends.nki.instrs import MIN_CYCLES
 from axe_eq_backends.nki.sim.errors import NkiError
+from axe_eq_backends.nki.timing import dma_ns
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,11 @@ class Machine:
         """
         each = self.rates.get(f"{engine}.{row}", self.rates.get(f"{engine}.copy", 1.0))
         return max(self.least_cycles, each * elements)
+
+    def dma_ns(self, n_bytes: int, run_bytes: int) -> float:
+        """Time that a transfer takes of all queues together, in which latencies overlap."""
+        latency = self.dma_latency_ns / self.dma_queues
+        return dma_ns(n_bytes, run_bytes, self.dma_bytes_per_ns * 1e9, self.dma_half_run, latency)
 
     @property
     def psum_banks(self) -> int:

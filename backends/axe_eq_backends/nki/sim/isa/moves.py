@@ -14,7 +14,6 @@ from axe_eq_backends.nki.sim.errors import NkiError, shown
 from axe_eq_backends.nki.sim.isa.registry import instruction
 from axe_eq_backends.nki.sim.state import PSUM, SBUF, Run, current
 from axe_eq_backends.nki.sim.storage import Array
-from axe_eq_backends.nki.sim.timing import dma_ns
 from axe_eq_backends.nki.sim.views import Register, Tensor
 
 RUN_BYTES = 2048  # contiguous, from which a DMA is near its rate (nki-dma-bandwidth-guide)
@@ -131,7 +130,7 @@ def transfer(run: Run, dst: Tensor, src: Tensor, *, least: int | None = None) ->
     if length < RUN_BYTES:
         run.warn("D1", "", f"moves {n_bytes} bytes in runs of {length}",
                  f"runs of {RUN_BYTES} bytes or more")  # fmt: skip
-    run.issue("dma", ns=dma_ns(run.machine, n_bytes, length), n_bytes=n_bytes, run=length)
+    run.issue("dma", ns=run.machine.dma_ns(n_bytes, length), n_bytes=n_bytes, run=length)
 
 
 @instruction(defaults={"priority": None})

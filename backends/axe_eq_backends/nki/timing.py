@@ -1,0 +1,22 @@
+"""Model time that is no plain count of cycles: plans and the simulator ask the same formula."""
+
+from __future__ import annotations
+
+
+def dma_ns(
+    n_bytes: int, run_bytes: int, bytes_per_s: float, half_run_bytes: float, latency_ns: float
+) -> float:
+    """Nanoseconds that a transfer takes of all DMA queues together.
+
+    Args:
+        n_bytes: that it moves.
+        run_bytes: of a contiguous run; short runs get less of the rate.
+        bytes_per_s: the rate of all queues.
+        half_run_bytes: the run that gets half of the rate.
+        latency_ns: its share of the latency, which is the least that it takes.
+
+    >>> dma_ns(1 << 20, 256, 1e11, 256, 1300)
+    20971.52
+    """
+    rate = bytes_per_s * run_bytes / (run_bytes + half_run_bytes)
+    return max(n_bytes / rate * 1e9, latency_ns)
