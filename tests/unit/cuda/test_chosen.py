@@ -477,3 +477,10 @@ def test_a_row_without_kernels_is_refused_before_it_is_priced() -> None:
     (text,) = exe.source.values()
     assert "mma_m16n8k16" in text or "mma.sync" in text
     assert "tensor_cores: no kernel is written with tcgen05.f16" in exe.explain()
+
+
+def test_a_product_of_products_is_no_matrix_product() -> None:
+    """What multiplies and is multiplied up: no sum, so no schedule of sums of products takes it."""
+    exe = axe.compile(case(91211).program, target="h200")
+    assert "* e" in exe.program.outputs[0].text
+    assert {k.schedule for k in exe.kernels} == {"lanes"}
