@@ -24,6 +24,7 @@ from axe_eq_backends.cuda.schedules.gemm import Tiling, gemm
 from axe_eq_backends.cuda.schedules.products import PARAMETERS, Tile, products
 from axe_eq_backends.cuda.schedules.stream import stream
 from axe_eq_backends.cuda.target import h200
+from benchmarks.drawn_programs import case
 
 xp = axe.array
 CASES: dict[str, tuple[Any, tuple[tuple[int, ...], ...]]] = {
