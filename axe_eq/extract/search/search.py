@@ -10,8 +10,8 @@ once. Everything is deterministic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
 from itertools import chain, combinations
 
@@ -226,6 +226,23 @@ class Search:
     def keeping(self, values: Collection[int]) -> float:
         """Cost with those of some values in memory that there are here."""
         self._become(self._value_set.intersection(values) | self.roots)
+        return self.total()
+
+    def begin_as(self, other: Search, more: Mapping[int, Collection[int]]) -> float:
+        """Go where another search of the same forest is, less classes that only this one has.
+
+        None of these is in memory, so the kernels are the same, known without a search for them.
+
+        Args:
+            other: at its end.
+            more: placed class -> those that may be loaded only here wherever it may be.
+        """
+        self._become(frozenset(other.materialised))
+        for placed, mapped in other.live().items():
+            met = mapped.met.union(*(more[p] for p in mapped.met & more.keys()))
+            self.kernels[placed] = replace(mapped, met=met)
+            for p in met:
+                self.users.setdefault(p, set()).add(placed)
         return self.total()
 
     def flipped(self, flips: Sequence[int], bound: float) -> float | None:
