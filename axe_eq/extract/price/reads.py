@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from math import prod
 from typing import NamedTuple
@@ -20,6 +20,7 @@ from axe_eq.program.types import ValueType
 from axe_eq.schedule.summary import ScanWork
 
 MOST_READS = 1024  # that are counted
+REMEMBERED = 4096
 
 
 class Reads(NamedTuple):
@@ -158,6 +159,46 @@ def _bends(text: str) -> bool:
     return any(len(p.terms) > 1 for operand in signature(text).operands for p in operand)
 
 
+class _Read(NamedTuple):
+    """A load: per dim of the index space the cuts of its blocks, and whether a part is read."""
+
+    guarded: bool = False
+    scattered: bool = False
+    dims: tuple[tuple[frozenset[int], bool], ...] = ()
+
+
+@lru_cache(REMEMBERED)
+def _read(text: str, coords: Coords, shape: tuple[int, ...], extents: tuple[int, ...]) -> _Read:
+    """What a load of a layout at some places is; cones of one value mostly have the same loads."""
+    if isinstance(places.window(coords, shape, extents), str):
+        return _Read(guarded=True)
+    read = places.read(_layout(text), coords, shape, extents)
+    if isinstance(read, str):
+        return _Read(scattered=True)
+    cuts = (frozenset(prod(e for e, _ in b[n:]) for n in range(1, len(b))) for b in read.blocks)
+    return _Read(dims=tuple((c, bool(w)) for c, w in zip(cuts, read.window, strict=True)))
+
+
+@lru_cache(REMEMBERED)
+def _operands(
+    text: str, shapes: tuple[tuple[int, ...], ...], coords: Coords, n_dims: int
+) -> tuple[tuple[int, ...], tuple[Coords, ...]]:
+    """Where a block operator reads its operands: reduced dims come after the others there are."""
+    sig, added = signature(text), list[int]()
+    extents, images = sig.extents(shapes), dict(enumerate(coords))
+    images |= {d: _added(extents[d], added, n_dims) for d in sig.reduced}
+    operands = (tuple(p.substitute(images) for p in operand) for operand in sig.operands)
+    return tuple(added), tuple(operands)
+
+
+def _added(extent: int, extents: list[int], n_dims: int = 0) -> Affine:
+    """One more dim of an index space; one of a single index is no place."""
+    if extent == 1:
+        return Affine(())
+    extents.append(extent)
+    return plain(n_dims + len(extents) - 1)
+
+
 class _Walk:
     """Follows places from roots down; `extents` are those of the index space so far."""
 
@@ -178,11 +219,8 @@ class _Walk:
         self._visit(tile, tuple(map(self._dim, self._shape(tile))))
 
     def _dim(self, extent: int) -> Affine:
-        """A dim of the index space; one of a single index is no place."""
-        if extent == 1:
-            return Affine(())
-        self.extents.append(extent)
-        return plain(len(self.extents) - 1)
+        """A dim of the index space."""
+        return _added(extent, self.extents)
 
     def _shape(self, tile: int) -> tuple[int, ...]:
         return self.forest.tiles[tile].type.shape
@@ -205,19 +243,13 @@ class _Walk:
 
     def _load(self, source: int, tile: int, coords: Coords) -> None:
         """A load tile, seen as a tile with the same order of elements."""
-        shape, extents = self._shape(tile), tuple(self.extents)
-        if isinstance(places.window(coords, shape, extents), str):
-            self.guarded += 1
-            return
-        layout = _layout(self.picks[source].layout)
-        read = places.read(layout, coords, shape, extents)
-        if isinstance(read, str):
-            self.scattered += 1
-            return
-        for dim, (block, bounded) in enumerate(zip(read.blocks, read.window, strict=True)):
-            cuts = {prod(e for e, _ in block[n:]) for n in range(1, len(block))}
+        layout, shape = self.picks[source].layout, self._shape(tile)
+        read = _read(layout, coords, shape, tuple(self.extents))
+        self.guarded += read.guarded
+        self.scattered += read.scattered
+        for dim, (cuts, bounded) in enumerate(read.dims):
             self.cuts.setdefault(dim, set()).update(cuts)
-            self.scattered += dim in self.apart and len(block) > 1
+            self.scattered += dim in self.apart and bool(cuts)
             if bounded and dim not in self.apart:
                 self.bounded.add(dim)
 
@@ -237,11 +269,11 @@ class _Walk:
     def _cell(self, choice: Choice, coords: Coords) -> None:
         sig = signature(choice.text)
         self.scattered += bool(sig.n_reduced) and self._is_apart(coords)
-        images = dict(enumerate(coords))
-        extents = sig.extents([self._shape(c) for c in choice.children])
-        images |= {d: self._dim(extents[d]) for d in sig.reduced}
-        for child, operand in zip(choice.children, sig.operands, strict=True):
-            self._visit(child, tuple(p.substitute(images) for p in operand))
+        shapes = tuple(self._shape(c) for c in choice.children)
+        added, operands = _operands(choice.text, shapes, coords, len(self.extents))
+        self.extents += added
+        for child, operand in zip(choice.children, operands, strict=True):
+            self._visit(child, operand)
 
     def _scan(self, tile: int, choice: Choice, coords: Coords) -> None:
         axis = scan(choice.text)[1]

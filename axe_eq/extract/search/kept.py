@@ -34,7 +34,10 @@ def kept_otherwise(search: Search, kinds: Collection[str]) -> Search:
     prices = search.prices
     numbers = [prices.number(pair) for pair in wanted]
     other = Search(prices.on(_extended(prices, forest)))
-    best = other.keeping(search.materialised)
+    more: dict[int, list[int]] = {}
+    for (source, _), number in prices.also.items():
+        more.setdefault(source, []).append(number)
+    best = other.begin_as(search, more)
     first = best
     for (p, _), number in zip(wanted, numbers, strict=True):
         for flips in _ways(other, p, number):

@@ -10,8 +10,8 @@ once. Everything is deterministic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
 from itertools import chain, combinations
 
@@ -35,6 +35,7 @@ REMEMBERED = 256
 # Tile classes that a descent may enumerate, and more per value of the program's text, before it
 # ends where it is: random graphs of 1000 operators take 170 a value.
 WORK, WORK_PER_VALUE = 20_000, 200
+ROUNDING = 1e-9  # of sums that are taken in another order
 INFINITE = float("inf")
 
 End = tuple[float, frozenset[int]]
@@ -183,6 +184,8 @@ class Search:
 
         Infinite above the bound, and where kernels wait for each other in a circle.
         """
+        if bound < INFINITE and self._exceeds(bound):
+            return INFINITE
         cost = self._estimate(bound)
         while cost < INFINITE and self._read():
             cost = self._estimate(bound)
@@ -199,9 +202,47 @@ class Search:
                 return INFINITE
         return cost
 
+    def _exceeds(self, bound: float) -> bool:
+        """Whether some of the kernels that the outputs need cost more by themselves.
+
+        Those that a change of M left as they were are counted first: of a change that does not pay,
+        few others are worked out.
+        """
+        cost, bound = 0.0, bound * (1 + ROUNDING)
+        met = set(self.roots)
+        known = [r for r in sorted(met) if r in self.kernels]
+        changed = sorted(met.difference(known))
+        while known or changed:
+            mapped = self.kernel((known or changed).pop())
+            cost += mapped.time_s
+            if cost > bound:
+                return True
+            new = sorted(mapped.leaves - self.inputs - met)
+            met.update(new)
+            for placed in new:
+                (known if placed in self.kernels else changed).append(placed)
+        return False
+
     def keeping(self, values: Collection[int]) -> float:
         """Cost with those of some values in memory that there are here."""
         self._become(self._value_set.intersection(values) | self.roots)
+        return self.total()
+
+    def begin_as(self, other: Search, more: Mapping[int, Collection[int]]) -> float:
+        """Go where another search of the same forest is, less classes that only this one has.
+
+        None of these is in memory, so the kernels are the same, known without a search for them.
+
+        Args:
+            other: at its end.
+            more: placed class -> those that may be loaded only here wherever it may be.
+        """
+        self._become(frozenset(other.materialised))
+        for placed, mapped in other.live().items():
+            met = mapped.met.union(*(more[p] for p in mapped.met & more.keys()))
+            self.kernels[placed] = replace(mapped, met=met)
+            for p in met:
+                self.users.setdefault(p, set()).add(placed)
         return self.total()
 
     def flipped(self, flips: Sequence[int], bound: float) -> float | None:
