@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from mpi4py import MPI
 
 import axe_eq as axe
 from axe_eq.errors import AxeError
@@ -58,6 +59,7 @@ def main() -> None:
         compiled(axe.Mesh({"x": 3})).on("mpi")
     except AxeError as error:
         say(run, str(error).partition("\n")[0])
+    MPI.COMM_WORLD.Barrier()  # both have said it
     if run.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     run(*shards)
