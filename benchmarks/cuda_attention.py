@@ -27,7 +27,7 @@ except ImportError as error:
     raise absent(error) from None
 
 from axe_eq.kernel.cells import apply, arg
-from axe_eq_backends.cuda.online import ONLINE
+from axe_eq.kernel.structured import ONLINE
 from axe_eq_backends.cuda.schedules.stream import Problem, Tensor, Tiling, stream
 from benchmarks import cuda_programs as programs
 from benchmarks.cuda import Run, burst, launcher, load, machine, normal, relative_error, summary

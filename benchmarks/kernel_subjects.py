@@ -13,9 +13,9 @@ import numpy as np
 
 from axe_eq.kernel.cells import Cell, apply, arg
 from axe_eq.kernel.placement import number
+from axe_eq.kernel.structured import ONLINE
 from axe_eq.kernel.threads import ir
 from axe_eq.program.types import DTYPES
-from axe_eq_backends.cuda.online import ONLINE
 from axe_eq_backends.cuda.schedules import stream
 from axe_eq_backends.cuda.schedules.contraction import Contraction, Product
 from axe_eq_backends.cuda.schedules.gemm import Extra, Matrix, Problem, Tiling, gemm

@@ -166,6 +166,15 @@ def renumber(cell: Cell, numbers: Mapping[int, int]) -> Cell:
     return cell
 
 
+def substituted(cell: Cell, values: Mapping[int, Cell]) -> Cell:
+    """The cell expression with operands replaced by expressions; others stay."""
+    if isinstance(cell, Operand):
+        return values.get(cell.index, cell)
+    if isinstance(cell, Apply):
+        return Apply(cell.cell, tuple(substituted(a, values) for a in cell.args))
+    return cell
+
+
 def replaced(cell: Cell, known: Mapping[Cell, Cell]) -> Cell:
     """The cell expression with its largest subexpressions that are `known` replaced.
 

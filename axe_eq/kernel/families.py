@@ -75,6 +75,35 @@ def row_families(target_family: str) -> dict[str, RowFamily]:
     return {name: f for (target, name), (_, f) in _families.items() if target == target_family}
 
 
+@dataclass(frozen=True)
+class Families:
+    """The families of a target family: its backend's own, and those that packs bring.
+
+    Attributes:
+        target_family: whose targets have the rows.
+        own: the backend's families.
+    """
+
+    target_family: str
+    own: tuple[RowFamily, ...]
+
+    def all(self) -> dict[str, RowFamily]:
+        """Every family, by name."""
+        return {f.name: f for f in self.own} | row_families(self.target_family)
+
+    def derivations(self) -> dict[str, Derive]:
+        """How the rows of every family are planned, by its name."""
+        return {name: f.derive for name, f in self.all().items()}
+
+    def meanings(self) -> dict[str, Callable[..., Any]]:
+        """What every instruction call does, by its name."""
+        return {call: does for f in self.all().values() for call, does in f.meanings.items()}
+
+    def texts(self) -> dict[str, Callable[..., Any]]:
+        """What writes every instruction call, by its name."""
+        return {call: writes for f in self.all().values() for call, writes in f.texts.items()}
+
+
 @contextmanager
 def replaced(target_family: str, family: RowFamily) -> Iterator[None]:
     """Another family in the place of the declared one of its name, inside."""

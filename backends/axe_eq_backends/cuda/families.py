@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from axe_eq.kernel.dispatch import Derive
-from axe_eq.kernel.families import RowFamily, row_families
+from axe_eq.kernel.families import Families, RowFamily
 from axe_eq_backends.cuda import (
     copies,
     cp_async,
@@ -47,21 +47,5 @@ OWN = (
 )  # fmt: skip
 
 
-def families() -> dict[str, RowFamily]:
-    """Every family, by name."""
-    return {f.name: f for f in OWN} | row_families("cuda")
-
-
-def derivations() -> dict[str, Derive]:
-    """How the rows of every family are planned, by its name."""
-    return {name: f.derive for name, f in families().items()}
-
-
-def meanings() -> dict[str, Callable[..., Any]]:
-    """What every instruction call does, by its name."""
-    return {call: does for f in families().values() for call, does in f.meanings.items()}
-
-
-def texts() -> dict[str, Callable[..., Any]]:
-    """What writes every instruction call, by its name."""
-    return {call: writes for f in families().values() for call, writes in f.texts.items()}
+FAMILIES = Families("cuda", OWN)
+derivations, meanings, texts = FAMILIES.derivations, FAMILIES.meanings, FAMILIES.texts

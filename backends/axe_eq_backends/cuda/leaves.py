@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from axe_eq.kernel.cells import Cell
+from axe_eq.kernel.cells import Cell, substituted
 from axe_eq.lower.formulas import Cone, Leaf, Load, Position, Root
 from axe_eq_backends.cuda import contract
-from axe_eq_backends.cuda.online import substituted
 from axe_eq_backends.cuda.schedules.tensors import Operand
 
 

@@ -10,11 +10,11 @@ import math
 from collections.abc import Callable, Sequence
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel.cells import Cell, apply, arg
+from axe_eq.kernel.cells import Cell, apply, arg, substituted
 from axe_eq.kernel.monoids import Parts, declared_parts
+from axe_eq.kernel.structured import LAST
 from axe_eq.program.ops import CELLS, MONOIDS
 from axe_eq.program.types import DTYPES, promote
-from axe_eq_backends.cuda.online import LAST, substituted
 from axe_eq_backends.cuda.schedules.tails import unit_of
 
 # Truth values are merged as the numbers 0 and 1: threads exchange registers of 32 bits.

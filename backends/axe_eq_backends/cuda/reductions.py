@@ -9,7 +9,8 @@ from itertools import product
 from math import log2, prod
 
 from axe_eq.errors import DispatchError
-from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, result_dtype, used
+from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, result_dtype, substituted, used
+from axe_eq.kernel.structured import BEST, ONLINE
 from axe_eq.kernel.threads import ir
 from axe_eq.lower.candidate import Candidate
 from axe_eq.lower.formulas import Cone, Fold
@@ -25,7 +26,7 @@ from axe_eq_backends.cuda.lane_price import (
     residents,
 )
 from axe_eq_backends.cuda.leaves import Names, looking, operand, stored
-from axe_eq_backends.cuda.online import BEST, ONLINE, substituted, unable
+from axe_eq_backends.cuda.online import unable
 from axe_eq_backends.cuda.pointwise import Maps
 from axe_eq_backends.cuda.prefixes import exchanged, unexchanged
 from axe_eq_backends.cuda.schedules.map import spread

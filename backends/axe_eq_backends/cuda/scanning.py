@@ -7,14 +7,13 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
-from axe_eq.kernel.cells import Cell, arg, result_dtype
+from axe_eq.kernel.cells import Cell, arg, result_dtype, substituted
 from axe_eq.kernel.threads import ir
 from axe_eq.lower.candidate import Candidate
 from axe_eq.lower.formulas import Cone, Prefix
 from axe_eq.target import Target
 from axe_eq_backends.cuda.lane_price import Tensors, operations
 from axe_eq_backends.cuda.leaves import Names, operand, stored
-from axe_eq_backends.cuda.online import substituted
 from axe_eq_backends.cuda.prefixes import lifted, parts_of
 from axe_eq_backends.cuda.reductions import Problem, contiguous_last, fused
 from axe_eq_backends.cuda.schedules import scans

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from axe_eq.errors import AxeError
+from axe_eq.kernel.structured import ONLINE
 from axe_eq.lower.read import read_cone
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.summary import Column, Columns, Summary, flops, grid_of
@@ -30,7 +31,6 @@ from axe_eq_backends.cuda.cost import (
     waves,
     wide_weights,
 )
-from axe_eq_backends.cuda.online import ONLINE
 from axe_eq_backends.cuda.schedules.chunks import (
     GROUP_ROWS,
     Problem,

@@ -12,11 +12,11 @@ from dataclasses import replace
 from itertools import permutations
 
 from axe_eq.kernel.cells import Apply, Cell, Operand, renumber, used
+from axe_eq.kernel.structured import ONLINE
 from axe_eq.lower.formulas import Cone, Fold, Leaf, Load, Position
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
 from axe_eq_backends.cuda.leaves import Names
-from axe_eq_backends.cuda.online import ONLINE
 from axe_eq_backends.cuda.schedules.chunks import (
     Problem,
     Tensor,

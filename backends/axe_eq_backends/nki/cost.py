@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
+import numpy as np
+
 from axe_eq.errors import AxeError, DispatchError
 from axe_eq.lower.candidate import Candidate
 from axe_eq.lower.formulas import Cone
@@ -40,10 +42,7 @@ def figures(summary: Summary, target: Target) -> Columns:
     lanes = flops(summary.vector, summary, columns) / target.vector_flops_per_s
     products = flops(summary.products, summary, columns) / matrix
     memory = once / target.memories[0].bytes_per_s
-    columns.time_s = target.launch_s + (memory + lanes * 0 + products * 0).clip(0)
-    columns.time_s = columns.time_s.clip(target.launch_s + lanes / 8).clip(
-        target.launch_s + products
-    )
+    columns.time_s = target.launch_s + np.maximum.reduce([memory, lanes / 8, products])
     columns.costs = {"dma_s": memory}
     return columns
 
@@ -76,6 +75,15 @@ def priced(
 def products_of(target: Target) -> set[str]:
     """Element types that some row multiplies."""
     return {d for row in target.rows("gemm") for kinds in row.dtypes for d in kinds[:2]}
+
+
+def _beyond_rows(summary: Summary, target: Target) -> str | None:
+    """Why no row of products reads what a product reads, whatever the product is."""
+    if summary.n_scattered or summary.n_guarded or summary.n_looked:
+        return "places that strides do not say"
+    if lost := {d for w in summary.products for d in w.dtypes} - products_of(target):
+        return f"no row of products of {' '.join(sorted(lost))}"
+    return None
 
 
 def _of_matrices(w: Work) -> bool:
@@ -115,7 +123,8 @@ class Tiles:
 
     def candidates(self, step: KernelStep, target: Target) -> list[Candidate]:
         """Ways to fill partitions, and tiles."""
-        return priced(read_cone(step), self.name, target, self._offered(read_cone(step), target))
+        cone = read_cone(step)
+        return priced(cone, self.name, target, self._offered(cone, target))
 
     def _offered(self, cone: Cone, target: Target) -> Iterator[Parameters]:
         space = space_of(cone)
@@ -140,11 +149,7 @@ class TensorEngine:
         """Refused without products, with other reductions, with element types no row takes."""
         if not summary.products or summary.n_folds or any(w.structured for w in summary.products):
             return "not sums of products alone"
-        if summary.n_scattered or summary.n_guarded or summary.n_looked:
-            return "places that strides do not say"
-        if lost := {d for w in summary.products for d in w.dtypes} - products_of(target):
-            return f"no row of products of {' '.join(sorted(lost))}"
-        return None
+        return _beyond_rows(summary, target)
 
     def price(self, summary: Summary, target: Target) -> Columns:
         """What every kernel takes at least, by figures."""
@@ -170,11 +175,7 @@ class Stream:
         structured = [w for w in summary.products if w.structured]
         if len(structured) != 1 or len(summary.products) != 2 or summary.n_folds:
             return "not one mixture and the product of its scores"
-        if summary.n_scattered or summary.n_guarded or summary.n_looked:
-            return "places that strides do not say"
-        if lost := {d for w in summary.products for d in w.dtypes} - products_of(target):
-            return f"no row of products of {' '.join(sorted(lost))}"
-        return None
+        return _beyond_rows(summary, target)
 
     def price(self, summary: Summary, target: Target) -> Columns:
         """What every kernel takes at least, by figures."""

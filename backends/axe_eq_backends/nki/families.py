@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 from axe_eq.kernel.dispatch import Derive
-from axe_eq.kernel.families import RowFamily, row_families
+from axe_eq.kernel.families import Families, RowFamily
 from axe_eq_backends.nki import dma, pe, vector
 from axe_eq_backends.nki.meaning import MEANINGS
 from axe_eq_backends.nki.target import FAMILY
@@ -30,21 +27,5 @@ OWN = (
 )  # fmt: skip
 
 
-def families() -> dict[str, RowFamily]:
-    """Every family, by name."""
-    return {f.name: f for f in OWN} | row_families(FAMILY)
-
-
-def derivations() -> dict[str, Derive]:
-    """How the rows of every family are planned, by its name."""
-    return {name: f.derive for name, f in families().items()}
-
-
-def meanings() -> dict[str, Callable[..., Any]]:
-    """What every instruction call does, by its name."""
-    return {call: does for f in families().values() for call, does in f.meanings.items()}
-
-
-def texts() -> dict[str, Callable[..., Any]]:
-    """What writes every instruction call, by its name."""
-    return {call: writes for f in families().values() for call, writes in f.texts.items()}
+FAMILIES = Families(FAMILY, OWN)
+derivations, meanings, texts = FAMILIES.derivations, FAMILIES.meanings, FAMILIES.texts

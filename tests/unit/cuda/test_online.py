@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg
-from axe_eq_backends.cuda.online import ONLINE, gathered, in_powers_of_two, substituted
+from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg, substituted
+from axe_eq.kernel.structured import ONLINE
+from axe_eq_backends.cuda.online import gathered, in_powers_of_two
 
 SCALES = (1.0, 0.088378906, 0.125, 0.07217, 3.7)
 

@@ -18,6 +18,7 @@ import pytest
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel.cells import Cell, Constant, apply, arg
 from axe_eq.kernel.placement import number
+from axe_eq.kernel.structured import ONLINE, Online
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.kernel.threads.interp import ORDERS, interpret
@@ -25,7 +26,6 @@ from axe_eq_backends.cuda.compile import compile_text
 from axe_eq_backends.cuda.emit import emit
 from axe_eq_backends.cuda.held import held_registers
 from axe_eq_backends.cuda.meaning import MEANINGS
-from axe_eq_backends.cuda.online import ONLINE, Online
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules.stream import Problem, Tensor, Tiling, stream
 from axe_eq_backends.cuda.target import h200

@@ -11,12 +11,12 @@ from axe_eq.errors import EmitError
 from axe_eq.kernel.cells import apply, arg
 from axe_eq.kernel.expr import var
 from axe_eq.kernel.show import show
+from axe_eq.kernel.structured import ONLINE
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.layout import Layout
 from axe_eq_backends.cuda.calls import digits
 from axe_eq_backends.cuda.emit import emit, identifier
-from axe_eq_backends.cuda.online import ONLINE
 from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.schedules import stream
 from axe_eq_backends.cuda.schedules.contraction import Contraction, Product

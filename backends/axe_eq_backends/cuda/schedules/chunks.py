@@ -21,10 +21,12 @@ from axe_eq.kernel.cells import (
     arg,
     renumber,
     replaced,
+    substituted,
     used,
 )  # fmt: skip
 from axe_eq.kernel.expr import Expr, Int, equal, make
 from axe_eq.kernel.placement import strided
+from axe_eq.kernel.structured import Online
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.kernel.threads.ir import span
@@ -32,14 +34,7 @@ from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.instrs import K_MAJOR, MN_MAJOR, TMA, SmemForm
 from axe_eq_backends.cuda.live import Live, positions
-from axe_eq_backends.cuda.online import (
-    WIDENED,
-    Online,
-    gathered,
-    hoisted,
-    in_powers_of_two,
-    substituted,
-)  # fmt: skip
+from axe_eq_backends.cuda.online import WIDENED, gathered, hoisted, in_powers_of_two
 from axe_eq_backends.cuda.schedules import tiles
 from axe_eq_backends.cuda.schedules.gemm import column_words, tile_words
 from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES

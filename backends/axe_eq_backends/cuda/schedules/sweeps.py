@@ -23,16 +23,17 @@ from axe_eq.kernel.cells import (
     apply,
     arg,
     renumber,
+    substituted,
     used,
 )  # fmt: skip
 from axe_eq.kernel.cells import Operand as Numbered
 from axe_eq.kernel.expr import Int, bounds, ceil_div
+from axe_eq.kernel.structured import ONLINE
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import ThreadBuilder
 from axe_eq.layout import Layout
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
-from axe_eq_backends.cuda.online import ONLINE, substituted
 from axe_eq_backends.cuda.schedules.rows import OTHER_REGISTERS
 from axe_eq_backends.cuda.schedules.tails import Reduction, unit_of, value_dtypes
 from axe_eq_backends.cuda.schedules.tensors import (

@@ -16,10 +16,10 @@ from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Apply, Cell, Operand, apply, arg, used
 from axe_eq.kernel.expr import Int
 from axe_eq.kernel.ir import span
+from axe_eq.kernel.structured import ONLINE, Online
 from axe_eq.program.ops import MONOIDS
 from axe_eq.target import Target
 from axe_eq_backends.nki.build import rows_of
-from axe_eq_backends.nki.monoids import ONLINE, Online
 from axe_eq_backends.nki.schedules.gemm import TURNED, Contraction, Factor, Gemm, factor_of, longest
 from axe_eq_backends.nki.schedules.region import Names, Region, pieces
 from axe_eq_backends.nki.space import Count, Part, Space, Sum, Tensor
@@ -269,7 +269,7 @@ class _Stream:
         k.reduce(online.statistic, here.view, score.view, [s.n])
         k.map(apply(online.merge, arg(0), arg(1)), new.view, top.view, here.view)
         weights = Cells(k, s.m, lambda i: (score, new)[i]).tile(online.weight)
-        change = Cells(k, s.m, lambda i: (top, new)[i]).tile(online.weight)
+        change = Cells(k, s.m, lambda i: (top, new)[i]).tile(online.rescale)
         k.copy(top.view, new.view)
         return weights, change
 
