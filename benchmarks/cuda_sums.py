@@ -18,6 +18,7 @@ import json
 import math
 import os
 import random
+import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -286,7 +287,7 @@ def main() -> None:
         options.out.write_text(json.dumps({"machine": machine(), "cases": found}, indent=1))
     ratios = [c["ratio"] for c in found if c.get("ratio")]
     if ratios:
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        mean = statistics.geometric_mean(ratios)
         near = sum(0.7 <= c["of_estimate"] <= 1.3 for c in found if c.get("ratio"))
         print(
             f"{len(ratios)} programs: geomean {mean:.3f}, least {min(ratios):.3f};"

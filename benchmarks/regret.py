@@ -129,10 +129,10 @@ def figures(rows: Sequence[Row]) -> list[Row]:
         chosen, *_ = row["candidates"]
         fastest = min(row["candidates"], key=lambda c: c["time_s"])
         found.append({
-            **{n: row[n] for n in ("seed", "kind", "specs", "kernel")},
+            **{n: row[n] for n in ("seed", "kind", "specs")},
             "schedule": f"{chosen['schedule']} {chosen['row']}".strip(),
             "time_s": chosen["time_s"], "missed": chosen["time_s"] / chosen["estimate_s"],
-            "regret": chosen["time_s"] / fastest["time_s"], "n": len(row["candidates"]),
+            "regret": chosen["time_s"] / fastest["time_s"],
             "fastest": f"{fastest['schedule']} {fastest['row']} {fastest['parameters']}",
             "chosen": chosen["parameters"],
         })  # fmt: skip

@@ -13,6 +13,7 @@ from axe_eq.cli.programs import (
     check_count,
     compare,
     line,
+    pack_names,
     places_of,
     program_options,
     random_inputs,
@@ -140,9 +141,8 @@ def compiled_on(
             None if text == WHOLE else _layout(text, Spec(root.shape, root.dtype), mesh)
             for text, root in zip(wanted, program.outputs, strict=True)
         ]
-    names = [name.strip() for name in packs.split(",")] if packs else None
     return compile_program(
-        fn, *placed, target=target or "cpu", mesh=mesh, outputs=outputs, packs=names,
+        fn, *placed, target=target or "cpu", mesh=mesh, outputs=outputs, packs=pack_names(packs),
         without=without, numerics=numerics,
     )  # fmt: skip
 

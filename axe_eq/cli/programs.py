@@ -62,6 +62,11 @@ def saved(function: str, **options: Any) -> Loaded:
     return load(function)
 
 
+def pack_names(packs: str | None) -> list[str] | None:
+    """The packs that an option names; None without one."""
+    return [name.strip() for name in packs.split(",")] if packs else None
+
+
 def compiled(
     function: str,
     specs: tuple[str, ...],
@@ -72,12 +77,11 @@ def compiled(
     tune: bool | float = False,
 ) -> Any:
     """Compile what the options name."""
-    names = [name.strip() for name in packs.split(",")] if packs else None
     return compile_program(
         load_function(function),
         *specs,
         target=target,
-        packs=names,
+        packs=pack_names(packs),
         without=without,
         numerics=numerics,
         tune=tune,

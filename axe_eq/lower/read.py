@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import pairwise
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -30,12 +31,13 @@ from axe_eq.lower.formulas import (
     Prefix,
     Root,
 )
+from axe_eq.pack import schedule_named
 from axe_eq.program import gathers, ops, places
 from axe_eq.program.ops import Look
 from axe_eq.program.places import Blocks, Coords, Range, Window
 from axe_eq.program.signature import Affine, plain, signature
 from axe_eq.program.types import DTYPES, ValueType, value_type
-from axe_eq.schedule.graph import KernelStep, TileNode
+from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, TileNode
 
 STORED = tuple(DTYPES)
 _INT_MAX = (1 << 31) - 1
@@ -51,6 +53,19 @@ def itself(monoid: str, operands: Sequence[Cell], dtypes: Sequence[str]) -> Cell
     if len(operands) > 1:
         raise ScheduleError(f"scan by {monoid}", f"of {len(operands)} operands", "one")
     return operands[0]
+
+
+def own_lowering(step: KernelStep | MoveStep) -> Any:
+    """The schedule of a step that writes its kernels itself; None where the backend writes them."""
+    own = schedule_named(step.schedule) if isinstance(step, KernelStep) else None
+    return own if hasattr(own, "lower") else None
+
+
+def as_kernel(step: MoveStep, graph: ScheduleGraph, schedule: str) -> KernelStep:
+    """A move as the kernel that a schedule writes: a load, stored where the move writes."""
+    type_ = graph.buffers[step.writes[0].buffer].type
+    node = TileNode("load", "", "", "", type_, access=0)
+    return KernelStep(step.name, (node,), (0,), step.reads, step.writes, {}, schedule)
 
 
 def read_cone(step: KernelStep, alone: Alone = itself) -> Cone:

@@ -93,8 +93,7 @@ def _block(name: str, block: Block, piece: Piece, source: Side | None, goal: Sid
         holds.append(found[0])
         wants.append(found[1])
         counts.append(np.array([len(c.leaf) for c in classes]))
-    columns_of = enumerate(pick.T)
-    at = list(columns_of)
+    at = list(enumerate(pick.T))
     count = reduce(np.multiply, [counts[g][p] for g, p in at], np.ones(len(pick), np.int64))
     if (bad := np.flatnonzero(count != block.count)).size:
         row = int(bad[0])

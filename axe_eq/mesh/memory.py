@@ -24,21 +24,23 @@ def peaks(plan: MeshPlan) -> tuple[int, ...]:
     last = last_uses(plan)
     sizes = {n: plan.side(n).n_elements * b.value_type.itemsize for n, b in plan.buffers.items()}
     held = {n: set(plan.side(n).devices.tolist()) for n in plan.buffers}
+    staged = [_staged(step, plan.n_ranks) for step in plan.steps]
     found = []
     for rank in range(plan.n_ranks):
         mine = {n: size if rank in held[n] else 0 for n, size in sizes.items()}
-        alive = {n for n in plan.inputs}
+        alive = set(plan.inputs)
         peak = sum(mine[n] for n in alive)
         for number, step in enumerate(plan.steps):
             alive |= set(writes_of(step))
-            peak = max(peak, sum(mine[n] for n in alive) + _staged(step, rank, plan.n_ranks))
+            peak = max(peak, sum(mine[n] for n in alive) + staged[number][rank])
             alive -= {n for n in alive if last.get(n, number) <= number}
         found.append(peak)
     return tuple(found)
 
 
-def _staged(step: LocalStep | ExchangeStep, rank: int, n_ranks: int) -> int:
-    """Bytes of packed messages that a rank sends and receives in a step."""
+def _staged(step: LocalStep | ExchangeStep, n_ranks: int) -> list[int]:
+    """Bytes of packed messages that every rank sends and receives in a step."""
     if isinstance(step, LocalStep):
-        return 0
-    return step.messages.sent(n_ranks)[rank] + step.messages.received(n_ranks)[rank]
+        return [0] * n_ranks
+    sent, received = step.messages.sent(n_ranks), step.messages.received(n_ranks)
+    return [a + b for a, b in zip(sent, received, strict=True)]

@@ -28,7 +28,7 @@ def pattern(messages: Messages) -> str:
     if most_out == most_in == 1:
         return "permute"
     if len(out) == 1:
-        return "broadcast" if _sends_alike(messages, out) else _if_apart(messages, out, "scatter")
+        return "broadcast" if _sends_alike(messages, out) else _if_apart(messages, "scatter")
     if len(into) == 1:
         return "gather"
     size = _groups(out)
@@ -37,7 +37,7 @@ def pattern(messages: Messages) -> str:
     if _sends_alike(messages, out):
         return f"all_gather of {size}"
     equal = len(set(pairs.values())) == 1
-    return _if_apart(messages, out, f"all_to_all of {size}") if equal else "messages"
+    return _if_apart(messages, f"all_to_all of {size}") if equal else "messages"
 
 
 def _groups(out: Mapping[int, list[int]]) -> int:
@@ -77,7 +77,7 @@ def _sends_alike(messages: Messages, out: Mapping[int, list[int]]) -> bool:
     )
 
 
-def _if_apart(messages: Messages, out: Mapping[int, list[int]], name: str) -> str:
+def _if_apart(messages: Messages, name: str) -> str:
     """The name where nobody sends one element to two devices, else "messages"."""
     for block in messages.blocks:
         crosses = block.src != block.dst

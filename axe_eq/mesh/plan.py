@@ -121,7 +121,16 @@ class MeshPlan:
 
     def to_json(self) -> str:
         """The whole plan as JSON, with every message's regions and bytes, and a digest."""
-        data = {
+        data = self._data()
+        return json.dumps(data | {"digest": _digest(data)})
+
+    @cached_property
+    def digest(self) -> str:
+        """A name for exactly this plan: ranks that run one have equal digests."""
+        return _digest(self._data())
+
+    def _data(self) -> dict[str, Any]:
+        return {
             "format": FORMAT,
             "target": self.target,
             "mesh": list(self.mesh.items()),
@@ -133,12 +142,6 @@ class MeshPlan:
             "n_bytes": self.n_bytes,
             "peak_bytes": self.peak_bytes,
         }
-        return json.dumps(data | {"digest": _digest(data)})
-
-    @cached_property
-    def digest(self) -> str:
-        """A name for exactly this plan: ranks that run one have equal digests."""
-        return str(json.loads(self.to_json())["digest"])
 
     def __str__(self) -> str:
         return plan_text(self)

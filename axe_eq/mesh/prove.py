@@ -21,7 +21,7 @@ from axe_eq.mesh.steps import ExchangeStep, LocalStep, reads_of, sources_of, wri
 from axe_eq.program.node import op_type, scan_type, sel_type
 from axe_eq.program.types import ValueType, value_type
 from axe_eq.schedule import shard
-from axe_eq.schedule.graph import KernelStep, TileNode
+from axe_eq.schedule.graph import BufferSpec, KernelStep, TileNode
 from axe_eq.schedule.memory import buffer_elements
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _check_steps(plan: MeshPlan) -> None:
             raise ScheduleError(f"buffer {name!r}", "is not in the plan", "a buffer of it")
     written = set(plan.inputs)
     names: set[str] = set()
-    numbers: set[int] = set()
+    last = -1  # tag of the exchange before
     for step in plan.steps:
         place = f"step {step.name}"
         if step.name in names:
@@ -103,10 +103,10 @@ def _check_steps(plan: MeshPlan) -> None:
             written.add(name)
         if isinstance(step, LocalStep):
             _check_local(plan, step)
-        elif step.number <= max(numbers, default=-1):
+        elif step.number <= last:
             raise ScheduleError(place, f"has tag {step.number}", "one above those before it")
         else:
-            numbers.add(step.number)
+            last = step.number
     for name, text in zip(plan.outputs, plan.types, strict=True):
         if name not in written:
             raise ScheduleError(f"output {name!r}", "is written by no step", "a step that does")
@@ -150,16 +150,15 @@ def _check_local(plan: MeshPlan, step: LocalStep) -> None:
         _check_kernel(f"{place}, kernel {kernel.name}", graph.buffers, kernel)
 
 
-def _check_kernel(place: str, buffers: Mapping[str, object], kernel: KernelStep) -> None:
+def _check_kernel(place: str, buffers: Mapping[str, BufferSpec], kernel: KernelStep) -> None:
     for access in (*kernel.reads, *kernel.writes):
         buffer = buffers.get(access.buffer)
-        if buffer is None or getattr(buffer, "layout", None) != access.layout:
+        if buffer is None or buffer.layout != access.layout:
             wrong = f"accesses {access.buffer!r} in layout {access.layout}"
             raise ScheduleError(place, wrong, "a buffer of its graph, as it lies")
     check_nodes(place, kernel.nodes, len(kernel.reads))
     for root, access in zip(kernel.roots, kernel.writes, strict=True):
-        buffer = buffers[access.buffer]
-        if kernel.nodes[root].type != getattr(buffer, "type", None):
+        if kernel.nodes[root].type != buffers[access.buffer].type:
             raise ScheduleError(place, f"stores {kernel.nodes[root].type}", f"as {access.buffer!r}")
 
 

@@ -15,6 +15,7 @@ from axe_eq.schedule.graph import ScheduleGraph
 
 Run = Callable[[Sequence[Array]], Sequence[Array]]
 Prepare = Callable[[ScheduleGraph], Run]
+LOCAL_FAMILY = "cpu"  # whose runner runs local steps
 
 
 class Locals:

@@ -62,10 +62,9 @@ class Simulation:
                 }
                 for rank in ranks:
                     rank.keep(step)
-                    rank.sent[step.name] = sum(
-                        p.nbytes for (src, _), p in wire.items() if src == rank.rank
-                    )
+                    rank.sent[step.name] = 0
                 for (src, dst), payload in wire.items():
+                    ranks[src].sent[step.name] += payload.nbytes
                     memory = ranks[dst].memory[step.write.buffer]
                     step.messages.unpack(src, dst, payload, memory)
             for rank in ranks:
@@ -75,7 +74,8 @@ class Simulation:
     def _check_copies(self, number: int, name: str, whole: Array, parts: Sequence[Array]) -> None:
         holder = self.plan.side(name)
         for rank in holder.devices.tolist():
-            mine = np.ascontiguousarray(whole[holder.held_by(rank)])
-            if mine.tobytes() != parts[rank][holder.addresses[holder.held_by(rank)]].tobytes():
+            held = holder.held_by(rank)
+            mine = np.ascontiguousarray(whole[held])
+            if mine.tobytes() != parts[rank][holder.addresses[held]].tobytes():
                 wrong = f"rank {rank} has another copy than the ranks before it"
                 raise ScheduleError(f"output {number}", wrong, "equal copies")

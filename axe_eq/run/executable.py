@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 
 _MOST_BOUND = 64  # extents for which a bound schedule is kept
-SIMULATED = "cpu"  # the family whose runner runs local steps of meshes
 
 
 @dataclass
@@ -128,9 +127,10 @@ class Schedule:
     @cached_property
     def simulation(self) -> Simulation:
         """The plan made ready for all ranks in this process."""
+        from axe_eq.mesh.rank import LOCAL_FAMILY
         from axe_eq.mesh.simulate import Simulation
 
-        return Simulation(self.plan, self._runner(SIMULATED).prepare)
+        return Simulation(self.plan, self._runner(LOCAL_FAMILY).prepare)
 
     @cached_property
     def _simulated(self) -> Caller:
@@ -142,10 +142,11 @@ class Schedule:
 
     def on(self, transport: Transport) -> OnRank:
         """This process's rank of the plan; see `Executable.on`."""
+        from axe_eq.mesh.rank import LOCAL_FAMILY
         from axe_eq.run.ranks import OnRank
 
         session = transport.open(self.plan.n_ranks)
-        prepare = self._runner(SIMULATED).prepare
+        prepare = self._runner(LOCAL_FAMILY).prepare
         return OnRank(self.call, self.plan, self.constants, prepare, session)
 
     def code(self) -> bytes | None:

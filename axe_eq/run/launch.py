@@ -19,13 +19,12 @@ import numpy as np
 
 from axe_eq.errors import ArgumentError, DeviceError
 from axe_eq.mesh.plan import MeshPlan
-from axe_eq.mesh.rank import whole_of
+from axe_eq.mesh.rank import LOCAL_FAMILY, whole_of
 from axe_eq.mesh.transport import Transport, traced
 from axe_eq.pack import GROUP, installed
 from axe_eq.program.types import DTYPES, Array, ValueType, value_type
 
 PLAN, ERROR = "plan.json", "error.json"
-RUNNER = "cpu"  # the family whose runner runs local steps
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,7 @@ def launch(plan: MeshPlan, arrays: Sequence[Array], transport: Transport) -> Lau
         (folder / PLAN).write_text(plan.to_json())
         for number, array in enumerate(arrays):
             write(folder / f"input{number}.npy", array)
-        packs = [place_of("transports", transport.name), place_of("runners", RUNNER)]
+        packs = [place_of("transports", transport.name), place_of("runners", LOCAL_FAMILY)]
         worker = [sys.executable, "-m", "axe_eq.run.worker", name, transport.name, *packs]
         done = subprocess.run([*command, *worker], capture_output=True, text=True)
         if done.returncode:
@@ -88,8 +87,7 @@ def _failed(
     if (folder / ERROR).exists():
         said = json.loads((folder / ERROR).read_text())
         return ArgumentError(said["thing"], said["wrong"], said["expected"])
-    alive = {n for n in range(plan.n_ranks) if (folder / f"rank{n}.json").exists()}
-    gone = [n for n in range(plan.n_ranks) if n not in alive]
+    gone = [n for n in range(plan.n_ranks) if not (folder / f"rank{n}.json").exists()]
     last = [line for line in done.stderr.splitlines() if line.startswith("rank ")]
     wrong = last[-1] if last else f"ended with status {done.returncode} before it was done"
     return DeviceError(

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from axe_eq.errors import ArgumentError
 from axe_eq.mesh.plan import plan_from_json
-from axe_eq.mesh.rank import Locals, part_of
+from axe_eq.mesh.rank import LOCAL_FAMILY, Locals, part_of
 from axe_eq.pack import by_reference
-from axe_eq.run.launch import ERROR, PLAN, RUNNER, read, said_by, write
+from axe_eq.run.launch import ERROR, PLAN, read, said_by, write
 from axe_eq.run.ranks import run_shards
 
 
@@ -29,7 +29,7 @@ def main(folder: Path, transport: str, carries: str, runs: str) -> int:
         for number, name in enumerate(plan.inputs):
             whole = read(folder / f"input{number}.npy", plan.buffers[name].value_type, mapped=True)
             shards[name] = part_of(plan, name, whole, rank)
-        local = Locals(plan, by_reference(runs).runners[RUNNER].prepare)
+        local = Locals(plan, by_reference(runs).runners[LOCAL_FAMILY].prepare)
         begin = time.perf_counter()
         done = run_shards(plan, local, session, shards)
         seconds = time.perf_counter() - begin

@@ -11,7 +11,7 @@ from axe_eq.errors import EmitError, ScheduleError
 from axe_eq.extract.search.commit import content
 from axe_eq.kernel.cells import flops
 from axe_eq.kernel.threads.dispatch import Planned
-from axe_eq.lower.read import element_strides
+from axe_eq.lower.read import element_strides, own_lowering
 from axe_eq.run.cache import Cache, key
 from axe_eq.run.fingerprint import lowering_key, sources
 from axe_eq.schedule.graph import CollectiveStep, KernelStep, MoveStep, ScheduleGraph
@@ -21,7 +21,7 @@ from axe_eq_backends.cuda import code, compile, sizes
 from axe_eq_backends.cuda.code import Code, Launch, Port
 from axe_eq_backends.cuda.emit import Source, emit
 from axe_eq_backends.cuda.image import build_all
-from axe_eq_backends.cuda.lower import Lowered, lower, own_lowering
+from axe_eq_backends.cuda.lower import Lowered, lower
 from axe_eq_backends.cuda.planning import plan as plan_kernel
 from axe_eq_backends.cuda.sizes import MOST_INSTRUCTIONS, MOST_TEXT
 

@@ -14,9 +14,9 @@ from typing import Any
 from axe_eq.errors import DispatchError, ScheduleError, said
 from axe_eq.kernel.threads import ir
 from axe_eq.lower.formulas import Cone
-from axe_eq.lower.read import read_cone
-from axe_eq.pack import ask_schedule, schedule_named
-from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, TileNode
+from axe_eq.lower.read import as_kernel, own_lowering, read_cone
+from axe_eq.pack import ask_schedule
+from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph
 from axe_eq.target import Instr, Target
 from axe_eq_backends.cuda import contract
 from axe_eq_backends.cuda.leaves import Names
@@ -58,17 +58,13 @@ def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> 
             wrong=lambda answer: _wrong_answer(answer, step),
         )  # fmt: skip
         return made
-    cone = read_cone(step if isinstance(step, KernelStep) else _as_kernel(step, graph), alone)
+    cone = read_cone(
+        step if isinstance(step, KernelStep) else as_kernel(step, graph, "lanes"), alone
+    )
     try:
         return _schedule(cone, step, target)
     except ScheduleError as error:
         raise cone.refuse(str(error), "a cone that a schedule covers") from error
-
-
-def own_lowering(step: KernelStep | MoveStep) -> Any:
-    """The schedule of a step that writes its kernels itself; None where ours are written here."""
-    own = schedule_named(step.schedule) if isinstance(step, KernelStep) else None
-    return own if hasattr(own, "lower") else None
 
 
 def _wrong_answer(made: Any, step: KernelStep | MoveStep) -> str | None:
@@ -92,12 +88,6 @@ def _wrong_answer(made: Any, step: KernelStep | MoveStep) -> str | None:
         return f"gives no number for {' '.join(unset)} of kernel {made.kernel.name!r}"
     bare = written.keys() - {made.buffers[name] for name in made.kernel.outputs}
     return f"returns a kernel that does not write {' '.join(sorted(bare))}" if bare else None
-
-
-def _as_kernel(step: MoveStep, graph: ScheduleGraph) -> KernelStep:
-    type_ = graph.buffers[step.writes[0].buffer].type
-    node = TileNode("load", "", "", "", type_, access=0)
-    return KernelStep(step.name, (node,), (0,), step.reads, step.writes, {}, "lanes")
 
 
 def _schedule(cone: Cone, step: KernelStep | MoveStep, target: Target) -> Lowered:

@@ -7,7 +7,7 @@ The slowest of what is left are loops.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
@@ -20,6 +20,11 @@ from axe_eq.kernel.placement import Block, number
 from axe_eq_backends.nki.build import FREE, PARTITION
 
 Steps = tuple[tuple[int, int], ...]  # (stride in elements, count), slow to fast
+
+
+def repeats(loops: Iterable[Var]) -> int:
+    """How often calls in a plan's loops are issued."""
+    return prod((v.high or 0) + 1 for v in loops)
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,10 @@ its price is what its instructions take of every engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -22,10 +23,9 @@ from axe_eq.target import Target
 from axe_eq_backends.nki import lower
 from axe_eq_backends.nki.monoids import unable
 from axe_eq_backends.nki.planning import plan
-from axe_eq_backends.nki.schedules.gemm import contraction, sizes
-from axe_eq_backends.nki.schedules.stream import mixture
+from axe_eq_backends.nki.schedules.gemm import sizes
 from axe_eq_backends.nki.schedules.walk import ways
-from axe_eq_backends.nki.space import space_of
+from axe_eq_backends.nki.space import Space
 
 MOST_WAYS = 3  # to fill partitions, that are priced
 MOST_BLOCKS = 8  # of a product, that are priced
@@ -48,9 +48,9 @@ def figures(summary: Summary, target: Target) -> Columns:
 
 
 def priced(
-    cone: Cone, schedule: str, target: Target, offered: Iterator[Parameters]
+    cone: Cone, problem: Any, schedule: str, target: Target, offered: Iterable[Parameters]
 ) -> list[Candidate]:
-    """Candidates of a cone, each by its kernel's plans.
+    """Candidates of a cone, each by its kernel's plans; `problem` is what the schedule reads of it.
 
     Raises:
         AxeError: none can be made; the first one's reason.
@@ -59,7 +59,7 @@ def priced(
     first: AxeError | None = None
     for parameters in offered:
         try:
-            kernel, _ = lower.WRITES[schedule](cone, "cone", target, parameters)
+            kernel, _ = lower.WRITES[schedule](problem, "cone", target, parameters)
             made = plan(kernel, target)
         except AxeError as error:
             first = first or error
@@ -70,6 +70,12 @@ def priced(
             raise DispatchError(f"kernel {cone.name}", "has no candidate", "sizes that fit")
         raise DispatchError(f"kernel {cone.name}", f"{first.thing}: {first.wrong}", first.expected)
     return found
+
+
+def _up_to(sizes: Iterable[int], extent: int) -> list[int]:
+    """Sizes below an extent, and the next one, which takes all of it."""
+    ordered = sorted(sizes)
+    return ordered[: sum(size < extent for size in ordered) + 1]
 
 
 def products_of(target: Target) -> set[str]:
@@ -124,16 +130,14 @@ class Tiles:
     def candidates(self, step: KernelStep, target: Target) -> list[Candidate]:
         """Ways to fill partitions, and tiles."""
         cone = read_cone(step)
-        return priced(cone, self.name, target, self._offered(cone, target))
+        space = lower.READS[self.name](cone)
+        return priced(cone, space, self.name, target, self._offered(space, target))
 
-    def _offered(self, cone: Cone, target: Target) -> Iterator[Parameters]:
-        space = space_of(cone)
+    def _offered(self, space: Space, target: Target) -> Iterator[Parameters]:
         for n, way in enumerate(ways(space, target)[:MOST_WAYS]):
             rows = (space.shape[way.dim] // way.unit) if way.dim is not None else 1
             most = prod(space.shape) // rows  # a larger tile is the same kernel
-            sizes = sorted(target.sizes("tile_elements"))
-            fits = [tile for tile in sizes if tile < most]
-            for tile in (*fits, *sizes[len(fits) : len(fits) + 1]):
+            for tile in _up_to(target.sizes("tile_elements"), most):
                 yield {"across": n, "tile": tile}
 
 
@@ -158,8 +162,8 @@ class TensorEngine:
     def candidates(self, step: KernelStep, target: Target) -> list[Candidate]:
         """Blocks of rows, columns and depth."""
         cone = read_cone(step)
-        offered = sizes(contraction(space_of(cone)), target)[:MOST_BLOCKS]
-        return priced(cone, self.name, target, iter(offered))
+        problem = lower.READS[self.name](cone)
+        return priced(cone, problem, self.name, target, sizes(problem, target)[:MOST_BLOCKS])
 
 
 @dataclass(frozen=True)
@@ -184,11 +188,10 @@ class Stream:
     def candidates(self, step: KernelStep, target: Target) -> list[Candidate]:
         """Chunks of the streamed dim."""
         cone = read_cone(step)
-        found = mixture(space_of(cone, structured=True))
-        length, sizes_ = found.scores.extent(found.scores.n), target.sizes("stream_chunk")
-        fits = [size for size in sorted(sizes_) if size < length]
-        offered = (*fits, *sorted(sizes_)[len(fits) : len(fits) + 1])
-        return priced(cone, self.name, target, iter([{"chunk": n} for n in offered]))
+        problem = lower.READS[self.name](cone)
+        length = problem.scores.extent(problem.scores.n)
+        offered = [{"chunk": n} for n in _up_to(target.sizes("stream_chunk"), length)]
+        return priced(cone, problem, self.name, target, offered)
 
 
 def cheapest(step: KernelStep, target: Target) -> Parameters:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
 
 from axe_eq.errors import DispatchError
 from axe_eq.kernel import ir
@@ -11,7 +10,7 @@ from axe_eq.kernel.dispatch import Context
 from axe_eq.kernel.placement import number
 from axe_eq.kernel.plan import Call, Plan
 from axe_eq.target import Instr
-from axe_eq_backends.nki.access import Access, run, walked
+from axe_eq_backends.nki.access import Access, repeats, run, walked
 from axe_eq_backends.nki.build import FREE, Gather
 from axe_eq_backends.nki.clock import engine_of, transfer_ns
 
@@ -33,7 +32,7 @@ def derive(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan:
         (chip, far), s.dst.shape, row.name, context.names, row.limits["dims"]
     )
     dst, src = (here, there) if is_load else (there, here)
-    count = prod((v.high or 0) + 1 for v in loops)
+    count = repeats(loops)
     piece = run(here, there) * chip.buffer.itemsize
     queues = engine_of(row, context.target).queues
     ns = transfer_ns(here, piece, context.target, queues) * count

@@ -14,7 +14,7 @@ from math import prod
 
 from axe_eq.errors import EmitError
 from axe_eq.kernel import ir
-from axe_eq.kernel.dispatch import Planned, variables
+from axe_eq.kernel.dispatch import variables
 from axe_eq.kernel.expr import Expr, Int, Var, bounds, text
 from axe_eq_backends.nki.access import Access
 from axe_eq_backends.nki.families import texts
@@ -98,11 +98,11 @@ class Writer:
         self.lines.append("    " * self.depth + text)
 
     @contextmanager
-    def inside(self, levels: int = 1) -> Iterator[None]:
-        """Deeper by so many levels."""
-        self.depth += levels
+    def inside(self) -> Iterator[None]:
+        """One level deeper."""
+        self.depth += 1
         yield
-        self.depth -= levels
+        self.depth -= 1
 
     # -- the kernel --
 
@@ -331,4 +331,4 @@ def emit(
     return Writer(made, buffers, ports, dialect).source()
 
 
-__all__ = ["Planned", "Port", "Source", "emit"]
+__all__ = ["Port", "Source", "emit"]

@@ -8,8 +8,6 @@ clock; `min_cycles` is the least that an instruction occupies its engine for.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from axe_eq.target import Instr
 
 MIN_CYCLES = 64  # "MIN_II is roughly 64 engine cycles", nki.isa cost sections
@@ -73,8 +71,3 @@ GPSIMD = (
     Instr("gpsimd.fill", "fill", scope="gpsimd", limits={**_ONE, "element_cycles": 2}),
     Instr("gpsimd.index", "index", scope="gpsimd", limits={**_ONE, "element_cycles": 2}),
 )
-
-
-def faster(rows: tuple[Instr, ...], name: str, **limits: int) -> tuple[Instr, ...]:
-    """The rows with other limits for one of them."""
-    return tuple(replace(r, limits={**r.limits, **limits}) if r.name == name else r for r in rows)

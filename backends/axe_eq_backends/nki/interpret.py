@@ -46,11 +46,6 @@ class Core:
             self.values[b] = np.zeros(shape, b.type.numpy)
             self.known[b] = np.zeros(shape, bool)
 
-    def forget(self, buffers: object) -> None:
-        """Fresh tiles: what they held before is not there to be read."""
-        for b in buffers:  # type: ignore[attr-defined]
-            self.known[b][:] = False
-
     # -- places --
 
     def _places(self, view: ir.View, env: Env) -> tuple[Any, ...]:

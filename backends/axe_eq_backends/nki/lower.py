@@ -12,17 +12,17 @@ from typing import Any
 from axe_eq.errors import ScheduleError, said
 from axe_eq.kernel import ir
 from axe_eq.lower.formulas import Cone
-from axe_eq.lower.read import read_cone
-from axe_eq.pack import ask_schedule, schedule_named
-from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, TileNode
+from axe_eq.lower.read import as_kernel, own_lowering, read_cone
+from axe_eq.pack import ask_schedule
+from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph
 from axe_eq.target import Target
 from axe_eq_backends.nki.planning import Made, plan
-from axe_eq_backends.nki.schedules.gemm import contraction, gemm
-from axe_eq_backends.nki.schedules.stream import mixture, stream
+from axe_eq_backends.nki.schedules.gemm import Contraction, contraction, gemm
+from axe_eq_backends.nki.schedules.stream import Mixture, mixture, stream
 from axe_eq_backends.nki.schedules.walk import walk
 from axe_eq_backends.nki.space import space_of
 
-Write = Callable[[Cone, str, Target, Mapping[str, int]], tuple[ir.Kernel, Mapping[str, str]]]
+Write = Callable[[Any, str, Target, Mapping[str, int]], tuple[ir.Kernel, Mapping[str, str]]]
 
 
 @dataclass(frozen=True)
@@ -46,28 +46,19 @@ class Planned:
     buffers: Mapping[str, str]
 
 
-def tiles(
-    cone: Cone, name: str, target: Target, parameters: Mapping[str, int]
-) -> tuple[ir.Kernel, Mapping[str, str]]:
-    """Cells and reductions on tiles."""
-    return walk(space_of(cone), name, target, parameters)
+def _products(cone: Cone) -> Contraction:
+    return contraction(space_of(cone))
 
 
-def products(
-    cone: Cone, name: str, target: Target, parameters: Mapping[str, int]
-) -> tuple[ir.Kernel, Mapping[str, str]]:
-    """Sums of products on the tensor engine."""
-    return gemm(contraction(space_of(cone)), name, target, parameters)
+def _mixture(cone: Cone) -> Mixture:
+    return mixture(space_of(cone, structured=True))
 
 
-def streams(
-    cone: Cone, name: str, target: Target, parameters: Mapping[str, int]
-) -> tuple[ir.Kernel, Mapping[str, str]]:
-    """Values mixed by weights of scores."""
-    return stream(mixture(space_of(cone, structured=True)), name, target, parameters)
-
-
-WRITES: dict[str, Write] = {"tiles": tiles, "tensor_engine": products, "stream": streams}
+# Schedule -> what it reads of a cone, whatever the parameters, and what writes that by them.
+READS: Mapping[str, Callable[[Cone], Any]] = {
+    "tiles": space_of, "tensor_engine": _products, "stream": _mixture
+}  # fmt: skip
+WRITES: Mapping[str, Write] = {"tiles": walk, "tensor_engine": gemm, "stream": stream}
 
 
 def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> Lowered:
@@ -77,15 +68,15 @@ def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> 
         DispatchError: no instruction of the target computes it; says what.
         PackError: the schedule's own `lower` fails, or returns what is no kernel.
     """
-    own = schedule_named(step.schedule) if isinstance(step, KernelStep) else None
-    if hasattr(own, "lower"):
+    own = own_lowering(step)
+    if own is not None:
         made: Lowered = ask_schedule(
             own, "lower", step, graph, target,
             expected="Lowered(kernel, {name of a tensor: buffer of the step})", wrong=_wrong_answer,
         )  # fmt: skip
         return made
     if isinstance(step, MoveStep):
-        step = _as_kernel(step, graph)
+        step = as_kernel(step, graph, "tiles")
         from axe_eq_backends.nki.cost import cheapest
 
         parameters = cheapest(step, target)
@@ -96,7 +87,8 @@ def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> 
         known = " ".join(WRITES)
         raise cone.refuse(f"is priced by {step.schedule!r}, which writes no kernel", known)
     try:
-        return Lowered(*WRITES[step.schedule](cone, step.name, target, parameters))
+        problem = READS[step.schedule](cone)
+        return Lowered(*WRITES[step.schedule](problem, step.name, target, parameters))
     except ScheduleError as error:
         raise cone.refuse(str(error), "a cone that a schedule covers") from error
 
@@ -104,12 +96,6 @@ def lower(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> 
 def _wrong_answer(made: Any) -> str | None:
     fits = isinstance(made, Lowered) and isinstance(made.kernel, ir.Kernel)
     return None if fits else f"returns {said(made)}"
-
-
-def _as_kernel(step: MoveStep, graph: ScheduleGraph) -> KernelStep:
-    type_ = graph.buffers[step.writes[0].buffer].type
-    node = TileNode("load", "", "", "", type_, access=0)
-    return KernelStep(step.name, (node,), (0,), step.reads, step.writes, {}, "tiles")
 
 
 def planned(step: KernelStep | MoveStep, graph: ScheduleGraph, target: Target) -> Planned:

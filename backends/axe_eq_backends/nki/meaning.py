@@ -14,7 +14,7 @@ from axe_eq.kernel.expr import evaluate
 from axe_eq.kernel.interp import Env, KernelFault
 from axe_eq.kernel.plan import Call
 from axe_eq.program import ops
-from axe_eq_backends.nki.access import Access
+from axe_eq_backends.nki.access import Access, Steps
 from axe_eq_backends.nki.interpret import Core
 
 Numpy = Callable[..., Any]
@@ -30,12 +30,17 @@ OPERATORS: dict[str, Numpy] = {
 _FUNCTIONS = {"arctan": "atan"}  # names of nki.language that are not those of cells
 
 
+def _along(steps: Steps) -> Any:
+    """What every index of some steps adds, in their order."""
+    along = np.zeros(1, np.int64)
+    for stride, n in steps:
+        along = (along[:, None] + stride * np.arange(n)).ravel()
+    return along
+
+
 def _where(a: Access, env: Env) -> Any:
     """(partition, free) of every element, one row per partition; elements of tensors alike."""
-    along = np.zeros(1, np.int64)
-    for stride, n in a.steps:
-        along = (along[:, None] + stride * np.arange(n)).ravel()
-    along = along + int(evaluate(a.begin, env))
+    along = _along(a.steps) + int(evaluate(a.begin, env))
     if a.is_far:
         return along
     parts = int(evaluate(a.first, env)) + np.arange(a.partitions)
@@ -92,10 +97,6 @@ def matmul(core: Core, c: Call, env: Env) -> None:
 def transpose(core: Core, c: Call, env: Env) -> None:
     """`nc_transpose`."""
     write(core, c["dst"], env, read(core, c["data"], env, c).T)
-
-
-def _operand(core: Core, x: Any, env: Env, c: Call) -> Any:
-    return read(core, x, env, c) if isinstance(x, Access) else x
 
 
 def _computed(name: str, a: Any, b: Any) -> Any:
@@ -193,9 +194,7 @@ def memset(core: Core, c: Call, env: Env) -> None:
 def iota(core: Core, c: Call, env: Env) -> None:
     """`iota`: offset + partition * channel_multiplier + the pattern's step."""
     at = _where(c["dst"], env)
-    along = np.zeros(1, np.int64)
-    for step, n in c["pattern"]:
-        along = (along[:, None] + step * np.arange(n)).ravel()
+    along = _along(c["pattern"])
     parts = np.arange(c["dst"].partitions) * c["channel_multiplier"]
     values = int(evaluate(c["offset"], env)) + parts[:, None] + along[None, :]
     core.write_at(c["dst"].buffer, tuple(at), np.broadcast_to(values, at[0].shape))
@@ -203,10 +202,7 @@ def iota(core: Core, c: Call, env: Env) -> None:
 
 def gather(core: Core, c: Call, env: Env) -> None:
     """`dma_copy` of rows that begin where integers say."""
-    along = np.zeros(1, np.int64)
-    for stride, n in c["steps"]:
-        along = (along[:, None] + stride * np.arange(n)).ravel()
-    at = read(core, c["at"], env, c).astype(np.int64) + along[None, :]
+    at = read(core, c["at"], env, c).astype(np.int64) + _along(c["steps"])[None, :]
     tensor = core.tensors[c["src"].buffer.name]
     first = int(evaluate(c["src"].place.at("m"), env))
     write(core, c["dst"], env, tensor.read(first + at, np.ones(at.shape, bool)))

@@ -15,6 +15,7 @@ from axe_eq.kernel import ir
 from axe_eq.kernel.dispatch import Choice, Planned
 from axe_eq.kernel.expr import bounds
 from axe_eq.kernel.plan import Plan
+from axe_eq_backends.nki.access import repeats
 
 
 def turns(loop: ir.For) -> int:
@@ -46,9 +47,7 @@ def instructions(planned: Planned[Any]) -> int:
     count = 0
     for s, times in often(planned.kernel.body):
         plan = planned.plan(s)
-        for v in plan.loops:
-            times *= (v.high or 0) + 1
-        count += times * len(plan.calls)
+        count += times * repeats(plan.loops) * len(plan.calls)
     return count
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 from axe_eq.errors import DispatchError
 from axe_eq.kernel import ir
@@ -11,7 +10,7 @@ from axe_eq.kernel.dispatch import Context
 from axe_eq.kernel.expr import Int, Var
 from axe_eq.kernel.plan import Call, Plan
 from axe_eq.target import Instr
-from axe_eq_backends.nki.access import Access, Digit, digits_of, refined
+from axe_eq_backends.nki.access import Access, Digit, digits_of, refined, repeats
 from axe_eq_backends.nki.build import FREE, PARTITION
 from axe_eq_backends.nki.clock import ns_of
 
@@ -120,7 +119,7 @@ def _matmul(row: Instr, s: ir.Gemm, context: Context[ir.Where]) -> Plan:
         "moving": operand(s.b, "b", dk.extent, dn, 0),
         "accumulate": started,
     })  # fmt: skip
-    count = prod((v.high or 0) + 1 for v in loops)
+    count = repeats(loops)
     ns = count * ns_of(row, context, dn.extent, "column_cycles")
     notes = f"{count} of {dm.extent} x {dn.extent} x {dk.extent}"
     return Plan(row, [call], cycles=ns, notes=notes, loops=loops)

@@ -7,7 +7,7 @@ space where a tensor lies or does not lie are spaces of their own.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise, permutations
 from math import prod
@@ -16,7 +16,7 @@ import numpy as np
 
 from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg, evaluate, replaced, used
 from axe_eq.kernel.values import Values, anything, possible
-from axe_eq.lower.formulas import Cone, Fold, Load, Looked, Position, Prefix
+from axe_eq.lower.formulas import Cone, Fold, Load, Looked, Position
 from axe_eq.program.types import DTYPES, dtype
 from axe_eq_backends.nki.monoids import plain
 
@@ -207,16 +207,7 @@ def arranged(space: Space) -> Space:
 
 def settled(space: Space) -> Space:
     """With cells of constants as constants."""
-    parts: list[Part] = []
-    for p in space.parts:
-        if isinstance(p, Sum | Scan):
-            parts.append(replace(p, cell=constant(p.cell)))
-        elif isinstance(p, Tensor):
-            looks = tuple(replace(x, cell=constant(x.cell)) for x in p.looks)
-            parts.append(replace(p, looks=looks))
-        else:
-            parts.append(p)
-    return Space(space.shape, tuple(parts), tuple((t, constant(c)) for t, c in space.results))
+    return with_cells(space, constant)
 
 
 def constant(cell: Cell, known: dict[Cell, Cell] | None = None) -> Cell:
@@ -284,19 +275,20 @@ def dropped(space: Space) -> Space:
 
 def substituted(space: Space, known: Mapping[Cell, Cell]) -> Space:
     """The space with leaves replaced by cells."""
-    if not known:
-        return space
+    return with_cells(space, lambda cell: replaced(cell, known)) if known else space
+
+
+def with_cells(space: Space, of: Callable[[Cell], Cell]) -> Space:
+    """The space with every cell of its parts and results as another one."""
     parts: list[Part] = []
     for p in space.parts:
         if isinstance(p, Sum | Scan):
-            parts.append(replace(p, cell=replaced(p.cell, known)))
+            parts.append(replace(p, cell=of(p.cell)))
         elif isinstance(p, Tensor):
-            looks = tuple(replace(x, cell=replaced(x.cell, known)) for x in p.looks)
-            parts.append(replace(p, looks=looks))
+            parts.append(replace(p, looks=tuple(replace(x, cell=of(x.cell)) for x in p.looks)))
         else:
             parts.append(p)
-    results = tuple((t, replaced(c, known)) for t, c in space.results)
-    return Space(space.shape, tuple(parts), results)
+    return Space(space.shape, tuple(parts), tuple((t, of(c)) for t, c in space.results))
 
 
 def fused(space: Space) -> Space:
@@ -397,8 +389,8 @@ def split(space: Space, dim: int, unit: int) -> Space:
             dims = [x for d in p.dims for x in ((dim, dim + 1) if d == dim else (new(d),))]
             parts.append(replace(p, dims=tuple(dims)))
     results = tuple((moved(t), c) for t, c in space.results)
-    made = Space(shape, tuple(parts), results)
-    return replace(substituted(made, known), parts=(*substituted(made, known).parts, *more))
+    made = substituted(Space(shape, tuple(parts), results), known)
+    return replace(made, parts=(*made.parts, *more))
 
 
 def simplified(space: Space) -> Space:
@@ -450,5 +442,5 @@ def size(space: Space, dims: Collection[int]) -> int:
     return prod(space.shape[d] for d in dims)
 
 
-__all__ = ["Count", "Prefix", "Scan", "Space", "Sum", "Tensor", "cut", "fused", "restricted",
+__all__ = ["Count", "Scan", "Space", "Sum", "Tensor", "cut", "fused", "restricted",
            "space_of", "split"]  # fmt: skip

@@ -79,11 +79,7 @@ class Cells:
 
     def constant(self, c: Constant, kind: str, like: Tile) -> Tile:
         """A tile of a constant: a value per partition."""
-        shape = [e if d == self.across else 1 for d, e in enumerate(like.shape)]
-        value = c.computed_in(kind).item()
-        out = self.new("i32" if DTYPES[kind].kind == "i" else kind, shape, "c")
-        self.k.fill(out, value)
-        return Tile(out, kind, value, value)
+        return self.constant_in(c, kind, "i32" if DTYPES[kind].kind == "i" else kind, like)
 
     # -- operators --
 
@@ -158,7 +154,7 @@ class Cells:
             if found is not None:
                 return found
             one, tiles = self._numbered(cell, kind)
-            tiles = self._widened(one, tiles)
+            tiles = self._widened(tiles)
             out = self._out(tiles, "bool" if name in _COMPARE else "f32")
             self._map(one, out, tiles)
             return Tile(out, "bool" if name in _COMPARE else "f32")
@@ -174,7 +170,7 @@ class Cells:
         whole = self.joined([t, *beside])
         return t.shape != whole and all(e == 1 for d, e in enumerate(t.shape) if d != self.across)
 
-    def _widened(self, cell: Apply, tiles: list[Tile]) -> list[Tile]:
+    def _widened(self, tiles: list[Tile]) -> list[Tile]:
         """Values per partition in float32, as instructions take them beside tiles; at most one."""
         if len(tiles) < 2:
             return tiles

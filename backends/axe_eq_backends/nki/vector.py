@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import prod
 from typing import Any
 
 from axe_eq.errors import DispatchError
@@ -19,7 +18,7 @@ from axe_eq.kernel.expr import Var
 from axe_eq.kernel.plan import Call, Plan
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Instr
-from axe_eq_backends.nki.access import Access, walked
+from axe_eq_backends.nki.access import Access, repeats, walked
 from axe_eq_backends.nki.build import PARTITION
 from axe_eq_backends.nki.clock import ns_of
 
@@ -83,7 +82,7 @@ class Walk:
 
     def plan(self, calls: Sequence[Call], notes: str = "") -> Plan:
         """The plan: every call takes the row's cycles per element."""
-        count = prod((v.high or 0) + 1 for v in self.loops)
+        count = repeats(self.loops)
         ns = count * ns_of(self.row, self.context, self.out.elements)
         return Plan(self.row, list(calls), cycles=ns, notes=notes, loops=self.loops)
 
@@ -367,7 +366,7 @@ def _reduced(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan:
     if s.src.buffer.dtype in INTEGERS:
         raise refuse(row, "rounds 32-bit integers to float32", "floats")
     out, src, loops = _folded(row, s, context)
-    count = prod((v.high or 0) + 1 for v in loops)
+    count = repeats(loops)
     call = Call("tensor_reduce", {"dst": out, "op": FOLDS[s.monoid], "data": src})
     return Plan(row, [call], cycles=count * ns_of(row, context, src.elements), loops=loops)
 
@@ -476,7 +475,7 @@ def _scanned(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan:
     scan = {"dst": own, "data0": a, "data1": b, "initial": held, "op0": op0, "op1": op1}
     keep = {"dst": held, "src": end, "engine": row.scope}
     calls = [Call("tensor_tensor_scan", scan), Call("tensor_copy", keep)]
-    count = prod((v.high or 0) + 1 for v in loops)
+    count = repeats(loops)
     return Plan(row, calls, cycles=count * ns_of(row, context, n), loops=loops)
 
 

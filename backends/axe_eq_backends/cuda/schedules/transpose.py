@@ -9,7 +9,7 @@ turns single elements, without bank conflicts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import gcd, prod
+from math import gcd
 
 from axe_eq.kernel.cells import Cell
 from axe_eq.kernel.expr import Int
@@ -20,9 +20,7 @@ from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES, Operand, Space
 
 LANES = (8, 4)  # of a warp along the operands' dim and along the results'
-# Blocks of warps for each of a machine's units from which on larger CTAs are faster: they write
-# longer runs. Measured on one H200 with f16, 1000 to 12288 columns, 1024 and 8192 rows.
-MANY_BLOCKS, LARGE, SMALL = 64, (2, 4), (1, 1)
+SMALL = (1, 1)  # warps of the smallest CTA, along both
 ELEMENT_WARPS, ELEMENT_SIDE = 4, 32
 
 
@@ -65,12 +63,6 @@ def tile_of(side: int, warps: tuple[int, int]) -> tuple[int, int]:
     if side == 1:
         return ELEMENT_SIDE, ELEMENT_SIDE
     return warps[0] * LANES[0] * side, warps[1] * LANES[1] * side
-
-
-def best_warps(shape: Sequence[int], side: int, n_units: int) -> tuple[int, int]:
-    """The warps of a CTA that are expected to be fastest."""
-    block = side**2 * LANES[0] * LANES[1]
-    return LARGE if prod(shape) // block >= MANY_BLOCKS * n_units else SMALL
 
 
 class _Turn:

@@ -9,7 +9,7 @@ added up in SBUF, so that neither operand is read again for every block of the o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -123,12 +123,9 @@ def contraction(space: Space) -> Contraction:
     depth = tuple(sorted(over - {k}))
     kept = [d for d in space.dims if d not in (m, n, k, *depth)]
     factors = tuple(
-        (
-            i,
-            factor_of(space, a, sums_dtypes(space, i)),
-            factor_of(space, b, sums_dtypes(space, i)),
-        )
+        (i, factor_of(space, a, dtypes), factor_of(space, b, dtypes))
         for i, a, b in products
+        for dtypes in [sums_dtypes(space, i)]
     )
     return Contraction(space, tuple(d for d in kept if space.shape[d] > 1), m, n, k, depth, factors)
 
@@ -151,7 +148,7 @@ def _faster(space: Space, left: frozenset[int], right: frozenset[int]) -> bool:
     return fastest(left) < fastest(right)
 
 
-def longest(space: Space, dims: set[int]) -> tuple[Space, int]:
+def longest(space: Space, dims: Collection[int]) -> tuple[Space, int]:
     """The longest of some dims; one of one index, appended, where there is none."""
     if dims:
         return space, max(dims, key=lambda d: (space.shape[d], d))
@@ -331,7 +328,7 @@ class Gemm:
             self._turned(h, f, t, dim, first, size, start)
         else:
             tensor = self._tensor(t, dim)
-            self.k.copy(h.buffer.all, self._source(tensor, dim, first, size, start, h.buffer))
+            self.k.copy(h.buffer.all, self._source(tensor, dim, first, start, h.buffer))
 
     def _tensor(self, t: Tensor, dim: int) -> ir.Buffer:
         """The whole of a side's tensor as an argument."""
@@ -340,8 +337,9 @@ class Gemm:
         shape = [e if t.strides[d] or d in dims else 1 for d, e in enumerate(c.space.shape)]
         return self.names.tensor(t, shape, t.strides, t.offset, False)
 
-    def _source(self, tensor: ir.Buffer, dim: int, first: Int, size: int, start: Int,
-                like: ir.Buffer) -> ir.View:  # fmt: skip
+    def _source(
+        self, tensor: ir.Buffer, dim: int, first: Int, start: Int, like: ir.Buffer
+    ) -> ir.View:
         """The part of a side's tensor that a tile like this one holds."""
         c = self.c
         begin = {dim: first, c.k: start}
@@ -364,7 +362,7 @@ class Gemm:
             shape = [number(e) for e in h.buffer.shape]
             shape[dim] = rows
             lying = k.sbuf("lying", f.dtype, shape, rows_of(shape, dim))
-            k.copy(lying.all, self._source(tensor, dim, first + at, rows, start, lying))
+            k.copy(lying.all, self._source(tensor, dim, first + at, start, lying))
 
             def chunk(ko: Int, more: Mapping[int, Int]) -> None:
                 once = [1 if d in c.depth else e for d, e in enumerate(shape)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from axe_eq.errors import DispatchError
 from axe_eq.kernel import ir
-from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg
+from axe_eq.kernel.cells import Apply, Cell, Constant, apply, arg
 from axe_eq.kernel.expr import Int
 from axe_eq.kernel.ir import span
 from axe_eq.kernel.placement import Iter, Placement
@@ -292,12 +292,11 @@ class Region:
         begin = self.begin[c.dim]
         last = self.space.shape[c.dim] - 1
         self.k.index(out, c.dim, begin + c.begin if c.step == 1 else begin)
-        tile = Tile(out, "i32", 0, last)
         if c.step == 1:
             return Tile(out, "i32", c.begin, c.begin + last)
         stepped = self.cells.new("f32", shape, "at")
         self.k.map(
-            apply("add", apply("mul", arg(0), float(c.step)), float(c.begin)), stepped, tile.view
+            apply("add", apply("mul", arg(0), float(c.step)), float(c.begin)), stepped, out
         )  # fmt: skip
         ends = sorted((c.begin, c.begin + last * c.step))
         return Tile(stepped, "i32", ends[0], ends[1])
@@ -385,10 +384,7 @@ class Region:
                     self.k.map(arg(0), _along(out, d, half, 1), _along(held.view, d, 2 * half, 1))
                     made = Tile(out, made.kind)
                 held = replace(made, kind=src.kind)
-        from axe_eq.kernel.values import anything
-
-        ends = anything(src.kind)
-        return Tile(held.view, src.kind, float(ends.low), float(ends.high))
+        return loaded(held.view, src.kind)
 
     # -- results --
 
@@ -440,4 +436,4 @@ def _along(view: ir.View, dim: int, begin: int, extent: int) -> ir.View:
     return view[index]
 
 
-__all__ = ["Names", "Operand", "Region", "pieces"]
+__all__ = ["Names", "Region", "pieces"]

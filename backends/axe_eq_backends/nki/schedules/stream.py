@@ -92,8 +92,8 @@ def mixture(space: Space) -> Mixture:
     cols = of_values - space.varies(score) - {t}
     if t in of_left or t not in of_right or t not in of_values or e in of_values:
         raise refuse("has operands of other dims", "scores of rows and the streamed dim")
-    space, m = _one(space, rows)
-    space, q = _one(space, cols)
+    space, m = longest(space, rows)
+    space, q = longest(space, cols)
     left, right = (factor_of(space, x.cell, kinds) for x in (left, right))  # over all dims
     held = factor_of(space, value, (held.dtype,) * 2)
     if any(d in (e, t) for tensor, _ in space.results for d in space.dims if tensor.strides[d]):
@@ -143,10 +143,6 @@ def apart(space: Space, n: int) -> Space:
             parts.append(q)
     results = tuple((moved(t, False), c) for t, c in space.results)
     return Space((*space.shape, space.shape[dim]), tuple(parts), results)
-
-
-def _one(space: Space, dims: frozenset[int]) -> tuple[Space, int]:
-    return longest(space, set(dims))
 
 
 def _dtype(space: Space, value: Cell) -> str:

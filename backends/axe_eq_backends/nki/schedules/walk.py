@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from axe_eq.errors import DispatchError
 from axe_eq.kernel import ir
-from axe_eq.kernel.cells import Apply, arg, used
+from axe_eq.kernel.cells import Apply, arg, result_dtype, used
 from axe_eq.kernel.expr import Int
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
@@ -140,7 +140,7 @@ class _Walk:
         tensors = [t for t, _ in self.space.results] + self.space.tensors
 
         def stride(d: int) -> tuple[int, ...]:
-            return tuple(-abs(t.strides[d]) if t.strides[d] else 0 for t in tensors)
+            return tuple(-abs(t.strides[d]) for t in tensors)
 
         return sorted(dims, key=stride)
 
@@ -180,7 +180,7 @@ class _Sweep:
         self.cutdims = [d for d in order if self.sizes[d] < self.space.shape[d]]
 
     def _stride(self, d: int) -> tuple[int, ...]:
-        return tuple(-abs(t.strides[d]) if t.strides[d] else 0 for t in self.space.tensors)
+        return tuple(-abs(t.strides[d]) for t in self.space.tensors)
 
     def refuse(self, wrong: str, expected: str) -> DispatchError:
         """Why it cannot be swept."""
@@ -214,20 +214,9 @@ class _Sweep:
             self._level([n for n in of_level if set(parts[n].dims) & chunked], given)  # type: ignore[union-attr]
             for n in of_level:
                 if n not in given:
-                    given[n] = Region(
-                        self.region.names, space, self.region.across, self.region.begin,
-                        self._once(), None, given,
-                    ).leaf(n)  # fmt: skip
+                    given[n] = self._once(given).leaf(n)
         late = [(t, c) for t, c in space.results if not any(t.strides[d] for d in chunked)]
-        once = Region(
-            self.region.names,
-            space,
-            self.region.across,
-            self.region.begin,
-            self._once(),
-            None,
-            given,
-        )
+        once = self._once(given)
         for t, c in late:
             if space.varies(c) & chunked:
                 raise self.refuse("stores one of several values", "a value per index")
@@ -241,8 +230,11 @@ class _Sweep:
 
             self._chunks(given, stored)
 
-    def _once(self) -> list[int]:
-        return [1 if d in self.cutdims else e for d, e in enumerate(self.region.extent)]
+    def _once(self, given: Mapping[int, Tile]) -> Region:
+        """The region without the dims that chunks cut, with what is known there."""
+        extent = [1 if d in self.cutdims else e for d, e in enumerate(self.region.extent)]
+        r = self.region
+        return Region(r.names, self.space, r.across, r.begin, extent, None, given)
 
     def _chunks(self, given: Mapping[int, Tile], body: Callable[[Region], object]) -> None:
         def loop(dims: Sequence[int], begin: Mapping[int, Int], extent: Mapping[int, int]) -> None:
@@ -308,8 +300,6 @@ class _Sweep:
 
 def _kind(space: Space, p: Sum) -> str:
     """The dtype that a reduction is computed in."""
-    from axe_eq.kernel.cells import result_dtype
-
     dtypes = []
     for q in space.parts:
         if isinstance(q, Tensor):

@@ -45,7 +45,6 @@ DTYPES: dict[str, Dtype] = {
 }
 _NAMES = {dtype: name for name, dtype in reversed(DTYPES.items())}
 FP8 = frozenset(DTYPES[n] for n in ("float8_e4m3", "float8_e4m3fn", "float8_e5m2"))
-FLOATS = FP8 | {F16, BF16, F32}
 
 
 def dtype_of(given: Any) -> Dtype:
