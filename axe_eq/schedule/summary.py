@@ -87,6 +87,26 @@ class Work(NamedTuple):
     kept: tuple[tuple[str, int, str], ...] = ()
 
 
+class Reductions(NamedTuple):
+    """What a cone reduces, which is known before its figures are worked out.
+
+    Attributes:
+        products: number of sums of products, structured ones with them.
+        structured: of them, those that a structured monoid reduces.
+        folds: reductions that are no sums of products.
+        spaces: as `Summary.n_reduced`.
+        staged: operands of products that the kernel computes itself.
+        scans: whether there is a scan.
+    """
+
+    products: int = 0
+    structured: int = 0
+    folds: int = 0
+    spaces: int = 0
+    staged: int = 0
+    scans: bool = False
+
+
 class ScanWork(NamedTuple):
     """A scan of a cone.
 
@@ -198,6 +218,13 @@ class Summary:
     def _extents(self) -> dict[str, int]:
         return dict(self.extents)
 
+    @property
+    def reductions(self) -> Reductions:
+        """How many there are of every kind."""
+        structured = sum(w.structured for w in self.products)
+        reduced = len(self.products), structured, self.n_folds, self.n_reduced
+        return Reductions(*reduced, len(self.staged), bool(self.scans))
+
     def without_places(self) -> Summary:
         """The same without strides and offsets."""
         loads, stores = (
@@ -273,6 +300,8 @@ class Schedule(Protocol):
     written by a candidate's parameters.
     One with `prices_places = False` does not look at strides and offsets in `price`, which is then
     asked less often. One with `scans = True` is asked about cones with scans too.
+    One with `refuse_reductions(reductions, target)` says of most cones why it cannot implement
+    them before their figures are worked out; what it leaves, `refuse` is asked about.
     """
 
     name: str

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from axe_eq.extract.price.lying import access, contiguous
 from axe_eq.extract.price.parts import apart, as_it_lies, of_parts, partly_read, seen_through
 from axe_eq.extract.price.reads import reads
+from axe_eq.extract.price.reductions import computed_operands, monoids, reductions, through_tiles
 from axe_eq.extract.read.forest import CELL, GATHER, LOAD, Choice, Forest, TileClass
 from axe_eq.extract.read.formula import formula
 from axe_eq.extract.search.recall import Recall, bits, members
@@ -344,6 +345,7 @@ def summarise(
 ) -> Summary:
     """The figures of a cone with these root tiles; `stored` are the layouts they are stored in."""
     order = used(forest, roots, picks)
+    reduced = reductions(forest, order, picks)
     passes = sweeps(forest, order, picks)
     loads: list[Access] = []
     products: list[Work] = []
@@ -353,9 +355,7 @@ def summarise(
     multiplied = [picks[t] for t in order if picks[t].product]
     fed = _fed(forest, multiplied, picks)
     parted = partly_read(forest, order, picks)
-    computed = folds = positions = parts = 0
-    monoids: set[str] = set()
-    reduced: set[tuple[str, tuple[int, ...], tuple[int, ...]]] = set()
+    computed = positions = parts = 0
     for tile in order:
         node, choice = forest.tiles[tile], picks[tile]
         times = passes.get(tile, 1)
@@ -375,11 +375,6 @@ def summarise(
             positions += not (choice.children or filled)
             parts += bool(choice.children) and (filled or not whole)
             parts += _moves(choice.text) and _multiplies(choice.children, picks)
-        if choice.reduces:
-            monoids.add(_monoid(choice.text))
-        if choice.reduces and (choice.structured or not choice.product):
-            folds += not choice.product
-            reduced.add(_reduced(forest, choice))
         if choice.product:
             products.append(
                 Work(
@@ -392,7 +387,8 @@ def summarise(
                 )
             )
             resident.append((node.star, node.key))
-            staged += _staged(forest, choice, picks, times)
+            made = computed_operands(forest, choice, picks)
+            staged += [Work(float(t.type.size * times), t.key) for t in made]
         if choice.vector:
             vector[choice.inside] = vector.get(choice.inside, 0.0) + choice.vector * times
     stores = tuple(
@@ -410,13 +406,13 @@ def summarise(
         tuple(sorted(resident)),
         tuple(staged),
         computed,
-        folds,
-        len(reduced),
+        reduced.folds,
+        reduced.spaces,
         positions,
         parts,
         _order(stores[0]),
         *reads(forest, roots, order, picks, stored),
-        monoids=tuple(sorted(monoids)),
+        monoids=monoids(order, picks),
         cells=_cells(forest, roots, order, picks) if multiplied else 0.0,
         formula=(
             formula(forest, roots, order, picks, stored)
@@ -445,12 +441,6 @@ def _cells(forest: Forest, roots: Sequence[int], order: Sequence[int], picks: Pi
             continue
         total += choice.vector / forest.tiles[tile].type.size
     return total
-
-
-@cache
-def _monoid(text: str) -> str:
-    """What a signature reduces by."""
-    return signature(text).monoid
 
 
 def _order(access: Access) -> tuple[tuple[str, int], ...]:
@@ -536,27 +526,6 @@ def _reads(operand: Sequence[Affine], dim: int) -> bool:
     return any(d == dim for projection in operand for d, _ in projection.terms)
 
 
-def _through_tiles(choice: Choice) -> tuple[int, ...]:
-    """Operands of a product that pass through tile memory; scores of a structured one do not."""
-    return choice.children[1:] if choice.structured else choice.children
-
-
-def _reduced(forest: Forest, choice: Choice) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
-    """What a reduction is over: box and shape of its largest operand, and the dims reduced."""
-    sizes = [forest.tiles[c].type.size for c in choice.children]
-    at = sizes.index(max(sizes))
-    whole = forest.tiles[choice.children[at]]
-    return whole.box, whole.type.shape, _reduced_dims(choice.text, at)
-
-
-@cache
-def _reduced_dims(text: str, operand: int) -> tuple[int, ...]:
-    """The dims of an operand that a signature reduces."""
-    parsed = signature(text)
-    dims = enumerate(parsed.operands[operand])
-    return tuple(d for d, p in dims if any(i in parsed.reduced for i, _ in p.terms))
-
-
 def _load_order(access: Access) -> tuple[object, ...]:
     feeds = access.feeds_product
     place = access.aligned, access.strides, access.offset, access.fast
@@ -566,17 +535,10 @@ def _load_order(access: Access) -> tuple[object, ...]:
 def _fed(forest: Forest, products: Sequence[Choice], picks: Picks) -> dict[int, int]:
     """Loads that products read, each with the bytes that divide where the parts of it begin."""
     found: dict[int, int] = {}
-    for child in (c for choice in products for c in _through_tiles(choice)):
+    for child in (c for choice in products for c in through_tiles(choice)):
         end, begins = as_it_lies(forest, child, picks), ANY_ALIGNMENT
         if end != child:
             begins = apart(forest, child, picks) * forest.tiles[end].type.itemsize
         before = found.get(end, ANY_ALIGNMENT)
         found[end] = min(before, begins) and gcd(before, begins)
     return found
-
-
-def _staged(forest: Forest, choice: Choice, picks: Picks, times: int) -> list[Work]:
-    """Operands of a product that the kernel computes itself: they pass through tile memory."""
-    operands = ((c, as_it_lies(forest, c, picks)) for c in _through_tiles(choice))
-    made = (forest.tiles[c] for c, end in operands if picks[end].kind != LOAD)
-    return [Work(float(t.type.size * times), t.key) for t in made]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from axe_eq.extract.price.cone import Picks, summarise, used
 from axe_eq.extract.price.pricer import NOTHING, Price, Pricer, Way
+from axe_eq.extract.price.reductions import reductions
 from axe_eq.extract.read.forest import LOAD, Choice, Forest
 from axe_eq.extract.read.formula import formula
 from axe_eq.schedule.summary import Formula, Summary
@@ -20,9 +21,12 @@ Form = tuple[object, ...]
 
 @dataclass
 class _Known:
-    """A cone's figures, its price by them, and its price once schedules have read it."""
+    """A cone's figures, its price by them, and its price once schedules have read it.
 
-    summary: Summary
+    There are no figures of a cone that its reductions alone forbid.
+    """
+
+    summary: Summary | None
     figures: Price
     read: Price | None = None
 
@@ -90,7 +94,7 @@ class Prices:
         """The cheapest way to implement a cone, read by schedules that have candidates."""
         known, ruled_out = self._of(roots, picks, stored)
         if known.read is None:
-            if not known.figures.estimated:
+            if known.summary is None or not known.figures.estimated:
                 known.read = known.figures
                 return known.read
             known.read = self.pricer.price(
@@ -110,15 +114,23 @@ class Prices:
         key = _key(roots, picks, stored)
         found, ruled_out = self._known.get(key), self._ruled_out.get(key, NOTHING)
         if found is None:
-            form = None if ruled_out else (tuple(stored), *self._form(roots, picks))
-            found = self._by_form.get(form) if form else None
-            if found is None:
-                summary = summarise(self.forest, roots, picks, stored)
-                found = _Known(summary, self.pricer.price(summary, ruled_out))
+            order = used(self.forest, roots, picks)
+            refused = self.pricer.refused(reductions(self.forest, order, picks))
+            found = _Known(None, refused) if refused else self._found(roots, picks, stored)
             self._known[key] = found
+        return found, ruled_out
+
+    def _found(self, roots: Sequence[int], picks: Picks, stored: Sequence[str]) -> _Known:
+        """A cone's figures and its price by them, once for all cones alike."""
+        ruled_out = self._ruled_out.get(_key(roots, picks, stored), NOTHING)
+        form = None if ruled_out else (tuple(stored), *self._form(roots, picks))
+        found = self._by_form.get(form) if form else None
+        if found is None:
+            summary = summarise(self.forest, roots, picks, stored)
+            found = _Known(summary, self.pricer.price(summary, ruled_out))
             if form:
                 self._by_form[form] = found
-        return found, ruled_out
+        return found
 
     def _form(self, roots: Sequence[int], picks: Picks) -> list[int]:
         """A cone up to the names of its tiles: those of repeated blocks are summarised once.
@@ -169,11 +181,11 @@ class Prices:
     ) -> Iterator[Price]:
         """The cheapest ways to implement a cone, the cheapest first, each by its own candidate."""
         known, ruled_out = self._of(roots, picks, stored)
-        left_out = dict(ruled_out)
+        summary, left_out = known.summary, dict(ruled_out)
         for _ in range(number):
-            price = self.pricer.price(
-                known.summary, left_out, lambda: self._cone(roots, picks, stored)
-            )
+            if summary is None:
+                return
+            price = self.pricer.price(summary, left_out, lambda: self._cone(roots, picks, stored))
             if price.time_s == float("inf"):
                 return
             yield price

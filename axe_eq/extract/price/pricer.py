@@ -20,7 +20,7 @@ from axe_eq.errors import AxeError, PackError
 from axe_eq.lower.candidate import Candidate
 from axe_eq.pack import ask_schedule
 from axe_eq.program.types import Array
-from axe_eq.schedule.summary import Columns, Formula, Schedule, Summary
+from axe_eq.schedule.summary import Columns, Formula, Reductions, Schedule, Summary
 from axe_eq.target import Target
 
 
@@ -87,6 +87,29 @@ class Pricer:
         self._candidates: dict[tuple[str, Formula], list[Candidate] | str] = {}
         self._memo: dict[Summary, tuple[list[Price], dict[str, int]]] = {}
         self._tables: dict[tuple[str, Summary], Columns] = {}
+        self._refused: dict[Reductions, Price | None] = {}
+
+    def refused(self, reductions: Reductions) -> Price | None:
+        """The price of a cone that its reductions alone forbid; None where a schedule may take it.
+
+        Raises:
+            PackError: a schedule fails, or answers with what is no reason.
+        """
+        if reductions not in self._refused:
+            reasons = [self._why_not(s, reductions) for s in self.schedules]
+            rejected = tuple((reason, 1) for reason in reasons if reason)
+            none_left = len(rejected) == len(reasons)
+            self._refused[reductions] = Price(INFINITE, rejected=rejected) if none_left else None
+        return self._refused[reductions]
+
+    def _why_not(self, schedule: Schedule, reductions: Reductions) -> str | None:
+        """Why a schedule takes no cone with these; None where it may, or does not say."""
+        if reductions.scans and not getattr(schedule, "scans", False):
+            return f"{schedule.name}: a scan"
+        if not hasattr(schedule, "refuse_reductions"):
+            return None
+        reason = self._asked(schedule, "refuse_reductions", reductions)
+        return reason and f"{schedule.name}: {reason}"
 
     def price(
         self,
@@ -197,10 +220,10 @@ class Pricer:
             columns.time_s = np.asarray(columns.time_s) * factors
         return columns
 
-    def _asked(self, schedule: Schedule, what: str, summary: Summary) -> Any:
+    def _asked(self, schedule: Schedule, what: str, about: Summary | Reductions) -> Any:
         """What a schedule answers."""
         return ask_schedule(
-            schedule, what, summary, self.target, expected=_ANSWERS[what],
+            schedule, what, about, self.target, expected=_ANSWERS[what],
             wrong=lambda answer: _wrong_answer(what, answer),
         )  # fmt: skip
 
@@ -217,6 +240,7 @@ class Pricer:
 
 _ANSWERS = {
     "refuse": "a reason as text, or None",
+    "refuse_reductions": "a reason as text, or None",
     "price": "Columns: as many seconds in time_s (inf where rejected) as candidates in every block",
 }
 
@@ -239,7 +263,7 @@ def _no_candidates(answer: Any) -> str | None:
 
 def _wrong_answer(what: str, answer: Any) -> str | None:
     """What is wrong with the answer of a schedule."""
-    if what == "refuse":
+    if what != "price":
         fits = answer is None or isinstance(answer, str)
         return None if fits else f"returns {answer!r}"
     if not isinstance(answer, Columns) or not answer.block:

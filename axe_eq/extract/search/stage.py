@@ -19,8 +19,9 @@ from axe_eq.extract.search.selection import Selection
 MAX_ALTERNATIVES = 64
 MOST_RUNNERS = 24
 RANKED = 3
-# Values that may stand for one of their type, and what they may cost more before kernels merge.
-MOST_SWAPS, SWAPPED = 8, 1.02
+# What a schedule that is ranked may cost more before kernels merge and overlap, and the values of
+# its type that may stand for one.
+NEAR, MOST_SWAPS = 1.02, 8
 INFINITE = float("inf")
 
 
@@ -216,29 +217,36 @@ def _change(search: Search, selection: Selection, value: int, bound: float = INF
 
 
 def _cheapest(search: Search, selection: Selection, number: int) -> list[tuple[int, ...]]:
-    """The flips that make the cheapest other schedules; dearer ones are not priced out.
+    """The flips that make the cheapest other schedules; much dearer ones are not priced out.
 
     Those of one value, and one for another of its kind: kernels of either may merge with others.
     """
-    swaps = _swaps(search, selection) if number else []
-    found = sorted((t, s) for t, s in swaps if t < selection.time_s * SWAPPED)
+    if not number:
+        return []
+    most = selection.time_s * NEAR
     best: list[Change] = []
-    for value in _nearby(search, selection) if number else ():
-        bound = best[-1].time_s if len(best) == number else INFINITE
+    for value in _nearby(search, selection):
+        bound = best[-1].time_s if len(best) == number else most
         change = _change(search, selection, value, bound)
         if change.differs:
             best = sorted([*best, change], key=lambda c: (c.time_s, c.name))[:number]
-    return [*((change.value,) for change in best), *(s for _, s in found[:number])]
+    swaps = sorted((t, s) for t, s in _swaps(search, selection, most) if t < most)
+    return [*((change.value,) for change in best), *(s for _, s in swaps[:number])]
 
 
-def _swaps(search: Search, selection: Selection) -> list[tuple[float, tuple[int, ...]]]:
-    """Cost with one value in memory in place of another of its type, where as many kernels are."""
+def _swaps(
+    search: Search, selection: Selection, most: float
+) -> list[tuple[float, tuple[int, ...]]]:
+    """Cost with one value in memory in place of another of its type, where as many kernels are.
+
+    Infinite above `most`.
+    """
     near, type_of = _nearby(search, selection), search.forest.type_of
     found: list[tuple[float, tuple[int, ...]]] = []
     for value in sorted(selection.materialised & selection.kernels.keys() & set(near)):
         like = (p for p in near if p not in search.materialised and type_of(p) == type_of(value))
         for other in list(like)[:MOST_SWAPS]:
             undo = search.set_materialised([value, other])
-            found.append((search.total(selection.time_s * SWAPPED), (value, other)))
+            found.append((search.total(most), (value, other)))
             search.restore([value, other], undo)
     return found

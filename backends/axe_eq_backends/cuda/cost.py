@@ -22,6 +22,7 @@ from axe_eq.schedule.summary import (
     Access,
     Column,
     Columns,
+    Reductions,
     Summary,
     Work,
     blocks,
@@ -65,21 +66,25 @@ class TensorCores:
     families: tuple[str, ...] = ("cuda",)
     prices_places: bool = False
 
+    def refuse_reductions(self, reductions: Reductions, target: Target) -> str | None:
+        """Refused without products, with other reductions, with operands computed on the way."""
+        if not reductions.products:
+            return "no sum of products"
+        if reductions.structured:
+            return "a structured reduction of products"
+        if reductions.folds:
+            return "other reductions beside products"
+        return "operands of products computed in the kernel" if reductions.staged else None
+
     def refuse(self, summary: Summary, target: Target) -> str | None:
         """Refused without products, without a side that is cut, or without a row for the dtype."""
-        if not summary.products:
-            return "no sum of products"
+        if reason := self.refuse_reductions(summary.reductions, target):
+            return reason
         if unread := not_strided(summary):
             return unread
         tiled = as_matrices(summary).summary
         if not (tiled.has("p") or tiled.has("q")):
             return "no block of rows or columns"
-        if any(w.structured for w in summary.products):
-            return "a structured reduction of products"
-        if summary.n_folds:
-            return "other reductions beside products"
-        if summary.staged:
-            return "operands of products computed in the kernel"
         if len(summary.stores) > 1:
             return "several results"
         if unfit := not_as_they_lie(summary, target):

@@ -11,7 +11,7 @@ from axe_eq.lower.candidate import Candidate
 from axe_eq.lower.read import read_cone
 from axe_eq.program.types import DTYPES
 from axe_eq.schedule.graph import KernelStep
-from axe_eq.schedule.summary import Columns, ScanWork, Summary, flops, grid_of
+from axe_eq.schedule.summary import Columns, Reductions, ScanWork, Summary, flops, grid_of
 from axe_eq.target import Target
 from axe_eq_backends.cuda.cost import (
     WHOLE_DIM,
@@ -41,20 +41,29 @@ class Lanes:
     families: tuple[str, ...] = ("cuda",)
     prices_places: bool = False
 
+    def refuse_reductions(self, reductions: Reductions, target: Target) -> str | None:
+        """Refused with reductions over different dims, or of several kinds."""
+        if reductions.spaces > 1:
+            return "reductions over different dims"
+        several = reductions.structured and reductions.products > 1
+        if several or (reductions.products and reductions.folds):
+            return "products beside other reductions"
+        return None
+
     def refuse(self, summary: Summary, target: Target) -> str | None:
         """Refused with products of matrices, reductions over different dims, too many reads.
 
         Also by monoids that are not of cells, or have no unit.
         """
+        if reason := self.refuse_reductions(summary.reductions, target):
+            return reason
         if unread := not_strided(summary, looks=True) or too_many_reads(summary):
             return unread
         if lost := next(filter(None, map(unable, sorted(set(summary.monoids)))), ""):
             return lost
         structured = any(w.structured for w in summary.products)
-        if summary.n_reduced > 1 or len({w.reduced for w in summary.products}) > 1:
+        if len({w.reduced for w in summary.products}) > 1:
             return "reductions over different dims"
-        if (structured and len(summary.products) > 1) or (summary.products and summary.n_folds):
-            return "products beside other reductions"
         taken = all(tile_rows(target, w.dtype) for w in summary.products)
         kept = mixes_rows(summary) or no_rows_of_scores(summary) or wide_weights(summary)
         if taken and structured and not kept:
@@ -81,14 +90,18 @@ class Scans:
     scans: bool = True
     prices_places: bool = False
 
+    def refuse_reductions(self, reductions: Reductions, target: Target) -> str | None:
+        """Refused without scans, or with any reduction."""
+        if not reductions.scans:
+            return "no scan"
+        return "reductions beside scans" if reductions.products or reductions.folds else None
+
     def refuse(self, summary: Summary, target: Target) -> str | None:
         """Refused without scans, with any reduction, with scans of different dims."""
-        if not summary.scans:
-            return "no scan"
+        if reason := self.refuse_reductions(summary.reductions, target):
+            return reason
         if unread := not_strided(summary) or too_many_reads(summary):
             return unread
-        if summary.products or summary.n_folds:
-            return "reductions beside scans"
         if any(s.dim < 0 for s in summary.scans):
             return "scans of parts of a dim"
         if len({s.dim for s in summary.scans}) > 1:

@@ -18,6 +18,7 @@ from axe_eq.schedule.summary import (
     Access,
     Column,
     Columns,
+    Reductions,
     Summary,
     blocks,
     elements,
@@ -66,16 +67,21 @@ class RegisterProducts:
     families: tuple[str, ...] = ("cuda",)
     prices_places: bool = False
 
+    def refuse_reductions(self, reductions: Reductions, target: Target) -> str | None:
+        """Refused without products, with other reductions, where several have computed operands."""
+        if not reductions.products:
+            return "no sum of products"
+        if reductions.folds or reductions.structured:
+            return "other reductions beside products"
+        several = reductions.staged and reductions.products > 1
+        return "several products of computed operands" if several else None
+
     def refuse(self, summary: Summary, target: Target) -> str | None:
         """Refused without products, with other reductions, or where a product feeds another."""
-        if not summary.products:
-            return "no sum of products"
+        if reason := self.refuse_reductions(summary.reductions, target):
+            return reason
         if unread := not_strided(summary):
             return unread
-        if summary.n_folds or any(w.structured for w in summary.products):
-            return "other reductions beside products"
-        if summary.staged and len(summary.products) > 1:
-            return "several products of computed operands"
         other = not_as_they_lie(summary, target)
         as_they_lie = not (summary.staged or len(summary.stores) > 1 or other)
         if as_they_lie and all(tile_rows(target, w.dtype) for w in summary.products):

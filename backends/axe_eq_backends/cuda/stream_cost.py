@@ -18,7 +18,7 @@ from axe_eq.errors import AxeError
 from axe_eq.kernel.structured import ONLINE
 from axe_eq.lower.read import read_cone
 from axe_eq.program.types import DTYPES
-from axe_eq.schedule.summary import Column, Columns, Summary, flops, grid_of
+from axe_eq.schedule.summary import Column, Columns, Reductions, Summary, flops, grid_of
 from axe_eq.target import Instr, Target
 from axe_eq_backends.cuda.cost import (
     Run,
@@ -59,10 +59,18 @@ class Streaming:
     families: tuple[str, ...] = ("cuda",)
     prices_places: bool = False
 
+    def refuse_reductions(self, reductions: Reductions, target: Target) -> str | None:
+        """Refused without exactly one structured reduction, with others or operands computed."""
+        if reductions.structured != 1:
+            return "no single structured reduction of products"
+        if reductions.staged or reductions.folds:
+            return "operands of products computed in the kernel, or other reductions"
+        return None
+
     def refuse(self, summary: Summary, target: Target) -> str | None:
         """Refused without exactly one structured reduction over rows of scores in one cone."""
-        if sum(w.structured for w in summary.products) != 1:
-            return "no single structured reduction of products"
+        if reason := self.refuse_reductions(summary.reductions, target):
+            return reason
         if unread := not_strided(summary):
             return unread
         if missing := set(summary.monoids) - {"+", *ONLINE}:
@@ -73,8 +81,6 @@ class Streaming:
             return "rows that do not share what is streamed"
         if wide := wide_weights(summary):
             return wide
-        if summary.staged or summary.n_folds:
-            return "operands of products computed in the kernel, or other reductions"
         if len(summary.stores) > 1:
             return "several results"
         if _mixed(summary) > WIDEST and not summary.has("q"):
