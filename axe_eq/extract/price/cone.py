@@ -345,7 +345,7 @@ def summarise(
 ) -> Summary:
     """The figures of a cone with these root tiles; `stored` are the layouts they are stored in."""
     order = used(forest, roots, picks)
-    reduced = reductions(forest, order, picks)
+    reduced = reductions(forest, roots, picks)
     passes = sweeps(forest, order, picks)
     loads: list[Access] = []
     products: list[Work] = []

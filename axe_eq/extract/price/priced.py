@@ -114,8 +114,7 @@ class Prices:
         key = _key(roots, picks, stored)
         found, ruled_out = self._known.get(key), self._ruled_out.get(key, NOTHING)
         if found is None:
-            order = used(self.forest, roots, picks)
-            refused = self.pricer.refused(reductions(self.forest, order, picks))
+            refused = self.pricer.refused(reductions(self.forest, roots, picks))
             found = _Known(None, refused) if refused else self._found(roots, picks, stored)
             self._known[key] = found
         return found, ruled_out

@@ -13,13 +13,18 @@ from axe_eq.schedule.summary import Reductions
 Picks = Mapping[int, Choice]
 
 
-def reductions(forest: Forest, order: Sequence[int], picks: Picks) -> Reductions:
-    """How many reductions of every kind the tiles of a cone are."""
+def reductions(forest: Forest, roots: Sequence[int], picks: Picks) -> Reductions:
+    """How many reductions of every kind the tiles of a cone with these roots are."""
     products = structured = folds = staged = 0
     scans = False
     spaces: set[tuple[str, tuple[int, ...], tuple[int, ...]]] = set()
-    for tile in order:
-        choice = picks[tile]
+    stack, seen = list(roots), set(roots)
+    while stack:
+        choice = picks[stack.pop()]
+        for child in choice.children:
+            if child not in seen:
+                seen.add(child)
+                stack.append(child)
         scans |= choice.kind == SCAN
         if choice.product:
             products += 1

@@ -9,13 +9,15 @@ from __future__ import annotations
 import shutil
 import sys
 import sysconfig
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from axe_eq.errors import DeviceError, MissingPackage
-from axe_eq.mesh.rank import Rank
-from axe_eq.mesh.steps import ExchangeStep
+
+if TYPE_CHECKING:
+    from axe_eq.mesh.rank import Rank
+    from axe_eq.mesh.steps import ExchangeStep
 
 EXTRA = 'pip install "axe-eq[mpi]"'
 _NOT_MPI = 1  # exit status of a job that a rank's error ends

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 import axe_eq as axe
 from axe_eq.errors import PackError
-from axe_eq.extract.price.cone import Picks, summarise, used
+from axe_eq.extract.price.cone import Picks, summarise
 from axe_eq.extract.price.priced import Prices
 from axe_eq.extract.price.pricer import Price, Pricer
 from axe_eq.extract.price.reductions import reductions
@@ -34,7 +35,7 @@ def test_what_is_refused_early_no_schedule_takes(
 
     def checked(self: Prices, roots: Sequence[int], picks: Picks, stored: Sequence[str]) -> Price:
         summary = summarise(self.forest, roots, picks, stored)
-        found = reductions(self.forest, used(self.forest, roots, picks), picks)
+        found = reductions(self.forest, roots, picks)
         assert found == summary.reductions
         if early := self.pricer.refused(found):
             late = self.pricer.price(summary)
@@ -51,9 +52,13 @@ def test_what_is_refused_early_no_schedule_takes(
     assert any(met) == (name in ("transformer", "attention", "rows", "tests"))
 
 
+def _pricer(*schedules: Any) -> Pricer:
+    return Pricer(h200, schedules)
+
+
 def test_a_schedule_that_does_not_say_is_asked_about_figures() -> None:
     nested = Reductions(folds=2, spaces=2)
-    assert Pricer(h200, [Lanes()]).refused(nested)
+    assert _pricer(Lanes()).refused(nested)
 
     class Plain:
         """A schedule of a pack: it has what the protocol asks for."""
@@ -61,7 +66,7 @@ def test_a_schedule_that_does_not_say_is_asked_about_figures() -> None:
         name, families = "plain", ("cuda",)
         price, refuse = Lanes.price, Lanes.refuse
 
-    assert Pricer(h200, [Lanes(), Plain()]).refused(nested) is None
+    assert _pricer(Lanes(), Plain()).refused(nested) is None
 
 
 def test_an_answer_that_is_no_reason_names_the_schedule() -> None:
@@ -77,4 +82,4 @@ def test_an_answer_that_is_no_reason_names_the_schedule() -> None:
     with pytest.raises(
         PackError, match=r"'lanes'.*refuse_reductions returns True; expected a reas"
     ):
-        Pricer(h200, [Says()]).refused(Reductions())
+        _pricer(Says()).refused(Reductions())
