@@ -21,7 +21,7 @@ from axe_eq.extract.price.priced import Prices
 from axe_eq.extract.price.pricer import Price
 from axe_eq.extract.read.forest import PlacedClass
 from axe_eq.extract.search.recall import Recall, bits, members
-from axe_eq.extract.search.running import TOLERANCE_S, Running
+from axe_eq.extract.search.running import TOLERANCE_S, Running, Trail
 from axe_eq.extract.search.selection import Mapped, Selection
 
 EXACT_VALUES = 12
@@ -84,7 +84,7 @@ class Search:
         self._members = bits(self.materialised)
         self._seen = Recall[Mapped](remembered)
         self._by_cut = [self._root_tiles(p) for p in range(len(forest.placed))]
-        self._clock = 0
+        self._clock, self._reads = 0, True
         self._changed: dict[int, int] = {}
         self._tried: dict[tuple[int, str], int] = {}
 
@@ -385,6 +385,7 @@ class Search:
         for number in range(PASSES):
             progress(f"pass {number}, {self.evaluated} kernels priced")
             self._drop_dead()
+            self._reads = number > 0
             before = self._clock
             for value in reversed(self.values) if number % 2 == 0 else self.values:
                 if self.cones.computed > WORK + WORK_PER_VALUE * len(self.own):
@@ -441,19 +442,38 @@ class Search:
         return self._changed.get(value, 0) > tried
 
     def _gain(self, flips: Collection[int]) -> bool:
-        """Flip these if the whole schedule gets cheaper; else leave M as it was."""
-        undo = self.set_materialised(flips)
-        trail = self.running.change(sorted(undo.kernels))
-        if not self.running.cost.below(trail.cost) or self.running.circular(trail):
+        """Flip these if the whole schedule gets cheaper; else leave M as it was.
+
+        What is cheaper by figures alone is read first, but in a first pass: figures are bounds, and
+        one that no candidate reaches would be taken again and again.
+        """
+        undo, before = self.set_materialised(flips), self.running.cost
+        trails = [self.running.change(sorted(undo.kernels))]
+        while self.running.cost.below(before) and not self.running.circular(trails[-1]):
+            unread = self._unread(trails[-1]) if self._reads else []
+            if not unread:
+                self._note(trails)
+                return True
+            for placed in unread:
+                self.kernels[placed] = self._first(placed, read=True)
+            trails.append(self.running.change(unread))
+        for trail in reversed(trails):
             self.running.undo(trail)
-            self.restore(flips, undo)
-            return False
+        self.restore(flips, undo)
+        return False
+
+    def _unread(self, trail: Trail) -> list[int]:
+        """Live kernels of a change whose prices are figures alone."""
+        live = self.running.live
+        return [p for p in trail.kernels if p in live and live[p].price.estimated]
+
+    def _note(self, trails: Iterable[Trail]) -> None:
+        """Kernels changed: moves near them may pay now."""
         self._clock += 1
-        for placed, old in trail.kernels.items():
+        for placed, old in (kernel for trail in trails for kernel in trail.kernels.items()):
             for mapped in (old, self.running.live.get(placed)):
                 near = mapped.met | mapped.leaves if mapped else ()
                 self._changed.update(dict.fromkeys((placed, *near), self._clock))
-        return True
 
     def _toggle(self, value: int) -> bool:
         due = self._due(value, "toggle")
