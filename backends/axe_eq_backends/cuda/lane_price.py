@@ -105,6 +105,7 @@ class Tensors:
         padded: float = 1.0,
         resident: int = 0,
         chain: float = 0.0,
+        wide: int = 0,
     ) -> Candidate:
         """The kernel by these parameters.
 
@@ -120,9 +121,12 @@ class Tensors:
             padded: elements that threads compute, of one that is needed.
             resident: CTAs that a unit holds; 0 where `waits` says how they follow each other.
             chain: seconds of one CTA beside a read and a write, one after the other.
+            wide: elements along the last dim that an instruction moves for each lane; 0 where
+                instructions are too few to count.
         """
         once, stored = self._once
-        again = max(0.0, self._loaded(tuple(counts), passes or {}) - (once - stored)) + reread
+        loaded = self._loaded(tuple(counts), passes or {}, target)
+        again = max(0.0, loaded - (once - stored)) + reread
         rate, units = target.memories[0].bytes_per_s, target.n_units
         memory = once / rate / min(1.0, blocks * target.figure("unit_bandwidth"))
         memory += again / (rate * target.figure("l2_over_memory")) / min(1.0, blocks / units)
@@ -133,7 +137,8 @@ class Tensors:
             follow = blocks / (units * resident) - 0.5  # half of what runs together has begun
             waits = max(waits, (one + target.figure("next_cta_s")) * follow)
             waits = max(waits, blocks * target.figure("begin_cta_s"))
-        time_s = target.launch_s + one + max(memory, vector * busiest, waits)
+        asks = self._asked(counts, passes or {}, target, wide) * busiest if wide else 0.0
+        time_s = target.launch_s + one + max(memory, vector * busiest, waits, asks)
         hidden = vector if resident else max(vector, waits)
         time_s = time_s * (1.0 + loss) + target.figure("exposed") * min(memory, hidden)
         costs = {
@@ -143,6 +148,8 @@ class Tensors:
         costs["answers_s"] = floor_s(target)
         if waits:
             costs["waits_s"] = waits
+        if asks:
+            costs["asks_s"] = asks
         return Candidate(parameters, time_s, costs)
 
     def answer(self, target: Target, n_bytes: float) -> float:
@@ -201,20 +208,44 @@ class Tensors:
             total += self._footprint(o) * max(0, apart - 1)
         return total
 
-    def _loaded(self, counts: tuple[int, ...], passes: Mapping[int, int]) -> float:
-        """Bytes that the tiles of a kernel read in its passes."""
+    def _loaded(self, counts: tuple[int, ...], passes: Mapping[int, int], target: Target) -> float:
+        """Bytes that units ask of the cache that all share, for the tiles of a kernel's passes."""
         key = counts, tuple(passes.items())
         if key not in self._known:
-            read = (self._read(o, counts) * passes.get(n, 1) for n, o in enumerate(self.operands))
+            read = (
+                self._read(o, counts, target) * passes.get(n, 1)
+                for n, o in enumerate(self.operands)
+            )
             self._known[key] = sum(read)
         return self._known[key]
 
-    def _read(self, o: Operand, counts: Sequence[int]) -> float:
-        """Bytes that the tiles of a kernel read of an operand, together."""
+    def _read(self, o: Operand, counts: Sequence[int], target: Target) -> float:
+        """Bytes that the tiles of a kernel read of an operand, together.
+
+        What many tiles read, as the weights of rows, a unit's own cache keeps where it is small.
+        """
         if o.counts:
             return 0.0
-        read = prod(self._extent(o, d) if o.varies(d) else n for d, n in enumerate(counts))
-        return float(read * DTYPES[o.dtype].itemsize)
+        own, times = self._places(o, counts)
+        n_bytes = float(own * DTYPES[o.dtype].itemsize)
+        kept = n_bytes <= target.figure("unit_cache_bytes")
+        return n_bytes * (min(times, target.n_units) if kept else times)
+
+    def _places(self, o: Operand, counts: Sequence[int]) -> tuple[int, int]:
+        """Elements of an operand that there are, and tiles that read each of them."""
+        own = prod(self._extent(o, d) for d in range(len(counts)) if o.varies(d))
+        return own, prod(n for d, n in enumerate(counts) if not o.varies(d))
+
+    def _asked(
+        self, counts: Sequence[int], passes: Mapping[int, int], target: Target, wide: int
+    ) -> float:
+        """Seconds in which a unit's warps ask for all that they read and store, one by one."""
+        total = 0.0
+        for n, o in enumerate([*self.operands, *self.outputs]):
+            own, times = self._places(o, counts)
+            of_one = LANES * (wide if o.strides[-1] == 1 else 1)
+            total += 0 if o.counts else own * times * passes.get(n, 1) / of_one
+        return total / target.n_units * target.figure("ask_s")
 
 
 __all__ = [

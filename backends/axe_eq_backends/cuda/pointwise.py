@@ -103,7 +103,7 @@ class Maps:
                     blocks=prod(counts), counts=counts,
                     reread=t.scattered(last) * target.figure("scattered"),
                     resident=residents(target, warps, registers(fused, held) + OTHER_REGISTERS),
-                    chain=chained(target, held, flops),
+                    chain=chained(target, held, flops), wide=wide,
                 )
             )  # fmt: skip
         return found

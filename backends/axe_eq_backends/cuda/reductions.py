@@ -59,9 +59,6 @@ from axe_eq_backends.cuda.schedules.tensors import (
 
 Output = tuple[Operand, Cell]
 SWEPT = 0.03  # loss of running values, where rows in registers are as good
-# Loss of a row that a CTA sweeps at once: its warps wait for each other. Measured on one H200 with
-# rmsnorm of 1000 to 12288 columns, against rows in registers of the same price.
-HELD = 0.2
 # Loss of a kernel per halving of what it reads at once below a line of the caches.
 LINE_BYTES, SHORT = 128, 0.04
 UNROLLED = 16  # elements of a reduction that one thread reads as operands of their own
@@ -333,6 +330,7 @@ class Rows:
                     reread=self.tensors.scattered(len(p.shape) - 1, stores=True),
                     resident=residents(target, warps, taken(held)),
                     chain=chained(target, held, own) + exchanges * exchanging(target, threads),
+                    wide=vector,
                 )
             )  # fmt: skip
         return found
@@ -405,19 +403,25 @@ class Sweeps:
         ends = target.figure("exchange_s") * len(
             sweeps_of(len(p.operands), p.reductions, online)[0]
         )
-        waves = -(-blocks // (target.n_units * resident))
         padded = rows * counts[kept] / p.shape[kept]
         padded *= steps * columns * tiling.vectors / prod(p.shape[kept + 1 :])
-        return self.tensors.candidate(
-            target,
-            {
-                "sweep_threads": tiling.threads, "sweep_warps": tiling.warps,
-                "vector": tiling.wide, "vectors": tiling.vectors, "resident": resident,
-            },
-            blocks=blocks, counts=counts, passes=passes, padded=padded,
-            waits=waves * (steps * sweeps * chunk + ends),
-            loss=self._short(tiling) + (HELD if self.fast and steps == 1 else SWEPT),
+        parameters = {
+            "sweep_threads": tiling.threads, "sweep_warps": tiling.warps,
+            "vector": tiling.wide, "vectors": tiling.vectors, "resident": resident,
+        }  # fmt: skip
+        loss = self._short(tiling) + SWEPT
+        said = partial(
+            self.tensors.candidate, target, parameters, blocks=blocks, counts=counts,
+            passes=passes, padded=padded, loss=loss,
+            wide=tiling.wide if self.fast else 0,
         )  # fmt: skip
+        if self.fast and steps == 1:  # as rows in registers
+            own = self.tensors.flops / prod(p.shape)
+            chain = chained(target, tiling.vectors * tiling.wide, own)
+            chain += len(p.reductions) * exchanging(target, tiling.threads)
+            return said(resident=resident, chain=chain)
+        waves = -(-blocks // (target.n_units * resident))
+        return said(waits=waves * (steps * sweeps * chunk + ends))
 
     def _short(self, tiling: SweepTiling) -> float:
         """The loss of reading less than whole lines of what is contiguous at a time."""
