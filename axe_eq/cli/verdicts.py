@@ -76,6 +76,7 @@ def _of_programs(found: ProgramCounterexample) -> dict[str, Any]:
         "bounds_b": list(found.bounds_b),
         "inputs": [_input(n, x) for n, x in zip(names, found.inputs, strict=True)] if made else [],
         "inputs_are": None if made else str(found.inputs),
+        "rounded_constants": list(found.rounded),
         "reduced": _counterexample(found.reduced),
     }
 

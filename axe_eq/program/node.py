@@ -305,6 +305,8 @@ class Program:
         constants: arrays captured by the function; each is also an input node by the same name.
         names: node -> the user's name for it, where known.
         places: node -> "file:line: source" that made it, where known.
+        written: node -> its constant as it is written -> "file:line: source", of constants that
+            their element type rounds.
         output_layouts: the layout each output is wanted in, where that is prescribed; "any" where
             it is to be chosen.
         arguments: nesting of the function's arguments, a tuple of one entry per argument.
@@ -318,6 +320,7 @@ class Program:
     constants: dict[str, Array] = field(default_factory=dict, compare=False)
     names: dict[Node, str] = field(default_factory=dict, compare=False)
     places: dict[Node, str] = field(default_factory=dict, compare=False)
+    written: dict[Node, dict[float, str]] = field(default_factory=dict, compare=False)
     output_layouts: tuple[Place, ...] = ()
     arguments: Any = field(default=None, hash=False)
     retrace: Callable[[Mapping[str, int]], Program] | None = field(default=None, compare=False)

@@ -25,7 +25,7 @@ from axe_eq.program.array.arguments import as_float
 from axe_eq.program.array.joining import joined
 from axe_eq.program.facts import captured_name
 from axe_eq.program.node import OP, SCAN, Node, input_node, op_node, scan_node
-from axe_eq.program.ops import join_text, selector
+from axe_eq.program.ops import constant_of, join_text, selector
 from axe_eq.program.signature import Affine, make, plain, signature
 from axe_eq.program.spec import MAX_ELEMENTS, Dim
 from axe_eq.program.types import DTYPES, Array, ValueType, dtype, has_mask, promote
@@ -43,20 +43,24 @@ class Tracing:
         constants: captured arrays by name.
         places: node -> where it was made first.
         last: place -> the last node made or met there.
+        written: node -> its constant as it was written -> where, first.
     """
 
     stop: tuple[CodeType, ...] = ()
     constants: dict[str, Array] = field(default_factory=dict)
     places: dict[Node, Place] = field(default_factory=dict)
     last: dict[Place, Node] = field(default_factory=dict)
+    written: dict[Node, dict[float, Place]] = field(default_factory=dict)
 
-    def note(self, node: Node) -> None:
-        """Remember the user's place that made this node."""
+    def note(self, node: Node, constant: float | None = None) -> None:
+        """Remember the user's place that made this node, and the constant that stands there."""
         frame = _user_frame(self.stop)
         if frame is None:
             return
         place = frame.f_code.co_filename, frame.f_lineno
         self.places.setdefault(node, place)
+        if constant is not None:
+            self.written.setdefault(node, {}).setdefault(constant, place)
         # The line of a lambda assigns something else, if it assigns at all.
         if frame.f_code.co_name != "<lambda>":
             self.last[place] = node
@@ -496,7 +500,7 @@ def select(text: str, *arrays: Operand) -> Traced:
     """
     operands = as_operands(*arrays)
     _check_texts(text)
-    return _made(joined(text, [x.node for x in operands]), operands)
+    return _made(joined(text, [x.node for x in operands]), operands, constant_of(text))
 
 
 def scan(text: str, *arrays: Operand) -> Traced:
@@ -550,13 +554,13 @@ def projection(shape: tuple[int, ...], out: Sequence[int]) -> list[Affine]:
     ]
 
 
-def _made(node: Node, operands: Sequence[Traced]) -> Traced:
+def _made(node: Node, operands: Sequence[Traced], constant: float | None = None) -> Traced:
     if node.type.size > MAX_ELEMENTS:
         raise ProgramError(f"value {node.type}", f"has {node.type.size} elements",
                            f"at most 2**{MAX_ELEMENTS.bit_length() - 1}")  # fmt: skip
     tracing = TRACING.get()
     if tracing is not None:
-        tracing.note(node)
+        tracing.note(node, constant)
     if not any(isinstance(e, Dim) for x in operands for e in x.shape):
         return Traced(node)
     return Traced(node, _named_shape(node, operands))

@@ -72,6 +72,8 @@ class ProgramCounterexample:
         bounds_a, bounds_b: disjoint enclosures of the two real values; the values themselves where
             programs were compared bit for bit.
         names: the first program's input names.
+        rounded: what the refutation hinges on: constants that their element type holds as other
+            numbers, with which, as they are written, these inputs do not tell the programs apart.
         reduced: the same for both programs at smaller extents, where that is known to differ too.
     """
 
@@ -83,6 +85,7 @@ class ProgramCounterexample:
     bounds_a: tuple[float, float]
     bounds_b: tuple[float, float]
     names: tuple[str, ...] = ()
+    rounded: tuple[str, ...] = ()
     reduced: ProgramCounterexample | None = None
 
     def __str__(self) -> str:
@@ -99,6 +102,7 @@ class ProgramCounterexample:
         else:
             names = self.names or [f"input {n}" for n in range(len(self.inputs))]
             yield from (f"  {n}: {_array(x)}" for n, x in zip(names, self.inputs, strict=True))
+        yield from (f"  {line}" for line in self.rounded)
         if self.reduced is not None:
             yield "the same at smaller extents:"
             yield from ("  " + line for line in str(self.reduced).splitlines())
@@ -220,9 +224,10 @@ def _array(array: Array) -> str:
     shown = array.astype(np.float64) if array.dtype.kind not in "iub" else array
     if array.size > MOST_SHOWN:
         return f"{kind}, {int(np.count_nonzero(shown))} of {array.size} not zero"
-    text = np.array2string(shown, separator=", ", max_line_width=1000, formatter={"float": _number})
+    text = np.array2string(shown, separator=", ", max_line_width=1000, formatter={"float": number})
     return f"{kind} {' '.join(text.split())}"
 
 
-def _number(value: Any) -> str:
+def number(value: Any) -> str:
+    """A real number as it is printed: a whole one without a point."""
     return str(float(value)).removesuffix(".0")
