@@ -129,12 +129,12 @@ def test_of_a_large_input_the_elements_unlike_the_others_are_shown(
     assert f"  x: {text}\n" in f"{counterexample(inputs=(array,), names=('x',))}\n"
 
 
-@pytest.mark.parametrize("pattern", ["one hot", "sparse"])
+@pytest.mark.parametrize("pattern", ["one hot", "dense"])
 def test_of_an_input_too_large_to_make_the_elements_that_are_not_zero_are_shown(
     pattern: str,
 ) -> None:
     of = ValueType("f32", (500, 600))
-    sample = Sample(pattern, 3, 3 if pattern == "sparse" else None, pattern == "sparse")
+    sample = Sample(pattern, 3, 3 if pattern == "dense" else None, pattern == "dense")
     inputs = SampledInputs(sample, [of])
     found = counterexample(inputs=inputs, names=("x",))
     (elements,) = found.elements
