@@ -210,6 +210,8 @@ h200 = Target(
         "matrix_s": "own",
         "vector_s": "own",
         "memory_s": "own",
+        "waits_s": "own",
+        "floor_s": "own",
         "blocks": "own",
     },
     completions=_COMPLETIONS,

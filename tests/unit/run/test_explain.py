@@ -73,7 +73,7 @@ def test_parts_and_numbers_of_things_are_said(exe: Executable) -> None:
     assert (
         "computes + over mul, add, mul, erf, add, mul, mul, cast f32 (with 3 constants)\n" in text
     )
-    parts = re.findall(r"time: (\w+) .*; launch ", text)
+    parts = re.findall(r"time: (?:the least a kernel takes, .*\(.*, )?(\w+) [\d.]+ us", text)
     assert len(parts) == len(exe.kernels)
     for kernel, longest in zip(exe.kernels, parts, strict=True):
         known = {name: cost for name, cost in kernel.costs.items() if name.endswith("_s")}
@@ -127,3 +127,32 @@ def test_values_in_several_layouts_are_named_once_and_inputs_are_copied() -> Non
     for line in block:
         named = re.findall(r"(%\d+|x) \(", line)
         assert len(named) == len(set(named))
+
+
+@pytest.mark.parametrize("target", ["h200", "trn2"])
+@pytest.mark.parametrize(
+    ("fn", "specs"),
+    [
+        (lambda x: x * 2, ["16:f32"]),
+        (lambda x: nn.softmax(x), ["4x16:f32"]),
+        (lambda x, w: x @ w, ["16x16:f16"] * 2),
+        (lambda x, w: x @ w, ["24x40:f32", "40x16:f32"]),
+    ],
+)
+def test_of_a_small_kernel_the_least_that_one_takes_is_what_bounds_it(
+    target: str, fn: Any, specs: list[str]
+) -> None:
+    small = axe.compile(fn, *specs, target=target)
+    (kernel,) = small.kernels
+    launch, floor = small.target.launch_s, kernel.costs["floor_s"]
+    assert launch + floor <= kernel.time_s * (1 + 1e-9) < 1.5 * (launch + floor)
+    least, begin, beside = (f"{s * 1e6:.1f} us" for s in (launch + floor, launch, floor))
+    wanted = f"      time: the least a kernel takes, {least} (launch {begin}, floor {beside})"
+    assert wanted in small.explain()
+    assert "floor_s" not in small.cost
+
+
+def test_of_a_large_kernel_the_floor_bounds_nothing() -> None:
+    large = axe.compile(lambda x: x * 2, "8192x8192:f32", target="h200")
+    assert "the least a kernel takes" not in large.explain()
+    assert "      time: memory " in large.explain()
