@@ -41,11 +41,16 @@ def exe() -> Executable:
     return axe.compile(lambda x: x * 2, X, target="h200")
 
 
+def saved(exe: Executable, path: Path) -> Any:
+    exe.save(path)
+    return axe.load(path)(X)
+
+
 CALLS: dict[str, Callable[[Executable, Path], Any]] = {
     "call": lambda exe, path: exe(X),
     "bind": lambda exe, path: exe.bind(X)(),
     "launch": lambda exe, path: exe.schedule.launch(X),
-    "saved": lambda exe, path: (exe.save(path), axe.load(path)(X)),
+    "saved": saved,
 }
 
 
