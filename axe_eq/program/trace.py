@@ -18,7 +18,8 @@ from axe_eq.program.nesting import flatten, leaf_names, unflatten
 from axe_eq.program.node import InputSpec, Node, Program, input_node, topological
 from axe_eq.program.ops import constant_of
 from axe_eq.program.spec import Dim, Spec, as_spec, dim, named_extents, parse_spec
-from axe_eq.program.traced import TRACING, Place, Traced, Tracing, as_traced, is_internal
+from axe_eq.program.traced import Traced, as_traced
+from axe_eq.program.tracing import TRACING, Place, Tracing, is_internal
 
 __all__ = ["Dim", "Spec", "Traced", "as_spec", "dim", "parse_spec", "run", "trace"]
 

@@ -441,7 +441,7 @@ def begin_and_wait(target: Target, columns: Columns, waits: Column) -> None:
     """What a kernel of products takes beside its roofline: its begin, and waits for its copies."""
     begin = target.figure("product_begin_s")
     columns.time_s = np.maximum(columns.time_s, target.launch_s + waits) + begin
-    columns.costs |= {"waits_s": waits, "floor_s": np.full(len(columns), begin)}
+    columns.costs |= {"waits_s": waits, "latency_s": np.full(len(columns), begin)}
 
 
 def _check(sides: Matrices, table: Table, target: Target, columns: Columns) -> None:

@@ -12,8 +12,8 @@ from axe_eq.errors import DeviceError
 
 # What works on a machine without the device.
 _WITHOUT = (
-    "exe.schedule.run(...), which runs it on the CPU; exe.interpret(...), which runs the emitted "
-    'kernels there, at small extents; exe.source, their texts; or compile with target="cpu"'
+    "exe.schedule.run(...) on the CPU, exe.interpret(...) of the emitted kernels at small extents, "
+    'exe.source, or compile with target="cpu"; all of these need the whole of axe_eq'
 )
 
 

@@ -138,7 +138,7 @@ class Tensors:
         time_s = time_s * (1.0 + loss) + target.figure("exposed") * min(memory, hidden)
         costs = {
             "gmem_bytes": once, "reread_bytes": again, "vector_s": vector, "memory_s": memory,
-            "blocks": float(blocks), "floor_s": floor_s(target),
+            "blocks": float(blocks), "latency_s": floor_s(target),
         }  # fmt: skip
         if waits:
             costs["waits_s"] = waits

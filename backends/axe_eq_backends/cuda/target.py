@@ -211,7 +211,7 @@ h200 = Target(
         "vector_s": "own",
         "memory_s": "own",
         "waits_s": "own",
-        "floor_s": "own",
+        "latency_s": "own",
         "blocks": "own",
     },
     completions=_COMPLETIONS,

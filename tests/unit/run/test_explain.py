@@ -145,15 +145,15 @@ def test_of_a_small_kernel_the_least_that_one_takes_is_what_bounds_it(
 ) -> None:
     small = axe.compile(fn, *specs, target=target)
     (kernel,) = small.kernels
-    launch, floor = small.target.launch_s, kernel.costs["floor_s"]
+    launch, floor = small.target.launch_s, kernel.costs["latency_s"]
     assert launch + floor <= kernel.time_s * (1 + 1e-9) < 1.5 * (launch + floor)
     least, begin, beside = (f"{s * 1e6:.1f} us" for s in (launch + floor, launch, floor))
-    wanted = f"      time: the least a kernel takes, {least} (launch {begin}, floor {beside})"
+    wanted = f"      time: the least a kernel takes, {least} (launch {begin}, latency {beside})"
     assert wanted in small.explain()
-    assert "floor_s" not in small.cost
+    assert "latency_s" not in small.cost
 
 
-def test_of_a_large_kernel_the_floor_bounds_nothing() -> None:
+def test_of_a_large_kernel_the_latency_bounds_nothing() -> None:
     large = axe.compile(lambda x: x * 2, "8192x8192:f32", target="h200")
     assert "the least a kernel takes" not in large.explain()
     assert "      time: memory " in large.explain()
