@@ -94,15 +94,27 @@ def _axe(*arguments: str, folder: Path, before: str = "") -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+def _of_page(folder: Path) -> Path:
+    """The distribution that docs/packs.md shows, from its blocks: a path, then the file."""
+    page = (HERE.parents[1] / "docs" / "packs.md").read_text(encoding="utf-8")
+    files = re.findall(r"^```\w+\n# (gaps/\S+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert [name for name, _ in files] == ["gaps/pyproject.toml", "gaps/gaps.py"]
+    (folder / "gaps").mkdir()
+    for name, text in files:
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder / "gaps"
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the distribution installed, without a network."""
     source = tmp_path_factory.mktemp("source") / "dist"
     shutil.copytree(HERE, source, ignore=shutil.ignore_patterns("__pycache__", "test_*"))
     folder = tmp_path_factory.mktemp("site")
+    page = _of_page(source.parent)
     command = "-m pip install --quiet --no-build-isolation --no-deps --no-index --target"
     subprocess.run(
-        [sys.executable, *command.split(), str(folder), str(source)],
+        [sys.executable, *command.split(), str(folder), str(source), str(page)],
         check=True,
         capture_output=True,
         env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
@@ -223,3 +235,13 @@ def test_a_pack_that_does_not_load_is_one_clear_error(
     code, text = _axe("packs", "list", folder=site_with(module))
     assert code == 2
     golden(text)
+
+
+def test_the_distribution_of_the_page_is_installed_used_and_checked(site: Path) -> None:
+    used = (
+        "import axe_eq as axe; from gaps import gap; "
+        "assert axe.equivalent(lambda x, y: gap(x, y) + y, lambda x, y: x, '8:f32', '8:f32'); "
+    )
+    code, said = _axe("packs", "check", "gaps", folder=site, before=used)
+    assert code == 0, said
+    assert re.search(r"\bgaps\b", said)
