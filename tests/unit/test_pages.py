@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import inspect
 import re
 import subprocess
@@ -104,3 +106,29 @@ def test_the_page_on_packs_runs() -> None:
     count, names = run_page("packs.md")
     assert count == 14
     assert names["PACK"].laws.keys() == {"gate_by_tanh", "gate_by_sigmoid"}
+
+
+README = DOCS.parent / "README.md"
+
+
+def test_blocks_of_the_readme_use_what_stands_in_earlier_ones() -> None:
+    """Whoever copies them in order, as they stand, meets no name that nothing has said."""
+    known = set(dir(builtins))
+    blocks = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 6
+    for block in map(ast.parse, blocks):
+        names = [n for n in ast.walk(block) if isinstance(n, ast.Name)]
+        known |= {n.id for n in names if isinstance(n.ctx, ast.Store)}
+        known |= {n.arg for n in ast.walk(block) if isinstance(n, ast.arg)}
+        known |= {n.asname or n.name for n in ast.walk(block) if isinstance(n, ast.alias)}
+        known |= {n.name for n in ast.walk(block) if isinstance(n, ast.FunctionDef)}
+        assert {n.id for n in names} - known == set()
+
+
+def test_the_readme_says_where_the_command_is() -> None:
+    text = README.read_text(encoding="utf-8")
+    before = text[: text.index("    axe equiv")]
+    assert ". .venv/bin/activate" in before
+    assert "python -m axe_eq" in before
+    told = subprocess.check_output([sys.executable, "-m", "axe_eq", "--version"], text=True)
+    assert told.startswith("axe, version ")
