@@ -27,7 +27,7 @@ from axe_eq.program.spec import MAX_ELEMENTS, Dim
 from axe_eq.program.tracing import TRACING, Tracing
 from axe_eq.program.types import DTYPES, Array, ValueType, dtype, has_mask, promote
 
-_ALIKE = 0.75  # of the letters of a name, so that another is suggested for it
+_ALIKE = 0.8  # of the letters of a name, so that another is suggested for it
 Operand = Any  # a Traced, a Python number, or an array of any library
 
 
@@ -269,7 +269,7 @@ class Traced:
         return _call_numpy(func.__name__, args, kwargs)
 
     def __getattr__(self, name: str) -> NoReturn:
-        hint = "" if name.startswith("_") else _instead(name)
+        hint = "" if name.startswith("_") else instead(name)
         wrong, wanted = f"has no attribute {name!r}", f"one of {' '.join(_ATTRIBUTES)}"
         raise MissingAttribute("traced array", wrong, wanted, hint=hint)
 
@@ -291,7 +291,7 @@ class Traced:
 _ATTRIBUTES = ("T", "device", "dtype", "mT", "ndim", "shape", "size", "to_device")
 
 
-def _instead(name: str) -> str:
+def instead(name: str) -> str:
     """What has this name, or nearly, of what traced arrays have and is done to them."""
     known = {name: f"x.{name}" for name in _ATTRIBUTES}
     for module in (import_module("axe_eq.nn"), _namespace()):

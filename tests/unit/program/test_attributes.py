@@ -55,3 +55,20 @@ def _error_of_foo() -> Exception:
     with pytest.raises(AttributeError) as caught:
         trace(lambda x: x.foo, "3:f16")
     return caught.value
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("softmax", "axe_eq.nn.softmax(x, ...)"),
+        ("tak", "axe_eq.array.take(x, ...)"),
+        ("foo", ""),
+    ],
+)
+def test_a_function_that_the_namespace_lacks_is_such_an_error_too(name: str, instead: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        trace(lambda x: getattr(x.__array_namespace__(), name)(x), "3:f16")
+    error = caught.value
+    assert isinstance(error, ProgramError)
+    assert (error.wrong, error.hint) == (f"has no attribute {name!r}", instead)
+    assert "test_attributes.py" in error.at
