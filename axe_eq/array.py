@@ -80,4 +80,5 @@ if not TYPE_CHECKING:  # type checkers know the names above, and no others
             if name in names.split():
                 raise _NotBuilt(f"array function {name!r}", wrong, "functions in docs/programs.md")
         hint = "" if name.startswith("_") else _instead(name)
-        raise _MissingAttribute(f"module {__name__!r}", f"has no attribute {name!r}", hint=hint)
+        thing, wrong = f"module {__name__!r}", f"has no attribute {name!r}"
+        raise _MissingAttribute(thing, wrong, "functions in docs/programs.md", hint=hint)
