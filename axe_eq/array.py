@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from typing import NoReturn as _NoReturn
 
+from axe_eq.errors import MissingAttribute as _MissingAttribute
 from axe_eq.errors import NotBuilt as _NotBuilt
 from axe_eq.program.array.creation import *
 from axe_eq.program.array.dtypes import *
@@ -25,6 +26,7 @@ from axe_eq.program.array.lookups import *
 from axe_eq.program.array.manipulation import *
 from axe_eq.program.array.reductions import *
 from axe_eq.program.traced import block as block
+from axe_eq.program.traced import instead as _instead
 from axe_eq.program.traced import select as select
 
 # Literal, because type checkers take the public names of a module from here.
@@ -69,7 +71,7 @@ if not TYPE_CHECKING:  # type checkers know the names above, and no others
         Raises:
             NotBuilt: a function that other array libraries have, with the reason, or the name that
                 it has here.
-            AttributeError: any other name.
+            MissingAttribute: any other name.
         """
         if name in _CALLED:
             wrong = "has another name in the array API standard"
@@ -77,4 +79,6 @@ if not TYPE_CHECKING:  # type checkers know the names above, and no others
         for names, wrong in _ABSENT.items():
             if name in names.split():
                 raise _NotBuilt(f"array function {name!r}", wrong, "functions in docs/programs.md")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        hint = "" if name.startswith("_") else _instead(name)
+        thing, wrong = f"module {__name__!r}", f"has no attribute {name!r}"
+        raise _MissingAttribute(thing, wrong, "functions in docs/programs.md", hint=hint)

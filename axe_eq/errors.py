@@ -120,7 +120,11 @@ class ProgramError(AxeError):
     """A program that cannot be traced: shapes, dtypes or operators that do not fit."""
 
 
-class NotBuilt(ProgramError, AttributeError):
+class MissingAttribute(ProgramError, AttributeError):
+    """An attribute that traced arrays do not have: to `hasattr`, none."""
+
+
+class NotBuilt(MissingAttribute):
     """A function of arrays that other libraries have and this one has not: to `hasattr`, none."""
 
 

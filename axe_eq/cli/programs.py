@@ -218,7 +218,7 @@ def check_present(exe: Any) -> None:
         raise DeviceError(
             f"target {target.name!r}", "no such GPU or other device is here",
             "a machine with one, or another target such as cpu",
-            hint="axe compile and axe explain, which need none",
+            hint="axe run --target cpu; axe compile and axe explain need no device",
         )  # fmt: skip
 
 

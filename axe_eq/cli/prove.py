@@ -49,6 +49,8 @@ def equiv(
     Layouts of shardings need --shape and --mesh. With --shape, CuTe's modes are the dims in order.
     """
     context = context_of(**options)
+    if bare := [side for side in (a, b) if side.endswith(".py")]:
+        raise ArgumentError(f"program {bare[0]!r}", "names no function", f"{bare[0]}:FUNCTION")
     programs = [side.rpartition(":")[0].endswith(".py") for side in (a, b)]
     if any(programs) and not all(programs):
         raise ArgumentError("equiv", "got a layout and a program", "two layouts or two programs")

@@ -8,6 +8,7 @@ import numpy as np
 
 from axe_eq.prove.certificates.verdict import (
     MOST_SHOWN,
+    Elements,
     Image,
     LayoutCounterexample,
     ProgramCounterexample,
@@ -74,14 +75,15 @@ def _of_programs(found: ProgramCounterexample) -> dict[str, Any]:
         "value_b": found.value_b,
         "bounds_a": list(found.bounds_a),
         "bounds_b": list(found.bounds_b),
-        "inputs": [_input(n, x) for n, x in zip(names, found.inputs, strict=True)] if made else [],
+        "inputs": list(map(_input, names, found.inputs, found.elements)) if made else [],
         "inputs_are": None if made else str(found.inputs),
+        "rounded_constants": list(found.rounded),
         "reduced": _counterexample(found.reduced),
     }
 
 
-def _input(name: str, array: Any) -> dict[str, Any]:
-    """One input; its values where they are few."""
+def _input(name: str, array: Any, unlike: Elements | None) -> dict[str, Any]:
+    """One input; its values where they are few, or those unlike most where these are."""
     few = array.size <= MOST_SHOWN
     shown = array if array.dtype.kind in "iub" else array.astype(np.float64)
     return {
@@ -90,6 +92,8 @@ def _input(name: str, array: Any) -> dict[str, Any]:
         "shape": list(array.shape),
         "values": shown.tolist() if few else None,
         "not_zero": int(np.count_nonzero(shown)),
+        "others": unlike.others if unlike is not None else None,
+        "elements": [list(x) for x in unlike.first] if unlike is not None else None,
     }
 
 

@@ -39,6 +39,20 @@ def unflatten(nesting: Nesting, leaves: Sequence[Any]) -> Any:
     return tuple(items) if kind == "tuple" else items
 
 
+def is_nesting(value: Any, keys: type | tuple[type, ...] = object) -> bool:
+    """Whether data is a nesting; `keys` are the types that keys of dicts may have."""
+    if type(value) is int:
+        return True
+    if not isinstance(value, list) or len(value) != 2 or not isinstance(value[1], list):
+        return False
+    kind, parts = value
+    if kind == "dict":
+        if not all(isinstance(p, list) and len(p) == 2 and isinstance(p[0], keys) for p in parts):
+            return False
+        parts = [part for _, part in parts]
+    return kind in ("tuple", "list", "dict") and all(is_nesting(part, keys) for part in parts)
+
+
 def leaf_names(nesting: Nesting, prefix: str) -> Iterator[str]:
     """A name per leaf, in order: the prefix, then keys and positions joined by dots."""
     if isinstance(nesting, int):

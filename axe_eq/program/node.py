@@ -13,7 +13,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from weakref import WeakValueDictionary
 
-from axe_eq.errors import ProgramError
+from axe_eq.errors import ProgramError, said
+from axe_eq.program.nesting import is_nesting, leaf_numbers
 from axe_eq.program.ops import (
     CELLS,
     MONOIDS,
@@ -301,10 +302,13 @@ class Program:
     Attributes:
         inputs: in the order of the function's arguments, flattened.
         outputs: observed roots in order.
-        structure: nesting of the function's outputs, see `axe_eq.program.nesting`.
+        structure: nesting of the function's outputs, see `axe_eq.program.nesting`; by default the
+            one output, or a tuple of several.
         constants: arrays captured by the function; each is also an input node by the same name.
         names: node -> the user's name for it, where known.
         places: node -> "file:line: source" that made it, where known.
+        written: node -> its constant as it is written -> "file:line: source", of constants that
+            their element type rounds.
         output_layouts: the layout each output is wanted in, where that is prescribed; "any" where
             it is to be chosen.
         arguments: nesting of the function's arguments, a tuple of one entry per argument.
@@ -318,9 +322,25 @@ class Program:
     constants: dict[str, Array] = field(default_factory=dict, compare=False)
     names: dict[Node, str] = field(default_factory=dict, compare=False)
     places: dict[Node, str] = field(default_factory=dict, compare=False)
+    written: dict[Node, dict[float, str]] = field(default_factory=dict, compare=False)
     output_layouts: tuple[Place, ...] = ()
     arguments: Any = field(default=None, hash=False)
     retrace: Callable[[Mapping[str, int]], Program] | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        """Nest the outputs where nobody says how.
+
+        Raises:
+            ProgramError: a structure that is no nesting of the outputs.
+        """
+        numbers = list(range(len(self.outputs)))
+        if self.structure is None:
+            structure = 0 if len(numbers) == 1 else ["tuple", numbers]
+            object.__setattr__(self, "structure", structure)
+        found = sorted(leaf_numbers(self.structure)) if is_nesting(self.structure) else None
+        if found != numbers:
+            wanted = f"outputs {' '.join(map(str, numbers))}, nested as ['tuple', [0, 1]]"
+            raise ProgramError("program", f"has structure {said(self.structure)}", wanted)
 
     def rebind(self, **extents: int) -> Program:
         """The same function traced with other extents for its named dims.

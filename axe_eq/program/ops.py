@@ -364,6 +364,12 @@ def selector(text: str) -> tuple[Selector, tuple[Any, ...]]:
     return SELECTORS[name], params
 
 
+def constant_of(text: str) -> float | None:
+    """The constant in a selector's text, as it is written there; None where there is none."""
+    declared, params = selector(text)
+    return None if declared.fill is None else declared.fill(params)
+
+
 @cache
 def scan(text: str) -> tuple[Monoid, int]:
     """The monoid and the axis that a scan text names: ``+ 1`` adds up along axis 1.

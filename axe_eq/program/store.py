@@ -37,7 +37,13 @@ if TYPE_CHECKING:
 def program_to_json(program: Program) -> str:
     """A program as JSON text; everything but `Program.retrace`, which is a function."""
     known = topological(
-        [*program.outputs, *(i.node for i in program.inputs), *program.names, *program.places]
+        [
+            *program.outputs,
+            *(i.node for i in program.inputs),
+            *program.names,
+            *program.places,
+            *program.written,
+        ]
     )
     numbers = {node: n for n, node in enumerate(known)}
     return json.dumps(
@@ -51,6 +57,7 @@ def program_to_json(program: Program) -> str:
             "constants": {name: _array_data(a) for name, a in program.constants.items()},
             "names": [[numbers[node], name] for node, name in program.names.items()],
             "places": [[numbers[node], place] for node, place in program.places.items()],
+            "written": [[numbers[n], list(w.items())] for n, w in program.written.items()],
         }
     )
 
@@ -82,6 +89,7 @@ def _program(data: Mapping[str, Any]) -> Program:
         constants={name: _array(row) for name, row in data["constants"].items()},
         names={nodes[n]: name for n, name in data["names"]},
         places={nodes[n]: place for n, place in data["places"]},
+        written={nodes[n]: dict(map(tuple, pairs)) for n, pairs in data["written"]},
         output_layouts=tuple(_layout(given) for given in data["output_layouts"]),
         arguments=data["arguments"],
     )

@@ -16,8 +16,10 @@ from axe_eq.errors import ProgramError
 from axe_eq.program.meaning import evaluate
 from axe_eq.program.nesting import flatten, leaf_names, unflatten
 from axe_eq.program.node import InputSpec, Node, Program, input_node, topological
+from axe_eq.program.ops import constant_of
 from axe_eq.program.spec import Dim, Spec, as_spec, dim, named_extents, parse_spec
-from axe_eq.program.traced import TRACING, Place, Traced, Tracing, as_traced, is_internal
+from axe_eq.program.traced import Traced, as_traced
+from axe_eq.program.tracing import TRACING, Place, Tracing, is_internal
 
 __all__ = ["Dim", "Spec", "Traced", "as_spec", "dim", "parse_spec", "run", "trace"]
 
@@ -54,6 +56,7 @@ def trace(fn: Callable[..., Any], *specs: Any) -> Program:
         constants=_used_constants(roots, tracing),
         names=_value_names(tracing, roots),
         places={node: _place_text(place) for node, place in tracing.places.items()},
+        written=_rounded_constants(tracing),
         arguments=nesting,
         retrace=partial(_retrace, fn, nesting, given),
     )
@@ -168,6 +171,15 @@ def _value_names(tracing: Tracing, roots: Sequence[Node]) -> dict[Node, str]:
         if match and node in reached:
             names.setdefault(node, match[1])
     return names
+
+
+def _rounded_constants(tracing: Tracing) -> dict[Node, dict[float, str]]:
+    """Constants that somewhere are written as their element type does not hold them."""
+    return {
+        node: {value: _place_text(place) for value, place in written.items()}
+        for node, written in tracing.written.items()
+        if any(value == value and value != constant_of(node.text) for value in written)
+    }
 
 
 def _place_text(place: Place) -> str:

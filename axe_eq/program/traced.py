@@ -7,83 +7,34 @@ functions on traced arrays are in the namespace `axe_eq.array`; the operators of
 from __future__ import annotations
 
 import hashlib
-import os
-import sys
 from collections.abc import Iterator, Sequence
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
-from pathlib import Path
-from types import CodeType, FrameType, ModuleType
+from types import ModuleType
 from typing import Any, NoReturn
 
 import numpy as np
 
-from axe_eq.errors import AxeError, ProgramError, cause, said
+from axe_eq.errors import AxeError, MissingAttribute, ProgramError, cause, said
 from axe_eq.program.array.arguments import as_float
 from axe_eq.program.array.joining import joined
 from axe_eq.program.facts import captured_name
 from axe_eq.program.node import OP, SCAN, Node, input_node, op_node, scan_node
-from axe_eq.program.ops import join_text, selector
+from axe_eq.program.ops import constant_of, join_text, selector
 from axe_eq.program.signature import Affine, make, plain, signature
 from axe_eq.program.spec import MAX_ELEMENTS, Dim
+from axe_eq.program.tracing import TRACING, Tracing
 from axe_eq.program.types import DTYPES, Array, ValueType, dtype, has_mask, promote
 
+_ALIKE = 0.8  # of the letters of a name, so that another is suggested for it
 Operand = Any  # a Traced, a Python number, or an array of any library
-Place = tuple[str, int]  # file, line
-
-
-@dataclass
-class Tracing:
-    """What one run of a function under `trace` collects beside its nodes.
-
-    Attributes:
-        stop: code objects in which the search for the user's frame ends.
-        constants: captured arrays by name.
-        places: node -> where it was made first.
-        last: place -> the last node made or met there.
-    """
-
-    stop: tuple[CodeType, ...] = ()
-    constants: dict[str, Array] = field(default_factory=dict)
-    places: dict[Node, Place] = field(default_factory=dict)
-    last: dict[Place, Node] = field(default_factory=dict)
-
-    def note(self, node: Node) -> None:
-        """Remember the user's place that made this node."""
-        frame = _user_frame(self.stop)
-        if frame is None:
-            return
-        place = frame.f_code.co_filename, frame.f_lineno
-        self.places.setdefault(node, place)
-        # The line of a lambda assigns something else, if it assigns at all.
-        if frame.f_code.co_name != "<lambda>":
-            self.last[place] = node
-
-
-TRACING: ContextVar[Tracing | None] = ContextVar("tracing", default=None)
-_INTERNAL = tuple(f"{folder}{os.sep}" for folder in (Path(__file__).parents[1], *np.__path__))
-
-
-def is_internal(path: str) -> bool:
-    """Whether a source file belongs to this package or to one that hands calls on to it."""
-    return path.startswith(_INTERNAL) or "array_api_compat" in path
 
 
 @cache
 def _namespace() -> ModuleType:
     # By name: the namespace is made of this module, and stands above it.
     return import_module("axe_eq.array")
-
-
-def _user_frame(stop: tuple[CodeType, ...]) -> FrameType | None:
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code not in stop:
-        if not is_internal(frame.f_code.co_filename):
-            return frame
-        frame = frame.f_back
-    return None
 
 
 class Traced:
@@ -318,10 +269,9 @@ class Traced:
         return _call_numpy(func.__name__, args, kwargs)
 
     def __getattr__(self, name: str) -> NoReturn:
-        hint = ""
-        if not name.startswith("_") and hasattr(_namespace(), name):
-            hint = f"; try axe_eq.array.{name}(x, ...)"
-        raise AttributeError(f"a traced array has no attribute {name!r}{hint}")
+        hint = "" if name.startswith("_") else instead(name)
+        wrong, wanted = f"has no attribute {name!r}", f"one of {' '.join(_ATTRIBUTES)}"
+        raise MissingAttribute("traced array", wrong, wanted, hint=hint)
 
     def __repr__(self) -> str:
         return f"<traced {self.node.type}>"
@@ -336,6 +286,23 @@ class Traced:
 
     def __deepcopy__(self, memo: object) -> Traced:
         return self
+
+
+_ATTRIBUTES = ("T", "device", "dtype", "mT", "ndim", "shape", "size", "to_device")
+
+
+def instead(name: str) -> str:
+    """What has this name, or nearly, of what traced arrays have and is done to them."""
+    known = {name: f"x.{name}" for name in _ATTRIBUTES}
+    for module in (import_module("axe_eq.nn"), _namespace()):
+        known |= {
+            name: f"{module.__name__}.{name}(x, ...)"
+            for name in module.__all__
+            if callable(getattr(module, name)) and not name.startswith("_")
+        }
+    known |= {old: known[new] for old, new in _NUMPY_NAMES.items()}
+    near = get_close_matches(name, known, 1, _ALIKE)
+    return known[near[0]] if near else ""
 
 
 def _no_value(what: str, instead: str) -> NoReturn:
@@ -496,7 +463,7 @@ def select(text: str, *arrays: Operand) -> Traced:
     """
     operands = as_operands(*arrays)
     _check_texts(text)
-    return _made(joined(text, [x.node for x in operands]), operands)
+    return _made(joined(text, [x.node for x in operands]), operands, constant_of(text))
 
 
 def scan(text: str, *arrays: Operand) -> Traced:
@@ -550,13 +517,13 @@ def projection(shape: tuple[int, ...], out: Sequence[int]) -> list[Affine]:
     ]
 
 
-def _made(node: Node, operands: Sequence[Traced]) -> Traced:
+def _made(node: Node, operands: Sequence[Traced], constant: float | None = None) -> Traced:
     if node.type.size > MAX_ELEMENTS:
         raise ProgramError(f"value {node.type}", f"has {node.type.size} elements",
                            f"at most 2**{MAX_ELEMENTS.bit_length() - 1}")  # fmt: skip
     tracing = TRACING.get()
     if tracing is not None:
-        tracing.note(node)
+        tracing.note(node, constant)
     if not any(isinstance(e, Dim) for x in operands for e in x.shape):
         return Traced(node)
     return Traced(node, _named_shape(node, operands))

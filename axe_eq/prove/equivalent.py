@@ -47,7 +47,8 @@ def equivalent(
             `Program`, its inputs by default.
         numerics: "real" (equal over the reals: for finite inputs, undefined at the same ones;
             constants are what their dtype holds, infinities IEEE's, NaN and poles undefined; see
-            docs/programs.md) or "exact" (bit for bit, NaN = NaN).
+            docs/programs.md) or "exact" (bit for bit, NaN = NaN, where no integer that matters is
+            divided by zero).
         assume: pairs of programs over the same inputs, or of layouts, that are taken to be equal;
             of names in layouts also texts: "n % 8 == 0", "n >= 2", "n == 4*k".
         budget: seconds for the whole call, or all limits of the search for a proof. Time is looked

@@ -12,7 +12,7 @@ from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints
 
 from axe_eq.errors import ArgumentError, said
-from axe_eq.program.nesting import leaf_numbers
+from axe_eq.program.nesting import is_nesting, leaf_numbers
 from axe_eq.run.call import Call
 
 if TYPE_CHECKING:
@@ -84,24 +84,9 @@ def check_call(call: Call, shapes: Sequence[Any]) -> None:
 
 
 def _leaves(nesting: Any) -> list[int]:
-    _check_nesting(nesting)
+    if not is_nesting(nesting, keys=(str, int, float)):
+        raise _wrong("a nesting", said(nesting))
     return list(leaf_numbers(nesting))
-
-
-def _check_nesting(nesting: Any) -> None:
-    if type(nesting) is int:
-        return
-    if not isinstance(nesting, list) or len(nesting) != 2 or not isinstance(nesting[1], list):
-        raise _wrong("a nesting", said(nesting))
-    kind, parts = nesting
-    if kind == "dict" and all(
-        isinstance(p, list) and len(p) == 2 and isinstance(p[0], str | int | float) for p in parts
-    ):
-        parts = [part for _, part in parts]
-    elif kind not in ("tuple", "list"):
-        raise _wrong("a nesting", said(nesting))
-    for part in parts:
-        _check_nesting(part)
 
 
 # -- schedules ------------------------------------------------------------------------------------

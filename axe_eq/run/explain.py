@@ -18,6 +18,9 @@ MOST_ALIKE = 5  # values that a line names
 ENDS = {"copy": " first"}  # of what a runner-up changes, by verb
 # Changes that no schedule covers, by verb: where a value would be then.
 NEEDED = {"recompute": "where it is read", "read": "where it arrives"}
+LATENCY = (
+    "latency"  # the part of a kernel's time that it takes beside its launch if it does nothing
+)
 LEAST_SHOWN = 0.05  # of a kernel's time: shorter parts are not worth a word
 
 
@@ -141,8 +144,11 @@ def _parts(step: KernelStep, target: Target) -> str:
     if not parts:
         return "its schedule gives no parts"
     shown = sorted(((v, k) for k, v in parts.items() if v >= LEAST_SHOWN * step.time_s), key=_rank)
-    said = [f"{name} {_time(value)}" for value, name in shown]
-    return f"{', '.join(said) or 'nothing else'}; launch {_time(target.launch_s)}"
+    said, launch = [f"{k} {_time(v)}" for v, k in shown], f"launch {_time(target.launch_s)}"
+    if not shown or shown[0][1] != LATENCY:
+        return f"{', '.join(said) or 'no other part is a twentieth of it'}; {launch}"
+    least = _time(target.launch_s + shown[0][0])
+    return ", ".join([f"the least a kernel takes, {least} ({launch}, {said[0]})", *said[1:]])
 
 
 def _rank(part: tuple[float, str]) -> tuple[float, str]:

@@ -76,7 +76,7 @@ def program_key(
     if " at 0x" in machine:  # the repr of an object that is another one in every process
         return None
     # Values of constants and places in the user's files choose nothing.
-    bare = replace(program, constants={}, places={})
+    bare = replace(program, constants={}, places={}, written={})
     now = {f.name: str(getattr(switches(), f.name)) for f in fields(switches())}
     return json.dumps({
         "program": json.loads(program_to_json(bare)),

@@ -59,7 +59,15 @@ def on_chip(fn, wanted, x):
 floats = rng.standard_normal((5, 300)).astype("f4")
 whole = 6 * rng.integers(-9, 9, (5, 70)).astype("i4")
 
+from click.testing import CliRunner
+from axe_eq.cli import axe as command, register
+from gaps import gap
+used = axe.equivalent(lambda x, y: gap(x, y) + y, lambda x, y: x, "8:f32", "8:f32")
+register()
+checked = CliRunner().invoke(command, ["packs", "check", "gaps"])
+
 print(json.dumps({
+    "page": [bool(used), checked.exit_code, checked.output],
     "gcd": on_chip(mygcd, lambda x: np.gcd.reduce(x, axis=1), whole),
     "farthest": on_chip(myfarthest, lambda x: np.abs(x).max(axis=1), floats),
     "pieces": on_chip(lambda x: x + x, lambda x: x + x, rng.standard_normal(4096).astype("f4")),
@@ -94,15 +102,27 @@ def _axe(*arguments: str, folder: Path, before: str = "") -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+def _of_page(folder: Path) -> Path:
+    """The distribution that docs/packs.md shows, from its blocks: a path, then the file."""
+    page = (HERE.parents[1] / "docs" / "packs.md").read_text(encoding="utf-8")
+    files = re.findall(r"^```\w+\n# (gaps/\S+)\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert [name for name, _ in files] == ["gaps/pyproject.toml", "gaps/gaps.py"]
+    (folder / "gaps").mkdir()
+    for name, text in files:
+        (folder / name).write_text(text, encoding="utf-8")
+    return folder / "gaps"
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the distribution installed, without a network."""
     source = tmp_path_factory.mktemp("source") / "dist"
     shutil.copytree(HERE, source, ignore=shutil.ignore_patterns("__pycache__", "test_*"))
     folder = tmp_path_factory.mktemp("site")
+    page = _of_page(source.parent)
     command = "-m pip install --quiet --no-build-isolation --no-deps --no-index --target"
     subprocess.run(
-        [sys.executable, *command.split(), str(folder), str(source)],
+        [sys.executable, *command.split(), str(folder), str(source), str(page)],
         check=True,
         capture_output=True,
         env={**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
@@ -223,3 +243,10 @@ def test_a_pack_that_does_not_load_is_one_clear_error(
     code, text = _axe("packs", "list", folder=site_with(module))
     assert code == 2
     golden(text)
+
+
+def test_the_distribution_of_the_page_is_installed_used_and_checked(probe: dict[str, Any]) -> None:
+    used, code, said = probe["page"]
+    assert used
+    assert code == 0, said
+    assert re.search(r"\bgaps\b", said)

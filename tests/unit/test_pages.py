@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import builtins
 import inspect
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -81,7 +84,7 @@ def _signature(function: Any) -> str:
 
 def test_the_page_on_programs_runs_and_lists_what_there_is() -> None:
     count, _ = run_page("programs.md")
-    assert count == 10
+    assert count == 11
     text = (DOCS / "programs.md").read_text(encoding="utf-8")
     functions, layers = text.partition("| `axe_eq.array` |")[2].split("| `axe_eq.nn` |")
     rows = re.findall(r"^\| [a-z ]+ \| (.*) \|$", functions, re.MULTILINE)
@@ -102,5 +105,35 @@ def test_the_page_on_trainium_runs() -> None:
 @pytest.mark.usefixtures("_forgotten")
 def test_the_page_on_packs_runs() -> None:
     count, names = run_page("packs.md")
-    assert count == 13
+    assert count == 14
     assert names["PACK"].laws.keys() == {"gate_by_tanh", "gate_by_sigmoid"}
+
+
+README = DOCS.parent / "README.md"
+
+
+def test_blocks_of_the_readme_use_what_stands_in_earlier_ones() -> None:
+    """Whoever copies them in order, as they stand, meets no name that nothing has said."""
+    known = set(dir(builtins))
+    blocks = re.findall(r"^```python\n(.*?)^```$", README.read_text(), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 6
+    for block in map(ast.parse, blocks):
+        names = [n for n in ast.walk(block) if isinstance(n, ast.Name)]
+        known |= {n.id for n in names if isinstance(n.ctx, ast.Store)}
+        known |= {n.arg for n in ast.walk(block) if isinstance(n, ast.arg)}
+        known |= {n.asname or n.name for n in ast.walk(block) if isinstance(n, ast.alias)}
+        known |= {n.name for n in ast.walk(block) if isinstance(n, ast.FunctionDef)}
+        assert {n.id for n in names} - known == set()
+
+
+def test_the_readme_says_where_the_command_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = README.read_text(encoding="utf-8")
+    before = text[: text.index("    axe equiv")]
+    assert ". .venv/bin/activate" in before
+    assert "python -m axe_eq" in before
+    monkeypatch.setattr(sys, "argv", ["axe", "--version"])
+    with pytest.raises(SystemExit, match="0"):
+        runpy.run_module("axe_eq", run_name="__main__")
+    assert capsys.readouterr().out.startswith("axe, version ")

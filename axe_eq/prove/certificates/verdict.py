@@ -16,8 +16,7 @@ from axe_eq.program.types import Array
 
 Image = frozenset[tuple[tuple[str, int], ...]]
 MOST_SHOWN = 64  # elements of an input that a counterexample prints
-
-
+MOST_LISTED, FEW_LISTED = 16, 4  # elements unlike the others: listed at all, and of more than that
 MOST_PLACES, FEW_PLACES = 32, 4  # of one element: listed at all, and listed of more than that
 
 
@@ -58,6 +57,52 @@ class LayoutCounterexample:
         return f"{at} element {shown}: a gives {_image('a', a, b)}, b gives {_image('b', b, a)}"
 
 
+@dataclass(frozen=True)
+class Elements:
+    """A large array as a counterexample shows it: what most elements are, and which are not.
+
+    Attributes:
+        kind: dtype and shape, in words.
+        size: how many elements there are.
+        others: the value of all that are not counted.
+        n: how many have another value.
+        first: index and value of these, or of the first few where they are many.
+    """
+
+    kind: str
+    size: int
+    others: float | int | bool
+    n: int
+    first: tuple[tuple[tuple[int, ...], float | int | bool], ...]
+
+    @staticmethod
+    def of(array: Array) -> Elements:
+        """Those of a whole array: unlike zero, or unlike its last element where more are so."""
+        values = np.ascontiguousarray(_shown(array)).reshape(-1)
+        bits = values.view(f"u{values.dtype.itemsize}")  # -0 is not 0, and NaN is NaN
+        zero, last = np.flatnonzero(bits), np.flatnonzero(bits != bits[-1])
+        usual = len(last) < len(zero)
+        apart, others = (last, values[-1].item()) if usual else (zero, 0)
+        at = np.unravel_index(apart, array.shape)
+        return Elements.listed(_kind(array), array.size, others, at, values[apart])
+
+    @staticmethod
+    def listed(kind: str, size: int, others: float, at: Sequence[Array], values: Array) -> Elements:
+        """Those at indices `at`, an array per dim, which have these values."""
+        most = len(values) if len(values) <= MOST_LISTED else FEW_LISTED
+        indices = (tuple(int(axis[n]) for axis in at) for n in range(most))
+        first = tuple(zip(indices, values[:most].tolist(), strict=True))
+        return Elements(kind, size, others, len(values), first)
+
+    def __str__(self) -> str:
+        if not self.n:
+            return f"{self.kind}, all {number(self.others)}"
+        listed = ", ".join(f"{list(index)} = {number(value)}" for index, value in self.first)
+        if self.n == len(self.first):
+            return f"{self.kind}, all {number(self.others)} but {listed}"
+        return f"{self.kind}, {self.n} of {self.size} not {number(self.others)}: {listed}, ..."
+
+
 @dataclass(frozen=True, eq=False)
 class ProgramCounterexample:
     """Inputs on which two programs differ at one place of one output.
@@ -72,6 +117,8 @@ class ProgramCounterexample:
         bounds_a, bounds_b: disjoint enclosures of the two real values; the values themselves where
             programs were compared bit for bit.
         names: the first program's input names.
+        rounded: what the refutation hinges on: constants that their element type holds as other
+            numbers, with which, as they are written, these inputs do not tell the programs apart.
         reduced: the same for both programs at smaller extents, where that is known to differ too.
     """
 
@@ -83,7 +130,15 @@ class ProgramCounterexample:
     bounds_a: tuple[float, float]
     bounds_b: tuple[float, float]
     names: tuple[str, ...] = ()
+    rounded: tuple[str, ...] = ()
     reduced: ProgramCounterexample | None = None
+
+    @property
+    def elements(self) -> list[Elements | None]:
+        """Per input the elements unlike the others; None of one too large to look through."""
+        if isinstance(self.inputs, tuple):
+            return [Elements.of(array) for array in self.inputs]
+        return list(getattr(self.inputs, "elements", [None] * len(self.inputs)))
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -94,11 +149,14 @@ class ProgramCounterexample:
             _value(v, r) for v, r in ((self.value_a, self.bounds_a), (self.value_b, self.bounds_b))
         )
         yield f"{place}: a gives {a}, b gives {b}"
-        if not isinstance(self.inputs, tuple):  # too large to make just to print
-            yield f"  {self.inputs}"
-        else:
-            names = self.names or [f"input {n}" for n in range(len(self.inputs))]
+        names = self.names or [f"input {n}" for n in range(len(self.inputs))]
+        if isinstance(self.inputs, tuple):
             yield from (f"  {n}: {_array(x)}" for n, x in zip(names, self.inputs, strict=True))
+        else:  # too large to make just to print
+            yield f"  {self.inputs}"
+            known = zip(names, self.elements, strict=True)
+            yield from (f"  {name}: {x}" for name, x in known if x is not None)
+        yield from (f"  {line}" for line in self.rounded)
         if self.reduced is not None:
             yield "the same at smaller extents:"
             yield from ("  " + line for line in str(self.reduced).splitlines())
@@ -216,13 +274,23 @@ def _value(value: float | int | bool, bounds: tuple[float, float]) -> str:
 
 
 def _array(array: Array) -> str:
-    kind = f"{array.dtype}{list(array.shape)}"
-    shown = array.astype(np.float64) if array.dtype.kind not in "iub" else array
     if array.size > MOST_SHOWN:
-        return f"{kind}, {int(np.count_nonzero(shown))} of {array.size} not zero"
-    text = np.array2string(shown, separator=", ", max_line_width=1000, formatter={"float": _number})
-    return f"{kind} {' '.join(text.split())}"
+        return str(Elements.of(array))
+    text = np.array2string(
+        _shown(array), separator=", ", max_line_width=1000, formatter={"float": number}
+    )
+    return f"{_kind(array)} {' '.join(text.split())}"
 
 
-def _number(value: Any) -> str:
-    return str(float(value)).removesuffix(".0")
+def _kind(array: Array) -> str:
+    return f"{array.dtype}{list(array.shape)}"
+
+
+def _shown(array: Array) -> Array:
+    """The values as Python prints them: narrow floats widened."""
+    return array if array.dtype.kind in "iub" else array.astype(np.float64)
+
+
+def number(value: Any) -> str:
+    """A real number as it is printed: a whole one without a point."""
+    return str(value if isinstance(value, int) else float(value)).removesuffix(".0")

@@ -4,7 +4,8 @@ Sums may run in any order, and functions such as exp are not correctly rounded, 
 differ in their last bits from one evaluation to another. A difference counts only if every operator
 that leads to it, and that the two programs do not share, has one possible result for these inputs:
 its cell is correctly rounded (IEEE 754, section 5), and what it sums are integers so small that no
-partial sum rounds.
+partial sum rounds. What comes of an integer that is divided by zero is no program's: elements that
+rest on one differ in nothing.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from axe_eq.program.node import OP, SCAN, Node, topological
 from axe_eq.program.ops import MONOIDS, cell, scan
 from axe_eq.program.signature import signature
 from axe_eq.program.types import DTYPES, Array, promote
+from axe_eq.prove.programs.marks import full_shape, integer_poles, over, reached
 
 
 def differing_bits(
@@ -38,11 +40,14 @@ def differing_bits(
     with np.errstate(all="ignore"):
         values = evaluate_nodes([*outputs_a, *outputs_b], inputs)
         free = _free_nodes(outputs_a, outputs_b, values)
+        nobodys = _divided_by_zero([*outputs_a, *outputs_b], values)
     for n, (a, b) in enumerate(zip(outputs_a, outputs_b, strict=True)):
         if a in free or b in free:
             continue
         apart = _bits(values[a]) != _bits(values[b])
         apart &= ~(_is_nan(values[a]) & _is_nan(values[b]))
+        for side in (a, b):
+            apart &= ~nobodys.get(side, np.zeros(apart.shape, bool))
         if apart.any():
             at = tuple(map(int, np.unravel_index(int(np.argmax(apart)), apart.shape)))
             return n, at, values[a][at], values[b][at]
@@ -70,6 +75,24 @@ def _free_nodes(
         if not free.isdisjoint(node.args) or (computes and not _determined(node, values)):
             free.add(node)
     return free
+
+
+def _divided_by_zero(roots: Sequence[Node], values: Mapping[Node, Array]) -> dict[Node, Array]:
+    """Of nodes with such elements: which of them rest on an integer that is divided by zero."""
+    marks: dict[Node, Array] = {}
+    for node in topological(roots):
+        given = [values[a] for a in node.args]
+        found = np.zeros(node.shape, bool)
+        if not marks.keys().isdisjoint(node.args):
+            own = [marks.get(a, np.zeros(a.shape, bool)) for a in node.args]
+            found = reached(node, given, own)
+        if node.kind == OP:
+            sig = signature(node.text)
+            views = index_views(sig, given)
+            found = found | over(sig, integer_poles(node.cell, views), full_shape(views))
+        if found.any():
+            marks[node] = found
+    return marks
 
 
 def _determined(node: Node, values: Mapping[Node, Array]) -> bool:

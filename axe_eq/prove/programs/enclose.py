@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +33,7 @@ from axe_eq.program.interval import (
 from axe_eq.program.interval.arithmetic import multiply
 from axe_eq.program.meaning import bind_inputs, operand_view
 from axe_eq.program.node import INPUT, OP, SCAN, Node, Program, topological
-from axe_eq.program.ops import cell, scan, selector
+from axe_eq.program.ops import cell, constant_of, scan, selector
 from axe_eq.program.signature import Affine, Signature, signature
 from axe_eq.program.types import Array
 from axe_eq.prove.programs.region import (
@@ -55,6 +55,8 @@ from axe_eq.prove.programs.region import (
 )
 
 Given = Callable[[Node, Region], Interval]
+Constants = Mapping[tuple[str, str], Interval]
+"""Of a selector's text and element type: what its constant is taken for."""
 
 # A multiply-add inside a matrix product costs about this part of one interval operation.
 _CONTRACTED = 1 / 256
@@ -150,12 +152,13 @@ def node_cost(node: Node, region: Region, alike: int | None = None) -> float:
     return _PER_NODE + n_cells
 
 
-def run(plan: Plan, given: Given) -> list[Interval]:
+def run(plan: Plan, given: Given, constants: Constants | None = None) -> list[Interval]:
     """Enclosures of the wanted regions of the outputs.
 
     Args:
         plan: from `plan`.
         given: the value of an input on a region.
+        constants: of selectors whose constants are to be others than their types hold.
     """
     order = list(topological(plan.outputs))
     uses = Counter(a for node in order for a in node.args) + Counter(plan.outputs)
@@ -163,7 +166,7 @@ def run(plan: Plan, given: Given) -> list[Interval]:
     with np.errstate(all="ignore"):
         for node in order:
             check_deadline()
-            values[node] = _value(node, plan, values, given)
+            values[node] = _value(node, plan, values, given, constants or {})
             uses.subtract(node.args)
             for spent in {a for a in node.args if uses[a] == 0}:
                 del values[spent]
@@ -211,7 +214,9 @@ def enclose_program(program: Program, inputs: Sequence[Array]) -> list[Interval]
 # -- one value ------------------------------------------------------------------------------------
 
 
-def _value(node: Node, plan: Plan, values: dict[Node, Interval], given: Given) -> Interval:
+def _value(
+    node: Node, plan: Plan, values: dict[Node, Interval], given: Given, constants: Constants
+) -> Interval:
     region = plan.regions[node]
     if is_empty(region):
         return undefined(tuple(map(len, region)))
@@ -224,8 +229,8 @@ def _value(node: Node, plan: Plan, values: dict[Node, Interval], given: Given) -
     if node.kind == SCAN:
         return _enclose_scan(node, region, operands, have)
     if not node.args:
-        return _constant(node, region)
-    return _enclose_sel(node, region, operands, have)
+        return _constant(node, region, constants)
+    return _enclose_sel(node, region, operands, have, constants)
 
 
 def _enclose_op(
@@ -328,19 +333,33 @@ def _cells(
     return reduction(intervals, axes) if reduction else intervals[0]
 
 
-def _constant(node: Node, region: Region) -> Interval:
+def _fill(node: Node, constants: Constants) -> Interval | None:
+    """The constant of a selector; None where it has none."""
+    kept = constant_of(node.text)
+    return (
+        None
+        if kept is None
+        else constants.get((node.text, node.dtype)) or literal(kept, node.dtype)
+    )
+
+
+def _constant(node: Node, region: Region, constants: Constants) -> Interval:
     """A selector without operands."""
     declared, params = selector(node.text)
     shape = tuple(len(indices) for indices in region)
-    if declared.fill is not None:
-        value = literal(declared.fill(params), node.dtype)
+    value = _fill(node, constants)
+    if value is not None:
         return value.map(lambda bound: np.broadcast_to(bound, shape))
     check_size(math.prod(node.shape))
     return literal(np.asarray(declared.run(params, []))[np.ix_(*region)], node.dtype)
 
 
 def _enclose_sel(
-    node: Node, region: Region, operands: Sequence[Interval], have: Sequence[Region]
+    node: Node,
+    region: Region,
+    operands: Sequence[Interval],
+    have: Sequence[Region],
+    constants: Constants,
 ) -> Interval:
     if looks(node.text, [a.type for a in node.args]):
         return _enclose_look(node, region, operands, have)
@@ -348,10 +367,10 @@ def _enclose_sel(
     complete = all(is_whole(h, arg.shape) for h, arg in zip(have, node.args, strict=True))
     if complete and is_whole(region, node.shape) and declared.fill is None:
         return together(lambda *bounds: np.asarray(declared.run(params, bounds)), *operands)
-    fill = declared.fill(params) if declared.fill else None
     shape = tuple(len(indices) for indices in region)
-    outside = undefined(()) if fill is None else literal(fill, node.dtype)
-    result = outside.map(lambda bound: np.broadcast_to(bound, shape))
+    result = (_fill(node, constants) or undefined(())).map(
+        lambda bound: np.broadcast_to(bound, shape)
+    )
     for value, indices, source in zip(operands, have, sel_sources(node, region), strict=True):
         if source.reads:
             inside, at = _gather(source, indices, shape)

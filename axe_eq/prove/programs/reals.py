@@ -20,9 +20,10 @@ from axe_eq.program import places
 from axe_eq.program.gathers import looks, misplaced, over_value
 from axe_eq.program.meaning import cell_values, evaluate_node, index_views, moved
 from axe_eq.program.node import INPUT, OP, SCAN, Node, topological
-from axe_eq.program.ops import Look, cell, scan, selector
-from axe_eq.program.signature import Signature, signature
+from axe_eq.program.ops import cell, scan
+from axe_eq.program.signature import signature
 from axe_eq.program.types import Array
+from axe_eq.prove.programs.marks import before, full_shape, integer_poles, over, reached
 
 TOLERANCE = 1e-9
 # Operands of this size neither overflow nor underflow in one operator: an infinite result of such
@@ -77,49 +78,38 @@ def evaluate_reals(roots: Sequence[Node], inputs: Mapping[str, Real]) -> dict[No
 
 
 def _operator(node: Node, operands: Sequence[Real]) -> Real:
-    values = evaluate_node(node, [x.values for x in operands])
-    sig = signature(node.text)
-    space = sig.extents([x.values.shape for x in operands])
-    views = index_views(sig, [x.values for x in operands], space)
-    undefined, lost = (
-        index_views(sig, marks, space)
-        for marks in ([x.undefined for x in operands], [x.lost for x in operands])
-    )
-    full = np.broadcast_shapes(*(v.shape for v in views))
-    bad, gone = _strict(node.cell, views, undefined), _strict(node.cell, views, lost)
-    pole, beyond = _of_cell(node.cell, views)
-    bad, gone = _over(sig, bad | pole, full), _over(sig, gone | beyond, full)
-    bad, gone = (np.broadcast_to(m, node.shape) for m in (bad, gone))
+    given = [x.values for x in operands]
+    values, sig = evaluate_node(node, given), signature(node.text)
+    views = index_views(sig, given)
+    full = full_shape(views)
+    pole, beyond = (over(sig, marks, full) for marks in _of_cell(node.cell, views))
+    bad, gone = _reached(node, operands)
+    bad, gone = bad | pole, gone | beyond
     if values.dtype.kind == "f":
         bad = bad | np.isnan(values)
-        gone = gone | np.isinf(values) & ~bad & ~_over(sig, _infinite(views), full)
+        gone = gone | np.isinf(values) & ~bad & ~over(sig, _infinite(views), full)
     return Real(values, bad & ~gone, gone)
+
+
+def _reached(node: Node, operands: Sequence[Real]) -> tuple[Array, Array]:
+    """Where what is undefined, and what is lost, reaches a value."""
+    given = [x.values for x in operands]
+    undefined = reached(node, given, [x.undefined for x in operands])
+    return undefined, reached(node, given, [x.lost for x in operands])
 
 
 def _scan(node: Node, operands: Sequence[Real]) -> Real:
     """Marks of what any element before has; a small value of large ones may be an underflow."""
-    monoid, axis = scan(node.text)
+    monoid, _ = scan(node.text)
     values = evaluate_node(node, [x.values for x in operands])
-
-    def before(marks: Sequence[Array]) -> Array:
-        both = np.logical_or.reduce(np.broadcast_arrays(*marks)) if len(marks) > 1 else marks[0]
-        return np.asarray(np.logical_or.accumulate(both, axis=axis))
-
-    bad, gone = before([x.undefined for x in operands]), before([x.lost for x in operands])
+    bad, gone = _reached(node, operands)
     if values.dtype.kind == "f":
         bad = bad | np.isnan(values)
-        infinite = before([np.asarray(_infinite([x.values])) for x in operands])
-        zero = before([x.values == 0 for x in operands])
+        infinite = before(node, [np.asarray(_infinite([x.values])) for x in operands])
+        zero = before(node, [x.values == 0 for x in operands])
         gone = gone | np.isinf(values) & ~bad & ~infinite
         gone = gone | (np.abs(values) < _LEAST) & ~zero & ~monoid.exact
     return Real(values, bad & ~gone, gone)
-
-
-def _strict(text: str, views: Sequence[Array], marks: Sequence[Array]) -> Array:
-    """Where a mark of an operand reaches a cell."""
-    if cell(text)[0].result == "last":
-        return marks[0] | np.where(views[0], marks[1], marks[2])
-    return np.logical_or.reduce(np.broadcast_arrays(*marks)) if len(marks) > 1 else marks[0]
 
 
 def _infinite(views: Sequence[Array]) -> Array:
@@ -130,15 +120,12 @@ def _infinite(views: Sequence[Array]) -> Array:
 def _of_cell(text: str, views: Sequence[Array]) -> tuple[Array, Array]:
     """Where a cell has a pole or no value, and where float64 is not the reals."""
     declared, _ = cell(text)
-    none = np.zeros(np.broadcast_shapes(*(v.shape for v in views)), bool)
+    none = np.zeros(full_shape(views), bool)
     if declared.n_values > 1 or declared.result == "bool":
         return none, none
     found = cell_values(text, views)[0]
     if found.dtype.kind != "f":
-        if found.dtype.kind == "b" or declared.result != "number":
-            return none, none
-        wide = cell_values(text, [v.astype(np.float64) for v in views])[0]
-        return none | ~np.isfinite(wide), none  # of integers: a division by zero
+        return integer_poles(text, views), none
     sizes = [np.abs(v.astype(np.float64)) for v in np.broadcast_arrays(*views)]
     finite = ~_infinite(views)
     low, high = _MODERATE
@@ -154,58 +141,23 @@ def _of_cell(text: str, views: Sequence[Array]) -> tuple[Array, Array]:
     return none | undefined, none | ends & ~moderate | tiny | one & finite
 
 
-def _over(sig: Signature, marks: Array, full: tuple[int, ...]) -> Array:
-    """Marks of what a reduction makes of marked cells."""
-    whole = np.broadcast_to(marks, full)
-    if not sig.n_reduced:
-        return whole
-    return np.asarray(whole.any(axis=tuple(range(sig.n_out, whole.ndim))))
-
-
 def _selector(node: Node, operands: Sequence[Real]) -> Real:
-    values = moved(node.text, [x.values for x in operands])
+    given = [x.values for x in operands]
+    values = moved(node.text, given)
     if not operands:
         return real(values)
-    found = looks(node.text, [a.type for a in node.args])
-    if found:
-        return _gather(node, operands, found)
-    marks = (
-        np.isnan(_moved(node, [getattr(x, name) for x in operands]))
-        for name in ("undefined", "lost")
-    )
-    undefined, lost = marks
-    filled = np.isnan(values) if values.dtype.kind == "f" else np.zeros(values.shape, bool)
-    return Real(values, undefined | filled & ~lost, lost)
-
-
-def _gather(node: Node, operands: Sequence[Real], found: Sequence[Look]) -> Real:
-    """What is read where integers say is undefined where they are, or are no index."""
-    given, rank = [x.values for x in operands], len(node.shape)
-    rows = places.pulls(node.text, [a.type for a in node.args])
-    says = {look.by for look in found}
-
-    def marked(name: str) -> Array:
-        marks = [
-            x.values if n in says else np.where(getattr(x, name), np.nan, 0.0)
-            for n, x in enumerate(operands)
-        ]
-        own = np.isnan(moved(node.text, marks))
-        for by in says:
-            own = own | over_value(rows[by], getattr(operands[by], name), rank)
-        return np.asarray(own)
-
-    undefined, lost = marked("undefined"), marked("lost")
+    undefined, lost = _reached(node, operands)
+    # What is read where integers say is undefined where they are no index; and so is a NaN that a
+    # selector fills in.
+    types, rank = [a.type for a in node.args], len(node.shape)
+    found = looks(node.text, types)
+    rows = places.pulls(node.text, types) if found else []
     for look in found:
-        extent = node.args[look.operand].shape[look.dim]
+        extent = types[look.operand].shape[look.dim]
         undefined = undefined | over_value(rows[look.by], misplaced(given[look.by], extent), rank)
-    return Real(moved(node.text, given), undefined & ~lost, lost)
-
-
-def _moved(node: Node, marks: Sequence[Array]) -> Array:
-    """NaN where a selector puts what is marked; what it fills is not marked, unless it is NaN."""
-    given = [np.where(m, np.nan, 0.0) for m in marks]
-    declared, params = selector(node.text)
-    return np.asarray(declared.run(params, given), dtype=np.float64)
+    if not found and values.dtype.kind == "f":
+        undefined = undefined | np.isnan(values)
+    return Real(values, undefined & ~lost, lost)
 
 
 def difference_over_reals(a: Real, b: Real, tolerance: float = TOLERANCE) -> str | None:

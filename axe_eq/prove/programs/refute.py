@@ -32,6 +32,7 @@ from axe_eq.prove.programs.bitwise import differing_bits
 from axe_eq.prove.programs.enclose import Plan, enclose_program, plan, run
 from axe_eq.prove.programs.lifted import lifted_plan
 from axe_eq.prove.programs.region import Region, whole
+from axe_eq.prove.programs.rounded import Rounded
 from axe_eq.prove.programs.sample import PATTERNS, PLAIN, RANDOM, SEARCHED, Sample, sampled
 
 __all__ = ["BUDGET", "enclose_program", "find_counterexample", "refute", "reshape_program"]
@@ -116,6 +117,7 @@ class _Pair:
     constants: dict[str, Array]
     outputs_a: tuple[Node, ...]
     outputs_b: tuple[Node, ...]
+    rounded: Rounded
     below: tuple[int, ...] = ()
 
     @staticmethod
@@ -124,7 +126,7 @@ class _Pair:
         outputs = a.outputs, tuple(over_inputs_of(a, b))
         below = index_limits([*outputs[0], *outputs[1]])
         limits = tuple(below.get(node, 0) for node in inputs) if below else ()
-        return _Pair(inputs, a.constants | b.constants, *outputs, limits)
+        return _Pair(inputs, a.constants | b.constants, *outputs, Rounded.of(a, b), limits)
 
     @property
     def open_outputs(self) -> list[int]:
@@ -167,7 +169,7 @@ def _search_exact(pair: _Pair, seed: int, budget: float) -> ProgramCounterexampl
         for pattern in (*PLAIN, *SEARCHED, *RANDOM):
             budget -= planned.cost
             found = (
-                _try_exact(pair, Sample(pattern, seed + turn, below=pair.below))
+                _try_exact(pair, planned, Sample(pattern, seed + turn, below=pair.below))
                 if budget >= 0
                 else None
             )
@@ -176,7 +178,7 @@ def _search_exact(pair: _Pair, seed: int, budget: float) -> ProgramCounterexampl
     return None
 
 
-def _try_exact(pair: _Pair, sample: Sample) -> ProgramCounterexample | None:
+def _try_exact(pair: _Pair, planned: Plan, sample: Sample) -> ProgramCounterexample | None:
     arrays = {n.text: sample.array(i, n.type) for i, n in enumerate(pair.inputs)}
     try:
         found = differing_bits(pair.outputs_a, pair.outputs_b, pair.constants | arrays)
@@ -185,7 +187,8 @@ def _try_exact(pair: _Pair, sample: Sample) -> ProgramCounterexample | None:
     if found is None:
         return None
     output, index, *values = found
-    return pair.counterexample(sample, output, index, *(point(np.asarray(v)) for v in values))
+    made = pair.counterexample(sample, output, index, *(point(np.asarray(v)) for v in values))
+    return _hinging(made, pair, planned, sample, (output, output + len(pair.outputs_a)), index)
 
 
 # -- over the reals -------------------------------------------------------------------------------
@@ -303,11 +306,40 @@ def _try(pair: _Pair, planned: Plan, sample: Sample) -> ProgramCounterexample | 
         if apart.any():
             # Where classes stand for many elements values are large: the clearest difference.
             shown = apart if planned.alike is None else np.where(apart, _distance(a, b), -1.0)
-            at = np.unravel_index(int(np.argmax(shown)), apart.shape)
+            at = tuple(map(int, np.unravel_index(int(np.argmax(shown)), apart.shape)))
             index = [indices[i] for indices, i in zip(planned.wanted[2 * m], at, strict=True)]
             here = (Interval(*(np.asarray(bound[at]) for bound in x)) for x in (a, b))
-            return pair.counterexample(sample, n, index, *here)
+            found = pair.counterexample(sample, n, index, *here)
+            return _hinging(found, pair, planned, sample, (2 * m, 2 * m + 1), at)
     return None
+
+
+def _hinging(
+    found: ProgramCounterexample,
+    pair: _Pair,
+    planned: Plan,
+    sample: Sample,
+    sides: tuple[int, int],
+    at: Sequence[int],
+) -> ProgramCounterexample:
+    """A counterexample with the constants that were rounded, if it is none with them as written.
+
+    Args:
+        found: the counterexample.
+        pair: the programs.
+        planned: how both were evaluated.
+        sample: on which inputs.
+        sides: which of the plan's outputs differ.
+        at: where in their regions.
+    """
+    said = pair.rounded.said_of([planned.outputs[n] for n in sides])
+    if not said:
+        return found
+    values = run(
+        planned, lambda node, region: _given(pair, sample, node, region), pair.rounded.as_written
+    )
+    a, b = (values[n].map(lambda bound: np.asarray(bound[tuple(at)])) for n in sides)
+    return found if disjoint(a, b).any() else dataclasses.replace(found, rounded=said)
 
 
 def _distance(a: Interval, b: Interval) -> Array:

@@ -14,6 +14,7 @@ from functools import reduce
 import numpy as np
 
 from axe_eq.program.types import DTYPES, Array, ValueType
+from axe_eq.prove.certificates.verdict import Elements
 from axe_eq.prove.programs.region import Region, along, whole
 
 _EAGER = 1 << 24  # elements of all inputs together that are made at once
@@ -101,7 +102,7 @@ class Sample:
         return np.mod(values, limit) if limit else values
 
     def _drawn(self, position: int, of: ValueType, region: Region) -> Array:
-        key = self.seed * 1000003 + position * 7919 + 1
+        key = self._key(position)
         if self.pattern == "one hot":
             return _one_hot(key, of, region)
         number = np.zeros((1,) * max(of.rank, 1), np.uint32)
@@ -119,6 +120,17 @@ class Sample:
                 values = values * along(indices < self.alike, axis, of.rank)
         return values
 
+    def support(self, position: int, of: ValueType) -> Region | None:
+        """Outside of which one input is zero; None where that is not known."""
+        if self.pattern == "one hot":
+            return tuple(np.array([n]) for n in _hot(self._key(position), of))
+        if self.alike is None or not self.padded:
+            return None
+        return tuple(np.arange(min(extent, self.alike)) for extent in of.shape)
+
+    def _key(self, position: int) -> int:
+        return self.seed * 1000003 + position * 7919 + 1
+
     def array(self, position: int, of: ValueType) -> Array:
         """One input whole, in its own type."""
         result = np.empty(of.shape, DTYPES[of.dtype].numpy)
@@ -133,9 +145,13 @@ class Sample:
 
 def _one_hot(key: int, of: ValueType, region: Region) -> Array:
     """One element is one: the one that the key names."""
-    chosen = np.unravel_index(key * 2654435761 % of.size, of.shape)
-    hits = [along(r == c, n, of.rank) for n, (r, c) in enumerate(zip(region, chosen, strict=True))]
+    chosen = zip(region, _hot(key, of), strict=True)
+    hits = [along(r == c, n, of.rank) for n, (r, c) in enumerate(chosen)]
     return reduce(np.multiply, hits, np.ones(tuple(map(len, region))))
+
+
+def _hot(key: int, of: ValueType) -> tuple[int, ...]:
+    return tuple(map(int, np.unravel_index(key * 2654435761 % of.size, of.shape)))
 
 
 def _fit(values: Array, name: str) -> Array:
@@ -168,6 +184,21 @@ class SampledInputs(Sequence[Array]):
 
     def __iter__(self) -> Iterator[Array]:
         return (self[n] for n in range(len(self)))
+
+    @property
+    def elements(self) -> list[Elements | None]:
+        """Per input the elements that are not zero; None where they are not known to be few."""
+        return [self._elements(n, of) for n, of in enumerate(self._types)]
+
+    def _elements(self, position: int, of: ValueType) -> Elements | None:
+        region = self._sample.support(position, of)
+        if region is None:
+            return None
+        here = self._sample.values(position, of, region)
+        found = np.nonzero(here)
+        at = [indices[n] for indices, n in zip(region, found, strict=True)]
+        kind = f"{DTYPES[of.dtype].numpy}{list(of.shape)}"
+        return Elements.listed(kind, of.size, 0, at, here[found])
 
     def __str__(self) -> str:
         types = ", ".join(map(str, self._types))

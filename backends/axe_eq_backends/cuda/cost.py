@@ -107,9 +107,7 @@ class TensorCores:
         matrix = flops(summary.products, summary, columns) / rate * wasted
         matrix = matrix * _losses(table, target, columns)
         roofline(summary, target, columns, matrix, shared=_of_clusters(columns))
-        waits = _waits(sides, target, columns)
-        columns.time_s = np.maximum(columns.time_s, target.launch_s + waits)
-        columns.time_s = columns.time_s + figure("product_begin_s")
+        begin_and_wait(target, columns, _waits(sides, target, columns))
         _check(sides, table, target, columns)
         return sides.named(columns)
 
@@ -442,6 +440,13 @@ def roofline(
         "gmem_bytes": once, "reread_bytes": again, "matrix_s": matrix, "vector_s": vector,
         "memory_s": memory, "blocks": n_blocks,
     }  # fmt: skip
+
+
+def begin_and_wait(target: Target, columns: Columns, waits: Column) -> None:
+    """What a kernel of products takes beside its roofline: its begin, and waits for its copies."""
+    begin = target.figure("product_begin_s")
+    columns.time_s = np.maximum(columns.time_s, target.launch_s + waits) + begin
+    columns.costs |= {"waits_s": waits, "latency_s": np.full(len(columns), begin)}
 
 
 def _check(sides: Matrices, table: Table, target: Target, columns: Columns) -> None:

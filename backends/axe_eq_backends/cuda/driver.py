@@ -10,6 +10,12 @@ from typing import Any
 
 from axe_eq.errors import DeviceError
 
+# What works on a machine without the device.
+_WITHOUT = (
+    "exe.schedule.run(...) on the CPU, exe.interpret(...) of the emitted kernels at small extents, "
+    'exe.source, or compile with target="cpu"; all of these need the whole of axe_eq'
+)
+
 
 @cache
 def driver() -> Any:
@@ -23,15 +29,17 @@ def driver() -> Any:
     except ImportError:
         raise DeviceError(
             "CUDA driver", "package cuda.bindings is not installed", "cuda-python",
-            hint="pip install cuda-python",
+            hint=f"pip install cuda-python; where there is no GPU, {_WITHOUT}",
         ) from None  # fmt: skip
     try:
         (result,) = cu.cuInit(0)
     except RuntimeError as error:
         reason = str(error).partition(". ")[0]
-        raise DeviceError("CUDA driver", f"cannot be loaded ({reason})", "an NVIDIA GPU") from None
+        wrong = f"cannot be loaded ({reason})"
+        raise DeviceError("CUDA driver", wrong, "an NVIDIA GPU", hint=_WITHOUT) from None
     if result != cu.CUresult.CUDA_SUCCESS:
-        raise DeviceError("CUDA driver", f"finds no device ({result.name})", "an NVIDIA GPU")
+        wrong = f"finds no device ({result.name})"
+        raise DeviceError("CUDA driver", wrong, "an NVIDIA GPU", hint=_WITHOUT)
     return cu
 
 

@@ -143,9 +143,8 @@ class Tensors:
         time_s = time_s * (1.0 + loss) + target.figure("exposed") * min(memory, hidden)
         costs = {
             "gmem_bytes": once, "reread_bytes": again, "vector_s": vector, "memory_s": memory,
-            "blocks": float(blocks),
+            "blocks": float(blocks), "latency_s": floor_s(target),
         }  # fmt: skip
-        costs["answers_s"] = floor_s(target)
         if waits:
             costs["waits_s"] = waits
         if asks:

@@ -28,6 +28,7 @@ from axe_eq.schedule.summary import (
 from axe_eq.target import Instr, Target
 from axe_eq_backends.cuda.contract import OF_REGISTERS
 from axe_eq_backends.cuda.cost import (
+    begin_and_wait,
     not_as_they_lie,
     not_strided,
     padded,
@@ -125,8 +126,7 @@ class RegisterProducts:
         read = figure("read_step_s") + figure("read_depth_s") * k
         read = np.maximum(read, figure("read_one_s") * _reads(summary, m, n) * k / (WARP * warps))
         waits = steps * read * np.ceil(busy)
-        columns.time_s = np.maximum(columns.time_s, target.launch_s + waits)
-        columns.time_s = columns.time_s + figure("product_begin_s")
+        begin_and_wait(target, columns, waits)
         held = m * n * number
         columns.reject(held > largest, f"accumulators exceed {largest} of a CTA")
         room = MOST_HELD * DTYPES["f32"].itemsize * WARP * warps

@@ -215,6 +215,8 @@ h200 = Target(
         "matrix_s": "own",
         "vector_s": "own",
         "memory_s": "own",
+        "waits_s": "own",
+        "latency_s": "own",
         "blocks": "own",
     },
     completions=_COMPLETIONS,

@@ -44,8 +44,12 @@ class Made:
         dma = self.busy["dma"]
         others = [t for name, t in self.busy.items() if name != "dma"]
         most = max(dma, *others) if self.places.copies > 1 else dma + max(others)
-        ends = 2 * target.limits["dma_latency_ns"] * 1e-9
-        return target.launch_s + ends + most + SHARE * (sum(self.busy.values()) - most)
+        return target.launch_s + self.latency_s + most + SHARE * (sum(self.busy.values()) - most)
+
+    @property
+    def latency_s(self) -> float:
+        """Seconds beside its launch that a kernel takes if it computes nothing: two transfers."""
+        return 2 * self.planned.target.limits["dma_latency_ns"] * 1e-9
 
     @property
     def costs(self) -> dict[str, float]:
@@ -53,7 +57,11 @@ class Made:
         engines = ("tensor", "vector", "scalar", "gpsimd", "dma")
         partitions = {m.name: m.extents[0] for m in self.planned.target.memories if m.extents}
         held = {f"{n}_bytes": float(self.places.peaks.get(n, 0) * p) for n, p in partitions.items()}
-        return held | {f"{n}_s": self.busy.get(n, 0.0) for n in engines}
+        return (
+            held
+            | {f"{n}_s": self.busy.get(n, 0.0) for n in engines}
+            | {"latency_s": self.latency_s}
+        )
 
 
 def plan(kernel: ir.Kernel, target: Target) -> Made:

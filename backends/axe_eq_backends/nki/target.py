@@ -47,7 +47,7 @@ _CHOICES = {
 }
 _COSTS = {
     "sbuf_bytes": "peak", "psum_bytes": "peak", "tensor_s": "own", "vector_s": "own",
-    "scalar_s": "own", "gpsimd_s": "own", "dma_s": "own",
+    "scalar_s": "own", "gpsimd_s": "own", "dma_s": "own", "latency_s": "own",
 }  # fmt: skip
 
 

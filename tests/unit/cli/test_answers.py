@@ -299,3 +299,11 @@ def test_what_needs_no_package_works_without_it(axe: Axe) -> None:
     done = without("egglog", "import axe_eq; print(axe_eq.load('d.axe').explain())")
     assert done.stdout.startswith("schedule for cpu"), done.stderr
     assert without("egglog", "import axe_eq; print(axe_eq.read('axe', 'S[(4):(1)]'))").stdout
+
+
+@pytest.mark.parametrize("sides", [("programs.py", "dense"), ("programs.py:dense", "programs.py")])
+def test_a_file_without_a_function_asks_for_one(axe: Axe, sides: tuple[str, str]) -> None:
+    code, out, said = axe("equiv", *sides, *SPECS)
+    assert (code, out) == (2, "")
+    wanted = "names no function; expected programs.py:FUNCTION"
+    assert said == f"ArgumentError: program 'programs.py': {wanted}\n"

@@ -18,7 +18,8 @@ import axe_eq.array as xp
 from axe_eq import nn
 from axe_eq.errors import AxeError, ProgramError, said
 from axe_eq.program.node import input_node
-from axe_eq.program.traced import TRACING, Traced, Tracing
+from axe_eq.program.traced import Traced
+from axe_eq.program.tracing import TRACING, Tracing
 from axe_eq.program.types import ValueType
 
 anything: Any = xp  # the calls are wrong on purpose

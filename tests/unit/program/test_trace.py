@@ -551,17 +551,6 @@ def test_bad_calls_say_what_is_wrong(call: Callable[[], object], text: str) -> N
     assert str(caught.value) == text
 
 
-def test_attributes_of_other_array_libraries_hint_at_the_namespace() -> None:
-    def fn(x: Any) -> Any:
-        return x.reshape(3)
-
-    with pytest.raises(AttributeError) as caught:
-        trace(fn, "3:f16")
-    assert str(caught.value) == (
-        "a traced array has no attribute 'reshape'; try axe_eq.array.reshape(x, ...)"
-    )
-
-
 def test_errors_of_the_users_own_pass_through() -> None:
     def fn(x: Any) -> Any:
         raise KeyError("mine")

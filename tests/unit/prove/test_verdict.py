@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
+from axe_eq.program.types import ValueType
 from axe_eq.prove.certificates.verdict import (
     LayoutCounterexample,
     ProgramCounterexample,
@@ -14,6 +15,7 @@ from axe_eq.prove.certificates.verdict import (
     Refuted,
     Unknown,
 )
+from axe_eq.prove.programs.sample import Sample, SampledInputs
 
 
 def counterexample(**more: object) -> ProgramCounterexample:
@@ -89,9 +91,59 @@ def test_text_of_large_inputs_is_short() -> None:
     large = np.zeros((100, 100), np.float32)
     large[3, :5] = 0.25
     text = str(counterexample(inputs=(large,), names=("x",), reduced=counterexample()))
-    assert "  x: float32[100, 100], 5 of 10000 not zero" in text
+    listed = ", ".join(f"[3, {n}] = 0.25" for n in range(5))
+    assert f"  x: float32[100, 100], all 0 but {listed}\n" in text
     assert "the same at smaller extents:\n  output 0 at (1, 0)" in text
     assert len(text) < 500
+
+
+def large(dtype: str, others: float, **elements: float) -> np.ndarray[Any, Any]:
+    array = np.full((20, 30), others, dtype)
+    for place, value in elements.items():
+        array[tuple(map(int, place.removeprefix("at").split("_")))] = value
+    return array
+
+
+@pytest.mark.parametrize(
+    ("array", "text"),
+    [
+        (large("f4", 0), "float32[20, 30], all 0"),
+        (large("f4", 1), "float32[20, 30], all 1"),
+        (
+            large("i8", 0, at3_7=-(2**62) - 1),
+            "int64[20, 30], all 0 but [3, 7] = -4611686018427387905",
+        ),
+        (large("f2", 2.5, at0_0=1, at19_29=2.5), "float16[20, 30], all 2.5 but [0, 0] = 1"),
+        (large("?", True, at5_6=False), "bool[20, 30], all True but [5, 6] = False"),
+        (large("f8", 0, at1_2=-0.0), "float64[20, 30], all 0 but [1, 2] = -0"),
+        (large("f8", np.nan, at1_2=np.inf), "float64[20, 30], all nan but [1, 2] = inf"),
+        (
+            np.arange(600, dtype="i4").reshape(20, 30),
+            "int32[20, 30], 599 of 600 not 0: [0, 1] = 1, [0, 2] = 2, [0, 3] = 3, [0, 4] = 4, ...",
+        ),
+    ],
+)
+def test_of_a_large_input_the_elements_unlike_the_others_are_shown(
+    array: np.ndarray[Any, Any], text: str
+) -> None:
+    assert f"  x: {text}\n" in f"{counterexample(inputs=(array,), names=('x',))}\n"
+
+
+@pytest.mark.parametrize("pattern", ["one hot", "dense"])
+def test_of_an_input_too_large_to_make_the_elements_that_are_not_zero_are_shown(
+    pattern: str,
+) -> None:
+    of = ValueType("f32", (500, 600))
+    sample = Sample(pattern, 3, 3 if pattern == "dense" else None, pattern == "dense")
+    inputs = SampledInputs(sample, [of])
+    found = counterexample(inputs=inputs, names=("x",))
+    (elements,) = found.elements
+    assert elements is not None
+    (whole,) = inputs
+    assert elements.others == 0
+    assert [list(index) for index, _ in elements.first] == np.argwhere(whole).tolist()
+    assert all(whole[index] == value for index, value in elements.first)
+    assert f"  x: float32[500, 600], all 0 but {list(elements.first[0][0])} = " in str(found)
 
 
 def test_layouts_are_compared_with_what_their_texts_leave_out() -> None:

@@ -73,7 +73,8 @@ def test_parts_and_numbers_of_things_are_said(exe: Executable) -> None:
     assert (
         "computes + over mul, add, mul, erf, add, mul, mul, cast f32 (with 3 constants)\n" in text
     )
-    parts = re.findall(r"time: (\w+) .*; launch ", text)
+    least = r"(?:the least a kernel takes, [\d.]+ us \(launch [\d.]+ us, )?"
+    parts = re.findall(rf"time: {least}(\w+) [\d.]+ us", text)
     assert len(parts) == len(exe.kernels)
     for kernel, longest in zip(exe.kernels, parts, strict=True):
         known = {name: cost for name, cost in kernel.costs.items() if name.endswith("_s")}
@@ -127,3 +128,31 @@ def test_values_in_several_layouts_are_named_once_and_inputs_are_copied() -> Non
     for line in block:
         named = re.findall(r"(%\d+|x) \(", line)
         assert len(named) == len(set(named))
+
+
+@pytest.mark.parametrize(
+    ("target", "fn", "specs"),
+    [
+        ("h200", lambda x: x * 2, ["16:f32"]),
+        ("h200", lambda x, w: x @ w, ["16x16:f16"] * 2),
+        ("h200", lambda x, w: x @ w, ["24x40:f32", "40x16:f32"]),
+        ("trn2", lambda x: x * 2, ["16:f32"]),
+    ],
+)
+def test_of_a_small_kernel_the_least_that_one_takes_is_what_bounds_it(
+    target: str, fn: Any, specs: list[str]
+) -> None:
+    small = axe.compile(fn, *specs, target=target)
+    (kernel,) = small.kernels
+    launch, floor = small.target.launch_s, kernel.costs["latency_s"]
+    assert launch + floor <= kernel.time_s * (1 + 1e-9) < 1.5 * (launch + floor)
+    least, begin, beside = (f"{s * 1e6:.1f} us" for s in (launch + floor, launch, floor))
+    wanted = f"      time: the least a kernel takes, {least} (launch {begin}, latency {beside})"
+    assert wanted in small.explain()
+    assert "latency_s" not in small.cost
+
+
+def test_of_a_large_kernel_the_latency_bounds_nothing() -> None:
+    large = axe.compile(lambda x: x * 2, "8192x8192:f32", target="h200")
+    assert "the least a kernel takes" not in large.explain()
+    assert "      time: memory " in large.explain()

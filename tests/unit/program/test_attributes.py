@@ -1,0 +1,74 @@
+"""Attributes that traced arrays do not have: one error, which names what there is instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from axe_eq.errors import ProgramError
+from axe_eq.program.trace import Traced, trace
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("reshape", "axe_eq.array.reshape(x, ...)"),
+        ("reshap", "axe_eq.array.reshape(x, ...)"),
+        ("transpose", "axe_eq.array.permute_dims(x, ...)"),
+        ("cumsum", "axe_eq.array.cumulative_sum(x, ...)"),
+        ("softmax", "axe_eq.nn.softmax(x, ...)"),
+        ("shpae", "x.shape"),
+        ("requires_grad", ""),
+        ("__cuda_array_interface__", ""),
+    ],
+)
+def test_an_attribute_that_arrays_lack_is_one_error_that_names_the_nearest(
+    name: str, instead: str
+) -> None:
+    with pytest.raises(AttributeError) as caught:
+        trace(lambda x: getattr(x, name), "3:f16")
+    error = caught.value
+    assert isinstance(error, ProgramError)
+    assert error.wrong == f"has no attribute {name!r}"
+    assert error.hint == instead
+    assert "test_attributes.py" in error.at
+    assert str(error).startswith(
+        f"traced array: has no attribute {name!r}; expected one of T device dtype mT ndim shape "
+    )
+
+
+def test_attributes_can_be_asked_for() -> None:
+    seen = []
+
+    def fn(x: Any) -> Any:
+        seen.extend([hasattr(x, "T"), hasattr(x, "foo"), getattr(x, "foo", 7)])
+        return x
+
+    trace(fn, "3x4:f16")
+    assert seen == [True, False, 7]
+    public = {name for name in dir(Traced) if not name.startswith("_")} - {"node", "tracing"}
+    assert all(name in str(_error_of_foo()) for name in public)
+
+
+def _error_of_foo() -> Exception:
+    with pytest.raises(AttributeError) as caught:
+        trace(lambda x: x.foo, "3:f16")
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("softmax", "axe_eq.nn.softmax(x, ...)"),
+        ("tak", "axe_eq.array.take(x, ...)"),
+        ("foo", ""),
+    ],
+)
+def test_a_function_that_the_namespace_lacks_is_such_an_error_too(name: str, instead: str) -> None:
+    with pytest.raises(AttributeError) as caught:
+        trace(lambda x: getattr(x.__array_namespace__(), name)(x), "3:f16")
+    error = caught.value
+    assert isinstance(error, ProgramError)
+    assert (error.wrong, error.hint) == (f"has no attribute {name!r}", instead)
+    assert "test_attributes.py" in error.at
