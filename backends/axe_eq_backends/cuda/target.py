@@ -106,8 +106,8 @@ _FIGURES = {
     # Rate of the L2 over that of memory: GEMM tiles of 128 x 256 at 770 TFLOP/s draw 9.0e12 B/s
     # from it, so at least 2.1; 3 fits.
     "l2_over_memory": 3.0,
-    # Bytes that a unit's own cache gives again: the weights of rows cost none of the L2's rate up to
-    # 24 KB, the most that was measured.
+    # Bytes that a unit's own cache gives again: the weights of rows cost none of the L2's rate up
+    # to 24 KB, the most that was measured.
     "unit_cache_bytes": 24 << 10,
     # Seconds between instructions of a unit's warps that read or store, whatever their lanes move.
     "ask_s": 2.6e-9,
