@@ -216,6 +216,7 @@ h200 = Target(
         "vector_s": "own",
         "memory_s": "own",
         "waits_s": "own",
+        "asks_s": "own",
         "latency_s": "own",
         "blocks": "own",
     },
