@@ -77,6 +77,10 @@ class Running:
             sum(m.time_s for m in self.live.values() if m.root >= 0),
         )
 
+    def others(self, placed: int, users: Iterable[int]) -> int:
+        """How many live kernels beside these load what a class holds."""
+        return self._readers.get(placed, 0) - sum(placed in self.live[u].leaves for u in users)
+
     def change(self, replaced: Iterable[int]) -> Trail:
         """Account for these classes having other kernels now; `undo` takes the trail back.
 

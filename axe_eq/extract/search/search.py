@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
-from itertools import chain, combinations
+from itertools import chain, combinations, islice
 
 from axe_eq.errors import SearchError
 from axe_eq.extract.price.cone import Cones, Memo, Picks, loaded
@@ -29,7 +29,7 @@ NEAR_VALUES = 5
 MODERATE_VALUES = 24
 PASSES = 6
 SHORT_ROW = 256
-SINK_LEAVES = 4
+SINK_LEAVES, SINK_OTHERS = 4, 1
 SWAPPED = 4
 REMEMBERED = 256
 # Tile classes that a descent may enumerate, and more per value of the program's text, before it
@@ -480,15 +480,16 @@ class Search:
         return due and bool(self._affected(value)) and self._gain([value])
 
     def _sink(self, value: int) -> bool:
-        """Materialise a value and stop materialising what only its kernel loads."""
+        """Materialise a value and stop materialising what its kernel and few others load."""
         due = value not in self.materialised and self._due(value, "sink")
-        if not due or not self._affected(value):
+        users = self._affected(value) if due else []
+        if not users:
             return False
         undo = self.set_materialised([value])
         own = [
             p
             for p in sorted(self.kernel(value).leaves)
-            if p in self.materialised and p not in self.roots
+            if p in self.materialised - self.roots and self.running.others(p, users) <= SINK_OTHERS
         ]
         self.restore([value], undo)
         return bool(own) and len(own) <= SINK_LEAVES and self._gain([value, *own])
@@ -501,12 +502,12 @@ class Search:
         if value not in self.materialised or not self._due(value, "swap"):
             return False
         met = {p for u in self._affected(value) for p in self.running.live[u].met}
-        others = [
+        others = (
             p for p in sorted(met & self._value_set - self.materialised)
             if self.kernel(p).time_s < self.kernel(value).time_s
             and value not in self.kernel(p).leaves  # sinking tries those
-        ]  # fmt: skip
-        return any(self._gain([value, other]) for other in others[:SWAPPED])
+        )  # fmt: skip
+        return any(self._gain([value, other]) for other in islice(others, SWAPPED))
 
     def _exchange(self) -> bool:
         """Flip any two values at once, three that are not all alike, and up to five neighbours."""
