@@ -45,7 +45,7 @@ _DTYPE_WEIGHTS = {
     "f8e5m2": 1, "i8": 1, "u8": 1, "i16": 1,
 }  # fmt: skip
 _FREE = (-math.inf, math.inf)
-_KINDS = {"number": "fi", "float": "f", "integer": "i", "logical": "b"}
+_KINDS = {"number": "fi", "float": "f", "integer": "i", "logical": "b", "wide": "f"}
 
 # Cells and reductions whose value jumps: a rounding of an operand may change it by much.
 JUMPING = frozenset(

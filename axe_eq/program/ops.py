@@ -41,7 +41,8 @@ class Cell:
         result: "promote" (common dtype of the operands), "number", "float", "integer" (the same,
             must not be bool, must be floating, must be an integer), "logical" (all bool), "bool"
             (any operands, bool value), "last" (the first operand is a bool condition, the value has
-            the common dtype of the others), or "param" (the first parameter names the dtype).
+            the common dtype of the others), "wide" (what the common dtype, which must be floating,
+            accumulates in), or "param" (the first parameter names the dtype).
         commutative, associative, unit: algebra of a binary cell on reals; unit is its neutral
             element.
         product: contracts with the "+" monoid as a sum of products (einsum).
@@ -249,7 +250,7 @@ Declared = TypeVar("Declared", Cell, Monoid, Selector)
 
 # Rules for the dtype of a value, see `Cell.result` and `Monoid.result`.
 RESULTS = (
-    "promote", "number", "float", "integer", "logical", "bool", "last", "param", "index",
+    "promote", "number", "float", "integer", "logical", "bool", "last", "param", "index", "wide",
 )  # fmt: skip
 _NAME = re.compile(r"[^\s()\[\],;]+")
 

@@ -45,6 +45,7 @@ from axe_eq_rules.joins import (
     operator_of_concat,
 )
 from axe_eq_rules.needs import NOTHING, PROPER, is_above, is_proper
+from axe_eq_rules.split_products import product_parts, product_sample
 from axe_eq_rules.stages import (
     long_sample,
     parts,
@@ -519,6 +520,14 @@ def long_reduction_in_uneven_parts(s: Sig, x: Value) -> Sides:
     t, u, k, head, tail, join, v, w, m, n = uneven_parts(s, type_of(x))
     begun = op(u, w, sel(k, sel(head, x)))
     return op(s, "id", x), op(m, n, op(t, "id", sel(join, begun, op(v, w, sel(tail, x)))))
+
+
+@PACK.law(source="folklore: split-K", expands=True, sampler=product_sample)
+def long_product_in_parts(s: Sig, x: Value, y: Value) -> Sides:
+    """s[mul](x, y) = m[c](t[id](u[product](k(x), l(y))))   if k, l split a long dim; c casts."""
+    t, u, k, l, m, c = product_parts(s, type_of(x), type_of(y))
+    parts = op(u, "product", sel(k, x), sel(l, y))
+    return op(s, "mul", x, y), op(m, c, op(t, "id", parts))
 
 
 def _squares_of_parts(u: Any, t: Any, names: tuple[Any, ...], m: Value, y: Value) -> Any:

@@ -1,0 +1,149 @@
+"""Sums of products in parts: what few tiles of a result would compute is shared by many (split-K).
+
+A product of 64 x 524288 by 524288 x 64 has one tile of results, and a machine more than a hundred
+units. Of parts of the reduced dim every unit has its own: values of parts first, which are not
+rounded, then their sum. How many parts are best depends on the machine, so a few numbers are
+offered and a cost model takes one, or none. Reductions that are short, and products of many tiles,
+have no parts: that bounds the search.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from axe_eq.program import sigalg
+from axe_eq.program.decisions import Draw
+from axe_eq.program.ops import join_text
+from axe_eq.program.signature import Signature, make, plain, signature
+from axe_eq.program.terms import In
+from axe_eq.program.types import DTYPES, ValueType, value_type
+from axe_eq.rule.term import STR, Ground, primitive
+
+# Results that one tile may have, rows and columns: the smallest and the largest that pay.
+SMALL, LARGE = (64, 64), (128, 256)
+# Pieces of work that parts make: from so many small tiles on, up to so many large ones.
+FEWEST, MOST = 64, 300
+# Elements of a part: shorter ones do not fill what is on its way from memory.
+LEAST = 256
+# Parts begin where whole vectors of any element type do.
+ALIGNED = 16
+# Each about as much more than the one before: no number of tiles and units is far from all.
+LADDER = (2, 3, 4, 6, 8, 11, 16, 22, 32, 44, 64, 88, 128)
+
+
+@dataclass(frozen=True)
+class _Long:
+    """A sum of products of two operands, both of which reach the dim that is split."""
+
+    sig: Signature
+    types: tuple[ValueType, ValueType]
+
+    @property
+    def axes(self) -> tuple[int, int] | None:
+        """The axis of each operand that is the longest dim both are reduced along."""
+        ways = [
+            [n for n, p in enumerate(o) if p.plain is not None and p.plain in self.sig.reduced]
+            for o in self.sig.operands
+        ]
+        plains = [{o[n].plain: n for n in way}
+                  for o, way in zip(self.sig.operands, ways, strict=True)]  # fmt: skip
+        both = plains[0].keys() & plains[1].keys()
+        if not both:
+            return None
+        longest = max(both, key=lambda d: (self.types[0].shape[plains[0][d]], -(d or 0)))
+        return plains[0][longest], plains[1][longest]
+
+    def tiles(self, tile: tuple[int, int]) -> int:
+        """How many tiles of rows and columns the result has."""
+        extents = self.sig.extents([t.shape for t in self.types])
+        reach = [{d for p in o for d, _ in p.terms} for o in self.sig.operands]
+        sides = [prod(extents[d] for d in range(self.sig.n_out) if d in of and d not in other)
+                 for of, other in (reach, reach[::-1])]  # fmt: skip
+        rows, cols = sorted(sides)
+        apart = prod(extents[d] for d in range(self.sig.n_out)) // (rows * cols)
+        return apart * -(-rows // tile[0]) * -(-cols // tile[1])
+
+    def ways(self) -> list[int]:
+        """Numbers of parts."""
+        found = self.axes
+        if found is None:
+            return []
+        extent = self.types[0].shape[found[0]]
+        small, large = self.tiles(SMALL), self.tiles(LARGE)
+        return [
+            n for n in LADDER
+            if small * n >= FEWEST and large * n <= MOST and extent // n >= LEAST
+        ]  # fmt: skip
+
+    def stages(self) -> tuple[str, str]:
+        """(outer, inner) signatures: parts are the slowest dim of what is between them."""
+        assert self.axes is not None
+        s, new = self.sig, self.sig.n_dims
+        operands = [[plain(d) if (d := p.plain) is not None else p for p in o] for o in s.operands]
+        for o, axis in zip(operands, self.axes, strict=True):
+            o.insert(axis, plain(new))
+        inner = make(operands, [new, *range(s.n_out)], "+", s.reduced, dict(s.fixed))
+        between = [plain(d) for d in (new, *range(s.n_out))]
+        return make([between], range(s.n_out), "+", [new]).text, inner.text
+
+
+def _long(sig: str, x: str, y: str) -> _Long | None:
+    """A long sum of products of floats."""
+    s, types = signature(sig), (value_type(x), value_type(y))
+    if s.monoid != "+" or len(s.operands) != 2:
+        return None
+    return _Long(s, types) if all(DTYPES[t.dtype].kind == "f" for t in types) else None
+
+
+def _even(f: _Long) -> Iterator[tuple[int, int]]:
+    """Number and length of equal parts, the nearest to what is wanted."""
+    assert f.axes is not None
+    extent = f.types[0].shape[f.axes[0]]
+    units = extent // ALIGNED if extent % ALIGNED == 0 else 0
+    near = (min((n for n in range(max(2, w - w // 8), w + w // 8 + 1) if units % n == 0),
+                key=lambda n: abs(n - w), default=0) for w in f.ways() if units)  # fmt: skip
+    for n in dict.fromkeys(near):
+        if n:
+            yield n, extent // n
+
+
+@primitive((STR, STR, STR), (STR, STR, STR, STR, STR, STR), many=True)
+def product_parts(sig: str, x: str, y: str) -> list[tuple[str, ...]]:
+    """(outer, inner, split of x, split of y, map of the value, cell back), see the law."""
+    f = _long(sig, x, y)
+    if f is None or not f.ways():
+        return []
+    assert f.axes is not None
+    outer, inner = f.stages()
+    own = _own(f)
+    return [
+        (outer, inner, *(join_text("split", axis, (-1, length)) for axis in f.axes),
+         sigalg.elementwise(f.sig.n_out, 1).text, own)
+        for _, length in _even(f)
+    ]  # fmt: skip
+
+
+def _own(f: _Long) -> str:
+    """The cell from what sums are kept in to the type of the product."""
+    from axe_eq.program.types import promote
+
+    own = promote(*(t.dtype for t in f.types))
+    return "id" if DTYPES[own].accumulate == own else join_text("cast", own)
+
+
+def product_sample(draw: Draw) -> tuple[Ground, ...]:
+    """A sampler of a long product: its signature and its operands, the reduced dim anywhere."""
+    extent = draw.pick("long", (512, 768, 2048))
+    shapes, letters = [], ("m", "n")
+    texts = []
+    for n, letter in enumerate(letters):
+        dims = [letter, "k"] if draw.chance(f"last {n}", 0.5) else ["k", letter]
+        sizes = {"k": extent, "m": 2, "n": 3}
+        shapes.append(tuple(sizes[d] for d in dims))
+        texts.append(" ".join(dims))
+    dtype = draw.pick("dtype", ("f64", "f16", "bf16"))
+    sig = signature(f"{texts[0]}, {texts[1]} -> m n; + k").text
+    x, y = (In(f"x{n}", str(ValueType(dtype, s))) for n, s in enumerate(shapes))
+    return sig, x, y
