@@ -218,6 +218,8 @@ class Selector:
             selectors of one operand that keep the row-major order of all elements, which therefore
             move nothing in memory.
         counts: its value is the index along its one dim.
+        cut: (params) -> (axis, length): dims p and i in place of the axis of the one operand, whose
+            element p * length + i they are, and 0 past its end; None for other selectors.
         uniform: what it does to the dims without a pull is the same at every index of the dims it
             reads as they are, so it may be run at any extents of those (a skew may not).
         regroup: (params, operand types) -> for any number of operands, the text of the selector
@@ -234,6 +236,7 @@ class Selector:
     held: Callable[[tuple[Any, ...], Sequence[ValueType]], tuple[Any, ...]] | None = None
     inverse: Callable[[tuple[Any, ...], ValueType], str] | None = None
     counts: bool = False
+    cut: Callable[[tuple[Any, ...]], tuple[int, int]] | None = None
     uniform: bool = False
     regroup: Callable[[tuple[Any, ...], Sequence[ValueType]], tuple[str, ...]] | None = None
     sample: Callable[[Any, Sequence[ValueType]], tuple[Any, ...]] | None = None

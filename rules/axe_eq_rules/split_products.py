@@ -18,7 +18,7 @@ from axe_eq.program.decisions import Draw
 from axe_eq.program.ops import join_text
 from axe_eq.program.signature import Signature, make, plain, signature
 from axe_eq.program.terms import In
-from axe_eq.program.types import DTYPES, ValueType, value_type
+from axe_eq.program.types import DTYPES, ValueType, promote, value_type
 from axe_eq.rule.term import STR, Ground, primitive
 
 # Results that one tile may have, rows and columns: the smallest and the largest that pay.
@@ -29,6 +29,10 @@ FEWEST, MOST = 64, 300
 LEAST = 256
 # Parts begin where whole vectors of any element type do.
 ALIGNED = 16
+# Bytes of a step: parts that are not equal are of whole ones.
+STEP_BYTES = 128
+# Equal parts are taken where their number is so near to what is wanted: an eighth of it.
+NEAR = 8
 # Each about as much more than the one before: no number of tiles and units is far from all.
 LADDER = (2, 3, 4, 6, 8, 11, 16, 22, 32, 44, 64, 88, 128)
 
@@ -97,16 +101,23 @@ def _long(sig: str, x: str, y: str) -> _Long | None:
     return _Long(s, types) if all(DTYPES[t.dtype].kind == "f" for t in types) else None
 
 
-def _even(f: _Long) -> Iterator[tuple[int, int]]:
-    """Number and length of equal parts, the nearest to what is wanted."""
+def _selectors(f: _Long) -> Iterator[tuple[str, str]]:
+    """The selectors of each way: equal parts near what is wanted, else those of whole steps."""
     assert f.axes is not None
     extent = f.types[0].shape[f.axes[0]]
-    units = extent // ALIGNED if extent % ALIGNED == 0 else 0
-    near = (min((n for n in range(max(2, w - w // 8), w + w // 8 + 1) if units % n == 0),
-                key=lambda n: abs(n - w), default=0) for w in f.ways() if units)  # fmt: skip
-    for n in dict.fromkeys(near):
-        if n:
-            yield n, extent // n
+    step = STEP_BYTES // max(DTYPES[t.dtype].itemsize for t in f.types)
+    lengths = dict.fromkeys(_length(extent, n, step) for n in f.ways())
+    for length in lengths:
+        name, how = ("parts", length) if extent % length else ("split", (-1, length))
+        yield join_text(name, f.axes[0], how), join_text(name, f.axes[1], how)
+
+
+def _length(extent: int, wanted: int, step: int) -> int:
+    """Elements of a part, for about so many of them."""
+    slack = wanted // NEAR
+    near = sorted(range(max(2, wanted - slack), wanted + slack + 1), key=lambda n: abs(n - wanted))
+    even = (extent // n for n in near if extent % (n * ALIGNED) == 0)
+    return next(even, -(-extent // (wanted * step)) * step)
 
 
 @primitive((STR, STR, STR), (STR, STR, STR, STR, STR, STR), many=True)
@@ -115,22 +126,11 @@ def product_parts(sig: str, x: str, y: str) -> list[tuple[str, ...]]:
     f = _long(sig, x, y)
     if f is None or not f.ways():
         return []
-    assert f.axes is not None
     outer, inner = f.stages()
-    own = _own(f)
-    return [
-        (outer, inner, *(join_text("split", axis, (-1, length)) for axis in f.axes),
-         sigalg.elementwise(f.sig.n_out, 1).text, own)
-        for _, length in _even(f)
-    ]  # fmt: skip
-
-
-def _own(f: _Long) -> str:
-    """The cell from what sums are kept in to the type of the product."""
-    from axe_eq.program.types import promote
-
     own = promote(*(t.dtype for t in f.types))
-    return "id" if DTYPES[own].accumulate == own else join_text("cast", own)
+    back = "id" if DTYPES[own].accumulate == own else join_text("cast", own)
+    same = sigalg.elementwise(f.sig.n_out, 1).text
+    return [(outer, inner, *selectors, same, back) for selectors in _selectors(f)]
 
 
 def product_sample(draw: Draw) -> tuple[Ground, ...]:

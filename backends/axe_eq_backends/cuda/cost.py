@@ -69,7 +69,7 @@ class TensorCores:
         """Refused without products, without a side that is cut, or without a row for the dtype."""
         if not summary.products:
             return "no sum of products"
-        if unread := not_strided(summary):
+        if unread := not_strided(summary, ends=True):
             return unread
         tiled = as_matrices(summary).summary
         if not (tiled.has("p") or tiled.has("q")):
@@ -116,14 +116,16 @@ def too_many_reads(summary: Summary) -> str | None:
     return None
 
 
-def not_strided(summary: Summary, looks: bool = False) -> str | None:
+def not_strided(summary: Summary, looks: bool = False, ends: bool = False) -> str | None:
     """Why no kernel reads what a cone reads; None where strides and one range per dim say it.
 
-    So it is for cones whose results are not of one index space, and for those that read where
-    integers say, unless the kernel `looks` there.
+    So it is for cones whose results are not of one index space, for those that read where integers
+    say, unless the kernel `looks` there, and for parts that end past a tensor, unless it `ends`.
     """
     if summary.n_looked and not looks:
         return "values from where integers say"
+    if summary.n_ended and not ends:
+        return "parts that end past what is there"
     if summary.n_guarded:
         return "reads that end along several dims at once"
     if summary.n_scattered:
@@ -446,6 +448,8 @@ def _check(sides: Matrices, table: Table, target: Target, columns: Columns) -> N
     """
     summary, chosen = sides.summary, columns.extra
     columns.reject(table.uneven, "tiles of parts of instructions")
+    lost = (not summary.has("p")) & (chosen["m"] < sides.there[0])
+    columns.reject(lost, "tiles of fewer rows than a block has")
     for side, of, other in (("rows", "m", "n"), ("cols", "n", "m")):
         n, there = chosen[f"cluster_{side}"], sides.there[side == "cols"]
         lone = (np.ceil(there / chosen[of]) < n) | (chosen[other] % (PART_ROWS * n) > 0)

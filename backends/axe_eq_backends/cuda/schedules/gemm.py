@@ -111,6 +111,8 @@ class Problem:
         out: the result, (m, n).
         outer: extents of dims that products run over one index at a time.
         parts: extents of reduced dims beside k, of which a step takes one index.
+        end: (number, extent) where an outer dim of this number counts parts of k of a longer dim,
+            of so many elements, that operands have; past them is 0.
     """
 
     m: Int
@@ -122,6 +124,7 @@ class Problem:
     out: Matrix = Matrix("C")
     outer: tuple[int, ...] = ()
     parts: tuple[int, ...] = ()
+    end: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -207,6 +210,9 @@ class _Writer:
         if shared % (PART_ROWS * tiling.cluster) and tiling.cluster > 1:
             wrong = f"{shared} shared rows for {tiling.cluster} CTAs"
             raise ScheduleError(f"tiling of {name}", wrong, f"a multiple of {PART_ROWS} rows each")
+        if problem.end and number(problem.k) % tiling.k:
+            wrong = f"steps of {tiling.k} in parts of {problem.k}"
+            raise ScheduleError(f"tiling of {name}", wrong, "whole steps")
         self.k = ThreadBuilder(name, 4 * (tiling.consumers + 1), tiling.cluster)
         self.rows = rows
         self.size = DTYPES[problem.out.dtype].itemsize
@@ -243,10 +249,11 @@ class _Writer:
     def _declare(self) -> None:
         k, t, p = self.k, self.t, self.p
         self.operands: dict[str, tuple[ir.Buffer, ir.Buffer, int]] = {}
+        depth = p.end[1] if p.end else p.k
         for pair in p.products:
             for matrix, extent, tile in ((pair[0], p.m, t.m), (pair[1], p.n, t.n)):
                 if matrix.name not in self.operands:
-                    tensor = self._tensor(matrix, (*p.outer, *p.parts), (extent, p.k))
+                    tensor = self._tensor(matrix, (*p.outer, *p.parts), (extent, depth))
                     size = DTYPES[matrix.dtype].itemsize
                     layout = tiles.operand(t.stages, tile, t.k, size, self._form(matrix, tile))
                     ring = k.smem(
@@ -401,8 +408,11 @@ class _Writer:
                 if self.p.parts:
                     lead = (*lead, *digits(k, step // self.per_part, self.p.parts, "part"))
                     depth = step % self.per_part
+                depth = depth * t.k
+                if self.p.end:
+                    depth = depth + lead[self.p.end[0]] * self.p.k
                 with k.arrives(self.full, pipe.stage):
-                    self._load(pipe, lead, row, col, depth * t.k)
+                    self._load(pipe, lead, row, col, depth)
                 pipe.advance()
 
     def _load(self, pipe: Pipe, lead: Lead, row: Int, col: Int, depth: Int) -> None:
