@@ -135,15 +135,11 @@ def product_parts(sig: str, x: str, y: str) -> list[tuple[str, ...]]:
 
 def product_sample(draw: Draw) -> tuple[Ground, ...]:
     """A sampler of a long product: its signature and its operands, the reduced dim anywhere."""
-    extent = draw.pick("long", (512, 768, 2048))
-    shapes, letters = [], ("m", "n")
-    texts = []
-    for n, letter in enumerate(letters):
-        dims = [letter, "k"] if draw.chance(f"last {n}", 0.5) else ["k", letter]
-        sizes = {"k": extent, "m": 2, "n": 3}
+    sizes, shapes, texts = {"k": draw.pick("long", (1 << 14, 17003)), "m": 2, "n": 3}, [], []
+    for letter in "mn":
+        dims = [letter, "k"] if draw.chance(f"{letter} first", 0.5) else ["k", letter]
         shapes.append(tuple(sizes[d] for d in dims))
         texts.append(" ".join(dims))
-    dtype = draw.pick("dtype", ("f64", "f16", "bf16"))
-    sig = signature(f"{texts[0]}, {texts[1]} -> m n; + k").text
+    dtype = draw.pick("dtype", ("f64", "f32", "f16", "bf16"))
     x, y = (In(f"x{n}", str(ValueType(dtype, s))) for n, s in enumerate(shapes))
-    return sig, x, y
+    return signature(f"{texts[0]}, {texts[1]} -> m n; + k").text, x, y

@@ -50,6 +50,8 @@ from axe_eq_backends.cuda.sizes import MOST_INSTRUCTIONS, instructions
 Mask = npt.NDArray[np.bool_]
 # Warpgroups that multiply, at most, and the rows each takes at least; the narrowest tile, and step.
 CONSUMERS, WARPGROUP_ROWS, LEAST_COLS, LEAST_DEPTH = 2, 64, 64, 16
+# What caches are read by: copies of rows that begin elsewhere touch more of them.
+LINE_BYTES = 128
 # A block size that covers any dim: cutting is never worse than keeping a dim whole.
 WHOLE_DIM = 1 << 40
 # Values that a thread of a cone on lanes reads before it computes: one element of 8 bytes of each
@@ -367,24 +369,29 @@ def _waits(sides: Matrices, target: Target, columns: Columns) -> Column:
     """Seconds that a unit's tiles wait for copies, where only its slots are on their way."""
     summary, figure = sides.summary, target.figure
     steps = np.ceil(prod(summary.products[0].reduced) / columns.extra["k"])
-    copied = _stage_bytes(sides, columns, copied=True)
+    copied = _stage_bytes(sides, columns, askew=1 / figure("askew_copy"))
     flowing = copied / figure("copy_unit_bytes_per_s")
     alone = (figure("copy_latency_s") + flowing) / (columns.extra["stages"] - 1)
     rounds = np.ceil(blocks(summary, columns) / target.n_units)
     return np.asarray(rounds * steps * np.maximum(alone + figure("copy_step_s"), flowing))
 
 
-def _stage_bytes(sides: Matrices, columns: Columns, copied: bool = False) -> Column:
-    """Bytes of a slot of the ring; or of what is copied there, where few rows are all there are."""
+def _stage_bytes(sides: Matrices, columns: Columns, askew: float = 0.0) -> Column:
+    """Bytes of a slot of the ring; with `askew`, what is copied there, in bytes of whole lines.
+
+    Few rows are copied where these are all there are; `askew` such bytes are one where rows begin
+    inside lines.
+    """
     summary, total = sides.summary, np.zeros(len(columns))
     for access in summary.loads:
         if access.feeds_product:
             of_rows = "p" in access.letters or not (summary.has("p") or "q" in access.letters)
             side = columns.extra["m" if of_rows else "n"]
-            if of_rows and copied:
+            if of_rows and askew:
                 rows = -(-sides.there[0] // PERIOD_ROWS) * PERIOD_ROWS
                 side = np.minimum(side, rows)
-            total = total + side * columns.extra["k"] * access.itemsize
+            lines = askew if askew and access.aligned % LINE_BYTES else 1.0
+            total = total + side * columns.extra["k"] * access.itemsize * lines
     return total
 
 
