@@ -2,9 +2,10 @@
 
 Texts: ``slice (P0,P1,..)`` with None or (start,step,count) per axis; ``flip (axes..)``; ``concat
 axis``; ``pad ((lo,hi),..) value``; ``split axis (-1,f1,..)`` and ``merge axis count``, row-major,
-which make reshape; ``parts axis n`` (of n elements each, the last one filled up with zeros); ``repeat axis n`` (whole copies); ``interleave axis`` (round robin); ``iota n
-dtype``; ``full (shape) value dtype``. Permutation, broadcast and unit dims are block operators with
-cell ``id``, not selectors.
+which make reshape; ``parts axis n`` (of n elements each, the last one filled up with zeros);
+``repeat axis n`` (whole copies); ``interleave axis`` (round robin); ``iota n dtype``; ``full
+(shape) value dtype``. Permutation, broadcast and unit dims are block operators with cell ``id``,
+not selectors.
 """
 
 from __future__ import annotations

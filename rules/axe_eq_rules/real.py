@@ -524,9 +524,9 @@ def long_reduction_in_uneven_parts(s: Sig, x: Value) -> Sides:
 
 @PACK.law(source="folklore: split-K", expands=True, sampler=product_sample)
 def long_product_in_parts(s: Sig, x: Value, y: Value) -> Sides:
-    """s[mul](x, y) = m[c](t[id](u[product](k(x), l(y))))   if k, l cut a long dim; c casts."""
-    t, u, k, l, m, c = product_parts(s, type_of(x), type_of(y))
-    parts = op(u, "product", sel(k, x), sel(l, y))
+    """s[mul](x, y) = m[c](t[id](u[product](k(x), h(y))))   if k, h cut a long dim; c casts."""
+    t, u, k, h, m, c = product_parts(s, type_of(x), type_of(y))
+    parts = op(u, "product", sel(k, x), sel(h, y))
     return op(s, "mul", x, y), op(m, c, op(t, "id", parts))
 
 

@@ -73,7 +73,9 @@ def apart(forest: Forest, tile: int, picks: Mapping[int, Choice]) -> int:
     return gcd(begin, *(s for s in strides if s > 1)) or ANY_ALIGNMENT
 
 
-def _below(at: tuple[int, ...], cut: tuple[int, int] | None, pulls: Sequence[Pull]) -> tuple[int, ...]:
+def _below(
+    at: tuple[int, ...], cut: tuple[int, int] | None, pulls: Sequence[Pull]
+) -> tuple[int, ...]:
     """The index of an operand that is read at an index of parts, or of a strided part, of it."""
     if cut is None:
         return tuple(p.offset + p.scale * at[p.axis] for p in pulls)
