@@ -17,7 +17,7 @@ from typing import Any
 from axe_eq.pack import Pack
 from axe_eq.program import sigalg
 from axe_eq.program.decisions import Draw
-from axe_eq.program.ops import MONOIDS, split_text
+from axe_eq.program.ops import CELLS, MONOIDS, split_text
 from axe_eq.program.signature import Signature, make, signature
 from axe_eq.program.terms import (
     Args,
@@ -481,11 +481,14 @@ def factor_right(s: Sig, f: Cell, t: Sig, x: Value, y: Value, z: Value) -> Sides
 # -- reductions in parts ---------------------------------------------------------------------------
 
 
-@primitive((STR, STR), (STR,))
-def merged_sums(outer: str, inner: str) -> str | None:
-    """One reduction over the dims of both, for a monoid whose merging rounds."""
+@primitive((STR, STR, STR), (STR,))
+def merged_sums(outer: str, inner: str, cell: str) -> str | None:
+    """One reduction over the dims of both, for a monoid whose merging rounds.
+
+    Not of products that are kept wide for a sum of parts: they were one sum.
+    """
     s, t = signature(outer), signature(inner)
-    if not s.monoid or s.monoid != t.monoid:
+    if not s.monoid or s.monoid != t.monoid or CELLS[split_text(cell)[0]].result == "wide":
         return None
     monoid = MONOIDS[s.monoid]
     return text(sigalg.inline(s, 0, t)) if monoid.n_values == 1 and not monoid.exact else None
@@ -493,8 +496,8 @@ def merged_sums(outer: str, inner: str) -> str | None:
 
 @PACK.law(source="folklore: associativity of sums and products")
 def nested_reduction(s: Sig, t: Sig, f: Cell, rest: Args) -> Sides:
-    """s[id](t[f](rest)) = s.0(t)[f](rest)   if both sum, or both multiply."""
-    return op(s, "id", Op(t, f, rest)), Op(merged_sums(s, t), f, rest)
+    """s[id](t[f](rest)) = s.0(t)[f](rest)   if both sum, or both multiply; f rounds its sums."""
+    return op(s, "id", Op(t, f, rest)), Op(merged_sums(s, t, f), f, rest)
 
 
 @PACK.law(source="folklore: reductions in two stages", expands=True,

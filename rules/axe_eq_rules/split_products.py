@@ -25,8 +25,8 @@ from axe_eq.rule.term import STR, Ground, primitive
 SMALL, LARGE = (64, 64), (128, 256)
 # Pieces of work that parts make: from so many small tiles on, up to so many large ones.
 FEWEST, MOST = 64, 300
-# Elements of a part: shorter ones do not fill what is on its way from memory.
-LEAST = 256
+# Elements of a part: what a kernel of its own for their sum takes is not won back by shorter ones.
+LEAST = 512
 # Parts begin where whole vectors of any element type do.
 ALIGNED = 16
 # Bytes of a step: parts that are not equal are of whole ones.
@@ -135,7 +135,7 @@ def product_parts(sig: str, x: str, y: str) -> list[tuple[str, ...]]:
 
 def product_sample(draw: Draw) -> tuple[Ground, ...]:
     """A sampler of a long product: its signature and its operands, the reduced dim anywhere."""
-    sizes, shapes, texts = {"k": draw.pick("long", (1 << 14, 17003)), "m": 2, "n": 3}, [], []
+    sizes, shapes, texts = {"k": draw.pick("long", (1 << 15, 33001)), "m": 2, "n": 3}, [], []
     for letter in "mn":
         dims = [letter, "k"] if draw.chance(f"{letter} first", 0.5) else ["k", letter]
         shapes.append(tuple(sizes[d] for d in dims))
