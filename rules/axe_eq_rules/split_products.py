@@ -21,10 +21,8 @@ from axe_eq.program.terms import In
 from axe_eq.program.types import DTYPES, ValueType, promote, value_type
 from axe_eq.rule.term import STR, Ground, primitive
 
-# Results that one tile may have, rows and columns: the smallest and the largest that pay.
-SMALL, LARGE = (64, 64), (128, 256)
-# Pieces of work that parts make: from so many small tiles on, up to so many large ones.
-FEWEST, MOST = 64, 300
+# Rows and columns of a large tile of results, and pieces of work that parts of such make at most.
+TILE, MOST = (128, 256), 300
 # Elements of a part: what a kernel of its own for their sum takes is not won back by shorter ones.
 LEAST = 512
 # Parts begin where whole vectors of any element type do.
@@ -33,8 +31,9 @@ ALIGNED = 16
 STEP_BYTES = 128
 # Equal parts are taken where their number is so near to what is wanted: an eighth of it.
 NEAR = 8
-# Each twice the one before: by the model no finer ones save a hundredth.
-LADDER = (2, 4, 8, 16, 32, 64, 128)
+# Numbers of parts, and how many of them are offered: finer ones save a twentieth at most, by the
+# model, and take longer to search.
+LADDER, WAYS = (2, 4, 8, 16, 32, 64, 128), 4
 
 
 @dataclass(frozen=True)
@@ -59,27 +58,24 @@ class _Long:
         longest = max(both, key=lambda d: (self.types[0].shape[plains[0][d]], -(d or 0)))
         return plains[0][longest], plains[1][longest]
 
-    def tiles(self, tile: tuple[int, int]) -> int:
-        """How many tiles of rows and columns the result has."""
+    @property
+    def tiles(self) -> int:
+        """How many large tiles the result has."""
         extents = self.sig.extents([t.shape for t in self.types])
         reach = [{d for p in o for d, _ in p.terms} for o in self.sig.operands]
         sides = [prod(extents[d] for d in range(self.sig.n_out) if d in of and d not in other)
                  for of, other in (reach, reach[::-1])]  # fmt: skip
         rows, cols = sorted(sides)
         apart = prod(extents[d] for d in range(self.sig.n_out)) // (rows * cols)
-        return apart * -(-rows // tile[0]) * -(-cols // tile[1])
+        return apart * -(-rows // TILE[0]) * -(-cols // TILE[1])
 
     def ways(self) -> list[int]:
-        """Numbers of parts."""
+        """Numbers of parts, the largest ones that pay."""
         found = self.axes
         if found is None:
             return []
-        extent = self.types[0].shape[found[0]]
-        small, large = self.tiles(SMALL), self.tiles(LARGE)
-        return [
-            n for n in LADDER
-            if small * n >= FEWEST and large * n <= MOST and extent // n >= LEAST
-        ]  # fmt: skip
+        most = min(self.types[0].shape[found[0]] // LEAST, MOST // self.tiles)
+        return [n for n in LADDER if n <= most][-WAYS:]
 
     def stages(self) -> tuple[str, str]:
         """(outer, inner) signatures: parts are the slowest dim of what is between them."""
@@ -135,7 +131,7 @@ def product_parts(sig: str, x: str, y: str) -> list[tuple[str, ...]]:
 
 def product_sample(draw: Draw) -> tuple[Ground, ...]:
     """A sampler of a long product: its signature and its operands, the reduced dim anywhere."""
-    sizes, shapes, texts = {"k": draw.pick("long", (1 << 15, 33001)), "m": 2, "n": 3}, [], []
+    sizes, shapes, texts = {"k": draw.pick("long", (1 << 12, 4099)), "m": 2, "n": 3}, [], []
     for letter in "mn":
         dims = [letter, "k"] if draw.chance(f"{letter} first", 0.5) else ["k", letter]
         shapes.append(tuple(sizes[d] for d in dims))

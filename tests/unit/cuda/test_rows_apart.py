@@ -73,11 +73,11 @@ def test_products_of_odd_rows_run_on_bulk_copies(name: str) -> None:
     assert apart
     for buffer in apart:  # the memory plan has room for what lies between the rows
         of = buffer.value_type
-        steps = sorted(step for _, step, _ in axe.Layout.parse(buffer.layout).shard)
-        assert all(step * of.itemsize % 16 == 0 for step in steps[1:])
-        n_rows, row = of.size // of.shape[-1], of.shape[-1]
-        if steps[1] > row:  # not rows along another dim
-            assert buffer_bytes(buffer) == ((n_rows - 1) * steps[1] + row) * of.itemsize
+        (_, row), (pitch, _), *more = sorted(
+            (s, e) for e, s, _ in axe.Layout.parse(buffer.layout).shard
+        )
+        assert all(step * of.itemsize % 16 == 0 for step in (pitch, *(s for s, _ in more)))
+        assert buffer_bytes(buffer) == (of.size // row * pitch - pitch + row) * of.itemsize
 
 
 @pytest.mark.sampled(1)
