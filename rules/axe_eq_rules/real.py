@@ -525,7 +525,7 @@ def long_reduction_in_uneven_parts(s: Sig, x: Value) -> Sides:
     return op(s, "id", x), op(m, n, op(t, "id", sel(join, begun, op(v, w, sel(tail, x)))))
 
 
-@PACK.law(source="folklore: split-K", expands=True, sampler=product_sample)
+@PACK.law(source="folklore: split-K", late=True, sampler=product_sample)
 def long_product_in_parts(s: Sig, x: Value, y: Value) -> Sides:
     """s[mul](x, y) = m[c](t[id](u[product](k(x), h(y))))   if k, h cut a long dim; c casts."""
     t, u, k, h, m, c = product_parts(s, type_of(x), type_of(y))

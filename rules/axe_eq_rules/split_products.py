@@ -22,7 +22,7 @@ from axe_eq.program.types import DTYPES, ValueType, promote, value_type
 from axe_eq.rule.term import STR, Ground, primitive
 
 # Rows and columns of a large tile of results, and pieces of work that parts of such make at most.
-TILE, MOST = (128, 256), 300
+TILE, MOST = (128, 256), 150
 # Elements of a part: what a kernel of its own for their sum takes is not won back by shorter ones.
 LEAST = 512
 # Parts begin where whole vectors of any element type do.
@@ -33,7 +33,7 @@ STEP_BYTES = 128
 NEAR = 8
 # Numbers of parts, and how many of them are offered: finer ones save a twentieth at most, by the
 # model, and take longer to search.
-LADDER, WAYS = (2, 4, 8, 16, 32, 64, 128), 4
+LADDER, WAYS = (2, 4, 8, 16, 32, 64, 128), 2
 
 
 @dataclass(frozen=True)
