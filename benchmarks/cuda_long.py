@@ -97,8 +97,8 @@ def _drawn(group: str, rng: random.Random) -> Case:
         k, n = (log_uniform(rng, 1024, 16384, 64) for _ in range(2))
         return Case(group, log_uniform(rng, 1, 256), k, n, rng.choice(("NN", "NT")), dtype)
     if group == "askew":
-        m, k, n = (log_uniform(rng, 512, 4096, 8) for _ in range(3))
-        return Case(group, *(e + 8 * (e % 64 == 0) for e in (m, k, n)), turned, dtype)
+        m, k, n = (e + 8 * (e % 64 == 0) for e in (log_uniform(rng, 512, 4096, 8) for _ in "mkn"))
+        return Case(group, m, k, n, turned, dtype)
     while True:
         m, n = (log_uniform(rng, 16, 1024, 8) for _ in range(2))
         k = log_uniform(rng, 16384, 524288, 8)

@@ -41,7 +41,7 @@ def turned(order: str) -> Callable[[Any, Any], Any]:
 
 
 def shapes(m: int, k: int, n: int, order: str) -> list[tuple[int, int]]:
-    return [(m, k)[:: 1 if order[0] == "N" else -1], (k, n)[:: 1 if order[1] == "N" else -1]]
+    return [(m, k) if order[0] == "N" else (k, m), (k, n) if order[1] == "N" else (n, k)]
 
 
 def drawn(number: int) -> tuple[int, int, int, str, str]:
@@ -82,7 +82,7 @@ def unequal(exe: axe.Executable) -> bool:
 def parts(exe: axe.Executable) -> int:
     """In how many parts the first kernel sums."""
     first = next(k for k in exe.kernels if k.row or k.nodes[-1].cell == "product")
-    return first.loops.get("b", 1)
+    return int(first.loops.get("b", 1))
 
 
 @pytest.mark.sampled(2)
@@ -90,7 +90,7 @@ def parts(exe: axe.Executable) -> int:
 def test_drawn_products_over_a_long_dim_are_right(number: int) -> None:
     m, k, n, order, dtype = drawn(number)
     exe, rng = compiled(m, k, n, order, dtype, target=FREE), np.random.default_rng(number)
-    assert in_parts(exe) or k % 8
+    assert in_parts(exe) or k % 8 or min(m, n) == 1
     a, b = (rng.standard_normal(s).astype(DTYPES[dtype]) for s in shapes(m, k, n, order))
     want = turned(order)(a.astype(np.float64), b.astype(np.float64))
     found = exe.interpret(a, b).astype(np.float64)
