@@ -196,6 +196,8 @@ class _Persistent:
         rows, self.m = spanned(c, c.rows, tiling.m)
         cols, self.n = spanned(c, c.cols, tiling.n)
         parts, self.k = self._depth(tiling.k)
+        if self.end and self.k.extent % tiling.k:
+            raise self.refuse(f"steps of {tiling.k} in parts of {self.k.extent}", "whole steps")
         self.lead, self.parts = (*c.outer, *rows, *cols), parts
         pairs = tuple((self._matrix(a, self.m), self._matrix(b, self.n)) for a, b in self.pairs)
         extras = c.extras

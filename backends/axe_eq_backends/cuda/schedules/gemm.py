@@ -111,8 +111,7 @@ class Problem:
         out: the result, (m, n).
         outer: extents of dims that products run over one index at a time.
         parts: extents of reduced dims beside k, of which a step takes one index.
-        end: (number, extent) where an outer dim of this number counts parts of k of a longer dim,
-            of so many elements, that operands have; past them is 0.
+        end: number of the outer dim that counts parts of k, and what operands have along k.
     """
 
     m: Int
@@ -210,9 +209,6 @@ class _Writer:
         if shared % (PART_ROWS * tiling.cluster) and tiling.cluster > 1:
             wrong = f"{shared} shared rows for {tiling.cluster} CTAs"
             raise ScheduleError(f"tiling of {name}", wrong, f"a multiple of {PART_ROWS} rows each")
-        if problem.end and number(problem.k) % tiling.k:
-            wrong = f"steps of {tiling.k} in parts of {problem.k}"
-            raise ScheduleError(f"tiling of {name}", wrong, "whole steps")
         self.k = ThreadBuilder(name, 4 * (tiling.consumers + 1), tiling.cluster)
         self.rows = rows
         self.size = DTYPES[problem.out.dtype].itemsize
@@ -259,8 +255,7 @@ class _Writer:
                     ring = k.smem(
                         f"{matrix.name}_ring", matrix.dtype, (t.stages, tile, t.k), layout
                     )
-                    there = self._there(matrix, extent, tile)
-                    self.operands[matrix.name] = tensor, ring, there
+                    self.operands[matrix.name] = tensor, ring, self._there(matrix, extent, tile)
         self.extras = [None if e.counts is not None else self._extra(e) for e in p.extras]
         self.out = self._tensor(p.out, p.outer, (p.m, p.n), output=True)
         lead = (t.consumers, self.staged)
@@ -408,11 +403,9 @@ class _Writer:
                 if self.p.parts:
                     lead = (*lead, *digits(k, step // self.per_part, self.p.parts, "part"))
                     depth = step % self.per_part
-                depth = depth * t.k
-                if self.p.end:
-                    depth = depth + lead[self.p.end[0]] * self.p.k
+                begin = lead[self.p.end[0]] * self.p.k if self.p.end else 0
                 with k.arrives(self.full, pipe.stage):
-                    self._load(pipe, lead, row, col, depth)
+                    self._load(pipe, lead, row, col, begin + depth * t.k)
                 pipe.advance()
 
     def _load(self, pipe: Pipe, lead: Lead, row: Int, col: Int, depth: Int) -> None:
