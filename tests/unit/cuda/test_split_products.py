@@ -85,7 +85,7 @@ def parts(exe: axe.Executable) -> int:
     return int(first.loops.get("b", 1))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("number", range(DRAWN))
 def test_drawn_products_over_a_long_dim_are_right(number: int) -> None:
     m, k, n, order, dtype = drawn(number)
@@ -99,19 +99,18 @@ def test_drawn_products_over_a_long_dim_are_right(number: int) -> None:
 
 def test_parts_that_are_not_equal_end_with_the_tensor() -> None:
     """Ones beyond the end would be counted: what bulk copies fill in there is zero."""
-    exe = compiled(16, 8200, 24, "NT")
+    exe = compiled(16, 4104, 8, "NT", target=FREE)
     assert unequal(exe)
-    a, b = (np.ones(s, np.float16) for s in shapes(16, 8200, 24, "NT"))
-    assert (exe.interpret(a / 8200, b) - 1 < 0.01).all()
-    assert (exe.interpret(a, b) == 8200).all()
+    a, b = (np.ones(s, np.float16) for s in shapes(16, 4104, 8, "NT"))
+    assert (exe.interpret(a, b) == 4104).all()
 
 
 def test_a_sum_of_parts_is_of_the_kernel_of_what_reads_it() -> None:
     def layer(x: Any, w: Any, c: Any) -> Any:
         return nn.gelu(x @ w + c)
 
-    specs = [axe.Spec(s, "f16") for s in ((8, 8192), (8192, 16), (16,))]
-    exe = axe.compile(layer, *specs, target="h200")
+    specs = [axe.Spec(s, "f16") for s in ((8, 2048), (2048, 16), (16,))]
+    exe = axe.compile(layer, *specs, target=FREE)
     assert len(exe.kernels) == 2
     rng = np.random.default_rng(0)
     x, w, c = (rng.standard_normal(s.shape).astype(np.float16) / 8 for s in specs)
@@ -130,9 +129,10 @@ def test_named_products_fill_the_machine(m: int, k: int, n: int) -> None:
     assert floor < exe.cost["time_s"] < 2 * floor + 5e-6
 
 
-def test_a_machine_of_half_the_units_has_fewer_parts() -> None:
-    small = h200.replace(n_units=h200.n_units // 4)
-    assert parts(compiled(256, 65536, 512, target=small)) < parts(compiled(256, 65536, 512))
+def test_a_machine_of_half_the_units_has_half_the_parts() -> None:
+    small = h200.replace(n_units=h200.n_units // 2)
+    found = [parts(compiled(256, 65536, 512, target=t)) for t in (h200, small)]
+    assert found == [32, 16]
 
 
 @pytest.mark.parametrize(("m", "k", "n"), [(4096, 4096, 4096), (64, 1000, 64), (2048, 65536, 2560)])
