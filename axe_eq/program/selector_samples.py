@@ -168,22 +168,6 @@ def split_operands(draw: Draw, at: str, params: Params, wanted: ValueType, known
     return [(*shape[:axis], prod(shape[axis:end]), *shape[end:])]
 
 
-def propose_parts(draw: Draw, at: str, wanted: ValueType, known: Known) -> Params | None:
-    """Parts of the length of a wanted axis."""
-    if wanted.rank < 2:
-        return None
-    axis = draw.integer(f"{at}.axis", 0, wanted.rank - 2)
-    return axis, wanted.shape[axis + 1]
-
-
-def parts_operands(draw: Draw, at: str, params: Params, wanted: ValueType, known: Known) -> Shapes:
-    """The parts as one axis, or less of the last one."""
-    axis, length = params
-    shape = wanted.shape
-    missing = draw.integer(f"{at}.missing", 0, length - 1)
-    return [(*shape[:axis], shape[axis] * length - missing, *shape[axis + 2 :])]
-
-
 def propose_merge(draw: Draw, at: str, wanted: ValueType, known: Known) -> Params | None:
     """One axis from two."""
     axis = _axis(draw, at, wanted.rank)

@@ -467,8 +467,7 @@ def _declare() -> None:
         sample=_sample_split, propose=samples.propose_split,
         operands=samples.split_operands)  # fmt: skip
     add("parts", 1, _parts_shape, _parts_run, _parts_pull, cut=lambda p: p, uniform=True,
-        sample=_sample_parts, propose=samples.propose_parts,
-        operands=samples.parts_operands)  # fmt: skip
+        sample=_sample_parts)  # fmt: skip
     add("merge", 1, _merge_shape, _merge_run, _merge_pull, inverse=_merge_inverse, uniform=True,
         sample=_sample_merge, propose=samples.propose_merge,
         operands=samples.merge_operands)  # fmt: skip
