@@ -5,7 +5,7 @@ from __future__ import annotations
 from axe_eq.program.ops import Cell, split_text
 from axe_eq.program.types import DTYPES
 
-_KINDS = {"number": "fi", "float": "f", "integer": "i", "logical": "b"}
+_KINDS = {"number": "fi", "float": "f", "integer": "i", "logical": "b", "wide": "f"}
 
 
 class Misfit(Exception):

@@ -342,6 +342,7 @@ def _check_moves(
     if not operands:
         return None
     fill = declared.fill(params) if declared.fill is not None else None
+    fill = 0.0 if declared.cut else fill
     moved = np.isin(value, np.concatenate([x.reshape(-1) for x in operands]))
     outside = value[~moved]
     if outside.size and (fill is None or _apart(outside, np.full_like(outside, fill))):

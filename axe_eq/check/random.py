@@ -212,7 +212,7 @@ class _Maker:
         monoid = MONOIDS[name]
         if monoid.n_values > 1:
             return self.structured(monoid)
-        cells = [c for c in CELLS.values() if c.n_values == 1]
+        cells = _single()
         if monoid.result == "logical":
             true = [c for c in cells if c.result in ("bool", "logical")]
             return self.any_cell(
@@ -317,12 +317,17 @@ def _moves(cells: Sequence[Cell]) -> list[Cell]:
 # -- programs -------------------------------------------------------------------------------------
 
 
+def _single() -> list[Cell]:
+    """Cells of one value, but those that no program says and laws alone make."""
+    return [c for c in CELLS.values() if c.n_values == 1 and c.result != "wide"]
+
+
 def operator_names(without: Collection[str] = ()) -> list[str]:
     """Every operator that random programs have: cells, monoids ("reduce +") and selectors."""
     names = (
-        [c for c in CELLS if CELLS[c].n_values == 1]
+        [c.name for c in _single()]
         + [f"reduce {m}" for m in MONOIDS if MONOIDS[m].commutative]
-        + list(SELECTORS)
+        + [s for s in SELECTORS if not SELECTORS[s].cut]
         + [f"scan {m}" for m in MONOIDS]
     )
     return [n for n in names if n.removeprefix("reduce ").removeprefix("scan ") not in without]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from axe_eq.egraph.session import Limits, Report, Session
 from axe_eq.rule.law import Law
@@ -12,9 +12,11 @@ from axe_eq.rule.term import Analysis, Symbol, Term
 
 EXACT, GROW, REAL, DEMAND = "exact", "grow", "real", "demand"
 AGAIN = "exact again"  # where a real law fired
+LATE = "late"
 EXACT_ROUNDS = 6
 GROW_ROUNDS = 2
 REAL_ROUNDS = 3
+LATE_ROUNDS = 2  # one that asks primitives, and one that is answered
 # What laws may take before anything is demanded: of the limit of rows one in so many, and for a
 # large program so many times the rows that it has itself; of the limit of time a half.
 LAW_SHARE = 20
@@ -23,6 +25,8 @@ LAW_GROWTH = 50
 # candidate to be kept and demanded in every box. Laws give stacks of blocks 1.13 times their own at
 # most, and n steps of a stencil the values of all their steps at n places.
 VALUE_GROWTH, MANY_VALUES = 1.25, 100
+# For late laws the same of the values that the others made: a product in parts has 8 more.
+LATE_GROWTH = 4.0
 
 
 def phase_of(law: Law) -> str:
@@ -36,10 +40,10 @@ def phase_of(law: Law) -> str:
 
 def by_phase(laws: Mapping[str, Law]) -> dict[str, dict[str, Law]]:
     """Laws that search for schedules, by phase; normal forms and laws for proofs stay out."""
-    groups: dict[str, dict[str, Law]] = {EXACT: {}, GROW: {}, REAL: {}, DEMAND: {}}
+    groups: dict[str, dict[str, Law]] = {EXACT: {}, GROW: {}, REAL: {}, LATE: {}, DEMAND: {}}
     for key, law in laws.items():
         if law.search and not law.normal:
-            groups[phase_of(law)][key] = law
+            groups[LATE if law.late else phase_of(law)][key] = law
     return groups
 
 
@@ -106,7 +110,8 @@ def saturate(
     """
     known = list(dict.fromkeys([*symbols, *(request.symbol for request in requests)]))
     groups = by_phase(laws)
-    plan = {EXACT: EXACT_ROUNDS, GROW: GROW_ROUNDS, REAL: REAL_ROUNDS, AGAIN: EXACT_ROUNDS}
+    plan = {EXACT: EXACT_ROUNDS, GROW: GROW_ROUNDS, REAL: REAL_ROUNDS, AGAIN: EXACT_ROUNDS,
+            LATE: LATE_ROUNDS}  # fmt: skip
     began = time.perf_counter()
     cut: dict[str, str] = {}
     while True:
@@ -142,6 +147,9 @@ def _run_laws(
     for phase, rounds in plan.items():
         if phase == AGAIN and not result.reports[REAL].matches:
             continue
+        if phase == LATE:
+            values = max(values, int(LATE_GROWTH * session.values()))
+            limits = replace(limits, values=values)
         progress(f"{phase} laws, {session.rows()} rows")
         ruleset = EXACT if phase == AGAIN else phase
         report = result.reports[phase] = session.run(ruleset, rounds, limits=limits)

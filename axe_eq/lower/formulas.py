@@ -40,6 +40,8 @@ class Load:
         window: per dim the range [low, high) of indices that lie in the buffer, or None for all;
             outside nothing is read and the value means nothing.
         looks: what else says where it is read.
+        end: (slow dim, fast dim, extent) of two dims that are one of the tensor, which has so many
+            elements along it; past them the value is 0.
     """
 
     buffer: str
@@ -48,6 +50,7 @@ class Load:
     offset: int = 0
     window: tuple[Range | None, ...] = ()
     looks: tuple[Looked, ...] = ()
+    end: tuple[int, int, int] | None = None
 
 
 @dataclass(frozen=True)

@@ -122,6 +122,7 @@ class _Raw:
     offset: int
     window: Window
     looks: tuple[Looked, ...] = ()
+    end: tuple[int, int, int] | None = None
 
 
 class _Reader:
@@ -345,6 +346,8 @@ class _Reader:
         types = [value_type(self.step.nodes[o].type) for o in node.operands]
         if looks := gathers.looks(node.text, types):
             return self._look(node, types, looks, coords)
+        if declared.cut:
+            return self._parts(node, *declared.cut(params), coords)
         fill = declared.fill(params) if declared.fill else None
         value: Cell | None = None
         if fill is not None:  # a value of its type: rounded like any other
@@ -361,6 +364,22 @@ class _Reader:
             value = cell if value is None else self._where_inside(at, type_, cell, value)
         assert value is not None
         return value
+
+    def _parts(self, node: TileNode, axis: int, length: int, coords: Coords) -> Cell:
+        """A load in parts of an axis: those after the first one begin so many steps further on."""
+        source = self.step.nodes[node.operands[0]]
+        slow, fast = coords[axis].plain, coords[axis + 1].plain
+        if source.kind != "load" or slow is None or fast is None:
+            raise self.cone.refuse(f"gathers by '{node.text}'", "parts of what lies in memory")
+        type_, access = value_type(source.type), self.step.reads[source.access]
+        at = (*coords[:axis], *coords[axis + 1 :])
+        raw = self._raw(access.buffer, access.layout, type_, at)
+        if len(raw.blocks[fast]) != 1:
+            raise self.cone.refuse(f"gathers by '{node.text}' in {access.layout}", "one stride")
+        ((_, stride),) = raw.blocks[fast]
+        parts = ((self.cone.shape[slow], length * stride),)
+        blocks = tuple(parts if d == slow else b for d, b in enumerate(raw.blocks))
+        return self._leaf(replace(raw, blocks=blocks, end=(slow, fast, type_.shape[axis])))
 
     def _look(
         self, node: TileNode, types: Sequence[ValueType], looks: Sequence[Look], coords: Coords
@@ -525,9 +544,19 @@ def _load(raw: _Raw, parts: Sequence[Sequence[int]]) -> Load:
             raise DispatchError(f"buffer {raw.buffer}", wrong, "whole dims")
         strides += [_stride(block, prod(part[n + 1 :])) for n in range(len(part))]
         window += [bound] * len(part)
-    return Load(
-        raw.buffer, raw.dtype, tuple(strides), raw.offset, tuple(window) if any(window) else ()
-    )
+    held = tuple(window) if any(window) else ()
+    return Load(raw.buffer, raw.dtype, tuple(strides), raw.offset, held, end=_end(raw, parts))
+
+
+def _end(raw: _Raw, parts: Sequence[Sequence[int]]) -> tuple[int, int, int] | None:
+    """Where a tensor ends along two dims, of the cut index space."""
+    if raw.end is None:
+        return None
+    slow, fast, extent = raw.end
+    if len(parts[slow]) > 1 or len(parts[fast]) > 1:
+        raise DispatchError(f"buffer {raw.buffer}", "is read in parts of a blocked dim", "whole")
+    first = [sum(map(len, parts[:d])) for d in (slow, fast)]
+    return first[0], first[1], extent
 
 
 def _stride(block: Sequence[tuple[int, int]], step: int) -> int:

@@ -59,8 +59,11 @@ def saturate_program(
         # Asked for in the e-graph they would be answered node by node, from the inputs on.
         (facts_of, [(t, f) for t in terms.values() if (f := facts_of.of(t)) is not None]),
     ]
+    laws = laws_of(used, without, numerics=numerics)
+    if requests is not None:  # on a mesh parts are those of the devices
+        laws = {key: law for key, law in laws.items() if not law.late}
     return saturate(
-        laws_of(used, without, numerics=numerics), SYMBOLS, ANALYSES, list(terms.values()), known,
+        laws, SYMBOLS, ANALYSES, list(terms.values()), known,
         requests_of(program, terms, kinds) if requests is None else requests,
         limits=limits(), progress=progress.at,
         before_demand=leave_out_circles if requests is None else lambda _: None,

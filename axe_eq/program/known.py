@@ -166,6 +166,7 @@ def _bits(*xs: int) -> int:
 
 CELL_FACTS: dict[str, Rule] = {
     "id": lambda x: x, "cast": lambda x: x, "where": _where, "add": _sum, "mul": _product,
+    "product": _product,
     "neg": _negated,
     "sub": lambda x, y: _sum(x, _negated(y)), "div": _quotient, "maximum": _maximum,
     "minimum": _minimum, "abs": _size, "sign": _bounded, "exp": _exp, "expm1": _expm1,

@@ -160,13 +160,14 @@ def _reduced(monoid: Monoid, name: str) -> str:
     return dtype_by_rule(monoid.result, f"reduction {monoid.name!r}", (), [name])
 
 
-_KINDS = {"number": "fi", "float": "f", "integer": "i", "logical": "b", "last": "b"}
+_KINDS = {"number": "fi", "float": "f", "integer": "i", "logical": "b", "last": "b", "wide": "f"}
 _WANTED = {
     "number": "a numeric dtype",
     "float": "a floating dtype",
     "integer": "an integer dtype",
     "logical": "bool operands",
     "last": "a bool condition",
+    "wide": "a floating dtype",
 }
 
 
@@ -188,7 +189,7 @@ def dtype_by_rule(rule: str, thing: str, params: tuple[Any, ...], dtypes: Sequen
     checked = dtypes[0] if rule == "last" else common
     if dtype(checked).kind not in _KINDS.get(rule, "fib"):
         raise ProgramError(thing, f"got {checked}", _WANTED[rule])
-    return common
+    return dtype(common).accumulate if rule == "wide" else common
 
 
 def op_node(sig: str, cell: str, args: Sequence[Node]) -> Node:

@@ -41,7 +41,8 @@ class Cell:
         result: "promote" (common dtype of the operands), "number", "float", "integer" (the same,
             must not be bool, must be floating, must be an integer), "logical" (all bool), "bool"
             (any operands, bool value), "last" (the first operand is a bool condition, the value has
-            the common dtype of the others), or "param" (the first parameter names the dtype).
+            the common dtype of the others), "wide" (what the common dtype, which must be floating,
+            accumulates in), or "param" (the first parameter names the dtype).
         commutative, associative, unit: algebra of a binary cell on reals; unit is its neutral
             element.
         product: contracts with the "+" monoid as a sum of products (einsum).
@@ -217,6 +218,8 @@ class Selector:
             selectors of one operand that keep the row-major order of all elements, which therefore
             move nothing in memory.
         counts: its value is the index along its one dim.
+        cut: (params) -> (axis, length): dims p and i in place of the axis of the one operand, whose
+            element p * length + i they are, and 0 past its end; None for other selectors.
         uniform: what it does to the dims without a pull is the same at every index of the dims it
             reads as they are, so it may be run at any extents of those (a skew may not).
         regroup: (params, operand types) -> for any number of operands, the text of the selector
@@ -233,6 +236,7 @@ class Selector:
     held: Callable[[tuple[Any, ...], Sequence[ValueType]], tuple[Any, ...]] | None = None
     inverse: Callable[[tuple[Any, ...], ValueType], str] | None = None
     counts: bool = False
+    cut: Callable[[tuple[Any, ...]], tuple[int, int]] | None = None
     uniform: bool = False
     regroup: Callable[[tuple[Any, ...], Sequence[ValueType]], tuple[str, ...]] | None = None
     sample: Callable[[Any, Sequence[ValueType]], tuple[Any, ...]] | None = None
@@ -249,7 +253,7 @@ Declared = TypeVar("Declared", Cell, Monoid, Selector)
 
 # Rules for the dtype of a value, see `Cell.result` and `Monoid.result`.
 RESULTS = (
-    "promote", "number", "float", "integer", "logical", "bool", "last", "param", "index",
+    "promote", "number", "float", "integer", "logical", "bool", "last", "param", "index", "wide",
 )  # fmt: skip
 _NAME = re.compile(r"[^\s()\[\],;]+")
 

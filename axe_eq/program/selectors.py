@@ -2,9 +2,10 @@
 
 Texts: ``slice (P0,P1,..)`` with None or (start,step,count) per axis; ``flip (axes..)``; ``concat
 axis``; ``pad ((lo,hi),..) value``; ``split axis (-1,f1,..)`` and ``merge axis count``, row-major,
-which make reshape; ``repeat axis n`` (whole copies); ``interleave axis`` (round robin); ``iota n
-dtype``; ``full (shape) value dtype``. Permutation, broadcast and unit dims are block operators with
-cell ``id``, not selectors.
+which make reshape; ``parts axis n`` (of n elements each, the last one filled up with zeros);
+``repeat axis n`` (whole copies); ``interleave axis`` (round robin); ``iota n dtype``; ``full
+(shape) value dtype``. Permutation, broadcast and unit dims are block operators with cell ``id``,
+not selectors.
 """
 
 from __future__ import annotations
@@ -265,6 +266,28 @@ def _split_inverse(params: Params, of: ValueType) -> str:
     return join_text("merge", params[0], len(params[1]))
 
 
+def _parts_shape(params: Params, types: Types) -> ValueType:
+    (of,) = types
+    ok = len(params) == 2 and _is_int(*params) and params[1] >= 1
+    _check_params("parts", params, types, ok, "parts axis n")
+    axis, length = params
+    _check_axis("parts", params, types, axis)
+    parts = -(-of.shape[axis] // length)
+    return ValueType(of.dtype, (*of.shape[:axis], parts, length, *of.shape[axis + 1 :]))
+
+
+def _parts_run(params: Params, arrays: Sequence[Array]) -> Array:
+    (array,), (axis, length) = arrays, params
+    widths = [(0, 0)] * array.ndim
+    widths[axis] = 0, -array.shape[axis] % length
+    whole = np.pad(array, widths)
+    return whole.reshape(*array.shape[:axis], -1, length, *array.shape[axis + 1 :])
+
+
+def _parts_pull(params: Params, types: Types) -> Pulls:
+    return _split_pull((params[0], (-1, params[1])), types)
+
+
 def _merge_inverse(params: Params, of: ValueType) -> str:
     axis, count = params
     return join_text("split", axis, (-1, *of.shape[axis + 1 : axis + count]))
@@ -390,6 +413,11 @@ def _sample_split(rng: Rng, types: Types) -> Params:
     return axis, (-1, _one(rng, factors))
 
 
+def _sample_parts(rng: Rng, types: Types) -> Params:
+    axis = _an_axis(rng, types)
+    return axis, _one(rng, range(1, types[0].shape[axis] + 2))
+
+
 def _sample_merge(rng: Rng, types: Types) -> Params:
     axis = _an_axis(rng, types)
     return axis, _one(rng, range(1, types[0].rank - axis + 1))
@@ -438,6 +466,8 @@ def _declare() -> None:
     add("split", 1, _split_shape, _split_run, _split_pull, inverse=_split_inverse, uniform=True,
         sample=_sample_split, propose=samples.propose_split,
         operands=samples.split_operands)  # fmt: skip
+    add("parts", 1, _parts_shape, _parts_run, _parts_pull, cut=lambda p: p, uniform=True,
+        sample=_sample_parts)  # fmt: skip
     add("merge", 1, _merge_shape, _merge_run, _merge_pull, inverse=_merge_inverse, uniform=True,
         sample=_sample_merge, propose=samples.propose_merge,
         operands=samples.merge_operands)  # fmt: skip

@@ -109,6 +109,8 @@ def _declare_arithmetic() -> None:
     ring: dict[str, Any] = {"commutative": True, "associative": True}
     _cell("add", None, _fold(np.add), "number", unit=0.0, **ring)
     _cell("mul", None, _fold(np.multiply), "number", unit=1.0, product=True, **ring)
+    # A product that is not rounded to its operands' type: what sums of parts are made of.
+    _cell("product", 2, np.multiply, "wide", product=True, commutative=True)
     # For integers the units of maximum and minimum are the ends of their range, not infinities.
     _cell("maximum", None, _fold(np.maximum), unit=-math.inf, rounds=False, **ring)
     _cell("minimum", None, _fold(np.minimum), unit=math.inf, rounds=False, **ring)

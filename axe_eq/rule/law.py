@@ -81,6 +81,8 @@ class Law:
         sampler: makes argument tuples for the soundness test where types alone do not.
         search: takes part in schedule search; False where both sides always cost the same, so that
             only proofs need it.
+        late: its right side is one more way to compute the left, which no other law has to see: in
+            schedule search it runs after all others.
     """
 
     name: str
@@ -95,6 +97,7 @@ class Law:
     normal: bool = False
     sampler: Callable[[Any], tuple[Any, ...] | None] | None = field(default=None)
     search: bool = True
+    late: bool = False
 
     @property
     def sort(self) -> Sort:
@@ -251,6 +254,7 @@ def law(
     normal: bool = False,
     sampler: Callable[[Any], tuple[Any, ...] | None] | None = None,
     search: bool = True,
+    late: bool = False,
     name: str = "",
 ) -> Callable[[Callable[..., tuple[Any, ...]]], Law]:
     """Decorator: make a function a law; see `Law` for the flags.
@@ -289,6 +293,7 @@ def law(
             normal,
             sampler,
             search,
+            late,
         )
 
     return wrap

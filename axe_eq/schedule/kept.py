@@ -15,11 +15,12 @@ from axe_eq.layout import Layout
 from axe_eq.program.types import ValueType
 from axe_eq.schedule.terms import row_major
 
-ROW_BYTES = 16  # what vector accesses and bulk copies of every machine here move at least
+# Lines of memory, and what vector accesses and bulk copies of every machine here move at least.
+ROW_BYTES = (128, 16)
 MOST_PADDED = 1.125  # of a dense row
 PADDED, TURNED = "padded", "turned"
 KINDS = {
-    PADDED: "rows that begin at multiples of 16 bytes, an eighth longer at most",
+    PADDED: "rows that begin at multiples of 128 bytes, else of 16, an eighth longer at most",
     TURNED: "rows along any dim, the others in order",
 }
 
@@ -56,9 +57,11 @@ def _pitches(type: ValueType, turn: int, *, padded: bool) -> list[int]:
     if not type.shape:
         return []
     columns = type.shape[-1 - turn]
-    apart = -(-columns * type.itemsize // ROW_BYTES) * ROW_BYTES // type.itemsize
-    pays = columns != type.size and columns < apart <= columns * MOST_PADDED
-    return [columns, apart] if padded and pays else [columns]
+    if not padded or columns == type.size:
+        return [columns]
+    ways = (-(-columns * type.itemsize // n) * n // type.itemsize for n in ROW_BYTES)
+    apart = next((n for n in ways if n <= columns * MOST_PADDED), columns)
+    return [columns, apart] if apart > columns else [columns]
 
 
 def _rows(type: ValueType, turn: int, pitch: int) -> Layout:

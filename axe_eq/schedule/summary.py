@@ -177,6 +177,7 @@ class Summary:
             reads its operands at as many places. Counted up to some number.
         n_looked: values gathered from where integers say, which are read or counted. Kernels that
             move whole tiles cannot take them.
+        n_ended: loads that are read in parts, the last of which may end past what is there.
         n_outside: stored values that are not one per index of the largest one's index space, or of
             some dims of it.
         scans: scans, each once. Schedules that do not say `scans = True` are not asked then.
@@ -205,6 +206,7 @@ class Summary:
     n_reads: int = 0
     n_outside: int = 0
     n_looked: int = 0
+    n_ended: int = 0
     scans: tuple[ScanWork, ...] = ()
     monoids: tuple[str, ...] = ()
     cells: float = 0.0

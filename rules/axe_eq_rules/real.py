@@ -17,7 +17,7 @@ from typing import Any
 from axe_eq.pack import Pack
 from axe_eq.program import sigalg
 from axe_eq.program.decisions import Draw
-from axe_eq.program.ops import MONOIDS, split_text
+from axe_eq.program.ops import CELLS, MONOIDS, split_text
 from axe_eq.program.signature import Signature, make, signature
 from axe_eq.program.terms import (
     Args,
@@ -45,6 +45,7 @@ from axe_eq_rules.joins import (
     operator_of_concat,
 )
 from axe_eq_rules.needs import NOTHING, PROPER, is_above, is_proper
+from axe_eq_rules.split_products import product_parts, product_sample
 from axe_eq_rules.stages import (
     long_sample,
     parts,
@@ -480,11 +481,14 @@ def factor_right(s: Sig, f: Cell, t: Sig, x: Value, y: Value, z: Value) -> Sides
 # -- reductions in parts ---------------------------------------------------------------------------
 
 
-@primitive((STR, STR), (STR,))
-def merged_sums(outer: str, inner: str) -> str | None:
-    """One reduction over the dims of both, for a monoid whose merging rounds."""
+@primitive((STR, STR, STR), (STR,))
+def merged_sums(outer: str, inner: str, cell: str) -> str | None:
+    """One reduction over the dims of both, for a monoid whose merging rounds.
+
+    Not of products that are kept wide for a sum of parts: they were one sum.
+    """
     s, t = signature(outer), signature(inner)
-    if not s.monoid or s.monoid != t.monoid:
+    if not s.monoid or s.monoid != t.monoid or CELLS[split_text(cell)[0]].result == "wide":
         return None
     monoid = MONOIDS[s.monoid]
     return text(sigalg.inline(s, 0, t)) if monoid.n_values == 1 and not monoid.exact else None
@@ -492,8 +496,8 @@ def merged_sums(outer: str, inner: str) -> str | None:
 
 @PACK.law(source="folklore: associativity of sums and products")
 def nested_reduction(s: Sig, t: Sig, f: Cell, rest: Args) -> Sides:
-    """s[id](t[f](rest)) = s.0(t)[f](rest)   if both sum, or both multiply."""
-    return op(s, "id", Op(t, f, rest)), Op(merged_sums(s, t), f, rest)
+    """s[id](t[f](rest)) = s.0(t)[f](rest)   if both sum, or both multiply; f rounds its sums."""
+    return op(s, "id", Op(t, f, rest)), Op(merged_sums(s, t, f), f, rest)
 
 
 @PACK.law(source="folklore: reductions in two stages", expands=True,
@@ -519,6 +523,14 @@ def long_reduction_in_uneven_parts(s: Sig, x: Value) -> Sides:
     t, u, k, head, tail, join, v, w, m, n = uneven_parts(s, type_of(x))
     begun = op(u, w, sel(k, sel(head, x)))
     return op(s, "id", x), op(m, n, op(t, "id", sel(join, begun, op(v, w, sel(tail, x)))))
+
+
+@PACK.law(source="folklore: split-K", late=True, sampler=product_sample)
+def long_product_in_parts(s: Sig, x: Value, y: Value) -> Sides:
+    """s[mul](x, y) = m[c](t[id](u[product](k(x), h(y))))   if k, h cut a long dim; c casts."""
+    t, u, k, h, m, c = product_parts(s, type_of(x), type_of(y))
+    parts = op(u, "product", sel(k, x), sel(h, y))
+    return op(s, "mul", x, y), op(m, c, op(t, "id", parts))
 
 
 def _squares_of_parts(u: Any, t: Any, names: tuple[Any, ...], m: Value, y: Value) -> Any:

@@ -15,7 +15,14 @@ from math import gcd
 from typing import NamedTuple
 
 from axe_eq.extract.price.lying import access, contiguous
-from axe_eq.extract.price.parts import apart, as_it_lies, of_parts, partly_read, seen_through
+from axe_eq.extract.price.parts import (
+    apart,
+    as_it_lies,
+    in_parts,
+    of_parts,
+    partly_read,
+    seen_through,
+)
 from axe_eq.extract.price.reads import reads
 from axe_eq.extract.price.reductions import computed_operands, monoids, reductions, through_tiles
 from axe_eq.extract.read.forest import CELL, GATHER, LOAD, Choice, Forest, TileClass
@@ -354,7 +361,7 @@ def summarise(
     resident: list[tuple[int, str]] = []
     multiplied = [picks[t] for t in order if picks[t].product]
     fed = _fed(forest, multiplied, picks)
-    parted = partly_read(forest, order, picks)
+    parted, cut = partly_read(forest, order, picks), in_parts(forest, order, picks)
     computed = positions = parts = 0
     for tile in order:
         node, choice = forest.tiles[tile], picks[tile]
@@ -364,6 +371,8 @@ def summarise(
             if key not in node.known:
                 node.known[key] = access(node, *key)
             read = of_parts(node.known[key], parted.get(tile, []))
+            if tile in cut:  # of a block it reads one part
+                read = read._replace(letters=cut[tile].key, star=cut[tile].star)
             begins = fed.get(tile, ANY_ALIGNMENT)
             if begins < ANY_ALIGNMENT:
                 read = read._replace(aligned=begins and gcd(read.aligned, begins))

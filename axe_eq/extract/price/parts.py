@@ -38,10 +38,18 @@ def _pulls(forest: Forest, choice: Choice) -> tuple[Pull, ...]:
     return _strided(choice.text, tuple(forest.tiles[c].type for c in choice.children))
 
 
+def cut_of(choice: Choice) -> tuple[int, int] | None:
+    """The axis that an alternative reads in parts, and their length; None where it reads none."""
+    if choice.kind != GATHER:
+        return None
+    declared, params = selector(choice.text)
+    return declared.cut(params) if declared.cut else None
+
+
 def as_it_lies(forest: Forest, tile: int, picks: Mapping[int, Choice]) -> int:
-    """The load of which a tile is a strided part; the tile itself where it is none."""
+    """The load of which a tile is a strided part, or parts; the tile itself where it is none."""
     below = tile
-    while _pulls(forest, picks[below]):
+    while cut_of(picks[below]) or _pulls(forest, picks[below]):
         (below,) = picks[below].children
     return below if picks[below].kind == LOAD else tile
 
@@ -54,8 +62,8 @@ def apart(forest: Forest, tile: int, picks: Mapping[int, Choice]) -> int:
     shape, rank = forest.tiles[tile].type.shape, forest.tiles[tile].type.rank
     at = [tuple(map(int, row)) for row in np.vstack([np.zeros((1, rank), int), np.eye(rank)])]
     at = [a for a in at if all(n < e for n, e in zip(a, shape, strict=True))]
-    while pulls := _pulls(forest, picks[tile]):
-        at = [tuple(p.offset + p.scale * a[p.axis] for p in pulls) for a in at]
+    while (cut := cut_of(picks[tile])) or _pulls(forest, picks[tile]):
+        at = [_below(a, cut, _pulls(forest, picks[tile])) for a in at]
         (tile,) = picks[tile].children
     held = forest.tiles[tile].type.shape
     begin, *steps = (_address(picks[tile].layout, held, a) for a in at)
@@ -63,6 +71,16 @@ def apart(forest: Forest, tile: int, picks: Mapping[int, Choice]) -> int:
     if min(strides, default=1) < 0 or (strides and 1 not in strides):
         return 0
     return gcd(begin, *(s for s in strides if s > 1)) or ANY_ALIGNMENT
+
+
+def _below(
+    at: tuple[int, ...], cut: tuple[int, int] | None, pulls: Sequence[Pull]
+) -> tuple[int, ...]:
+    """The index of an operand that is read at an index of parts, or of a strided part, of it."""
+    if cut is None:
+        return tuple(p.offset + p.scale * at[p.axis] for p in pulls)
+    axis, length = cut
+    return (*at[:axis], at[axis] * length + at[axis + 1], *at[axis + 2 :])
 
 
 @lru_cache(maxsize=4096)
@@ -76,10 +94,12 @@ def seen_through(
     forest: Forest, tile: int, picks: Mapping[int, Choice], dims: Sequence[int]
 ) -> tuple[int, ...]:
     """Those of some dims of what a tile is a part of whose neighbours are the tile's neighbours."""
-    pulls = _pulls(forest, picks[tile])
-    if not pulls:
+    pulls, cut = _pulls(forest, picks[tile]), cut_of(picks[tile])
+    if not (pulls or cut):
         return tuple(dims)
     below = seen_through(forest, picks[tile].children[0], picks, dims)
+    if cut:
+        return tuple(d + (d >= cut[0]) for d in below)
     return tuple(pulls[d].axis for d in below if abs(pulls[d].scale) == 1)
 
 
@@ -110,6 +130,13 @@ def _read_so(forest: Forest, choice: Choice) -> frozenset[int]:
     if _strided(choice.text, types):
         return frozenset((0,))
     return frozenset(look.operand for look in looks(choice.text, types))
+
+
+def in_parts(
+    forest: Forest, order: Sequence[int], picks: Mapping[int, Choice]
+) -> dict[int, TileClass]:
+    """Loads that are read in parts, each with the tile of these."""
+    return {picks[t].children[0]: forest.tiles[t] for t in order if cut_of(picks[t])}
 
 
 def of_parts(access: Access, parts: Sequence[TileClass]) -> Access:

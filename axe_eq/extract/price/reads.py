@@ -9,6 +9,7 @@ from math import prod
 from typing import NamedTuple
 
 from axe_eq.errors import LayoutError
+from axe_eq.extract.price import parts
 from axe_eq.extract.read.forest import CELL, GATHER, LOAD, SCAN, Choice, Forest
 from axe_eq.layout import Layout
 from axe_eq.program import places
@@ -31,6 +32,7 @@ class Reads(NamedTuple):
     n_reads: int = 0
     n_outside: int = 0
     n_looked: int = 0
+    n_ended: int = 0
     scans: tuple[ScanWork, ...] = ()
 
 
@@ -55,14 +57,14 @@ def reads(
     together are there, places are followed from the roots to the loads.
     """
     outside = _outside(forest, roots, picks) if len(roots) > 1 else 0
-    views = parts = scatters = bends = strange = scans = 0
+    views = ends = scatters = bends = strange = scans = 0
     for tile in order:
         choice = picks[tile]
         if choice.kind == GATHER:
             kind = _kind(choice.text, tuple(forest.tiles[c].type for c in choice.children))
             inside = tile not in roots and kind.views
             views += inside and picks[choice.children[0]].kind != LOAD
-            parts += kind.parts
+            ends += kind.parts
             scatters += kind.scatters
         elif choice.kind == LOAD:
             strange += not _is_dense(choice.layout)
@@ -73,7 +75,7 @@ def reads(
     n_reads = _count(roots, order, picks)
     shapes = (forest.tiles[_unviewed(root, picks)].type.shape for root in roots)
     apart = sum(not _cuts(text, shape) for text, shape in zip(stored, shapes, strict=False))
-    if not (scans or scatters or views or strange or (parts and bends)):
+    if not (scans or scatters or views or strange or (ends and bends)):
         return Reads(n_scattered=apart, n_reads=n_reads, n_outside=outside)
     walk = _Walk(forest, picks)
     for root in roots:
@@ -208,7 +210,7 @@ class _Walk:
         self.seen: set[tuple[int, Coords]] = set()
         self.cuts: dict[int, set[int]] = {}
         self.bounded: set[int] = set()
-        self.guarded = self.scattered = self.looked = 0
+        self.guarded = self.scattered = self.looked = self.ended = 0
         self.apart: set[int] = set()  # dims that integers say the index of
         self.saying = False  # inside what says where another value is read
         self.scans: dict[ScanWork, None] = {}
@@ -260,7 +262,10 @@ class _Walk:
             nested = not any(b % a for a, b in pairwise(ends))
             self.scattered += not nested or (bool(cuts) and dim in self.bounded)
             self.scattered += bool(cuts) and any(dim == s.dim for s in self.scans)
-        return Reads(self.guarded, self.scattered, n_looked=self.looked, scans=tuple(self.scans))
+        return Reads(
+            self.guarded, self.scattered, n_looked=self.looked, n_ended=self.ended,
+            scans=tuple(self.scans),
+        )  # fmt: skip
 
     def _is_apart(self, coords: Coords) -> bool:
         """Whether something is reduced or scanned for, or at, what integers say."""
@@ -308,11 +313,20 @@ class _Walk:
         if found := looks(choice.text, types):
             self._look(choice, types, found, coords)
             return
+        if cut := parts.cut_of(choice):
+            self._parts(choice.children[0], cut[0], coords)
+            return
         pulls = places.pulled(choice.text, types, coords)
         self.scattered += pulls is None
         for child, type_, at in zip(choice.children, types, pulls or [], strict=False):
             if not places.never_inside(at, type_.shape, self.extents):
                 self._visit(child, at)
+
+    def _parts(self, child: int, axis: int, coords: Coords) -> None:
+        """Parts of a load, the last of which may end past it: they lie as the first one does."""
+        self.ended += 1
+        self.scattered += self.picks[child].kind != LOAD
+        self._visit(child, (*coords[:axis], *coords[axis + 1 :]))
 
     def _look(
         self, choice: Choice, types: Sequence[ValueType], found: Sequence[Look], coords: Coords

@@ -173,6 +173,7 @@ def subtract(x: Interval, y: Interval) -> Interval:
     return _add(x, _negative(y))
 
 
+@encloses("product")
 @encloses("mul")
 def multiply(*xs: Interval) -> Interval:
     """Product of any number of operands."""

@@ -36,6 +36,7 @@ from axe_eq.program.types import DTYPES, dtype
 
 FLOAT: dict[str, str] = {
     "id": "{0}", "add": "({0} + {1})", "mul": "({0} * {1})", "sub": "({0} - {1})",
+    "product": "({0} * {1})",
     "div": "div_f32({0}, {1})", "neg": "(-{0})", "abs": "fabsf({0})",
     "maximum": "max_f32({0}, {1})", "minimum": "min_f32({0}, {1})",
     "where": "({0} ? {1} : {2})", "floor": "floorf({0})",

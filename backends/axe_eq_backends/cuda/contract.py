@@ -82,7 +82,9 @@ def operand(cone: Cone, leaf: Load | Position, name: str) -> Operand:
     """A leaf over all dims of the index space, under a name."""
     if isinstance(leaf, Load):
         looks = tuple(_look(cone, x) for x in leaf.looks)
-        return Operand(name, leaf.dtype, leaf.strides, leaf.offset, leaf.window, looks=looks)
+        return Operand(
+            name, leaf.dtype, leaf.strides, leaf.offset, leaf.window, looks=looks, end=leaf.end
+        )
     strides = tuple(int(d == leaf.dim) for d in range(len(cone.shape)))
     return Operand(f"index_{leaf.dim}", "i32", strides, counts=True)
 
@@ -172,6 +174,10 @@ class _Persistent:
                 f"{len(c.outputs)} results of sums over {len(c.depths)} spaces", "one of each"
             )
         self.pairs = [(self._factor(p.a), self._factor(p.b)) for p in c.products]
+        ends = {o.end for pair in self.pairs for o in pair}
+        if len(ends) > 1 or any(c.operands[n].end for n in c.extras):
+            raise self.refuse("operands in other parts than others", "the same parts")
+        (self.end,) = ends
         self.size = DTYPES[self.dtype].itemsize
 
     def refuse(self, wrong: str, expected: str) -> ScheduleError:
@@ -190,6 +196,8 @@ class _Persistent:
         rows, self.m = spanned(c, c.rows, tiling.m)
         cols, self.n = spanned(c, c.cols, tiling.n)
         parts, self.k = self._depth(tiling.k)
+        if self.end and self.k.extent % tiling.k:
+            raise self.refuse(f"steps of {tiling.k} in parts of {self.k.extent}", "whole steps")
         self.lead, self.parts = (*c.outer, *rows, *cols), parts
         pairs = tuple((self._matrix(a, self.m), self._matrix(b, self.n)) for a, b in self.pairs)
         extras = c.extras
@@ -205,6 +213,7 @@ class _Persistent:
             self._result(),
             tuple(c.shape[d] for d in self.lead),
             tuple(c.shape[d] for d in self.parts),
+            self.end and (self.lead.index(self.end[0]), self.end[2]),
         )
         return gemm(problem, tiling, self.name)
 
@@ -213,6 +222,7 @@ class _Persistent:
         (depth,) = self.c.depths
         operands = [o for pair in self.pairs for o in pair]
         needed = {d for o in operands for d in depth if o.strides[d] == 1}
+        needed |= {self.end[1]} if self.end else set()
         if len(needed) > 1:
             raise self.refuse("operands contiguous along different reduced dims", "the same")
         best = max(needed or depth, key=lambda d: self.c.shape[d], default=None)
@@ -223,13 +233,16 @@ class _Persistent:
 
     def _place(self, operand: Operand, parts: Sequence[int], *spans: Span) -> Placement:
         """Over the outer dims, the parts and the spans; the tensor's unit runs stay iters."""
-        c = self.c
+        extents = list(self.c.shape)
+        slow = None
+        if operand.end:  # its parts are places along one dim
+            slow, fast, extents[fast] = operand.end
         blocks: list[Block] = [
-            (Iter(c.shape[d], operand.strides[d], "m"),) if operand.strides[d] else ()
+            (Iter(extents[d], operand.strides[d], "m"),) if operand.strides[d] and d != slow else ()
             for d in (*self.lead, *parts)
         ]
         for s in spans:
-            blocks.append(merged(Iter(c.shape[d], operand.strides[d], "m") for d in s.dims))
+            blocks.append(merged(Iter(extents[d], operand.strides[d], "m") for d in s.dims))
         offset = (("m", operand.offset),) if operand.offset else ()
         return Placement(tuple(blocks), offset=offset)
 

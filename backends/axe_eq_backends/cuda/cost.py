@@ -51,6 +51,8 @@ from axe_eq_backends.cuda.sizes import MOST_INSTRUCTIONS, instructions
 Mask = npt.NDArray[np.bool_]
 # Warpgroups that multiply, at most, and the rows each takes at least; the narrowest tile, and step.
 CONSUMERS, WARPGROUP_ROWS, LEAST_COLS, LEAST_DEPTH = 2, 64, 64, 16
+# What caches are read by: copies of rows that begin elsewhere touch more of them.
+LINE_BYTES = 128
 # A block size that covers any dim: cutting is never worse than keeping a dim whole.
 WHOLE_DIM = 1 << 40
 # Values that a thread of a cone on lanes reads before it computes: one element of 8 bytes of each
@@ -80,7 +82,7 @@ class TensorCores:
         """Refused without products, without a side that is cut, or without a row for the dtype."""
         if reason := self.refuse_reductions(summary.reductions, target):
             return reason
-        if unread := not_strided(summary):
+        if unread := not_strided(summary, ends=True):
             return unread
         tiled = as_matrices(summary).summary
         if not (tiled.has("p") or tiled.has("q")):
@@ -119,14 +121,16 @@ def too_many_reads(summary: Summary) -> str | None:
     return None
 
 
-def not_strided(summary: Summary, looks: bool = False) -> str | None:
+def not_strided(summary: Summary, looks: bool = False, ends: bool = False) -> str | None:
     """Why no kernel reads what a cone reads; None where strides and one range per dim say it.
 
-    So it is for cones whose results are not of one index space, and for those that read where
-    integers say, unless the kernel `looks` there.
+    So it is for cones whose results are not of one index space, for those that read where integers
+    say, unless the kernel `looks` there, and for parts that end past a tensor, unless it `ends`.
     """
     if summary.n_looked and not looks:
         return "values from where integers say"
+    if summary.n_ended and not ends:
+        return "parts that end past what is there"
     if summary.n_guarded:
         return "reads that end along several dims at once"
     if summary.n_scattered:
@@ -368,24 +372,29 @@ def _waits(sides: Matrices, target: Target, columns: Columns) -> Column:
     """Seconds that a unit's tiles wait for copies, where only its slots are on their way."""
     summary, figure = sides.summary, target.figure
     steps = np.ceil(prod(summary.products[0].reduced) / columns.extra["k"])
-    copied = _stage_bytes(sides, columns, copied=True)
+    copied = _stage_bytes(sides, columns, askew=1 / figure("askew_copy"))
     flowing = copied / figure("copy_unit_bytes_per_s")
     alone = (figure("copy_latency_s") + flowing) / (columns.extra["stages"] - 1)
     rounds = np.ceil(blocks(summary, columns) / target.n_units)
     return np.asarray(rounds * steps * np.maximum(alone + figure("copy_step_s"), flowing))
 
 
-def _stage_bytes(sides: Matrices, columns: Columns, copied: bool = False) -> Column:
-    """Bytes of a slot of the ring; or of what is copied there, where few rows are all there are."""
+def _stage_bytes(sides: Matrices, columns: Columns, askew: float = 0.0) -> Column:
+    """Bytes of a slot of the ring; with `askew`, what is copied there, in bytes of whole lines.
+
+    Few rows are copied where these are all there are; `askew` such bytes are one where rows begin
+    inside lines.
+    """
     summary, total = sides.summary, np.zeros(len(columns))
     for access in summary.loads:
         if access.feeds_product:
             of_rows = "p" in access.letters or not (summary.has("p") or "q" in access.letters)
             side = columns.extra["m" if of_rows else "n"]
-            if of_rows and copied:
+            if of_rows and askew:
                 rows = -(-sides.there[0] // PERIOD_ROWS) * PERIOD_ROWS
                 side = np.minimum(side, rows)
-            total = total + side * columns.extra["k"] * access.itemsize
+            lines = askew if askew and access.aligned % LINE_BYTES else 1.0
+            total = total + side * columns.extra["k"] * access.itemsize * lines
     return total
 
 
@@ -456,6 +465,8 @@ def _check(sides: Matrices, table: Table, target: Target, columns: Columns) -> N
     """
     summary, chosen = sides.summary, columns.extra
     columns.reject(table.uneven, "tiles of parts of instructions")
+    lost = (not summary.has("p")) & (chosen["m"] < sides.there[0])
+    columns.reject(lost, "tiles of fewer rows than a block has")
     for side, of, other in (("rows", "m", "n"), ("cols", "n", "m")):
         n, there = chosen[f"cluster_{side}"], sides.there[side == "cols"]
         lone = (np.ceil(there / chosen[of]) < n) | (chosen[other] % (PART_ROWS * n) > 0)

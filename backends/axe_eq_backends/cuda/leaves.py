@@ -30,6 +30,8 @@ class Names:
 def operand(cone: Cone, leaf: Leaf, names: Names) -> Operand:
     """A leaf that is no reduction, over all dims of the index space."""
     assert isinstance(leaf, Load | Position)
+    if isinstance(leaf, Load) and leaf.end:
+        raise cone.refuse(f"reads parts of {leaf.buffer} that end past it", "whole parts")
     name = names.fresh(leaf.buffer) if isinstance(leaf, Load) else ""
     return contract.operand(cone, leaf, name)
 

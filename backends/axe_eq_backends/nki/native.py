@@ -221,7 +221,7 @@ def _isfinite(x: Cell) -> Cell:
 
 
 EXPANSIONS: Mapping[str, Callable[..., Cell]] = MappingProxyType({
-    "neg": lambda x: apply("mul", x, -1.0),
+    "neg": lambda x: apply("mul", x, -1.0), "product": lambda x, y: apply("mul", x, y),
     "div": _div, "floor": _floor, "ceil": _ceil, "trunc": _trunc, "round": _nearest,
     "floor_divide": _floor_divide, "remainder": _remainder, "pow": _pow, "sin": _sin, "cos": _cos,
     "tan": _tan, "sinh": _sinh, "cosh": _cosh, "asinh": _asinh, "acosh": _acosh, "atanh": _atanh,

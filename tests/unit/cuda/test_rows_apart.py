@@ -1,4 +1,4 @@
-"""Rows that begin anywhere are copied to rows 16 bytes apart where that pays, and all is right."""
+"""Rows that begin anywhere are copied to rows that do not where that pays, and all is right."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from tests.unit.cuda.whole import interpreted, sample
 # The layouts that a value may be kept in between kernels.
 KEPT = {
     "f16[64,96]": ["S[(6144):(1@m)]"],
+    "f16[64,1000]": ["S[(64000):(1@m)]", "S[(64,1000):(1024@m,1@m)]"],  # lines of 128 bytes
+    "f16[64,1016]": ["S[(65024):(1@m)]", "S[(64,1016):(1024@m,1@m)]"],  # 16 would do, lines pay
+    "f16[64,333]": ["S[(21312):(1@m)]", "S[(64,333):(336@m,1@m)]"],  # of lines they are too long
     "f16[64,95]": ["S[(6080):(1@m)]", "S[(64,95):(96@m,1@m)]"],
     "f16[2,32,95]": ["S[(6080):(1@m)]", "S[(64,95):(96@m,1@m)]"],
     "f32[64,30]": ["S[(1920):(1@m)]", "S[(64,30):(32@m,1@m)]"],
@@ -69,7 +72,12 @@ def test_products_of_odd_rows_run_on_bulk_copies(name: str) -> None:
     apart = [b for b in graph.buffers.values() if "," in b.layout]
     assert apart
     for buffer in apart:  # the memory plan has room for what lies between the rows
-        assert buffer_bytes(buffer) > buffer.value_type.n_bytes
+        of = buffer.value_type
+        (_, row), (pitch, _), *more = sorted(
+            (s, e) for e, s, _ in axe.Layout.parse(buffer.layout).shard
+        )
+        assert all(step * of.itemsize % 16 == 0 for step in (pitch, *(s for s, _ in more)))
+        assert buffer_bytes(buffer) == (of.size // row * pitch - pitch + row) * of.itemsize
 
 
 @pytest.mark.sampled(1)

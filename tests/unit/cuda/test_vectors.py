@@ -70,7 +70,8 @@ def test_products_with_vectors_are_right(name: str, full: bool) -> None:
 def columns_of(dtype: str, layout: axe.Layout | None) -> tuple[float, int]:
     """Blocks that are priced and tiles that are emitted of a vector times 4096 x 2048."""
     specs = (axe.Spec((4096,), dtype), axe.Spec((4096, 2048), dtype, layout=layout))
-    exe = axe.compile(lambda x, w: x @ w, *specs, target="h200")
+    one = ("long_product_in_parts",)  # of several kernels each has its own
+    exe = axe.compile(lambda x, w: x @ w, *specs, target="h200", without=one)
     (kernel,) = exe.kernels
     assert kernel.schedule == Lanes.name
     graph = exe.schedule.graph

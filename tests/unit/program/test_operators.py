@@ -34,8 +34,8 @@ def test_the_issue_of_standard_operators_is_complete() -> None:
         "+", "*", "max", "min", "and", "or", "softmax", "argmax", "argmin", "recurrence",
     ]  # fmt: skip
     assert SELECTORS.names() == [
-        "lookup", "slice", "flip", "concat", "pad", "split", "merge", "repeat", "interleave",
-        "iota", "full",
+        "lookup", "slice", "flip", "concat", "pad", "split", "parts", "merge", "repeat",
+        "interleave", "iota", "full",
     ]  # fmt: skip
     assert all(CELLS[name].enclose is ENCLOSE[name] for name in CELLS)
 

@@ -122,7 +122,10 @@ class Contraction:
 
     def alone(self, dim: int) -> bool:
         """Whether something depends on a dim by its number: tiles run over it by itself."""
-        return any(o.bound(dim) or (o.counts and o.strides[dim]) for o in self.operands)
+        return any(
+            o.bound(dim) or (o.counts and o.strides[dim]) or dim in (o.end or ())[:2]
+            for o in self.operands
+        )
 
     def fused(self) -> Contraction:
         """The same contraction with dims fused that every tensor runs through as one."""

@@ -111,6 +111,7 @@ class Problem:
         out: the result, (m, n).
         outer: extents of dims that products run over one index at a time.
         parts: extents of reduced dims beside k, of which a step takes one index.
+        end: number of the outer dim that counts parts of k, and what operands have along k.
     """
 
     m: Int
@@ -122,6 +123,7 @@ class Problem:
     out: Matrix = Matrix("C")
     outer: tuple[int, ...] = ()
     parts: tuple[int, ...] = ()
+    end: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -243,17 +245,17 @@ class _Writer:
     def _declare(self) -> None:
         k, t, p = self.k, self.t, self.p
         self.operands: dict[str, tuple[ir.Buffer, ir.Buffer, int]] = {}
+        depth = p.end[1] if p.end else p.k
         for pair in p.products:
             for matrix, extent, tile in ((pair[0], p.m, t.m), (pair[1], p.n, t.n)):
                 if matrix.name not in self.operands:
-                    tensor = self._tensor(matrix, (*p.outer, *p.parts), (extent, p.k))
+                    tensor = self._tensor(matrix, (*p.outer, *p.parts), (extent, depth))
                     size = DTYPES[matrix.dtype].itemsize
                     layout = tiles.operand(t.stages, tile, t.k, size, self._form(matrix, tile))
                     ring = k.smem(
                         f"{matrix.name}_ring", matrix.dtype, (t.stages, tile, t.k), layout
                     )
-                    there = self._there(matrix, extent, tile)
-                    self.operands[matrix.name] = tensor, ring, there
+                    self.operands[matrix.name] = tensor, ring, self._there(matrix, extent, tile)
         self.extras = [None if e.counts is not None else self._extra(e) for e in p.extras]
         self.out = self._tensor(p.out, p.outer, (p.m, p.n), output=True)
         lead = (t.consumers, self.staged)
@@ -401,8 +403,9 @@ class _Writer:
                 if self.p.parts:
                     lead = (*lead, *digits(k, step // self.per_part, self.p.parts, "part"))
                     depth = step % self.per_part
+                begin = lead[self.p.end[0]] * self.p.k if self.p.end else 0
                 with k.arrives(self.full, pipe.stage):
-                    self._load(pipe, lead, row, col, depth * t.k)
+                    self._load(pipe, lead, row, col, begin + depth * t.k)
                 pipe.advance()
 
     def _load(self, pipe: Pipe, lead: Lead, row: Int, col: Int, depth: Int) -> None:

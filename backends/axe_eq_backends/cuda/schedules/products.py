@@ -118,6 +118,8 @@ def products(c: Contraction, tile: Tile, name: str = "products") -> ir.Kernel:
     Raises:
         ScheduleError: products of several element types, or a tile that threads do not divide.
     """
+    if any(o.end for o in c.operands):
+        raise ScheduleError(f"kernel {name}", "reads parts that end past a tensor", "whole parts")
     return _Writer(c, tile, name).write()
 
 

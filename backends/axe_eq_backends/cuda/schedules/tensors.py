@@ -56,6 +56,8 @@ class Operand:
         window: per dim the indices [low, high) at which it is read, or None for all; elsewhere
             nothing is accessed and its value is 0. Empty where there is no window.
         looks: dims beside those of the index space, which are read where other operands say.
+        end: (slow dim, fast dim, extent) of two dims that are one of the tensor, which has so many
+            elements along it; past them its value is 0.
         counts: it is no tensor: its value is the element number itself (positions along a dim).
     """
 
@@ -66,6 +68,7 @@ class Operand:
     window: tuple[Range | None, ...] = ()
     counts: bool = False
     looks: tuple[Look, ...] = ()
+    end: tuple[int, int, int] | None = None
 
     def varies(self, dim: int) -> bool:
         """Whether its value depends on a dim of the index space."""
@@ -80,13 +83,15 @@ class Operand:
         window = tuple(self.window[d] for d in dims) if self.window else ()
         looks = tuple(replace(x, reach=tuple(x.reach[d] for d in dims)) for x in self.looks)
         strides = tuple(self.strides[d] for d in dims)
-        return replace(self, strides=strides, window=window, looks=looks)
+        end = self.end and (dims.index(self.end[0]), dims.index(self.end[1]), self.end[2])
+        return replace(self, strides=strides, window=window, looks=looks, end=end)
 
     def widened(self) -> Operand:
         """The same tensor with one more dim in front, which it does not depend on."""
         window = (None, *self.window) if self.window else ()
         looks = tuple(replace(x, reach=(False, *x.reach)) for x in self.looks)
-        return replace(self, strides=(0, *self.strides), window=window, looks=looks)
+        end = self.end and (self.end[0] + 1, self.end[1] + 1, self.end[2])
+        return replace(self, strides=(0, *self.strides), window=window, looks=looks, end=end)
 
 
 def with_looks(numbers: Collection[int], operands: Sequence[Operand]) -> set[int]:

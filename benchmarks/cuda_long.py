@@ -1,0 +1,242 @@
+"""Products of few tiles: long reduced dims, few rows, rows that begin inside lines; against torch.
+
+    python -m benchmarks.cuda_long --list
+    python -m benchmarks.cuda_long --prepare FOLDER [--only NAME ...]
+    python -m benchmarks.cuda_long --gpu --saved FOLDER --out FILE [--only NAME ...] [--quick]
+
+--prepare compiles and saves all products for an H200, without a GPU, and beside what is chosen the
+best of one kernel where that is another; --gpu runs them. Products are named ones and drawn ones:
+`long` of K from 16384 to 524288 and few tiles, `few` of 1 to 256 rows, `askew` of rows that begin
+inside lines of 128 bytes. Correctness comes first: every result is compared with torch in float64
+on random normal data. What is timed are CUDA graphs over buffers that take turns and are larger
+than L2 together, in shuffled order, the median of the rounds: torch.mm and `torch.compile`, which
+autotunes products with max-autotune-no-cudagraphs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.regret_programs import log_uniform
+
+SEED, SETS_BYTES, MOST_BYTES = 29, 300e6, 1.5e9
+DRAWN = {"long": 20, "few": 30, "askew": 10}
+TOLERANCE = 2e-3
+MODES = ("default", "max-autotune-no-cudagraphs")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A product of m rows, n columns and a sum over k.
+
+    Attributes:
+        group: "long", "few" or "askew".
+        m, k, n: extents.
+        turned: per operand whether it lies transposed, "N" or "T".
+        dtype: of operands and result.
+    """
+
+    group: str
+    m: int
+    k: int
+    n: int
+    turned: str = "NN"
+    dtype: str = "f16"
+
+    @property
+    def name(self) -> str:
+        """Group, extents, order of operands, element type."""
+        return f"{self.group}_{self.m}x{self.k}x{self.n}_{self.turned}_{self.dtype}"
+
+    @property
+    def shapes(self) -> list[tuple[int, int]]:
+        """Those of the operands as they lie."""
+        whole = (self.m, self.k), (self.k, self.n)
+        return [s if t == "N" else s[::-1] for s, t in zip(whole, self.turned, strict=True)]
+
+    def product(self, a: Any, b: Any) -> Any:
+        """The program, as a user of either library writes it."""
+        a, b = (x if t == "N" else x.T for x, t in zip((a, b), self.turned, strict=True))
+        return a @ b
+
+
+def named() -> list[Case]:
+    """Products that were slow, and their like."""
+    return [
+        Case("long", 192, 104768, 512, dtype="bf16"), Case("long", 192, 104768, 512),
+        Case("long", 128, 43904, 448), Case("long", 256, 524288, 256),
+        Case("long", 64, 524288, 64), Case("long", 256, 16384, 256),
+        Case("long", 1024, 16384, 256, "TN"), Case("long", 16, 262144, 512, "NT"),
+        *(Case("few", m, k, n) for m in (1, 16, 64, 256)
+          for k, n in ((4096, 4096), (14336, 4096), (5120, 5120))),
+        Case("few", 21, 10560, 1472), Case("few", 4, 3328, 4352, "NT"),
+        Case("askew", 1016, 1896, 694, "NT"), Case("askew", 1016, 1895, 694, "NT"),
+        Case("askew", 1896, 694, 1016, "TN"), Case("askew", 1896, 1024, 1016, "NN"),
+    ]  # fmt: skip
+
+
+def drawn(group: str, seed: int = SEED) -> list[Case]:
+    """Products of a group."""
+    rng = random.Random(f"{group} {seed}")
+    return [_drawn(group, rng) for _ in range(DRAWN[group])]
+
+
+def _drawn(group: str, rng: random.Random) -> Case:
+    turned, dtype = rng.choice(("NN", "NT", "TN", "TT")), rng.choice(("f16", "f16", "bf16"))
+    if group == "few":
+        k, n = (log_uniform(rng, 1024, 16384, 64) for _ in range(2))
+        return Case(group, log_uniform(rng, 1, 256), k, n, rng.choice(("NN", "NT")), dtype)
+    if group == "askew":
+        m, k, n = (e + 8 * (e % 64 == 0) for e in (log_uniform(rng, 512, 4096, 8) for _ in "mkn"))
+        return Case(group, m, k, n, turned, dtype)
+    while True:
+        m, n = (log_uniform(rng, 16, 1024, 8) for _ in range(2))
+        k = log_uniform(rng, 16384, 524288, 8)
+        if 2 * k * (m + n) < MOST_BYTES:
+            return Case(group, m, k, n, turned, dtype)
+
+
+def cases(only: Sequence[str] | None) -> Iterator[Case]:
+    """All of them, or those whose names begin so."""
+    for case in dict.fromkeys([*named(), *(c for group in DRAWN for c in drawn(group))]):
+        if not only or case.name.startswith(tuple(only)):
+            yield case
+
+
+def prepare(folder: Path, only: Sequence[str] | None) -> None:
+    """Compile and save, in parts as they are chosen and whole."""
+    import axe_eq as axe
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for case in cases(only):
+        specs = [axe.Spec(shape, case.dtype) for shape in case.shapes]
+        about: dict[str, Any] = {}
+        for way, without in (("axe", ()), ("whole", ("long_product_in_parts",))):
+            exe = axe.compile(case.product, *specs, target="h200", without=without)
+            kernels = [
+                {"schedule": k.schedule, "us": k.time_s * 1e6, "parts": k.loops.get("b", 1),
+                 "blocks": k.costs["blocks"], **k.parameters}
+                for k in exe.kernels
+            ]  # fmt: skip
+            if any(known["kernels"] == kernels for known in about.values()):
+                continue  # it is chosen whole
+            about[way] = {"estimate_us": exe.cost["time_s"] * 1e6, "kernels": kernels}
+            exe.save(folder / f"{case.name}.{way}.axe")
+            shown = "; ".join(" ".join(f"{k}={v}" for k, v in made.items()) for made in kernels)
+            print(f"{case.name} {way}: {about[way]['estimate_us']:.1f} us: {shown}", flush=True)
+        (folder / f"{case.name}.json").write_text(json.dumps(about), encoding="utf-8")
+
+
+def measure(case: Case, saved: Path, modes: Sequence[str], rounds: int = 9) -> dict[str, Any]:
+    """Errors, then times."""
+    import torch
+
+    from axe_eq.run.store import load
+    from benchmarks.cuda import Run, graphs, summary
+
+    dtype = {"f16": torch.float16, "bf16": torch.bfloat16}[case.dtype]
+    n_bytes = dtype.itemsize * (case.k * (case.m + case.n) + case.m * case.n)
+    sets = [
+        tuple(torch.randn(s, device="cuda", dtype=dtype) for s in case.shapes)
+        for _ in range(max(2, math.ceil(SETS_BYTES / n_bytes)))
+    ]
+    want = case.product(*(x.double() for x in sets[0]))
+    about = json.loads((saved / f"{case.name}.json").read_text(encoding="utf-8"))
+    runs: dict[str, list[Run]] = {}
+    for way, found in about.items():
+        exe = load(saved / f"{case.name}.{way}.axe")
+        calls = [exe.bind(*given) for given in sets]
+        error = (calls[0]().double() - want).abs().max() / want.abs().max()
+        # bf16 rounds results to 8 bits.
+        found["error"] = float(error)
+        if found["error"] < TOLERANCE * (1 if case.dtype == "f16" else 4):
+            runs[way] = calls
+    del want
+    outs = [torch.empty(case.m, case.n, device="cuda", dtype=dtype) for _ in sets]
+    plain = [
+        [x if t == "N" else x.T for x, t in zip(given, case.turned, strict=True)] for given in sets
+    ]
+    runs["torch.mm"] = [
+        partial(torch.mm, *given, out=out) for given, out in zip(plain, outs, strict=True)
+    ]
+    for mode in modes:
+        torch._dynamo.reset()
+        compiled: Callable[..., Any] = torch.compile(case.product, dynamic=False, mode=mode)
+        compiled(*sets[0])
+        runs[f"compile {mode}"] = [partial(compiled, *given) for given in sets]
+    times = summary(graphs(runs, rounds), n_bytes)
+    best = min(v["us"] for key, v in times.items() if key not in about)
+    ours = times["axe"]["us"] if "axe" in times else math.inf
+    return {
+        "name": case.name, "group": case.group, "ways": about, "times": times,
+        "of_mm": times["torch.mm"]["us"] / ours, "ratio": best / ours,
+        "of_estimate": {w: times[w]["us"] / about[w]["estimate_us"] for w in about if w in times},
+        "regret": ours / min(times[w]["us"] for w in about if w in times) if times else math.inf,
+    }  # fmt: skip
+
+
+def main() -> None:
+    """List, prepare or measure."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--list", action="store_true", help="the names")
+    parser.add_argument("--prepare", type=Path, help="compile here and save there")
+    parser.add_argument("--gpu", action="store_true", help="measure")
+    parser.add_argument("--saved", type=Path, help="where --prepare saved")
+    default = Path(os.environ.get("OUT", "benchmarks/results")) / "cuda_long.json"
+    parser.add_argument("--out", type=Path, default=default)
+    parser.add_argument("--only", nargs="*", default=None, help="beginnings of names")
+    parser.add_argument("--quick", action="store_true", help="torch.compile by default alone")
+    options = parser.parse_args()
+    if options.list:
+        print("\n".join(case.name for case in cases(options.only)))
+    if options.prepare:
+        prepare(options.prepare, options.only)
+    if options.gpu:
+        run(options.saved, options.out, options.only, MODES[:1] if options.quick else MODES)
+
+
+def run(saved: Path, out: Path, only: Sequence[str] | None, modes: Sequence[str]) -> None:
+    """Measure all, write as it goes, and print what each group comes to."""
+    import torch
+
+    from benchmarks.cuda import machine
+
+    torch.manual_seed(0)
+    random.seed(0)
+    found: list[dict[str, Any]] = []
+    for case in cases(only):
+        try:
+            found.append(measure(case, saved, modes))
+        except Exception as error:
+            found.append({"name": case.name, "failed": repr(error)[:500]})
+            print(case.name, "failed:", repr(error)[:300], flush=True)
+            continue
+        last = found[-1]
+        shown = " ".join(f"{key} {v['us']:.2f}" for key, v in last["times"].items())
+        near = " ".join(f"{way} {ratio:.2f}" for way, ratio in last["of_estimate"].items())
+        errors = max(way["error"] for way in last["ways"].values())
+        print(
+            f"{case.name}: {last['ratio']:.3f} of the best peer, {last['of_mm']:.3f} of torch.mm;"
+            f" {shown}; of its estimate {near}; error {errors:.1e}", flush=True,
+        )  # fmt: skip
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(json.dumps({"machine": machine(), "cases": found}, indent=1))
+    for group in DRAWN:
+        ratios = [c["ratio"] for c in found if c.get("group") == group]
+        if ratios:
+            mean = statistics.geometric_mean(ratios)
+            print(f"{group}: {len(ratios)} products, geomean {mean:.3f}, least {min(ratios):.3f}")
+
+
+if __name__ == "__main__":
+    main()
