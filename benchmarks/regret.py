@@ -58,7 +58,7 @@ def prepared(seed: int, target: str) -> list[Row]:
     for step, group in zip(graph.kernels, found.groups, strict=False):
         if (step.schedule, step.row, tuple(step.parameters.items())) != group.price.way:
             continue  # a schedule one value away was ranked better
-        layouts = stored(found.forest, group.members)
+        layouts = stored(found.forest, group)
         prices = [*found.prices.nearest(group.roots, group.picks, layouts, MOST)]
         far = prices[NEAR + 1 :]
         random.Random(seed).shuffle(far)

@@ -139,7 +139,7 @@ def _candidates(
 ) -> Iterator[KernelStep]:
     """A kernel by its nearest candidates that can be built, the first in any case."""
     prices = choices.prices
-    layouts = stored(prices.forest, group.members)
+    layouts = stored(prices.forest, group)
     first = True
     for price in prices.nearest(group.roots, group.picks, layouts, NEAREST):
         if not first and bench.is_over():

@@ -1,101 +1,322 @@
-"""From a selection to what `schedule.build` takes; merges kernels that gain by it."""
+"""Which kernel writes which of the kept values: kernels of several results, chosen by price.
+
+A search chooses the values that are kept, as if each had a kernel of its own. Here kernels become
+one where that is cheaper: `h = x + r` beside a norm of `h` then costs one store. A kernel of
+several results has one grid, so its members are taken at the boxes that give them that grid, and
+what it makes itself is computed where it is used and never loaded. A value that only its own kernel
+reads is not stored at all.
+"""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from axe_eq.extract.price.cone import MAX_NODES, Picks, loop_extents, used
-from axe_eq.extract.price.priced import Prices
 from axe_eq.extract.price.pricer import Price
 from axe_eq.extract.read.forest import LOAD, Forest
-from axe_eq.extract.search.selection import Mapped, Selection
+from axe_eq.extract.search.search import Search
+from axe_eq.extract.search.selection import Selection
 from axe_eq.schedule.build import Chosen, ChosenBuffer, ChosenKernel, ChosenNode
 
 # Pairs of kernels that are offered to become one: all of them where 45 kernels touch a value, the
 # nearest partners of each where more do, so that a program may have any number of outputs.
 MOST_PAIRS, FEWEST_PARTNERS = 2000, 4
 LEAST_GAIN_S = 1e-12
+INFINITE = float("inf")
+
+Grid = tuple[tuple[str, int], ...]
+"""Loop letters of a root tile in the order of its dims, with their extents; no single ones."""
+
+
+class Way(NamedTuple):
+    """How a kernel goes over its values.
+
+    Attributes:
+        grid: its loop letters.
+        streams: whether what it reduces is read in chunks; None where it reduces nothing.
+    """
+
+    grid: Grid
+    streams: bool | None
+
+
+class Member(NamedTuple):
+    """A value at one of its root tiles, and the cone that computes it."""
+
+    placed: int
+    root: int
+    picks: Picks
 
 
 class Group:
-    """One kernel to be: several roots with one grid."""
+    """One kernel to be: the values that it writes, with one grid.
 
-    def __init__(self, members: Sequence[Mapped], picks: Picks, price: Price) -> None:
-        self.members, self.picks, self.price = tuple(members), picks, price
-        self._leaves: frozenset[int] | None = None
-
-    @property
-    def placed(self) -> tuple[int, ...]:
-        """Placed classes it writes."""
-        return tuple(m.placed for m in self.members)
-
-    @property
-    def roots(self) -> tuple[int, ...]:
-        """Root tiles."""
-        return tuple(m.root for m in self.members)
-
-    def leaves(self, forest: Forest) -> frozenset[int]:
-        """Placed classes it loads."""
-        if self._leaves is None:
-            order = used(forest, self.roots, self.picks)
-            loads = (self.picks[t].source for t in order if self.picks[t].kind == LOAD)
-            self._leaves = frozenset(loads)
-        return self._leaves
-
-
-def stored(forest: Forest, members: Sequence[Mapped]) -> list[str]:
-    """The layouts that kernels store their roots in."""
-    return [forest.layout_of(member.placed) for member in members]
-
-
-def merged(prices: Prices, selection: Selection) -> list[Group]:
-    """Kernels of a selection; two become one kernel of several outputs where that is cheaper.
-
-    Candidates share an operand or feed one another through a tile of the same box. Greedy by gain,
-    in a deterministic order; a merge that would make kernels wait for each other is refused.
+    Attributes:
+        placed: placed classes it writes.
+        roots: their root tiles.
+        picks: the cone of all.
+        price: what it costs.
+        leaves: placed classes it loads.
     """
-    forest = prices.forest
-    groups = {n: Group([m], m.picks, m.price) for n, m in enumerate(selection.kernels.values())}
-    heap: list[tuple[float, int, int, Group]] = []
-    for i, j in _pairs(forest, groups, groups):
-        _offer(prices, groups, heap, i, j)
-    count = len(groups)
-    while heap:
-        _, i, j, joined = heapq.heappop(heap)
-        if i not in groups or j not in groups or _wait(forest, groups, i, j):
-            continue
-        del groups[i], groups[j]
-        groups[count] = joined
-        for a, b in _pairs(forest, groups, [count]):
-            _offer(prices, groups, heap, a, b)
-        count += 1
-    return _ordered(forest, list(groups.values()))
+
+    def __init__(
+        self, forest: Forest, placed: Sequence[int], roots: Sequence[int], picks: Picks,
+        price: Price,
+    ) -> None:  # fmt: skip
+        self.placed, self.roots = tuple(placed), tuple(roots)
+        self.picks, self.price = picks, price
+        loads = (picks[t].source for t in used(forest, roots, picks) if picks[t].kind == LOAD)
+        self.leaves = frozenset(loads)
 
 
-def _pairs(
-    forest: Forest, groups: Mapping[int, Group], changed: Collection[int]
-) -> list[tuple[int, int]]:
-    """Pairs with the same grid that touch a common placed class, at least one of them changed.
+def stored(forest: Forest, group: Group) -> list[str]:
+    """The layouts that a kernel stores its roots in."""
+    return [forest.layout_of(placed) for placed in group.placed]
 
-    Of the partners of one kernel those whose numbers are nearest, at most its share of the pairs.
+
+def merged(search: Search, selection: Selection) -> list[Group]:
+    """Kernels of a selection; two become one kernel of several results where that is cheaper.
+
+    Greedy by gain, in a deterministic order.
     """
-    touching: dict[int, list[int]] = {}
-    for number, group in groups.items():
-        for placed in (*group.leaves(forest), *group.placed):
-            touching.setdefault(placed, []).append(number)
-    most = max(FEWEST_PARTNERS, MOST_PAIRS // max(1, len(groups)))
-    found = set()
-    for number in changed:
-        group = groups[number]
-        others = {o for p in (*group.leaves(forest), *group.placed) for o in touching[p]}
-        partners = [
-            o for o in others - {number}
-            if _fit(group, groups[o]) and _same_grid(forest, group, groups[o])
+    return _Grouping(search, selection).run()
+
+
+class _Grouping:
+    """The kernels of a selection on their way to fewer ones."""
+
+    def __init__(self, search: Search, selection: Selection) -> None:
+        self.search, self.forest, self.prices = search, search.forest, search.prices
+        self.groups: dict[int, Group] = {}
+        self.writer: dict[int, int] = {}
+        self.readers: dict[int, set[int]] = {}
+        self._count = self._offers = 0
+        self._heap: list[tuple[float, int, int, int, Group]] = []
+        self._at: dict[tuple[int, Way], Member | None] = {}
+        for m in selection.kernels.values():
+            self._add(Group(self.forest, [m.placed], [m.root], m.picks, m.price))
+
+    def run(self) -> list[Group]:
+        """Merge until no two kernels gain by it."""
+        self._offer_all(self.groups)
+        while self._heap:
+            *_, i, j, joined = heapq.heappop(self._heap)
+            if i not in self.groups or j not in self.groups or self._waits(joined, (i, j)):
+                continue
+            if not self._stands(joined, (i, j)):  # others have come to read something else
+                self._offer(i, j)
+                continue
+            first = self._count
+            self._remove(i, j)
+            self._add(joined)
+            while self._drop_dead():
+                pass
+            self._offer_all({n for n in self.groups if n >= first} | self._reading(first))
+        return _ordered(list(self.groups.values()))
+
+    def _add(self, group: Group) -> None:
+        self.groups[self._count] = group
+        self.writer |= dict.fromkeys(group.placed, self._count)
+        for placed in group.leaves:
+            self.readers.setdefault(placed, set()).add(self._count)
+        self._count += 1
+
+    def _remove(self, *numbers: int) -> None:
+        for number in numbers:
+            group = self.groups.pop(number)
+            for placed in group.placed:
+                del self.writer[placed]
+            for placed in group.leaves:
+                self.readers[placed].remove(number)
+
+    def _reading(self, first: int) -> set[int]:
+        """Kernels that read what those from a number on write: they have it in common now."""
+        return {r for p, n in self.writer.items() if n >= first for r in self.readers.get(p, ())}
+
+    def _needed(self, group: Group, but: Collection[int]) -> list[int]:
+        """What a kernel writes that is an output, or that a kernel beside some reads."""
+        return [
+            p for p in group.placed
+            if p in self.search.roots or not self.readers.get(p, set()) <= set(but)
         ]  # fmt: skip
-        partners.sort(key=lambda o: (abs(o - number), o))
-        found |= {(min(number, o), max(number, o)) for o in partners[:most]}
-    return sorted(found)
+
+    def _stands(self, joined: Group, parts: Collection[int]) -> bool:
+        """Whether a kernel for some still writes all that is needed, and is given all it reads."""
+        needed = {p for n in parts for p in self._needed(self.groups[n], parts)}
+        return needed <= set(joined.placed) and self._given(joined)
+
+    def _given(self, group: Group) -> bool:
+        return group.leaves <= self.search.inputs | self.writer.keys()
+
+    def _drop_dead(self) -> bool:
+        """Store nothing that nobody reads: a merge may have taken a value's last reader."""
+        for number, group in self.groups.items():
+            needed = self._needed(group, (number,))
+            if len(needed) == len(group.placed):
+                continue
+            left = self._of(self._members(group), needed, INFINITE) if needed else None
+            if left or not needed:
+                self._remove(number)
+                if left:
+                    self._add(left)
+                return True
+        return False
+
+    # -- which pairs
+
+    def _offer_all(self, changed: Collection[int]) -> None:
+        for i, j in self._pairs(changed):
+            self._offer(i, j)
+
+    def _offer(self, i: int, j: int) -> None:
+        apart_s = self.groups[i].price.time_s + self.groups[j].price.time_s
+        joined = self._join(i, j, apart_s - LEAST_GAIN_S)
+        if joined is not None:
+            self._offers += 1
+            heapq.heappush(self._heap, (joined.price.time_s - apart_s, self._offers, i, j, joined))
+
+    def _touched(self, group: Group) -> Iterator[int]:
+        """What a kernel reads and writes; of values that one kernel writes the first."""
+        for placed in (*group.leaves, *group.placed):
+            writer = self.writer.get(placed)
+            yield placed if writer is None else self.groups[writer].placed[0]
+
+    def _pairs(self, changed: Collection[int]) -> list[tuple[int, int]]:
+        """Pairs that touch a common placed class or kernel, at least one of them changed.
+
+        Of the partners of one kernel those whose numbers are nearest, at most its share of the
+        pairs.
+        """
+        touching: dict[int, list[int]] = {}
+        for number, group in self.groups.items():
+            for placed in self._touched(group):
+                touching.setdefault(placed, []).append(number)
+        most = max(FEWEST_PARTNERS, MOST_PAIRS // max(1, len(self.groups)))
+        found = set()
+        for number in changed:
+            group = self.groups[number]
+            others = {o for p in self._touched(group) for o in touching[p]} - {number}
+            partners = [o for o in others if _fit(group, self.groups[o])]
+            partners.sort(key=lambda o: (abs(o - number), o))
+            found |= {(min(number, o), max(number, o)) for o in partners[:most]}
+        return sorted(found)
+
+    def _waits(self, joined: Group, parts: Collection[int]) -> bool:
+        """Whether kernels would wait for each other, were some of them one."""
+        seen: set[int] = set()
+        stack = [self.writer[p] for p in joined.leaves if p in self.writer]
+        while stack:
+            number = stack.pop()
+            if number in parts:
+                return True
+            if number not in seen:
+                seen.add(number)
+                stack += [self.writer[p] for p in self.groups[number].leaves if p in self.writer]
+        return False
+
+    # -- one kernel of several
+
+    def _join(self, i: int, j: int, most_s: float) -> Group | None:
+        """One kernel for both in less than so many seconds, going as one of them does."""
+        a, b = self.groups[i], self.groups[j]
+        kept = [p for group in (a, b) for p in self._needed(group, (i, j))]
+        if not kept:
+            return None
+        best: Group | None = None
+        for way in self._ways(a, b):
+            members = [*self._moved(a, way), *self._moved(b, way)]
+            if len(members) == len(a.placed) + len(b.placed):
+                found = self._of(members, kept, most_s)
+                if found is not None:
+                    best, most_s = found, found.price.time_s
+        return best
+
+    def _ways(self, *groups: Group) -> list[Way]:
+        """The grids of some kernels, each with what these do along what they reduce."""
+        ways = [self._way(g.roots[0], g.picks) for g in groups]
+        streams = dict.fromkeys(w.streams for w in ways if w.streams is not None) or [None]
+        return [Way(g, s) for g in dict.fromkeys(w.grid for w in ways) for s in streams]
+
+    def _way(self, root: int, picks: Picks) -> Way:
+        tiles = self.forest.tiles
+        grid = tuple((x, e) for x, e in tiles[root].extents.items() if e > 1)
+        reduced = [c for c in picks.values() if c.reduces]
+        streams = any(tiles[t].streams for c in reduced for t in c.children)
+        return Way(grid, streams if reduced else None)
+
+    def _members(self, group: Group) -> list[Member]:
+        return [Member(p, r, group.picks) for p, r in zip(group.placed, group.roots, strict=True)]
+
+    def _moved(self, group: Group, way: Way) -> list[Member]:
+        """The members of a kernel that goes so, those that can."""
+        own = self._way(group.roots[0], group.picks)
+        if own.grid == way.grid and own.streams in (way.streams, None):
+            return self._members(group)
+        return [m for p in group.placed if (m := self._alone(p, way)) is not None]
+
+    def _alone(self, placed: int, way: Way) -> Member | None:
+        """A value by the cone that goes so and is cheapest by figures where it is stored alone."""
+        key = placed, way
+        if key not in self._at:
+            layouts = [self.forest.layout_of(placed)]
+            found: list[tuple[float, int, Member]] = []
+            for root in self.forest.placed[placed].kernels:
+                if self._way(root, {}).grid != way.grid:
+                    continue
+                for picks, *_ in self.search.cones.of(root, self.search.materialised)[0]:
+                    if self._way(root, picks).streams in (way.streams, None):
+                        time_s = self.prices.estimate([root], picks, layouts).time_s
+                        found.append((time_s, len(found), Member(placed, root, picks)))
+            time_s, _, best = min(found, key=lambda f: f[:2], default=(INFINITE, 0, None))
+            self._at[key] = best if time_s < INFINITE else None
+        return self._at[key]
+
+    def _of(self, members: Sequence[Member], kept: Collection[int], most_s: float) -> Group | None:
+        """One kernel that makes some values and stores those kept, in less than so many seconds.
+
+        None where there is none, or it would load what no kernel writes.
+        """
+        picks = self._within(members)
+        if picks is None:
+            return None
+        members = [m for m in members if m.placed in kept]
+        roots, layouts = (
+            [m.root for m in members],
+            [self.forest.layout_of(m.placed) for m in members],
+        )
+        if _cyclic(self.forest, roots, picks):
+            return None
+        order = used(self.forest, roots, picks)
+        if len(order) > MAX_NODES:
+            return None
+        picks = {tile: picks[tile] for tile in order}
+        if self.prices.estimate(roots, picks, layouts).time_s >= most_s:
+            return None
+        price = self.prices.price(roots, picks, layouts)
+        if price.time_s >= most_s:
+            return None
+        found = Group(self.forest, [m.placed for m in members], roots, picks, price)
+        return found if self._given(found) else None
+
+    def _within(self, members: Sequence[Member]) -> Picks | None:
+        """The cones of members as one, in which none loads what it makes itself."""
+        made = {m.placed for m in members}
+        picks: Picks = {}
+        for member in reversed(members):
+            picks |= member.picks
+        picks |= {m.root: m.picks[m.root] for m in members}
+        loads = [t for t, c in picks.items() if c.kind == LOAD and c.source in made]
+        while loads:
+            tile = loads.pop()
+            cones = self.search.cones.of(tile, self.search.materialised)[0]
+            if not cones:
+                return None
+            new = {t: c for t, c in cones[0].picks.items() if t == tile or t not in picks}
+            picks |= new
+            loads += [t for t, c in new.items() if c.kind == LOAD and c.source in made]
+        return picks
 
 
 def _fit(a: Group, b: Group) -> bool:
@@ -105,71 +326,12 @@ def _fit(a: Group, b: Group) -> bool:
     return len(larger.picks) + added <= MAX_NODES
 
 
-def _offer(
-    prices: Prices,
-    groups: Mapping[int, Group],
-    heap: list[tuple[float, int, int, Group]],
-    i: int,
-    j: int,
-) -> None:
-    apart_s = groups[i].price.time_s + groups[j].price.time_s
-    joined = _join(prices, groups[i], groups[j], apart_s - LEAST_GAIN_S)
-    if joined is not None:
-        heapq.heappush(heap, (joined.price.time_s - apart_s, i, j, joined))
-
-
-def _wait(forest: Forest, groups: Mapping[int, Group], i: int, j: int) -> bool:
-    """Whether one of the two needs the other through a third kernel."""
-    writer = {p: n for n, g in groups.items() for p in g.placed}
-    for start, goal in ((i, j), (j, i)):
-        seen = {start}
-        stack = [writer[p] for p in groups[start].leaves(forest) if p in writer]
-        stack = [n for n in stack if n != goal]
-        while stack:
-            number = stack.pop()
-            if number == goal:
-                return True
-            if number not in seen:
-                seen.add(number)
-                stack += [writer[p] for p in groups[number].leaves(forest) if p in writer]
-    return False
-
-
-def _same_grid(forest: Forest, a: Group, b: Group) -> bool:
-    first, second = forest.tiles[a.roots[0]], forest.tiles[b.roots[0]]
-    return first.box == second.box and first.extents == second.extents
-
-
-def _join(prices: Prices, a: Group, b: Group, most_s: float) -> Group | None:
-    """One kernel for both in less than so many seconds.
-
-    None where there is none, or a value is read in another box than it is made in.
-    """
-    forest = prices.forest
-    owner = {r: g for g in (a, b) for r in g.roots}
-    made = {p for g in (a, b) for p in g.placed}
-    picks = {**b.picks, **a.picks}
-    for tile, choice in picks.items():
-        if choice.kind == LOAD and choice.source in made and tile not in owner:
-            return None
-    picks |= {root: group.picks[root] for root, group in owner.items()}
-    members = (*a.members, *b.members)
-    roots = [m.root for m in members]
-    if _cyclic(forest, roots, picks):
-        return None
-    layouts = stored(forest, members)
-    if prices.estimate(roots, picks, layouts).time_s >= most_s:
-        return None
-    price = prices.price(roots, picks, layouts)
-    return Group(members, picks, price) if price.time_s < most_s else None
-
-
 def _cyclic(forest: Forest, roots: Sequence[int], picks: Picks) -> bool:
     place = {t: n for n, t in enumerate(used(forest, roots, picks))}
     return any(place[c] < n for t, n in place.items() for c in picks[t].children)
 
 
-def _ordered(forest: Forest, groups: Sequence[Group]) -> list[Group]:
+def _ordered(groups: Sequence[Group]) -> list[Group]:
     """Writers before readers, otherwise in the given order."""
     writer = {p: n for n, g in enumerate(groups) for p in g.placed}
     order: list[Group] = []
@@ -188,7 +350,7 @@ def _ordered(forest: Forest, groups: Sequence[Group]) -> list[Group]:
             stack.append((n, True))
             stack += [
                 (writer[p], False)
-                for p in sorted(groups[n].leaves(forest), reverse=True)
+                for p in sorted(groups[n].leaves, reverse=True)
                 if p in writer and writer[p] not in done and writer[p] != n
             ]
 
@@ -199,8 +361,10 @@ def _ordered(forest: Forest, groups: Sequence[Group]) -> list[Group]:
 
 def chosen(forest: Forest, groups: Sequence[Group], outputs: Sequence[tuple[int, str]]) -> Chosen:
     """Everything chosen, in plain terms."""
-    needed = {p for g in groups for p in (*g.placed, *g.leaves(forest))} | {p for p, _ in outputs}
-    homes = {m.placed: forest.tiles[m.root].value for g in groups for m in g.members}
+    needed = {p for g in groups for p in (*g.placed, *g.leaves)} | {p for p, _ in outputs}
+    homes = {
+        p: forest.tiles[r].value for g in groups for p, r in zip(g.placed, g.roots, strict=True)
+    }
     buffers = {p: _buffer(forest, p, homes.get(p)) for p in sorted(needed)}
     values = {p: homes[p] if p in homes else _input_value(forest, p) for p in needed}
     wanted = zip(outputs, forest.root_values, strict=True)

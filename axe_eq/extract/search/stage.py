@@ -170,7 +170,7 @@ def _extracted(prices: Prices, per_byte: float, progress: Callable[[str], None])
             other.cut = selection.cut
             search, selection = other, other.selection()
             forest, prices = search.forest, search.prices
-    groups = merged(prices, selection)
+    groups = merged(search, selection)
     ranked = 0 if per_byte else RANKED - 1  # those keep more
     others = tuple(_groups_without(search, f) for f in _cheapest(search, selection, ranked))
     outputs = [(_home(forest, root), forest.layout_of(root)) for root in forest.roots]
@@ -188,7 +188,7 @@ def _home(forest: Forest, root: int) -> int:
 def _groups_without(search: Search, flipped: Sequence[int]) -> list[Group]:
     """Kernels of the schedule with some values flipped."""
     undo = search.set_materialised(flipped)
-    groups = merged(search.prices, search.selection())
+    groups = merged(search, search.selection())
     search.restore(flipped, undo)
     return groups
 
