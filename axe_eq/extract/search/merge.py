@@ -50,6 +50,25 @@ class Member(NamedTuple):
     picks: Picks
 
 
+class Cone(NamedTuple):
+    """What one kernel is to compute.
+
+    Attributes:
+        placed: placed classes it writes.
+        roots: their root tiles.
+        picks: the alternative of every tile.
+    """
+
+    placed: Sequence[int]
+    roots: Sequence[int]
+    picks: Picks
+
+    @property
+    def leaves(self) -> frozenset[int]:
+        """Placed classes it loads."""
+        return frozenset(c.source for c in self.picks.values() if c.kind == LOAD)
+
+
 class Group:
     """One kernel to be: the values that it writes, with one grid.
 
@@ -59,19 +78,16 @@ class Group:
         picks: the cone of all.
         price: what it costs.
         leaves: placed classes it loads.
+        way: how it goes over them.
     """
 
-    def __init__(
-        self, forest: Forest, placed: Sequence[int], roots: Sequence[int], picks: Picks,
-        price: Price,
-    ) -> None:  # fmt: skip
-        self.placed, self.roots = tuple(placed), tuple(roots)
-        self.picks, self.price = picks, price
-        loads = (picks[t].source for t in used(forest, roots, picks) if picks[t].kind == LOAD)
-        self.leaves = frozenset(loads)
+    def __init__(self, forest: Forest, cone: Cone, price: Price) -> None:
+        self.placed, self.roots, self.picks = tuple(cone.placed), tuple(cone.roots), cone.picks
+        self.price, self.leaves = price, cone.leaves
+        self.way = Way(_grid(forest, self.roots[0]), _streams(forest, self.picks))
 
 
-def stored(forest: Forest, group: Group) -> list[str]:
+def stored(forest: Forest, group: Group | Cone) -> list[str]:
     """The layouts that a kernel stores its roots in."""
     return [forest.layout_of(placed) for placed in group.placed]
 
@@ -96,7 +112,9 @@ class _Grouping:
         self._heap: list[tuple[float, int, int, int, Group]] = []
         self._at: dict[tuple[int, Way], Member | None] = {}
         for m in selection.kernels.values():
-            self._add(Group(self.forest, [m.placed], [m.root], m.picks, m.price))
+            order = used(self.forest, [m.root], m.picks)
+            cone = Cone([m.placed], [m.root], {tile: m.picks[tile] for tile in order})
+            self._add(Group(self.forest, cone, m.price))
 
     def run(self) -> list[Group]:
         """Merge until no two kernels gain by it."""
@@ -113,7 +131,7 @@ class _Grouping:
             self._add(joined)
             while self._drop_dead():
                 pass
-            self._offer_all({n for n in self.groups if n >= first} | self._reading(first))
+            self._offer_all([n for n in self.groups if n >= first])
         return _ordered(list(self.groups.values()))
 
     def _add(self, group: Group) -> None:
@@ -131,10 +149,6 @@ class _Grouping:
             for placed in group.leaves:
                 self.readers[placed].remove(number)
 
-    def _reading(self, first: int) -> set[int]:
-        """Kernels that read what those from a number on write: they have it in common now."""
-        return {r for p, n in self.writer.items() if n >= first for r in self.readers.get(p, ())}
-
     def _needed(self, group: Group, but: Collection[int]) -> list[int]:
         """What a kernel writes that is an output, or that a kernel beside some reads."""
         return [
@@ -145,10 +159,11 @@ class _Grouping:
     def _stands(self, joined: Group, parts: Collection[int]) -> bool:
         """Whether a kernel for some still writes all that is needed, and is given all it reads."""
         needed = {p for n in parts for p in self._needed(self.groups[n], parts)}
-        return needed <= set(joined.placed) and self._given(joined)
+        return needed <= set(joined.placed) and self._given(joined.leaves)
 
-    def _given(self, group: Group) -> bool:
-        return group.leaves <= self.search.inputs | self.writer.keys()
+    def _given(self, leaves: frozenset[int]) -> bool:
+        """Whether what is read is an input or is written."""
+        return leaves <= self.search.inputs | self.writer.keys()
 
     def _drop_dead(self) -> bool:
         """Store nothing that nobody reads: a merge may have taken a value's last reader."""
@@ -156,12 +171,13 @@ class _Grouping:
             needed = self._needed(group, (number,))
             if len(needed) == len(group.placed):
                 continue
-            left = self._of(self._members(group), needed, INFINITE) if needed else None
-            if left or not needed:
-                self._remove(number)
-                if left:
-                    self._add(left)
-                return True
+            left = self._cone(self._members(group), needed) if needed else None
+            if needed and (left is None or self._estimate(left) == INFINITE):
+                continue
+            self._remove(number)
+            if left is not None:
+                self._add(self._read(left))
+            return True
         return False
 
     # -- which pairs
@@ -201,6 +217,10 @@ class _Grouping:
             partners = [o for o in others if _fit(group, self.groups[o])]
             partners.sort(key=lambda o: (abs(o - number), o))
             found |= {(min(number, o), max(number, o)) for o in partners[:most]}
+            # What read several kernels, and reads one now, has come to touch each other.
+            readers = sorted({r for p in group.placed[1:] for r in self.readers.get(p, ())})
+            first = sorted(self.readers.get(group.placed[0], ()))
+            found |= {(min(a, b), max(a, b)) for a in first for b in readers if a != b}
         return sorted(found)
 
     def _waits(self, joined: Group, parts: Collection[int]) -> bool:
@@ -224,35 +244,32 @@ class _Grouping:
         kept = [p for group in (a, b) for p in self._needed(group, (i, j))]
         if not kept:
             return None
-        best: Group | None = None
+        offers: list[tuple[float, int, Cone]] = []
         for way in self._ways(a, b):
             members = [*self._moved(a, way), *self._moved(b, way)]
             if len(members) == len(a.placed) + len(b.placed):
-                found = self._of(members, kept, most_s)
-                if found is not None:
-                    best, most_s = found, found.price.time_s
-        return best
+                cone = self._cone(members, kept)
+                time_s = INFINITE if cone is None else self._estimate(cone)
+                if cone is not None and time_s < most_s:
+                    offers.append((time_s, len(offers), cone))
+        for *_, cone in sorted(offers, key=lambda o: o[:2]):  # the first that is as good when read
+            group = self._read(cone)
+            if group.price.time_s < most_s:
+                return group
+        return None
 
     def _ways(self, *groups: Group) -> list[Way]:
         """The grids of some kernels, each with what these do along what they reduce."""
-        ways = [self._way(g.roots[0], g.picks) for g in groups]
+        ways = [g.way for g in groups]
         streams = dict.fromkeys(w.streams for w in ways if w.streams is not None) or [None]
         return [Way(g, s) for g in dict.fromkeys(w.grid for w in ways) for s in streams]
-
-    def _way(self, root: int, picks: Picks) -> Way:
-        tiles = self.forest.tiles
-        grid = tuple((x, e) for x, e in tiles[root].extents.items() if e > 1)
-        reduced = [c for c in picks.values() if c.reduces]
-        streams = any(tiles[t].streams for c in reduced for t in c.children)
-        return Way(grid, streams if reduced else None)
 
     def _members(self, group: Group) -> list[Member]:
         return [Member(p, r, group.picks) for p, r in zip(group.placed, group.roots, strict=True)]
 
     def _moved(self, group: Group, way: Way) -> list[Member]:
         """The members of a kernel that goes so, those that can."""
-        own = self._way(group.roots[0], group.picks)
-        if own.grid == way.grid and own.streams in (way.streams, None):
+        if group.way.grid == way.grid and group.way.streams in (way.streams, None):
             return self._members(group)
         return [m for p in group.placed if (m := self._alone(p, way)) is not None]
 
@@ -263,18 +280,18 @@ class _Grouping:
             layouts = [self.forest.layout_of(placed)]
             found: list[tuple[float, int, Member]] = []
             for root in self.forest.placed[placed].kernels:
-                if self._way(root, {}).grid != way.grid:
+                if _grid(self.forest, root) != way.grid:
                     continue
                 for picks, *_ in self.search.cones.of(root, self.search.materialised)[0]:
-                    if self._way(root, picks).streams in (way.streams, None):
+                    if _streams(self.forest, picks) in (way.streams, None):
                         time_s = self.prices.estimate([root], picks, layouts).time_s
                         found.append((time_s, len(found), Member(placed, root, picks)))
             time_s, _, best = min(found, key=lambda f: f[:2], default=(INFINITE, 0, None))
             self._at[key] = best if time_s < INFINITE else None
         return self._at[key]
 
-    def _of(self, members: Sequence[Member], kept: Collection[int], most_s: float) -> Group | None:
-        """One kernel that makes some values and stores those kept, in less than so many seconds.
+    def _cone(self, members: Sequence[Member], kept: Collection[int]) -> Cone | None:
+        """The cone that makes some values and stores those kept.
 
         None where there is none, or it would load what no kernel writes.
         """
@@ -282,23 +299,19 @@ class _Grouping:
         if picks is None:
             return None
         members = [m for m in members if m.placed in kept]
-        roots, layouts = (
-            [m.root for m in members],
-            [self.forest.layout_of(m.placed) for m in members],
-        )
-        if _cyclic(self.forest, roots, picks):
-            return None
+        roots = [m.root for m in members]
         order = used(self.forest, roots, picks)
-        if len(order) > MAX_NODES:
+        if len(order) > MAX_NODES or _is_cyclic(order, picks):
             return None
-        picks = {tile: picks[tile] for tile in order}
-        if self.prices.estimate(roots, picks, layouts).time_s >= most_s:
-            return None
-        price = self.prices.price(roots, picks, layouts)
-        if price.time_s >= most_s:
-            return None
-        found = Group(self.forest, [m.placed for m in members], roots, picks, price)
-        return found if self._given(found) else None
+        made = Cone([m.placed for m in members], roots, {tile: picks[tile] for tile in order})
+        return made if self._given(made.leaves) else None
+
+    def _estimate(self, cone: Cone) -> float:
+        return self.prices.estimate(cone.roots, cone.picks, stored(self.forest, cone)).time_s
+
+    def _read(self, cone: Cone) -> Group:
+        price = self.prices.price(cone.roots, cone.picks, stored(self.forest, cone))
+        return Group(self.forest, cone, price)
 
     def _within(self, members: Sequence[Member]) -> Picks | None:
         """The cones of members as one, in which none loads what it makes itself."""
@@ -319,6 +332,16 @@ class _Grouping:
         return picks
 
 
+def _grid(forest: Forest, root: int) -> Grid:
+    return tuple((x, e) for x, e in forest.tiles[root].extents.items() if e > 1)
+
+
+def _streams(forest: Forest, picks: Picks) -> bool | None:
+    """Whether a cone reads what it reduces in chunks; None where it reduces nothing."""
+    reduced = [t for c in picks.values() if c.reduces for t in c.children]
+    return any(forest.tiles[t].streams for t in reduced) if reduced else None
+
+
 def _fit(a: Group, b: Group) -> bool:
     """Whether two kernels together have no more nodes than one may have."""
     larger, smaller = (a, b) if len(a.picks) >= len(b.picks) else (b, a)
@@ -326,8 +349,8 @@ def _fit(a: Group, b: Group) -> bool:
     return len(larger.picks) + added <= MAX_NODES
 
 
-def _cyclic(forest: Forest, roots: Sequence[int], picks: Picks) -> bool:
-    place = {t: n for n, t in enumerate(used(forest, roots, picks))}
+def _is_cyclic(order: Sequence[int], picks: Picks) -> bool:
+    place = {t: n for n, t in enumerate(order)}
     return any(place[c] < n for t, n in place.items() for c in picks[t].children)
 
 
