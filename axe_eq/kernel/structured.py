@@ -26,6 +26,8 @@ class Online:
         rescale: a cell of (statistic before, statistic after): what the sums are multiplied by.
         finish: a cell of (weighted sum, sum of weights).
         scales: the statistic of c x is c times that of x, for c > 0.
+        unguarded: the weight as programs have it, which at scores that are all the unit of the
+            statistic is undefined; None where that is `weight`.
     """
 
     statistic: str
@@ -34,6 +36,7 @@ class Online:
     rescale: Cell
     finish: Cell
     scales: bool = True
+    unguarded: Cell | None = None
 
     def reductions(self) -> Iterator[tuple[str, Cell]]:
         """The same over whole rows: plain reductions of (score, value, earlier results)."""
@@ -76,7 +79,9 @@ def _softmax() -> Online:
     # A maximum of -inf has no weights; subtracting 0 there keeps NaN out.
     origin = apply("where", apply("eq", arg(1), -math.inf), 0.0, arg(1))
     change = apply("exp", apply("sub", arg(0), origin))
-    return Online("max", "maximum", change, change, apply("div", arg(0), arg(1)))
+    plain = apply("exp", apply("sub", arg(0), arg(1)))
+    finish = apply("div", arg(0), arg(1))
+    return Online("max", "maximum", change, change, finish, unguarded=plain)
 
 
 ONLINE: dict[str, Online] = {"softmax": _softmax()}

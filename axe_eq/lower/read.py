@@ -303,7 +303,8 @@ class _Reader:
         """
         taken = {d for c in coords for d, _ in c.terms}
         if self.step.row:
-            for fold in (leaf for leaf in self.leaves if isinstance(leaf, Fold)):
+            # The last first: where extents are equal, a structured one and not what it weighs by.
+            for fold in (leaf for leaf in reversed(self.leaves) if isinstance(leaf, Fold)):
                 known = [self.cone.shape[d] for d in fold.dims]
                 if known == wanted and taken.isdisjoint(fold.dims):
                     return fold.dims

@@ -97,6 +97,7 @@ class Reductions(NamedTuple):
         spaces: as `Summary.n_reduced`.
         staged: operands of products that the kernel computes itself.
         scans: whether there is a scan.
+        results: number of values that it stores.
     """
 
     products: int = 0
@@ -105,6 +106,7 @@ class Reductions(NamedTuple):
     spaces: int = 0
     staged: int = 0
     scans: bool = False
+    results: int = 1
 
 
 class ScanWork(NamedTuple):
@@ -184,8 +186,10 @@ class Summary:
         monoids: names of what it reduces by, in order of the alphabet.
         cells: in cones with products, operations of the cells that compute one element of every
             result from loads and products, each value once; what storing does is none of them.
-        formula: in cones with a structured reduction and positions, the cone: from conditions on
-            positions follows what a kernel leaves out, and no figure says it.
+        formula: in cones with a structured reduction and positions, or several results, the cone:
+            from conditions on positions follows what a kernel leaves out, and no figure says it.
+        mixed: in cones of several results of which one reaches a structured reduction of products,
+            the figures of that one alone: the others may be what the reduction has at hand.
     """
 
     extents: tuple[tuple[str, int], ...]
@@ -211,6 +215,7 @@ class Summary:
     monoids: tuple[str, ...] = ()
     cells: float = 0.0
     formula: Formula | None = None
+    mixed: Summary | None = None
 
     def extent(self, letter: str) -> int:
         """Extent of a loop letter; 1 where the cone does not have it."""
@@ -225,7 +230,7 @@ class Summary:
         """How many there are of every kind."""
         structured = sum(w.structured for w in self.products)
         reduced = len(self.products), structured, self.n_folds, self.n_reduced
-        return Reductions(*reduced, len(self.staged), bool(self.scans))
+        return Reductions(*reduced, len(self.staged), bool(self.scans), len(self.stores))
 
     def without_places(self) -> Summary:
         """The same without strides and offsets."""

@@ -425,10 +425,25 @@ def summarise(
         cells=_cells(forest, roots, order, picks) if multiplied else 0.0,
         formula=(
             formula(forest, roots, order, picks, stored)
-            if stored and positions and any(c.structured for c in multiplied)
+            if stored and (positions or len(roots) > 1) and any(c.structured for c in multiplied)
             else None
         ),
+        mixed=_mixed(forest, roots, picks, stored),
     )
+
+
+def _mixed(
+    forest: Forest, roots: Sequence[int], picks: Picks, stored: Sequence[str]
+) -> Summary | None:
+    """The figures of the one root of several that a structured reduction of products reaches."""
+    if len(roots) < 2 or not any(c.structured and c.product for c in picks.values()):
+        return None
+    found = [
+        (root, text)
+        for root, text in zip(roots, stored, strict=False)
+        if any(picks[t].structured for t in used(forest, [root], picks))
+    ]
+    return summarise(forest, [found[0][0]], picks, [found[0][1]]) if len(found) == 1 else None
 
 
 def _cells(forest: Forest, roots: Sequence[int], order: Sequence[int], picks: Picks) -> float:

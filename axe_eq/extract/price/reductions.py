@@ -33,7 +33,7 @@ def reductions(forest: Forest, roots: Sequence[int], picks: Picks) -> Reductions
         if choice.reduces and (choice.structured or not choice.product):
             folds += not choice.product
             spaces.add(_space(forest, choice))
-    return Reductions(products, structured, folds, len(spaces), staged, scans)
+    return Reductions(products, structured, folds, len(spaces), staged, scans, len(roots))
 
 
 def monoids(order: Sequence[int], picks: Picks) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from axe_eq.extract.price.pricer import Price
 from axe_eq.extract.read.forest import LOAD, Forest
 from axe_eq.extract.search.search import Search
 from axe_eq.extract.search.selection import Selection
+from axe_eq.schedule.box import STREAM_LETTERS
 from axe_eq.schedule.build import Chosen, ChosenBuffer, ChosenKernel, ChosenNode
 
 # Pairs of kernels that are offered to become one: all of them where 45 kernels touch a value, the
@@ -26,6 +27,8 @@ MOST_PAIRS, FEWEST_PARTNERS = 2000, 4
 LEAST_GAIN_S = 1e-12
 INFINITE = float("inf")
 
+Letters = dict[str, str]
+"""What the loop letters of some tiles of a cone are in the others, where they have others."""
 Grid = tuple[tuple[str, int], ...]
 """Loop letters of a root tile in the order of its dims, with their extents; no single ones."""
 
@@ -34,11 +37,11 @@ class Way(NamedTuple):
     """How a kernel goes over its values.
 
     Attributes:
-        grid: its loop letters.
+        grid: its loop letters; None where every value keeps its own.
         streams: whether what it reduces is read in chunks; None where it reduces nothing.
     """
 
-    grid: Grid
+    grid: Grid | None
     streams: bool | None
 
 
@@ -57,11 +60,13 @@ class Cone(NamedTuple):
         placed: placed classes it writes.
         roots: their root tiles.
         picks: the alternative of every tile.
+        letters: those that tiles which no structured reduction needs have in place of others.
     """
 
     placed: Sequence[int]
     roots: Sequence[int]
     picks: Picks
+    letters: Letters
 
     @property
     def leaves(self) -> frozenset[int]:
@@ -78,12 +83,16 @@ class Group:
         picks: the cone of all.
         price: what it costs.
         leaves: placed classes it loads.
+        values: value classes that it computes.
+        letters: as in `Cone`.
         way: how it goes over them.
     """
 
     def __init__(self, forest: Forest, cone: Cone, price: Price) -> None:
         self.placed, self.roots, self.picks = tuple(cone.placed), tuple(cone.roots), cone.picks
-        self.price, self.leaves = price, cone.leaves
+        self.price, self.leaves, self.letters = price, cone.leaves, cone.letters
+        tiles = (forest.tiles[t] for t, c in self.picks.items() if c.kind != LOAD)
+        self.values = frozenset(tile.value for tile in tiles)
         self.way = Way(_grid(forest, self.roots[0]), _streams(forest, self.picks))
 
 
@@ -109,25 +118,26 @@ class _Grouping:
         self.writer: dict[int, int] = {}
         self.readers: dict[int, set[int]] = {}
         self._count = self._offers = 0
-        self._heap: list[tuple[float, int, int, int, Group]] = []
+        self._heap: list[tuple[float, int, tuple[int, ...], Group]] = []
         self._at: dict[tuple[int, Way], Member | None] = {}
+        self._grids_of: dict[int, dict[Grid, None]] = {}
         for m in selection.kernels.values():
             order = used(self.forest, [m.root], m.picks)
-            cone = Cone([m.placed], [m.root], {tile: m.picks[tile] for tile in order})
+            cone = Cone([m.placed], [m.root], {tile: m.picks[tile] for tile in order}, {})
             self._add(Group(self.forest, cone, m.price))
 
     def run(self) -> list[Group]:
         """Merge until no two kernels gain by it."""
         self._offer_all(self.groups)
         while self._heap:
-            *_, i, j, joined = heapq.heappop(self._heap)
-            if i not in self.groups or j not in self.groups or self._waits(joined, (i, j)):
+            *_, parts, joined = heapq.heappop(self._heap)
+            if not self.groups.keys() >= set(parts) or self._waits(joined, parts):
                 continue
-            if not self._stands(joined, (i, j)):  # others have come to read something else
-                self._offer(i, j)
+            if not self._stands(joined, parts):  # others have come to read something else
+                self._offer(parts)
                 continue
             first = self._count
-            self._remove(i, j)
+            self._remove(*parts)
             self._add(joined)
             while self._drop_dead():
                 pass
@@ -184,14 +194,36 @@ class _Grouping:
 
     def _offer_all(self, changed: Collection[int]) -> None:
         for i, j in self._pairs(changed):
-            self._offer(i, j)
+            self._offer((i, j))
+            if shared := self._shared(i, j):
+                self._offer((i, j, *shared))
 
-    def _offer(self, i: int, j: int) -> None:
-        apart_s = self.groups[i].price.time_s + self.groups[j].price.time_s
-        joined = self._join(i, j, apart_s - LEAST_GAIN_S)
+    def _offer(self, parts: tuple[int, ...]) -> None:
+        apart_s = sum(self.groups[n].price.time_s for n in parts)
+        joined = self._join(parts, apart_s - LEAST_GAIN_S)
         if joined is not None:
             self._offers += 1
-            heapq.heappush(self._heap, (joined.price.time_s - apart_s, self._offers, i, j, joined))
+            heapq.heappush(self._heap, (joined.price.time_s - apart_s, self._offers, parts, joined))
+
+    def _shared(self, i: int, j: int) -> list[int]:
+        """Kernels of what only two read and both need: one for these two may compute it itself.
+
+        Both read it, or one reads what the other computes.
+        """
+        found = []
+        for k in sorted({self.writer[p] for n in (i, j) for p in self._leaves(n)} - {i, j}):
+            third = self.groups[k]
+            readers = [self.readers.get(p, set()) for p in third.placed]
+            if self.search.roots.isdisjoint(third.placed) and set().union(*readers) <= {i, j}:
+                needing = [r == {i, j} for r in readers]
+                made = {v for p in third.placed for v, _ in self.forest.placed[p].requests}
+                if all(needing) or any(made & self.groups[n].values for n in (i, j)):
+                    found.append(k)
+        return found
+
+    def _leaves(self, number: int) -> list[int]:
+        """What a kernel reads of what others write."""
+        return [p for p in self.groups[number].leaves if p in self.writer]
 
     def _touched(self, group: Group) -> Iterator[int]:
         """What a kernel reads and writes; of values that one kernel writes the first."""
@@ -233,22 +265,23 @@ class _Grouping:
                 return True
             if number not in seen:
                 seen.add(number)
-                stack += [self.writer[p] for p in self.groups[number].leaves if p in self.writer]
+                stack += [self.writer[p] for p in self._leaves(number)]
         return False
 
     # -- one kernel of several
 
-    def _join(self, i: int, j: int, most_s: float) -> Group | None:
-        """One kernel for both in less than so many seconds, going as one of them does."""
-        a, b = self.groups[i], self.groups[j]
-        kept = [p for group in (a, b) for p in self._needed(group, (i, j))]
+    def _join(self, parts: tuple[int, ...], most_s: float) -> Group | None:
+        """One kernel for two in less than so many seconds, and for others that only they read."""
+        a, b, *shared = (self.groups[n] for n in parts)
+        kept = [p for group in (a, b) for p in self._needed(group, parts)]
+        made = {p for group in shared for p in group.placed}
         if not kept:
             return None
         offers: list[tuple[float, int, Cone]] = []
-        for way in self._ways(a, b):
+        for way in self._ways((a, b), bool(shared)):
             members = [*self._moved(a, way), *self._moved(b, way)]
             if len(members) == len(a.placed) + len(b.placed):
-                cone = self._cone(members, kept)
+                cone = self._cone(members, kept, made)
                 time_s = INFINITE if cone is None else self._estimate(cone)
                 if cone is not None and time_s < most_s:
                     offers.append((time_s, len(offers), cone))
@@ -258,17 +291,32 @@ class _Grouping:
                 return group
         return None
 
-    def _ways(self, *groups: Group) -> list[Way]:
-        """The grids of some kernels, each with what these do along what they reduce."""
+    def _ways(self, groups: Sequence[Group], everywhere: bool) -> list[Way]:
+        """Grids that all values of kernels have, each with what these do along what they reduce.
+
+        Those that one of the kernels has where some do, else any; or any `everywhere`.
+        """
         ways = [g.way for g in groups]
         streams = dict.fromkeys(w.streams for w in ways if w.streams is not None) or [None]
-        return [Way(g, s) for g in dict.fromkeys(w.grid for w in ways) for s in streams]
+        first, *others = (self._grids(p) for g in groups for p in g.placed)
+        common = [grid for grid in first if all(grid in more for more in others)]
+        own = [] if everywhere else [w.grid for w in ways if w.grid in common]
+        grids = [*dict.fromkeys(own or common), *([None] if everywhere else [])]
+        return [Way(grid, s) for grid in grids for s in streams]
+
+    def _grids(self, placed: int) -> dict[Grid, None]:
+        """The grids of a value's root tiles: one block for all only where there is nothing else."""
+        if placed not in self._grids_of:
+            grids = dict.fromkeys(_grid(self.forest, r) for r in self.forest.placed[placed].kernels)
+            self._grids_of[placed] = {g: None for g in grids if g or len(grids) == 1}
+        return self._grids_of[placed]
 
     def _members(self, group: Group) -> list[Member]:
         return [Member(p, r, group.picks) for p, r in zip(group.placed, group.roots, strict=True)]
 
     def _moved(self, group: Group, way: Way) -> list[Member]:
         """The members of a kernel that goes so, those that can."""
+        way = group.way._replace(streams=way.streams) if way.grid is None else way
         if group.way.grid == way.grid and group.way.streams in (way.streams, None):
             return self._members(group)
         return [m for p in group.placed if (m := self._alone(p, way)) is not None]
@@ -290,21 +338,25 @@ class _Grouping:
             self._at[key] = best if time_s < INFINITE else None
         return self._at[key]
 
-    def _cone(self, members: Sequence[Member], kept: Collection[int]) -> Cone | None:
-        """The cone that makes some values and stores those kept.
+    def _cone(
+        self, members: Sequence[Member], kept: Collection[int], made: Collection[int] = ()
+    ) -> Cone | None:
+        """The cone that makes some values, and those of members, and stores those kept.
 
         None where there is none, or it would load what no kernel writes.
         """
-        picks = self._within(members)
-        if picks is None:
+        found = self._within(members, {*made, *(m.placed for m in members)})
+        if found is None:
             return None
+        picks, letters = found
         members = [m for m in members if m.placed in kept]
         roots = [m.root for m in members]
         order = used(self.forest, roots, picks)
         if len(order) > MAX_NODES or _is_cyclic(order, picks):
             return None
-        made = Cone([m.placed for m in members], roots, {tile: picks[tile] for tile in order})
-        return made if self._given(made.leaves) else None
+        picks = {tile: picks[tile] for tile in order}
+        cone = Cone([m.placed for m in members], roots, picks, letters)
+        return cone if self._given(cone.leaves) else None
 
     def _estimate(self, cone: Cone) -> float:
         return self.prices.estimate(cone.roots, cone.picks, stored(self.forest, cone)).time_s
@@ -313,23 +365,49 @@ class _Grouping:
         price = self.prices.price(cone.roots, cone.picks, stored(self.forest, cone))
         return Group(self.forest, cone, price)
 
-    def _within(self, members: Sequence[Member]) -> Picks | None:
-        """The cones of members as one, in which none loads what it makes itself."""
-        made = {m.placed for m in members}
+    def _within(
+        self, members: Sequence[Member], made: Collection[int]
+    ) -> tuple[Picks, Letters] | None:
+        """The cones of members as one, in which none loads what is made in it."""
         picks: Picks = {}
         for member in reversed(members):
             picks |= member.picks
         picks |= {m.root: m.picks[m.root] for m in members}
         loads = [t for t, c in picks.items() if c.kind == LOAD and c.source in made]
+        chunks = []
         while loads:
             tile = loads.pop()
             cones = self.search.cones.of(tile, self.search.materialised)[0]
             if not cones:
-                return None
+                chunks.append(tile)
+                continue
             new = {t: c for t, c in cones[0].picks.items() if t == tile or t not in picks}
             picks |= new
             loads += [t for t, c in new.items() if c.kind == LOAD and c.source in made]
-        return picks
+        letters: Letters = {}
+        for tile in chunks:
+            same = self._same(tile, picks, letters)
+            if same is None:
+                return None
+            picks[tile] = picks[same]
+        return picks, letters
+
+    def _same(self, tile: int, picks: Picks, letters: Letters) -> int | None:
+        """The tile that a chunk is in a cone where other letters run over its dims.
+
+        Structured reductions stream by a letter of their own, and take products in their chunks.
+        What the chunk's letters are there is added to those known.
+        """
+        mine = self.forest.tiles[tile]
+        for other, choice in picks.items():
+            its = self.forest.tiles[other]
+            if choice.kind == LOAD or not mine.streams or its.value != mine.value:
+                continue
+            pairs = dict(zip(mine.box.split(), its.box.split(), strict=True))
+            alike = all((a in STREAM_LETTERS) == (b in STREAM_LETTERS) for a, b in pairs.items())
+            if alike and all(letters.setdefault(a, b) == b for a, b in pairs.items()):
+                return other
+        return None
 
 
 def _grid(forest: Forest, root: int) -> Grid:
@@ -412,33 +490,38 @@ def _buffer(forest: Forest, placed: int, home: int | None) -> ChosenBuffer:
 
 def _kernel(forest: Forest, group: Group, values: Mapping[int, int]) -> ChosenKernel:
     order = used(forest, group.roots, group.picks)[::-1]
-    number = {t: n for n, t in enumerate(order)}
-    nodes = []
+    mixing = [r for r in group.roots if _mixes(forest, r, group)] if group.letters else group.roots
+    kept = set(used(forest, mixing, group.picks))
+    number: dict[int, int] = {}
+    nodes: dict[ChosenNode, int] = {}
     for tile in order:
         node, choice = forest.tiles[tile], group.picks[tile]
         view: tuple[str, ...] = ()
         if choice.kind == LOAD:
             held = values[choice.source], forest.layout_of(choice.source)
             view = forest.seen(*held, node.value, choice.layout)
-        nodes.append(
-            ChosenNode(
-                choice.kind,
-                choice.text,
-                choice.cell,
-                node.box,
-                node.type,
-                tuple(number[c] for c in choice.children),
-                choice.source,
-                choice.layout,
-                view,
-            )
+        letters = {} if tile in kept else group.letters
+        made = ChosenNode(
+            choice.kind,
+            choice.text,
+            choice.cell,
+            " ".join(letters.get(entry, entry) for entry in node.box.split()),
+            node.type,
+            tuple(number[c] for c in choice.children),
+            choice.source,
+            choice.layout,
+            view,
         )
+        number[tile] = nodes.setdefault(made, len(nodes))
     price = group.price
+    every = loop_extents(forest, group.roots, order, group.picks)
+    loops = {group.letters.get(x, x): extent for x, extent in every.items()}
+    loops |= loop_extents(forest, mixing, [t for t in order if t in kept], group.picks)
     return ChosenKernel(
         group.placed,
         tuple(nodes),
         tuple(number[r] for r in group.roots),
-        loop_extents(forest, group.roots, order, group.picks),
+        loops,
         price.schedule,
         price.row,
         dict(price.parameters),
@@ -446,3 +529,8 @@ def _kernel(forest: Forest, group: Group, values: Mapping[int, int]) -> ChosenKe
         dict(price.costs),
         dict(price.rejected),
     )
+
+
+def _mixes(forest: Forest, root: int, group: Group) -> bool:
+    """Whether a structured reduction is among what a root needs."""
+    return any(group.picks[t].structured for t in used(forest, [root], group.picks))

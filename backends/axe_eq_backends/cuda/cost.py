@@ -76,6 +76,8 @@ class TensorCores:
             return "a structured reduction of products"
         if reductions.folds:
             return "other reductions beside products"
+        if reductions.results > 1:
+            return "several results"
         return "operands of products computed in the kernel" if reductions.staged else None
 
     def refuse(self, summary: Summary, target: Target) -> str | None:
@@ -87,8 +89,6 @@ class TensorCores:
         tiled = as_matrices(summary).summary
         if not (tiled.has("p") or tiled.has("q")):
             return "no block of rows or columns"
-        if len(summary.stores) > 1:
-            return "several results"
         if unfit := not_as_they_lie(summary, target):
             return unfit
         missing = {w.dtype for w in summary.products if not tile_rows(target, w.dtype)}

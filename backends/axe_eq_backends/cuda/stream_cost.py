@@ -60,15 +60,23 @@ class Streaming:
     prices_places: bool = False
 
     def refuse_reductions(self, reductions: Reductions, target: Target) -> str | None:
-        """Refused without exactly one structured reduction, with others or operands computed."""
+        """Refused without exactly one structured reduction, with others or operands computed.
+
+        Others of several results may be what that one has at hand.
+        """
         if reductions.structured != 1:
             return "no single structured reduction of products"
-        if reductions.staged or reductions.folds:
+        if reductions.staged or (reductions.folds and reductions.results == 1):
             return "operands of products computed in the kernel, or other reductions"
         return None
 
     def refuse(self, summary: Summary, target: Target) -> str | None:
-        """Refused without exactly one structured reduction over rows of scores in one cone."""
+        """Refused without exactly one structured reduction over rows of scores in one cone.
+
+        Of several results the others are cells of what that reduction has for every row.
+        """
+        if summary.mixed is not None:
+            return self.refuse(summary.mixed, target) or _unread(summary, target)
         if reason := self.refuse_reductions(summary.reductions, target):
             return reason
         if unread := not_strided(summary):
@@ -91,9 +99,13 @@ class Streaming:
     def price(self, summary: Summary, target: Target) -> Columns:
         """Rows of scores, chunks, columns and stages.
 
-        Operands that bulk copies cannot fetch go through the registers of one warpgroup, step by
-        step.
+        A value per row beside the result costs its bytes. Operands that bulk copies cannot fetch go
+        through the registers of one warpgroup, step by step.
         """
+        if summary.mixed is not None:
+            columns, (_, *others) = self.price(summary.mixed, target), _stores(summary)
+            columns.time_s = columns.time_s + sum(others) / target.memories[0].bytes_per_s
+            return columns
         (row,) = _rows(target, summary.products[0].dtype)[:1]
         carried, known = misaligned(summary, target), target.sizes("stream_stages")
         known = known if carried else tuple(n for n in known if n > 1) or known
@@ -112,6 +124,23 @@ class Streaming:
         alone = (groups == 1) & (stages == 1)
         columns.reject(~alone if carried else stages == 1, carried or "chunks that go one by one")
         return columns
+
+
+def _stores(summary: Summary) -> list[float]:
+    """Bytes of the results, the largest first."""
+    return sorted((a.n_bytes for a in summary.stores), reverse=True)
+
+
+def _unread(summary: Summary, target: Target) -> str | None:
+    """Why the results of a cone are not those of one kernel; None where they are."""
+    if summary.formula is None or summary.mixed is None:
+        return "several results"
+    (row,) = _rows(target, summary.mixed.products[0].dtype)[:1]
+    try:
+        read_problem(read_cone(summary.formula.step(row.name)))
+    except AxeError as error:
+        return f"several results, and {error.wrong}"
+    return None
 
 
 def _rows(target: Target, dtype: str) -> list[Instr]:

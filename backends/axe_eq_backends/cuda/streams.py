@@ -11,14 +11,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
 
-from axe_eq.kernel.cells import Apply, Cell, Operand, renumber, used
+from axe_eq.kernel.cells import Apply, Cell, Operand, arg, renumber, substituted, used
 from axe_eq.kernel.structured import ONLINE
-from axe_eq.lower.formulas import Cone, Fold, Leaf, Load, Position
+from axe_eq.lower.formulas import Cone, Fold, Leaf, Load, Position, Root
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
 from axe_eq_backends.cuda.leaves import Names
 from axe_eq_backends.cuda.schedules.chunks import (
     Problem,
+    RowResult,
     Tensor,
     Tiling,
     grid,
@@ -46,10 +47,11 @@ class _Reader:
         self.cone = cone
         self.names = Names()
         mixed = [n for n, f in enumerate(cone.leaves) if isinstance(f, Fold) and f.monoid in ONLINE]
-        if len(cone.roots) != 1 or len(mixed) != 1:
-            wrong = f"stores {len(cone.roots)} results of {len(mixed)} structured reductions"
+        roots = [r for r in cone.roots if not used(r.cell).isdisjoint(mixed)]
+        if len(roots) != 1 or len(mixed) != 1:
+            wrong = f"stores {len(roots)} results of {len(mixed)} structured reductions"
             raise cone.refuse(wrong, "one result of one")
-        self.mixed = mixed[0]
+        (self.root,), (self.mixed,) = roots, mixed
         fold = cone.leaves[self.mixed]
         assert isinstance(fold, Fold)
         self.fold = fold
@@ -151,10 +153,43 @@ class _Reader:
         rest = [n for n in sorted(used(cell)) if n not in first]
         return renumber(cell, {n: i for i, n in enumerate([*first, *rest])})
 
+    # -- results per row --
+
+    def _of_rows(self, root: Root) -> RowResult:
+        """A result that is a cell of the statistic of the scores and the sum of their weights.
+
+        Raises:
+            DispatchError: it is none.
+        """
+        cone, monoid = self.cone, ONLINE[self.fold.monoid]
+        at_hand = {n: place for n in used(root.cell) if (place := self._at_hand(n)) is not None}
+        if not used(root.cell) <= at_hand.keys():
+            wrong = f"stores {root.cell} in {root.buffer} beside what it mixes"
+            raise cone.refuse(wrong, f"a cell of the {monoid.statistic} and the sum of weights")
+        if self.m is None or any(root.strides[d] for d in range(cone.rank) if d == self.q):
+            raise cone.refuse("stores other results than one per row of scores", "rows of scores")
+        strides = self._strides(root.strides, (self.m, None))
+        out = Tensor(self.names.fresh(root.buffer), root.dtype, strides, root.offset)
+        return RowResult(out, substituted(root.cell, {n: arg(p) for n, p in at_hand.items()}))
+
+    def _at_hand(self, n: int) -> int | None:
+        """0 for the statistic of all scores of a row, 1 for the sum of their weights."""
+        fold, monoid = self.cone.leaves[n], ONLINE[self.fold.monoid]
+        if not isinstance(fold, Fold) or fold.dims != self.fold.dims:
+            return None
+        if fold.monoid == monoid.statistic and fold.cell == self.score:
+            return 0
+        if fold.monoid != "+":
+            return None
+        weights = (monoid.weight, monoid.unguarded or monoid.weight)
+        tops = [m for m in used(fold.cell) if self._at_hand(m) == 0]
+        cells = [substituted(w, {0: self.score, 1: arg(m)}) for w in weights for m in tops]
+        return 1 if fold.cell in cells else None
+
     # -- the whole --
 
     def read(self) -> Problem:
-        cone, (root,) = self.cone, self.cone.roots
+        cone, root = self.cone, self.root
         products, depths = [], []
         for left, right, e in self.pairs.values():
             products.append((self._tensor(left, self.m, e), self._tensor(right, self.stream, e)))
@@ -174,6 +209,7 @@ class _Reader:
             tuple(products), tuple(depths), values, out, ONLINE[self.fold.monoid],
             self._renumbered(self.score, pairs), tuple(extras),
             self._renumbered(root.cell, [self.mixed]), tuple(more),
+            tuple(self._of_rows(r) for r in cone.roots if r is not root),
         )  # fmt: skip
         return _merged(problem)
 
@@ -185,7 +221,7 @@ def _merged(problem: Problem) -> Problem:
     ends, and what does not reach one of them reaches neither.
     """
     tensors = [t for pair in problem.products for t in pair] + [problem.values, problem.out]
-    tensors += [*problem.extras, *problem.more]
+    tensors += [*problem.extras, *problem.more, *(r.out for r in problem.rows)]
     batch = list(problem.batch)
     for slow, fast in permutations(range(len(batch)), 2):
         if all(t.strides[slow] == t.strides[fast] * batch[fast] for t in tensors):
@@ -205,9 +241,11 @@ def _with(problem: Problem, batch: tuple[int, ...], tensors: Sequence[Tensor]) -
     products = tuple((rest.pop(0), rest.pop(0)) for _ in problem.products)
     values, out = rest.pop(0), rest.pop(0)
     extras = tuple(rest.pop(0) for _ in problem.extras)
+    more = tuple(rest.pop(0) for _ in problem.more)
+    rows = tuple(replace(r, out=out) for r, out in zip(problem.rows, rest, strict=True))
     return replace(
-        problem, batch=batch, products=products, values=values, out=out, extras=extras,
-        more=tuple(rest),
+        problem, batch=batch, products=products, values=values, out=out, extras=extras, more=more,
+        rows=rows,
     )  # fmt: skip
 
 

@@ -97,6 +97,19 @@ class Tensor:
 
 
 @dataclass(frozen=True)
+class RowResult:
+    """A result with one value per row of the scores.
+
+    Attributes:
+        out: over (batch, m, 1).
+        cell: over the statistic of the row's scores and the sum of its weights.
+    """
+
+    out: Tensor
+    cell: Cell
+
+
+@dataclass(frozen=True)
 class Problem:
     """What to compute.
 
@@ -112,6 +125,7 @@ class Problem:
         cell: over the mixed value, then `more`.
         more: operands of the result over (batch, m, q).
         out: the result, over (batch, m, q).
+        rows: results beside it.
     """
 
     batch: tuple[int, ...]
@@ -127,6 +141,7 @@ class Problem:
     extras: tuple[Tensor, ...] = ()
     cell: Cell = IDENTITY
     more: tuple[Tensor, ...] = ()
+    rows: tuple[RowResult, ...] = ()
 
 
 def scored(problem: Problem) -> tuple[Cell, float]:
@@ -302,6 +317,7 @@ class Writer:
         self.extras = [None if x.counts else self._tensor(x, (p.m, p.s)) for x in p.extras]
         self.more = [None if x.counts else self._tensor(x, (p.m, p.q)) for x in p.more]
         self.out = self._tensor(p.out, (p.m, p.q), output=True)
+        self.of_rows = [self._tensor(r.out, (p.m, 1), output=True, per_row=True) for r in p.rows]
 
     def _operand(
         self, tensor: Tensor, shape: tuple[int, int], tile: tuple[int, int], stages: int
@@ -315,15 +331,20 @@ class Writer:
         return MatrixOperand(tensor, self._tensor(tensor, shape, matrix=True), ring, form)
 
     def _tensor(
-        self, tensor: Tensor, shape: tuple[int, int], output: bool = False, matrix: bool = False
+        self,
+        tensor: Tensor,
+        shape: tuple[int, int],
+        output: bool = False,
+        matrix: bool = False,
+        per_row: bool = False,
     ) -> ir.Buffer:
         """A global tensor over the dims that it reaches; matrices keep their last two dims."""
         extents = (*self.p.batch, *shape)
+        whole = (matrix or output) and not per_row
         kept = [
-            d
-            for d, stride in enumerate(tensor.strides)
-            if stride or ((matrix or output) and d >= len(self.p.batch))
-        ]
+            d for d, stride in enumerate(tensor.strides)
+            if stride or (whole and d >= len(self.p.batch))
+        ]  # fmt: skip
         read = [tensor.extent(d, extents[d]) for d in kept] or [1]
         place = strided(read, [tensor.strides[d] for d in kept] or [1])
         first = tensor.offset + sum(tensor.low(d) * tensor.strides[d] for d in kept)
@@ -579,6 +600,19 @@ class Writer:
         result = k.reg_like(self.p.out.name, self.p.out.dtype, mixed)
         k.map(self._finish(), result.all, mixed, self.total.all, *more)
         return result
+
+    def _store_rows(self, batch: Sequence[Int], row: Int, col: Int) -> None:
+        """The results with one value per row, by the tile of the first columns."""
+        k, scale = self.k, scored(self.p)[1]
+        top = apply("mul", arg(0), scale) if scale != 1 else arg(0)
+        with k.when(equal(col, 0)) if self.p.rows and self.grid.cols > 1 else nullcontext():
+            for r, buffer in zip(self.p.rows, self.of_rows, strict=True):
+                held = k.reg_reduced(r.out.name, r.out.dtype, self.scores[0].all, [1])
+                cell = substituted(r.cell, {0: top, 1: arg(1)})
+                k.map(cell, held.all, self.top.all, self.total.all)
+                rows, cols = span(row, GROUP_ROWS), span(0, 1)
+                place = self._view(r.out, buffer, batch, rows, cols, matrix=False)
+                k.copy(place, held.all[slice(None), 0])
 
     def _place(self, batch: Sequence[Int], row: Int, col: Int, panel: int) -> ir.View:
         rows, cols = span(row, GROUP_ROWS), span(col + panel * self.wide, self.wide)

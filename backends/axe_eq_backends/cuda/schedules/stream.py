@@ -167,6 +167,7 @@ class _Bulk(Writer):
                 self._score(extras, step)
                 self._weigh(first=False)
             self._finish_mix(previous)
+            self._store_rows(batch, row, col)
             for panel in range(self.panels):
                 self._store(group, batch, row, col, panel)
         if self.staged_out:
@@ -279,6 +280,7 @@ class _Carried(Writer):
                 k.gemm_async(self.mixed.all, self.weights.all, self.values.ring[0], accumulate=1)
                 k.wait_group("wgmma", 0)
                 k.sync()
+            self._store_rows(batch, row, col)
             for panel in range(self.panels):
                 result = self._result(batch, row, col, panel)
                 k.copy(self._place(batch, row, col, panel), result.all)
