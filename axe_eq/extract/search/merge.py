@@ -68,11 +68,6 @@ class Cone(NamedTuple):
     picks: Picks
     letters: Letters
 
-    @property
-    def leaves(self) -> frozenset[int]:
-        """Placed classes it loads."""
-        return frozenset(c.source for c in self.picks.values() if c.kind == LOAD)
-
 
 class Group:
     """One kernel to be: the values that it writes, with one grid.
@@ -90,10 +85,12 @@ class Group:
 
     def __init__(self, forest: Forest, cone: Cone, price: Price) -> None:
         self.placed, self.roots, self.picks = tuple(cone.placed), tuple(cone.roots), cone.picks
-        self.price, self.leaves, self.letters = price, cone.leaves, cone.letters
-        tiles = (forest.tiles[t] for t, c in self.picks.items() if c.kind != LOAD)
+        self.price, self.letters = price, cone.letters
+        made = {t: cone.picks[t] for t in used(forest, self.roots, self.picks)}
+        self.leaves = frozenset(c.source for c in made.values() if c.kind == LOAD)
+        tiles = (forest.tiles[t] for t, c in made.items() if c.kind != LOAD)
         self.values = frozenset(tile.value for tile in tiles)
-        self.way = Way(_grid(forest, self.roots[0]), _streams(forest, self.picks))
+        self.way = Way(_grid(forest, self.roots[0]), _streams(forest, made))
 
 
 def stored(forest: Forest, group: Group | Cone) -> list[str]:
@@ -122,9 +119,7 @@ class _Grouping:
         self._at: dict[tuple[int, Way], Member | None] = {}
         self._grids_of: dict[int, dict[Grid, None]] = {}
         for m in selection.kernels.values():
-            order = used(self.forest, [m.root], m.picks)
-            cone = Cone([m.placed], [m.root], {tile: m.picks[tile] for tile in order}, {})
-            self._add(Group(self.forest, cone, m.price))
+            self._add(Group(self.forest, Cone([m.placed], [m.root], m.picks, {}), m.price))
 
     def run(self) -> list[Group]:
         """Merge until no two kernels gain by it."""
@@ -171,9 +166,9 @@ class _Grouping:
         needed = {p for n in parts for p in self._needed(self.groups[n], parts)}
         return needed <= set(joined.placed) and self._given(joined.leaves)
 
-    def _given(self, leaves: frozenset[int]) -> bool:
+    def _given(self, leaves: Collection[int]) -> bool:
         """Whether what is read is an input or is written."""
-        return leaves <= self.search.inputs | self.writer.keys()
+        return self.search.inputs | self.writer.keys() >= set(leaves)
 
     def _drop_dead(self) -> bool:
         """Store nothing that nobody reads: a merge may have taken a value's last reader."""
@@ -271,11 +266,14 @@ class _Grouping:
     # -- one kernel of several
 
     def _join(self, parts: tuple[int, ...], most_s: float) -> Group | None:
-        """One kernel for two in less than so many seconds, and for others that only they read."""
+        """One kernel for two in less than so many seconds, and for others that only they read.
+
+        Whether a kernel of one result should compute more itself, the search has asked.
+        """
         a, b, *shared = (self.groups[n] for n in parts)
         kept = [p for group in (a, b) for p in self._needed(group, parts)]
         made = {p for group in shared for p in group.placed}
-        if not kept:
+        if len(kept) < 2:
             return None
         offers: list[tuple[float, int, Cone]] = []
         for way in self._ways((a, b), bool(shared)):
@@ -356,7 +354,8 @@ class _Grouping:
             return None
         picks = {tile: picks[tile] for tile in order}
         cone = Cone([m.placed for m in members], roots, picks, letters)
-        return cone if self._given(cone.leaves) else None
+        loads = [c.source for c in picks.values() if c.kind == LOAD]
+        return cone if self._given(loads) else None
 
     def _estimate(self, cone: Cone) -> float:
         return self.prices.estimate(cone.roots, cone.picks, stored(self.forest, cone)).time_s

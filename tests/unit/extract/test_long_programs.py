@@ -146,13 +146,13 @@ def test_outputs_that_touch_one_value_are_not_all_offered_to_each_other(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each to its share of partners: 80 outputs offered 6,078 pairs, 160 of them 24,928."""
-    offered, join = [], choose._join
+    offered, join = [], choose._Grouping._join
 
     def counted(*pair: Any) -> Any:
         offered.append(pair)
         return join(*pair)
 
-    monkeypatch.setattr(choose, "_join", counted)
+    monkeypatch.setattr(choose._Grouping, "_join", counted)
     exe = searched(lambda x: tuple(x * (n + 1) for n in range(80)), "64:f32", target="h200")
     assert len(offered) <= 2 * choose.MOST_PAIRS
     assert len(exe.kernels) <= 6
