@@ -1,0 +1,312 @@
+"""Programs of several results, rotations, concatenations and slices against torch on a GPU.
+
+    python -m benchmarks.cuda_outputs --prepare FOLDER [--only NAME ...]
+    python -m benchmarks.cuda_outputs --gpu --saved FOLDER --out FILE [--only NAME ...]
+
+The first compiles and saves all programs for an H200, without a GPU; the second runs them. Shapes
+are those of models and, of every kind, two drawn by seed. Correctness comes first: every result is
+compared with torch in float64 on random normal data. What is timed are CUDA graphs over buffers
+that take turns and are larger than L2 together, in shuffled order, the median of the rounds:
+`torch.compile` by default, which the ratio is to, and eager; of attention, whose log-sum-exp is a
+second result, flash attention too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+EPS, TOLERANCE = 1e-5, 2e-3
+SEED, DRAWN, SETS_BYTES = 29, 2, 300e6
+Shape = tuple[int, ...]
+
+
+def _rms(np: Any, x: Any, weight: Any) -> Any:
+    return x * (1 / np.sqrt(np.mean(x * x, -1) + EPS))[..., None] * weight
+
+
+def residual_rmsnorm(np: Any, x: Any, r: Any, weight: Any) -> Any:
+    """The residual h = x + r, and its norm."""
+    h = np.wide(x) + np.wide(r)
+    return np.narrow(h), np.narrow(_rms(np, h, np.wide(weight)))
+
+
+def residual_softmax(np: Any, x: Any, r: Any) -> Any:
+    """The residual h = x + r, and its softmax."""
+    h = np.wide(x) + np.wide(r)
+    return np.narrow(h), np.narrow(np.softmax(h))
+
+
+def residual_layernorm(np: Any, x: Any, r: Any) -> Any:
+    """The residual h = x + r, its norm, and the mean and scale of every row."""
+    h = np.wide(x) + np.wide(r)
+    mean = np.mean(h, -1)
+    centred = h - mean[..., None]
+    scale = 1 / np.sqrt(np.mean(centred * centred, -1) + EPS)
+    return np.narrow(h), np.narrow(centred * scale[..., None]), mean, scale
+
+
+def moments(np: Any, x: Any) -> Any:
+    """Sum and sum of squares of every row."""
+    wide = np.wide(x)
+    return np.sum(wide, -1), np.sum(wide * wide, -1)
+
+
+def bounds(np: Any, x: Any) -> Any:
+    """Least and greatest of every row."""
+    return np.min(x, -1), np.max(x, -1)
+
+
+def rope(np: Any, x: Any, cos: Any, sin: Any) -> Any:
+    """Halves of the last dim turned by angles of the first one (Su et al. 2021)."""
+    half = x.shape[-1] // 2
+    a, b = np.wide(x[..., :half]), np.wide(x[..., half:])
+    c, s = cos[:, None, :], sin[:, None, :]
+    return np.narrow(np.concat([a * c - b * s, a * s + b * c]))
+
+
+def gated(np: Any, x: Any) -> Any:
+    """Two slices of one tensor: silu of one times the other."""
+    half = x.shape[-1] // 2
+    gate, up = np.wide(x[..., :half]), np.wide(x[..., half:])
+    return np.narrow(gate / (1 + np.exp(-gate)) * up)
+
+
+def joined(np: Any, x: Any, r: Any) -> Any:
+    """A tensor beside the double of another."""
+    return np.concat([x, r * 2])
+
+
+def attention(np: Any, q: Any, k: Any, v: Any) -> Any:
+    """Attention, and the log of the sum of every row's exponentials."""
+    s = np.wide(np.matmul(q, np.turned(k))) * (q.shape[-1] ** -0.5)
+    top = np.max(s, -1)
+    e = np.exp(s - top[..., None])
+    total = np.sum(e, -1)
+    return np.matmul(np.narrow(e / total[..., None]), v), top + np.log(total)
+
+
+KINDS: dict[str, Callable[..., Any]] = {
+    f.__name__: f
+    for f in (residual_rmsnorm, residual_softmax, residual_layernorm, moments, bounds,
+              rope, gated, joined, attention)
+}  # fmt: skip
+TENSORS = {"residual_rmsnorm": 2, "residual_softmax": 2, "residual_layernorm": 2, "joined": 2,
+           "attention": 3}  # fmt: skip
+
+
+def _along(reduced: Callable[..., Any]) -> Callable[[Any, int], Any]:
+    """A reduction with its axis by place, as torch has it."""
+    return lambda x, axis: reduced(x, axis=axis)
+
+
+class Axe:
+    """The functions of arrays that programs take."""
+
+    def __init__(self) -> None:
+        from axe_eq import array, nn
+
+        self.exp, self.log, self.sqrt, self.matmul = array.exp, array.log, array.sqrt, array.matmul
+        self.concat: Callable[[Any], Any] = partial(array.concat, axis=-1)
+        self.softmax: Callable[[Any], Any] = partial(nn.softmax, axis=-1)
+        self.wide: Callable[[Any], Any] = lambda x: array.astype(x, "f32")
+        self.narrow: Callable[[Any], Any] = lambda x: array.astype(x, "f16")
+        self.turned: Callable[[Any], Any] = partial(array.permute_dims, axes=(0, 2, 1))
+        self.sum, self.mean = _along(array.sum), _along(array.mean)
+        self.min, self.max = _along(array.min), _along(array.max)
+
+
+class Torch:
+    """The same of torch, with its own softmax; in float64 nothing is narrowed."""
+
+    def __init__(self, exact: bool = False) -> None:
+        import torch
+
+        self.exp, self.log, self.sqrt = torch.exp, torch.log, torch.sqrt
+        self.matmul, self.sum, self.mean = torch.matmul, torch.sum, torch.mean
+        self.min, self.max = torch.amin, torch.amax
+        self.concat: Callable[[Any], Any] = partial(torch.cat, dim=-1)
+        self.softmax: Callable[[Any], Any] = partial(torch.softmax, dim=-1)
+        self.wide: Callable[[Any], Any] = (lambda x: x) if exact else (lambda x: x.float())
+        self.narrow: Callable[[Any], Any] = (lambda x: x) if exact else (lambda x: x.half())
+        self.turned: Callable[[Any], Any] = partial(torch.transpose, dim0=1, dim1=2)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program of a kind on f16 tensors of a shape; angles of `rope` are f32."""
+
+    kind: str
+    shape: Shape
+
+    @property
+    def name(self) -> str:
+        """Kind and shape."""
+        return f"{self.kind}_{'x'.join(map(str, self.shape))}"
+
+    @property
+    def given(self) -> list[tuple[Shape, str]]:
+        """Shape and element type of every argument."""
+        tensors = [(self.shape, "f16")] * TENSORS.get(self.kind, 1)
+        if self.kind == "rope":
+            tensors += [((self.shape[0], self.shape[-1] // 2), "f32")] * 2
+        if self.kind == "residual_rmsnorm":
+            tensors.append((self.shape[-1:], "f16"))
+        return tensors
+
+    def run(self, np: Any, *given: Any) -> Any:
+        """The program, by some functions of arrays."""
+        return KINDS[self.kind](np, *given)
+
+
+def named() -> list[Case]:
+    """Shapes of models."""
+    rows = [(8192, 4096), (16384, 2880), (4096, 8192), (512, 50257)]
+    kinds = [k for k in KINDS if k not in ("rope", "attention")]
+    return [
+        *(Case(kind, shape) for kind in kinds for shape in rows[: 4 if "soft" in kind else 3]),
+        *(Case("rope", shape) for shape in ((4096, 32, 128), (8192, 64, 64), (2048, 8, 128))),
+        *(Case("attention", shape) for shape in ((32, 2048, 64), (16, 4096, 128))),
+    ]
+
+
+def drawn(seed: int = SEED, count: int = DRAWN) -> Iterator[Case]:
+    """Of every kind some of 8 to 64 million elements."""
+    rng = random.Random(seed)
+    for kind in KINDS:
+        for _ in range(count):
+            if kind == "attention":
+                yield Case(kind, (rng.choice((8, 24, 40)), rng.choice((1000, 1536, 3000)), 64))
+                continue
+            last = 2 * rng.choice((32, 48, 64)) if kind == "rope" else 2 * rng.randint(100, 8000)
+            heads = (rng.choice((4, 12, 40)),) if kind == "rope" else ()
+            rest = last * math.prod(heads)
+            yield Case(kind, (rng.randint(8, 64) * 2**20 // rest, *heads, last))
+
+
+def cases(only: Sequence[str] | None) -> Iterator[Case]:
+    """All of them, or those whose names begin so."""
+    for case in dict.fromkeys([*named(), *drawn()]):
+        if not only or case.name.startswith(tuple(only)):
+            yield case
+
+
+def prepare(folder: Path, only: Sequence[str] | None) -> None:
+    """Compile and save."""
+    import axe_eq as axe
+
+    folder.mkdir(parents=True, exist_ok=True)
+    functions = Axe()
+    for case in cases(only):
+        begin = time.process_time()
+        specs = [axe.Spec(shape, dtype) for shape, dtype in case.given]
+        exe = axe.compile(partial(case.run, functions), *specs, target="h200")
+        exe.save(folder / f"{case.name}.axe")
+        kernels = [
+            {"schedule": k.schedule, "results": len(k.writes), "us": k.time_s * 1e6, **k.parameters}
+            for k in exe.kernels
+        ]
+        found = {"estimate_us": exe.cost["time_s"] * 1e6, "kernels": kernels}
+        (folder / f"{case.name}.json").write_text(json.dumps(found), encoding="utf-8")
+        shown = "; ".join(" ".join(f"{k}={v}" for k, v in made.items()) for made in kernels)
+        seconds = time.process_time() - begin
+        print(f"{case.name}: {found['estimate_us']:.1f} us, {seconds:.1f} s: {shown}", flush=True)
+
+
+def measure(case: Case, saved: Path, rounds: int) -> dict[str, Any]:
+    """Errors, then times."""
+    import torch
+
+    from axe_eq.run.store import load
+    from benchmarks.cuda import Run, graphs, summary
+
+    dtypes = {"f16": torch.float16, "f32": torch.float32}
+    given = case.given
+    n_bytes = sum(math.prod(shape) * dtypes[dtype].itemsize for shape, dtype in given)
+    sets = [
+        tuple(torch.randn(shape, device="cuda", dtype=dtypes[dtype]) for shape, dtype in given)
+        for _ in range(max(2, math.ceil(SETS_BYTES / n_bytes)))
+    ]
+    about = json.loads((saved / f"{case.name}.json").read_text(encoding="utf-8"))
+    exe = load(saved / f"{case.name}.axe")
+    calls = [exe.bind(*tensors) for tensors in sets]
+    found = {"name": case.name, **about, "error": _error(case, sets[0], calls[0]())}
+    runs: dict[str, list[Run]] = {"axe": calls} if found["error"] < TOLERANCE else {}
+    program = partial(case.run, Torch())
+    runs["eager"] = [partial(program, *tensors) for tensors in sets]
+    torch._dynamo.reset()
+    compiled = torch.compile(program, dynamic=False)
+    compiled(*sets[0])
+    runs["compile"] = [partial(compiled, *tensors) for tensors in sets]
+    if case.kind == "attention":
+        flash = torch.ops.aten._scaled_dot_product_flash_attention
+        heads = [[t[None] for t in tensors] for tensors in sets]
+        runs["flash"] = [partial(flash, *tensors) for tensors in heads]
+    times = found["times"] = summary(graphs(runs, rounds), n_bytes)
+    peer = min(times[key]["us"] for key in ("compile", "flash") if key in times)
+    ours = times["axe"]["us"] if "axe" in times else math.inf
+    return {**found, "ratio": peer / ours, "of_estimate": ours / found["estimate_us"]}
+
+
+def _error(case: Case, given: Sequence[Any], results: Any) -> float:
+    """The largest difference from torch in float64, over the largest value of the result."""
+    wanted = case.run(Torch(exact=True), *(t.double() for t in given))
+    pairs = zip(
+        *(x if isinstance(x, (tuple, list)) else (x,) for x in (results, wanted)), strict=True
+    )
+    errors = [float((got.double() - want).abs().max() / want.abs().max()) for got, want in pairs]
+    return max(e if math.isfinite(e) else math.inf for e in errors)
+
+
+def main() -> None:
+    """Prepare or measure."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--prepare", type=Path, help="compile here and save there")
+    parser.add_argument("--gpu", action="store_true", help="measure")
+    parser.add_argument("--saved", type=Path, help="where --prepare saved")
+    default = Path(os.environ.get("OUT", "benchmarks/results")) / "cuda_outputs.json"
+    parser.add_argument("--out", type=Path, default=default)
+    parser.add_argument("--only", nargs="*", default=None, help="beginnings of names")
+    options = parser.parse_args()
+    if options.prepare:
+        prepare(options.prepare, options.only)
+    if not options.gpu:
+        return
+    import torch
+
+    from benchmarks.cuda import machine
+
+    torch.manual_seed(0)
+    found: list[dict[str, Any]] = []
+    for case in cases(options.only):
+        try:
+            found.append(measure(case, options.saved, 9))
+        except Exception as error:
+            found.append({"name": case.name, "failed": repr(error)[:500]})
+            print(case.name, "failed:", repr(error)[:300], flush=True)
+            continue
+        last = found[-1]
+        shown = " ".join(f"{key} {v['us']:.2f}" for key, v in last["times"].items())
+        print(
+            f"{case.name}: {last['ratio']:.3f} of the peer; {shown};"
+            f" estimated {last['estimate_us']:.1f}, error {last['error']:.1e}", flush=True,
+        )  # fmt: skip
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps({"machine": machine(), "cases": found}, indent=1))
+    if ratios := [c["ratio"] for c in found if c.get("ratio")]:
+        mean = statistics.geometric_mean(ratios)
+        print(f"{len(ratios)} programs: geomean {mean:.3f}, least {min(ratios):.3f}")
+
+
+if __name__ == "__main__":
+    main()
