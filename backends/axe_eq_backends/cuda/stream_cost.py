@@ -11,6 +11,7 @@ counted over the grid, in the order in which the emitted loops take its tiles.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,15 +34,13 @@ from axe_eq_backends.cuda.cost import (
 )
 from axe_eq_backends.cuda.schedules.chunks import (
     GROUP_ROWS,
+    NUMBERED,
     Problem,
-    Reach,
     Tiling,
     grid,
     live,
-    scoring_words,
-    storing_words,
 )  # fmt: skip
-from axe_eq_backends.cuda.schedules.gemm import PANEL_BYTES, SMEM_SLACK
+from axe_eq_backends.cuda.schedules.gemm import PANEL_BYTES, SMEM_SLACK, column_words, tile_words
 from axe_eq_backends.cuda.schedules.tile_order import IN_ROWS
 from axe_eq_backends.cuda.streams import read_problem, taken
 
@@ -49,6 +48,62 @@ from axe_eq_backends.cuda.streams import read_problem, taken
 REGISTERS = {1: 240, 2: 232, 3: 160}
 OTHER_REGISTERS = 32
 LANES, DEPTH_BYTES, WIDEST = 128, 64, 256
+ROWS_OF_THREAD = 2
+F32_BYTES = 4
+
+
+class Reach(NamedTuple):
+    """What an operand of scores or of results takes, as registers hold it.
+
+    Attributes:
+        itemsize: bytes of an element.
+        rows, cols: whether it has one per row, and one per column.
+        counts: it is the index along one of them.
+    """
+
+    itemsize: int
+    rows: bool
+    cols: bool
+    counts: bool = False
+
+    def words(self, cols: Any) -> Any:
+        """Registers of a thread for so many columns of a warpgroup's rows."""
+        if self.cols and self.rows:
+            return tile_words(GROUP_ROWS, cols, self.itemsize)
+        if self.cols:
+            return column_words(NUMBERED if self.counts else cols, self.itemsize)
+        return ROWS_OF_THREAD if self.rows else 1
+
+
+def scoring_words(chunk: Any, width: Any, n_products: int, size: int, extras: Any) -> Any:
+    """Registers of a consumer's thread for the tiles of a chunk, less its statistics.
+
+    Scores of every product, weights of the chunk before, mixed values, operands of the scores.
+
+    Args:
+        chunk: columns of the scores; a number, or an array of them.
+        width: columns of the values, likewise.
+        n_products: of the scores.
+        size: bytes of a weight.
+        extras: what each operand of the scores takes (`Reach`).
+    """
+    scores = tile_words(GROUP_ROWS, chunk, F32_BYTES) * max(n_products, 1)
+    weights = tile_words(GROUP_ROWS, chunk, size)
+    mixed = tile_words(GROUP_ROWS, width, F32_BYTES)
+    return scores + weights + mixed + sum(x.words(chunk) for x in extras)
+
+
+def storing_words(width: Any, size: int, more: Any) -> Any:
+    """Registers of a consumer's thread for mixed values and a panel of the result.
+
+    Args:
+        width: columns of the values; a number, or an array of them.
+        size: bytes of an element of the result.
+        more: what each operand of the result takes (`Reach`).
+    """
+    panel = PANEL_BYTES // size
+    mixed = tile_words(GROUP_ROWS, width, F32_BYTES)
+    return mixed + tile_words(GROUP_ROWS, panel, size) + sum(x.words(panel) for x in more)
 
 
 @dataclass(frozen=True)

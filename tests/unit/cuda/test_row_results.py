@@ -99,7 +99,7 @@ def test_results_per_row_come_out_of_the_streaming_kernel(name: str) -> None:
     with axe.debug(cache=0):
         exe = axe.compile(case.fn, *(axe.Spec(a.shape, "f16") for a in arrays), target="h200")
     wanted = by_row(case.fn, *arrays)
-    (step,) = exe.schedule.graph.steps
+    (step,) = exe.schedule.graph.kernels
     assert (step.schedule, len(step.writes)) == ("streaming", len(wanted))
     for size in (1.0, 4.0):  # weights of all; and of one or two alone
         arrays = given(case, size)

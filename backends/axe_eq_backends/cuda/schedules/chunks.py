@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from axe_eq.errors import ScheduleError
 from axe_eq.kernel.cells import (
@@ -36,7 +36,6 @@ from axe_eq_backends.cuda.instrs import K_MAJOR, MN_MAJOR, TMA, SmemForm
 from axe_eq_backends.cuda.live import Live, positions
 from axe_eq_backends.cuda.online import WIDENED, gathered, hoisted, in_powers_of_two
 from axe_eq_backends.cuda.schedules import tiles
-from axe_eq_backends.cuda.schedules.gemm import column_words, tile_words
 from axe_eq_backends.cuda.schedules.tensors import VECTOR_BYTES
 from axe_eq_backends.cuda.schedules.tile_order import IN_ROWS, Grid, Order, backwards
 from axe_eq_backends.cuda.wgmma import accumulator
@@ -45,8 +44,6 @@ GROUP_ROWS = 64
 PANEL_BYTES = 128
 # Columns whose numbers are in registers at once: they are made where scores need them.
 NUMBERED = 16
-ROWS_OF_THREAD = 2
-F32_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -207,60 +204,6 @@ def padded_depth(depth: int, itemsize: int) -> int:
     """A depth rounded up to rows of 64 bytes: narrower swizzles halve the matrix rate."""
     unit = 64 // itemsize
     return -(-depth // unit) * unit
-
-
-class Reach(NamedTuple):
-    """What an operand of scores or of results takes, as registers hold it.
-
-    Attributes:
-        itemsize: bytes of an element.
-        rows, cols: whether it has one per row, and one per column.
-        counts: it is the index along one of them.
-    """
-
-    itemsize: int
-    rows: bool
-    cols: bool
-    counts: bool = False
-
-    def words(self, cols: Any) -> Any:
-        """Registers of a thread for so many columns of a warpgroup's rows."""
-        if self.cols and self.rows:
-            return tile_words(GROUP_ROWS, cols, self.itemsize)
-        if self.cols:
-            return column_words(NUMBERED if self.counts else cols, self.itemsize)
-        return ROWS_OF_THREAD if self.rows else 1
-
-
-def scoring_words(chunk: Any, width: Any, n_products: int, size: int, extras: Any) -> Any:
-    """Registers of a consumer's thread for the tiles of a chunk, less its statistics.
-
-    Scores of every product, weights of the chunk before, mixed values, operands of the scores.
-
-    Args:
-        chunk: columns of the scores; a number, or an array of them.
-        width: columns of the values, likewise.
-        n_products: of the scores.
-        size: bytes of a weight.
-        extras: what each operand of the scores takes (`Reach`).
-    """
-    scores = tile_words(GROUP_ROWS, chunk, F32_BYTES) * max(n_products, 1)
-    weights = tile_words(GROUP_ROWS, chunk, size)
-    mixed = tile_words(GROUP_ROWS, width, F32_BYTES)
-    return scores + weights + mixed + sum(x.words(chunk) for x in extras)
-
-
-def storing_words(width: Any, size: int, more: Any) -> Any:
-    """Registers of a consumer's thread for mixed values and a panel of the result.
-
-    Args:
-        width: columns of the values; a number, or an array of them.
-        size: bytes of an element of the result.
-        more: what each operand of the result takes (`Reach`).
-    """
-    panel = PANEL_BYTES // size
-    mixed = tile_words(GROUP_ROWS, width, F32_BYTES)
-    return mixed + tile_words(GROUP_ROWS, panel, size) + sum(x.words(panel) for x in more)
 
 
 @dataclass(frozen=True)
