@@ -10,11 +10,18 @@ import pytest
 from axe_eq.extract.price.cone import Cones, used
 from axe_eq.extract.price.priced import Prices
 from axe_eq.extract.read.forest import LOAD, Forest
+from axe_eq.extract.search.merge import merged
 from axe_eq.extract.search.recall import members
 from axe_eq.extract.search.search import Search
-from tests.unit.extract.graphs import forest_of, random_program, search_of
+from axe_eq.extract.search.stage import extract
+from tests.unit.extract.graphs import (
+    forest_of,
+    program_of_results,
+    random_program,
+    search_of,
+)
 
-SMALL, MEDIUM = 200, 60
+SMALL, MEDIUM, OF_RESULTS = 200, 60, 60
 SAMPLE = 0.05
 
 
@@ -107,3 +114,31 @@ def test_medium_graphs_are_within_five_percent(full: bool) -> None:
     print(f"{n_graphs} graphs, {sum(g < 1 + 1e-9 for g in gaps.values())} solved exactly, worst",
           max(gaps.values()))  # fmt: skip
     assert max(gaps.values()) <= 1.05, sorted(gaps.items(), key=lambda g: g[1])[-5:]
+
+
+def grouped(search: Search) -> float:
+    """The least cost over all sets, the kernels of each become kernels of several results."""
+    best = float("inf")
+    for size in range(len(search.values) + 1):
+        for subset in combinations(search.values, size):
+            if search.keeping(subset) < float("inf"):
+                groups = merged(search, search.selection())
+                best = min(best, sum(g.price.time_s for g in groups))
+    return best
+
+
+def test_kernels_of_several_results_cost_what_the_best_set_gives(full: bool) -> None:
+    """Kernels merge after values are chosen: no other choice of values would have given less."""
+    gaps, most = {}, 7 if full else 4
+    for seed in count():
+        forest = forest_of(program_of_results(seed, 4 + seed % 5))
+        search = search_of(forest)
+        if len(forest.roots) < 2 or not 0 < len(search.values) <= most:
+            continue
+        found = extract(search.prices)
+        made = (found.groups, *found.alternatives)
+        least = min(sum(g.price.time_s for g in groups) for groups in made)
+        gaps[seed] = least / grouped(search)
+        if len(gaps) == (OF_RESULTS if full else 3):
+            break
+    assert max(gaps.values()) <= 1 + 1e-9, gaps

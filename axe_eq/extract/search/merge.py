@@ -176,12 +176,13 @@ class _Grouping:
             needed = self._needed(group, (number,))
             if len(needed) == len(group.placed):
                 continue
-            left = self._cone(self._members(group), needed) if needed else None
-            if needed and (left is None or self._estimate(left) == INFINITE):
+            cone = self._cone(self._members(group), needed) if needed else None
+            left = None if cone is None else self._read(cone)
+            if needed and (left is None or left.price.time_s == INFINITE):
                 continue
             self._remove(number)
             if left is not None:
-                self._add(self._read(left))
+                self._add(left)
             return True
         return False
 
@@ -273,7 +274,7 @@ class _Grouping:
         a, b, *shared = (self.groups[n] for n in parts)
         kept = [p for group in (a, b) for p in self._needed(group, parts)]
         made = {p for group in shared for p in group.placed}
-        if len(kept) < 2:
+        if len(kept) < 2 or any(self._needed(group, parts) for group in shared):
             return None
         offers: list[tuple[float, int, Cone]] = []
         for way in self._ways((a, b), bool(shared)):

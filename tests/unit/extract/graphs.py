@@ -41,6 +41,28 @@ def random_program(seed: int, n_ops: int, extent: int = 2048) -> Program:
     return Program(tuple(InputSpec(n) for n in inputs), (root,))
 
 
+def program_of_results(seed: int, n_ops: int, extent: int = 2048) -> Program:
+    """The same, whose results are rows, loose ends, and a value that others use."""
+    rng = random.Random(seed)
+    matrix = value_type(f"f16[{extent},{extent}]")
+    values = [input_node("x", matrix), input_node("y", matrix)]
+    weight = input_node("w", matrix)
+    made: list[Node] = []
+    while len(made) < n_ops:
+        if rng.random() < 0.3:
+            row = rng.choice(("a b -> a; + b", "a b -> a; max b"))
+            made.append(op_node(row, "id", [rng.choice(values[-4:])]))
+        else:
+            made.append(_operator(rng, values, weight))
+            values.append(made[-1])
+    used = {a for node in made for a in node.args}
+    loose = [n for n in made if n not in used]
+    inner = [n for n in made if n in used]
+    roots = tuple(dict.fromkeys([*loose, *([rng.choice(inner)] if inner else [])]))
+    inputs = [n for n in Program((), roots).nodes() if n.kind == "input"]
+    return Program(tuple(InputSpec(n) for n in inputs), roots)
+
+
 def _operator(rng: random.Random, values: Sequence[Node], weight: Node) -> Node:
     recent = values[-4:]
     kind = rng.random()
