@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
+from axe_eq.extract.search import merge
 from axe_eq.pack import installed
 from axe_eq.schedule.graph import ScheduleGraph
 from axe_eq_backends.cuda.lane_cost import Lanes
+from tests.unit.extract.graphs import forest_of, program_of_results, search_of
 
 xp = axe.array
 EPS = 1e-5
@@ -191,6 +193,9 @@ def drawn(seed: int) -> tuple[Callable[..., Any], tuple[str, ...]]:
 
 
 def test_nothing_is_stored_that_nobody_reads(full: bool) -> None:
+    """A sum that a variance needs was stored beside mean and variance."""
+    exe = axe.compile(PROGRAMS["mean, variance"].fn, axe.Spec(LARGE, "f32"), target="h200")
+    assert not unread(exe.schedule.graph)
     several = 0
     for seed in range(DRAWN if full else SAMPLED):
         fn, specs = drawn(seed)
@@ -198,3 +203,37 @@ def test_nothing_is_stored_that_nobody_reads(full: bool) -> None:
         assert not unread(graph), seed
         several += sum(len(step.writes) > 1 for step in graph.kernels)
     assert several >= SAMPLED // 2
+
+
+def test_a_store_whose_last_reader_is_gone_is_dropped() -> None:
+    """As where a kernel that joins another comes to compute what a third one wrote for it."""
+    search = search_of(forest_of(program_of_results(1, 6)))
+    search.set_materialised(sorted({*search.values} - search.materialised))
+    grouping = merge._Grouping(search, search.selection())
+    pairs = [(r, w) for r, g in grouping.groups.items() for p in g.leaves
+             if (w := grouping.writer.get(p)) is not None and p not in search.roots
+             and grouping.readers[p] == {r}]  # fmt: skip
+    made = [(pair, merge_of(grouping, pair)) for pair in pairs]
+    (pair, cone) = next((p, c) for p, c in made if c is not None)
+    before = len(grouping.groups)
+    grouping._remove(*pair)
+    grouping._add(grouping._read(cone))
+    while grouping._drop_dead():
+        pass
+    groups = list(grouping.groups.values())
+    assert len(groups) == before - 1
+    read = {leaf for group in groups for leaf in group.leaves}
+    assert all(p in read or p in search.roots for group in groups for p in group.placed)
+    assert search.roots <= {p for group in groups for p in group.placed}
+
+
+def merge_of(grouping: merge._Grouping, pair: tuple[int, int]) -> merge.Cone | None:
+    """A kernel for two that stores what each of them writes, if there is one."""
+    groups = [grouping.groups[n] for n in pair]
+    for way in grouping._ways(groups, True):
+        members = [m for group in groups for m in grouping._moved(group, way)]
+        if len(members) == sum(len(group.placed) for group in groups):
+            cone = grouping._cone(members, [m.placed for m in members])
+            if cone is not None and grouping._estimate(cone) < float("inf"):
+                return cone
+    return None
