@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -99,7 +98,6 @@ PROGRAMS = {
 }
 
 
-@cache
 def compiled(name: str) -> Any:
     program = PROGRAMS[name]
     with axe.debug(cache=0):
@@ -124,33 +122,27 @@ def extreme(seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
     return x.astype(np.float32)
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_results_of_one_row_are_one_kernel(name: str) -> None:
-    steps = compiled(name).schedule.graph.steps
-    assert len(steps) == 1, [s.name for s in steps]
-    assert not unread(compiled(name).schedule.graph)
+def test_results_of_one_row_are_one_kernel_that_is_right_and_priced_as_written(name: str) -> None:
+    """Its price is that of a candidate of its own formulas, with all of its parameters."""
+    program, exe = PROGRAMS[name], compiled(name)
+    (step,) = exe.schedule.graph.kernels
+    assert len(exe.schedule.graph.steps) == 1
+    assert not unread(exe.schedule.graph)
 
+    target = installed()["cuda"].targets["h200"]
+    known = {tuple(c.parameters.items()): c.time_s for c in Lanes().candidates(step, target)}
+    assert known[tuple(step.parameters.items())] == pytest.approx(step.time_s)
 
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_kernels_of_several_results_compute_them(name: str) -> None:
-    program = PROGRAMS[name]
     xs = [extreme(n) for n in range(program.n)]
     with np.errstate(over="ignore"):
         wanted = program.fn(*(x.astype(np.float64) for x in xs))
-    for got, want in zip(compiled(name).interpret(*xs), wanted, strict=True):
+    for got, want in zip(exe.interpret(*xs), wanted, strict=True):
         rows = (SMALL[0], -1) if np.shape(want)[:1] == SMALL[:1] else (1, -1)
         got, want = np.reshape(got, rows), np.reshape(want, rows)
         most = np.abs(want).max(axis=-1, keepdims=True)
         assert np.all(np.abs(got - want) <= 3e-5 * most + 1e-30)
-
-
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_a_kernel_of_several_results_is_priced_as_it_is_written(name: str) -> None:
-    """By one of the candidates of its own formulas, with all of its parameters."""
-    target = installed()["cuda"].targets["h200"]
-    for step in compiled(name).schedule.graph.kernels:
-        known = {tuple(c.parameters.items()): c.time_s for c in Lanes().candidates(step, target)}
-        assert known[tuple(step.parameters.items())] == pytest.approx(step.time_s)
 
 
 @pytest.mark.slow
