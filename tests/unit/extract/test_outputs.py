@@ -122,7 +122,7 @@ def extreme(seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
     return x.astype(np.float32)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_results_of_one_row_are_one_kernel_that_is_right_and_priced_as_written(name: str) -> None:
     """Its price is that of a candidate of its own formulas, with all of its parameters."""
@@ -145,7 +145,7 @@ def test_results_of_one_row_are_one_kernel_that_is_right_and_priced_as_written(n
         assert np.all(np.abs(got - want) <= 3e-5 * most + 1e-30)
 
 
-@pytest.mark.slow
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", [LARGE, (1000, 1000)])
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_results_of_long_rows_are_one_kernel_too(name: str, shape: tuple[int, int]) -> None:
