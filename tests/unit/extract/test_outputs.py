@@ -122,7 +122,7 @@ def extreme(seed: int) -> np.ndarray[Any, np.dtype[np.float32]]:
     return x.astype(np.float32)
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_results_of_one_row_are_one_kernel_that_is_right_and_priced_as_written(name: str) -> None:
     """Its price is that of a candidate of its own formulas, with all of its parameters."""
