@@ -25,9 +25,7 @@ from axe_eq.rule.term import STR, Ground, primitive
 TILE, MOST = (128, 256), 150
 # Elements of a part: what a kernel of its own for their sum takes is not won back by shorter ones.
 LEAST = 512
-# Parts begin where whole vectors of any element type do.
-ALIGNED = 16
-# Bytes of a step: parts that are not equal are of whole ones.
+# Bytes of a step: parts are of whole ones, or bulk copies read lines of memory twice.
 STEP_BYTES = 128
 # Equal parts are taken where their number is so near to what is wanted: an eighth of it.
 NEAR = 8
@@ -112,7 +110,7 @@ def _length(extent: int, wanted: int, step: int) -> int:
     """Elements of a part, for about so many of them."""
     slack = wanted // NEAR
     near = sorted(range(max(2, wanted - slack), wanted + slack + 1), key=lambda n: abs(n - wanted))
-    even = (extent // n for n in near if extent % (n * ALIGNED) == 0)
+    even = (extent // n for n in near if extent % (n * step) == 0)
     return next(even, -(-extent // (wanted * step)) * step)
 
 

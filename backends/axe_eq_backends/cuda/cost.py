@@ -110,6 +110,8 @@ class TensorCores:
         matrix = matrix * _losses(table, target, columns)
         roofline(summary, target, columns, matrix, shared=_of_clusters(columns))
         begin_and_wait(target, columns, _waits(sides, target, columns))
+        apart = sum(a.n_bytes / a.itemsize for a in summary.stores if a.fast in UNIT_LETTERS)
+        columns.time_s = columns.time_s + apart * figure("apart_store_s")
         _check(sides, table, target, columns)
         return sides.named(columns)
 
@@ -439,9 +441,11 @@ def roofline(
     n_blocks = blocks(summary, columns)
     rate = target.memories[0].bytes_per_s
     vector = flops(summary.vector, summary, columns, run.part) / target.vector_flops_per_s
-    busy = np.minimum(1.0, n_blocks / target.n_units)
+    shared_rate = rate * target.figure("l2_over_memory")
+    busy = np.minimum(1.0, n_blocks * target.figure("copy_unit_bytes_per_s") / shared_rate)
     streaming = np.minimum(1.0, n_blocks * target.figure("unit_bandwidth"))
-    memory = once / rate / streaming + again / (rate * target.figure("l2_over_memory")) / busy
+    # What crosses memory crosses the cache that all units share, beside what that gives again.
+    memory = np.maximum(once / rate / streaming, (once + again) / shared_rate / busy)
     compute = np.maximum(matrix, vector) * run.busiest
     exposed = target.figure("exposed") * np.minimum(memory, matrix + vector)
     columns.time_s = target.launch_s + np.maximum(memory, compute) + exposed
