@@ -86,8 +86,10 @@ def exchanged(node: Node, option: Option, mesh: str, name: str = "parts") -> Exc
         return Exchanged(value, (one, *parts.cut), value, goal)
     at, shape = parts.letter, node.shape
     value = input_node(name, ValueType(node.dtype, (*shape[:at], n, *shape[at + 1 :])))
-    rows = tuple((n - 1, 0) if d == at else (0, 0) for d in range(len(shape)))
-    before = sel_node(join_text("pad", rows, scanned_unit(node)), [value])
+    rows = tuple((0, 1, n - 1) if d == at else None for d in range(len(shape)))
+    others = sel_node(join_text("slice", rows), [value])  # nobody waits for the last one's
+    wide = tuple((n - 1, 0) if d == at else (0, 0) for d in range(len(shape)))
+    before = sel_node(join_text("pad", wide, scanned_unit(node)), [others])
 
     def along(part: Part) -> Cut:
         return *parts.cut[:at], part, *parts.cut[at + 1 :]

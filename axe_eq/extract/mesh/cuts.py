@@ -140,7 +140,7 @@ class Path:
         return self.select(join_text("slice", tuple(rows)), type, [len(self.nodes) - 1])
 
     def into(self, at: int, cut: Cut, mesh: str) -> int:
-        """A value as the buffer of a cut wants it: padded, and once for every window."""
+        """A value as the buffer of a cut wants it: as far as parts reach, once for every window."""
         of = value_type(self.nodes[at].type)
         ends = [p.begin + (shard.ways(p.axes, mesh) - 1) * p.step + p.length for p in cut]
         wide = tuple(max(e, n) for e, n in zip(ends, of.shape, strict=True))
@@ -149,6 +149,14 @@ class Path:
             of = ValueType(of.dtype, wide)
             zero = join_text("pad", high, 0.0 if of.dtype.startswith(("f", "bf")) else 0)
             at = self.select(zero, of, [at])
+        covered = tuple(
+            n if p.overlaps or not p.axes else e for p, e, n in zip(cut, ends, wide, strict=True)
+        )
+        if covered != of.shape:
+            rows = tuple(None if a == b else (0, 1, a)
+                         for a, b in zip(covered, of.shape, strict=True))  # fmt: skip
+            of = ValueType(of.dtype, covered)
+            at = self.select(join_text("slice", rows), of, [at])
         for dim in reversed(range(len(cut))):
             if cut[dim].overlaps:
                 at = self._windows(at, dim, cut[dim], shard.ways(cut[dim].axes, mesh))

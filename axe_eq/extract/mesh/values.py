@@ -8,11 +8,12 @@ from functools import cached_property
 from math import prod
 
 from axe_eq.egraph.session import Session
+from axe_eq.errors import ProgramError
 from axe_eq.extract.read.forest import Reader, ValueRow, value_rows
-from axe_eq.program.node import INPUT, OP, Node, Program, made_node
+from axe_eq.program.node import INPUT, OP, Node, Program, made_node, op_type, scan_type, sel_type
 from axe_eq.program.signature import signature
 from axe_eq.program.terms import Op, Scan, Sel
-from axe_eq.program.types import value_type
+from axe_eq.program.types import ValueType
 from axe_eq.rule.term import Term
 
 KINDS = {Op.name: "op", Sel.name: "sel", Scan.name: "scan"}
@@ -114,6 +115,37 @@ def _made(row: ValueRow, known: Mapping[int, Node]) -> Node:
     return made_node(KINDS[row.symbol.name], texts[0], texts[1], [known[o] for o in row.operands])
 
 
+def _drop_untyped(
+    rows: dict[int, list[ValueRow]], inputs: Mapping[int, Node]
+) -> dict[int, ValueType]:
+    """Leave out alternatives that inputs do not reach, or that fit no type; types of the others.
+
+    Rows that no request asked for may be what a law only proposed.
+    """
+    known = {c: node.type for c, node in inputs.items()}
+    waiting = [(c, row) for c, ways in rows.items() for row in ways]
+    for ways in rows.values():
+        ways.clear()
+    ready = waiting
+    while ready:
+        ready = [(c, row) for c, row in waiting if all(o in known for o in row.operands)]
+        waiting = [(c, row) for c, row in waiting if not all(o in known for o in row.operands)]
+        for c, row in ready:
+            type_ = _type(row, tuple(known[o] for o in row.operands))
+            if type_ is not None and known.setdefault(c, type_) == type_:
+                rows[c].append(row)
+    return known
+
+
+def _type(row: ValueRow, given: tuple[ValueType, ...]) -> ValueType | None:
+    try:
+        if row.symbol.name == Op.name:
+            return op_type(row.texts[0], row.texts[1], given)
+        return (sel_type if row.symbol.name == Sel.name else scan_type)(row.texts[0], given)
+    except ProgramError:
+        return None
+
+
 def read_values(session: Session, program: Program, terms: Mapping[Node, Term]) -> Values:
     """Read a session whose laws have run, with the program's own form picked.
 
@@ -129,6 +161,7 @@ def read_values(session: Session, program: Program, terms: Mapping[Node, Term]) 
             rows.setdefault(row.value, []).append(row)
     of = {node: reader.id("Value", session.class_of(terms[node])) for node in program.nodes()}
     inputs = {of[n]: n for n in of if n.kind == INPUT}
+    types = _drop_untyped(rows, inputs)
     picks: dict[int, int] = {}
     for node, at in of.items():
         if node.kind == INPUT or at in picks:
@@ -143,11 +176,9 @@ def read_values(session: Session, program: Program, terms: Mapping[Node, Term]) 
         if mine:
             picks[at] = mine[0]
     for at, ways in rows.items():
-        picks.setdefault(at, len(ways) - 1)
-    shapes = {
-        reader.id("Value", r.inputs[0]): value_type(reader.text(r.output)).shape
-        for r in reader.table("type")
-    }
+        if ways:
+            picks.setdefault(at, 0)
+    shapes = {c: type_.shape for c, type_ in types.items()}
     return Values(rows, inputs, tuple(of[r] for r in program.outputs), picks, shapes)
 
 
