@@ -9,7 +9,7 @@ the program's own form and from the cheapest tree, single values are changed as 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -39,6 +39,7 @@ class Problem:
         arrive: input and constant -> the buffer it arrives in.
         wanted: per output the buffer it is wanted in, or None.
         objective: "time" or "link_bytes".
+        tables: prices of edges between operators, remembered.
     """
 
     machine: Machine
@@ -46,6 +47,9 @@ class Problem:
     arrive: Mapping[str, Form]
     wanted: Sequence[Form | None]
     objective: str = TIME
+    tables: dict[tuple[object, ...], tuple[list[list[Option]], Costs]] = field(
+        default_factory=dict, compare=False
+    )
 
     @property
     def mesh(self) -> str:
@@ -181,9 +185,8 @@ class Cuts:
         for node in self.computed:
             user = self._number[node]
             for number, tree in enumerate(self.reads(node)):
-                goals = [self.form(tree.order[-1], o.needs[number]) for o in self._options[node]]
                 for leaf, of in enumerate(tree.leaves):
-                    table = self._table(tree, leaf, goals)
+                    table = self._edge(node, number, tree, leaf)
                     if of.kind == INPUT:
                         alone[user] = alone[user] + table[0]
                     else:
@@ -196,6 +199,16 @@ class Cuts:
                     table = self._table(tree, leaf, [wanted])
                     alone[self._number[of]] = alone[self._number[of]] + table[:, 0]
         return alone, pairs
+
+    def _edge(self, node: Node, number: int, tree: Tree, leaf: int) -> Costs:
+        """Prices of what options of an operator need of a leaf, for each of its own options."""
+        known, of = self.problem.tables, tree.leaves[leaf]
+        lists = [self._options[n] for n in (node, of) if n.kind != INPUT]
+        key = node, number, tree.order, leaf
+        if key not in known or any(a is not b for a, b in zip(known[key][0], lists, strict=True)):
+            goals = [self.form(tree.order[-1], o.needs[number]) for o in self._options[node]]
+            known[key] = lists, self._table(tree, leaf, goals)
+        return known[key][1]
 
     def _table(self, tree: Tree, leaf: int, goals: Sequence[Form]) -> Costs:
         """Prices of bringing a leaf from each of its options to each goal."""

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 
 from axe_eq.errors import ProgramError
 from axe_eq.program.gathers import looks
 from axe_eq.program.node import Node, sel_node, sel_type
-from axe_eq.program.ops import join_text, selector
+from axe_eq.program.ops import Pull, Selector, join_text, selector
 from axe_eq.program.signature import Affine
 from axe_eq.program.types import ValueType, value_type
 from axe_eq.schedule import shard
@@ -197,6 +198,25 @@ def read_part(
     return Part(cuts[dim].axes, scale * cuts[dim].step, reach + 1, projection.offset)
 
 
+def _reshaped(
+    declared: Selector, row: Sequence[Pull | None], of: ValueType, out: ValueType, cut: Cut
+) -> tuple[int, dict[int, Part]]:
+    """Where dims are reshaped in order, the first one of them that is cut, and the operand's.
+
+    Parts of the first of some dims are parts of the first of those that they are reshaped to.
+    """
+    mixed = [d for d, p in enumerate(row) if p is None]
+    made = sorted(set(range(out.rank)) - {p.axis for p in row if p is not None})
+    if declared.inverse is None or not mixed or not made or not cut[made[0]].axes:
+        return -1, {}
+    part, extents = cut[made[0]], (of.shape[mixed[0]], out.shape[made[0]])
+    rows = part.length * prod(out.shape[d] for d in made[1:])
+    length, left = divmod(rows, prod(of.shape[d] for d in mixed[1:]))
+    if part.overlaps or left or extents[0] * part.length != extents[1] * length:
+        return -1, {}
+    return made[0], {mixed[0]: Part(part.axes, length, length)}
+
+
 @lru_cache(maxsize=1 << 14)
 def selector_needs(text: str, given: tuple[ValueType, ...], cut: Cut) -> tuple[Cut, ...] | None:
     """Cuts of operands where every device applies a selector to its own parts alone.
@@ -222,11 +242,12 @@ def selector_needs(text: str, given: tuple[ValueType, ...], cut: Cut) -> tuple[C
             and type_.shape[d] == out.shape[p.axis]
         }  # fmt: skip
         touched = {p.axis for p in row if p is not None}
+        first = _reshaped(declared, row, type_, out, cut)
         through = all(p is not None or (number, d) in looked for d, p in enumerate(row))
-        if any(p.axes and d not in plainly and (d in touched or not through)
+        if any(p.axes and d not in plainly and d != first[0] and (d in touched or not through)
                for d, p in enumerate(cut)):  # fmt: skip
             return None
-        own = {d: cut[axis] for axis, d in plainly.items()}
+        own = {d: cut[axis] for axis, d in plainly.items()} | first[1]
         found.append(tuple(own.get(d, Part((), n, n)) for d, n in enumerate(type_.shape)))
     local = tuple(local_type(t, c) for t, c in zip(given, found, strict=True))
     try:

@@ -1,4 +1,4 @@
-"""What it costs to have a value in a cut: the bytes that devices lack of it, and the time they take.
+"""What it costs to have a value in a cut: the bytes that devices lack of it, and their time.
 
 A value that selectors make is read through them, however many, in one exchange:
 ``concat(x[1:], x[:1])`` sends each device the one row that it lacks, where its two slices alone are
@@ -12,17 +12,21 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from axe_eq.errors import SearchError
 from axe_eq.extract.mesh.cuts import Cut, Form, Part, Path, local_type
 from axe_eq.mesh.messages import plan
-from axe_eq.mesh.pieces import is_read, read_through
+from axe_eq.mesh.pieces import Piece, is_read, read_through
 from axe_eq.mesh.sides import Ints, side
 from axe_eq.program.node import SEL, Node
 from axe_eq.program.types import ValueType
 from axe_eq.schedule import shard
 from axe_eq.schedule.graph import TileNode
 from axe_eq.target import Target
+
+
+Bools = NDArray[np.bool_]
 
 
 def is_through(node: Node) -> bool:
@@ -112,7 +116,9 @@ class Moves:
 
     mesh: str
     target: Target
-    known: dict[tuple[object, ...], Price] = field(default_factory=dict)
+    _known: dict[tuple[object, ...], Price] = field(default_factory=dict)
+    _pieces: dict[tuple[Node, ...], tuple[Piece, ...]] = field(default_factory=dict)
+    _has: dict[tuple[object, ...], Bools] = field(default_factory=dict)
 
     def price(self, tree: Tree, leaf: int, held: Form, goal: Form) -> Price:
         """Of bringing what a value reads of one leaf, from a buffer into another.
@@ -123,18 +129,17 @@ class Moves:
         if tree.is_leaf and held == goal:
             return NOTHING
         key = (tree.order if len(tree.order) > 1 else tree.order[0].type, leaf, held, goal)
-        if key not in self.known:
-            self.known[key] = self._priced(tree, leaf, held, goal)
-        return self.known[key]
+        if key not in self._known:
+            self._known[key] = self._priced(tree, leaf, held, goal)
+        return self._known[key]
 
     def _priced(self, tree: Tree, leaf: int, held: Form, goal: Form) -> Price:
         type_ = tree.order[-1].type
-        if tree.is_leaf and held.cut is not None and goal.cut is not None:
-            total, most = _lacking(type_, held.cut, goal.cut, self.mesh)
-        else:
-            total, most = self._planned(tree, leaf, held, goal)
-        size = local_type(type_, goal.cut).size if goal.cut is not None else type_.size
-        return self.timed(total, most, size * type_.itemsize)
+        if held.cut is None or goal.cut is None:
+            return self.timed(*self._planned(tree, leaf, held, goal), type_.n_bytes)
+        lacking = self._lacking(tree, leaf, held.cut, goal.cut) * type_.itemsize
+        size = local_type(type_, goal.cut).n_bytes
+        return self.timed(int(lacking.sum()), int(lacking.max()), size)
 
     def timed(self, n_bytes: int, most: int, stored: int) -> Price:
         """The price of an exchange in which the busiest device sends or receives so many bytes."""
@@ -149,17 +154,59 @@ class Moves:
         link = self.target.links[0]
         return Price(n_bytes, link.latency_s + most / link.bytes_per_s + copying)
 
+    def _lacking(self, tree: Tree, leaf: int, held: Cut, goal: Cut) -> Ints:
+        """Elements of a leaf that every device wants and does not hold: the least that it is sent.
+
+        Dims that selectors do not mix are apart, so what a device wants of a piece is a product.
+        """
+        if tree.order not in self._pieces:
+            self._pieces[tree.order] = read_through(tree.path([None] * len(tree.leaves))[0].nodes)
+        total = np.zeros(shard.n_devices(self.mesh), np.int64)
+        for number, piece in enumerate(self._pieces[tree.order]):
+            if piece.leaf != leaf:
+                continue
+            want, both = np.ones_like(total), np.ones_like(total)
+            for at, group in enumerate(piece.groups):
+                of = tree.order, number, at
+                wants = self._inside(of, goal, group.dims, piece.shape, group.index)
+                holds = self._inside((*of, leaf), held, group.leaf_dims, piece.leaf_shape, group.leaf)
+                want *= _counted(wants, group.leaf)
+                both *= _counted(wants & holds, group.leaf)
+            total += want - both
+        return total
+
+    def _inside(
+        self, of: tuple[object, ...], cut: Cut, dims: Sequence[int], shape: Sequence[int], at: Ints
+    ) -> Bools:
+        """Per device, which of a group's indices lie in its parts of these dims."""
+        key = *of, tuple(cut[d] for d in dims)
+        if key not in self._has:
+            found = np.ones((shard.n_devices(self.mesh), len(at)), np.bool_)
+            rest = at
+            for d in reversed(dims):
+                rest, digit = np.divmod(rest, shape[d])
+                begin, end = _ranges(cut[d], shape[d], self.mesh)
+                found &= (digit >= begin[:, None]) & (digit < end[:, None])
+            self._has[key] = found
+        return self._has[key]
+
     def _planned(self, tree: Tree, leaf: int, held: Form, goal: Form) -> tuple[int, int]:
-        nodes = exchange_nodes(
-            tree, [held if n == leaf else None for n in range(len(tree.leaves))], goal, self.mesh
-        )
+        """Bytes of all and of the busiest device, by the messages themselves."""
+        forms = [held if n == leaf else None for n in range(len(tree.leaves))]
+        nodes = exchange_nodes(tree, forms, goal, self.mesh)
         pieces = [p for p in read_through(nodes) if p.leaf == leaf]
-        shapes = {n.access: n.type for n in nodes if n.kind == "load"}
-        sources = [side(held.layout, held.type.shape, shard.DEVICE_AXIS)] * len(shapes)
+        sources = [side(held.layout, held.type.shape, shard.DEVICE_AXIS)] * len(forms)
         wanted = side(goal.layout, goal.type.shape, shard.DEVICE_AXIS)
         made = plan(sources, wanted, pieces, goal.type.itemsize)
         n = shard.n_devices(self.mesh)
         return made.n_bytes, max((*made.sent(n), *made.received(n)), default=0)
+
+
+def _counted(inside: Bools, leaf: Ints) -> Ints:
+    """Per device, the different elements that it reads: each is sent once."""
+    if len(leaf) < 2 or (leaf[1:] > leaf[:-1]).all():
+        return inside.sum(1)
+    return np.array([len(np.unique(leaf[row])) for row in inside])
 
 
 def exchange_nodes(
@@ -170,19 +217,6 @@ def exchange_nodes(
     if goal.cut is not None:
         path.into(at, goal.cut, mesh)
     return path.nodes
-
-
-def _lacking(type: ValueType, held: Cut, goal: Cut, mesh: str) -> tuple[int, int]:
-    """Bytes that devices want of a value and do not hold: of all, and of the one that lacks most."""
-    n = shard.n_devices(mesh)
-    want, both = np.ones(n, np.int64), np.ones(n, np.int64)
-    for extent, a, b in zip(type.shape, held, goal, strict=True):
-        first, last = _ranges(a, extent, mesh)
-        begin, end = _ranges(b, extent, mesh)
-        want *= np.maximum(end - begin, 0)
-        both *= np.maximum(np.minimum(last, end) - np.maximum(first, begin), 0)
-    lacking = (want - both) * type.itemsize
-    return int(lacking.sum()), int(lacking.max())
 
 
 @lru_cache(maxsize=1 << 14)
