@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from axe_eq.extract.mesh.cuts import Cut, Form, Part, form, is_even
+from axe_eq.extract.mesh.cuts import Cut, Form, Part, form
 from axe_eq.extract.mesh.minsum import Costs, solve, total
 from axe_eq.extract.mesh.moves import Moves, Price, Tree, is_through, tree_of
 from axe_eq.extract.mesh.options import Machine, Option, lead, scanned_unit
@@ -47,9 +47,7 @@ class Problem:
     arrive: Mapping[str, Form]
     wanted: Sequence[Form | None]
     objective: str = TIME
-    tables: dict[tuple[object, ...], tuple[list[list[Option]], Costs]] = field(
-        default_factory=dict, compare=False
-    )
+    tables: dict[object, Costs] = field(default_factory=dict, compare=False)
 
     @property
     def mesh(self) -> str:
@@ -157,14 +155,11 @@ class Cuts:
     # -- options -----------------------------------------------------------------------------------
 
     def _options_of(self, node: Node) -> list[Option]:
-        machine, mesh = self.problem.machine, self.problem.mesh
-        if is_through(node):
-            found = [Option((cut,), cut, 0.0) for cut in machine.cuts(node.shape)]
-        else:
-            found = machine.options(node)
+        machine = self.problem.machine
+        found = machine.cuts(node.shape) if is_through(node) else machine.options(node)
         wanted = zip(self.roots, self.problem.wanted, strict=True)
         if any(r is node and w is None for r, w in wanted):
-            found = [o for o in found if is_even(o.home, node.shape, mesh)]
+            found = machine.even(found, node.shape)
         return found
 
     def form(self, node: Node, cut: Cut) -> Form:
@@ -180,7 +175,7 @@ class Cuts:
     # -- prices ------------------------------------------------------------------------------------
 
     def _factors(self) -> tuple[list[Costs], dict[tuple[int, int], Costs]]:
-        alone = [np.array([self._own(n, o) for o in self._options[n]]) for n in self.computed]
+        alone = [self._alone(n) for n in self.computed]
         pairs: dict[tuple[int, int], Costs] = {}
         for node in self.computed:
             user = self._number[node]
@@ -203,12 +198,12 @@ class Cuts:
     def _edge(self, node: Node, number: int, tree: Tree, leaf: int) -> Costs:
         """Prices of what options of an operator need of a leaf, for each of its own options."""
         known, of = self.problem.tables, tree.leaves[leaf]
-        lists = [self._options[n] for n in (node, of) if n.kind != INPUT]
-        key = node, number, tree.order, leaf
-        if key not in known or any(a is not b for a, b in zip(known[key][0], lists, strict=True)):
+        held = self.problem.arrive[of.text] if of.kind == INPUT else id(self._options[of])
+        key = tree.key, leaf, number, id(self._options[node]), held
+        if key not in known:
             goals = [self.form(tree.order[-1], o.needs[number]) for o in self._options[node]]
-            known[key] = lists, self._table(tree, leaf, goals)
-        return known[key][1]
+            known[key] = self._table(tree, leaf, goals)
+        return known[key]
 
     def _table(self, tree: Tree, leaf: int, goals: Sequence[Form]) -> Costs:
         """Prices of bringing a leaf from each of its options to each goal."""
@@ -224,6 +219,13 @@ class Cuts:
             [problem.weight(problem.moves.price(tree, leaf, a, b)) for b in columns] for a in rows
         ])  # fmt: skip
         return table[np.ix_(row_of, column_of)]
+
+    def _alone(self, node: Node) -> Costs:
+        """What every option of an operator costs by itself."""
+        known, options = self.problem.tables, self._options[node]
+        if id(options) not in known:
+            known[id(options)] = np.array([self._own(node, o) for o in options])
+        return known[id(options)]
 
     def _own(self, node: Node, option: Option) -> float:
         """What an option costs by itself: computing, and the exchange of parts."""

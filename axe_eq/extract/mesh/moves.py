@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +45,15 @@ class Tree:
 
     order: tuple[Node, ...]
     leaves: tuple[Node, ...]
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:
+        """What trees that read alike have in common."""
+        at = {node: n for n, node in enumerate(self.order)}
+        return tuple(
+            (n.type,) if n in self.leaves else (n.text, n.type, *(at[a] for a in n.args))
+            for n in self.order
+        )
 
     @property
     def is_leaf(self) -> bool:
@@ -117,7 +126,7 @@ class Moves:
     mesh: str
     target: Target
     _known: dict[tuple[object, ...], Price] = field(default_factory=dict)
-    _pieces: dict[tuple[Node, ...], tuple[Piece, ...]] = field(default_factory=dict)
+    _pieces: dict[tuple[object, ...], tuple[Piece, ...]] = field(default_factory=dict)
     _has: dict[tuple[object, ...], Bools] = field(default_factory=dict)
 
     def price(self, tree: Tree, leaf: int, held: Form, goal: Form) -> Price:
@@ -128,7 +137,7 @@ class Moves:
         """
         if tree.is_leaf and held == goal:
             return NOTHING
-        key = (tree.order if len(tree.order) > 1 else tree.order[0].type, leaf, held, goal)
+        key = tree.key, leaf, held, goal
         if key not in self._known:
             self._known[key] = self._priced(tree, leaf, held, goal)
         return self._known[key]
@@ -159,15 +168,15 @@ class Moves:
 
         Dims that selectors do not mix are apart, so what a device wants of a piece is a product.
         """
-        if tree.order not in self._pieces:
-            self._pieces[tree.order] = read_through(tree.path([None] * len(tree.leaves))[0].nodes)
+        if tree.key not in self._pieces:
+            self._pieces[tree.key] = read_through(tree.path([None] * len(tree.leaves))[0].nodes)
         total = np.zeros(shard.n_devices(self.mesh), np.int64)
-        for number, piece in enumerate(self._pieces[tree.order]):
+        for number, piece in enumerate(self._pieces[tree.key]):
             if piece.leaf != leaf:
                 continue
             want, both = np.ones_like(total), np.ones_like(total)
             for at, group in enumerate(piece.groups):
-                of = tree.order, number, at
+                of = tree.key, number, at
                 wants = self._inside(of, goal, group.dims, piece.shape, group.index)
                 holds = self._inside((*of, leaf), held, group.leaf_dims, piece.leaf_shape, group.leaf)
                 want *= _counted(wants, group.leaf)

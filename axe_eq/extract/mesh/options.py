@@ -20,6 +20,7 @@ from axe_eq.extract.mesh.cuts import (
     Part,
     axes_of,
     cut_dim,
+    is_even,
     local_type,
     read_part,
     selector_needs,
@@ -82,7 +83,7 @@ class Machine:
     mesh: str
     target: Target
     rounds: bool
-    known: dict[Node, list[Option]] = field(default_factory=dict, compare=False)
+    known: dict[tuple[object, ...], list[Option]] = field(default_factory=dict, compare=False)
 
     @property
     def axes(self) -> tuple[str, ...]:
@@ -90,17 +91,30 @@ class Machine:
         return tuple(a for a, (size, _) in shard.mesh_axes(self.mesh).items() if size > 1)
 
     def options(self, node: Node) -> list[Option]:
-        """The ways to compute an operator, or to have an input's or selector's value in any cut."""
-        if node not in self.known:
+        """The ways to compute an operator; equal ones have one list."""
+        key = node.kind, node.text, node.cell, tuple(a.type for a in node.args)
+        if key not in self.known:
             ways = {OP: self._operator, SCAN: self._scan, SEL: self._selector}[node.kind](node)
             best: dict[tuple[object, ...], Option] = {}
             for way in ways:
-                key = way.needs, way.home, way.parts
-                if key not in best or way.seconds < best[key].seconds:
-                    best[key] = way
-            kept = sorted(best.values(), key=lambda o: o.seconds)[:MOST_OPTIONS]
-            self.known[node] = kept
-        return self.known[node]
+                own = way.needs, way.home, way.parts
+                if own not in best or way.seconds < best[own].seconds:
+                    best[own] = way
+            self.known[key] = sorted(best.values(), key=lambda o: o.seconds)[:MOST_OPTIONS]
+        return self.known[key]
+
+    def cuts(self, shape: tuple[int, ...]) -> list[Option]:
+        """The ways to have what is only read: in all cuts into equal parts."""
+        if shape not in self.known:
+            self.known[shape] = [Option((c,), c, 0.0) for c in self._plain(shape, even=True)]
+        return self.known[shape]
+
+    def even(self, options: list[Option], shape: tuple[int, ...]) -> list[Option]:
+        """Those whose cut is a layout of the value itself."""
+        key = "even", id(options)
+        if key not in self.known:
+            self.known[key] = [o for o in options if is_even(o.home, shape, self.mesh)]
+        return self.known[key]
 
     # -- letters -----------------------------------------------------------------------------------
 
@@ -204,10 +218,6 @@ class Machine:
         out = local_type(node.type, home)
         traffic = (given + out.n_bytes) / self.target.memories[0].bytes_per_s
         return max(out.size / self.target.vector_flops_per_s, traffic)
-
-    def cuts(self, shape: Sequence[int]) -> Iterator[Cut]:
-        """All cuts of a value into equal parts."""
-        return self._plain(shape, even=True)
 
     def _plain(self, shape: Sequence[int], even: bool, but: int = -1) -> Iterator[Cut]:
         """Cuts of a value, over all dims but one."""
