@@ -62,19 +62,23 @@ def program(
     about: str, fn: Callable[..., Any], *given: Any, to: str, ref: int, jax: int | None = None,
     dtensor: int | None = None, mesh: dict[str, int] = LINE,
 ) -> Program:  # fmt: skip
+    """A program whose arrays are f32 unless said otherwise."""
     full = tuple((g[0], g[1], g[2] if len(g) > 2 else "f32") for g in given)
     return Program(about, fn, full, to, ref, jax, dtensor, mesh)
 
 
 def product(x: Any, w: Any) -> Any:
+    """A matrix product."""
     return x @ w
 
 
 def mlp(x: Any, a: Any, b: Any) -> Any:
+    """Two products with relu between them."""
     return nn.relu(x @ a) @ b
 
 
 def attention(q: Any, k: Any, v: Any) -> Any:
+    """Attention without a mask, dims (sequence, head, depth)."""
     scores = nn.einsum("qhd,khd->hqk", q, k)
     return nn.einsum("hqk,khd->qhd", nn.softmax(scores * 0.125, axis=-1), v)
 

@@ -35,7 +35,7 @@ from axe_eq.pipeline.answers import as_answer, cached
 from axe_eq.pipeline.job import Job, find_target
 from axe_eq.pipeline.requests import (
     check_axes,
-    check_cuts,
+    check_devices,
     check_memory,
     constant_nodes,
     cuts_problem,
@@ -126,7 +126,7 @@ def compile(
     check_axes(program, machine, mesh)
     check_memory(program, machine, mesh)
     if mesh is not None:
-        check_cuts(program, mesh)
+        check_devices(program, mesh)
     job = Job(program, machine, used, left_out, numerics, mesh, tune, objective)
     return cached(job, report, lambda report: search(job, report))
 

@@ -13,6 +13,7 @@ from axe_eq.extract.mesh.moves import Moves
 from axe_eq.extract.mesh.options import Machine
 from axe_eq.extract.search.layouts import Places
 from axe_eq.layout import Layout, Mesh
+from axe_eq.mesh.sides import side
 from axe_eq.program.node import INPUT, InputSpec, Node, Program
 from axe_eq.program.types import ANY, ValueType
 from axe_eq.rule.term import Term
@@ -20,7 +21,7 @@ from axe_eq.schedule import terms as schedule_terms
 from axe_eq.schedule.graph import ScheduleGraph
 from axe_eq.schedule.kept import Kept, kept_layouts
 from axe_eq.schedule.memory import layout_bytes
-from axe_eq.schedule.shard import DEVICE_AXIS, box_of, layout_text, mesh_text, show
+from axe_eq.schedule.shard import DEVICE_AXIS, box_of, layout_text, show
 from axe_eq.target import Target
 
 if TYPE_CHECKING:
@@ -84,12 +85,11 @@ def check_axes(program: Program, target: Target, mesh: Mesh | None) -> None:
             )
 
 
-def check_cuts(program: Program, mesh: Mesh) -> None:
-    """Refuse inputs and outputs on devices that a mesh lacks, or that are no cuts over it.
+def check_devices(program: Program, mesh: Mesh) -> None:
+    """Refuse inputs and outputs on devices that a mesh lacks, or that messages cannot bring there.
 
     Raises:
-        LayoutError: names the input or output, and a device that there is not.
-        ScheduleError: names the input or output that is no cut.
+        LayoutError: names the input or output, and a device that there is not, or the layout.
     """
     wanted = program.output_layouts or ()
     placed = [(f"input {i.name!r}", i.layout, i.node.type) for i in program.inputs]
@@ -104,8 +104,8 @@ def check_cuts(program: Program, mesh: Mesh) -> None:
             wanted_text = f"devices 0 to {mesh.size - 1}, those of {mesh}"
             raise LayoutError(f"layout {layout} of {what}", wrong, wanted_text)
         try:
-            box_of(str(type_), layout, mesh_text(mesh))
-        except ScheduleError as error:
+            side(str(layout.canonical()), type_.shape, mesh.axis)
+        except LayoutError as error:
             error.thing = f"{what}, {error.thing}"
             raise
 
@@ -148,9 +148,13 @@ def cuts_problem(
 
 
 def _cut_form(type: ValueType, layout: Place, mesh: str) -> Form:
-    """A buffer of a value in a layout that is a cut over a mesh."""
+    """A buffer of a value in a layout: a cut over a mesh, or one that only messages read."""
     assert isinstance(layout, Layout)
-    return form(type, cut_of(box_of(str(type), layout, mesh), type.shape, mesh), mesh)
+    try:
+        box = box_of(str(type), layout, mesh)
+    except ScheduleError:
+        return Form(type, str(layout.canonical()))
+    return form(type, cut_of(box, type.shape, mesh), mesh)
 
 
 def check_memory(program: Program, target: Target, mesh: Mesh | None) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from axe_eq.program.signature import signature
-from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, SpmdStep, Step
+from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, Step
 from axe_eq.schedule.memory import plan, stored_bytes
 from axe_eq.schedule.quantity import Costs
 from axe_eq.target import Target

@@ -1,9 +1,10 @@
 """The schedule graph: steps over buffers, on one device or a mesh.
 
 A step is a kernel (the cone that extraction chose, as a small DAG of tile nodes), a movement
-between layouts, or on a mesh a schedule graph of one device that all of them run on their parts. Buffers are flat memory with a layout; every access of a step
-carries the layout it reads or writes with, so a step never looks at a buffer's own. The graph is
-plain data: it prints, saves to JSON and runs without the e-graph.
+between layouts, or on a mesh a schedule graph of one device that all of them run on their parts.
+Buffers are flat memory with a layout; every access of a step carries the layout it reads or writes
+with, so a step never looks at a buffer's own. The graph is plain data: it prints, saves to JSON and
+runs without the e-graph.
 """
 
 from __future__ import annotations

@@ -65,8 +65,7 @@ def _round(
 ) -> tuple[list[int], bool]:
     """One elimination, and whether some variables were held at what is known.
 
-    Args:
-        other: hold those with the fewest choices first, else those with the most neighbours.
+    Held are those with the most neighbours; of `other` those with the most choices.
     """
     sizes = [len(costs) for costs in alone]
     left = _Graph(factors)

@@ -20,11 +20,9 @@ from axe_eq.mesh.messages import plan
 from axe_eq.mesh.pieces import Piece, is_read, read_through
 from axe_eq.mesh.sides import Ints, side
 from axe_eq.program.node import SEL, Node
-from axe_eq.program.types import ValueType
 from axe_eq.schedule import shard
 from axe_eq.schedule.graph import TileNode
 from axe_eq.target import Target
-
 
 Bools = NDArray[np.bool_]
 
@@ -176,9 +174,9 @@ class Moves:
                 continue
             want, both = np.ones_like(total), np.ones_like(total)
             for at, group in enumerate(piece.groups):
-                of = tree.key, number, at
+                of, into = (tree.key, number, at), (group.leaf_dims, piece.leaf_shape, group.leaf)
                 wants = self._inside(of, goal, group.dims, piece.shape, group.index)
-                holds = self._inside((*of, leaf), held, group.leaf_dims, piece.leaf_shape, group.leaf)
+                holds = self._inside((*of, leaf), held, *into)
                 want *= _counted(wants, group.leaf)
                 both *= _counted(wants & holds, group.leaf)
             total += want - both

@@ -175,7 +175,7 @@ class Machine:
                     yield Option(needs, home, seconds, parts)
 
     def _is_merged(self, node: Node, sig: Signature, letter: int) -> bool:
-        """Whether parts of a reduction along a letter may be reduced, each once, and then merged."""
+        """Whether parts of a reduction along a letter may be reduced, and then merged."""
         monoid = MONOIDS[sig.monoid]
         if monoid.n_values > 1 or monoid.lifts or not self._may_merge(sig.monoid, node.type):
             return False
