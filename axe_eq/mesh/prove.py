@@ -149,8 +149,11 @@ def _check_local(plan: MeshPlan, step: LocalStep) -> None:
                 f"{place}, buffer {name!r}", wrong, f"those that hold it, {holders}"
             )
     lifetimes(graph)
-    for own in graph.steps:
-        _check_own(f"{place}, {own.kind} {own.name}", graph.buffers, own)
+    made = {*graph.inputs, *(w.buffer for s in graph.steps for w in s.writes)}
+    if lacking := [n for n in graph.outputs if n not in made]:
+        raise ScheduleError(place, f"writes no {lacking[0]!r}", "a step that does")
+    for part in graph.steps:
+        _check_own(f"{place}, {part.kind} {part.name}", graph.buffers, part)
 
 
 def _check_own(place: str, buffers: Mapping[str, BufferSpec], step: GraphStep) -> None:

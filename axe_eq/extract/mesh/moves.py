@@ -212,7 +212,7 @@ class Moves:
 def _counted(inside: Bools, leaf: Ints) -> Ints:
     """Per device, the different elements that it reads: each is sent once."""
     if len(leaf) < 2 or (leaf[1:] > leaf[:-1]).all():
-        return inside.sum(1)
+        return np.asarray(inside.sum(1), np.int64)
     return np.array([len(np.unique(leaf[row])) for row in inside])
 
 

@@ -105,7 +105,7 @@ CASES: dict[str, Case] = {
 
 
 @cache
-def compiled(name: str, target: str = "cpu") -> Executable:
+def compiled(name: str, target: str = "cpu", objective: str = "time") -> Executable:
     """A case's program, compiled once."""
     of = CASES[name]
     specs = [
@@ -117,7 +117,9 @@ def compiled(name: str, target: str = "cpu") -> Executable:
         None if cut is None else axe.read("jax", cut, shape=root.shape, mesh=of.mesh)
         for cut, root in zip(of.wanted, roots, strict=True)
     ]
-    return axe.compile(of.fn, *specs, target=target, mesh=of.mesh, outputs=outputs)
+    return axe.compile(
+        of.fn, *specs, target=target, mesh=of.mesh, outputs=outputs, objective=objective
+    )
 
 
 def arguments(name: str, seed: int = 0) -> list[Array]:
