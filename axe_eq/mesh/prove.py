@@ -125,14 +125,13 @@ def _reshapes(a: ValueType, b: ValueType) -> bool:
 def _check_local(plan: MeshPlan, step: LocalStep) -> None:
     """Parts are of the buffers' types, who computes has them, and nodes have their types."""
     place, graph = f"step {step.name}", step.graph
-    types = {n: b.value_type for n, b in graph.buffers.items()}
-    types |= dict(zip(graph.outputs, graph.output_types(), strict=True))
-    pairs = [*zip(graph.inputs, step.reads, strict=False)]
-    pairs += zip(graph.outputs, step.writes, strict=False)
+    given = [graph.buffers[n].value_type for n in graph.inputs]
+    pairs = [*zip(graph.inputs, given, step.reads, strict=False)]
+    pairs += zip(graph.outputs, graph.output_types(), step.writes, strict=False)
     if (len(graph.inputs), len(graph.outputs)) != (len(step.reads), len(step.writes)):
         raise ScheduleError(place, "has a graph of other inputs or outputs", "its reads and writes")
-    for own, name in pairs:
-        found, want = types[own], plan.local_type(name)
+    for own, found, name in pairs:
+        want = plan.local_type(name)
         if found != want:
             raise ScheduleError(f"{place}, buffer {name!r}", f"is {found} on a rank", str(want))
         if buffer_elements(graph.buffers[own].layout) != want.size:
