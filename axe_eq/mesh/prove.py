@@ -149,8 +149,8 @@ def _check_local(plan: MeshPlan, step: LocalStep) -> None:
             )
     lifetimes(graph)
     made = {*graph.inputs, *(w.buffer for s in graph.steps for w in s.writes)}
-    if lacking := [n for n in graph.outputs if n not in made]:
-        raise ScheduleError(place, f"writes no {lacking[0]!r}", "a step that does")
+    if missing := [n for n in graph.outputs if n not in made]:
+        raise ScheduleError(place, f"writes no {missing[0]!r}", "a step that does")
     for part in graph.steps:
         _check_own(f"{place}, {part.kind} {part.name}", graph.buffers, part)
 

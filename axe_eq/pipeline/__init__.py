@@ -208,7 +208,7 @@ def _choose_on_mesh(job: Job, terms: Mapping[Node, Term], mesh: Mesh, report: Re
     values = stage("read", lambda: read_values(graph.session, program, terms), report=report)
     problem = cuts_problem(program, text, job.target, job.numerics, job.objective)
     cuts = stage("extract", lambda: choose_cuts(problem, values), report=report,
-                 notes=lambda c: {"operators": len(c.computed), "exact": c.exact})  # fmt: skip
+                 notes=lambda c: c.notes)  # fmt: skip
     inputs = [(i.name, i.node.type, "input") for i in program.inputs]
     inputs += [(n, node.type, "constant") for n, node in constant_nodes(program).items()]
     schedule = stage("build", lambda: build_mesh(cuts, job.target, inputs, partial(_local, job)),

@@ -78,6 +78,15 @@ def explain(
     return "\n".join(lines)
 
 
+def cuts_text(notes: Mapping[str, object]) -> str:
+    """How the cuts over a mesh were chosen, in a line."""
+    operators, forms = int(str(notes["operators"])), int(str(notes["forms"]))
+    found = f"cuts of {counted(operators, 'operator')}, of {counted(forms, 'form')} of the program"
+    if notes["exact"]:
+        return f"{found}: of the best one no others are cheaper, by estimates"
+    return f"{found}: of the best one a local optimum, for its operators are too entangled"
+
+
 def of_others(explanation: str) -> str:
     """The lines of an explanation that are about more than the kernels of the schedule."""
     lines = explanation.splitlines()

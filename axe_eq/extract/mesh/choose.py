@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from axe_eq.schedule import shard
 MOST_PIECES = 64  # that one exchange reads
 MOST_TRIED = 60  # alternatives of values, each with all cuts chosen anew
 MOST_WORK = 4000  # operators whose cuts are chosen on the way, in all
+ROUNDING = 1e-9  # of costs that are equal
 BYTES, TIME = "link_bytes", "time"
 
 
@@ -108,10 +110,11 @@ class Cuts:
         option: of each of these, the one chosen.
         cost: in the problem's terms.
         exact: no other cuts are cheaper.
+        tried: forms of the program whose cuts were chosen.
     """
 
     def __init__(self, problem: Problem, roots: Sequence[Node]) -> None:
-        self.problem, self.roots = problem, tuple(roots)
+        self.problem, self.roots, self.tried = problem, tuple(roots), 1
         self._trees: dict[tuple[Node, bool], Tree] = {}
         self._kept = self._keep()
         self.computed = [n for n in topological(self.roots) if self.is_kept(n) and n.kind != INPUT]
@@ -121,6 +124,11 @@ class Cuts:
         chosen, self.exact = solve(alone, pairs)
         self.cost = total(alone, pairs, chosen)
         self.option = {n: self._options[n][chosen[i]] for n, i in self._number.items()}
+
+    @property
+    def notes(self) -> dict[str, object]:
+        """Figures of the choice."""
+        return {"operators": len(self.computed), "forms": self.tried, "exact": self.exact}
 
     # -- what is somewhere -------------------------------------------------------------------------
 
@@ -248,30 +256,17 @@ def _distinct(forms: Sequence[Form]) -> tuple[list[Form], list[int]]:
 def choose(problem: Problem, values: Values) -> Cuts:
     """The cheapest cuts found over the forms that laws gave a program."""
     best = Cuts(problem, values.roots())
-    if (other := values.cheapest()) is not None:
-        best, values = _better(best, values, problem, other)
-    tried, work = 0, len(best.computed)
-    changed = True
-    while changed:
-        changed = False
-        for change in values.changes():
-            if tried >= MOST_TRIED or work > MOST_WORK:
-                return best
-            tried, work = tried + 1, work + len(best.computed)
-            found, now = _better(best, values, problem, change)
-            if found is not best:
-                best, values, changed = found, now, True
-                break
+    tried, work = 1, len(best.computed)
+    changes = chain(filter(None, [values.cheapest()]), values.changes())
+    while tried < MOST_TRIED and work < MOST_WORK and (other := next(changes, None)) is not None:
+        if other.roots() == best.roots:
+            continue
+        found = Cuts(problem, other.roots())
+        tried, work = tried + 1, work + len(found.computed)
+        if found.cost < best.cost * (1 - ROUNDING):
+            best, changes = found, chain(other.changes())
+    best.tried = tried
     return best
-
-
-def _better(best: Cuts, values: Values, problem: Problem, other: Values) -> tuple[Cuts, Values]:
-    """The cheaper of two forms."""
-    roots = other.roots()
-    if roots == best.roots:
-        return best, values
-    found = Cuts(problem, roots)
-    return (found, other) if found.cost < best.cost * (1 - 1e-9) else (best, values)
 
 
 __all__ = ["BYTES", "TIME", "Cuts", "Exchanged", "Problem", "choose", "exchanged"]

@@ -23,7 +23,7 @@ from axe_eq_backends.cpu.run import CpuRunner
 from axe_eq_backends.cpu.target import cpu
 from tests.unit.mesh.programs import CASES, M4, arguments, compiled
 
-ROUNDS = {"softmax", "softmax of a cut axis", "rmsnorm", "attention"}
+ROUNDS = {"softmax", "softmax of a cut axis", "rmsnorm", "attention", "two by four"}
 
 
 @pytest.mark.sampled(10)
@@ -77,6 +77,26 @@ def test_selectors_of_selectors_are_one_exchange() -> None:
     (step,) = [s for s in compiled("roll").plan.exchanges if len(s.nodes) > 2]
     assert [n.kind for n in step.nodes] == ["load", "gather", "gather", "gather"]
     assert sum(compiled("roll").plan.n_bytes[step.name]) == 4 * 8 * 4  # one row to each
+
+
+def test_what_devices_compute_between_exchanges_is_fused() -> None:
+    """One program of a device's own parts: its kernels are of several operators."""
+    for name, kernels in {"softmax": 1, "rmsnorm": 1, "attention": 1, "mlp": 3}.items():
+        exe = compiled(name)
+        assert len(exe.kernels) == kernels, name
+        assert len(exe.program.nodes()) > kernels + 2
+
+
+def test_a_halo_is_all_that_windows_move() -> None:
+    rows = 3 * 2 * 4  # bytes of a row of all channels
+    for name, n_rows in {"convolution": 6, "convolution in steps": 3}.items():
+        assert compiled(name).plan.link_bytes == n_rows * rows
+
+
+def test_a_lookup_sends_no_part_of_its_table() -> None:
+    """Every device reads what it has; the rows that are found are exchanged, and the integers."""
+    exe = compiled("vocabulary", objective="link_bytes")
+    assert exe.plan.link_bytes == 3 * 8 * 4 + 3 * 8 * 8 * 4
 
 
 def test_peak_memory_is_what_is_alive_and_what_is_sent() -> None:
