@@ -152,3 +152,42 @@ PROGRAMS: dict[str, Program] = {
     "P24": program("attention of 8 heads, sequence cut", attention, (HEADS, SEQUENCE),
                    (HEADS, SEQUENCE), (HEADS, SEQUENCE), to=SEQUENCE, ref=7340032, jax=29360128),
 }  # fmt: skip
+
+
+def block(x: Any, wq: Any, wk: Any, wv: Any, wo: Any, w1: Any, w3: Any, w2: Any) -> Any:
+    """A layer of a transformer: attention of 16 heads and a gated MLP, with norms before them."""
+    rows, width = x.shape
+    heads = (rows, HEADS_OF_STACK, width // HEADS_OF_STACK)
+    y = nn.rmsnorm(x)
+    q, k, v = (xp.reshape(y @ w, heads) for w in (wq, wk, wv))
+    x = x + xp.reshape(attention(q, k, v), (rows, width)) @ wo
+    z = nn.rmsnorm(x)
+    return x + (nn.silu(z @ w1) * (z @ w3)) @ w2
+
+
+HEADS_OF_STACK = 16
+WEIGHTS = 7  # of a layer
+
+
+def stack(layers: int, mesh: axe.Mesh, rows: int = 2048, width: int = 1024) -> tuple[Any, Any]:
+    """Layers of a transformer as a traced program, and the layout of its output.
+
+    Rows are cut over the first mesh axis, weights over the second: columns first, then rows.
+    """
+    first, second = list(mesh.shape)[:2]
+
+    def given(shape: tuple[int, int], how: str) -> Any:
+        return axe.Spec(shape, "f32", layout=axe.read("jax", how, shape=shape, mesh=mesh))
+
+    across, down, data = f"P(None,'{second}')", f"P('{second}',None)", f"P('{first}',None)"
+    inner = 4 * width
+    weights = [given((width, width), across)] * 3 + [given((width, width), down)]
+    weights += [given((width, inner), across)] * 2 + [given((inner, width), down)]
+
+    def fn(x: Any, *w: Any) -> Any:
+        for layer in range(layers):
+            x = block(x, *w[WEIGHTS * layer : WEIGHTS * (layer + 1)])
+        return x
+
+    x = given((rows, width), data)
+    return axe.trace(fn, x, *weights * layers), x.layout
