@@ -76,6 +76,9 @@ def build(
         compile_local: the schedule of a program of one device.
     """
     building = _Building(cuts, inputs)
+    for node in cuts.place:
+        if node.kind == INPUT:
+            building.bring(node)
     for node in cuts.computed:
         building.compute(node)
     outputs = [
@@ -134,6 +137,15 @@ class _Building:
         else:
             found = self._applied(node, option)
         self.have[node, option.home] = found
+        self.bring(node)
+
+    def bring(self, node: Node) -> None:
+        """A value that is read several times is brought to where all of them read it."""
+        place = self.cuts.place.get(node, self.at[node])
+        if place != self.at[node]:
+            assert place.cut is not None
+            self.get(node, place.cut)
+            self.at[node] = place
 
     def _applied(self, node: Node, option: Option) -> Have:
         reads = [self.get(a, n) for a, n in zip(node.args, option.needs, strict=True)]

@@ -8,7 +8,8 @@ the program's own form and from the cheapest tree, single values are changed as 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
@@ -25,6 +26,7 @@ from axe_eq.program.types import ValueType
 from axe_eq.schedule import shard
 
 MOST_PIECES = 64  # that one exchange reads
+MOST_PLACES = 64  # buffers that a value may be read from
 MOST_TRIED = 60  # alternatives of values, each with all cuts chosen anew
 MOST_WORK = 4000  # operators whose cuts are chosen on the way, in all
 ROUNDING = 1e-9  # of costs that are equal
@@ -42,6 +44,7 @@ class Problem:
         wanted: per output the buffer it is wanted in, or None.
         objective: "time" or "link_bytes".
         tables: prices of edges between operators, remembered.
+        lists: of buffers, by what they are of.
     """
 
     machine: Machine
@@ -50,6 +53,8 @@ class Problem:
     wanted: Sequence[Form | None]
     objective: str = TIME
     tables: dict[object, Costs] = field(default_factory=dict, compare=False)
+
+    lists: dict[tuple[object, ...], list[Form]] = field(default_factory=dict, compare=False)
 
     @property
     def mesh(self) -> str:
@@ -101,6 +106,23 @@ def exchanged(node: Node, option: Option, mesh: str, name: str = "parts") -> Exc
     return Exchanged(value, along(one), before, along(Part(parts.axes, 1, n - 1)))
 
 
+@dataclass(frozen=True)
+class Edge:
+    """A value that is read.
+
+    Attributes:
+        tree: it, over values that are somewhere.
+        leaf: which of these.
+        goals: the buffers it is wanted in, aligned with the options of who reads.
+        user: number of who reads; -1 for an output.
+    """
+
+    tree: Tree
+    leaf: int
+    goals: list[Form]
+    user: int
+
+
 class Cuts:
     """The cheapest cuts of one form of a program.
 
@@ -108,6 +130,7 @@ class Cuts:
         roots: the outputs' nodes.
         computed: nodes that are somewhere and no inputs, operands before users.
         option: of each of these, the one chosen.
+        place: of values that are read several times, the buffer that all of them read.
         cost: in the problem's terms.
         exact: no other cuts are cheaper.
         tried: forms of the program whose cuts were chosen.
@@ -120,10 +143,13 @@ class Cuts:
         self.computed = [n for n in topological(self.roots) if self.is_kept(n) and n.kind != INPUT]
         self._number = {n: i for i, n in enumerate(self.computed)}
         self._options = {n: self._options_of(n) for n in self.computed}
+        self._edges = [*self._edges_of_operators(), *self._edges_of_outputs()]
+        self._places = self._places_of()
         alone, pairs = self._factors()
         chosen, self.exact = solve(alone, pairs)
         self.cost = total(alone, pairs, chosen)
         self.option = {n: self._options[n][chosen[i]] for n, i in self._number.items()}
+        self.place = {n: forms[chosen[i]] for n, (i, forms) in self._places.items()}
 
     @property
     def notes(self) -> dict[str, object]:
@@ -174,59 +200,103 @@ class Cuts:
         """The buffer of a value in a cut."""
         return form(node.type, cut, self.problem.mesh)
 
-    def home(self, node: Node) -> Form:
-        """The buffer that a value is in."""
+    # -- edges -------------------------------------------------------------------------------------
+
+    def _listed(self, key: tuple[object, ...], forms: Iterable[Form]) -> list[Form]:
+        """One list for one key, so that prices are remembered by it."""
+        known = self.problem.lists
+        if key not in known:
+            known[key] = list(forms)
+        return known[key]
+
+    def _homes(self, node: Node) -> list[Form]:
+        """The buffers that a value may be in, aligned with its options."""
         if node.kind == INPUT:
-            return self.problem.arrive[node.text]
-        return self.form(node, self.option[node].home)
+            arrived = self.problem.arrive[node.text]
+            return self._listed((arrived,), [arrived])
+        options = self._options[node]
+        homes = (self.form(node, o.home) for o in options)
+        return self._listed(("homes", id(options), node.type), homes)
+
+    def _edges_of_operators(self) -> Iterator[Edge]:
+        for node in self.computed:
+            options = self._options[node]
+            for number, tree in enumerate(self.reads(node)):
+                needs = (self.form(tree.order[-1], o.needs[number]) for o in options)
+                goals = self._listed(("needs", id(options), number, tree.order[-1].type), needs)
+                for leaf in range(len(tree.leaves)):
+                    yield Edge(tree, leaf, goals, self._number[node])
+
+    def _edges_of_outputs(self) -> Iterator[Edge]:
+        for root, wanted in zip(self.roots, self.problem.wanted, strict=True):
+            if wanted is not None:
+                tree, goals = self.tree(root), self._listed((wanted,), [wanted])
+                yield from (Edge(tree, leaf, goals, -1) for leaf in range(len(tree.leaves)))
+
+    def _places_of(self) -> dict[Node, tuple[int, list[Form]]]:
+        """Of values that are read several times a variable more: the one buffer that all read.
+
+        So what several operators need of a value is sent once.
+        """
+        goals: dict[Node, list[list[Form]]] = {}
+        times: Counter[Node] = Counter()
+        for edge in self._edges:
+            of = edge.tree.leaves[edge.leaf]
+            times[of] += 1
+            goals.setdefault(of, []).extend([edge.goals] if edge.tree.is_leaf else [])
+        found: dict[Node, tuple[int, list[Form]]] = {}
+        for of in (n for n, count in times.items() if count > 1):
+            lists = {id(forms): forms for forms in (self._homes(of), *goals[of])}
+            every = dict.fromkeys(f for held in lists.values() for f in held)
+            places = (f for f in every if self._is_place(of, f))
+            forms = self._listed(("places", of.type, *lists), places)
+            if 1 < len(forms) <= MOST_PLACES:
+                found[of] = len(self.computed) + len(found), forms
+        return found
+
+    def _is_place(self, value: Node, at: Form) -> bool:
+        """Whether a buffer holds all of a value, each element on some device once or in copies."""
+        if at.cut is None:
+            return value.kind == INPUT and at == self.problem.arrive[value.text]
+        reach = zip(at.cut, value.shape, strict=True)
+        mesh = self.problem.mesh
+        return all(not p.overlaps and p.length * shard.ways(p.axes, mesh) >= n for p, n in reach)
 
     # -- prices ------------------------------------------------------------------------------------
 
     def _factors(self) -> tuple[list[Costs], dict[tuple[int, int], Costs]]:
         alone = [self._alone(n) for n in self.computed]
+        alone += [np.zeros(len(forms)) for _, forms in self._places.values()]
         pairs: dict[tuple[int, int], Costs] = {}
-        for node in self.computed:
-            user = self._number[node]
-            for number, tree in enumerate(self.reads(node)):
-                for leaf, of in enumerate(tree.leaves):
-                    table = self._edge(node, number, tree, leaf)
-                    if of.kind == INPUT:
-                        alone[user] = alone[user] + table[0]
-                    else:
-                        key = self._number[of], user
-                        pairs[key] = pairs.get(key, 0) + table
-        for root, wanted in zip(self.roots, self.problem.wanted, strict=True):
-            tree = self.tree(root)
-            for leaf, of in enumerate(tree.leaves):
-                if wanted is not None and of.kind != INPUT:
-                    table = self._table(tree, leaf, [wanted])
-                    alone[self._number[of]] = alone[self._number[of]] + table[:, 0]
+
+        def add(source: int, user: int, table: Costs) -> None:
+            if source < 0 or user < 0:
+                at, costs = (user, table[0]) if source < 0 else (source, table[:, 0])
+                if at >= 0:
+                    alone[at] = alone[at] + costs
+            else:
+                pairs[source, user] = pairs.get((source, user), 0) + table
+
+        for edge in self._edges:
+            of = edge.tree.leaves[edge.leaf]
+            source, held = self._places.get(of, (self._number.get(of, -1), self._homes(of)))
+            add(source, edge.user, self._table(edge.tree, edge.leaf, held, edge.goals))
+        for of, (place, forms) in self._places.items():
+            table = self._table(Tree((of,), (of,)), 0, self._homes(of), forms)
+            add(self._number.get(of, -1), place, table)
         return alone, pairs
 
-    def _edge(self, node: Node, number: int, tree: Tree, leaf: int) -> Costs:
-        """Prices of what options of an operator need of a leaf, for each of its own options."""
-        known, of = self.problem.tables, tree.leaves[leaf]
-        held = self.problem.arrive[of.text] if of.kind == INPUT else id(self._options[of])
-        key = tree.key, leaf, number, id(self._options[node]), held
+    def _table(self, tree: Tree, leaf: int, held: list[Form], goals: list[Form]) -> Costs:
+        """Prices of bringing a leaf from each buffer to each other."""
+        known, problem = self.problem.tables, self.problem
+        key = tree.key, leaf, id(held), id(goals)
         if key not in known:
-            goals = [self.form(tree.order[-1], o.needs[number]) for o in self._options[node]]
-            known[key] = self._table(tree, leaf, goals)
+            rows, row_of = _distinct(held)
+            columns, column_of = _distinct(goals)
+            price = problem.moves.price
+            table = [[problem.weight(price(tree, leaf, a, b)) for b in columns] for a in rows]
+            known[key] = np.array(table)[np.ix_(row_of, column_of)]
         return known[key]
-
-    def _table(self, tree: Tree, leaf: int, goals: Sequence[Form]) -> Costs:
-        """Prices of bringing a leaf from each of its options to each goal."""
-        of, problem = tree.leaves[leaf], self.problem
-        held = (
-            [problem.arrive[of.text]]
-            if of.kind == INPUT
-            else [self.form(of, o.home) for o in self._options[of]]
-        )
-        rows, row_of = _distinct(held)
-        columns, column_of = _distinct(goals)
-        table = np.array([
-            [problem.weight(problem.moves.price(tree, leaf, a, b)) for b in columns] for a in rows
-        ])  # fmt: skip
-        return table[np.ix_(row_of, column_of)]
 
     def _alone(self, node: Node) -> Costs:
         """What every option of an operator costs by itself."""

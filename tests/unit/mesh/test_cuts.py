@@ -104,3 +104,20 @@ def test_no_program_moves_more_than_its_best_known_plan(name: str) -> None:
     most = program.reference + (28_672 if name == "P23" else 0)
     plan = program.compiled(objective="link_bytes").plan
     assert plan.link_bytes <= most
+
+
+def test_what_several_operators_need_is_sent_once() -> None:
+    """Rows of x are gathered for three products; each alone would pay for it by itself."""
+    mesh = axe.Mesh({"x": 4})
+
+    def given(shape: tuple[int, int], how: str) -> axe.Spec:
+        return axe.Spec(shape, "f32", layout=axe.read("jax", how, shape=shape, mesh=mesh))
+
+    x, w = given((64, 32), "P('x',None)"), given((32, 16), "P(None,'x')")
+    columns = axe.read("jax", "P(None,'x')", shape=(64, 16), mesh=mesh)
+    exe = axe.compile(
+        lambda x, a, b, c: (x @ a, x @ b, x @ c), x, w, w, w, target="cpu", mesh=mesh,
+        outputs=[columns] * 3, objective="link_bytes",
+    )  # fmt: skip
+    assert exe.plan.link_bytes == 3 * 64 * 32 * 4
+    assert [s.name for s in exe.plan.exchanges] == ["m0_move"]
