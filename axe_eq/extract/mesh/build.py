@@ -18,6 +18,7 @@ from axe_eq.extract.mesh.cuts import (
     from_buffer,
     selector_needs,
 )
+from axe_eq.extract.mesh.lookup import own_reads
 from axe_eq.extract.mesh.moves import Tree, exchange_nodes, is_through, tree_of
 from axe_eq.extract.mesh.options import Option, fold_text
 from axe_eq.mesh.steps import exchange
@@ -202,8 +203,6 @@ class _Building:
 
     def _looked_up(self, node: Node, option: Option, reads: Sequence[Have]) -> tuple[Node, int]:
         """A read at integers of what a rank has; 0 where another rank has it."""
-        from axe_eq.extract.mesh.lookup import own_reads
-
         assert option.parts is not None
         (look,) = looks(node.text, tuple(a.type for a in node.args))
         axes, n = option.parts.axes, shard.ways(option.parts.axes, self.mesh)

@@ -110,6 +110,19 @@ def test_peak_memory_is_what_is_alive_and_what_is_sent() -> None:
     assert max(plan.peak_bytes) <= whole * 4
 
 
+def test_values_between_kernels_of_a_step_are_counted() -> None:
+    """Rows of an MLP need no exchange; 4 hidden rows lie between two kernels of a rank."""
+    rows = axe.read("jax", "P('x',None)", shape=(16, 32), mesh=M4)
+    exe = axe.compile(
+        lambda x, a, b: (x @ a) @ b, axe.Spec((16, 32), "f32", layout=rows), "32x64:f32",
+        "64x32:f32", target="cpu", mesh=M4, outputs=[rows], numerics="exact",
+    )  # fmt: skip
+    plan = exe.plan
+    assert [len(s.graph.steps) for s in plan.steps if isinstance(s, LocalStep)] == [2]
+    held = sum(plan.local_type(n).n_bytes for n in (*plan.inputs, *plan.outputs))
+    assert set(plan.peak_bytes) == {held + 4 * 64 * 4}
+
+
 # -- damage ----------------------------------------------------------------------------------------
 
 
