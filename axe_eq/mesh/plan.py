@@ -82,7 +82,7 @@ class MeshPlan:
 
     @cached_property
     def peak_bytes(self) -> tuple[int, ...]:
-        """Most memory that every rank needs at once: its buffers, and within a step its temporaries.
+        """Most memory that every rank needs at once: its buffers, and temporaries within a step.
 
         These are values between kernels, or messages while they are sent. What a runner copies for
         itself is not counted.

@@ -271,7 +271,9 @@ class _Building:
         return self.stored[key]
 
     def _buffer(self, held: Form) -> str:
-        name = f"t{len(self.buffers)}"
+        number = len(self.buffers)
+        while (name := f"t{number}") in self.buffers:  # an input may be called so
+            number += 1
         self.buffers[name] = BufferSpec(name, str(held.type), held.layout, "temporary")
         return name
 

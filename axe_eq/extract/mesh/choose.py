@@ -139,6 +139,7 @@ class Cuts:
     def __init__(self, problem: Problem, roots: Sequence[Node]) -> None:
         self.problem, self.roots, self.tried = problem, tuple(roots), 1
         self._trees: dict[tuple[Node, bool], Tree] = {}
+        self._fixed: list[float] = []  # costs that nothing changes
         self._kept = self._keep()
         self.computed = [n for n in topological(self.roots) if self.is_kept(n) and n.kind != INPUT]
         self._number = {n: i for i, n in enumerate(self.computed)}
@@ -147,14 +148,17 @@ class Cuts:
         self._places = self._places_of()
         alone, pairs = self._factors()
         chosen, self.exact = solve(alone, pairs)
-        self.cost = total(alone, pairs, chosen)
+        self.cost = total(alone, pairs, chosen) + sum(self._fixed)
         self.option = {n: self._options[n][chosen[i]] for n, i in self._number.items()}
         self.place = {n: forms[chosen[i]] for n, (i, forms) in self._places.items()}
 
     @property
     def notes(self) -> dict[str, object]:
         """Figures of the choice."""
-        return {"operators": len(self.computed), "forms": self.tried, "exact": self.exact}
+        return {
+            "operators": len(self.computed), "forms": self.tried, "cost": self.cost,
+            "exact": self.exact,
+        }  # fmt: skip
 
     # -- what is somewhere -------------------------------------------------------------------------
 
@@ -270,12 +274,14 @@ class Cuts:
         pairs: dict[tuple[int, int], Costs] = {}
 
         def add(source: int, user: int, table: Costs) -> None:
-            if source < 0 or user < 0:
-                at, costs = (user, table[0]) if source < 0 else (source, table[:, 0])
-                if at >= 0:
-                    alone[at] = alone[at] + costs
-            else:
+            if source >= 0 and user >= 0:
                 pairs[source, user] = pairs.get((source, user), 0) + table
+            elif source >= 0:
+                alone[source] = alone[source] + table[:, 0]
+            elif user >= 0:
+                alone[user] = alone[user] + table[0]
+            else:  # an input that is an output, as far as selectors go
+                self._fixed.append(float(table[0, 0]))
 
         for edge in self._edges:
             of = edge.tree.leaves[edge.leaf]

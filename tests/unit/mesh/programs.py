@@ -95,6 +95,9 @@ CASES: dict[str, Case] = {
     ),
     "halves": case(lambda x: x * x - 1, ((16, 8), R, "f16"), wanted=C),
     "flags": case(lambda x: xp.flip(x > 0, axis=0), ((16, 8), R), wanted=R),
+    "inputs called as buffers": case(
+        lambda t2, t3: nn.relu(t2 @ t3), ((16, 32), C), ((32, 8), R), wanted=R
+    ),
     "uneven rows": case(lambda x: nn.relu(x - 1), ((10, 8), R), wanted=R),
     "uneven product": case(lambda x, w: x @ w, ((10, 7), R), ((7, 6), C), wanted=R),
     "uneven roll": case(lambda x: xp.roll(x, 1, axis=0) * 2, ((10, 7), R), wanted=R),

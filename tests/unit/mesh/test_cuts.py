@@ -19,6 +19,7 @@ from axe_eq.schedule import shard
 from axe_eq.schedule.graph import Access
 from axe_eq_backends.cpu.target import cpu
 from benchmarks.mesh_programs import PROGRAMS
+from tests.unit.mesh.programs import CASES, compiled
 
 MESH = shard.mesh_text(axe.Mesh({"x": 2, "y": 3}))
 
@@ -104,6 +105,14 @@ def test_no_program_moves_more_than_its_best_known_plan(name: str) -> None:
     most = program.reference + (28_672 if name == "P23" else 0)
     plan = program.compiled(objective="link_bytes").plan
     assert plan.link_bytes <= most
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("name", CASES)
+def test_the_bytes_that_cuts_are_chosen_by_are_those_that_a_plan_moves(name: str) -> None:
+    """Seconds are a fraction of a byte there."""
+    exe = compiled(name, objective="link_bytes")
+    assert int(exe.report["extract"].notes["cost"]) == exe.plan.link_bytes
 
 
 def test_what_several_operators_need_is_sent_once() -> None:
