@@ -148,7 +148,7 @@ class Cuts:
         self._places = self._places_of()
         alone, pairs = self._factors()
         chosen, self.exact = solve(alone, pairs)
-        self.cost = total(alone, pairs, chosen) + sum(self._fixed)
+        self.cost = float(total(alone, pairs, chosen) + sum(self._fixed))
         self.option = {n: self._options[n][chosen[i]] for n, i in self._number.items()}
         self.place = {n: forms[chosen[i]] for n, (i, forms) in self._places.items()}
 
