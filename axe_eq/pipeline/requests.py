@@ -104,7 +104,7 @@ def check_devices(program: Program, mesh: Mesh) -> None:
             wanted_text = f"devices 0 to {mesh.size - 1}, those of {mesh}"
             raise LayoutError(f"layout {layout} of {what}", wrong, wanted_text)
         try:
-            side(str(layout.canonical()), type_.shape, mesh.axis)
+            side(str(layout.canonical()), type_.shape, DEVICE_AXIS)
         except LayoutError as error:
             error.thing = f"{what}, {error.thing}"
             raise

@@ -310,6 +310,10 @@ BAD: dict[str, Callable[[], Any]] = {
     "below address 0": lambda: on_four(
         layout=axe.Layout([(4, 1, "gpuid"), (4, -8, "m"), (8, 1, "m")])
     ),
+    "another axis": lambda: axe.compile(
+        added, axe.Spec((16, 8), "f32", layout=axe.Layout([(4, 1, "d"), (32, 1, "m")])),
+        mesh=axe.Mesh({"x": 4}, axis="d"), target="cpu",
+    ),
     "objective": lambda: on_four(objective="pleasure"),
     "objective of one device": lambda: axe.compile(
         added, "16x8:f32", target="cpu", objective="link_bytes"
