@@ -58,11 +58,6 @@ def _entries(box: str) -> list[tuple[str, ...]]:
     return [() if word == NONE else tuple(word.split(".")) for word in box.split()]
 
 
-def is_pending(box: str) -> bool:
-    """Whether a value is the parts of a reduction, which stay where they are made."""
-    return PENDING in box
-
-
 def show(dims: Iterable[Sequence[str]]) -> str:
     """The text of a mesh box."""
     return " ".join(".".join(axes) or NONE for axes in dims)

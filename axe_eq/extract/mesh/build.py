@@ -7,7 +7,7 @@ where an exchange, an output or a later program reads them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from axe_eq.extract.mesh.choose import Cuts, exchanged
@@ -18,9 +18,9 @@ from axe_eq.extract.mesh.cuts import (
     from_buffer,
     selector_needs,
 )
-from axe_eq.extract.mesh.lookup import own_reads
+from axe_eq.extract.mesh.lookup import index_dtype, own_reads
 from axe_eq.extract.mesh.moves import Tree, exchange_nodes, is_through, tree_of
-from axe_eq.extract.mesh.options import Option, fold_text
+from axe_eq.extract.mesh.options import Option, Parts, fold_text
 from axe_eq.mesh.steps import exchange
 from axe_eq.program.gathers import looks
 from axe_eq.program.nesting import flatten
@@ -37,7 +37,7 @@ from axe_eq.program.node import (
     sel_node,
     topological,
 )
-from axe_eq.program.ops import join_text, scan
+from axe_eq.program.ops import Look, join_text, scan
 from axe_eq.program.signature import Affine, make, plain, signature
 from axe_eq.program.types import ValueType
 from axe_eq.schedule import shard
@@ -149,27 +149,29 @@ class _Building:
             self.at[node] = place
 
     def _applied(self, node: Node, option: Option) -> Have:
-        reads = [self.get(a, n) for a, n in zip(node.args, option.needs, strict=True)]
         if option.parts is None:
-            level = max((h.level for h in reads), default=0)
-            args = [self._use(a, n, h, level)
-                    for a, n, h in zip(node.args, option.needs, reads, strict=True)]  # fmt: skip
+            level, args = self._given(zip(node.args, option.needs, strict=True))
             return Have(_local(node, option, args), level, False)
         if not option.parts.monoid:
             return self._scanned(node, option)
-        return self._folded(node, option, reads)
+        return self._folded(node, option, option.parts)
 
-    def _folded(self, node: Node, option: Option, reads: Sequence[Have]) -> Have:
+    def _given(self, reads: Iterable[tuple[Node, Cut]]) -> tuple[int, list[Node]]:
+        """Values in cuts, and the first local program that has all of them."""
+        found = [(value, cut, self.get(value, cut)) for value, cut in reads]
+        level = max((have.level for _, _, have in found), default=0)
+        return level, [self._use(value, cut, have, level) for value, cut, have in found]
+
+    def _folded(self, node: Node, option: Option, parts: Parts) -> Have:
         """Parts of a reduction: sent in slices, then reduced in one order."""
-        assert option.parts is not None
-        parts = option.parts
+        reads = list(zip(node.args, option.needs, strict=True))
         if node.kind == OP:
-            level = max((h.level for h in reads), default=0)
-            args = [self._use(a, n, h, level)
-                    for a, n, h in zip(node.args, option.needs, reads, strict=True)]  # fmt: skip
+            level, args = self._given(reads)
             part = _local(node, option, args)
-        else:
-            part, level = self._looked_up(node, option, reads)
+        else:  # a read at integers
+            (look,) = looks(node.text, tuple(a.type for a in node.args))
+            level, args = self._given([*reads, _numbers(node, look, parts, self.mesh)])
+            part = own_reads(node, args[:-1], args[-1], look)
         way = exchanged(node, option, self.mesh, f"parts of {len(self.at)}")
         rank = len(node.shape)
         front = make([map(plain, range(1, rank + 1))], range(rank + 1), fixed={0: 1})
@@ -200,18 +202,6 @@ class _Building:
         n = before.node.shape[axis]
         rows = tuple((n, 1, part.shape[d]) if d == axis else None for d in range(rank))
         return Have(sel_node(join_text("slice", rows), [every]), level, False)
-
-    def _looked_up(self, node: Node, option: Option, reads: Sequence[Have]) -> tuple[Node, int]:
-        """A read at integers of what a rank has; 0 where another rank has it."""
-        assert option.parts is not None
-        (look,) = looks(node.text, tuple(a.type for a in node.args))
-        axes, n = option.parts.axes, shard.ways(option.parts.axes, self.mesh)
-        ranks = sel_node(join_text("iota", n, node.args[look.by].dtype), [])
-        which = self.get(ranks, (Part(axes, 1, 1),))
-        level = max(which.level, *(h.level for h in reads))
-        args = [self._use(a, c, h, level)
-                for a, c, h in zip(node.args, option.needs, reads, strict=True)]  # fmt: skip
-        return own_reads(node, args, which.node, look), level
 
     def _add(self, value: Node, cut: Cut, have: Have) -> None:
         self.at[value] = self.cuts.form(value, cut)
@@ -247,9 +237,7 @@ class _Building:
         reads = [h for h in below if h is not None]
         if len(reads) < len(below):
             return None
-        level = max((h.level for h in reads), default=0)
-        args = [self._use(a, n, h, level)
-                for a, n, h in zip(value.args, needs, reads, strict=True)]  # fmt: skip
+        level, args = self._given(zip(value.args, needs, strict=True))
         return Have(sel_node(value.text, args), level, all(h.free for h in reads))
 
     # -- memory ------------------------------------------------------------------------------------
@@ -347,6 +335,13 @@ class _Building:
 
         return SpmdStep(f"k{level}", graph, tuple(access(n.text) for n in reads),
                         tuple(map(access, stored)), graph.time_s)  # fmt: skip
+
+
+def _numbers(node: Node, look: Look, parts: Parts, mesh: str) -> tuple[Node, Cut]:
+    """The number of every device's part along the dim that integers index."""
+    dtype = index_dtype(node.args[look.by].dtype)
+    counted = sel_node(join_text("iota", shard.ways(parts.axes, mesh), dtype), [])
+    return counted, (Part(parts.axes, 1, 1),)
 
 
 def _renamed(roots: tuple[Node, ...], names: Mapping[Node, Node]) -> tuple[Node, ...]:

@@ -10,6 +10,14 @@ from axe_eq.program.ops import Look, selector
 from axe_eq.program.spec import Spec
 from axe_eq.program.trace import trace
 from axe_eq.program.traced import Traced, select
+from axe_eq.program.types import DTYPES
+
+LEAST_BYTES = 4
+
+
+def index_dtype(name: str) -> str:
+    """A dtype in which integers of another one are compared with extents: of 32 bits at least."""
+    return name if DTYPES[name].itemsize >= LEAST_BYTES else "i32"
 
 
 def own_reads(node: Node, parts: Sequence[Node], rank: Node, look: Look) -> Node:
@@ -18,7 +26,7 @@ def own_reads(node: Node, parts: Sequence[Node], rank: Node, look: Look) -> Node
     Args:
         node: the selector.
         parts: of its operands.
-        rank: one integer, the number of the device's part along the dim.
+        rank: one integer, the number of the device's part along the dim, of `index_dtype`.
         look: which dim integers index.
     """
     declared, params = selector(node.text)
@@ -27,7 +35,7 @@ def own_reads(node: Node, parts: Sequence[Node], rank: Node, look: Look) -> Node
     extent = parts[look.operand].shape[look.dim]
 
     def read(first: Traced, *given: Traced) -> Traced:
-        at = given[look.by] - first[0] * extent
+        at = xp.astype(given[look.by], first.dtype) - first[0] * extent
         inside = xp.logical_and(at >= 0, at < extent)
         near = xp.where(inside, at, xp.zeros_like(at))
         operands = [near if n == look.by else g for n, g in enumerate(given)]

@@ -116,6 +116,9 @@ CASES: dict[str, Case] = {
     "vocabulary": case(
         lambda t, i: xp.take(t, i, axis=0), ((4096, 8), R), ((8,), "P('x')", "i32"), wanted=R
     ),
+    "vocabulary by bytes": case(
+        lambda t, i: xp.take(t, i, axis=0), ((4096, 8), R), ((8,), "P('x')", "i8"), wanted=R
+    ),
     "most so far": case(lambda x: xp.cumulative_prod(x, axis=0), ((16, 8), R, "i32"), wanted=R),
     "two by four": case(
         lambda x, w: nn.softmax(x @ w, axis=-1), ((8, 12), "P('x','y')"), ((12, 16), "P('y','x')"),
@@ -129,6 +132,9 @@ CASES: dict[str, Case] = {
         mesh=Mesh({"x": 2, "y": 2}),
     ),
 }  # fmt: skip
+
+
+READ_AT = ("lookup", "vocabulary", "vocabulary by bytes")  # whose integers are indices
 
 
 @cache
@@ -154,6 +160,6 @@ def arguments(name: str, seed: int = 0) -> list[Array]:
     rng = np.random.default_rng(seed)
     found = []
     for shape, _, dtype in CASES[name].given:
-        low = 0 if name in ("lookup", "vocabulary") and dtype == "i32" else -3
+        low = 0 if name in READ_AT and dtype != "f32" else -3
         found.append(rng.integers(low, 4, shape).astype(DTYPES[dtype].numpy))
     return found
