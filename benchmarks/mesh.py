@@ -1,8 +1,10 @@
-"""How long redistributions take to plan, for 8 to 512 devices.
+"""Plans on meshes: bytes of programs that others measured, planning times, redistributions.
 
-``python -m benchmarks.mesh`` prints a table: processor time of planning all ranks' messages, the
-least of several runs, and of the proof; ``--write`` keeps it in results/mesh.json. Bytes are
-compared with the lower bound before anything is timed.
+``python -m benchmarks.mesh`` prints three tables. Programs: bytes that cross links, by both
+objectives, beside the best plan worked out by hand, JAX and DTensor. Stacks of transformer layers:
+how long planning takes, stage by stage. Redistributions: processor time of planning all ranks'
+messages, the least of several runs, and of the proof; bytes are compared with the lower bound
+before anything is timed. ``--write`` keeps the figures in results/mesh.json.
 """
 
 from __future__ import annotations
@@ -15,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 import axe_eq as axe
 from axe_eq.mesh import redistribute
 from benchmarks.machine import machine
+from benchmarks.mesh_programs import PROGRAMS, stack
 
 RESULT = Path(__file__).parent / "results" / "mesh.json"
 SHAPE = (4096, 4096)
@@ -32,6 +36,9 @@ PAIRS = {
     "a transposed mesh": ("P('x','y')", "P('y','x')"),
     "copies of rows to columns": ("P('y',None)", "P(None,'x')"),
 }
+STACKS: tuple[tuple[int, dict[str, int]], ...] = (
+    (1, {"x": 2, "y": 4}), (20, {"x": 2, "y": 4}), (1, {"dp": 4, "tp": 8, "pp": 2}),
+)  # fmt: skip
 
 
 def least_ms(call: Callable[[], Any]) -> float:
@@ -44,7 +51,7 @@ def least_ms(call: Callable[[], Any]) -> float:
     return min(found)
 
 
-def measured(sizes: dict[str, int], name: str) -> dict[str, Any]:
+def redistributed(sizes: dict[str, int], name: str) -> dict[str, Any]:
     """One pair of layouts on one mesh."""
     mesh = axe.Mesh(sizes)
     sides = [axe.read("jax", text, shape=SHAPE, mesh=mesh) for text in PAIRS[name]]
@@ -64,12 +71,83 @@ def measured(sizes: dict[str, int], name: str) -> dict[str, Any]:
     }
 
 
+def planned(name: str) -> dict[str, Any]:
+    """One program by both objectives; its plans are proved."""
+    of = PROGRAMS[name]
+    row: dict[str, Any] = {"program": name, "about": of.about}
+    for objective in ("link_bytes", "time"):
+        began = time.process_time()
+        exe = of.compiled(objective=objective)
+        row[f"{objective}_s"] = time.process_time() - began
+        row[objective] = exe.plan.link_bytes
+        row[f"{objective}_kernels"] = len(exe.kernels)
+    return row | {"reference": of.reference, "jax": of.jax, "dtensor": of.dtensor}
+
+
+def stacked(layers: int, sizes: dict[str, int]) -> dict[str, Any]:
+    """Planning a stack of transformer layers."""
+    mesh = axe.Mesh(sizes)
+    program, layout = stack(layers, mesh)
+    began = time.process_time()
+    exe = axe.compile(program, target="cpu", mesh=mesh, outputs=[layout])
+    planning = time.process_time() - began
+    began = time.process_time()
+    plan = exe.plan
+    return {
+        "layers": layers,
+        "nodes": len(program.nodes()),
+        "mesh": sizes,
+        "plan_s": planning,
+        "prove_s": time.process_time() - began,
+        "cuts_wall_s": exe.report["extract"].seconds,
+        "exact": exe.report["extract"].notes["exact"],
+        "kernels": len(exe.kernels),
+        "steps": len(exe.schedule.steps),
+        "link_bytes": plan.link_bytes,
+    }
+
+
 def main() -> None:
     """Measure, print, and keep where asked."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help=f"keep the figures in {RESULT.name}")
     asked = parser.parse_args()
-    rows = [measured(sizes, name) for sizes in MESHES for name in PAIRS]
+    console = Console()
+    with axe.debug(cache=0):
+        programs = [planned(name) for name in PROGRAMS]
+        console.print(_programs(programs))
+        stacks = [stacked(*of) for of in STACKS]
+        console.print(_stacks(stacks))
+    rows = [redistributed(sizes, name) for sizes in MESHES for name in PAIRS]
+    console.print(_redistributions(rows))
+    if asked.write:
+        found = {"machine": machine(), "programs": programs, "stacks": stacks, "rows": rows}
+        RESULT.write_text(json.dumps(found, indent=1) + "\n")
+
+
+def _programs(rows: list[dict[str, Any]]) -> Table:
+    figures = ("least bytes", "in least time", "by hand", "JAX", "DTensor", "planned")
+    table = Table("", "program", *figures, box=None)
+    for row in rows:
+        moved = [row[k] for k in ("link_bytes", "time", "reference", "jax", "dtensor")]
+        texts = ["" if n is None else f"{n:,}" for n in moved]
+        seconds = f"{row['link_bytes_s']:.1f} s"
+        table.add_row(row["program"], escape(row["about"]), *texts, seconds)
+    return table
+
+
+def _stacks(rows: list[dict[str, Any]]) -> Table:
+    table = Table("layers", "nodes", "mesh", "planned", "proved", "cuts", "kernels", box=None)
+    for row in rows:
+        mesh = " ".join(f"{a}={n}" for a, n in row["mesh"].items())
+        table.add_row(
+            str(row["layers"]), str(row["nodes"]), mesh, f"{row['plan_s']:.1f} s",
+            f"{row['prove_s']:.2f} s", f"{row['cuts_wall_s']:.1f} s", str(row["kernels"]),
+        )  # fmt: skip
+    return table
+
+
+def _redistributions(rows: list[dict[str, Any]]) -> Table:
     table = Table("devices", "pair", "messages", "plan", "at most", "with proof", box=None)
     for row in rows:
         bar = BARS_MS[row["devices"]]
@@ -77,9 +155,7 @@ def main() -> None:
             str(row["devices"]), row["pair"], f"{row['messages']:,}", f"{row['plan_ms']:.2f} ms",
             f"{bar} ms", f"{row['plan_and_prove_ms']:.2f} ms",
         )  # fmt: skip
-    Console().print(table)
-    if asked.write:
-        RESULT.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
+    return table
 
 
 if __name__ == "__main__":

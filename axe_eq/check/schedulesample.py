@@ -153,17 +153,6 @@ def _shards(draw: Draw, at: str, given: Sequence[Term]) -> Sequence[int | str]:
     return "".join(f"{cut};" for cut in cuts), draw_mesh(draw)
 
 
-def _spread(draw: Draw, at: str, given: Sequence[Term]) -> Sequence[int | str]:
-    _type(given[0])  # of what has none nothing is said
-    return (draw_mesh(draw),)
-
-
-def _spreads(draw: Draw, at: str, given: Sequence[Term]) -> Sequence[int | str]:
-    for value in operands(given[0]):
-        _type(value)
-    return (draw_mesh(draw),)
-
-
 def _arrival(draw: Draw, at: str, value: Term) -> str:
     """Where an input arrives: on one device, or cut over the mesh of the sample."""
     type_ = _type(value)
@@ -179,7 +168,5 @@ ARGUMENTS |= {
     s.Load: _load,
     s.shard: _shard,
     s.shards: _shards,
-    s.spread: _spread,
-    s.spreads: _spreads,
 }
 STATED[s.arrivals] = _arrival

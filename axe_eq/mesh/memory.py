@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from axe_eq.mesh.steps import ExchangeStep, LocalStep, reads_of, writes_of
+from axe_eq.schedule.memory import plan as plan_memory
 
 if TYPE_CHECKING:
     from axe_eq.mesh.plan import MeshPlan
@@ -20,7 +21,7 @@ def last_uses(plan: MeshPlan) -> dict[str, int]:
 
 
 def peaks(plan: MeshPlan) -> tuple[int, ...]:
-    """Per rank the most bytes that are alive at once, packed messages included."""
+    """Per rank the most bytes that are alive at once, also within a step."""
     last = last_uses(plan)
     sizes = {n: plan.side(n).n_elements * b.value_type.itemsize for n, b in plan.buffers.items()}
     held = {n: set(plan.side(n).devices.tolist()) for n in plan.buffers}
@@ -39,8 +40,12 @@ def peaks(plan: MeshPlan) -> tuple[int, ...]:
 
 
 def _staged(step: LocalStep | ExchangeStep, n_ranks: int) -> list[int]:
-    """Bytes of packed messages that every rank sends and receives in a step."""
+    """Bytes that every rank needs in a step alone.
+
+    Temporaries of what it computes, or packed messages that it sends and receives.
+    """
     if isinstance(step, LocalStep):
-        return [0] * n_ranks
+        arena = plan_memory(step.graph).arena_bytes
+        return [arena if rank in step.ranks else 0 for rank in range(n_ranks)]
     sent, received = step.messages.sent(n_ranks), step.messages.received(n_ranks)
     return [a + b for a, b in zip(sent, received, strict=True)]

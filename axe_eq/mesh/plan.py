@@ -82,9 +82,10 @@ class MeshPlan:
 
     @cached_property
     def peak_bytes(self) -> tuple[int, ...]:
-        """Most memory that every rank needs at once: its buffers, and messages while they are sent.
+        """Most memory that every rank needs at once: its buffers, and temporaries within a step.
 
-        What a runner copies for itself is not counted.
+        These are values between kernels, or messages while they are sent. What a runner copies for
+        itself is not counted.
         """
         return peaks(self)
 

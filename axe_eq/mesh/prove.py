@@ -15,14 +15,16 @@ from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, NamedTuple
 
 from axe_eq.errors import ProgramError, ScheduleError
+from axe_eq.layout import Layout
 from axe_eq.mesh.certificate import Certificate, certify
 from axe_eq.mesh.sides import side
 from axe_eq.mesh.steps import ExchangeStep, LocalStep, reads_of, sources_of, writes_of
 from axe_eq.program.node import op_type, scan_type, sel_type
 from axe_eq.program.types import ValueType, value_type
 from axe_eq.schedule import shard
-from axe_eq.schedule.graph import BufferSpec, KernelStep, TileNode
-from axe_eq.schedule.memory import buffer_elements
+from axe_eq.schedule.graph import BufferSpec, MoveStep, SpmdStep, TileNode, read_layout
+from axe_eq.schedule.graph import Step as GraphStep
+from axe_eq.schedule.memory import buffer_elements, lifetimes
 
 if TYPE_CHECKING:
     from axe_eq.mesh.plan import MeshPlan
@@ -123,12 +125,13 @@ def _reshapes(a: ValueType, b: ValueType) -> bool:
 def _check_local(plan: MeshPlan, step: LocalStep) -> None:
     """Parts are of the buffers' types, who computes has them, and nodes have their types."""
     place, graph = f"step {step.name}", step.graph
-    pairs = [*zip(graph.inputs, step.reads, strict=False)]
-    pairs += zip(graph.outputs, step.writes, strict=False)
+    given = [graph.buffers[n].value_type for n in graph.inputs]
+    pairs = [*zip(graph.inputs, given, step.reads, strict=False)]
+    pairs += zip(graph.outputs, graph.output_types(), step.writes, strict=False)
     if (len(graph.inputs), len(graph.outputs)) != (len(step.reads), len(step.writes)):
         raise ScheduleError(place, "has a graph of other inputs or outputs", "its reads and writes")
-    for own, name in pairs:
-        found, want = graph.buffers[own].value_type, plan.local_type(name)
+    for own, found, name in pairs:
+        want = plan.local_type(name)
         if found != want:
             raise ScheduleError(f"{place}, buffer {name!r}", f"is {found} on a rank", str(want))
         if buffer_elements(graph.buffers[own].layout) != want.size:
@@ -144,22 +147,34 @@ def _check_local(plan: MeshPlan, step: LocalStep) -> None:
             raise ScheduleError(
                 f"{place}, buffer {name!r}", wrong, f"those that hold it, {holders}"
             )
-    if not graph.steps or not all(isinstance(s, KernelStep) for s in graph.steps):
-        raise ScheduleError(place, "has steps that are no kernels", "kernels alone")
-    for kernel in graph.kernels:
-        _check_kernel(f"{place}, kernel {kernel.name}", graph.buffers, kernel)
+    lifetimes(graph)
+    made = {*graph.inputs, *(w.buffer for s in graph.steps for w in s.writes)}
+    if missing := [n for n in graph.outputs if n not in made]:
+        raise ScheduleError(place, f"writes no {missing[0]!r}", "a step that does")
+    for part in graph.steps:
+        _check_own(f"{place}, {part.kind} {part.name}", graph.buffers, part)
 
 
-def _check_kernel(place: str, buffers: Mapping[str, BufferSpec], kernel: KernelStep) -> None:
-    for access in (*kernel.reads, *kernel.writes):
-        buffer = buffers.get(access.buffer)
-        if buffer is None or buffer.layout != access.layout:
+def _check_own(place: str, buffers: Mapping[str, BufferSpec], step: GraphStep) -> None:
+    """A step of one device: it accesses buffers as they lie, and nodes have their types."""
+    for number, access in enumerate(step.reads):
+        buffer = buffers[access.buffer]
+        seen = read_layout(step, number, buffer.value_type, buffer.layout)
+        if Layout.parse(seen).canonical() != Layout.parse(access.layout).canonical():
             wrong = f"accesses {access.buffer!r} in layout {access.layout}"
             raise ScheduleError(place, wrong, "a buffer of its graph, as it lies")
-    check_nodes(place, kernel.nodes, len(kernel.reads))
-    for root, access in zip(kernel.roots, kernel.writes, strict=True):
-        if kernel.nodes[root].type != buffers[access.buffer].type:
-            raise ScheduleError(place, f"stores {kernel.nodes[root].type}", f"as {access.buffer!r}")
+    for access in step.writes:
+        if buffers[access.buffer].layout != access.layout:
+            wrong = f"accesses {access.buffer!r} in layout {access.layout}"
+            raise ScheduleError(place, wrong, "a buffer of its graph, as it lies")
+    if isinstance(step, SpmdStep):
+        raise ScheduleError(place, "is for a mesh", "steps of one device")
+    if isinstance(step, MoveStep):
+        return
+    check_nodes(place, step.nodes, len(step.reads))
+    for root, access in zip(step.roots, step.writes, strict=True):
+        if step.nodes[root].type != buffers[access.buffer].type:
+            raise ScheduleError(place, f"stores {step.nodes[root].type}", f"as {access.buffer!r}")
 
 
 def check_nodes(place: str, nodes: Sequence[TileNode], n_reads: int) -> None:

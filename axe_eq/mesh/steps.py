@@ -102,11 +102,13 @@ def writes_of(step: LocalStep | ExchangeStep) -> tuple[str, ...]:
 
 
 def local_type(buffer: BufferSpec, mesh: str) -> ValueType:
-    """Type of one device's part of a buffer that is cut over a mesh.
+    """Type of one device's memory of a buffer.
 
-    Raises:
-        ScheduleError: its layout is no cut.
+    It has the value's dims where these are cut, the last parts padded; where a layout is another,
+    it is flat.
     """
-    layout = Layout.parse(buffer.layout)
-    box = shard.any_box_of(buffer.type, layout, mesh)
-    return shard.local_type(buffer.value_type, box, mesh)
+    layout, type_ = Layout.parse(buffer.layout), buffer.value_type
+    shape = shard.part_shape(buffer.type, layout, mesh)
+    if shape is None:
+        shape = (side(buffer.layout, type_.shape, shard.DEVICE_AXIS).n_elements,)
+    return ValueType(type_.dtype, shape)

@@ -22,9 +22,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from axe_eq.debug import Report, stage
 from axe_eq.egraph.worker import is_limited
 from axe_eq.errors import ArgumentError, ProgramError, SearchError
-from axe_eq.extract.read.placements import read_mesh
+from axe_eq.extract.mesh.build import build as build_mesh
+from axe_eq.extract.mesh.choose import BYTES, TIME
+from axe_eq.extract.mesh.choose import choose as choose_cuts
+from axe_eq.extract.mesh.values import read_values
 from axe_eq.extract.search.commit import MOST_ROUNDS
-from axe_eq.extract.search.mesh import build_mesh, plan_mesh
 from axe_eq.extract.search.stage import Extracted
 from axe_eq.layout import Mesh
 from axe_eq.pack import Pack, name_list
@@ -32,16 +34,13 @@ from axe_eq.pack import packs as find_packs
 from axe_eq.pipeline.answers import as_answer, cached
 from axe_eq.pipeline.job import Job, find_target
 from axe_eq.pipeline.requests import (
-    arrival_layouts,
     check_axes,
-    check_cuts,
+    check_devices,
     check_memory,
-    constant_layouts,
     constant_nodes,
+    cuts_problem,
     everywhere,
-    mesh_requests,
     wanted_layouts,
-    without_plan,
 )
 from axe_eq.pipeline.rounds import (
     Built,
@@ -54,7 +53,7 @@ from axe_eq.pipeline.rounds import (
     given_up,
     read_choices,
 )
-from axe_eq.pipeline.saturation import limited, matches_text, saturate_program, saturation_notes
+from axe_eq.pipeline.saturation import matches_text, saturate_program, saturation_notes
 from axe_eq.pipeline.tuning import check_tuning
 from axe_eq.pipeline.tuning import tune as tune_program
 from axe_eq.pipeline.worker import choose_limited
@@ -63,6 +62,7 @@ from axe_eq.program.terms import decode, encode
 from axe_eq.program.trace import trace
 from axe_eq.rule.term import Term
 from axe_eq.run.executable import Executable
+from axe_eq.schedule.graph import ScheduleGraph
 from axe_eq.schedule.shard import mesh_text
 from axe_eq.target import Target
 
@@ -80,6 +80,7 @@ def compile(
     without: Iterable[str] = (),
     numerics: str = "real",
     tune: bool | float = False,
+    objective: str = TIME,
 ) -> Executable:
     """Compile a function of arrays: choose the cheapest schedule and make it runnable.
 
@@ -97,6 +98,7 @@ def compile(
         numerics: "real" (laws of real numbers allowed) or "exact" (bit for bit laws only).
         tune: measure the candidates that are nearest by price on the device, and take the fastest:
             for 60 s at most, or for as many as it says. Never slower than what is chosen without.
+        objective: what is to be least: "time", or on a mesh "link_bytes", all that cross links.
 
     Returns:
         The executable. Its search is kept on disk, by everything it depends on (AXE_CACHE_DIR,
@@ -109,6 +111,9 @@ def compile(
     if numerics not in ("real", "exact"):
         raise ProgramError(f"numerics {numerics!r}", "is not a mode", "'real' or 'exact'")
     check_tuning(tune, mesh)
+    if objective != TIME and (objective != BYTES or mesh is None):
+        wanted = f"{TIME!r}" if mesh is None else f"{TIME!r} or {BYTES!r}"
+        raise ArgumentError(f"objective={objective!r}", "is none", wanted)
     if mesh is not None and not isinstance(mesh, Mesh):
         raise ArgumentError(f"mesh={mesh!r}", "is no mesh", 'a Mesh such as Mesh({"x": 2})')
     left_out = tuple(name_list("without", without))
@@ -121,8 +126,8 @@ def compile(
     check_axes(program, machine, mesh)
     check_memory(program, machine, mesh)
     if mesh is not None:
-        check_cuts(program, mesh)
-    job = Job(program, machine, used, left_out, numerics, mesh, tune)
+        check_devices(program, mesh)
+    job = Job(program, machine, used, left_out, numerics, mesh, tune, objective)
     return cached(job, report, lambda report: search(job, report))
 
 
@@ -194,26 +199,27 @@ def _round(number: int, job: Job, choices: Choices, report: Report) -> tuple[Ext
 
 
 def _choose_on_mesh(job: Job, terms: Mapping[Node, Term], mesh: Mesh, report: Report) -> Executable:
-    """The stages from saturate on, for a mesh: the same graph, other requests."""
-    text, target = mesh_text(mesh), job.target
-    job = replace(job, program=everywhere(job.program, text))
-    requests = mesh_requests(job.program, terms, text)
-    layouts = arrival_layouts(job.program) | constant_layouts(job.program, text)
+    """The stages from saturate on, for a mesh: cuts of the values, then one device's programs."""
+    text, program = mesh_text(mesh), everywhere(job.program, mesh_text(mesh))
+    job = replace(job, program=program)
     graph = stage("saturate", lambda: saturate_program(
-                      job.program, terms, job.packs, job.without, requests, job.numerics,
-                      arrive=layouts),
+                      program, terms, job.packs, job.without, [], job.numerics),
                   report=report, notes=saturation_notes, show={3: matches_text})  # fmt: skip
-    forest = stage("read", lambda: read_mesh(graph.session, text, target, requests), report=report)
-    try:
-        ways = stage("extract", lambda: plan_mesh(forest, text, target), report=report)
-    except SearchError as error:
-        raise limited(graph, without_plan(job.program, error)) from error
-    inputs = [(i.name, i.node.type, "input") for i in job.program.inputs]
-    inputs += [(n, node.type, "constant") for n, node in constant_nodes(job.program).items()]
-    outputs = [root.type for root in job.program.outputs]
-    schedule = stage("build", lambda: build_mesh(ways, text, target, inputs, layouts, outputs),
+    values = stage("read", lambda: read_values(graph.session, program, terms), report=report)
+    problem = cuts_problem(program, text, job.target, job.numerics, job.objective)
+    cuts = stage("extract", lambda: choose_cuts(problem, values), report=report,
+                 notes=lambda c: c.notes)  # fmt: skip
+    inputs = [(i.name, i.node.type, "input") for i in program.inputs]
+    inputs += [(n, node.type, "constant") for n, node in constant_nodes(program).items()]
+    schedule = stage("build", lambda: build_mesh(cuts, job.target, inputs, partial(_local, job)),
                      report=report, notes=lambda g: {"steps": len(g.steps)})  # fmt: skip
     return job.executable(schedule, report, graph.matches)
+
+
+def _local(job: Job, program: Program) -> ScheduleGraph:
+    """The schedule of what every device of a mesh computes on its own parts."""
+    own = replace(job, program=program, mesh=None, objective=TIME)
+    return choose(own, encode(program.outputs), Report()).schedule.graph
 
 
 def as_program(fn: Callable[..., Any] | Program, specs: Sequence[Any]) -> Program:

@@ -42,6 +42,7 @@ class Job:
         numerics: "real" or "exact".
         mesh: devices; None for one.
         tune: whether candidates are measured on the device, or for how many seconds.
+        objective: what is to be least: "time", or on a mesh "link_bytes".
     """
 
     program: Program
@@ -51,6 +52,7 @@ class Job:
     numerics: str = "real"
     mesh: Mesh | None = None
     tune: bool | float = False
+    objective: str = "time"
 
     @property
     def key(self) -> str | None:
@@ -58,7 +60,10 @@ class Job:
         text = program_key(
             self.program, self.target, self.mesh, self.packs, self.without, self.numerics
         )
-        return f"{text} tuned on {device_of(self.runner())}" if text and self.tune else text
+        if text is None:
+            return None
+        tuned = f" tuned on {device_of(self.runner())}" if self.tune else ""
+        return f"{text} for {self.objective}{tuned}"
 
     def runner(self) -> Any:
         """The runner of the target's family.
@@ -103,6 +108,7 @@ class Job:
             "without": self.without,
             "numerics": self.numerics,
             "tune": self.tune,
+            "objective": self.objective,
         })  # fmt: skip
 
     @classmethod
@@ -114,7 +120,7 @@ class Job:
         packs = tuple(by_reference(name) for name in job["packs"])
         program = program_from_json(job["program"])
         without, numerics, tune = tuple(job["without"]), job["numerics"], job["tune"]
-        return cls(program, target, packs, without, numerics, mesh, tune)
+        return cls(program, target, packs, without, numerics, mesh, tune, job["objective"])
 
 
 def _target_text(target: Target) -> str:

@@ -6,18 +6,22 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from axe_eq.errors import ArgumentError, LayoutError, ScheduleError, SearchError
+from axe_eq.errors import ArgumentError, LayoutError, ScheduleError
+from axe_eq.extract.mesh.choose import Problem
+from axe_eq.extract.mesh.cuts import Form, cut_of, form, whole
+from axe_eq.extract.mesh.moves import Moves
+from axe_eq.extract.mesh.options import Machine
 from axe_eq.extract.search.layouts import Places
 from axe_eq.layout import Layout, Mesh
-from axe_eq.mesh.pieces import is_read
-from axe_eq.program.node import INPUT, SEL, InputSpec, Node, Program
+from axe_eq.mesh.sides import side
+from axe_eq.program.node import INPUT, InputSpec, Node, Program
 from axe_eq.program.types import ANY, ValueType
 from axe_eq.rule.term import Term
 from axe_eq.schedule import terms as schedule_terms
 from axe_eq.schedule.graph import ScheduleGraph
 from axe_eq.schedule.kept import Kept, kept_layouts
 from axe_eq.schedule.memory import layout_bytes
-from axe_eq.schedule.shard import DEVICE_AXIS, box_of, layout_text, mesh_text, show
+from axe_eq.schedule.shard import DEVICE_AXIS, box_of, layout_text, show
 from axe_eq.target import Target
 
 if TYPE_CHECKING:
@@ -81,12 +85,11 @@ def check_axes(program: Program, target: Target, mesh: Mesh | None) -> None:
             )
 
 
-def check_cuts(program: Program, mesh: Mesh) -> None:
-    """Refuse inputs and outputs on devices that a mesh lacks, or that are no cuts over it.
+def check_devices(program: Program, mesh: Mesh) -> None:
+    """Refuse inputs and outputs on devices that a mesh lacks, or that messages cannot bring there.
 
     Raises:
-        LayoutError: names the input or output, and a device that there is not.
-        ScheduleError: names the input or output that is no cut.
+        LayoutError: names the input or output, and a device that there is not, or the layout.
     """
     wanted = program.output_layouts or ()
     placed = [(f"input {i.name!r}", i.layout, i.node.type) for i in program.inputs]
@@ -101,8 +104,8 @@ def check_cuts(program: Program, mesh: Mesh) -> None:
             wanted_text = f"devices 0 to {mesh.size - 1}, those of {mesh}"
             raise LayoutError(f"layout {layout} of {what}", wrong, wanted_text)
         try:
-            box_of(str(type_), layout, mesh_text(mesh))
-        except ScheduleError as error:
+            side(str(layout.canonical()), type_.shape, DEVICE_AXIS)
+        except LayoutError as error:
             error.thing = f"{what}, {error.thing}"
             raise
 
@@ -122,34 +125,36 @@ def _whole(type: ValueType, mesh: str) -> str:
     return layout_text(str(type), show(() for _ in type.shape), mesh)
 
 
-def constant_layouts(program: Program, mesh: str) -> dict[str, str]:
-    """The layouts of captured constants on a mesh: whole on every device."""
-    return {name: _whole(node.type, mesh) for name, node in constant_nodes(program).items()}
-
-
-def without_plan(program: Program, error: SearchError) -> SearchError:
-    """The error of a search for a plan on a mesh: it names reads that have none."""
-    sels = [n for n in program.nodes() if n.kind == SEL]
-    found = [repr(n.text) for n in sels if not is_read(n.text, [a.type for a in n.args])]
-    if not found:
-        return error
-    wrong = f"{error.wrong}: {', '.join(dict.fromkeys(found))} reads where integers say"
-    return SearchError(error.thing, wrong, "integers that are cut as what they read, or whole")
-
-
-def mesh_requests(program: Program, terms: Mapping[Node, Term], mesh: str) -> list[Term]:
-    """One request per output: the cut its layout is, or any cut.
-
-    Raises:
-        ScheduleError: a layout that is no cut over the mesh.
-    """
+def cuts_problem(
+    program: Program, mesh: str, target: Target, numerics: str, objective: str
+) -> Problem:
+    """What is asked of cuts over a mesh: the buffers that values arrive and are wanted in."""
+    arrive = {i.name: _cut_form(i.node.type, i.layout, mesh) for i in program.inputs}
+    arrive |= {
+        name: form(node.type, whole(node.type.shape), mesh)
+        for name, node in constant_nodes(program).items()
+    }
     wanted = program.output_layouts or (None,) * len(program.outputs)
-    return [
-        schedule_terms.shard(terms[root], box_of(str(root.type), layout, mesh), mesh)
-        if isinstance(layout, Layout)
-        else schedule_terms.spread(terms[root], mesh)
-        for root, layout in zip(program.outputs, wanted, strict=True)
-    ]
+    return Problem(
+        Machine(mesh, target, numerics == "real"),
+        Moves(mesh, target),
+        arrive,
+        [
+            _cut_form(root.type, layout, mesh) if isinstance(layout, Layout) else None
+            for root, layout in zip(program.outputs, wanted, strict=True)
+        ],
+        objective,
+    )
+
+
+def _cut_form(type: ValueType, layout: Place, mesh: str) -> Form:
+    """A buffer of a value in a layout: a cut over a mesh, or one that only messages read."""
+    assert isinstance(layout, Layout)
+    try:
+        box = box_of(str(type), layout, mesh)
+    except ScheduleError:
+        return Form(type, str(layout.canonical()))
+    return form(type, cut_of(box, type.shape, mesh), mesh)
 
 
 def check_memory(program: Program, target: Target, mesh: Mesh | None) -> None:

@@ -36,15 +36,14 @@ def saturate_program(
     requests: Sequence[Term] | None = None,
     numerics: str = "real",
     kinds: Collection[str] = (),
-    arrive: Mapping[str, str] | None = None,
 ) -> Saturated:
     """Run all laws of these packs on a program and demand its outputs (or what `requests` says).
 
     Under the numerics "exact" only laws that hold bit for bit. What is left open lies in any of
-    the layouts that a target of these kinds keeps; `arrive` says one for inputs and constants.
+    the layouts that a target of these kinds keeps.
     """
     places = places_of(program, kinds).inputs
-    layouts = arrive or {
+    layouts = {
         n.text: schedule_terms.layouts_text(
             kept.layout for kept in places.get(n.text) or ways(None, n.type)
         )

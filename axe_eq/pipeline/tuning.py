@@ -23,7 +23,7 @@ from axe_eq.pipeline.job import Job
 from axe_eq.pipeline.rounds import Choices, graph_of
 from axe_eq.run.corrections import MEASURED
 from axe_eq.run.timing import Timing, alone, timed
-from axe_eq.schedule.graph import CollectiveStep, KernelStep, MoveStep, ScheduleGraph, Step
+from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, SpmdStep, Step
 
 NEAREST = 8  # candidates of a kernel that are measured
 BUDGET_S = 60.0  # for all of a program, where no other is given
@@ -68,7 +68,7 @@ class _Bench:
 
     def seconds(self, step: Step, graph: ScheduleGraph) -> float:
         """What a step takes alone."""
-        assert not isinstance(step, CollectiveStep)
+        assert not isinstance(step, SpmdStep)
         kind = content(step, graph)
         if kind not in self.known:
             progress.at(f"tuning: {len(self.known)} candidates measured, {step.name}")

@@ -547,13 +547,15 @@ class Executable:
         return self.keep(self._explained)
 
     def _explained(self) -> str:
-        from axe_eq.run.explain import explain
+        from axe_eq.run.explain import cuts_text, explain
 
         if self._explanation is not None:
             return self._explanation
         if (other := self._searched_again) is not None:
             return other._explained()
         text = explain(self.schedule.graph, self.target, self._found, self.matches, self.numerics)
+        if self.schedule.graph.mesh is not None:
+            text = f"{text}\n{cuts_text(self.report['extract'].notes)}"
         if self.stopped == "saturated":
             return text
         limit = f"the search stopped at a limit ({self.stopped}): a larger one may find better"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from axe_eq.program.signature import signature
-from axe_eq.schedule.graph import CollectiveStep, KernelStep, MoveStep, ScheduleGraph
+from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, Step
 from axe_eq.schedule.memory import plan, stored_bytes
 from axe_eq.schedule.quantity import Costs
 from axe_eq.target import Target
@@ -31,7 +31,7 @@ def total_cost(graph: ScheduleGraph, target: Target) -> Costs:
     they make together, as the target says (`Target.costs`).
     """
     total = Costs({"time_s": graph.time_s, "kernels": float(len(graph.kernels))})
-    total.update(target.total_costs(step.costs for step in graph.steps))
+    total.update(target.total_costs(step.costs for step in graph.flat))
     total["link_bytes"] = float(sum(getattr(s, "n_bytes", 0) for s in graph.steps))
     total["stored_bytes"] = float(stored_bytes(graph))
     total["peak_bytes"] = float(plan(graph).peak_bytes)
@@ -60,7 +60,7 @@ def explain(
         f"laws: {numerics}"
     ]
     for step in graph.steps:
-        lines += _kernel(step, target) if isinstance(step, KernelStep) else _moves(step, graph)
+        lines += _step(step, graph, target)
     if found is not None:
         lines += [f"layout chosen for {name}: {text}" for name, text in found.layouts.items()]
         lines += [f"left out: {reason}" for reason in found.unwritable]
@@ -76,6 +76,15 @@ def explain(
     )
     lines.append("estimates compare schedules; they are no measurement")
     return "\n".join(lines)
+
+
+def cuts_text(notes: Mapping[str, object]) -> str:
+    """How the cuts over a mesh were chosen, in a line."""
+    operators, forms = int(str(notes["operators"])), int(str(notes["forms"]))
+    found = f"cuts of {counted(operators, 'operator')}, of {counted(forms, 'form')} of the program"
+    if notes["exact"]:
+        return f"{found}: of the best one no others are cheaper, by estimates"
+    return f"{found}: of the best one a local optimum, for its operators are too entangled"
 
 
 def of_others(explanation: str) -> str:
@@ -111,14 +120,22 @@ def _kernel(step: KernelStep, target: Target) -> list[str]:
     return lines
 
 
-def _moves(step: MoveStep | CollectiveStep, graph: ScheduleGraph) -> list[str]:
+def _step(step: Step, graph: ScheduleGraph, target: Target) -> list[str]:
+    if isinstance(step, KernelStep):
+        return _kernel(step, target)
+    if isinstance(step, MoveStep):
+        return _moves(step, graph)
+    lines = [f"  {step.name}: {_time(step.time_s)}, on every device"]
+    return lines + [
+        f"  {line}" for own in step.graph.steps for line in _step(own, step.graph, target)
+    ]
+
+
+def _moves(step: MoveStep, graph: ScheduleGraph) -> list[str]:
     """A step that computes nothing of its own: what it is, and what crosses links for it."""
-    what = "moves"
-    if isinstance(step, CollectiveStep):
-        what = f"{step.collective} of {step.monoid} over {' '.join(step.axes)}"
     types = ", ".join(f"{w.buffer}: {graph.buffers[w.buffer].type}" for w in step.writes)
     return [
-        f"  {step.name}: {_time(step.time_s)}, {what}, {step.n_bytes:,} bytes cross links",
+        f"  {step.name}: {_time(step.time_s)}, moves, {step.n_bytes:,} bytes cross links",
         f"      reads {' '.join(r.buffer for r in step.reads)}; writes {types}",
     ]
 

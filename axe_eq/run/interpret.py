@@ -16,7 +16,7 @@ from axe_eq.errors import ArgumentError, ScheduleError
 from axe_eq.pack import Pack
 from axe_eq.program.types import Array
 from axe_eq.schedule.contents import same, shared
-from axe_eq.schedule.graph import CollectiveStep, KernelStep, MoveStep, ScheduleGraph
+from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, SpmdStep
 from axe_eq.target import Target
 
 BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -95,8 +95,10 @@ def interpret_graph(
         raise ArgumentError(f"orders={orders!r}", "is no number of orders", "1 or more")
     held = dict(inputs)
     for number, step in enumerate(graph.steps):
-        if isinstance(step, CollectiveStep):
-            raise ScheduleError(f"step {step.name}", "is a collective", "a graph for one device")
+        if isinstance(step, SpmdStep):
+            raise ScheduleError(
+                f"step {step.name}", "is for the devices of a mesh", "a graph for one device"
+            )
         reads = {a.buffer: held[a.buffer] for a in step.reads}
         progress.at(f"step {number + 1} of {len(graph.steps)}: {step.name}")
         made = interpreter.run(step, graph, target, reads)

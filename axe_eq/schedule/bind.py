@@ -21,9 +21,9 @@ from axe_eq.schedule.box import WHOLE, parse
 from axe_eq.schedule.graph import (
     Access,
     BufferSpec,
-    CollectiveStep,
     KernelStep,
     ScheduleGraph,
+    SpmdStep,
     Step,
     TileNode,
     read_layout,
@@ -207,12 +207,11 @@ class _Binding:
     def _moved(self, step: Step) -> ValueType:
         source = step.reads[0].buffer
         old, new = self.graph.buffers[source].value_type, self.types[source]
-        if isinstance(step, CollectiveStep) and old != new:
+        if isinstance(step, SpmdStep) and old != new:
             raise ScheduleError(
-                f"step {step.name}, bound {self.bound}",
-                f"reduces {old} over the mesh",
-                "dims that no collective touches",
-            )
+                f"step {step.name}, bound {self.bound}", f"computes {old} on a mesh",
+                "a graph of one device",
+            )  # fmt: skip
         return new
 
     # -- kernels ----------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from axe_eq.errors import ScheduleError
 from axe_eq.program.node import OP, SCAN, SEL, Node, made_node, sel_node
-from axe_eq.schedule.graph import CollectiveStep, KernelStep, ScheduleGraph
+from axe_eq.schedule.graph import KernelStep, ScheduleGraph, SpmdStep
 from axe_eq.schedule.views import COPY, is_signature
 
 _KINDS = {"cell": OP, "gather": SEL, "scan": SCAN}
@@ -20,7 +20,7 @@ def decode(graph: ScheduleGraph, inputs: Mapping[str, Node]) -> tuple[Node, ...]
         inputs: the node of every input and constant, by buffer name.
 
     Raises:
-        ScheduleError: a collective: what it reduces is not one program's value.
+        ScheduleError: a step of a mesh: what devices compute is not one program's value.
     """
     held = values(graph, inputs)
     views = graph.views or ((),) * len(graph.outputs)
@@ -31,7 +31,7 @@ def values(graph: ScheduleGraph, inputs: Mapping[str, Node]) -> dict[str, Node]:
     """The value of every buffer, by name; arguments and errors as for `decode`."""
     held = dict(inputs)
     for step in graph.steps:
-        if isinstance(step, CollectiveStep):
+        if isinstance(step, SpmdStep):
             raise ScheduleError(f"step {step.name}", "runs on a mesh", "a graph of one device")
         if isinstance(step, KernelStep):
             held |= written(step, held)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from html import escape
 
 from axe_eq.program.types import value_type
-from axe_eq.schedule.graph import BufferSpec, KernelStep, ScheduleGraph, Step
+from axe_eq.schedule.graph import BufferSpec, KernelStep, ScheduleGraph, SpmdStep, Step
 from axe_eq.schedule.memory import buffer_bytes
 from axe_eq.schedule.quantity import bytes_text, seconds_text
 from axe_eq.schedule.timeline import Event, Timeline
@@ -142,6 +142,10 @@ def _step_place(step: Step) -> Place:
         if moved is not None:
             lines.append((f"{bytes_text(moved)} in and out", "soft"))
         title = "\n".join(f"{n.box}: {n.title}" for n in step.nodes if n.kind != "load")
+    elif isinstance(step, SpmdStep):
+        kernels = [(_short(f"{k.name}: {operators(k)}"), "soft") for k in step.graph.kernels]
+        lines = [(_short(step.name), "mono"), (f"{time}, on every device", ""), *kernels]
+        title = "\n".join(k.name for k in step.graph.kernels)
     else:
         lines = [(_short(step.name), "mono"), (time, ""), (bytes_text(step.n_bytes), "soft")]
         title = f"{step.kind}, {bytes_text(step.n_bytes)} over links"

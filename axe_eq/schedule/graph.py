@@ -1,9 +1,10 @@
 """The schedule graph: steps over buffers, on one device or a mesh.
 
 A step is a kernel (the cone that extraction chose, as a small DAG of tile nodes), a movement
-between layouts, or a collective. Buffers are flat memory with a layout; every access of a step
-carries the layout it reads or writes with, so a step never looks at a buffer's own. The graph is
-plain data: it prints, saves to JSON and runs without the e-graph.
+between layouts, or on a mesh a schedule graph of one device that all of them run on their parts.
+Buffers are flat memory with a layout; every access of a step carries the layout it reads or writes
+with, so a step never looks at a buffer's own. The graph is plain data: it prints, saves to JSON and
+runs without the e-graph.
 """
 
 from __future__ import annotations
@@ -116,29 +117,25 @@ class MoveStep:
 
 
 @dataclass(frozen=True)
-class CollectiveStep:
-    """A reduction over mesh axes of an index dim that lies on them.
+class SpmdStep:
+    """A schedule of one device that every device of a mesh runs on its own parts.
 
     Attributes:
-        collective: "all_reduce" or "reduce_scatter".
-        monoid: how partial results merge.
-        axes: mesh axes reduced over.
-        n_bytes: bytes that cross links, all devices together.
+        name: unique within the graph.
+        graph: of one device, on parts.
+        reads, writes: buffers of the mesh, aligned with the inputs and outputs of `graph`.
     """
 
     name: str
-    collective: str
-    monoid: str
-    axes: tuple[str, ...]
+    graph: ScheduleGraph
     reads: tuple[Access, ...]
     writes: tuple[Access, ...]
-    n_bytes: int = 0
     time_s: float = 0.0
     costs: Mapping[str, float] = field(default_factory=dict)
-    kind: str = "collective"
+    kind: str = "spmd"
 
 
-Step = KernelStep | MoveStep | CollectiveStep
+Step = KernelStep | MoveStep | SpmdStep
 
 
 def read_layout(step: Step, number: int, type: ValueType, layout: str) -> str:
@@ -238,8 +235,14 @@ class ScheduleGraph:
 
     @property
     def kernels(self) -> tuple[KernelStep, ...]:
-        """The kernels, in order."""
-        return tuple(s for s in self.steps if isinstance(s, KernelStep))
+        """The kernels, in order; on a mesh those of every device."""
+        return tuple(s for s in self.flat if isinstance(s, KernelStep))
+
+    @property
+    def flat(self) -> tuple[Step, ...]:
+        """All steps, with those of devices in place of what devices run."""
+        parts = ((s.graph.steps if isinstance(s, SpmdStep) else (s,)) for s in self.steps)
+        return tuple(step for part in parts for step in part)
 
     def with_layouts(self, layouts: Mapping[str, str]) -> ScheduleGraph:
         """The same schedule with some buffers in other layouts, for readers and writer alike."""
@@ -275,7 +278,7 @@ class ScheduleGraph:
 _KINDS: dict[str, type[Any]] = {
     "kernel": KernelStep,
     "move": MoveStep,
-    "collective": CollectiveStep,
+    "spmd": SpmdStep,
 }
 
 
@@ -309,8 +312,8 @@ def _step(data: dict[str, Any]) -> Step:
         data["nodes"] = tuple(_node(n) for n in data["nodes"])
     if "roots" in data:
         data["roots"] = tuple(data["roots"])
-    if "axes" in data:
-        data["axes"] = tuple(data["axes"])
+    if "graph" in data:
+        data["graph"] = _graph(data["graph"])
     made: Step = _KINDS[data["kind"]](**data)
     return made
 

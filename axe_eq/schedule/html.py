@@ -10,7 +10,7 @@ from html import escape
 
 from axe_eq.draw import page as html
 from axe_eq.schedule.drawing import graph_svg, layout_words, timeline_svg
-from axe_eq.schedule.graph import Access, KernelStep, ScheduleGraph, Step
+from axe_eq.schedule.graph import Access, KernelStep, MoveStep, ScheduleGraph, Step
 from axe_eq.schedule.memory import MemoryPlan, buffer_bytes, plan
 from axe_eq.schedule.quantity import bytes_text, cost_text, seconds_text
 from axe_eq.schedule.timeline import Timeline, timeline
@@ -19,9 +19,9 @@ from axe_eq.target import Target
 _ROLES = ("input", "constant", "temporary", "output")
 
 _STYLE = """
-:root{--kernel:#2f6fdb;--move:#b26a00;--collective:#a23ba8;--temporary:#8a94a0;--output:#1c8a4f;
+:root{--kernel:#2f6fdb;--move:#b26a00;--spmd:#a23ba8;--temporary:#8a94a0;--output:#1c8a4f;
 --on:#fff}
-@media (prefers-color-scheme:dark){:root{--kernel:#6ea4ff;--move:#e0a04a;--collective:#d58be0;
+@media (prefers-color-scheme:dark){:root{--kernel:#6ea4ff;--move:#e0a04a;--spmd:#d58be0;
 --temporary:#77828f;--output:#4cc38a;--on:#10141a}}
 .panel>svg{margin:0 auto}
 .why{margin:8px 12px;font:12px/1.5 ui-monospace,monospace;white-space:pre-wrap}
@@ -38,9 +38,9 @@ svg .step{fill:var(--card);stroke-width:1.5}svg .buffer{fill:var(--mark);stroke:
 svg .edge{fill:none;stroke:var(--temporary);stroke-width:1.2}svg .tip{fill:var(--temporary)}
 svg .grid{stroke:var(--line)}svg .bar text{fill:var(--on)}
 svg .kernel{stroke:var(--kernel)}svg .move{stroke:var(--move)}
-svg .collective{stroke:var(--collective)}
+svg .spmd{stroke:var(--spmd)}
 svg .bar .kernel{fill:var(--kernel)}svg .bar .move{fill:var(--move)}
-svg .bar .collective{fill:var(--collective)}
+svg .bar .spmd{fill:var(--spmd)}
 svg .output{stroke:var(--output);stroke-width:2}svg .input{stroke:var(--soft)}
 """
 
@@ -77,7 +77,7 @@ def _head(graph: ScheduleGraph, target: Target, memory: MemoryPlan, times: Timel
         facts.append(("estimated", seconds_text(times.makespan_s)))
     facts.append(("peak memory", bytes_text(memory.peak_bytes)))
     facts.append(("temporaries, in one arena", bytes_text(memory.arena_bytes)))
-    if crossing := sum(s.n_bytes for s in graph.steps if not isinstance(s, KernelStep)):
+    if crossing := sum(s.n_bytes for s in graph.steps if isinstance(s, MoveStep)):
         facts.append(("over links", bytes_text(crossing)))
     if graph.mesh:
         facts.append(("mesh", " x ".join(f"{n} {a}" for a, n in graph.mesh.items())))

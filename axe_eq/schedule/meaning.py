@@ -110,11 +110,6 @@ class Evaluator:
         flat = ValueType(array_type(memory.values).dtype, (Layout.parse(before).size,))
         return write(read(memory, before, flat), after)
 
-    def move_any(self, source: Term, box: str, mesh: str) -> Contents:
-        """A value that is somewhere on a mesh, in this cut."""
-        value = self.anywhere(source)
-        return write(value, shard.layout_text(str(array_type(value)), box, mesh))
-
     def kernel(self, tile: Term, layout: str) -> Contents:
         """What the blocks of a kernel write, part by part."""
         type_, box = tile_type(tile), box_of(tile)
@@ -123,16 +118,6 @@ class Evaluator:
             region = _slices(_region(box, loops, type_))
             result[region] = self.tile(tile, loops)[region]
         return write(result, layout)
-
-    def anywhere(self, term: Term) -> Array:
-        """The value that is somewhere on a mesh."""
-        if term.symbol is s.spread:
-            return self.value(term.args[0])
-        if term.symbol is s.Through:
-            return moved(term.args[0], [self.anywhere(t) for t in spreads_in(term.args[1])])
-        source, type_, box, mesh = term.args
-        layout = shard.layout_text(type_, box, mesh)
-        return read(self.memory(source), layout, value_type(type_))
 
     def spmd(
         self, sig_text: str, cell: str, types: str, box: str, mesh: str, operands: Term
@@ -278,7 +263,6 @@ _PLACED: dict[Symbol, Callable[..., Contents]] = {
     s.shard: Evaluator.shard,
     s.Buffer: Evaluator.buffer,
     s.Move: Evaluator.move,
-    s.MoveAny: Evaluator.move_any,
     s.Kernel: Evaluator.kernel,
     s.Spmd: Evaluator.spmd,
     s.SpmdSel: Evaluator.spmd_sel,
@@ -342,17 +326,6 @@ def places_in(term: Term) -> Iterator[Term]:
             values, boxes, mesh = term.args
             found = zip(operands(values), boxes.split(";"), strict=False)
             yield from (s.shard(value, box, mesh) for value, box in found)
-            return
-        yield term.args[0]
-        term = term.args[1]
-
-
-def spreads_in(term: Term) -> Iterator[Term]:
-    """The values somewhere on a mesh that a list of them means; its rest may be a request."""
-    while term.args:
-        if term.symbol is s.spreads:
-            values, mesh = term.args
-            yield from (s.spread(value, mesh) for value in operands(values))
             return
         yield term.args[0]
         term = term.args[1]

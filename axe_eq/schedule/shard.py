@@ -58,11 +58,6 @@ def _entries(box: str) -> list[tuple[str, ...]]:
     return [() if word == NONE else tuple(word.split(".")) for word in box.split()]
 
 
-def is_pending(box: str) -> bool:
-    """Whether a value is the parts of a reduction, which stay where they are made."""
-    return PENDING in box
-
-
 def show(dims: Iterable[Sequence[str]]) -> str:
     """The text of a mesh box."""
     return " ".join(".".join(axes) or NONE for axes in dims)
@@ -104,11 +99,10 @@ def local_type(type: ValueType, box: str, mesh: str) -> ValueType:
 
 
 @cache
-def layout_text(type_text: str, box: str, mesh: str, apart: str = "") -> str:
+def layout_text(type_text: str, box: str, mesh: str) -> str:
     """The Axe layout of a value cut so, canonical.
 
-    Shard iters on the device axis, replicas over unused axes, dense row-major local memory. Along
-    the axis `apart` only the first device has it.
+    Shard iters on the device axis, replicas over unused axes, dense row-major local memory.
     """
     type_ = value_type(type_text)
     known = mesh_axes(mesh)
@@ -119,7 +113,7 @@ def layout_text(type_text: str, box: str, mesh: str, apart: str = "") -> str:
         shard += [(*known[a], DEVICE_AXIS) for a in axes]
         shard.append((extent, math.prod(local[dim + 1 :]), "m"))
     used = {a for axes in cuts for a in axes}
-    replica = [(*known[a], DEVICE_AXIS) for a in known if a not in used and a != apart]
+    replica = [(*known[a], DEVICE_AXIS) for a in known if a not in used]
     return str(Layout(shard=shard, replica=replica).canonical())
 
 
@@ -141,30 +135,34 @@ def box_of(type_text: str, layout: Layout, mesh: str) -> str:
 
 
 @cache
-def any_box_of(type_text: str, layout: Layout, mesh: str) -> str:
-    """`box_of`, where along some axis only the first device may have the value.
+def uneven_layout(type_text: str, box: str, mesh: str) -> str:
+    """The layout of a value whose cuts may not divide it: the last parts are padded.
 
-    Raises:
-        ScheduleError: as `box_of`.
+    A device's memory is dense, of as many elements as the first one's.
     """
-    wanted = str(layout.canonical())
-    for apart in mesh_axes(mesh):
-        for box in boxes(type_text, mesh):
-            if layout_text(type_text, box, mesh, apart) == wanted:
-                return box
-    return box_of(type_text, layout, mesh)
+    type_, cuts = value_type(type_text), entries(box)
+    padded = tuple(
+        -(-n // ways(axes, mesh)) * ways(axes, mesh)
+        for n, axes in zip(type_.shape, cuts, strict=True)
+    )
+    if padded == type_.shape:
+        return layout_text(type_text, box, mesh)
+    dense = layout_text(str(ValueType(type_.dtype, padded)), box, mesh)
+    whole = Layout.parse(dense)
+    return str(Layout(whole.shard, whole.replica, box=type_.shape, padded=padded).canonical())
 
 
 @cache
-def cut_further(type_text: str, box: str, axis: str, mesh: str) -> str:
-    """A cut whose first dim that allows it is cut over one more axis; itself where none does."""
-    type_, cuts = value_type(type_text), entries(box)
-    if any(axis in axes for axes in cuts):
-        return box
-    for dim, extent in enumerate(type_.shape):
-        if extent % ways((*cuts[dim], axis), mesh) == 0:
-            return show([*cuts[:dim], (*cuts[dim], axis), *cuts[dim + 1 :]])
-    return box
+def part_shape(type_text: str, layout: Layout, mesh: str) -> tuple[int, ...] | None:
+    """Shape of a device's memory, where a value is cut over dims; None where it is otherwise."""
+    type_, names, wanted = value_type(type_text), list(mesh_axes(mesh)), str(layout.canonical())
+    for choice in product(range(-1, type_.rank), repeat=len(names)):
+        dims = [tuple(n for n, d in zip(names, choice, strict=True) if d == i)
+                for i in range(type_.rank)]  # fmt: skip
+        if uneven_layout(type_text, show(dims), mesh) == wanted:
+            shape = zip(type_.shape, dims, strict=True)
+            return tuple(-(-n // ways(axes, mesh)) for n, axes in shape)
+    return None
 
 
 @cache
@@ -327,14 +325,6 @@ def _only_plain(operands: Iterable[Iterable[Affine]], dim: int) -> bool:
     return all(p.plain == dim or all(d != dim for d, _ in p.terms) for op in operands for p in op)
 
 
-def reshape_texts(have: Sequence[int], want: Sequence[int]) -> tuple[str, ...]:
-    """Selectors that reshape a value by its row-major index; none where it has the shape."""
-    if tuple(have) == tuple(want):
-        return ()
-    merged = (join_text("merge", 0, len(have)),) if len(have) > 1 else ()
-    return (*merged, join_text("split", 0, (-1, *want[1:]))) if len(want) > 1 else merged
-
-
 @cache
 def unsplit_box(spec: str, box: str) -> str | None:
     """The cut of a value whose split has this cut; None where an inner factor is cut."""
@@ -361,32 +351,3 @@ def intervals(
             parts *= known[a][0]
         found.append((index * extent // parts, (index + 1) * extent // parts))
     return found
-
-
-@cache
-def moved_bytes(type_text: str, source: str, goal: str, mesh: str) -> int:
-    """Bytes that devices must receive to go from one cut to another: needed less held."""
-    type_ = value_type(type_text)
-    known = mesh_axes(mesh)
-    total = 0
-    for place in product(*(range(size) for size, _ in known.values())):
-        device = dict(zip(known, place, strict=True))
-        have = intervals(type_, source, mesh, device)
-        want = intervals(type_, goal, mesh, device)
-        common = math.prod(
-            max(0, min(a[1], b[1]) - max(a[0], b[0])) for a, b in zip(have, want, strict=True)
-        )
-        total += math.prod(e - b for b, e in want) - common
-    return total * type_.itemsize
-
-
-def collective_bytes(type: ValueType, box: str, axis: str, scatters: bool, mesh: str) -> int:
-    """Bytes on all links of a ring reduction of a partial value (its first dim is on the axis).
-
-    Bandwidth-optimal accounting: reduce-scatter (g-1)/g of the buffer per device, all-reduce twice
-    that.
-    """
-    size = mesh_axes(mesh)[axis][0]
-    local = local_type(type, box, mesh).n_bytes
-    per_device = local * (size - 1) * (1 if scatters else 2)
-    return per_device * n_devices(mesh) // size

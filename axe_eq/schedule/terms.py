@@ -2,8 +2,8 @@
 
 ``place(t, L)`` asks for value t materialised in layout L (an axe layout text, canonical); ``tile(t,
 b)`` asks for the box b of it inside a kernel. A kernel is the cone of tile values chosen under one
-`Kernel` root. Demand laws (packs `tiling`, `sharding`) answer the requests; only extraction chooses
-among the answers.
+`Kernel` root. Demand laws (pack `tiling`) answer the requests; only extraction chooses among the
+answers. ``shard(t, b, M)`` is a value cut over a mesh; pack `sharding` has laws of it, for proofs.
 
 A placed term denotes the contents of memory and no shape: a value and its reshapes are one placed
 class. So whatever reads memory says as which type and in which layout or cut it does; otherwise
@@ -42,13 +42,9 @@ place = Symbol("place", (VALUE, STR), PLACED, demand=True)
 tile = Symbol("tile", (VALUE, STR), TILE, demand=True)
 tiles = Symbol("tiles", (ARGS, STR), TILES, demand=True)
 
-SPREAD = Sort("Spread")
 PLACES = Sort("Places")
-SPREADS = Sort("Spreads")
 shard = Symbol("shard", (VALUE, STR, STR), PLACED, demand=True)  # value, mesh box, mesh
 shards = Symbol("shards", (ARGS, STR, STR), PLACES, demand=True)
-spread = Symbol("spread", (VALUE, STR), SPREAD, demand=True)
-spreads = Symbol("spreads", (ARGS, STR), SPREADS, demand=True)
 
 Buffer = Symbol("Buffer", (STR, STR), PLACED)  # input name, layout it arrives in
 peek = Symbol("peek", (STR, TILE, STR), TILE, demand=True)  # view, a whole value, box of the view
@@ -69,10 +65,6 @@ SpmdSel = Symbol("SpmdSel", (STR, STR, STR, STR, PLACES), PLACED)
 SpmdScan = Symbol("SpmdScan", (STR, STR, STR, STR, PLACES), PLACED)
 # partial value, its type, signature of the whole operator, mesh axis, mesh box of the value, mesh
 Collective = Symbol("Collective", (PLACED, STR, STR, STR, STR, STR), PLACED)
-MoveAny = Symbol("MoveAny", (SPREAD, STR, STR), PLACED)  # any cut of a value, box wanted, mesh
-Through = Symbol("Through", (STR, SPREADS), SPREAD)  # selector, operands that are anywhere
-SCons = Symbol("SCons", (SPREAD, SPREADS), SPREADS)
-From = Symbol("From", (PLACED, STR, STR, STR), SPREAD)  # source, type, mesh box and mesh it has
 PNil = Symbol("PNil", (), PLACES)
 PCons = Symbol("PCons", (PLACED, PLACES), PLACES)
 

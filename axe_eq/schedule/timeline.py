@@ -1,7 +1,7 @@
 """Timeline: when every step of a schedule graph runs, computation beside communication.
 
 Two tracks run side by side, each one step at a time: the device (kernels, and copies that stay on
-it) and the links (collectives, and moves that cross them). A step starts when its operands are
+it) and the links (moves that cross them). A step starts when its operands are
 there and its track is free; where several could, the one with the longest way to the end goes first
 (list scheduling). A kernel's time includes a launch, which hides behind another kernel that is
 still running.
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from axe_eq.schedule.graph import CollectiveStep, KernelStep, ScheduleGraph, Step
+from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, Step
 from axe_eq.target import Target
 
 DEVICE, LINK = "device", "link"
@@ -50,9 +50,7 @@ class Timeline:
 
 def track_of(step: Step) -> str:
     """The track a step occupies: the link where bytes cross it, else the device."""
-    if isinstance(step, KernelStep):
-        return DEVICE
-    return LINK if isinstance(step, CollectiveStep) or step.n_bytes else DEVICE
+    return LINK if isinstance(step, MoveStep) and step.n_bytes else DEVICE
 
 
 def timeline(graph: ScheduleGraph, target: Target) -> Timeline:

@@ -1,16 +1,17 @@
-"""Demand laws of a mesh: every way to have a value distributed over devices.
+"""Laws of a mesh: what devices compute of their parts is a part of the value.
 
 Legend: f a selector; t, a, c values; b a mesh box (see `axe_eq.schedule.shard`); M a mesh text;
-shard(t, b, M) = t cut so over the mesh; spread(t, M) = t on the mesh in any cut; a partial value
-has one more dim, on the mesh axis that reduces it. The projections that cut operands over a grid
-cut them over a mesh too; only extraction chooses.
+shard(t, b, M) = t cut so over the mesh; a partial value has one more dim, on the mesh axis that
+reduces it. The projections that cut operands over a grid cut them over a mesh too.
+
+They are for proofs. No search for a plan uses them: extraction cuts the letters of operators, and
+knows exchanges by their bytes (`axe_eq.extract.mesh`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from axe_eq.mesh.pieces import is_read
 from axe_eq.pack import Pack
 from axe_eq.program.terms import (
     Along,
@@ -33,7 +34,6 @@ from axe_eq.program.terms import (
     type_of,
     types_of,
 )  # fmt: skip
-from axe_eq.program.types import value_type
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import STR, Primitive, primitive
 from axe_eq.schedule import shard as s
@@ -41,13 +41,7 @@ from axe_eq.schedule import terms
 from axe_eq.schedule.terms import Boxes, MeshBox, MeshText
 from axe_eq_rules.tiling import first_box
 
-PACK = Pack("sharding", version="3", summary="values on a mesh of devices: demand laws")
-
-
-@primitive((STR, STR), (STR,), many=True)
-def mesh_box(type: str, mesh: str) -> tuple[str, ...]:
-    """All ways to cut a value over a mesh."""
-    return s.boxes(type, mesh)
+PACK = Pack("sharding", version="4", summary="values on a mesh of devices: laws for proofs")
 
 
 @primitive((STR, STR, STR), (STR,))
@@ -87,19 +81,6 @@ def partial_type(type: str, axis: str, mesh: str) -> str:
     return s.partial_type(type, axis, mesh)
 
 
-@primitive((STR,), (STR,))
-def moved_to(box: str) -> str | None:
-    """The cut, where a value may be moved to it: parts of a reduction stay where they are made."""
-    return None if s.is_pending(box) else box
-
-
-@primitive((STR, STR), (STR,))
-def read_anywhere(spec: str, types: str) -> str | None:
-    """The selector, where it is known which indices it reads, whatever its operands hold."""
-    given = [value_type(t) for t in types.split(";")[:-1]]
-    return spec if is_read(spec, given) else None
-
-
 @primitive((STR, STR, STR, STR), (STR,))
 def mesh_moved_boxes(spec: str, types: str, box: str, mesh: str) -> str | None:
     """How a selector's operands are cut where each device moves its own parts."""
@@ -120,13 +101,13 @@ def unsplit(spec: str, box: str) -> str | None:
     return s.unsplit_box(spec, box)
 
 
-@PACK.law(source="Axe sec. 2.2: a sharding is a layout with device axes", demand=True)
+@PACK.law(source="Axe sec. 2.2: a sharding is a layout with device axes", demand=True, search=False)
 def shard_is_a_place(t: Value, b: MeshBox, M: MeshText) -> Sides:
     """shard(t, b, M) = place(t, L)   where L is the layout of that cut."""
     return terms.shard(t, b, M), terms.place(t, mesh_layout(type_of(t), b, M))
 
 
-@PACK.law(source="definition of shard", demand=True)
+@PACK.law(source="definition of shard", demand=True, search=False)
 def arrives(name: Text, type: Type, b: MeshBox, M: MeshText) -> Sides:
     """shard(In(name), b, M) = Buffer(name, A)   if it arrives in the layout A of that cut."""
     value = In(name, type)
@@ -135,7 +116,7 @@ def arrives(name: Text, type: Type, b: MeshBox, M: MeshText) -> Sides:
     return terms.shard(value, b, M), terms.Buffer(name, arrived), arrived == layout
 
 
-@PACK.law(source="Tapestry, index projections; Axe sec. 3", demand=True)
+@PACK.law(source="Tapestry, index projections; Axe sec. 3", demand=True, search=False)
 def spmd(sig: Sig, cell: Cell, a: Args, b: MeshBox, M: MeshText) -> Sides:
     """shard(Op(s, f, a), b, M) = Spmd(s, f, b, M, shards(a, bs, M))   for b's projections bs."""
     types = types_of(a)
@@ -144,7 +125,7 @@ def spmd(sig: Sig, cell: Cell, a: Args, b: MeshBox, M: MeshText) -> Sides:
     return terms.shard(Op(sig, cell, a), b, M), terms.Spmd(sig, cell, types, b, M, parts)
 
 
-@PACK.law(source="Tapestry, selectors; index projections", demand=True)
+@PACK.law(source="Tapestry, selectors; index projections", demand=True, search=False)
 def spmd_select(spec: Spec, a: Args, b: MeshBox, M: MeshText) -> Sides:
     """shard(Sel(f, a), b, M) = SpmdSel(f, b, M, shards(a, bs, M))   for the cuts bs f reads."""
     types = types_of(a)
@@ -153,7 +134,7 @@ def spmd_select(spec: Spec, a: Args, b: MeshBox, M: MeshText) -> Sides:
     return terms.shard(Sel(spec, a), b, M), terms.SpmdSel(spec, types, b, M, parts)
 
 
-@PACK.law(source="ours: columns of a scan are scanned apart", demand=True)
+@PACK.law(source="ours: columns of a scan are scanned apart", demand=True, search=False)
 def spmd_scan(text: Along, a: Args, b: MeshBox, M: MeshText) -> Sides:
     """shard(Scan(m, a), b, M) = SpmdScan(m, b, M, shards(a, b, M))   if b leaves its axis whole."""
     types = types_of(a)
@@ -162,7 +143,7 @@ def spmd_scan(text: Along, a: Args, b: MeshBox, M: MeshText) -> Sides:
     return terms.shard(Scan(text, a), b, M), terms.SpmdScan(text, types, b, M, parts)
 
 
-@PACK.law(source="definition of shards", demand=True)
+@PACK.law(source="definition of shards", demand=True, search=False)
 def each_shard(a: Value, rest: Args, bs: Boxes, M: MeshText) -> Sides:
     """shards(a : rest, b : bs) = shard(a, b) : shards(rest, bs)."""
     head, tail = first_box(bs)
@@ -172,41 +153,10 @@ def each_shard(a: Value, rest: Args, bs: Boxes, M: MeshText) -> Sides:
     )
 
 
-@PACK.law(source="definition of shards", demand=True)
+@PACK.law(source="definition of shards", demand=True, search=False)
 def no_shard(bs: Boxes, M: MeshText) -> Sides:
     """shards(nothing, bs) = nothing."""
     return terms.shards(Nil(), bs, M), terms.PNil()
-
-
-@PACK.law(source="redistribution: Rink et al. 2112.01075, with any-to-any moves", demand=True)
-def move_from_anywhere(t: Value, b: MeshBox, M: MeshText) -> Sides:
-    """shard(t, b, M) = MoveAny(spread(t, M), b, M)   if t is not the parts of a reduction."""
-    goal = moved_to(b)
-    return terms.shard(t, b, M), terms.MoveAny(terms.spread(t, M), goal, M)
-
-
-@PACK.law(source="definition of spread", demand=True)
-def anywhere(t: Value, M: MeshText) -> Sides:
-    """spread(t, M) = From(shard(t, b, M), T, b, M)   for every cut b of t."""
-    type = type_of(t)
-    b = mesh_box(type, M)
-    return terms.spread(t, M), terms.From(terms.shard(t, b, M), type, b, M)
-
-
-@PACK.law(source="Tapestry, selectors: they move and never compute", demand=True)
-def select_from_anywhere(spec: Spec, a: Args, M: MeshText) -> Sides:
-    """spread(Sel(f, a), M) = Through(f, spreads(a, M))   if f reads the same for all values."""
-    known = read_anywhere(spec, types_of(a))
-    return terms.spread(Sel(spec, a), M), terms.Through(known, terms.spreads(a, M))
-
-
-@PACK.law(source="definition of spreads", demand=True)
-def each_spread(a: Value, rest: Args, M: MeshText) -> Sides:
-    """spreads(a : rest, M) = spread(a, M) : spreads(rest, M)."""
-    return (
-        terms.spreads(Cons(a, rest), M),
-        terms.SCons(terms.spread(a, M), terms.spreads(rest, M)),
-    )
 
 
 def _reduce_one(rounds: bool) -> Callable[..., Sides]:
@@ -250,12 +200,15 @@ for _rounds in (False, True):
         PACK.law(
             source="Axe fig. 8: a partial sum is one more dim on the device axis",
             demand=True,
+            search=False,
             exact=not _rounds,
             name=f"{_name}_rounding" if _rounds else _name,
         )(_law(_rounds))
 
 
-@PACK.law(source="Axe def. 2.2: splitting a dim keeps the row-major index", demand=True)
+@PACK.law(
+    source="Axe def. 2.2: splitting a dim keeps the row-major index", demand=True, search=False
+)
 def split_shard(spec: Spec, a: Value, b: MeshBox, M: MeshText) -> Sides:
     """shard(split(a), b, M) = shard(a, b', M)   if only the outermost factor is cut."""
     return terms.shard(sel(spec, a), b, M), terms.shard(a, unsplit(spec, b), M)

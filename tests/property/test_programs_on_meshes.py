@@ -10,9 +10,9 @@ from functools import cache
 import pytest
 
 import axe_eq as axe
-from axe_eq.errors import SearchError
 from axe_eq.layout import Layout
 from axe_eq.program.node import Program
+from axe_eq.program.types import value_type
 from axe_eq.schedule import shard
 from benchmarks.drawn_programs import case
 from benchmarks.programs import RIGHT, compared, is_large
@@ -21,7 +21,6 @@ COUNT = 300
 MESHES: tuple[dict[str, int], ...] = (
     {"x": 2}, {"x": 3}, {"x": 8}, {"x": 2, "y": 2}, {"x": 2, "y": 4}, {"dp": 2, "tp": 2, "pp": 2},
 )  # fmt: skip
-MOST_NODES = 8  # of a program on several axes, whose placements multiply
 
 
 @cache
@@ -32,8 +31,7 @@ def drawn(number: int) -> tuple[int, Program, str, axe.Mesh]:
         seed = rng.randrange(1 << 20)
         found = case(seed)
         mesh = axe.Mesh(rng.choice(MESHES))
-        nodes = len(list(found.program.nodes()))
-        if not is_large(found.program) and (len(mesh.shape) == 1 or nodes <= MOST_NODES):
+        if not is_large(found.program):
             return seed, placed(found.program, mesh, rng), found.values, mesh
 
 
@@ -44,6 +42,13 @@ def placed(program: Program, mesh: axe.Mesh, rng: random.Random) -> Program:
     def cut(type_: str) -> Layout | None:
         boxes = shard.boxes(type_, text)
         chosen = boxes[-1] if rng.random() < 0.5 else rng.choice(boxes)
+        if rng.random() < 0.3:  # one that may not divide a dim
+            rank = value_type(type_).rank
+            dims: list[list[str]] = [[] for _ in range(rank)]
+            for axis in mesh.shape:
+                if rank and rng.random() < 0.8:
+                    rng.choice(dims).append(axis)
+            return Layout.parse(shard.uneven_layout(type_, shard.show(dims), text))
         return Layout.parse(shard.layout_text(type_, chosen, text)) if rng.random() < 0.8 else None
 
     inputs = tuple(replace(i, layout=cut(str(i.node.type))) for i in program.inputs)
@@ -51,26 +56,23 @@ def placed(program: Program, mesh: axe.Mesh, rng: random.Random) -> Program:
     return replace(program, inputs=inputs, output_layouts=outputs)
 
 
-def outcome(number: int) -> str:
-    """What became of a case: "right", or why there is no plan."""
+def check(number: int) -> None:
+    """A case has a plan, which is right and moves what it says."""
     seed, program, values, mesh = drawn(number)
     wanted = program.output_layouts
-    try:
-        exe = axe.compile(program, target="cpu", mesh=mesh, outputs=list(wanted))
-    except SearchError as error:
-        return str(error).partition("\n")[0]
+    how = {"numerics": "exact" if number % 3 == 0 else "real",
+           "objective": "link_bytes" if number % 2 else "time"}  # fmt: skip
+    exe = axe.compile(program, target="cpu", mesh=mesh, outputs=list(wanted), **how)
     state, problem = compared(seed, exe, program, values, "device")
     assert state == RIGHT, (seed, mesh, problem)
     assert exe.schedule.simulation.sent == exe.plan.n_bytes
     assert exe.plan.link_bytes == exe.cost["link_bytes"]
-    return state
 
 
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("number", range(COUNT))
 def test_a_drawn_program_is_right_on_a_mesh(number: int) -> None:
-    state = outcome(number)
-    assert state == RIGHT or "on the mesh" in state or "limit" in state, state
+    check(number)
 
 
 def test_cuts_are_drawn() -> None:

@@ -25,10 +25,10 @@ from axe_eq.schedule.contents import may_alias
 from axe_eq.schedule.graph import (
     Access,
     BufferSpec,
-    CollectiveStep,
     KernelStep,
     MoveStep,
     ScheduleGraph,
+    SpmdStep,
 )
 from axe_eq.schedule.memory import ALIGNMENT_BYTES, MemoryPlan, buffer_elements, plan
 from axe_eq.target import Target
@@ -81,12 +81,9 @@ class _Prepared:
 
     def __init__(self, graph: ScheduleGraph) -> None:
         for step in graph.steps:
-            if isinstance(step, CollectiveStep):
-                raise ScheduleError(
-                    f"step {step.name}",
-                    f"is a collective over mesh axes {' '.join(step.axes)}",
-                    "a graph for one device: the cpu runner has no mesh",
-                )
+            if isinstance(step, SpmdStep):
+                raise ScheduleError(f"step {step.name}", "is for the devices of a mesh",
+                                    "a graph for one device")  # fmt: skip
         _check_names(graph)
         self.graph = graph
         self.memory: MemoryPlan = plan(graph)

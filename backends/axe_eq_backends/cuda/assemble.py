@@ -14,7 +14,7 @@ from axe_eq.kernel.threads.dispatch import Planned
 from axe_eq.lower.read import element_strides, own_lowering
 from axe_eq.run.cache import Cache, key
 from axe_eq.run.fingerprint import lowering_key, sources
-from axe_eq.schedule.graph import CollectiveStep, KernelStep, MoveStep, ScheduleGraph
+from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, SpmdStep
 from axe_eq.schedule.memory import buffer_bytes, plan
 from axe_eq.target import Target
 from axe_eq_backends.cuda import code, compile, sizes
@@ -117,8 +117,10 @@ def make_all(graph: ScheduleGraph, target: Target) -> dict[str, Made]:
     """
     found = {}
     for step in graph.steps:
-        if isinstance(step, CollectiveStep):
-            raise ScheduleError(f"step {step.name}", "is a collective", "a graph for one device")
+        if isinstance(step, SpmdStep):
+            raise ScheduleError(
+                f"step {step.name}", "is for the devices of a mesh", "a graph for one device"
+            )
         found[step.name] = make(step, graph, target)
     return found
 

@@ -14,7 +14,7 @@ from axe_eq.kernel.expr import evaluate
 from axe_eq.kernel.placement import of_layout
 from axe_eq.layout import Layout
 from axe_eq.program.types import DTYPES, Array
-from axe_eq.schedule.graph import CollectiveStep, KernelStep, MoveStep, ScheduleGraph
+from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, SpmdStep
 from axe_eq.schedule.memory import buffer_elements
 from axe_eq.target import Target
 from axe_eq_backends.nki.emit import Port, Source, emit
@@ -71,8 +71,10 @@ def sources(graph: ScheduleGraph, target: Target) -> dict[str, Source]:
     """
     made = {}
     for step in graph.steps:
-        if isinstance(step, CollectiveStep):
-            raise ScheduleError(f"step {step.name}", "is a collective", "a graph for one core")
+        if isinstance(step, SpmdStep):
+            raise ScheduleError(
+                f"step {step.name}", "is for the devices of a mesh", "a graph for one core"
+            )
         made[step.name] = source(step, graph, target)
     return made
 

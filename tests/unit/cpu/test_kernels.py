@@ -20,10 +20,10 @@ from axe_eq.schedule.box import sel_boxes
 from axe_eq.schedule.graph import (
     Access,
     BufferSpec,
-    CollectiveStep,
     KernelStep,
     MoveStep,
     ScheduleGraph,
+    SpmdStep,
     Step,
     TileNode,
     from_json,
@@ -417,15 +417,15 @@ def test_boxes_that_cannot_be_are_refused(matmul_bias_relu: ScheduleGraph, rng: 
 
 def test_what_needs_a_mesh_is_refused() -> None:
     type_ = "f32[4]"
-    step = CollectiveStep(
-        "sum", "all_reduce", "+", ("x",), (Access("x", dense(type_)),), (Access("y", dense(type_)),)
-    )
+    accesses = (Access("x", dense(type_)),), (Access("y", dense(type_)),)
+    own = ScheduleGraph("test", {}, (), (), ())
+    step = SpmdStep("sum", own, *accesses)
     buffers = {
         "x": BufferSpec("x", type_, dense(type_), "input"),
         "y": BufferSpec("y", type_, dense(type_), "output"),
     }
     graph = ScheduleGraph("test", buffers, (step,), ("x",), ("y",))
-    with pytest.raises(ScheduleError, match="step sum: is a collective over mesh axes x"):
+    with pytest.raises(ScheduleError, match="step sum: is for the devices of a mesh"):
         run_schedule(graph, [np.zeros(4, np.float32)])
 
 

@@ -196,7 +196,10 @@ def layout(shape: tuple[int, int], cut: str) -> Layout:
 
 
 def link_bytes(fn: Callable[..., Any], specs: Sequence[Any], out: Layout, numerics: str) -> float:
-    exe = axe.compile(fn, *specs, mesh=MESH, target="h200", outputs=[out], numerics=numerics)
+    exe = axe.compile(
+        fn, *specs, mesh=MESH, target="h200", outputs=[out], numerics=numerics,
+        objective="link_bytes",
+    )  # fmt: skip
     return exe.cost["link_bytes"]
 
 

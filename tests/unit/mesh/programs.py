@@ -42,6 +42,7 @@ def attention(q: Any, k: Any, v: Any) -> Any:
 
 
 H, MIDDLE = "P('x',None,None)", "P(None,'x',None)"
+DEEP, ALL = "P(None,None,'x',None)", "P(None,None,None,None)"
 CASES: dict[str, Case] = {
     "gathered product": case(lambda x, w: x @ w, ((16, 32), R), ((32, 8), C), wanted=R),
     "summed product": case(lambda x, w: x @ w, ((16, 32), C), ((32, 8), R), wanted=R),
@@ -94,6 +95,35 @@ CASES: dict[str, Case] = {
     ),
     "halves": case(lambda x: x * x - 1, ((16, 8), R, "f16"), wanted=C),
     "flags": case(lambda x: xp.flip(x > 0, axis=0), ((16, 8), R), wanted=R),
+    "inputs called as buffers": case(
+        lambda t2, t3: nn.relu(t2 @ t3), ((16, 32), C), ((32, 8), R), wanted=R
+    ),
+    "uneven rows": case(lambda x: nn.relu(x - 1), ((10, 8), R), wanted=R),
+    "uneven product": case(lambda x, w: x @ w, ((10, 7), R), ((7, 6), C), wanted=R),
+    "uneven roll": case(lambda x: xp.roll(x, 1, axis=0) * 2, ((10, 7), R), wanted=R),
+    "uneven, left open": case(lambda x: x * 2, ((10, 7), R), wanted=None),
+    "convolution": case(
+        lambda x, w: nn.conv2d(x, w, padding=(1, 0)), ((1, 3, 10, 2), DEEP), ((5, 3, 3, 1), ALL),
+        wanted=DEEP,
+    ),
+    "convolution in steps": case(
+        lambda x, w: nn.conv2d(x, w, stride=(2, 1), padding=(1, 0)), ((1, 3, 16, 2), DEEP),
+        ((5, 3, 3, 1), ALL), wanted=DEEP,
+    ),
+    "pool with rows left": case(
+        lambda x: nn.max_pool2d(x, 2), ((1, 3, 17, 4), DEEP), wanted=DEEP
+    ),
+    "vocabulary": case(
+        lambda t, i: xp.take(t, i, axis=0), ((4096, 8), R), ((8,), "P('x')", "i32"), wanted=R
+    ),
+    "vocabulary by bytes": case(
+        lambda t, i: xp.take(t, i, axis=0), ((4096, 8), R), ((8,), "P('x')", "i8"), wanted=R
+    ),
+    "most so far": case(lambda x: xp.cumulative_prod(x, axis=0), ((16, 8), R, "i32"), wanted=R),
+    "two by four": case(
+        lambda x, w: nn.softmax(x @ w, axis=-1), ((8, 12), "P('x','y')"), ((12, 16), "P('y','x')"),
+        wanted="P('x','y')", mesh=Mesh({"x": 2, "y": 4}),
+    ),
     "three devices": case(
         lambda x, w: nn.relu(x @ w), ((12, 9), R), ((9, 6), C), wanted=R, mesh=Mesh({"x": 3})
     ),
@@ -104,8 +134,11 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
+READ_AT = ("lookup", "vocabulary", "vocabulary by bytes")  # whose integers are indices
+
+
 @cache
-def compiled(name: str, target: str = "cpu") -> Executable:
+def compiled(name: str, target: str = "cpu", objective: str = "time") -> Executable:
     """A case's program, compiled once."""
     of = CASES[name]
     specs = [
@@ -117,7 +150,9 @@ def compiled(name: str, target: str = "cpu") -> Executable:
         None if cut is None else axe.read("jax", cut, shape=root.shape, mesh=of.mesh)
         for cut, root in zip(of.wanted, roots, strict=True)
     ]
-    return axe.compile(of.fn, *specs, target=target, mesh=of.mesh, outputs=outputs)
+    return axe.compile(
+        of.fn, *specs, target=target, mesh=of.mesh, outputs=outputs, objective=objective
+    )
 
 
 def arguments(name: str, seed: int = 0) -> list[Array]:
@@ -125,6 +160,6 @@ def arguments(name: str, seed: int = 0) -> list[Array]:
     rng = np.random.default_rng(seed)
     found = []
     for shape, _, dtype in CASES[name].given:
-        low = 0 if name == "lookup" and dtype == "i32" else -3
+        low = 0 if name in READ_AT and dtype != "f32" else -3
         found.append(rng.integers(low, 4, shape).astype(DTYPES[dtype].numpy))
     return found

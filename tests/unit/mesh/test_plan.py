@@ -23,7 +23,7 @@ from axe_eq_backends.cpu.run import CpuRunner
 from axe_eq_backends.cpu.target import cpu
 from tests.unit.mesh.programs import CASES, M4, arguments, compiled
 
-ROUNDS = {"softmax", "softmax of a cut axis", "rmsnorm", "attention"}
+ROUNDS = {"softmax", "softmax of a cut axis", "rmsnorm", "attention", "two by four"}
 
 
 @pytest.mark.sampled(10)
@@ -64,18 +64,39 @@ def test_a_plan_prints_every_message(golden: Callable[[str], None]) -> None:
 
 def test_a_sum_is_folded_once_and_copied() -> None:
     """Copies of a result are copies of one sum: no device adds in an order of its own."""
-    exe = compiled("everywhere")
-    exchanges = [s.pattern for s in exe.plan.exchanges]
-    assert exchanges == ["all_to_all of 4", "all_gather of 4"]
     rng = np.random.default_rng(1)
     x, w = rng.standard_normal((16, 32), np.float32), rng.standard_normal((32, 8), np.float32)
-    exe(x, w)  # refuses copies that differ
+    wanted = {"time": ["all_gather of 4"], "link_bytes": ["all_to_all of 4", "all_gather of 4"]}
+    for objective, patterns in wanted.items():
+        exe = compiled("everywhere", objective=objective)
+        assert [s.pattern for s in exe.plan.exchanges] == patterns
+        exe(x, w)  # refuses copies that differ
 
 
 def test_selectors_of_selectors_are_one_exchange() -> None:
     (step,) = [s for s in compiled("roll").plan.exchanges if len(s.nodes) > 2]
     assert [n.kind for n in step.nodes] == ["load", "gather", "gather", "gather"]
     assert sum(compiled("roll").plan.n_bytes[step.name]) == 4 * 8 * 4  # one row to each
+
+
+def test_what_devices_compute_between_exchanges_is_fused() -> None:
+    """One program of a device's own parts: its kernels are of several operators."""
+    for name, kernels in {"softmax": 1, "rmsnorm": 1, "attention": 1, "mlp": 3}.items():
+        exe = compiled(name)
+        assert len(exe.kernels) == kernels, name
+        assert len(exe.program.nodes()) > kernels + 2
+
+
+def test_a_halo_is_all_that_windows_move() -> None:
+    rows = 3 * 2 * 4  # bytes of a row of all channels
+    for name, n_rows in {"convolution": 6, "convolution in steps": 3}.items():
+        assert compiled(name).plan.link_bytes == n_rows * rows
+
+
+def test_a_lookup_sends_no_part_of_its_table() -> None:
+    """Every device reads what it has; the rows that are found are exchanged, and the integers."""
+    exe = compiled("vocabulary", objective="link_bytes")
+    assert exe.plan.link_bytes == 3 * 8 * 4 + 3 * 8 * 8 * 4
 
 
 def test_peak_memory_is_what_is_alive_and_what_is_sent() -> None:
@@ -87,6 +108,19 @@ def test_peak_memory_is_what_is_alive_and_what_is_sent() -> None:
     assert plan.peak_bytes[0] >= part + weights
     assert sent in (3 * part, 3 * weights)
     assert max(plan.peak_bytes) <= whole * 4
+
+
+def test_values_between_kernels_of_a_step_are_counted() -> None:
+    """Rows of an MLP need no exchange; 4 hidden rows lie between two kernels of a rank."""
+    rows = axe.read("jax", "P('x',None)", shape=(16, 32), mesh=M4)
+    exe = axe.compile(
+        lambda x, a, b: (x @ a) @ b, axe.Spec((16, 32), "f32", layout=rows), "32x64:f32",
+        "64x32:f32", target="cpu", mesh=M4, outputs=[rows], numerics="exact",
+    )  # fmt: skip
+    plan = exe.plan
+    assert [len(s.graph.steps) for s in plan.steps if isinstance(s, LocalStep)] == [2]
+    held = sum(plan.local_type(n).n_bytes for n in (*plan.inputs, *plan.outputs))
+    assert set(plan.peak_bytes) == {held + 4 * 64 * 4}
 
 
 # -- damage ----------------------------------------------------------------------------------------
@@ -187,7 +221,7 @@ def test_a_text_that_was_changed_is_refused_by_its_digest() -> None:
 
 
 def programs(name: str) -> list[list[Event]]:
-    plan = compiled(name).plan
+    plan = compiled(name, objective="link_bytes").plan
     return [program(plan, rank) for rank in range(plan.n_ranks)]
 
 
@@ -270,12 +304,19 @@ def on_four(target: Any = "cpu", layout: Any = None, **more: Any) -> Any:
 
 
 EIGHT = axe.read("jax", "P('x',None)", shape=(16, 8), mesh=axe.Mesh({"x": 8}))
-UNEVEN = axe.read("jax", "P('x',None)", shape=(10, 8), mesh=M4)
 BAD: dict[str, Callable[[], Any]] = {
     "devices that do not exist": lambda: on_four(layout=EIGHT),
     "output on devices that do not exist": lambda: on_four(outputs=[EIGHT]),
-    "no cut": lambda: axe.compile(
-        added, axe.Spec((10, 8), "f32", layout=UNEVEN), mesh=M4, target="cpu"
+    "below address 0": lambda: on_four(
+        layout=axe.Layout([(4, 1, "gpuid"), (4, -8, "m"), (8, 1, "m")])
+    ),
+    "another axis": lambda: axe.compile(
+        added, axe.Spec((16, 8), "f32", layout=axe.Layout([(4, 1, "d"), (32, 1, "m")])),
+        mesh=axe.Mesh({"x": 4}, axis="d"), target="cpu",
+    ),
+    "objective": lambda: on_four(objective="pleasure"),
+    "objective of one device": lambda: axe.compile(
+        added, "16x8:f32", target="cpu", objective="link_bytes"
     ),
     "a machine without links": lambda: on_four(
         cpu.replace(links=()), axe.read("jax", "P('x',None)", shape=(16, 8), mesh=M4),
@@ -283,10 +324,6 @@ BAD: dict[str, Callable[[], Any]] = {
     ),
     "memory": lambda: on_four(cpu.replace(ram=256)).plan,
     "one device": lambda: axe.compile(added, "16x8:f32", target="cpu").plan,
-    "lookup without a way": lambda: axe.compile(
-        lambda t, i: t[i] if hasattr(t, "take") else axe.array.take(t, i, axis=0),
-        "16x8:f32", "3:i32", mesh=M4, target="cpu", without=["spmd_select"],
-    ),
     "shape": lambda: on_four()(np.zeros((16, 9), np.float32)),
     "dtype": lambda: on_four()(np.zeros((16, 8))),
     "transport": lambda: on_four().on("pigeon"),

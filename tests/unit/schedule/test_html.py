@@ -19,7 +19,7 @@ from axe_eq.program.spec import Spec
 from axe_eq.program.trace import trace
 from axe_eq.program.types import value_type
 from axe_eq.schedule.drawing import graph_svg, layout_words
-from axe_eq.schedule.graph import Access, BufferSpec, CollectiveStep, ScheduleGraph
+from axe_eq.schedule.graph import Access, BufferSpec, ScheduleGraph, SpmdStep
 from axe_eq.schedule.html import schedule_html
 from axe_eq.schedule.quantity import bytes_text, cost_text, seconds_text
 from axe_eq_backends.cpu.target import cpu
@@ -130,10 +130,11 @@ def many_outputs() -> ScheduleGraph:
     def access(*buffers: str) -> tuple[Access, ...]:
         return tuple(Access(b, layout) for b in buffers)
 
+    own = ScheduleGraph("test", {}, (), (), ())
     buffers = {n: BufferSpec(n, "f32[16]", layout, "temporary") for n in ("x", *names, "y")}
     steps = (
-        CollectiveStep("a", "all_reduce", "+", ("d",), access("x"), access(*names), 64),
-        CollectiveStep("b", "all_reduce", "+", ("d",), access("x", *names), access("y"), 64),
+        SpmdStep("a", own, access("x"), access(*names), 64),
+        SpmdStep("b", own, access("x", *names), access("y"), 64),
     )
     return ScheduleGraph("test", buffers, steps, ("x",), ("y",))
 

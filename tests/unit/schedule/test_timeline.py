@@ -8,15 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from axe_eq.schedule.graph import (
-    Access,
-    BufferSpec,
-    CollectiveStep,
-    KernelStep,
-    MoveStep,
-    ScheduleGraph,
-    Step,
-)  # fmt: skip
+from axe_eq.schedule.graph import Access, BufferSpec, KernelStep, MoveStep, ScheduleGraph, Step
 from axe_eq.schedule.timeline import DEVICE, LINK, timeline, track_of
 from axe_eq.target import Memory, Target
 
@@ -29,10 +21,8 @@ def kernel(name: str, reads: str, time_s: float) -> KernelStep:
     return KernelStep(name, (), (), access(reads), access(name), {}, "hand", time_s=time_s)
 
 
-def reduce_(name: str, reads: str, time_s: float) -> CollectiveStep:
-    return CollectiveStep(
-        name, "all_reduce", "+", ("x",), access(reads), access(name), 64, time_s=time_s
-    )
+def reduce_(name: str, reads: str, time_s: float) -> MoveStep:
+    return MoveStep(name, access(reads), access(name), 64, time_s)
 
 
 def access(names: str) -> tuple[Access, ...]:

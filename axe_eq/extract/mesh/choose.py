@@ -1,0 +1,348 @@
+"""Cuts of all operators of a program together, with the exchanges that they imply: exactly.
+
+Every operator has options, every edge between two of them a price for each pair of options: what
+devices lack of the cut that one needs, of the cut that the other leaves. Min-sum elimination finds
+the cheapest choice. Which alternative of a value is computed (algebra) is chosen around it: from
+the program's own form and from the cheapest tree, single values are changed as long as that pays.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+
+from axe_eq.extract.mesh.cuts import Cut, Form, Part, form
+from axe_eq.extract.mesh.minsum import Costs, solve, total
+from axe_eq.extract.mesh.moves import Moves, Price, Tree, is_through, tree_of
+from axe_eq.extract.mesh.options import Machine, Option, lead, scanned_unit
+from axe_eq.extract.mesh.values import Values
+from axe_eq.program.node import INPUT, Node, input_node, sel_node, topological
+from axe_eq.program.ops import join_text
+from axe_eq.program.types import ValueType
+from axe_eq.schedule import shard
+
+MOST_PIECES = 64  # that one exchange reads
+MOST_PLACES = 64  # buffers that a value may be read from
+MOST_TRIED = 60  # alternatives of values, each with all cuts chosen anew
+MOST_WORK = 4000  # operators whose cuts are chosen on the way, in all
+ROUNDING = 1e-9  # of costs that are equal
+BYTES, TIME = "link_bytes", "time"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is asked of cuts.
+
+    Attributes:
+        machine: the mesh.
+        moves: prices of exchanges.
+        arrive: input and constant -> the buffer it arrives in.
+        wanted: per output the buffer it is wanted in, or None.
+        objective: "time" or "link_bytes".
+        tables: prices of edges between operators, remembered.
+        lists: of buffers, by what they are of.
+    """
+
+    machine: Machine
+    moves: Moves
+    arrive: Mapping[str, Form]
+    wanted: Sequence[Form | None]
+    objective: str = TIME
+    tables: dict[object, Costs] = field(default_factory=dict, compare=False)
+
+    lists: dict[tuple[object, ...], list[Form]] = field(default_factory=dict, compare=False)
+
+    @property
+    def mesh(self) -> str:
+        """Text of the mesh."""
+        return self.machine.mesh
+
+    def weight(self, price: Price) -> float:
+        """What a price counts: time breaks ties of bytes."""
+        return price.seconds if self.objective == TIME else price.n_bytes + price.seconds / 1e3
+
+
+@dataclass(frozen=True)
+class Exchanged:
+    """Parts of a reduction or a scan on their way.
+
+    Attributes:
+        parts: stands for all of them as one value, in this cut.
+        cut: of it.
+        wanted: what devices read of it.
+        goal: the cut they read that in.
+    """
+
+    parts: Node
+    cut: Cut
+    wanted: Node
+    goal: Cut
+
+
+def exchanged(node: Node, option: Option, mesh: str, name: str = "parts") -> Exchanged:
+    """The exchange of an option whose reduced, scanned or indexed letter is cut."""
+    parts = option.parts
+    assert parts is not None
+    n = shard.ways(parts.axes, mesh)
+    one = Part(parts.axes, 1, 1)
+    if parts.monoid:
+        value = input_node(name, lead(node.type, n))
+        goal = Part((), n, n), *option.home
+        return Exchanged(value, (one, *parts.cut), value, goal)
+    at, shape = parts.letter, node.shape
+    value = input_node(name, ValueType(node.dtype, (*shape[:at], n, *shape[at + 1 :])))
+    rows = tuple((0, 1, n - 1) if d == at else None for d in range(len(shape)))
+    others = sel_node(join_text("slice", rows), [value])  # nobody waits for the last one's
+    wide = tuple((n - 1, 0) if d == at else (0, 0) for d in range(len(shape)))
+    before = sel_node(join_text("pad", wide, scanned_unit(node)), [others])
+
+    def along(part: Part) -> Cut:
+        return *parts.cut[:at], part, *parts.cut[at + 1 :]
+
+    return Exchanged(value, along(one), before, along(Part(parts.axes, 1, n - 1)))
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A value that is read.
+
+    Attributes:
+        tree: it, over values that are somewhere.
+        leaf: which of these.
+        goals: the buffers it is wanted in, aligned with the options of who reads.
+        user: number of who reads; -1 for an output.
+    """
+
+    tree: Tree
+    leaf: int
+    goals: list[Form]
+    user: int
+
+
+class Cuts:
+    """The cheapest cuts of one form of a program.
+
+    Attributes:
+        roots: the outputs' nodes.
+        computed: nodes that are somewhere and no inputs, operands before users.
+        option: of each of these, the one chosen.
+        place: of values that are read several times, the buffer that all of them read.
+        cost: in the problem's terms.
+        exact: no other cuts are cheaper.
+        tried: forms of the program whose cuts were chosen.
+    """
+
+    def __init__(self, problem: Problem, roots: Sequence[Node]) -> None:
+        self.problem, self.roots, self.tried = problem, tuple(roots), 1
+        self._trees: dict[tuple[Node, bool], Tree] = {}
+        self._fixed: list[float] = []  # costs that nothing changes
+        self._kept = self._keep()
+        self.computed = [n for n in topological(self.roots) if self.is_kept(n) and n.kind != INPUT]
+        self._number = {n: i for i, n in enumerate(self.computed)}
+        self._options = {n: self._options_of(n) for n in self.computed}
+        self._edges = [*self._edges_of_operators(), *self._edges_of_outputs()]
+        self._places = self._places_of()
+        alone, pairs = self._factors()
+        chosen, self.exact = solve(alone, pairs)
+        self.cost = float(total(alone, pairs, chosen) + sum(self._fixed))
+        self.option = {n: self._options[n][chosen[i]] for n, i in self._number.items()}
+        self.place = {n: forms[chosen[i]] for n, (i, forms) in self._places.items()}
+
+    @property
+    def notes(self) -> dict[str, object]:
+        """Figures of the choice."""
+        return {
+            "operators": len(self.computed), "forms": self.tried, "cost": self.cost,
+            "exact": self.exact,
+        }  # fmt: skip
+
+    # -- what is somewhere -------------------------------------------------------------------------
+
+    def _keep(self) -> frozenset[Node]:
+        """Selectors' values that are not read through: where nothing says the cut, and too many."""
+        free = {r for r, w in zip(self.roots, self.problem.wanted, strict=True) if w is None}
+        found, pieces = set(), dict[Node, int]()
+        for node in topological(self.roots):
+            pieces[node] = max(1, sum(pieces[a] for a in node.args)) if is_through(node) else 1
+            if is_through(node) and (node in free or pieces[node] > MOST_PIECES):
+                found.add(node)
+                pieces[node] = 1
+        return frozenset(found)
+
+    def is_kept(self, node: Node) -> bool:
+        """Whether a value is somewhere, and not only read through."""
+        return not is_through(node) or node in self._kept
+
+    def tree(self, node: Node, expand: bool = False) -> Tree:
+        """A value over those that are somewhere."""
+        key = node, expand
+        if key not in self._trees:
+            self._trees[key] = tree_of(node, self.is_kept, expand)
+        return self._trees[key]
+
+    def reads(self, node: Node) -> list[Tree]:
+        """What a computed value reads, aligned with the needs of its options."""
+        if is_through(node):
+            return [self.tree(node, expand=True)]
+        return [self.tree(a) for a in node.args]
+
+    # -- options -----------------------------------------------------------------------------------
+
+    def _options_of(self, node: Node) -> list[Option]:
+        machine = self.problem.machine
+        found = machine.cuts(node.shape) if is_through(node) else machine.options(node)
+        wanted = zip(self.roots, self.problem.wanted, strict=True)
+        if any(r is node and w is None for r, w in wanted):
+            found = machine.even(found, node.shape)
+        return found
+
+    def form(self, node: Node, cut: Cut) -> Form:
+        """The buffer of a value in a cut."""
+        return form(node.type, cut, self.problem.mesh)
+
+    # -- edges -------------------------------------------------------------------------------------
+
+    def _listed(self, key: tuple[object, ...], forms: Iterable[Form]) -> list[Form]:
+        """One list for one key, so that prices are remembered by it."""
+        known = self.problem.lists
+        if key not in known:
+            known[key] = list(forms)
+        return known[key]
+
+    def _homes(self, node: Node) -> list[Form]:
+        """The buffers that a value may be in, aligned with its options."""
+        if node.kind == INPUT:
+            arrived = self.problem.arrive[node.text]
+            return self._listed((arrived,), [arrived])
+        options = self._options[node]
+        homes = (self.form(node, o.home) for o in options)
+        return self._listed(("homes", id(options), node.type), homes)
+
+    def _edges_of_operators(self) -> Iterator[Edge]:
+        for node in self.computed:
+            options = self._options[node]
+            for number, tree in enumerate(self.reads(node)):
+                needs = (self.form(tree.order[-1], o.needs[number]) for o in options)
+                goals = self._listed(("needs", id(options), number, tree.order[-1].type), needs)
+                for leaf in range(len(tree.leaves)):
+                    yield Edge(tree, leaf, goals, self._number[node])
+
+    def _edges_of_outputs(self) -> Iterator[Edge]:
+        for root, wanted in zip(self.roots, self.problem.wanted, strict=True):
+            if wanted is not None:
+                tree, goals = self.tree(root), self._listed((wanted,), [wanted])
+                yield from (Edge(tree, leaf, goals, -1) for leaf in range(len(tree.leaves)))
+
+    def _places_of(self) -> dict[Node, tuple[int, list[Form]]]:
+        """Of values that are read several times a variable more: the one buffer that all read.
+
+        So what several operators need of a value is sent once.
+        """
+        goals: dict[Node, list[list[Form]]] = {}
+        times: Counter[Node] = Counter()
+        for edge in self._edges:
+            of = edge.tree.leaves[edge.leaf]
+            times[of] += 1
+            goals.setdefault(of, []).extend([edge.goals] if edge.tree.is_leaf else [])
+        found: dict[Node, tuple[int, list[Form]]] = {}
+        for of in (n for n, count in times.items() if count > 1):
+            lists = {id(forms): forms for forms in (self._homes(of), *goals[of])}
+            every = dict.fromkeys(f for held in lists.values() for f in held)
+            places = (f for f in every if self._is_place(of, f))
+            forms = self._listed(("places", of.type, *lists), places)
+            if 1 < len(forms) <= MOST_PLACES:
+                found[of] = len(self.computed) + len(found), forms
+        return found
+
+    def _is_place(self, value: Node, at: Form) -> bool:
+        """Whether a buffer holds all of a value, each element on some device once or in copies."""
+        if at.cut is None:
+            return value.kind == INPUT and at == self.problem.arrive[value.text]
+        reach = zip(at.cut, value.shape, strict=True)
+        mesh = self.problem.mesh
+        return all(not p.overlaps and p.length * shard.ways(p.axes, mesh) >= n for p, n in reach)
+
+    # -- prices ------------------------------------------------------------------------------------
+
+    def _factors(self) -> tuple[list[Costs], dict[tuple[int, int], Costs]]:
+        alone = [self._alone(n) for n in self.computed]
+        alone += [np.zeros(len(forms)) for _, forms in self._places.values()]
+        pairs: dict[tuple[int, int], Costs] = {}
+
+        def add(source: int, user: int, table: Costs) -> None:
+            if source >= 0 and user >= 0:
+                pairs[source, user] = pairs.get((source, user), 0) + table
+            elif source >= 0:
+                alone[source] = alone[source] + table[:, 0]
+            elif user >= 0:
+                alone[user] = alone[user] + table[0]
+            else:  # an input that is an output, as far as selectors go
+                self._fixed.append(float(table[0, 0]))
+
+        for edge in self._edges:
+            of = edge.tree.leaves[edge.leaf]
+            source, held = self._places.get(of, (self._number.get(of, -1), self._homes(of)))
+            add(source, edge.user, self._table(edge.tree, edge.leaf, held, edge.goals))
+        for of, (place, forms) in self._places.items():
+            table = self._table(Tree((of,), (of,)), 0, self._homes(of), forms)
+            add(self._number.get(of, -1), place, table)
+        return alone, pairs
+
+    def _table(self, tree: Tree, leaf: int, held: list[Form], goals: list[Form]) -> Costs:
+        """Prices of bringing a leaf from each buffer to each other."""
+        known, problem = self.problem.tables, self.problem
+        key = tree.key, leaf, id(held), id(goals)
+        if key not in known:
+            rows, row_of = _distinct(held)
+            columns, column_of = _distinct(goals)
+            price = problem.moves.price
+            table = [[problem.weight(price(tree, leaf, a, b)) for b in columns] for a in rows]
+            known[key] = np.array(table)[np.ix_(row_of, column_of)]
+        return known[key]
+
+    def _alone(self, node: Node) -> Costs:
+        """What every option of an operator costs by itself."""
+        known, options = self.problem.tables, self._options[node]
+        if id(options) not in known:
+            known[id(options)] = np.array([self._own(node, o) for o in options])
+        return known[id(options)]
+
+    def _own(self, node: Node, option: Option) -> float:
+        """What an option costs by itself: computing, and the exchange of parts."""
+        price = Price(0, option.seconds)
+        if option.parts is not None:
+            way = exchanged(node, option, self.problem.mesh)
+            tree = tree_of(way.wanted, lambda n: n is way.parts)
+            held, goal = self.form(way.parts, way.cut), self.form(way.wanted, way.goal)
+            price += self.problem.moves.price(tree, 0, held, goal)
+        return self.problem.weight(price)
+
+
+def _distinct(forms: Sequence[Form]) -> tuple[list[Form], list[int]]:
+    """Forms, each once, and where every one of them is there."""
+    known: dict[Form, int] = {}
+    where = [known.setdefault(f, len(known)) for f in forms]
+    return list(known), where
+
+
+def choose(problem: Problem, values: Values) -> Cuts:
+    """The cheapest cuts found over the forms that laws gave a program."""
+    best = Cuts(problem, values.roots())
+    tried, work = 1, len(best.computed)
+    changes = chain(filter(None, [values.cheapest()]), values.changes())
+    while tried < MOST_TRIED and work < MOST_WORK and (other := next(changes, None)) is not None:
+        if other.roots() == best.roots:
+            continue
+        found = Cuts(problem, other.roots())
+        tried, work = tried + 1, work + len(found.computed)
+        if found.cost < best.cost * (1 - ROUNDING):
+            best, changes = found, chain(other.changes())
+    best.tried = tried
+    return best
+
+
+__all__ = ["BYTES", "TIME", "Cuts", "Exchanged", "Problem", "choose", "exchanged"]

@@ -1,0 +1,238 @@
+"""What it costs to have a value in a cut: the bytes that devices lack of it, and their time.
+
+A value that selectors make is read through them, however many, in one exchange:
+``concat(x[1:], x[:1])`` sends each device the one row that it lacks, where its two slices alone are
+cut otherwise and would move everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from axe_eq.errors import SearchError
+from axe_eq.extract.mesh.cuts import Cut, Form, Part, Path, local_type
+from axe_eq.mesh.messages import plan
+from axe_eq.mesh.pieces import Piece, is_read, read_through
+from axe_eq.mesh.sides import Ints, side
+from axe_eq.program.node import SEL, Node
+from axe_eq.schedule import shard
+from axe_eq.schedule.graph import TileNode
+from axe_eq.target import Target
+
+Bools = NDArray[np.bool_]
+
+
+def is_through(node: Node) -> bool:
+    """Whether a value is read through: a selector's of which the program says what it reads."""
+    return node.kind == SEL and is_read(node.text, [a.type for a in node.args])
+
+
+@dataclass(frozen=True, eq=False)
+class Tree:
+    """A value as selectors over others.
+
+    Attributes:
+        order: nodes, operands before users; those of leaves too.
+        leaves: what is read.
+    """
+
+    order: tuple[Node, ...]
+    leaves: tuple[Node, ...]
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:
+        """What trees that read alike have in common."""
+        at = {node: n for n, node in enumerate(self.order)}
+        return tuple(
+            (n.type,) if n in self.leaves else (n.text, n.type, *(at[a] for a in n.args))
+            for n in self.order
+        )
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the value is read as it is."""
+        return len(self.order) == 1 and bool(self.leaves)
+
+    def path(self, held: Sequence[Form | None]) -> tuple[Path, int]:
+        """The tile nodes of the value over its leaves, where buffers hold them, and its number."""
+        path, numbers = Path(), dict[Node, int]()
+        for node in self.order:
+            if node in self.leaves:
+                at = self.leaves.index(node)
+                of = held[at] or Form(node.type, "")
+                numbers[node] = path.load(at, of, node.type)
+            else:
+                operands = [numbers[a] for a in node.args]
+                numbers[node] = path.select(node.text, node.type, operands)
+        return path, numbers[self.order[-1]]
+
+
+def tree_of(node: Node, is_kept: Callable[[Node], bool], expand: bool = False) -> Tree:
+    """A value over the nearest ones that are somewhere.
+
+    Args:
+        node: the value.
+        is_kept: which values are somewhere; the others are read through.
+        expand: read this one through in any case.
+    """
+    order: dict[Node, None] = {}
+    leaves: list[Node] = []
+    stack = [(node, False)]
+    while stack:
+        at, ready = stack.pop()
+        if at in order:
+            continue
+        if is_kept(at) and not (expand and at is node):
+            order[at] = None
+            leaves.append(at)
+        elif ready:
+            order[at] = None
+        else:
+            stack.append((at, True))
+            stack += [(a, False) for a in reversed(at.args)]
+    return Tree(tuple(order), tuple(leaves))
+
+
+@dataclass(frozen=True)
+class Price:
+    """Bytes that cross links, all devices together, and seconds."""
+
+    n_bytes: int
+    seconds: float
+
+    def __add__(self, other: Price) -> Price:
+        return Price(self.n_bytes + other.n_bytes, self.seconds + other.seconds)
+
+
+NOTHING = Price(0, 0.0)
+
+
+@dataclass
+class Moves:
+    """Prices of exchanges on a mesh, remembered.
+
+    Attributes:
+        mesh: text.
+        target: with the links.
+    """
+
+    mesh: str
+    target: Target
+    _known: dict[tuple[object, ...], Price] = field(default_factory=dict)
+    _pieces: dict[tuple[object, ...], tuple[Piece, ...]] = field(default_factory=dict)
+    _has: dict[tuple[object, ...], Bools] = field(default_factory=dict)
+
+    def price(self, tree: Tree, leaf: int, held: Form, goal: Form) -> Price:
+        """Of bringing what a value reads of one leaf, from a buffer into another.
+
+        Raises:
+            SearchError: bytes cross links, and the target has none.
+        """
+        if tree.is_leaf and held == goal:
+            return NOTHING
+        key = tree.key, leaf, held, goal
+        if key not in self._known:
+            self._known[key] = self._priced(tree, leaf, held, goal)
+        return self._known[key]
+
+    def _priced(self, tree: Tree, leaf: int, held: Form, goal: Form) -> Price:
+        type_ = tree.order[-1].type
+        if held.cut is None or goal.cut is None:
+            return self.timed(*self._planned(tree, leaf, held, goal), type_.n_bytes)
+        lacking = self._lacking(tree, leaf, held.cut, goal.cut) * type_.itemsize
+        size = local_type(type_, goal.cut).n_bytes
+        return self.timed(int(lacking.sum()), int(lacking.max()), size)
+
+    def timed(self, n_bytes: int, most: int, stored: int) -> Price:
+        """The price of an exchange in which the busiest device sends or receives so many bytes."""
+        copying = 2 * stored / self.target.memories[0].bytes_per_s
+        if not n_bytes:
+            return Price(0, copying)
+        if not self.target.links:
+            raise SearchError(
+                f"target {self.target.name!r}", "has no links to other devices",
+                "a target with links",
+            )  # fmt: skip
+        link = self.target.links[0]
+        return Price(n_bytes, link.latency_s + most / link.bytes_per_s + copying)
+
+    def _lacking(self, tree: Tree, leaf: int, held: Cut, goal: Cut) -> Ints:
+        """Elements of a leaf that every device wants and does not hold: the least that it is sent.
+
+        Dims that selectors do not mix are apart, so what a device wants of a piece is a product.
+        """
+        if tree.key not in self._pieces:
+            self._pieces[tree.key] = read_through(tree.path([None] * len(tree.leaves))[0].nodes)
+        total = np.zeros(shard.n_devices(self.mesh), np.int64)
+        for number, piece in enumerate(self._pieces[tree.key]):
+            if piece.leaf != leaf:
+                continue
+            want, both = np.ones_like(total), np.ones_like(total)
+            for at, group in enumerate(piece.groups):
+                of, into = (tree.key, number, at), (group.leaf_dims, piece.leaf_shape, group.leaf)
+                wants = self._inside(of, goal, group.dims, piece.shape, group.index)
+                holds = self._inside((*of, leaf), held, *into)
+                want *= _counted(wants, group.leaf)
+                both *= _counted(wants & holds, group.leaf)
+            total += want - both
+        return total
+
+    def _inside(
+        self, of: tuple[object, ...], cut: Cut, dims: Sequence[int], shape: Sequence[int], at: Ints
+    ) -> Bools:
+        """Per device, which of a group's indices lie in its parts of these dims."""
+        key = *of, tuple(cut[d] for d in dims)
+        if key not in self._has:
+            found = np.ones((shard.n_devices(self.mesh), len(at)), np.bool_)
+            rest = at
+            for d in reversed(dims):
+                rest, digit = np.divmod(rest, shape[d])
+                begin, end = _ranges(cut[d], shape[d], self.mesh)
+                found &= (digit >= begin[:, None]) & (digit < end[:, None])
+            self._has[key] = found
+        return self._has[key]
+
+    def _planned(self, tree: Tree, leaf: int, held: Form, goal: Form) -> tuple[int, int]:
+        """Bytes of all and of the busiest device, by the messages themselves."""
+        forms = [held if n == leaf else None for n in range(len(tree.leaves))]
+        nodes = exchange_nodes(tree, forms, goal, self.mesh)
+        pieces = [p for p in read_through(nodes) if p.leaf == leaf]
+        sources = [side(held.layout, held.type.shape, shard.DEVICE_AXIS)] * len(forms)
+        wanted = side(goal.layout, goal.type.shape, shard.DEVICE_AXIS)
+        made = plan(sources, wanted, pieces, goal.type.itemsize)
+        n = shard.n_devices(self.mesh)
+        return made.n_bytes, max((*made.sent(n), *made.received(n)), default=0)
+
+
+def _counted(inside: Bools, leaf: Ints) -> Ints:
+    """Per device, the different elements that it reads: each is sent once."""
+    if len(leaf) < 2 or (leaf[1:] > leaf[:-1]).all():
+        return np.asarray(inside.sum(1), np.int64)
+    return np.array([len(np.unique(leaf[row])) for row in inside])
+
+
+def exchange_nodes(
+    tree: Tree, held: Sequence[Form | None], goal: Form, mesh: str
+) -> list[TileNode]:
+    """The tile nodes of an exchange: loads of what buffers hold, selectors, the goal's buffer."""
+    path, at = tree.path(held)
+    if goal.cut is not None:
+        path.into(at, goal.cut, mesh)
+    return path.nodes
+
+
+@lru_cache(maxsize=1 << 14)
+def _ranges(part: Part, extent: int, mesh: str) -> tuple[Ints, Ints]:
+    """First and one behind the last index that every device has of a dim."""
+    sizes = {name: size for name, (size, _) in shard.mesh_axes(mesh).items()}
+    places = np.indices(tuple(sizes.values())).reshape(len(sizes), -1)
+    number = np.zeros(places.shape[1], np.int64)
+    for axis in part.axes:
+        number = number * sizes[axis] + places[list(sizes).index(axis)]
+    begin = number * part.step + part.begin
+    return np.minimum(begin, extent), np.minimum(begin + part.length, extent)

@@ -1,0 +1,320 @@
+"""The ways to compute one operator on a mesh: which axes cut which letters, and what that implies.
+
+An axis cuts a dim of the value, or a dim that is reduced: then devices hold parts of a reduction,
+which are sent to where the value is wanted, cut along the axis or not, and folded there in one
+order. A scan along a cut dim is parts too: every device scans its own behind the totals of those
+before it (Blelloch 1990, sec. 1.4). So is a read at integers along a cut dim: every device reads
+what it has, and 0 elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+from axe_eq.errors import ProgramError
+from axe_eq.extract.mesh.cuts import (
+    Cut,
+    Part,
+    axes_of,
+    cut_dim,
+    is_even,
+    local_type,
+    read_part,
+    selector_needs,
+)
+from axe_eq.program.gathers import looks
+from axe_eq.program.node import OP, SCAN, SEL, Node, op_type, sel_type
+from axe_eq.program.ops import MONOIDS, join_text, scan, selector
+from axe_eq.program.signature import Signature, make, plain, signature
+from axe_eq.program.types import DTYPES, ValueType
+from axe_eq.schedule import shard
+from axe_eq.target import Target
+
+MOST_OPTIONS = 256  # of an operator; those that divide its work most are kept
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Parts of a reduction, or of a scan, over devices.
+
+    Attributes:
+        axes: the mesh axes that cut what is reduced, or scanned.
+        letter: the reduced letter, the scanned axis, or the dim that integers index.
+        monoid: merges parts; "" for a scan, whose parts only wait for the totals before them.
+        cut: of a part's value, before it is folded.
+    """
+
+    axes: tuple[str, ...]
+    letter: int
+    monoid: str
+    cut: Cut
+
+
+@dataclass(frozen=True)
+class Option:
+    """One way to compute an operator.
+
+    Attributes:
+        needs: per operand, the cut that devices compute from.
+        home: the cut of the value.
+        seconds: of one device, by the roofline.
+        parts: where a reduced or scanned letter is cut.
+    """
+
+    needs: tuple[Cut, ...]
+    home: Cut
+    seconds: float
+    parts: Parts | None = None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The mesh that operators are cut over.
+
+    Attributes:
+        mesh: text.
+        target: of every device.
+        rounds: parts of float sums may be added, which rounds in another order (real laws).
+    """
+
+    mesh: str
+    target: Target
+    rounds: bool
+    known: dict[tuple[object, ...], list[Option]] = field(default_factory=dict, compare=False)
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The mesh axes that have several devices."""
+        return tuple(a for a, (size, _) in shard.mesh_axes(self.mesh).items() if size > 1)
+
+    def options(self, node: Node) -> list[Option]:
+        """The ways to compute an operator; equal ones have one list."""
+        key = node.kind, node.text, node.cell, tuple(a.type for a in node.args)
+        if key not in self.known:
+            ways = {OP: self._operator, SCAN: self._scan, SEL: self._selector}[node.kind](node)
+            best: dict[tuple[object, ...], Option] = {}
+            for way in ways:
+                own = way.needs, way.home, way.parts
+                if own not in best or way.seconds < best[own].seconds:
+                    best[own] = way
+            self.known[key] = sorted(best.values(), key=lambda o: o.seconds)[:MOST_OPTIONS]
+        return self.known[key]
+
+    def cuts(self, shape: tuple[int, ...]) -> list[Option]:
+        """The ways to have what is only read: in all cuts into equal parts."""
+        if shape not in self.known:
+            self.known[shape] = [Option((c,), c, 0.0) for c in self._plain(shape, even=True)]
+        return self.known[shape]
+
+    def even(self, options: list[Option], shape: tuple[int, ...]) -> list[Option]:
+        """Those whose cut is a layout of the value itself."""
+        key = "even", id(options)
+        if key not in self.known:
+            self.known[key] = [o for o in options if is_even(o.home, shape, self.mesh)]
+        return self.known[key]
+
+    # -- letters -----------------------------------------------------------------------------------
+
+    def _letters(
+        self, choice: Sequence[int], extents: Sequence[int], even: Sequence[bool]
+    ) -> list[Part] | None:
+        """The cut of every letter, given per axis the letter that it cuts (-1: none)."""
+        found = []
+        for letter, extent in enumerate(extents):
+            axes = [a for a, c in zip(self.axes, choice, strict=True) if c == letter]
+            part = cut_dim(axes, extent, self.mesh)
+            uneven = part.length * shard.ways(axes, self.mesh) != extent
+            if axes and (extent == 1 or (uneven and even[letter])):
+                return None
+            found.append(part)
+        return found
+
+    def _fits(self, needs: Sequence[Cut]) -> bool:
+        """Whether no axis cuts two dims of one operand, as of ``x[i, i]``."""
+        return all(len(set(axes_of(cut))) == len(axes_of(cut)) for cut in needs)
+
+    def _folds(self, cut: Cut, shape: Sequence[int], axes: Sequence[str]) -> Iterator[Cut]:
+        """Where parts over some axes may be folded: every axis cuts one dim more, or none."""
+        for choice in product(range(-1, len(shape)), repeat=len(axes)):
+            more = dict(zip(axes, choice, strict=True))
+            dims = [
+                tuple(a for a in self.axes if a in part.axes or more.get(a) == d)
+                for d, part in enumerate(cut)
+            ]
+            if all(n > 1 or not d for d, n in zip(dims, shape, strict=True)):
+                parts = zip(dims, shape, strict=True)
+                yield tuple(cut_dim(d, n, self.mesh) for d, n in parts)
+
+    # -- operators ---------------------------------------------------------------------------------
+
+    def _operator(self, node: Node) -> Iterator[Option]:
+        sig = signature(node.text)
+        shapes = [a.type.shape for a in node.args]
+        extents = sig.extents(shapes)
+        merged = [d for d in sig.reduced if self._is_merged(node, sig, d)]
+        even = [d >= sig.n_out for d in range(sig.n_dims)]
+        letters = [-1, *range(sig.n_out), *merged]
+        for choice in product(letters, repeat=len(self.axes)):
+            reduced = {c for c in choice if c >= sig.n_out}
+            cuts = self._letters(choice, extents, even)
+            if cuts is None or len(reduced) > 1:
+                continue
+            needs = self._needs(sig, node, cuts, extents)
+            if needs is None or not self._fits(needs):
+                continue
+            own, local = tuple(cuts[: sig.n_out]), [p.length for p in cuts]
+            seconds = self._seconds(sig, node, needs, local)
+            if not reduced:
+                yield Option(needs, own, seconds)
+            for letter in reduced:
+                parts = Parts(cuts[letter].axes, letter, sig.monoid, own)
+                for home in self._folds(own, node.shape, parts.axes):
+                    yield Option(needs, home, seconds, parts)
+
+    def _is_merged(self, node: Node, sig: Signature, letter: int) -> bool:
+        """Whether parts of a reduction along a letter may be reduced, and then merged."""
+        monoid = MONOIDS[sig.monoid]
+        if monoid.n_values > 1 or monoid.lifts or not self._may_merge(sig.monoid, node.type):
+            return False
+        rows = [p for o in sig.operands for p in o if any(d == letter for d, _ in p.terms)]
+        return bool(rows) and all(p.plain == letter for p in rows) and merges(node.type, sig.monoid)
+
+    def _may_merge(self, monoid: str, type: ValueType) -> bool:
+        """Whether another association is allowed: it rounds otherwise for sums of floats."""
+        return self.rounds or MONOIDS[monoid].exact or DTYPES[type.dtype].kind != "f"
+
+    def _needs(
+        self, sig: Signature, node: Node, cuts: Sequence[Part], extents: Sequence[int]
+    ) -> tuple[Cut, ...] | None:
+        found: list[Cut] = []
+        for operand, arg in zip(sig.operands, node.args, strict=True):
+            dims = zip(operand, arg.type.shape, strict=True)
+            parts = [read_part(p, n, cuts, extents) for p, n in dims]
+            if None in parts:
+                return None
+            found.append(tuple(p for p in parts if p is not None))
+        return tuple(found)
+
+    def _seconds(
+        self, sig: Signature, node: Node, needs: Sequence[Cut], local: Sequence[int]
+    ) -> float:
+        """Matrix rate for products of two, else plain; memory where that takes longer."""
+        target = self.target
+        moved = sum(
+            local_type(a.type, c).n_bytes for a, c in zip(node.args, needs, strict=True)
+        ) + math.prod(local[: sig.n_out]) * node.type.itemsize  # fmt: skip
+        rows = [r for r in target.rows("gemm") if any(node.type.dtype in d for d in r.dtypes)]
+        rate = target.vector_flops_per_s
+        if sig.n_reduced and len(node.args) > 1:
+            rate = max((r.flops_per_s for r in rows), default=rate)
+        return max(2.0 * math.prod(local) / rate, moved / target.memories[0].bytes_per_s)
+
+    def _moving(self, node: Node, needs: Sequence[Cut], home: Cut) -> float:
+        """Roofline of what takes one step per element."""
+        given = sum(local_type(a.type, c).n_bytes for a, c in zip(node.args, needs, strict=True))
+        out = local_type(node.type, home)
+        traffic = (given + out.n_bytes) / self.target.memories[0].bytes_per_s
+        return max(out.size / self.target.vector_flops_per_s, traffic)
+
+    def _plain(self, shape: Sequence[int], even: bool, but: int = -1) -> Iterator[Cut]:
+        """Cuts of a value, over all dims but one."""
+        dims = [-1, *(d for d in range(len(shape)) if d != but)]
+        for choice in product(dims, repeat=len(self.axes)):
+            cut = self._letters(choice, shape, [even] * len(shape))
+            if cut is not None:
+                yield tuple(cut)
+
+    def _scan(self, node: Node) -> Iterator[Option]:
+        monoid, axis = scan(node.text)
+        for cut in self._plain(node.shape, even=False, but=axis):
+            needs = (cut,) * len(node.args)
+            yield Option(needs, cut, self._moving(node, needs, cut))
+        if monoid.n_values > 1 or monoid.lifts or not monoid.commutative:
+            return
+        if not self._may_merge(monoid.name, node.type) or scanned_unit(node) is None:
+            return
+        if node.type != node.args[0].type or not merges(node.type, monoid.name):
+            return
+        for cut in self._plain(node.shape, even=True):
+            if cut[axis].axes:
+                seconds = 2 * self._moving(node, (cut,), cut)
+                yield Option((cut,), cut, seconds, Parts(cut[axis].axes, axis, "", cut))
+
+    def _selector(self, node: Node) -> Iterator[Option]:
+        """Of one that reads where integers say; others are read through."""
+        given = tuple(a.type for a in node.args)
+        found = looks(node.text, given)
+        for cut in self._plain(node.shape, even=True):
+            needs = selector_needs(node.text, given, cut)
+            if needs is not None and self._fits(needs):
+                yield Option(needs, cut, self._moving(node, needs, cut))
+        if len(found) == 1:
+            yield from self._looked_up(node, given)
+
+    def _looked_up(self, node: Node, given: tuple[ValueType, ...]) -> Iterator[Option]:
+        """A read along a dim that is cut: what other devices have is 0 here."""
+        declared, params = selector(node.text)
+        (look,) = looks(node.text, given)
+        assert declared.pull is not None
+        pulls = declared.pull(params, given)[look.by]
+        if any(p is None or (p.scale, p.offset) != (1, 0) for p in pulls):
+            return
+        if DTYPES[node.dtype].kind not in "fi" or not self._may_merge("+", node.type):
+            return
+        extent = given[look.operand].shape[look.dim]
+        for own in self._plain(node.shape, even=True):
+            left = [a for a in self.axes if a not in axes_of(own)]
+            needs = selector_needs(node.text, given, own)
+            if needs is None:
+                continue
+            for size in range(1, 1 << len(left)):
+                axes = tuple(a for n, a in enumerate(left) if size >> n & 1)
+                part = cut_dim(axes, extent, self.mesh)
+                if part.length * shard.ways(axes, self.mesh) != extent:
+                    continue
+                table = list(needs[look.operand])
+                table[look.dim] = part
+                read = tuple(tuple(table) if n == look.operand else c for n, c in enumerate(needs))
+                if not self._fits(read):
+                    continue
+                seconds = self._moving(node, read, own)
+                parts = Parts(axes, look.dim, "+", own)
+                for home in self._folds(own, node.shape, axes):
+                    yield Option(read, home, seconds, parts)
+
+
+def merges(type: ValueType, monoid: str) -> bool:
+    """Whether a reduction of values of a type is of that type again, so that parts can be."""
+    try:
+        return op_type(fold_text(len(type.shape), monoid), "id", (lead(type, 2),)) == type
+    except ProgramError:
+        return False
+
+
+def lead(type: ValueType, n: int) -> ValueType:
+    """So many values of a type, along a dim in front."""
+    return ValueType(type.dtype, (n, *type.shape))
+
+
+def fold_text(rank: int, monoid: str) -> str:
+    """The signature of a reduction of the first dim of a value of one rank more."""
+    operand = [plain(rank), *map(plain, range(rank))]
+    return make([operand], range(rank), monoid, [rank]).text
+
+
+def scanned_unit(node: Node) -> float | None:
+    """What changes nothing that a scan merges it with; None where its type holds no such value."""
+    monoid, axis = scan(node.text)
+    if monoid.unit is None:
+        return None
+    rows = tuple((1, 0) if d == axis else (0, 0) for d in range(len(node.shape)))
+    whole_number = DTYPES[node.dtype].kind != "f" and math.isfinite(monoid.unit)
+    unit = int(monoid.unit) if whole_number else monoid.unit
+    try:
+        sel_type(join_text("pad", rows, unit), (node.type,))
+    except ProgramError:
+        return None
+    return unit
