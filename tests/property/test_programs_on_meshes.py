@@ -60,9 +60,11 @@ def check(number: int) -> None:
     """A case has a plan, which is right and moves what it says."""
     seed, program, values, mesh = drawn(number)
     wanted = program.output_layouts
-    how = {"numerics": "exact" if number % 3 == 0 else "real",
-           "objective": "link_bytes" if number % 2 else "time"}  # fmt: skip
-    exe = axe.compile(program, target="cpu", mesh=mesh, outputs=list(wanted), **how)
+    exe = axe.compile(
+        program, target="cpu", mesh=mesh, outputs=list(wanted),
+        numerics="exact" if number % 3 == 0 else "real",
+        objective="link_bytes" if number % 2 else "time",
+    )  # fmt: skip
     state, problem = compared(seed, exe, program, values, "device")
     assert state == RIGHT, (seed, mesh, problem)
     assert exe.schedule.simulation.sent == exe.plan.n_bytes

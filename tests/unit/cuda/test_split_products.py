@@ -131,7 +131,7 @@ def test_named_products_fill_the_machine(m: int, k: int, n: int) -> None:
 
 def test_a_machine_of_half_the_units_has_half_the_parts() -> None:
     small = h200.replace(n_units=h200.n_units // 2)
-    found = [parts(compiled(256, 65536, 512, target=t)) for t in (h200, small)]
+    found = [parts(compiled(192, 104768, 512, target=t)) for t in (h200, small)]
     assert found == [32, 16]
 
 
