@@ -13,7 +13,7 @@ from axe_eq_backends.nki.sim.errors import Line, refuse, shown
 from axe_eq_backends.nki.sim.machine import Machine
 from axe_eq_backends.nki.sim.state import PSUM, SBUF, Step
 from axe_eq_backends.nki.sim.storage import Region, Tile
-from axe_eq_backends.nki.sim.timeline import Item
+from axe_eq_backends.nki.sim.timeline import PITCH, Item
 
 
 @dataclass(frozen=True)
@@ -161,15 +161,14 @@ def _at(region: Region, placed: Mapping[int, int]) -> Region:
     if not tile.memory.on_chip or tile.number not in placed:
         return replace(region, space=tile.number)
     row = tile.bytes_per_partition
-    pitch = 1 << 18  # bytes from a partition to the next, in one space for all tiles of a memory
     partition = region.first // row + (tile.address[0] if tile.address else 0)
-    first = partition * pitch + region.first % row + placed[tile.number]
+    first = partition * PITCH + region.first % row + placed[tile.number]
     steps, run = region.steps, region.run
     whole = run // row
     if run > row:  # several partitions in one run
         steps, run = (*steps, (row, whole)), row
     moved = tuple(
-        (step // row * pitch, n) if step % row == 0 and step >= row else (step, n)
+        (step // row * PITCH, n) if step % row == 0 and step >= row else (step, n)
         for step, n in steps
     )
     return Region(tile.memory.value, first, moved, run)

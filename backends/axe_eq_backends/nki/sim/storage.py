@@ -151,6 +151,11 @@ class Region:
     steps: tuple[tuple[int, int], ...]
     run: int
 
+    @property
+    def reach(self) -> int:
+        """Bytes from the first to the last."""
+        return sum((n - 1) * s for s, n in self.steps) + self.run
+
 
 def region(
     space: Any, first: int, shape: tuple[int, ...], steps: tuple[int, ...], size: int
