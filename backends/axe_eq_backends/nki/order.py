@@ -42,10 +42,10 @@ def busy(planned: Planned[Any]) -> dict[str, float]:
     return total
 
 
-def instructions(planned: Planned[Any]) -> int:
-    """Instructions of the unrolled kernel."""
+def instructions(planned: Planned[Any], body: ir.Body | None = None) -> int:
+    """Instructions of the unrolled kernel, or of a body of it."""
     count = 0
-    for s, times in often(planned.kernel.body):
+    for s, times in often(planned.kernel.body if body is None else body):
         plan = planned.plan(s)
         count += times * repeats(plan.loops) * len(plan.calls)
     return count

@@ -7,7 +7,7 @@ of the program: the least that any order of a compiler needs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from axe_eq_backends.nki.sim.errors import Line, refuse, shown
 from axe_eq_backends.nki.sim.machine import Machine
@@ -158,11 +158,11 @@ def items(steps: Sequence[Step], placed: Mapping[int, int]) -> list[Item]:
 
 def _at(region: Region, placed: Mapping[int, int]) -> Region:
     tile: Tile = region.space
-    if not tile.memory.on_chip or tile.number not in placed:
-        return replace(region, space=tile.number)
+    if not tile.memory.on_chip:
+        return Region(tile.number, region.first, region.steps, region.run)
     row = tile.bytes_per_partition
     partition = region.first // row + (tile.address[0] if tile.address else 0)
-    first = partition * PITCH + region.first % row + placed[tile.number]
+    first = partition * PITCH + region.first % row + placed.get(tile.number, 0)
     steps, run = region.steps, region.run
     whole = run // row
     if run > row:  # several partitions in one run
@@ -171,4 +171,6 @@ def _at(region: Region, placed: Mapping[int, int]) -> Region:
         (step // row * PITCH, n) if step % row == 0 and step >= row else (step, n)
         for step, n in steps
     )
-    return Region(tile.memory.value, first, moved, run)
+    memory = tile.memory.value
+    space = memory if tile.number in placed else (memory, tile.number)
+    return Region(space, first, moved, run)

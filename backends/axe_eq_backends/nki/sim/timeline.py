@@ -265,10 +265,10 @@ def _cut(regions: dict[Region, Cuts]) -> int:
     """
     parts = {r: _apart(r) for r in regions}
     if any(inner.first + inner.reach > PITCH for _, _, inner in parts.values()):
-        parts = {r: (0, 1, r) for r in regions}
+        parts = {r: (0, 1, _joined(r)) for r in regions}
     rows = sorted({x for low, high, _ in parts.values() for x in (low, high)})
     row = {x: n for n, x in enumerate(rows)}
-    starts = {inner: _starts(inner) for _, _, inner in parts.values()}
+    starts = {inner: np.sort(_starts(inner)) for _, _, inner in parts.values()}
     ends = [x for inner, at in starts.items() for x in (at, at + inner.run)]
     edges = np.unique(np.concatenate(ends))
     line = len(edges) - 1
@@ -289,10 +289,21 @@ def _apart(r: Region) -> tuple[int, int, Region]:
     """(first row, row after the last, what of a row) of a region; all of it in row 0 if it must."""
     first, rest = divmod(r.first, PITCH)
     rows = [n for s, n in r.steps if s == PITCH]
-    inner = tuple((s, n) for s, n in r.steps if s != PITCH)
-    if len(rows) > 1 or any(s > PITCH for s, _ in inner):
-        return 0, 1, r
-    return first, first + (rows[0] if rows else 1), Region(r.space, rest, inner, r.run)
+    inner = _joined(Region(r.space, rest, tuple(x for x in r.steps if x[0] != PITCH), r.run))
+    if len(rows) > 1 or any(s > PITCH for s, _ in inner.steps):
+        return 0, 1, _joined(r)
+    return first, first + (rows[0] if rows else 1), inner
+
+
+def _joined(r: Region) -> Region:
+    """The same bytes in as few runs as steps that continue one another make, in any order."""
+    run, steps = r.run, list[tuple[int, int]]()
+    for step, n in sorted(r.steps):
+        if step == run and not steps:
+            run *= n
+        else:
+            steps.insert(0, (step, n))
+    return Region(r.space, r.first, tuple(steps), run)
 
 
 def _starts(r: Region) -> Any:
