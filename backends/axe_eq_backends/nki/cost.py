@@ -29,6 +29,7 @@ from axe_eq_backends.nki.space import Space
 
 MOST_WAYS = 3  # to fill partitions, that are priced
 MOST_BLOCKS = 8  # of a product, that are priced
+MOST_TIMED = 4  # candidates of a cone that go through the timeline
 Parameters = Mapping[str, int]
 
 
@@ -52,7 +53,8 @@ def priced(
 ) -> list[Candidate]:
     """Candidates of a cone, each by its kernel's plans; `problem` is what the schedule reads of it.
 
-    One whose busiest engine alone takes longer than another in all has that engine's time.
+    Those whose engines work least are timed; one whose busiest engine alone takes longer than
+    another in all has that engine's time.
 
     Raises:
         AxeError: none can be made; the first one's reason.
@@ -67,7 +69,7 @@ def priced(
             first = first or error
     found: list[Candidate] = []
     best = inf
-    for parameters, m in sorted(made, key=lambda x: x[1].least_s):
+    for parameters, m in sorted(made, key=lambda x: x[1].near_s)[:MOST_TIMED]:
         time_s = m.time_s if m.least_s < best else m.least_s  # which is more than the best takes
         best = min(best, time_s)
         found.append(Candidate(dict(parameters), time_s, m.costs))
@@ -192,11 +194,12 @@ class Stream:
         return figures(summary, target)
 
     def candidates(self, step: KernelStep, target: Target) -> list[Candidate]:
-        """Chunks of the streamed dim."""
+        """Chunks of the streamed dim, whose operands stay in SBUF or are read for every block."""
         cone = read_cone(step)
         problem = lower.READS[self.name](cone)
         length = problem.scores.extent(problem.scores.n)
-        offered = [{"chunk": n} for n in _up_to(target.sizes("stream_chunk"), length)]
+        chunks = _up_to(target.sizes("stream_chunk"), length)
+        offered = [{"chunk": n, "kept": kept} for n in chunks for kept in (0, 1)]
         return priced(cone, problem, self.name, target, offered)
 
 

@@ -18,6 +18,10 @@ from axe_eq_backends.nki.place import Places, placed
 from axe_eq_backends.nki.unroll import total_ns
 
 
+# Of what the other engines do beside the busiest one, so much is seen by a guess of the time.
+SHARE = 0.05
+
+
 @dataclass
 class Made:
     """A kernel that can be written.
@@ -41,6 +45,17 @@ class Made:
     def latency_s(self) -> float:
         """Seconds beside its launch that a kernel takes if it computes nothing: two transfers."""
         return 2 * self.planned.target.limits["dma_latency_ns"] * 1e-9
+
+    @property
+    def near_s(self) -> float:
+        """About as long: the busiest engine's time, and a share of the others'.
+
+        With one copy of every tile a loop's transfers wait for its arithmetic.
+        """
+        dma = self.busy["dma"]
+        others = [t for name, t in self.busy.items() if name != "dma"]
+        most = max(dma, *others) if self.places.copies > 1 else dma + max(others)
+        return most + SHARE * (sum(self.busy.values()) - most)
 
     @cached_property
     def time_s(self) -> float:

@@ -53,7 +53,8 @@ class _Operand:
     def firsts(self, env: Mapping[str, Any], times: int) -> Any:
         """The first byte in every turn of a plan's loops."""
         rows, at = (evaluate(e, env) for e in (self.access.first, self.access.begin))
-        return np.broadcast_to(rows * self.row_bytes + at * self.access.buffer.itemsize, times)
+        first = rows * self.row_bytes + at * self.access.buffer.itemsize
+        return np.broadcast_to(first, times) if times > 1 else (int(first),)
 
 
 class _Unrolling:
@@ -106,9 +107,10 @@ class _Unrolling:
         if s not in self.known:
             self.known[s] = self._operands(plan)
         sizes = [(v.high or 0) + 1 for v in plan.loops]
-        times = prod(sizes)
-        at = np.indices(sizes).reshape(len(sizes), times)
-        inner: dict[str, Any] = {**env, **{v.name: x for v, x in zip(plan.loops, at, strict=True)}}
+        times, inner = prod(sizes), dict[str, Any](env)
+        if plan.loops:
+            at = np.indices(sizes).reshape(len(sizes), times)
+            inner |= {v.name: x for v, x in zip(plan.loops, at, strict=True)}
         calls = [
             (
                 op,

@@ -163,13 +163,14 @@ def _at(region: Region, placed: Mapping[int, int]) -> Region:
     row = tile.bytes_per_partition
     partition = region.first // row + (tile.address[0] if tile.address else 0)
     first = partition * PITCH + region.first % row + placed.get(tile.number, 0)
-    steps, run = region.steps, region.run
-    whole = run // row
-    if run > row:  # several partitions in one run
-        steps, run = (*steps, (row, whole)), row
+    steps, run = list[tuple[int, int]](), min(region.run, row)
+    for step, n in (*region.steps, (run, region.run // run)):
+        inside = row // step if step < row else n  # how many of the steps stay in a partition
+        steps += [(step * inside, n // inside), (step, inside)] if n > inside else [(step, n)]
     moved = tuple(
         (step // row * PITCH, n) if step % row == 0 and step >= row else (step, n)
         for step, n in steps
+        if n > 1
     )
     memory = tile.memory.value
     space = memory if tile.number in placed else (memory, tile.number)
