@@ -17,7 +17,6 @@ from axe_eq_backends.nki.order import busy, instructions, ordered, spread
 from axe_eq_backends.nki.place import Places, placed
 from axe_eq_backends.nki.unroll import total_ns
 
-
 # Of what the other engines do beside the busiest one, so much is seen by a guess of the time.
 SHARE = 0.05
 
