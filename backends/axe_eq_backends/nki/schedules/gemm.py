@@ -24,7 +24,7 @@ from axe_eq.target import Target
 from axe_eq_backends.nki.build import FREE, PARTITION, EngineBuilder, rows_of
 from axe_eq_backends.nki.schedules.region import Names, Region, pieces
 from axe_eq_backends.nki.space import Count, Space, Sum, Tensor
-from axe_eq_backends.nki.tiles import Tile
+from axe_eq_backends.nki.tile import Tile
 
 NARROW = ("f8e4m3", "f8e5m2", "f16", "bf16")
 TURNED = ("f16", "bf16", "f32")  # what the tensor engine transposes

@@ -36,7 +36,8 @@ from axe_eq_backends.nki.schedules.gemm import (
 )
 from axe_eq_backends.nki.schedules.region import Region, pieces
 from axe_eq_backends.nki.space import Count, Part, Space, Sum, Tensor
-from axe_eq_backends.nki.tiles import Cells, Tile
+from axe_eq_backends.nki.tile import Tile
+from axe_eq_backends.nki.tiles import Cells
 
 
 @dataclass(frozen=True)
