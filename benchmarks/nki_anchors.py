@@ -89,10 +89,10 @@ ANCHORS = (
     Anchor("GEMM f32, fully blocked: VectorE busy", SDK, _EXAMPLES,
            "nki_matmul_fully_optimized_", ((2048, 2048), (2048, 1024)), F32, trn2, 0.1055,
            "vector", _GUIDE, "held out"),
-    Anchor("Mamba v1, 256 channels", SDK, _MAMBA, "mamba_v1", _NARROW, F32, trn1, 172.93, "", _FUSED,
-           "held out"),
-    Anchor("Mamba v1, 4096 channels", SDK, _MAMBA, "mamba_v1", _WIDE, F32, trn1, 2340.0, "", _FUSED,
-           "held out"),
+    Anchor("Mamba v1, 256 channels", SDK, _MAMBA, "mamba_v1", _NARROW, F32, trn1, 172.93, "",
+           _FUSED, "held out"),
+    Anchor("Mamba v1, 4096 channels", SDK, _MAMBA, "mamba_v1", _WIDE, F32, trn1, 2340.0, "",
+           _FUSED, "held out"),
     Anchor("Mamba v2, 4096 channels", SDK, _MAMBA, "mamba_v2", _WIDE, F32, trn1, 1610.0, "", _FUSED,
            "held out"),
 )  # fmt: skip
@@ -152,7 +152,7 @@ class Rival:
     theirs: float | None
 
 
-def attention(heads: int) -> tuple[Callable[..., Any], tuple[str, ...], list[tuple[int, ...]]]:
+def attention(heads: int) -> tuple[Callable[..., Any], tuple[str, ...], Any]:
     """Softmax(q k) v of 2048 queries and keys, d 128, and the shapes that AWS's kernel takes."""
     shapes = [(heads, 2048, 128), (heads, 128, 2048), (heads, 2048, 128)]
     own = [s[1:] if heads == 1 else s for s in shapes]
@@ -164,7 +164,7 @@ def generated(fn: Callable[..., Any], specs: Sequence[str], target: Target) -> f
     """Microseconds of a program of one kernel, on a timeline of all its instructions."""
     exe = axe.compile(fn, *specs, target=target)
     (step,) = exe.schedule.steps
-    made = planned(step, exe.schedule, target).made
+    made = planned(step, exe.schedule.graph, target).made
     return timeline(made.planned, made.places).total_ns / 1e3
 
 
@@ -209,7 +209,8 @@ def table(fits: Mapping[int, Mapping[str, float]], used: int,
         "# Published times beside the model of Trainium", "",
         "`python -m benchmarks.nki_anchors CHECKOUTS --write FILE` writes this page. Times are the "
         "model's: the simulator's timeline. Nothing was measured here; what is published was "
-        "measured by others, on older dialects of some kernels.", "",
+        "measured by others, on older dialects of some kernels. Shares of engines are those of one "
+        "or two blocks of the product.", "",
     ]  # fmt: skip
     if fits:
         lines += [
@@ -224,11 +225,11 @@ def table(fits: Mapping[int, Mapping[str, float]], used: int,
             "| --- | --- | --- | --- |" + " --- |" * (len(runs) + 2),
         ]  # fmt: skip
         for a in ANCHORS:
-            unit = (lambda x: f"{x:.1%}") if a.busy else (lambda x: f"{x:.0f} us")
-            values = " | ".join(unit(fits[r][a.name]) for r in runs)
+            shown = "{:.1%}" if a.busy else "{:.0f} us"
+            values = " | ".join(shown.format(fits[r][a.name]) for r in runs)
             miss = f"{fits[used][a.name] / a.published - 1:+.0%}"
-            lines.append(f"| {a.name} | {a.machine.name} | {a.role} | {unit(a.published)} | "
-                         f"{values} | {miss} | {a.source} |")  # fmt: skip
+            head = f"| {a.name} | {a.machine.name} | {a.role} | {shown.format(a.published)} | "
+            lines.append(f"{head}{values} | {miss} | {a.source} |")
         lines.append("")
     lines += [
         "Kernels generated here beside AWS's own, in the same timeline on trn2, without what lies "

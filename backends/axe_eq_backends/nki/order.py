@@ -165,9 +165,9 @@ def scheduled(body: ir.Body, planned: Planned[Any], is_loop: bool = False) -> ir
     period = max(sum(x.get(e.name, 0.0) for x in ns) for e in planned.target.engines)
     carried = _carried(body, uses, planned.kernel)
     later = [0.0] * len(body)  # what is left to do of the next turn
-    for n, rest in enumerate(_rest(before, length)):
+    for n, way in enumerate(_rest(before, length)):
         for m in carried[n]:
-            later[m] = max(later[m], rest)
+            later[m] = max(later[m], way)
     rest = _rest(before, length, later)
     for _ in range(2):
         order, ended = _listed(before, ns, length, ready, rest)

@@ -190,9 +190,8 @@ def total_ns(planned: Planned[Any], places: Places) -> float:
 def _shortened(planned: Planned[Any]) -> list[tuple[ir.For, int]]:
     """Loops, with their turns, of which a few turns leave at most `MOST_UNROLLED` instructions."""
     cut: list[tuple[ir.For, int]] = []
-    body, most = planned.kernel.body, float(MOST_UNROLLED)
-    left = instructions(planned)
-    while left > most:
+    body, left = planned.kernel.body, float(instructions(planned))
+    while left > MOST_UNROLLED:
         loops = [s for s in body if isinstance(s, ir.For)]
         if not loops:
             break

@@ -364,7 +364,7 @@ class _Stream:
 
     # -- scores --
 
-    def _scores(self, left: Sequence[Held] | None, of_rows: At, chunk: At) -> Tile:
+    def _scores(self, left: list[Held] | None, of_rows: At, chunk: At) -> Tile:
         """Scores of a chunk, but for their factor; of what is kept where no operand is given."""
         s, (row, rows), (at, n) = self.x.scores, of_rows, chunk
         lefts, here = (self.lefts, row) if left is None else (left, 0)
