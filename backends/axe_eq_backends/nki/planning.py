@@ -21,7 +21,7 @@ from axe_eq_backends.nki.unroll import total_ns
 SHARE = 0.05
 
 
-@dataclass
+@dataclass(frozen=True)
 class Made:
     """A kernel that can be written.
 
