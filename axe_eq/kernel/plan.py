@@ -47,10 +47,15 @@ class Require:
 
 @dataclass(frozen=True)
 class Call:
-    """One instruction call: its name, and named arguments as its backend reads them."""
+    """One instruction call: its name, and named arguments as its backend reads them.
+
+    Attributes:
+        cycles: that one issue of it takes, where its backend says that call by call.
+    """
 
     op: str
     args: Mapping[str, Any]
+    cycles: float = 0.0
 
     def __getitem__(self, name: str) -> Any:
         return self.args[name]

@@ -18,6 +18,7 @@ from axe_eq.kernel.dispatch import Names
 from axe_eq.kernel.expr import Int, Var
 from axe_eq.kernel.placement import Block, number
 from axe_eq_backends.nki.build import FREE, PARTITION
+from axe_eq_backends.nki.sim.storage import region
 
 Steps = tuple[tuple[int, int], ...]  # (stride in elements, count), slow to fast
 
@@ -230,18 +231,7 @@ def _merged(steps: object) -> Steps:
     return tuple(out)
 
 
-def run(here: Access, there: Access) -> int:
-    """Elements that are contiguous in both, walked together."""
-    found = 1
-    a, b = list(here.steps[here.lead :]), list(there.steps[there.lead :])
-    while a and b:
-        (s, n), (t, m) = a.pop(), b.pop()
-        both = min(n, m)
-        if s != found or t != found or n % both or m % both:
-            break
-        found *= both
-        if n > both:
-            a.append((s * both, n // both))
-        if m > both:
-            b.append((t * both, m // both))
-    return found
+def run_bytes(a: Access) -> int:
+    """Contiguous bytes at the end of an access; on chip, within a partition."""
+    size = a.buffer.itemsize
+    return region(None, 0, [n for _, n in a.steps], [s * size for s, _ in a.steps], size).run

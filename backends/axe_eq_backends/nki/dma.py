@@ -10,9 +10,9 @@ from axe_eq.kernel.dispatch import Context
 from axe_eq.kernel.placement import number
 from axe_eq.kernel.plan import Call, Plan
 from axe_eq.target import Instr
-from axe_eq_backends.nki.access import Access, repeats, run, walked
+from axe_eq_backends.nki.access import Access, run_bytes, walked
 from axe_eq_backends.nki.build import FREE, Gather
-from axe_eq_backends.nki.clock import engine_of, transfer_ns
+from axe_eq_backends.nki.clock import timed, transfer_ns
 
 
 def derive(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan:
@@ -32,12 +32,9 @@ def derive(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan:
         (chip, far), s.dst.shape, row.name, context.names, row.limits["dims"]
     )
     dst, src = (here, there) if is_load else (there, here)
-    count = repeats(loops)
-    piece = run(here, there) * chip.buffer.itemsize
-    queues = engine_of(row, context.target).queues
-    ns = transfer_ns(here, piece, context.target, queues) * count
-    call = Call("dma_copy", {"dst": dst, "src": src})
-    return Plan(row, [call], cycles=ns, notes=f"runs of {piece} bytes", loops=loops)
+    ns = transfer_ns(row, here, there, context.target)
+    call = Call("dma_copy", {"dst": dst, "src": src}, ns)
+    return timed(row, [call], loops, f"runs of {min(run_bytes(here), run_bytes(there))} bytes")
 
 
 def _gathered(row: Instr, s: Gather, context: Context[ir.Where]) -> Plan:
@@ -61,12 +58,13 @@ def _gathered(row: Instr, s: Gather, context: Context[ir.Where]) -> Plan:
     own = tuple((step, n) for _, step, n in free) or ((1, 1),)
     tile = Access(s.out, dst.first, dst.partitions, dst.begin,
                   tuple((stride, n) for stride, _, n in free) or ((1, 1),))  # fmt: skip
-    piece = free[-1][2] if free and free[-1][1] == 1 else 1
-    piece *= s.out.buffer.itemsize
-    ns = transfer_ns(tile, piece, context.target)
+    # What is read of the tensor are these steps, once per partition.
+    far = Access(s.src, 0, dst.partitions, 0, ((1, dst.partitions), *own), 1)
+    ns = transfer_ns(row, tile, far, context.target)
     at = replace(where, steps=((1, 1),))
     args = {"dst": tile, "src": s.src, "steps": own, "at": at}
-    return Plan(row, [Call("dma_gather", args)], cycles=ns, notes=f"runs of {piece} bytes")
+    notes = f"runs of {min(run_bytes(tile), run_bytes(far))} bytes"
+    return timed(row, [Call("dma_gather", args, ns)], notes=notes)
 
 
 def _free_stride(view: ir.View, dim: int) -> int:

@@ -18,6 +18,7 @@ from axe_eq.kernel.dispatch import variables
 from axe_eq.kernel.expr import Expr, Int, Var, bounds, text
 from axe_eq_backends.nki.access import Access
 from axe_eq_backends.nki.families import texts
+from axe_eq_backends.nki.place import first_uses
 from axe_eq_backends.nki.planning import Made
 
 DTYPES = {
@@ -75,6 +76,7 @@ class Writer:
         self.made, self.planned, self.kernel = made, made.planned, made.planned.kernel
         self.buffers, self.ports, self.dialect = buffers, ports, dialect
         self.texts = texts()
+        self.declared = first_uses(self.kernel.body, made.places)
         self.lines: list[str] = []
         self.depth = 1
         self.names: dict[object, str] = {}
@@ -146,10 +148,8 @@ class Writer:
     def body(self, body: ir.Body) -> None:
         """A body; tiles are declared where the first statement uses them."""
         for s in body:
-            used = s.views() if isinstance(s, ir.Primitive) else _inside(s)
-            for b in dict.fromkeys(v.buffer for v in used):
-                if self.made.places.home.get(b) == id(body) and b not in self.names:
-                    self.declare(b)
+            for b in self.declared.get(id(s), ()):
+                self.declare(b)
             self.statement(s)
 
     def declare(self, b: ir.Buffer) -> None:
@@ -307,15 +307,6 @@ def linear(e: Int) -> tuple[int, dict[Var, int]] | None:
         return None
     by, first, of = (b, a, of_a) if not of_b else (a, b, of_b)
     return first * by, {v: f * by for v, f in of.items()}
-
-
-def _inside(s: ir.Statement) -> list[ir.View]:
-    """The operands of every primitive inside a statement."""
-    found: list[ir.View] = []
-    for body in ir.children(s):
-        for inner in body:
-            found += inner.views() if isinstance(inner, ir.Primitive) else _inside(inner)
-    return found
 
 
 def emit(

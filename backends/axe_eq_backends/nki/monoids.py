@@ -9,15 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
+
 from axe_eq.errors import DispatchError
 from axe_eq.kernel import structured
-from axe_eq.kernel.cells import Apply, Cell, arg, replaced, substituted
-from axe_eq.kernel.structured import ONLINE, Best
+from axe_eq.kernel.cells import Apply, Cell, apply, arg, replaced, substituted
+from axe_eq.kernel.structured import Best, Online
 from axe_eq.lower.formulas import Cone, Fold, Leaf, Load, Prefix
 from axe_eq_backends.nki.vector import FOLDS
 
+LARGEST = float(np.finfo(np.float32).max)
 # Indices are float32 on the engines: 2^24 - 1 is the last that they tell from the next.
 BEST = {name: Best(best.statistic, last=(1 << 24) - 1) for name, best in structured.BEST.items()}
+
+
+def _softmax() -> Online:
+    # A maximum of -inf has no weights; the least float in its place keeps NaN out, by an operator
+    # that an instruction has beside others.
+    change = apply("exp", apply("sub", arg(0), apply("maximum", arg(1), -LARGEST)))
+    return replace(structured.ONLINE["softmax"], weight=change, rescale=change)
+
+
+ONLINE = {**structured.ONLINE, "softmax": _softmax()}
 
 
 def _structured(fold: Fold, added: Callable[[Leaf], Cell]) -> Cell:

@@ -7,8 +7,10 @@ waits for allows: an engine that waits for another's result is not held up by it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 from axe_eq.kernel import ir
@@ -42,10 +44,10 @@ def busy(planned: Planned[Any]) -> dict[str, float]:
     return total
 
 
-def instructions(planned: Planned[Any]) -> int:
-    """Instructions of the unrolled kernel."""
+def instructions(planned: Planned[Any], body: ir.Body | None = None) -> int:
+    """Instructions of the unrolled kernel, or of a body of it."""
     count = 0
-    for s, times in often(planned.kernel.body):
+    for s, times in often(planned.kernel.body if body is None else body):
         plan = planned.plan(s)
         count += times * repeats(plan.loops) * len(plan.calls)
     return count
@@ -96,54 +98,136 @@ def touched(s: ir.Statement) -> tuple[set[ir.Buffer], set[ir.Buffer]]:
     return read, written
 
 
-def scheduled(body: ir.Body, planned: Planned[Any]) -> ir.Body:
+@dataclass(frozen=True)
+class _Use:
+    """What a statement does with a buffer: the part that it touches, and whether it writes.
+
+    Attributes:
+        box: from and to, per dim of the buffer, as far as bounds of begins say.
+    """
+
+    buffer: ir.Buffer
+    box: tuple[tuple[int, float], ...]
+    writes: bool
+
+    @staticmethod
+    def of(view: ir.View, writes: bool) -> _Use:
+        ends = [bounds(b) for b in view.begin]
+        box = tuple(
+            (low or 0, inf if high is None else high + extent)
+            for (low, high), extent in zip(ends, view.extent, strict=True)
+        )
+        return _Use(view.buffer, box, writes)
+
+    def meets(self, other: _Use) -> bool:
+        """Whether both touch some element of a buffer."""
+        return self.buffer is other.buffer and all(
+            a < d and c < b for (a, b), (c, d) in zip(self.box, other.box, strict=True)
+        )
+
+
+def _uses(s: ir.Statement) -> list[_Use]:
+    """Everything that a statement touches, those inside it included."""
+    if isinstance(s, ir.Primitive):
+        out, *ins = s.views()
+        if isinstance(s, ir.Gemm) and s.accumulate != 0:
+            ins.append(out)
+        return [*(_Use.of(v, False) for v in ins), _Use.of(out, True)]
+    return [u for body in ir.children(s) for inner in body for u in _uses(inner)]
+
+
+def scheduled(body: ir.Body, planned: Planned[Any], is_loop: bool = False) -> ir.Body:
     """A body's statements as early as dependences allow, the longest way to the end first.
 
-    Loops inside are ordered likewise and stay whole.
+    Loops inside are ordered likewise and stay whole. In a loop's body loads run ahead of their
+    turn, and what the turn before wrote late is there as late as engines that never rest leave it.
     """
     for s in body:
         for inner in ir.children(s):
-            inner[:] = scheduled(inner, planned)
+            inner[:] = scheduled(inner, planned, isinstance(s, ir.For) and turns(s) > 2)
     if len(body) < 3 or any(isinstance(s, ir.Let | ir.Assign | ir.If) for s in body):
         return body
-    before = _before(body)
+    uses = [_uses(s) for s in body]
+    before = [
+        {m for m in range(n) if any((x.writes or y.writes) and x.meets(y)
+                                    for x in uses[m] for y in uses[n])}
+        for n in range(len(body))
+    ]  # fmt: skip
     ns = [_engine_ns(s, planned) for s in body]
     length = [max(x.values(), default=0.0) for x in ns]
-    after: list[list[int]] = [[] for _ in body]
-    for n, earlier in enumerate(before):
-        for m in earlier:
-            after[m].append(n)
-    rest = [0.0] * len(body)
-    for n in reversed(range(len(body))):
-        rest[n] = length[n] + max((rest[m] for m in after[n]), default=0.0)
-    ended: dict[int, float] = {}
-    free = dict.fromkeys((e.name for e in planned.target.engines), 0.0)
-    order: list[int] = []
-    left = set(range(len(body)))
-    while left:
-        ready = [n for n in left if before[n] <= ended.keys()]
-        starts = {
-            n: max([*(ended[m] for m in before[n]), *(free[e] for e in ns[n])], default=0.0)
-            for n in ready
-        }
-        best = min(ready, key=lambda n: (starts[n], -rest[n], n))
-        ended[best] = starts[best] + length[best]
-        for engine, time in ns[best].items():
-            free[engine] = starts[best] + time
-        order.append(best)
-        left.remove(best)
+    ready = [0.0] * len(body)
+    if not is_loop:
+        order, _ = _listed(before, ns, length, ready, _rest(before, length))
+        return [body[n] for n in order]
+    for n, s in enumerate(body):
+        if isinstance(s, ir.Copy) and s.src.buffer.is_global:
+            length[n] = 0.0
+    period = max(sum(x.get(e.name, 0.0) for x in ns) for e in planned.target.engines)
+    carried = _carried(body, uses, planned.kernel)
+    later = [0.0] * len(body)  # what is left to do of the next turn
+    for n, way in enumerate(_rest(before, length)):
+        for m in carried[n]:
+            later[m] = max(later[m], way)
+    rest = _rest(before, length, later)
+    for _ in range(2):
+        order, ended = _listed(before, ns, length, ready, rest)
+        ready = [max([0.0, *(ended[m] - period for m in ms)]) for ms in carried]
+    order, _ = _listed(before, ns, length, ready, rest)
     return [body[n] for n in order]
 
 
-def _before(body: ir.Body) -> list[set[int]]:
-    """Per statement those before it that write what it uses, or use what it writes."""
-    effects = [touched(s) for s in body]
-    found = []
-    for n, (read, written) in enumerate(effects):
-        found.append(
-            {m for m in range(n) if effects[m][1] & (read | written) or effects[m][0] & written}
-        )
-    return found
+def _rest(
+    before: Sequence[set[int]], length: Sequence[float], later: Sequence[float] = ()
+) -> list[float]:
+    """The longest way from the begin of every statement to the end, and what comes later."""
+    rest = [x + y for x, y in zip(length, later or [0.0] * len(length), strict=True)]
+    for n in reversed(range(len(before))):
+        for m in before[n]:
+            rest[m] = max(rest[m], length[m] + rest[n])
+    return rest
+
+
+def _carried(body: ir.Body, uses: Sequence[Sequence[_Use]], kernel: ir.Kernel) -> list[list[int]]:
+    """Per statement of a loop's body those that write what it reads one turn later."""
+    here = Counter(u.buffer for us in uses for u in us)
+    everywhere = Counter(u.buffer for s in kernel.body for u in _uses(s))
+    outer = {b for b in here if not b.is_global and here[b] < everywhere[b]}
+    writes = [[u for u in us if u.writes and u.buffer in outer] for us in uses]
+    return [
+        [m for m in range(n, len(body)) if any(w.meets(u) for w in writes[m] for u in uses[n]
+                                               if not u.writes)]
+        for n in range(len(body))
+    ]  # fmt: skip
+
+
+def _listed(
+    before: Sequence[set[int]], ns: Sequence[Mapping[str, float]], length: Sequence[float],
+    ready: Sequence[float], rest: Sequence[float],
+) -> tuple[list[int], list[float]]:  # fmt: skip
+    """(order that starts each as early as it can, most left to do first; when each has ended)."""
+    count = len(before)
+    after: list[list[int]] = [[] for _ in range(count)]
+    for n, earlier in enumerate(before):
+        for m in earlier:
+            after[m].append(n)
+    ended, free = [0.0] * count, defaultdict[str, float](float)
+    missing, at = [len(b) for b in before], list(ready)
+    open_ = {n for n in range(count) if not missing[n]}
+    order: list[int] = []
+    while open_:
+        starts = {n: max([at[n], *(free[e] for e in ns[n] if length[n])]) for n in open_}
+        best = min(open_, key=lambda n: (starts[n], -rest[n], n))
+        ended[best] = starts[best] + length[best]
+        for engine, time in ns[best].items():
+            free[engine] = max(free[engine], starts[best] + min(time, length[best]))
+        order.append(best)
+        open_.remove(best)
+        for n in after[best]:
+            at[n] = max(at[n], ended[best])
+            missing[n] -= 1
+            if not missing[n]:
+                open_.add(n)
+    return order, ended
 
 
 def _engine_ns(s: ir.Statement, planned: Planned[Any]) -> Mapping[str, float]:

@@ -12,7 +12,7 @@ from axe_eq.kernel.plan import Call, Plan
 from axe_eq.target import Instr
 from axe_eq_backends.nki.access import Access, Digit, digits_of, refined, repeats
 from axe_eq_backends.nki.build import FREE, PARTITION
-from axe_eq_backends.nki.clock import ns_of
+from axe_eq_backends.nki.clock import ns_of, timed
 
 
 def derive(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan:
@@ -118,11 +118,8 @@ def _matmul(row: Instr, s: ir.Gemm, context: Context[ir.Where]) -> Plan:
         "stationary": operand(s.a, "a", dk.extent, dm, 0),
         "moving": operand(s.b, "b", dk.extent, dn, 0),
         "accumulate": started,
-    })  # fmt: skip
-    count = repeats(loops)
-    ns = count * ns_of(row, context, dn.extent, "column_cycles")
-    notes = f"{count} of {dm.extent} x {dn.extent} x {dk.extent}"
-    return Plan(row, [call], cycles=ns, notes=notes, loops=loops)
+    }, ns_of(row, context, dn.extent, "column_cycles"))  # fmt: skip
+    return timed(row, [call], loops, f"{repeats(loops)} of {dm.extent} x {dn.extent} x {dk.extent}")
 
 
 def _either(started: Int, v: Var) -> Int:
@@ -153,6 +150,5 @@ def _transpose(row: Instr, s: ir.Copy, context: Context[ir.Where]) -> Plan:
     src = Access(s.src, s.src.place.at(PARTITION), f.extent, s.src.place.at(FREE),
                  ((p.stride(1), p.extent),))  # fmt: skip
     what = "f32_column_cycles" if s.dst.buffer.dtype == "f32" else "column_cycles"
-    ns = ns_of(row, context, f.extent, what)
-    return Plan(row, [Call("nc_transpose", {"dst": dst, "data": src})], cycles=ns,
-                notes=f"{f.extent} x {p.extent}")  # fmt: skip
+    call = Call("nc_transpose", {"dst": dst, "data": src}, ns_of(row, context, f.extent, what))
+    return timed(row, [call], notes=f"{f.extent} x {p.extent}")

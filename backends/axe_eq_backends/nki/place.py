@@ -54,6 +54,31 @@ class Places:
     home: dict[ir.Buffer, int] = field(default_factory=dict)
 
 
+def first_uses(body: ir.Body, places: Places) -> dict[int, list[ir.Buffer]]:
+    """Statement (by identity) -> the tiles that are declared before it, in order."""
+    found: dict[int, list[ir.Buffer]] = {}
+    known = set[ir.Buffer]()
+
+    def visit(body: ir.Body) -> None:
+        for s in body:
+            for b in dict.fromkeys(v.buffer for v in _operands(s)):
+                if places.home.get(b) == id(body) and b not in known:
+                    known.add(b)
+                    found.setdefault(id(s), []).append(b)
+            for inner in ir.children(s):
+                visit(inner)
+
+    visit(body)
+    return found
+
+
+def _operands(s: ir.Statement) -> list[ir.View]:
+    """The operands of a primitive, or of every primitive inside a statement."""
+    if isinstance(s, ir.Primitive):
+        return list(s.views())
+    return [v for body in ir.children(s) for inner in body for v in _operands(inner)]
+
+
 @dataclass
 class _Life:
     buffer: ir.Buffer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from axe_eq.errors import ScheduleError
@@ -14,9 +15,9 @@ from axe_eq.target import Target
 from axe_eq_backends.nki.families import derivations
 from axe_eq_backends.nki.order import busy, instructions, ordered, spread
 from axe_eq_backends.nki.place import Places, placed
+from axe_eq_backends.nki.unroll import total_ns
 
-# Of what the other engines do beside the busiest one, so much is seen: it breaks ties between
-# kernels that the same engine limits, and is less than what another of them costs more.
+# Of what the other engines do beside the busiest one, so much is seen by a guess of the time.
 SHARE = 0.05
 
 
@@ -35,21 +36,30 @@ class Made:
     busy: Mapping[str, float]
 
     @property
-    def time_s(self) -> float:
-        """Seconds: the busiest engine's, and a share of the others'.
-
-        With one copy of every tile a loop's transfers wait for its arithmetic.
-        """
-        target = self.planned.target
-        dma = self.busy["dma"]
-        others = [t for name, t in self.busy.items() if name != "dma"]
-        most = max(dma, *others) if self.places.copies > 1 else dma + max(others)
-        return target.launch_s + self.latency_s + most + SHARE * (sum(self.busy.values()) - most)
+    def least_s(self) -> float:
+        """Seconds that it takes at least: the busiest engine works so long."""
+        return self.planned.target.launch_s + max(self.busy.values())
 
     @property
     def latency_s(self) -> float:
         """Seconds beside its launch that a kernel takes if it computes nothing: two transfers."""
         return 2 * self.planned.target.limits["dma_latency_ns"] * 1e-9
+
+    @property
+    def near_s(self) -> float:
+        """About as long: the busiest engine's time, and a share of the others'.
+
+        With one copy of every tile a loop's transfers wait for its arithmetic.
+        """
+        dma = self.busy["dma"]
+        others = [t for name, t in self.busy.items() if name != "dma"]
+        most = max(dma, *others) if self.places.copies > 1 else dma + max(others)
+        return most + SHARE * (sum(self.busy.values()) - most)
+
+    @cached_property
+    def time_s(self) -> float:
+        """Seconds, by the timeline that the report of its text shows."""
+        return self.planned.target.launch_s + total_ns(self.planned, self.places) * 1e-9
 
     @property
     def costs(self) -> dict[str, float]:

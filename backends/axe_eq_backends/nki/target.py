@@ -43,7 +43,7 @@ _CHOICES = {
     "block_cols": (512, 1024, 2048),
     "block_depth": (0, 512, 1024, 2048),
     "tile_elements": (512, 2048, 8192),
-    "stream_chunk": (128, 256, 512),
+    "stream_chunk": (128, 256, 512, 1024, 2048),
 }
 _COSTS = {
     "sbuf_bytes": "peak", "psum_bytes": "peak", "tensor_s": "own", "vector_s": "own",
@@ -55,10 +55,10 @@ def _limits(generation: int) -> dict[str, int]:
     return {
         "generation": generation,  # NeuronCore-v2, -v3, -v4: what NKI's rules ask for
         # Latency of a transfer, and the run per partition at which half of the rate is reached:
-        # nki-dma-bandwidth-guide gives 1.3 us, 2 KiB as the least and 4 KiB as enough. The run is
-        # read off these (a fit to one anchor said 0, to another 512); it is no published figure.
+        # nki-dma-bandwidth-guide gives 1.3 us. The run is fitted to two published times
+        # (benchmarks/results/nki_anchors.md): the largest that is as good as any.
         "dma_latency_ns": 1300,
-        "dma_half_run_bytes": 256,
+        "dma_half_run_bytes": 16,
         # A compiler unrolls loops: hours and tens of GB are reported beyond (aws-neuron-sdk#1374).
         "instructions": 200_000,
     }

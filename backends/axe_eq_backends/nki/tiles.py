@@ -8,13 +8,13 @@ does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from axe_eq.errors import DispatchError
 from axe_eq.kernel import ir
-from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, arg, common_dtype
+from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, arg, common_dtype, used
 from axe_eq.kernel.values import Values, possible
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES, dtype
@@ -37,12 +37,15 @@ class Cells:
         across: the dim that lies on partitions; None where one partition is used.
         read: what gives the tile of an operand of cells.
         stem: of the names of temporaries.
+        into: cells of floats, and where their values go, rounded to what holds them.
     """
 
     def __init__(
-        self, k: EngineBuilder, across: int | None, read: Callable[[int], Tile], stem: str = "t"
-    ) -> None:
+        self, k: EngineBuilder, across: int | None, read: Callable[[int], Tile], stem: str = "t",
+        into: Mapping[Cell, ir.View] | None = None,
+    ) -> None:  # fmt: skip
         self.k, self.across, self.read, self.stem = k, across, read, stem
+        self.into = dict(into or {})
         self.known: dict[Cell, Tile] = {}
         self._worked_out: dict[Cell, Cell] = {}
         self._kinds: dict[Cell, str] = {}
@@ -146,7 +149,10 @@ class Cells:
     def _floats(self, cell: Apply, kind: str) -> Tile:
         name = cell.cell
         if name in EXPANSIONS and not raw(cell) and not isinstance(cell, Native):
-            return self.tile(EXPANSIONS[name](*cell.args))
+            formula = EXPANSIONS[name](*cell.args)
+            if cell in self.into:
+                self.into[formula] = self.into[cell]
+            return self.tile(formula)
         if name in FUNCTIONS:
             return self._function(cell)
         if name in ARITHMETIC:
@@ -155,7 +161,7 @@ class Cells:
                 return found
             one, tiles = self._numbered(cell, kind)
             tiles = self._widened(tiles)
-            out = self._out(tiles, "bool" if name in _COMPARE else "f32")
+            out = self.into.get(cell) or self._out(tiles, "bool" if name in _COMPARE else "f32")
             self._map(one, out, tiles)
             return Tile(out, "bool" if name in _COMPARE else "f32")
         if raw(cell):
@@ -238,7 +244,7 @@ class Cells:
         t = self.tile(x)
         inner: Cell = arg(0) if scale is None else Apply("mul", (arg(0), scale))
         inner = Apply("add", (inner, arg(1))) if bias else inner
-        out = self._out([t, *bias], "f32")
+        out = self.into.get(cell) or self._out([t, *bias], "f32")
         self._map(Apply(cell.cell, (inner,)), out, [t, *bias])
         return Tile(out, "f32")
 
@@ -249,11 +255,15 @@ class Cells:
             return [], x
         if self._kind(a) != "f32" or self._kind(b) != "f32":
             return [], x
-        if self._is_column(self.tile(b), [self.tile(a)]):
-            if x.cell == "sub":
-                b = Apply("mul", (b, Constant(-1.0)))
-            return [self.widen(self.tile(b))], a
-        return [], x
+        if x.cell == "sub":  # negated by the instruction that computes it, where one does both
+            shape = self.joined([self.tile(arg(n)) for n in sorted(used(b))])
+            whole = self.joined([self.tile(a)])
+            if shape == whole or any(e > 1 for d, e in enumerate(shape) if d != self.across):
+                return [], x
+            b = Apply("mul", (b, Constant(-1.0)))
+        elif not self._is_column(self.tile(b), [self.tile(a)]):
+            return [], x
+        return [self.widen(self.tile(b))], a
 
     # -- choices and casts --
 

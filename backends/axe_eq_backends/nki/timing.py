@@ -1,6 +1,15 @@
-"""Model time that is no plain count of cycles: plans and the simulator ask the same formula."""
+"""The formulas of model time; their figures are the target's, for plans and the simulator alike."""
 
 from __future__ import annotations
+
+
+def engine_ns(hz: float, cycles: float, elements: float, least: float) -> float:
+    """Nanoseconds of an instruction: cycles per element of a partition, and a least number.
+
+    >>> engine_ns(1e9, 2, 512, 64), engine_ns(1e9, 1, 1, 64)
+    (1024.0, 64.0)
+    """
+    return max(least, cycles * elements) / (hz / 1e9)
 
 
 def dma_ns(

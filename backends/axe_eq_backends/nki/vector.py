@@ -18,9 +18,9 @@ from axe_eq.kernel.expr import Var
 from axe_eq.kernel.plan import Call, Plan
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Instr
-from axe_eq_backends.nki.access import Access, repeats, walked
+from axe_eq_backends.nki.access import Access, walked
 from axe_eq_backends.nki.build import PARTITION
-from axe_eq_backends.nki.clock import ns_of
+from axe_eq_backends.nki.clock import ns_of, timed
 
 # Cells as operators of nki.language ("Supported Math Operators"): division is none of them.
 ARITHMETIC = {
@@ -80,15 +80,14 @@ class Walk:
         found, loops = walked((out, *ins), out.shape, row.name, context.names, row.limits["dims"])
         return Walk(row, context, found[0], tuple(found[1:]), loops)
 
-    def plan(self, calls: Sequence[Call], notes: str = "") -> Plan:
-        """The plan: every call takes the row's cycles per element."""
-        count = repeats(self.loops)
-        ns = count * ns_of(self.row, self.context, self.out.elements)
-        return Plan(self.row, list(calls), cycles=ns, notes=notes, loops=self.loops)
+    def plan(self, calls: Sequence[Call]) -> Plan:
+        """The plan of calls in the loops."""
+        return timed(self.row, calls, self.loops)
 
-    def call(self, name: str, **args: Any) -> Call:
-        """A call that writes the output."""
-        return Call(name, {"dst": self.out, **args})
+    def call(self, name: str, row: Instr | None = None, **args: Any) -> Call:
+        """A call that writes the output, and takes what the row says, or another one."""
+        ns = ns_of(row or self.row, self.context, self.out.elements)
+        return Call(name, {"dst": self.out, **args}, ns)
 
     def column(self, n: int) -> Access:
         """An operand that is one value per partition, as one element of each."""
@@ -297,16 +296,27 @@ def _select(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan:
         raise refuse(row, "chooses among several element types", "one")
     if any(v.buffer is s.out.buffer for v in s.ins):
         raise refuse(row, "writes over what it chooses from", "another tile")
+
+    def like(kind: str) -> Instr:
+        return sibling(row, kind, context)
+
     if isinstance(no, Operand):
-        first = walk.call("tensor_copy", src=walk.ins[no.index], engine=row.scope)
+        first = walk.call("tensor_copy", like("copy"), src=walk.ins[no.index], engine=row.scope)
     elif isinstance(no, Constant):
-        first = walk.call("memset", value=filled(no.value, s.out.buffer.dtype), engine=row.scope)
+        value = filled(no.value, s.out.buffer.dtype)
+        first = walk.call("memset", like("fill"), value=value, engine=row.scope)
     else:
         raise refuse(row, f"is {c}", "values in tiles, or numbers")
     second = walk.call(
         "tensor_copy_predicated", src=walk.ins[yes.index], predicate=walk.ins[condition.index]
     )
     return walk.plan([first, second])
+
+
+def sibling(row: Instr, kind: str, context: Context[ir.Where]) -> Instr:
+    """The row of the same engine that does something else; the row itself where it has none."""
+    name = f"{row.scope}.{kind}"
+    return next((r for r in context.target.instrs if r.name == name), row)
 
 
 def filled(value: float, dtype: str) -> float:
@@ -366,9 +376,8 @@ def _reduced(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan:
     if s.src.buffer.dtype in INTEGERS:
         raise refuse(row, "rounds 32-bit integers to float32", "floats")
     out, src, loops = _folded(row, s, context)
-    count = repeats(loops)
-    call = Call("tensor_reduce", {"dst": out, "op": FOLDS[s.monoid], "data": src})
-    return Plan(row, [call], cycles=count * ns_of(row, context, src.elements), loops=loops)
+    args = {"dst": out, "op": FOLDS[s.monoid], "data": src}
+    return timed(row, [Call("tensor_reduce", args, ns_of(row, context, src.elements))], loops)
 
 
 def _folded(
@@ -474,9 +483,11 @@ def _scanned(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan:
     end = Access(state, rows.first, rows.partitions, rows.begin + last, ((1, 1),))
     scan = {"dst": own, "data0": a, "data1": b, "initial": held, "op0": op0, "op1": op1}
     keep = {"dst": held, "src": end, "engine": row.scope}
-    calls = [Call("tensor_tensor_scan", scan), Call("tensor_copy", keep)]
-    count = repeats(loops)
-    return Plan(row, calls, cycles=count * ns_of(row, context, n), loops=loops)
+    calls = [
+        Call("tensor_tensor_scan", scan, ns_of(row, context, n)),
+        Call("tensor_copy", keep, ns_of(sibling(row, "copy", context), context, 1)),
+    ]
+    return timed(row, calls, loops)
 
 
 _BY_ROW: dict[str, Callable[[Instr, ir.Primitive, Context[ir.Where]], Plan]] = {

@@ -204,7 +204,10 @@ def test_streams_of_scores(seed: int) -> None:
     )  # fmt: skip
     if t == 1:
         pytest.skip("a dim of one index is no dim of a space")
-    kernel, buffers = stream(mixture(space), "k", trn2, {"chunk": rng.choice([128, 256, 512])})
+    chunk = rng.choice([128, 256, 512])
+    kept = rng.random() < 0.5 and (chunk >= t or t % chunk == 0)
+    sizes = {"chunk": chunk, "kept": int(kept)}
+    kernel, buffers = stream(mixture(space), "k", trn2, sizes)
     draw = np.random.default_rng(seed)
     held = {
         x.buffer: draw.standard_normal([n if x.strides[d] else 1 for d, n in enumerate(shape)])

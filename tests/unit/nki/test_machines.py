@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +13,9 @@ import axe_eq as axe
 from axe_eq.errors import AxeError, ScheduleError
 from axe_eq.kernel import ir
 from axe_eq.kernel.cells import Apply, apply, arg
-from axe_eq.lower.candidate import Candidate
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Instr, Target
+from axe_eq_backends.nki.cost import priced
 from axe_eq_backends.nki.planning import plan
 from axe_eq_backends.nki.schedules.gemm import Contraction, contraction, gemm, sizes
 from axe_eq_backends.nki.schedules.walk import walk
@@ -31,27 +32,22 @@ def product(m: int, n: int, k: int, dtype: str = "bf16") -> Contraction:
 
 def best(c: Contraction, target: Target, most: int = 6) -> dict[str, int]:
     """The cheapest of a product's candidates."""
-    found: list[Candidate] = []
-    for parameters in sizes(c, target)[:most]:
-        try:
-            made = plan(gemm(c, "k", target, parameters)[0], target)
-        except AxeError:
-            continue
-        found.append(Candidate(parameters, made.time_s))
+    cone: Any = SimpleNamespace(name="k")
+    found = priced(cone, c, "tensor_engine", target, sizes(c, target)[:most])
     return dict(min(found, key=lambda x: x.time_s).parameters)
 
 
 def test_a_smaller_sbuf_takes_smaller_blocks() -> None:
-    c = product(4096, 4096, 8192)
+    c = product(1024, 2048, 4096)
     whole = best(c, trn2)
-    half = best(c, trn2.replace(sbuf=trn2.memory("sbuf").n_bytes // 4))
+    half = best(c, trn2.replace(sbuf=trn2.memory("sbuf").n_bytes // 8))
     assert whole != half
-    rows = whole["rows"] * whole["cols"] * (whole["deep"] or 8192)
-    assert half["rows"] * half["cols"] * (half["deep"] or 8192) < rows
+    rows = whole["rows"] * whole["cols"] * (whole["deep"] or 4096)
+    assert half["rows"] * half["cols"] * (half["deep"] or 4096) < rows
 
 
 def test_a_slower_dma_takes_blocks_that_read_less() -> None:
-    m, n, k = 1024, 8192, 8192
+    m, n, k = 1024, 2048, 4096
     c = product(m, n, k)
     slow = replace(trn2, memories=tuple(
         replace(x, bytes_per_s=x.bytes_per_s / 50) for x in trn2.memories))  # fmt: skip

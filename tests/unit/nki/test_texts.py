@@ -16,6 +16,7 @@ from axe_eq.lower.formulas import Looked
 from axe_eq_backends.nki.emit import linear
 from axe_eq_backends.nki.planning import plan
 from axe_eq_backends.nki.schedules.gemm import contraction, gemm
+from axe_eq_backends.nki.schedules.stream import Mixture, mixture, stream
 from axe_eq_backends.nki.schedules.walk import walk
 from axe_eq_backends.nki.space import Count, Scan, Space, Sum, Tensor
 from axe_eq_backends.nki.target import trn1, trn2
@@ -45,6 +46,17 @@ def tiles(space: Space, tile: int, shapes: dict[str, tuple[int, ...]]) -> Kernel
     return *walk(space, "rows", trn2, {"tile": tile, "across": 0}), shapes
 
 
+def attention(rows: int, length: int, depth: int) -> Mixture:
+    """Softmax(q k) v in bf16, q and v with `depth` contiguous, k with the streamed dim."""
+    shape = rows, length, depth, depth
+    q, k = Tensor("q", "bf16", (depth, 0, 1, 0)), Tensor("k", "bf16", (0, 1, length, 0))
+    v, out = Tensor("v", "bf16", (0, depth, 0, 1)), Tensor("y", "bf16", (depth, 0, 0, 1))
+    scores = Sum("+", (2,), Apply("mul", (X, Y)), True, ("bf16", "bf16"))
+    pair = Apply("pair", (apply("mul", arg(3), 0.125), Z))
+    mixed = Sum("softmax", (1,), pair, False, ("bf16", "bf16"))
+    return mixture(Space(shape, (q, k, v, scores, mixed), ((out, arg(4)),)))
+
+
 MASKED = Apply("where", (apply("ge", Y, Z), X, apply("mul", X, 0.0)))
 WEIGHT = apply("exp", apply("sub", X, Y))
 SOFTMAX = (Sum("max", (1,), X), Sum("+", (1,), WEIGHT))
@@ -67,6 +79,9 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
         Space((128, 200), (Tensor("x", "f32", (1, 128)),),
               ((Tensor("y", "f32", (200, 1)), X),)), 512,
         {"x": (200, 128), "y": (128, 200)}),
+    "attention": lambda: (*stream(attention(512, 1024, 64), "attention", trn2,
+                                  {"chunk": 1024, "kept": 1}),
+                          {"q": (512, 64), "k": (64, 1024), "v": (1024, 64), "y": (512, 64)}),
     "masked": lambda: tiles(
         Space((128, 300), (Tensor("x", "f32", (300, 1)), Count(0), Count(1)),
               ((Tensor("y", "f32", (300, 1)), MASKED),)),

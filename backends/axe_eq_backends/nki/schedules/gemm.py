@@ -24,7 +24,7 @@ from axe_eq.target import Target
 from axe_eq_backends.nki.build import FREE, PARTITION, EngineBuilder, rows_of
 from axe_eq_backends.nki.schedules.region import Names, Region, pieces
 from axe_eq_backends.nki.space import Count, Space, Sum, Tensor
-from axe_eq_backends.nki.tiles import Tile
+from axe_eq_backends.nki.tile import Tile
 
 NARROW = ("f8e4m3", "f8e5m2", "f16", "bf16")
 TURNED = ("f16", "bf16", "f32")  # what the tensor engine transposes
@@ -214,7 +214,7 @@ def gemm(
 
 
 @dataclass(frozen=True)
-class _Held:
+class Held:
     """A side's tile: part of the depth on partitions, in chunks."""
 
     buffer: ir.Buffer
@@ -306,29 +306,32 @@ class Gemm:
     # -- sides --
 
     def fetch(self, name: str, f: Factor, dim: int, first: Int, size: int, start: Int = 0,
-               length: int = 0) -> list[_Held]:  # fmt: skip
-        """A side's part with its depth on partitions: whole chunks, then the rest."""
+               length: int = 0, beside: int = 0) -> list[Held]:  # fmt: skip
+        """A side's part with its depth on partitions: whole chunks, then the rest.
+
+        `beside` more indices of `dim` have places in the tiles, which nothing fills here.
+        """
         found = []
         whole, rest = divmod(length or self.c.extent(self.c.k), self.part)
         for at, chunks, part in ((0, whole, self.part), (whole * self.part, 1, rest)):
             if not chunks or not part:
                 continue
-            shape, place = self.side(dim, size, part, chunks)
+            shape, place = self.side(dim, size + beside, part, chunks)
             held = self.k.sbuf(name, f.dtype, shape, place)
-            side = _Held(held, at, part, chunks)
+            side = Held(held, at, part, chunks)
             self._fill(side, f, dim, first, size, start + at)
             found.append(side)
         return found
 
-    def _fill(self, h: _Held, f: Factor, dim: int, first: Int, size: int, start: Int) -> None:
+    def _fill(self, h: Held, f: Factor, dim: int, first: Int, size: int, start: Int) -> None:
         c, t = self.c, f.tensor
         if t is None:
             self._computed(h, f, dim, first, size, start)
         elif t.strides[c.k] == 1 and t.strides[dim] != 1 and f.dtype in TURNED and size > 1:
             self._turned(h, f, t, dim, first, size, start)
         else:
-            tensor = self._tensor(t, dim)
-            self.k.copy(h.buffer.all, self._source(tensor, dim, first, start, h.buffer))
+            to = h.buffer[self.index(h.buffer, {dim: span(0, size)})]
+            self.k.copy(to, self._source(self._tensor(t, dim), dim, first, start, to.shape))
 
     def _tensor(self, t: Tensor, dim: int) -> ir.Buffer:
         """The whole of a side's tensor as an argument."""
@@ -338,21 +341,21 @@ class Gemm:
         return self.names.tensor(t, shape, t.strides, t.offset, False)
 
     def _source(
-        self, tensor: ir.Buffer, dim: int, first: Int, start: Int, like: ir.Buffer
+        self, tensor: ir.Buffer, dim: int, first: Int, start: Int, shape: Sequence[int]
     ) -> ir.View:
-        """The part of a side's tensor that a tile like this one holds."""
+        """The part of a side's tensor that a tile of these extents holds."""
         c = self.c
         begin = {dim: first, c.k: start}
         index = []
-        for d, e in enumerate(like.shape):
+        for d, e in enumerate(shape):
             at: Int = begin.get(d, 0)
             if d in self.begin and tensor.shape[d] != 1:
                 at = self.begin[d]
-            index.append(span(at, number(e)))
+            index.append(span(at, e))
         return tensor[tuple(index)]
 
     def _turned(
-        self, h: _Held, f: Factor, t: Tensor, dim: int, first: Int, size: int, start: Int
+        self, h: Held, f: Factor, t: Tensor, dim: int, first: Int, size: int, start: Int
     ) -> None:
         """Rows as they lie, on partitions; every chunk turned through PSUM."""
         c, k = self.c, self.k
@@ -362,7 +365,7 @@ class Gemm:
             shape = [number(e) for e in h.buffer.shape]
             shape[dim] = rows
             lying = k.sbuf("lying", f.dtype, shape, rows_of(shape, dim))
-            k.copy(lying.all, self._source(tensor, dim, first + at, start, lying))
+            k.copy(lying.all, self._source(tensor, dim, first + at, start, shape))
 
             def chunk(ko: Int, more: Mapping[int, Int]) -> None:
                 once = [1 if d in c.depth else e for d, e in enumerate(shape)]
@@ -390,7 +393,7 @@ class Gemm:
 
         pieces(k, size, self.part, "turn", turn)
 
-    def _computed(self, h: _Held, f: Factor, dim: int, first: Int, size: int, start: Int) -> None:
+    def _computed(self, h: Held, f: Factor, dim: int, first: Int, size: int, start: Int) -> None:
         """A factor that is a cell, computed with the depth on partitions."""
         c, k = self.c, self.k
 
@@ -429,9 +432,9 @@ class Gemm:
                lambda col, cols: self._columns(lefts, (row, rows), (col, cols)))  # fmt: skip
 
     def _sides(self, name: str, which: int, dim: int, first: Int, size: int, start: Int = 0,
-               length: int = 0) -> list[list[_Held]]:  # fmt: skip
+               length: int = 0) -> list[list[Held]]:  # fmt: skip
         """A side of every product; equal factors are held once."""
-        known: dict[Factor, list[_Held]] = {}
+        known: dict[Factor, list[Held]] = {}
         for p in self.c.products:
             f = p[which]
             assert isinstance(f, Factor)
@@ -439,7 +442,7 @@ class Gemm:
                 known[f] = self.fetch(name, f, dim, first, size, start, length)
         return [known[p[which]] for p in self.c.products]  # type: ignore[index]
 
-    def _columns(self, lefts: Sequence[list[_Held]], of_rows: tuple[Int, int],
+    def _columns(self, lefts: Sequence[list[Held]], of_rows: tuple[Int, int],
                  of_cols: tuple[Int, int]) -> None:  # fmt: skip
         c, (row, rows), (col, cols) = self.c, of_rows, of_cols
         rights = self._sides("b", 2, c.n, col, cols)
@@ -451,7 +454,7 @@ class Gemm:
 
         pieces(self.k, rows, self.part, "mi", block)
 
-    def _block(self, lefts: Sequence[list[_Held]], rights: Sequence[list[_Held]],
+    def _block(self, lefts: Sequence[list[Held]], rights: Sequence[list[Held]],
                of_rows: tuple[Int, Int, int], of_cols: tuple[Int, Int, int]) -> None:  # fmt: skip
         """One accumulation per product: 128 rows by a bank of columns."""
         (row, at, rows), (col, there, cols) = of_rows, of_cols
@@ -461,7 +464,7 @@ class Gemm:
         }
         self._finish(given, (row + at, rows), (col + there, cols))
 
-    def sums(self, lefts: Sequence[list[_Held]], rights: Sequence[list[_Held]],
+    def sums(self, lefts: Sequence[list[Held]], rights: Sequence[list[Held]],
               of_rows: tuple[Int, int], of_cols: tuple[Int, int]) -> list[ir.Buffer]:  # fmt: skip
         c, (at, rows), (there, cols) = self.c, of_rows, of_cols
         shape = self._shape(m=rows, n=cols)
@@ -488,7 +491,7 @@ class Gemm:
         with self.k.range(self.c.extent(d), name=f"d{d}") as v:
             self._accumulate(rest, {**more, d: v}, started + v, body)
 
-    def _gemms(self, left: Sequence[_Held], right: Sequence[_Held], out: ir.View,
+    def _gemms(self, left: Sequence[Held], right: Sequence[Held], out: ir.View,
                of_left: Mapping[int, Int | span], of_right: Mapping[int, Int | span],
                started: Int) -> None:  # fmt: skip
         c = self.c

@@ -19,7 +19,8 @@ from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.nki.build import EngineBuilder, rows_of
 from axe_eq_backends.nki.space import Count, Scan, Space, Sum, Tensor
-from axe_eq_backends.nki.tiles import EXACT, HELD, Cells, Tile, loaded
+from axe_eq_backends.nki.tile import EXACT, HELD, Tile, loaded
+from axe_eq_backends.nki.tiles import Cells
 from axe_eq_backends.nki.vector import SCANS
 
 Body = Callable[[Int, int], None]
@@ -308,13 +309,18 @@ class Region:
         src = self._whole(p)
         if DTYPES[src.kind].kind == "i":
             return self._folded_words(p, src)
-        dtype = "bool" if DTYPES[src.kind].kind == "b" else "f32"
+        is_bool = DTYPES[src.kind].kind == "b"
+        out = self._reduced(p, src.view, "bool" if is_bool else "f32")
+        return Tile(out, src.kind if is_bool else "f32", src.low, src.high)
+
+    def _reduced(self, p: Sum, view: ir.View, dtype: str) -> ir.View:
+        """A reduction of a tile, one run of dims after another."""
         for run in reversed(self._runs(p.dims)):
-            shape = [1 if d in run else e for d, e in enumerate(src.shape)]
+            shape = [1 if d in run else e for d, e in enumerate(view.shape)]
             out = self.cells.new(dtype, shape, "r")
-            self.k.reduce(p.monoid, out, src.view, run)
-            src = Tile(out, src.kind if dtype == "bool" else "f32", src.low, src.high)
-        return src
+            self.k.reduce(p.monoid, out, view, run)
+            view = out
+        return view
 
     def _whole(self, p: Sum) -> Tile:
         """What is reduced, with an element for every index of the reduced dims."""
@@ -355,13 +361,8 @@ class Region:
             low, high = (src.low, src.high) if p.monoid != "+" else (
                 min(src.low * count, src.low), max(src.high * count, src.high))  # fmt: skip
             kind = src.kind
-            held = self.cells.held(src, "f32")
-            for run in reversed(self._runs(p.dims)):
-                shape = [1 if d in run else e for d, e in enumerate(held.shape)]
-                out = self.cells.new("f32", shape, "r")
-                self.k.reduce(p.monoid, out, held.view, run)
-                held = Tile(out, kind, low, high)
-            return self.cells.wrapped(Tile(held.view, "i32", low, high), kind)
+            made = self._reduced(p, self.cells.held(src, "f32").view, "f32")
+            return self.cells.wrapped(Tile(made, "i32", low, high), kind)
         return self._halved(p, src)
 
     def _halved(self, p: Sum, src: Tile) -> Tile:

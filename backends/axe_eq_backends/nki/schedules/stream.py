@@ -1,29 +1,43 @@
 """Values mixed by weights of scores, in one kernel: attention without its matrix of scores.
 
-A block of 128 rows keeps its operand, the running statistic of its scores, the sum of their weights
-and the weighted sum of values in SBUF, while chunks of the streamed dim pass: their scores are one
-accumulation in PSUM, their weights are turned by the tensor engine and multiply the chunk's values.
-Where the statistic changes, both sums are rescaled (online softmax).
+The scores of 128 rows and a chunk of the streamed dim are sums in PSUM, up to half of its banks.
+Their weights go to SBUF, are turned by the tensor engine, and multiply the chunk's values, beside
+which stands a column of ones: the last column of the product is the sum of the weights. Where all
+of the streamed dim is one chunk, that is the result but for the quotient. Else the statistic of the
+scores moves on with every chunk, and what was summed before is rescaled (online softmax).
+
+Weights of the next block, or chunk, are computed while those of the last one are multiplied: a turn
+of the loop holds both halves, and weights have two places by turns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from axe_eq.errors import DispatchError
 from axe_eq.kernel import ir
-from axe_eq.kernel.cells import Apply, Cell, Operand, apply, arg, used
+from axe_eq.kernel.cells import Apply, Cell, Constant, Operand, apply, arg, substituted, used
 from axe_eq.kernel.expr import Int
 from axe_eq.kernel.ir import span
-from axe_eq.kernel.structured import ONLINE, Online
+from axe_eq.kernel.structured import Online
 from axe_eq.program.ops import MONOIDS
+from axe_eq.program.types import DTYPES
 from axe_eq.target import Target
 from axe_eq_backends.nki.build import rows_of
-from axe_eq_backends.nki.schedules.gemm import TURNED, Contraction, Factor, Gemm, factor_of, longest
-from axe_eq_backends.nki.schedules.region import Names, Region, pieces
+from axe_eq_backends.nki.monoids import ONLINE
+from axe_eq_backends.nki.schedules.gemm import (
+    TURNED,
+    Contraction,
+    Gemm,
+    Held,
+    factor_of,
+    longest,
+)
+from axe_eq_backends.nki.schedules.region import Region, pieces
 from axe_eq_backends.nki.space import Count, Part, Space, Sum, Tensor
-from axe_eq_backends.nki.tiles import Cells, Tile
+from axe_eq_backends.nki.tile import Tile
+from axe_eq_backends.nki.tiles import Cells
 
 
 @dataclass(frozen=True)
@@ -159,29 +173,58 @@ def stream(
         x: what to compute.
         name: of the kernel.
         target: the machine.
-        parameters: "chunk", indices of the streamed dim at a time.
+        parameters: "chunk", indices of the streamed dim at a time; "kept", whether the operands
+            that all rows share stay in SBUF.
 
     Raises:
-        DispatchError: something that no instruction computes, or more columns than a bank holds.
+        DispatchError: something that no instruction computes, or more than PSUM holds.
     """
-    return _Stream(x, name, target, parameters["chunk"]).write()
+    return _Stream(x, name, target, parameters["chunk"], bool(parameters["kept"])).write()
+
+
+GROUP = 4  # parts of a chunk that are turned into one bank, and copied from there at once
+At = tuple[Int, int]  # begin and extent
+Half = Callable[[Int, int, Int], None]  # of a tile: its begin, extent, and which of two places
 
 
 class _Stream:
     """Writes one mixture."""
 
-    def __init__(self, x: Mixture, name: str, target: Target, chunk: int) -> None:
-        self.x, self.chunk = x, chunk
+    def __init__(self, x: Mixture, name: str, target: Target, chunk: int, kept: bool) -> None:
+        self.x, self.length, self.width = (
+            x,
+            x.scores.extent(x.scores.n),
+            x.values.extent(x.values.n),
+        )
+        self.chunk, self.kept = min(chunk, self.length), kept
         sizes = {"rows": 128, "cols": chunk, "deep": 0}
         self.of_scores = Gemm(x.scores, name, target, sizes)
         self.k, self.names = self.of_scores.k, self.of_scores.names
         self.of_values = Gemm(x.values, name, target, sizes)
         self.of_values.k, self.of_values.names = self.k, self.names
         self.of_values.begin = self.begin = self.of_scores.begin
-        self.bank = self.of_scores.bank
-        if x.values.extent(x.values.n) > self.bank or chunk > self.bank:
-            wrong = f"mixes {x.values.extent(x.values.n)} columns, {chunk} indices at a time"
-            raise DispatchError("stream", wrong, f"at most {self.bank} of each")
+        self.bank, self.part = self.of_scores.bank, self.of_scores.part
+        most = target.memory("psum").place_bytes // 2 // DTYPES["f32"].itemsize
+        if self.width >= self.bank or self.chunk > most:
+            wrong = f"mixes {self.width} columns, {self.chunk} indices at a time"
+            raise DispatchError("stream", wrong, f"less than {self.bank}, and at most {most}")
+        if (
+            kept
+            and self.chunk < self.length
+            and (self.chunk % self.part or self.length % self.chunk)
+        ):
+            wrong = f"keeps {self.length} indices and takes {self.chunk} at a time"
+            raise DispatchError("stream", wrong, f"multiples of {self.part} that divide them")
+        self.scale, self.score = self._scaled()
+
+    def _scaled(self) -> tuple[float, Cell]:
+        """A positive factor of all scores, which the weights' function takes, and the rest."""
+        match self.x.score:
+            case Apply("mul", (Operand() as s, Constant(float(c)))) | Apply(
+                "mul", (Constant(float(c)), Operand() as s)
+            ) if c > 0 and self.x.online.scales:
+                return c, s
+        return 1.0, self.x.score
 
     def write(self) -> tuple[ir.Kernel, dict[str, str]]:
         self._outer(list(self.x.scores.outer))
@@ -194,52 +237,232 @@ class _Stream:
                 self.begin[d] = at
                 self._outer(rest)
             return
-        c = self.x.scores
-        pieces(self.k, c.extent(c.m), self.of_scores.part, "mb", self._rows)
+        if self.kept:
+            every = 0, self.length
+            self.rights, self.values = self._rights(every), self._values(every)
+            self.lefts = self._left((0, self.x.scores.extent(self.x.scores.m)))
+        extent = self.x.scores.extent(self.x.scores.m)
+        if self.chunk < self.length:
+            pieces(self.k, extent, self.part, "mb", lambda row, rows: self._swept((row, rows)))
+            return
+        weights = self._weights(extent > self.part)
 
-    def _tile(self, name: str, **extents: int) -> Tile:
-        """A fresh f32 tile over rows (m) and what else is named: t, q."""
+        def first(row: Int, rows: int, place: Int) -> None:
+            of_rows, chunk = (row, rows), (0, self.length)
+            score = self._scores(None if self.kept else self._left(of_rows), of_rows, chunk)
+            self._weigh(score, self._best(score), self._part(weights, place, rows, self.length))
+
+        def second(row: Int, rows: int, place: Int) -> None:
+            held = self._part(weights, place, rows, self.length)
+            self._finish(self._mixed(held, (0, self.length)).all, (row, rows))
+
+        self._overlapped(extent, self.part, "mb", first, second)
+
+    def _overlapped(self, extent: int, tile: int, name: str, first: Half, second: Half) -> None:
+        """Both halves of every tile of a dim, each first one beside the second one before it."""
+        whole, rest = divmod(extent, tile)
+
+        def turn(i: Int) -> None:
+            second(i * tile, tile, i % 2)
+            first((i + 1) * tile, tile, (i + 1) % 2)
+
+        if whole:
+            first(0, tile, 0)
+            if whole == 2:
+                turn(0)
+            elif whole > 2:
+                with self.k.range(whole - 1, name=name) as i:
+                    turn(i)
+            second((whole - 1) * tile, tile, (whole - 1) % 2)
+        if rest:
+            first(whole * tile, rest, whole % 2)
+            second(whole * tile, rest, whole % 2)
+
+    def _swept(self, of_rows: At) -> None:
+        """A block of rows whose chunks are taken one after another."""
+        k, (_, rows) = self.k, of_rows
+        left = None if self.kept else self._left(of_rows)
+        top, mixed = self._tile("top", m=rows), self._tile("mixed", m=rows, q=self.width + 1)
+        unit = MONOIDS[self.x.online.statistic].unit
+        assert unit is not None
+        k.fill(top.view, unit)
+        k.fill(mixed.view, 0.0)
+        weights, changes = self._weights(True, rows), self._two("change", "f32", m=rows)
+
+        def first(at: Int, n: int, place: Int) -> None:
+            score = self._scores(left, of_rows, (at, n))
+            here, new = self._best(score), self._tile("new", m=rows)
+            k.map(apply(self.x.online.merge, arg(0), arg(1)), new.view, top.view, here.view)
+            self._weigh(score, new, self._part(weights, place, rows, n))
+            change = self._times(self.x.online.rescale)
+            to = {change: self._part(changes, place, rows, 1)}
+            Cells(k, self.x.scores.m, lambda i: (top, new)[i], into=to).tile(change)
+            k.copy(top.view, new.view)
+
+        def second(at: Int, n: int, place: Int) -> None:
+            acc = self._mixed(self._part(weights, place, rows, n), (at, n))
+            change = self._part(changes, place, rows, 1)
+            cell = apply("add", apply("mul", arg(0), arg(1)), arg(2))
+            k.map(cell, mixed.view, mixed.view, change, acc.all)
+
+        self._overlapped(self.length, self.chunk, "tb", first, second)
+        self._finish(mixed.view, of_rows)
+
+    # -- tiles --
+
+    def _shape(self, **extents: int) -> list[int]:
+        """Extents of a tile over rows (m) and what else is named: t, q."""
         s, v = self.x.scores, self.x.values
         shape = [1] * len(self.x.space.shape)
         for letter, extent in extents.items():
             shape[{"m": s.m, "t": s.n, "q": v.n}[letter]] = extent
-        return Tile(self.k.sbuf(name, "f32", shape, rows_of(shape, s.m)).all, "f32")
+        return shape
 
-    def _rows(self, row: Int, rows: int) -> None:
-        k, s, v = self.k, self.x.scores, self.x.values
-        (_, left, right) = s.products[0]
-        held = self.of_scores.fetch("left", left, s.m, row, rows)
-        top, total = self._tile("top", m=rows), self._tile("total", m=rows)
-        mixed = self._tile("mixed", m=rows, q=v.extent(v.n))
-        unit = MONOIDS[self.x.online.statistic].unit
-        assert unit is not None
-        k.fill(top.view, unit)
-        k.fill(total.view, 0.0)
-        k.fill(mixed.view, 0.0)
+    def _tile(self, name: str, **extents: int) -> Tile:
+        """A fresh f32 tile."""
+        shape = self._shape(**extents)
+        return Tile(self.k.sbuf(name, "f32", shape, rows_of(shape, self.x.scores.m)).all, "f32")
 
-        def chunk(at: Int, n: int) -> None:
-            weights, change = self._weighed(held, right, top, (row, rows), (at, n))
-            part = self._tile("part", m=rows)
-            k.reduce("+", part.view, weights.view, [s.n])
-            k.map(apply("mul", arg(0), arg(1)), total.view, total.view, change.view)
-            k.map(apply("add", arg(0), arg(1)), total.view, total.view, part.view)
-            acc = self._mixed(weights, rows, (at, n))
-            if v.extent(v.n) > 1:
-                cell = apply("add", apply("mul", arg(0), arg(1)), arg(2))
-                k.map(cell, mixed.view, mixed.view, change.view, acc)
-                return
-            k.map(apply("mul", arg(0), arg(1)), mixed.view, mixed.view, change.view)
-            k.map(apply("add", arg(0), arg(1)), mixed.view, mixed.view, acc)
+    def _two(self, name: str, dtype: str, count: int = 2, **extents: int) -> ir.Buffer:
+        """A tile with places for what two turns use."""
+        shape = [count, *self._shape(**extents)]
+        return self.k.sbuf(name, dtype, shape, rows_of(shape, 1 + self.x.scores.m))
 
-        pieces(k, s.extent(s.n), self.chunk, "tb", chunk)
-        cells = Cells(k, s.m, lambda n: (mixed, total)[n])
-        value = cells.tile(self.x.online.finish)
-        region = self._region((row, rows), {v.n: v.extent(v.n)}, {}, {self.x.leaf: value})
+    def _weights(self, two: bool, rows: int = 0) -> ir.Buffer:
+        dtype = self.x.values.products[0][1].dtype
+        rows = rows or min(self.part, self.x.scores.extent(self.x.scores.m))
+        return self._two("weights", dtype, 1 + two, m=rows, t=self.chunk)
+
+    def _part(self, buffer: ir.Buffer, place: Int, rows: int, n: int) -> ir.View:
+        """One of two places: some rows, and indices of the streamed dim."""
+        s = self.x.scores
+        extent = {s.m: rows, s.n: n}
+        spans = [span(0, extent.get(d, 1)) for d in self.x.space.dims]
+        return buffer[(place, *spans)]
+
+    def _along(self, view: ir.View, dim: int, begin: Int, n: int) -> ir.View:
+        """A part of a view along one dim."""
+        return view[tuple(span(begin, n) if d == dim else span(0, e)
+                          for d, e in enumerate(view.shape))]  # fmt: skip
+
+    def _left(self, of_rows: At) -> list[Held]:
+        (_, left, _), (row, rows) = self.x.scores.products[0], of_rows
+        return self.of_scores.fetch("left", left, self.x.scores.m, row, rows)
+
+    def _rights(self, chunk: At) -> list[Held]:
+        (_, _, right) = self.x.scores.products[0]
+        return self.of_scores.fetch("right", right, self.x.scores.n, *chunk)
+
+    def _values(self, chunk: At) -> list[Held]:
+        """Values of a chunk with its indices on partitions, beside them a column of ones."""
+        v = self.x.values
+        (_, factor, _) = v.products[0]
+        found = self.of_values.fetch("values", factor, v.n, 0, self.width, *chunk, beside=1)
+        for h in found:
+            self.k.fill(h.buffer[self.of_values.index(h.buffer, {v.n: span(self.width, 1)})], 1.0)
+        return found
+
+    # -- scores --
+
+    def _scores(self, left: list[Held] | None, of_rows: At, chunk: At) -> Tile:
+        """Scores of a chunk, but for their factor; of what is kept where no operand is given."""
+        s, (row, rows), (at, n) = self.x.scores, of_rows, chunk
+        lefts, here = (self.lefts, row) if left is None else (left, 0)
+        rights, there = (self.rights, at) if self.kept else (self._rights(chunk), 0)
+        (acc,) = self.of_scores.sums([lefts], [rights], (here, rows), (there, n))
+        (product, _, _) = s.products[0]
+        given = {product: Tile(acc.all, "f32")}
+        return self._region(of_rows, {s.n: n}, {s.n: at}, given).tile(self.score)
+
+    def _best(self, score: Tile) -> Tile:
+        """The statistic of a chunk's scores: of every bank, then of these."""
+        s, (rows, n) = self.x.scores, (score.shape[d] for d in (self.x.scores.m, self.x.scores.n))
+        banks = -(-n // self.bank)
+        each, here = self._tile("each", m=rows, t=banks), self._tile("here", m=rows)
+        for b, (at, size) in enumerate(self._banks(n)):
+            to = self._along(each.view, s.n, b, 1) if banks > 1 else here.view
+            self.k.reduce(
+                self.x.online.statistic, to, self._along(score.view, s.n, at, size), [s.n]
+            )
+        if banks > 1:
+            self.k.reduce(self.x.online.statistic, here.view, each.view, [s.n])
+        return here
+
+    def _banks(self, n: int) -> list[tuple[int, int]]:
+        return [(at, min(self.bank, n - at)) for at in range(0, n, self.bank)]
+
+    def _times(self, cell: Cell) -> Cell:
+        """A cell of scores or statistics that stand without their factor."""
+        if self.scale == 1.0:
+            return cell
+        both = {n: apply("mul", arg(n), self.scale) for n in (0, 1)}
+        return substituted(cell, both)
+
+    def _weigh(self, score: Tile, top: Tile, to: ir.View) -> None:
+        """Weights of a chunk, a bank of scores at a time."""
+        s, weight = self.x.scores, self._times(self.x.online.weight)
+        known: dict[Cell, Tile] = {}
+        for at, n in self._banks(score.shape[s.n]):
+            here = replace(score, view=self._along(score.view, s.n, at, n))
+            cells = Cells(self.k, s.m, lambda i, ts=(here, top): ts[i],  # type: ignore[misc]
+                          into={weight: self._along(to, s.n, at, n)})  # fmt: skip
+            cells.known |= known
+            cells.tile(weight)
+            known = {c: t for c, t in cells.known.items() if 0 not in used(c)}
+
+    # -- sums --
+
+    def _mixed(self, weights: ir.View, chunk: At) -> ir.Buffer:
+        """Values of a chunk by its weights, which are turned so that the chunk is on partitions."""
+        k, s, v, (at, n) = self.k, self.x.scores, self.x.values, chunk
+        rows, dtype = weights.shape[s.m], weights.buffer.dtype
+        values, begin = (self.values, at) if self.kept else (self._values(chunk), 0)
+        shape = self._shape(m=rows, q=self.width + 1)
+        acc = k.psum("mix", "f32", shape, rows_of(shape, s.m))
+        out = self.of_values.matrix(acc, (s.m, v.n), {})
+        started = 0
+        for h in values:
+            parts = n // h.part if self.kept and self.chunk < self.length else h.chunks
+            for first in range(0, parts, GROUP):
+                some = min(GROUP, parts - first)
+                turned, place = self.of_values.side(s.m, rows, h.part, some)
+                bank = k.psum("turned", dtype, turned, place)
+                flipped = k.sbuf("flipped", dtype, turned, place)
+                where = h.begin + first * h.part
+
+                def turn(
+                    i: Int, where: int = where, part: int = h.part, bank: ir.Buffer = bank
+                ) -> None:
+                    k.copy(self._along(bank.all, s.n, i * part, part),
+                           self._along(weights, s.n, where + i * part, part))  # fmt: skip
+
+                pieces(k, some, 1, "ko", lambda i, _, turn=turn: turn(i))  # type: ignore[misc]
+                k.copy(flipped.all, bank.all)
+                of_chunk = {s.n: span(begin + first * h.part, some * h.part)}
+                k.gemm(
+                    out, self.of_values.matrix(flipped, (s.m, s.n), {}),
+                    self.of_values.matrix(h.buffer, (v.n, s.n), of_chunk), accumulate=started,
+                )  # fmt: skip
+                started = 1
+        return acc
+
+    def _finish(self, mixed: ir.View, of_rows: At) -> None:
+        """The quotient of both sums, the cells on it, and their stores."""
+        n, width = self.x.values.n, self.width
+        sums = [Tile(self._along(mixed, n, at, e), "f32") for at, e in ((0, width), (width, 1))]
+        ((result, cell), *more), finish = self.x.space.results, self.x.online.finish
+        into = {}
+        if not more and cell == arg(self.x.leaf) and DTYPES[result.dtype].kind == "f":
+            shape = sums[0].shape
+            into = {finish: self.k.sbuf(result.buffer, result.dtype, shape,
+                                        rows_of(shape, self.x.scores.m)).all}  # fmt: skip
+        value = Cells(self.k, self.x.scores.m, lambda i: sums[i], into=into).tile(finish)
+        region = self._region(of_rows, {n: width}, {}, {self.x.leaf: value})
         for t, cell in self.x.space.results:
             region.store(t, cell)
 
     def _region(
-        self, of_rows: tuple[Int, int], extents: Mapping[int, int], begins: Mapping[int, Int],
+        self, of_rows: At, extents: Mapping[int, int], begins: Mapping[int, Int],
         given: Mapping[int, Tile],
     ) -> Region:  # fmt: skip
         begin: list[Int] = [self.begin.get(d, 0) for d in self.x.space.dims]
@@ -247,67 +470,7 @@ class _Stream:
         begin[self.x.scores.m], extent[self.x.scores.m] = of_rows
         for d, e in extents.items():
             extent[d], begin[d] = e, begins.get(d, 0)
-        names: Names = self.names
-        return Region(names, self.x.space, self.x.scores.m, begin, extent, None, given)
-
-    def _weighed(
-        self, held: Sequence[object], right: Factor, top: Tile, of_rows: tuple[Int, int],
-        of_chunk: tuple[Int, int],
-    ) -> tuple[Tile, Tile]:  # fmt: skip
-        """(weights of a chunk, the factor of the sums before it); the statistic moves on."""
-        k, s, (at, n), online = self.k, self.x.scores, of_chunk, self.x.online
-        rights = self.of_scores.fetch("right", right, s.n, at, n)
-        (acc,) = self.of_scores.sums([held], [rights], (0, of_rows[1]), (0, n))  # type: ignore[list-item]
-        (product, _, _) = s.products[0]
-        region = self._region(of_rows, {s.n: n}, {s.n: at}, {product: Tile(acc.all, "f32")})
-        score = region.tile(self.x.score)
-        here, new = self._tile("here", m=of_rows[1]), self._tile("new", m=of_rows[1])
-        k.reduce(online.statistic, here.view, score.view, [s.n])
-        k.map(apply(online.merge, arg(0), arg(1)), new.view, top.view, here.view)
-        weights = Cells(k, s.m, lambda i: (score, new)[i]).tile(online.weight)
-        change = Cells(k, s.m, lambda i: (top, new)[i]).tile(online.rescale)
-        k.copy(top.view, new.view)
-        return weights, change
-
-    def _mixed(self, weights: Tile, rows: int, of_chunk: tuple[Int, int]) -> ir.View:
-        """Values of a chunk by its weights, which are turned so that the chunk is on partitions."""
-        k, s, v, (at, n) = self.k, self.x.scores, self.x.values, of_chunk
-        (_, factor, _) = v.products[0]
-        values = self.of_values.fetch("values", factor, v.n, 0, v.extent(v.n), at, n)
-        narrow = weights.view
-        if weights.dtype != factor.dtype:
-            place = rows_of(weights.shape, s.m)
-            narrow = k.sbuf("narrow", factor.dtype, weights.shape, place).all
-            k.map(arg(0), narrow, weights.view)
-        shape = [1] * len(self.x.space.shape)
-        shape[s.m], shape[v.n] = rows, v.extent(v.n)
-        acc = k.psum("mix", "f32", shape, rows_of(shape, s.m))
-        out = self.of_values.matrix(acc, (s.m, v.n), {})
-        for number, part in enumerate(values):
-            turned, place = self.of_values.side(s.m, rows, part.part, part.chunks)
-            flipped = k.sbuf("flipped", factor.dtype, turned, place)
-
-            def flip(ko: Int, part: object = part, flipped: ir.Buffer = flipped) -> None:
-                width, begin = part.part, part.begin  # type: ignore[attr-defined]
-                once = [1] * len(self.x.space.shape)
-                once[s.m], once[s.n] = rows, width
-                bank = k.psum("turned", factor.dtype, once, rows_of(once, s.n))
-                spans = [span(0, e) for e in narrow.shape]
-                spans[s.n] = span(begin + ko * width, width)
-                k.copy(bank.all, narrow[tuple(spans)])
-                index = self.of_values.index(flipped, {s.n: span(ko * width, width)})
-                k.copy(flipped[index], bank.all)
-
-            if part.chunks == 1:
-                flip(0)
-            else:
-                with k.range(part.chunks, name="ko") as ko:
-                    flip(ko)
-            k.gemm(
-                out, self.of_values.matrix(flipped, (s.m, s.n), {}),
-                self.of_values.matrix(part.buffer, (v.n, s.n), {}), accumulate=int(number > 0),
-            )  # fmt: skip
-        return acc.all
+        return Region(self.names, self.x.space, self.x.scores.m, begin, extent, None, given)
 
 
 __all__ = ["Mixture", "mixture", "stream"]

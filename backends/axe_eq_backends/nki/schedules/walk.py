@@ -21,7 +21,8 @@ from axe_eq.target import Target
 from axe_eq_backends.nki.build import EngineBuilder
 from axe_eq_backends.nki.schedules.region import Names, Region, pieces
 from axe_eq_backends.nki.space import Count, Scan, Space, Sum, Tensor, cut, restricted, size, split
-from axe_eq_backends.nki.tiles import Cells, Tile, loaded
+from axe_eq_backends.nki.tile import Tile, loaded
+from axe_eq_backends.nki.tiles import Cells
 
 MOST_PIECES = 64  # spaces in which tensors end: each is text of its own
 
@@ -106,6 +107,15 @@ def _part(names: Names, space: Space, target: Target, parameters: Mapping[str, i
     _Walk(names, space, d, target, parameters["tile"]).write()
 
 
+def _fitting(space: Space, order: Sequence[int], room: int) -> dict[int, int]:
+    """Extents of dims, slow to fast, that together fit in so many elements; the fastest first."""
+    sizes: dict[int, int] = {}
+    for d in reversed(order):
+        sizes[d] = min(space.shape[d], room)
+        room = max(1, room // sizes[d])
+    return sizes
+
+
 class _Walk:
     """One space with the dim on partitions chosen."""
 
@@ -122,12 +132,8 @@ class _Walk:
         together = size(space, self.free)
         self.swept = together > self.tile
         room = max(1, self.tile // (1 if self.swept else together))
-        self.sizes: dict[int, int] = {d: space.shape[d] for d in self.free}
         order = self._order(self.kept)
-        for d in reversed(order):
-            held = min(space.shape[d], room)
-            self.sizes[d] = held
-            room = max(1, room // held)
+        self.sizes = {d: space.shape[d] for d in self.free} | _fitting(space, order, room)
         if self.across is not None:
             self.sizes[self.across] = min(space.shape[self.across], most)
         outer = [d for d in order if self.sizes[d] < space.shape[d]]
@@ -171,12 +177,8 @@ class _Sweep:
 
     def __init__(self, region: Region, dims: Sequence[int], tile: int) -> None:
         self.region, self.space, self.k = region, region.space, region.k
-        room, self.sizes = tile, dict[int, int]()
         order = sorted(dims, key=self._stride)
-        for d in reversed(order):
-            held = min(self.space.shape[d], room)
-            self.sizes[d] = held
-            room = max(1, room // held)
+        self.sizes = _fitting(self.space, order, tile)
         self.cutdims = [d for d in order if self.sizes[d] < self.space.shape[d]]
 
     def _stride(self, d: int) -> tuple[int, ...]:

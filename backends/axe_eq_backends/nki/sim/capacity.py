@@ -7,13 +7,13 @@ of the program: the least that any order of a compiler needs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from axe_eq_backends.nki.sim.errors import Line, refuse, shown
 from axe_eq_backends.nki.sim.machine import Machine
 from axe_eq_backends.nki.sim.state import PSUM, SBUF, Step
 from axe_eq_backends.nki.sim.storage import Region, Tile
-from axe_eq_backends.nki.sim.timeline import Item
+from axe_eq_backends.nki.sim.timeline import PITCH, Item
 
 
 @dataclass(frozen=True)
@@ -158,18 +158,20 @@ def items(steps: Sequence[Step], placed: Mapping[int, int]) -> list[Item]:
 
 def _at(region: Region, placed: Mapping[int, int]) -> Region:
     tile: Tile = region.space
-    if not tile.memory.on_chip or tile.number not in placed:
-        return replace(region, space=tile.number)
+    if not tile.memory.on_chip:
+        return Region(tile.number, region.first, region.steps, region.run)
     row = tile.bytes_per_partition
-    pitch = 1 << 18  # bytes from a partition to the next, in one space for all tiles of a memory
     partition = region.first // row + (tile.address[0] if tile.address else 0)
-    first = partition * pitch + region.first % row + placed[tile.number]
-    steps, run = region.steps, region.run
-    whole = run // row
-    if run > row:  # several partitions in one run
-        steps, run = (*steps, (row, whole)), row
+    first = partition * PITCH + region.first % row + placed.get(tile.number, 0)
+    steps, run = list[tuple[int, int]](), min(region.run, row)
+    for step, n in (*region.steps, (run, region.run // run)):
+        inside = row // step if step < row else n  # how many of the steps stay in a partition
+        steps += [(step * inside, n // inside), (step, inside)] if n > inside else [(step, n)]
     moved = tuple(
-        (step // row * pitch, n) if step % row == 0 and step >= row else (step, n)
+        (step // row * PITCH, n) if step % row == 0 and step >= row else (step, n)
         for step, n in steps
+        if n > 1
     )
-    return Region(tile.memory.value, first, moved, run)
+    memory = tile.memory.value
+    space = memory if tile.number in placed else (memory, tile.number)
+    return Region(space, first, moved, run)

@@ -9,7 +9,7 @@ from axe_eq.target import Target
 from axe_eq_backends.nki import target as targets
 from axe_eq_backends.nki.instrs import MIN_CYCLES
 from axe_eq_backends.nki.sim.errors import NkiError
-from axe_eq_backends.nki.timing import dma_ns
+from axe_eq_backends.nki.timing import dma_ns, engine_ns
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class Machine:
     most_stationary: int = 128
     least_cycles: int = MIN_CYCLES
 
-    def cycles(self, engine: str, row: str, elements: float) -> float:
-        """Cycles of an engine for so many elements per partition.
+    def ns(self, engine: str, row: str, elements: float) -> float:
+        """Time that an engine takes for so many elements per partition, by a row's figures.
 
         An instruction that the target has no row for takes what a copy takes on that engine.
         """
-        each = self.rates.get(f"{engine}.{row}", self.rates.get(f"{engine}.copy", 1.0))
-        return max(self.least_cycles, each * elements)
+        each = self.rates.get(row, self.rates.get(f"{engine}.copy", 1.0))
+        return engine_ns(self.ghz[engine] * 1e9, each, elements, self.least_cycles)
 
     def dma_ns(self, n_bytes: int, run_bytes: int) -> float:
         """Time that a transfer takes of all queues together, in which latencies overlap."""

@@ -177,6 +177,10 @@ class Run:
             return values.copy()
         return values.astype(F32)
 
+    def uses(self, t: Tensor) -> None:
+        """Note that the instruction reads an operand whatever it holds."""
+        self._reads.append(t)
+
     def _unwritten(self, what: str, t: Tensor, written: Array) -> None:
         missing = int(written.size - np.count_nonzero(written)) * t.size // written.size
         if t.storage.clobbered is not None:
@@ -228,15 +232,15 @@ class Run:
         Args:
             engine: that ran it.
             elements: per partition, that `row` of the target says the cycles of.
-            row: of the target's instructions on that engine, without the engine's name.
+            row: of the target's instructions on that engine; without a dot, by the engine's name.
             ns: the time instead.
             n_bytes: that a DMA moves.
             run: bytes of its contiguous runs.
         """
         views = (*self._writes, *self._reads)
         hazards.reached(self, engine, views)
-        time = self.machine.cycles(engine, row, elements) / self.machine.ghz[engine]
-        time = time if ns is None else ns
+        name = row if "." in row else f"{engine}.{row}"
+        time = self.machine.ns(engine, name, elements) if ns is None else ns
         number = len(self.steps)
         for t in views:
             tile = t.storage.tile

@@ -7,6 +7,7 @@ count in elements of the storage until a view of a smaller dtype needs a finer c
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from math import prod
@@ -151,10 +152,13 @@ class Region:
     steps: tuple[tuple[int, int], ...]
     run: int
 
+    @property
+    def reach(self) -> int:
+        """Bytes from the first to the last."""
+        return sum((n - 1) * s for s, n in self.steps) + self.run
 
-def region(
-    space: Any, first: int, shape: tuple[int, ...], steps: tuple[int, ...], size: int
-) -> Region:
+
+def region(space: Any, first: int, shape: Sequence[int], steps: Sequence[int], size: int) -> Region:
     """The region of a strided access, with dims that lie one after the other taken as one."""
     run, kept = size, list[tuple[int, int]]()
     for count, step in zip(reversed(shape), reversed(steps), strict=True):

@@ -15,7 +15,6 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from math import gcd
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,9 @@ from axe_eq_backends.nki.sim.storage import Region
 
 ACCESS_CYCLES = 60  # from the end of an instruction to its result (architecture guide)
 PIECE_BYTES = 512  # of a transfer, which one queue moves alone
+PITCH = 1 << 18  # bytes from a partition to the next, in one space for all tiles of a memory
+
+Cuts = tuple[tuple[int, int], ...]  # ranges of cells
 
 
 @dataclass(frozen=True)
@@ -196,63 +198,117 @@ def dependences(items: Sequence[Item]) -> list[tuple[list[int], list[int]]]:
 
     What these wait for themselves it need not name.
 
-    Bytes of a space are looked at in units of the greatest common divisor of all accesses to it, so
-    that tiles of a large tensor are a few cells each. A cell knows its last writer and who read it
-    since: the last of each engine, which is in order, and every transfer.
+    The bytes of a space are cut where accesses begin and end, so that tiles of a large memory are
+    a few cells each. A cell knows its last writer and who read it since: the last of each engine,
+    which is in order, and every transfer.
     """
-    units: dict[Any, int] = defaultdict(int)
-    sizes: dict[Any, int] = defaultdict(int)
+    spaces: dict[Any, dict[Region, Cuts]] = defaultdict(dict)
     written = {w.space for item in items for w in item.writes}
     for item in items:
         for r in (*item.reads, *item.writes):
-            units[r.space] = gcd(units[r.space], r.first, r.run, *(s for s, _ in r.steps))
-            end = r.first + sum((n - 1) * s for s, n in r.steps) + r.run
-            sizes[r.space] = max(sizes[r.space], end)
-    held: dict[tuple[Any, str], Any] = {}  # (space, "writer" or whose reads) -> cells
+            if r.space in written:
+                spaces[r.space][r] = ()
+    sizes = {space: _cut(regions) for space, regions in spaces.items()}
+    held: dict[tuple[Any, str], list[int]] = {}  # (space, "writer" or whose reads) -> cells
     readers: dict[Any, list[str]] = defaultdict(list)
 
-    def cells(r: Region, who: str) -> Any:
-        unit = units[r.space]
-        if (r.space, who) not in held:
-            held[r.space, who] = np.full(-(-sizes[r.space] // unit), -1, np.int32)
-        shape = (*(n for _, n in r.steps), r.run // unit)
-        steps = (*(s // unit * 4 for s, _ in r.steps), 4)
-        return np.ndarray(shape, np.int32, held[r.space, who].data, r.first // unit * 4, steps)
+    def cells(space: Any, who: str) -> list[int]:
+        if (space, who) not in held:
+            held[space, who] = [-1] * sizes[space]
+        return held[space, who]
 
-    def reader(r: Region, engine: str) -> str:
+    def found(cuts: Cuts, at: list[int]) -> set[int]:
+        return {n for a, b in cuts for n in at[a:b]} - {-1}
+
+    def note(cuts: Cuts, at: list[int], n: int) -> None:
+        for a, b in cuts:
+            at[a:b] = [n] * (b - a)
+
+    def reader(space: Any, cuts: Cuts, engine: str) -> str:
         """Whose reads an item is noted under: of transfers, the first that has none there."""
         name, n = engine, 0
-        while True:
-            if name not in readers[r.space]:
-                readers[r.space].append(name)
-                return name
-            if engine != "dma" or (cells(r, name) == -1).all():
-                return name
+        while name in readers[space] and engine == "dma" and found(cuts, cells(space, name)):
             n += 1
             name = f"dma {n}"
-
-    def found(r: Region, who: str) -> list[int]:
-        return [n for n in np.unique(cells(r, who)).tolist() if n >= 0]
+        if name not in readers[space]:
+            readers[space].append(name)
+        return name
 
     out: list[tuple[list[int], list[int]]] = []
     for n, item in enumerate(items):
         results: set[int] = set()
         stops: set[int] = set()
-        for r in item.reads:
-            if r.space in written:
-                results.update(found(r, "writer"))
-        for r in item.writes:
-            for before in found(r, "writer"):
+        reads = [(r.space, spaces[r.space][r]) for r in item.reads if r.space in written]
+        writes = [(w.space, spaces[w.space][w]) for w in item.writes]
+        for space, cuts in reads:
+            results |= found(cuts, cells(space, "writer"))
+        for space, cuts in writes:
+            for before in found(cuts, cells(space, "writer")):
                 pipelined = items[before].engine == item.engine != "dma"
                 (stops if pipelined else results).add(before)
-            for who in readers[r.space]:
-                stops.update(found(r, who))
-        for r in item.reads:
-            if r.space in written:
-                cells(r, reader(r, item.engine))[...] = n
-        for r in item.writes:
-            for who in readers[r.space]:
-                cells(r, who)[...] = -1
-            cells(r, "writer")[...] = n
+            for who in readers[space]:
+                stops |= found(cuts, cells(space, who))
+        for space, cuts in reads:
+            note(cuts, cells(space, reader(space, cuts, item.engine)), n)
+        for space, cuts in writes:
+            for who in readers[space]:
+                note(cuts, cells(space, who), -1)
+            note(cuts, cells(space, "writer"), n)
         out.append((sorted(results), sorted(stops - results)))
     return out
+
+
+def _cut(regions: dict[Region, Cuts]) -> int:
+    """Give every region of a space its cells, as ranges; how many cells there are.
+
+    Rows, PITCH bytes apart, are cut by themselves where no access crosses from one to another.
+    """
+    parts = {r: _apart(r) for r in regions}
+    if any(inner.first + inner.reach > PITCH for _, _, inner in parts.values()):
+        parts = {r: (0, 1, _joined(r)) for r in regions}
+    rows = sorted({x for low, high, _ in parts.values() for x in (low, high)})
+    row = {x: n for n, x in enumerate(rows)}
+    starts = {inner: np.sort(_starts(inner)) for _, _, inner in parts.values()}
+    ends = [x for inner, at in starts.items() for x in (at, at + inner.run)]
+    edges = np.unique(np.concatenate(ends))
+    line = len(edges) - 1
+    along: dict[Region, list[tuple[int, int]]] = {}
+    for inner, at in starts.items():
+        first, last = np.searchsorted(edges, at), np.searchsorted(edges, at + inner.run)
+        along[inner] = list(zip(first.tolist(), last.tolist(), strict=True))
+    for r, (low, high, inner) in parts.items():
+        regions[r] = tuple(
+            (n * line + a, n * line + b)
+            for n in range(row[low], row[high])
+            for a, b in along[inner]
+        )
+    return line * (len(rows) - 1)
+
+
+def _apart(r: Region) -> tuple[int, int, Region]:
+    """(first row, row after the last, what of a row) of a region; all of it in row 0 if it must."""
+    first, rest = divmod(r.first, PITCH)
+    rows = [n for s, n in r.steps if s == PITCH]
+    inner = _joined(Region(r.space, rest, tuple(x for x in r.steps if x[0] != PITCH), r.run))
+    if len(rows) > 1 or any(s > PITCH for s, _ in inner.steps):
+        return 0, 1, _joined(r)
+    return first, first + (rows[0] if rows else 1), inner
+
+
+def _joined(r: Region) -> Region:
+    """The same bytes in as few runs as steps that continue one another make, in any order."""
+    run, steps = r.run, list[tuple[int, int]]()
+    for step, n in sorted(r.steps):
+        if step == run and not steps:
+            run *= n
+        else:
+            steps.insert(0, (step, n))
+    return Region(r.space, r.first, tuple(steps), run)
+
+
+def _starts(r: Region) -> Any:
+    """The first byte of every contiguous run."""
+    at = np.array([r.first])
+    for step, n in r.steps:
+        at = (at[:, None] + step * np.arange(n)).ravel()
+    return at

@@ -45,8 +45,8 @@ def nc_matmul(
         product = dst.array().astype(F32).reshape(m, n) + product
     wide = moving.dtype == F32
     run.write("dst", dst, product, product=True)
-    cycles = run.machine.cycles("pe", "matmul_f32" if wide else "matmul", n / (2 if double else 1))
-    run.issue("tensor", ns=cycles / run.machine.ghz["tensor"])
+    row = "pe.matmul_f32" if wide else "pe.matmul"
+    run.issue("tensor", n / (2 if double else 1), row)
 
 
 def _extents(

@@ -243,7 +243,11 @@ def tensor_copy_predicated(dst: Any, src: Any, predicate: Any, reverse_pred: boo
         values = run.read("src", src, exact=True).reshape(dst.shape)
     else:
         values = np.full(dst.shape, src, F32).astype(dst.dtype)
-    old = dst.array() if chosen.all() else run.read("dst", dst, exact=True)
+    if chosen.all():  # needs nothing that was there, and waits for it all the same
+        run.uses(dst)
+        old = values
+    else:
+        old = run.read("dst", dst, exact=True)
     run.write("dst", dst, np.where(chosen, values, old))
     run.issue("vector", dst.free, "select")
 
@@ -284,8 +288,7 @@ def nc_transpose(dst: Any, data: Any, engine: Any = ENGINE.unknown) -> None:
     if chosen == "vector":
         run.issue(chosen, max(p, f))
         return
-    cycles = run.machine.cycles("pe", "transpose_f32" if data.dtype == F32 else "transpose", p)
-    run.issue(chosen, ns=cycles / run.machine.ghz[chosen])
+    run.issue(chosen, p, "pe.transpose_f32" if data.dtype == F32 else "pe.transpose")
 
 
 @instruction()

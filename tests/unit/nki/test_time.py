@@ -1,0 +1,163 @@
+"""One model of time: what plans are priced by is what the report of their text shows."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from itertools import product as pairs
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from axe_eq.errors import DispatchError, ScheduleError
+from axe_eq.kernel import ir
+from axe_eq.kernel.cells import Apply, Constant, apply, arg
+from axe_eq.kernel.dispatch import Planned, dispatch
+from axe_eq.target import Target
+from axe_eq_backends.nki import order, unroll
+from axe_eq_backends.nki.cost import MOST_BLOCKS, priced
+from axe_eq_backends.nki.families import derivations
+from axe_eq_backends.nki.order import instructions, ordered, spread
+from axe_eq_backends.nki.place import placed
+from axe_eq_backends.nki.planning import Made, plan
+from axe_eq_backends.nki.schedules.gemm import gemm, sizes
+from axe_eq_backends.nki.schedules.stream import stream
+from axe_eq_backends.nki.sim import simulate
+from axe_eq_backends.nki.sim.capacity import items
+from axe_eq_backends.nki.sim.errors import NOWHERE
+from axe_eq_backends.nki.sim.state import Step
+from axe_eq_backends.nki.sim.storage import MemoryRegion, Tile, region
+from axe_eq_backends.nki.sim.timeline import PITCH
+from axe_eq_backends.nki.space import Space, Tensor
+from axe_eq_backends.nki.target import trn1, trn2
+from tests.unit.nki.levels import numpy_of, written
+from tests.unit.nki.test_machines import product
+from tests.unit.nki.test_texts import KERNELS, Kernel, attention, tiles
+
+
+def shown(
+    kernel: ir.Kernel, buffers: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]],
+    target: Target,
+) -> tuple[Made, Any]:  # fmt: skip
+    """A kernel's plans, and the report of its text."""
+    made = plan(kernel, target)
+    draw = np.random.default_rng(0)
+    kinds = {b: kernel.tensor(t).dtype for t, b in buffers.items()}
+    arrays = {b: draw.integers(0, 5, s).astype(numpy_of(kinds[b])) for b, s in shapes.items()}
+    text = written(made, buffers, arrays)
+    _, report = simulate(text.text, text.name, *(arrays[p.buffer] for p in text.inputs),
+                         target=target)  # fmt: skip
+    return made, report
+
+
+POSITIVE = Apply("where", (apply("gt", arg(0), 0.0), arg(0), Constant(0.0)))
+TIMED: dict[str, Callable[[], Kernel]] = {
+    **KERNELS,
+    "positive": lambda: tiles(
+        Space((128, 300), (Tensor("x", "f32", (300, 1)),),
+              ((Tensor("y", "f32", (300, 1)), POSITIVE),)),
+        512, {"x": (128, 300), "y": (128, 300)}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TIMED)
+def test_plans_take_what_the_report_of_their_text_shows(name: str) -> None:
+    kernel, buffers, shapes = TIMED[name]()
+    made, report = shown(kernel, buffers, shapes, trn2)
+    steps, _ = unroll.unrolled(made.planned, made.places)
+    assert [(s.engine, s.ns, s.n_bytes) for s in steps] == [
+        (s.engine, s.ns, s.n_bytes) for s in report.steps
+    ]
+    assert made.time_s == trn2.launch_s + report.timeline.total_ns * 1e-9
+
+
+def test_other_figures_change_both_alike() -> None:
+    other = replace(trn1, name="other", limits={**trn1.limits, "dma_half_run_bytes": 4000})
+    kernel, buffers, shapes = KERNELS["turned"]()
+    made, report = shown(kernel, buffers, shapes, other)
+    usual, _ = shown(kernel, buffers, shapes, trn1)
+    assert made.time_s == other.launch_s + report.timeline.total_ns * 1e-9
+    assert made.time_s > 1.05 * usual.time_s
+
+
+@pytest.mark.parametrize("shape", [(4096, 512, 512), (512, 8192, 512)])
+def test_large_kernels_are_timed_by_a_few_turns_of_their_loops(
+    shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = plan(gemm(product(*shape), "k", trn2, {"rows": 128, "cols": 512, "deep": 0})[0], trn2)
+    exact = unroll.timeline(made.planned, made.places).total_ns
+    assert unroll.total_ns(made.planned, made.places) == exact
+    monkeypatch.setattr(unroll, "MOST_UNROLLED", instructions(made.planned) // 2)
+    found = unroll.total_ns(made.planned, made.places)
+    assert found == pytest.approx(exact, rel=0.08)
+    assert found != exact
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("seed", range(20))
+def test_the_chosen_tiling_is_near_the_best_of_all(seed: int) -> None:
+    rng = random.Random(f"tilings {seed}")
+    m, n, k = (rng.choice([128, 200, 256, 512, 700, 1024, 2048, 4096]) for _ in range(3))
+    c = product(m, n, k)
+    offered = sizes(c, trn2)
+    cone: Any = SimpleNamespace(name="k")
+    found = priced(cone, c, "tensor_engine", trn2, offered[:MOST_BLOCKS])
+    times = []
+    for parameters in offered:
+        with suppress(ScheduleError):  # too large for SBUF
+            times.append(plan(gemm(c, "k", trn2, parameters)[0], trn2).time_s)
+    chosen = min(x.time_s for x in found) - trn2.launch_s
+    assert chosen <= 1.1 * (min(times) - trn2.launch_s)
+
+
+def test_regions_of_a_tile_stay_in_their_partitions() -> None:
+    tile = Tile(0, "t", MemoryRegion.sbuf, 8, 40)
+    # A tenth of every partition, four times: in memory one step of 32; and all of it.
+    for shape, steps, first in (((8, 4), (40, 10), 8), ((8, 20), (40, 2), 0)):
+        step = Step("op", "vector", 1.0, NOWHERE, (), (region(tile, first, shape, steps, 2),))
+        (item,) = items([step], {0: 1000})
+        (found,) = item.writes
+        got = {
+            found.first + sum(i * s for i, (s, _) in zip(at, found.steps, strict=True)) + b
+            for at in pairs(*(range(n) for _, n in found.steps)) for b in range(found.run)
+        }  # fmt: skip
+        assert got == {
+            i * PITCH + 1000 + first + j * steps[1] + b
+            for i in range(8) for j in range(shape[1]) for b in range(2)
+        }  # fmt: skip
+
+
+def test_blocks_of_attention_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, _ = stream(attention(1024, 2048, 128), "k", trn2, {"chunk": 2048, "kept": 1})
+    planned = dispatch(kernel, trn2, derivations())
+    spread(planned)
+
+    def taken(p: Planned[Any]) -> float:
+        return unroll.timeline(p, placed(p.kernel, trn2)).total_ns
+
+    given, found = taken(planned), taken(ordered(planned))
+    monkeypatch.setattr(order, "turns", lambda loop: 1)  # no loop, whose next turn is looked at
+    short = taken(ordered(planned))
+    assert found < 0.99 * short
+    assert found < 0.85 * given
+
+
+def test_attention_takes_chunks_that_psum_holds() -> None:
+    half = replace(trn2.replace(psum=trn2.memory("psum").n_bytes // 2), name="half")
+    best = []
+    for target in (trn2, half):
+        found = []
+        for chunk in (512, 1024, 2048):
+            sizes = {"chunk": chunk, "kept": 1}
+            if target is half and chunk == 2048:
+                with pytest.raises(DispatchError, match="2048 indices at a time"):
+                    stream(attention(512, 2048, 128), "k", target, sizes)
+                continue
+            kernel, _ = stream(attention(512, 2048, 128), "k", target, sizes)
+            found.append((plan(kernel, target).time_s, chunk))
+        best.append(min(found)[1])
+    assert best == [2048, 1024]
