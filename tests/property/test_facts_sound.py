@@ -67,7 +67,7 @@ def wild(term: Term, rng: random.Random) -> Term:
 
 def test_facts_about_random_values_hold(full: bool) -> None:
     rng, numbers, known = random.Random(3), np.random.default_rng(3), Counter[int]()
-    for _ in range(4000 if full else 80):
+    for _ in range(4000 if full else 140):
         try:
             drawn = Maker(Draw(rng, None, 0.0), real=True).random_value(3, "t")
             term = wild(drawn, rng)
