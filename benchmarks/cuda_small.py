@@ -103,6 +103,7 @@ def measure(name: str, about: str, shapes: Iterable[tuple[int, int, int, str]]) 
         "python": platform.python_version(),
     }  # fmt: skip
     text = json.dumps({"machine": machine, "cases": found}, indent=1)
+    options.out.mkdir(parents=True, exist_ok=True)
     (options.out / name).write_text(text, encoding="utf-8")
 
 

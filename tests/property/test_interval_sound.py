@@ -453,7 +453,7 @@ def test_moves_are_never_refuted_bit_for_bit(name: str, full: bool) -> None:
 def test_rewrites_that_are_equal_over_the_reals_are_never_refuted(full: bool) -> None:
     counts: Counter[str] = Counter()
     often = {name: 4.0 for name in DEFINITIONS} | {f"reduce {m}": 6.0 for m in ("+", "max", "min")}
-    for seed, program in enumerate(programs(6, 4000 if full else 200, weights=often)):
+    for seed, program in enumerate(programs(6, 4000 if full else 100, weights=often)):
         rng = np.random.default_rng(seed)
         other: Program | None = program
         for _ in range(int(rng.integers(1, 4))):

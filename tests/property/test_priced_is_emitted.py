@@ -28,7 +28,7 @@ from axe_eq_backends.cuda.planning import plan
 from axe_eq_backends.cuda.target import h200
 
 xp = axe.array
-CASES, SAMPLE = 500, 15
+CASES, SAMPLE = 500, 8
 EXTENTS = (1, 2, 3, 7, 8, 16, 17, 64, 100, 128, 333, 1000, 1024, 4096)
 FEW = (1, 2, 3, 8, 17)
 MOST = 1 << 24

@@ -50,7 +50,7 @@ def specs(shapes: tuple[tuple[int, ...], ...]) -> list[axe.Spec]:
     return [axe.Spec(s, "f16") for s in shapes]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", CASES)
 def test_the_kernel_is_what_extraction_chose(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     emitted: list[Tiling] = []
@@ -114,7 +114,7 @@ THROUGH_REGISTERS: dict[str, tuple[Any, tuple[axe.Spec, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", THROUGH_REGISTERS)
 def test_products_through_registers_are_what_extraction_chose(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -266,7 +266,7 @@ ON_ROWS: dict[str, tuple[Any, tuple[axe.Spec, ...]]] = {
 }
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("schedule", "name", "sizes", "written"),
     [
@@ -395,7 +395,7 @@ UNFIT: dict[str, tuple[Any, tuple[axe.Spec, ...], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", UNFIT)
 def test_what_no_warpgroup_kernel_takes_is_priced_as_what_is_emitted(
     name: str, monkeypatch: pytest.MonkeyPatch

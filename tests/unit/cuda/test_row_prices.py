@@ -39,7 +39,6 @@ def test_weights_of_rows_are_read_once_by_a_unit() -> None:
 @pytest.mark.parametrize("columns", [1000, 4096, 12288])
 def test_rows_that_fit_in_registers_are_held_by_threads_of_their_own(columns: int) -> None:
     # A sweep that holds whole rows has as many steps, and CTAs of more of them.
-    for rows in (1024, 8192):
-        exe = axe.compile(_norm, f"{rows}x{columns}:f16", f"{columns}:f16", target="h200")
-        (kernel,) = exe.kernels
-        assert "row_threads" in kernel.parameters
+    exe = axe.compile(_norm, f"1024x{columns}:f16", f"{columns}:f16", target="h200")
+    (kernel,) = exe.kernels
+    assert "row_threads" in kernel.parameters

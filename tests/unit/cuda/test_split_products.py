@@ -118,6 +118,7 @@ def test_a_sum_of_parts_is_of_the_kernel_of_what_reads_it() -> None:
     np.testing.assert_allclose(got, axe.run(layer, x, w, c), atol=4e-3)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("m", "k", "n"), [(192, 104768, 512), (64, 524288, 64), (128, 43904, 448)])
 def test_named_products_fill_the_machine(m: int, k: int, n: int) -> None:
     """They ran on 24, 1 and 14 of 132 units, for 237, 1200 and 99 us."""

@@ -90,7 +90,7 @@ def run(p: Problem, tiling: Tiling, arrays: dict[str, Any], n_ctas: int, planned
     return found.outputs["O"].reshape(*p.batch, p.m, 64)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(24))
 def test_the_chunks_that_are_counted_are_those_that_each_cta_runs(
     seed: int, monkeypatch: pytest.MonkeyPatch
@@ -151,7 +151,7 @@ def test_whole_chunks_are_those_in_which_every_row_sees_every_key(name: str) -> 
     assert seen > 4
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 def test_results_are_right_in_every_order(order: Order) -> None:
     """Five CTAs of two or three tiles each, rows and keys in parts at their ends."""

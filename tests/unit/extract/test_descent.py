@@ -14,7 +14,7 @@ from axe_eq.extract.search.selection import Selection
 from benchmarks.drawn_programs import case
 
 # Reductions with cells around them: figures promise what no candidate reaches.
-SEEDS = (3488, 3513)
+SEEDS = (3488,)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

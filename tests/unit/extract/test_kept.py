@@ -28,7 +28,7 @@ def columns(a: Any, b: Any) -> Any:
 
 
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
-    "columns": (columns, ((512, 64), (64, 256))),
+    "columns": (columns, ((512, 32), (32, 256))),
     "a mean of columns": (
         lambda a, b: xp.mean((a @ b - xp.max(a @ b, axis=0)) ** 2, axis=0), ((1024, 64), (64, 512)),
     ),
@@ -58,7 +58,6 @@ def test_a_product_is_kept_in_columns_where_columns_are_reduced() -> None:
     assert exe.cost["time_s"] < dense.cost["time_s"]
     arrays = [integers(*shape, seed=n) for n, shape in enumerate(PROGRAMS["columns"][1])]
     found = np.asarray(exe.interpret(*arrays), np.float64)
-    assert np.allclose(found, np.asarray(dense.interpret(*arrays), np.float64), rtol=2e-3)
     assert np.allclose(found, np.asarray(axe.run(columns, *arrays), np.float64), rtol=2e-3)
 
 

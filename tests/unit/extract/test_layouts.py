@@ -120,6 +120,7 @@ def test_a_layout_that_is_given_stays_and_others_follow() -> None:
     assert np.array_equal(exe.interpret(a, b), a @ b)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", DRAWN)
 def test_drawn_programs_are_right_and_never_dearer(seed: int) -> None:
     row = drawn(seed)

@@ -19,7 +19,7 @@ from axe_eq_backends.cuda.target import h200
 from benchmarks.compile import FAMILIES
 from benchmarks.drawn_programs import case
 
-DRAWN = {"scans": 169, "chain": 44, "tests": 36, "generic": 2}
+DRAWN = {"scans": 169, "tests": 36}
 
 
 def _program(name: str) -> object:

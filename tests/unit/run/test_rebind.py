@@ -71,7 +71,7 @@ DIVIDED: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["f16", "f32"])
 @pytest.mark.parametrize("numerics", ["real", "exact"])
 @pytest.mark.parametrize("name", DIVIDED)
@@ -197,7 +197,7 @@ def test_extents_to_save_that_are_none_are_refused(name: str, tmp_path: Path) ->
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_a_saved_schedule_follows_its_function_to_the_extents_it_was_saved_for(
     name: str, tmp_path: Path, rng: np.random.Generator
