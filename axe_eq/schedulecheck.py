@@ -26,7 +26,7 @@ from axe_eq.extract.read.forest import Forest, read_forest
 from axe_eq.extract.search.stage import extract
 from axe_eq.kernel.families import RowFamily, replaced
 from axe_eq.pack import Pack, installed
-from axe_eq.pipeline.rounds import ranked
+from axe_eq.pipeline.rounds import graph_of
 from axe_eq.pipeline.saturation import saturate_program
 from axe_eq.program.node import OP, Program
 from axe_eq.program.ops import MONOIDS
@@ -389,7 +389,7 @@ def _graph(program: Program, forest: Forest, pricer: Pricer) -> ScheduleGraph | 
         found = extract(Prices(forest, pricer))
     except SearchError:
         return None
-    return ranked(program, found, pricer.target, "real")[0]
+    return graph_of(program, found, found.groups, pricer.target, "real")
 
 
 class _Trials:

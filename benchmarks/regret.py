@@ -55,9 +55,7 @@ def prepared(seed: int, target: str) -> list[Row]:
     found, graph = exe._searched, exe.schedule.graph
     runner = exe.schedule.runners[exe.target.family]
     rows = []
-    for step, group in zip(graph.kernels, found.groups, strict=False):
-        if (step.schedule, step.row, tuple(step.parameters.items())) != group.price.way:
-            continue  # a schedule one value away was ranked better
+    for step, group in zip(graph.kernels, found.groups, strict=True):
         layouts = stored(found.forest, group)
         prices = [*found.prices.nearest(group.roots, group.picks, layouts, MOST)]
         far = prices[NEAR + 1 :]

@@ -35,7 +35,6 @@ from axe_eq.schedule.build import build
 from axe_eq.schedule.graph import ScheduleGraph
 from axe_eq.schedule.memory import plan
 from axe_eq.schedule.terms import row_major
-from axe_eq.schedule.timeline import timeline
 from axe_eq.target import Target
 
 
@@ -134,23 +133,8 @@ def extraction_notes(found: Extracted) -> dict[str, object]:
 
 def build_program(program: Program, choices: Choices, found: Extracted, numerics: str) -> Built:
     """The schedule graph of a selection, with its kernels built."""
-    schedule, groups = ranked(program, found, choices.kernels.target, numerics)
-    return Built(schedule, choices.kernels.failures(schedule, groups))
-
-
-def ranked(
-    program: Program, found: Extracted, target: Target, numerics: str
-) -> tuple[ScheduleGraph, Sequence[Group]]:
-    """Of the best few schedules the one whose timeline is shortest, and its kernels.
-
-    Sums of kernel times choose among all schedules; the timeline, which knows what can overlap,
-    ranks the best few. Earlier ones win ties.
-    """
-    made = [
-        (graph_of(program, found, groups, target, numerics), groups)
-        for groups in (found.groups, *found.alternatives)
-    ]
-    return min(made, key=lambda m: timeline(m[0], target).makespan_s)
+    schedule = graph_of(program, found, found.groups, choices.kernels.target, numerics)
+    return Built(schedule, choices.kernels.failures(schedule, found.groups))
 
 
 def compare_kernels(program: Program, built: Built, target: Target, used: Sequence[Pack]) -> None:

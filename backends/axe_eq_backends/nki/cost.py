@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from math import inf, prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,12 +20,12 @@ from axe_eq.lower.read import read_cone
 from axe_eq.schedule.graph import KernelStep
 from axe_eq.schedule.summary import Columns, Summary, Work, flops, grid_of, traffic
 from axe_eq.target import Target
-from axe_eq_backends.nki import lower
 from axe_eq_backends.nki.monoids import unable
-from axe_eq_backends.nki.planning import Made, plan
-from axe_eq_backends.nki.schedules.gemm import sizes
-from axe_eq_backends.nki.schedules.walk import ways
-from axe_eq_backends.nki.space import Space
+
+# What writes kernels is imported where it is asked for: most programs are for other machines.
+if TYPE_CHECKING:
+    from axe_eq_backends.nki.planning import Made
+    from axe_eq_backends.nki.space import Space
 
 MOST_WAYS = 3  # to fill partitions, that are priced
 MOST_BLOCKS = 8  # of a product, that are priced
@@ -62,11 +62,14 @@ def priced(
     Raises:
         AxeError: none can be made; the first one's reason.
     """
+    from axe_eq_backends.nki.lower import WRITES
+    from axe_eq_backends.nki.planning import plan
+
     made: list[tuple[Parameters, Made]] = []
     first: AxeError | None = None
     for parameters in offered:
         try:
-            kernel, _ = lower.WRITES[schedule](problem, "cone", target, parameters)
+            kernel, _ = WRITES[schedule](problem, "cone", target, parameters)
             made.append((parameters, plan(kernel, target)))
         except AxeError as error:
             first = first or error
@@ -81,6 +84,13 @@ def priced(
             raise DispatchError(f"kernel {cone.name}", "has no candidate", "sizes that fit")
         raise DispatchError(f"kernel {cone.name}", f"{first.thing}: {first.wrong}", first.expected)
     return found
+
+
+def _read(cone: Cone, schedule: str) -> Any:
+    """What a schedule reads of a cone."""
+    from axe_eq_backends.nki.lower import READS
+
+    return READS[schedule](cone)
 
 
 def _up_to(sizes: Iterable[int], extent: int) -> list[int]:
@@ -141,10 +151,12 @@ class Tiles:
     def candidates(self, step: KernelStep, target: Target) -> list[Candidate]:
         """Ways to fill partitions, and tiles."""
         cone = read_cone(step)
-        space = lower.READS[self.name](cone)
+        space = _read(cone, self.name)
         return priced(cone, space, self.name, target, self._offered(space, target))
 
     def _offered(self, space: Space, target: Target) -> Iterator[Parameters]:
+        from axe_eq_backends.nki.schedules.walk import ways
+
         for n, way in enumerate(ways(space, target)[:MOST_WAYS]):
             rows = (space.shape[way.dim] // way.unit) if way.dim is not None else 1
             most = prod(space.shape) // rows  # a larger tile is the same kernel
@@ -172,8 +184,10 @@ class TensorEngine:
 
     def candidates(self, step: KernelStep, target: Target) -> list[Candidate]:
         """Blocks of rows, columns and depth."""
+        from axe_eq_backends.nki.schedules.gemm import sizes
+
         cone = read_cone(step)
-        problem = lower.READS[self.name](cone)
+        problem = _read(cone, self.name)
         return priced(cone, problem, self.name, target, sizes(problem, target)[:MOST_BLOCKS])
 
 
@@ -199,7 +213,7 @@ class Stream:
     def candidates(self, step: KernelStep, target: Target) -> list[Candidate]:
         """Chunks of the streamed dim, whose operands stay in SBUF or are read for every block."""
         cone = read_cone(step)
-        problem = lower.READS[self.name](cone)
+        problem = _read(cone, self.name)
         length = problem.scores.extent(problem.scores.n)
         chunks = _up_to(target.sizes("stream_chunk"), length)
         offered = [{"chunk": n, "kept": kept} for n in chunks for kept in (0, 1)]
