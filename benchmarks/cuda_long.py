@@ -15,18 +15,16 @@ autotunes products with max-autotune-no-cudagraphs.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
-import os
 import random
-import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks import cuda_saved
 from benchmarks.regret_programs import log_uniform
 
 SEED, SETS_BYTES, MOST_BYTES = 29, 300e6, 1.5e9
@@ -108,9 +106,8 @@ def _drawn(group: str, rng: random.Random) -> Case:
 
 def cases(only: Sequence[str] | None) -> Iterator[Case]:
     """All of them, or those whose names begin so."""
-    for case in dict.fromkeys([*named(), *(c for group in DRAWN for c in drawn(group))]):
-        if not only or case.name.startswith(tuple(only)):
-            yield case
+    every = [*named(), *(c for group in DRAWN for c in drawn(group))]
+    return cuda_saved.picked(every, only)
 
 
 def prepare(folder: Path, only: Sequence[str] | None) -> None:
@@ -123,17 +120,15 @@ def prepare(folder: Path, only: Sequence[str] | None) -> None:
         about: dict[str, Any] = {}
         for way, without in (("axe", ()), ("whole", ("long_product_in_parts",))):
             exe = axe.compile(case.product, *specs, target="h200", without=without)
-            kernels = [
-                {"schedule": k.schedule, "us": k.time_s * 1e6, "parts": k.loops.get("b", 1),
-                 "blocks": k.costs["blocks"], **k.parameters}
-                for k in exe.kernels
-            ]  # fmt: skip
-            if any(known["kernels"] == kernels for known in about.values()):
+            found = cuda_saved.chosen(
+                exe, lambda k: {"parts": k.loops.get("b", 1), "blocks": k.costs["blocks"]}
+            )
+            if any(known["kernels"] == found["kernels"] for known in about.values()):
                 continue  # it is chosen whole
-            about[way] = {"estimate_us": exe.cost["time_s"] * 1e6, "kernels": kernels}
+            about[way] = found
             exe.save(folder / f"{case.name}.{way}.axe")
-            shown = "; ".join(" ".join(f"{k}={v}" for k, v in made.items()) for made in kernels)
-            print(f"{case.name} {way}: {about[way]['estimate_us']:.1f} us: {shown}", flush=True)
+            shown = cuda_saved.shown(found)
+            print(f"{case.name} {way}: {found['estimate_us']:.1f} us: {shown}", flush=True)
         (folder / f"{case.name}.json").write_text(json.dumps(about), encoding="utf-8")
 
 
@@ -170,10 +165,7 @@ def measure(case: Case, saved: Path, modes: Sequence[str], rounds: int = 9) -> d
         partial(torch.mm, *given, out=out) for given, out in zip(plain, outs, strict=True)
     ]
     for mode in modes:
-        torch._dynamo.reset()
-        compiled: Callable[..., Any] = torch.compile(case.product, dynamic=False, mode=mode)
-        compiled(*sets[0])
-        runs[f"compile {mode}"] = [partial(compiled, *given) for given in sets]
+        runs[f"compile {mode}"] = cuda_saved.compiled(case.product, sets, mode=mode)
     times = summary(graphs(runs, rounds), n_bytes)
     best = min(v["us"] for key, v in times.items() if key not in about)
     ours = times["axe"]["us"] if "axe" in times else math.inf
@@ -187,55 +179,31 @@ def measure(case: Case, saved: Path, modes: Sequence[str], rounds: int = 9) -> d
 
 def main() -> None:
     """List, prepare or measure."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = cuda_saved.arguments(__doc__, "cuda_long.json")
     parser.add_argument("--list", action="store_true", help="the names")
-    parser.add_argument("--prepare", type=Path, help="compile here and save there")
-    parser.add_argument("--gpu", action="store_true", help="measure")
-    parser.add_argument("--saved", type=Path, help="where --prepare saved")
-    default = Path(os.environ.get("OUT", "benchmarks/results")) / "cuda_long.json"
-    parser.add_argument("--out", type=Path, default=default)
-    parser.add_argument("--only", nargs="*", default=None, help="beginnings of names")
     parser.add_argument("--quick", action="store_true", help="torch.compile by default alone")
     options = parser.parse_args()
     if options.list:
         print("\n".join(case.name for case in cases(options.only)))
     if options.prepare:
         prepare(options.prepare, options.only)
-    if options.gpu:
-        run(options.saved, options.out, options.only, MODES[:1] if options.quick else MODES)
-
-
-def run(saved: Path, out: Path, only: Sequence[str] | None, modes: Sequence[str]) -> None:
-    """Measure all, write as it goes, and print what each group comes to."""
-    import torch
-
-    from benchmarks.cuda import machine
-
-    torch.manual_seed(0)
-    random.seed(0)
-    found: list[dict[str, Any]] = []
-    for case in cases(only):
-        try:
-            found.append(measure(case, saved, modes))
-        except Exception as error:
-            found.append({"name": case.name, "failed": repr(error)[:500]})
-            print(case.name, "failed:", repr(error)[:300], flush=True)
-            continue
-        last = found[-1]
-        shown = " ".join(f"{key} {v['us']:.2f}" for key, v in last["times"].items())
-        near = " ".join(f"{way} {ratio:.2f}" for way, ratio in last["of_estimate"].items())
-        errors = max(way["error"] for way in last["ways"].values())
-        print(
-            f"{case.name}: {last['ratio']:.3f} of the best peer, {last['of_mm']:.3f} of torch.mm;"
-            f" {shown}; of its estimate {near}; error {errors:.1e}", flush=True,
-        )  # fmt: skip
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(json.dumps({"machine": machine(), "cases": found}, indent=1))
+    if not options.gpu:
+        return
+    modes = MODES[:1] if options.quick else MODES
+    measure_one = partial(measure, saved=options.saved, modes=modes)
+    found = cuda_saved.measured(cases(options.only), measure_one, _line, options.out)
     for group in DRAWN:
-        ratios = [c["ratio"] for c in found if c.get("group") == group]
-        if ratios:
-            mean = statistics.geometric_mean(ratios)
-            print(f"{group}: {len(ratios)} products, geomean {mean:.3f}, least {min(ratios):.3f}")
+        cuda_saved.summed(f"products, {group}", [c for c in found if c.get("group") == group])
+
+
+def _line(case: dict[str, Any]) -> str:
+    """What one came to."""
+    near = " ".join(f"{way} {ratio:.2f}" for way, ratio in case["of_estimate"].items())
+    errors = max(way["error"] for way in case["ways"].values())
+    return (
+        f"{case['ratio']:.3f} of the best peer, {case['of_mm']:.3f} of torch.mm;"
+        f" {cuda_saved.times(case)}; of its estimate {near}; error {errors:.1e}"
+    )
 
 
 if __name__ == "__main__":

@@ -13,18 +13,17 @@ second result, flash attention too.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
-import os
 import random
-import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from benchmarks import cuda_saved
 
 EPS, TOLERANCE = 1e-5, 2e-3
 SEED, DRAWN, SETS_BYTES = 29, 2, 300e6
@@ -196,9 +195,7 @@ def drawn(seed: int = SEED, count: int = DRAWN) -> Iterator[Case]:
 
 def cases(only: Sequence[str] | None) -> Iterator[Case]:
     """All of them, or those whose names begin so."""
-    for case in dict.fromkeys([*named(), *drawn()]):
-        if not only or case.name.startswith(tuple(only)):
-            yield case
+    return cuda_saved.picked([*named(), *drawn()], only)
 
 
 def prepare(folder: Path, only: Sequence[str] | None) -> None:
@@ -211,14 +208,9 @@ def prepare(folder: Path, only: Sequence[str] | None) -> None:
         begin = time.process_time()
         specs = [axe.Spec(shape, dtype) for shape, dtype in case.given]
         exe = axe.compile(partial(case.run, functions), *specs, target="h200")
-        exe.save(folder / f"{case.name}.axe")
-        kernels = [
-            {"schedule": k.schedule, "results": len(k.writes), "us": k.time_s * 1e6, **k.parameters}
-            for k in exe.kernels
-        ]
-        found = {"estimate_us": exe.cost["time_s"] * 1e6, "kernels": kernels}
-        (folder / f"{case.name}.json").write_text(json.dumps(found), encoding="utf-8")
-        shown = "; ".join(" ".join(f"{k}={v}" for k, v in made.items()) for made in kernels)
+        found = cuda_saved.chosen(exe, lambda k: {"results": len(k.writes)})
+        cuda_saved.save(exe, folder, case.name, found)
+        shown = cuda_saved.shown(found)
         seconds = time.process_time() - begin
         print(f"{case.name}: {found['estimate_us']:.1f} us, {seconds:.1f} s: {shown}", flush=True)
 
@@ -244,10 +236,7 @@ def measure(case: Case, saved: Path, rounds: int) -> dict[str, Any]:
     runs: dict[str, list[Run]] = {"axe": calls} if found["error"] < TOLERANCE else {}
     program = partial(case.run, Torch())
     runs["eager"] = [partial(program, *tensors) for tensors in sets]
-    torch._dynamo.reset()
-    compiled = torch.compile(program, dynamic=False)
-    compiled(*sets[0])
-    runs["compile"] = [partial(compiled, *tensors) for tensors in sets]
+    runs["compile"] = cuda_saved.compiled(program, sets)
     if case.kind == "attention":
         flash = torch.ops.aten._scaled_dot_product_flash_attention
         heads = [[t[None] for t in tensors] for tensors in sets]
@@ -270,42 +259,22 @@ def _error(case: Case, given: Sequence[Any], results: Any) -> float:
 
 def main() -> None:
     """Prepare or measure."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--prepare", type=Path, help="compile here and save there")
-    parser.add_argument("--gpu", action="store_true", help="measure")
-    parser.add_argument("--saved", type=Path, help="where --prepare saved")
-    default = Path(os.environ.get("OUT", "benchmarks/results")) / "cuda_outputs.json"
-    parser.add_argument("--out", type=Path, default=default)
-    parser.add_argument("--only", nargs="*", default=None, help="beginnings of names")
+    parser = cuda_saved.arguments(__doc__, "cuda_outputs.json")
     options = parser.parse_args()
     if options.prepare:
         prepare(options.prepare, options.only)
     if not options.gpu:
         return
-    import torch
 
-    from benchmarks.cuda import machine
+    def line(case: dict[str, Any]) -> str:
+        return (
+            f"{case['ratio']:.3f} of the peer; {cuda_saved.times(case)};"
+            f" estimated {case['estimate_us']:.1f}, error {case['error']:.1e}"
+        )
 
-    torch.manual_seed(0)
-    found: list[dict[str, Any]] = []
-    for case in cases(options.only):
-        try:
-            found.append(measure(case, options.saved, 9))
-        except Exception as error:
-            found.append({"name": case.name, "failed": repr(error)[:500]})
-            print(case.name, "failed:", repr(error)[:300], flush=True)
-            continue
-        last = found[-1]
-        shown = " ".join(f"{key} {v['us']:.2f}" for key, v in last["times"].items())
-        print(
-            f"{case.name}: {last['ratio']:.3f} of the peer; {shown};"
-            f" estimated {last['estimate_us']:.1f}, error {last['error']:.1e}", flush=True,
-        )  # fmt: skip
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps({"machine": machine(), "cases": found}, indent=1))
-    if ratios := [c["ratio"] for c in found if c.get("ratio")]:
-        mean = statistics.geometric_mean(ratios)
-        print(f"{len(ratios)} programs: geomean {mean:.3f}, least {min(ratios):.3f}")
+    measure_one = partial(measure, saved=options.saved, rounds=9)
+    found = cuda_saved.measured(cases(options.only), measure_one, line, options.out)
+    cuda_saved.summed("programs", found)
 
 
 if __name__ == "__main__":

@@ -13,18 +13,17 @@ max-autotune-no-cudagraphs, and a copy of what is read beside them. --quick leav
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
-import os
 import random
-import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from benchmarks import cuda_saved
 
 EPS, TOLERANCE = 1e-5, 2e-3
 SEED, DRAWN, SETS_BYTES = 13, 20, 300e6
@@ -161,9 +160,7 @@ def _drawn(rng: random.Random, number: int) -> Case:
 
 def cases(only: Sequence[str] | None) -> Iterator[Case]:
     """All of them, or those whose names begin so."""
-    for case in dict.fromkeys([*named(), *drawn()]):
-        if not only or case.name.startswith(tuple(only)):
-            yield case
+    return cuda_saved.picked([*named(), *drawn()], only)
 
 
 def prepare(folder: Path, only: Sequence[str] | None) -> None:
@@ -175,13 +172,9 @@ def prepare(folder: Path, only: Sequence[str] | None) -> None:
         begin = time.process_time()
         specs = [axe.Spec(s, case.dtype if not n else "f32") for n, s in enumerate(case.shapes)]
         exe = axe.compile(case.axe, *specs, target="h200")
-        exe.save(folder / f"{case.name}.axe")
-        kernels = [
-            {"schedule": k.schedule, "us": k.time_s * 1e6, **k.parameters} for k in exe.kernels
-        ]
-        found = {"estimate_us": exe.cost["time_s"] * 1e6, "kernels": kernels}
-        (folder / f"{case.name}.json").write_text(json.dumps(found), encoding="utf-8")
-        shown = "; ".join(" ".join(f"{k}={v}" for k, v in made.items()) for made in kernels)
+        found = cuda_saved.chosen(exe)
+        cuda_saved.save(exe, folder, case.name, found)
+        shown = cuda_saved.shown(found)
         seconds = time.process_time() - begin
         print(f"{case.name}: {found['estimate_us']:.1f} us, {seconds:.1f} s: {shown}", flush=True)
 
@@ -209,10 +202,7 @@ def measure(case: Case, saved: Path, rounds: int, modes: Sequence[str]) -> dict[
     runs: dict[str, list[Run]] = {"axe": calls} if found["error"] < TOLERANCE else {}
     runs["eager"] = [partial(case.torch, *given) for given in sets]
     for mode in modes:
-        torch._dynamo.reset()
-        compiled = torch.compile(case.torch, dynamic=False, mode=mode)
-        compiled(*sets[0])
-        runs[f"compile {mode}"] = [partial(compiled, *given) for given in sets]
+        runs[f"compile {mode}"] = cuda_saved.compiled(case.torch, sets, mode=mode)
     others = [torch.empty_like(given[0]) for given in sets]
     runs["copy"] = [partial(y.copy_, g[0]) for y, g in zip(others, sets, strict=True)]
     times = found["times"] = summary(graphs(runs, rounds), n_bytes)
@@ -248,51 +238,29 @@ def _error(case: Case, given: Sequence[Any], results: Any) -> float:
 
 def main() -> None:
     """Prepare or measure."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--prepare", type=Path, help="compile here and save there")
-    parser.add_argument("--gpu", action="store_true", help="measure")
-    parser.add_argument("--saved", type=Path, help="where --prepare saved")
-    default = Path(os.environ.get("OUT", "benchmarks/results")) / "cuda_sums.json"
-    parser.add_argument("--out", type=Path, default=default)
-    parser.add_argument("--only", nargs="*", default=None, help="beginnings of names")
+    parser = cuda_saved.arguments(__doc__, "cuda_sums.json")
     parser.add_argument("--quick", action="store_true", help="torch.compile by default alone")
     options = parser.parse_args()
     if options.prepare:
         prepare(options.prepare, options.only)
     if not options.gpu:
         return
-    import torch
+    known = {c.name for c in named()}
 
-    from benchmarks.cuda import machine
-
-    torch.manual_seed(0)
-    random.seed(0)
-    known, found = {c.name for c in named()}, []
-    for case in cases(options.only):
+    def measure_one(case: Case) -> dict[str, Any]:
         more = case.name in known and not options.quick
         modes = ["default", "max-autotune-no-cudagraphs"] if more else ["default"]
-        try:
-            found.append(measure(case, options.saved, 9, modes))
-        except Exception as error:
-            found.append({"name": case.name, "failed": repr(error)[:500]})
-            print(case.name, "failed:", repr(error)[:300], flush=True)
-            continue
-        last = found[-1]
-        shown = " ".join(f"{key} {v['us']:.2f}" for key, v in last["times"].items())
-        print(
-            f"{case.name}: {last['ratio']:.3f} of the best peer; {shown};"
-            f" estimated {last['estimate_us']:.1f}, error {last['error']:.1e}", flush=True,
-        )  # fmt: skip
-        options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text(json.dumps({"machine": machine(), "cases": found}, indent=1))
-    ratios = [c["ratio"] for c in found if c.get("ratio")]
-    if ratios:
-        mean = statistics.geometric_mean(ratios)
-        near = sum(0.7 <= c["of_estimate"] <= 1.3 for c in found if c.get("ratio"))
-        print(
-            f"{len(ratios)} programs: geomean {mean:.3f}, least {min(ratios):.3f};"
-            f" {near} within 30 % of their estimate"
+        return measure(case, options.saved, 9, modes)
+
+    def line(case: dict[str, Any]) -> str:
+        return (
+            f"{case['ratio']:.3f} of the best peer; {cuda_saved.times(case)};"
+            f" estimated {case['estimate_us']:.1f}, error {case['error']:.1e}"
         )
+
+    found = cuda_saved.measured(cases(options.only), measure_one, line, options.out)
+    near = sum(0.7 <= c["of_estimate"] <= 1.3 for c in found if c.get("ratio"))
+    cuda_saved.summed("programs", found, f"; {near} within 30 % of their estimate")
 
 
 if __name__ == "__main__":

@@ -18,8 +18,9 @@ from itertools import product
 
 from axe_eq.errors import ProgramError, ScheduleError
 from axe_eq.layout import Layout, Mesh
+from axe_eq.program.gathers import looks
 from axe_eq.program.node import sel_type
-from axe_eq.program.ops import MONOIDS, Selector, join_text, scan, selector
+from axe_eq.program.ops import MONOIDS, join_text, scan, selector
 from axe_eq.program.signature import Affine, make, plain, signature
 from axe_eq.program.types import DTYPES, ValueType, value_type
 
@@ -203,19 +204,10 @@ def moved_boxes(spec: str, types: str, box: str, mesh: str) -> tuple[str, ...] |
     if declared.pull is None or not given:
         return None
     out, cuts = sel_type(spec, tuple(given)), entries(box)
-    pulls, looked = declared.pull(params, given), _looked(declared, params, given)
+    pulls, read = declared.pull(params, given), readings(spec, given)
     found = []
-    for number, (row, type_) in enumerate(zip(pulls, given, strict=True)):
-        plainly = {
-            p.axis: d
-            for d, p in enumerate(row)
-            if p is not None and (p.scale, p.offset) == (1, 0)
-            and type_.shape[d] == out.shape[p.axis]
-        }  # fmt: skip
-        touched = {p.axis for p in row if p is not None}
-        through = all(p is not None or (number, d) in looked for d, p in enumerate(row))
-        if any(c and d not in plainly and (d in touched or not through)
-               for d, c in enumerate(cuts)):  # fmt: skip
+    for (plainly, whole), type_ in zip(read, given, strict=True):
+        if any(c and d in whole for d, c in enumerate(cuts)):
             return None
         own = {d: cuts[axis] for axis, d in plainly.items()}
         dims = [own.get(d, ()) for d in range(type_.rank)]
@@ -230,12 +222,28 @@ def moved_boxes(spec: str, types: str, box: str, mesh: str) -> tuple[str, ...] |
     return tuple(found) if alike and declared.pull(params, local) == pulls else None
 
 
-def _looked(
-    declared: Selector, params: tuple[object, ...], given: Sequence[ValueType]
-) -> set[tuple[int, int]]:
-    """Dims that are read where integers say, as (operand, dim)."""
-    looks = () if declared.look is None else declared.look(params, given)
-    return {(look.operand, look.dim) for look in looks}
+def readings(spec: str, given: Sequence[ValueType]) -> list[tuple[dict[int, int], frozenset[int]]]:
+    """How a selector with pulls reads its operands, for each: two things about the value's dims.
+
+    Those that are read as they are, each with the operand's dim, and those that no device has by
+    its own part of the operand.
+    """
+    declared, params = selector(spec)
+    assert declared.pull is not None
+    out, looked = sel_type(spec, tuple(given)), {(x.operand, x.dim) for x in looks(spec, given)}
+    found = []
+    for number, (row, type_) in enumerate(zip(declared.pull(params, given), given, strict=True)):
+        plainly = {
+            p.axis: d
+            for d, p in enumerate(row)
+            if p is not None and (p.scale, p.offset) == (1, 0)
+            and type_.shape[d] == out.shape[p.axis]
+        }  # fmt: skip
+        touched = {p.axis for p in row if p is not None}
+        through = all(p is not None or (number, d) in looked for d, p in enumerate(row))
+        whole = (d for d in range(out.rank) if d not in plainly and (d in touched or not through))
+        found.append((plainly, frozenset(whole)))
+    return found
 
 
 @cache

@@ -14,7 +14,6 @@ from functools import lru_cache
 from math import prod
 
 from axe_eq.errors import ProgramError
-from axe_eq.program.gathers import looks
 from axe_eq.program.node import Node, sel_node, sel_type
 from axe_eq.program.ops import Pull, Selector, join_text, selector
 from axe_eq.program.signature import Affine
@@ -232,20 +231,10 @@ def selector_needs(text: str, given: tuple[ValueType, ...], cut: Cut) -> tuple[C
         return None
     out = sel_type(text, given)
     pulls = declared.pull(params, given)
-    looked = {(look.operand, look.dim) for look in looks(text, given)}
     found = []
-    for number, (row, type_) in enumerate(zip(pulls, given, strict=True)):
-        plainly = {
-            p.axis: d
-            for d, p in enumerate(row)
-            if p is not None and (p.scale, p.offset) == (1, 0)
-            and type_.shape[d] == out.shape[p.axis]
-        }  # fmt: skip
-        touched = {p.axis for p in row if p is not None}
+    for (plainly, whole), row, type_ in zip(shard.readings(text, given), pulls, given, strict=True):
         first = _reshaped(declared, row, type_, out, cut)
-        through = all(p is not None or (number, d) in looked for d, p in enumerate(row))
-        if any(p.axes and d not in plainly and d != first[0] and (d in touched or not through)
-               for d, p in enumerate(cut)):  # fmt: skip
+        if any(p.axes and d in whole and d != first[0] for d, p in enumerate(cut)):
             return None
         own = {d: cut[axis] for axis, d in plainly.items()} | first[1]
         found.append(tuple(own.get(d, Part((), n, n)) for d, n in enumerate(type_.shape)))

@@ -115,13 +115,21 @@ class Prices:
         found, ruled_out = self._known.get(key), self._ruled_out.get(key, NOTHING)
         if found is None:
             refused = self.pricer.refused(reductions(self.forest, roots, picks))
-            found = _Known(None, refused) if refused else self._found(roots, picks, stored)
+            found = (
+                _Known(None, refused) if refused
+                else self._found(roots, picks, stored, ruled_out)
+            )  # fmt: skip
             self._known[key] = found
         return found, ruled_out
 
-    def _found(self, roots: Sequence[int], picks: Picks, stored: Sequence[str]) -> _Known:
+    def _found(
+        self,
+        roots: Sequence[int],
+        picks: Picks,
+        stored: Sequence[str],
+        ruled_out: Mapping[Way, str],
+    ) -> _Known:
         """A cone's figures and its price by them, once for all cones alike."""
-        ruled_out = self._ruled_out.get(_key(roots, picks, stored), NOTHING)
         form = None if ruled_out else (tuple(stored), *self._form(roots, picks))
         found = self._by_form.get(form) if form else None
         if found is None:

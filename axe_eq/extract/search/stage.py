@@ -91,7 +91,7 @@ class Extracted:
         by 0.07 %.
         """
         if not self.kept_less:  # they may keep more
-            for flips in _cheapest(self.search, self.selection, MEASURED):
+            for flips in _cheapest(self.search, self.selection):
                 yield _groups_without(self.search, flips)
 
     @cached_property
@@ -227,7 +227,7 @@ def _change(search: Search, selection: Selection, value: int, bound: float = INF
     return Change(name, value, is_drop, cost, differs)
 
 
-def _cheapest(search: Search, selection: Selection, number: int) -> list[tuple[int, ...]]:
+def _cheapest(search: Search, selection: Selection) -> list[tuple[int, ...]]:
     """The flips that make the cheapest other schedules; much dearer ones are not priced out.
 
     Those of one value, and one for another of its kind: kernels of either may merge with others.
@@ -235,12 +235,12 @@ def _cheapest(search: Search, selection: Selection, number: int) -> list[tuple[i
     most = selection.time_s * NEAR
     best: list[Change] = []
     for value in _nearby(search, selection):
-        bound = best[-1].time_s if len(best) == number else most
+        bound = best[-1].time_s if len(best) == MEASURED else most
         change = _change(search, selection, value, bound)
         if change.differs:
-            best = sorted([*best, change], key=lambda c: (c.time_s, c.name))[:number]
+            best = sorted([*best, change], key=lambda c: (c.time_s, c.name))[:MEASURED]
     swaps = sorted((t, s) for t, s in _swaps(search, selection, most) if t < most)
-    return [*((change.value,) for change in best), *(s for _, s in swaps[:number])]
+    return [*((change.value,) for change in best), *(s for _, s in swaps[:MEASURED])]
 
 
 def _swaps(

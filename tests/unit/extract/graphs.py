@@ -24,10 +24,7 @@ PAIRS = ("add", "mul", "maximum", "sub")
 
 def random_program(seed: int, n_ops: int, extent: int = 2048) -> Program:
     """A connected random program of about n_ops operators with one output."""
-    rng = random.Random(seed)
-    matrix = value_type(f"f16[{extent},{extent}]")
-    values = [input_node("x", matrix), input_node("y", matrix)]
-    weight = input_node("w", matrix)
+    rng, values, weight = _begun(seed, extent)
     made: list[Node] = []
     while len(made) < n_ops:
         made.append(_operator(rng, values, weight))
@@ -41,12 +38,16 @@ def random_program(seed: int, n_ops: int, extent: int = 2048) -> Program:
     return Program(tuple(InputSpec(n) for n in inputs), (root,))
 
 
-def program_of_results(seed: int, n_ops: int, extent: int = 2048) -> Program:
-    """The same, whose results are rows, loose ends, and a value that others use."""
-    rng = random.Random(seed)
+def _begun(seed: int, extent: int) -> tuple[random.Random, list[Node], Node]:
+    """A generator, two inputs and a weight."""
     matrix = value_type(f"f16[{extent},{extent}]")
     values = [input_node("x", matrix), input_node("y", matrix)]
-    weight = input_node("w", matrix)
+    return random.Random(seed), values, input_node("w", matrix)
+
+
+def program_of_results(seed: int, n_ops: int, extent: int = 2048) -> Program:
+    """The same, whose results are rows, loose ends, and a value that others use."""
+    rng, values, weight = _begun(seed, extent)
     made: list[Node] = []
     while len(made) < n_ops:
         if rng.random() < 0.3:
