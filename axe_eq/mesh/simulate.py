@@ -8,7 +8,7 @@ import numpy as np
 
 from axe_eq.errors import ScheduleError
 from axe_eq.mesh.plan import MeshPlan
-from axe_eq.mesh.rank import Locals, Prepare, Rank, part_of, whole_of
+from axe_eq.mesh.rank import Locals, Prepare, Rank, local_steps, part_of, whole_of
 from axe_eq.mesh.steps import LocalStep
 from axe_eq.mesh.transport import traced
 from axe_eq.program.types import Array
@@ -26,7 +26,7 @@ class Simulation:
     """
 
     def __init__(self, plan: MeshPlan, prepare: Prepare) -> None:
-        self.plan, self.local = plan, Locals(plan, prepare)
+        self.plan, self.local = plan, Locals(local_steps(plan, prepare))
         self.sent: dict[str, tuple[int, ...]] = {}
 
     def __call__(self, arrays: Sequence[Array]) -> list[Array]:

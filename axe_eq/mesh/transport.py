@@ -7,12 +7,33 @@ that runs a plan (`run_rank`) is the same for all.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from axe_eq.errors import DeviceError
 from axe_eq.mesh.plan import MeshPlan
-from axe_eq.mesh.rank import Rank
+from axe_eq.mesh.rank import Memory, Rank
 from axe_eq.mesh.steps import ExchangeStep, LocalStep
+from axe_eq.program.types import Array
+
+
+class Arrays(Memory, Protocol):
+    """The library of a rank's memory and shards."""
+
+    def given(self, array: Any, name: str) -> Any:
+        """A shard as this library's array, copied only where it lies elsewhere.
+
+        Raises:
+            ArgumentError: not an array.
+        """
+
+    def like(self, given: Sequence[Any], result: Any) -> Any:
+        """A result in the library of the shards given."""
+
+    def host(self, array: Any) -> Array:
+        """The array for numpy, after all work on it."""
+
+    def digest(self, array: Any) -> str:
+        """A digest of a shard: equal for equal bytes."""
 
 
 class Session(Protocol):
@@ -21,10 +42,12 @@ class Session(Protocol):
     Attributes:
         rank: this process's rank.
         n_ranks: how many there are.
+        arrays: where shards and buffers lie; `axe_eq.run.host.HOST_ARRAYS` is numpy.
     """
 
     rank: int
     n_ranks: int
+    arrays: Arrays
 
     def exchange(self, step: ExchangeStep, rank: Rank) -> int:
         """Do an exchange: `rank.keep`, and all messages; the bytes that were sent."""
@@ -41,9 +64,12 @@ class Transport(Protocol):
 
     Attributes:
         name: how it is asked for.
+        on_device: whether ranks run the target's own kernels, on its devices; else local steps run
+            on the `cpu` runner.
     """
 
     name: str
+    on_device: bool
 
     def open(self, n_ranks: int) -> Session:
         """This process's session.

@@ -20,6 +20,7 @@ from axe_eq.program.nesting import unflatten
 from axe_eq.program.node import Program
 from axe_eq.program.types import Array
 from axe_eq.run.call import Call, Caller, fitting
+from axe_eq.run.codes import to_bytes
 from axe_eq.run.rebind import Compare, Origin, Saved
 from axe_eq.schedule.bind import check_extents
 from axe_eq.schedule.graph import ScheduleGraph, output_name
@@ -51,6 +52,7 @@ class Schedule:
     explain: Callable[[], str] = (
         str  # why it was chosen, in lines; of a rebound one nothing is known
     )
+    codes: Mapping[str, bytes] | None = None  # on a mesh, of local steps, where they are known
 
     def bind(self, **dims: int) -> Schedule:
         """The same kernels with named dims at other extents, where they compute the same function.
@@ -142,26 +144,60 @@ class Schedule:
 
     def on(self, transport: Transport) -> OnRank:
         """This process's rank of the plan; see `Executable.on`."""
-        from axe_eq.mesh.rank import LOCAL_FAMILY
+        from axe_eq.mesh.rank import LOCAL_FAMILY, local_steps
         from axe_eq.run.ranks import OnRank
 
         session = transport.open(self.plan.n_ranks)
-        prepare = self._runner(LOCAL_FAMILY).prepare
-        return OnRank(self.call, self.plan, self.constants, prepare, session)
+        if transport.on_device:
+            load = self._runner(self.target.family).load
+            local = {name: load(code) for name, code in self.local_codes.items()}
+        else:
+            local = local_steps(self.plan, self._runner(LOCAL_FAMILY).prepare)
+        return OnRank(self.call, self.plan, self.constants, local, session)
+
+    @cached_property
+    def local_codes(self) -> Mapping[str, bytes]:
+        """On a mesh, machine code of every local step by its name.
+
+        Raises:
+            DispatchError, EmitError, ScheduleError: the target cannot run one.
+            DeviceError: the target has no machine code, or its compiler is missing.
+        """
+        from axe_eq.mesh.rank import local_steps
+
+        if self.codes is not None:
+            return self.codes
+        runner, made = self._runner(self.target.family), dict[str, bytes]()
+        if not compiles(runner):
+            wrong = "has no machine code, which ranks on devices run"
+            raise DeviceError(f"target {self.target.name!r}", wrong, "a target of devices")
+
+        def compiled(graph: ScheduleGraph) -> bytes:
+            text = graph.to_json()
+            if text not in made:
+                made[text] = runner.compile(graph, self.target)
+            return made[text]
+
+        self.codes = local_steps(self.plan, compiled)
+        return self.codes
 
     def code(self) -> bytes | None:
-        """Machine code for the target; None where its runner needs none.
+        """Machine code for the target, on a mesh of all local steps; None where none is needed.
 
         Raises:
             DispatchError, EmitError, ScheduleError: the target cannot run the schedule.
             DeviceError: a compiler is missing.
         """
-        self.check_runs()
         runner = self._runner(self.target.family)
-        return runner.compile(self.graph, self.target) if compiles(runner) else None
+        if not compiles(runner):
+            return None
+        if self.graph.mesh is not None:
+            return to_bytes(self.local_codes)
+        code: bytes = runner.compile(self.graph, self.target)
+        return code
 
     def check_runs(self) -> None:
-        """Refuse what no emitter takes.
+        """Refuse what is not one program of one device.
 
         Raises:
             ScheduleError: it is a plan on a mesh.
@@ -169,7 +205,7 @@ class Schedule:
         if self.graph.mesh is not None:
             sizes = " x ".join(f"{axis}={size}" for axis, size in self.graph.mesh.items())
             raise ScheduleError(
-                f"plan on mesh {sizes}", "plans on a mesh are not emitted, interpreted or saved",
+                f"plan on mesh {sizes}", "plans on a mesh are not emitted or interpreted as one",
                 "a schedule of one device",
                 hint="exe(*arrays), exe.on(transport) and exe.plan.to_json()",
             )  # fmt: skip
@@ -381,7 +417,9 @@ class Executable:
         plain = call.plain(call.positional(arrays, named))
         with fitting(extents := call.extents(plain)):
             schedule = self.schedule.bind(**extents)
-        found = launch(schedule.plan, [*plain, *schedule.constants.values()], transport)
+        codes = schedule.local_codes if transport.on_device else None
+        given = [*plain, *schedule.constants.values()]
+        found = launch(schedule.plan, given, transport, schedule.target.family, codes)
         return replace(found, outputs=unflatten(call.structure, found.outputs))
 
     def _check_places(
@@ -589,7 +627,8 @@ class Executable:
         origin = self.origin.saved(schedule.graph, schedule.constants, extents or {})
         emits = any(self.target.family in p.emitters for p in self.packs)
         code = schedule.code()
-        source = self.source if code is not None and emits else {}
+        is_one = schedule.graph.mesh is None  # local steps have texts of their own
+        source = self.source if code is not None and emits and is_one else {}
         save(path, schedule, self.explain(), self.cost, code, source, origin)
 
     def __repr__(self) -> str:
