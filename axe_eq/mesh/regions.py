@@ -18,7 +18,7 @@ import numpy as np
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.mesh.messages import Array, Block, Messages, addresses, made
 from axe_eq.mesh.pieces import Piece
-from axe_eq.mesh.sides import Ints, Side
+from axe_eq.mesh.sides import Ints, Side, outer
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +41,14 @@ class Region:
     def size(self) -> int:
         """Number of elements."""
         return prod(self.shape)
+
+    @property
+    def addresses(self) -> Ints:
+        """Every element's address, as its shape."""
+        if self.index is not None:
+            return self.index
+        steps = [np.arange(n) * s for n, s in zip(self.shape, self.strides, strict=True)]
+        return outer(steps, self.offset)
 
     @property
     def is_dense(self) -> bool:
