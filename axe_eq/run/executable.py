@@ -155,6 +155,20 @@ class Schedule:
             local = local_steps(self.plan, self._runner(LOCAL_FAMILY).prepare)
         return OnRank(self.call, self.plan, self.constants, local, session)
 
+    def in_processes(
+        self, transport: Transport, arrays: Sequence[Any], named: Mapping[str, Any]
+    ) -> Launched:
+        """Run the plan in a process per device; see `Executable.launch`."""
+        from axe_eq.run.launch import launch
+
+        plain = self.call.plain(self.call.positional(arrays, named))
+        with fitting(extents := self.call.extents(plain)):
+            schedule = self.bind(**extents)
+        codes = schedule.local_codes if transport.on_device else None
+        given = [*plain, *schedule.constants.values()]
+        found = launch(schedule.plan, given, transport, schedule.target.family, codes)
+        return replace(found, outputs=unflatten(self.call.structure, found.outputs))
+
     @cached_property
     def local_codes(self) -> Mapping[str, bytes]:
         """On a mesh, machine code of every local step by its name.
@@ -409,18 +423,10 @@ class Executable:
             MissingPackage: says which extra to install.
         """
         from axe_eq.mesh.transport import find_transport
-        from axe_eq.run.launch import launch
 
         if isinstance(transport, str):
             transport = find_transport(transport, self.transports)
-        call = self.schedule.call
-        plain = call.plain(call.positional(arrays, named))
-        with fitting(extents := call.extents(plain)):
-            schedule = self.schedule.bind(**extents)
-        codes = schedule.local_codes if transport.on_device else None
-        given = [*plain, *schedule.constants.values()]
-        found = launch(schedule.plan, given, transport, schedule.target.family, codes)
-        return replace(found, outputs=unflatten(call.structure, found.outputs))
+        return self.schedule.in_processes(transport, arrays, named)
 
     def _check_places(
         self, arrays: Sequence[Any], named: Mapping[str, Any], everything: bool = False

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from axe_eq.mesh.plan import MeshPlan
     from axe_eq.mesh.transport import Transport
     from axe_eq.run.executable import Schedule
+    from axe_eq.run.launch import Launched
     from axe_eq.run.ranks import OnRank
     from axe_eq.run.rebind import Saved
     from axe_eq.target import Target
@@ -174,6 +175,10 @@ class Loaded:
     def on(self, transport: str | Transport) -> OnRank:
         """The program as this process, one rank of a mesh, calls it; as `Executable.on`."""
         return self.schedule.on(transport_of(transport))
+
+    def launch(self, *arrays: Any, transport: str | Transport = "mpi", **named: Any) -> Launched:
+        """Run on whole arrays, in one process per device; as `Executable.launch`."""
+        return self.schedule.in_processes(transport_of(transport), arrays, named)
 
     def explain(self) -> str:
         """The explanation as it was when saved."""
