@@ -106,7 +106,9 @@ def prepare(folder: Path, only: list[str] | None) -> None:
         goal = axe.read("jax", case.cuts[-1], shape=root.shape, mesh=MESH)
         exe = axe.compile(function(case.kind), *specs, target="h200", mesh=MESH, outputs=[goal])
         moved = {s.name: s.time_s * 1e6 for s in exe.schedule.graph.steps if s.kind == "move"}
-        assert max(map(max, exe.plan.n_bytes.values())) <= case.n_bytes * (2 if case.kind == "mlp" else 1)
+        assert max(map(max, exe.plan.n_bytes.values())) <= case.n_bytes * (
+            2 if case.kind == "mlp" else 1
+        )
         save(exe, folder, case.name, {**chosen(exe), "exchanges_us": moved})
         print(case.name, [s.name for s in exe.plan.steps], exe.plan.link_bytes, flush=True)
 
@@ -160,7 +162,9 @@ def wanted(kind: str, whole: list[Any]) -> Any:
     if kind == "sums":
         return x.float().sum(0)
     if kind == "mlp":
-        return torch.nn.functional.silu(x.float() @ whole[1].float()).half().float() @ whole[2].float()
+        return (
+            torch.nn.functional.silu(x.float() @ whole[1].float()).half().float() @ whole[2].float()
+        )
     return x.float() @ whole[1].float()
 
 

@@ -14,9 +14,7 @@ from axe_eq.mesh.plan import MeshPlan
 from axe_eq.program.types import dtype
 
 
-def report(
-    plan: MeshPlan, shards: Mapping[str, Any], digest: Callable[[Any], str]
-) -> bytes:
+def report(plan: MeshPlan, shards: Mapping[str, Any], digest: Callable[[Any], str]) -> bytes:
     """What a rank says of its shards before a run: what is wrong with one, and digests of copies.
 
     Args:
@@ -38,6 +36,12 @@ def report(
         copied = [n for n in shards if copies_of(plan, n)]
         said["digests"] = {n: digest(shards[n]) for n in copied}
     return json.dumps(said).encode()
+
+
+def report_wrong(plan: MeshPlan, error: ArgumentError) -> bytes:
+    """What a rank says of a shard that it cannot read."""
+    said = [error.thing, error.wrong, error.expected]
+    return json.dumps({"plan": plan.digest, "wrong": said}).encode()
 
 
 def _element(array: Any) -> str:

@@ -228,9 +228,7 @@ def made(piece: Piece, chosen: Sequence[Class]) -> Array:
     return whole[_flat([c.leaf for c in chosen], piece.groups, piece.leaf_shape)]
 
 
-def addresses(
-    side: Side, indices: Sequence[Ints], piece: Piece, leaf: bool, copy: int = 0
-) -> Ints:
+def addresses(side: Side, indices: Sequence[Ints], piece: Piece, leaf: bool, copy: int = 0) -> Ints:
     """Addresses of a choice of indices per group, one dim per group."""
     parts = []
     for index, group in zip(indices, piece.groups, strict=True):

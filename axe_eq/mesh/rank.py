@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -78,20 +78,27 @@ class Rank:
         plan: what all ranks do.
         rank: its number.
         sent: exchange -> bytes that were sent, as a transport counted them.
+        arriving: buffer -> what ends an exchange that a transport has begun; it is called before
+            the buffer is read, so what comes between the two runs meanwhile.
     """
 
-    def __init__(
-        self, plan: MeshPlan, rank: int, local: Locals, arrays: Memory = HOST
-    ) -> None:
+    def __init__(self, plan: MeshPlan, rank: int, local: Locals, arrays: Memory = HOST) -> None:
         self.plan, self.rank, self.local, self.arrays = plan, rank, local, arrays
         self.memory: dict[str, Any] = {}
         self.sent: dict[str, int] = {}
+        self.arriving: dict[str, Callable[[], None]] = {}
         self._last = last_uses(plan)
 
     def bring(self, shards: Mapping[str, Any]) -> None:
         """Take the parts of the inputs, dense and in their local shapes."""
         self.memory = {n: self.arrays.held(a) for n, a in shards.items()}
-        self.sent = {}
+        self.sent, self.arriving = {}, {}
+
+    def settle(self, names: Iterable[str]) -> None:
+        """End the exchanges that make these buffers."""
+        for name in names:
+            if (finish := self.arriving.pop(name, None)) is not None:
+                finish()
 
     def allocate(self, step: ExchangeStep) -> Any:
         """Memory for what an exchange makes; empty on ranks that get nothing."""
@@ -109,6 +116,7 @@ class Rank:
 
     def reads(self, step: ExchangeStep) -> list[Any]:
         """Memory of what an exchange reads."""
+        self.settle(a.buffer for a in step.reads)
         return [self.memory[a.buffer] for a in step.reads]
 
     def keep(self, step: ExchangeStep) -> None:
@@ -120,17 +128,21 @@ class Rank:
         if self.rank not in step.ranks:
             self.memory |= {name: self._zeros(name, 0) for name in step.writes}
             return
+        self.settle(step.reads)
         given = [self.memory[n].reshape(self.plan.local_type(n).shape) for n in step.reads]
         for name, array in zip(step.writes, self.local.run(step, given), strict=True):
             self.memory[name] = array.reshape(-1)
 
     def forget(self, number: int) -> None:
         """Let go of buffers that no step after this one reads."""
-        for name in [n for n in self.memory if self._last.get(n, number) <= number]:
+        gone = [n for n in self.memory if self._last.get(n, number) <= number]
+        self.settle(gone)
+        for name in gone:
             del self.memory[name]
 
     def results(self) -> list[Any]:
         """This rank's parts of the outputs, in their local shapes."""
+        self.settle(self.plan.outputs)
         found = zip(self.plan.outputs, self.plan.result_types, strict=True)
         return [self.memory[name].reshape(type_.shape) for name, type_ in found]
 

@@ -1,4 +1,4 @@
-"""Where the elements of messages lie: strided boxes of a rank's memory, so that they need no packing.
+"""Where the elements of messages lie: strided boxes of memory, which need no packing.
 
 `Messages` says which indices of which groups go where. Here a part of a message becomes a region of
 the sender's memory and regions of the receiver's. A region is a strided box where its addresses are
@@ -113,14 +113,10 @@ def _part(messages: Messages, block: Block, row: int) -> Part:
             value, pick = value[pick], None
         return Part(-1, Region(0, (value.size,), (1,)), goals, None, value)
     leaves = [c.leaf for c in chosen]
-    return Part(
-        piece.leaf, _region(messages.sources[piece.leaf], leaves, piece, True), goals, pick
-    )
+    return Part(piece.leaf, _region(messages.sources[piece.leaf], leaves, piece, True), goals, pick)
 
 
-def _region(
-    side: Side, indices: Sequence[Ints], piece: Piece, leaf: bool, copy: int = 0
-) -> Region:
+def _region(side: Side, indices: Sequence[Ints], piece: Piece, leaf: bool, copy: int = 0) -> Region:
     """The region of a choice of indices per group."""
     if any(s.axis == DEFAULT_AXIS and s.bits for s in side.layout.swizzle):
         flat = addresses(side, indices, piece, leaf, copy).reshape(-1)

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from axe_eq.mesh.simulate import Simulation
     from axe_eq.mesh.transport import Transport
     from axe_eq.run.launch import Launched
-    from axe_eq.run.ranks import OnRank
 
 
 _MOST_BOUND = 64  # extents for which a bound schedule is kept
@@ -142,28 +141,34 @@ class Schedule:
         shapes = output_shapes(self.graph)
         return Caller(self.call, self.constants, shapes, lambda: self.simulation, rebound)
 
-    def on(self, transport: Transport) -> OnRank:
+    def on(self, transport: Transport) -> Any:
         """This process's rank of the plan; see `Executable.on`."""
         from axe_eq.mesh.rank import LOCAL_FAMILY, local_steps
-        from axe_eq.run.ranks import OnRank
+        from axe_eq.run.ranks import OnRank, OnRanks
 
         session = transport.open(self.plan.n_ranks)
-        if transport.on_device:
+
+        def local() -> Mapping[str, Any]:
+            if not transport.on_device:
+                return local_steps(self.plan, self._runner(LOCAL_FAMILY).prepare)
             load = self._runner(self.target.family).load
-            local = {name: load(code) for name, code in self.local_codes.items()}
-        else:
-            local = local_steps(self.plan, self._runner(LOCAL_FAMILY).prepare)
-        return OnRank(self.call, self.plan, self.constants, local, session)
+            return {name: load(code) for name, code in self.local_codes.items()}
+
+        if transport.one_process:
+            return OnRanks(self.call, self.plan, self.constants, local, session)
+        return OnRank(self.call, self.plan, self.constants, local(), session)
 
     def in_processes(
         self, transport: Transport, arrays: Sequence[Any], named: Mapping[str, Any]
     ) -> Launched:
         """Run the plan in a process per device; see `Executable.launch`."""
-        from axe_eq.run.launch import launch
+        from axe_eq.run.launch import launch, launch_together
 
         plain = self.call.plain(self.call.positional(arrays, named))
         with fitting(extents := self.call.extents(plain)):
             schedule = self.bind(**extents)
+        if transport.one_process:
+            return launch_together(schedule.on(transport), self.call.nest(plain))
         codes = schedule.local_codes if transport.on_device else None
         given = [*plain, *schedule.constants.values()]
         found = launch(schedule.plan, given, transport, schedule.target.family, codes)
@@ -386,13 +391,17 @@ class Executable:
         """
         return self.schedule.plan
 
-    def on(self, transport: str | Transport) -> OnRank:
+    def on(self, transport: str | Transport) -> Any:
         """The program as this process, one rank of a mesh, calls it, with its own shards.
 
         ``run = exe.on("mpi"); y = run(x_part, w_part)`` in a script that ``mpiexec -n 8`` starts.
+        With "peers" this process has all ranks: ``run = exe.on("peers"); run(run.shards(x, w))``.
 
         Args:
             transport: a name that an installed pack has ("mpi"), or a transport.
+
+        Returns:
+            An `axe_eq.run.ranks.OnRank`; an `OnRanks` where this process has all ranks.
 
         Raises:
             DeviceError: no such transport, or another number of processes than the plan has ranks.

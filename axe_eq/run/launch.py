@@ -9,11 +9,12 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,6 +25,9 @@ from axe_eq.mesh.transport import Transport, traced
 from axe_eq.pack import GROUP, installed
 from axe_eq.program.types import DTYPES, Array, ValueType, value_type
 from axe_eq.run.codes import to_bytes
+
+if TYPE_CHECKING:
+    from axe_eq.run.ranks import OnRanks
 
 PLAN, CODE, ERROR = "plan.json", "code.bin", "error.json"
 
@@ -78,6 +82,17 @@ def launch(
         if done.returncode:
             raise _failed(plan, folder, done)
         return _gathered(plan, folder)
+
+
+def launch_together(run: OnRanks, arrays: Sequence[Any]) -> Launched:
+    """Run all ranks of this process on whole arrays."""
+    shards = run.shards(*arrays)
+    run.whole(run(shards))  # kernels are loaded
+    begin = time.perf_counter()
+    found = run(shards)
+    outputs = run.whole(found)
+    seconds = time.perf_counter() - begin
+    return Launched(outputs, traced(run.plan, run.sent), [seconds] * run.n_ranks)
 
 
 def place_of(part: str, name: str) -> str:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from axe_eq.mesh.transport import Transport
     from axe_eq.run.executable import Schedule
     from axe_eq.run.launch import Launched
-    from axe_eq.run.ranks import OnRank
     from axe_eq.run.rebind import Saved
     from axe_eq.target import Target
 
@@ -172,7 +171,7 @@ class Loaded:
         """On a mesh: what every rank does; proved again. As `Executable.plan`."""
         return self.schedule.plan
 
-    def on(self, transport: str | Transport) -> OnRank:
+    def on(self, transport: str | Transport) -> Any:
         """The program as this process, one rank of a mesh, calls it; as `Executable.on`."""
         return self.schedule.on(transport_of(transport))
 

@@ -72,6 +72,7 @@ class MpiTransport:
 
     name = "mpi"
     on_device = False
+    one_process = False
 
     def open(self, n_ranks: int) -> MpiSession:
         """This process's session.

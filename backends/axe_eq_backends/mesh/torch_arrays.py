@@ -155,7 +155,8 @@ class Place:
             return memory[self.index]
         if self.is_dense:
             return memory[r.offset : r.offset + r.size]
-        return self.torch.as_strided(memory, r.shape, r.strides, r.offset)
+        begin = memory.storage_offset() + r.offset  # as_strided counts from there
+        return self.torch.as_strided(memory, r.shape, r.strides, begin)
 
     def write(self, memory: Any, values: Any) -> None:
         """Store elements in the region's order, or one everywhere."""

@@ -12,6 +12,7 @@ import atexit
 import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -51,16 +52,16 @@ class TorchSession:
             self._collectives[step] = self._collective(step)
             self._wires[step] = Wire(self.arrays, step, rank)
         wire, collective = self._wires[step], self._collectives[step]
-        reads, memory = rank.reads(step), wire.memory()
-        rank.memory[wire.name] = memory
+        reads = rank.reads(step)
+        memory = rank.memory[wire.name] = wire.memory(reads)
         if collective is not None:
             self._call(collective, reads, memory)
         else:
-            self._group(wire, reads, memory)
+            rank.arriving[wire.name] = self._group(wire, reads, memory)
         return wire.sent
 
-    def _group(self, wire: Wire, reads: list[Any], memory: Any) -> None:
-        """Sends and receives together; what stays is copied meanwhile."""
+    def _group(self, wire: Wire, reads: list[Any], memory: Any) -> Callable[[], None]:
+        """Sends and receives together; what stays is copied meanwhile. What ends them."""
         dist, uint8 = self.dist, self.torch.uint8
         landed = {src: wire.landing(src, memory) for src in wire.into}
         sent = {dst: wire.payload(dst, reads) for dst in wire.out}
@@ -68,10 +69,14 @@ class TorchSession:
         ops += [dist.P2POp(dist.isend, a.view(uint8), dst) for dst, a in sent.items()]
         moving = dist.batch_isend_irecv(ops) if ops else []
         wire.keep(reads, memory)
-        for work in moving:
-            work.wait()
-        for src, array in landed.items():
-            wire.unpack(src, array, memory)
+
+        def finish() -> None:
+            for work in moving:
+                work.wait()
+            for src, array in landed.items():
+                wire.unpack(src, array, memory)
+
+        return finish
 
     def _collective(self, step: ExchangeStep) -> Collective | None:
         """The collective that all ranks call for an exchange; all of them decide alike."""
@@ -119,6 +124,8 @@ class TorchTransport:
         on_device: whether parts lie on GPUs.
     """
 
+    one_process = False
+
     def __init__(self, name: str, on_device: bool) -> None:
         self.name, self.on_device = name, on_device
 
@@ -156,7 +163,7 @@ class TorchTransport:
         local, there = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
         if local >= there:
             raise DeviceError(
-                f"transport {self.name!r}", f"finds {there} GPUs for rank {local} of this machine",
+                f"transport {self.name!r}", f"finds {there} GPU{'s' if there != 1 else ''} for rank {local} of this machine",
                 "a GPU per rank",
             )  # fmt: skip
         torch.cuda.set_device(local)

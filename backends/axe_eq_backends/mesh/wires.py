@@ -41,6 +41,10 @@ class Wire:
         self.own = self._moved([p for p in own if p.value is None])
         self.out = {d: self._moved(parts) for d, parts in out.items()}
         self.into = {s: self._moved(parts) for s, parts in into.items()}
+        self.is_view = (
+            not self.into and not self.constants and len(own) == 1 and _is_plain(own[0])
+            and own[0].source.size == self.size
+        )  # fmt: skip
         sizes = {pair: n // step.messages.itemsize for pair, n in messages.pairs.items()}
         self._arriving = {s: sizes[s, me] for s in self.into}
         self.sent = sum(n for (s, _), n in messages.pairs.items() if s == me)
@@ -48,8 +52,13 @@ class Wire:
     def _moved(self, parts: Sequence[Part]) -> list[Moved]:
         return [Moved(self.arrays, part, self.dtype) for part in parts]
 
-    def memory(self) -> Any:
-        """New memory for what is made, with its constants, which other parts lie over."""
+    def memory(self, reads: Sequence[Any]) -> Any:
+        """Memory for what is made, with its constants, which other parts lie over.
+
+        It is new, or what is read where that is just a stretch of it: nobody writes there again.
+        """
+        if self.is_view:
+            return self.own[0].source.read(reads[self.own[0].leaf])
         make = self.arrays.empty if self._fills else self.arrays.zeros
         memory = make(self.size, self.dtype)
         for part in self.constants:
@@ -83,7 +92,7 @@ class Wire:
 
     def keep(self, reads: Sequence[Any], memory: Any) -> None:
         """Copy what this rank has itself."""
-        for part in self.own:
+        for part in () if self.is_view else self.own:
             part.copy(reads, memory)
 
 
@@ -119,13 +128,17 @@ def collective_of(messages: Messages) -> Collective | None:
     groups = {tuple(sorted(group)) for group in out.values()}
     if not groups or sum(map(len, groups)) != len(out):
         return None
-    if len({len(g) for g in groups}) > 1 or any(tuple(sorted(out[r])) != g for g in groups for r in g):
+    if len({len(g) for g in groups}) > 1 or any(
+        tuple(sorted(out[r])) != g for g in groups for r in g
+    ):
         return None
     found = [_Group(messages, group) for group in sorted(groups)]
     for kind in ("all_gather", "all_to_all"):
         if all(g.fits(kind) for g in found) and len({g.count for g in found}) == 1:
             sources = {r: a for g in found for r, a in g.sources(kind).items()}
-            goals = {r: g.first(r, r)[1] - i * g.count for g in found for i, r in enumerate(g.ranks)}
+            goals = {
+                r: g.first(r, r)[1] - i * g.count for g in found for i, r in enumerate(g.ranks)
+            }
             return Collective(kind, tuple(sorted(groups)), sources, goals, found[0].count)
     return None
 
@@ -143,7 +156,11 @@ class _Group:
         for src in self.ranks:
             for dst in self.ranks:
                 between = src != dst
-                parts = parts_between(self.messages, src, dst) if between else parts_of(self.messages, src)
+                parts = (
+                    parts_between(self.messages, src, dst)
+                    if between
+                    else parts_of(self.messages, src)
+                )
                 if len(parts) != 1 or not _is_plain(parts[0]):
                     return None
                 (goal,) = parts[0].goals

@@ -56,6 +56,7 @@ class Refused:
 
     name = "mpi"
     on_device = False
+    one_process = False
 
     def open(self, n_ranks: int) -> Any:
         raise AssertionError
