@@ -3,9 +3,16 @@
     python -m benchmarks.mesh_cuda --prepare FOLDER                   # anywhere
     torchrun --nproc-per-node 2 -m benchmarks.mesh_cuda --gpu --saved FOLDER    # where the GPUs are
 
+    python -m benchmarks.mesh_cuda --gpu --peers --saved FOLDER       # one process, peer access
+
 Every case is a saved program of one function on a mesh of two. Its results are checked first: moves
 bit for bit, products against float32. Then it is timed beside torch's way in turns: calls in a row
 behind a sleep of the device, so that no host is waited for; the slower rank's time; the median.
+Torch's way is NCCL's collectives and cuBLAS, in one process those of `torch.cuda.nccl`.
+
+Cases that are called "ring_..." are the same functions written by blocks of rows, so that the plan
+has products that need no exchange, and can run while one does. Of a gathered product the two blocks
+of rows are two results.
 """
 
 from __future__ import annotations
@@ -14,7 +21,7 @@ import json
 import os
 import statistics
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +31,7 @@ from benchmarks.terminal import need
 
 MESH = axe.Mesh({"x": 2})
 R, C, W = "P('x',None)", "P(None,'x')", "P(None,None)"
+DEEP = "P('x',None,None)"
 MIB = 1 << 20
 COLUMNS = 8192
 
@@ -74,15 +82,60 @@ def cases() -> list[Case]:
     found = [case for mib in SIZES for case in moves(mib) if case.kind == "gather" or mib == 64]
     m, k, n = MLP
     found.append(Case("mlp", "mlp", ((m, k), (k, n), (n, k)), (R, C, R, R), m * k))
+    found.append(Case("ring_mlp", "mlp", ((m, k), (k, n), (n, k)), (R, C, R, R), m * k))
     for name, (m, n, k) in PRODUCTS.items():
-        found.append(Case(f"scatter_{name}", "scatter", ((m, 2 * k), (2 * k, n)), (C, R, R), m * n))
-        found.append(Case(f"gathered_{name}", "gathered", ((m, k), (k, 2 * n)), (R, C, C), m * k))
+        for how in ("", "ring_"):
+            shapes = ((m, 2 * k), (2 * k, n))
+            found.append(Case(f"{how}scatter_{name}", "scatter", shapes, (C, R, R), m * n))
+            shapes = ((m, n), (n, 2 * k))
+            cuts = (R, C, *((C,) if not how else (DEEP, DEEP)))
+            found.append(Case(f"{how}gathered_{name}", "gathered", shapes, cuts, m * n))
     return found
 
 
-def function(kind: str) -> Callable[..., Any]:
+def blocks(x: Any, a: Any) -> tuple[Callable[[Any], Any], Any, Any]:
+    """For x cut by rows, a by columns: a product of rows, each device's own, and the other's."""
+    (m, k), f = x.shape, a.shape[1]
+    own = axe.array.reshape(x, (2, m // 2, k))
+    columns = axe.array.reshape(a, (k, 2, f // 2))
+    return lambda z: axe.nn.einsum("rmk,krf->rmf", z, columns), own, axe.array.flip(own, axis=0)
+
+
+def ring_mlp(x: Any, a: Any, b: Any) -> Any:
+    """The block by halves of its rows."""
+    first, own, other = blocks(x, a)
+    rows = axe.array.reshape(b, (2, b.shape[0] // 2, b.shape[1]))
+
+    def part(z: Any) -> Any:
+        return axe.nn.einsum("rmf,rfk->rmk", axe.nn.silu(first(z)), rows)
+
+    return axe.array.reshape(part(own) + axe.array.flip(part(other), axis=0), x.shape)
+
+
+def ring_scatter(x: Any, w: Any) -> Any:
+    """A product over a cut dim: the other device's rows first."""
+    xp, (m, k) = axe.array, x.shape
+    rows, h, c = xp.reshape(w, (2, k // 2, w.shape[1])), m // 2, k // 2
+
+    def part(left: Any, right: Any) -> Any:
+        both = xp.reshape(xp.concat([left[:, :c], right[:, c:]], axis=1), (h, 2, c))
+        return axe.nn.einsum("mrk,rkn->rmn", both, rows)
+
+    there, here = part(x[h:], x[:h]), part(x[:h], x[h:])
+    return xp.reshape(xp.flip(there, axis=0) + here, (m, w.shape[1]))
+
+
+def ring_gathered(x: Any, w: Any) -> Any:
+    """A product of gathered rows: each device's own first, in two results."""
+    product, own, other = blocks(x, w)
+    return product(own), product(other)
+
+
+def function(name: str, kind: str) -> Callable[..., Any]:
     """What is compiled."""
     xp, nn = axe.array, axe.nn
+    if name.startswith("ring_"):
+        kind = f"ring_{kind}"
     known: dict[str, Callable[..., Any]] = {
         "gather": lambda x: x,
         "turn": lambda x: x,
@@ -90,6 +143,9 @@ def function(kind: str) -> Callable[..., Any]:
         "mlp": lambda x, a, b: nn.silu(x @ a) @ b,
         "scatter": lambda x, w: x @ w,
         "gathered": lambda x, w: x @ w,
+        "ring_mlp": ring_mlp,
+        "ring_scatter": ring_scatter,
+        "ring_gathered": ring_gathered,
     }
     return known[kind]
 
@@ -102,13 +158,15 @@ def prepare(folder: Path, only: list[str] | None) -> None:
             axe.Spec(shape, "f16", layout=axe.read("jax", cut, shape=shape, mesh=MESH))
             for shape, cut in zip(case.shapes, case.cuts, strict=False)
         ]
-        (root,) = axe.trace(function(case.kind), *specs).outputs
-        goal = axe.read("jax", case.cuts[-1], shape=root.shape, mesh=MESH)
-        exe = axe.compile(function(case.kind), *specs, target="h200", mesh=MESH, outputs=[goal])
+        fn = function(case.name, case.kind)
+        roots = axe.trace(fn, *specs).outputs
+        goals = [
+            axe.read("jax", cut, shape=root.shape, mesh=MESH)
+            for cut, root in zip(case.cuts[len(case.shapes) :], roots, strict=True)
+        ]
+        exe = axe.compile(fn, *specs, target="h200", mesh=MESH, outputs=goals)
         moved = {s.name: s.time_s * 1e6 for s in exe.schedule.graph.steps if s.kind == "move"}
-        assert max(map(max, exe.plan.n_bytes.values())) <= case.n_bytes * (
-            2 if case.kind == "mlp" else 1
-        )
+        assert exe.plan.link_bytes == 2 * case.n_bytes * (1 + (case.kind == "mlp")), case
         save(exe, folder, case.name, {**chosen(exe), "exchanges_us": moved})
         print(case.name, [s.name for s in exe.plan.steps], exe.plan.link_bytes, flush=True)
 
@@ -181,110 +239,236 @@ def part(whole: Any, cut: str, rank: int) -> Any:
 # -- timing ----------------------------------------------------------------------------------------
 
 
-def in_turns(ways: Mapping[str, Callable[[], Any]], rounds: int = 9) -> dict[str, float]:
-    """Microseconds of a call of every way: the slower rank's median."""
-    import torch
-    import torch.distributed as dist
+Timed = Callable[[Callable[[], Any], int], float]  # microseconds of a call, of so many
 
+
+def in_turns(
+    ways: Mapping[str, Callable[[], Any]], timed: Timed, rounds: int = 9
+) -> dict[str, float]:
+    """Microseconds of a call of every way: the median."""
     times: dict[str, list[float]] = {name: [] for name in ways}
     counts = {}
     for name, way in ways.items():
-        way()
-        counts[name] = max(2, min(40, int(4e3 / _timed(way, 2))))
-    most = torch.tensor([counts[n] for n in ways], device="cuda")
-    dist.broadcast(most, 0)
-    counts = dict(zip(ways, most.tolist(), strict=True))
+        timed(way, 2)
+        counts[name] = max(2, min(40, int(4e3 / timed(way, 2))))
     for number in range(rounds):
-        order = list(ways) if number % 2 else list(ways)[::-1]
-        for name in order:
-            times[name].append(_timed(ways[name], counts[name]))
-    found = torch.tensor([statistics.median(times[n]) for n in ways], device="cuda")
-    dist.all_reduce(found, op=dist.ReduceOp.MAX)
-    return dict(zip(ways, found.tolist(), strict=True))
+        for name in list(ways) if number % 2 else list(ways)[::-1]:
+            times[name].append(timed(ways[name], counts[name]))
+    return {name: statistics.median(times[name]) for name in ways}
 
 
-def _timed(way: Callable[[], Any], count: int) -> float:
+def _of_processes() -> Timed:
+    """The slower of two processes."""
     import torch
     import torch.distributed as dist
 
-    torch.cuda.synchronize()
-    dist.barrier()
-    torch.cuda.synchronize()
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    way()
-    torch.cuda._sleep(2_000_000 + 300_000 * count)  # the host runs ahead
-    start.record()
-    for _ in range(count):
-        way()
-    end.record()
-    torch.cuda.synchronize()
-    return float(start.elapsed_time(end)) / count * 1e3
+    def timed(way: Callable[[], Any], count: int) -> float:
+        torch.cuda.synchronize()
+        dist.barrier()
+        torch.cuda.synchronize()
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(2_000_000 + 300_000 * count)  # the host runs ahead
+        start.record()
+        for _ in range(count):
+            way()
+        end.record()
+        torch.cuda.synchronize()
+        found = torch.tensor([start.elapsed_time(end) / count * 1e3], device="cuda")
+        dist.all_reduce(found, op=dist.ReduceOp.MAX)
+        return float(found)
+
+    return timed
 
 
-def measure(case: Case, folder: Path) -> Found:
-    """Check, then time."""
+def _of_devices(n: int) -> Timed:
+    """The slowest of the devices of this process."""
     import torch
 
-    from axe_eq.run.store import load
+    def timed(way: Callable[[], Any], count: int) -> float:
+        events = []
+        for device in range(n):
+            torch.cuda.synchronize(device)
+        for device in range(n):
+            with torch.cuda.device(device):
+                start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+                torch.cuda._sleep(2_000_000 + 400_000 * count)
+                start.record()
+                events.append((start, end))
+        for _ in range(count):
+            way()
+        for device, (_, end) in enumerate(events):
+            with torch.cuda.device(device):
+                end.record()
+        for device in range(n):
+            torch.cuda.synchronize(device)
+        return max(float(start.elapsed_time(end)) for start, end in events) / count * 1e3
 
-    run = load(folder / f"{case.name}.axe").on("nccl")
+    return timed
+
+
+def one_process(kind: str, given: list[tuple[Any, ...]]) -> Callable[[], Any]:
+    """The same in one process on two GPUs, with `torch.cuda.nccl`."""
+    import torch
+    from torch.cuda import nccl
+
+    xs = [mine[0] for mine in given]
+
+    def made(shape: tuple[int, ...]) -> list[Any]:
+        return [torch.empty(shape, dtype=x.dtype, device=x.device) for x in xs]
+
+    def gather() -> list[Any]:
+        out = made((2 * xs[0].shape[0], xs[0].shape[1]))
+        nccl.all_gather(xs, out)
+        return out
+
+    def scattered(parts: list[Any]) -> list[Any]:
+        out = made((parts[0].shape[0] // 2, parts[0].shape[1]))
+        nccl.reduce_scatter(parts, out)
+        return out
+
+    def product(left: list[Any], number: int) -> list[Any]:
+        return [x @ mine[number] for x, mine in zip(left, given, strict=True)]
+
+    def hidden() -> list[Any]:
+        return [torch.nn.functional.silu(h, inplace=True) for h in product(gather(), 1)]
+
+    ways: dict[str, Callable[[], Any]] = {
+        "gather": gather,
+        "sums": lambda: scattered([x[0] for x in xs]),
+        "scatter": lambda: scattered(product(xs, 1)),
+        "gathered": lambda: product(gather(), 1),
+        "mlp": lambda: scattered(product(hidden(), 2)),
+    }
+    return ways[kind]
+
+
+def arrays(case: Case) -> list[Any]:
+    """Whole arguments, alike on every rank."""
+    import torch
+
     torch.manual_seed(0)
     whole = [torch.randn(s, device="cuda").half() for s in case.shapes]
     if case.kind in ("mlp", "scatter", "gathered"):
         whole[1:] = [w * w.shape[0] ** -0.5 for w in whole[1:]]
+    return whole
+
+
+def check(case: Case, meant: Any, result: Any, rank: int) -> bool | float:
+    """Whether a rank's part of a move is equal, else the relative error of a product.
+
+    Args:
+        case: what was run.
+        meant: the whole result.
+        result: the rank's part; of a gathered product by blocks its own rows and the other's.
+        rank: whose.
+    """
+    import torch
+
+    cut = case.cuts[len(case.shapes)]
+    if isinstance(result, tuple):
+        own, other = (r.reshape(-1, r.shape[-1]) for r in result)
+        result, cut = torch.cat([own, other] if rank == 0 else [other, own]), C
+    wanted = part(meant, cut, rank).to(result.device)
+    if case.kind in ("gather", "turn"):
+        assert torch.equal(result.reshape(-1), wanted.reshape(-1)), case
+        return True
+    error = float((result.float().reshape(wanted.shape) - wanted).norm() / wanted.norm())
+    assert error < 2e-3, (case, error)
+    return error
+
+
+def measure(case: Case, folder: Path) -> Found:
+    """Check, then time."""
+    from axe_eq.run.store import load
+
+    run = load(folder / f"{case.name}.axe").on("nccl")
+    whole = arrays(case)
     given = [part(w, cut, run.rank) for w, cut in zip(whole, case.cuts, strict=False)]
     bound, torch_s = run.bind(*given), torch_way(case.kind, given)
-    mine, theirs = bound(), torch_s()
-    if case.kind == "gathered":
-        meant = whole[0].float() @ given[1].float()
-    else:
-        meant = part(wanted(case.kind, whole), case.cuts[-1], run.rank)
-    del whole
-    found: Found = {"name": case.name, "kind": case.kind, "n_bytes": case.n_bytes}
-    if case.kind in ("gather", "turn"):
-        found["equal"] = [bool((m.reshape(-1) == meant.reshape(-1)).all()) for m in (mine, theirs)]
-        assert all(found["equal"]), found
-    else:
-        norm = meant.norm()
-        found["errors"] = [float((m.float() - meant).norm() / norm) for m in (mine, theirs)]
-        assert found["errors"][0] < 2e-3, found
-    assert sum(run.sent.values()) == sum(s[run.rank] for s in run.plan.n_bytes.values())
-    del mine, theirs, meant
-    found["us"] = in_turns({"axe": bound, "torch": torch_s})
-    found["ratio"] = found["us"]["torch"] / found["us"]["axe"]
-    found["chosen"] = json.loads((folder / f"{case.name}.json").read_text())
-    return found
+    meant = wanted(case.kind, whole)
+    checks = [check(case, meant, bound(), run.rank)]
+    if case.kind != "sums":  # of its own data in half precision nobody's sums are exact
+        checks.append(check(replace(case, cuts=plain_cuts(case)), meant, torch_s(), run.rank))
+    del whole, meant
+    assert all(n == run.plan.n_bytes[name][run.rank] for name, n in run.sent.items())
+    times = in_turns({"axe": bound, "torch": torch_s}, _of_processes())
+    return found_of(case, folder, checks, times)
 
 
-def gpu(folder: Path, out: Path, only: list[str] | None) -> None:
+def plain_cuts(case: Case) -> tuple[str, ...]:
+    """The cuts with torch's own result in one piece."""
+    return (*case.cuts[: len(case.shapes)], C if case.kind == "gathered" else case.cuts[-1])
+
+
+def found_of(case: Case, folder: Path, checks: list[Any], times: dict[str, float]) -> Found:
+    """The figures of a case."""
+    said = json.loads((folder / f"{case.name}.json").read_text())
+    return {
+        "name": case.name, "kind": case.kind, "n_bytes": case.n_bytes, "checks": checks,
+        "us": times, "gb_per_s": case.n_bytes / times["axe"] / 1e3, "chosen": said,
+        "ratio": times["torch"] / times["axe"] if "torch" in times else None,
+    }  # fmt: skip
+
+
+def measure_peers(case: Case, folder: Path) -> Found:
+    """Check all ranks of this process, then time."""
+    import torch
+
+    from axe_eq.run.store import load
+
+    run = load(folder / f"{case.name}.axe").on("peers")
+    whole = arrays(case)
+    given = [
+        tuple(part(w, cut, r).to(f"cuda:{r}") for w, cut in zip(whole, case.cuts, strict=False))
+        for r in range(2)
+    ]
+    meant = wanted(case.kind, whole)
+    bound = run.bind(given)
+    ways, checks = {"axe": bound}, [check(case, meant, y, r) for r, y in enumerate(bound())]
+    if case.kind != "turn":
+        ways["torch"] = one_process(case.kind, given)
+        plain = replace(case, cuts=plain_cuts(case))
+        checks += [check(plain, meant, y, r) for r, y in enumerate(ways["torch"]())]
+    del whole, meant
+    for n in range(2):
+        torch.cuda.synchronize(n)
+    assert all(n == run.plan.n_bytes[name][r] for r in range(2) for name, n in run.sent[r].items())
+    return found_of(case, folder, checks, in_turns(ways, _of_devices(2)))
+
+
+def gpu(folder: Path, out: Path, only: list[str] | None, peers: bool) -> None:
     """Every case that was saved."""
     import torch
 
     from benchmarks.cuda import machine
 
-    rank, found = int(os.environ["RANK"]), []
+    rank, found = int(os.environ.get("RANK", "0")), list[Found]()
     for case in picked(cases(), only):
         if not (folder / f"{case.name}.axe").exists():
             continue
-        found.append(measure(case, folder))
+        found.append(measure_peers(case, folder) if peers else measure(case, folder))
         one = found[-1]
         torch.cuda.empty_cache()
         if rank == 0:
-            checked = one.get("equal", one.get("errors"))
-            print(case.name, checked, {k: round(v, 1) for k, v in one["us"].items()},
-                  f"{one['ratio']:.3f}", flush=True)  # fmt: skip
+            times = {k: round(v, 1) for k, v in one["us"].items()}
+            ratio = f"{one['ratio']:.3f}" if one["ratio"] else "-"
+            print(
+                case.name, one["checks"][0], times, ratio, f"{one['gb_per_s']:.0f} GB/s", flush=True
+            )
             out.parent.mkdir(parents=True, exist_ok=True)
             out.write_text(json.dumps({"machine": machine(), "cases": found}, indent=1))
 
 
 def main() -> None:
     """Prepare, or measure."""
-    options = arguments(__doc__, "mesh_cuda.json").parse_args()
+    parser = arguments(__doc__, "mesh_cuda.json")
+    parser.add_argument("--peers", action="store_true", help="one process with peer access")
+    options = parser.parse_args()
     if options.prepare:
         prepare(options.prepare, options.only)
     elif options.gpu:
         need("torch")
-        gpu(options.saved, options.out, options.only)
+        gpu(options.saved, options.out, options.only, options.peers)
 
 
 if __name__ == "__main__":

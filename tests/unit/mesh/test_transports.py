@@ -1,4 +1,4 @@
-"""Transports on devices, as far as no device is needed: shards, collectives, saved plans, errors."""
+"""Transports of devices, as far as none is needed: shards, collectives, saved plans, errors."""
 
 from __future__ import annotations
 
