@@ -20,14 +20,15 @@ M2 = Mesh({"x": 2})
 
 
 @pytest.fixture
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any exchange is worth it."""
+def apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any exchange is worth it, and every kernel is a step."""
     monkeypatch.setattr(overlap, "WORTH_S", 0.0)
+    monkeypatch.setattr(overlap, "_together", lambda items, arriving: items)
 
 
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", CASES)
-def test_plans_in_this_order_compute_the_same(name: str, eager: None) -> None:
+def test_plans_of_single_kernels_compute_the_same(name: str, apart: None) -> None:
     exe = compiled(name)
     plan = lower(exe.schedule.graph)
     plan.prove()
@@ -78,7 +79,7 @@ def test_products_that_need_no_exchange_run_while_one_does() -> None:
     assert [n for n in steps if n not in moves and "." not in n] == ["k1"]
 
 
-def test_values_between_parts_of_a_step_are_handed_on(eager: None) -> None:
+def test_values_between_parts_of_a_step_are_handed_on(apart: None) -> None:
     exe = compiled_halves(64, 32, 48, "cpu")
     rng = np.random.default_rng(0)
     given = [rng.integers(-2, 3, t.shape).astype(np.float16) for t in exe.schedule.call.types]
