@@ -21,6 +21,7 @@ from axe_eq.program.node import Program
 from axe_eq.program.types import Array
 from axe_eq.run.call import Call, Caller, fitting
 from axe_eq.run.codes import to_bytes
+from axe_eq.run.meshes import launched, local_codes, on
 from axe_eq.run.rebind import Compare, Origin, Saved
 from axe_eq.schedule.bind import check_extents
 from axe_eq.schedule.graph import ScheduleGraph, output_name
@@ -101,7 +102,7 @@ class Schedule:
         if self.graph.mesh is not None:
             return self._simulated
         if family not in self._callers:
-            runner = self._runner(family)
+            runner = self.runner(family)
             self._callers[family] = Caller(
                 self.call,
                 self.constants,
@@ -131,7 +132,7 @@ class Schedule:
         from axe_eq.mesh.rank import LOCAL_FAMILY
         from axe_eq.mesh.simulate import Simulation
 
-        return Simulation(self.plan, self._runner(LOCAL_FAMILY).prepare)
+        return Simulation(self.plan, self.runner(LOCAL_FAMILY).prepare)
 
     @cached_property
     def _simulated(self) -> Caller:
@@ -141,65 +142,6 @@ class Schedule:
         shapes = output_shapes(self.graph)
         return Caller(self.call, self.constants, shapes, lambda: self.simulation, rebound)
 
-    def on(self, transport: Transport) -> Any:
-        """This process's rank of the plan; see `Executable.on`."""
-        from axe_eq.mesh.rank import LOCAL_FAMILY, local_steps
-        from axe_eq.run.ranks import OnRank, OnRanks
-
-        session = transport.open(self.plan.n_ranks)
-
-        def local() -> Mapping[str, Any]:
-            if not transport.on_device:
-                return local_steps(self.plan, self._runner(LOCAL_FAMILY).prepare)
-            load = self._runner(self.target.family).load
-            return {name: load(code) for name, code in self.local_codes.items()}
-
-        if transport.one_process:
-            return OnRanks(self.call, self.plan, self.constants, local, session)
-        return OnRank(self.call, self.plan, self.constants, local(), session)
-
-    def in_processes(
-        self, transport: Transport, arrays: Sequence[Any], named: Mapping[str, Any]
-    ) -> Launched:
-        """Run the plan in a process per device; see `Executable.launch`."""
-        from axe_eq.run.launch import launch, launch_together
-
-        plain = self.call.plain(self.call.positional(arrays, named))
-        with fitting(extents := self.call.extents(plain)):
-            schedule = self.bind(**extents)
-        if transport.one_process:
-            return launch_together(schedule.on(transport), self.call.nest(plain))
-        codes = schedule.local_codes if transport.on_device else None
-        given = [*plain, *schedule.constants.values()]
-        found = launch(schedule.plan, given, transport, schedule.target.family, codes)
-        return replace(found, outputs=unflatten(self.call.structure, found.outputs))
-
-    @cached_property
-    def local_codes(self) -> Mapping[str, bytes]:
-        """On a mesh, machine code of every local step by its name.
-
-        Raises:
-            DispatchError, EmitError, ScheduleError: the target cannot run one.
-            DeviceError: the target has no machine code, or its compiler is missing.
-        """
-        from axe_eq.mesh.rank import local_steps
-
-        if self.codes is not None:
-            return self.codes
-        runner, made = self._runner(self.target.family), dict[str, bytes]()
-        if not compiles(runner):
-            wrong = "has no machine code, which ranks on devices run"
-            raise DeviceError(f"target {self.target.name!r}", wrong, "a target of devices")
-
-        def compiled(graph: ScheduleGraph) -> bytes:
-            text = graph.to_json()
-            if text not in made:
-                made[text] = runner.compile(graph, self.target)
-            return made[text]
-
-        self.codes = local_steps(self.plan, compiled)
-        return self.codes
-
     def code(self) -> bytes | None:
         """Machine code for the target, on a mesh of all local steps; None where none is needed.
 
@@ -207,11 +149,11 @@ class Schedule:
             DispatchError, EmitError, ScheduleError: the target cannot run the schedule.
             DeviceError: a compiler is missing.
         """
-        runner = self._runner(self.target.family)
+        runner = self.runner(self.target.family)
         if not compiles(runner):
             return None
         if self.graph.mesh is not None:
-            return to_bytes(self.local_codes)
+            return to_bytes(local_codes(self))
         code: bytes = runner.compile(self.graph, self.target)
         return code
 
@@ -229,7 +171,12 @@ class Schedule:
                 hint="exe(*arrays), exe.on(transport) and exe.plan.to_json()",
             )  # fmt: skip
 
-    def _runner(self, family: str) -> Any:
+    def runner(self, family: str) -> Any:
+        """The runner of a family.
+
+        Raises:
+            DeviceError: no installed pack has one.
+        """
         if family not in self.runners:
             known = " ".join(sorted(self.runners))
             raise DeviceError(f"target {self.target.name!r}", f"no runner for {family!r}", known)
@@ -408,11 +355,7 @@ class Executable:
             MissingPackage: says which extra to install.
             ScheduleError: as `plan`.
         """
-        from axe_eq.mesh.transport import find_transport
-
-        if isinstance(transport, str):
-            transport = find_transport(transport, self.transports)
-        return self.schedule.on(transport)
+        return on(self.schedule, self._transport(transport))
 
     def launch(self, *arrays: Any, transport: str | Transport = "mpi", **named: Any) -> Launched:
         """Run on whole arrays, in one process per device, which this call starts.
@@ -431,11 +374,12 @@ class Executable:
             DeviceError: a rank ended before it was done; no such transport.
             MissingPackage: says which extra to install.
         """
+        return launched(self.schedule, self._transport(transport), arrays, named)
+
+    def _transport(self, given: str | Transport) -> Transport:
         from axe_eq.mesh.transport import find_transport
 
-        if isinstance(transport, str):
-            transport = find_transport(transport, self.transports)
-        return self.schedule.in_processes(transport, arrays, named)
+        return find_transport(given, self.transports) if isinstance(given, str) else given
 
     def _check_places(
         self, arrays: Sequence[Any], named: Mapping[str, Any], everything: bool = False

@@ -173,11 +173,15 @@ class Loaded:
 
     def on(self, transport: str | Transport) -> Any:
         """The program as this process, one rank of a mesh, calls it; as `Executable.on`."""
-        return self.schedule.on(transport_of(transport))
+        from axe_eq.run.meshes import on
+
+        return on(self.schedule, transport_of(transport))
 
     def launch(self, *arrays: Any, transport: str | Transport = "mpi", **named: Any) -> Launched:
         """Run on whole arrays, in one process per device; as `Executable.launch`."""
-        return self.schedule.in_processes(transport_of(transport), arrays, named)
+        from axe_eq.run.meshes import launched
+
+        return launched(self.schedule, transport_of(transport), arrays, named)
 
     def explain(self) -> str:
         """The explanation as it was when saved."""
