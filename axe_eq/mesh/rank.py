@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from axe_eq.mesh.memory import last_uses
 from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.steps import ExchangeStep, LocalStep
 from axe_eq.program.types import DTYPES, Array
@@ -80,6 +79,7 @@ class Rank:
         sent: exchange -> bytes that were sent, as a transport counted them.
         arriving: buffer -> what ends an exchange that a transport has begun; it is called before
             the buffer is read, so what comes between the two runs meanwhile.
+        done: local steps whose results an exchange before them made, as sums on the way.
     """
 
     def __init__(self, plan: MeshPlan, rank: int, local: Locals, arrays: Memory = HOST) -> None:
@@ -87,12 +87,12 @@ class Rank:
         self.memory: dict[str, Any] = {}
         self.sent: dict[str, int] = {}
         self.arriving: dict[str, Callable[[], None]] = {}
-        self._last = last_uses(plan)
+        self.done: set[str] = set()
 
     def bring(self, shards: Mapping[str, Any]) -> None:
         """Take the parts of the inputs, dense and in their local shapes."""
         self.memory = {n: self.arrays.held(a) for n, a in shards.items()}
-        self.sent, self.arriving = {}, {}
+        self.sent, self.arriving, self.done = {}, {}, set()
 
     def settle(self, names: Iterable[str]) -> None:
         """End the exchanges that make these buffers."""
@@ -124,7 +124,9 @@ class Rank:
         step.messages.start(self.rank, self.reads(step), self.allocate(step))
 
     def compute(self, step: LocalStep) -> None:
-        """Run a local step, where this rank takes part."""
+        """Run a local step, where this rank takes part, unless it is done."""
+        if step.name in self.done:
+            return
         if self.rank not in step.ranks:
             self.memory |= {name: self._zeros(name, 0) for name in step.writes}
             return
@@ -135,10 +137,10 @@ class Rank:
 
     def forget(self, number: int) -> None:
         """Let go of buffers that no step after this one reads."""
-        gone = [n for n in self.memory if self._last.get(n, number) <= number]
+        gone = self.plan.gone[number]
         self.settle(gone)
         for name in gone:
-            del self.memory[name]
+            self.memory.pop(name, None)
 
     def results(self) -> list[Any]:
         """This rank's parts of the outputs, in their local shapes."""

@@ -1,9 +1,8 @@
 """Mesh plans over torch.distributed: a process per GPU with NCCL, or per rank with gloo.
 
 Parts are tensors and stay on the device; local steps run there, on torch's current stream, which
-waits for what NCCL moves on its own. Small exchanges that are an all-gather or an all-to-all are
-NCCL's; larger ones are its sends and receives in one group, which are as fast or faster and need no
-buffer where parts lie dense. Sums are made by the plan's own folds, in their fixed order.
+waits for what NCCL moves on its own. Exchanges that are an all-gather or an all-to-all are NCCL's,
+which copies a rank's own part on the way; others are its sends and receives in one group.
 """
 
 from __future__ import annotations
@@ -13,14 +12,17 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from axe_eq.errors import DeviceError, MissingPackage
+from axe_eq.mesh.steps import LocalStep, reads_of
 from axe_eq_backends.mesh.torch_arrays import TorchArrays
-from axe_eq_backends.mesh.wires import Collective, Wire, collective_of
+from axe_eq_backends.mesh.wires import Collective, Wire, collective_of, sum_of
 
 if TYPE_CHECKING:
+    from axe_eq.mesh.plan import MeshPlan
     from axe_eq.mesh.rank import Rank
     from axe_eq.mesh.steps import ExchangeStep
 
@@ -30,10 +32,24 @@ ENVIRONMENT = {
     "TORCH_SYMM_MEM_DISABLE_MULTICAST": "1",
     "NVSHMEM_DISABLE_NVLS": "1",
 }
-# Bytes of a message from which sends and receives in a group take no longer than NCCL's all-gather
-# and all-to-all (two H100, NCCL 2.28.9, 2026-11-24: 1 MB 36 against 19 us, 16 MB 82 against 95).
-_GROUPED_FROM = 4 << 20
 _STARTED = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # what torchrun tells a process
+
+
+@dataclass(frozen=True)
+class Call:
+    """How this rank does an exchange.
+
+    Attributes:
+        collective: None where messages are sent one by one.
+        ranks: this rank's group in it; () where it has none.
+        fold: the local step that a reduce-scatter does too.
+        waits: whether the step after it reads what it makes.
+    """
+
+    collective: Collective | None = None
+    ranks: tuple[int, ...] = ()
+    fold: LocalStep | None = None
+    waits: bool = True
 
 
 class TorchSession:
@@ -43,21 +59,30 @@ class TorchSession:
         self.torch, self.dist, self.arrays = torch, torch.distributed, arrays
         self.rank, self.n_ranks = self.dist.get_rank(), self.dist.get_world_size()
         self._wires: WeakKeyDictionary[Any, Wire] = WeakKeyDictionary()
-        self._collectives: WeakKeyDictionary[Any, Collective | None] = WeakKeyDictionary()
+        self._calls: WeakKeyDictionary[Any, Call] = WeakKeyDictionary()
         self._groups: dict[tuple[int, ...], Any] = {tuple(range(self.n_ranks)): None}
 
     def exchange(self, step: ExchangeStep, rank: Rank) -> int:
         """All messages of an exchange; the bytes that this rank sent."""
         if step not in self._wires:
-            self._collectives[step] = self._collective(step)
+            self._calls[step] = self._call_of(rank.plan, step)
             self._wires[step] = Wire(self.arrays, step, rank)
-        wire, collective = self._wires[step], self._collectives[step]
+        wire, call = self._wires[step], self._calls[step]
         reads = rank.reads(step)
-        memory = rank.memory[wire.name] = wire.memory(reads)
-        if collective is not None:
-            self._call(collective, reads, memory)
-        else:
+        if call.collective is None:
+            memory = rank.memory[wire.name] = wire.memory(reads)
             rank.arriving[wire.name] = self._group(wire, reads, memory)
+        elif call.ranks:
+            made, work = self._collective(call, call.collective, wire, reads)
+            name = wire.name
+            if call.fold is not None:
+                name = call.fold.writes[0]
+                rank.done.add(call.fold.name)
+            rank.memory[name] = made
+            if work is not None:
+                rank.arriving[name] = work.wait
+        else:
+            rank.memory[wire.name] = wire.memory(reads)
         return wire.sent
 
     def _group(self, wire: Wire, reads: list[Any], memory: Any) -> Callable[[], None]:
@@ -78,30 +103,39 @@ class TorchSession:
 
         return finish
 
-    def _collective(self, step: ExchangeStep) -> Collective | None:
-        """The collective that all ranks call for an exchange; all of them decide alike."""
-        if max(step.messages.pairs.values(), default=0) >= _GROUPED_FROM:
-            return None
+    def _call_of(self, plan: MeshPlan, step: ExchangeStep) -> Call:
+        """What all ranks call for an exchange; all of them decide alike."""
         found = collective_of(step.messages)
-        for ranks in found.groups if found else ():
-            if ranks not in self._groups:  # all ranks make it together
-                self._groups[ranks] = self.dist.new_group(list(ranks))
-        return found
+        if found is None:
+            return Call()
+        for group in found.groups:
+            if group not in self._groups:  # all ranks make it together
+                self._groups[group] = self.dist.new_group(list(group))
+        ranks = next((g for g in found.groups if self.rank in g), ())
+        fold = sum_of(plan, step, found)
+        made = fold.writes[0] if fold else step.write.buffer
+        after = [s for s in plan.steps[plan.steps.index(step) + 1 :] if s is not fold]
+        waits = not after or made in reads_of(after[0])
+        return Call(found, ranks, fold, waits)
 
-    def _call(self, found: Collective, reads: list[Any], memory: Any) -> None:
-        ranks = next((g for g in found.groups if self.rank in g), None)
-        if ranks is None:
-            return
-        (source,), uint8 = reads, self.torch.uint8
-        n, begin, goal = found.count, found.sources[self.rank], found.goals[self.rank]
-        whole = n * len(ranks)
-        into = memory[goal : goal + whole].view(uint8)
+    def _collective(
+        self, call: Call, found: Collective, wire: Wire, reads: list[Any]
+    ) -> tuple[Any, Any]:
+        """What a collective makes, and the work to wait for where it runs beside what follows."""
+        (source,), dist, group = reads, self.dist, self._groups[call.ranks]
+        begin, n = found.sources[self.rank], found.count
+        how, whole = {"group": group, "async_op": not call.waits}, n * len(call.ranks)
+        if call.fold is not None:
+            made = self.arrays.empty(n, wire.dtype)
+            return made, dist.reduce_scatter_tensor(made, source[begin : begin + whole], **how)
+        goal, uint8 = found.goals[self.rank], self.torch.uint8
+        made = wire.memory(reads)
+        into = made[goal : goal + whole].view(uint8)
         if found.kind == "all_gather":
             given = source[begin : begin + n].view(uint8)
-            self.dist.all_gather_into_tensor(into, given, group=self._groups[ranks])
-        else:
-            given = source[begin : begin + whole].view(uint8)
-            self.dist.all_to_all_single(into, given, group=self._groups[ranks])
+            return made, dist.all_gather_into_tensor(into, given, **how)
+        given = source[begin : begin + whole].view(uint8)
+        return made, dist.all_to_all_single(into, given, **how)
 
     def share(self, mine: bytes) -> list[bytes]:
         """What every rank says, by rank."""
@@ -163,8 +197,8 @@ class TorchTransport:
         local, there = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
         if local >= there:
             raise DeviceError(
-                f"transport {self.name!r}", f"finds {there} GPU{'s' if there != 1 else ''} for rank {local} of this machine",
-                "a GPU per rank",
+                f"transport {self.name!r}", f"finds {there} GPU{'s' if there != 1 else ''} "
+                f"for rank {local} of this machine", "a GPU per rank",
             )  # fmt: skip
         torch.cuda.set_device(local)
         return f"cuda:{local}"

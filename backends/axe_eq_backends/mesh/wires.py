@@ -11,10 +11,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from axe_eq.mesh.regions import Part, Region, fills, parts_between, parts_of
+from axe_eq.mesh.steps import LocalStep, reads_of
+from axe_eq.program.signature import signature
+from axe_eq.program.types import DTYPES
+from axe_eq.schedule.graph import KernelStep
 from axe_eq_backends.mesh.torch_arrays import Moved, TorchArrays
 
 if TYPE_CHECKING:
     from axe_eq.mesh.messages import Messages
+    from axe_eq.mesh.plan import MeshPlan
     from axe_eq.mesh.rank import Rank
     from axe_eq.mesh.steps import ExchangeStep
 
@@ -203,4 +208,50 @@ def _is_plain(part: Part) -> bool:
     return (
         part.value is None and part.pick is None and plain.is_dense
         and len(part.goals) == 1 and part.goals[0].is_dense
+    )  # fmt: skip
+
+
+# -- sums on the way -------------------------------------------------------------------------------
+
+_SUMMED = ("f16", "bf16", "f32", "f64", "i8", "u8", "i32", "i64")  # what NCCL and gloo add
+
+
+def sum_of(plan: MeshPlan, step: ExchangeStep, found: Collective) -> LocalStep | None:
+    """The local step that adds the parts of an all-to-all, where a reduce-scatter gives its bits.
+
+    Sums of integers have one result, and so have those of two floats: these are rounded once, as
+    the fold rounds its float32 sum once more without changing it (Figueroa, When is double rounding
+    innocuous?, 1995). More floats are left to the plan's fold, whose order is fixed.
+    """
+    name = step.write.buffer
+    users = [s for s in plan.steps if name in reads_of(s)]
+    if found.kind != "all_to_all" or len(users) != 1 or name in plan.outputs:
+        return None
+    (user,), n = users, len(found.groups[0])
+    type_ = step.type
+    whole = {plan.side(name).n_elements} == {n * found.count} and set(found.goals.values()) == {0}
+    exact = n == 2 or DTYPES[type_.dtype].kind != "f"
+    if not isinstance(user, LocalStep) or not (whole and exact) or type_.dtype not in _SUMMED:
+        return None
+    return user if _adds_first_dim(user, n) else None
+
+
+def _adds_first_dim(step: LocalStep, n: int) -> bool:
+    """Whether all that a step does is to add n parts, which lie behind each other."""
+    graph = step.graph
+    if len(graph.steps) != 1 or (len(step.reads), len(step.writes)) != (1, 1):
+        return False
+    (kernel,) = graph.steps
+    if not isinstance(kernel, KernelStep):
+        return False
+    nodes = kernel.nodes
+    if [node.kind for node in nodes] != ["load", "cell"] or nodes[0].view or nodes[1].view:
+        return False
+    given, made = (graph.buffers[b].value_type for b in (graph.inputs[0], graph.outputs[0]))
+    says = signature(nodes[1].text)
+    wanted = [made.rank, *range(made.rank)]  # the reduced dim, then those of the value
+    return (
+        nodes[1].cell == "id" and says.monoid == "+" and says.n_reduced == 1
+        and (given.dtype, given.shape) == (made.dtype, (n, *made.shape))
+        and nodes[0].type == str(given) and [p.plain for p in says.operands[0]] == wanted
     )  # fmt: skip
