@@ -61,25 +61,57 @@ def moves(mib: int) -> list[Case]:
     tall, deep = (2 * rows, COLUMNS), (2, 2 * rows, COLUMNS)
     return [
         Case(f"gather{mib}", "gather", (tall,), (R, W), n),
+        Case(f"swap{mib}", "swap", (tall,), (R, R), n),
         Case(f"turn{mib}", "turn", ((4 * rows, COLUMNS),), (R, C), n),
         Case(f"sums{mib}", "sums", (deep,), ("P('x',None,None)", R), n),
     ]
 
 
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
-# Products of facts measured before: rows, columns and extent per device of the inner dim.
+# Rows, columns and extent per device of the inner dim; four of models, four drawn.
 PRODUCTS = {
     "qwen_8b_down": (8192, 4096, 6144),
     "llama_70b_down": (8192, 8192, 14336),
     "attention_out": (8192, 8192, 4096),
     "mixtral_down": (8192, 4096, 7168),
+    "drawn_0": (8192, 5120, 8704),
+    "drawn_1": (8192, 3584, 9216),
+    "drawn_2": (8192, 6144, 5632),
+    "drawn_3": (8192, 7168, 4608),
 }
 MLP = (8192, 4096, 14336)
+
+
+LAYOUTS = {
+    "rows": R,
+    "columns": C,
+    "whole": W,
+    "swapped": "S[(2,32,48):(-1@gpuid,48@m,1@m)] + 1@gpuid",
+    "cycles": "S[(32,2,48):(48@m,1@gpuid,1@m)]",
+    "column_major": "S[(2,32,48):(1@gpuid,1@m,32@m)]",
+    "padded": "S[(2,32,48):(1@gpuid,56@m,1@m)] + 8@m",
+}
+
+
+def redistributions() -> list[Case]:
+    """Small moves between all these layouts, to be checked and not timed."""
+    pairs = [(a, b) for a in LAYOUTS for b in LAYOUTS if a != b]
+    return [
+        Case(f"move_{a}_{b}", "move", ((64, 48),), (LAYOUTS[a], LAYOUTS[b]), 0) for a, b in pairs
+    ]
+
+
+def placed(cut: str, shape: tuple[int, ...]) -> Any:
+    """A layout, as jax or as axe_eq writes it."""
+    if cut.startswith("P("):
+        return axe.read("jax", cut, shape=shape, mesh=MESH)
+    return axe.Layout.parse(cut)
 
 
 def cases() -> list[Case]:
     """All of them."""
     found = [case for mib in SIZES for case in moves(mib) if case.kind == "gather" or mib == 64]
+    found += redistributions()
     m, k, n = MLP
     found.append(Case("mlp", "mlp", ((m, k), (k, n), (n, k)), (R, C, R, R), m * k))
     found.append(Case("ring_mlp", "mlp", ((m, k), (k, n), (n, k)), (R, C, R, R), m * k))
@@ -139,6 +171,10 @@ def function(name: str, kind: str) -> Callable[..., Any]:
     known: dict[str, Callable[..., Any]] = {
         "gather": lambda x: x,
         "turn": lambda x: x,
+        "move": lambda x: x,
+        "swap": lambda x: xp.reshape(
+            xp.flip(xp.reshape(x, (2, x.shape[0] // 2, x.shape[1])), axis=0), x.shape
+        ),
         "sums": lambda x: xp.sum(x, axis=0),
         "mlp": lambda x, a, b: nn.silu(x @ a) @ b,
         "scatter": lambda x, w: x @ w,
@@ -155,18 +191,19 @@ def prepare(folder: Path, only: list[str] | None) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for case in picked(cases(), only):
         specs = [
-            axe.Spec(shape, "f16", layout=axe.read("jax", cut, shape=shape, mesh=MESH))
+            axe.Spec(shape, "f16", layout=placed(cut, shape))
             for shape, cut in zip(case.shapes, case.cuts, strict=False)
         ]
         fn = function(case.name, case.kind)
         roots = axe.trace(fn, *specs).outputs
         goals = [
-            axe.read("jax", cut, shape=root.shape, mesh=MESH)
+            placed(cut, root.shape)
             for cut, root in zip(case.cuts[len(case.shapes) :], roots, strict=True)
         ]
         exe = axe.compile(fn, *specs, target="h200", mesh=MESH, outputs=goals)
         moved = {s.name: s.time_s * 1e6 for s in exe.schedule.graph.steps if s.kind == "move"}
-        assert exe.plan.link_bytes == 2 * case.n_bytes * (1 + (case.kind == "mlp")), case
+        sent = 2 * case.n_bytes * (1 + (case.kind == "mlp"))
+        assert case.kind == "move" or exe.plan.link_bytes == sent, case
         save(exe, folder, case.name, {**chosen(exe), "exchanges_us": moved})
         print(case.name, [s.name for s in exe.plan.steps], exe.plan.link_bytes, flush=True)
 
@@ -197,8 +234,16 @@ def torch_way(kind: str, given: list[Any]) -> Callable[[], Any]:
         dist.reduce_scatter_tensor(out, parts)
         return out
 
+    def swap() -> Any:
+        out, other = torch.empty_like(x), 1 - dist.get_rank()
+        ops = [dist.P2POp(dist.irecv, out, other), dist.P2POp(dist.isend, x, other)]
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()
+        return out
+
     ways: dict[str, Callable[[], Any]] = {
         "gather": gather,
+        "swap": swap,
         "turn": turn,
         "sums": lambda: scattered(x[0]),
         "scatter": lambda: scattered(x @ given[1]),
@@ -217,6 +262,8 @@ def wanted(kind: str, whole: list[Any]) -> Any:
     x = whole[0]
     if kind in ("gather", "turn"):
         return x
+    if kind == "swap":
+        return torch.cat(x.chunk(2)[::-1])
     if kind == "sums":
         return x.float().sum(0)
     if kind == "mlp":
@@ -243,7 +290,7 @@ Timed = Callable[[Callable[[], Any], int], float]  # microseconds of a call, of 
 
 
 def in_turns(
-    ways: Mapping[str, Callable[[], Any]], timed: Timed, rounds: int = 9
+    ways: Mapping[str, Callable[[], Any]], timed: Timed, rounds: int = 7
 ) -> dict[str, float]:
     """Microseconds of a call of every way: the median."""
     times: dict[str, list[float]] = {name: [] for name in ways}
@@ -369,7 +416,7 @@ def check(case: Case, meant: Any, result: Any, rank: int) -> bool | float:
         own, other = (r.reshape(-1, r.shape[-1]) for r in result)
         result, cut = torch.cat([own, other] if rank == 0 else [other, own]), C
     wanted = part(meant, cut, rank).to(result.device)
-    if case.kind in ("gather", "turn"):
+    if case.kind in ("gather", "turn", "swap"):
         assert torch.equal(result.reshape(-1), wanted.reshape(-1)), case
         return True
     error = float((result.float().reshape(wanted.shape) - wanted).norm() / wanted.norm())
@@ -393,6 +440,42 @@ def measure(case: Case, folder: Path) -> Found:
     assert all(n == run.plan.n_bytes[name][run.rank] for name, n in run.sent.items())
     times = in_turns({"axe": bound, "torch": torch_s}, _of_processes())
     return found_of(case, folder, checks, times)
+
+
+def check_moves(folder: Path, transport: str, only: list[str] | None) -> None:
+    """Every redistribution that was saved: each part of the goal bit for bit."""
+    import numpy as np
+
+    from axe_eq.mesh.rank import part_of
+    from axe_eq.run.store import load
+
+    x, count = np.arange(64 * 48, dtype=np.float16).reshape(64, 48), 0
+    for case in picked(redistributions(), only):
+        if not (folder / f"{case.name}.axe").exists():
+            continue
+        run, count = load(folder / f"{case.name}.axe").on(transport), count + 1
+        (name,) = run.plan.outputs
+        mine = (
+            {run.rank: run(*run.shards(x))}
+            if transport == "nccl"
+            else dict(enumerate(run(run.shards(x))))
+        )
+        for rank, found in mine.items():
+            meant = part_of(run.plan, name, x, rank).reshape(tuple(found.shape))
+            assert np.array_equal(found.cpu().numpy(), meant), (case, rank)
+    print(f"{count} redistributions over {transport} are bit-exact", flush=True)
+
+
+def predicted(case: Case, folder: Path, peers: bool) -> float | None:
+    """Microseconds of a move: as it was priced, over NCCL by its own figures."""
+    from axe_eq_backends.cuda.target import NCCL_LINK
+
+    said = json.loads((folder / f"{case.name}.json").read_text())["exchanges_us"]
+    if case.kind not in ("gather", "swap"):
+        return None
+    if peers:
+        return float(sum(said.values()))
+    return (NCCL_LINK.latency_s + case.n_bytes / NCCL_LINK.bytes_per_s) * 1e6
 
 
 def plain_cuts(case: Case) -> tuple[str, ...]:
@@ -425,7 +508,7 @@ def measure_peers(case: Case, folder: Path) -> Found:
     meant = wanted(case.kind, whole)
     bound = run.bind(given)
     ways, checks = {"axe": bound}, [check(case, meant, y, r) for r, y in enumerate(bound())]
-    if case.kind != "turn":
+    if case.kind not in ("turn", "swap"):
         ways["torch"] = one_process(case.kind, given)
         plain = replace(case, cuts=plain_cuts(case))
         checks += [check(plain, meant, y, r) for r, y in enumerate(ways["torch"]())]
@@ -443,11 +526,13 @@ def gpu(folder: Path, out: Path, only: list[str] | None, peers: bool) -> None:
     from benchmarks.cuda import machine
 
     rank, found = int(os.environ.get("RANK", "0")), list[Found]()
+    check_moves(folder, "peers" if peers else "nccl", only)
     for case in picked(cases(), only):
-        if not (folder / f"{case.name}.axe").exists():
+        if case.kind == "move" or not (folder / f"{case.name}.axe").exists():
             continue
         found.append(measure_peers(case, folder) if peers else measure(case, folder))
         one = found[-1]
+        one["predicted_us"] = predicted(case, folder, peers)
         torch.cuda.empty_cache()
         if rank == 0:
             times = {k: round(v, 1) for k, v in one["us"].items()}

@@ -196,6 +196,14 @@ _FIGURES = {
     "start_clocks": 380.0,
 }
 
+# An exchange by the transport "peers", its event waits and a rank's own copy included: fitted to
+# all-gathers of 1, 64, 128 and 256 MiB per rank on two H100 joined by NV18 (2026-11-24, driver of
+# CUDA 13.0; 25, 205, 397 and 771 us), to 9 %. Copies alone take 2.3 us and 383e9 bytes a second.
+PEERS_LINK = Link(356e9, 20e-6, "NVLink")
+# The same by NCCL 2.28.9's all-gather, 1 to 512 MiB (17.3 to 1982 us), to 12 %: for plans that run
+# on the transport "nccl", `h200.replace(links=(NCCL_LINK,))`.
+NCCL_LINK = Link(250e9, 16.9e-6, "NCCL")
+
 h200 = Target(
     name="h200",
     family="cuda",
@@ -209,9 +217,7 @@ h200 = Target(
     vector_flops_per_s=66.9e12,
     # Inside a CUDA graph, which is how several kernels are launched; 4.6e-6 on a plain stream.
     launch_s=0.71e-6,
-    # One way between two peers, copy engine; 370e9 with all ranks pulling at once.
-    # Latency: a device barrier through peer memory on an idle card.
-    links=(Link(384e9, 4.6e-6, "NVLink"),),
+    links=(PEERS_LINK,),
     limits={**_LIMITS, "compute_capability": 90, "l2_bytes": 60 << 20},
     choices=_CHOICES,
     figures=_FIGURES,
