@@ -86,6 +86,31 @@ def test_shards_on_another_device_are_refused() -> None:
         run([shards[1], shards[0]])
 
 
+GLOO = """
+import os, numpy as np
+from axe_eq.program.nesting import flatten
+from tests.unit.mesh.programs import CASES, arguments, compiled
+for name in CASES:
+    exe = compiled(name)
+    if exe.plan.n_ranks != int(os.environ["WORLD_SIZE"]):
+        continue
+    run, given = exe.on("gloo"), arguments(name)
+    found, wanted = run(*run.shards(*given)), run.parts(exe(*given))
+    for got, want in zip(flatten(found)[1], flatten(wanted)[1], strict=True):
+        assert np.allclose(run._arrays.host(got), want, rtol=1e-5, atol=1e-6), name
+    assert all(run.sent[n] == sent[run.rank] for n, sent in exe.plan.n_bytes.items()), name
+"""
+
+
+def test_all_small_programs_run_over_gloo(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(GLOO)
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4"]
+    done = subprocess.run(
+        [*run, str(tmp_path / "job.py")], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+
+
 JOB = """
 import sys, numpy as np, torch
 import axe_eq as axe

@@ -26,7 +26,7 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overlap, "_together", lambda items, arriving: items)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CASES)
 def test_plans_of_single_kernels_compute_the_same(name: str, apart: None) -> None:
     exe = compiled(name)

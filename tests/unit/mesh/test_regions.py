@@ -53,7 +53,7 @@ def check(messages: Messages, n_devices: int) -> None:
         assert fills(arrived, len(mine)) == bool((theirs >= 0).all())
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", CASES)
 def test_regions_of_plans_are_what_is_packed(name: str) -> None:
     plan = compiled(name).plan

@@ -22,7 +22,7 @@ from axe_eq.run.codes import from_bytes, to_bytes
 from axe_eq.run.host import HOST_ARRAYS
 from axe_eq.run.meshes import local_codes
 from axe_eq_backends.mesh.torch_ranks import TorchTransport
-from axe_eq_backends.mesh.wires import collective_of
+from axe_eq_backends.mesh.wires import collective_of, sum_of
 from tests.unit.mesh.programs import arguments, compiled
 
 M8, M24 = Mesh({"x": 8}), Mesh({"x": 2, "y": 4})
@@ -57,6 +57,7 @@ class Copying:
         return sent
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["mlp", "everywhere", "two outputs", "constant", "roll", "halves"])
 def test_one_process_runs_all_ranks_on_their_own_shards(name: str) -> None:
     exe, given = compiled(name), arguments(name)
@@ -140,6 +141,57 @@ def check_collective(messages: Any, found: Any, n_ranks: int) -> None:
                 at = found.goals[rank] + i * n
                 made[rank, at : at + n] = sources[src, begin : begin + n]
     assert np.array_equal(made, wanted)
+
+
+def product(n: int, dtype: str, fn: Callable[..., Any] = lambda x, w: x @ w) -> Any:
+    """A product over a cut dim on so many devices, its result cut by rows."""
+    mesh = Mesh({"x": n})
+    shapes = (((16, 32), "P(None,'x')"), ((32, 8), "P('x',None)"))
+    specs = [axe.Spec(s, dtype, layout=axe.read("jax", c, shape=s, mesh=mesh)) for s, c in shapes]
+    goal = axe.read("jax", "P('x',None)", shape=(16, 8), mesh=mesh)
+    return axe.compile(fn, *specs, target="cpu", mesh=mesh, outputs=[goal])
+
+
+SUMS = [
+    (2, "f16", True), (2, "f32", True), (2, "bf16", True), (4, "f32", False), (4, "i32", True),
+    (2, "i16", False),
+]  # fmt: skip
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("n", "dtype", "is_one"), SUMS)
+def test_a_fold_is_a_reduce_scatter_where_that_gives_its_bits(
+    n: int, dtype: str, is_one: bool
+) -> None:
+    plan = product(n, dtype).plan
+    (step,) = plan.exchanges
+    found = collective_of(step.messages)
+    assert found is not None
+    fold = sum_of(plan, step, found)
+    assert (fold is not None) == is_one
+    if fold is not None:
+        assert fold is plan.steps[-1]
+
+
+def test_two_halves_are_rounded_once_by_the_fold() -> None:
+    """So a reduce-scatter, which adds them as they are, gives the same bits."""
+    exe = product(2, "f16")
+    fold = exe.plan.steps[-1]
+    shape = exe.plan.local_type(fold.reads[0]).shape
+    run = exe.schedule.runners["cpu"].prepare(fold.graph)
+    rng = np.random.default_rng(0)
+    for scale in (1e-7, 1.0, 1e4):
+        parts = (rng.standard_normal(shape) * scale).astype(np.float16)
+        with np.errstate(over="ignore"):
+            assert np.array_equal(run([parts])[0], parts[0] + parts[1])
+
+
+def test_what_is_no_sum_alone_stays_a_fold() -> None:
+    plan = product(2, "f32", lambda x, w: axe.nn.relu(x @ w)).plan
+    (step,) = plan.exchanges
+    found = collective_of(step.messages)
+    assert found is not None
+    assert sum_of(plan, step, found) is None
 
 
 # -- saved plans -----------------------------------------------------------------------------------
