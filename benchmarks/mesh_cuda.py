@@ -338,7 +338,7 @@ def _of_devices(n: int) -> Timed:
         for device in range(n):
             with torch.cuda.device(device):
                 start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                torch.cuda._sleep(2_000_000 + 400_000 * count)
+                torch.cuda._sleep(2_000_000 + 1_200_000 * count)  # the host runs ahead
                 start.record()
                 events.append((start, end))
         for _ in range(count):
@@ -537,9 +537,9 @@ def gpu(folder: Path, out: Path, only: list[str] | None, peers: bool) -> None:
         if rank == 0:
             times = {k: round(v, 1) for k, v in one["us"].items()}
             ratio = f"{one['ratio']:.3f}" if one["ratio"] else "-"
-            print(
-                case.name, one["checks"][0], times, ratio, f"{one['gb_per_s']:.0f} GB/s", flush=True
-            )
+            told, rate = one["predicted_us"], f"{one['gb_per_s']:.0f} GB/s"
+            said = f"predicted {told:.1f}: {told / one['us']['axe']:.2f} of it" if told else ""
+            print(case.name, one["checks"][0], times, ratio, rate, said, flush=True)
             out.parent.mkdir(parents=True, exist_ok=True)
             out.write_text(json.dumps({"machine": machine(), "cases": found}, indent=1))
 
