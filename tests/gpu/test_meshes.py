@@ -31,8 +31,7 @@ def placed(text: str, shape: tuple[int, ...]) -> Any:
     return axe.read("jax", text, shape=shape, mesh=M2) if text[0] == "P" else axe.Layout.parse(text)
 
 
-def moved(source: str, goal: str, dtype: str) -> Any:
-    shape = (64, 48)
+def moved(source: str, goal: str, dtype: str, shape: tuple[int, ...] = (64, 48)) -> Any:
     spec = axe.Spec(shape, dtype, layout=placed(source, shape))
     return axe.compile(lambda x: x, spec, target="h200", mesh=M2, outputs=[placed(goal, shape)])
 
@@ -51,6 +50,21 @@ def test_redistributions_by_peer_access_are_bit_exact(source: str, goal: str, dt
     assert [sent for mine in run.sent for sent in mine.values()] == [
         mine[r] for r in range(2) for mine in exe.plan.n_bytes.values()
     ]
+
+
+@pytest.mark.parametrize("goal", [W, C])
+def test_shards_may_change_when_a_call_has_returned(goal: str) -> None:
+    """What was queued before reads them first."""
+    shape = (8192, 8192)
+    exe, x = moved(R, goal, "f16", shape), numbers(shape, "f16")
+    run = exe.on("peers")
+    shards = run.shards(x)
+    for _ in range(3):
+        results = run(shards)
+        for mine in shards:
+            mine[0].zero_()
+        assert np.array_equal(run.whole(results), x)
+        shards = run.shards(x)
 
 
 def mlp(x: Any, a: Any, b: Any) -> Any:
@@ -109,6 +123,29 @@ def test_all_small_programs_run_over_gloo(tmp_path: Path) -> None:
         [*run, str(tmp_path / "job.py")], capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
+
+
+KILLED = """
+import os, signal, sys, numpy as np
+import axe_eq as axe
+run = axe.load(sys.argv[1]).on("nccl")
+shards = run.shards(*[np.ones(t.shape, np.float16) for t in run._call.types])
+run(*shards)
+if run.rank:
+    os.kill(os.getpid(), signal.SIGKILL)
+while True:
+    run(*shards)
+"""
+
+
+def test_a_killed_rank_ends_the_job(tmp_path: Path) -> None:
+    compiled_mlp().save(tmp_path / "mlp.axe")
+    (tmp_path / "job.py").write_text(KILLED)
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    script = [str(tmp_path / n) for n in ("job.py", "mlp.axe")]
+    done = subprocess.run([*run, *script], capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    assert "-9" in done.stderr  # torchrun names the rank and its end
 
 
 JOB = """

@@ -8,7 +8,7 @@ meanwhile. Rows of a wider matrix are copied as they lie; other parts that are n
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from axe_eq.mesh.rank import Rank
     from axe_eq.mesh.steps import ExchangeStep
 
+Rows = dict[tuple[int, int], tuple[int, int] | None]  # by sender and receiver, see `_rows`
 EXTRA = 'pip install "axe-eq[peers]"'
 
 
@@ -33,72 +34,76 @@ class PeersSession:
         every = [(s, d) for s in range(n_ranks) for d in range(n_ranks) if s != d]
         self._streams = {pair: torch.cuda.Stream(pair[0]) for pair in every}
         self._wires: WeakKeyDictionary[Any, list[Wire]] = WeakKeyDictionary()
+        self._rows: WeakKeyDictionary[Any, Rows] = WeakKeyDictionary()
 
     def exchange(self, step: ExchangeStep, ranks: Sequence[Rank]) -> list[int]:
         """All messages of an exchange, begun; the bytes that every rank sends."""
         if step not in self._wires:
             pairs = zip(self.arrays, ranks, strict=True)
             self._wires[step] = [Wire(arrays, step, rank) for arrays, rank in pairs]
-        wires, name = self._wires[step], step.write.buffer
+            self._rows[step] = {
+                (w.rank, d): _rows(p) for w in self._wires[step] for d, p in w.out.items()
+            }
+        wires, rows, name = self._wires[step], self._rows[step], step.write.buffer
         reads = [rank.reads(step) for rank in ranks]
         for rank, wire, read in zip(ranks, wires, reads, strict=True):
             rank.memory[name] = wire.memory(read)
         own = [self.torch.cuda.current_stream(d) for d in range(self.n_ranks)]
-        sending = [self._packed(wire, read) for wire, read in zip(wires, reads, strict=True)]
+        packed = {
+            (src, dst): wires[src].payload(dst, reads[src])
+            for (src, dst), shape in rows.items() if shape is None
+        }  # fmt: skip
         ready = [stream.record_event() for stream in own]  # memory and what is sent
-        arriving: list[list[Any]] = [[] for _ in ranks]
-        for src, packed in enumerate(sending):
-            for dst, payload in packed.items():
-                stream = self._streams[src, dst]
-                stream.wait_event(ready[src])
-                stream.wait_event(ready[dst])
-                goal = ranks[dst].memory[name]
-                landed = self._send(wires, src, dst, payload, reads[src], goal, stream)
-                arriving[dst].append((src, landed, stream.record_event()))
-        for rank, wire, read in zip(ranks, wires, reads, strict=True):
-            wire.keep(read, rank.memory[name])
-            if came := arriving[rank.rank]:
-                rank.arriving[name] = self._finish(wire, came, rank.memory[name], own[rank.rank])
+        arrived: list[dict[int, Any]] = [{} for _ in ranks]
+        ends: list[list[Any]] = [[] for _ in ranks]
+        for (src, dst), shape in rows.items():
+            stream, goal = self._streams[src, dst], ranks[dst].memory[name]
+            stream.wait_event(ready[src])
+            stream.wait_event(ready[dst])
+            if shape is None:
+                landed = arrived[dst][src] = wires[dst].landing(src, goal)
+                given = packed[src, dst]
+                self.copies.dense(landed, given, stream)
+            else:
+                given = self._copy_rows(wires, src, dst, shape, reads[src], goal, stream)
+            given.record_stream(stream)
+            end = stream.record_event()
+            ends[src].append(end)
+            ends[dst].append(end)
+        for n, (rank, wire) in enumerate(zip(ranks, wires, strict=True)):
+            wire.keep(reads[n], rank.memory[name])
+            if ends[n]:
+                rank.arriving[name] = _Finish(wire, own[n], ends[n], arrived[n], rank.memory[name])
         return [wire.sent for wire in wires]
 
-    def _packed(self, wire: Wire, reads: Sequence[Any]) -> dict[int, Any]:
-        """Per rank what is sent to it; None where it is copied from where it lies."""
-        return {
-            d: None if _rows(parts) else wire.payload(d, reads) for d, parts in wire.out.items()
-        }
-
-    def _send(
-        self, wires: Sequence[Wire], src: int, dst: int, payload: Any, reads: Sequence[Any],
-        goal: Any, stream: Any,
+    def _copy_rows(
+        self, wires: Sequence[Wire], src: int, dst: int, shape: tuple[int, int],
+        reads: Sequence[Any], goal: Any, stream: Any,
     ) -> Any:  # fmt: skip
-        """Copy a message; where it arrived, if it is yet to be stored."""
-        if payload is not None:
-            landed = wires[dst].landing(src, goal)
-            self.copies.dense(landed, payload, stream)
-            payload.record_stream(stream)
-            return landed
+        """Copy a message from where it lies to where it is stored; the memory that was read."""
         (given,), (taken,) = wires[src].out[dst], wires[dst].into[src]
-        source = reads[given.leaf]
-        shape = _rows([given])
-        assert shape is not None
+        source, here, there = reads[given.leaf], given.source.region, taken.goals[0].region
         self.copies.rows(
-            goal, taken.goals[0].region.offset, _pitch(taken.goals[0].region, shape),
-            source, given.source.region.offset, _pitch(given.source.region, shape), shape, stream,
+            goal, there.offset, _pitch(there, shape), source, here.offset, _pitch(here, shape),
+            shape, stream,
         )  # fmt: skip
-        source.record_stream(stream)
-        return None
+        return source
 
-    def _finish(
-        self, wire: Wire, came: Sequence[tuple[int, Any, Any]], memory: Any, own: Any
-    ) -> Callable[[], None]:
-        def finish() -> None:
-            for _, _, event in came:
-                own.wait_event(event)
-            for src, landed, _ in came:
-                if landed is not None:
-                    wire.unpack(src, landed, memory)
 
-        return finish
+class _Finish:
+    """Ends a rank's part of an exchange: what arrives is there, and what was sent may change."""
+
+    def __init__(
+        self, wire: Wire, own: Any, ends: Sequence[Any], arrived: Mapping[int, Any], memory: Any
+    ) -> None:
+        self.wire, self.own, self.ends = wire, own, ends
+        self.arrived, self.memory = arrived, memory
+
+    def __call__(self) -> None:
+        for event in self.ends:
+            self.own.wait_event(event)
+        for src, landed in self.arrived.items():
+            self.wire.unpack(src, landed, self.memory)
 
 
 def _rows(parts: Sequence[Moved]) -> tuple[int, int] | None:

@@ -28,6 +28,10 @@ class Wire:
     """One rank's part of an exchange.
 
     Attributes:
+        rank: whose.
+        name, dtype: of the buffer that is made.
+        size: elements of it that the rank has.
+        sent: bytes that it sends.
         constants: what it stores before all else.
         own: what it copies itself.
         out, into: per rank that it sends to or receives from, the parts of the message.
@@ -35,7 +39,8 @@ class Wire:
 
     def __init__(self, arrays: TorchArrays, step: ExchangeStep, rank: Rank) -> None:
         messages, me = step.messages, rank.rank
-        self.arrays, self.name, self.dtype = arrays, step.write.buffer, step.type.dtype
+        self.arrays, self.rank = arrays, me
+        self.name, self.dtype = step.write.buffer, step.type.dtype
         self.size = rank.size(self.name)
         own = parts_of(messages, me)
         out = {d: parts_between(messages, me, d) for s, d in messages.pairs if s == me}
