@@ -65,7 +65,7 @@ def certify(name: str, messages: Messages, pieces: Sequence[Piece]) -> Certifica
     for block, piece in zip(messages.blocks, pieces, strict=True):
         source = messages.sources[piece.leaf] if piece.leaf >= 0 else None
         bound += _block(name, block, piece, source, messages.goal) * messages.itemsize
-    _check_coverage(name, pieces)
+    check_coverage(name, pieces)
     if messages.n_bytes != bound:
         raise _wrong(name, f"moves {messages.n_bytes} bytes", f"{bound}, wanted and not held")
     n = prod(messages.goal.shape) * len(messages.goal.copies)
@@ -172,7 +172,7 @@ def _check_goals(name: str, block: Block, want: Ints, copies: Ints, n_choices: i
         raise _wrong(name, wrong, "once")
 
 
-def _check_coverage(name: str, pieces: Sequence[Piece]) -> None:
+def check_coverage(name: str, pieces: Sequence[Piece]) -> None:
     """Every element is read by one piece, or is a constant that no piece lies over.
 
     Indices that lie in the same pieces are looked at once: a dim is enumerated, the whole never.
