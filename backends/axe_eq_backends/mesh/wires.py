@@ -238,6 +238,8 @@ def sum_of(plan: MeshPlan, step: ExchangeStep, found: Collective) -> LocalStep |
     exact = n == 2 or DTYPES[type_.dtype].kind != "f"
     if not isinstance(user, LocalStep) or not (whole and exact) or type_.dtype not in _SUMMED:
         return None
+    if not {rank for group in found.groups for rank in group} <= set(user.ranks):
+        return None
     return user if _adds_first_dim(user, n) else None
 
 
