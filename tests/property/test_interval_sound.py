@@ -1,7 +1,7 @@
 """Refutation never refutes what is equal, and finds most of what is not.
 
-Random programs (`benchmarks.random_programs`) against themselves, against rewrites that are equal over
-the reals, and against mutants.
+Random programs (`benchmarks.random_programs`) against themselves, against rewrites that are equal
+over the reals, and against mutants.
 """
 
 from __future__ import annotations

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import wraps
-from inspect import signature
 from typing import Any, ParamSpec
 
 import numpy as np
 
 from axe_eq.errors import ProgramError, said
-from axe_eq.program.array.arguments import word
+from axe_eq.program.array.arguments import refusing, word
 from axe_eq.program.meaning import evaluate_op
 from axe_eq.program.ops import CELLS
 from axe_eq.program.traced import Traced, block
@@ -32,25 +30,7 @@ _TANH_CUBIC = 0.044715
 
 def layer(fn: Callable[Given, Any]) -> Callable[Given, Any]:
     """Decorator: calls that do not fit the signature are refused with it."""
-
-    @wraps(fn)
-    def called(*args: Given.args, **kwargs: Given.kwargs) -> Any:
-        try:
-            return fn(*args, **kwargs)
-        except TypeError:
-            own = signature(fn)
-            try:
-                own.bind(*args, **kwargs)
-            except TypeError as error:
-                shown = own.replace(
-                    parameters=[p.replace(annotation=p.empty) for p in own.parameters.values()],
-                    return_annotation=own.empty,
-                )
-                expected = f"{fn.__name__}{shown}"
-                raise ProgramError(f"nn.{fn.__name__}", str(error), expected) from None
-            raise
-
-    return called
+    return refusing(fn, f"nn.{fn.__name__}")
 
 
 def namespace_of(x: Any) -> Any:
