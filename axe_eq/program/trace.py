@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from axe_eq.errors import ProgramError
-from axe_eq.program.meaning import evaluate
+from axe_eq.program.meaning import evaluate, of_their_own
 from axe_eq.program.nesting import flatten, leaf_names, unflatten
 from axe_eq.program.node import InputSpec, Node, Program, input_node, topological
 from axe_eq.program.ops import constant_of
@@ -70,13 +70,14 @@ def run(fn: Callable[..., Any], *arrays: Any) -> Any:
         arrays: numpy arrays, nested as the function takes them.
 
     Returns:
-        numpy arrays, nested as the function returns them.
+        numpy arrays of their own, nested as the function returns them: what would be a view of an
+        argument is a copy.
 
     Raises:
         ProgramError: see `trace`.
     """
-    program = trace(fn, *arrays)
-    return unflatten(program.structure, evaluate(program, flatten(arrays)[1]))
+    program, given = trace(fn, *arrays), flatten(arrays)[1]
+    return unflatten(program.structure, of_their_own(evaluate(program, given), given))
 
 
 def _bind(fn: Callable[..., Any], specs: Sequence[Any]) -> list[str]:

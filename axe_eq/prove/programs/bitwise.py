@@ -4,8 +4,8 @@ Sums may run in any order, and functions such as exp are not correctly rounded, 
 differ in their last bits from one evaluation to another. A difference counts only if every operator
 that leads to it, and that the two programs do not share, has one possible result for these inputs:
 its cell is correctly rounded (IEEE 754, section 5), and what it sums are integers so small that no
-partial sum rounds. What comes of an integer that is divided by zero, or of a NaN or an infinity that
-is made an integer, is no program's: elements that rest on one differ in nothing.
+partial sum rounds. What comes of an integer that is divided by zero, or of a NaN or an infinity
+that is made an integer, is no program's: elements that rest on one differ in nothing.
 """
 
 from __future__ import annotations
