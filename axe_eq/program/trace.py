@@ -27,6 +27,12 @@ __all__ = ["Dim", "Spec", "Traced", "as_spec", "dim", "parse_spec", "run", "trac
 def trace(fn: Callable[..., Any], *specs: Any) -> Program:
     """The program a function computes.
 
+    >>> print(axe.trace(lambda x: x * 2.0, "4:f32"))
+    program(x: f32[4])
+      %1 : f32[]  = full () 2.0 f32
+      %2 : f32[4] = mul(x, %1)       [a, -> a]
+      return %2
+
     Args:
         fn: a function of arrays that returns an array or a tuple, list or dict of arrays, nested in
             any way. It runs once, on `Traced` arrays; it may capture arrays.
@@ -64,6 +70,10 @@ def trace(fn: Callable[..., Any], *specs: Any) -> Program:
 
 def run(fn: Callable[..., Any], *arrays: Any) -> Any:
     """What a function of arrays means: traced, then evaluated with numpy.
+
+    >>> axe.run(lambda x: x @ x, np.eye(2, dtype=np.float32) * 3)
+    array([[9., 0.],
+           [0., 9.]], dtype=float32)
 
     Args:
         fn: a function as `trace` takes it.

@@ -68,6 +68,12 @@ class Layout(Parts):
     the swizzles, the last one of the tuple first. With a box, x runs over the logical box only and
     is first moved to its place in the padded shape.
 
+    >>> layout = axe.Layout([(4, 8), (8, 1)])
+    >>> print(layout)
+    S[(4,8):(8@m,1@m)]
+    >>> layout(9)
+    frozenset({(('m', 9),)})
+
     Args:
         shard: ``(extent, stride, axis)`` slow to fast; the axis may be left out for ``m``.
         replica: ``(extent, stride, axis)``, a multiset whose image is a set.
@@ -111,6 +117,9 @@ class Layout(Parts):
     @staticmethod
     def parse(text: str) -> Layout:
         """The layout of an axe text, the inverse of `str`.
+
+        >>> axe.Layout.parse("S[(2,4):(1@lane,1@reg)] + R[(2):(4@warp)] + 5@warp").replica
+        ((2, 4, 'warp'),)
 
         Raises:
             NotationError: the text does not follow the grammar.
@@ -322,6 +331,9 @@ class Layout(Parts):
         indices reach, so the footprint may shrink. Swizzles are those of the first form in a fixed
         order (`axe_eq.layout.normal.swizzled`).
 
+        >>> print(axe.Layout([(4, 8), (8, 1)]).canonical())
+        S[(32):(1@m)]
+
         Raises:
             SearchError: off the gap condition over a replica span of 2**24; a swizzled layout that
                 needs several swizzles on an axis whose steps are no powers of two; or one of over
@@ -357,6 +369,9 @@ class Layout(Parts):
         """Cut the shard at the boundaries of `shape`, with the fewest iters (Axe Algorithm 1).
 
         Fuses first, so it succeeds whenever any list with the same map has these boundaries.
+
+        >>> axe.Layout([(32, 1)]).group((4, 8)).blocks
+        (((4, 8, 'm'),), ((8, 1, 'm'),))
 
         Raises:
             LayoutError: the extents do not multiply to the size, or a boundary cuts an iter.
@@ -413,6 +428,9 @@ class Layout(Parts):
         Complete: any region that some layout computes is found, one that none computes is refused;
         of a layout without a box, that is some layout without a box.
 
+        >>> print(axe.Layout([(4, 8), (8, 1)]).slice((4, 8), ((1, 3), (0, 8))))
+        S[(2,8):(8@m,1@m)] + 8@m
+
         Args:
             shape: row-major shape of the whole layout.
             region: ``(begin, end)`` per dim, begin < end.
@@ -446,6 +464,9 @@ class Layout(Parts):
 
         Complete as `slice` is: what has no box stays without one.
 
+        >>> print(axe.Layout([(4, 8), (8, 1)]).permute((4, 8), (1, 0)))
+        S[(8,4):(1@m,8@m)]
+
         Raises:
             LayoutError: `perm` is no permutation, or no such layout computes the result.
             SearchError: undecided, over 2**24 elements that do not group by `shape`.
@@ -464,6 +485,9 @@ class Layout(Parts):
     def inverse(self, axes: Sequence[str] = ()) -> Layout:
         """The layout from coordinates to logical indices: ``L.inverse()(c) = {x}`` where c is L(x).
 
+        >>> print(axe.Layout([(8, 1), (4, 8)]).inverse())
+        S[(4,8):(1@m,4@m)]
+
         Args:
             axes: the axes whose coordinates, row-major in this order, index the inverse; may be
                 left out where the layout moves on one. Logical indices lie on the first of them.
@@ -478,6 +502,9 @@ class Layout(Parts):
     def aliasing(self) -> Aliasing:
         """Whether two elements share a coordinate, and the first clash.
 
+        >>> axe.Layout([(2, 1), (2, 1)]).aliasing()
+        Aliasing(injective=False, clash=Clash(x=1, y=2, coordinate=(('m', 1),)))
+
         Raises:
             SearchError: undecided within the limits.
         """
@@ -487,7 +514,11 @@ class Layout(Parts):
     # ---- extents of the image -------------------------------------------------------------------
 
     def span(self, axis: str) -> int:
-        """Greatest minus least coordinate on `axis` plus one; 1 for an absent axis (Def. 2.3)."""
+        """Greatest minus least coordinate on `axis` plus one; 1 for an absent axis (Def. 2.3).
+
+        >>> axe.Layout([(4, 8), (8, 1)]).span("m")
+        32
+        """
         low, high = self.range(check_axis(axis))
         return high - low + 1
 
@@ -507,7 +538,11 @@ class Layout(Parts):
 
     @property
     def footprint(self) -> dict[str, int]:
-        """Axis -> extent of the memory that the layout needs, padding included."""
+        """Axis -> extent of the memory that the layout needs, padding included.
+
+        >>> axe.Layout([(4, 16), (8, 1)]).footprint
+        {'m': 56}
+        """
         whole = make(self.shard, self.replica, self.offsets, self.swizzle)
         return {axis: whole.span(axis) for axis in self.axes}
 
