@@ -491,7 +491,6 @@ class Executable:
             KernelFault, ScheduleError: what a kernel does wrong.
             PackError: the target's family has no interpreter.
         """
-        from axe_eq.program.meaning import of_their_own
         from axe_eq.run.interpret import check_shared, interpret_graph, interpreter_of, shaped
 
         self.schedule.check_runs()
@@ -508,7 +507,6 @@ class Executable:
         check_shared(schedule.graph, held)
         with progress.running("interpret"):
             made = interpret_graph(schedule.graph, self.target, interpreter, held, orders)
-        made = of_their_own(made, held.values())
         return unflatten(call.structure, shaped(made, output_shapes(schedule.graph)))
 
     def pareto(self) -> list[Point]:

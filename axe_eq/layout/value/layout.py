@@ -118,9 +118,6 @@ class Layout(Parts):
     def parse(text: str) -> Layout:
         """The layout of an axe text, the inverse of `str`.
 
-        >>> axe.Layout.parse("S[(2,4):(1@lane,1@reg)] + R[(2):(4@warp)] + 5@warp").replica
-        ((2, 4, 'warp'),)
-
         Raises:
             NotationError: the text does not follow the grammar.
         """
@@ -485,9 +482,6 @@ class Layout(Parts):
     def inverse(self, axes: Sequence[str] = ()) -> Layout:
         """The layout from coordinates to logical indices: ``L.inverse()(c) = {x}`` where c is L(x).
 
-        >>> print(axe.Layout([(8, 1), (4, 8)]).inverse())
-        S[(4,8):(1@m,4@m)]
-
         Args:
             axes: the axes whose coordinates, row-major in this order, index the inverse; may be
                 left out where the layout moves on one. Logical indices lie on the first of them.
@@ -502,9 +496,6 @@ class Layout(Parts):
     def aliasing(self) -> Aliasing:
         """Whether two elements share a coordinate, and the first clash.
 
-        >>> axe.Layout([(2, 1), (2, 1)]).aliasing()
-        Aliasing(injective=False, clash=Clash(x=1, y=2, coordinate=(('m', 1),)))
-
         Raises:
             SearchError: undecided within the limits.
         """
@@ -514,11 +505,7 @@ class Layout(Parts):
     # ---- extents of the image -------------------------------------------------------------------
 
     def span(self, axis: str) -> int:
-        """Greatest minus least coordinate on `axis` plus one; 1 for an absent axis (Def. 2.3).
-
-        >>> axe.Layout([(4, 8), (8, 1)]).span("m")
-        32
-        """
+        """Greatest minus least coordinate on `axis` plus one; 1 for an absent axis (Def. 2.3)."""
         low, high = self.range(check_axis(axis))
         return high - low + 1
 
@@ -538,11 +525,7 @@ class Layout(Parts):
 
     @property
     def footprint(self) -> dict[str, int]:
-        """Axis -> extent of the memory that the layout needs, padding included.
-
-        >>> axe.Layout([(4, 16), (8, 1)]).footprint
-        {'m': 56}
-        """
+        """Axis -> extent of the memory that the layout needs, padding included."""
         whole = make(self.shard, self.replica, self.offsets, self.swizzle)
         return {axis: whole.span(axis) for axis in self.axes}
 
