@@ -169,8 +169,8 @@ class Summary:
         unread: its formulas cannot be read (`axe_eq.lower.read`): values gathered from, or stored
             at, places that are no affine function of the index, or windows of what is padded that
             end along several dims of the index space at once.
-        n_reads: reads at places of their own: a value that is computed, then moved and used again
-            reads its operands at as many places. Counted up to some number.
+        n_reads: loads that one element of a result makes. `y = x * 2` in `y + flip(y)` is computed
+            at two places, so `x` is loaded twice. Counted up to some number.
         n_looked: values gathered from where integers say, which are read or counted. Kernels that
             move whole tiles cannot take them.
         n_ended: loads that are read in parts, the last of which may end past what is there.

@@ -145,7 +145,7 @@ class Cones:
         """Loads of a tile, each as the one cone it is, and what they depend on."""
         found = self._loads.get(tile)
         if found is None:
-            # What was copied was so to be read.
+            # Copies of inputs come first: they were made for what reads them.
             loads = sorted(self.forest.tiles[tile].loads, key=lambda c: c.source in self.inputs)
             found = self._loads[tile] = (
                 [(c.source, [Cone({tile: c}, 1 << tile, self._mark(c))]) for c in loads],
