@@ -60,8 +60,8 @@ def reads(
     scans = dict[ScanWork, None]()
     for tile in order:
         choice = picks[tile]
-        types = tuple(forest.tiles[c].type for c in choice.children)
         if choice.kind == GATHER:
+            types = _types(forest, choice)
             kind = _kind(choice.text, types)
             inside = tile not in roots and kind.views
             views += inside and picks[choice.children[0]].kind != LOAD
@@ -72,7 +72,7 @@ def reads(
         elif choice.kind == LOAD:
             strange += not _is_dense(choice.layout)
         elif choice.kind == SCAN:
-            monoid, axis = scan(choice.text)
+            (monoid, axis), types = scan(choice.text), _types(forest, choice)
             if types[0].shape[axis] > 1:
                 work = ScanWork(monoid.name, tuple(t.dtype for t in types), types[0].shape[axis])
                 scans[work] = None
@@ -90,6 +90,10 @@ def reads(
         _outside(forest, roots, picks) if len(roots) > 1 else 0,
         looked, ended, len(scanned or ()), tuple(scans),
     )  # fmt: skip
+
+
+def _types(forest: Forest, choice: Choice) -> tuple[ValueType, ...]:
+    return tuple(forest.tiles[c].type for c in choice.children)
 
 
 def _count(roots: Sequence[int], order: Sequence[int], picks: Mapping[int, Choice]) -> int:
