@@ -84,6 +84,10 @@ def compile(
 ) -> Executable:
     """Compile a function of arrays: choose the cheapest schedule and make it runnable.
 
+    >>> exe = axe.compile(lambda x, w: x @ w, "64x32:f32", "32x16:f32", target="cpu")
+    >>> exe(np.ones((64, 32), np.float32), np.ones((32, 16), np.float32)).shape
+    (64, 16)
+
     Args:
         fn: a function of arrays, see `trace`; or a traced program.
         specs: what its arguments look like; arrays may stand for specs.

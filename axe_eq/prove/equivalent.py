@@ -38,6 +38,15 @@ def equivalent(
 ) -> Verdict:
     """Whether two programs, or two layouts, are the same function of their inputs.
 
+    >>> axe.equivalent(lambda x: x + x, lambda x: 2 * x, "4:f32").how
+    'decided'
+    >>> print(axe.equivalent("cute:(4,8):(8,1)", "S[(8,4):(1@m,8@m)]"))
+    Proved: cute:(4,8):(8,1) = S[(8,4):(1@m,8@m)], both read as S[(8,4):(1@m,8@m)] (axe_eq 0.1.0)
+    >>> print(axe.equivalent(lambda x: x + 1, lambda x: x + 2, "2:i32"))
+    Refuted: output 0 differs over the reals
+    output 0 at (0,): a gives 2, b gives 3
+      x: int32[2] [1, 1]
+
     Args:
         a: a layout, an expression with unknown layouts or symbolic numbers, or the text of one
             ("cute:(4,8):(8,1)", "tile(A[8], (8), S[(n):(1)], (n))"); or a program, either a traced

@@ -464,12 +464,12 @@ class Executable:
 
     def meaning(self, *arrays: Any, **named: Any) -> Any:
         """The numpy meaning of the program on these arrays, at their extents of named dims."""
-        from axe_eq.program.meaning import evaluate
+        from axe_eq.program.meaning import evaluate, of_their_own
 
         plain = self.schedule.call.plain(self.schedule.call.positional(arrays, named))
         extents = self.schedule.call.extents(plain)
         program = self.program.rebind(**extents) if extents else self.program
-        return unflatten(program.structure, evaluate(program, plain))
+        return unflatten(program.structure, of_their_own(evaluate(program, plain), plain))
 
     def interpret(self, *arrays: Any, orders: int = 1, **named: Any) -> Any:
         """Run the emitted kernels on the CPU interpreter: what the device would compute.

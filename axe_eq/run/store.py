@@ -262,6 +262,12 @@ def loader(family: str) -> Callable[[bytes], Any]:
 def load(path: str | Path) -> Loaded:
     """Load what `Executable.save` wrote; imports numpy, and no compiler.
 
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "plus.axe"
+    >>> axe.compile(lambda x: x + 1.0, "2:f32", target="cpu").save(path)
+    >>> axe.load(path)(np.zeros(2, np.float32))
+    array([1., 1.], dtype=float32)
+
     Raises:
         ArgumentError: not such a file, of another format, or changed since it was saved.
         DeviceError: it holds constants of a type that only ml_dtypes gives numpy.

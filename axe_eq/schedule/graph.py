@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from axe_eq.errors import ScheduleError, cause
@@ -243,32 +243,6 @@ class ScheduleGraph:
         """All steps, with those of devices in place of what devices run."""
         parts = ((s.graph.steps if isinstance(s, SpmdStep) else (s,)) for s in self.steps)
         return tuple(step for part in parts for step in part)
-
-    def with_layouts(self, layouts: Mapping[str, str]) -> ScheduleGraph:
-        """The same schedule with some buffers in other layouts, for readers and writer alike."""
-
-        def changed(access: Access) -> Access:
-            return Access(access.buffer, layouts.get(access.buffer, access.layout))
-
-        def read(step: Step, number: int, access: Access) -> Access:
-            layout = layouts.get(access.buffer)
-            type_ = self.buffers[access.buffer].value_type
-            return (
-                replace(access, layout=read_layout(step, number, type_, layout))
-                if layout
-                else access
-            )
-
-        steps = tuple(
-            replace(
-                s,
-                reads=tuple(read(s, n, a) for n, a in enumerate(s.reads)),
-                writes=tuple(map(changed, s.writes)),
-            )
-            for s in self.steps
-        )
-        buffers = {n: replace(b, layout=layouts.get(n, b.layout)) for n, b in self.buffers.items()}
-        return replace(self, buffers=buffers, steps=steps)
 
     def to_json(self) -> str:
         """The whole graph as JSON text."""

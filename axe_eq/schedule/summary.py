@@ -116,16 +116,11 @@ class ScanWork(NamedTuple):
         monoid: its name.
         dtypes: element types of its operands.
         length: elements of one row that it scans.
-        dim: the dim of the roots' index space along which it scans, all of it; -1 where it is read
-            in another way.
-        shape: of that index space.
     """
 
     monoid: str
     dtypes: tuple[str, ...]
     length: int
-    dim: int
-    shape: tuple[int, ...]
 
 
 class Formula(NamedTuple):
@@ -171,17 +166,17 @@ class Summary:
             and those that move what products give.
         order: likewise, (letter, extent) of the first result's dims of more than one index, slow to
             fast as they lie in memory.
-        n_guarded: reads that may leave their operand, along several dims of the index space at
-            once: windows of what is padded.
-        n_scattered: values gathered from, or stored at, places that are no affine function of the
-            index.
-        n_reads: reads at places of their own: a value that is computed, then moved and used again
-            reads its operands at as many places. Counted up to some number.
+        unread: its formulas cannot be read (`axe_eq.lower.read`): values gathered from, or stored
+            at, places that are no affine function of the index, or windows of what is padded that
+            end along several dims of the index space at once.
+        n_reads: loads that one element of a result makes. `y = x * 2` in `y + flip(y)` is computed
+            at two places, so `x` is loaded twice. Counted up to some number.
         n_looked: values gathered from where integers say, which are read or counted. Kernels that
             move whole tiles cannot take them.
         n_ended: loads that are read in parts, the last of which may end past what is there.
         n_outside: stored values that are not one per index of the largest one's index space, or of
             some dims of it.
+        n_scanned: dims of the index space that it scans.
         scans: scans, each once. Schedules that do not say `scans = True` are not asked then.
         monoids: names of what it reduces by, in order of the alphabet.
         cells: in cones with products, operations of the cells that compute one element of every
@@ -205,12 +200,12 @@ class Summary:
     n_positions: int = 0
     n_parts: int = 0
     order: tuple[tuple[str, int], ...] = ()
-    n_guarded: int = 0
-    n_scattered: int = 0
+    unread: bool = False
     n_reads: int = 0
     n_outside: int = 0
     n_looked: int = 0
     n_ended: int = 0
+    n_scanned: int = 0
     scans: tuple[ScanWork, ...] = ()
     monoids: tuple[str, ...] = ()
     cells: float = 0.0

@@ -179,6 +179,10 @@ class Target:
     Rates are those of the whole machine, not of one unit, in bytes, operations and seconds: a copy
     with other `n_units` keeps them. ``axe targets NAME`` prints them.
 
+    >>> from axe_eq_backends.cuda.target import h200
+    >>> h200.n_units, h200.replace(n_units=66).n_units
+    (132, 66)
+
     Attributes:
         name: "cpu", "h200", ...
         family: the backend that emits and runs for it ("cpu", "cuda", "nki").

@@ -15,6 +15,9 @@ class Mesh:
     Device ids are row-major over the dimensions in the order given: ``Mesh({"x": 2, "y": 4})`` puts
     device (x, y) at ``4 * x + y`` on the layout axis `axis`.
 
+    >>> axe.Mesh({"x": 2, "y": 4}).size
+    8
+
     Args:
         shape: dimension name -> extent, slow to fast.
         axis: the layout axis that device ids lie on.

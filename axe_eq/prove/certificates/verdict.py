@@ -169,6 +169,10 @@ Counterexample = LayoutCounterexample | ProgramCounterexample
 class Proved:
     """The two sides are equal, and a certificate says why.
 
+    >>> verdict = axe.equivalent(lambda x: x * 1.0, lambda x: x, "4:f32")
+    >>> bool(verdict), verdict.how
+    (True, 'decided')
+
     Attributes:
         certificate: what an independent checker accepts.
         statement: what is proved: the two sides, the packs, the numerics.
@@ -205,6 +209,10 @@ class Proved:
 class Refuted:
     """The two sides differ, certainly.
 
+    >>> verdict = axe.equivalent(lambda x: x, lambda x: -x, "2:i32")
+    >>> verdict.counterexample.value_a, verdict.counterexample.value_b
+    (1, -1)
+
     Attributes:
         counterexample: where they differ; None where the reason says all (types that differ).
         reason: one sentence.
@@ -230,6 +238,9 @@ class Refuted:
 @dataclass(frozen=True)
 class Unknown:
     """Neither proved nor refuted within the budget.
+
+    >>> bool(axe.Unknown("no law joins the sides", "2.0 s"))
+    False
 
     Attributes:
         missing: what stood in the way: a law, an enclosure, time.

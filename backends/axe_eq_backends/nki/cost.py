@@ -106,7 +106,7 @@ def products_of(target: Target) -> set[str]:
 
 def _beyond_rows(summary: Summary, target: Target) -> str | None:
     """Why no row of products reads what a product reads, whatever the product is."""
-    if summary.n_scattered or summary.n_guarded or summary.n_ended or summary.n_looked:
+    if summary.unread or summary.n_ended or summary.n_looked:
         return "places that strides do not say"
     if lost := {d for w in summary.products for d in w.dtypes} - products_of(target):
         return f"no row of products of {' '.join(sorted(lost))}"
@@ -132,7 +132,7 @@ class Tiles:
         """Refused by monoids that no engine reduces by."""
         if lost := next(filter(None, map(unable, sorted(set(summary.monoids)))), ""):
             return lost
-        if summary.n_scattered or summary.n_guarded or summary.n_ended:
+        if summary.unread or summary.n_ended:
             return "places that strides do not say"
         taken = products_of(target) if set(summary.monoids) == {"+"} else set()
         if any(set(w.dtypes) <= taken and _of_matrices(w) for w in summary.products):
