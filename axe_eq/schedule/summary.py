@@ -9,8 +9,9 @@ cost, one numpy entry each.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -212,6 +213,14 @@ class Summary:
     formula: Formula | None = None
     mixed: Summary | None = None
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Worked out once: prices are remembered by figures in several places."""
+        return hash(_figures(self))
+
     def extent(self, letter: str) -> int:
         """Extent of a loop letter; 1 where the cone does not have it."""
         return self._extents.get(letter, 1)
@@ -220,7 +229,7 @@ class Summary:
     def _extents(self) -> dict[str, int]:
         return dict(self.extents)
 
-    @property
+    @cached_property
     def reductions(self) -> Reductions:
         """How many there are of every kind."""
         structured = sum(w.structured for w in self.products)
@@ -248,6 +257,9 @@ class Summary:
     def streams(self) -> tuple[str, ...]:
         """Loop letters that stream inside a block."""
         return tuple(letter for letter, _ in self.extents if letter in STREAM_LETTERS)
+
+
+_figures = attrgetter(*(figure.name for figure in fields(Summary)))
 
 
 @dataclass
