@@ -56,7 +56,7 @@ def reads(
     Most cones have nothing that makes such reads: only where several things that would have to come
     together are there, their formulas are read.
     """
-    views = ends = scatters = bends = strange = looked = ended = products = 0
+    views = viewed = ends = scatters = bends = strange = cut = looked = ended = products = 0
     scans = dict[ScanWork, None]()
     for tile in order:
         choice = picks[tile]
@@ -64,13 +64,16 @@ def reads(
             types = _types(forest, choice)
             kind = _kind(choice.text, types)
             inside = tile not in roots and kind.views
+            viewed += kind.views
             views += inside and picks[choice.children[0]].kind != LOAD
             ends += kind.parts
             scatters += kind.scatters
             looked += bool(kind.scatters and looks(choice.text, types))
             ended += cut_of(choice) is not None
         elif choice.kind == LOAD:
-            strange += not _is_dense(choice.layout)
+            if not _is_dense(choice.layout):
+                strange += 1
+                cut += not _is_strided(choice.layout, forest.tiles[tile].type.shape)
         elif choice.kind == SCAN:
             (monoid, axis), types = scan(choice.text), _types(forest, choice)
             if types[0].shape[axis] > 1:
@@ -82,7 +85,7 @@ def reads(
     shapes = (forest.tiles[_unviewed(root, picks)].type.shape for root in roots)
     apart = sum(not _cuts(text, shape) for text, shape in zip(stored, shapes, strict=True))
     scanned: frozenset[int] | None = frozenset()
-    if scans or scatters or views or strange or apart or (ends and bends):
+    if scans or scatters or views or cut or apart or (strange and viewed) or (ends and bends):
         row = "any" if products and not looked else ""
         scanned = _scanned_dims(formula(forest, roots, order, picks, stored), row)
     return Reads(
@@ -128,6 +131,16 @@ def _is_dense(text: str) -> bool:
     """Whether elements follow each other in order, as far as strides are to describe a layout."""
     layout = _layout(text)
     return bool(layout.swizzle or layout.box or layout.replica) or len(layout.shard) < 2
+
+
+@cache
+def _is_strided(text: str, shape: tuple[int, ...]) -> bool:
+    """Whether every dim of a value of this shape has one stride in a layout."""
+    try:
+        blocks = _layout(text).group(shape).blocks
+    except LayoutError:
+        return False
+    return all(sum(e > 1 for e, *_ in block) <= 1 for block in blocks)
 
 
 @cache
