@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import axe_eq as axe
+from axe_eq import array as xp
 from axe_eq.extract.price import cone, reads
 from axe_eq.extract.price.reads import Reads
 from axe_eq.extract.read.formula import formula
 from benchmarks.random_programs import random_program
 
 SEEDS = 4
+SPECS = "6x8:f32", "6x8:i32"
+NAMED: tuple[Callable[..., Any], ...] = (
+    lambda x, i: xp.reshape(xp.permute_dims(xp.exp(x), (1, 0)), (48,)) * 2.0,
+    lambda x, i: xp.take_along_axis(x, xp.reshape(i, (6, 8)) % 6, axis=0) + x,
+    lambda x, i: xp.pad(x, ((1, 1), (2, 2)))[:6, :8] + xp.flip(x),
+)
 FULL = 400
 
 
@@ -39,6 +47,8 @@ def test_what_is_not_read_has_nothing_that_strides_do_not_say(
 
     monkeypatch.setattr(reads, "_scanned_dims", noted)
     monkeypatch.setattr(cone, "reads", checked)
+    for fn in NAMED:
+        axe.compile(fn, *SPECS, target="h200", outputs="any")
     for seed in range(FULL if full else SEEDS):
         rng = np.random.default_rng([71, seed])
         program = random_program(rng, int(rng.integers(3, 14)))
