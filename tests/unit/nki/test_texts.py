@@ -57,7 +57,7 @@ def attention(rows: int, length: int, depth: int) -> Mixture:
     return mixture(Space(shape, (q, k, v, scores, mixed), ((out, arg(4)),)))
 
 
-MASKED = Apply("where", (apply("ge", Y, Z), X, apply("mul", X, 0.0)))
+MASKED = Apply("where", (apply("ge", Y, Z), X, apply("mul", X, 0.5)))
 WEIGHT = apply("exp", apply("sub", X, Y))
 SOFTMAX = (Sum("max", (1,), X), Sum("+", (1,), WEIGHT))
 KERNELS: dict[str, Callable[[], Kernel]] = {
