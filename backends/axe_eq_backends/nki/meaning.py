@@ -99,6 +99,13 @@ def transpose(core: Core, c: Call, env: Env) -> None:
     write(core, c["dst"], env, read(core, c["data"], env, c).T)
 
 
+def dma_transpose(core: Core, c: Call, env: Env) -> None:
+    """`dma_transpose`: the outer and the inner dim change places, what lies between them stays."""
+    src = c["src"]
+    values = read(core, src, env, c).reshape(src.partitions, -1, src.steps[-1][1])
+    write(core, c["dst"], env, values.transpose(2, 1, 0).reshape(c["dst"].partitions, -1))
+
+
 def _computed(name: str, a: Any, b: Any) -> Any:
     """An operator: bits of integers, 32-bit integers, or float32."""
     whole = [np.asarray(x).dtype.kind in "iu" or isinstance(x, int) for x in (a, b)]
@@ -225,5 +232,5 @@ MEANINGS: dict[str, Callable[[Core, Call, Env], None]] = {
     "nc_matmul": matmul, "nc_transpose": transpose, "tensor_tensor": tensor_tensor,
     "tensor_scalar": tensor_scalar, "scalar_tensor_tensor": scalar_tensor_tensor,
     "activation": activation, "reciprocal": reciprocal, "tensor_reduce": reduce, "memset": memset,
-    "iota": iota, "dma_gather": gather, "tensor_tensor_scan": scan,
+    "dma_transpose": dma_transpose, "iota": iota, "dma_gather": gather, "tensor_tensor_scan": scan,
 }  # fmt: skip

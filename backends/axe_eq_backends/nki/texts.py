@@ -99,5 +99,5 @@ TEXTS: Mapping[str, Text] = {
     op: _named(op)
     for op in ("tensor_copy", "tensor_copy_predicated", "nc_transpose", "tensor_tensor",
                "tensor_scalar", "scalar_tensor_tensor", "activation", "reciprocal", "memset",
-               "tensor_tensor_scan")
+               "tensor_tensor_scan", "dma_transpose")
 }  # fmt: skip

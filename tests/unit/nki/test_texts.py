@@ -80,7 +80,7 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
               ((Tensor("y", "f32", (200, 1)), X),)), 512,
         {"x": (200, 128), "y": (128, 200)}),
     "attention": lambda: (*stream(attention(512, 1024, 64), "attention", trn2,
-                                  {"chunk": 1024, "kept": 1}),
+                                  {"chunk": 1024, "kept": 1, "turned": 0}),
                           {"q": (512, 64), "k": (64, 1024), "v": (1024, 64), "y": (512, 64)}),
     "masked": lambda: tiles(
         Space((128, 300), (Tensor("x", "f32", (300, 1)), Count(0), Count(1)),

@@ -132,7 +132,9 @@ def test_regions_of_a_tile_stay_in_their_partitions() -> None:
 
 
 def test_blocks_of_attention_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel, _ = stream(attention(1024, 2048, 128), "k", trn2, {"chunk": 2048, "kept": 1})
+    kernel, _ = stream(
+        attention(1024, 2048, 128), "k", trn2, {"chunk": 2048, "kept": 1, "turned": 0}
+    )
     planned = dispatch(kernel, trn2, derivations())
     spread(planned)
 
@@ -152,7 +154,7 @@ def test_attention_takes_chunks_that_psum_holds() -> None:
     for target in (trn2, half):
         found = []
         for chunk in (512, 1024, 2048):
-            sizes = {"chunk": chunk, "kept": 1}
+            sizes = {"chunk": chunk, "kept": 1, "turned": 0}
             if target is half and chunk == 2048:
                 with pytest.raises(DispatchError, match="2048 indices at a time"):
                     stream(attention(512, 2048, 128), "k", target, sizes)

@@ -174,29 +174,36 @@ def stream(
         name: of the kernel.
         target: the machine.
         parameters: "chunk", indices of the streamed dim at a time; "kept", whether the operands
-            that all rows share stay in SBUF.
+            that all rows share stay in SBUF; "turned", whether weights are turned by DMA.
 
     Raises:
         DispatchError: something that no instruction computes, or more than PSUM holds.
     """
-    return _Stream(x, name, target, parameters["chunk"], bool(parameters["kept"])).write()
+    return _Stream(x, name, target, parameters).write()
 
 
+# How many chunks' weights are computed before one's are multiplied, by whether DMA turns them: a
+# transfer takes longer from its begin to its end.
+AHEAD = (1, 2)
 GROUP = 4  # parts of a chunk that are turned into one bank, and copied from there at once
 At = tuple[Int, int]  # begin and extent
-Half = Callable[[Int, int, Int], None]  # of a tile: its begin, extent, and which of two places
+Half = Callable[[Int], None]  # of a tile
 
 
 class _Stream:
     """Writes one mixture."""
 
-    def __init__(self, x: Mixture, name: str, target: Target, chunk: int, kept: bool) -> None:
+    def __init__(
+        self, x: Mixture, name: str, target: Target, parameters: Mapping[str, int]
+    ) -> None:
         self.x, self.length, self.width = (
             x,
             x.scores.extent(x.scores.n),
             x.values.extent(x.values.n),
         )
-        self.chunk, self.kept = min(chunk, self.length), kept
+        chunk, kept, self.by_dma = (parameters[n] for n in ("chunk", "kept", "turned"))
+        self.chunk, self.kept = min(chunk, self.length), bool(kept)
+        self.ahead = AHEAD[self.by_dma]
         sizes = {"rows": 128, "cols": chunk, "deep": 0}
         self.of_scores = Gemm(x.scores, name, target, sizes)
         self.k, self.names = self.of_scores.k, self.of_scores.names
@@ -215,6 +222,9 @@ class _Stream:
         ):
             wrong = f"keeps {self.length} indices and takes {self.chunk} at a time"
             raise DispatchError("stream", wrong, f"multiples of {self.part} that divide them")
+        unit = MONOIDS[x.online.statistic].unit
+        assert unit is not None
+        self.unit = unit
         self.scale, self.score = self._scaled()
 
     def _scaled(self) -> tuple[float, Cell]:
@@ -243,9 +253,13 @@ class _Stream:
             self.lefts = self._left((0, self.x.scores.extent(self.x.scores.m)))
         extent = self.x.scores.extent(self.x.scores.m)
         if self.chunk < self.length:
-            pieces(self.k, extent, self.part, "mb", lambda row, rows: self._swept((row, rows)))
+            whole, rest = divmod(extent, self.part)
+            for begin, count, rows in ((0, whole, self.part), (whole * self.part, 1, rest)):
+                if count and rows:
+                    self._swept(begin, count, rows)
             return
-        weights = self._weights(extent > self.part)
+        places = min(self.ahead + 1, -(-extent // self.part))
+        weights = self._weights(places)
 
         def first(row: Int, rows: int, place: Int) -> None:
             of_rows, chunk = (row, rows), (0, self.length)
@@ -256,41 +270,53 @@ class _Stream:
             held = self._part(weights, place, rows, self.length)
             self._finish(self._mixed(held, (0, self.length)).all, (row, rows))
 
-        self._overlapped(extent, self.part, "mb", first, second)
-
-    def _overlapped(self, extent: int, tile: int, name: str, first: Half, second: Half) -> None:
-        """Both halves of every tile of a dim, each first one beside the second one before it."""
-        whole, rest = divmod(extent, tile)
-
-        def turn(i: Int) -> None:
-            second(i * tile, tile, i % 2)
-            first((i + 1) * tile, tile, (i + 1) % 2)
-
-        if whole:
-            first(0, tile, 0)
-            if whole == 2:
-                turn(0)
-            elif whole > 2:
-                with self.k.range(whole - 1, name=name) as i:
-                    turn(i)
-            second((whole - 1) * tile, tile, (whole - 1) % 2)
+        whole, rest = divmod(extent, self.part)
+        self._overlapped(whole, "mb", lambda i: first(i * self.part, self.part, i % places),
+                         lambda i: second(i * self.part, self.part, i % places))  # fmt: skip
         if rest:
-            first(whole * tile, rest, whole % 2)
-            second(whole * tile, rest, whole % 2)
+            first(whole * self.part, rest, 0)
+            second(whole * self.part, rest, 0)
 
-    def _swept(self, of_rows: At) -> None:
-        """A block of rows whose chunks are taken one after another."""
-        k, (_, rows) = self.k, of_rows
-        left = None if self.kept else self._left(of_rows)
+    def _overlapped(self, count: int, name: str, first: Half, second: Half) -> None:
+        """Both halves of so many tiles, each first one beside the second one of a tile before."""
+        ahead = min(self.ahead, count)
+        for i in range(ahead):
+            first(i)
+        self._turns(count - ahead, name, lambda i: (second(i), first(i + ahead)))
+        for i in range(count - ahead, count):
+            second(i)
+
+    def _turns(self, count: int, name: str, turn: Callable[[Int], object]) -> None:
+        """A loop, or the one turn of it."""
+        if count == 1:
+            turn(0)
+        elif count > 1:
+            with self.k.range(count, name=name) as i:
+                turn(i)
+
+    def _swept(self, begin: int, count: int, rows: int) -> None:
+        """Blocks of rows, whose chunks are taken one after another.
+
+        The first chunks of a block are weighed while the last ones of the block before are summed.
+        """
+        k, (whole, rest) = self.k, divmod(self.length, self.chunk)
+        (_, factor, _), chunks = self.x.scores.products[0], whole + bool(rest)
+        ahead = min(self.ahead, chunks)
+        left = None if self.kept else self.of_scores.held("left", factor, self.x.scores.m, rows)
         top, mixed = self._tile("top", m=rows), self._tile("mixed", m=rows, q=self.width + 1)
-        unit = MONOIDS[self.x.online.statistic].unit
-        assert unit is not None
-        k.fill(top.view, unit)
-        k.fill(mixed.view, 0.0)
-        weights, changes = self._weights(True, rows), self._two("change", "f32", m=rows)
+        weights = self._weights(ahead + 1, rows)
+        changes = self._places("change", "f32", ahead + 1, m=rows)
 
-        def first(at: Int, n: int, place: Int) -> None:
-            score = self._scores(left, of_rows, (at, n))
+        def size(c: Int) -> int:
+            return rest if rest and isinstance(c, int) and c == whole else self.chunk
+
+        def first(r: Int, c: Int) -> None:
+            n, place, of_rows = size(c), (r * chunks + c) % (ahead + 1), (begin + r * rows, rows)
+            if isinstance(c, int) and c == 0:
+                if left:
+                    self.of_scores.fill(left, factor, self.x.scores.m, *of_rows)
+                k.fill(top.view, self.unit)
+            score = self._scores(left, of_rows, (c * self.chunk, n))
             here, new = self._best(score), self._tile("new", m=rows)
             k.map(apply(self.x.online.merge, arg(0), arg(1)), new.view, top.view, here.view)
             self._weigh(score, new, self._part(weights, place, rows, n))
@@ -299,14 +325,29 @@ class _Stream:
             Cells(k, self.x.scores.m, lambda i: (top, new)[i], into=to).tile(change)
             k.copy(top.view, new.view)
 
-        def second(at: Int, n: int, place: Int) -> None:
-            acc = self._mixed(self._part(weights, place, rows, n), (at, n))
+        def second(r: Int, c: Int) -> None:
+            n, place = size(c), (r * chunks + c) % (ahead + 1)
+            acc = self._mixed(self._part(weights, place, rows, n), (c * self.chunk, n))
             change = self._part(changes, place, rows, 1)
             cell = apply("add", apply("mul", arg(0), arg(1)), arg(2))
             k.map(cell, mixed.view, mixed.view, change, acc.all)
 
-        self._overlapped(self.length, self.chunk, "tb", first, second)
-        self._finish(mixed.view, of_rows)
+        def block(r: Int, last: bool = False) -> None:
+            k.fill(mixed.view, 0.0)
+            self._turns(whole - ahead, "tb", lambda c: (second(r, c), first(r, c + ahead)))
+            if rest and whole >= ahead:
+                second(r, whole - ahead)
+                first(r, whole)
+            for c in range(ahead):
+                second(r, chunks - ahead + c)
+                if not last:
+                    first(r + 1, c)
+            self._finish(mixed.view, (begin + r * rows, rows))
+
+        for c in range(ahead):
+            first(0, c)
+        self._turns(count - 1, "mb", block)
+        block(count - 1, last=True)
 
     # -- tiles --
 
@@ -323,18 +364,18 @@ class _Stream:
         shape = self._shape(**extents)
         return Tile(self.k.sbuf(name, "f32", shape, rows_of(shape, self.x.scores.m)).all, "f32")
 
-    def _two(self, name: str, dtype: str, count: int = 2, **extents: int) -> ir.Buffer:
-        """A tile with places for what two turns use."""
+    def _places(self, name: str, dtype: str, count: int, **extents: int) -> ir.Buffer:
+        """A tile with places for what so many turns use."""
         shape = [count, *self._shape(**extents)]
         return self.k.sbuf(name, dtype, shape, rows_of(shape, 1 + self.x.scores.m))
 
-    def _weights(self, two: bool, rows: int = 0) -> ir.Buffer:
+    def _weights(self, places: int, rows: int = 0) -> ir.Buffer:
         dtype = self.x.values.products[0][1].dtype
         rows = rows or min(self.part, self.x.scores.extent(self.x.scores.m))
-        return self._two("weights", dtype, 1 + two, m=rows, t=self.chunk)
+        return self._places("weights", dtype, places, m=rows, t=self.chunk)
 
     def _part(self, buffer: ir.Buffer, place: Int, rows: int, n: int) -> ir.View:
-        """One of two places: some rows, and indices of the streamed dim."""
+        """One of the places: some rows, and indices of the streamed dim."""
         s = self.x.scores
         extent = {s.m: rows, s.n: n}
         spans = [span(0, extent.get(d, 1)) for d in self.x.space.dims]
@@ -426,18 +467,9 @@ class _Stream:
             for first in range(0, parts, GROUP):
                 some = min(GROUP, parts - first)
                 turned, place = self.of_values.side(s.m, rows, h.part, some)
-                bank = k.psum("turned", dtype, turned, place)
                 flipped = k.sbuf("flipped", dtype, turned, place)
-                where = h.begin + first * h.part
-
-                def turn(
-                    i: Int, where: int = where, part: int = h.part, bank: ir.Buffer = bank
-                ) -> None:
-                    k.copy(self._along(bank.all, s.n, i * part, part),
-                           self._along(weights, s.n, where + i * part, part))  # fmt: skip
-
-                pieces(k, some, 1, "ko", lambda i, _, turn=turn: turn(i))  # type: ignore[misc]
-                k.copy(flipped.all, bank.all)
+                here = self._along(weights, s.n, h.begin + first * h.part, some * h.part)
+                self._turn(flipped, here, h.part)
                 of_chunk = {s.n: span(begin + first * h.part, some * h.part)}
                 k.gemm(
                     out, self.of_values.matrix(flipped, (s.m, s.n), {}),
@@ -445,6 +477,21 @@ class _Stream:
                 )  # fmt: skip
                 started = 1
         return acc
+
+    def _turn(self, to: ir.Buffer, weights: ir.View, part: int) -> None:
+        """Weights with so many of the chunk on partitions, by DMA or by way of PSUM."""
+        k, n = self.k, self.x.scores.n
+        if self.by_dma:
+            k.copy(to.all, weights)
+            return
+        bank = k.psum("turned", to.dtype, to.shape, to.place)
+
+        def tile(i: Int, _: int) -> None:
+            k.copy(self._along(bank.all, n, i * part, part),
+                   self._along(weights, n, i * part, part))  # fmt: skip
+
+        pieces(k, weights.shape[n] // part, 1, "ko", tile)
+        k.copy(to.all, bank.all)
 
     def _finish(self, mixed: ir.View, of_rows: At) -> None:
         """The quotient of both sums, the cells on it, and their stores."""
