@@ -97,8 +97,7 @@ def _priced(
     target = same.target
     made: list[tuple[Parameters, Made]] = []
     first: AxeError | None = None
-    for sizes in offered:
-        parameters = dict(sizes)
+    for parameters in map(dict, offered):
         try:
             kernel, _ = WRITES[schedule](problem, "cone", target, parameters)
             made.append((parameters, plan(kernel, target)))
@@ -106,10 +105,10 @@ def _priced(
             first = first or error
     found = list[Candidate]()
     best = inf
-    for parameters, m in sorted(made, key=lambda x: x[1].near_s)[: MOST_TIMED.get(schedule, TIMED)]:
+    for chosen, m in sorted(made, key=lambda x: x[1].near_s)[: MOST_TIMED.get(schedule, TIMED)]:
         time_s = m.time_s if m.least_s < best else m.least_s  # which is more than the best takes
         best = min(best, time_s)
-        found.append(Candidate(parameters, time_s, m.costs))
+        found.append(Candidate(chosen, time_s, m.costs))
     if not found:
         if first is None:
             raise DispatchError(schedule, "has no candidate", "sizes that fit")

@@ -20,7 +20,7 @@ OWN = (
     _family(
         "vector", vector.derive, "tensor_copy", "tensor_copy_predicated", "tensor_tensor",
         "tensor_scalar", "scalar_tensor_tensor", "reciprocal", "tensor_reduce", "memset",
-        "tensor_tensor_scan",
+        "tensor_tensor_scan", "tensor_scalar_reduce",
     ),
     _family("scalar", vector.derive, "activation"),
     _family("gpsimd", vector.derive, "iota"),

@@ -54,6 +54,7 @@ VECTOR = (
     Instr("vector.select", "map", scope="vector", limits={**_TWO, "element_cycles": 3}),
     Instr("vector.reciprocal", "map", scope="vector", limits={**_ONE, "element_cycles": 8}),
     Instr("vector.reduce", "reduce", scope="vector", limits=_ONE),
+    Instr("vector.copy_reduce", "copy_reduce", scope="vector", limits=_ONE),
     Instr("vector.scan", "scan", scope="vector", limits=_TWO),
     Instr("vector.fill", "fill", scope="vector", limits=_ONE),
 )

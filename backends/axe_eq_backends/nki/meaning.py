@@ -152,6 +152,15 @@ def tensor_scalar(core: Core, c: Call, env: Env) -> None:
     write(core, c["dst"], env, value)
 
 
+def tensor_scalar_reduce(core: Core, c: Call, env: Env) -> None:
+    """`tensor_scalar_reduce`: `tensor_scalar`, and a reduction of all of a partition."""
+    tensor_scalar(core, c, env)
+    made = _float(read(core, c["dst"], env, c))
+    with np.errstate(all="ignore"):
+        found = OPERATORS[c["reduce_op"]].reduce(made, axis=1, keepdims=True)  # type: ignore[attr-defined]
+    write(core, c["reduce_res"], env, found)
+
+
 def scalar_tensor_tensor(core: Core, c: Call, env: Env) -> None:
     """`scalar_tensor_tensor`: (data op0 number) op1 tile."""
     value = _float(read(core, c["data"], env, c))
@@ -231,6 +240,7 @@ MEANINGS: dict[str, Callable[[Core, Call, Env], None]] = {
     "dma_copy": copy, "tensor_copy": copy, "tensor_copy_predicated": predicated,
     "nc_matmul": matmul, "nc_transpose": transpose, "tensor_tensor": tensor_tensor,
     "tensor_scalar": tensor_scalar, "scalar_tensor_tensor": scalar_tensor_tensor,
-    "activation": activation, "reciprocal": reciprocal, "tensor_reduce": reduce, "memset": memset,
+    "activation": activation, "reciprocal": reciprocal, "tensor_reduce": reduce,
+    "tensor_scalar_reduce": tensor_scalar_reduce, "memset": memset,
     "dma_transpose": dma_transpose, "iota": iota, "dma_gather": gather, "tensor_tensor_scan": scan,
 }  # fmt: skip

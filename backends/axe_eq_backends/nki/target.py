@@ -43,7 +43,7 @@ _CHOICES = {
     "block_cols": (512, 1024, 2048),
     "block_depth": (0, 512, 1024, 2048),
     "tile_elements": (512, 2048, 8192),
-    "stream_chunk": (128, 256, 512, 1024, 2048),
+    "stream_chunk": (128, 256, 512, 1024, 2048, 4096, 8192),
 }
 _COSTS = {
     "sbuf_bytes": "peak", "psum_bytes": "peak", "tensor_s": "own", "vector_s": "own",

@@ -155,9 +155,10 @@ class Cells:
         name = cell.cell
         if name in EXPANSIONS and not raw(cell) and not isinstance(cell, Native):
             formula = EXPANSIONS[name](*cell.args)
-            for where in (self.into, self.rounded):
-                if cell in where:
-                    where[formula] = where[cell]  # type: ignore[index]
+            if cell in self.into:
+                self.into[formula] = self.into[cell]
+            if cell in self.rounded:
+                self.rounded[formula] = self.rounded[cell]
             return self.tile(formula)
         if name in FUNCTIONS:
             return self._function(cell)

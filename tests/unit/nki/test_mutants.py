@@ -40,7 +40,7 @@ GENERATED: dict[str, Callable[[], texts.Kernel]] = texts.KERNELS | {
               ((Tensor("y", "f32", (700, 1)), texts.apply("div", WEIGHT, Z)),)), 8192,
         {"x": (256, 700), "y": (256, 700)}),
     "attention": lambda: (*stream(attention(384, 256, 32), "attention", trn2,
-                                  {"chunk": 256, "kept": 1, "turned": 0}),
+                                  {"chunk": 256, "kept": 1, "turned": 1}),
                           {"q": (384, 32), "k": (32, 256), "v": (256, 32), "y": (384, 32)}),
     "masked": lambda: tiles(
         Space((512, 300), (Tensor("x", "f32", (300, 1)), Count(0), Count(1)),
