@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 MOST_WAYS = 3  # to fill partitions, that are priced
 MOST_BLOCKS = 8  # of a product, that are priced
+MOST_CHUNKS = 3  # of a streamed dim, the longest
 # Operations of cells that figures take as done in the time of one: three engines share them, and a
 # function of the scalar engine counts as several. Assumed; figures only have to stay below prices.
 SHARED = 8
@@ -252,7 +253,7 @@ class Stream:
         cone = read_cone(step)
         problem = _read(cone, self.name)
         length = problem.scores.extent(problem.scores.n)
-        chunks = _up_to(target.sizes("stream_chunk"), length)
+        chunks = _up_to(target.sizes("stream_chunk"), length)[-MOST_CHUNKS:]
         ways = [*product((0, 1), repeat=2)]
         offered = [{"chunk": n, "kept": k, "turned": t} for n in chunks for k, t in ways]
         return priced(cone, problem, self.name, target, offered)
