@@ -10,7 +10,10 @@ are held out. Nothing is measured here: times are the model's, and those publish
 from __future__ import annotations
 
 import argparse
+import ast
+import io
 import sys
+import tokenize
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +25,7 @@ import axe_eq as axe
 from axe_eq import nn
 from axe_eq.target import Target
 from axe_eq_backends.nki.lower import planned
+from axe_eq_backends.nki.schedules import gemm
 from axe_eq_backends.nki.sim import Report, Timeline, simulate
 from axe_eq_backends.nki.sim.loading import findable, load_file, prelude
 from axe_eq_backends.nki.sim.machine import machine_of
@@ -198,6 +202,55 @@ def rivals(checkouts: Path | None, runs: Sequence[int]) -> list[Rival]:
     return found
 
 
+# Schedules here, by files, and AWS's kernels of the same; the function "" is all of a file.
+OURS = {
+    "product": ("gemm.py", "region.py"),
+    "attention": ("stream.py", "gemm.py", "region.py"),
+}
+THEIRS = {
+    "product": (SDK, _EXAMPLES, "nki_matmul_fully_optimized_"),
+    "attention": (LIBRARY, f"{SOURCES}/{_ATTENTION.replace('.', '/')}.py", ""),
+}
+
+
+def code_lines(path: Path, function: str = "") -> int:
+    """Lines of code of a file or a function of it: no blank ones, comments or docstrings."""
+    text = path.read_text(encoding="utf-8")
+    tree: ast.AST = ast.parse(text)
+    if function:
+        tree = next(n for n in ast.walk(tree) if getattr(n, "name", "") == function)
+    said: set[int] = set()
+    for n in ast.walk(tree):
+        if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant):
+            said |= set(range(n.lineno, (n.end_lineno or n.lineno) + 1))
+    first, last = getattr(tree, "lineno", 1), getattr(tree, "end_lineno", len(text.splitlines()))
+    marks = tokenize.generate_tokens(io.StringIO(text).readline)
+    skipped = tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT
+    code = {
+        line for m in marks if m.type not in skipped and m.string
+        for line in range(m.start[0], m.end[0] + 1)
+    }  # fmt: skip
+    return len({n for n in code - said if first <= n <= last})
+
+
+def sizes(checkouts: Path) -> list[str]:
+    """Lines of code of schedules here and of AWS's kernels, counted alike."""
+    lines = [
+        "Lines of code, counted alike: no blank ones, comments or docstrings. A schedule here "
+        "writes every kernel of its kind: any extents, element types, operand orders, cells before "
+        "and after. What it shares with others is counted too.", "",
+        "| schedule | here | shared with others | AWS's kernel |", "| --- | --- | --- | --- |",
+    ]  # fmt: skip
+    for name, (own, *shared) in OURS.items():
+        repository, file, function = THEIRS[name]
+        root = checkouts / repository.partition("/")[2]
+        here = Path(gemm.__file__).parent
+        others = sum(code_lines(here / f) for f in shared)
+        theirs = code_lines(root / file, function)
+        lines.append(f"| {name} | {code_lines(here / own)} | {others} | {theirs} |")
+    return lines
+
+
 def misses(found: Mapping[str, float]) -> float:
     """The largest factor by which anchors of the fit are missed."""
     fitted = [(found[a.name], a.published) for a in ANCHORS if a.role == "fit"]
@@ -263,6 +316,8 @@ def main() -> None:
                   file=sys.stderr)  # fmt: skip
     compared = rivals(options.checkouts, (used, 0))
     text = table(fits, used, compared)
+    if options.checkouts:
+        text += "\n" + "\n".join(sizes(options.checkouts)) + "\n"
     if options.write:
         options.write.write_text(text, encoding="utf-8")
     else:

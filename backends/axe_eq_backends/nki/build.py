@@ -94,6 +94,14 @@ def outputs(s: ir.Primitive) -> tuple[ir.View, ...]:
     return s.views()[: 2 if isinstance(s, CopyReduce) else 1]
 
 
+def inputs(s: ir.Primitive) -> tuple[ir.View, ...]:
+    """What a primitive reads; of a scan also its carries, and constants that stand in scratch."""
+    if isinstance(s, ir.Scan):
+        return *s.views(), *(b.all for b in s.scratch)
+    read = s.views()[len(outputs(s)) :]
+    return (*read, s.acc) if isinstance(s, ir.Gemm) and s.accumulate != 0 else read
+
+
 class EngineBuilder(Builder):
     """Records a kernel of one core.
 

@@ -75,7 +75,7 @@ def _target(name: str, generation: int, memories: tuple[Memory, ...], engines: t
         # Between kernels of one program: no figure is published; the order of a descriptor ring's.
         launch_s=15e-6,
         links=(Link(64e9, 2e-6),),  # NeuronLink of trn1: 384 GB/s of 6 links; latency assumed
-        limits=_limits(generation), choices=_CHOICES, costs=_COSTS, kept=(),
+        limits=_limits(generation), choices=_CHOICES, costs=_COSTS, kept=("turned",),
         source=source, engines=engines,
         completions=(Completion("semaphore"),),
     )  # fmt: skip
