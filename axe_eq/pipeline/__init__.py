@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from axe_eq.debug import Report, stage
 from axe_eq.egraph.worker import is_limited
 from axe_eq.errors import ArgumentError, ProgramError, SearchError
-from axe_eq.extract.mesh.build import build as build_mesh
+from axe_eq.extract.mesh.build import Local
 from axe_eq.extract.mesh.choose import BYTES, TIME
 from axe_eq.extract.mesh.choose import choose as choose_cuts
 from axe_eq.extract.mesh.values import read_values
@@ -33,6 +33,7 @@ from axe_eq.pack import Pack, name_list
 from axe_eq.pack import packs as find_packs
 from axe_eq.pipeline.answers import as_answer, cached
 from axe_eq.pipeline.job import Job, find_target
+from axe_eq.pipeline.on_mesh import Plans
 from axe_eq.pipeline.requests import (
     check_axes,
     check_devices,
@@ -51,6 +52,7 @@ from axe_eq.pipeline.rounds import (
     extract_program,
     extraction_notes,
     given_up,
+    kernels_of_values,
     read_choices,
 )
 from axe_eq.pipeline.saturation import matches_text, saturate_program, saturation_notes
@@ -169,6 +171,13 @@ def choose(job: Job, terms: Mapping[Node, Term], report: Report) -> Executable:
     """The stages from saturate on."""
     if job.mesh is not None:
         return _choose_on_mesh(job, terms, job.mesh, report)
+    return job.executable(*_choose_on_one(job, terms, report))
+
+
+def _choose_on_one(
+    job: Job, terms: Mapping[Node, Term], report: Report
+) -> tuple[ScheduleGraph, Report, Mapping[str, int], Extracted]:
+    """The stages from saturate on, for one device."""
     graph = stage("saturate", lambda: saturate_program(
                       job.program, terms, job.packs, job.without, numerics=job.numerics,
                       kinds=job.target.kept),
@@ -184,7 +193,7 @@ def choose(job: Job, terms: Mapping[Node, Term], report: Report) -> Executable:
     if job.tune:
         schedule = stage("tune", lambda: tune_program(job, choices, found, schedule),
                          report=report, notes=lambda t: t.notes()).schedule  # fmt: skip
-    return job.executable(schedule, report, graph.matches, found)
+    return schedule, report, graph.matches, found
 
 
 def _round(number: int, job: Job, choices: Choices, report: Report) -> tuple[Extracted, Built]:
@@ -207,19 +216,19 @@ def _choose_on_mesh(job: Job, terms: Mapping[Node, Term], mesh: Mesh, report: Re
                   report=report, notes=saturation_notes, show={3: matches_text})  # fmt: skip
     values = stage("read", lambda: read_values(graph.session, program, terms), report=report)
     problem = cuts_problem(program, text, job.target, job.numerics, job.objective)
-    cuts = stage("extract", lambda: choose_cuts(problem, values), report=report,
-                 notes=lambda c: c.notes)  # fmt: skip
+    forms = stage("extract", lambda: choose_cuts(problem, values), report=report,
+                  notes=lambda found: found[0].notes)  # fmt: skip
     inputs = [(i.name, i.node.type, "input") for i in program.inputs]
     inputs += [(n, node.type, "constant") for n, node in constant_nodes(program).items()]
-    schedule = stage("build", lambda: build_mesh(cuts, job.target, inputs, partial(_local, job)),
-                     report=report, notes=lambda g: {"steps": len(g.steps)})  # fmt: skip
-    return job.executable(schedule, report, graph.matches)
+    plans = Plans(job.target, inputs, partial(_local, job), job.objective, report)
+    return job.executable(plans.choose(forms).graph, report, graph.matches)
 
 
-def _local(job: Job, program: Program) -> ScheduleGraph:
+def _local(job: Job, program: Program) -> Local:
     """The schedule of what every device of a mesh computes on its own parts."""
     own = replace(job, program=program, mesh=None, objective=TIME)
-    return choose(own, encode(program.outputs), Report()).schedule.graph
+    schedule, _, _, found = _choose_on_one(own, encode(program.outputs), Report())
+    return Local(schedule, kernels_of_values(program, found))
 
 
 def as_program(fn: Callable[..., Any] | Program, specs: Sequence[Any]) -> Program:

@@ -179,10 +179,14 @@ def check_memory(program: Program, target: Target, mesh: Mesh | None) -> None:
         )
 
 
-def too_large(what: str, target: Target) -> ScheduleError:
+class TooLarge(ScheduleError):
+    """What does not fit into a memory."""
+
+
+def too_large(what: str, target: Target) -> TooLarge:
     """The error of what does not fit into a target's first memory."""
     memory = target.memories[0]
-    return ScheduleError(
+    return TooLarge(
         what, f"does not fit into {memory.name} of {target.name!r}",
         f"at most {n_bytes_text(memory.n_bytes)} in all",
         hint=f"a machine that has more is target.replace({memory.name}=bytes)",

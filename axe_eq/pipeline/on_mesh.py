@@ -1,0 +1,208 @@
+"""Plans on a mesh: cuts are chosen, compiled, and chosen again by what was compiled.
+
+Which cuts are best depends on what kernels cost, and which kernels there are on the cuts. So the
+choice begins with rooflines of operators. What it chooses is compiled, and operators cost from then
+on what they take in their kernels; cuts that are chosen so are compiled too, until nothing changes.
+The plan that is taken is the best of those that were compiled and that fit into memory.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from axe_eq.debug import Report, stage
+from axe_eq.extract.mesh.build import Compile, Local, build
+from axe_eq.extract.mesh.choose import BYTES, TIME, Cuts
+from axe_eq.extract.mesh.fused import Kernel
+from axe_eq.mesh.lower import lower
+from axe_eq.pipeline.requests import TooLarge, n_bytes_text, too_large
+from axe_eq.program.node import Node, Program
+from axe_eq.program.types import ValueType
+from axe_eq.run.explain import total_cost
+from axe_eq.schedule.graph import MoveStep, ScheduleGraph, SpmdStep
+from axe_eq.schedule.memory import buffer_bytes
+from axe_eq.schedule.memory import plan as plan_memory
+from axe_eq.target import Target
+
+MOST_ROUNDS = 4  # of one form of the program
+MOST_COMPILED = 2000  # operators of local programs, beyond the first plan
+MOST_OTHERS = 8  # plans with one operator cut otherwise, at a time
+WORTH = 1.5  # by rooflines, what another form may cost of the best one to be compiled
+# Of what a plan costs, the price of filling a device's memory: where time alone takes too much.
+FILLED = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """Cuts that were compiled.
+
+    Attributes:
+        how: how they were chosen, in words.
+        cuts: of all operators.
+        graph: the schedule.
+        kernels: what they compute of the program.
+        cost: by the objective.
+        capacity: bytes that a device holds.
+    """
+
+    how: str
+    cuts: Cuts
+    graph: ScheduleGraph
+    kernels: Sequence[Kernel]
+    cost: float
+    capacity: int
+
+    @cached_property
+    def peak_bytes(self) -> int:
+        """The most that a device needs at once: a bound, where that fits already."""
+        bound = _most_bytes(self.graph)
+        return bound if bound <= self.capacity else max(lower(self.graph).peak_bytes)
+
+    @property
+    def rank(self) -> tuple[bool, float, float]:
+        """The better, the less: what fits, then by the objective, then by time."""
+        return self.peak_bytes > self.capacity, self.cost, self.graph.time_s
+
+
+def _most_bytes(graph: ScheduleGraph) -> int:
+    """What a device holds if nothing is ever let go: no less than it needs."""
+    size = {name: buffer_bytes(b) for name, b in graph.buffers.items()}
+    n = 1
+    for extent in (graph.mesh or {}).values():
+        n *= extent
+    within = [0]
+    for step in graph.steps:
+        if isinstance(step, SpmdStep):
+            within.append(plan_memory(step.graph).arena_bytes)
+        else:
+            sent = sum(size[r.buffer] for r in step.reads)
+            within.append(n * sent + sum(size[w.buffer] for w in step.writes))
+    return sum(size.values()) + max(within)
+
+
+@dataclass
+class Plans:
+    """Plans of one program, compiled one after the other.
+
+    Attributes:
+        target: of every device.
+        inputs: name, type and role of inputs and constants.
+        compile_local: compiles a program of one device.
+        report: of the stages.
+        tried: all that were compiled.
+        refused: why others could not be.
+    """
+
+    target: Target
+    inputs: Sequence[tuple[str, ValueType, str]]
+    compile_local: Compile
+    objective: str
+    report: Report
+    tried: dict[object, Tried] = field(default_factory=dict)
+    refused: dict[object, TooLarge] = field(default_factory=dict)
+    _known: dict[tuple[Node, ...], Local] = field(default_factory=dict)
+    _work: int = 0
+
+    @property
+    def best(self) -> Tried:
+        """The plan that is taken."""
+        return min(self.tried.values(), key=lambda t: t.rank)
+
+    def choose(self, forms: Sequence[Cuts]) -> Tried:
+        """The best plan found of forms of a program, the cheapest first by rooflines.
+
+        Raises:
+            ScheduleError: no plan that was found fits into memory.
+        """
+        for number, form in enumerate(forms):
+            if number and (self._is_over or form.cost > self._worth(forms[0].cost)):
+                break
+            how = "rooflines of operators" if not number else "another form of the program"
+            self._rounds(form, how)
+        self._improve()
+        if not self.tried or self.best.peak_bytes > self.best.capacity:
+            self._shrink(forms[0])
+        return self.best
+
+    def _worth(self, cost: float) -> float:
+        """What other cuts may cost to be compiled: time only breaks ties of bytes."""
+        return WORTH * cost if self.objective != BYTES else math.floor(cost) + 1.0
+
+    @property
+    def _is_over(self) -> bool:
+        return self._work > MOST_COMPILED
+
+    def _rounds(self, cuts: Cuts, how: str) -> None:
+        """Compile cuts, and those that are chosen by what was compiled, until nothing changes."""
+        for number in range(1, MOST_ROUNDS + 1):
+            if not self._try(cuts, how) or self._is_over:
+                return
+            how = f"kernels of {number} plan{'s' if number > 1 else ''} before"
+            cuts = stage("extract", cuts.again, report=self.report, notes=lambda c: c.notes)
+
+    def _improve(self) -> None:
+        """Compile cuts with one operator cut otherwise, as long as that pays."""
+        best = None
+        while self.tried and best is not self.best and not self._is_over:
+            best = self.best
+            best.cuts.learn(best.kernels)  # what others taught since is of other kernels
+            now = best.cuts.again()
+            others = stage("extract", now.others, report=self.report,
+                           notes=lambda found: {"others": len(found)})  # fmt: skip
+            near = [(n, c) for n, c in others if c.cost < self._worth(now.cost)]
+            for node, cuts in near[:MOST_OTHERS]:
+                self._try(cuts, f"{node.text} cut otherwise")
+
+    def _shrink(self, form: Cuts) -> None:
+        """Look for cuts that hold less.
+
+        Raises:
+            ScheduleError: gives the least that was found.
+        """
+        for filled in FILLED:
+            per_byte = filled * form.cost / self.target.memories[0].n_bytes
+            self._try(form.again(per_byte), "less memory")
+            if self.tried and self.best.peak_bytes <= self.best.capacity:
+                return
+        if not self.tried:
+            raise next(iter(self.refused.values()))
+        least = min(t.peak_bytes for t in self.tried.values())
+        raise too_large(f"plan that takes {n_bytes_text(least)} of a device at its peak, the least "
+                        f"of {len(self.tried)} plans,", self.target)  # fmt: skip
+
+    def _try(self, cuts: Cuts, how: str) -> bool:
+        """Compile cuts; whether they are new, and can be."""
+        if cuts.key in self.tried or cuts.key in self.refused:
+            return False
+        try:
+            built = stage("build", lambda: build(cuts, self.target, self.inputs, self._local),
+                          report=self.report, notes=lambda b: {"steps": len(b.graph.steps)},
+                          )  # fmt: skip
+        except TooLarge as error:
+            self.refused[cuts.key] = error
+            return False
+        cuts.learn(built.kernels)
+        cost = cost_of(built.graph, self.target, self.objective)
+        capacity = self.target.memories[0].n_bytes
+        self.tried[cuts.key] = Tried(how, cuts, built.graph, built.kernels, cost, capacity)
+        return True
+
+    def _local(self, program: Program) -> Local:
+        """A program of one device, compiled once."""
+        if program.outputs not in self._known:
+            self._known[program.outputs] = self.compile_local(program)
+            if self.tried:
+                self._work += len(program.nodes())
+        return self._known[program.outputs]
+
+
+def cost_of(graph: ScheduleGraph, target: Target, objective: str) -> float:
+    """What a plan costs by an objective."""
+    if objective == TIME:
+        return graph.time_s
+    if objective == BYTES:
+        return float(sum(s.n_bytes for s in graph.steps if isinstance(s, MoveStep)))
+    return float(total_cost(graph, target).get(objective, 0.0))
