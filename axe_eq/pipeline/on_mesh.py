@@ -27,7 +27,7 @@ from axe_eq.schedule.memory import buffer_bytes
 from axe_eq.schedule.memory import plan as plan_memory
 from axe_eq.target import Target
 
-MOST_ROUNDS = 4  # of one form of the program
+MOST_ROUNDS = 4  # of one form of the program, and of what is near the best plan
 MOST_COMPILED = 2000  # operators of local programs, beyond the first plan
 MOST_OTHERS = 8  # plans with one operator cut otherwise, at a time
 WORTH = 1.5  # by rooflines, what another form may cost of the best one to be compiled
@@ -145,9 +145,11 @@ class Plans:
 
     def _improve(self) -> None:
         """Compile cuts with one operator cut otherwise, as long as that pays."""
-        best = None
-        while self.tried and best is not self.best and not self._is_over:
-            best = self.best
+        before = None
+        for _ in range(MOST_ROUNDS):
+            if not self.tried or self.best is before or self._is_over:
+                return
+            before = best = self.best
             best.cuts.learn(best.kernels)  # what others taught since is of other kernels
             now = best.cuts.again()
             others = stage("extract", now.others, report=self.report,
