@@ -34,7 +34,9 @@ def lower(graph: ScheduleGraph) -> MeshPlan:
             nodes = step.nodes or (
                 TileNode("load", "", "", "", graph.buffers[writes[0]].type, (), 0),
             )
-            steps.append(exchange(step.name, len(steps), step.reads, step.writes[0], nodes))
+            steps.append(
+                exchange(step.name, len(steps), step.reads, step.writes[0], nodes, graph.near)
+            )
         else:
             raise ScheduleError(f"step {step.name}", "is of one device", "one on a mesh")
     return MeshPlan(

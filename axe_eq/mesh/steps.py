@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from axe_eq.layout import Layout
-from axe_eq.mesh.messages import Messages, plan
+from axe_eq.mesh.messages import Messages, Near, plan
 from axe_eq.mesh.patterns import pattern
 from axe_eq.mesh.pieces import Piece, read_through
 from axe_eq.mesh.sides import Side, side
@@ -74,13 +74,18 @@ Step = LocalStep | ExchangeStep
 
 
 def exchange(
-    name: str, number: int, reads: Sequence[Access], write: Access, nodes: Sequence[TileNode]
+    name: str,
+    number: int,
+    reads: Sequence[Access],
+    write: Access,
+    nodes: Sequence[TileNode],
+    near: Near = (),
 ) -> ExchangeStep:
-    """An exchange with its messages planned."""
+    """An exchange with its messages planned; `near` is as of `ScheduleGraph`."""
     sources = sources_of(reads, nodes)
     out = value_type(nodes[-1].type)
     goal = side(write.layout, out.shape, shard.DEVICE_AXIS)
-    made = plan(sources, goal, read_through(nodes), out.itemsize)
+    made = plan(sources, goal, read_through(nodes), out.itemsize, near)
     return ExchangeStep(name, number, tuple(reads), write, tuple(nodes), made)
 
 

@@ -23,7 +23,7 @@ from axe_eq.debug import Report, stage
 from axe_eq.egraph.worker import is_limited
 from axe_eq.errors import ArgumentError, ProgramError, SearchError
 from axe_eq.extract.mesh.build import Local
-from axe_eq.extract.mesh.choose import BYTES, TIME
+from axe_eq.extract.mesh.choose import TIME
 from axe_eq.extract.mesh.choose import choose as choose_cuts
 from axe_eq.extract.mesh.values import read_values
 from axe_eq.extract.search.commit import MOST_ROUNDS
@@ -60,6 +60,7 @@ from axe_eq.pipeline.tuning import check_tuning
 from axe_eq.pipeline.tuning import tune as tune_program
 from axe_eq.pipeline.worker import choose_limited
 from axe_eq.program.node import Node, Program
+from axe_eq.program.show import value_names
 from axe_eq.program.terms import decode, encode
 from axe_eq.program.trace import trace
 from axe_eq.rule.term import Term
@@ -100,7 +101,8 @@ def compile(
         numerics: "real" (laws of real numbers allowed) or "exact" (bit for bit laws only).
         tune: measure the candidates that are nearest by price on the device, and take the fastest:
             for 60 s at most, or for as many as it says. Never slower than what is chosen without.
-        objective: what is to be least: "time", or on a mesh "link_bytes", all that cross links.
+        objective: what is to be least: "time", or on a mesh a cost of plans, such as "link_bytes",
+            all that cross links; of plans that are equal by it the fastest.
 
     Returns:
         The executable. Its search is kept on disk, by everything it depends on (AXE_CACHE_DIR,
@@ -113,9 +115,8 @@ def compile(
     if numerics not in ("real", "exact"):
         raise ProgramError(f"numerics {numerics!r}", "is not a mode", "'real' or 'exact'")
     check_tuning(tune, mesh)
-    if objective != TIME and (objective != BYTES or mesh is None):
-        wanted = f"{TIME!r}" if mesh is None else f"{TIME!r} or {BYTES!r}"
-        raise ArgumentError(f"objective={objective!r}", "is none", wanted)
+    if objective != TIME and mesh is None:
+        raise ArgumentError(f"objective={objective!r}", "is none of one device", f"{TIME!r}")
     if mesh is not None and not isinstance(mesh, Mesh):
         raise ArgumentError(f"mesh={mesh!r}", "is no mesh", 'a Mesh such as Mesh({"x": 2})')
     left_out = tuple(name_list("without", without))
@@ -215,13 +216,15 @@ def _choose_on_mesh(job: Job, terms: Mapping[Node, Term], mesh: Mesh, report: Re
                       program, terms, job.packs, job.without, [], job.numerics),
                   report=report, notes=saturation_notes, show={3: matches_text})  # fmt: skip
     values = stage("read", lambda: read_values(graph.session, program, terms), report=report)
-    problem = cuts_problem(program, text, job.target, job.numerics, job.objective)
+    problem = cuts_problem(
+        program, text, job.target, job.numerics, job.objective, mesh.links
+    )
     forms = stage("extract", lambda: choose_cuts(problem, values), report=report,
                   notes=lambda found: found[0].notes)  # fmt: skip
     inputs = [(i.name, i.node.type, "input") for i in program.inputs]
     inputs += [(n, node.type, "constant") for n, node in constant_nodes(program).items()]
-    plans = Plans(job.target, inputs, partial(_local, job), job.objective, report)
-    return job.executable(plans.choose(forms).graph, report, graph.matches)
+    plans = Plans(job.target, value_names(program), inputs, partial(_local, job), report)
+    return job.executable(plans.choose(forms).graph, report, graph.matches, plans)
 
 
 def _local(job: Job, program: Program) -> Local:

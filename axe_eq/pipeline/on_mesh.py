@@ -14,24 +14,27 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from axe_eq.debug import Report, stage
+from axe_eq.errors import ArgumentError
 from axe_eq.extract.mesh.build import Compile, Local, build
 from axe_eq.extract.mesh.choose import BYTES, TIME, Cuts
 from axe_eq.extract.mesh.fused import Kernel
+from axe_eq.extract.search.pareto import Point, front
 from axe_eq.mesh.lower import lower
 from axe_eq.pipeline.requests import TooLarge, n_bytes_text, too_large
 from axe_eq.program.node import Node, Program
 from axe_eq.program.types import ValueType
 from axe_eq.run.explain import total_cost
+from axe_eq.schedule import shard
 from axe_eq.schedule.graph import MoveStep, ScheduleGraph, SpmdStep
-from axe_eq.schedule.memory import buffer_bytes
+from axe_eq.schedule.memory import buffer_bytes, stored_bytes
 from axe_eq.schedule.memory import plan as plan_memory
 from axe_eq.target import Target
 
 MOST_ROUNDS = 4  # of one form of the program, and of what is near the best plan
 MOST_COMPILED = 2000  # operators of local programs, beyond the first plan
 MOST_OTHERS = 8  # plans with one operator cut otherwise, at a time
-WORTH = 1.5  # by rooflines, what another form may cost of the best one to be compiled
-# Of what a plan costs, the price of filling a device's memory: where time alone takes too much.
+WORTH = 1.5  # by estimates, what other cuts may cost of the best ones to be compiled
+# What it costs to fill a device's memory, of what a plan costs: where time alone takes too much.
 FILLED = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
 
 
@@ -62,22 +65,24 @@ class Tried:
         return bound if bound <= self.capacity else max(lower(self.graph).peak_bytes)
 
     @property
+    def fits(self) -> bool:
+        """Whether no device needs more than it holds."""
+        return self.peak_bytes <= self.capacity
+
+    @property
     def rank(self) -> tuple[bool, float, float]:
         """The better, the less: what fits, then by the objective, then by time."""
-        return self.peak_bytes > self.capacity, self.cost, self.graph.time_s
+        return not self.fits, self.cost, self.graph.time_s
 
 
 def _most_bytes(graph: ScheduleGraph) -> int:
     """What a device holds if nothing is ever let go: no less than it needs."""
     size = {name: buffer_bytes(b) for name, b in graph.buffers.items()}
-    n = 1
-    for extent in (graph.mesh or {}).values():
-        n *= extent
-    within = [0]
+    n, within = math.prod((graph.mesh or {}).values()), [0]
     for step in graph.steps:
         if isinstance(step, SpmdStep):
             within.append(plan_memory(step.graph).arena_bytes)
-        else:
+        else:  # a device may send all it has to everyone
             sent = sum(size[r.buffer] for r in step.reads)
             within.append(n * sent + sum(size[w.buffer] for w in step.writes))
     return sum(size.values()) + max(within)
@@ -89,6 +94,7 @@ class Plans:
 
     Attributes:
         target: of every device.
+        names: what the program's text calls its values.
         inputs: name, type and role of inputs and constants.
         compile_local: compiles a program of one device.
         report: of the stages.
@@ -97,9 +103,9 @@ class Plans:
     """
 
     target: Target
+    names: dict[Node, str]
     inputs: Sequence[tuple[str, ValueType, str]]
     compile_local: Compile
-    objective: str
     report: Report
     tried: dict[object, Tried] = field(default_factory=dict)
     refused: dict[object, TooLarge] = field(default_factory=dict)
@@ -111,25 +117,31 @@ class Plans:
         """The plan that is taken."""
         return min(self.tried.values(), key=lambda t: t.rank)
 
+    @property
+    def points(self) -> list[Point]:
+        """Plans that no other beats in both time and stored bytes of a device, fastest first."""
+        return front(Point(t.graph.time_s, stored_bytes(t.graph), (t.how,))
+                     for t in self.tried.values())  # fmt: skip
+
     def choose(self, forms: Sequence[Cuts]) -> Tried:
         """The best plan found of forms of a program, the cheapest first by rooflines.
 
         Raises:
             ScheduleError: no plan that was found fits into memory.
+            ArgumentError: the objective is no cost.
         """
         for number, form in enumerate(forms):
-            if number and (self._is_over or form.cost > self._worth(forms[0].cost)):
+            if number and (self._is_over or form.cost > _worth(forms[0])):
                 break
-            how = "rooflines of operators" if not number else "another form of the program"
-            self._rounds(form, how)
+            self._rounds(form, "another form of the program" if number else "rooflines")
         self._improve()
-        if not self.tried or self.best.peak_bytes > self.best.capacity:
-            self._shrink(forms[0])
+        first = forms[0]
+        if not self.tried or not self.best.fits:
+            self._shrink(first)
+        elif first.problem.objective != TIME and not first.problem.counts_bytes:
+            for filled in FILLED:  # cuts have no such cost: memory is what else they have
+                self._try(self._smaller(first, filled), "less memory")
         return self.best
-
-    def _worth(self, cost: float) -> float:
-        """What other cuts may cost to be compiled: time only breaks ties of bytes."""
-        return WORTH * cost if self.objective != BYTES else math.floor(cost) + 1.0
 
     @property
     def _is_over(self) -> bool:
@@ -137,10 +149,10 @@ class Plans:
 
     def _rounds(self, cuts: Cuts, how: str) -> None:
         """Compile cuts, and those that are chosen by what was compiled, until nothing changes."""
-        for number in range(1, MOST_ROUNDS + 1):
+        for _ in range(MOST_ROUNDS):
             if not self._try(cuts, how) or self._is_over:
                 return
-            how = f"kernels of {number} plan{'s' if number > 1 else ''} before"
+            how = "prices of compiled kernels"
             cuts = stage("extract", cuts.again, report=self.report, notes=lambda c: c.notes)
 
     def _improve(self) -> None:
@@ -154,9 +166,12 @@ class Plans:
             now = best.cuts.again()
             others = stage("extract", now.others, report=self.report,
                            notes=lambda found: {"others": len(found)})  # fmt: skip
-            near = [(n, c) for n, c in others if c.cost < self._worth(now.cost)]
+            near = [(n, c) for n, c in others if c.cost < _worth(now)]
             for node, cuts in near[:MOST_OTHERS]:
-                self._try(cuts, f"{node.text} cut otherwise")
+                self._try(cuts, f"{self.name(node)} cut {cuts.option[node].text}")
+
+    def _smaller(self, form: Cuts, filled: float) -> Cuts:
+        return form.again(filled * form.cost / self.target.memories[0].n_bytes)
 
     def _shrink(self, form: Cuts) -> None:
         """Look for cuts that hold less.
@@ -165,15 +180,17 @@ class Plans:
             ScheduleError: gives the least that was found.
         """
         for filled in FILLED:
-            per_byte = filled * form.cost / self.target.memories[0].n_bytes
-            self._try(form.again(per_byte), "less memory")
-            if self.tried and self.best.peak_bytes <= self.best.capacity:
+            self._try(self._smaller(form, filled), "less memory")
+            if self.tried and self.best.fits:
                 return
         if not self.tried:
             raise next(iter(self.refused.values()))
         least = min(t.peak_bytes for t in self.tried.values())
-        raise too_large(f"plan that takes {n_bytes_text(least)} of a device at its peak, the least "
-                        f"of {len(self.tried)} plans,", self.target)  # fmt: skip
+        many = f"{len(self.tried)} plans" if len(self.tried) > 1 else "one plan"
+        raise too_large(
+            f"plan that takes {n_bytes_text(least)} of a device at its peak, the least of {many}",
+            self.target,
+        )
 
     def _try(self, cuts: Cuts, how: str) -> bool:
         """Compile cuts; whether they are new, and can be."""
@@ -187,7 +204,7 @@ class Plans:
             self.refused[cuts.key] = error
             return False
         cuts.learn(built.kernels)
-        cost = cost_of(built.graph, self.target, self.objective)
+        cost = cost_of(built.graph, self.target, cuts.problem.objective)
         capacity = self.target.memories[0].n_bytes
         self.tried[cuts.key] = Tried(how, cuts, built.graph, built.kernels, cost, capacity)
         return True
@@ -200,11 +217,28 @@ class Plans:
                 self._work += len(program.nodes())
         return self._known[program.outputs]
 
+    def name(self, node: Node) -> str:
+        """What people call a value: one that laws made has its operator's text."""
+        return self.names.get(node, node.text)
+
+
+def _worth(cuts: Cuts) -> float:
+    """What other cuts may cost to be compiled: time only breaks ties of bytes."""
+    return math.floor(cuts.cost) + 1.0 if cuts.problem.counts_bytes else WORTH * cuts.cost
+
 
 def cost_of(graph: ScheduleGraph, target: Target, objective: str) -> float:
-    """What a plan costs by an objective."""
+    """What a plan costs by an objective.
+
+    Raises:
+        ArgumentError: plans have no such cost.
+    """
     if objective == TIME:
         return graph.time_s
     if objective == BYTES:
         return float(sum(s.n_bytes for s in graph.steps if isinstance(s, MoveStep)))
-    return float(total_cost(graph, target).get(objective, 0.0))
+    costs = total_cost(graph, target)
+    if objective not in costs:
+        wanted = f"{TIME!r}, or a cost of plans: {' '.join(sorted(costs))}"
+        raise ArgumentError(f"objective={objective!r}", "is none", wanted)
+    return float(costs[objective])

@@ -120,6 +120,7 @@ def build(
     graph = ScheduleGraph(
         target.name, buffers, tuple(steps), tuple(n for n, _, _ in inputs), tuple(outputs), {},
         sizes, sum(s.time_s for s in steps), tuple(() for _ in outputs),
+        cuts.problem.moves.wires.near,
     )  # fmt: skip
     return Built(graph, tuple(building.kernels))
 
@@ -306,13 +307,12 @@ class _Building:
         name = self._buffer(goal)
         nodes = tuple(exchange_nodes(tree, held, goal, self.mesh))
         write = Access(name, goal.layout)
-        messages = exchange(name, 0, reads, write, nodes).messages
-        n = shard.n_devices(self.mesh)
-        most = max((*messages.sent(n), *messages.received(n)), default=0)
-        price = self.cuts.problem.moves.timed(messages.n_bytes, most, goal.type.n_bytes // n)
+        moves = self.cuts.problem.moves
+        messages = exchange(name, 0, reads, write, nodes, moves.wires.near).messages
+        price = moves.timed(messages, goal.type.n_bytes // shard.n_devices(self.mesh))
         kind = "move" if tree.is_leaf else "select"
         step = MoveStep(f"m{sum(map(len, self.moves.values()))}_{kind}", reads, (write,),
-                        messages.n_bytes, price.seconds, nodes=nodes)  # fmt: skip
+                        messages.n_bytes, price.seconds, price.by_link, nodes)  # fmt: skip
         level = max((self.ready[n] for n in names), default=-1)
         self.moves.setdefault(level, []).append(step)
         self.sent[key] = self.stored[key] = name

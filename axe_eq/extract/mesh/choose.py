@@ -47,7 +47,7 @@ class Problem:
         moves: prices of exchanges.
         arrive: input and constant -> the buffer it arrives in.
         wanted: per output the buffer it is wanted in, or None.
-        objective: "time" or "link_bytes".
+        objective: "time", "link_bytes", or the name of a cost.
         fused: prices of operators as they were compiled, as far as they were.
         per_byte: what a byte that a device holds costs, where time alone takes too much memory.
         tables: prices of edges between operators, remembered.
@@ -70,9 +70,16 @@ class Problem:
         """Text of the mesh."""
         return self.machine.mesh
 
+    @property
+    def counts_bytes(self) -> bool:
+        """Whether bytes are to be least, and time only breaks ties of them."""
+        return self.objective == BYTES or self.objective in self.moves.wires.named(())
+
     def weight(self, price: Price) -> float:
-        """What a price counts: time breaks ties of bytes."""
-        return price.seconds if self.objective == TIME else price.n_bytes + price.seconds / 1e3
+        """What a price counts. Costs that cuts do not have are stood for by time."""
+        if not self.counts_bytes:
+            return price.seconds
+        return price.by_link.get(self.objective, price.n_bytes) + price.seconds / 1e3
 
 
 @dataclass(frozen=True)

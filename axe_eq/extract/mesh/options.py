@@ -102,6 +102,13 @@ class Option:
         """Of one device, by the roofline of the operator alone."""
         return self.work.seconds()
 
+    @property
+    def text(self) -> str:
+        """For people: ``[x.y,-]``, the mesh axes that cut every dim, ``, in parts over z``."""
+        dims = ",".join(".".join(p.axes) or shard.NONE for p in self.home)
+        over = f" of parts over {'.'.join(self.parts.axes)}" if self.parts else ""
+        return f"[{dims}]{over}"
+
 
 @dataclass(frozen=True)
 class Machine:
