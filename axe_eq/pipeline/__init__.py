@@ -24,7 +24,6 @@ from axe_eq.egraph.worker import is_limited
 from axe_eq.errors import ArgumentError, ProgramError, SearchError
 from axe_eq.extract.mesh.build import Local
 from axe_eq.extract.mesh.choose import TIME
-from axe_eq.extract.mesh.choose import choose as choose_cuts
 from axe_eq.extract.mesh.values import read_values
 from axe_eq.extract.search.commit import MOST_ROUNDS
 from axe_eq.extract.search.stage import Extracted
@@ -219,12 +218,10 @@ def _choose_on_mesh(job: Job, terms: Mapping[Node, Term], mesh: Mesh, report: Re
     problem = cuts_problem(
         program, text, job.target, job.numerics, job.objective, mesh.links
     )
-    forms = stage("extract", lambda: choose_cuts(problem, values), report=report,
-                  notes=lambda found: found[0].notes)  # fmt: skip
     inputs = [(i.name, i.node.type, "input") for i in program.inputs]
     inputs += [(n, node.type, "constant") for n, node in constant_nodes(program).items()]
     plans = Plans(job.target, value_names(program), inputs, partial(_local, job), report)
-    return job.executable(plans.choose(forms).graph, report, graph.matches, plans)
+    return job.executable(plans.choose(problem, values).graph, report, graph.matches, plans)
 
 
 def _local(job: Job, program: Program) -> Local:

@@ -9,15 +9,16 @@ The plan that is taken is the best of those that were compiled and that fit into
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from axe_eq.debug import Report, stage
 from axe_eq.errors import ArgumentError
 from axe_eq.extract.mesh.build import Compile, Local, build
-from axe_eq.extract.mesh.choose import BYTES, TIME, Cuts
+from axe_eq.extract.mesh.choose import BYTES, TIME, Cuts, Problem, choose
 from axe_eq.extract.mesh.fused import Kernel
+from axe_eq.extract.mesh.values import Values
 from axe_eq.extract.search.pareto import Point, front
 from axe_eq.mesh.lower import lower
 from axe_eq.pipeline.requests import TooLarge, n_bytes_text, too_large
@@ -31,8 +32,10 @@ from axe_eq.schedule.memory import plan as plan_memory
 from axe_eq.target import Target
 
 MOST_ROUNDS = 4  # of one form of the program, and of what is near the best plan
-MOST_COMPILED = 2000  # operators of local programs, beyond the first plan
-MOST_OTHERS = 8  # plans with one operator cut otherwise, at a time
+MOST_COMPILED = 400  # operators of local programs, beyond the first plan
+MOST_FORMS = 2  # forms of the program, at a time
+LEAST_GAIN = 0.01  # for which it is gone on
+MOST_OTHERS = 4  # plans with one operator cut otherwise, at a time
 WORTH = 1.5  # by estimates, what other cuts may cost of the best ones to be compiled
 # What it costs to fill a device's memory, of what a plan costs: where time alone takes too much.
 FILLED = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
@@ -123,25 +126,53 @@ class Plans:
         return front(Point(t.graph.time_s, stored_bytes(t.graph), (t.how,))
                      for t in self.tried.values())  # fmt: skip
 
-    def choose(self, forms: Sequence[Cuts]) -> Tried:
-        """The best plan found of forms of a program, the cheapest first by rooflines.
+    def choose(self, problem: Problem, own: Values) -> Tried:
+        """The best plan found.
+
+        Args:
+            problem: what is asked of cuts.
+            own: all forms of the program, its own one picked.
 
         Raises:
             ScheduleError: no plan that was found fits into memory.
             ArgumentError: the objective is no cost.
         """
-        for number, form in enumerate(forms):
-            if number and (self._is_over or form.cost > _worth(forms[0])):
-                break
-            self._rounds(form, "another form of the program" if number else "rooflines")
+        first, *_ = self._forms(problem, own)
+        self._rounds(first, "rooflines")
+        mine = Cuts(problem, own.roots(), own)
+        if not problem.counts_bytes or mine.cost < _worth(first):
+            self._rounds(mine, "the program's own form")
+        self._transform(problem)
         self._improve()
-        first = forms[0]
         if not self.tried or not self.best.fits:
             self._shrink(first)
-        elif first.problem.objective != TIME and not first.problem.counts_bytes:
+        elif problem.objective != TIME and not problem.counts_bytes:
             for filled in FILLED:  # cuts have no such cost: memory is what else they have
                 self._try(self._smaller(first, filled), "less memory")
         return self.best
+
+    def _forms(self, problem: Problem, values: Values) -> list[Cuts]:
+        return stage("extract", lambda: choose(problem, values), report=self.report,
+                     notes=lambda found: found[0].notes)  # fmt: skip
+
+    def _gaining(self) -> Iterator[Tried]:
+        """The best plan, as long as there are better ones than before."""
+        before = math.inf
+        for _ in range(MOST_ROUNDS):
+            if not self.tried or self._is_over or self.best.cost > before * (1 - LEAST_GAIN):
+                return
+            before = self.best.cost
+            self.best.cuts.learn(self.best.kernels)  # others taught since what other kernels cost
+            yield self.best
+
+    def _transform(self, problem: Problem) -> None:
+        """Compile other forms of the program, as long as that pays."""
+        for best in self._gaining():
+            now = best.cuts.again()
+            forms = self._forms(problem, best.cuts.values)
+            others = [f for f in forms if f.key not in self.tried and f.cost < _worth(now)]
+            for form in others[:MOST_FORMS]:
+                self._rounds(form, "another form of the program")
 
     @property
     def _is_over(self) -> bool:
@@ -157,12 +188,7 @@ class Plans:
 
     def _improve(self) -> None:
         """Compile cuts with one operator cut otherwise, as long as that pays."""
-        before = None
-        for _ in range(MOST_ROUNDS):
-            if not self.tried or self.best is before or self._is_over:
-                return
-            before = best = self.best
-            best.cuts.learn(best.kernels)  # what others taught since is of other kernels
+        for best in self._gaining():
             now = best.cuts.again()
             others = stage("extract", now.others, report=self.report,
                            notes=lambda found: {"others": len(found)})  # fmt: skip

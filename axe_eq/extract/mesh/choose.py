@@ -30,7 +30,6 @@ from axe_eq.schedule import shard
 MOST_PIECES = 64  # that one exchange reads
 MOST_PLACES = 64  # buffers that a value may be read from
 MOST_TRIED = 60  # alternatives of values, each with all cuts chosen anew
-MOST_FORMS = 3  # that are compiled
 MOST_NEAR, MOST_SOLVED = 4, 1000  # other options of an operator, operators whose cuts are chosen anew
 LEAST_SHARE = 0.01  # of all costs, of an operator that is cut otherwise
 MOST_WORK = 4000  # operators whose cuts are chosen on the way, in all
@@ -144,6 +143,7 @@ class Cuts:
 
     Attributes:
         roots: the outputs' nodes.
+        values: the form that they are of.
         computed: nodes that are somewhere and no inputs, operands before users.
         option: of each of these, the one chosen.
         place: of values that are read several times, the buffer that all of them read.
@@ -152,8 +152,8 @@ class Cuts:
         tried: forms of the program whose cuts were chosen.
     """
 
-    def __init__(self, problem: Problem, roots: Sequence[Node]) -> None:
-        self.problem, self.roots, self.tried = problem, tuple(roots), 1
+    def __init__(self, problem: Problem, roots: Sequence[Node], values: Values) -> None:
+        self.problem, self.roots, self.values, self.tried = problem, tuple(roots), values, 1
         self._trees: dict[tuple[Node, bool], Tree] = {}
         self._fixed: list[float] = []  # costs that nothing changes
         self._kept = self._keep()
@@ -188,7 +188,7 @@ class Cuts:
 
     def again(self, per_byte: float = 0.0) -> Cuts:
         """The cheapest cuts of this form by what was learned since."""
-        return Cuts(replace(self.problem, per_byte=per_byte), self.roots)
+        return Cuts(replace(self.problem, per_byte=per_byte), self.roots, self.values)
 
     def others(self) -> list[tuple[Node, Cuts]]:
         """Cuts with one operator cut otherwise, and all others as is cheapest then: cheapest first.
@@ -419,9 +419,11 @@ def _distinct(forms: Sequence[Form]) -> tuple[list[Form], list[int]]:
 def choose(problem: Problem, values: Values) -> list[Cuts]:
     """The cheapest cuts of the forms that laws gave a program, the cheapest forms first.
 
-    Every one is of rooflines of operators: what is compiled of them says more.
+    Args:
+        problem: what is asked, with prices of what was compiled.
+        values: the form that the search begins with.
     """
-    best = Cuts(problem, values.roots())
+    best = Cuts(problem, values.roots(), values)
     found = {best.roots: best}
     work = len(best.computed)
     changes = chain(filter(None, [values.cheapest()]), values.changes())
@@ -430,13 +432,13 @@ def choose(problem: Problem, values: Values) -> list[Cuts]:
     ):
         if (roots := other.roots()) in found:
             continue
-        cuts = found[roots] = Cuts(problem, roots)
+        cuts = found[roots] = Cuts(problem, roots, other)
         work += len(cuts.computed)
         if cuts.cost < best.cost * (1 - ROUNDING):
             best, changes = cuts, chain(other.changes())
     for cuts in found.values():
         cuts.tried = len(found)
-    return sorted(found.values(), key=lambda c: c.cost)[:MOST_FORMS]
+    return sorted(found.values(), key=lambda c: c.cost)
 
 
 __all__ = ["BYTES", "TIME", "Cuts", "Exchanged", "Problem", "choose", "exchanged"]

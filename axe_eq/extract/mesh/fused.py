@@ -51,9 +51,6 @@ class Share:
         return self.factor * option.work.seconds(self.inside, self.kept)
 
 
-ALONE = Share()
-
-
 @dataclass
 class Fused:
     """Prices of operators as they were compiled, where they were.
@@ -61,15 +58,17 @@ class Fused:
     Attributes:
         last: operator -> its part in what was compiled last.
         known: operator and option -> the part that it had when it was compiled so.
+        typical: how much slower than their rooflines all operators were that were compiled last.
     """
 
     last: dict[Node, Share] = field(default_factory=dict)
     known: dict[tuple[Node, Option], Share] = field(default_factory=dict)
+    typical: float = 1.0
 
     def seconds(self, node: Node, option: Option) -> float:
         """What a device takes for an option of an operator."""
-        share = self.known.get((node, option)) or self.last.get(node, ALONE)
-        return share.seconds(option)
+        share = self.known.get((node, option)) or self.last.get(node)
+        return share.seconds(option) if share else self.typical * option.seconds
 
     def learn(
         self,
@@ -111,6 +110,8 @@ class Fused:
             work = part.seconds(options[node])
             share = Share(part.inside, part.kept, taken.get(node, 0.0) / work if work else 1.0)
             self.last[node] = self.known[node, options[node]] = share
+        alone = sum(options[node].seconds for node in parts)
+        self.typical = sum(taken.values()) / alone if alone else 1.0
 
     @staticmethod
     def _share(
