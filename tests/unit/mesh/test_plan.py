@@ -59,16 +59,16 @@ def test_a_plan_is_read_back_from_its_json(name: str) -> None:
 
 
 def test_a_plan_prints_every_message(golden: Callable[[str], None]) -> None:
-    golden(f"{compiled('roll').plan}\n\n{compiled('everywhere', objective='link_bytes').plan}\n")
+    golden(f"{compiled('roll').plan}\n\n{compiled('everywhere').plan}\n")
 
 
 def test_a_sum_is_folded_once_and_copied() -> None:
     """Copies of a result are copies of one sum: no device adds in an order of its own."""
     rng = np.random.default_rng(1)
     x, w = rng.standard_normal((16, 32), np.float32), rng.standard_normal((32, 8), np.float32)
-    exe = compiled("everywhere", objective="link_bytes")
+    exe = compiled("everywhere")
     assert [s.pattern for s in exe.plan.exchanges] == ["all_to_all of 4", "all_gather of 4"]
-    for made in (exe, compiled("everywhere")):
+    for made in (exe, compiled("everywhere", objective="time")):
         made(x, w)  # refuses copies that differ
 
 
@@ -81,7 +81,7 @@ def test_selectors_of_selectors_are_one_exchange() -> None:
 def test_what_devices_compute_between_exchanges_is_fused() -> None:
     """One program of a device's own parts: its kernels are of several operators."""
     for name, kernels in {"softmax": 1, "rmsnorm": 1, "attention": 1, "mlp": 3}.items():
-        exe = compiled(name, objective="link_bytes")
+        exe = compiled(name)
         assert len(exe.kernels) == kernels, name
         assert len(exe.program.nodes()) > kernels + 2
 
@@ -89,12 +89,12 @@ def test_what_devices_compute_between_exchanges_is_fused() -> None:
 def test_a_halo_is_all_that_windows_move() -> None:
     rows = 3 * 2 * 4  # bytes of a row of all channels
     for name, n_rows in {"convolution": 6, "convolution in steps": 3}.items():
-        assert compiled(name, objective="link_bytes").plan.link_bytes == n_rows * rows
+        assert compiled(name).plan.link_bytes == n_rows * rows
 
 
 def test_a_lookup_sends_no_part_of_its_table() -> None:
     """Every device reads what it has; the rows that are found are exchanged, and the integers."""
-    exe = compiled("vocabulary", objective="link_bytes")
+    exe = compiled("vocabulary")
     assert exe.plan.link_bytes == 3 * 8 * 4 + 3 * 8 * 8 * 4
 
 
@@ -220,7 +220,7 @@ def test_a_text_that_was_changed_is_refused_by_its_digest() -> None:
 
 
 def programs(name: str) -> list[list[Event]]:
-    plan = compiled(name, objective="link_bytes").plan
+    plan = compiled(name).plan
     return [program(plan, rank) for rank in range(plan.n_ranks)]
 
 
