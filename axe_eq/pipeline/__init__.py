@@ -215,9 +215,7 @@ def _choose_on_mesh(job: Job, terms: Mapping[Node, Term], mesh: Mesh, report: Re
                       program, terms, job.packs, job.without, [], job.numerics),
                   report=report, notes=saturation_notes, show={3: matches_text})  # fmt: skip
     values = stage("read", lambda: read_values(graph.session, program, terms), report=report)
-    problem = cuts_problem(
-        program, text, job.target, job.numerics, job.objective, mesh.links
-    )
+    problem = cuts_problem(program, text, job.target, job.numerics, job.objective, mesh.links)
     inputs = [(i.name, i.node.type, "input") for i in program.inputs]
     inputs += [(n, node.type, "constant") for n, node in constant_nodes(program).items()]
     plans = Plans(job.target, value_names(program), inputs, partial(_local, job), report)

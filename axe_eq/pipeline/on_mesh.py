@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from axe_eq.debug import Report, stage
-from axe_eq.errors import ArgumentError
+from axe_eq.errors import ArgumentError, SearchError
 from axe_eq.extract.mesh.build import Compile, Local, build
 from axe_eq.extract.mesh.choose import BYTES, TIME, Cuts, Problem, choose
 from axe_eq.extract.mesh.fused import Kernel
@@ -25,17 +25,16 @@ from axe_eq.pipeline.requests import TooLarge, n_bytes_text, too_large
 from axe_eq.program.node import Node, Program
 from axe_eq.program.types import ValueType
 from axe_eq.run.explain import total_cost
-from axe_eq.schedule import shard
 from axe_eq.schedule.graph import MoveStep, ScheduleGraph, SpmdStep
 from axe_eq.schedule.memory import buffer_bytes, stored_bytes
 from axe_eq.schedule.memory import plan as plan_memory
 from axe_eq.target import Target
 
 MOST_ROUNDS = 4  # of one form of the program, and of what is near the best plan
-MOST_COMPILED = 400  # operators of local programs, beyond the first plan
+MOST_COMPILED = 250  # operators of local programs, beyond the first plan
 MOST_FORMS = 2  # forms of the program, at a time
 LEAST_GAIN = 0.01  # for which it is gone on
-MOST_OTHERS = 4  # plans with one operator cut otherwise, at a time
+MOST_OTHERS = 8  # plans with one operator cut otherwise, at a time
 WORTH = 1.5  # by estimates, what other cuts may cost of the best ones to be compiled
 # What it costs to fill a device's memory, of what a plan costs: where time alone takes too much.
 FILLED = (0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
@@ -111,7 +110,7 @@ class Plans:
     compile_local: Compile
     report: Report
     tried: dict[object, Tried] = field(default_factory=dict)
-    refused: dict[object, TooLarge] = field(default_factory=dict)
+    refused: dict[object, SearchError | TooLarge] = field(default_factory=dict)
     _known: dict[tuple[Node, ...], Local] = field(default_factory=dict)
     _work: int = 0
 
@@ -172,7 +171,8 @@ class Plans:
             forms = self._forms(problem, best.cuts.values)
             others = [f for f in forms if f.key not in self.tried and f.cost < _worth(now)]
             for form in others[:MOST_FORMS]:
-                self._rounds(form, "another form of the program")
+                if not self._is_over:
+                    self._rounds(form, "another form of the program")
 
     @property
     def _is_over(self) -> bool:
@@ -194,7 +194,8 @@ class Plans:
                            notes=lambda found: {"others": len(found)})  # fmt: skip
             near = [(n, c) for n, c in others if c.cost < _worth(now)]
             for node, cuts in near[:MOST_OTHERS]:
-                self._try(cuts, f"{self.name(node)} cut {cuts.option[node].text}")
+                if not self._is_over:
+                    self._try(cuts, f"{self.name(node)} cut {cuts.option[node].text}")
 
     def _smaller(self, form: Cuts, filled: float) -> Cuts:
         return form.again(filled * form.cost / self.target.memories[0].n_bytes)
@@ -226,7 +227,7 @@ class Plans:
             built = stage("build", lambda: build(cuts, self.target, self.inputs, self._local),
                           report=self.report, notes=lambda b: {"steps": len(b.graph.steps)},
                           )  # fmt: skip
-        except TooLarge as error:
+        except (SearchError, TooLarge) as error:  # no kernel at these extents, or none that fits
             self.refused[cuts.key] = error
             return False
         cuts.learn(built.kernels)

@@ -120,9 +120,9 @@ def _compared(found: Any) -> list[str]:
         ratio = other.graph.time_s / (best.graph.time_s or 1.0)
         said = [f"{time_text(other.graph.time_s)}, x{ratio:.2f}", *_lost(best, other)]
         lines.append(f"  {other.how}: {', '.join(said)}{_changed(found, other)}")
-    plans = counted(len(found.tried), "plan")
-    lines.append(f"  {plans} compiled, by {best.how} the one chosen" +
-                 (f"; {len(found.refused)} more fit no device" if found.refused else ""))  # fmt: skip
+    lines.append(f"  {counted(len(found.tried), 'plan')} compiled, by {best.how} the one chosen")
+    if found.refused:
+        lines.append(f"  {counted(len(found.refused), 'plan')} more without kernels that fit")
     return lines
 
 

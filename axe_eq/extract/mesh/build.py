@@ -45,6 +45,7 @@ from axe_eq.schedule import shard
 from axe_eq.schedule.graph import Access, BufferSpec, MoveStep, ScheduleGraph, SpmdStep, Step
 from axe_eq.target import Target
 
+
 @dataclass(frozen=True)
 class Local:
     """A program of one device, compiled.
@@ -356,9 +357,11 @@ class _Building:
         given = tuple(InputSpec(n) for n in names.values())
         local = compile_local(Program(given, roots, flatten(roots)[0]))
         of = {n: self.source[old] for old, n in made.items() if old in self.source}
+        left = set(of.values()).difference(*(map(of.get, made) for made, _, _ in local.kernels))
         for computes, stores, seconds in local.kernels:
-            own = (frozenset(of[n] for n in nodes if n in of) for nodes in (computes, stores))
-            self.kernels.append(Kernel(level, *own, seconds))
+            own, kept = (frozenset(of[n] for n in nodes if n in of) for nodes in (computes, stores))
+            # What laws made alone stands for the operators that no kernel computes as they are.
+            self.kernels.append(Kernel(level, own or frozenset(left), kept, seconds))
 
         def access(name: str) -> Access:
             return Access(name, self.buffers[name].layout)

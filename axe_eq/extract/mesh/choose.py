@@ -30,7 +30,10 @@ from axe_eq.schedule import shard
 MOST_PIECES = 64  # that one exchange reads
 MOST_PLACES = 64  # buffers that a value may be read from
 MOST_TRIED = 60  # alternatives of values, each with all cuts chosen anew
-MOST_NEAR, MOST_SOLVED = 4, 1000  # other options of an operator, operators whose cuts are chosen anew
+MOST_NEAR, MOST_SOLVED = (
+    4,
+    1000,
+)  # other options of an operator, operators whose cuts are chosen anew
 LEAST_SHARE = 0.01  # of all costs, of an operator that is cut otherwise
 MOST_WORK = 4000  # operators whose cuts are chosen on the way, in all
 ROUNDING = 1e-9  # of costs that are equal
@@ -376,7 +379,7 @@ class Cuts:
         return known[key]
 
     def _alone(self, node: Node) -> Costs:
-        """What every option of an operator costs by itself: computing, and the exchange of parts."""
+        """What options of an operator cost by themselves: computing, and exchanges of parts."""
         problem, options = self.problem, self._options[node]
         if id(options) not in problem.tables:
             problem.tables[id(options)] = np.array([self._sent(node, o) for o in options])
@@ -384,7 +387,7 @@ class Cuts:
         own = np.array([problem.weight(Price(0, s)) for s in seconds])
         if problem.per_byte:
             own += [problem.per_byte * self._held(node, o) for o in options]
-        return problem.tables[id(options)] + own
+        return np.asarray(problem.tables[id(options)] + own)
 
     def _held(self, node: Node, option: Option) -> int:
         """Bytes of a device that an option holds: what it is computed from, and the value."""

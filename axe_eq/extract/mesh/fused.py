@@ -106,6 +106,8 @@ class Fused:
             members = list(inside[level]) or list(parts)
             if members:
                 self._share(taken, members, parts, options, seconds)
+        for node in options:  # of what no kernel computes, others' have done the work
+            parts.setdefault(node, Share())
         for node, part in parts.items():
             work = part.seconds(options[node])
             share = Share(part.inside, part.kept, taken.get(node, 0.0) / work if work else 1.0)

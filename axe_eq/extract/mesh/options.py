@@ -238,9 +238,7 @@ class Machine:
             found.append(tuple(p for p in parts if p is not None))
         return tuple(found)
 
-    def _work(
-        self, sig: Signature, node: Node, needs: Sequence[Cut], local: Sequence[int]
-    ) -> Work:
+    def _work(self, sig: Signature, node: Node, needs: Sequence[Cut], local: Sequence[int]) -> Work:
         """Matrix rate for products of two, else plain."""
         target = self.target
         rows = [r for r in target.rows("gemm") if any(node.type.dtype in d for d in r.dtypes)]
