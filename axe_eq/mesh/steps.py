@@ -45,6 +45,7 @@ class ExchangeStep:
         write: the buffer made, and its layout.
         nodes: loads, by number of the read, and the selectors that the value goes through.
         messages: who sends what to whom.
+        time_s: estimated seconds, of the busiest rank.
     """
 
     name: str
@@ -53,6 +54,7 @@ class ExchangeStep:
     write: Access
     nodes: tuple[TileNode, ...]
     messages: Messages
+    time_s: float = 0.0
 
     @property
     def type(self) -> ValueType:
@@ -80,13 +82,14 @@ def exchange(
     write: Access,
     nodes: Sequence[TileNode],
     near: Near = (),
+    time_s: float = 0.0,
 ) -> ExchangeStep:
     """An exchange with its messages planned; `near` is as of `ScheduleGraph`."""
     sources = sources_of(reads, nodes)
     out = value_type(nodes[-1].type)
     goal = side(write.layout, out.shape, shard.DEVICE_AXIS)
     made = plan(sources, goal, read_through(nodes), out.itemsize, near)
-    return ExchangeStep(name, number, tuple(reads), write, tuple(nodes), made)
+    return ExchangeStep(name, number, tuple(reads), write, tuple(nodes), made, time_s)
 
 
 def sources_of(reads: Sequence[Access], nodes: Sequence[TileNode]) -> list[Side]:

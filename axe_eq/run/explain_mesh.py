@@ -115,7 +115,7 @@ def _compared(found: Any) -> list[str]:
     for other in sorted(found.tried.values(), key=lambda t: t.rank):
         seen.setdefault((other.graph.time_s, _link_bytes(other.graph)), other)
     others = [t for t in seen.values() if t is not best]
-    lines = ["compared with, all compiled:"]
+    lines = ["compared with:"]
     for other in others[:MOST_PLANS]:
         ratio = other.graph.time_s / (best.graph.time_s or 1.0)
         said = [f"{time_text(other.graph.time_s)}, x{ratio:.2f}", *_lost(best, other)]

@@ -6,6 +6,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from axe_eq.errors import AxeError, ScheduleError
 from axe_eq.mesh.plan import MeshPlan, plan_from_json, plan_of
 from axe_eq.mesh.prove import Event, check_programs, program, prove
 from axe_eq.mesh.simulate import Simulation
-from axe_eq.mesh.steps import LocalStep
+from axe_eq.mesh.steps import ExchangeStep, LocalStep, reads_of, writes_of
 from axe_eq.program.nesting import flatten
 from axe_eq.schedule.graph import ScheduleGraph
 from axe_eq_backends.cpu.run import CpuRunner
@@ -350,6 +351,34 @@ def test_a_graph_of_a_mesh_says_what_its_moves_go_through() -> None:
     assert isinstance(again, ScheduleGraph)
     assert again == graph
     assert any(getattr(s, "nodes", ()) for s in graph.steps if s.kind == "move")
+
+
+def test_a_timeline_keeps_every_rank_s_order_and_ends() -> None:
+    """Lanes do one thing at a time, what is read is there, and all bytes are in the trace."""
+    plan = compiled("mlp").plan
+    events = plan.events
+    for rank, lane in {(e.rank, e.lane) for e in events}:
+        mine = [e for e in events if (e.rank, e.lane) == (rank, lane)]
+        assert all(a.end <= b.start for a, b in pairwise(mine))
+    made: dict[tuple[int, str], float] = {}
+    for step in plan.steps:
+        of = [e for e in events if e.step == step.name]
+        for e in of:
+            assert all(e.start >= made.get((e.rank, n), 0.0) for n in reads_of(step))
+        for rank in range(plan.n_ranks):
+            ends = [e.end for e in of if e.rank == rank]
+            made |= {(rank, n): max(ends, default=0.0) for n in writes_of(step)}
+        if isinstance(step, ExchangeStep):
+            sent = tuple(sum(e.n_bytes for e in of if (e.rank, e.lane) == (r, "out"))
+                         for r in range(plan.n_ranks))  # fmt: skip
+            assert sent == plan.n_bytes[step.name]
+            assert max(e.end - e.start for e in of) == pytest.approx(step.time_s)
+    trace = json.loads(plan.perfetto())["traceEvents"]
+    bars = [t for t in trace if t["ph"] == "X"]
+    assert [(t["pid"], t["name"]) for t in bars] == [(e.rank, e.step) for e in events]
+    page = plan.html()
+    assert page.count('class="bar"') == len(events)
+    assert all(f"<code>{s.name}</code>" in page for s in plan.steps)
 
 
 def test_plans_are_values() -> None:
