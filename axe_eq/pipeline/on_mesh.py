@@ -16,7 +16,7 @@ from functools import cached_property
 from axe_eq.debug import Report, stage
 from axe_eq.errors import ArgumentError, SearchError
 from axe_eq.extract.mesh.build import Compile, Local, build
-from axe_eq.extract.mesh.choose import BYTES, TIME, Cuts, Problem, choose
+from axe_eq.extract.mesh.choose import BYTES, MOST_WORK, TIME, Cuts, Problem, choose
 from axe_eq.extract.mesh.fused import Kernel
 from axe_eq.extract.mesh.values import Values
 from axe_eq.extract.search.pareto import Point, front
@@ -150,8 +150,8 @@ class Plans:
                 self._try(self._smaller(first, filled), "less memory")
         return self.best
 
-    def _forms(self, problem: Problem, values: Values) -> list[Cuts]:
-        return stage("extract", lambda: choose(problem, values), report=self.report,
+    def _forms(self, problem: Problem, values: Values, most_work: int = MOST_WORK) -> list[Cuts]:
+        return stage("extract", lambda: choose(problem, values, most_work), report=self.report,
                      notes=lambda found: found[0].notes)  # fmt: skip
 
     def _gaining(self) -> Iterator[Tried]:
@@ -168,7 +168,7 @@ class Plans:
         """Compile other forms of the program, as long as that pays."""
         for best in self._gaining():
             now = best.cuts.again()
-            forms = self._forms(problem, best.cuts.values)
+            forms = self._forms(problem, best.cuts.values, MOST_WORK // 4)
             others = [f for f in forms if f.key not in self.tried and f.cost < _worth(now)]
             for form in others[:MOST_FORMS]:
                 if not self._is_over:

@@ -35,7 +35,7 @@ MOST_NEAR, MOST_SOLVED = (
     1000,
 )  # other options of an operator, operators whose cuts are chosen anew
 LEAST_SHARE = 0.01  # of all costs, of an operator that is cut otherwise
-MOST_WORK = 4000  # operators whose cuts are chosen on the way, in all
+MOST_WORK = 4000  # operators whose cuts are chosen for one search
 ROUNDING = 1e-9  # of costs that are equal
 BYTES, TIME = "link_bytes", "time"
 
@@ -383,8 +383,13 @@ class Cuts:
         problem, options = self.problem, self._options[node]
         if id(options) not in problem.tables:
             problem.tables[id(options)] = np.array([self._sent(node, o) for o in options])
-        seconds = [problem.fused.seconds(node, o) for o in options]
-        own = np.array([problem.weight(Price(0, s)) for s in seconds])
+            alone = [problem.weight(Price(0, o.seconds)) for o in options]
+            problem.tables["alone", id(options)] = np.array(alone)
+        if node in problem.fused.known:
+            seconds = (problem.fused.seconds(node, o) for o in options)
+            own = np.array([problem.weight(Price(0, s)) for s in seconds])
+        else:
+            own = problem.fused.typical * problem.tables["alone", id(options)]
         if problem.per_byte:
             own += [problem.per_byte * self._held(node, o) for o in options]
         return np.asarray(problem.tables[id(options)] + own)
@@ -419,19 +424,20 @@ def _distinct(forms: Sequence[Form]) -> tuple[list[Form], list[int]]:
     return list(known), where
 
 
-def choose(problem: Problem, values: Values) -> list[Cuts]:
+def choose(problem: Problem, values: Values, most_work: int = MOST_WORK) -> list[Cuts]:
     """The cheapest cuts of the forms that laws gave a program, the cheapest forms first.
 
     Args:
         problem: what is asked, with prices of what was compiled.
         values: the form that the search begins with.
+        most_work: operators whose cuts are chosen on the way, in all.
     """
     best = Cuts(problem, values.roots(), values)
     found = {best.roots: best}
     work = len(best.computed)
     changes = chain(filter(None, [values.cheapest()]), values.changes())
     while (
-        len(found) < MOST_TRIED and work < MOST_WORK and (other := next(changes, None)) is not None
+        len(found) < MOST_TRIED and work < most_work and (other := next(changes, None)) is not None
     ):
         if (roots := other.roots()) in found:
             continue

@@ -57,18 +57,19 @@ class Fused:
 
     Attributes:
         last: operator -> its part in what was compiled last.
-        known: operator and option -> the part that it had when it was compiled so.
+        known: operator -> option -> the part that it had when it was compiled so.
         typical: how much slower than their rooflines all operators were that were compiled last.
     """
 
     last: dict[Node, Share] = field(default_factory=dict)
-    known: dict[tuple[Node, Option], Share] = field(default_factory=dict)
+    known: dict[Node, dict[Option, Share]] = field(default_factory=dict)
     typical: float = 1.0
 
     def seconds(self, node: Node, option: Option) -> float:
         """What a device takes for an option of an operator."""
-        share = self.known.get((node, option)) or self.last.get(node)
-        return share.seconds(option) if share else self.typical * option.seconds
+        if node not in self.known:
+            return self.typical * option.seconds
+        return self.known[node].get(option, self.last[node]).seconds(option)
 
     def learn(
         self,
@@ -111,7 +112,7 @@ class Fused:
         for node, part in parts.items():
             work = part.seconds(options[node])
             share = Share(part.inside, part.kept, taken.get(node, 0.0) / work if work else 1.0)
-            self.last[node] = self.known[node, options[node]] = share
+            self.last[node] = self.known.setdefault(node, {})[options[node]] = share
         alone = sum(options[node].seconds for node in parts)
         self.typical = sum(taken.values()) / alone if alone else 1.0
 
