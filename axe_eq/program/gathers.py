@@ -79,7 +79,12 @@ def _look(params: Params, types: Types) -> tuple[Look, ...]:
     return (Look(0, params[0], 1),)
 
 
-SELECTORS.add(Selector("lookup", 2, _shape, _run, _pull, look=_look))
+def _behind(params: Params, n: int) -> Params:
+    axis, dims = params
+    return axis + n, (*range(n), *(d + n for d in dims))
+
+
+SELECTORS.add(Selector("lookup", 2, _shape, _run, _pull, look=_look, behind=_behind))
 
 
 def looks(text: str, types: Types) -> tuple[Look, ...]:

@@ -211,6 +211,8 @@ class Selector:
             tested on this one too.
         held: (params, operand types) -> the parameters with constants as the element type holds
             them; None where it has none.
+        behind: (params, n) -> the parameters that do the same to operands which all have n dims
+            more, in front; without it a value may not differ between ranks (`axe_eq.mesh.lift`).
         operands: (decisions, prefix, parameters, wanted type, per operand its type or None) -> the
             operand shapes from which these parameters may give that type, or None. Both may be
             wrong about what fits: `shape` is asked.
@@ -242,6 +244,7 @@ class Selector:
     sample: Callable[[Any, Sequence[ValueType]], tuple[Any, ...]] | None = None
     propose: Callable[[Draw, str, ValueType, Known], tuple[Any, ...] | None] | None = None
     look: Callable[[tuple[Any, ...], Sequence[ValueType]], tuple[Look, ...]] | None = None
+    behind: Callable[[tuple[Any, ...], int], tuple[Any, ...]] | None = None
     operands: (
         Callable[[Draw, str, tuple[Any, ...], ValueType, Known], list[tuple[int, ...]] | None]
         | None
