@@ -35,10 +35,11 @@ from axe_eq.program.terms import (
     types_of,
 )  # fmt: skip
 from axe_eq.rule.law import Sides
-from axe_eq.rule.term import STR, Primitive, primitive
+from axe_eq.rule.term import STR, Primitive, Term, Undefined, primitive
 from axe_eq.schedule import shard as s
 from axe_eq.schedule import terms
 from axe_eq.schedule.terms import Boxes, MeshBox, MeshText
+from axe_eq_rules import digits
 from axe_eq_rules.tiling import first_box
 
 PACK = Pack("sharding", version="4", summary="values on a mesh of devices: laws for proofs")
@@ -212,3 +213,27 @@ for _rounds in (False, True):
 def split_shard(spec: Spec, a: Value, b: MeshBox, M: MeshText) -> Sides:
     """shard(split(a), b, M) = shard(a, b', M)   if only the outermost factor is cut."""
     return terms.shard(sel(spec, a), b, M), terms.shard(a, unsplit(spec, b), M)
+
+
+# -- all ranks together ----------------------------------------------------------------------------
+
+
+def _digit_form(sums: bool) -> Callable[..., tuple[Term, Term]]:
+    def law(t: Value) -> tuple[Term, Term]:
+        """Value t = the view of its core, whose dims are digits that are read together."""
+        found = digits.form(t, sums)
+        if found is t:
+            raise Undefined("digit form")
+        return t, found
+
+    return law
+
+
+for _sums in (False, True):
+    PACK.law(
+        source="Axe def. 2.2: digits of an index; reductions in two stages",
+        normal=True,
+        search=False,
+        exact=not _sums,
+        name="digit_form_of_sums" if _sums else "digit_form",
+    )(_digit_form(_sums))

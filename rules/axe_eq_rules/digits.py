@@ -1,0 +1,483 @@
+"""Values as views of cores: dims as digits, and digits that are always read together as one dim.
+
+Shards of a value are digits of its indices, so what all ranks compute together has dims such as
+(rank, row of its part) that everything reads as one number. A value is written as a view of a core:
+dims of both are lists of digits, each digit in one dim of the core at most. Reshapes, transposes
+and copies only change the view. A block operator on views is one on their cores, over digits; those
+that all its operands read as one number become one dim, and so the core of what ranks compute is
+the operator on the whole value.
+
+Operators here are pinned: their signatures say every extent that no operand's dim is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import count, pairwise
+from math import prod
+
+from axe_eq.errors import ProgramError
+from axe_eq.program.ops import MONOIDS, join_text, selector
+from axe_eq.program.signature import LETTERS, Affine, Signature, make, plain, signature
+from axe_eq.program.terms import VALUE, In, Op, Sel, args, op, operands, sel, type_of
+from axe_eq.program.types import DTYPES, value_type
+from axe_eq.rule.term import Term, postorder
+
+Dims = tuple[tuple[int, ...], ...]
+_Read = tuple[dict[int, int], int]  # digit -> coefficient, offset
+
+
+class Apart(Exception):
+    """Digits that cannot be written so."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A value as a view of a core.
+
+    Attributes:
+        core: whose elements the value has.
+        inner: per dim of the core its digits, slow to fast; none where its extent is 1.
+        outer: per dim of the value; digits that no dim of the core has repeat elements.
+        extents: of the digits, each more than 1.
+    """
+
+    core: Term
+    inner: Dims
+    outer: Dims
+    extents: Mapping[int, int]
+
+    def size(self, digits: Iterable[int]) -> int:
+        """How far digits count."""
+        return prod(self.extents[d] for d in digits)
+
+
+def shape(term: Term) -> tuple[int, ...]:
+    """Shape of a well-typed value."""
+    return value_type(type_of(term)).shape
+
+
+def whole(term: Term) -> View:
+    """A value as the view of itself."""
+    extents = {d: n for d, n in enumerate(shape(term)) if n > 1}
+    dims = tuple((d,) if n > 1 else () for d, n in enumerate(shape(term)))
+    return View(term, dims, dims, extents)
+
+
+# -- normal forms ----------------------------------------------------------------------------------
+
+
+def form(term: Term, sums: bool) -> Term:
+    """The value as a view of its core.
+
+    Args:
+        term: any value.
+        sums: whether sums of sums become one sum, which rounds otherwise.
+    """
+    return written(view(term, sums))
+
+
+def view(term: Term, sums: bool) -> View:
+    """See `form`."""
+    for sub in postorder(term):
+        if sub.sort == VALUE:
+            found = _view(sub, sums)
+    return found
+
+
+@lru_cache(maxsize=1 << 14)
+def _view(term: Term, sums: bool) -> View:
+    if term.symbol is In:
+        return whole(term)
+    given = [_view(x, sums) for x in operands(term)]
+    try:
+        if term.symbol is Op:
+            return _operator(term, given, sums)
+        if term.symbol is Sel:
+            return _selector(term, given)
+    except (Apart, ProgramError):
+        pass
+    return whole(_opaque(term, given))
+
+
+def _opaque(term: Term, given: Sequence[View]) -> Term:
+    """The same operator on its operands, written out."""
+    return Term(term.symbol, (*term.args[:-1], args(*map(written, given))))
+
+
+# -- reshapes --------------------------------------------------------------------------------------
+
+
+def _selector(term: Term, given: Sequence[View]) -> View:
+    declared, _ = selector(term.args[0])
+    if declared.inverse is None or len(given) != 1:
+        return whole(_opaque(term, given))
+    # What keeps the row-major order of all elements: the dims of the value are others.
+    return reshaped(given[0], shape(term))
+
+
+def reshaped(of: View, new: tuple[int, ...]) -> View:
+    """A view with other dims over the same elements in row-major order.
+
+    Raises:
+        Apart: they cut its digits unevenly.
+    """
+    digits = [d for dim in of.outer for d in dim]
+    ends, end = [], 1
+    for extent in reversed(new):
+        end *= extent
+        ends.append(end)
+    of, digits = _refined(of, digits, ends)
+    dims: list[tuple[int, ...]] = []
+    at = len(digits)
+    for extent in reversed(new):
+        begin, size = at, 1
+        while size < extent:
+            begin -= 1
+            size *= of.extents[digits[begin]]
+        if size != extent:
+            raise Apart
+        dims.insert(0, tuple(digits[begin:at]))
+        at = begin
+    return replace(of, outer=tuple(dims))
+
+
+def _refined(of: View, digits: list[int], ends: Iterable[int]) -> tuple[View, list[int]]:
+    """The view with digits cut so that each of these numbers is how far some last ones count."""
+    for end in ends:
+        size, at = 1, len(digits)
+        while size < end and at:
+            at -= 1
+            size *= of.extents[digits[at]]
+        if size == end:
+            continue
+        fast = end // (size // of.extents[digits[at]])
+        if size % end or of.extents[digits[at]] % fast:
+            raise Apart
+        of, pair = cut(of, digits[at], fast)
+        digits = [*digits[:at], *pair, *digits[at + 1 :]]
+    return of, digits
+
+
+def cut(of: View, digit: int, fast: int) -> tuple[View, tuple[int, int]]:
+    """The view with a digit as two, the fast one of this extent."""
+    new = max(of.extents) + 1
+    pair = digit, new
+    extents = {**of.extents, digit: of.extents[digit] // fast, new: fast}
+
+    def dims(old: Dims) -> Dims:
+        return tuple(tuple(e for d in dim for e in (pair if d == digit else (d,))) for dim in old)
+
+    return View(of.core, dims(of.inner), dims(of.outer), extents), pair
+
+
+def written(of: View) -> Term:
+    """The value of a view: splits of its core, a transposition with copies, merges."""
+    of = _coalesced(of)
+    term, axis = of.core, 0
+    order: list[int] = []
+    for dim in of.inner:
+        if len(dim) > 1:
+            factors = tuple(of.extents[d] for d in dim[1:])
+            term = sel(join_text("split", axis, (-1, *factors)), term)
+        order += dim or (-1,)
+        axis += max(len(dim), 1)
+    flat = [d for dim in of.outer for d in (dim or (-1,))]
+    if order != flat:
+        term = op(_moved(order, flat, of.extents), "id", term)
+    for axis, dim in enumerate(of.outer):
+        if len(dim) > 1:
+            term = sel(join_text("merge", axis, len(dim)), term)
+    return term
+
+
+def _moved(order: Sequence[int], flat: Sequence[int], extents: Mapping[int, int]) -> str:
+    """The signature that reads dims in this order as those; -1 is a dim of extent 1."""
+    place = {d: n for n, d in enumerate(flat) if d >= 0}
+    reads = [plain(place[d]) if d >= 0 else Affine(()) for d in order]
+    fixed = {n: extents.get(d, 1) for n, d in enumerate(flat)}
+    return make([reads], range(len(flat)), fixed=fixed).text
+
+
+def _coalesced(of: View) -> View:
+    """Digits that follow each other in both as one."""
+    after = [{a: b for dim in dims for a, b in pairwise(dim)}
+             for dims in (of.inner, of.outer)]  # fmt: skip
+    held = {d for dim in of.inner for d in dim}
+    extents = dict(of.extents)
+    gone = set()
+    for a, b in reversed(list(after[1].items())):
+        if after[0].get(a) == b or (a not in held and b not in held):
+            gone.add(b)
+    for dim in of.outer:
+        for a, b in reversed(list(pairwise(dim))):
+            if b in gone:
+                extents[a] *= extents[b]
+
+    def dims(old: Dims) -> Dims:
+        return tuple(tuple(d for d in dim if d not in gone) for dim in old)
+
+    return View(of.core, dims(of.inner), dims(of.outer), extents)
+
+
+# -- block operators -------------------------------------------------------------------------------
+
+
+@dataclass
+class _Reads:
+    """A block operator over digits, while it is made.
+
+    Attributes:
+        cores: operands.
+        reads: per operand, per dim of its core, digit -> coefficient, and an offset.
+        out: digits of the value.
+        reduced: digits that are reduced.
+        extents: of all digits.
+    """
+
+    cores: list[Term]
+    reads: list[list[_Read]]
+    out: list[int]
+    reduced: list[int]
+    extents: dict[int, int]
+
+
+def _operator(term: Term, given: Sequence[View], sums: bool) -> View:
+    sig, name = signature(term.args[0]), term.args[1]
+    extents = sig.extents([shape(x) for x in operands(term)])
+    digits, made = _over_digits(sig, extents, given)
+    outer = tuple(tuple(d for d in digits[n] if made.extents[d] > 1) for n in range(sig.n_out))
+    sizes = {d: made.extents[d] for dim in outer for d in dim}
+    name = _inlined(made, sig.monoid, name, sums)
+    _drop_units(made, sig)
+    members = _fuse(made)
+    return _made(made, sig.monoid, name, members, outer, sizes)
+
+
+def _over_digits(
+    sig: Signature, extents: Sequence[int], given: Sequence[View]
+) -> tuple[dict[int, list[int]], _Reads]:
+    """The operator with every index dim as digits, those that its operands' dims are made of."""
+    numbers = count()
+    ends: dict[int, set[int]] = {d: {1, n} for d, n in enumerate(extents)}
+    for of, operand in zip(given, sig.operands, strict=True):
+        for p, dim in zip(operand, of.outer, strict=True):
+            if p.plain is not None:
+                ends[p.plain] |= {of.size(dim[n:]) for n in range(len(dim))}
+    digits: dict[int, list[int]] = {}
+    sizes: dict[int, int] = {}
+    for d in range(sig.n_dims):
+        marks = sorted(ends[d], reverse=True)
+        digits[d] = []
+        for high, low in pairwise(marks):
+            if high % low:
+                raise Apart
+            number = next(numbers)
+            digits[d].append(number)
+            sizes[number] = high // low
+    made = _Reads([], [], [], [], sizes)
+    for of, operand in zip(given, sig.operands, strict=True):
+        made.cores.append(of.core)
+        made.reads.append(_as_read(of, operand, digits, sizes, ends))
+    made.out = [x for d in range(sig.n_out) for x in digits[d]]
+    made.reduced = [x for d in sig.reduced for x in digits[d]]
+    return digits, made
+
+
+def _as_read(
+    of: View,
+    operand: Sequence[Affine],
+    digits: Mapping[int, Sequence[int]],
+    sizes: Mapping[int, int],
+    ends: Mapping[int, set[int]],
+) -> list[_Read]:
+    """How an operator over digits reads a view's core."""
+    images: dict[int, _Read] = {}
+    for p, number in zip(operand, range(len(of.outer)), strict=True):
+        dim = of.outer[number]
+        if p.plain is not None and dim:
+            of, fine = _refined(of, list(dim), sorted(ends[p.plain]))
+            if len(fine) != len(digits[p.plain]):
+                raise Apart
+            images |= {d: ({x: 1}, 0) for d, x in zip(fine, digits[p.plain], strict=True)}
+        elif dim:
+            if len(_coalesced(of).outer[number]) > 1:
+                raise Apart
+            coefficients: dict[int, int] = {}
+            for d, c in p.terms:
+                for n, x in enumerate(digits[d]):
+                    step = c * prod(sizes[y] for y in digits[d][n + 1 :])
+                    coefficients[x] = coefficients.get(x, 0) + step
+            if len(dim) > 1:
+                raise Apart
+            images[dim[0]] = coefficients, p.offset
+    reads = []
+    for inner in of.inner:
+        total: dict[int, int] = {}
+        offset = 0
+        for n, d in enumerate(inner):
+            step = of.size(inner[n + 1 :])
+            coefficients, at = images[d]
+            offset += step * at
+            for x, c in coefficients.items():
+                total[x] = total.get(x, 0) + step * c
+        reads.append(({x: c for x, c in total.items() if c}, offset))
+    return reads
+
+
+def _inlined(made: _Reads, monoid: str, name: str, sums: bool) -> str:
+    """Operands that are views become what they are of; so do those that this reduces further.
+
+    Returns:
+        The cell: that of a reduction of a reduction is the inner one's.
+    """
+    for position in range(len(made.cores) - 1, -1, -1):
+        core = made.cores[position]
+        if core.symbol is not Op:
+            continue
+        inner, of = signature(core.args[0]), core.args[1]
+        if inner.n_reduced:
+            same = name == "id" and len(made.cores) == 1 and monoid == inner.monoid
+            joins = same and (MONOIDS[monoid].exact or sums or _whole_ring(core))
+        else:
+            joins = of == "id"
+        if joins and _joined(made, position, core, inner):
+            name = of if inner.n_reduced else name
+    return name
+
+
+def _joined(made: _Reads, position: int, core: Term, inner: Signature) -> bool:
+    """Put an operand's own operands in its place; whether signatures can say how they are read."""
+    given = operands(core)
+    extents = inner.extents([shape(x) for x in given])
+    images = dict(enumerate(made.reads[position]))
+    own = {}
+    for number, d in enumerate(inner.reduced, max(made.extents, default=0) + 1):
+        images[d] = {number: 1}, 0
+        own[number] = extents[d]
+    known = {**made.extents, **own}
+    reads = []
+    for x, operand in zip(given, inner.operands, strict=True):
+        reads.append([_substituted(p, images) for p in operand])
+        if not all(_fits(r, n, known) for r, n in zip(reads[-1], shape(x), strict=True)):
+            return False
+    made.cores[position : position + 1] = given
+    made.reads[position : position + 1] = reads
+    made.extents |= own
+    made.reduced += own
+    return True
+
+
+def _substituted(p: Affine, images: Mapping[int, _Read]) -> _Read:
+    total, offset = dict[int, int](), p.offset
+    for d, c in p.terms:
+        coefficients, at = images[d]
+        offset += c * at
+        for digit, step in coefficients.items():
+            total[digit] = total.get(digit, 0) + c * step
+    return {k: c for k, c in total.items() if c}, offset
+
+
+def _whole_ring(core: Term) -> bool:
+    """Whether sums and products are exact: of integers."""
+    return DTYPES[value_type(type_of(core)).dtype].kind == "i"
+
+
+def _fits(read: _Read, extent: int, extents: Mapping[int, int]) -> bool:
+    """Whether a signature can say this read: a plain one is of a whole dim."""
+    coefficients, offset = read
+    if offset or len(coefficients) != 1 or next(iter(coefficients.values())) != 1:
+        return True
+    return extents[next(iter(coefficients))] == extent
+
+
+def _drop_units(made: _Reads, sig: Signature) -> None:
+    """Digits of extent 1 are none; a reduction keeps one if it has no other."""
+    units = {d for d, n in made.extents.items() if n == 1}
+    reduced = [d for d in made.reduced if d not in units]
+    if sig.n_reduced and not reduced:
+        raise Apart
+    made.reduced = reduced
+    made.out = [d for d in made.out if d not in units]
+    for n, operand in enumerate(made.reads):
+        made.reads[n] = [
+            ({d: c for d, c in coefficients.items() if d not in units}, offset)
+            for coefficients, offset in operand
+        ]
+        pairs = zip(made.reads[n], shape(made.cores[n]), strict=True)
+        if not all(_fits(read, extent, made.extents) for read, extent in pairs):
+            raise Apart
+
+
+def _fuse(made: _Reads) -> dict[int, list[int]]:
+    """Digits that are always read as one number become one: the slowest -> all of them."""
+    members = {d: [d] for d in (*made.out, *made.reduced)}
+    while (pair := _pair(made)) is not None:
+        slow, fast = pair
+        made.extents[slow] *= made.extents[fast]
+        for operand in made.reads:
+            for coefficients, _ in operand:
+                if fast in coefficients:
+                    coefficients[slow] = coefficients.pop(fast)
+        (made.out if fast in made.out else made.reduced).remove(fast)
+        members[slow] += members.pop(fast)
+    return members
+
+
+def _pair(made: _Reads) -> tuple[int, int] | None:
+    """Two digits of one kind that all operands read as one number, if at all."""
+    for digits in (made.out, made.reduced):
+        for slow in digits:
+            for fast in digits:
+                if slow != fast and _is_one(made, slow, fast):
+                    return slow, fast
+    return None
+
+
+def _is_one(made: _Reads, slow: int, fast: int) -> bool:
+    steps, met = made.extents[fast], False
+    together = {**made.extents, slow: made.extents[slow] * steps}
+    for core, operand in zip(made.cores, made.reads, strict=True):
+        for (coefficients, offset), extent in zip(operand, shape(core), strict=True):
+            a, b = coefficients.get(slow, 0), coefficients.get(fast, 0)
+            if a != b * steps:
+                return False
+            if b:
+                met = True
+                joined = {d: c for d, c in coefficients.items() if d != fast} | {slow: b}
+                if not _fits((joined, offset), extent, together):
+                    return False
+    return met or (slow in made.reduced and slow < fast)
+
+
+def _made(
+    made: _Reads,
+    monoid: str,
+    name: str,
+    members: Mapping[int, Sequence[int]],
+    outer: Dims,
+    sizes: Mapping[int, int],
+) -> View:
+    """The view of the operator on cores, its dims in the order in which operands meet them."""
+    met = dict.fromkeys(
+        d for operand in made.reads for coefficients, _ in operand for d in coefficients
+    )
+    dims = [d for d in met if d in made.out]
+    places = {d: n for n, d in enumerate((*dims, *made.reduced))}
+    if len(places) > len(LETTERS):
+        raise Apart
+    reads = [
+        [Affine.of({places[d]: c for d, c in coefficients.items()}, offset)
+         for coefficients, offset in operand]
+        for operand in made.reads
+    ]  # fmt: skip
+    fixed = {n: made.extents[d] for d, n in places.items()}
+    sig = make(reads, range(len(dims)), monoid, range(len(dims), len(places)), fixed)
+    core = made.cores[0]
+    alone = name == "id" and not made.reduced and len(made.cores) == 1
+    # An operator that reads a core as it is, dim by dim, is that core.
+    if not (alone and [p.plain for p in sig.operands[0]] == [*range(len(shape(core)))]):
+        core = op(sig.text, name, *made.cores)
+    return View(core, tuple(tuple(members[d]) for d in dims), outer, sizes)
