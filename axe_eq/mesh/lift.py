@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import prod
 
 from axe_eq import array as xp
-from axe_eq.errors import ProgramError
+from axe_eq.errors import LayoutError, ProgramError
 from axe_eq.layout import Mesh
 from axe_eq.mesh.collectives import COLLECTIVE, collective, group_of, whole_program
 from axe_eq.mesh.parts import Digit, Parts
@@ -109,6 +109,31 @@ class Lift:
             if parts.padded != parts.shape:
                 found = found[(..., *(slice(0, n) for n in parts.shape))]
         return found.node, copies
+
+    def flat(self, value: Lifted, parts: Parts) -> Lifted:
+        """A part with dims as a rank's flat memory holds it.
+
+        Raises:
+            LayoutError: that memory is not dense.
+        """
+        own = [d.extent for dim in parts.dims for d in dim if not d.axis]
+        return self._moved(value, own, _dense(parts), (prod(own),))
+
+    def with_dims(self, value: Lifted, parts: Parts) -> Lifted:
+        """Inverse of `flat`."""
+        own, order = [d.extent for dim in parts.dims for d in dim if not d.axis], _dense(parts)
+        back = [order.index(n) for n in range(len(order))]
+        return self._moved(value, [own[n] for n in order], back, parts.local)
+
+    def _moved(
+        self, value: Lifted, own: Sequence[int], order: Sequence[int], shape: Sequence[int]
+    ) -> Lifted:
+        sizes, n = [self.mesh.shape[a] for a in value.axes], len(value.axes)
+        with array_code():
+            found = xp.reshape(Traced(value.node), (*sizes, *own))
+            found = xp.permute_dims(found, (*range(n), *(n + d for d in order)))
+            found = xp.reshape(found, (*sizes, *shape))
+        return Lifted(found.node, value.axes)
 
     def varying(self, value: Lifted, axes: Iterable[str]) -> Lifted:
         """The same value with dims for these axes too."""
@@ -207,6 +232,13 @@ class Lift:
         with array_code():
             found = xp.permute_dims(Traced(value.node), tuple(order))
             return xp.reshape(found, (*sizes, n, *value.shape)).node
+
+
+def _dense(parts: Parts) -> tuple[int, ...]:
+    if parts.order is None:
+        wrong = "is not dense in a rank's memory"
+        raise LayoutError(f"a part of {parts.shape}", wrong, "a layout without gaps")
+    return parts.order
 
 
 def _to_front(digits: Sequence[Digit], axes: Sequence[str]) -> tuple[int, ...]:

@@ -119,9 +119,9 @@ def parts_of(layout: Layout, shape: tuple[int, ...], mesh: Mesh) -> Parts:
     dims, strides = [], []
     for extent, block in layout.group_dims(shape):
         digits: list[Digit] = []
-        for e, s, axis in block:
+        for number, (e, s, axis) in enumerate(block):
             if axis == mesh.axis:
-                digits += _axes_of(thing, e, s, axes)
+                digits += _axes_of(thing, e, s, axes, padded=number == 0)
             else:
                 digits.append(Digit(OWN, e))
                 strides.append((s, e))
@@ -136,7 +136,7 @@ def parts_of(layout: Layout, shape: tuple[int, ...], mesh: Mesh) -> Parts:
     free = [np.arange(size) * stride for n, size, stride in axes if n not in used]
     copies = np.unique(_sums(free))
     if not np.array_equal(copies, np.unique(layout.replica_table(mesh.axis))):
-        have = len(layout.replica_table(mesh.axis))
+        have = len(np.unique(layout.replica_table(mesh.axis)))
         raise LayoutError(thing, f"has {have} copies", f"{len(copies)}, one on every other device")
     return Parts(shape, tuple(dims), _order(strides, layout))
 
@@ -149,13 +149,19 @@ def _sums(parts: Sequence[Array]) -> Array:
 
 
 def _axes_of(
-    thing: str, extent: int, stride: int, axes: Sequence[tuple[str, int, int]]
+    thing: str, extent: int, stride: int, axes: Sequence[tuple[str, int, int]], *, padded: bool
 ) -> list[Digit]:
-    """The mesh axes that an iter over devices counts, slow to fast."""
+    """The mesh axes that an iter over devices counts, slow to fast.
+
+    The slowest iter of a dim may end before the devices do: the last ones hold padding alone.
+    """
     found: list[Digit] = []
     left, step = extent, stride
     while left > 1:
-        at = next(((n, size) for n, size, s in axes if s == step and left % size == 0), None)
+        at = next(((n, size) for n, size, s in axes if s == step), None)
+        if at is not None and left % at[1] and padded:
+            left = -(-left // at[1]) * at[1]
+        at = None if at is None or left % at[1] else at
         if at is None:
             wanted = " ".join(f"{n}={size}:{s}" for n, size, s in axes)
             raise LayoutError(thing, f"counts {extent} devices {stride} apart", f"axes {wanted}")

@@ -8,7 +8,7 @@ parts, and whole results put together. It runs on numpy, all ranks in this proce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import product
@@ -19,6 +19,7 @@ import numpy as np
 from axe_eq.errors import ArgumentError, AxeError, ProgramError
 from axe_eq.layout import Layout, Mesh
 from axe_eq.mesh.collectives import COLLECTIVE, RANKS, collective, group_of, whole_program
+from axe_eq.mesh.joint import Joint
 from axe_eq.mesh.lift import Lift
 from axe_eq.mesh.parts import Parts, parts_from_local, read_parts
 from axe_eq.program.meaning import evaluate, evaluate_node
@@ -107,13 +108,15 @@ class RankProgram:
     def _out_part(
         self, number: int, layout: Any, local: ValueType, shape: tuple[int, ...] | None
     ) -> Parts:
-        thing = f"output {number}"
+        thing, stated = f"output {number}", isinstance(layout, Spec)
         if isinstance(layout, Spec):
             layout, shape = layout.layout, layout.type.shape
         if shape is not None:
             found = _parts(thing, read_parts, layout, shape, self.mesh)
             if found.local == local.shape:
                 return found
+            if not stated:  # it is another whole than the other side has
+                return _parts(thing, parts_from_local, layout, local, self.mesh)
             whole = ValueType(local.dtype, shape)
             wanted = f"{ValueType(local.dtype, found.local)}, the part of {whole}"
             raise ProgramError(thing, f"is {local} on a rank", wanted)
@@ -199,6 +202,16 @@ class Ranks:
         """Per output the mesh axes along which ranks might have other copies of it."""
         return self._lifted[1]
 
+    @property
+    def joint(self) -> Joint:
+        """All ranks as proofs take them."""
+
+        def holder(output: int, copies: Place, index: Sequence[int]) -> int:
+            at = self.outputs[output].place(index) | copies
+            return sum(at.get(name, 0) * stride for name, (_, stride) in self.mesh.axes.items())
+
+        return Joint(self.whole, self.mesh, self.copies, holder)
+
     @cached_property
     def _lifted(self) -> tuple[Program, tuple[tuple[str, ...], ...]]:
         lift, given, inputs = Lift(self.mesh), {}, []
@@ -270,9 +283,3 @@ class Ranks:
                 wrong = f"differs from the copy of rank {other}"
                 raise ProgramError(f"output {number} of rank {rank}", wrong, "copies of one part")
         return parts.whole(list(zip(self.places, results, strict=True)))
-
-
-def rank_of(parts: Parts, copies: Mapping[str, int], index: Sequence[int], mesh: Mesh) -> int:
-    """The first rank that has an element of a value, of the copy that stands there."""
-    at = parts.place(index) | dict(copies)
-    return sum(at.get(name, 0) * stride for name, (_, stride) in mesh.axes.items())

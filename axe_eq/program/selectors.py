@@ -464,8 +464,8 @@ def _declare() -> None:
     add("flip", 1, _flip_shape, flip, _flip_pull, sample=_sample_flip,
         behind=lambda p, n: (tuple(axis + n for axis in p[0]),),
         propose=samples.propose_flip, operands=samples.flip_operands)  # fmt: skip
-    add("concat", None, _concat_shape, concat, _concat_pull, sample=_sample_join, behind=_axis_behind,
-        regroup=lambda p, t: (join_text("concat", *p),),
+    add("concat", None, _concat_shape, concat, _concat_pull, sample=_sample_join,
+        behind=_axis_behind, regroup=lambda p, t: (join_text("concat", *p),),
         propose=samples.propose_concat, operands=samples.concat_operands)  # fmt: skip
     add("pad", 1, _pad_shape, _pad_run, _pad_pull, fill=lambda p: p[1],
         held=lambda p, t: (p[0], held(p[1], t[0].dtype)), sample=_sample_pad,
@@ -480,7 +480,8 @@ def _declare() -> None:
         sample=_sample_merge, propose=samples.propose_merge,
         operands=samples.merge_operands, behind=_axis_behind)  # fmt: skip
     add("repeat", 1, _repeat_shape, _repeat_run, _whole_axis, uniform=True, sample=_sample_repeat,
-        propose=samples.propose_repeat, operands=samples.repeat_operands, behind=_axis_behind)  # fmt: skip
+        propose=samples.propose_repeat, operands=samples.repeat_operands,
+        behind=_axis_behind)  # fmt: skip
     add("interleave", None, _interleave_shape, _interleave_run, _whole_axis, uniform=True,
         regroup=_interleave_regroup, sample=_sample_join, propose=samples.propose_interleave,
         operands=samples.interleave_operands, behind=_axis_behind)  # fmt: skip
