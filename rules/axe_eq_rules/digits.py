@@ -251,9 +251,9 @@ def _operator(term: Term, given: Sequence[View], sums: bool) -> View:
     outer = tuple(tuple(d for d in digits[n] if made.extents[d] > 1) for n in range(sig.n_out))
     sizes = {d: made.extents[d] for dim in outer for d in dim}
     name = _inlined(made, sig.monoid, name, sums)
-    _drop_units(made, sig)
+    monoid = _drop_units(made, sig.monoid)
     members = _fuse(made)
-    return _made(made, sig.monoid, name, members, outer, sizes)
+    return _made(made, monoid, name, members, outer, sizes)
 
 
 def _over_digits(
@@ -393,11 +393,18 @@ def _fits(read: _Read, extent: int, extents: Mapping[int, int]) -> bool:
     return extents[next(iter(coefficients))] == extent
 
 
-def _drop_units(made: _Reads, sig: Signature) -> None:
-    """Digits of extent 1 are none; a reduction keeps one if it has no other."""
+def _drop_units(made: _Reads, monoid: str) -> str:
+    """Digits of extent 1 are none, nor are those over which an operand is merged with itself.
+
+    Returns:
+        The reduction, "" where none is left.
+    """
     units = {d for d, n in made.extents.items() if n == 1}
+    if monoid and _idempotent(monoid):
+        met = {d for operand in made.reads for coefficients, _ in operand for d in coefficients}
+        units |= set(made.reduced) - met
     reduced = [d for d in made.reduced if d not in units]
-    if sig.n_reduced and not reduced:
+    if made.reduced and not reduced and not _is_plain(monoid):
         raise Apart
     made.reduced = reduced
     made.out = [d for d in made.out if d not in units]
@@ -409,6 +416,19 @@ def _drop_units(made: _Reads, sig: Signature) -> None:
         pairs = zip(made.reads[n], shape(made.cores[n]), strict=True)
         if not all(_fits(read, extent, made.extents) for read, extent in pairs):
             raise Apart
+    return monoid if reduced else ""
+
+
+def _is_plain(monoid: str) -> bool:
+    """Whether a reduction of one value is that value."""
+    declared = MONOIDS[monoid]
+    return declared.n_values == 1 and bool(declared.merges) and not declared.lifts
+
+
+def _idempotent(monoid: str) -> bool:
+    """Whether a value merged with itself is the value: what is exact, and lies between both."""
+    declared = MONOIDS[monoid]
+    return declared.exact and declared.convex and _is_plain(monoid)
 
 
 def _fuse(made: _Reads) -> dict[int, list[int]]:
