@@ -1,7 +1,7 @@
 """Drawn rank programs as lists of steps, and what every rank computes of them, element by element.
 
-The oracle is numpy alone: a list with one array per rank, and collectives as loops over ranks. Parts
-of whole arrays are read off layouts by their definition, one element at a time.
+The oracle is numpy alone: a list with one array per rank, and collectives as loops over ranks.
+Parts of whole arrays are read off layouts by their definition, one element at a time.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ class Recipe:
         return shard.mesh_text(Mesh(dict(self.mesh)))
 
     def layout(self, shape: tuple[int, ...], box: str) -> Layout:
-        return Layout.parse(shard.uneven_layout(f"i32[{','.join(map(str, shape))}]", box, self.text))
+        return Layout.parse(
+            shard.uneven_layout(f"i32[{','.join(map(str, shape))}]", box, self.text)
+        )
 
     def program(self) -> m.RankProgram:
         def fn(*given: Any) -> Any:
@@ -80,7 +82,10 @@ class Recipe:
         """Every value of every rank."""
         places = self.places()
         values = [
-            [part(a, self.layout(s, b), rank) for a, (s, b) in zip(arrays, self.inputs, strict=True)]
+            [
+                part(a, self.layout(s, b), rank)
+                for a, (s, b) in zip(arrays, self.inputs, strict=True)
+            ]
             for rank in range(len(places))
         ]
         for name, of, *params in self.steps:
@@ -135,7 +140,11 @@ def groups(places: Sequence[dict[str, int]], axes: Sequence[str]) -> list[list[i
 
 def _collect(fn: Callable[[list[Array], int, Any], Array]) -> Any:
     def run(
-        of: Recipe, places: Sequence[dict[str, int]], values: Sequence[Array], axes: Any, *params: Any
+        of: Recipe,
+        places: Sequence[dict[str, int]],
+        values: Sequence[Array],
+        axes: Any,
+        *params: Any,
     ) -> list[Array]:
         found: list[Any] = [None] * len(places)
         for group in groups(places, axes):
@@ -202,9 +211,7 @@ TRACED: dict[str, Any] = {
     "psum": m.psum,
     "pmax": m.pmax,
     "all_gather": lambda x, axes, dim: m.all_gather(x, axes, axis=dim, tiled=True),
-    "psum_scatter": lambda x, axes, dim: m.psum_scatter(
-        x, axes, scatter_dimension=dim, tiled=True
-    ),
+    "psum_scatter": lambda x, axes, dim: m.psum_scatter(x, axes, scatter_dimension=dim, tiled=True),
     "all_to_all": lambda x, axes, split, concat: m.all_to_all(x, axes, split, concat, tiled=True),
     "ppermute": m.ppermute,
     "axis_index": lambda x, axes: x + m.axis_index(axes),
