@@ -157,7 +157,7 @@ class Lift:
             given: inputs, lifted; others are the same on all ranks, as captured constants are.
 
         Raises:
-            ProgramError: a selector that does not say how it works behind other dims.
+            ProgramError: a selector that does not say how it works on dims elsewhere.
         """
         found = dict(given)
         for node in topological(roots):
@@ -180,10 +180,12 @@ class Lift:
             monoid, axis = scan(node.text)
             return Lifted(scan_node(f"{monoid.name} {axis + n}", full), axes)
         declared, params = selector(node.text)
-        if declared.behind is None:
-            wrong = "differs between ranks, and does not say how it works behind other dims"
-            raise ProgramError(f"selector {node.text!r}", wrong, "a selector with `behind`")
-        text = join_text(declared.name, *declared.behind(params, n))
+        if declared.placed is None:
+            wrong = "differs between ranks, and does not say how it works on dims elsewhere"
+            raise ProgramError(f"selector {node.text!r}", wrong, "a selector with `placed`")
+        places = {d: n + d for d in range(max(len(x.shape) for x in operands))}
+        rank = max(x.type.rank for x in full)
+        text = join_text(declared.name, *declared.placed(params, places, rank))
         return Lifted(sel_node(text, full), axes)
 
     def _op(self, node: Node, operands: Sequence[Lifted], axes: Sequence[str]) -> Node:
@@ -212,16 +214,14 @@ class Lift:
         found = self.values([root], given)[root]
         if not collective(node).varies:
             return found
-        axes = self.ordered((*others, *names))
         behind = {a: n for n, a in enumerate((*found.axes, *names))}
         shape = [*(self.mesh.shape[a] for a in found.axes), *sizes, *node.shape]
         kept = self.ordered((*found.axes, *names))
         rest = range(len(behind), len(shape))
         with array_code():
-            value = xp.reshape(Traced(found.node), tuple(shape))
-            value = xp.permute_dims(value, (*(behind[a] for a in kept), *rest))
-        assert set(kept) <= set(axes)
-        return Lifted(value.node, kept)
+            apart = xp.reshape(Traced(found.node), tuple(shape))
+            apart = xp.permute_dims(apart, (*(behind[a] for a in kept), *rest))
+        return Lifted(apart.node, kept)
 
     def _grouped(self, value: Lifted, others: Sequence[str], names: Sequence[str]) -> Node:
         """The value with the dims of a group as one, behind those of the other axes."""

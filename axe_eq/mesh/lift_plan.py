@@ -75,7 +75,7 @@ def plan_joint(plan: MeshPlan, names: Sequence[str] = ()) -> Joint:
         shape = value_type(plan.types[output]).shape
         at = int(np.ravel_multi_index(tuple(index), shape)) if shape else 0
         held = (d for d in side.devices.tolist() if side.held_by(d).reshape(-1)[at])
-        return next(held)
+        return int(next(held))
 
     program = Program(tuple(inputs), tuple(outputs))
     return Joint(program, mesh, ((),) * len(outputs), holder, tuple(lemmas))

@@ -12,14 +12,16 @@ Operators here are pinned: their signatures say every extent that no operand's d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import count, pairwise
 from math import prod
+from typing import Any
 
 from axe_eq.errors import ProgramError
-from axe_eq.program.ops import MONOIDS, join_text, selector
+from axe_eq.program.gathers import gather_text
+from axe_eq.program.ops import MONOIDS, Pull, join_text, scan, selector
 from axe_eq.program.signature import LETTERS, Affine, Signature, make, plain, signature
 from axe_eq.program.terms import VALUE, In, Op, Sel, args, op, operands, sel, type_of
 from axe_eq.program.types import DTYPES, value_type
@@ -97,6 +99,7 @@ def _view(term: Term, sums: bool) -> View:
             return _operator(term, given, sums)
         if term.symbol is Sel:
             return _selector(term, given)
+        return scanned(term, given)
     except (Apart, ProgramError):
         pass
     return whole(_opaque(term, given))
@@ -111,11 +114,182 @@ def _opaque(term: Term, given: Sequence[View]) -> Term:
 
 
 def _selector(term: Term, given: Sequence[View]) -> View:
-    declared, _ = selector(term.args[0])
-    if declared.inverse is None or len(given) != 1:
+    declared, params = selector(term.args[0])
+    if declared.inverse is not None and len(given) == 1:
+        # What keeps the row-major order of all elements: the dims of the value are others.
+        return reshaped(given[0], shape(term))
+    types = [value_type(type_of(x)) for x in operands(term)]
+    if declared.placed is None or declared.pull is None or not given:
         return whole(_opaque(term, given))
-    # What keeps the row-major order of all elements: the dims of the value are others.
-    return reshaped(given[0], shape(term))
+    pulls = declared.pull(params, types)
+    if declared.look is not None:
+        (look,) = declared.look(params, types)
+        return gathered(term, given[look.operand], given[look.by], look.dim, pulls[look.by])
+    # A dim that a parameter may name is read otherwise, whatever it is of these operands.
+    touched = [d for d, n in enumerate(shape(term)) if d in params or not all(
+        d < of.rank and row[d] == Pull(d) and of.shape[d] == n
+        for row, of in zip(pulls, types, strict=True))]  # fmt: skip
+    rank = types[0].rank
+    if len(shape(term)) != rank:
+        return whole(_opaque(term, given))
+
+    def made(places: Mapping[int, int], new: int) -> str:
+        assert declared.placed is not None
+        if not touched:  # a value as it is, by an axis that it names
+            raise Apart
+        return join_text(declared.name, *declared.placed(params, places, new))
+
+    return _apart(term, given, touched, made)
+
+
+def scanned(term: Term, given: Sequence[View]) -> View:
+    """A scan: beside its axis dims are digits."""
+    monoid, axis = scan(term.args[0])
+    return _apart(term, given, [axis], lambda places, _: f"{monoid.name} {places[axis]}")
+
+
+def _apart(
+    term: Term,
+    given: Sequence[View],
+    touched: Sequence[int],
+    text: Callable[[Mapping[int, int], int], str],
+) -> View:
+    """An operator that reads most dims as they are: these are digits in front of the others.
+
+    Args:
+        term: on operands that all have the value's dims.
+        given: its operands.
+        touched: dims that it does not read as they are.
+        text: (old dim -> new dim, new rank) -> the operator's.
+    """
+    rank = len(shape(term))
+    passing = [d for d in range(rank) if d not in touched]
+    same = {d: d for d in passing}
+    digits, sizes, ends = _common(term, passing, [(of, same) for of in given])
+    fine = [_named(of, digits, ends, len(sizes)) for of in given]
+    fronts = _runs([of.inner for of in fine], set(sizes))
+    parts = [_in_front(of, fronts, touched, digits) for of in fine]
+    places = {d: len(fronts) + n for n, d in enumerate(touched)}
+    new = text(places, len(fronts) + len(touched))
+    core = Term(term.symbol, (new, args(*map(written, parts))))
+    inner: list[tuple[int, ...]] = list(fronts)
+    outer: list[tuple[int, ...]] = [()] * rank
+    for d in passing:
+        outer[d] = tuple(digits[d])
+    for d in touched:
+        number = len(sizes)
+        own = (number,) if shape(term)[d] > 1 else ()
+        sizes |= dict.fromkeys(own, shape(term)[d])
+        inner.append(own)
+        outer[d] = own
+    return View(core, tuple(inner), tuple(outer), sizes)
+
+
+def _named(
+    of: View, digits: Mapping[int, list[int]], ends: Mapping[int, set[int]], free: int
+) -> View:
+    """The view with these dims cut at these ends, their digits called so, others from `free`."""
+    names: dict[int, int] = {}
+    for d in digits:
+        of, fine = _refined(of, list(of.outer[d]), sorted(ends[d]))
+        of = replace(of, outer=(*of.outer[:d], tuple(fine), *of.outer[d + 1 :]))
+        names |= dict(zip(fine, digits[d], strict=True))
+    numbers = count(free)
+    names |= {d: next(numbers) for d in of.extents if d not in names}
+
+    def dims(old: Dims) -> Dims:
+        return tuple(tuple(names[d] for d in dim) for dim in old)
+
+    return View(
+        of.core, dims(of.inner), dims(of.outer), {names[d]: n for d, n in of.extents.items()}
+    )
+
+
+def _runs(inners: Sequence[Dims], wanted: set[int]) -> list[tuple[int, ...]]:
+    """Digits in the order in which cores have them, those that all cores have together as one."""
+    order = list(dict.fromkeys(d for inner in inners for dim in inner for d in dim if d in wanted))
+    after = [{a: b for dim in inner for a, b in pairwise(dim)} for inner in inners]
+    held = [{d for dim in inner for d in dim} for inner in inners]
+    runs: list[tuple[int, ...]] = []
+    for d in order:
+        joins = bool(runs) and all(
+            steps.get(runs[-1][-1]) == d or not {runs[-1][-1], d} & own
+            for steps, own in zip(after, held, strict=True)
+        )
+        if joins:
+            runs[-1] = (*runs[-1], d)
+        else:
+            runs.append((d,))
+    return runs
+
+
+def _in_front(
+    of: View, fronts: Sequence[tuple[int, ...]], touched: Sequence[int], digits: Mapping[int, Any]
+) -> View:
+    """An operand with these digits in front of the dims that are touched."""
+    outer = (*fronts, *(of.outer[d] for d in touched))
+    known = {d for dim in outer for d in dim}
+    return View(of.core, of.inner, outer, {d: n for d, n in of.extents.items() if d in known})
+
+
+def gathered(term: Term, of: View, by: View, axis: int, row: Sequence[Pull | None]) -> View:
+    """A gather: digits that both operands have, those of the integers as one dim, the others.
+
+    What copies of the source along a dim of the integers give is what one of them gives.
+    """
+    rank, own = len(shape(term)), {p.axis: n for n, p in enumerate(row) if p is not None}
+    if term.args[0] != gather_text(axis, sorted(own)):
+        raise Apart
+    passing = [d for d in range(rank) if d != axis]
+    digits, sizes, ends = _common(term, passing, [(of, {d: d for d in passing}), (by, own)])
+    of = _named(of, {d: digits[d] for d in passing}, ends, len(sizes))
+    both = [d for d in passing if d in own]
+    by = _named(by, {own[d]: digits[d] for d in both}, {own[d]: ends[d] for d in both}, len(sizes))
+    held = [{d for dim in x.inner for d in dim} for x in (of, by)]
+    along = by.outer[own[axis]] if axis in own else ()
+    sizes |= {d: by.extents[d] for d in along}
+    fronts = _runs([of.inner, by.inner], held[0] & held[1] & set(sizes) - set(along))
+    rest = _runs([of.inner], held[0] - held[1] - set(of.outer[axis]))
+    wanted = (held[1] - held[0]) & set(sizes) | (held[1] & set(along))
+    new = tuple(d for dim in by.inner for d in dim if d in wanted)
+    source = _in_front(of, (*fronts, of.outer[axis], *rest), (), digits)
+    integers = _in_front(by, (*fronts, *([new] if new else [])), (), digits)
+    n = len(fronts)
+    text = gather_text(n, range(n + bool(new)))
+    outer = tuple(along if d == axis else tuple(digits[d]) for d in range(rank))
+    return View(sel(text, written(source), written(integers)), (*fronts, new, *rest), outer, sizes)
+
+
+def _common(
+    term: Term, dims: Sequence[int], given: Sequence[tuple[View, Mapping[int, int]]]
+) -> tuple[dict[int, list[int]], dict[int, int], dict[int, set[int]]]:
+    """Dims of a value as digits that all its operands' dims are made of.
+
+    Args:
+        term: the value.
+        dims: of it.
+        given: operands, each with its dim of every such dim that it has.
+
+    Returns:
+        The digits of every dim, their extents, and how far the last ones of a dim count.
+
+    Raises:
+        Apart: they cut a dim unevenly.
+    """
+    ends = {d: {1, shape(term)[d]} for d in dims}
+    for of, own in given:
+        for d in dims:
+            if d in own:
+                dim = of.outer[own[d]]
+                ends[d] |= {of.size(dim[n:]) for n in range(len(dim))}
+    numbers, digits, sizes = count(), dict[int, list[int]](), dict[int, int]()
+    for d in dims:
+        marks = sorted(ends[d], reverse=True)
+        if any(high % low for high, low in pairwise(marks)):
+            raise Apart
+        digits[d] = [next(numbers) for _ in marks[1:]]
+        sizes |= {n: h // low for n, (h, low) in zip(digits[d], pairwise(marks), strict=True)}
+    return digits, sizes, ends
 
 
 def reshaped(of: View, new: tuple[int, ...]) -> View:
@@ -404,7 +578,7 @@ def _drop_units(made: _Reads, monoid: str) -> str:
         met = {d for operand in made.reads for coefficients, _ in operand for d in coefficients}
         units |= set(made.reduced) - met
     reduced = [d for d in made.reduced if d not in units]
-    if made.reduced and not reduced and not _is_plain(monoid):
+    if monoid and not reduced and not _is_plain(monoid):
         raise Apart
     made.reduced = reduced
     made.out = [d for d in made.out if d not in units]
@@ -495,9 +669,14 @@ def _made(
     ]  # fmt: skip
     fixed = {n: made.extents[d] for d, n in places.items()}
     sig = make(reads, range(len(dims)), monoid, range(len(dims), len(places)), fixed)
-    core = made.cores[0]
+    of = shape(made.cores[0])
     alone = name == "id" and not made.reduced and len(made.cores) == 1
-    # An operator that reads a core as it is, dim by dim, is that core.
-    if not (alone and [p.plain for p in sig.operands[0]] == [*range(len(shape(core)))]):
-        core = op(sig.text, name, *made.cores)
+    if alone and all(
+        n == 1 or p.plain is not None for p, n in zip(sig.operands[0], of, strict=True)
+    ):
+        # It reads a core as it is, dim by dim: it is that core.
+        reads = zip(sig.operands[0], of, strict=True)
+        inner = [() if n == 1 else tuple(members[dims[p.plain or 0]]) for p, n in reads]
+        return View(made.cores[0], tuple(inner), outer, sizes)
+    core = op(sig.text, name, *made.cores)
     return View(core, tuple(tuple(members[d]) for d in dims), outer, sizes)

@@ -218,22 +218,27 @@ def split_shard(spec: Spec, a: Value, b: MeshBox, M: MeshText) -> Sides:
 # -- all ranks together ----------------------------------------------------------------------------
 
 
-def _digit_form(sums: bool) -> Callable[..., tuple[Term, Term]]:
-    def law(t: Value) -> tuple[Term, Term]:
-        """Value t = the view of its core, whose dims are digits that are read together."""
-        found = digits.form(t, sums)
-        if found is t:
-            raise Undefined("digit form")
-        return t, found
-
-    return law
+def _formed(t: Term, sums: bool) -> tuple[Term, Term]:
+    found = None if type_of.of(t) is None else digits.form(t, sums)
+    if found is None or found is t:
+        raise Undefined("digit form")
+    return t, found
 
 
-for _sums in (False, True):
-    PACK.law(
-        source="Axe def. 2.2: digits of an index; reductions in two stages",
-        normal=True,
-        search=False,
-        exact=not _sums,
-        name="digit_form_of_sums" if _sums else "digit_form",
-    )(_digit_form(_sums))
+@PACK.law(
+    source="Axe def. 2.2: digits of an index; reductions in two stages", normal=True, search=False
+)
+def digit_form(t: Value) -> tuple[Term, Term]:
+    """Value t = a view of operators whose dims are the digits that they read as one number."""
+    return _formed(t, sums=False)
+
+
+@PACK.law(
+    source="Axe def. 2.2: digits of an index; reductions in two stages",
+    normal=True,
+    search=False,
+    exact=False,
+)
+def digit_form_of_sums(t: Value) -> tuple[Term, Term]:
+    """Value t = its digit form, where sums of sums and products of products are one too."""
+    return _formed(t, sums=True)

@@ -138,7 +138,7 @@ def groups(places: Sequence[dict[str, int]], axes: Sequence[str]) -> list[list[i
     return [[rank for _, rank in sorted(group)] for group in found.values()]
 
 
-def _collect(fn: Callable[[list[Array], int, Any], Array]) -> Any:
+def _collect(fn: Callable[..., Any]) -> Any:
     def run(
         of: Recipe,
         places: Sequence[dict[str, int]],
@@ -159,18 +159,15 @@ def _collect(fn: Callable[[list[Array], int, Any], Array]) -> Any:
 def _sent(values: list[Array], me: int, pairs: Any) -> Array:
     for src, dst in pairs:
         if dst == me:
-            return values[src]
+            return np.asarray(values[src])
     return np.zeros_like(values[me])
 
 
 def _scattered(values: list[Array], me: int, dim: int) -> Array:
-    total = values[0].copy()
-    for value in values[1:]:
-        total = total + value
-    return np.split(total, len(values), dim)[me]
+    return np.asarray(np.split(sum(values[1:], values[0]), len(values), dim)[me])
 
 
-def _exchanged(values: list[Array], me: int, split: int, concat: int) -> Array:
+def _exchanged(values: list[Array], me: int, split: int, concat: int) -> Any:
     return np.concatenate([np.split(v, len(values), split)[me] for v in values], concat)
 
 

@@ -22,6 +22,7 @@ from axe_eq.mesh.plan import MeshPlan, plan_of
 from axe_eq.mesh.simulate import Simulation
 from axe_eq.program.meaning import evaluate
 from axe_eq.program.nesting import flatten
+from axe_eq.prove.certificates.verdict import ProgramCounterexample
 from axe_eq_backends.cpu.run import CpuRunner
 from tests.property.rank_recipes import COLLECTIVES, Recipe, drawn, mutated
 from tests.unit.mesh.programs import arguments, compiled
@@ -92,7 +93,7 @@ def check_pair(seed: int) -> tuple[str, bool]:
 def check_refuted(verdict: axe.Refuted, recipe: Recipe, other: Recipe) -> None:
     """The named rank computes both values at that place."""
     found = verdict.counterexample
-    assert found is not None
+    assert isinstance(found, ProgramCounterexample)
     assert found.rank is not None
     arrays, rank = [np.asarray(a) for a in found.inputs], found.rank
     shape = recipe.whole_shape()
@@ -176,7 +177,7 @@ def check_damaged(seed: int) -> str:
         found, meant = ran(plan, name, given), flatten(compiled(name).meaning(*given))[1]
         for a, b in zip(found or [], meant, strict=found is not None):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4, err_msg=str(path))
-    elif isinstance(verdict, axe.Refuted) and (at := verdict.counterexample) is not None:
+    elif isinstance(at := getattr(verdict, "counterexample", None), ProgramCounterexample):
         found = ran(plan, name, [np.asarray(a) for a in at.inputs])
         if found is not None:
             assert float(found[at.output][at.index]) == pytest.approx(float(at.value_b), rel=1e-4)

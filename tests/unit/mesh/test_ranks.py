@@ -33,6 +33,7 @@ from axe_eq.mesh.plan import plan_from_json
 from axe_eq.mesh.steps import LocalStep
 from axe_eq.program.ops import SELECTORS, join_text
 from axe_eq.program.types import ValueType
+from axe_eq.prove.certificates.verdict import ProgramCounterexample
 from tests.unit.mesh.programs import CASES, compiled
 
 M8, M4 = axe.Mesh({"tp": 8}), axe.Mesh({"x": 4})
@@ -96,7 +97,7 @@ def test_the_variants_of_an_mlp_come_out_right(name: str) -> None:
 def check_counterexample(verdict: axe.Refuted, fn: Any, ranks: RankProgram) -> None:
     """The named rank has that value at that place, and the function another."""
     found = verdict.counterexample
-    assert found is not None
+    assert isinstance(found, ProgramCounterexample)
     assert found.rank is not None
     arrays = [np.asarray(a) for a in found.inputs]
     meant = axe.run(fn, *arrays)
@@ -249,7 +250,7 @@ def test_copies_that_differ_are_refuted_by_rank() -> None:
 
     verdict = axe.equivalent(lambda x: x + 0, RankProgram(fn, M4), "4x4:f32")
     assert isinstance(verdict, axe.Refuted)
-    assert verdict.counterexample is not None
+    assert isinstance(verdict.counterexample, ProgramCounterexample)
     assert verdict.counterexample.rank == 3
     check_counterexample(verdict, lambda x: x + 0, RankProgram(fn, M4))
     with pytest.raises(ProgramError, match="output 0 of rank 3: differs from the copy of rank 0"):
@@ -319,19 +320,19 @@ def test_untiled_collectives_add_and_take_a_dim() -> None:
 
     for rank, (gathered, scattered, exchanged) in enumerate(RankProgram(fn, M4, [ROWS]).run(x)):
         assert np.array_equal(gathered, np.stack(parts, 1))
-        assert np.array_equal(scattered, sum(parts)[:, rank])
+        assert np.array_equal(scattered, np.sum(parts, axis=0)[:, rank])
         assert np.array_equal(exchanged, np.stack([p[rank] for p in parts], 1))
 
 
-def test_selectors_say_how_they_work_behind_other_dims() -> None:
-    """`Selector.behind` of every declared one: a stack of values is selected as each value is."""
+def test_selectors_say_how_they_work_on_dims_elsewhere() -> None:
+    """`Selector.placed` of every declared one: a stack of values is selected as each value is."""
     rng = np.random.default_rng(0)
     of = ValueType("i32", (4, 6))
     seen = set()
     for name in ("slice", "flip", "concat", "pad", "split", "parts", "merge", "repeat",
                  "interleave", "lookup"):  # fmt: skip
         declared = SELECTORS[name]
-        assert declared.behind is not None
+        assert declared.placed is not None
         for _ in range(12):
             count = 2 if name in ("concat", "interleave", "lookup") else 1
             stacks = [rng.integers(0, 4, (3, 2, *of.shape)).astype(np.int32) for _ in range(count)]
@@ -340,7 +341,7 @@ def test_selectors_say_how_they_work_behind_other_dims() -> None:
             else:
                 assert declared.sample is not None
                 params = declared.sample(rng, [of] * count)
-            moved = declared.run(declared.behind(params, 2), stacks)
+            moved = declared.run(declared.placed(params, {0: 2, 1: 3}, 4), stacks)
             for at in np.ndindex(3, 2):
                 each = declared.run(params, [s[at] for s in stacks])
                 assert np.array_equal(moved[at], each), join_text(name, *params)
@@ -380,7 +381,7 @@ def test_a_plan_is_proved_from_its_json_for_the_function_that_it_was_made_of() -
     assert axe.equivalent(fn, plan)
     wrong = axe.equivalent(lambda x, a, b: nn.relu(x @ a) @ b * 2, plan)
     assert isinstance(wrong, axe.Refuted)
-    assert wrong.counterexample is not None
+    assert isinstance(wrong.counterexample, ProgramCounterexample)
     assert wrong.counterexample.rank is not None
     gelu = axe.equivalent(lambda x, a, b: nn.gelu(x @ a) @ b, plan)
     assert isinstance(gelu, axe.Refuted)
