@@ -26,6 +26,7 @@ from axe_eq.program.signature import LETTERS, Affine, Signature, make, plain, si
 from axe_eq.program.terms import VALUE, In, Op, Sel, args, op, operands, sel, type_of
 from axe_eq.program.types import DTYPES, value_type
 from axe_eq.rule.term import Term, postorder
+from axe_eq_rules.movement import Unread, movement
 
 Dims = tuple[tuple[int, ...], ...]
 _Read = tuple[dict[int, int], int]  # digit -> coefficient, offset
@@ -125,6 +126,10 @@ def _selector(term: Term, given: Sequence[View]) -> View:
     if declared.look is not None:
         (look,) = declared.look(params, types)
         return gathered(term, given[look.operand], given[look.by], look.dim, pulls[look.by])
+    try:
+        return _moved_as_one(_opaque(term, given))
+    except Unread:
+        pass
     # A dim that a parameter may name is read otherwise, whatever it is of these operands.
     touched = [d for d, n in enumerate(shape(term)) if d in params or not all(
         d < of.rank and row[d] == Pull(d) and of.shape[d] == n
@@ -140,6 +145,13 @@ def _selector(term: Term, given: Sequence[View]) -> View:
         return join_text(declared.name, *declared.placed(params, places, new))
 
     return _apart(term, given, touched, made)
+
+
+def _moved_as_one(term: Term) -> View:
+    """A value that is moved as the view that a movement is; raises Unread."""
+    found = movement(term)
+    top = op(found.sig, "id", found.core)
+    return _operator(top, [whole(found.core)], sums=False)
 
 
 def scanned(term: Term, given: Sequence[View]) -> View:
