@@ -167,19 +167,19 @@ def _written(term: Term, pieces: Sequence[Piece], leaves: Sequence[Term]) -> Mov
     fills = {p.fill for p in pieces if p.leaf == FILL}
     if len({p.leaf for p in read}) != 1 or len(fills) > 1 or len(read) + len(fills) < 1:
         raise Unread
-    if any(p.leaf < FILL for p in pieces) or [p.leaf for p in pieces if p.leaf == FILL] != [
-        p.leaf for p in pieces[: len(pieces) - len(read)]
-    ]:
-        raise Unread  # what a selector makes, or a constant that lies over what is read
+    if any(p.leaf < FILL for p in pieces):
+        raise Unread  # what a selector makes
     leaf = leaves[read[0].leaf]
-    blocks = _blocks(read, shape, _shape(leaf))
+    blocks = _blocks(pieces, shape, _shape(leaf))
     if not fills and any((b.table < 0).any() for b in blocks):
         raise Unread
     return _as_view(term, leaf, blocks, next(iter(fills), 0.0))
 
 
-def _blocks(read: Sequence[Piece], shape: tuple[int, ...], leaf: tuple[int, ...]) -> list[_Block]:
+def _blocks(pieces: Sequence[Piece], shape: tuple[int, ...], leaf: tuple[int, ...]) -> list[_Block]:
     """The value as a product of blocks; where pieces differ is one of them."""
+    read = [p for p in pieces if p.leaf >= 0]
+    over = list(pieces[pieces.index(read[0]) :])  # with constants that lie over what is read
     sets: list[tuple[set[int], set[int]]] = []
     for piece in read:
         for g in piece.groups:
@@ -188,20 +188,25 @@ def _blocks(read: Sequence[Piece], shape: tuple[int, ...], leaf: tuple[int, ...]
                 sets.remove(other)
                 dims, leaf_dims = dims | other[0], leaf_dims | other[1]
             sets.append((dims, leaf_dims))
-    alike, apart = [], []
+    blocks: list[_Block] = []
+    apart: tuple[set[int], set[int]] = (set(), set())
     for dims, leaf_dims in sets:
-        tables = [_table(p, dims, leaf_dims, shape, leaf) for p in read]
-        same = all(np.array_equal(t, tables[0]) for t in tables[1:])
-        (alike if same else apart).append((dims, leaf_dims, tables))
-    blocks = [_Block(tuple(sorted(d)), tuple(sorted(k)), t[0]) for d, k, t in alike]
-    if apart:
-        dims = set().union(*(d for d, _, _ in apart))
-        leaf_dims = set().union(*(k for _, k, _ in apart))
-        total = np.full(prod(shape[d] for d in dims), -1, np.int64)
-        for piece in read:
-            own = _table(piece, dims, leaf_dims, shape, leaf)
-            total = np.where(own >= 0, own, total)
-        blocks.append(_Block(tuple(sorted(dims)), tuple(sorted(leaf_dims)), total))
+        tables = [_table(p, dims, leaf_dims, shape, leaf) for p in over]
+        own = [t for p, t in zip(over, tables, strict=True) if p.leaf >= 0]
+        there = own[0] >= 0
+        covers = all((t[there] >= 0).all() for t in tables)
+        if all(np.array_equal(t, own[0]) for t in own[1:]) and covers:
+            blocks.append(_Block(tuple(sorted(dims)), tuple(sorted(leaf_dims)), own[0]))
+        else:
+            apart = apart[0] | dims, apart[1] | leaf_dims
+    if any(p.leaf < 0 for p in over) and not apart[0]:
+        raise Unread
+    if apart[0]:
+        total = np.full(prod(shape[d] for d in apart[0]), -1, np.int64)
+        for piece in over:
+            own_table = _table(piece, *apart, shape, leaf)
+            total = np.where(own_table >= 0, own_table if piece.leaf >= 0 else -1, total)
+        blocks.append(_Block(tuple(sorted(apart[0])), tuple(sorted(apart[1])), total))
     return blocks
 
 
