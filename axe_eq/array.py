@@ -13,11 +13,13 @@ built.
 
 from __future__ import annotations
 
+from types import FunctionType as _FunctionType
 from typing import TYPE_CHECKING
 from typing import NoReturn as _NoReturn
 
 from axe_eq.errors import MissingAttribute as _MissingAttribute
 from axe_eq.errors import NotBuilt as _NotBuilt
+from axe_eq.program.array.arguments import refusing as _refusing
 from axe_eq.program.array.creation import *
 from axe_eq.program.array.dtypes import *
 from axe_eq.program.array.elementwise import *
@@ -64,6 +66,9 @@ _ABSENT = {
 }
 
 if not TYPE_CHECKING:  # type checkers know the names above, and no others
+    for _name in __all__:
+        if isinstance(globals()[_name], _FunctionType):
+            globals()[_name] = _refusing(globals()[_name], f"array function {_name!r}")
 
     def __getattr__(name: str) -> _NoReturn:
         """The error of a function that is not here: to `hasattr` it does not exist.

@@ -317,6 +317,10 @@ def debug(level: int | None = None, **changes: object) -> Iterator[Switches]:
 
     ``with axe_eq.debug(level=3, trace="out", without=("online_softmax",)): ...``
 
+    >>> with axe.debug(cache=0):
+    ...     print(axe.equivalent("S[(4):(1@m)]", "S[(2,2):(2@m,1@m)]").how)
+    rewritten
+
     Args:
         level: what AXE_DEBUG says; None leaves it.
         changes: other fields of `Switches`; None restores a default.

@@ -37,6 +37,10 @@ ALIKE = 0.75  # of the letters of a name, so that another is suggested for it
 class Pack:
     """One registration; any subset of its parts may be empty.
 
+    >>> pack = axe.Pack("mine", version="1")
+    >>> pack.name
+    'mine'
+
     Attributes:
         name: how packs are named on the command line and in law keys ("pack/law").
         version: version of the pack; certificates carry it.

@@ -13,10 +13,10 @@ import numpy as np
 import axe_eq as axe
 from axe_eq import nn
 from axe_eq.check.kernelcheck import sample
-from axe_eq.check.random import random_program
 from axe_eq.program.gathers import index_limits
 from axe_eq.program.node import Program
 from axe_eq.program.types import DTYPES, Array, ValueType
+from benchmarks.random_programs import random_program
 
 xp = axe.array
 FLOATS = ("f32", "f32", "f16", "f16", "bf16", "f64", "f8e4m3", "f8e5m2")

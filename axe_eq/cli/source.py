@@ -6,6 +6,7 @@ import importlib.util
 import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from traceback import extract_tb
@@ -33,7 +34,17 @@ def load_function(text: str) -> Any:
         own = [n for n, v in vars(module).items() if _is_own(v, module)]
         known = f"one of {' '.join(own)}" if own else "a file that defines functions"
         raise ProgramError(f"file {path!r}", f"has no function {name!r}", known)
-    return _reporting(getattr(module, name), path)
+    found = getattr(module, name)
+    return _rank_program(found, path) or _reporting(found, path)
+
+
+def _rank_program(found: Any, path: str) -> Any:
+    """A rank program, its function's mistakes told with their line; None for other things."""
+    from axe_eq.mesh.ranks import RankProgram  # commands about layouts need no meshes
+
+    if not isinstance(found, RankProgram):
+        return None
+    return replace(found, fn=_reporting(found.fn, path))
 
 
 def _reporting(function: Callable[..., Any], path: str) -> Callable[..., Any]:

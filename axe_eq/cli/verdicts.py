@@ -70,6 +70,7 @@ def _of_programs(found: ProgramCounterexample) -> dict[str, Any]:
     made = isinstance(found.inputs, tuple)  # others are too large to make just to print
     return {
         "output": found.output,
+        "rank": found.rank,
         "index": list(found.index),
         "value_a": found.value_a,
         "value_b": found.value_b,
@@ -99,9 +100,12 @@ def _input(name: str, array: Any, unlike: Elements | None) -> dict[str, Any]:
 
 def _missing(missing: Any) -> dict[str, Any]:
     if not isinstance(missing, Frontier):
-        return {"text": str(missing), "stuck": []}
+        return {"text": str(missing), "stuck": [], "rounded_constants": []}
     stuck = [
         {"left": show(pair.left), "right": show(pair.right), "family": pair.family}
         for pair in missing.pairs
     ]
-    return {"text": f"not proved ({missing.stopped})", "stuck": stuck}
+    rounded = list(missing.rounded)
+    return {
+        "text": f"not proved ({missing.stopped})", "stuck": stuck, "rounded_constants": rounded
+    }  # fmt: skip

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -369,6 +369,20 @@ def bind_inputs(program: Program, arrays: Sequence[Array]) -> dict[str, Array]:
     for spec, array in zip(program.inputs, arrays, strict=True):
         bound[spec.name] = _check_argument(spec.name, spec.node.type, array)
     return bound
+
+
+def of_their_own(made: Iterable[Array], given: Iterable[Array]) -> list[Array]:
+    """Results that share memory with no argument and no other result: views are copied.
+
+    >>> x = np.zeros((2, 3))
+    >>> [np.shares_memory(x, y) for y in of_their_own([x, x.T, x + 1], [x])]
+    [False, False, False]
+    """
+    known, found = [np.asarray(x) for x in given], list[Array]()
+    for array in made:
+        shares = any(np.may_share_memory(array, other) for other in (*known, *found))
+        found.append(np.array(array) if shares else array)
+    return found
 
 
 def check_places(program: Program, arrays: Mapping[str, Array], *, computed: bool) -> None:

@@ -300,6 +300,10 @@ class InputSpec:
 class Program:
     """A traced program.
 
+    >>> program = axe.trace(lambda x: x * 2.0, "4:f32")
+    >>> [spec.name for spec in program.inputs]
+    ['x']
+
     Attributes:
         inputs: in the order of the function's arguments, flattened.
         outputs: observed roots in order.

@@ -128,13 +128,6 @@ def transpose(perm: Sequence[int]) -> Signature:
 # -- one signature --------------------------------------------------------------------------------
 
 
-def permute_out(sig: Signature, perm: Sequence[int]) -> Signature | None:
-    """The operator followed by a transposition: output dim i is the former output dim perm[i]."""
-    if sorted(perm) != list(range(sig.n_out)):
-        return None
-    return rebuild(sig, out=perm)
-
-
 def reorder(sig: Signature, order: Sequence[int]) -> Signature | None:
     """Operands in another order: operand i is the former operand order[i]."""
     if sorted(order) != list(range(len(sig.operands))) or not is_rigid(sig):
@@ -224,24 +217,6 @@ def without_operand(sig: Signature, position: int) -> Signature | None:
     if not rest:
         return None
     return _keeping_windows(sig, rebuild(sig, rest), numbering(rest, range(sig.n_out), sig.reduced))
-
-
-def map_part(sig: Signature) -> Signature:
-    """The operator without its reduction: reduced dims become the last output dims."""
-    return rebuild(sig, out=range(sig.n_dims), reduced=(), monoid="")
-
-
-def split_reduction(sig: Signature, first: Iterable[int]) -> tuple[Signature, Signature] | None:
-    """Reduce the dims in `first` inside, the others outside: (outer, inner), sig = outer of inner.
-
-    The inner value has the output dims, then the dims that are left, in order.
-    """
-    inside = set(first)
-    if not inside or not inside < set(sig.reduced):
-        return None
-    kept = [d for d in range(sig.n_dims) if d not in inside]
-    inner = rebuild(sig, out=kept, reduced=inside)
-    return make([map(plain, kept)], range(sig.n_out), sig.monoid, kept[sig.n_out :]), inner
 
 
 # -- two signatures -------------------------------------------------------------------------------

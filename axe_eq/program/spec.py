@@ -58,6 +58,10 @@ class Dim(int):
 def dim(name: str, divisible: int = 1, example: int | None = None) -> Dim:
     """A named extent for `Spec` that may be bound to others later.
 
+    >>> n = axe.dim("n", divisible=8)
+    >>> axe.Spec((n, 64), "f16").divisible
+    (8, 1)
+
     Args:
         name: its name; dims of one name have one extent.
         divisible: a number that divides every extent it will be bound to.
@@ -72,6 +76,9 @@ def dim(name: str, divisible: int = 1, example: int | None = None) -> Dim:
 @dataclass(frozen=True)
 class Spec:
     """One argument: its shape, element type, dim names and the layout it arrives in.
+
+    >>> axe.Spec((8192, 4096), "f16", dims=("tokens", "hidden")).type
+    ValueType(dtype='f16', shape=(8192, 4096))
 
     Attributes:
         shape: extents, each at least 1; an entry may be a `dim`.

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from axe_eq.errors import ProgramError
-from axe_eq.program.meaning import evaluate
+from axe_eq.program.meaning import evaluate, of_their_own
 from axe_eq.program.nesting import flatten, leaf_names, unflatten
 from axe_eq.program.node import InputSpec, Node, Program, input_node, topological
 from axe_eq.program.ops import constant_of
@@ -26,6 +26,12 @@ __all__ = ["Dim", "Spec", "Traced", "as_spec", "dim", "parse_spec", "run", "trac
 
 def trace(fn: Callable[..., Any], *specs: Any) -> Program:
     """The program a function computes.
+
+    >>> print(axe.trace(lambda x: x * 2.0, "4:f32"))
+    program(x: f32[4])
+      %1 : f32[]  = full () 2.0 f32
+      %2 : f32[4] = mul(x, %1)       [a, -> a]
+      return %2
 
     Args:
         fn: a function of arrays that returns an array or a tuple, list or dict of arrays, nested in
@@ -65,18 +71,23 @@ def trace(fn: Callable[..., Any], *specs: Any) -> Program:
 def run(fn: Callable[..., Any], *arrays: Any) -> Any:
     """What a function of arrays means: traced, then evaluated with numpy.
 
+    >>> axe.run(lambda x: x @ x, np.eye(2, dtype=np.float32) * 3)
+    array([[9., 0.],
+           [0., 9.]], dtype=float32)
+
     Args:
         fn: a function as `trace` takes it.
         arrays: numpy arrays, nested as the function takes them.
 
     Returns:
-        numpy arrays, nested as the function returns them.
+        numpy arrays of their own, nested as the function returns them: what would be a view of an
+        argument is a copy.
 
     Raises:
         ProgramError: see `trace`.
     """
-    program = trace(fn, *arrays)
-    return unflatten(program.structure, evaluate(program, flatten(arrays)[1]))
+    program, given = trace(fn, *arrays), flatten(arrays)[1]
+    return unflatten(program.structure, of_their_own(evaluate(program, given), given))
 
 
 def _bind(fn: Callable[..., Any], specs: Sequence[Any]) -> list[str]:

@@ -261,6 +261,9 @@ def draw(
 ) -> Picture:
     """Draw a layout, the difference of two layouts, or the certificate of a proof.
 
+    >>> print(str(axe.draw("S[(2,4):(4@m,1@m)]", shape=(2, 4))).splitlines()[0])
+    S[(2,4):(4@m,1@m)]
+
     Args:
         a: a layout, or its text with the notation as a prefix; or a certificate.
         b: another layout.

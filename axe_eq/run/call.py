@@ -34,19 +34,6 @@ class Ready(Protocol):
         """Run on host arrays, one per input, then one per captured constant."""
 
 
-class ReadyOnDevice(Ready, Protocol):
-    """One that takes arrays which lie on the device; constants, last, are the host's."""
-
-    def call(self, arrays: Sequence[Any]) -> Sequence[Any]:
-        """Run on the caller's stream; results are new arrays of the caller's library."""
-
-    def bind(self, arrays: Sequence[Any]) -> tuple[Callable[[], None], Sequence[Any]]:
-        """A prepared call on these arrays, and the arrays that it writes every time."""
-
-    def quick(self, arrays: Sequence[Any]) -> Sequence[Any] | None:
-        """`call` on arrays without the constants; None unless some like them were seen before."""
-
-
 @dataclass(frozen=True)
 class Call:
     """How arrays go in and out of a compiled program.

@@ -21,7 +21,7 @@ from axe_eq.program.node import Program
 from axe_eq.program.types import Array
 from axe_eq.run.call import Call, Caller, fitting
 from axe_eq.run.codes import to_bytes
-from axe_eq.run.meshes import launched, local_codes, on
+from axe_eq.run.meshes import found, launched, local_codes, on
 from axe_eq.run.rebind import Compare, Origin, Saved
 from axe_eq.schedule.bind import check_extents
 from axe_eq.schedule.graph import ScheduleGraph, output_name
@@ -355,7 +355,7 @@ class Executable:
             MissingPackage: says which extra to install.
             ScheduleError: as `plan`.
         """
-        return on(self.schedule, self._transport(transport))
+        return on(self.schedule, found(transport, self.transports))
 
     def launch(self, *arrays: Any, transport: str | Transport = "mpi", **named: Any) -> Launched:
         """Run on whole arrays, in one process per device, which this call starts.
@@ -374,12 +374,7 @@ class Executable:
             DeviceError: a rank ended before it was done; no such transport.
             MissingPackage: says which extra to install.
         """
-        return launched(self.schedule, self._transport(transport), arrays, named)
-
-    def _transport(self, given: str | Transport) -> Transport:
-        from axe_eq.mesh.transport import find_transport
-
-        return find_transport(given, self.transports) if isinstance(given, str) else given
+        return launched(self.schedule, found(transport, self.transports), arrays, named)
 
     def _check_places(
         self, arrays: Sequence[Any], named: Mapping[str, Any], everything: bool = False
@@ -461,12 +456,12 @@ class Executable:
 
     def meaning(self, *arrays: Any, **named: Any) -> Any:
         """The numpy meaning of the program on these arrays, at their extents of named dims."""
-        from axe_eq.program.meaning import evaluate
+        from axe_eq.program.meaning import evaluate, of_their_own
 
         plain = self.schedule.call.plain(self.schedule.call.positional(arrays, named))
         extents = self.schedule.call.extents(plain)
         program = self.program.rebind(**extents) if extents else self.program
-        return unflatten(program.structure, evaluate(program, plain))
+        return unflatten(program.structure, of_their_own(evaluate(program, plain), plain))
 
     def interpret(self, *arrays: Any, orders: int = 1, **named: Any) -> Any:
         """Run the emitted kernels on the CPU interpreter: what the device would compute.
@@ -509,17 +504,20 @@ class Executable:
     def pareto(self) -> list[Point]:
         """Schedules that no other beats in both estimated time and stored bytes, fastest first.
 
-        The two are `time_s` and `stored_bytes` as in `cost`, before kernels are merged.
+        The two are `time_s` and `stored_bytes` as in `cost`, before kernels are merged. On a mesh
+        they are the plans that were compiled.
 
         A program that came from the cache is searched again.
 
         Raises:
-            SearchError: the search ran in another process, or planned for a mesh.
+            SearchError: the search ran in another process.
         """
         from axe_eq.extract.search.pareto import pareto
 
         if self._found is None:
             raise SearchError("pareto", "needs what extraction chose from", "a compiled program")
+        if self.schedule.graph.mesh is not None:
+            return list(self._found.points)
         return pareto(self._found.prices)
 
     @property
@@ -544,15 +542,18 @@ class Executable:
         return self.keep(self._explained)
 
     def _explained(self) -> str:
-        from axe_eq.run.explain import cuts_text, explain
+        from axe_eq.run.explain import explain
+        from axe_eq.run.explain_mesh import explain_mesh
 
         if self._explanation is not None:
             return self._explanation
         if (other := self._searched_again) is not None:
             return other._explained()
-        text = explain(self.schedule.graph, self.target, self._found, self.matches, self.numerics)
-        if self.schedule.graph.mesh is not None:
-            text = f"{text}\n{cuts_text(self.report['extract'].notes)}"
+        said = self.schedule.graph, self.target, self._found, self.matches, self.numerics
+        if self.schedule.graph.mesh is None:
+            text = explain(*said)
+        else:
+            text = explain_mesh(*said, self.report["extract"].notes)
         if self.stopped == "saturated":
             return text
         limit = f"the search stopped at a limit ({self.stopped}): a larger one may find better"

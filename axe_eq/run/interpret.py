@@ -14,6 +14,7 @@ import numpy as np
 from axe_eq.debug import progress
 from axe_eq.errors import ArgumentError, ScheduleError
 from axe_eq.pack import Pack
+from axe_eq.program.meaning import of_their_own
 from axe_eq.program.types import Array
 from axe_eq.schedule.contents import same, shared
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, SpmdStep
@@ -77,7 +78,7 @@ def interpret_graph(
     inputs: Mapping[str, Array],
     orders: int = 1,
 ) -> list[Array]:
-    """The outputs of a schedule, step by step on the interpreter.
+    """The outputs of a schedule, step by step on the interpreter, as arrays of their own.
 
     Args:
         graph: of one device.
@@ -106,7 +107,7 @@ def interpret_graph(
             progress.at(f"step {number + 1} of {len(graph.steps)}: {step.name}, order {order}")
             _check_same(step, made, interpreter.run(step, graph, target, reads, order), order)
         held |= made
-    return [held[name] for name in graph.outputs]
+    return of_their_own((held[name] for name in graph.outputs), inputs.values())
 
 
 def _check_same(

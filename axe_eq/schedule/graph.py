@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from axe_eq.errors import ScheduleError, cause
@@ -198,6 +198,8 @@ class ScheduleGraph:
         dims: input name -> dim names ("" where unnamed), for rebinding.
         mesh: mesh axes and sizes, None on one device.
         time_s: estimated seconds of the whole graph.
+        near: on a mesh, per link but the last, per device the first of those it reaches by no
+            other: who has what is sent by who is nearest.
     """
 
     target: str
@@ -209,6 +211,7 @@ class ScheduleGraph:
     mesh: Mapping[str, int] | None = None
     time_s: float = 0.0
     views: tuple[tuple[str, ...], ...] = ()
+    near: tuple[tuple[int, ...], ...] = ()
 
     def output_types(self) -> list[ValueType]:
         """Types of the program's outputs, through their views."""
@@ -244,32 +247,6 @@ class ScheduleGraph:
         parts = ((s.graph.steps if isinstance(s, SpmdStep) else (s,)) for s in self.steps)
         return tuple(step for part in parts for step in part)
 
-    def with_layouts(self, layouts: Mapping[str, str]) -> ScheduleGraph:
-        """The same schedule with some buffers in other layouts, for readers and writer alike."""
-
-        def changed(access: Access) -> Access:
-            return Access(access.buffer, layouts.get(access.buffer, access.layout))
-
-        def read(step: Step, number: int, access: Access) -> Access:
-            layout = layouts.get(access.buffer)
-            type_ = self.buffers[access.buffer].value_type
-            return (
-                replace(access, layout=read_layout(step, number, type_, layout))
-                if layout
-                else access
-            )
-
-        steps = tuple(
-            replace(
-                s,
-                reads=tuple(read(s, n, a) for n, a in enumerate(s.reads)),
-                writes=tuple(map(changed, s.writes)),
-            )
-            for s in self.steps
-        )
-        buffers = {n: replace(b, layout=layouts.get(n, b.layout)) for n, b in self.buffers.items()}
-        return replace(self, buffers=buffers, steps=steps)
-
     def to_json(self) -> str:
         """The whole graph as JSON text."""
         return json.dumps(asdict(self))  # mappings keep their order: texts of schedules show it
@@ -301,6 +278,7 @@ def _graph(data: dict[str, Any]) -> ScheduleGraph:
     for key in ("inputs", "outputs"):
         data[key] = tuple(data[key])
     data["views"] = tuple(tuple(v) for v in data["views"])
+    data["near"] = tuple(tuple(v) for v in data["near"])
     data["dims"] = {n: tuple(d) for n, d in data["dims"].items()}
     return ScheduleGraph(**data)
 

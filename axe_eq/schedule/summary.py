@@ -9,8 +9,9 @@ cost, one numpy entry each.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
+from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -116,16 +117,11 @@ class ScanWork(NamedTuple):
         monoid: its name.
         dtypes: element types of its operands.
         length: elements of one row that it scans.
-        dim: the dim of the roots' index space along which it scans, all of it; -1 where it is read
-            in another way.
-        shape: of that index space.
     """
 
     monoid: str
     dtypes: tuple[str, ...]
     length: int
-    dim: int
-    shape: tuple[int, ...]
 
 
 class Formula(NamedTuple):
@@ -171,17 +167,17 @@ class Summary:
             and those that move what products give.
         order: likewise, (letter, extent) of the first result's dims of more than one index, slow to
             fast as they lie in memory.
-        n_guarded: reads that may leave their operand, along several dims of the index space at
-            once: windows of what is padded.
-        n_scattered: values gathered from, or stored at, places that are no affine function of the
-            index.
-        n_reads: reads at places of their own: a value that is computed, then moved and used again
-            reads its operands at as many places. Counted up to some number.
+        unread: its formulas cannot be read (`axe_eq.lower.read`): values gathered from, or stored
+            at, places that are no affine function of the index, or windows of what is padded that
+            end along several dims of the index space at once.
+        n_reads: loads that one element of a result makes. `y = x * 2` in `y + flip(y)` is computed
+            at two places, so `x` is loaded twice. Counted up to some number.
         n_looked: values gathered from where integers say, which are read or counted. Kernels that
             move whole tiles cannot take them.
         n_ended: loads that are read in parts, the last of which may end past what is there.
         n_outside: stored values that are not one per index of the largest one's index space, or of
             some dims of it.
+        n_scanned: dims of the index space that it scans.
         scans: scans, each once. Schedules that do not say `scans = True` are not asked then.
         monoids: names of what it reduces by, in order of the alphabet.
         cells: in cones with products, operations of the cells that compute one element of every
@@ -205,17 +201,25 @@ class Summary:
     n_positions: int = 0
     n_parts: int = 0
     order: tuple[tuple[str, int], ...] = ()
-    n_guarded: int = 0
-    n_scattered: int = 0
+    unread: bool = False
     n_reads: int = 0
     n_outside: int = 0
     n_looked: int = 0
     n_ended: int = 0
+    n_scanned: int = 0
     scans: tuple[ScanWork, ...] = ()
     monoids: tuple[str, ...] = ()
     cells: float = 0.0
     formula: Formula | None = None
     mixed: Summary | None = None
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Worked out once: prices are remembered by figures in several places."""
+        return hash(_figures(self))
 
     def extent(self, letter: str) -> int:
         """Extent of a loop letter; 1 where the cone does not have it."""
@@ -225,7 +229,7 @@ class Summary:
     def _extents(self) -> dict[str, int]:
         return dict(self.extents)
 
-    @property
+    @cached_property
     def reductions(self) -> Reductions:
         """How many there are of every kind."""
         structured = sum(w.structured for w in self.products)
@@ -253,6 +257,9 @@ class Summary:
     def streams(self) -> tuple[str, ...]:
         """Loop letters that stream inside a block."""
         return tuple(letter for letter, _ in self.extents if letter in STREAM_LETTERS)
+
+
+_figures = attrgetter(*(figure.name for figure in fields(Summary)))
 
 
 @dataclass

@@ -43,10 +43,6 @@ class Timeline:
         used = {event.track for event in self.events}
         return tuple(track for track in (DEVICE, LINK) if track in used)
 
-    def busy_s(self, track: str) -> float:
-        """Seconds in which a track works."""
-        return sum(e.end - e.start for e in self.events if e.track == track)
-
 
 def track_of(step: Step) -> str:
     """The track a step occupies: the link where bytes cross it, else the device."""

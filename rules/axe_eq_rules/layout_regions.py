@@ -54,16 +54,6 @@ def region_within(outer: str, inner: str) -> str | None:
 
 
 @primitive((STR, STR), (STR,))
-def region_times(region: str, shape: str) -> str | None:
-    """The region of whole tiles."""
-    bounds, extents = read_region(region), read_shape(shape)
-    if len(bounds) != len(extents):
-        return None
-    pairs = zip(bounds, extents, strict=True)
-    return region_text((begin * n, end * n) for (begin, end), n in pairs)
-
-
-@primitive((STR, STR), (STR,))
 def region_in_tiles(region: str, shape: str) -> str | None:
     """The region of tiles that a region is; undefined where it cuts one."""
     bounds, extents = read_region(region), read_shape(shape)

@@ -201,13 +201,6 @@ def power_is_square(s: Sig, x: Value, k: Spec) -> Sides:
     return op(s, "pow", x, Sel(k, Nil())), op(square_signature(s, k, type_of(x)), "mul", x, x)
 
 
-@primitive((STR, INT, STR), (STR,))
-def map_inlined_at(outer: str, position: int, inner: str) -> str | None:
-    """The signature s.p(t), t without a reduction."""
-    t = signature(inner)
-    return None if t.n_reduced else text(sigalg.inline(signature(outer), position, t))
-
-
 @primitive((STR, STR, STR), (STR, STR))
 def exponents(sig: str, first: str, second: str) -> tuple[str, str] | None:
     """(pointwise, map) for a cell of two functions of single operands, nothing reduced."""

@@ -1,7 +1,7 @@
 """Refutation never refutes what is equal, and finds most of what is not.
 
-Random programs (`axe_eq.check.random`) against themselves, against rewrites that are equal over
-the reals, and against mutants.
+Random programs (`benchmarks.random_programs`) against themselves, against rewrites that are equal
+over the reals, and against mutants.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from axe_eq.check.random import JUMPING, random_inputs, random_program
 from axe_eq.program.interval import point
 from axe_eq.program.meaning import evaluate
 from axe_eq.program.node import (
@@ -37,6 +36,7 @@ from axe_eq.prove.programs.enclose import enclose_program, plan, run
 from axe_eq.prove.programs.refute import refute
 from axe_eq.prove.programs.region import whole
 from axe_eq.prove.programs.sample import Sample
+from benchmarks.random_programs import JUMPING, random_inputs, random_program
 
 Rng = np.random.Generator
 

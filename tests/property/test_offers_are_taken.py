@@ -17,7 +17,7 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import nn
-from axe_eq_backends.cuda.assemble import lower_graph
+from axe_eq_backends.cuda.assemble import make_all
 from axe_eq_backends.cuda.compile import compile_text
 from axe_eq_backends.cuda.target import h200
 
@@ -79,10 +79,10 @@ def check_taken(case: Case, compiled: bool) -> None:
     """The case's kernels lower and fit; with `compiled` the assembler's word on registers too."""
     _, dtype, shape, fn = case
     exe = axe.compile(fn, axe.Spec(shape, dtype), target="h200")
-    lowered = lower_graph(exe.schedule.graph, h200)
+    lowered = make_all(exe.schedule.graph, h200)
     assert set(exe.source) == set(lowered)
     for name, text in exe.source.items():
-        kernel = lowered[name].kernel
+        kernel = lowered[name].lowered.kernel
         assert kernel.smem_bytes <= h200.memory("smem").n_bytes
         assert kernel.n_threads <= h200.most("thread", "cta")
         if compiled:

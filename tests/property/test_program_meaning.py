@@ -17,18 +17,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from axe_eq.check.random import (
+from axe_eq.program import meaning, ops
+from axe_eq.program.meaning import evaluate, evaluate_nodes, evaluate_op, evaluate_sel
+from axe_eq.program.node import INPUT, OP, SCAN, Node
+from axe_eq.program.signature import signature
+from axe_eq.program.types import DTYPES, ValueType
+from benchmarks.random_programs import (
     JUMPING,
     operator_counts,
     operator_names,
     random_inputs,
     random_program,
 )
-from axe_eq.program import meaning, ops
-from axe_eq.program.meaning import evaluate, evaluate_nodes, evaluate_op, evaluate_sel
-from axe_eq.program.node import INPUT, OP, SCAN, Node
-from axe_eq.program.signature import signature
-from axe_eq.program.types import DTYPES, ValueType
 
 Array = Any
 

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from axe_eq.check.random_signature import random_space
 from axe_eq.errors import ProgramError
 from axe_eq.program.meaning import evaluate_op, finish, index_views, lift, merge
 from axe_eq.program.node import op_type
 from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES, ValueType, dtype
+from benchmarks.random_signatures import random_space
 
 CASES = [
     ("+", "id", 1), ("+", "mul", 2), ("+", "mul", 3), ("+", "add", 2), ("*", "id", 1),

@@ -10,13 +10,6 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
-from axe_eq.check.random import (
-    JUMPING,
-    operator_counts,
-    operator_names,
-    random_inputs,
-    random_program,
-)
 from axe_eq.layout import Layout
 from axe_eq.program.meaning import evaluate
 from axe_eq.program.node import Program
@@ -24,6 +17,14 @@ from axe_eq.program.terms import decode, encode
 from axe_eq.program.types import DTYPES, Array, value_type
 from axe_eq.schedule.graph import Access, KernelStep, ScheduleGraph
 from axe_eq_backends.cpu.run import run_schedule
+from benchmarks.random_programs import (
+    JUMPING,
+    operator_counts,
+    operator_names,
+    random_inputs,
+    random_program,
+)
+from tests.unit.schedule.layouts import in_layouts
 
 CASES, SAMPLE = 1000, 0.02
 LEAST_USES = 20
@@ -105,7 +106,7 @@ def test_strides_and_padding_of_buffers_change_nothing(full: bool) -> None:
         rng = random.Random(seed)
         graph = axe.compile(program, target="cpu", numerics="exact").schedule.graph
         kept = {n: b for n, b in graph.buffers.items() if b.role in ("temporary", "output")}
-        other = graph.with_layouts({n: strided(b.type, rng) for n, b in kept.items()})
+        other = in_layouts(graph, {n: strided(b.type, rng) for n, b in kept.items()})
         for a, b in zip(run(other, program, inputs), run(graph, program, inputs), strict=True):
             np.testing.assert_array_equal(a, b, err_msg=str(seed))
 

@@ -7,12 +7,14 @@ import os
 import pickle
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 import axe_eq as axe
+from axe_eq import array as xp
 from axe_eq.errors import ArgumentError, ProgramError
 from axe_eq.program.node import op_node
 from axe_eq.program.terms import encode
@@ -78,3 +80,31 @@ def test_masked_elements_are_not_read_as_numbers() -> None:
         ProgramError, match=r"^operand: has masked elements; expected an array; fil"
     ):
         axe.trace(lambda x: x + masked, "2:f32")
+
+
+VIEWS: dict[str, Any] = {
+    "itself": lambda x: x,
+    "turned": lambda x: xp.permute_dims(x, (1, 0)),
+    "reshaped": lambda x: xp.reshape(x, (3, 16)),
+    "cut": lambda x: x[::2, 1:5],
+    "flipped": lambda x: xp.flip(x, axis=0),
+    "split and turned": lambda x: xp.permute_dims(xp.reshape(x, (6, 2, 4)), (1, 0, 2)),
+    "several, one of them twice": lambda x: (x, x[1:3], x, y := x + 1, y, xp.reshape(y, (48,))),
+}
+
+
+@pytest.mark.parametrize("outputs", [None, "any"])
+@pytest.mark.parametrize("name", VIEWS)
+def test_results_are_arrays_of_their_own(name: str, outputs: Any) -> None:
+    """In any layout: what is done to an argument, or to another result, changes none."""
+    fn, x = VIEWS[name], np.arange(48, dtype=np.float32).reshape(6, 8)
+    exe = axe.compile(fn, "6x8:f32", target="cpu", outputs=outputs)
+    calls: list[Any] = [exe, exe.interpret, exe.schedule.run, exe.meaning, partial(axe.run, fn)]
+    for call in calls:
+        found, wanted = call(x), axe.run(fn, x)
+        one, other = (r if isinstance(r, tuple) else (r,) for r in (found, wanted))
+        for result, right in zip(one, other, strict=True):
+            np.testing.assert_array_equal(result, right)
+            assert result.flags.writeable
+            assert not any(np.shares_memory(result, y) for y in (x, *one) if y is not result)
+        assert len({id(result) for result in one}) == len(one)

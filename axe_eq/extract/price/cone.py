@@ -145,7 +145,7 @@ class Cones:
         """Loads of a tile, each as the one cone it is, and what they depend on."""
         found = self._loads.get(tile)
         if found is None:
-            # What was copied was so to be read.
+            # Copies of inputs come first: they were made for what reads them.
             loads = sorted(self.forest.tiles[tile].loads, key=lambda c: c.source in self.inputs)
             found = self._loads[tile] = (
                 [(c.source, [Cone({tile: c}, 1 << tile, self._mark(c))]) for c in loads],
@@ -347,9 +347,7 @@ def loop_extents(
     return found
 
 
-def summarise(
-    forest: Forest, roots: Sequence[int], picks: Picks, stored: Sequence[str] = ()
-) -> Summary:
+def summarise(forest: Forest, roots: Sequence[int], picks: Picks, stored: Sequence[str]) -> Summary:
     """The figures of a cone with these root tiles; `stored` are the layouts they are stored in."""
     order = used(forest, roots, picks)
     reduced = reductions(forest, roots, picks)
@@ -401,10 +399,8 @@ def summarise(
         if choice.vector:
             vector[choice.inside] = vector.get(choice.inside, 0.0) + choice.vector * times
     stores = tuple(
-        access(t, text, 1, False, bool(multiplied))
-        for t, text in zip(
-            [forest.tiles[r] for r in roots], stored or [""] * len(roots), strict=True
-        )
+        access(forest.tiles[r], text, 1, False, bool(multiplied))
+        for r, text in zip(roots, stored, strict=True)
     )
     return Summary(
         tuple(sorted(loop_extents(forest, roots, order, picks).items())),
@@ -425,7 +421,7 @@ def summarise(
         cells=_cells(forest, roots, order, picks) if multiplied else 0.0,
         formula=(
             formula(forest, roots, order, picks, stored)
-            if stored and (positions or len(roots) > 1) and any(c.structured for c in multiplied)
+            if (positions or len(roots) > 1) and any(c.structured for c in multiplied)
             else None
         ),
         mixed=_mixed(forest, roots, picks, stored),
@@ -440,7 +436,7 @@ def _mixed(
         return None
     found = [
         (root, text)
-        for root, text in zip(roots, stored, strict=False)
+        for root, text in zip(roots, stored, strict=True)
         if any(picks[t].structured for t in used(forest, [root], picks))
     ]
     return summarise(forest, [found[0][0]], picks, [found[0][1]]) if len(found) == 1 else None

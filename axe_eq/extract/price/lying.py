@@ -9,7 +9,6 @@ from typing import NamedTuple
 from axe_eq.errors import LayoutError
 from axe_eq.extract.read.forest import TileClass
 from axe_eq.layout import Layout
-from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.schedule import box as boxes
 from axe_eq.schedule.summary import ANY_ALIGNMENT, Access
 
@@ -40,8 +39,8 @@ def access(tile: TileClass, layout: str, passes: int, fed: bool, lying: bool) ->
 
 @cache
 def _place(text: str, shape: tuple[int, ...], box: str) -> _Place:
-    """Where a box of a value of this shape lies in a layout; "" is the row-major one."""
-    layout = Layout.parse(text) if text else Layout([(e, 1, DEFAULT_AXIS) for e in (prod(shape),)])
+    """Where a box of a value of this shape lies in a layout."""
+    layout = Layout.parse(text)
     try:
         blocks = layout.group(shape).blocks
     except LayoutError:

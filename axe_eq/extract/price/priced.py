@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
+from operator import attrgetter
 
 from axe_eq.extract.price.cone import Picks, summarise, used
 from axe_eq.extract.price.pricer import NOTHING, Price, Pricer, Way
@@ -114,7 +115,10 @@ class Prices:
         key = _key(roots, picks, stored)
         found, ruled_out = self._known.get(key), self._ruled_out.get(key, NOTHING)
         if found is None:
-            refused = self.pricer.refused(reductions(self.forest, roots, picks))
+            refused = (
+                self.pricer.refused(reductions(self.forest, roots, picks))
+                if self.pricer.refuses else None
+            )  # fmt: skip
             found = (
                 _Known(None, refused) if refused
                 else self._found(roots, picks, stored, ruled_out)
@@ -164,8 +168,9 @@ class Prices:
     def _kind(self, tile: int, choice: Choice) -> int:
         """A number for all that a summary may see of an alternative and the tile it computes."""
         node = self.forest.tiles[tile]
-        figures = replace(choice, children=(), source=-1)
-        seen = figures, len(choice.children), node.box, node.type, *node.extents.items()
+        seen = (
+            *_figures(choice), len(choice.children), node.box, node.type, *node.extents.items()
+        )  # fmt: skip
         kind = self._kind_of[id(choice)] = self._kinds.setdefault(seen, len(self._kinds))
         return kind
 
@@ -197,6 +202,9 @@ class Prices:
                 return
             yield price
             left_out[price.way] = "measured"
+
+
+_figures = attrgetter(*(f.name for f in fields(Choice) if f.name not in ("children", "source")))
 
 
 def _key(roots: Sequence[int], picks: Picks, stored: Sequence[str]) -> Key:

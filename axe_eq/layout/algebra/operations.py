@@ -28,6 +28,9 @@ def tile(a: Known | LayoutExpr, shape_a: Shape, b: Known | LayoutExpr, shape_b: 
 def tile(a: Any, shape_a: Shape, b: Any, shape_b: Shape) -> Any:
     """The tiled layout: ``T(x, y) = A(x) * span(B) + B(y)``, A outside (Axe 3.3, Theorem C.2).
 
+    >>> print(axe.tile("S[(2):(1@warp)]", (2,), "S[(4):(1@lane)]", (4,)))
+    S[(2,4):(1@warp,1@lane)]
+
     Args:
         a: the outer layout, its text, or an expression.
         shape_a: a shape of it.
@@ -51,6 +54,9 @@ def direct_sum(a: Any, shape_a: Shape, b: Any, shape_b: Shape) -> Any:
     """The unscaled tile: ``S(x, y) = A(x) + B(y)`` on the same domain (Axe F.1).
 
     Arguments and errors as for `tile`.
+
+    >>> print(axe.direct_sum("S[(2):(1@m)]", (2,), "S[(3):(2@m)]", (3,)))
+    S[(2,3):(1@m,2@m)]
     """
     return _pair("DirectSum", products.direct_sum, a, shape_a, b, shape_b)
 
@@ -63,6 +69,9 @@ def tile_of(
 ) -> Any: ...
 def tile_of(a: Any, shape_a: Shape, b: Any, shape_b: Shape) -> Any:
     """The layout C with ``tile(C, shape_a / shape_b, b, shape_b) = a``. Complete.
+
+    >>> print(axe.tile_of("S[(2,4):(4@m,1@m)]", (8,), "S[(4):(1@m)]", (4,)))
+    S[(2):(1@m)]
 
     Raises:
         LayoutError: there is none, with the reason and the first index that breaks.
@@ -80,6 +89,9 @@ def direct_sum_left(
 def direct_sum_left(a: Any, shape_a: Shape, b: Any, shape_b: Shape) -> Any:
     """The left addend: C with ``direct_sum(C, shape_a / shape_b, b, shape_b) = a``. Complete.
 
+    >>> print(axe.direct_sum_left("S[(2,3):(1@m,2@m)]", (6,), "S[(3):(2@m)]", (3,)))
+    S[(2):(1@m)]
+
     Raises:
         LayoutError: there is none, with the reason and the first index that breaks.
         SearchError: as `tile_of`.
@@ -95,6 +107,9 @@ def direct_sum_right(
 ) -> Any: ...
 def direct_sum_right(a: Any, shape_a: Shape, b: Any, shape_b: Shape) -> Any:
     """The right addend: C with ``direct_sum(b, shape_b, C, shape_a / shape_b) = a``. Complete.
+
+    >>> print(axe.direct_sum_right("S[(2,3):(1@m,2@m)]", (6,), "S[(2):(1@m)]", (2,)))
+    S[(3):(2@m)]
 
     Raises:
         LayoutError: there is none, with the reason and the first index that breaks.
@@ -112,6 +127,9 @@ def compose(a: Any, b: Any) -> Any:
 
     An element with several copies in B has the union of their images. Indices past the size of A
     continue its slowest iter, as CuTe reads a layout; not so in expressions.
+
+    >>> print(axe.compose("S[(4,8):(8@m,1@m)]", "S[(8,4):(1@m,8@m)]"))
+    S[(8,4):(1@m,8@m)]
 
     Args:
         a: the outer layout, its text, or an expression; its swizzles stay in front.
@@ -133,17 +151,29 @@ def compose(a: Any, b: Any) -> Any:
 
 
 def complement(layout: Known, size: int) -> Layout:
-    """`axe_eq.layout.complement` of a layout or its text."""
+    """`axe_eq.layout.complement` of a layout or its text.
+
+    >>> print(axe.complement("S[(4):(2@m)]", 16))
+    S[(2,2):(8@m,1@m)]
+    """
     return partial_inverse.complement(_value(layout), size)
 
 
 def left_inverse(layout: Known) -> Layout:
-    """`axe_eq.layout.left_inverse` of a layout or its text."""
+    """`axe_eq.layout.left_inverse` of a layout or its text.
+
+    >>> print(axe.left_inverse("S[(2,3):(1@m,2@m)]"))
+    S[(3,2):(1@m,3@m)]
+    """
     return partial_inverse.left_inverse(_value(layout))
 
 
 def right_inverse(layout: Known) -> Layout:
-    """`axe_eq.layout.right_inverse` of a layout or its text."""
+    """`axe_eq.layout.right_inverse` of a layout or its text.
+
+    >>> print(axe.right_inverse("S[(2,3):(1@m,2@m)]"))
+    S[(3,2):(1@m,3@m)]
+    """
     return partial_inverse.right_inverse(_value(layout))
 
 

@@ -92,6 +92,9 @@ def direct_sum_right(a: Layout, shape_a: Shape, b: Layout, shape_b: Shape) -> La
 def common_refinement(shapes: Sequence[Shape]) -> tuple[int, ...]:
     """The coarsest shape that cuts wherever one of the shapes does.
 
+    >>> axe.common_refinement([(4, 6), (8, 3)])
+    (4, 2, 3)
+
     Raises:
         LayoutError: the sizes differ, or two cuts do not divide each other.
     """

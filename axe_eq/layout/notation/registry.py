@@ -146,6 +146,11 @@ def read(
 ) -> Layout:
     """Reads a text of one notation.
 
+    >>> print(axe.read("cute", "(4,8):(8,1)"))
+    S[(8,4):(1@m,8@m)]
+    >>> print(axe.read("xla", "f32[16,256]{1,0:T(8,128)}"))
+    S[(2,8,2,128):(2048@m,128@m,1024@m,1@m)]
+
     Args:
         notation: a name from `NOTATIONS`, in capitals or not.
         text: the text, without prefix.
@@ -174,6 +179,9 @@ def write(
     mesh: Mesh | None = None,
 ) -> str:
     """Writes a layout in one notation, so that reading it back gives the same map.
+
+    >>> axe.write("cute", "S[(8,4):(1@m,8@m)]")
+    '(4,8):(8,1)'
 
     Args:
         notation: a name from `NOTATIONS`.

@@ -33,6 +33,9 @@ class LayoutExpr:
     Made by `any_layout`, `symbolic_layout` and `read_expression`, and by operations on these. Equal
     expressions are equal terms; whether two denote the same layouts is for `axe.equivalent` to say.
 
+    >>> axe.read_expression("S[(n,8):(8@m,1@m)]").names
+    ('n',)
+
     Args:
         term: a term of sort `Layout`.
 
@@ -110,6 +113,9 @@ class LayoutExpr:
 def any_layout(name: str, elements: Number, *, below: Number | None = None) -> LayoutExpr:
     """Any layout with so many elements.
 
+    >>> print(axe.any_layout("L", "4*n").permute((4, "n"), (1, 0)))
+    permute(L[4*n], (4,n), (1,0))
+
     Args:
         name: of the layout; one name is one layout wherever it occurs.
         elements: how many it has; an integer, or text such as ``"4*n"``.
@@ -126,6 +132,9 @@ def symbolic_layout(
     offset: Mapping[str, Number] | None = None,
 ) -> LayoutExpr:
     """A layout with numbers that are polynomials in names, each any positive integer.
+
+    >>> print(axe.symbolic_layout([("n", 8), (8, 1)]))
+    S[(n,8):(8@m,1@m)]
 
     Args:
         shard: ``(extent, stride, axis)`` as for `Layout`; numbers may be texts, ``"4*n"``.

@@ -268,11 +268,6 @@ def poly(value: Polynomial | int | str) -> Polynomial:
     return parse(value) if isinstance(value, str) else Polynomial({(): value})
 
 
-def is_symbolic(value: object) -> bool:
-    """Whether a number has names in it."""
-    return isinstance(value, Polynomial) and value.constant is None
-
-
 def integer(digits: str) -> int:
     """The integer of a text's digits.
 

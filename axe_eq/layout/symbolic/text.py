@@ -195,6 +195,9 @@ class _Unparsed(NotationError):
 def read_expression(text: str) -> ex.LayoutExpr:
     """The expression of a text.
 
+    >>> print(axe.read_expression("S[(n,8):(8@m,1@m)]"))
+    S[(n,8):(8@m,1@m)]
+
     Raises:
         NotationError: a text that is none, with the column; or one that makes no sense.
     """

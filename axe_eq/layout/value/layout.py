@@ -68,6 +68,12 @@ class Layout(Parts):
     the swizzles, the last one of the tuple first. With a box, x runs over the logical box only and
     is first moved to its place in the padded shape.
 
+    >>> layout = axe.Layout([(4, 8), (8, 1)])
+    >>> print(layout)
+    S[(4,8):(8@m,1@m)]
+    >>> layout(9)
+    frozenset({(('m', 9),)})
+
     Args:
         shard: ``(extent, stride, axis)`` slow to fast; the axis may be left out for ``m``.
         replica: ``(extent, stride, axis)``, a multiset whose image is a set.
@@ -322,6 +328,9 @@ class Layout(Parts):
         indices reach, so the footprint may shrink. Swizzles are those of the first form in a fixed
         order (`axe_eq.layout.normal.swizzled`).
 
+        >>> print(axe.Layout([(4, 8), (8, 1)]).canonical())
+        S[(32):(1@m)]
+
         Raises:
             SearchError: off the gap condition over a replica span of 2**24; a swizzled layout that
                 needs several swizzles on an axis whose steps are no powers of two; or one of over
@@ -357,6 +366,9 @@ class Layout(Parts):
         """Cut the shard at the boundaries of `shape`, with the fewest iters (Axe Algorithm 1).
 
         Fuses first, so it succeeds whenever any list with the same map has these boundaries.
+
+        >>> axe.Layout([(32, 1)]).group((4, 8)).blocks
+        (((4, 8, 'm'),), ((8, 1, 'm'),))
 
         Raises:
             LayoutError: the extents do not multiply to the size, or a boundary cuts an iter.
@@ -413,6 +425,9 @@ class Layout(Parts):
         Complete: any region that some layout computes is found, one that none computes is refused;
         of a layout without a box, that is some layout without a box.
 
+        >>> print(axe.Layout([(4, 8), (8, 1)]).slice((4, 8), ((1, 3), (0, 8))))
+        S[(2,8):(8@m,1@m)] + 8@m
+
         Args:
             shape: row-major shape of the whole layout.
             region: ``(begin, end)`` per dim, begin < end.
@@ -445,6 +460,9 @@ class Layout(Parts):
         """Reorder the dims of `shape`: dim i of the result is dim ``perm[i]``, as in numpy.
 
         Complete as `slice` is: what has no box stays without one.
+
+        >>> print(axe.Layout([(4, 8), (8, 1)]).permute((4, 8), (1, 0)))
+        S[(8,4):(1@m,8@m)]
 
         Raises:
             LayoutError: `perm` is no permutation, or no such layout computes the result.

@@ -24,6 +24,9 @@ class Swizzle(NamedTuple):
     With ``|shift| >= bits`` the swizzle is its own inverse; smaller shifts are allowed too and are
     still one to one.
 
+    >>> axe.Swizzle("m", bits=3, base=4, shift=3).apply(128)
+    144
+
     Args:
         axis: the axis it acts on.
         bits: width of the fields; 0 is the identity.

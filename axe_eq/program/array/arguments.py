@@ -7,14 +7,39 @@ no function meets a value of a kind that it does not know.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
-from typing import Any, SupportsFloat
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import signature
+from typing import Any, ParamSpec, SupportsFloat
 
 import numpy as np
 
 from axe_eq.errors import ProgramError, said
 
+Given = ParamSpec("Given")
 _BITS = 64  # of the integers that numpy counts with
+
+
+def refusing(fn: Callable[Given, Any], name: str) -> Callable[Given, Any]:
+    """A function that refuses calls that do not fit its signature, with it."""
+
+    @wraps(fn)
+    def called(*args: Given.args, **kwargs: Given.kwargs) -> Any:
+        try:
+            return fn(*args, **kwargs)
+        except TypeError:
+            own = signature(fn)
+            try:
+                own.bind(*args, **kwargs)
+            except TypeError as error:
+                shown = own.replace(
+                    parameters=[p.replace(annotation=p.empty) for p in own.parameters.values()],
+                    return_annotation=own.empty,
+                )
+                raise ProgramError(name, str(error), f"{fn.__name__}{shown}") from None
+            raise
+
+    return called
 
 
 def _refused(name: str, value: object, wanted: str) -> ProgramError:

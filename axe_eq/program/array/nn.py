@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import wraps
-from inspect import signature
 from typing import Any, ParamSpec
 
 import numpy as np
 
 from axe_eq.errors import ProgramError, said
-from axe_eq.program.array.arguments import word
+from axe_eq.program.array.arguments import refusing, word
 from axe_eq.program.meaning import evaluate_op
 from axe_eq.program.ops import CELLS
 from axe_eq.program.traced import Traced, block
@@ -32,25 +30,7 @@ _TANH_CUBIC = 0.044715
 
 def layer(fn: Callable[Given, Any]) -> Callable[Given, Any]:
     """Decorator: calls that do not fit the signature are refused with it."""
-
-    @wraps(fn)
-    def called(*args: Given.args, **kwargs: Given.kwargs) -> Any:
-        try:
-            return fn(*args, **kwargs)
-        except TypeError:
-            own = signature(fn)
-            try:
-                own.bind(*args, **kwargs)
-            except TypeError as error:
-                shown = own.replace(
-                    parameters=[p.replace(annotation=p.empty) for p in own.parameters.values()],
-                    return_annotation=own.empty,
-                )
-                expected = f"{fn.__name__}{shown}"
-                raise ProgramError(f"nn.{fn.__name__}", str(error), expected) from None
-            raise
-
-    return called
+    return refusing(fn, f"nn.{fn.__name__}")
 
 
 def namespace_of(x: Any) -> Any:
@@ -105,19 +85,31 @@ def exactly(x: Any) -> Any:
 
 @layer
 def relu(x: Any) -> Any:
-    """max(x, 0)."""
+    """max(x, 0).
+
+    >>> axe.run(nn.relu, np.array([-1.0, 2.0], np.float32))
+    array([0., 2.], dtype=float32)
+    """
     return namespace_of(x).maximum(x, 0)
 
 
 @layer
 def sigmoid(x: Any) -> Any:
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    >>> axe.run(nn.sigmoid, np.zeros(1, np.float32))
+    array([0.5], dtype=float32)
+    """
     return apply_cell("sigmoid", x)
 
 
 @layer
 def silu(x: Any) -> Any:
-    """Sigmoid linear unit: x * sigmoid(x)."""
+    """Sigmoid linear unit: x * sigmoid(x).
+
+    >>> axe.run(nn.silu, np.array([0.0, 100.0], np.float32))
+    array([  0., 100.], dtype=float32)
+    """
     return x * sigmoid(x)
 
 
@@ -126,6 +118,9 @@ def gelu(x: Any, *, approximate: str = "none") -> Any:
     """Gaussian error linear unit: x * Phi(x) (Hendrycks and Gimpel, arXiv:1606.08415).
 
     Phi is the distribution function of the normal distribution.
+
+    >>> axe.run(nn.gelu, np.array([0.0, 100.0], np.float32))
+    array([  0., 100.], dtype=float32)
 
     Args:
         x: array of a floating dtype.
@@ -146,7 +141,11 @@ def gelu(x: Any, *, approximate: str = "none") -> Any:
 
 @layer
 def softmax(x: Any, *, axis: int = -1) -> Any:
-    """exp(x - max x) / sum exp(x - max x) along an axis, in the dtype of x."""
+    """exp(x - max x) / sum exp(x - max x) along an axis, in the dtype of x.
+
+    >>> axe.run(nn.softmax, np.zeros((1, 4), np.float32))
+    array([[0.25, 0.25, 0.25, 0.25]], dtype=float32)
+    """
     xp = namespace_of(x)
     weights = xp.exp(x - xp.max(x, axis=axis, keepdims=True))
     return weights / xp.sum(weights, axis=axis, keepdims=True)
@@ -154,7 +153,11 @@ def softmax(x: Any, *, axis: int = -1) -> Any:
 
 @layer
 def mean(x: Any, *, axis: Axis = None, keepdims: bool = False) -> Any:
-    """Arithmetic mean over the axes; half types are summed and divided in f32."""
+    """Arithmetic mean over the axes; half types are summed and divided in f32.
+
+    >>> axe.run(nn.mean, np.array([1.0, 3.0], np.float32))
+    array(2., dtype=float32)
+    """
     return namespace_of(x).mean(x, axis=axis, keepdims=keepdims)
 
 
@@ -163,6 +166,9 @@ def rmsnorm(x: Any, *, weight: Any = None, axis: Axis = -1, eps: float = 1e-6) -
     """Root mean square norm, x / sqrt(mean x^2 + eps) (Zhang and Sennrich, arXiv:1910.07467).
 
     Half types are computed in f32 and rounded at the end.
+
+    >>> axe.run(nn.rmsnorm, np.full((1, 4), 8.0, np.float32)).round(3)
+    array([[1., 1., 1., 1.]], dtype=float32)
 
     Args:
         x: array of a floating dtype.
@@ -185,6 +191,9 @@ def layernorm(
     """Layer norm, (x - mean x) / sqrt(var x + eps) (Ba et al., arXiv:1607.06450).
 
     Half types are computed in f32 and rounded at the end.
+
+    >>> axe.run(nn.layernorm, np.array([[1.0, 3.0]], np.float32)).round(3)
+    array([[-1.,  1.]], dtype=float32)
 
     Args:
         x: array of a floating dtype.
@@ -230,6 +239,10 @@ def einsum(subscripts: str, *arrays: Any) -> Any:
     A letter twice in one operand reads its diagonal; without ``->`` the output has the letters met
     once, in alphabetic order; ``...`` stands for dims that broadcast. Three or more operands are
     contracted from left to right.
+
+    >>> axe.run(lambda x, y: nn.einsum("ij,jk->ik", x, y), np.ones((2, 3)), np.ones((3, 1)))
+    array([[3.],
+           [3.]])
 
     Raises:
         ProgramError: subscripts that do not parse or do not fit the operands.

@@ -62,6 +62,9 @@ def conv2d(
 ) -> Any:
     """Two-dimensional convolution (cross-correlation, as layers mean it).
 
+    >>> axe.trace(nn.conv2d, "1x3x8x8:f32", "4x3x3x3:f32").outputs[0].shape
+    (1, 4, 6, 6)
+
     Args:
         x: (n, c, h, w).
         weight: (o, c / groups, r, s).
@@ -102,14 +105,22 @@ def conv2d(
 
 @layer
 def max_pool2d(x: Any, size: Pair, *, stride: Pair | None = None, padding: Pair = 0) -> Any:
-    """Largest value of every window; `stride` is the window's size by default."""
+    """Largest value of every window; `stride` is the window's size by default.
+
+    >>> axe.trace(lambda x: nn.max_pool2d(x, 2), "1x3x8x8:f32").outputs[0].shape
+    (1, 3, 4, 4)
+    """
     _check_image("max_pool2d", x)
     return _pool(x, size, stride, _padded(x, padding, -math.inf), "max")
 
 
 @layer
 def avg_pool2d(x: Any, size: Pair, *, stride: Pair | None = None, padding: Pair = 0) -> Any:
-    """Mean of every window, padding counted as zeros; half types are summed and divided in f32."""
+    """Mean of every window, padding counted as zeros; half types are summed and divided in f32.
+
+    >>> axe.trace(lambda x: nn.avg_pool2d(x, 2), "1x3x8x8:f32").outputs[0].shape
+    (1, 3, 4, 4)
+    """
     _check_image("avg_pool2d", x)
     xp = namespace_of(x)
     total = _pool(x, size, stride, exactly(_padded(x, padding, 0)), "+")

@@ -36,6 +36,12 @@ from axe_eq.rule.term import INT, STR, Ground, Sort, Term, postorder
 def check_certificate(json: str | bytes, *, packs: Mapping[str, Pack] | None = None) -> bool:
     """Whether a certificate proves its own statement.
 
+    >>> verdict = axe.equivalent(lambda x: x + x, lambda x: 2 * x, "4:f32")
+    >>> axe.check_certificate(verdict.certificate)
+    True
+    >>> axe.check_certificate(verdict.certificate.replace("f32", "f16", 1))
+    False
+
     Args:
         json: the certificate's text. The statement in it is what a true answer vouches for.
         packs: where to look up the packs it names; the installed ones by default.

@@ -120,6 +120,7 @@ class ProgramCounterexample:
         rounded: what the refutation hinges on: constants that their element type holds as other
             numbers, with which, as they are written, these inputs do not tell the programs apart.
         reduced: the same for both programs at smaller extents, where that is known to differ too.
+        rank: which rank of a mesh has that place of the output; None where there are none.
     """
 
     inputs: Sequence[Array]
@@ -132,6 +133,7 @@ class ProgramCounterexample:
     names: tuple[str, ...] = ()
     rounded: tuple[str, ...] = ()
     reduced: ProgramCounterexample | None = None
+    rank: int | None = None
 
     @property
     def elements(self) -> list[Elements | None]:
@@ -145,6 +147,7 @@ class ProgramCounterexample:
 
     def _lines(self) -> Iterator[str]:
         place = f"output {self.output}" + (f" at {self.index}" if self.index else "")
+        place += "" if self.rank is None else f" on rank {self.rank}"
         a, b = (
             _value(v, r) for v, r in ((self.value_a, self.bounds_a), (self.value_b, self.bounds_b))
         )
@@ -168,6 +171,10 @@ Counterexample = LayoutCounterexample | ProgramCounterexample
 @dataclass(frozen=True)
 class Proved:
     """The two sides are equal, and a certificate says why.
+
+    >>> verdict = axe.equivalent(lambda x: x * 1.0, lambda x: x, "4:f32")
+    >>> bool(verdict), verdict.how
+    (True, 'decided')
 
     Attributes:
         certificate: what an independent checker accepts.
@@ -205,6 +212,10 @@ class Proved:
 class Refuted:
     """The two sides differ, certainly.
 
+    >>> verdict = axe.equivalent(lambda x: x, lambda x: -x, "2:i32")
+    >>> verdict.counterexample.value_a, verdict.counterexample.value_b
+    (1, -1)
+
     Attributes:
         counterexample: where they differ; None where the reason says all (types that differ).
         reason: one sentence.
@@ -230,6 +241,9 @@ class Refuted:
 @dataclass(frozen=True)
 class Unknown:
     """Neither proved nor refuted within the budget.
+
+    >>> bool(axe.Unknown("no law joins the sides", "2.0 s"))
+    False
 
     Attributes:
         missing: what stood in the way: a law, an enclosure, time.

@@ -4,8 +4,8 @@ Sums may run in any order, and functions such as exp are not correctly rounded, 
 differ in their last bits from one evaluation to another. A difference counts only if every operator
 that leads to it, and that the two programs do not share, has one possible result for these inputs:
 its cell is correctly rounded (IEEE 754, section 5), and what it sums are integers so small that no
-partial sum rounds. What comes of an integer that is divided by zero is no program's: elements that
-rest on one differ in nothing.
+partial sum rounds. What comes of an integer that is divided by zero, or of a NaN or an infinity
+that is made an integer, is no program's: elements that rest on one differ in nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def differing_bits(
     with np.errstate(all="ignore"):
         values = evaluate_nodes([*outputs_a, *outputs_b], inputs)
         free = _free_nodes(outputs_a, outputs_b, values)
-        nobodys = _divided_by_zero([*outputs_a, *outputs_b], values)
+        nobodys = _on_no_integer([*outputs_a, *outputs_b], values)
     for n, (a, b) in enumerate(zip(outputs_a, outputs_b, strict=True)):
         if a in free or b in free:
             continue
@@ -77,8 +77,8 @@ def _free_nodes(
     return free
 
 
-def _divided_by_zero(roots: Sequence[Node], values: Mapping[Node, Array]) -> dict[Node, Array]:
-    """Of nodes with such elements: which of them rest on an integer that is divided by zero."""
+def _on_no_integer(roots: Sequence[Node], values: Mapping[Node, Array]) -> dict[Node, Array]:
+    """Of nodes with such elements: which of them rest on what is no integer's value."""
     marks: dict[Node, Array] = {}
     for node in topological(roots):
         given = [values[a] for a in node.args]

@@ -29,6 +29,7 @@ from axe_eq.prove.programs.frontier import Frontier
 from axe_eq.prove.programs.prover import prove_programs
 from axe_eq.prove.programs.refute import BUDGET as REFUTE_BUDGET
 from axe_eq.prove.programs.refute import refute
+from axe_eq.prove.programs.rounded import Rounded
 from axe_eq.prove.programs.search import Budget
 from axe_eq.prove.programs.witness import is_defined_somewhere
 
@@ -86,7 +87,11 @@ def _decide(
         found = None if assume else _refuted(a, b, numerics, 1, operations)
     if found is not None:
         return found
-    return Unknown(proof, f"{proof.rows} rows, {time.monotonic() - start:.1f} s")
+    rounded = Rounded.of(a, b)
+    said = dict.fromkeys(s for p in proof.pairs for s in rounded.said_between(p.left, p.right))
+    return Unknown(
+        replace(proof, rounded=tuple(said)), f"{proof.rows} rows, {time.monotonic() - start:.1f} s"
+    )
 
 
 def _refuted(a: Program, b: Program, numerics: str, seed: int, operations: float) -> Refuted | None:

@@ -47,6 +47,8 @@ class Frontier:
         pairs: what is stuck, smallest first.
         stopped: "saturated" (no law says more), "rounds", "rows", "time", or "recording".
         rows, seconds, turns: what the search spent.
+        rounded: constants in one side alone of a stuck pair that their element type holds as other
+            numbers, a sentence each.
     """
 
     pairs: tuple[StuckPair, ...]
@@ -54,12 +56,14 @@ class Frontier:
     rows: int
     seconds: float
     turns: int
+    rounded: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return False
 
     def __str__(self) -> str:
         lines = [f"not proved ({self.stopped}); stuck at:", *(f"  {pair}" for pair in self.pairs)]
+        lines += [f"  {line}" for line in self.rounded]
         return "\n".join(lines)
 
     def data(self) -> dict[str, Any]:
@@ -68,7 +72,7 @@ class Frontier:
         return {
             "sides": [side_data(side) for side in sides],
             "families": [pair.family for pair in self.pairs],
-            "spent": [self.stopped, self.rows, self.seconds, self.turns],
+            "spent": [self.stopped, self.rows, self.seconds, self.turns, self.rounded],
         }
 
     @staticmethod
@@ -76,7 +80,9 @@ class Frontier:
         """Inverse of `data`."""
         sides = (read_side(side, SYMBOLS[PROGRAMS]) for side in data["sides"])
         pairs = zip(*sides, data["families"], strict=True)
-        return Frontier(tuple(StuckPair(*pair) for pair in pairs), *data["spent"])
+        stopped, rows, seconds, turns, rounded = data["spent"]
+        stuck = tuple(StuckPair(*pair) for pair in pairs)
+        return Frontier(stuck, stopped, rows, seconds, turns, tuple(rounded))
 
 
 def find_frontier(session: Session, statement: Statement, stopped: str, turns: int) -> Frontier:

@@ -1,7 +1,8 @@
 """Marks of elements, handed on from operands to what is computed of them.
 
 A mark says that nothing is known of an element: over the reals that it is undefined, or that
-float64 says nothing; bit for bit that an integer was divided by zero on the way to it. An operator
+float64 says nothing; bit for bit that an integer was divided by zero, or what is no number was
+made one, on the way to it. An operator
 hands on the marks of all that it reads; a choice reads its condition and the branch it takes.
 """
 
@@ -17,7 +18,7 @@ from axe_eq.program.meaning import cell_values, index_views, moved
 from axe_eq.program.node import OP, SCAN, Node
 from axe_eq.program.ops import cell, scan, selector
 from axe_eq.program.signature import Signature, signature
-from axe_eq.program.types import Array
+from axe_eq.program.types import DTYPES, Array
 
 
 def reached(node: Node, given: Sequence[Array], marks: Sequence[Array]) -> Array:
@@ -92,14 +93,19 @@ def _looked(node: Node, given: Sequence[Array], marks: Sequence[Array]) -> Array
 
 
 def integer_poles(text: str, views: Sequence[Array]) -> Array:
-    """Where a cell divides integers by zero: its value on reals is not finite there.
+    """Where a cell has no integer as its value: a quotient by zero, what NaN is as an integer.
+
+    The value on reals of such a quotient is not finite; machines make different integers of NaN and
+    of infinities.
 
     Args:
         text: of the cell.
         views: its operands, over the index space.
     """
-    declared, _ = cell(text)
+    declared, params = cell(text)
     none = np.zeros(full_shape(views), bool)
+    if declared.result == "param" and views[0].dtype.kind not in "iub":
+        return none | (~np.isfinite(views[0]) if DTYPES[params[0]].kind == "i" else False)
     if (
         declared.n_values > 1
         or declared.result != "number"

@@ -14,9 +14,11 @@ import numpy as np
 from axe_eq.program.interval import Interval, literal
 from axe_eq.program.node import Node, Program, topological
 from axe_eq.program.ops import constant_of
+from axe_eq.program.terms import Sel
 from axe_eq.program.types import DTYPES
 from axe_eq.prove.certificates.verdict import number
 from axe_eq.prove.programs.enclose import Constants
+from axe_eq.rule.term import Term, postorder
 
 Key = tuple[str, str]  # a selector's text, with what its type holds, and the type
 
@@ -41,7 +43,7 @@ class Rounded:
         for program in (a, b):
             for node in program.nodes():
                 if _key(node) in found and node not in program.written:
-                    found[_key(node)][_kept(node)] = ""  # written so in this one
+                    found[_key(node)][_kept(_key(node))] = ""  # written so in this one
         return Rounded(found)
 
     @property
@@ -57,12 +59,20 @@ class Rounded:
 
     def said_of(self, roots: Iterable[Node]) -> tuple[str, ...]:
         """One sentence for each of them that these values depend on."""
+        return self._said(map(_key, topological(roots)))
+
+    def said_between(self, left: Term, right: Term) -> tuple[str, ...]:
+        """One sentence for each of them that one of two terms has and the other has not."""
+        apart = _selectors(left) ^ _selectors(right)
+        return self._said(key for key in self.written if key[0] in apart)
+
+    def _said(self, keys: Iterable[Key]) -> tuple[str, ...]:
         lines: dict[str, None] = {}
-        for node in topological(roots):
-            for value, place in self.written.get(_key(node), {}).items():
-                if value != _kept(node):
-                    name = DTYPES[node.dtype].numpy.name
-                    line = f"the constant {number(value)} is {number(_kept(node))} in {name}"
+        for key in keys:
+            for value, place in self.written.get(key, {}).items():
+                if value != (kept := _kept(key)):
+                    name = DTYPES[key[1]].numpy.name
+                    line = f"the constant {number(value)} is {number(kept)} in {name}"
                     lines[f"{line}, at {place}"] = None
         return tuple(lines)
 
@@ -71,7 +81,11 @@ def _key(node: Node) -> Key:
     return node.text, node.dtype
 
 
-def _kept(node: Node) -> float:
-    kept = constant_of(node.text)
+def _kept(key: Key) -> float:
+    kept = constant_of(key[0])
     assert kept is not None
     return kept
+
+
+def _selectors(term: Term) -> set[str]:
+    return {str(t.args[0]) for t in postorder(term, ()) if t.symbol is Sel}

@@ -125,11 +125,6 @@ def make_all(graph: ScheduleGraph, target: Target) -> dict[str, Made]:
     return found
 
 
-def lower_graph(graph: ScheduleGraph, target: Target) -> dict[str, Lowered]:
-    """Step name -> its lowered kernel; see `make_all`."""
-    return {name: made.lowered for name, made in make_all(graph, target).items()}
-
-
 def assembled(graph: ScheduleGraph, target: Target) -> bytes:
     """The machine code of a graph, `Code` as bytes; from the disk cache where it is there.
 

@@ -133,9 +133,7 @@ def not_strided(summary: Summary, looks: bool = False, ends: bool = False) -> st
         return "values from where integers say"
     if summary.n_ended and not ends:
         return "parts that end past what is there"
-    if summary.n_guarded:
-        return "reads that end along several dims at once"
-    if summary.n_scattered:
+    if summary.unread:
         return "values from places that no strides describe"
     if summary.n_outside:
         return "results over several index spaces"

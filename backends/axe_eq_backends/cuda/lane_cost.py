@@ -102,9 +102,7 @@ class Scans:
             return reason
         if unread := not_strided(summary) or too_many_reads(summary):
             return unread
-        if any(s.dim < 0 for s in summary.scans):
-            return "scans of parts of a dim"
-        if len({s.dim for s in summary.scans}) > 1:
+        if summary.n_scanned > 1:
             return "scans along different dims"
         if len({(a.letters, a.star) for a in summary.stores}) > 1:
             return "results of several shapes"

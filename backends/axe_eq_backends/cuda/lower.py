@@ -7,7 +7,7 @@ is chosen here: what cannot be written so is refused with the reason, and the se
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -127,7 +127,5 @@ def _contraction(cone: Cone) -> tuple[Contraction, Mapping[str, str]]:
     names = Names()
     return contract.contraction(cone, names.fresh), names.buffers
 
-
-Lower = Callable[[KernelStep, ScheduleGraph, Target], Lowered]
 
 __all__ = ["DispatchError", "Lowered", "lower"]

@@ -79,29 +79,41 @@ class Matrices:
 @lru_cache(maxsize=4096)
 def as_matrices(summary: Summary) -> Matrices:
     """A cone of products by the sides of its kernel."""
+    kept = tuple(w.kept for w in summary.products)
+    names, whole = _names(kept, summary.order, summary.extents)
+    return Matrices(_renamed(summary, names), names, whole)
+
+
+@lru_cache(maxsize=1024)
+def _names(
+    kept: Sequence[Sequence[tuple[str, int, str]]],
+    order: Sequence[tuple[str, int]],
+    extents: Sequence[tuple[str, int]],
+) -> tuple[Mapping[str, str], tuple[int, int]]:
+    """`names` and `whole` of a cone whose products keep such dims, see `Summary`."""
     products = [
-        tuple({(x, e) for x, e, reach in w.kept if side in reach} for side in "ab")
-        for w in summary.products
+        tuple({(x, e) for x, e, reach in w if side in reach} for side in "ab") for w in kept
     ]
-    order = {dim: n for n, dim in enumerate(summary.order)}
-    rows, cols, _ = sides([(a, b) for a, b in products], lambda d: order.get(d, len(order)))
+    place = {dim: n for n, dim in enumerate(order)}
+    rows, cols, _ = sides([(a, b) for a, b in products], lambda d: place.get(d, len(place)))
     names: dict[str, str] = {}
     for new, kind in zip(TILE_LETTERS, (rows, cols), strict=True):
         cut = [(e, x) for x, e in kind if x in TILE_LETTERS]
         if cut:
             names[max(cut)[1]] = new
     free = [x for x in (*TILE_LETTERS, *UNIT_LETTERS) if x not in names.values()]
-    wide = {x for x, e in summary.extents if e > 1}
-    for letter in (x for x, _ in summary.extents if x in TILE_LETTERS and x not in names):
+    there = {x for x, _ in extents}
+    wide = {x for x, e in extents if e > 1}
+    for letter in (x for x, _ in extents if x in TILE_LETTERS and x not in names):
         # A letter of one index is a tile's where there is none: tiles hang over its end.
-        fits = [x for x in free if x in UNIT_LETTERS and not summary.has(x)]
+        fits = [x for x in free if x in UNIT_LETTERS and x not in there]
         if letter not in wide:
             fits = [*(x for x in free if x in TILE_LETTERS), *fits]
         if fits:
             names[letter] = fits[0]
             free.remove(fits[0])
     whole = tuple(prod(e for x, e in kind if x == WHOLE) for kind in (rows, cols))
-    return Matrices(_renamed(summary, names), names, (whole[0], whole[1]))
+    return names, (whole[0], whole[1])
 
 
 def _renamed(summary: Summary, names: Mapping[str, str]) -> Summary:

@@ -31,6 +31,7 @@ from axe_eq.schedule.graph import (
 from axe_eq_backends.cpu.cone import sweeps
 from axe_eq_backends.cpu.nodes import read_nodes
 from axe_eq_backends.cpu.run import run_schedule
+from tests.unit.schedule.layouts import in_layouts
 
 Rng = np.random.Generator
 
@@ -210,7 +211,7 @@ def test_a_reshaped_buffer_is_read_as_a_view(rng: Rng) -> None:
     x = rng.standard_normal((6, 8)).astype(np.float32)
     wanted = x.reshape(6, 2, 4).transpose(1, 0, 2)
     assert np.array_equal(run_schedule(graph, [x])[0], wanted)
-    columns = graph.with_layouts({"x": "S[(6,8):(1@m,6@m)]"})
+    columns = in_layouts(graph, {"x": "S[(6,8):(1@m,6@m)]"})
     assert np.array_equal(run_schedule(columns, [x])[0], wanted)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from axe_eq.check.random import JUMPING, random_inputs, random_program
 from axe_eq.layout import Layout, Swizzle
 from axe_eq.program import standard as standard
 from axe_eq.program.meaning import evaluate
@@ -27,6 +26,8 @@ from axe_eq.program.types import Array, value_type
 from axe_eq.schedule.graph import ScheduleGraph
 from axe_eq_backends.cpu.flat import addressing
 from axe_eq_backends.cpu.run import run_schedule
+from benchmarks.random_programs import JUMPING, random_inputs, random_program
+from tests.unit.schedule.layouts import in_layouts
 
 Rng = np.random.Generator
 Cut = Callable[..., ScheduleGraph]
@@ -149,7 +150,7 @@ def test_layouts_of_buffers_change_nothing(cut_into_kernels: Cut, rng: Rng, full
             kinds["tables"] += len(where.tables) == len(shape) > 1
             kinds["enumerated"] += len(where.tables) == 1 < len(shape)
         arrays = random_inputs(program, rng)
-        found = run_schedule(graph.with_layouts(layouts), arrays)
+        found = run_schedule(in_layouts(graph, layouts), arrays)
         assert_close(found, evaluate(program, arrays), 1e-9)
     names = ("swizzle", "copies", "box", "in place", "tables", "enumerated")
     assert min(kinds[k] for k in names) >= 10, kinds

@@ -10,7 +10,7 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import nn
-from axe_eq_backends.cuda.assemble import lower_graph
+from axe_eq_backends.cuda.assemble import make_all
 from axe_eq_backends.cuda.compile import compile_text
 from axe_eq_backends.cuda.target import h200
 from benchmarks import cuda_programs
@@ -94,11 +94,11 @@ def test_products_through_registers_keep_everything_in_registers(fn: Any, dtype:
 
 
 def check_registers(exe: Any) -> None:
-    lowered = lower_graph(exe.schedule.graph, h200)
+    lowered = make_all(exe.schedule.graph, h200)
     for kernel, text in exe.source.items():
         log = compile_text(text, h200.limits["compute_capability"], kernel).log
         assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in log
         (used,) = re.findall(r"Used (\d+) registers", log)
-        threads = lowered[kernel].kernel.n_threads
+        threads = lowered[kernel].lowered.kernel.n_threads
         share = h200.limits["registers_per_unit"] // threads
         assert 0 < int(used) <= min(share, h200.limits["registers_per_thread"])

@@ -12,7 +12,7 @@ import axe_eq as axe
 from axe_eq import nn
 from axe_eq.program.meaning import evaluate
 from axe_eq.program.node import Program
-from axe_eq_backends.cuda.assemble import lower_graph
+from axe_eq_backends.cuda.assemble import make_all
 from axe_eq_backends.cuda.lane_cost import Lanes
 from axe_eq_backends.cuda.target import h200
 from tests.unit.cuda.whole import interpreted, sample
@@ -75,7 +75,7 @@ def columns_of(dtype: str, layout: axe.Layout | None) -> tuple[float, int]:
     (kernel,) = exe.kernels
     assert kernel.schedule == Lanes.name
     graph = exe.schedule.graph
-    (made,) = (found.kernel for found in lower_graph(graph, h200).values())
+    (made,) = (found.lowered.kernel for found in make_all(graph, h200).values())
     assert isinstance(made.tiles, int)
     return kernel.costs["blocks"], made.tiles
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+import axe_eq as axe
 from axe_eq.errors import ProgramError
 from axe_eq.program.trace import Traced, trace
+
+xp: Any = axe.array  # whose signatures type checkers know
 
 
 @pytest.mark.parametrize(
@@ -72,3 +76,32 @@ def test_a_function_that_the_namespace_lacks_is_such_an_error_too(name: str, ins
     assert isinstance(error, ProgramError)
     assert (error.wrong, error.hint) == (f"has no attribute {name!r}", instead)
     assert "test_attributes.py" in error.at
+
+
+@pytest.mark.parametrize(
+    ("call", "wrong", "expected"),
+    [
+        (lambda x: xp.sum(x, dim=-1), "unexpected keyword argument 'dim'", "sum(x, /, *, axis="),
+        (lambda x: xp.concat([x, x], dim=0), "argument 'dim'", "concat(arrays, /, *, axis=0)"),
+        (lambda x: xp.abs(x, out=x), "unexpected keyword argument 'out'", "abs(x, /)"),
+        (lambda x: xp.sum(x, -1), "too many positional arguments", "sum(x, /, *, axis="),
+        (lambda x: xp.reshape(x), "missing a required argument: 'shape'", "reshape(x, /, shape"),
+    ],
+)
+def test_a_call_that_fits_no_signature_is_refused_with_it(
+    call: Callable[[Any], Any], wrong: str, expected: str
+) -> None:
+    with pytest.raises(ProgramError) as caught:
+        trace(call, "3:f16")
+    assert caught.value.wrong.endswith(wrong)
+    assert caught.value.expected.startswith(expected)
+    assert "test_attributes.py" in caught.value.at
+
+
+def test_a_mistake_inside_what_a_function_is_given_stays_what_it_is() -> None:
+    class Odd:
+        def __index__(self) -> int:
+            raise TypeError("not this one")
+
+    with pytest.raises(ProgramError, match="axis"):
+        trace(lambda x: xp.sum(x, axis=Odd()), "3:f16")

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
-from axe_eq.check.random import random_program
 from axe_eq.errors import ProgramError
 from axe_eq.program.node import SCAN, op_node, scan_node
 from axe_eq.program.ops import MONOIDS
@@ -17,6 +16,7 @@ from axe_eq.program.scans import BLOCKS, FEW_STEPS, FIRST, LAST, n_merges, prefi
 from axe_eq.program.store import program_from_json, program_to_json
 from axe_eq.program.terms import decode, encode
 from axe_eq.program.types import DTYPES
+from benchmarks.random_programs import random_program
 
 xp = axe.array
 EXTENTS = (1, 2, FEW_STEPS, FEW_STEPS + 1, 100, 1023, 5000)

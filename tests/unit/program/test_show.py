@@ -11,9 +11,9 @@ import numpy as np
 
 import axe_eq.array as xp
 import axe_eq.nn as nn
-from axe_eq.check.random import random_program
 from axe_eq.program.node import Program
 from axe_eq.program.trace import Spec, dim, trace
+from benchmarks.random_programs import random_program
 
 
 def mlp(x: Any, params: Any) -> Any:

@@ -185,26 +185,6 @@ def test_sorted_operands_do_not_depend_on_their_first_order(full: bool) -> None:
     campaign(full, 60, attempt)
 
 
-def test_split_reduction_and_map_part(full: bool) -> None:
-    def attempt(rng: random.Random) -> bool:
-        sig, shapes = random_signature(rng), None
-        if sig.n_reduced > 1:
-            shapes = shapes_for(rng, sig)
-        if shapes is None:
-            return False
-        first = [rng.choice(list(sig.reduced))]
-        found = sigalg.split_reduction(sig, first)
-        assert found is not None
-        arrays = arrays_for(rng, shapes)
-        want = value(sig, arrays)
-        assert np.array_equal(value(found[0], [value(found[1], arrays)]), want)
-        mapped = value(sigalg.map_part(sig), arrays)
-        assert np.array_equal(mapped.sum(axis=tuple(sig.reduced)), want)
-        return True
-
-    campaign(full, 60, attempt)
-
-
 def test_without_operand_keeps_extents(full: bool) -> None:
     def attempt(rng: random.Random) -> bool:
         sig = random_signature(rng)
@@ -271,10 +251,8 @@ def test_transpositions() -> None:
         assert sigalg.transposition(sig) == perm
         array = np.arange(2 * 3 * 1 * 2).reshape(2, 3, 1, 2)
         assert np.array_equal(value(sig, [array]), array.transpose(perm))
-        assert sigalg.permute_out(sigalg.identity(4), perm) == sig
     assert sigalg.is_identity(signature("a b -> a b"))
     assert not sigalg.is_identity(signature("b a -> a b"))
     assert sigalg.transposition(signature("a a -> a")) is None
     assert sigalg.transposition(signature("a -> a b [b=1]")) is None
-    assert sigalg.permute_out(sigalg.identity(2), (0, 0)) is None
     assert sigalg.elementwise(1, 2) == signature("a, a -> a")

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
-from axe_eq.check.random import random_inputs, random_program
 from axe_eq.errors import ProgramError
 from axe_eq.program.meaning import evaluate
 from axe_eq.program.node import Program
 from axe_eq.program.store import program_from_json, program_to_json
 from axe_eq.program.trace import trace
 from axe_eq.program.types import dtype as element_type
+from benchmarks.random_programs import random_inputs, random_program
 
 TABLE = np.arange(24, dtype=np.float32).reshape(4, 6).astype(ml_dtypes.bfloat16)
 

@@ -1,4 +1,4 @@
-"""Bit for bit: what comes of an integer divided by zero refutes nothing; all else still does."""
+"""Bit for bit: what comes of an integer divided by zero, or made of a NaN, refutes nothing."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from axe_eq.prove.certificates.verdict import ProgramCounterexample
 from axe_eq.prove.programs.refute import refute
 
 Fn = Callable[..., Any]
+DTYPE = {"i32": xp.int32, "i64": xp.int64, "i8": xp.int8, "u8": xp.uint8}
 
 
 def put_together(x: Any, y: Any) -> Any:
@@ -96,3 +97,24 @@ def test_a_branch_that_is_taken_instead_of_a_division_by_zero_tells_programs_apa
     assert found is not None
     assert found.inputs[1][found.index] == 0
     assert (found.value_a, found.value_b) == (0, 1)
+
+
+@pytest.mark.parametrize("wild", [lambda x: (x - x) / (x - x), lambda x: 1 / (x - x)])
+@pytest.mark.parametrize("dtype", ["i32", "i64", "i8", "u8"])
+def test_what_is_no_number_made_an_integer_refutes_nothing(dtype: str, wild: Fn) -> None:
+    def made(x: Any) -> Any:
+        return xp.astype(wild(x), DTYPE[dtype])
+
+    assert refuted(made, lambda x: xp.zeros_like(x, dtype=DTYPE[dtype]), "4:f32") is None
+    assert refuted(lambda x: made(x) + 1, made, "4:f32") is None
+
+
+def test_numbers_made_integers_and_nan_made_a_truth_value_still_do() -> None:
+    def whole(x: Any) -> Any:
+        return xp.astype(x, xp.int32)
+
+    def truth(x: Any) -> Any:
+        return xp.astype((x - x) / (x - x), xp.bool)
+
+    assert refuted(whole, lambda x: whole(x) + 1, "4:f32") is not None
+    assert refuted(truth, lambda x: xp.zeros_like(x, dtype=xp.bool), "4:f32") is not None

@@ -10,7 +10,6 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import nn
-from axe_eq.check.random import random_program
 from axe_eq.program.interval import literal, point
 from axe_eq.program.node import Node, Program, op_node
 from axe_eq.program.types import ValueType
@@ -20,6 +19,7 @@ from axe_eq.prove.programs.lifted import ALIKE, lifted_plan
 from axe_eq.prove.programs.refute import refute
 from axe_eq.prove.programs.region import Region, size
 from axe_eq.prove.programs.sample import PATTERNS, RANDOM, Sample
+from benchmarks.random_programs import random_program
 from tests.unit.prove.test_refute import MATMUL, cell, number, program, reduced
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,8 @@ import axe_eq as axe
 from axe_eq import array as xp
 from axe_eq import nn
 from axe_eq.program.store import program_from_json, program_to_json
-from axe_eq.prove.certificates.verdict import ProgramCounterexample, Refuted
+from axe_eq.prove.certificates.verdict import ProgramCounterexample, Refuted, Unknown
+from axe_eq.prove.programs.frontier import Frontier
 
 
 def tenth(x: Any) -> Any:
@@ -86,6 +88,25 @@ def test_a_difference_that_does_not_hinge_on_a_rounded_constant_names_none(
     a: Callable[..., Any], b: Callable[..., Any], spec: str
 ) -> None:
     assert counterexample(a, b, spec).rounded == ()
+
+
+def test_an_unknown_that_is_stuck_at_a_rounded_constant_names_it() -> None:
+    unknown = axe.equivalent(lambda x: xp.exp(x) * 0.1, lambda x: xp.exp(x) / 10, "4:f16")
+    assert isinstance(unknown, Unknown)
+    (line,) = unknown.missing.rounded
+    assert line.startswith("the constant 0.1 is 0.0999755859375 in float16, at test_rounded.py:")
+    assert line in str(unknown)
+    assert Frontier.from_data(json.loads(json.dumps(unknown.missing.data()))) == unknown.missing
+
+
+def test_an_unknown_that_is_stuck_elsewhere_names_none() -> None:
+    def scaled(fn: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda x: fn(x) * 0.1
+
+    unknown = axe.equivalent(scaled(xp.tanh), scaled(lambda x: -xp.tanh(-x)), "4:f16")
+    assert isinstance(unknown, Unknown)
+    assert unknown.missing.pairs
+    assert unknown.missing.rounded == ()
 
 
 def test_a_constant_that_is_written_in_two_ways_is_named_where_it_is_rounded() -> None:

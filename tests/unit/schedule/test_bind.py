@@ -20,6 +20,7 @@ from axe_eq.schedule.bind import bind
 from axe_eq.schedule.decode import decode
 from axe_eq.schedule.graph import ScheduleGraph
 from axe_eq_backends.cpu.run import run_schedule
+from tests.unit.schedule.layouts import in_layouts
 
 Cut = Callable[..., ScheduleGraph]
 BLOCKS = {letter: (1, 3, 8, 100) for letter in "pqks"}
@@ -95,7 +96,7 @@ def test_operators_that_no_longer_fit_are_refused(cut_into_kernels: Cut) -> None
 
 def test_a_buffer_in_another_layout_cannot_be_resized(cut_into_kernels: Cut) -> None:
     graph = cut_into_kernels(trace(lambda x: x * 2.0, X))
-    columns = graph.with_layouts({"x": "S[(16,24):(1@m,16@m)]"})
+    columns = in_layouts(graph, {"x": "S[(16,24):(1@m,16@m)]"})
     assert bind(graph, {"tokens": 4}).buffers["x"].layout == "S[(96):(1@m)]"
     with pytest.raises(ScheduleError, match="has layout"):
         bind(columns, {"tokens": 4})

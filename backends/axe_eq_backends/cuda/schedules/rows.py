@@ -29,14 +29,12 @@ from axe_eq_backends.cuda.schedules.tails import Reduction, neutral_fill, unit_o
 from axe_eq_backends.cuda.schedules.tensors import (
     Operand,
     Space,
-    power_of_two_from,
     run_vector,
     thread_layout,
 )  # fmt: skip
 
 WARP, MAX_WARPS, MIN_WARPS = 32, 32, 4
 REGISTERS, MOST_REGISTERS, HALF_REGISTERS = 65536, 255, 128
-MANY_ELEMENTS, FEW_ELEMENTS, FEW_THREADS, UNIT_THREADS = 16, 8, 256, 2048
 # Registers of a thread beside its part of a row: addresses, row values, temporaries.
 OTHER_REGISTERS, FEW_REGISTERS = 28, 22
 
@@ -117,19 +115,6 @@ def registers_of(
 def _contained(cell: Cell, others: Sequence[Cell]) -> bool:
     marked = arg(-1)
     return isinstance(cell, Apply) and any(replaced(o, {cell: marked}) != o for o in others)
-
-
-def best_threads(rows: int, columns: int, n_units: int) -> int:
-    """The threads of a row that are expected to be fastest.
-
-    Measured on one H200 with normalisations and softmax of 1000 to 12288 columns: 16 elements of a
-    thread, 8 where that leaves half of the machine idle; more than 256 threads wait longer for each
-    other than they gain.
-    """
-    across = min(max(power_of_two_from(-(-columns // MANY_ELEMENTS)), 1), FEW_THREADS)
-    if rows * across < n_units * UNIT_THREADS // 2 and columns > across * FEW_ELEMENTS:
-        across = min(2 * across, FEW_THREADS)
-    return across
 
 
 def room_for(across: int) -> int:
@@ -268,4 +253,4 @@ class _Writer:
         k.copy(target, result.all[kept] if len(missing) < 2 else result.all[0])
 
 
-__all__ = ["Reduction", "best_threads", "reduce_rows"]
+__all__ = ["Reduction", "reduce_rows"]

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
-from axe_eq.check.random_bounds import Bounds, Refused, cell_bounds, reduced_bounds, scanned_bounds
-from axe_eq.check.random_signature import Shape, random_space
 from axe_eq.errors import ProgramError
 from axe_eq.program.gathers import gather_text
 from axe_eq.program.node import (
@@ -35,6 +33,8 @@ from axe_eq.program.node import (
 from axe_eq.program.ops import CELLS, MONOIDS, SELECTORS, Cell, Monoid, join_text, split_text
 from axe_eq.program.signature import signature
 from axe_eq.program.types import DTYPES, Array, ValueType
+from benchmarks.random_bounds import Bounds, Refused, cell_bounds, reduced_bounds, scanned_bounds
+from benchmarks.random_signatures import Shape, random_space
 
 MAX_SIZE = 256  # elements of one value or of one index space
 _LIMITS = {"f8e4m3": 200.0, "f8e5m2": 1e3, "f16": 1e3, "bf16": 1e4, "f32": 1e4, "f64": 1e4}
