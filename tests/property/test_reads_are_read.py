@@ -15,7 +15,7 @@ from axe_eq.extract.price.reads import Reads
 from axe_eq.extract.read.formula import formula
 from benchmarks.random_programs import random_program
 
-SEEDS = 4
+SEEDS = 2
 SPECS = "6x8:f32", "6x8:i32"
 NAMED: tuple[Callable[..., Any], ...] = (
     lambda x, i: xp.reshape(xp.permute_dims(xp.exp(x), (1, 0)), (48,)) * 2.0,
