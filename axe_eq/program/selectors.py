@@ -491,13 +491,6 @@ def _sample_full(rng: Rng, types: Types) -> Params:
     return tuple(_one(rng, [1, 2, 3, 4]) for _ in range(rank)), _a_value(rng, name), name
 
 
-def _sample_array(rng: Rng, types: Types) -> Params:
-    name = list(DTYPES)[int(rng.integers(len(DTYPES)))]
-    values = [_a_value(rng, name) for _ in range(_one(rng, [1, 2, 4]))]
-    counts = tuple(_one(rng, [1, 2, 3]) for _ in values)
-    return (sum(counts),), name, counts, *values
-
-
 # -- declarations ---------------------------------------------------------------------------------
 
 
@@ -537,7 +530,7 @@ def _declare() -> None:
     add("full", 0, _full_shape, _full_run, fill=lambda p: p[1],
         held=lambda p, t: (p[0], held(p[1], dtype(p[2]).name), p[2]), sample=_sample_full,
         propose=samples.propose_full, operands=samples.no_operands)  # fmt: skip
-    add("array", 0, _array_shape, _array_run, sample=_sample_array)
+    add("array", 0, _array_shape, _array_run)
 
 
 _declare()

@@ -194,9 +194,6 @@ def moved(text: str, arrays: Sequence[Array]) -> Array:
         return np.array(list(range(params[0])))
     if name == "full":
         return np.full(params[0], params[1])
-    if name == "array":
-        runs = zip(params[2], params[3:], strict=True)
-        return np.array([value for count, value in runs for _ in range(count)]).reshape(params[0])
     x = arrays[0]
     if name in ("split", "merge"):
         flat = list(x.reshape(-1))
