@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from axe_eq.errors import ProgramError
 from axe_eq.program.decisions import Draw
 from axe_eq.program.gathers import looks
 from axe_eq.program.interval import APPROXIMATE, ENCLOSE, ENCLOSE_MONOID, Interval, literal, point
@@ -67,10 +66,9 @@ def elements(term: Term) -> Array | None:
 
 
 def _element_values(node: Node, given: Sequence[Array]) -> Array | None:
-    try:
-        values = evaluate_node(node, given)
-    except ProgramError:  # integers that say where there is no element
+    if node.kind == SEL and looks(node.text, [a.type for a in node.args]):
         return None
+    values = evaluate_node(node, given)
     if node.kind == SEL:
         return values if _holds_its_constants(node, values) else None
     assert node.kind == OP
@@ -85,7 +83,7 @@ def _wide(values: Array) -> Array:
 def _holds_its_constants(node: Node, values: Array) -> bool:
     """Whether the elements of a selector are numbers that its dtype holds as they are written."""
     declared, _ = selector(node.text)
-    if looks(node.text, [a.type for a in node.args]) or np.isnan(_wide(values)).any():
+    if np.isnan(_wide(values)).any():
         return False
     written = constant_of(node.text)
     if written is not None:

@@ -6,15 +6,18 @@ its enclosure says so. What overflows, and what is read where integers say, coun
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from axe_eq.program.facts import facts_of_input
 from axe_eq.program.gathers import looks
 from axe_eq.program.interval import AT_INFINITY, POLES, Interval
+from axe_eq.program.known import FINITE_WHERE_DEFINED, has
 from axe_eq.program.meaning import index_views
-from axe_eq.program.node import OP, SEL, Node, topological
-from axe_eq.program.ops import cell
+from axe_eq.program.node import INPUT, OP, SEL, Node, topological
+from axe_eq.program.ops import cell, constant_of
 from axe_eq.program.signature import signature
 from axe_eq.program.types import Array
 from axe_eq.prove.programs.enclose import Given, Plan, plan, run
@@ -23,15 +26,24 @@ from axe_eq.prove.programs.region import whole
 
 
 def whole_plan(outputs: Sequence[Node], limit: float) -> Plan | None:
-    """A plan for every value of programs that may have poles; None of others.
+    """A plan for every value of programs that may have poles or infinities; None of others.
 
     Raises:
         SearchError: it costs more than the limit.
     """
     nodes = list(topological(outputs))
-    if not any(node.kind == OP and cell(node.cell)[0].name in POLES for node in nodes):
+    if not any(map(_may_have_poles, nodes)):
         return None
     return plan(nodes, [whole(node.shape) for node in nodes], limit)
+
+
+def _may_have_poles(node: Node) -> bool:
+    if node.kind == INPUT:
+        return not has(facts_of_input(node.text, str(node.type)), FINITE_WHERE_DEFINED)
+    if node.kind == OP:
+        return cell(node.cell)[0].name in POLES
+    fill = constant_of(node.text) if node.kind == SEL else None
+    return fill is not None and not math.isfinite(fill)
 
 
 def undefined_apart(
