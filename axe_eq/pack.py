@@ -108,7 +108,7 @@ class Pack:
 
     def cell(self, cell: Cell) -> Cell:
         """Declare a cell."""
-        self.operators.append(f"cell {cell.name}")
+        self._declares(f"cell {cell.name}")
         return CELLS.add(cell)
 
     def spelling(self, family: str, cell: str, **texts: str) -> None:
@@ -145,13 +145,17 @@ class Pack:
                 raise PackError(f"pack {self.name!r}, monoid {monoid.name!r}", wrong, "one")
         if parts is not None:
             declare_parts(monoid.name, parts)
-        self.operators.append(f"monoid {monoid.name}")
+        self._declares(f"monoid {monoid.name}")
         return MONOIDS.add(monoid)
 
     def selector(self, selector: Selector) -> Selector:
         """Declare a selector."""
-        self.operators.append(f"selector {selector.name}")
+        self._declares(f"selector {selector.name}")
         return SELECTORS.add(selector)
+
+    def _declares(self, operator: str) -> None:
+        self.operators.append(operator)
+        _owners[operator] = self
 
     def schedule(self, schedule: Any) -> Any:
         """Register a schedule (also usable as a decorator of a class or function).
@@ -223,6 +227,15 @@ _SCHEDULE_PARTS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "refuse": (callable, "a method refuse(summary, target)"),
     "price": (callable, "a method price(summary, target)"),
 }
+
+# Every loaded pack's operators, as `Pack.operators` calls them.
+_owners: dict[str, Pack] = {}
+
+
+def declaring(operators: Iterable[str]) -> list[Pack]:
+    """The packs that declared operators ("cell gap", "monoid max"); those of axe_eq itself none."""
+    return [pack for name in sorted({*operators}) if (pack := _owners.get(name)) is not None]
+
 
 # Every loaded pack's schedules by name: steps of schedule graphs name theirs.
 _schedules: dict[str, tuple[str, Any]] = {}

@@ -1,7 +1,7 @@
-"""One rank of `axe launch`: ``python -m axe_eq.run.worker FOLDER TRANSPORT PACK PACK``.
+"""One rank of `axe launch`: ``python -m axe_eq.run.worker FOLDER TRANSPORT PACK PACK ...``.
 
-The two packs, as ``module:ATTRIBUTE``, have the transport and the runner of local steps: loading
-all that are installed takes longer than most runs.
+The packs, as ``module:ATTRIBUTE``, have the transport, the runner of local steps and the operators
+of the plan, in this order: loading all that are installed takes longer than most runs.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from axe_eq.run.launch import ERROR, PLAN, read, said_by, write
 from axe_eq.run.ranks import run_shards
 
 
-def main(folder: Path, transport: str, carries: str, runs: str) -> int:
+def main(folder: Path, transport: str, carries: str, runs: str, *declare: str) -> int:
     """Run this process's rank of the plan in a folder; the exit status."""
+    for pack in declare:
+        by_reference(pack)
     plan = plan_from_json((folder / PLAN).read_text())
     session = by_reference(carries).transports[transport].open(plan.n_ranks)
     rank = session.rank
