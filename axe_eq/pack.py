@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
@@ -347,14 +347,23 @@ def packs(names: Iterable[str | Pack] | None = None, without: Iterable[str] = ()
     return [p for p in found if p.name not in left_out]
 
 
-def _check_families(found: Iterable[Pack], every: Iterable[Pack]) -> None:
-    """Refuse spellings for a family that nobody has and that is nearly called like one.
+def _check_families(found: Iterable[Pack], every: Collection[Pack]) -> None:
+    """Refuse spellings that are read by nobody.
 
-    Others are left alone: they are for machines whose pack is not installed here.
+    They are for a family that nobody has and that is nearly called like one, or whose emitter says
+    that it reads none. Others are left alone: they are for machines whose pack is not installed
+    here.
     """
     families = sorted({t.family for p in every for t in p.targets.values()})
+    emitters = {f: e for p in every for f, e in p.emitters.items()}
     for pack in found:
         for family, (cell, place) in pack.spelled.items():
+            if not getattr(emitters.get(family), "spells", True):
+                raise PackError(
+                    f"pack {pack.name!r}, spelling of cell {cell!r} for {family!r}",
+                    "is read by nobody: this family writes instructions, no texts of cells",
+                    "a law that says what the cell is in other cells", at=place,
+                )  # fmt: skip
             near = get_close_matches(family, families, 3, ALIKE)
             if family not in families and near:
                 raise PackError(
