@@ -311,6 +311,34 @@ MONOIDS: Table[Monoid] = Table("monoid")
 SELECTORS: Table[Selector] = Table("selector")
 
 
+def folding(monoid: str) -> str:
+    """The monoid that reduces values of a monoid to what it would have reduced; "" where none does.
+
+    It is the monoid itself where a value is its own state. Where it lifts values, as "farthest"
+    lifts them to their sizes, lifting twice would be wrong: it is one of the same cell without.
+
+    >>> folding("max"), folding("softmax")
+    ('max', '')
+    """
+    declared = MONOIDS[monoid]
+    if not declared.merges or declared.n_values > 1:
+        return ""
+    if not declared.lifts:
+        return monoid
+    wanted = declared.merges, "", 1
+    found = (m.name for m in MONOIDS.values() if (m.merges, m.lifts, m.n_values) == wanted)
+    return next(found, "")
+
+
+def keeps_equal(monoid: str) -> bool:
+    """Whether equal values are reduced to that value, bit for bit, as by max.
+
+    Merging is exact, and what two equal values merge to lies between them.
+    """
+    declared = MONOIDS[monoid]
+    return declared.exact and declared.convex and declared.n_values == 1
+
+
 @cache
 def split_text(text: str) -> tuple[str, tuple[Any, ...]]:
     """Name and parameters (Python literals or words) of a cell's or selector's text."""
