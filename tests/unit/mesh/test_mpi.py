@@ -91,6 +91,7 @@ def rows(x):
 """
 
 
+@pytest.mark.usefixtures("own_operators")
 def test_ranks_load_the_packs_whose_operators_they_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +104,7 @@ def test_ranks_load_the_packs_whose_operators_they_run(
     assert (exe.launch(x).outputs == np.abs(x / 2).max(axis=1)).all()
 
 
+@pytest.mark.usefixtures("own_operators")
 def test_an_operator_that_no_other_process_finds_is_one_clear_error() -> None:
     pack = axe.Pack("kept_here")
     pack.cell(Cell("kept_here", 1, lambda x: x / 2, "float"))

@@ -181,6 +181,7 @@ def test_the_cells_that_are_refused_are_those_that_no_kernel_has(kind: str) -> N
             walk(space, "k", trn2, {"tile": 512, "across": 0})
 
 
+@pytest.mark.usefixtures("own_operators")
 def test_laws_lead_around_a_cell_that_has_no_instructions() -> None:
     gaps = axe.Pack("gaps_of_tests")
     gaps.cell(OwnCell("gap_of_tests", 2, lambda x, y: x - y, "float"))
