@@ -21,10 +21,10 @@ from typing import Any
 
 from axe_eq.debug import switches
 from axe_eq.errors import AxeError, PackError, cause, defined_at, missing_package, raised_at, said
-from axe_eq.kernel.cells import declare_spelling
+from axe_eq.kernel.cells import declare_spelling, forget_spellings
 from axe_eq.kernel.families import RowFamily, declare_row_family
-from axe_eq.kernel.monoids import Make, declare_parts
-from axe_eq.program.ops import CELLS, MONOIDS, SELECTORS, Cell, Monoid, Selector
+from axe_eq.kernel.monoids import Make, declare_parts, forget_parts
+from axe_eq.program.ops import CELLS, MONOIDS, SELECTORS, Cell, Monoid, Selector, Table
 from axe_eq.rule.law import Law
 from axe_eq.rule.law import law as make_law
 from axe_eq.target import Target
@@ -82,7 +82,9 @@ class Pack:
         for schedule in self.schedules:
             self._name_schedule(schedule)
 
-    def law(self, *, source: str, **flags: Any) -> Callable[[Callable[..., tuple[Any, ...]]], Law]:
+    def law(
+        self, *, source: str = "", **flags: Any
+    ) -> Callable[[Callable[..., tuple[Any, ...]]], Law]:
         """Decorator: a law of this pack; flags as in `axe_eq.rule.law.Law`.
 
         A law of an exact pack is exact unless its flags say otherwise; one of a real pack never is.
@@ -143,9 +145,9 @@ class Pack:
             if cell and not _is_cell(cell, arity):
                 wrong = f"is of {cell!r}, which is no declared cell of {arity} operands"
                 raise PackError(f"pack {self.name!r}, monoid {monoid.name!r}", wrong, "one")
+        self._declares(f"monoid {monoid.name}")
         if parts is not None:
             declare_parts(monoid.name, parts)
-        self._declares(f"monoid {monoid.name}")
         return MONOIDS.add(monoid)
 
     def selector(self, selector: Selector) -> Selector:
@@ -154,6 +156,9 @@ class Pack:
         return SELECTORS.add(selector)
 
     def _declares(self, operator: str) -> None:
+        before = _owners.get(operator)
+        if before is not None and before is not self and before.name == self.name:
+            _forget(operator)  # the module of the pack runs again
         self.operators.append(operator)
         _owners[operator] = self
 
@@ -235,6 +240,19 @@ _owners: dict[str, Pack] = {}
 def declaring(operators: Iterable[str]) -> list[Pack]:
     """The packs that declared operators ("cell gap", "monoid max"); those of axe_eq itself none."""
     return [pack for name in sorted({*operators}) if (pack := _owners.get(name)) is not None]
+
+
+def _forget(operator: str) -> None:
+    """Take an operator back, with its spellings and parts, and all that was remembered of it."""
+    kind, name = operator.split(" ", 1)
+    tables: tuple[Table[Any], ...] = (CELLS, MONOIDS, SELECTORS)
+    next(table for table in tables if table.kind == kind).remove(name)
+    forget_spellings(name) if kind == "cell" else forget_parts(name)
+    roots = {"axe_eq", *(point.module.partition(".")[0] for point in entry_points(group=GROUP))}
+    for module in [m for n, m in list(sys.modules.items()) if n.partition(".")[0] in roots]:
+        for value in list(vars(module).values()):
+            if hasattr(value, "cache_clear") and hasattr(value, "__wrapped__"):
+                value.cache_clear()
 
 
 # Every loaded pack's schedules by name: steps of schedule graphs name theirs.

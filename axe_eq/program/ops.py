@@ -282,6 +282,10 @@ class Table(Generic[Declared]):
             raise PackError(thing, "is declared twice", "one declaration")
         return declared
 
+    def remove(self, name: str) -> None:
+        """Take a name back: its pack declares it anew."""
+        self._by_name.pop(name, None)
+
     def __getitem__(self, name: str) -> Declared:
         try:
             return self._by_name[name]
