@@ -54,7 +54,8 @@ def equiv(
     programs = [side.rpartition(":")[0].endswith(".py") for side in (a, b)]
     if any(programs) and not all(programs):
         raise ArgumentError("equiv", "got a layout and a program", "two layouts or two programs")
-    sides = [load_function(side) if all(programs) else side for side in (a, b)]
+    given = None if any(context.values()) else specs  # what is said of layouts is refused below
+    sides = [load_function(side, given) if all(programs) else side for side in (a, b)]
     verdict = equivalent(*sides, *specs, numerics=numerics, assume=assume, budget=budget, **context)
     if certificate is not None and isinstance(verdict, Proved):
         write_text(certificate, str.__str__(verdict.certificate))
