@@ -16,7 +16,7 @@ from typing import Any
 
 from axe_eq.pack import Pack
 from axe_eq.program import sigalg
-from axe_eq.program.ops import CELLS, MONOIDS, split_text
+from axe_eq.program.ops import CELLS, MONOIDS, folding, split_text
 from axe_eq.program.signature import Signature, make, plain, signature
 from axe_eq.program.terms import (
     Along,
@@ -180,7 +180,7 @@ def merged_reductions(outer: str, inner: str) -> str | None:
     s, t = signature(outer), signature(inner)
     if not s.monoid or s.monoid != t.monoid or not MONOIDS[s.monoid].exact:
         return None
-    return text(sigalg.inline(s, 0, t)) if MONOIDS[s.monoid].n_values == 1 else None
+    return text(sigalg.inline(s, 0, t)) if folding(s.monoid) == s.monoid else None
 
 
 @PACK.law(source="folklore: associativity of max, min, and, or")
