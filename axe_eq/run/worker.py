@@ -21,9 +21,7 @@ from axe_eq.run.launch import CODE, ERROR, PLAN, read, said_by, write
 from axe_eq.run.ranks import check_shards, run_steps
 
 
-def main(
-    folder: Path, transport: str, carries: str, runs: str, family: str, *declare: str
-) -> int:
+def main(folder: Path, transport: str, carries: str, runs: str, family: str, *declare: str) -> int:
     """Run this process's rank of the plan in a folder; the exit status."""
     for pack in declare:
         by_reference(pack)
