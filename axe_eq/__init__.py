@@ -150,6 +150,10 @@ class _Package(ModuleType):
 
 def __getattr__(name: str) -> Any:
     """Load the public name `name` and keep it (PEP 562)."""
+    if name == "__version__":
+        from axe_eq.prove.certificates.certificate import own_version
+
+        return own_version()
     if name not in _PUBLIC:
         raise AttributeError(f"module 'axe_eq' has no attribute {name!r}{_elsewhere(name)}")
     module, _, attribute = _PUBLIC[name].partition(":")

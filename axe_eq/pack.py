@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
@@ -21,10 +21,10 @@ from typing import Any
 
 from axe_eq.debug import switches
 from axe_eq.errors import AxeError, PackError, cause, defined_at, missing_package, raised_at, said
-from axe_eq.kernel.cells import declare_spelling
+from axe_eq.kernel.cells import declare_spelling, forget_spellings
 from axe_eq.kernel.families import RowFamily, declare_row_family
-from axe_eq.kernel.monoids import Make, declare_parts
-from axe_eq.program.ops import CELLS, MONOIDS, SELECTORS, Cell, Monoid, Selector
+from axe_eq.kernel.monoids import Make, declare_parts, forget_parts
+from axe_eq.program.ops import CELLS, MONOIDS, SELECTORS, Cell, Monoid, Selector, Table
 from axe_eq.rule.law import Law
 from axe_eq.rule.law import law as make_law
 from axe_eq.target import Target
@@ -82,7 +82,9 @@ class Pack:
         for schedule in self.schedules:
             self._name_schedule(schedule)
 
-    def law(self, *, source: str, **flags: Any) -> Callable[[Callable[..., tuple[Any, ...]]], Law]:
+    def law(
+        self, *, source: str = "", **flags: Any
+    ) -> Callable[[Callable[..., tuple[Any, ...]]], Law]:
         """Decorator: a law of this pack; flags as in `axe_eq.rule.law.Law`.
 
         A law of an exact pack is exact unless its flags say otherwise; one of a real pack never is.
@@ -108,7 +110,7 @@ class Pack:
 
     def cell(self, cell: Cell) -> Cell:
         """Declare a cell."""
-        self.operators.append(f"cell {cell.name}")
+        self._declares(f"cell {cell.name}")
         return CELLS.add(cell)
 
     def spelling(self, family: str, cell: str, **texts: str) -> None:
@@ -143,15 +145,22 @@ class Pack:
             if cell and not _is_cell(cell, arity):
                 wrong = f"is of {cell!r}, which is no declared cell of {arity} operands"
                 raise PackError(f"pack {self.name!r}, monoid {monoid.name!r}", wrong, "one")
+        self._declares(f"monoid {monoid.name}")
         if parts is not None:
             declare_parts(monoid.name, parts)
-        self.operators.append(f"monoid {monoid.name}")
         return MONOIDS.add(monoid)
 
     def selector(self, selector: Selector) -> Selector:
         """Declare a selector."""
-        self.operators.append(f"selector {selector.name}")
+        self._declares(f"selector {selector.name}")
         return SELECTORS.add(selector)
+
+    def _declares(self, operator: str) -> None:
+        before = _owners.get(operator)
+        if before is not None and before is not self and before.name == self.name:
+            _forget(operator)  # the module of the pack runs again
+        self.operators.append(operator)
+        _owners[operator] = self
 
     def schedule(self, schedule: Any) -> Any:
         """Register a schedule (also usable as a decorator of a class or function).
@@ -223,6 +232,28 @@ _SCHEDULE_PARTS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "refuse": (callable, "a method refuse(summary, target)"),
     "price": (callable, "a method price(summary, target)"),
 }
+
+# Every loaded pack's operators, as `Pack.operators` calls them.
+_owners: dict[str, Pack] = {}
+
+
+def declaring(operators: Iterable[str]) -> list[Pack]:
+    """The packs that declared operators ("cell gap", "monoid max"); those of axe_eq itself none."""
+    return [pack for name in sorted({*operators}) if (pack := _owners.get(name)) is not None]
+
+
+def _forget(operator: str) -> None:
+    """Take an operator back, with its spellings and parts, and all that was remembered of it."""
+    kind, name = operator.split(" ", 1)
+    tables: tuple[Table[Any], ...] = (CELLS, MONOIDS, SELECTORS)
+    next(table for table in tables if table.kind == kind).remove(name)
+    forget_spellings(name) if kind == "cell" else forget_parts(name)
+    roots = {"axe_eq", *(point.module.partition(".")[0] for point in entry_points(group=GROUP))}
+    for module in [m for n, m in list(sys.modules.items()) if n.partition(".")[0] in roots]:
+        for value in list(vars(module).values()):
+            if hasattr(value, "cache_clear") and hasattr(value, "__wrapped__"):
+                value.cache_clear()
+
 
 # Every loaded pack's schedules by name: steps of schedule graphs name theirs.
 _schedules: dict[str, tuple[str, Any]] = {}
@@ -334,14 +365,23 @@ def packs(names: Iterable[str | Pack] | None = None, without: Iterable[str] = ()
     return [p for p in found if p.name not in left_out]
 
 
-def _check_families(found: Iterable[Pack], every: Iterable[Pack]) -> None:
-    """Refuse spellings for a family that nobody has and that is nearly called like one.
+def _check_families(found: Iterable[Pack], every: Collection[Pack]) -> None:
+    """Refuse spellings that are read by nobody.
 
-    Others are left alone: they are for machines whose pack is not installed here.
+    They are for a family that nobody has and that is nearly called like one, or whose emitter says
+    that it reads none. Others are left alone: they are for machines whose pack is not installed
+    here.
     """
     families = sorted({t.family for p in every for t in p.targets.values()})
+    emitters = {f: e for p in every for f, e in p.emitters.items()}
     for pack in found:
         for family, (cell, place) in pack.spelled.items():
+            if not getattr(emitters.get(family), "spells", True):
+                raise PackError(
+                    f"pack {pack.name!r}, spelling of cell {cell!r} for {family!r}",
+                    "is read by nobody: this family writes instructions, no texts of cells",
+                    "a law that says what the cell is in other cells", at=place,
+                )  # fmt: skip
             near = get_close_matches(family, families, 3, ALIKE)
             if family not in families and near:
                 raise PackError(

@@ -30,7 +30,8 @@ from axe_eq.layout.symbolic.instances import meanings
 from axe_eq.pack import Pack
 from axe_eq.program.meaning import evaluate_nodes, evaluate_unchecked
 from axe_eq.program.node import INPUT, topological
-from axe_eq.program.terms import OPERATORS, VALUE, Cons, In, Nil, decode, type_of, types_of
+from axe_eq.program.ops import CELLS, split_text
+from axe_eq.program.terms import OPERATORS, VALUE, Cons, In, Nil, Op, decode, type_of, types_of
 from axe_eq.program.types import Array, value_type
 from axe_eq.prove.certificates.rebuild import in_float64
 from axe_eq.prove.programs.canonical import OneWay
@@ -231,6 +232,12 @@ def compare(key: str, law: Law, sample: Sample, rng: np.random.Generator) -> Fin
     return next((finding for finding in found if finding is not None), None)
 
 
+def _undeclared(side: Term) -> Iterator[str]:
+    """Names of cells that nobody declared, for which no term has a type."""
+    cells = (split_text(term.args[1])[0] for term in postorder(side) if term.symbol is Op)
+    return (name for name in cells if name not in CELLS)
+
+
 def _compare(
     key: str,
     law: Law,
@@ -240,6 +247,8 @@ def _compare(
 ) -> Finding | None:
     left, right = instance.left, instance.right
     shown = {"statement": law.statement, "left": show(left), "right": show(right)}
+    if undeclared := [name for side in (left, right) for name in _undeclared(side)]:
+        return Finding(key, f"it has cell {undeclared[0]!r}, which is not declared", **shown)
     if left.sort == VALUE and type_of.of(left) != type_of.of(right):
         types = f"{type_of.of(left)} and {type_of.of(right)}"
         return Finding(key, f"its sides have types {types}", **shown)

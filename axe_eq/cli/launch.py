@@ -130,7 +130,7 @@ def compiled_on(
         text = layouts[number] if number < len(layouts) else WHOLE
         layout = None if text == WHOLE else _layout(text, spec, mesh)
         placed.append(spec if layout is None else Spec(spec.shape, spec.dtype, spec.dims, layout))
-    fn = load_function(function)
+    fn = load_function(function, specs)
     outputs = None
     if wanted:
         program = as_program(fn, placed)

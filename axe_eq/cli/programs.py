@@ -78,7 +78,7 @@ def compiled(
 ) -> Any:
     """Compile what the options name."""
     return compile_program(
-        load_function(function),
+        load_function(function, specs),
         *specs,
         target=target,
         packs=pack_names(packs),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,8 @@ def equiv(
     programs = [side.rpartition(":")[0].endswith(".py") or _is_plan(side) for side in (a, b)]
     if any(programs) and not all(programs):
         raise ArgumentError("equiv", "got a layout and a program", "two layouts or two programs")
-    sides = [_program(side) if all(programs) else side for side in (a, b)]
+    given = None if any(context.values()) else specs  # what is said of layouts is refused below
+    sides = [_program(side, given) if all(programs) else side for side in (a, b)]
     verdict = equivalent(*sides, *specs, numerics=numerics, assume=assume, budget=budget, **context)
     if certificate is not None and isinstance(verdict, Proved):
         write_text(certificate, str.__str__(verdict.certificate))
@@ -75,10 +77,10 @@ def _is_plan(side: str) -> bool:
     return side.endswith(".json")
 
 
-def _program(side: str) -> Any:
+def _program(side: str, specs: Sequence[str] | None) -> Any:
     """A function, a rank program, or a plan read back from its JSON."""
     if not _is_plan(side):
-        return load_function(side)
+        return load_function(side, specs)
     try:
         text = Path(side).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

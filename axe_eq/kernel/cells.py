@@ -325,6 +325,12 @@ def declare_spelling(family: str, cell: str, texts: Mapping[str, str]) -> None:
         raise PackError(thing, f"is {dict(texts)} and was {dict(known)}", "one spelling")
 
 
+def forget_spellings(cell: str) -> None:
+    """Take back how a cell is written, on every family."""
+    for key in [key for key in _SPELLINGS if key[1] == cell]:
+        del _SPELLINGS[key]
+
+
 def spelling(family: str, cell: str, kind: str) -> str | None:
     """The text that a pack declared for a cell on a kind of number; None where none did."""
     return _SPELLINGS.get((family, cell), {}).get(kind)

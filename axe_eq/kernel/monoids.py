@@ -46,6 +46,11 @@ def declare_parts(monoid: str, make: Make) -> None:
         raise PackError(f"parts of monoid {monoid!r}", "are declared twice", "one declaration")
 
 
+def forget_parts(monoid: str) -> None:
+    """Take back how kernels compute a monoid."""
+    _declared.pop(monoid, None)
+
+
 def all_parts() -> Iterable[Make]:
     """What was declared of all structured monoids."""
     return _declared.values()

@@ -73,6 +73,16 @@ class MeshPlan:
         """The exchanges, in order."""
         return tuple(s for s in self.steps if isinstance(s, ExchangeStep))
 
+    def operators(self) -> set[str]:
+        """What its steps name, see `axe_eq.schedule.graph.TileNode.operators`."""
+        found: set[str] = set()
+        for s in self.steps:
+            if isinstance(s, LocalStep):
+                found |= s.graph.operators()
+            else:
+                found |= {name for node in s.nodes for name in node.operators}
+        return found
+
     @cached_property
     def n_bytes(self) -> dict[str, tuple[int, ...]]:
         """Exchange -> bytes that every rank sends: what a run's trace says too, as integers."""

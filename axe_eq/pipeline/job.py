@@ -7,6 +7,7 @@ import pickle
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,8 @@ from axe_eq.target import Target
 
 if TYPE_CHECKING:
     from axe_eq.pipeline.on_mesh import Plans
+
+_ALIKE = 0.7  # of the letters of a machine's name, so that it is suggested
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,14 @@ def _target_text(target: Target) -> str:
         raise SearchError(f"target {target.name!r}", wrong, "a target of plain data") from None
 
 
+def _likely(target: object, machines: Mapping[str, Target]) -> str:
+    """Machines of a family of that name, or whose names are like it."""
+    word = str(target).lower()
+    of_family = sorted(name for name, t in machines.items() if word == t.family)
+    near = get_close_matches(word, sorted(machines), 3, _ALIKE)
+    return " or ".join(of_family or near)
+
+
 def find_target(target: str | Target | None, known: Sequence[Pack]) -> Target:
     """The machine meant by `target`.
 
@@ -158,5 +169,6 @@ def find_target(target: str | Target | None, known: Sequence[Pack]) -> Target:
         target = min(present)[2] if present else "cpu"
     if target not in machines:
         known_names = f"one of {' '.join(sorted(machines))}" if machines else "a pack with targets"
-        raise PackError(f"target {target!r}", "is not known", known_names)
+        raise PackError(f"target {target!r}", "is not known", known_names,
+                        hint=_likely(target, machines))  # fmt: skip
     return corrected(machines[target], switches().corrections)

@@ -287,6 +287,10 @@ class Table(Generic[Declared]):
             raise PackError(thing, "is declared twice", "one declaration")
         return declared
 
+    def remove(self, name: str) -> None:
+        """Take a name back: its pack declares it anew."""
+        self._by_name.pop(name, None)
+
     def __getitem__(self, name: str) -> Declared:
         try:
             return self._by_name[name]
@@ -314,6 +318,34 @@ class Table(Generic[Declared]):
 CELLS: Table[Cell] = Table("cell")
 MONOIDS: Table[Monoid] = Table("monoid")
 SELECTORS: Table[Selector] = Table("selector")
+
+
+def folding(monoid: str) -> str:
+    """The monoid that reduces values of a monoid to what it would have reduced; "" where none does.
+
+    It is the monoid itself where a value is its own state. Where it lifts values, as "farthest"
+    lifts them to their sizes, lifting twice would be wrong: it is one of the same cell without.
+
+    >>> folding("max"), folding("softmax")
+    ('max', '')
+    """
+    declared = MONOIDS[monoid]
+    if not declared.merges or declared.n_values > 1:
+        return ""
+    if not declared.lifts:
+        return monoid
+    wanted = declared.merges, "", 1
+    found = (m.name for m in MONOIDS.values() if (m.merges, m.lifts, m.n_values) == wanted)
+    return next(found, "")
+
+
+def keeps_equal(monoid: str) -> bool:
+    """Whether equal values are reduced to that value, bit for bit, as by max.
+
+    Merging is exact, and what two equal values merge to lies between them.
+    """
+    declared = MONOIDS[monoid]
+    return declared.exact and declared.convex and declared.n_values == 1
 
 
 @cache

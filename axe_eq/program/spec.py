@@ -196,6 +196,7 @@ def _layout(layout: Any, of: ValueType) -> Layout | str | None:
 
 _MOST_DIGITS = 100  # of an extent: of more, Python refuses to read thousands
 _ENTRY = re.compile(r"(?:([A-Za-z_]\w*)=)?(\d+)")
+_PRINTED = re.compile(r"(\w+)\[((?:\d+(?:,\d+)*)?)\]")  # a type
 _FORM = (
     "the form '8192x4096:f16', with names 'tokens=8192x4096:f16', with a layout '...:f16@m-text'"
 )
@@ -205,13 +206,15 @@ def parse_spec(text: str) -> Spec:
     """Read a spec: extents joined by ``x``, with names or not, ``:dtype``, then ``@layout`` or not.
 
     ``8192x4096:f16``, ``tokens=8192xhidden=4096:f16``, ``64x64:f16@cute:(64,64):(64,1)``; a scalar
-    is ``:f32``.
+    is ``:f32``. A type as messages print it is one too: ``f16[8192,4096]``.
 
     Raises:
         ProgramError: the text is not of that form, or names no dtype of ours.
         LayoutError, NotationError: the layout does not parse or has another size.
     """
     value, _, layout = text.strip().partition("@")
+    if printed := _PRINTED.fullmatch(value.strip()):
+        value = f"{printed[2].replace(',', 'x')}:{printed[1]}"
     extents, colon, name = value.partition(":")
     entries = _entries(extents)
     if not colon or not name.strip() or entries is None:

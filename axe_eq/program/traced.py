@@ -20,6 +20,7 @@ from axe_eq.errors import AxeError, MissingAttribute, ProgramError, cause, said
 from axe_eq.program.array.arguments import as_float
 from axe_eq.program.array.joining import joined
 from axe_eq.program.facts import captured_name
+from axe_eq.program.names import DONE_BY, RENAMED, SAID
 from axe_eq.program.node import OP, SCAN, Node, input_node, op_node, scan_node
 from axe_eq.program.ops import constant_of, join_text, selector
 from axe_eq.program.signature import Affine, make, plain, signature
@@ -161,6 +162,12 @@ class Traced:
     def __rmatmul__(self, other: Operand) -> Traced:
         return _call("matmul", other, self)
 
+    def __divmod__(self, other: Operand) -> tuple[Traced, Traced]:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Operand) -> tuple[Traced, Traced]:
+        return other // self, other % self
+
     def __and__(self, other: Operand) -> Traced:
         return _call("bitwise_and", self, other)
 
@@ -243,6 +250,9 @@ class Traced:
     def __float__(self) -> float:
         _no_value("float(x)", "astype(x, 'f64')")
 
+    def __round__(self, digits: int | None = None) -> int:
+        _no_value("round(x)", "axe_eq.array.round(x)")
+
     def __complex__(self) -> complex:
         _no_value("complex(x)", "an array of a dtype of ours")
 
@@ -300,7 +310,7 @@ def instead(name: str) -> str:
             for name in module.__all__
             if callable(getattr(module, name)) and not name.startswith("_")
         }
-    known |= {old: known[new] for old, new in _NUMPY_NAMES.items()}
+    known |= {old: known[new] for old, new in (RENAMED | DONE_BY).items()} | SAID
     near = get_close_matches(name, known, 1, _ALIKE)
     return known[near[0]] if near else ""
 
@@ -316,18 +326,9 @@ def _call(name: str, *args: Any) -> Traced:
     return result
 
 
-_NUMPY_NAMES = {
-    "absolute": "abs", "power": "pow", "invert": "bitwise_invert", "concatenate": "concat",
-    "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift", "amax": "max",
-    "amin": "min", "transpose": "permute_dims", "arccos": "acos", "arccosh": "acosh",
-    "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2",
-    "arctanh": "atanh", "cumsum": "cumulative_sum", "cumprod": "cumulative_prod",
-}  # fmt: skip
-
-
 def _call_numpy(name: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """A numpy function called on a traced array: the namespace's function of that name."""
-    found = getattr(_namespace(), _NUMPY_NAMES.get(name, name), None)
+    found = getattr(_namespace(), RENAMED.get(name, name), None)
     if found is None:
         raise ProgramError(
             f"numpy.{name}", "has no counterpart for traced arrays", "a function of axe_eq.array"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -25,6 +25,21 @@ if TYPE_CHECKING:
 
 
 MOST_QUICK = 8  # extents whose calls skip the checks
+
+
+class NotPickled:
+    """What holds machine code and devices, and is copied as a file alone."""
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        """No copy and no pickle.
+
+        Raises:
+            ArgumentError: always; says what keeps a program.
+        """
+        raise ArgumentError(
+            f"{type(self).__name__.lower()} program", "is neither copied nor pickled",
+            "exe.save(path), and axe.load(path) where it is wanted",
+        )  # fmt: skip
 
 
 class Ready(Protocol):

@@ -19,7 +19,7 @@ from axe_eq.program.gathers import index_nodes
 from axe_eq.program.nesting import unflatten
 from axe_eq.program.node import Program
 from axe_eq.program.types import Array
-from axe_eq.run.call import Call, Caller, fitting
+from axe_eq.run.call import Call, Caller, NotPickled, fitting
 from axe_eq.run.codes import to_bytes
 from axe_eq.run.meshes import found, launched, local_codes, on
 from axe_eq.run.rebind import Compare, Origin, Saved
@@ -252,7 +252,7 @@ def made_now(make: Callable[[], str]) -> str:
     return make()
 
 
-class Executable:
+class Executable(NotPickled):
     """A compiled program; see `axe_eq.pipeline.compile`.
 
     Args:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from axe_eq.program.signature import signature
-from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, Step
+from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, SpmdStep, Step
 from axe_eq.schedule.memory import plan, stored_bytes
 from axe_eq.schedule.quantity import Costs
 from axe_eq.target import Target
@@ -57,7 +57,7 @@ def explain(
     lines = [
         f"schedule for {target.name} ({target.n_units} {target.unit}): "
         f"{counted(len(graph.kernels), 'kernel')}, estimated {time_text(graph.time_s)}, "
-        f"laws: {numerics}"
+        f"numerics: {numerics}"
     ]
     for step in graph.steps:
         lines += step_text(step, graph, target)
@@ -190,6 +190,8 @@ def _compared(graph: ScheduleGraph, found: Any) -> list[str]:
     if abs(found.unfused_s - graph.time_s) > 1e-9 * best:  # else it is the schedule that was chosen
         lines.append(f"  every value materialised: {cost(found.unfused_s)}")
     lines += [_others(group.price) for group in found.groups if group.price.others]
+    for own in (graph, *(s.graph for s in graph.steps if isinstance(s, SpmdStep))):
+        lines += _kept_apart(own)
     # Values of one place in a program often make the same difference: one line for all of them.
     # One value may be stored in several layouts.
     alike: dict[tuple[str, str], dict[str, None]] = {}
@@ -222,6 +224,43 @@ def _compared(graph: ScheduleGraph, found: Any) -> list[str]:
         "runners-up are priced, not built"
     )
     return lines
+
+
+def _kept_apart(graph: ScheduleGraph) -> list[str]:
+    """Kernels of which one reads the other's value, and that are together too large for one."""
+    from axe_eq.extract.price.cone import MAX_NODES
+
+    lines = []
+    writers = {w.buffer: step for step in graph.kernels for w in step.writes}
+    for step in graph.kernels:
+        for read in step.reads:
+            writer = writers.get(read.buffer)
+            if writer is not None and (n := _together(writer, step)) > MAX_NODES:
+                lines.append(
+                    f"  {writer.name} and {step.name} as one, without {read.buffer}: {n} nodes, "
+                    f"and a kernel has at most {MAX_NODES}"
+                )
+    return lines
+
+
+def _together(writer: KernelStep, reader: KernelStep) -> int:
+    """Nodes of a kernel that computes what another one reads of it, each once."""
+    numbers: dict[object, int] = {}
+    held: dict[str, int] = {}
+    for step in (writer, reader):
+        made: list[int] = []
+        for node in step.nodes:
+            if node.kind == "load":
+                buffer = step.reads[node.access].buffer
+                key: object = (buffer, node.view)
+                if buffer in held:
+                    made.append(held[buffer])
+                    continue
+            else:
+                key = node.kind, node.text, node.cell, tuple(made[o] for o in node.operands)
+            made.append(numbers.setdefault(key, len(numbers)))
+        held = {w.buffer: made[r] for w, r in zip(step.writes, step.roots, strict=True)}
+    return len(numbers)
 
 
 def _others(price: Any) -> str:

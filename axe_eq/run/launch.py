@@ -6,6 +6,7 @@ Plan and arrays go through a folder; each rank runs `axe_eq.run.worker`, which n
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -22,7 +23,7 @@ from axe_eq.errors import ArgumentError, DeviceError
 from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.rank import LOCAL_FAMILY, whole_of
 from axe_eq.mesh.transport import Transport, traced
-from axe_eq.pack import GROUP, installed
+from axe_eq.pack import GROUP, Pack, declaring, installed, reference
 from axe_eq.program.types import DTYPES, Array, ValueType, value_type
 from axe_eq.run.codes import to_bytes
 
@@ -65,6 +66,7 @@ def launch(
 
     Raises:
         MissingPackage, DeviceError: the transport is not here, or a rank ended.
+        PackError: an operator is of a pack that no other process finds.
         ArgumentError, ScheduleError: what ranks said.
     """
     command = transport.command(plan.n_ranks)
@@ -77,8 +79,12 @@ def launch(
             (folder / CODE).write_bytes(to_bytes(codes))
         runs = family if codes is not None else LOCAL_FAMILY
         packs = [place_of("transports", transport.name), place_of("runners", runs), runs]
+        packs += map(_place, declaring(plan.operators()))
         worker = [sys.executable, "-m", "axe_eq.run.worker", name, transport.name, *packs]
-        done = subprocess.run([*command, *worker], capture_output=True, text=True)
+        path = {"PYTHONPATH": os.pathsep.join(sys.path)}  # where these packs were found
+        done = subprocess.run(
+            [*command, *worker], capture_output=True, text=True, env=os.environ | path
+        )
         if done.returncode:
             raise _failed(plan, folder, done)
         return _gathered(plan, folder)
@@ -101,11 +107,20 @@ def place_of(part: str, name: str) -> str:
     Raises:
         DeviceError: none has.
     """
-    for point in entry_points(group=GROUP):
-        pack = installed().get(point.name)
-        if pack is not None and name in getattr(pack, part):
-            return point.value
+    for pack in installed().values():
+        if name in getattr(pack, part):
+            return _place(pack)
     raise DeviceError(f"{part.removesuffix('s')} {name!r}", "no installed pack has it", "one")
+
+
+def _place(pack: Pack) -> str:
+    """Where a pack is, as ``module:ATTRIBUTE``, which loads no other one.
+
+    Raises:
+        PackError: no process but this one has it.
+    """
+    points = entry_points(group=GROUP)
+    return next((p.value for p in points if p.load() is pack), "") or reference(pack)
 
 
 def _failed(

@@ -30,7 +30,7 @@ import numpy as np
 from axe_eq.errors import ArgumentError, AxeError, DeviceError, PackError, cause
 from axe_eq.files import as_path, whole
 from axe_eq.program.types import DTYPES, Array, value_type
-from axe_eq.run.call import Call, Caller
+from axe_eq.run.call import Call, Caller, NotPickled
 from axe_eq.run.codes import from_bytes
 from axe_eq.run.content import check_call, check_graph, check_head, check_kind
 from axe_eq.schedule.quantity import Costs
@@ -121,7 +121,7 @@ def save(
         file.writestr(DIGESTS, json.dumps(digests))
 
 
-class Loaded:
+class Loaded(NotPickled):
     """A saved executable: runs and explains, without e-graph or search.
 
     Attributes:

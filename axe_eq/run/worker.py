@@ -1,7 +1,8 @@
-"""One rank of `axe launch`: ``python -m axe_eq.run.worker FOLDER TRANSPORT PACK PACK FAMILY``.
+"""One rank of `axe launch`: ``python -m axe_eq.run.worker FOLDER TRANSPORT PACK PACK FAMILY ..``.
 
-The two packs, as ``module:ATTRIBUTE``, have the transport and the runner of local steps, of that
-family: loading all that are installed takes longer than most runs.
+The packs, as ``module:ATTRIBUTE``, have the transport and the runner of local steps, of that
+family, and then the operators of the plan: loading all that are installed takes longer than most
+runs.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ from axe_eq.run.launch import CODE, ERROR, PLAN, read, said_by, write
 from axe_eq.run.ranks import check_shards, run_steps
 
 
-def main(folder: Path, transport: str, carries: str, runs: str, family: str) -> int:
+def main(folder: Path, transport: str, carries: str, runs: str, family: str, *declare: str) -> int:
     """Run this process's rank of the plan in a folder; the exit status."""
+    for pack in declare:
+        by_reference(pack)
     plan = plan_from_json((folder / PLAN).read_text())
     session = by_reference(carries).transports[transport].open(plan.n_ranks)
     rank, arrays = session.rank, session.arrays

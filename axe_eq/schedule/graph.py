@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from axe_eq.errors import ScheduleError, cause
 from axe_eq.program.node import sel_type
+from axe_eq.program.ops import split_text
+from axe_eq.program.signature import signature
 from axe_eq.program.types import ValueType, value_type
-from axe_eq.schedule.views import view_layout, view_type
+from axe_eq.schedule.views import is_signature, view_layout, view_type
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -52,6 +54,21 @@ class TileNode:
     def title(self) -> str:
         """What it computes, for people: its cell, its selector, or the scan."""
         return f"scan {self.text}" if self.kind == "scan" else self.cell or self.text
+
+    @property
+    def operators(self) -> set[str]:
+        """What it names, as packs declare it: "cell exp", "monoid max", "selector slice"."""
+        named = _selectors(self.view)
+        if self.kind == "cell":
+            named |= {f"cell {split_text(self.cell)[0]}", f"monoid {signature(self.text).monoid}"}
+        if self.kind in ("gather", "scan"):
+            kind = "selector" if self.kind == "gather" else "monoid"
+            named.add(f"{kind} {split_text(self.text)[0]}")
+        return named
+
+
+def _selectors(view: tuple[str, ...]) -> set[str]:
+    return {f"selector {split_text(text)[0]}" for text in view if not is_signature(text)}
 
 
 @dataclass(frozen=True)
@@ -221,6 +238,15 @@ class ScheduleGraph:
             for text in self.views[number] if self.views else ():
                 type_ = sel_type(text, (type_,))
             found.append(type_)
+        return found
+
+    def operators(self) -> set[str]:
+        """What its steps name, see `TileNode.operators`."""
+        found = {name for view in self.views for name in _selectors(view)}
+        for step in self.steps:
+            found |= step.graph.operators() if isinstance(step, SpmdStep) else set()
+            nodes = () if isinstance(step, SpmdStep) else step.nodes
+            found |= {name for node in nodes for name in node.operators}
         return found
 
     def networkx(self) -> nx.DiGraph[str]:

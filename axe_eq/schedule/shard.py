@@ -20,7 +20,7 @@ from axe_eq.errors import ProgramError, ScheduleError
 from axe_eq.layout import Layout, Mesh
 from axe_eq.program.gathers import looks
 from axe_eq.program.node import sel_type
-from axe_eq.program.ops import MONOIDS, join_text, scan, selector
+from axe_eq.program.ops import MONOIDS, folding, join_text, scan, selector
 from axe_eq.program.signature import Affine, make, plain, signature
 from axe_eq.program.types import DTYPES, ValueType, value_type
 
@@ -281,10 +281,10 @@ def partials(sig_text: str, types: str, box: str, mesh: str) -> tuple[Partial, .
 
     Only dims that every operand reads plainly, if at all, and that the axis divides; and only
     reductions whose values can be reduced again (those of a structured monoid, such as softmax,
-    have lost what merging them takes).
+    have lost what merging them takes, and those of one that lifts would be lifted twice).
     """
     sig = signature(sig_text)
-    if sig.monoid and MONOIDS[sig.monoid].n_values > 1:
+    if sig.monoid and folding(sig.monoid) != sig.monoid:
         return ()
     given = [value_type(t) for t in types.split(";")[:-1]]
     extents = sig.extents([t.shape for t in given])

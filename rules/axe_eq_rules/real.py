@@ -17,7 +17,7 @@ from typing import Any
 from axe_eq.pack import Pack
 from axe_eq.program import sigalg
 from axe_eq.program.decisions import Draw
-from axe_eq.program.ops import CELLS, MONOIDS, split_text
+from axe_eq.program.ops import CELLS, MONOIDS, folding, split_text
 from axe_eq.program.signature import Signature, make, signature
 from axe_eq.program.terms import (
     Args,
@@ -36,7 +36,7 @@ from axe_eq.program.terms import (
 from axe_eq.program.types import DTYPES, dtype, promote, same_ring, value_type
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import INT, STR, Ground, primitive
-from axe_eq_rules import zeros
+from axe_eq_rules import masks, zeros
 from axe_eq_rules.constants import constant, constant_text, one_ring
 from axe_eq_rules.joins import (
     along_rounding,
@@ -483,8 +483,8 @@ def merged_sums(outer: str, inner: str, cell: str) -> str | None:
     s, t = signature(outer), signature(inner)
     if not s.monoid or s.monoid != t.monoid or CELLS[split_text(cell)[0]].result == "wide":
         return None
-    monoid = MONOIDS[s.monoid]
-    return text(sigalg.inline(s, 0, t)) if monoid.n_values == 1 and not monoid.exact else None
+    again = folding(s.monoid) == s.monoid and not MONOIDS[s.monoid].exact
+    return text(sigalg.inline(s, 0, t)) if again else None
 
 
 @PACK.law(source="folklore: associativity of sums and products")
@@ -570,3 +570,4 @@ for _position, _other in ((0, None), (1, None), (0, 1), (1, 0)):
     )(operator_of_concat(_position, _other, along_rounding))
 
 zeros.LAWS.add_to(PACK)
+masks.LAWS.add_to(PACK)

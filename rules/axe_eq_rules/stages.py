@@ -14,7 +14,7 @@ from math import log, prod
 
 from axe_eq.program import sigalg
 from axe_eq.program.decisions import Draw
-from axe_eq.program.ops import MONOIDS, join_text
+from axe_eq.program.ops import MONOIDS, folding, join_text
 from axe_eq.program.signature import Signature, make, plain, signature
 from axe_eq.program.terms import In
 from axe_eq.program.types import DTYPES, ValueType, value_type
@@ -94,7 +94,7 @@ class _Long:
             out = [d for d in operand if d not in gone[1:] and d != new]
             kept, gone = [*kept, gone[0]], [new, *gone[1:]]
         inner = make([map(plain, operand)], out, s.monoid, gone)
-        outer = make([map(plain, out)], range(s.n_out), s.monoid, kept)
+        outer = make([map(plain, out)], range(s.n_out), folding(s.monoid), kept)
         return outer.text, inner.text
 
     def casts(self) -> tuple[str, str, str]:
@@ -121,7 +121,7 @@ def _divisor(extent: int, near: float) -> int | None:
 def _long(sig: str, x: str) -> _Long | None:
     """A plain reduction of one operand, all of whose dims it reads once."""
     s = signature(sig)
-    if not s.n_reduced or MONOIDS[s.monoid].n_values > 1 or len(s.operands) != 1:
+    if not s.n_reduced or not folding(s.monoid) or len(s.operands) != 1:
         return None
     dims = tuple(-1 if p.plain is None else p.plain for p in s.operands[0])
     return _Long(s, dims, value_type(x)) if sorted(dims) == [*range(s.n_dims)] else None

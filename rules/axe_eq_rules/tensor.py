@@ -16,7 +16,7 @@ from typing import Any
 
 from axe_eq.pack import Pack
 from axe_eq.program import sigalg
-from axe_eq.program.ops import CELLS, MONOIDS, split_text
+from axe_eq.program.ops import CELLS, MONOIDS, folding, split_text
 from axe_eq.program.signature import Signature, make, plain, signature
 from axe_eq.program.terms import (
     Along,
@@ -37,7 +37,7 @@ from axe_eq.program.terms import (
 from axe_eq.program.types import DTYPES, dtype, promote, same_ring, value_type
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import INT, STR, primitive
-from axe_eq_rules import choices
+from axe_eq_rules import choices, enumerated, extents
 from axe_eq_rules.constants import constant, constant_text, exact_result, holds_value
 from axe_eq_rules.needs import is_defined
 from axe_eq_rules.scanning import exact_end_of_scan, sample_ends, turned_scan
@@ -180,7 +180,7 @@ def merged_reductions(outer: str, inner: str) -> str | None:
     s, t = signature(outer), signature(inner)
     if not s.monoid or s.monoid != t.monoid or not MONOIDS[s.monoid].exact:
         return None
-    return text(sigalg.inline(s, 0, t)) if MONOIDS[s.monoid].n_values == 1 else None
+    return text(sigalg.inline(s, 0, t)) if folding(s.monoid) == s.monoid else None
 
 
 @PACK.law(source="folklore: associativity of max, min, and, or")
@@ -550,3 +550,5 @@ def where_in_false(s: Sig, t: Sig, c: Value, x: Value, y: Value, z: Value) -> Si
 
 
 choices.LAWS.add_to(PACK)
+enumerated.LAWS.add_to(PACK)
+extents.LAWS.add_to(PACK)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from axe_eq.program import sigalg
-from axe_eq.program.ops import MONOIDS, join_text, split_text
+from axe_eq.program.ops import join_text, keeps_equal, split_text
 from axe_eq.program.signature import Affine, Signature, make, plain, signature
 from axe_eq.program.types import DTYPES, ValueType
 from axe_eq_rules.constants import Constant, exact_result, holds_value
@@ -109,7 +109,7 @@ def _fixpoint(
     f: str, monoid: str, value: Any, types: Types, touched: Sequence[bool]
 ) -> list[Any] | None:
     """Constants of the touched operands on which cell and reduction give `value`."""
-    if monoid and not (MONOIDS[monoid].exact or (monoid == "+" and repr(value) in ("0", "0.0"))):
+    if monoid and not (keeps_equal(monoid) or (monoid == "+" and repr(value) in ("0", "0.0"))):
         return None
     # A condition that is not padded decides between equal values.
     free = [n for n, t in enumerate(touched) if not t]

@@ -15,7 +15,7 @@ from axe_eq.extract.price.reads import Reads
 from axe_eq.extract.read.formula import formula
 from benchmarks.random_programs import random_program
 
-SEEDS = 4
+SEEDS = 2
 SPECS = "6x8:f32", "6x8:i32"
 NAMED: tuple[Callable[..., Any], ...] = (
     lambda x, i: xp.reshape(xp.permute_dims(xp.exp(x), (1, 0)), (48,)) * 2.0,
@@ -56,3 +56,17 @@ def test_what_is_not_read_has_nothing_that_strides_do_not_say(
     assert skipped > 20 * SEEDS
     assert None in read
     assert len(read) > SEEDS
+
+
+def test_scans_alike_along_two_dims_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[Reads] = []
+    plain = reads.reads
+
+    def noted(*given: Any) -> Reads:
+        found.append(plain(*given))
+        return found[-1]
+
+    monkeypatch.setattr(cone, "reads", noted)
+    both = lambda x: xp.cumulative_sum(xp.cumulative_sum(x, axis=0), axis=1)  # noqa: E731
+    axe.compile(both, "16x16:f32", target="cpu")
+    assert max((len(f.scans), f.n_scanned) for f in found) == (2, 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 
 from axe_eq.layout import Layout
 from axe_eq.program.node import INPUT, OP, SCAN, Node, Program
+from axe_eq.program.ops import CELLS, MONOIDS, SELECTORS, Table
 from axe_eq.schedule import box as boxes
 from axe_eq.schedule.graph import (
     Access,
@@ -212,3 +213,14 @@ def cut_into_kernels() -> Cut:
         return Cutter(program, set(kept), choose, blocks or {}, boxes or {}, rounds).graph()
 
     return cut
+
+
+@pytest.fixture(scope="module")
+def own_operators() -> Iterator[None]:
+    """What tests of a module declare is gone after it: samples of laws draw all that is there."""
+    tables: tuple[Table[Any], ...] = (CELLS, MONOIDS, SELECTORS)
+    kept = [dict(table._by_name) for table in tables]
+    yield
+    for table, before in zip(tables, kept, strict=True):
+        table._by_name.clear()
+        table._by_name.update(before)

@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from importlib import import_module
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -99,3 +100,7 @@ def test_only_the_e_graph_loads_egglog() -> None:
     ]
     code = f"import sys, importlib; [importlib.import_module(m) for m in {modules}]; "
     assert _python(code + "print('egglog' in sys.modules)") == "False"
+
+
+def test_the_version_is_that_of_the_distribution() -> None:
+    assert axe_eq.__version__ == version("axe-eq")

@@ -27,7 +27,7 @@ from axe_eq.extract.mesh.cuts import (
 )
 from axe_eq.program.gathers import looks
 from axe_eq.program.node import OP, SCAN, SEL, Node, op_type, sel_type
-from axe_eq.program.ops import MONOIDS, join_text, scan, selector
+from axe_eq.program.ops import MONOIDS, folding, join_text, scan, selector
 from axe_eq.program.signature import Signature, make, plain, signature
 from axe_eq.program.types import DTYPES, ValueType
 from axe_eq.schedule import shard
@@ -210,17 +210,17 @@ class Machine:
             if not reduced:
                 yield Option(needs, own, work)
             for letter in reduced:
-                parts = Parts(cuts[letter].axes, letter, sig.monoid, own)
+                parts = Parts(cuts[letter].axes, letter, folding(sig.monoid), own)
                 for home in self._folds(own, node.shape, parts.axes):
                     yield Option(needs, home, work, parts)
 
     def _is_merged(self, node: Node, sig: Signature, letter: int) -> bool:
         """Whether parts of a reduction along a letter may be reduced, and then merged."""
-        monoid = MONOIDS[sig.monoid]
-        if monoid.n_values > 1 or monoid.lifts or not self._may_merge(sig.monoid, node.type):
+        fold = folding(sig.monoid)
+        if not fold or not self._may_merge(sig.monoid, node.type):
             return False
         rows = [p for o in sig.operands for p in o if any(d == letter for d, _ in p.terms)]
-        return bool(rows) and all(p.plain == letter for p in rows) and merges(node.type, sig.monoid)
+        return bool(rows) and all(p.plain == letter for p in rows) and merges(node.type, fold)
 
     def _may_merge(self, monoid: str, type: ValueType) -> bool:
         """Whether another association is allowed: it rounds otherwise for sums of floats."""
@@ -275,7 +275,7 @@ class Machine:
         for cut in self._plain(node.shape, even=False, but=axis):
             needs = (cut,) * len(node.args)
             yield Option(needs, cut, self._moved(node, needs, cut))
-        if monoid.n_values > 1 or monoid.lifts or not monoid.commutative:
+        if folding(monoid.name) != monoid.name or not monoid.commutative:
             return
         if not self._may_merge(monoid.name, node.type) or scanned_unit(node) is None:
             return

@@ -96,13 +96,13 @@ def reads(
 def _scans(
     forest: Forest, order: Sequence[int], picks: Mapping[int, Choice]
 ) -> tuple[ScanWork, ...]:
-    """Scans of rows of several elements, each once; one over a single element is a cell."""
-    found = dict[ScanWork, None]()
+    """Scans of rows of several elements; one over a single element is a cell."""
+    found = []
     for choice in (picks[t] for t in order if picks[t].kind == SCAN):
         (monoid, axis), types = scan(choice.text), _types(forest, choice)
         if types[0].shape[axis] > 1:
             dtypes = tuple(t.dtype for t in types)
-            found[ScanWork(monoid.name, dtypes, types[0].shape[axis])] = None
+            found.append(ScanWork(monoid.name, dtypes, types[0].shape[axis]))
     return tuple(found)
 
 

@@ -7,9 +7,9 @@ no function meets a value of a kind that it does not know.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
-from inspect import signature
+from inspect import Signature, signature
 from typing import Any, ParamSpec, SupportsFloat
 
 import numpy as np
@@ -36,10 +36,27 @@ def refusing(fn: Callable[Given, Any], name: str) -> Callable[Given, Any]:
                     parameters=[p.replace(annotation=p.empty) for p in own.parameters.values()],
                     return_annotation=own.empty,
                 )
-                raise ProgramError(name, str(error), f"{fn.__name__}{shown}") from None
+                hint = _standard_for(own, len(args), kwargs)
+                raise ProgramError(name, str(error), f"{fn.__name__}{shown}", hint=hint) from None
             raise
 
     return called
+
+
+# Keywords of other libraries -> those of the standard.
+_STANDARD = {
+    "dim": "axis", "dims": "axis", "axes": "axis", "keepdim": "keepdims", "ddof": "correction",
+    "unbiased": "correction", "a_min": "min", "a_max": "max", "newshape": "shape",
+}  # fmt: skip
+
+
+def _standard_for(own: Signature, n_given: int, kwargs: Mapping[str, Any]) -> str:
+    """What the standard calls keywords that a function does not take; "" where it has none."""
+    named = {_STANDARD.get(k, "") for k in kwargs if k not in own.parameters}
+    by_place = [p for p in own.parameters.values() if p.kind is not p.KEYWORD_ONLY]
+    if n_given > len(by_place):  # by position, what goes by name: as a rule the axis
+        named |= {k for k in ("axis",) if k not in kwargs}
+    return ", ".join(f"{k}=..." for k in sorted(named & own.parameters.keys()))
 
 
 def _refused(name: str, value: object, wanted: str) -> ProgramError:

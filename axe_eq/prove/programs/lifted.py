@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 
 from axe_eq.errors import SearchError
 from axe_eq.program.node import INPUT, OP, SCAN, Node, topological
-from axe_eq.program.ops import MONOIDS, Pull, selector
+from axe_eq.program.ops import Pull, keeps_equal, selector
 from axe_eq.program.signature import Affine, signature
 from axe_eq.prove.programs.enclose import Plan, node_cost
 from axe_eq.prove.programs.region import check_size, represented, size
@@ -97,14 +97,5 @@ def _op_hands_on(node: Node, alike: int) -> bool:
 
     counted = any(extents[d] > alike + 1 for d in sig.reduced)
     return all(reads(p) for operand in sig.operands for p in operand) and (
-        not counted or sig.monoid == "+" or _ignores_repetitions(sig.monoid)
+        not counted or sig.monoid == "+" or keeps_equal(sig.monoid)
     )
-
-
-def _ignores_repetitions(monoid: str) -> bool:
-    """A term that is met twice changes nothing, as in max.
-
-    Merging is exact, and what two equal values merge to lies between them.
-    """
-    declared = MONOIDS[monoid]
-    return declared.exact and declared.convex and declared.n_values == 1

@@ -23,7 +23,20 @@ FORMAT = 2
 
 
 class NkiEmitter:
-    """The emitter of family "nki"."""
+    """The emitter of family "nki".
+
+    Attributes:
+        spells: whether it reads the spellings that packs give; kernels are instructions, no texts
+            of cells.
+    """
+
+    spells = False
+
+    def refuse(self, cell: str, dtypes: Sequence[str]) -> str | None:
+        """Why a cell on operands of these element types cannot be written; None where it can."""
+        from axe_eq_backends.nki.written import refusal
+
+        return refusal(cell, dtypes)
 
     def emit(self, graph: ScheduleGraph, target: Target) -> dict[str, str]:
         """Kernel name -> a Python module with one `nki.jit` function."""

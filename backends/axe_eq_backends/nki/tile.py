@@ -15,6 +15,15 @@ WORDS = ("i8", "u8", "i16", "i32")
 HELD = ("f8e4m3", "f8e5m2", "f16", "bf16", "f32", *WORDS, "bool")  # what engines compute on
 
 
+def held_instead(dtype: str) -> str:
+    """What is expected of a program that has values of an element type that no engine has.
+
+    >>> held_instead("i64")
+    "f8e4m3 f8e5m2 f16 bf16 f32 i8 u8 i16 i32 bool, as astype(x, 'i32') casts to"
+    """
+    return f"{' '.join(HELD)}, as astype(x, '{DTYPES[dtype].kind}32') casts to"
+
+
 @dataclass(frozen=True)
 class Tile:
     """A value on chip.

@@ -21,12 +21,9 @@ from axe_eq.program.types import DTYPES, dtype
 from axe_eq_backends.nki.build import EngineBuilder, rows_of
 from axe_eq_backends.nki.native import EXPANSIONS, Native, raw
 from axe_eq_backends.nki.space import constant
-from axe_eq_backends.nki.tile import EXACT, HELD, Tile, loaded
+from axe_eq_backends.nki.tile import EXACT, HELD, Tile, held_instead, loaded
 from axe_eq_backends.nki.vector import ARITHMETIC, BITS, FUNCTIONS, FUSED
-
-# Of what is no float.
-_WHOLE = {"isnan": False, "isinf": False, "isfinite": True}
-_COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
+from axe_eq_backends.nki.written import BOOLS, COMPARE, FLOATS, INTEGERS, WHOLE
 
 
 class Cells:
@@ -101,7 +98,7 @@ class Cells:
             return self._cast(cell, self.tile(args[0]), name.removeprefix("cast "))
         kind = common_dtype(cell, kinds)
         if kind not in HELD:
-            raise self.refuse(f"computes in {kind}", " ".join(HELD))
+            raise self.refuse(f"computes in {kind}", held_instead(kind))
         if name == "where":
             return self._where(cell, kind)
         if DTYPES[kind].kind == "f":
@@ -168,15 +165,15 @@ class Cells:
                 return found
             one, tiles = self._numbered(cell, kind)
             tiles = self._widened(tiles)
-            out = self._out(tiles, "bool") if name in _COMPARE else self._float(cell, tiles)
+            out = self._out(tiles, "bool") if name in COMPARE else self._float(cell, tiles)
             self._map(one, out, tiles)
-            return Tile(out, "bool" if name in _COMPARE else "f32")
+            return Tile(out, "bool" if name in COMPARE else "f32")
         if raw(cell):
             x = self.tile(cell.args[1])
             out = self._out([x], "f32")
             self._map(Apply("div", (Constant(1.0), arg(0))), out, [x])
             return Tile(out, "f32")
-        raise self.refuse(f"computes '{name}' of floats", f"{' '.join([*ARITHMETIC, *FUNCTIONS])}")
+        raise self.refuse(f"computes '{name}' of floats", f"{' '.join(FLOATS)}")
 
     def _is_column(self, shape: Sequence[int], beside: Sequence[int]) -> bool:
         """One value per partition, beside more."""
@@ -338,7 +335,7 @@ class Cells:
     def _cast(self, cell: Apply, t: Tile, name: str) -> Tile:
         to = DTYPES[name]
         if name not in HELD:
-            raise self.refuse(f"casts to {name}", " ".join(HELD))
+            raise self.refuse(f"casts to {name}", held_instead(name))
         if to.kind == "b":
             return self.truth(t)
         if to.kind == "f":
@@ -369,11 +366,11 @@ class Cells:
             out = self._out([t], "bool")
             self._map(Apply("eq", (arg(0), Constant(False))), out, [t])
             return Tile(out, "bool", 0, 1)
-        if name in _WHOLE:
-            return self._known(cell, _WHOLE[name])
+        if name in WHOLE:
+            return self._known(cell, WHOLE[name])
         renamed = {"maximum": "or", "minimum": "and"}.get(name, name)
-        if renamed not in ("and", "or", "xor", *_COMPARE):
-            raise self.refuse(f"computes '{name}' of bools", "and or xor not, comparisons")
+        if renamed not in ("and", "or", "xor", *COMPARE):
+            raise self.refuse(f"computes '{name}' of bools", " ".join(BOOLS))
         tiles = [self.truth(self._boolean(a, cell)) for a in cell.args]
         out = self._out(tiles, "bool")
         self._map(Apply(renamed, (arg(0), arg(1))), out, tiles)
@@ -400,12 +397,12 @@ class Cells:
             self.constant_like(a, kind, cell) if isinstance(a, Constant) else self.tile(a)
             for a in cell.args
         ]
-        if name in _COMPARE:
+        if name in COMPARE:
             return self._compared(name, tiles)
         if name in ("floor", "ceil", "trunc", "round"):
             return tiles[0]
-        if name in _WHOLE:
-            return self._known(cell, _WHOLE[name])
+        if name in WHOLE:
+            return self._known(cell, WHOLE[name])
         if name == "signbit":
             return self._compared("lt", [tiles[0], None])
         low, high = self._unwrapped(cell, tiles)
@@ -434,7 +431,7 @@ class Cells:
             return self._bits(name, tiles, kind)
         if name in ("remainder", "floor_divide"):
             return self._divided(name, tiles, kind)
-        raise self.refuse(f"computes '{name}' of {kind}", f"{' '.join([*FUSED, *BITS])}")
+        raise self.refuse(f"computes '{name}' of {kind}", " ".join(INTEGERS))
 
     def constant_like(self, c: Constant, kind: str, cell: Apply) -> Tile:
         """A constant beside the other operands of a cell."""

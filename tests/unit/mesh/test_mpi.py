@@ -8,6 +8,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,11 @@ import numpy as np
 import pytest
 
 import axe_eq as axe
-from axe_eq.errors import ArgumentError, AxeError, DeviceError, MissingPackage
+from axe_eq.errors import ArgumentError, AxeError, DeviceError, MissingPackage, PackError
 from axe_eq.mesh.given import check_reports, report
 from axe_eq.mesh.rank import part_of
+from axe_eq.program.ops import Cell
+from axe_eq.program.traced import elementwise
 from axe_eq.run.host import HOST_ARRAYS
 from axe_eq.run.launch import launch
 from axe_eq_backends.mesh.mpi import MpiTransport
@@ -73,6 +76,46 @@ def test_ranks_that_end_early_are_one_clear_error() -> None:
         "launch on 4 ranks: ended with status -9 before it was done; "
         "expected 4 ranks that end with results (4 did not)"
     )
+
+
+HALVES = """
+import numpy as np
+import axe_eq as axe
+from axe_eq.program.ops import Cell, monoid_of
+from axe_eq.program.traced import elementwise
+
+PACK = axe.Pack("halves")
+PACK.cell(Cell("half_of", 1, lambda x: x / 2, "float"))
+PACK.monoid(monoid_of("most_of", "maximum", unit=0.0, lifts="abs", exact=True))
+
+
+def rows(x):
+    return axe.array.block("a b -> a; most_of b", "id", elementwise("half_of", x))
+"""
+
+
+@pytest.mark.usefixtures("own_operators")
+def test_ranks_load_the_packs_whose_operators_they_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "halves_of_a_pack.py").write_text(HALVES)
+    monkeypatch.syspath_prepend(tmp_path)
+    rows = import_module("halves_of_a_pack").rows
+    exe = axe.compile(rows, "4x6:f32", target="cpu", mesh=axe.Mesh({"x": 1}))
+    assert {"cell half_of", "monoid most_of"} <= exe.plan.operators()
+    x = np.arange(24, dtype=np.float32).reshape(4, 6) - 12
+    assert (exe.launch(x).outputs == np.abs(x / 2).max(axis=1)).all()
+
+
+@pytest.mark.usefixtures("own_operators")
+def test_an_operator_that_no_other_process_finds_is_one_clear_error() -> None:
+    pack = axe.Pack("kept_here")
+    pack.cell(Cell("kept_here", 1, lambda x: x / 2, "float"))
+    exe = axe.compile(
+        lambda x: elementwise("kept_here", x), "4:f32", target="cpu", mesh=axe.Mesh({"x": 1})
+    )
+    with pytest.raises(PackError, match="pack 'kept_here': cannot be found by another process"):
+        exe.launch(np.ones(4, np.float32))
 
 
 def test_a_missing_transport_says_which_extra_to_install(

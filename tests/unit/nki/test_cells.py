@@ -9,14 +9,23 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import axe_eq as axe
+from axe_eq.errors import DispatchError, PackError, ProgramError, SearchError
 from axe_eq.kernel.cells import Cell, Constant, apply, arg, evaluate
+from axe_eq.pack import installed
+from axe_eq.program.node import op_type
 from axe_eq.program.ops import CELLS
-from axe_eq.program.types import DTYPES
+from axe_eq.program.ops import Cell as OwnCell
+from axe_eq.program.terms import Sig, Value, op
+from axe_eq.program.traced import elementwise
+from axe_eq.program.types import DTYPES, ValueType
+from axe_eq.rule.law import Sides
 from axe_eq_backends.nki.native import EXPANSIONS
 from axe_eq_backends.nki.schedules.walk import walk
 from axe_eq_backends.nki.space import Space, Tensor
 from axe_eq_backends.nki.target import trn2
 from axe_eq_backends.nki.vector import ARITHMETIC, FUNCTIONS
+from axe_eq_backends.nki.written import refusal
 from tests.unit.nki.levels import run
 
 EDGES = [
@@ -145,6 +154,67 @@ def test_integers_wrap_as_their_type_does(name: str, dtype: str) -> None:
     found = computed(cell, dtype, "bool" if want.dtype == bool else dtype, *arrays)
     wrong = np.flatnonzero(found != want.astype(found.dtype))
     assert not wrong.size, [(x[i], y[i], found[i], want[i]) for i in wrong[:4]]
+
+
+@pytest.mark.parametrize("kind", ["f32", "i16", "bool"])
+def test_the_cells_that_are_refused_are_those_that_no_kernel_has(kind: str) -> None:
+    for name in CELLS:
+        if name in ("id", "pair", "product", "cast"):
+            continue
+        dtypes = [kind] * (CELLS[name].arity or 2)
+        if name == "where":
+            dtypes[0] = "bool"
+        given = tuple(ValueType(d, (4,)) for d in dtypes)
+        try:
+            result = op_type(f"{', '.join('a' for _ in dtypes)} -> a", name, given)
+        except ProgramError:
+            continue  # of no program
+        cell = apply(name, *map(arg, range(len(dtypes))))
+        tensors = tuple(Tensor(f"x{n}", d, (1,)) for n, d in enumerate(dtypes))
+        space = Space((4,), tensors, ((Tensor("y", result.dtype, (1,)), cell),))
+        said = refusal(name, dtypes)
+        if said is None:
+            walk(space, "k", trn2, {"tile": 512, "across": 0})
+            continue
+        assert said.startswith(f"cell '{name}' has no instructions of NKI on {kind}: a law that")
+        with pytest.raises(DispatchError, match=f"computes '{name}' of"):
+            walk(space, "k", trn2, {"tile": 512, "across": 0})
+
+
+@pytest.mark.usefixtures("own_operators")
+def test_laws_lead_around_a_cell_that_has_no_instructions() -> None:
+    gaps = axe.Pack("gaps_of_tests")
+    gaps.cell(OwnCell("gap_of_tests", 2, lambda x, y: x - y, "float"))
+
+    @gaps.law(source="definition of gap_of_tests")
+    def gap_is_difference(s: Sig, x: Value, y: Value) -> Sides:
+        """s[gap_of_tests](x, y) = s[sub](x, y)."""
+        return op(s, "gap_of_tests", x, y), op(s, "sub", x, y)
+
+    def gap(x: Any, y: Any) -> Any:
+        return elementwise("gap_of_tests", x, y)
+
+    used = [*installed().values(), gaps]
+    exe = axe.compile(gap, "8:f32", "8:f32", target="trn2", packs=used)
+    assert [n.cell for n in exe.kernels[0].nodes if n.cell] == ["sub"]
+    with pytest.raises(SearchError, match=r"left out: cell 'gap_of_tests' has no instructions of"):
+        axe.compile(gap, "8:f32", "8:f32", target="trn2")
+    gaps.spelling("nki", "gap_of_tests", f32="{0} - {1}")
+    with pytest.raises(PackError, match=r"(?s)spelling of cell 'gap_of_tests' for 'nki': is read "
+                       r"by nobody.*expected a law that says.*test_cells.py"):  # fmt: skip
+        axe.compile(gap, "8:f32", "8:f32", target="trn2", packs=used)
+
+
+@pytest.mark.parametrize(("fn", "specs", "cast"), [
+    (lambda x: axe.array.argmax(x, axis=1), ("7x15:f32",), "i64; expected .*astype.x, 'i32'."),
+    (lambda x: axe.array.where(x > 0, 1.0, 0.0), ("7x15:f32",), "f64; expected .*x, 'f32'."),
+    (lambda x, w: x @ w, ("7x15:f64", "15x3:f64"), "f64; expected .*astype.x, 'f32'."),
+])  # fmt: skip
+def test_what_no_engine_holds_is_refused_with_the_cast_to_write(
+    fn: Any, specs: tuple[str, ...], cast: str
+) -> None:
+    with pytest.raises(SearchError, match=cast):
+        axe.compile(fn, *specs, target="trn2")
 
 
 @pytest.mark.parametrize(

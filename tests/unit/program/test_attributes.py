@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import axe_eq as axe
 from axe_eq.errors import ProgramError
+from axe_eq.program.names import DONE_BY, RENAMED, SAID
 from axe_eq.program.trace import Traced, trace
+from axe_eq.program.traced import instead
 
 xp: Any = axe.array  # whose signatures type checkers know
+nn: Any = axe.nn
 
 
 @pytest.mark.parametrize(
@@ -23,6 +27,10 @@ xp: Any = axe.array  # whose signatures type checkers know
         ("cumsum", "axe_eq.array.cumulative_sum(x, ...)"),
         ("softmax", "axe_eq.nn.softmax(x, ...)"),
         ("shpae", "x.shape"),
+        ("unsqueeze", "axe_eq.array.expand_dims(x, ...)"),
+        ("view", "axe_eq.array.reshape(x, ...)"),
+        ("float", "axe_eq.array.astype(x, ...)"),
+        ("clone", "x: nothing changes it"),
         ("requires_grad", ""),
         ("__cuda_array_interface__", ""),
     ],
@@ -66,6 +74,9 @@ def _error_of_foo() -> Exception:
     [
         ("softmax", "axe_eq.nn.softmax(x, ...)"),
         ("tak", "axe_eq.array.take(x, ...)"),
+        ("cat", "axe_eq.array.concat(x, ...)"),
+        ("swapaxes", "axe_eq.array.permute_dims(x, ...)"),
+        ("split", "slices, as x[:, :3] and x[:, 3:]"),
         ("foo", ""),
     ],
 )
@@ -96,6 +107,54 @@ def test_a_call_that_fits_no_signature_is_refused_with_it(
     assert caught.value.wrong.endswith(wrong)
     assert caught.value.expected.startswith(expected)
     assert "test_attributes.py" in caught.value.at
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        (lambda x: xp.sum(x, dim=-1, keepdim=True), "axis=..., keepdims=..."),
+        (lambda x: xp.sum(x, -1), "axis=..."),
+        (lambda x: xp.var(x, ddof=1), "correction=..."),
+        (lambda x: xp.clip(x, a_min=0, a_max=1), "max=..., min=..."),
+        (lambda x: nn.softmax(x, dim=-1), "axis=..."),
+        (lambda x: xp.round(x, 1), ""),  # not built: no keyword does it
+        (lambda x: xp.pad(x, ((1, 1),), mode="edge"), ""),
+        (lambda x: xp.concat([x, x], 0, axis=0), ""),
+        (round, "axe_eq.array.round(x)"),
+    ],
+)
+def test_a_keyword_of_another_library_is_refused_with_that_of_the_standard(
+    call: Callable[[Any], Any], hint: str
+) -> None:
+    with pytest.raises(ProgramError) as caught:
+        trace(call, "3:f16")
+    assert caught.value.hint == hint
+
+
+def test_a_layer_under_another_name_is_such_an_error_too() -> None:
+    with pytest.raises(AttributeError) as caught:
+        trace(lambda x: nn.layer_norm(x, 3), "3:f16")
+    error = caught.value
+    assert isinstance(error, ProgramError)
+    assert error.hint == "axe_eq.nn.layernorm(x, ...)"
+    assert "test_attributes.py" in error.at
+    assert not hasattr(nn, "linear")
+
+
+def test_what_others_call_a_function_is_of_one_that_exists_and_none_of_ours() -> None:
+    ours = {*xp.__all__, *nn.__all__}
+    for old, new in (RENAMED | DONE_BY).items():
+        assert new in ours
+        assert instead(old).endswith(f".{new}(x, ...)")
+    assert {*RENAMED, *DONE_BY, *SAID} & ours == {"bfloat16", "bool"}  # dtypes, not methods
+
+
+def test_divmod_is_the_quotient_and_the_remainder() -> None:
+    x = np.array([-7, -1, 0, 5], np.int32)
+    for mine, numpys in ((lambda y: divmod(y, 3), divmod(x, 3)), (lambda y: divmod(9, y + 8),
+                         divmod(9, x + 8))):  # fmt: skip
+        found = axe.run(mine, x)
+        assert [a.tolist() for a in found] == [a.tolist() for a in numpys]
 
 
 def test_a_mistake_inside_what_a_function_is_given_stays_what_it_is() -> None:

@@ -21,6 +21,9 @@ from axe_eq.program.types import DTYPES
         ("8192x4096:f16", "f16[8192,4096]", ()),
         ("5:bfloat16", "bf16[5]", ()),
         (":f32", "f32[]", ()),
+        ("f32[3,4]", "f32[3,4]", ()),
+        ("bfloat16[5]", "bf16[5]", ()),
+        (" f32[] ", "f32[]", ()),
         ("tokens=8x4096:f16", "f16[8,4096]", ("tokens", "")),
         ("tokens=8xhidden=16:i64", "i64[8,16]", ("tokens", "hidden")),
         ("x2x=4xy=3:f64", "f64[4,3]", ("x2x", "y")),
@@ -39,10 +42,30 @@ def test_texts_with_layouts() -> None:
     assert named.layout is not None
     assert Spec((4, 8), "f16", layout=Layout.parse("S[(4,8):(1,4)]")) == plain
     assert parse_spec("64x64:f16@cute:(64,64):(64,1)").layout is not None
+    assert parse_spec("f16[4,8]@S[(4,8):(1,4)]") == plain
 
 
 @pytest.mark.parametrize(
-    "text", ["", "8", "8x:f16", "x8:f16", "8x4", "8*4:f16", "8x4:", "-8:f16", "a=:f16", "8xx4:f16"]
+    "text",
+    [
+        "f16[3,4",
+        "f16[3,]",
+        "f16[-3]",
+        "f16[3]:f16",
+        "[3,4]",
+        "a=f16[3]",
+        "f16[3x4]",
+        "",
+        "8",
+        "8x:f16",
+        "x8:f16",
+        "8x4",
+        "8*4:f16",
+        "8x4:",
+        "-8:f16",
+        "a=:f16",
+        "8xx4:f16",
+    ],
 )
 def test_texts_that_do_not_parse(text: str) -> None:
     with pytest.raises(ProgramError) as caught:

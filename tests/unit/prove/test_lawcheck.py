@@ -207,6 +207,24 @@ def test_samples_are_well_typed_deterministic_and_learn_conditions() -> None:
     assert len(set(first)) > 30
 
 
+def test_a_cell_that_nobody_declared_is_named() -> None:
+    @law(source="test")
+    def misspelt(s: Sig, x: Value, y: Value) -> Sides:
+        """s[sub](x, y) = s[subb](x, y)."""
+        return op(s, "sub", x, y), op(s, "subb", x, y)
+
+    assert "it has cell 'subb', which is not declared" in problems(misspelt)
+
+
+def test_a_law_without_a_source_is_one_clear_error() -> None:
+    with pytest.raises(PackError, match="pack 'mine', law 'unsourced': has no source; expected a "):
+
+        @Pack("mine").law()
+        def unsourced(s: Sig, x: Value) -> Sides:
+            """s[neg](x) = s[neg](x)."""
+            return op(s, "neg", x), op(s, "neg", x)
+
+
 def test_check_pack_names_every_wrong_law() -> None:
     pack = Pack("wrong", exact=True)
 

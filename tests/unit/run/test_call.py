@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +13,8 @@ import pytest
 from axe_eq.errors import ArgumentError, ScheduleError
 from axe_eq.program.types import ValueType
 from axe_eq.run.call import MOST_QUICK, Call, Caller
+from axe_eq.run.executable import Executable
+from axe_eq.run.store import Loaded
 
 CONSTANT = np.arange(4.0)
 
@@ -142,3 +146,12 @@ def test_a_schedule_is_made_ready_by_one_of_many_threads() -> None:
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: exe(There(2, 4)), range(64)))
     assert log.count("made 2") == 1
+
+
+@pytest.mark.parametrize("kind", [Executable, Loaded])
+@pytest.mark.parametrize("act", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_a_compiled_program_is_neither_copied_nor_pickled(
+    kind: type[Any], act: Callable[[Any], Any]
+) -> None:
+    with pytest.raises(ArgumentError, match="neither copied nor pickled; expected exe"):
+        act(object.__new__(kind))

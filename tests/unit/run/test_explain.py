@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -156,3 +157,21 @@ def test_of_a_large_kernel_the_latency_bounds_nothing() -> None:
     large = axe.compile(lambda x: x * 2, "8192x8192:f32", target="h200")
     assert "the least a kernel takes" not in large.explain()
     assert "      time: memory " in large.explain()
+
+
+def test_it_says_which_kernels_are_too_large_to_be_one(exe: Executable) -> None:
+    def long(x: Any) -> Any:
+        for n in range(20):
+            x = axe.array.tanh(x * 1.01 + n)
+        return x
+
+    cut = axe.compile(long, "1024x1024:f32", target="cpu")
+    computed = [[n for n in k.nodes if n.kind != "load"] for k in cut.kernels]
+    text = cut.explain()
+    for (a, mine), (b, theirs) in pairwise(zip(cut.kernels, computed, strict=True)):
+        constants = {n.text for n in (*mine, *theirs) if not n.operands}
+        both = sum(bool(n.operands) for n in (*mine, *theirs)) + len(constants) + 1  # and x
+        said = f"  {a.name} and {b.name} as one, without {a.writes[0].buffer}: {both} nodes"
+        assert f"{said}, and a kernel has at most 40\n" in text
+    assert "as one, without" not in exe.explain()
+    assert "numerics: real\n" in text

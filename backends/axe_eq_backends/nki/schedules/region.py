@@ -19,7 +19,7 @@ from axe_eq.program.ops import MONOIDS
 from axe_eq.program.types import DTYPES
 from axe_eq_backends.nki.build import EngineBuilder, rows_of
 from axe_eq_backends.nki.space import Count, Scan, Space, Sum, Tensor
-from axe_eq_backends.nki.tile import EXACT, HELD, Tile, loaded
+from axe_eq_backends.nki.tile import EXACT, HELD, Tile, held_instead, loaded
 from axe_eq_backends.nki.tiles import Cells
 from axe_eq_backends.nki.vector import SCANS
 
@@ -58,7 +58,7 @@ class Names:
         key = t.buffer, tuple(shape), tuple(strides), offset, output
         if key not in self._known:
             if t.dtype not in HELD:
-                raise DispatchError(f"buffer {t.buffer}", f"holds {t.dtype}", " ".join(HELD))
+                raise DispatchError(f"buffer {t.buffer}", f"holds {t.dtype}", held_instead(t.dtype))
             blocks = tuple(
                 (Iter(e, s, "m"),) if e > 1 else () for e, s in zip(shape, strides, strict=True)
             )

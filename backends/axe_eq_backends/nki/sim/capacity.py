@@ -161,6 +161,7 @@ def items(steps: Sequence[Step], placed: Mapping[int, int]) -> list[Item]:
 
 def _at(region: Region, placed: Mapping[int, int]) -> Region:
     tile: Tile = region.space
+    region = region.ascending()
     if not tile.memory.on_chip:
         return Region(tile.number, region.first, region.steps, region.run)
     partition, first = divmod(region.first, tile.bytes_per_partition)

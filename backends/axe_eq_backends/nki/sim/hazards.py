@@ -101,8 +101,9 @@ def reached(run: Run, engine: str, views: Sequence[Tensor]) -> None:
 
 def place(t: Tensor) -> Place:
     """The box that holds a view within its storage."""
-    last = t.byte + sum((n - 1) * s for n, s in zip(t.shape[1:], t.steps[1:], strict=True))
-    return t.start, t.start + t.partitions, t.byte, last + t.itemsize
+    ends = [(n - 1) * s for n, s in zip(t.shape[1:], t.steps[1:], strict=True)]
+    least, most = t.byte + sum(min(e, 0) for e in ends), t.byte + sum(max(e, 0) for e in ends)
+    return t.start, t.start + t.partitions, least, most + t.itemsize
 
 
 def meet(a: Place, b: Place) -> bool:

@@ -157,6 +157,11 @@ class Region:
         """Bytes from the first to the last."""
         return sum((n - 1) * s for s, n in self.steps) + self.run
 
+    def ascending(self) -> Region:
+        """The same bytes without negative steps, from the least."""
+        least = self.first + sum((n - 1) * s for s, n in self.steps if s < 0)
+        return Region(self.space, least, tuple((abs(s), n) for s, n in self.steps), self.run)
+
 
 def region(space: Any, first: int, shape: Sequence[int], steps: Sequence[int], size: int) -> Region:
     """The region of a strided access, with dims that lie one after the other taken as one."""

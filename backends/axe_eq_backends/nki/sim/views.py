@@ -372,14 +372,13 @@ class Tensor(NKIObject):
 
     def in_bounds(self) -> None:
         """Refuse a view that leaves its storage."""
-        last = self.first + sum((n - 1) * s for n, s in zip(self.shape, self.steps, strict=True))
-        if (
-            min(self.shape) < 1
-            or not 0 <= self.first <= last + self.itemsize <= self.storage.n_bytes
-        ):
+        ends = [(n - 1) * s for n, s in zip(self.shape, self.steps, strict=True)]
+        least = self.first + sum(min(end, 0) for end in ends)
+        most = self.first + sum(max(end, 0) for end in ends)
+        if min(self.shape) < 1 or least < 0 or most + self.itemsize > self.storage.n_bytes:
             held = self.storage.n_bytes // self.itemsize
-            raise self._wrong("P1", f"reaches elements {self.offset} to {last // self.itemsize}",
-                              f"0 to {held - 1}")  # fmt: skip
+            reached = f"{least // self.itemsize} to {most // self.itemsize}"
+            raise self._wrong("P1", f"reaches elements {reached}", f"0 to {held - 1}")
 
     def array(self) -> Array:
         """Its elements, as a view of the storage."""

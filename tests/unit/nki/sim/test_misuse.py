@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import ml_dtypes
@@ -59,6 +60,8 @@ VIEWS: tuple[tuple[str, str, Callable[[Held], Any]], ...] = (
     ("P1", "seen as float32", lambda h: h.bytes[0:8, 0:3].view(NL.float32)),
     ("P1", "has no dim 2; expected 0 to 1", lambda h: h.t.slice(2, 0, 1)),
     ("P1", "reaches elements 120 to 135", lambda h: h.t.ap([[16, 1], [1, 16]], offset=120)),
+    ("P1", "reaches elements -1 to 126", lambda h: h.t.ap([[16, 8], [-1, 16]], offset=14)),
+    ("P1", "reaches elements 14 to 134", lambda h: h.t.ap([[16, 8], [-1, 9]], offset=22)),
     ("P3", "stride 8 over partitions; expected 16", lambda h: h.t.ap([[8, 2], [1, 8]])),
     ("P3", "selected by a vector in dim 1", lambda h: h.h.vector_select(1, h.numbers[0:4, 0:1])),
     ("P3", "selected by a vector in dim 0", lambda h: h.t.vector_select(0, h.numbers[0:8, 0:1])),
@@ -348,6 +351,19 @@ def test_a_misuse_is_refused_with_its_values(
         act(Held(run))
     assert said in str(caught.value)
     assert caught.value.check == check
+
+
+def test_patterns_in_bounds_are_those_that_reach_held_elements_alone() -> None:
+    with within(Run(machine("trn2"))) as run:
+        h = run.given(np.arange(12, dtype=np.float32))
+        for outer, inner, offset in product((-5, -1, 0, 3, 5), (-2, -1, 1, 2), range(-1, 13)):
+            reached = np.add.outer(outer * np.arange(3), inner * np.arange(2)) + offset
+            try:
+                found = h.ap([[outer, 3], [inner, 2]], offset=offset)
+            except NkiError:
+                assert reached.min() < 0 or reached.max() >= 12
+            else:
+                assert (found.array() == reached).all()
 
 
 def test_operators_of_two_classes_are_warned_of() -> None:

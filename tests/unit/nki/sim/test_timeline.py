@@ -91,6 +91,24 @@ def test_a_region_takes_contiguous_dims_as_one() -> None:
     assert region("a", 0, (4, 5, 1), (16, 0, 4), 4) == Region("a", 0, ((16, 4),), 4)
 
 
+def test_steps_backwards_wait_for_the_bytes_that_they_reach() -> None:
+    """A tile is written flipped, and one end of each row of it is read."""
+    for flipped in (False, True):
+        with within(Run(TRN2)) as run:
+            t, src, out = (
+                NL.ndarray((4, n), dtype=NL.float32, buffer=NL.sbuf) for n in (32, 16, 8)
+            )
+            NISA.memset(dst=t, value=0)
+            NISA.memset(dst=src, value=1)
+            pattern = [[32, 4], [-1, 16]] if flipped else [[32, 4], [1, 16]]
+            NISA.tensor_copy(dst=t.ap(pattern, offset=15 if flipped else 0), src=src)
+            NISA.tensor_copy(dst=out, src=t[0:4, 0:8], engine=NISA.engine.scalar)
+            NISA.tensor_copy(dst=out, src=t[0:4, 16:24], engine=NISA.engine.scalar)
+        (*_, low, high) = dependences(items(run.steps, {}))
+        assert 2 in low[0]
+        assert 2 not in high[0]
+
+
 def whole(name: str) -> tuple[Region, ...]:
     return (Region(name, 0, (), 4096),)
 
