@@ -10,7 +10,10 @@ are held out. Nothing is measured here: times are the model's, and those publish
 from __future__ import annotations
 
 import argparse
+import ast
+import io
 import sys
+import tokenize
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,6 +25,7 @@ import axe_eq as axe
 from axe_eq import nn
 from axe_eq.target import Target
 from axe_eq_backends.nki.lower import planned
+from axe_eq_backends.nki.schedules import gemm
 from axe_eq_backends.nki.sim import Report, Timeline, simulate
 from axe_eq_backends.nki.sim.loading import findable, load_file, prelude
 from axe_eq_backends.nki.sim.machine import machine_of
@@ -147,14 +151,15 @@ class Rival:
     """A program, the run of a DMA, and microseconds of the model: ours, and AWS's if it ran."""
 
     name: str
+    machine: str
     half_run: int
     ours: float
     theirs: float | None
 
 
-def attention(heads: int) -> tuple[Callable[..., Any], tuple[str, ...], Any]:
-    """Softmax(q k) v of 2048 queries and keys, d 128, and the shapes that AWS's kernel takes."""
-    shapes = [(heads, 2048, 128), (heads, 128, 2048), (heads, 2048, 128)]
+def attention(heads: int, length: int) -> tuple[Callable[..., Any], tuple[str, ...], Any]:
+    """Softmax(q k) v of so many queries and keys, d 128, and the shapes that AWS's kernel takes."""
+    shapes = [(heads, length, 128), (heads, 128, length), (heads, length, 128)]
     own = [s[1:] if heads == 1 else s for s in shapes]
     specs = tuple("x".join(map(str, s)) + ":bf16" for s in own)
     return lambda q, k, v: nn.softmax(q @ k) @ v, specs, shapes
@@ -169,30 +174,81 @@ def generated(fn: Callable[..., Any], specs: Sequence[str], target: Target) -> f
 
 
 def rivals(checkouts: Path | None, runs: Sequence[int]) -> list[Rival]:
-    """Programs beside AWS's kernels of the same, on trn2."""
+    """Programs beside AWS's kernels of the same."""
     blocked = SDK, _EXAMPLES, "nki_matmul_fully_optimized_", [(8192, 4096), (8192, 8192)], ()
-    programs: list[tuple[str, Any, Any, Any]] = []
-    for heads in (1, 8):
-        fn, specs, shapes = attention(heads)
-        name = f"attention of {heads} head{'s' * (heads > 1)}, 2048 x 2048, d 128, bf16"
+    programs: list[tuple[str, Target, Any, Any, Any]] = []
+    for heads, length, target in ((1, 2048, trn2), (8, 2048, trn2), (1, 4096, trn2),
+                                  (1, 8192, trn2), (1, 2048, trn1), (1, 4096, trn1)):  # fmt: skip
+        fn, specs, shapes = attention(heads, length)
+        name = f"attention of {heads} head{'s' * (heads > 1)}, {length} x {length}, d 128, bf16"
         theirs = LIBRARY, _ATTENTION, "attention_cte", shapes, (1.0, False)
-        programs.append((name, fn, specs, theirs))
+        programs.append((name, target, fn, specs, theirs))
     specs = "8192x4096:bf16", "8192x8192:bf16"
     name = "GEMM 4096x8192x8192 bf16, A transposed"
-    programs.append((name, lambda a, b: a.T @ b, specs, blocked))
+    programs.append((name, trn2, lambda a, b: a.T @ b, specs, blocked))
     found = []
-    for name, fn, specs, (repository, file, kernel, shapes, more) in programs:
+    for name, machine, fn, specs, (repository, file, kernel, shapes, more) in programs:
         other: dict[int, float] = {}
         if checkouts:
             args = [*drawn(shapes, BF16, 0.3), *more]
-            report = foreign(checkouts, repository, file, kernel, args, trn2)
-            other = {run: timed(report, trn2, run).total_ns / 1e3 for run in runs}
+            report = foreign(checkouts, repository, file, kernel, args, machine)
+            other = {run: timed(report, machine, run).total_ns / 1e3 for run in runs}
         for run in runs:
             # Under a name of its own, as choices are kept by it.
-            target = replace(of(trn2, run), name=f"trn2 at {run}")
-            found.append(Rival(name, run, generated(fn, specs, target), other.get(run)))
+            target = replace(of(machine, run), name=f"{machine.name} at {run}")
+            ours = generated(fn, specs, target)
+            found.append(Rival(name, machine.name, run, ours, other.get(run)))
             print(found[-1], file=sys.stderr)
     return found
+
+
+# Schedules here, by files, and AWS's kernels of the same; the function "" is all of a file.
+OURS = {
+    "product": ("gemm.py", "region.py"),
+    "attention": ("stream.py", "gemm.py", "region.py"),
+}
+THEIRS = {
+    "product": (SDK, _EXAMPLES, "nki_matmul_fully_optimized_"),
+    "attention": (LIBRARY, f"{SOURCES}/{_ATTENTION.replace('.', '/')}.py", ""),
+}
+
+
+def code_lines(path: Path, function: str = "") -> int:
+    """Lines of code of a file or a function of it: no blank ones, comments or docstrings."""
+    text = path.read_text(encoding="utf-8")
+    tree: ast.AST = ast.parse(text)
+    if function:
+        tree = next(n for n in ast.walk(tree) if getattr(n, "name", "") == function)
+    said: set[int] = set()
+    for n in ast.walk(tree):
+        if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant):
+            said |= set(range(n.lineno, (n.end_lineno or n.lineno) + 1))
+    first, last = getattr(tree, "lineno", 1), getattr(tree, "end_lineno", len(text.splitlines()))
+    marks = tokenize.generate_tokens(io.StringIO(text).readline)
+    skipped = tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT
+    code = {
+        line for m in marks if m.type not in skipped and m.string
+        for line in range(m.start[0], m.end[0] + 1)
+    }  # fmt: skip
+    return len({n for n in code - said if first <= n <= last})
+
+
+def sizes(checkouts: Path) -> list[str]:
+    """Lines of code of schedules here and of AWS's kernels, counted alike."""
+    lines = [
+        "Lines of code, counted alike: no blank ones, comments or docstrings. A schedule here "
+        "writes every kernel of its kind: any extents, element types, operand orders, cells before "
+        "and after. What it shares with others is counted too.", "",
+        "| schedule | here | shared with others | AWS's kernel |", "| --- | --- | --- | --- |",
+    ]  # fmt: skip
+    for name, (own, *shared) in OURS.items():
+        repository, file, function = THEIRS[name]
+        root = checkouts / repository.partition("/")[2]
+        here = Path(gemm.__file__).parent
+        others = sum(code_lines(here / f) for f in shared)
+        theirs = code_lines(root / file, function)
+        lines.append(f"| {name} | {code_lines(here / own)} | {others} | {theirs} |")
+    return lines
 
 
 def misses(found: Mapping[str, float]) -> float:
@@ -232,15 +288,16 @@ def table(fits: Mapping[int, Mapping[str, float]], used: int,
             lines.append(f"{head}{values} | {miss} | {a.source} |")
         lines.append("")
     lines += [
-        "Kernels generated here beside AWS's own, in the same timeline on trn2, without what lies "
+        "Kernels generated here beside AWS's own, in the same timeline, without what lies "
         "between kernels.", "",
-        "| program | half run | generated, model us | AWS's, model us | ratio |",
-        "| --- | --- | --- | --- | --- |",
+        "| program | machine | half run | generated, model us | AWS's, model us | ratio |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]  # fmt: skip
     for r in compared:
         theirs = "" if r.theirs is None else f"{r.theirs:.1f}"
         ratio = "" if r.theirs is None else f"{r.ours / r.theirs:.2f}"
-        lines.append(f"| {r.name} | {r.half_run} | {r.ours:.1f} | {theirs} | {ratio} |")
+        head = f"| {r.name} | {r.machine} | {r.half_run} | "
+        lines.append(f"{head}{r.ours:.1f} | {theirs} | {ratio} |")
     return "\n".join(lines) + "\n"
 
 
@@ -259,6 +316,8 @@ def main() -> None:
                   file=sys.stderr)  # fmt: skip
     compared = rivals(options.checkouts, (used, 0))
     text = table(fits, used, compared)
+    if options.checkouts:
+        text += "\n" + "\n".join(sizes(options.checkouts)) + "\n"
     if options.write:
         options.write.write_text(text, encoding="utf-8")
     else:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import click
 
 from axe_eq.cli.group import as_json_text, axe, json_option
-from axe_eq.cli.source import load_function
+from axe_eq.cli.source import load_function, taking
 from axe_eq.cli.verdicts import verdict_data
 from axe_eq.cli.words import context_of, context_options
 from axe_eq.errors import ArgumentError
 from axe_eq.files import write_text
+from axe_eq.mesh import plan_from_json
 from axe_eq.prove.certificates.checker import refusal
 from axe_eq.prove.certificates.proof import Certificate
 from axe_eq.prove.certificates.verdict import Proved, Refuted
@@ -46,16 +48,20 @@ def equiv(
 ) -> None:
     """Are two layouts (texts) or two programs (FILE:FN) the same?
 
+    A program may be what ranks of a mesh do: a RankProgram (FILE:NAME), or a plan (FILE.json).
+
     Layouts of shardings need --shape and --mesh. With --shape, CuTe's modes are the dims in order.
     """
     context = context_of(**options)
     if bare := [side for side in (a, b) if side.endswith(".py")]:
         raise ArgumentError(f"program {bare[0]!r}", "names no function", f"{bare[0]}:FUNCTION")
-    programs = [side.rpartition(":")[0].endswith(".py") for side in (a, b)]
+    programs = [side.rpartition(":")[0].endswith(".py") or _is_plan(side) for side in (a, b)]
     if any(programs) and not all(programs):
         raise ArgumentError("equiv", "got a layout and a program", "two layouts or two programs")
-    given = None if any(context.values()) else specs  # what is said of layouts is refused below
-    sides = [load_function(side, given) if all(programs) else side for side in (a, b)]
+    sides = [_program(side) if all(programs) else side for side in (a, b)]
+    if all(isinstance(side, FunctionType) for side in sides) and not any(context.values()):
+        for side in sides:  # a plan or a rank program would say itself what its arguments are
+            taking(side, specs)
     verdict = equivalent(*sides, *specs, numerics=numerics, assume=assume, budget=budget, **context)
     if certificate is not None and isinstance(verdict, Proved):
         write_text(certificate, str.__str__(verdict.certificate))
@@ -67,6 +73,21 @@ def equiv(
         if isinstance(verdict, Proved):
             click.echo(verdict.reason)
     sys.exit(YES if verdict else REFUTED if isinstance(verdict, Refuted) else UNKNOWN)
+
+
+def _is_plan(side: str) -> bool:
+    return side.endswith(".json")
+
+
+def _program(side: str) -> Any:
+    """A function, a rank program, or a plan read back from its JSON."""
+    if not _is_plan(side):
+        return load_function(side)
+    try:
+        text = Path(side).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ArgumentError(f"file {side!r}", f"does not read ({error})", "a mesh plan") from None
+    return plan_from_json(text)
 
 
 @axe.command("check-cert")

@@ -6,6 +6,7 @@ import importlib.util
 import re
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import wraps
 from inspect import signature
 from pathlib import Path
@@ -18,12 +19,11 @@ import numpy as np
 from axe_eq.errors import ArgumentError, AxeError, ProgramError
 
 
-def load_function(text: str, specs: Sequence[Any] | None) -> Any:
-    """The function that ``FILE:FN`` names, which takes so many arguments where specs are given.
+def load_function(text: str) -> Any:
+    """The function that ``FILE:FN`` names.
 
     Raises:
         ProgramError: no such file or function, or a file that does not load.
-        ArgumentError: it takes other arguments than ``--spec`` describes.
     """
     path, colon, name = text.rpartition(":")
     if not colon or not path or not name:
@@ -35,21 +35,35 @@ def load_function(text: str, specs: Sequence[Any] | None) -> Any:
         own = [n for n, v in vars(module).items() if _is_own(v, module)]
         known = f"one of {' '.join(own)}" if own else "a file that defines functions"
         raise ProgramError(f"file {path!r}", f"has no function {name!r}", known)
-    if specs is not None:
-        _check_specs(getattr(module, name), specs)
-    return _reporting(getattr(module, name), path)
+    found = getattr(module, name)
+    return _rank_program(found, path) or _reporting(found, path)
 
 
-def _check_specs(function: Callable[..., Any], specs: Sequence[Any]) -> None:
+def _rank_program(found: Any, path: str) -> Any:
+    """A rank program, its function's mistakes told with their line; None for other things."""
+    from axe_eq.mesh.ranks import RankProgram  # commands about layouts need no meshes
+
+    if not isinstance(found, RankProgram):
+        return None
+    return replace(found, fn=_reporting(found.fn, path))
+
+
+def taking(function: Any, specs: Sequence[Any]) -> Any:
+    """The function, which takes an argument for every spec.
+
+    Raises:
+        ArgumentError: it takes other arguments than ``--spec`` describes.
+    """
     try:
         signature(function).bind(*specs)
     except ValueError:
-        return  # a builtin function, which says nothing of its arguments
+        return function  # a builtin one, which says nothing of its arguments
     except TypeError as error:
         times = "once" if len(specs) == 1 else f"{len(specs)} times"
         name = getattr(function, "__name__", type(function).__name__)
         wrong = f"is given {times} for function {name!r} ({error})"
         raise ArgumentError("--spec", wrong, "one per argument, as --spec 64x64:f16") from None
+    return function
 
 
 def _reporting(function: Callable[..., Any], path: str) -> Callable[..., Any]:

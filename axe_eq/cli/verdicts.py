@@ -70,6 +70,7 @@ def _of_programs(found: ProgramCounterexample) -> dict[str, Any]:
     made = isinstance(found.inputs, tuple)  # others are too large to make just to print
     return {
         "output": found.output,
+        "rank": found.rank,
         "index": list(found.index),
         "value_a": found.value_a,
         "value_b": found.value_b,

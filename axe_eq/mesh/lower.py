@@ -34,7 +34,10 @@ def lower(graph: ScheduleGraph) -> MeshPlan:
             nodes = step.nodes or (
                 TileNode("load", "", "", "", graph.buffers[writes[0]].type, (), 0),
             )
-            steps.append(exchange(step.name, len(steps), step.reads, step.writes[0], nodes))
+            write, near = step.writes[0], graph.near
+            steps.append(
+                exchange(step.name, len(steps), step.reads, write, nodes, near, step.time_s)
+            )
         else:
             raise ScheduleError(f"step {step.name}", "is of one device", "one on a mesh")
     return MeshPlan(

@@ -26,6 +26,8 @@ from axe_eq.mesh.sides import Ints, Side, outer
 from axe_eq.program.meaning import evaluate_sel
 
 Array = NDArray[np.generic]
+Near = Sequence[Sequence[int]]
+"""Per link but the last, nearest first: per device a name of the group that the link joins."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,7 +256,9 @@ def run_text(index: Ints) -> str:
 # -- planning -------------------------------------------------------------------------------------
 
 
-def plan(sources: Sequence[Side], goal: Side, pieces: Sequence[Piece], itemsize: int) -> Messages:
+def plan(
+    sources: Sequence[Side], goal: Side, pieces: Sequence[Piece], itemsize: int, near: Near = ()
+) -> Messages:
     """The messages that make a value in a layout from leaves in theirs.
 
     Args:
@@ -262,6 +266,7 @@ def plan(sources: Sequence[Side], goal: Side, pieces: Sequence[Piece], itemsize:
         goal: side of the value.
         pieces: what the value reads, see `axe_eq.mesh.pieces`.
         itemsize: bytes per element.
+        near: which devices are near each other: of copies, a nearest one sends.
 
     Raises:
         ScheduleError: a group of too many indices.
@@ -270,7 +275,7 @@ def plan(sources: Sequence[Side], goal: Side, pieces: Sequence[Piece], itemsize:
     blocks = []
     for piece in pieces:
         source = sources[piece.leaf] if piece.leaf >= 0 else None
-        blocks.append(_block(source, goal, _grouped(piece, source, goal), load))
+        blocks.append(_block(source, goal, _grouped(piece, source, goal), load, near))
     return Messages(tuple(sources), goal, itemsize, tuple(blocks))
 
 
@@ -283,7 +288,9 @@ def _grouped(piece: Piece, source: Side | None, goal: Side) -> Piece:
     return replace(piece, groups=(joined(piece.groups, piece.shape, piece.leaf_shape),))
 
 
-def _block(source: Side | None, goal: Side, piece: Piece, load: dict[int, int]) -> Block:
+def _block(
+    source: Side | None, goal: Side, piece: Piece, load: dict[int, int], near: Near
+) -> Block:
     per_group = [_classes(source, goal, g) for g in piece.groups]
     classes = tuple(found for _, _, found in per_group)
     sizes = [len(c) for c in classes]
@@ -300,7 +307,7 @@ def _block(source: Side | None, goal: Side, piece: Piece, load: dict[int, int]) 
         pick, count = np.repeat(pick, len(copies), 0), np.repeat(count, len(copies))
         src = np.repeat(src, len(copies))
     dst = np.add.outer(dst, copies).reshape(-1)
-    sender = dst if source is None else _senders(src, dst, count, source.copies, load)
+    sender = dst if source is None else _senders(src, dst, count, source.copies, load, near)
     return Block(piece, classes, sender, dst, pick, count)
 
 
@@ -323,14 +330,37 @@ def _classes(source: Side | None, goal: Side, group: Group) -> tuple[Ints, Ints,
     return holds[first], wants[first], classes
 
 
-def _senders(src: Ints, dst: Ints, count: Ints, copies: Ints, load: dict[int, int]) -> Ints:
-    """Who sends every message: the goal itself where it holds it, else the least loaded copy."""
+def _senders(
+    src: Ints, dst: Ints, count: Ints, copies: Ints, load: dict[int, int], near: Near
+) -> Ints:
+    """Who sends every message: the goal itself where it holds it, else the least loaded copy.
+
+    Where devices are nearer or farther, it is the least loaded one of the nearest copies.
+    """
     if len(copies) == 1:
         return np.asarray(src + copies[0])
     holds = np.isin(dst - src, copies)
     sender = np.where(holds, dst, 0)
-    _balance(sender, np.flatnonzero(~holds), src, count, copies, load)
+    rest = np.flatnonzero(~holds)
+    if near:
+        _nearest(sender, rest, src, dst, count, copies, load, np.array(near))
+    else:
+        _balance(sender, rest, src, count, copies, load)
     return sender
+
+
+def _nearest(
+    sender: Ints, rest: Ints, src: Ints, dst: Ints, count: Ints, copies: Ints,
+    load: dict[int, int], near: Ints,
+) -> None:  # fmt: skip
+    """Give messages, largest first, to the nearest copy; of several to the one that sends least."""
+    for at in rest[np.argsort(-count[rest], kind="stable")].tolist():
+        owners = src[at] + copies
+        far = (near[:, owners] != near[:, [dst[at]]]).sum(0)
+        closest = owners[far == far.min()].tolist()
+        who = min(closest, key=lambda owner: (load.get(owner, 0), owner))
+        sender[at] = who
+        load[who] = load.get(who, 0) + int(count[at])
 
 
 def _balance(

@@ -13,11 +13,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from axe_eq.errors import ScheduleError, cause
+from axe_eq.files import write_text
 from axe_eq.layout import Mesh
 from axe_eq.mesh.memory import peaks
 from axe_eq.mesh.prove import prove
@@ -30,6 +32,7 @@ from axe_eq.schedule.graph import Access, BufferSpec, TileNode, from_json
 
 if TYPE_CHECKING:
     from axe_eq.mesh.prove import Proof
+    from axe_eq.mesh.timeline import RankEvent
 
 FORMAT = 1
 
@@ -154,6 +157,38 @@ class MeshPlan:
             "peak_bytes": self.peak_bytes,
         }
 
+    @property
+    def events(self) -> list[RankEvent]:
+        """When every rank computes, sends and receives, by estimates."""
+        from axe_eq.mesh.timeline import rank_events
+
+        return rank_events(self)
+
+    def perfetto(self) -> str:
+        """The estimated timeline as trace events, which Perfetto and chrome://tracing open.
+
+        ``Path("plan.json").write_text(exe.plan.perfetto())``
+        """
+        from axe_eq.mesh.timeline import perfetto
+
+        return perfetto(self)
+
+    def html(self, path: str | Path | None = None) -> str:
+        """One self-contained page with the estimated timeline of every rank, written to `path`.
+
+        Args:
+            path: a file; None to write none.
+
+        Raises:
+            ArgumentError: the place cannot be written.
+        """
+        from axe_eq.mesh.timeline import plan_html
+
+        text = plan_html(self)
+        if path is not None:
+            write_text(path, text)
+        return text
+
     def __str__(self) -> str:
         return plan_text(self)
 
@@ -180,6 +215,7 @@ def _step_data(step: Step) -> dict[str, Any]:
         "write": asdict(step.write),
         "nodes": [asdict(n) for n in step.nodes],
         "pattern": step.pattern,
+        "time_s": step.time_s,
         "blocks": [
             {"src": b.src.tolist(), "dst": b.dst.tolist(), "pick": b.pick.tolist(),
              "count": b.count.tolist()}
@@ -250,7 +286,8 @@ def _step_of(data: Mapping[str, Any]) -> Step:
         for n in data["nodes"]
     )
     reads = tuple(Access(**a) for a in data["reads"])
-    step = exchange(data["name"], data["number"], reads, Access(**data["write"]), nodes)
+    write, time_s = Access(**data["write"]), float(data["time_s"])
+    step = exchange(data["name"], data["number"], reads, write, nodes, time_s=time_s)
     blocks = zip(step.messages.blocks, data["blocks"], strict=True)
     given = tuple(
         replace(

@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, NamedTuple
 
-from axe_eq.errors import ProgramError, ScheduleError
+import numpy as np
+
+from axe_eq.errors import ProgramError, ScheduleError, cause
 from axe_eq.layout import Layout
 from axe_eq.mesh.certificate import Certificate, certify
 from axe_eq.mesh.sides import side
@@ -22,6 +24,7 @@ from axe_eq.mesh.steps import ExchangeStep, LocalStep, reads_of, sources_of, wri
 from axe_eq.program.node import op_type, scan_type, sel_type
 from axe_eq.program.types import ValueType, value_type
 from axe_eq.schedule import shard
+from axe_eq.schedule.box import ALL, parse
 from axe_eq.schedule.graph import BufferSpec, MoveStep, SpmdStep, TileNode, read_layout
 from axe_eq.schedule.graph import Step as GraphStep
 from axe_eq.schedule.memory import buffer_elements, lifetimes
@@ -70,6 +73,14 @@ def prove(plan: MeshPlan, most_bytes: int | None = None) -> Proof:
     Raises:
         ScheduleError: says which step is wrong, with values.
     """
+    try:
+        return _proof(plan, most_bytes)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        wrong = f"does not fit together ({cause(error)})"
+        raise ScheduleError("mesh plan", wrong, "names, numbers and types of its own") from None
+
+
+def _proof(plan: MeshPlan, most_bytes: int | None) -> Proof:
     _check_steps(plan)
     certificates = {s.name: _exchange(plan, s) for s in plan.exchanges}
     programs = [program(plan, rank) for rank in range(plan.n_ranks)]
@@ -147,6 +158,9 @@ def _check_local(plan: MeshPlan, step: LocalStep) -> None:
             raise ScheduleError(
                 f"{place}, buffer {name!r}", wrong, f"those that hold it, {holders}"
             )
+    for buffer in graph.buffers.values():
+        if str(buffer.value_type) != buffer.type:
+            raise ScheduleError(f"{place}, type {buffer.type!r}", "does not read", "as f32[2,3]")
     lifetimes(graph)
     made = {*graph.inputs, *(w.buffer for s in graph.steps for w in s.writes)}
     if missing := [n for n in graph.outputs if n not in made]:
@@ -172,9 +186,27 @@ def _check_own(place: str, buffers: Mapping[str, BufferSpec], step: GraphStep) -
     if isinstance(step, MoveStep):
         return
     check_nodes(place, step.nodes, len(step.reads))
+    for number, node in enumerate(step.nodes):
+        if len(parse(node.box)) != value_type(node.type).rank:
+            wrong = f"has box {node.box!r} for {node.type}"
+            raise ScheduleError(f"{place}, node {number}", wrong, "an entry per dim")
     for root, access in zip(step.roots, step.writes, strict=True):
         if step.nodes[root].type != buffers[access.buffer].type:
             raise ScheduleError(place, f"stores {step.nodes[root].type}", f"as {access.buffer!r}")
+        _check_stored(place, step.nodes[root], step.loops)
+
+
+def _check_stored(place: str, root: TileNode, loops: Mapping[str, int]) -> None:
+    """The blocks of a stored value's box, over its loops, are all of the value."""
+    for d, (entry, extent) in enumerate(
+        zip(parse(root.box), value_type(root.type).shape, strict=True)
+    ):
+        if entry == ALL:
+            continue
+        begin = entry.scale * np.arange(loops.get(entry.letter, 1)) + entry.offset
+        if not np.isin(np.arange(extent), np.add.outer(begin, np.arange(entry.window))).all():
+            wrong = f"stores {entry} of dim {d} over loops {dict(loops)}"
+            raise ScheduleError(place, wrong, f"all {extent} indices")
 
 
 def check_nodes(place: str, nodes: Sequence[TileNode], n_reads: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from axe_eq.layout import Layout
-from axe_eq.mesh.messages import Messages, plan
+from axe_eq.mesh.messages import Messages, Near, plan
 from axe_eq.mesh.patterns import pattern
 from axe_eq.mesh.pieces import Piece, read_through
 from axe_eq.mesh.sides import Side, side
@@ -45,6 +45,7 @@ class ExchangeStep:
         write: the buffer made, and its layout.
         nodes: loads, by number of the read, and the selectors that the value goes through.
         messages: who sends what to whom.
+        time_s: estimated seconds, of the busiest rank.
     """
 
     name: str
@@ -53,6 +54,7 @@ class ExchangeStep:
     write: Access
     nodes: tuple[TileNode, ...]
     messages: Messages
+    time_s: float = 0.0
 
     @property
     def type(self) -> ValueType:
@@ -74,14 +76,20 @@ Step = LocalStep | ExchangeStep
 
 
 def exchange(
-    name: str, number: int, reads: Sequence[Access], write: Access, nodes: Sequence[TileNode]
+    name: str,
+    number: int,
+    reads: Sequence[Access],
+    write: Access,
+    nodes: Sequence[TileNode],
+    near: Near = (),
+    time_s: float = 0.0,
 ) -> ExchangeStep:
-    """An exchange with its messages planned."""
+    """An exchange with its messages planned; `near` is as of `ScheduleGraph`."""
     sources = sources_of(reads, nodes)
     out = value_type(nodes[-1].type)
     goal = side(write.layout, out.shape, shard.DEVICE_AXIS)
-    made = plan(sources, goal, read_through(nodes), out.itemsize)
-    return ExchangeStep(name, number, tuple(reads), write, tuple(nodes), made)
+    made = plan(sources, goal, read_through(nodes), out.itemsize, near)
+    return ExchangeStep(name, number, tuple(reads), write, tuple(nodes), made, time_s)
 
 
 def sources_of(reads: Sequence[Access], nodes: Sequence[TileNode]) -> list[Side]:

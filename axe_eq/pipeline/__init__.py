@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from axe_eq.debug import Report, stage
 from axe_eq.egraph.worker import is_limited
 from axe_eq.errors import ArgumentError, ProgramError, SearchError
-from axe_eq.extract.mesh.build import build as build_mesh
-from axe_eq.extract.mesh.choose import BYTES, TIME
-from axe_eq.extract.mesh.choose import choose as choose_cuts
+from axe_eq.extract.mesh.build import Local
+from axe_eq.extract.mesh.choose import TIME
 from axe_eq.extract.mesh.values import read_values
 from axe_eq.extract.search.commit import MOST_ROUNDS
 from axe_eq.extract.search.stage import Extracted
@@ -33,6 +32,7 @@ from axe_eq.pack import Pack, name_list
 from axe_eq.pack import packs as find_packs
 from axe_eq.pipeline.answers import as_answer, cached
 from axe_eq.pipeline.job import Job, find_target
+from axe_eq.pipeline.on_mesh import Plans
 from axe_eq.pipeline.requests import (
     check_axes,
     check_devices,
@@ -51,6 +51,7 @@ from axe_eq.pipeline.rounds import (
     extract_program,
     extraction_notes,
     given_up,
+    kernels_of_values,
     read_choices,
 )
 from axe_eq.pipeline.saturation import matches_text, saturate_program, saturation_notes
@@ -58,6 +59,7 @@ from axe_eq.pipeline.tuning import check_tuning
 from axe_eq.pipeline.tuning import tune as tune_program
 from axe_eq.pipeline.worker import choose_limited
 from axe_eq.program.node import Node, Program
+from axe_eq.program.show import value_names
 from axe_eq.program.terms import decode, encode
 from axe_eq.program.trace import trace
 from axe_eq.rule.term import Term
@@ -102,7 +104,8 @@ def compile(
         numerics: "real" (laws of real numbers allowed) or "exact" (bit for bit laws only).
         tune: measure the candidates that are nearest by price on the device, and take the fastest:
             for 60 s at most, or for as many as it says. Never slower than what is chosen without.
-        objective: what is to be least: "time", or on a mesh "link_bytes", all that cross links.
+        objective: what is to be least: "time", or on a mesh a cost of plans, such as "link_bytes",
+            all that cross links; of plans that are equal by it the fastest.
 
     Returns:
         The executable. Its search is kept on disk, by everything it depends on (AXE_CACHE_DIR,
@@ -115,9 +118,8 @@ def compile(
     if numerics not in ("real", "exact"):
         raise ProgramError(f"numerics {numerics!r}", "is not a mode", "'real' or 'exact'")
     check_tuning(tune, mesh)
-    if objective != TIME and (objective != BYTES or mesh is None):
-        wanted = f"{TIME!r}" if mesh is None else f"{TIME!r} or {BYTES!r}"
-        raise ArgumentError(f"objective={objective!r}", "is none", wanted)
+    if objective != TIME and mesh is None:
+        raise ArgumentError(f"objective={objective!r}", "is none of one device", f"{TIME!r}")
     if mesh is not None and not isinstance(mesh, Mesh):
         raise ArgumentError(f"mesh={mesh!r}", "is no mesh", 'a Mesh such as Mesh({"x": 2})')
     left_out = tuple(name_list("without", without))
@@ -173,6 +175,13 @@ def choose(job: Job, terms: Mapping[Node, Term], report: Report) -> Executable:
     """The stages from saturate on."""
     if job.mesh is not None:
         return _choose_on_mesh(job, terms, job.mesh, report)
+    return job.executable(*_choose_on_one(job, terms, report))
+
+
+def _choose_on_one(
+    job: Job, terms: Mapping[Node, Term], report: Report
+) -> tuple[ScheduleGraph, Report, Mapping[str, int], Extracted]:
+    """The stages from saturate on, for one device."""
     graph = stage("saturate", lambda: saturate_program(
                       job.program, terms, job.packs, job.without, numerics=job.numerics,
                       kinds=job.target.kept),
@@ -188,7 +197,7 @@ def choose(job: Job, terms: Mapping[Node, Term], report: Report) -> Executable:
     if job.tune:
         schedule = stage("tune", lambda: tune_program(job, choices, found, schedule),
                          report=report, notes=lambda t: t.notes()).schedule  # fmt: skip
-    return job.executable(schedule, report, graph.matches, found)
+    return schedule, report, graph.matches, found
 
 
 def _round(number: int, job: Job, choices: Choices, report: Report) -> tuple[Extracted, Built]:
@@ -210,20 +219,18 @@ def _choose_on_mesh(job: Job, terms: Mapping[Node, Term], mesh: Mesh, report: Re
                       program, terms, job.packs, job.without, [], job.numerics),
                   report=report, notes=saturation_notes, show={3: matches_text})  # fmt: skip
     values = stage("read", lambda: read_values(graph.session, program, terms), report=report)
-    problem = cuts_problem(program, text, job.target, job.numerics, job.objective)
-    cuts = stage("extract", lambda: choose_cuts(problem, values), report=report,
-                 notes=lambda c: c.notes)  # fmt: skip
+    problem = cuts_problem(program, text, job.target, job.numerics, job.objective, mesh.links)
     inputs = [(i.name, i.node.type, "input") for i in program.inputs]
     inputs += [(n, node.type, "constant") for n, node in constant_nodes(program).items()]
-    schedule = stage("build", lambda: build_mesh(cuts, job.target, inputs, partial(_local, job)),
-                     report=report, notes=lambda g: {"steps": len(g.steps)})  # fmt: skip
-    return job.executable(schedule, report, graph.matches)
+    plans = Plans(job.target, value_names(program), inputs, partial(_local, job), report)
+    return job.executable(plans.choose(problem, values).graph, report, graph.matches, plans)
 
 
-def _local(job: Job, program: Program) -> ScheduleGraph:
+def _local(job: Job, program: Program) -> Local:
     """The schedule of what every device of a mesh computes on its own parts."""
     own = replace(job, program=program, mesh=None, objective=TIME)
-    return choose(own, encode(program.outputs), Report()).schedule.graph
+    schedule, _, _, found = _choose_on_one(own, encode(program.outputs), Report())
+    return Local(schedule, kernels_of_values(program, found))
 
 
 def as_program(fn: Callable[..., Any] | Program, specs: Sequence[Any]) -> Program:

@@ -65,7 +65,7 @@ def cached(job: Job, report: Report, search: Search) -> Executable:
 
 def _kept(found: Mapping[str, Any], job: Job, report: Report, search: Search) -> Executable:
     """The executable of a search that ran earlier: its stages took no time now, and say so."""
-    exe = from_answer(found, job, report, None if job.mesh else lambda: search(Report()))
+    exe = from_answer(found, job, report, lambda: search(Report()))
     stages = [
         StageRecord(**{**s, "seconds": 0.0, "notes": {**s["notes"], "cached": True}})
         for s in found["stages"]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from axe_eq.run.timing import device_of
 from axe_eq.schedule.graph import ScheduleGraph
 from axe_eq.target import Target
 
+if TYPE_CHECKING:
+    from axe_eq.pipeline.on_mesh import Plans
+
 _ALIKE = 0.7  # of the letters of a machine's name, so that it is suggested
 
 
@@ -45,7 +48,7 @@ class Job:
         numerics: "real" or "exact".
         mesh: devices; None for one.
         tune: whether candidates are measured on the device, or for how many seconds.
-        objective: what is to be least: "time", or on a mesh "link_bytes".
+        objective: what is to be least: "time", or on a mesh a cost of plans.
     """
 
     program: Program
@@ -85,7 +88,7 @@ class Job:
         schedule: ScheduleGraph,
         report: Report,
         matches: Mapping[str, int],
-        found: Extracted | None = None,
+        found: Extracted | Plans | None = None,
         explanation: str | None = None,
         again: Callable[[], Executable] | None = None,
     ) -> Executable:
@@ -105,7 +108,7 @@ class Job:
         constants = dict.fromkeys(self.program.constants, np.empty(0, np.bool_))
         return json.dumps({
             "program": program_to_json(replace(self.program, constants=constants)),
-            "mesh": None if self.mesh is None else [list(self.mesh.shape.items()), self.mesh.axis],
+            "mesh": None if self.mesh is None else self.mesh.key,
             "target": _target_text(self.target),
             "packs": [reference(pack) for pack in self.packs],
             "without": self.without,
@@ -118,7 +121,7 @@ class Job:
     def of_json(cls, text: str) -> Job:
         """What `to_json` wrote."""
         job: dict[str, Any] = json.loads(text)
-        mesh = None if job["mesh"] is None else Mesh(dict(job["mesh"][0]), job["mesh"][1])
+        mesh = None if job["mesh"] is None else Mesh.of_key(job["mesh"])
         target: Target = pickle.loads(b64decode(job["target"]))
         packs = tuple(by_reference(name) for name in job["packs"])
         program = program_from_json(job["program"])

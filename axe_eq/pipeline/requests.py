@@ -126,7 +126,12 @@ def _whole(type: ValueType, mesh: str) -> str:
 
 
 def cuts_problem(
-    program: Program, mesh: str, target: Target, numerics: str, objective: str
+    program: Program,
+    mesh: str,
+    target: Target,
+    numerics: str,
+    objective: str,
+    links: Mapping[str, str],
 ) -> Problem:
     """What is asked of cuts over a mesh: the buffers that values arrive and are wanted in."""
     arrive = {i.name: _cut_form(i.node.type, i.layout, mesh) for i in program.inputs}
@@ -137,7 +142,7 @@ def cuts_problem(
     wanted = program.output_layouts or (None,) * len(program.outputs)
     return Problem(
         Machine(mesh, target, numerics == "real"),
-        Moves(mesh, target),
+        Moves(mesh, target, links),
         arrive,
         [
             _cut_form(root.type, layout, mesh) if isinstance(layout, Layout) else None
@@ -179,10 +184,14 @@ def check_memory(program: Program, target: Target, mesh: Mesh | None) -> None:
         )
 
 
-def too_large(what: str, target: Target) -> ScheduleError:
+class TooLarge(ScheduleError):
+    """What does not fit into a memory."""
+
+
+def too_large(what: str, target: Target) -> TooLarge:
     """The error of what does not fit into a target's first memory."""
     memory = target.memories[0]
-    return ScheduleError(
+    return TooLarge(
         what, f"does not fit into {memory.name} of {target.name!r}",
         f"at most {n_bytes_text(memory.n_bytes)} in all",
         hint=f"a machine that has more is target.replace({memory.name}=bytes)",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from axe_eq.check.kernelcheck import check_kernels
@@ -188,4 +188,24 @@ def graph_of(
         constants=tuple(program.constants),
         dims={i.name: i.dims for i in program.inputs if any(i.dims)},
         rounds=numerics == "exact",
+    )
+
+
+def kernels_of_values(
+    program: Program, found: Extracted
+) -> tuple[tuple[frozenset[Node], frozenset[Node], float], ...]:
+    """Per kernel the program's values that it computes, those that it stores, and its seconds."""
+    of = {name: node for node, name in value_names(program).items()}
+    forest = found.forest
+
+    def named(values: Iterable[int]) -> frozenset[Node]:
+        return frozenset(of[forest.names[v]] for v in values if v in forest.names)
+
+    return tuple(
+        (
+            named(group.values),
+            named(v for placed in group.placed for v, _ in forest.placed[placed].requests),
+            group.price.time_s,
+        )
+        for group in found.groups
     )

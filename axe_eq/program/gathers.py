@@ -11,7 +11,7 @@ undefined. `misplaced` finds such integers; the move itself takes the nearest in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -79,7 +79,14 @@ def _look(params: Params, types: Types) -> tuple[Look, ...]:
     return (Look(0, params[0], 1),)
 
 
-SELECTORS.add(Selector("lookup", 2, _shape, _run, _pull, look=_look))
+def _placed(params: Params, places: Mapping[int, int], rank: int) -> Params:
+    """Dims that are new are of the integers too."""
+    axis, dims = params
+    new = set(range(rank)) - set(places.values())
+    return places[axis], tuple(sorted((*new, *(places[d] for d in dims))))
+
+
+SELECTORS.add(Selector("lookup", 2, _shape, _run, _pull, look=_look, placed=_placed))
 
 
 def looks(text: str, types: Types) -> tuple[Look, ...]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Generic, TypeVar
@@ -211,6 +211,10 @@ class Selector:
             tested on this one too.
         held: (params, operand types) -> the parameters with constants as the element type holds
             them; None where it has none.
+        placed: (params, old dim -> new dim, new rank) -> the parameters that do the same where the
+            dims of operands and value are elsewhere: new dims that are no image are read as they
+            are by all operands, and so were old dims without one. Without it a value may not
+            differ between ranks (`axe_eq.mesh.lift`).
         operands: (decisions, prefix, parameters, wanted type, per operand its type or None) -> the
             operand shapes from which these parameters may give that type, or None. Both may be
             wrong about what fits: `shape` is asked.
@@ -242,6 +246,7 @@ class Selector:
     sample: Callable[[Any, Sequence[ValueType]], tuple[Any, ...]] | None = None
     propose: Callable[[Draw, str, ValueType, Known], tuple[Any, ...] | None] | None = None
     look: Callable[[tuple[Any, ...], Sequence[ValueType]], tuple[Look, ...]] | None = None
+    placed: Callable[[tuple[Any, ...], Mapping[int, int], int], tuple[Any, ...]] | None = None
     operands: (
         Callable[[Draw, str, tuple[Any, ...], ValueType, Known], list[tuple[int, ...]] | None]
         | None

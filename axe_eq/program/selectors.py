@@ -11,7 +11,7 @@ not selectors.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -445,6 +445,26 @@ def _sample_full(rng: Rng, types: Types) -> Params:
 # -- declarations ---------------------------------------------------------------------------------
 
 
+Places = Mapping[int, int]
+
+
+def _placed_axis(params: Params, places: Places, rank: int) -> Params:
+    """Of selectors whose first parameter is an axis, and no other one is."""
+    return (places[params[0]], *params[1:])
+
+
+def _placed_each(idle: Any) -> Callable[[Params, Places, int], Params]:
+    """Of selectors whose first parameter has an entry per dim, this one where nothing is done."""
+
+    def placed(params: Params, places: Places, rank: int) -> Params:
+        entries = [idle] * rank
+        for old, new in places.items():
+            entries[new] = params[0][old]
+        return (tuple(entries), *params[1:])
+
+    return placed
+
+
 def _declare() -> None:
     def add(
         name: str, arity: int | None, shape: Any, run: Any, pull: Any = None, **more: Any
@@ -454,28 +474,32 @@ def _declare() -> None:
     concat: Callable[..., Array] = lambda p, a: np.concatenate(a, axis=p[0])  # noqa: E731
     flip: Callable[..., Array] = lambda p, a: np.flip(a[0], p[0])  # noqa: E731
     add("slice", 1, _slice_shape, _slice_run, _slice_pull, sample=_sample_slice,
+        placed=_placed_each(None),
         propose=samples.propose_slice, operands=samples.slice_operands)  # fmt: skip
     add("flip", 1, _flip_shape, flip, _flip_pull, sample=_sample_flip,
+        placed=lambda p, places, rank: (tuple(places[axis] for axis in p[0]),),
         propose=samples.propose_flip, operands=samples.flip_operands)  # fmt: skip
     add("concat", None, _concat_shape, concat, _concat_pull, sample=_sample_join,
-        regroup=lambda p, t: (join_text("concat", *p),),
+        placed=_placed_axis, regroup=lambda p, t: (join_text("concat", *p),),
         propose=samples.propose_concat, operands=samples.concat_operands)  # fmt: skip
     add("pad", 1, _pad_shape, _pad_run, _pad_pull, fill=lambda p: p[1],
         held=lambda p, t: (p[0], held(p[1], t[0].dtype)), sample=_sample_pad,
+        placed=_placed_each((0, 0)),
         propose=samples.propose_pad, operands=samples.pad_operands)  # fmt: skip
     add("split", 1, _split_shape, _split_run, _split_pull, inverse=_split_inverse, uniform=True,
         sample=_sample_split, propose=samples.propose_split,
-        operands=samples.split_operands)  # fmt: skip
+        operands=samples.split_operands, placed=_placed_axis)  # fmt: skip
     add("parts", 1, _parts_shape, _parts_run, _parts_pull, cut=lambda p: p, uniform=True,
-        sample=_sample_parts)  # fmt: skip
+        sample=_sample_parts, placed=_placed_axis)  # fmt: skip
     add("merge", 1, _merge_shape, _merge_run, _merge_pull, inverse=_merge_inverse, uniform=True,
         sample=_sample_merge, propose=samples.propose_merge,
-        operands=samples.merge_operands)  # fmt: skip
+        operands=samples.merge_operands, placed=_placed_axis)  # fmt: skip
     add("repeat", 1, _repeat_shape, _repeat_run, _whole_axis, uniform=True, sample=_sample_repeat,
-        propose=samples.propose_repeat, operands=samples.repeat_operands)  # fmt: skip
+        propose=samples.propose_repeat, operands=samples.repeat_operands,
+        placed=_placed_axis)  # fmt: skip
     add("interleave", None, _interleave_shape, _interleave_run, _whole_axis, uniform=True,
         regroup=_interleave_regroup, sample=_sample_join, propose=samples.propose_interleave,
-        operands=samples.interleave_operands)  # fmt: skip
+        operands=samples.interleave_operands, placed=_placed_axis)  # fmt: skip
     add("iota", 0, _iota_shape, _iota_run, counts=True, sample=_sample_iota,
         propose=samples.propose_iota, operands=samples.no_operands)  # fmt: skip
     add("full", 0, _full_shape, _full_run, fill=lambda p: p[1],

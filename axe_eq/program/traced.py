@@ -443,6 +443,11 @@ def constant(array: Array) -> Traced:
 def block(sig: str, cell: str, *arrays: Operand) -> Traced:
     """Apply a block operator.
 
+    >>> print(axe.trace(lambda x: xp.block("a b -> a; max b", "id", x), "2x3:f32"))
+    program(x: f32[2,3])
+      %1 : f32[2] = id(x)  [a b -> a; max b]
+      return %1
+
     Args:
         sig: its signature, ``"a c, c b -> a b; + c"``.
         cell: what happens at one point of the index space, ``"mul"``, ``"cast f16"``.
@@ -458,6 +463,9 @@ def block(sig: str, cell: str, *arrays: Operand) -> Traced:
 
 def select(text: str, *arrays: Operand) -> Traced:
     """Apply a selector given by its text, such as ``"concat 0"``; many arrays join in groups.
+
+    >>> axe.run(lambda x: xp.select("flip (0,)", x), np.array([1.0, 2.0]))
+    array([2., 1.])
 
     Raises:
         ProgramError: the text names no selector, or arity, shapes or parameters do not fit.

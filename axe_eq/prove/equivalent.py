@@ -22,6 +22,7 @@ from axe_eq.prove.certificates.verdict import Proved, Unknown, Verdict
 from axe_eq.prove.layouts.equality import equivalent_layouts
 from axe_eq.prove.programs.decide import decide_programs, proof_text
 from axe_eq.prove.programs.search import Budget
+from axe_eq.prove.ranks import decide_ranks, is_ranks
 
 
 def equivalent(
@@ -51,7 +52,9 @@ def equivalent(
         a: a layout, an expression with unknown layouts or symbolic numbers, or the text of one
             ("cute:(4,8):(8,1)", "tile(A[8], (8), S[(n):(1)], (n))"); or a program, either a traced
             `Program` or a function of arrays.
-        b: another of the same kind.
+        b: another of the same kind. A program may also be what ranks of a mesh do together: a plan
+            (`Executable.plan`), or an `axe_eq.mesh.RankProgram`. Whole arrays are compared, and
+            every copy that a rank has; a counterexample names the rank.
         specs: what the functions' arguments look like, as for `trace`; where one side is a
             `Program`, its inputs by default.
         numerics: "real" (equal over the reals: for finite inputs, undefined at the same ones;
@@ -115,6 +118,14 @@ def _decided(
     if context != NO_CONTEXT:
         wrong = "got a shape, a mesh or an itemsize, which say how layouts are read"
         raise ArgumentError("programs", wrong, "specs")
+    if is_ranks(a) or is_ranks(b):
+        if assume:
+            raise ArgumentError("assume", "is given of what ranks do", "pairs for two programs")
+        found = find_packs(packs)
+        return decide_ranks(
+            a, b, specs, numerics, lambda side, given: _programs([side], given)[0],
+            lambda left, right: decide_programs(left, right, numerics, [], budget, found),
+        )  # fmt: skip
     left, right, *given = _programs([a, b, *_assumed(assume)], specs)
     pairs = [(given[n], given[n + 1]) for n in range(0, len(given), 2)]
     for one, other in pairs:

@@ -512,17 +512,20 @@ class Executable(NotPickled):
     def pareto(self) -> list[Point]:
         """Schedules that no other beats in both estimated time and stored bytes, fastest first.
 
-        The two are `time_s` and `stored_bytes` as in `cost`, before kernels are merged.
+        The two are `time_s` and `stored_bytes` as in `cost`, before kernels are merged. On a mesh
+        they are the plans that were compiled.
 
         A program that came from the cache is searched again.
 
         Raises:
-            SearchError: the search ran in another process, or planned for a mesh.
+            SearchError: the search ran in another process.
         """
         from axe_eq.extract.search.pareto import pareto
 
         if self._found is None:
             raise SearchError("pareto", "needs what extraction chose from", "a compiled program")
+        if self.schedule.graph.mesh is not None:
+            return list(self._found.points)
         return pareto(self._found.prices)
 
     @property
@@ -547,15 +550,18 @@ class Executable(NotPickled):
         return self.keep(self._explained)
 
     def _explained(self) -> str:
-        from axe_eq.run.explain import cuts_text, explain
+        from axe_eq.run.explain import explain
+        from axe_eq.run.explain_mesh import explain_mesh
 
         if self._explanation is not None:
             return self._explanation
         if (other := self._searched_again) is not None:
             return other._explained()
-        text = explain(self.schedule.graph, self.target, self._found, self.matches, self.numerics)
-        if self.schedule.graph.mesh is not None:
-            text = f"{text}\n{cuts_text(self.report['extract'].notes)}"
+        said = self.schedule.graph, self.target, self._found, self.matches, self.numerics
+        if self.schedule.graph.mesh is None:
+            text = explain(*said)
+        else:
+            text = explain_mesh(*said, self.report["extract"].notes)
         if self.stopped == "saturated":
             return text
         limit = f"the search stopped at a limit ({self.stopped}): a larger one may find better"

@@ -56,26 +56,31 @@ def explain(
     """
     lines = [
         f"schedule for {target.name} ({target.n_units} {target.unit}): "
-        f"{counted(len(graph.kernels), 'kernel')}, estimated {_time(graph.time_s)}, "
+        f"{counted(len(graph.kernels), 'kernel')}, estimated {time_text(graph.time_s)}, "
         f"numerics: {numerics}"
     ]
     for step in graph.steps:
-        lines += _step(step, graph, target)
+        lines += step_text(step, graph, target)
     if found is not None:
         lines += [f"layout chosen for {name}: {text}" for name, text in found.layouts.items()]
         lines += [f"left out: {reason}" for reason in found.unwritable]
         lines += _compared(graph, found)
-    fired = sorted(
-        ((n, k) for k, n in matches.items() if not k.startswith("tiling/")), reverse=True
-    )
-    if fired:
-        lines.append("laws that fired: " + ", ".join(f"{k} x{n}" for n, k in fired[:TOP_LAWS]))
+    lines += fired_text(matches)
     lines.append(
         "a kernel's time is its launch, its longest part and what does not overlap; "
         "docs/costs.md defines parts and costs"
     )
     lines.append("estimates compare schedules; they are no measurement")
     return "\n".join(lines)
+
+
+def fired_text(matches: Mapping[str, int]) -> list[str]:
+    """The laws that fired most, in a line; none where none did."""
+    fired = sorted(
+        ((n, k) for k, n in matches.items() if not k.startswith("tiling/")), reverse=True
+    )
+    shown = ", ".join(f"{k} x{n}" for n, k in fired[:TOP_LAWS])
+    return [f"laws that fired: {shown}"] if fired else []
 
 
 def cuts_text(notes: Mapping[str, object]) -> str:
@@ -103,9 +108,9 @@ def counted(number: int, thing: str) -> str:
 def _kernel(step: KernelStep, target: Target) -> list[str]:
     sizes = " ".join(f"{k}={v}" for k, v in step.parameters.items())
     row = f" on {step.row}" if step.row else ""
-    said = [_time(step.time_s), step.schedule + row, *([sizes] if sizes else [])]
+    said = [time_text(step.time_s), step.schedule + row, *([sizes] if sizes else [])]
     if "measured_s" in step.costs:
-        said.insert(1, f"measured {_time(step.costs['measured_s'])}")
+        said.insert(1, f"measured {time_text(step.costs['measured_s'])}")
     types = ", ".join(
         f"{w.buffer}: {step.nodes[r].type}" for w, r in zip(step.writes, step.roots, strict=True)
     )
@@ -120,14 +125,15 @@ def _kernel(step: KernelStep, target: Target) -> list[str]:
     return lines
 
 
-def _step(step: Step, graph: ScheduleGraph, target: Target) -> list[str]:
+def step_text(step: Step, graph: ScheduleGraph, target: Target) -> list[str]:
+    """A step in lines, with the parts of its time."""
     if isinstance(step, KernelStep):
         return _kernel(step, target)
     if isinstance(step, MoveStep):
         return _moves(step, graph)
-    lines = [f"  {step.name}: {_time(step.time_s)}, on every device"]
+    lines = [f"  {step.name}: {time_text(step.time_s)}, on every device"]
     return lines + [
-        f"  {line}" for own in step.graph.steps for line in _step(own, step.graph, target)
+        f"  {line}" for own in step.graph.steps for line in step_text(own, step.graph, target)
     ]
 
 
@@ -135,7 +141,7 @@ def _moves(step: MoveStep, graph: ScheduleGraph) -> list[str]:
     """A step that computes nothing of its own: what it is, and what crosses links for it."""
     types = ", ".join(f"{w.buffer}: {graph.buffers[w.buffer].type}" for w in step.writes)
     return [
-        f"  {step.name}: {_time(step.time_s)}, moves, {step.n_bytes:,} bytes cross links",
+        f"  {step.name}: {time_text(step.time_s)}, moves, {step.n_bytes:,} bytes cross links",
         f"      reads {' '.join(r.buffer for r in step.reads)}; writes {types}",
     ]
 
@@ -161,10 +167,10 @@ def _parts(step: KernelStep, target: Target) -> str:
     if not parts:
         return "its schedule gives no parts"
     shown = sorted(((v, k) for k, v in parts.items() if v >= LEAST_SHOWN * step.time_s), key=_rank)
-    said, launch = [f"{k} {_time(v)}" for v, k in shown], f"launch {_time(target.launch_s)}"
+    said, launch = [f"{k} {time_text(v)}" for v, k in shown], f"launch {time_text(target.launch_s)}"
     if not shown or shown[0][1] != LATENCY:
         return f"{', '.join(said) or 'no other part is a twentieth of it'}; {launch}"
-    least = _time(target.launch_s + shown[0][0])
+    least = time_text(target.launch_s + shown[0][0])
     return ", ".join([f"the least a kernel takes, {least} ({launch}, {said[0]})", *said[1:]])
 
 
@@ -176,7 +182,7 @@ def _compared(graph: ScheduleGraph, found: Any) -> list[str]:
     best = graph.time_s or 1.0
 
     def cost(time_s: float) -> str:
-        return f"{_time(time_s)}, x{time_s / best:.2f}"
+        return f"{time_text(time_s)}, x{time_s / best:.2f}"
 
     lines = ["compared with:"]
     if found.layouts:
@@ -260,11 +266,12 @@ def _together(writer: KernelStep, reader: KernelStep) -> int:
 def _others(price: Any) -> str:
     """The next best candidates of a kernel."""
     chosen = " ".join(f"{name}={size}" for name, size in price.parameters)
-    others = "; ".join(f"{text}: {_time(time_s)}" for text, time_s in price.others)
-    return f"  {price.schedule} {chosen}, {_time(price.time_s)}, with {others}"
+    others = "; ".join(f"{text}: {time_text(time_s)}" for text, time_s in price.others)
+    return f"  {price.schedule} {chosen}, {time_text(price.time_s)}, with {others}"
 
 
-def _time(seconds: float) -> str:
+def time_text(seconds: float) -> str:
+    """Seconds for people."""
     if seconds == float("inf"):
         return "impossible"
     return f"{seconds * 1e6:.1f} us" if seconds < 1e-2 else f"{seconds * 1e3:.1f} ms"

@@ -81,7 +81,7 @@ def program_key(
     return json.dumps({
         "program": json.loads(program_to_json(bare)),
         "target": machine,
-        "mesh": None if mesh is None else [list(mesh.shape.items()), mesh.axis],
+        "mesh": None if mesh is None else mesh.key,
         "spellings": spellings(target.family),
         "packs": [[p.name, p.version, p.exact, sorted(p.laws)] for p in packs],
         "without": sorted(without),

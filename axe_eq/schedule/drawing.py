@@ -300,16 +300,27 @@ TRACK, AXIS, LABEL, SPAN = 40.0, 26.0, 70.0, 1100.0
 
 def timeline_svg(graph: ScheduleGraph, times: Timeline) -> str:
     """Tracks with one bar per step, over an axis of time."""
-    kinds = {s.name: s.kind for s in graph.steps}
-    tracks = {track: n for n, track in enumerate(times.tracks)}
-    scale = (SPAN - LABEL) / times.makespan_s
+    return tracks_svg(times.tracks, times.events, {s.name: s.kind for s in graph.steps})
+
+
+def tracks_svg(names: Sequence[str], events: Sequence[Event], kinds: Mapping[str, str]) -> str:
+    """Tracks with bars over an axis of time.
+
+    Args:
+        names: of the tracks, from the top.
+        events: bars, one at least.
+        kinds: step -> class of its bars.
+    """
+    makespan_s = max(e.end for e in events)
+    tracks = {track: n for n, track in enumerate(names)}
+    scale = (SPAN - LABEL) / makespan_s
     height = len(tracks) * TRACK + AXIS + PAD
-    drawn = [_tick(t, scale, height) for t in _ticks(times.makespan_s)]
+    drawn = [_tick(t, scale, height) for t in _ticks(makespan_s)]
     for track, n in tracks.items():
         drawn.append(
             f'<text class="soft" x="{PAD}" y="{n * TRACK + TRACK / 2 + 8:.0f}">{track}</text>'
         )
-    drawn += [_bar(e, kinds, tracks[e.track] * TRACK + PAD / 2, scale) for e in times.events]
+    drawn += [_bar(e, kinds, tracks[e.track] * TRACK + PAD / 2, scale) for e in events]
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{SPAN + 2 * GAP_X:.0f}" '
         f'height="{height:.0f}" role="img" aria-label="timeline">{"".join(drawn)}</svg>'

@@ -215,6 +215,8 @@ class ScheduleGraph:
         dims: input name -> dim names ("" where unnamed), for rebinding.
         mesh: mesh axes and sizes, None on one device.
         time_s: estimated seconds of the whole graph.
+        near: on a mesh, per link but the last, per device the first of those it reaches by no
+            other: who has what is sent by who is nearest.
     """
 
     target: str
@@ -226,6 +228,7 @@ class ScheduleGraph:
     mesh: Mapping[str, int] | None = None
     time_s: float = 0.0
     views: tuple[tuple[str, ...], ...] = ()
+    near: tuple[tuple[int, ...], ...] = ()
 
     def output_types(self) -> list[ValueType]:
         """Types of the program's outputs, through their views."""
@@ -301,6 +304,7 @@ def _graph(data: dict[str, Any]) -> ScheduleGraph:
     for key in ("inputs", "outputs"):
         data[key] = tuple(data[key])
     data["views"] = tuple(tuple(v) for v in data["views"])
+    data["near"] = tuple(tuple(v) for v in data["near"])
     data["dims"] = {n: tuple(d) for n, d in data["dims"].items()}
     return ScheduleGraph(**data)
 

@@ -18,7 +18,7 @@ from axe_eq.target import Target
 
 _ROLES = ("input", "constant", "temporary", "output")
 
-_STYLE = """
+STYLE = """
 :root{--kernel:#2f6fdb;--move:#b26a00;--spmd:#a23ba8;--temporary:#8a94a0;--output:#1c8a4f;
 --on:#fff}
 @media (prefers-color-scheme:dark){:root{--kernel:#6ea4ff;--move:#e0a04a;--spmd:#d58be0;
@@ -68,7 +68,7 @@ def schedule_html(graph: ScheduleGraph, target: Target, why: str = "") -> str:
     parts.append(html.section("Buffers", "", _buffers(graph, memory)))
     if why:
         parts.append(html.section("Why", "", html.panel(f'<pre class="why">{escape(why)}</pre>')))
-    return html.page(f"Schedule for {graph.target}", parts, style=_STYLE)
+    return html.page(f"Schedule for {graph.target}", parts, style=STYLE)
 
 
 def _head(graph: ScheduleGraph, target: Target, memory: MemoryPlan, times: Timeline) -> str:

@@ -30,8 +30,8 @@ DEVICE_AXIS = "gpuid"
 
 
 def mesh_text(mesh: Mesh) -> str:
-    """The text of a mesh, as terms carry it."""
-    return " ".join(f"{name}={size}:{stride}" for name, (size, stride) in mesh.axes.items())
+    """The text of a mesh, as terms carry it: its dims slow to fast in devices' numbers."""
+    return " ".join(f"{n}={mesh.axes[n][0]}:{mesh.axes[n][1]}" for n in mesh.order)
 
 
 @cache

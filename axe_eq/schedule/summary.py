@@ -178,7 +178,7 @@ class Summary:
         n_outside: stored values that are not one per index of the largest one's index space, or of
             some dims of it.
         n_scanned: dims of the index space that it scans.
-        scans: scans, each once. Schedules that do not say `scans = True` are not asked then.
+        scans: scans, one entry each. Schedules that do not say `scans = True` are not asked then.
         monoids: names of what it reduces by, in order of the alphabet.
         cells: in cones with products, operations of the cells that compute one element of every
             result from loads and products, each value once; what storing does is none of them.

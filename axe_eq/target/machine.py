@@ -121,15 +121,22 @@ class Completion:
 class Link:
     """What joins a device to its peers.
 
+    A machine of machines has several, the nearest first: NVLink joins 8 devices, and a network any
+    number of them.
+
     Attributes:
-        bytes_per_s: rate of one device.
-        latency_s: of one message or collective step.
+        bytes_per_s: rate of one device, each way.
+        latency_s: of one exchange, beside what its messages take.
         name: what it is called.
+        per_message_s: what every message of a device costs it beside its bytes.
+        n_devices: how many it joins, numbered one after another; 0 for any number.
     """
 
     bytes_per_s: float
     latency_s: float = 0.0
     name: str = "link"
+    per_message_s: float = 0.0
+    n_devices: int = 0
 
 
 @dataclass(frozen=True)
@@ -195,7 +202,7 @@ class Target:
         vector_flops_per_s: rate of ordinary arithmetic over the whole machine, f32; a
             multiplication with an addition is two.
         launch_s: time between dependent kernel launches.
-        links: what joins it to its peers, the one that messages take first; () where it has none.
+        links: what joins it to its peers, the nearest first; () where it has none.
         limits: named limits (registers, bytes of a cache, ...), none of which is a level's extent.
         choices: sizes that kernels may have, by name (threads of a row, warps of a block, bytes of
             a vector, ...): what schedules choose among.

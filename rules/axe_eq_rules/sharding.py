@@ -35,10 +35,11 @@ from axe_eq.program.terms import (
     types_of,
 )  # fmt: skip
 from axe_eq.rule.law import Sides
-from axe_eq.rule.term import STR, Primitive, primitive
+from axe_eq.rule.term import STR, Primitive, Term, Undefined, primitive
 from axe_eq.schedule import shard as s
 from axe_eq.schedule import terms
 from axe_eq.schedule.terms import Boxes, MeshBox, MeshText
+from axe_eq_rules import digit_forms
 from axe_eq_rules.tiling import first_box
 
 PACK = Pack("sharding", version="4", summary="values on a mesh of devices: laws for proofs")
@@ -212,3 +213,32 @@ for _rounds in (False, True):
 def split_shard(spec: Spec, a: Value, b: MeshBox, M: MeshText) -> Sides:
     """shard(split(a), b, M) = shard(a, b', M)   if only the outermost factor is cut."""
     return terms.shard(sel(spec, a), b, M), terms.shard(a, unsplit(spec, b), M)
+
+
+# -- all ranks together ----------------------------------------------------------------------------
+
+
+def _formed(t: Term, sums: bool) -> tuple[Term, Term]:
+    found = None if type_of.of(t) is None else digit_forms.form(t, sums)
+    if found is None or found is t:
+        raise Undefined("digit form")
+    return t, found
+
+
+@PACK.law(
+    source="Axe def. 2.2: digits of an index; reductions in two stages", normal=True, search=False
+)
+def digit_form(t: Value) -> tuple[Term, Term]:
+    """Value t = a view of operators whose dims are the digits that they read as one number."""
+    return _formed(t, sums=False)
+
+
+@PACK.law(
+    source="Axe def. 2.2: digits of an index; reductions in two stages",
+    normal=True,
+    search=False,
+    exact=False,
+)
+def digit_form_of_sums(t: Value) -> tuple[Term, Term]:
+    """Value t = its digit form, where sums of sums and products of products are one too."""
+    return _formed(t, sums=True)

@@ -57,6 +57,11 @@ def on_chip(fn, wanted, x):
     (text,) = exe.source.values()
     return [right, kernel.schedule, dict(kernel.parameters), text]
 floats = rng.standard_normal((5, 300)).astype("f4")
+def on_core(fn, x):
+    exe = axe.compile(fn, x, target="core")
+    (kernel,), (text,) = exe.kernels, exe.source.values()
+    right = all(np.array_equal(found, fn(x)) for found in (exe(x), exe.interpret(x)))
+    return [right, kernel.schedule, dict(kernel.parameters), text]
 whole = 6 * rng.integers(-9, 9, (5, 70)).astype("i4")
 
 from click.testing import CliRunner
@@ -71,6 +76,8 @@ print(json.dumps({
     "gcd": on_chip(mygcd, lambda x: np.gcd.reduce(x, axis=1), whole),
     "farthest": on_chip(myfarthest, lambda x: np.abs(x).max(axis=1), floats),
     "pieces": on_chip(lambda x: x + x, lambda x: x + x, rng.standard_normal(4096).astype("f4")),
+    "strips": on_core(abs, rng.standard_normal((100, 512)).astype("f4")),
+    "magnitude": on_core(abs, floats),
     "compiled": compiled(),
     "many rows": chosen(4096),
     "few rows": chosen(8),
@@ -200,6 +207,18 @@ def test_a_machine_with_an_instruction_and_monoids_is_compiled_for_and_interpret
     assert 'asm("abs.f32 %0, %1;"' in text
     right, schedule, parameters, _ = probe["pieces"]
     assert (right, schedule, parameters) == (True, "pieces_of_warps", {"p": 1024, "warps": 2})
+
+
+def test_a_neuron_core_with_an_instruction_and_a_schedule_is_compiled_for(
+    probe: dict[str, Any],
+) -> None:
+    right, schedule, parameters, text = probe["strips"]
+    assert (right, schedule, parameters["wide"]) == (True, "strips", 256)
+    assert "in range(2):" in text
+    right, schedule, _, text = probe["magnitude"]
+    assert (right, schedule) == (True, "tiles")
+    assert "[magnitude.f32]" in text
+    assert "nisa.tensor_tensor(dst=" in text
 
 
 def test_all_that_such_a_pack_brings_is_tested(site: Path) -> None:

@@ -15,18 +15,21 @@ import pytest
 import axe_eq as axe
 from axe_eq import nn
 
+# Functions of the array namespace that its standard does not document.
+EXTENSIONS = ("associative_scan", "block", "dynamic_slice", "pad", "select", "take")
 ROOT = Path(__file__).parents[2]
 ROOMS = (ROOT / "axe_eq", ROOT / "rules" / "axe_eq_rules", ROOT / "backends" / "axe_eq_backends")
-USED = {"axe": axe, "np": np, "nn": nn}  # names that examples need not import
+USED = {"axe": axe, "np": np, "nn": nn, "xp": axe.array}  # names that examples need not import
 
 
 def public() -> Iterator[tuple[str, Any]]:
-    """Public functions and classes; those of the array API are documented by its standard."""
+    """Public functions and classes, without those that the array API standard documents."""
     for name in axe.__all__:
         value = getattr(axe, name)
         if not inspect.ismodule(value):
             yield name, value
-    yield from ((f"nn.{name}", getattr(nn, name)) for name in nn.__all__)
+    for module, names in ((nn, nn.__all__), (axe.array, EXTENSIONS)):
+        yield from ((f"{module.__name__}.{name}", getattr(module, name)) for name in names)
 
 
 def test_every_public_name_has_an_example() -> None:

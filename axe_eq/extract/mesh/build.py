@@ -18,6 +18,7 @@ from axe_eq.extract.mesh.cuts import (
     from_buffer,
     selector_needs,
 )
+from axe_eq.extract.mesh.fused import Kernel
 from axe_eq.extract.mesh.lookup import index_dtype, own_reads
 from axe_eq.extract.mesh.moves import Tree, exchange_nodes, is_through, tree_of
 from axe_eq.extract.mesh.options import Option, Parts, fold_text
@@ -44,7 +45,30 @@ from axe_eq.schedule import shard
 from axe_eq.schedule.graph import Access, BufferSpec, MoveStep, ScheduleGraph, SpmdStep, Step
 from axe_eq.target import Target
 
-Compile = Callable[[Program], ScheduleGraph]
+
+@dataclass(frozen=True)
+class Local:
+    """A program of one device, compiled.
+
+    Attributes:
+        graph: its schedule.
+        kernels: per kernel the values of the program that it computes, those that it stores, and
+            its seconds.
+    """
+
+    graph: ScheduleGraph
+    kernels: tuple[tuple[frozenset[Node], frozenset[Node], float], ...]
+
+
+Compile = Callable[[Program], Local]
+
+
+@dataclass(frozen=True)
+class Built:
+    """The schedule graph of chosen cuts, and what its kernels compute of the program."""
+
+    graph: ScheduleGraph
+    kernels: tuple[Kernel, ...]
 
 
 @dataclass(frozen=True)
@@ -67,14 +91,14 @@ def build(
     target: Target,
     inputs: Sequence[tuple[str, ValueType, str]],
     compile_local: Compile,
-) -> ScheduleGraph:
+) -> Built:
     """The schedule graph of chosen cuts.
 
     Args:
         cuts: of all operators.
         target: the machine.
         inputs: name, type and role of inputs and constants.
-        compile_local: the schedule of a program of one device.
+        compile_local: compiles a program of one device; equal ones are asked for every time.
     """
     building = _Building(cuts, inputs)
     for node in cuts.place:
@@ -94,10 +118,12 @@ def build(
         for n, b in building.buffers.items()
     }
     sizes = {name: size for name, (size, _) in shard.mesh_axes(cuts.problem.mesh).items()}
-    return ScheduleGraph(
+    graph = ScheduleGraph(
         target.name, buffers, tuple(steps), tuple(n for n, _, _ in inputs), tuple(outputs), {},
         sizes, sum(s.time_s for s in steps), tuple(() for _ in outputs),
+        cuts.problem.moves.wires.near,
     )  # fmt: skip
+    return Built(graph, tuple(building.kernels))
 
 
 class _Building:
@@ -111,6 +137,8 @@ class _Building:
         self.moves: dict[int, list[MoveStep]] = {}
         self.sent: dict[tuple[Node, Form], str] = {}
         self.ready: dict[str, int] = {}  # buffer -> level of the program or exchange that makes it
+        self.source: dict[Node, Node] = {}  # what a rank computes -> the operator that it is of
+        self.kernels: list[Kernel] = []
         for name, type_, role in inputs:
             held = cuts.problem.arrive[name]
             self.buffers[name] = BufferSpec(name, str(type_), held.layout, role)
@@ -137,6 +165,7 @@ class _Building:
             found = self._through(node, option.home, self.cuts.tree(node, expand=True))
         else:
             found = self._applied(node, option)
+            self.source.setdefault(found.node, node)
         self.have[node, option.home] = found
         self.bring(node)
 
@@ -175,7 +204,9 @@ class _Building:
         way = exchanged(node, option, self.mesh, f"parts of {len(self.at)}")
         rank = len(node.shape)
         front = make([map(plain, range(1, rank + 1))], range(rank + 1), fixed={0: 1})
-        self._add(way.parts, way.cut, Have(op_node(front.text, "id", [part]), level, False))
+        sent = op_node(front.text, "id", [part])
+        self.source |= {n: node for n in (part, sent) if n not in self.source}
+        self._add(way.parts, way.cut, Have(sent, level, False))
         got = self.get(way.wanted, way.goal)
         fold = op_node(fold_text(rank, parts.monoid), "id", [got.node])
         return Have(fold, got.level, False)
@@ -199,6 +230,7 @@ class _Building:
         part = self._use(arg, need, own, level)
         behind = sel_node(join_text("concat", axis), [before.node, part])
         every = scan_node(node.text, [behind])
+        self.source.setdefault(every, node)
         n = before.node.shape[axis]
         rows = tuple((n, 1, part.shape[d]) if d == axis else None for d in range(rank))
         return Have(sel_node(join_text("slice", rows), [every]), level, False)
@@ -276,13 +308,12 @@ class _Building:
         name = self._buffer(goal)
         nodes = tuple(exchange_nodes(tree, held, goal, self.mesh))
         write = Access(name, goal.layout)
-        messages = exchange(name, 0, reads, write, nodes).messages
-        n = shard.n_devices(self.mesh)
-        most = max((*messages.sent(n), *messages.received(n)), default=0)
-        price = self.cuts.problem.moves.timed(messages.n_bytes, most, goal.type.n_bytes // n)
+        moves = self.cuts.problem.moves
+        messages = exchange(name, 0, reads, write, nodes, moves.wires.near).messages
+        price = moves.timed(messages, goal.type.n_bytes // shard.n_devices(self.mesh))
         kind = "move" if tree.is_leaf else "select"
         step = MoveStep(f"m{sum(map(len, self.moves.values()))}_{kind}", reads, (write,),
-                        messages.n_bytes, price.seconds, nodes=nodes)  # fmt: skip
+                        messages.n_bytes, price.seconds, price.by_link, nodes)  # fmt: skip
         level = max((self.ready[n] for n in names), default=-1)
         self.moves.setdefault(level, []).append(step)
         self.sent[key] = self.stored[key] = name
@@ -309,32 +340,34 @@ class _Building:
     # -- steps -------------------------------------------------------------------------------------
 
     def steps(self, compile_local: Compile) -> list[Step]:
-        """Local programs and exchanges, in order; equal programs are compiled once."""
-        known: dict[tuple[Node, ...], ScheduleGraph] = {}
+        """Local programs and exchanges, in order."""
         found: list[Step] = []
         for level in sorted({*self.outputs, *self.moves}):
             if level in self.outputs:
-                found.append(self._program(level, compile_local, known))
+                found.append(self._program(level, compile_local))
             found += self.moves.get(level, ())
         return found
 
-    def _program(
-        self, level: int, compile_local: Compile, known: dict[tuple[Node, ...], ScheduleGraph]
-    ) -> SpmdStep:
+    def _program(self, level: int, compile_local: Compile) -> SpmdStep:
         stored = self.outputs[level]
         reads = [n for n in topological(stored.values()) if n.kind == INPUT]
         names = {n: input_node(f"a{i}", n.type) for i, n in enumerate(reads)}
-        roots = _renamed(tuple(stored.values()), names)
-        if roots not in known:
-            given = tuple(InputSpec(n) for n in names.values())
-            known[roots] = compile_local(Program(given, roots, flatten(roots)[0]))
-        graph = known[roots]
+        made = _renamed(tuple(stored.values()), names)
+        roots = tuple(made[n] for n in stored.values())
+        given = tuple(InputSpec(n) for n in names.values())
+        local = compile_local(Program(given, roots, flatten(roots)[0]))
+        of = {n: self.source[old] for old, n in made.items() if old in self.source}
+        left = set(of.values()).difference(*(map(of.get, made) for made, _, _ in local.kernels))
+        for computes, stores, seconds in local.kernels:
+            own, kept = (frozenset(of[n] for n in nodes if n in of) for nodes in (computes, stores))
+            # What laws made alone stands for the operators that no kernel computes as they are.
+            self.kernels.append(Kernel(level, own or frozenset(left), kept, seconds))
 
         def access(name: str) -> Access:
             return Access(name, self.buffers[name].layout)
 
-        return SpmdStep(f"k{level}", graph, tuple(access(n.text) for n in reads),
-                        tuple(map(access, stored)), graph.time_s)  # fmt: skip
+        return SpmdStep(f"k{level}", local.graph, tuple(access(n.text) for n in reads),
+                        tuple(map(access, stored)), local.graph.time_s)  # fmt: skip
 
 
 def _numbers(node: Node, look: Look, parts: Parts, mesh: str) -> tuple[Node, Cut]:
@@ -344,13 +377,13 @@ def _numbers(node: Node, look: Look, parts: Parts, mesh: str) -> tuple[Node, Cut
     return counted, (Part(parts.axes, 1, 1),)
 
 
-def _renamed(roots: tuple[Node, ...], names: Mapping[Node, Node]) -> tuple[Node, ...]:
-    """The same values of inputs by other names."""
+def _renamed(roots: tuple[Node, ...], names: Mapping[Node, Node]) -> dict[Node, Node]:
+    """Values -> the same ones of inputs by other names."""
     made: dict[Node, Node] = dict(names)
     for node in topological(roots):
         if node not in made:
             made[node] = made_node(node.kind, node.text, node.cell, [made[a] for a in node.args])
-    return tuple(made[r] for r in roots)
+    return made
 
 
 def _local(node: Node, option: Option, args: Sequence[Node]) -> Node:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
 
-from axe_eq.extract.mesh.cuts import Cut, Form, Part, form
+from axe_eq.extract.mesh.cuts import Cut, Form, Part, form, local_type
+from axe_eq.extract.mesh.fused import Fused, Kernel
 from axe_eq.extract.mesh.minsum import Costs, solve, total
 from axe_eq.extract.mesh.moves import Moves, Price, Tree, is_through, tree_of
 from axe_eq.extract.mesh.options import Machine, Option, lead, scanned_unit
@@ -28,7 +30,12 @@ from axe_eq.schedule import shard
 MOST_PIECES = 64  # that one exchange reads
 MOST_PLACES = 64  # buffers that a value may be read from
 MOST_TRIED = 60  # alternatives of values, each with all cuts chosen anew
-MOST_WORK = 4000  # operators whose cuts are chosen on the way, in all
+MOST_NEAR, MOST_SOLVED = (
+    4,
+    1000,
+)  # other options of an operator, operators whose cuts are chosen anew
+LEAST_SHARE = 0.01  # of all costs, of an operator that is cut otherwise
+MOST_WORK = 4000  # operators whose cuts are chosen for one search
 ROUNDING = 1e-9  # of costs that are equal
 BYTES, TIME = "link_bytes", "time"
 
@@ -42,7 +49,9 @@ class Problem:
         moves: prices of exchanges.
         arrive: input and constant -> the buffer it arrives in.
         wanted: per output the buffer it is wanted in, or None.
-        objective: "time" or "link_bytes".
+        objective: "time", "link_bytes", or the name of a cost.
+        fused: prices of operators as they were compiled, as far as they were.
+        per_byte: what a byte that a device holds costs, where time alone takes too much memory.
         tables: prices of edges between operators, remembered.
         lists: of buffers, by what they are of.
     """
@@ -52,6 +61,8 @@ class Problem:
     arrive: Mapping[str, Form]
     wanted: Sequence[Form | None]
     objective: str = TIME
+    fused: Fused = field(default_factory=Fused, compare=False)
+    per_byte: float = 0.0
     tables: dict[object, Costs] = field(default_factory=dict, compare=False)
 
     lists: dict[tuple[object, ...], list[Form]] = field(default_factory=dict, compare=False)
@@ -61,9 +72,16 @@ class Problem:
         """Text of the mesh."""
         return self.machine.mesh
 
+    @property
+    def counts_bytes(self) -> bool:
+        """Whether bytes are to be least, and time only breaks ties of them."""
+        return self.objective == BYTES or self.objective in self.moves.wires.named(())
+
     def weight(self, price: Price) -> float:
-        """What a price counts: time breaks ties of bytes."""
-        return price.seconds if self.objective == TIME else price.n_bytes + price.seconds / 1e3
+        """What a price counts. Costs that cuts do not have are stood for by time."""
+        if not self.counts_bytes:
+            return price.seconds
+        return price.by_link.get(self.objective, price.n_bytes) + price.seconds / 1e3
 
 
 @dataclass(frozen=True)
@@ -128,6 +146,7 @@ class Cuts:
 
     Attributes:
         roots: the outputs' nodes.
+        values: the form that they are of.
         computed: nodes that are somewhere and no inputs, operands before users.
         option: of each of these, the one chosen.
         place: of values that are read several times, the buffer that all of them read.
@@ -136,8 +155,8 @@ class Cuts:
         tried: forms of the program whose cuts were chosen.
     """
 
-    def __init__(self, problem: Problem, roots: Sequence[Node]) -> None:
-        self.problem, self.roots, self.tried = problem, tuple(roots), 1
+    def __init__(self, problem: Problem, roots: Sequence[Node], values: Values) -> None:
+        self.problem, self.roots, self.values, self.tried = problem, tuple(roots), values, 1
         self._trees: dict[tuple[Node, bool], Tree] = {}
         self._fixed: list[float] = []  # costs that nothing changes
         self._kept = self._keep()
@@ -146,9 +165,13 @@ class Cuts:
         self._options = {n: self._options_of(n) for n in self.computed}
         self._edges = [*self._edges_of_operators(), *self._edges_of_outputs()]
         self._places = self._places_of()
-        alone, pairs = self._factors()
-        chosen, self.exact = solve(alone, pairs)
-        self.cost = float(total(alone, pairs, chosen) + sum(self._fixed))
+        self._alone_costs, self._pairs = self._factors()
+        self._take(*solve(self._alone_costs, self._pairs))
+
+    def _take(self, chosen: list[int], exact: bool) -> None:
+        self._chosen, self.exact = chosen, exact
+        cost = total(self._alone_costs, self._pairs, chosen)
+        self.cost = float(cost + sum(self._fixed))
         self.option = {n: self._options[n][chosen[i]] for n, i in self._number.items()}
         self.place = {n: forms[chosen[i]] for n, (i, forms) in self._places.items()}
 
@@ -159,6 +182,57 @@ class Cuts:
             "operators": len(self.computed), "forms": self.tried, "cost": self.cost,
             "exact": self.exact,
         }  # fmt: skip
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What cuts that are the same ones have in common."""
+        places = ((n, at) for n, at in self.place.items())
+        return self.roots, tuple(self.option.items()), tuple(places)
+
+    def again(self, per_byte: float = 0.0) -> Cuts:
+        """The cheapest cuts of this form by what was learned since."""
+        return Cuts(replace(self.problem, per_byte=per_byte), self.roots, self.values)
+
+    def others(self) -> list[tuple[Node, Cuts]]:
+        """Cuts with one operator cut otherwise, and all others as is cheapest then: cheapest first.
+
+        Of every operator those few options are tried that cost least while all others are held.
+        """
+        found = []
+        most = max(1, MOST_SOLVED // max(1, len(self.computed)))
+        for _, number, choice in self._nearest()[:most]:
+            alone = list(self._alone_costs)
+            alone[number] = alone[number][choice : choice + 1]
+            pairs = {k: _only(t, k, number, choice) for k, t in self._pairs.items()}
+            chosen, exact = solve(alone, pairs)
+            chosen[number] = choice
+            other = copy(self)
+            other._take(chosen, exact)
+            found.append((self.computed[number], other))
+        return sorted(found, key=lambda pair: pair[1].cost)
+
+    def _nearest(self) -> list[tuple[float, int, int]]:
+        """What other options of operators cost more while all others are held, least first.
+
+        Of operators that cost next to nothing there are none.
+        """
+        own = list(self._alone_costs)
+        for (a, b), table in self._pairs.items():
+            own[a] = own[a] + table[:, self._chosen[b]]
+            own[b] = own[b] + table[self._chosen[a]]
+        found = []
+        for number in range(len(self.computed)):
+            at, costs = self._chosen[number], own[number]
+            if costs[at] < LEAST_SHARE * self.cost:
+                continue
+            near = [n for n in np.argsort(costs, kind="stable").tolist() if n != at][:MOST_NEAR]
+            found += [(float(costs[n] - costs[at]), number, n) for n in near]
+        return sorted(found)
+
+    def learn(self, kernels: Sequence[Kernel]) -> None:
+        """Keep what the kernels cost that these cuts were compiled to."""
+        reads = {n: [t.leaves for t in self.reads(n)] for n in self.computed}
+        self.problem.fused.learn(self.option, reads, kernels)
 
     # -- what is somewhere -------------------------------------------------------------------------
 
@@ -305,21 +379,42 @@ class Cuts:
         return known[key]
 
     def _alone(self, node: Node) -> Costs:
-        """What every option of an operator costs by itself."""
-        known, options = self.problem.tables, self._options[node]
-        if id(options) not in known:
-            known[id(options)] = np.array([self._own(node, o) for o in options])
-        return known[id(options)]
+        """What options of an operator cost by themselves: computing, and exchanges of parts."""
+        problem, options = self.problem, self._options[node]
+        if id(options) not in problem.tables:
+            problem.tables[id(options)] = np.array([self._sent(node, o) for o in options])
+            alone = [problem.weight(Price(0, o.seconds)) for o in options]
+            problem.tables["alone", id(options)] = np.array(alone)
+        if node in problem.fused.known:
+            seconds = (problem.fused.seconds(node, o) for o in options)
+            own = np.array([problem.weight(Price(0, s)) for s in seconds])
+        else:
+            own = problem.fused.typical * problem.tables["alone", id(options)]
+        if problem.per_byte:
+            own += [problem.per_byte * self._held(node, o) for o in options]
+        return np.asarray(problem.tables[id(options)] + own)
 
-    def _own(self, node: Node, option: Option) -> float:
-        """What an option costs by itself: computing, and the exchange of parts."""
-        price = Price(0, option.seconds)
-        if option.parts is not None:
-            way = exchanged(node, option, self.problem.mesh)
-            tree = tree_of(way.wanted, lambda n: n is way.parts)
-            held, goal = self.form(way.parts, way.cut), self.form(way.wanted, way.goal)
-            price += self.problem.moves.price(tree, 0, held, goal)
-        return self.problem.weight(price)
+    def _held(self, node: Node, option: Option) -> int:
+        """Bytes of a device that an option holds: what it is computed from, and the value."""
+        reads = zip(self.reads(node), option.needs, strict=True)
+        given = sum(local_type(t.order[-1].type, need).n_bytes for t, need in reads)
+        return given + local_type(node.type, option.home).n_bytes
+
+    def _sent(self, node: Node, option: Option) -> float:
+        """What the exchange of parts costs, if there is one."""
+        if option.parts is None:
+            return 0.0
+        way = exchanged(node, option, self.problem.mesh)
+        tree = tree_of(way.wanted, lambda n: n is way.parts)
+        held, goal = self.form(way.parts, way.cut), self.form(way.wanted, way.goal)
+        return self.problem.weight(self.problem.moves.price(tree, 0, held, goal))
+
+
+def _only(table: Costs, pair: tuple[int, int], variable: int, choice: int) -> Costs:
+    """A table of a pair with one choice left of a variable."""
+    if variable not in pair:
+        return table
+    return np.take(table, [choice], axis=pair.index(variable))
 
 
 def _distinct(forms: Sequence[Form]) -> tuple[list[Form], list[int]]:
@@ -329,20 +424,30 @@ def _distinct(forms: Sequence[Form]) -> tuple[list[Form], list[int]]:
     return list(known), where
 
 
-def choose(problem: Problem, values: Values) -> Cuts:
-    """The cheapest cuts found over the forms that laws gave a program."""
-    best = Cuts(problem, values.roots())
-    tried, work = 1, len(best.computed)
+def choose(problem: Problem, values: Values, most_work: int = MOST_WORK) -> list[Cuts]:
+    """The cheapest cuts of the forms that laws gave a program, the cheapest forms first.
+
+    Args:
+        problem: what is asked, with prices of what was compiled.
+        values: the form that the search begins with.
+        most_work: operators whose cuts are chosen on the way, in all.
+    """
+    best = Cuts(problem, values.roots(), values)
+    found = {best.roots: best}
+    work = len(best.computed)
     changes = chain(filter(None, [values.cheapest()]), values.changes())
-    while tried < MOST_TRIED and work < MOST_WORK and (other := next(changes, None)) is not None:
-        if other.roots() == best.roots:
+    while (
+        len(found) < MOST_TRIED and work < most_work and (other := next(changes, None)) is not None
+    ):
+        if (roots := other.roots()) in found:
             continue
-        found = Cuts(problem, other.roots())
-        tried, work = tried + 1, work + len(found.computed)
-        if found.cost < best.cost * (1 - ROUNDING):
-            best, changes = found, chain(other.changes())
-    best.tried = tried
-    return best
+        cuts = found[roots] = Cuts(problem, roots, other)
+        work += len(cuts.computed)
+        if cuts.cost < best.cost * (1 - ROUNDING):
+            best, changes = cuts, chain(other.changes())
+    for cuts in found.values():
+        cuts.tried = len(found)
+    return sorted(found.values(), key=lambda c: c.cost)
 
 
 __all__ = ["BYTES", "TIME", "Cuts", "Exchanged", "Problem", "choose", "exchanged"]

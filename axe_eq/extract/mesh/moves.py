@@ -7,16 +7,16 @@ cut otherwise and would move everything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from axe_eq.errors import SearchError
 from axe_eq.extract.mesh.cuts import Cut, Form, Part, Path, local_type
-from axe_eq.mesh.messages import plan
+from axe_eq.extract.mesh.wires import Wires, wires
+from axe_eq.mesh.messages import Messages, plan
 from axe_eq.mesh.pieces import Piece, is_read, read_through
 from axe_eq.mesh.sides import Ints, side
 from axe_eq.program.node import SEL, Node
@@ -100,13 +100,11 @@ def tree_of(node: Node, is_kept: Callable[[Node], bool], expand: bool = False) -
 
 @dataclass(frozen=True)
 class Price:
-    """Bytes that cross links, all devices together, and seconds."""
+    """Bytes that cross links, all devices together, and seconds; bytes by link, where known."""
 
     n_bytes: int
     seconds: float
-
-    def __add__(self, other: Price) -> Price:
-        return Price(self.n_bytes + other.n_bytes, self.seconds + other.seconds)
+    by_link: Mapping[str, float] = field(default_factory=dict, compare=False)
 
 
 NOTHING = Price(0, 0.0)
@@ -119,13 +117,20 @@ class Moves:
     Attributes:
         mesh: text.
         target: with the links.
+        along: mesh axis -> name of the link along it.
     """
 
     mesh: str
     target: Target
+    along: Mapping[str, str] = field(default_factory=dict)
     _known: dict[tuple[object, ...], Price] = field(default_factory=dict)
     _pieces: dict[tuple[object, ...], tuple[Piece, ...]] = field(default_factory=dict)
     _has: dict[tuple[object, ...], Bools] = field(default_factory=dict)
+
+    @cached_property
+    def wires(self) -> Wires:
+        """The links between devices."""
+        return wires(self.mesh, self.target, self.along)
 
     def price(self, tree: Tree, leaf: int, held: Form, goal: Form) -> Price:
         """Of bringing what a value reads of one leaf, from a buffer into another.
@@ -143,44 +148,67 @@ class Moves:
     def _priced(self, tree: Tree, leaf: int, held: Form, goal: Form) -> Price:
         type_ = tree.order[-1].type
         if held.cut is None or goal.cut is None:
-            return self.timed(*self._planned(tree, leaf, held, goal), type_.n_bytes)
-        lacking = self._lacking(tree, leaf, held.cut, goal.cut) * type_.itemsize
-        size = local_type(type_, goal.cut).n_bytes
-        return self.timed(int(lacking.sum()), int(lacking.max()), size)
+            return self.timed(self._planned(tree, leaf, held, goal), type_.n_bytes)
+        lacking, messages = self._lacking(tree, leaf, held.cut, goal.cut)
+        lacking *= type_.itemsize
+        most = np.stack([lacking.max(1), messages.max(1)], 1).tolist()
+        seconds = self.wires.busiest(most) + self._copying(local_type(type_, goal.cut).n_bytes)
+        return Price(int(lacking.sum()), seconds, self.wires.named(lacking.sum(1).tolist()))
 
-    def timed(self, n_bytes: int, most: int, stored: int) -> Price:
-        """The price of an exchange in which the busiest device sends or receives so many bytes."""
-        copying = 2 * stored / self.target.memories[0].bytes_per_s
-        if not n_bytes:
-            return Price(0, copying)
-        if not self.target.links:
-            raise SearchError(
-                f"target {self.target.name!r}", "has no links to other devices",
-                "a target with links",
-            )  # fmt: skip
-        link = self.target.links[0]
-        return Price(n_bytes, link.latency_s + most / link.bytes_per_s + copying)
+    def timed(self, messages: Messages, stored: int) -> Price:
+        """The price of messages, of which every device stores so many bytes."""
+        n = shard.n_devices(self.mesh)
+        n_bytes, counts = np.zeros((n, n), np.int64), np.zeros((n, n), np.int64)
+        for (src, dst), size in messages.pairs.items():
+            n_bytes[src, dst], counts[src, dst] = size, 1
+        seconds = self.wires.seconds(n_bytes, counts) + self._copying(stored)
+        return Price(messages.n_bytes, seconds, self.wires.by_link(n_bytes))
 
-    def _lacking(self, tree: Tree, leaf: int, held: Cut, goal: Cut) -> Ints:
-        """Elements of a leaf that every device wants and does not hold: the least that it is sent.
+    def _copying(self, stored: int) -> float:
+        """Seconds of a device that packs and unpacks so many bytes."""
+        return 2 * stored / self.target.memories[0].bytes_per_s
 
-        Dims that selectors do not mix are apart, so what a device wants of a piece is a product.
+    def _lacking(self, tree: Tree, leaf: int, held: Cut, goal: Cut) -> tuple[Ints, Ints]:
+        """Per link and device, elements of a leaf that come over it, and messages.
+
+        These are what a device wants and does not hold, and those that are nearer to it do not hold
+        either: the least that it is sent. Dims that selectors do not mix are apart, so what a
+        device wants of a piece is a product, and so is what a group of devices holds. Messages
+        are the fewest, from those that hold most of it.
         """
         if tree.key not in self._pieces:
             self._pieces[tree.key] = read_through(tree.path([None] * len(tree.leaves))[0].nodes)
-        total = np.zeros(shard.n_devices(self.mesh), np.int64)
+        level = self.wires.level
+        near = [np.eye(len(level), dtype=np.bool_), *(level <= n for n in range(level.max()))]
+        lacks = np.zeros((len(near) + 1, len(level)), np.int64)  # the last link brings the rest
+        messages = np.zeros((len(near), len(level)), np.int64)
         for number, piece in enumerate(self._pieces[tree.key]):
             if piece.leaf != leaf:
                 continue
-            want, both = np.ones_like(total), np.ones_like(total)
+            want = np.ones(len(level), np.int64)
+            both = np.ones((len(near), len(level)), np.int64)
+            meet = np.ones(level.shape, np.int64)
             for at, group in enumerate(piece.groups):
                 of, into = (tree.key, number, at), (group.leaf_dims, piece.leaf_shape, group.leaf)
                 wants = self._inside(of, goal, group.dims, piece.shape, group.index)
                 holds = self._inside((*of, leaf), held, *into)
                 want *= _counted(wants, group.leaf)
-                both *= _counted(wants & holds, group.leaf)
-            total += want - both
-        return total
+                both[0] *= _counted(wants & holds, group.leaf)
+                for n in range(1, len(near)):
+                    both[n] *= _counted(wants & (near[n] @ holds), group.leaf)
+                if self._counts_messages:
+                    meet *= wants.astype(np.int64) @ holds.T.astype(np.int64)
+            lacks[:-1] += want - both
+            if self._counts_messages:
+                most = [np.where(level == n, meet, 0).max(1) for n in range(len(near))]
+                rest = want - both
+                over = rest - np.vstack([rest[1:], np.zeros_like(want)])
+                messages += -(-over // np.maximum(np.stack(most), 1))
+        return lacks[:-1] - lacks[1:], messages
+
+    @cached_property
+    def _counts_messages(self) -> bool:
+        return any(link.per_message_s for link in self.wires.links)
 
     def _inside(
         self, of: tuple[object, ...], cut: Cut, dims: Sequence[int], shape: Sequence[int], at: Ints
@@ -197,16 +225,14 @@ class Moves:
             self._has[key] = found
         return self._has[key]
 
-    def _planned(self, tree: Tree, leaf: int, held: Form, goal: Form) -> tuple[int, int]:
-        """Bytes of all and of the busiest device, by the messages themselves."""
+    def _planned(self, tree: Tree, leaf: int, held: Form, goal: Form) -> Messages:
+        """The messages themselves."""
         forms = [held if n == leaf else None for n in range(len(tree.leaves))]
         nodes = exchange_nodes(tree, forms, goal, self.mesh)
         pieces = [p for p in read_through(nodes) if p.leaf == leaf]
         sources = [side(held.layout, held.type.shape, shard.DEVICE_AXIS)] * len(forms)
         wanted = side(goal.layout, goal.type.shape, shard.DEVICE_AXIS)
-        made = plan(sources, wanted, pieces, goal.type.itemsize)
-        n = shard.n_devices(self.mesh)
-        return made.n_bytes, max((*made.sent(n), *made.received(n)), default=0)
+        return plan(sources, wanted, pieces, goal.type.itemsize, self.wires.near)
 
 
 def _counted(inside: Bools, leaf: Ints) -> Ints:

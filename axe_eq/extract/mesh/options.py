@@ -10,7 +10,7 @@ what it has, and 0 elsewhere.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -54,20 +54,60 @@ class Parts:
 
 
 @dataclass(frozen=True)
+class Work:
+    """What one device does for an operator, in seconds.
+
+    Attributes:
+        compute_s: its operations.
+        given_s: reading every operand from memory.
+        made_s: storing the value.
+    """
+
+    compute_s: float
+    given_s: tuple[float, ...]
+    made_s: float
+
+    def seconds(self, inside: Collection[int] = (), kept: bool = True) -> float:
+        """The roofline: computing, or moving where that takes longer.
+
+        Args:
+            inside: operands that are made in the same kernel, so that nothing moves.
+            kept: the value is stored.
+        """
+        read = sum(s for n, s in enumerate(self.given_s) if n not in inside)
+        return max(self.compute_s, read + (self.made_s if kept else 0.0))
+
+
+NO_WORK = Work(0.0, (), 0.0)
+
+
+@dataclass(frozen=True)
 class Option:
     """One way to compute an operator.
 
     Attributes:
         needs: per operand, the cut that devices compute from.
         home: the cut of the value.
-        seconds: of one device, by the roofline.
+        work: of one device.
         parts: where a reduced or scanned letter is cut.
     """
 
     needs: tuple[Cut, ...]
     home: Cut
-    seconds: float
+    work: Work
     parts: Parts | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Of one device, by the roofline of the operator alone."""
+        return self.work.seconds()
+
+    @property
+    def text(self) -> str:
+        """For people: ``[x.y,-]``, the mesh axes that cut every dim, ``, in parts over z``."""
+        dims = ",".join(".".join(p.axes) or shard.NONE for p in self.home)
+        over = f" of parts over {'.'.join(self.parts.axes)}" if self.parts else ""
+        return f"[{dims}]{over}"
 
 
 @dataclass(frozen=True)
@@ -106,7 +146,7 @@ class Machine:
     def cuts(self, shape: tuple[int, ...]) -> list[Option]:
         """The ways to have what is only read: in all cuts into equal parts."""
         if shape not in self.known:
-            self.known[shape] = [Option((c,), c, 0.0) for c in self._plain(shape, even=True)]
+            self.known[shape] = [Option((c,), c, NO_WORK) for c in self._plain(shape, even=True)]
         return self.known[shape]
 
     def even(self, options: list[Option], shape: tuple[int, ...]) -> list[Option]:
@@ -166,13 +206,13 @@ class Machine:
             if needs is None or not self._fits(needs):
                 continue
             own, local = tuple(cuts[: sig.n_out]), [p.length for p in cuts]
-            seconds = self._seconds(sig, node, needs, local)
+            work = self._work(sig, node, needs, local)
             if not reduced:
-                yield Option(needs, own, seconds)
+                yield Option(needs, own, work)
             for letter in reduced:
                 parts = Parts(cuts[letter].axes, letter, folding(sig.monoid), own)
                 for home in self._folds(own, node.shape, parts.axes):
-                    yield Option(needs, home, seconds, parts)
+                    yield Option(needs, home, work, parts)
 
     def _is_merged(self, node: Node, sig: Signature, letter: int) -> bool:
         """Whether parts of a reduction along a letter may be reduced, and then merged."""
@@ -198,26 +238,29 @@ class Machine:
             found.append(tuple(p for p in parts if p is not None))
         return tuple(found)
 
-    def _seconds(
-        self, sig: Signature, node: Node, needs: Sequence[Cut], local: Sequence[int]
-    ) -> float:
-        """Matrix rate for products of two, else plain; memory where that takes longer."""
+    def _work(self, sig: Signature, node: Node, needs: Sequence[Cut], local: Sequence[int]) -> Work:
+        """Matrix rate for products of two, else plain."""
         target = self.target
-        moved = sum(
-            local_type(a.type, c).n_bytes for a, c in zip(node.args, needs, strict=True)
-        ) + math.prod(local[: sig.n_out]) * node.type.itemsize  # fmt: skip
         rows = [r for r in target.rows("gemm") if any(node.type.dtype in d for d in r.dtypes)]
         rate = target.vector_flops_per_s
         if sig.n_reduced and len(node.args) > 1:
             rate = max((r.flops_per_s for r in rows), default=rate)
-        return max(2.0 * math.prod(local) / rate, moved / target.memories[0].bytes_per_s)
+        made = math.prod(local[: sig.n_out]) * node.type.itemsize
+        return self._moving(node, needs, 2.0 * math.prod(local) / rate, made)
 
-    def _moving(self, node: Node, needs: Sequence[Cut], home: Cut) -> float:
-        """Roofline of what takes one step per element."""
-        given = sum(local_type(a.type, c).n_bytes for a, c in zip(node.args, needs, strict=True))
+    def _moved(self, node: Node, needs: Sequence[Cut], home: Cut, times: int = 1) -> Work:
+        """Work of what takes one step per element."""
         out = local_type(node.type, home)
-        traffic = (given + out.n_bytes) / self.target.memories[0].bytes_per_s
-        return max(out.size / self.target.vector_flops_per_s, traffic)
+        compute_s = times * out.size / self.target.vector_flops_per_s
+        return self._moving(node, needs, compute_s, out.n_bytes, times)
+
+    def _moving(
+        self, node: Node, needs: Sequence[Cut], compute_s: float, made: int, times: int = 1
+    ) -> Work:
+        rate = self.target.memories[0].bytes_per_s / times
+        given = zip(node.args, needs, strict=True)
+        read = tuple(local_type(a.type, c).n_bytes / rate for a, c in given)
+        return Work(compute_s, read, made / rate)
 
     def _plain(self, shape: Sequence[int], even: bool, but: int = -1) -> Iterator[Cut]:
         """Cuts of a value, over all dims but one."""
@@ -231,7 +274,7 @@ class Machine:
         monoid, axis = scan(node.text)
         for cut in self._plain(node.shape, even=False, but=axis):
             needs = (cut,) * len(node.args)
-            yield Option(needs, cut, self._moving(node, needs, cut))
+            yield Option(needs, cut, self._moved(node, needs, cut))
         if folding(monoid.name) != monoid.name or not monoid.commutative:
             return
         if not self._may_merge(monoid.name, node.type) or scanned_unit(node) is None:
@@ -240,8 +283,8 @@ class Machine:
             return
         for cut in self._plain(node.shape, even=True):
             if cut[axis].axes:
-                seconds = 2 * self._moving(node, (cut,), cut)
-                yield Option((cut,), cut, seconds, Parts(cut[axis].axes, axis, "", cut))
+                work = self._moved(node, (cut,), cut, times=2)
+                yield Option((cut,), cut, work, Parts(cut[axis].axes, axis, "", cut))
 
     def _selector(self, node: Node) -> Iterator[Option]:
         """Of one that reads where integers say; others are read through."""
@@ -250,7 +293,7 @@ class Machine:
         for cut in self._plain(node.shape, even=True):
             needs = selector_needs(node.text, given, cut)
             if needs is not None and self._fits(needs):
-                yield Option(needs, cut, self._moving(node, needs, cut))
+                yield Option(needs, cut, self._moved(node, needs, cut))
         if len(found) == 1:
             yield from self._looked_up(node, given)
 
@@ -280,10 +323,10 @@ class Machine:
                 read = tuple(tuple(table) if n == look.operand else c for n, c in enumerate(needs))
                 if not self._fits(read):
                     continue
-                seconds = self._moving(node, read, own)
+                work = self._moved(node, read, own)
                 parts = Parts(axes, look.dim, "+", own)
                 for home in self._folds(own, node.shape, axes):
-                    yield Option(read, home, seconds, parts)
+                    yield Option(read, home, work, parts)
 
 
 def merges(type: ValueType, monoid: str) -> bool:

@@ -144,9 +144,11 @@ def of_parts(access: Access, parts: Sequence[TileClass]) -> Access:
 
     Neighbours that are left out move with those that are read.
     """
+    if not parts:
+        return access
     step = min((abs(s) for _, _, s in access.strides), default=1)
     n_bytes = float(sum(t.type.size for t in parts) * access.itemsize * step)
-    if not parts or n_bytes >= access.n_bytes:
+    if n_bytes >= access.n_bytes:
         return access
     most = max(parts, key=lambda t: t.type.size)
     return access._replace(n_bytes=n_bytes, letters=most.key, star=most.star)

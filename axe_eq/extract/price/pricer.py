@@ -83,6 +83,9 @@ class Pricer:
                 f"no schedule for family {target.family!r}",
                 "a pack with one",
             )
+        # Whether there may be a cone that its reductions alone forbid.
+        self.refuses = not any(getattr(s, "scans", False) and not hasattr(s, "refuse_reductions")
+                               for s in self.schedules)  # fmt: skip
         self._readers = {s.name: s for s in self.schedules if hasattr(s, "candidates")}
         self._candidates: dict[tuple[str, Formula], list[Candidate] | str] = {}
         self._memo: dict[Summary, tuple[list[Price], dict[str, int]]] = {}

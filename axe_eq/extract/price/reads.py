@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from axe_eq.errors import DispatchError, LayoutError
 from axe_eq.extract.price.parts import cut_of
-from axe_eq.extract.read.forest import GATHER, LOAD, SCAN, Choice, Forest
+from axe_eq.extract.read.forest import CELL, GATHER, LOAD, SCAN, Choice, Forest
 from axe_eq.extract.read.formula import formula
 from axe_eq.kernel.cells import Cell
 from axe_eq.layout import Layout
@@ -37,11 +37,19 @@ class Reads(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """What a selector may do to reads: `views` keep the order, `parts` end inside their value."""
+    """What a selector may do to reads.
 
-    views: bool
-    parts: bool
-    scatters: bool
+    Attributes:
+        views: it keeps the order of all elements.
+        parts: it ends inside its value.
+        scatters: some operand is read where no affine map says.
+        looks: it is read where integers say.
+    """
+
+    views: bool = False
+    parts: bool = False
+    scatters: bool = False
+    looks: bool = False
 
 
 def reads(
@@ -56,40 +64,56 @@ def reads(
     Most cones have nothing that makes such reads: only where several things that would have to come
     together are there, their formulas are read.
     """
-    views = ends = scatters = bends = strange = looked = ended = products = 0
-    scans = dict[ScanWork, None]()
-    for tile in order:
-        choice = picks[tile]
-        if choice.kind == GATHER:
-            types = _types(forest, choice)
-            kind = _kind(choice.text, types)
-            inside = tile not in roots and kind.views
-            views += inside and picks[choice.children[0]].kind != LOAD
-            ends += kind.parts
-            scatters += kind.scatters
-            looked += bool(kind.scatters and looks(choice.text, types))
-            ended += cut_of(choice) is not None
-        elif choice.kind == LOAD:
-            strange += not _is_dense(choice.layout)
-        elif choice.kind == SCAN:
-            (monoid, axis), types = scan(choice.text), _types(forest, choice)
-            if types[0].shape[axis] > 1:
-                work = ScanWork(monoid.name, tuple(t.dtype for t in types), types[0].shape[axis])
-                scans[work] = None
-        else:
-            bends += _bends(choice.text)
-            products += bool(choice.product)
-    shapes = (forest.tiles[_unviewed(root, picks)].type.shape for root in roots)
-    apart = sum(not _cuts(text, shape) for text, shape in zip(stored, shapes, strict=True))
+    gathers = [(picks[t], _kind_of(forest, picks[t])) for t in order if picks[t].kind == GATHER]
+    loads = [(picks[t].layout, forest.tiles[t].type.shape) for t in order if picks[t].kind == LOAD]
+    stores = zip(stored, (forest.tiles[_unviewed(r, picks)].type.shape for r in roots), strict=True)
+    scans, turned = _scans(forest, order, picks), [x for x in loads if not _is_dense(x[0])]
+    looked = sum(kind.looks for _, kind in gathers)
+    strided = not (
+        scans
+        or any(kind.scatters for _, kind in gathers)
+        or any(not _cuts(*store) for store in stores)
+        or any(not _is_strided(*load) for load in turned)
+        or (turned and any(kind.views for _, kind in gathers))
+        or _views_inside(roots, order, picks)
+        or (any(kind.parts for _, kind in gathers) and _bend(order, picks))
+    )
     scanned: frozenset[int] | None = frozenset()
-    if scans or scatters or views or strange or apart or (ends and bends):
-        row = "any" if products and not looked else ""
+    if not strided:
+        row = "any" if not looked and any(picks[t].product for t in order) else ""
         scanned = _scanned_dims(formula(forest, roots, order, picks, stored), row)
     return Reads(
-        scanned is None, _count(roots, order, picks),
-        _outside(forest, roots, picks) if len(roots) > 1 else 0,
-        looked, ended, len(scanned or ()), tuple(scans),
-    )  # fmt: skip
+        unread=scanned is None,
+        n_reads=_count(roots, order, picks) if gathers else len(loads),
+        n_outside=_outside(forest, roots, picks) if len(roots) > 1 else 0,
+        n_looked=looked,
+        n_ended=sum(cut_of(choice) is not None for choice, _ in gathers),
+        n_scanned=len(scanned or ()),
+        scans=scans,
+    )
+
+
+def _scans(
+    forest: Forest, order: Sequence[int], picks: Mapping[int, Choice]
+) -> tuple[ScanWork, ...]:
+    """Scans of rows of several elements; one over a single element is a cell."""
+    found = []
+    for choice in (picks[t] for t in order if picks[t].kind == SCAN):
+        (monoid, axis), types = scan(choice.text), _types(forest, choice)
+        if types[0].shape[axis] > 1:
+            dtypes = tuple(t.dtype for t in types)
+            found.append(ScanWork(monoid.name, dtypes, types[0].shape[axis]))
+    return tuple(found)
+
+
+def _views_inside(roots: Sequence[int], order: Sequence[int], picks: Mapping[int, Choice]) -> bool:
+    """Whether elements in the same order are those of what the kernel computes, and no result."""
+    views = (t for t in order if _is_view(picks[t]) and t not in roots)
+    return any(picks[picks[t].children[0]].kind != LOAD for t in views)
+
+
+def _bend(order: Sequence[int], picks: Mapping[int, Choice]) -> bool:
+    return any(_bends(picks[t].text) for t in order if picks[t].kind == CELL)
 
 
 def _types(forest: Forest, choice: Choice) -> tuple[ValueType, ...]:
@@ -131,6 +155,16 @@ def _is_dense(text: str) -> bool:
 
 
 @cache
+def _is_strided(text: str, shape: tuple[int, ...]) -> bool:
+    """Whether every dim of a value of this shape has one stride in a layout."""
+    try:
+        blocks = _layout(text).group(shape).blocks
+    except LayoutError:
+        return False
+    return all(sum(e > 1 for e, *_ in block) <= 1 for block in blocks)
+
+
+@cache
 def _cuts(text: str, shape: tuple[int, ...]) -> bool:
     """Whether strides say where a value of this shape lies that is stored in a layout.
 
@@ -145,14 +179,19 @@ def _cuts(text: str, shape: tuple[int, ...]) -> bool:
     return True
 
 
+def _kind_of(forest: Forest, choice: Choice) -> _Kind:
+    return _kind(choice.text, _types(forest, choice))
+
+
 @cache
 def _kind(text: str, types: tuple[ValueType, ...]) -> _Kind:
     declared, params = selector(text)
-    fills = declared.fill is not None and declared.fill(params) is not None
     if declared.inverse is not None:
-        return _Kind(views=True, parts=False, scatters=False)
+        return _Kind(views=True)
+    fills = declared.fill is not None and declared.fill(params) is not None
     scatters = bool(types) and any(p is None for row in places.pulls(text, types) for p in row)
-    return _Kind(False, bool(types) and (fills or declared.arity is None), scatters)
+    parts = bool(types) and (fills or declared.arity is None)
+    return _Kind(parts=parts, scatters=scatters, looks=scatters and bool(looks(text, types)))
 
 
 def _is_view(choice: Choice) -> bool:

@@ -112,7 +112,9 @@ def read(text: str, context: Context) -> Layout:
             _refuse(text, wrong, "a value with one more dim")
         others += parts
     pieces = _pieces(text, mesh, [*(part for dim in dims for part in dim.parts), *others])
-    finer = Mesh({name: extent for name, (_, _, extent) in pieces.items()}, mesh.axis)
+    order = [name for dim in mesh.order for name, piece in pieces.items() if piece[0] == dim]
+    extents = {name: extent for name, (_, _, extent) in pieces.items()}
+    finer = Mesh(extents, mesh.axis, order=order)
     names = [
         tuple(name for part in dim.parts for name in _within(part, mesh, pieces)) for dim in dims
     ]

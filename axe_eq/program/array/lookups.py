@@ -29,6 +29,9 @@ def _indices(x: Operand, name: str = "indices") -> Traced:
 def take(x: Operand, indices: Operand, /, *, axis: int | None = None) -> Traced:
     """The elements of an axis at these indices, in their order.
 
+    >>> axe.run(lambda x, i: xp.take(x, i, axis=0), np.array([5.0, 6.0]), np.array([1, 1, 0]))
+    array([6., 6., 5.])
+
     Args:
         x: the array.
         indices: integers from 0 to the axis's extent less 1, of any rank; what another one gives

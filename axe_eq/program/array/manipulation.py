@@ -321,6 +321,9 @@ def tile(x: Operand, repetitions: Sequence[int], /) -> Traced:
 def pad(x: Operand, pad_width: Any, /, *, constant_values: float = 0) -> Traced:
     """Surrounded by a constant (numpy's ``pad``; an extension of the standard).
 
+    >>> axe.run(lambda x: xp.pad(x, ((1, 2),)), np.array([7.0]))
+    array([0., 7., 0., 0.])
+
     Args:
         x: the array.
         pad_width: one number, one (before, after), or one pair per dim.

@@ -210,6 +210,9 @@ def associative_scan(
 ) -> Traced:
     """Reductions by a monoid of the elements up to each, along an axis (an extension).
 
+    >>> axe.run(lambda x: xp.associative_scan("max", x), np.array([1.0, 3.0, 2.0]))
+    array([1., 3., 3.])
+
     Args:
         monoid: the name of a declared one, packs' own included: "+", "*", "max", "min", "and",
             "or", "recurrence", ...

@@ -135,7 +135,8 @@ def _context_text(context: Context) -> str:
     said = [] if shape is None else [f"shape {'x'.join(map(str, shape)) or '()'}"]
     if mesh is not None:
         dims = ",".join(f"{name}={extent}" for name, extent in mesh.shape.items())
-        said.append(f"mesh {dims or '()'} on {mesh.axis}")
+        order = "" if mesh.order == tuple(mesh.shape) else f", {' '.join(mesh.order)} slow to fast"
+        said.append(f"mesh {dims or '()'} on {mesh.axis}{order}")
     said += [] if itemsize is None else [f"itemsize {itemsize}"]
     return f" with {', '.join(said)}" if said else ""
 
@@ -235,7 +236,8 @@ def _context_data(context: Context) -> dict[str, Any]:
     document: dict[str, Any] = {} if shape is None else {"shape": list(shape)}
     if mesh is not None:
         dims = [list(pair) for pair in mesh.shape.items()]
-        document["mesh"] = {"dims": dims, "axis": mesh.axis}
+        order = {} if mesh.order == tuple(mesh.shape) else {"order": list(mesh.order)}
+        document["mesh"] = {"dims": dims, "axis": mesh.axis, **order}
     return document if itemsize is None else {**document, "itemsize": itemsize}
 
 
@@ -351,13 +353,14 @@ def _read_context(value: Any) -> Context:
     shape, mesh, itemsize = _fields(value, (), ("shape", "mesh", "itemsize"))
     devices = None
     if mesh is not None:
-        dims, axis = _fields(mesh, ("dims", "axis"))
+        dims, axis, order = _fields(mesh, ("dims", "axis"), ("order",))
         pairs = [_list(pair, "mesh dims") for pair in _list(dims, "mesh dims")]
         if not all(len(pair) == 2 and isinstance(pair[0], str) for pair in pairs):
             raise refuse(f"has the mesh dims {dims!r}", "pairs of a name and an extent")
         if len({name for name, _ in pairs}) < len(pairs):
             raise refuse("names a mesh dim twice", "one extent per name")
-        devices = Mesh(dict(pairs), _text(axis, "the axis of the mesh"))
+        names = None if order is None else [_text(n, "mesh order") for n in _list(order, "order")]
+        devices = Mesh(dict(pairs), _text(axis, "the axis of the mesh"), order=names)
     return checked(None if shape is None else _list(shape, "extents"), devices, itemsize)
 
 

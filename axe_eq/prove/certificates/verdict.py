@@ -120,6 +120,7 @@ class ProgramCounterexample:
         rounded: what the refutation hinges on: constants that their element type holds as other
             numbers, with which, as they are written, these inputs do not tell the programs apart.
         reduced: the same for both programs at smaller extents, where that is known to differ too.
+        rank: which rank of a mesh has that place of the output; None where there are none.
     """
 
     inputs: Sequence[Array]
@@ -132,6 +133,7 @@ class ProgramCounterexample:
     names: tuple[str, ...] = ()
     rounded: tuple[str, ...] = ()
     reduced: ProgramCounterexample | None = None
+    rank: int | None = None
 
     @property
     def elements(self) -> list[Elements | None]:
@@ -145,6 +147,7 @@ class ProgramCounterexample:
 
     def _lines(self) -> Iterator[str]:
         place = f"output {self.output}" + (f" at {self.index}" if self.index else "")
+        place += "" if self.rank is None else f" on rank {self.rank}"
         a, b = (
             _value(v, r) for v, r in ((self.value_a, self.bounds_a), (self.value_b, self.bounds_b))
         )

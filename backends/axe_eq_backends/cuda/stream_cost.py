@@ -11,6 +11,7 @@ counted over the grid, in the order in which the emitted loops take its tiles.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,15 @@ from axe_eq.errors import AxeError
 from axe_eq.kernel.structured import ONLINE
 from axe_eq.lower.read import read_cone
 from axe_eq.program.types import DTYPES
-from axe_eq.schedule.summary import Column, Columns, Reductions, Summary, flops, grid_of
+from axe_eq.schedule.summary import (
+    Column,
+    Columns,
+    Formula,
+    Reductions,
+    Summary,
+    flops,
+    grid_of,
+)
 from axe_eq.target import Instr, Target
 from axe_eq_backends.cuda.cost import (
     Run,
@@ -191,11 +200,17 @@ def _unread(summary: Summary, target: Target) -> str | None:
     if summary.formula is None or summary.mixed is None:
         return "several results"
     (row,) = _rows(target, summary.mixed.products[0].dtype)[:1]
+    problem = _problem(summary.formula, row.name)
+    return f"several results, and {problem}" if isinstance(problem, str) else None
+
+
+@lru_cache(maxsize=256)
+def _problem(cone: Formula, row: str) -> Problem | str:
+    """What a streaming kernel computes; or why it computes no such cone."""
     try:
-        read_problem(read_cone(summary.formula.step(row.name)))
+        return read_problem(read_cone(cone.step(row)))[0]
     except AxeError as error:
-        return f"several results, and {error.wrong}"
-    return None
+        return error.wrong
 
 
 def _rows(target: Target, dtype: str) -> list[Instr]:
@@ -230,12 +245,9 @@ def _run(summary: Summary, target: Target, columns: Columns) -> Run:
     columns.extra |= {name: np.full(len(columns), float(getattr(IN_ROWS, name))) for name in names}
     if summary.formula is None:
         return whole
-    try:
-        problem, _ = read_problem(read_cone(summary.formula.step(columns.rows[0])))
-    except AxeError:  # what cannot be emitted is ruled out where it is built
-        return whole
-    if not live(problem).known:
-        return whole
+    problem = _problem(summary.formula, columns.rows[0])
+    if isinstance(problem, str) or not live(problem).known:
+        return whole  # what cannot be emitted is ruled out where it is built
     sizes = (columns.extra[name].astype(int).tolist() for name in ("consumers", "s", "q"))
     blocks = list(zip(*sizes, strict=True))
     known = {at: _counted(problem, Tiling(*at), target) for at in set(blocks)}

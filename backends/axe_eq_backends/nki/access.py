@@ -17,6 +17,7 @@ from axe_eq.kernel import ir
 from axe_eq.kernel.dispatch import Names
 from axe_eq.kernel.expr import Int, Var
 from axe_eq.kernel.placement import Block, number
+from axe_eq.target import Instr
 from axe_eq_backends.nki.build import FREE, PARTITION
 from axe_eq_backends.nki.sim.storage import region
 
@@ -208,6 +209,35 @@ def walked(
             at = place.at(FREE) + shift
             found.append(Access(view, place.at(PARTITION), parts, at, steps))
     return found, loops
+
+
+def swapped(row: Instr, s: ir.Copy) -> tuple[Access, Access, int]:
+    """(destination, source, extent between) of a copy on chip that turns partitions.
+
+    What the destination has on partitions is the fastest of the source's free axis, and what the
+    source has there is the fastest of the destination's; a dim between them stays.
+
+    Raises:
+        DispatchError: it turns nothing, or more than an instruction of the row does.
+    """
+    digits = digits_of((s.dst, s.src), s.dst.shape, row.name)
+    to_p = [d for d in digits if d.axis(0) == PARTITION and d.axis(1) != PARTITION]
+    to_f = [d for d in digits if d.axis(0) != PARTITION and d.axis(1) == PARTITION]
+    rest = [d for d in digits if d not in to_p and d not in to_f]
+    if len(to_p) > 1 or len(to_f) > 1 or len(rest) > 1 or any(PARTITION in a for d in rest
+                                                            for _, a in d.at):  # fmt: skip
+        raise DispatchError(row.name, "is no swap of partitions and one free dim", "one")
+    p = to_p[0] if to_p else Digit(1, ((1, PARTITION), (1, FREE)))
+    f = to_f[0] if to_f else Digit(1, ((1, FREE), (1, PARTITION)))
+    if p.extent > row.shape[0] or f.extent > row.shape[1] or max(p.stride(0), f.stride(1)) > 1:
+        raise DispatchError(row.name, f"turns {f.extent} x {p.extent}", "whole tiles of 128 x 128")
+
+    def access(view: ir.View, n: int, partitions: int, fastest: Digit) -> Access:
+        steps = tuple((d.stride(n), d.extent) for d in (*rest, fastest))
+        return Access(view, view.place.at(PARTITION), partitions, view.place.at(FREE), steps)
+
+    between = rest[0].extent if rest else 0
+    return access(s.dst, 0, p.extent, f), access(s.src, 1, f.extent, p), between
 
 
 def _check_partitions(across: Sequence[Digit], operand: int, thing: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
@@ -22,6 +23,7 @@ from axe_eq_backends.nki.families import meanings
 from axe_eq_backends.nki.interpret import interpret
 from axe_eq_backends.nki.lower import planned
 from axe_eq_backends.nki.run import FORMAT
+from axe_eq_backends.nki.sim.machine import machine_of
 
 POISON = 77  # in memory that nothing was written to
 
@@ -97,8 +99,8 @@ def assembled(graph: ScheduleGraph, target: Target) -> bytes:
         elements[name] = {"blocks": blocks, "offset": place.at("m"), "size": size}
     return json.dumps(
         {
-            "format": FORMAT, "target": target.name, "steps": steps, "inputs": [*graph.inputs],
-            "outputs": [*graph.outputs], "elements": elements,
+            "format": FORMAT, "machine": asdict(machine_of(target)), "steps": steps,
+            "inputs": [*graph.inputs], "outputs": [*graph.outputs], "elements": elements,
             "types": {name: b.type for name, b in graph.buffers.items()},
         }
     ).encode()  # fmt: skip

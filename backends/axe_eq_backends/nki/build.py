@@ -57,6 +57,51 @@ class Gather(ir.Primitive):
         return f": steps {self.steps}"
 
 
+@dataclass(eq=False)
+class CopyReduce(ir.Primitive):
+    """out = src, and reduced = its reduction over some dims: one pass over what is copied.
+
+    Attributes:
+        out, reduced: tiles; `reduced` has extent 1 along `dims`.
+        src: a tile.
+        monoid: of the reduction.
+        dims: that are reduced.
+    """
+
+    name: ClassVar[str] = "copy_reduce"
+    out: ir.View
+    reduced: ir.View
+    src: ir.View
+    monoid: str
+    dims: tuple[int, ...]
+
+    def views(self) -> tuple[ir.View, ...]:
+        """Outputs, operand."""
+        return self.out, self.reduced, self.src
+
+    @property
+    def operands(self) -> str:
+        """Its name and operands, for messages."""
+        return f"{self.name} {self.out}, {self.reduced} <- {self.src}"
+
+    def details(self) -> str:
+        """What it says beside its operands."""
+        return f": {self.monoid} over dims {self.dims}"
+
+
+def outputs(s: ir.Primitive) -> tuple[ir.View, ...]:
+    """What a primitive writes."""
+    return s.views()[: 2 if isinstance(s, CopyReduce) else 1]
+
+
+def inputs(s: ir.Primitive) -> tuple[ir.View, ...]:
+    """What a primitive reads; of a scan also its carries, and constants that stand in scratch."""
+    if isinstance(s, ir.Scan):
+        return *s.views(), *(b.all for b in s.scratch)
+    read = s.views()[len(outputs(s)) :]
+    return (*read, s.acc) if isinstance(s, ir.Gemm) and s.accumulate != 0 else read
+
+
 class EngineBuilder(Builder):
     """Records a kernel of one core.
 
@@ -107,6 +152,18 @@ class EngineBuilder(Builder):
             wrong = f"{out} by {len(steps)} steps from {src} at {where.buffer.dtype}"
             raise refuse("gather", wrong, "a step per dim, a flat tensor, i32")
         self._add(Gather(out, src, where, tuple(steps)))
+
+    def copy_reduce(
+        self, monoid: str, out: ir.View, reduced: ir.View, src: ir.View, dims: Sequence[int]
+    ) -> None:
+        """Copy a tile, and reduce it on the way."""
+        out, reduced = (self._parts.written("copy_reduce", v) for v in (out, reduced))
+        src = self._parts.view("copy_reduce", src)
+        once = tuple(1 if d in dims else e for d, e in enumerate(src.shape))
+        if out.shape != src.shape or reduced.shape != once:
+            wrong = f"{src.shape} to {out.shape} and {reduced.shape}"
+            raise refuse("copy_reduce", wrong, f"{src.shape} and {once}")
+        self._add(CopyReduce(out, reduced, src, monoid, tuple(dims)))
 
 
 def rows_of(shape: Sequence[int], across: int | None) -> Placement:

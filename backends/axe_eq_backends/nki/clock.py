@@ -14,7 +14,7 @@ from axe_eq.kernel.dispatch import Context
 from axe_eq.kernel.expr import Var
 from axe_eq.kernel.plan import Call, Plan
 from axe_eq.target import Engine, Instr, Target
-from axe_eq_backends.nki.access import Access, repeats, run_bytes
+from axe_eq_backends.nki.access import Access, repeats
 from axe_eq_backends.nki.timing import dma_ns, engine_ns
 
 
@@ -39,11 +39,11 @@ def ns_of(
     return engine_ns(hz, row.limits[what], elements, row.limits["min_cycles"])
 
 
-def transfer_ns(row: Instr, a: Access, b: Access, target: Target) -> float:
-    """Nanoseconds of a copy between HBM and SBUF; latencies of the queues' transfers overlap."""
+def transfer_ns(row: Instr, a: Access, run: int, target: Target) -> float:
+    """Nanoseconds of a transfer in such runs; latencies of the queues' transfers overlap."""
     limits, n_bytes = target.limits, a.partitions * a.elements * a.buffer.itemsize
     return dma_ns(
-        n_bytes, min(run_bytes(a), run_bytes(b)), target.memories[0].bytes_per_s,
+        n_bytes, run, target.memories[0].bytes_per_s,
         limits["dma_half_run_bytes"], limits["dma_latency_ns"] / engine_of(row, target).queues,
     )  # fmt: skip
 

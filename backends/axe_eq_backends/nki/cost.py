@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
 from math import inf, prod
 from typing import TYPE_CHECKING, Any
 
@@ -29,10 +31,13 @@ if TYPE_CHECKING:
 
 MOST_WAYS = 3  # to fill partitions, that are priced
 MOST_BLOCKS = 8  # of a product, that are priced
+MOST_CHUNKS = 3  # of a streamed dim, the longest
 # Operations of cells that figures take as done in the time of one: three engines share them, and a
 # function of the scalar engine counts as several. Assumed; figures only have to stay below prices.
 SHARED = 8
-MOST_TIMED = 4  # candidates of a cone that go through the timeline
+# Candidates of a cone that go through the timeline: of tiles few differ by what engines overlap.
+MOST_TIMED = {"tiles": 2}
+TIMED = 4  # of other schedules
 Parameters = Mapping[str, int]
 
 
@@ -62,28 +67,54 @@ def priced(
     Raises:
         AxeError: none can be made; the first one's reason.
     """
+    sizes = tuple(tuple(parameters.items()) for parameters in offered)
+    try:
+        return [*_priced(problem, schedule, _Same(target), sizes)]
+    except DispatchError as error:
+        raise DispatchError(f"kernel {cone.name}", error.wrong, error.expected) from error
+
+
+@dataclass(frozen=True)
+class _Same:
+    """A target that is equal to itself alone."""
+
+    target: Target
+
+    def __hash__(self) -> int:
+        return id(self.target)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.target is self.target
+
+
+@lru_cache(maxsize=1 << 10)
+def _priced(
+    problem: Any, schedule: str, same: _Same, offered: tuple[tuple[tuple[str, int], ...], ...]
+) -> tuple[Candidate, ...]:
+    """The candidates of a problem, which many cones of a search have."""
     from axe_eq_backends.nki.lower import WRITES
     from axe_eq_backends.nki.planning import plan
 
+    target = same.target
     made: list[tuple[Parameters, Made]] = []
     first: AxeError | None = None
-    for parameters in offered:
+    for parameters in map(dict, offered):
         try:
             kernel, _ = WRITES[schedule](problem, "cone", target, parameters)
             made.append((parameters, plan(kernel, target)))
         except AxeError as error:
             first = first or error
-    found: list[Candidate] = []
+    found = list[Candidate]()
     best = inf
-    for parameters, m in sorted(made, key=lambda x: x[1].near_s)[:MOST_TIMED]:
+    for chosen, m in sorted(made, key=lambda x: x[1].near_s)[: MOST_TIMED.get(schedule, TIMED)]:
         time_s = m.time_s if m.least_s < best else m.least_s  # which is more than the best takes
         best = min(best, time_s)
-        found.append(Candidate(dict(parameters), time_s, m.costs))
+        found.append(Candidate(chosen, time_s, m.costs))
     if not found:
         if first is None:
-            raise DispatchError(f"kernel {cone.name}", "has no candidate", "sizes that fit")
-        raise DispatchError(f"kernel {cone.name}", f"{first.thing}: {first.wrong}", first.expected)
-    return found
+            raise DispatchError(schedule, "has no candidate", "sizes that fit")
+        raise DispatchError(schedule, f"{first.thing}: {first.wrong}", first.expected)
+    return tuple(found)
 
 
 def _read(cone: Cone, schedule: str) -> Any:
@@ -140,8 +171,15 @@ class Tiles:
         return None
 
     def price(self, summary: Summary, target: Target) -> Columns:
-        """What every kernel takes at least; operands of scores lie on all partitions."""
+        """What every kernel takes at least; operands of scores lie on all partitions.
+
+        What products multiply is summed at one a cycle of the vector engine, and GpSimd sums a
+        quarter as many at most.
+        """
         columns = figures(summary, target)
+        summed = flops(summary.products, summary, columns) / 2
+        rate = target.vector_flops_per_s / 2 * 1.5
+        columns.time_s = np.maximum(columns.time_s, target.launch_s + summed / rate)
         if any(w.structured for w in summary.products) and len(summary.products) > 1:
             copies = target.memory("sbuf").extents[0]
             read = sum(a.n_bytes for a in summary.loads)
@@ -215,8 +253,9 @@ class Stream:
         cone = read_cone(step)
         problem = _read(cone, self.name)
         length = problem.scores.extent(problem.scores.n)
-        chunks = _up_to(target.sizes("stream_chunk"), length)
-        offered = [{"chunk": n, "kept": kept} for n in chunks for kept in (0, 1)]
+        chunks = _up_to(target.sizes("stream_chunk"), length)[-MOST_CHUNKS:]
+        ways = [*product((0, 1), repeat=2)]
+        offered = [{"chunk": n, "kept": k, "turned": t} for n in chunks for k, t in ways]
         return priced(cone, problem, self.name, target, offered)
 
 

@@ -16,11 +16,11 @@ def _family(name: str, derive: Derive, *calls: str) -> RowFamily:
 
 OWN = (
     _family("pe", pe.derive, "nc_matmul", "nc_transpose"),
-    _family("dma", dma.derive, "dma_copy", "dma_gather"),
+    _family("dma", dma.derive, "dma_copy", "dma_gather", "dma_transpose"),
     _family(
         "vector", vector.derive, "tensor_copy", "tensor_copy_predicated", "tensor_tensor",
         "tensor_scalar", "scalar_tensor_tensor", "reciprocal", "tensor_reduce", "memset",
-        "tensor_tensor_scan",
+        "tensor_tensor_scan", "tensor_scalar_reduce",
     ),
     _family("scalar", vector.derive, "activation"),
     _family("gpsimd", vector.derive, "iota"),

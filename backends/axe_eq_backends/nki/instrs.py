@@ -37,6 +37,8 @@ def tensor_rows(flops: float, f32_flops: float) -> tuple[Instr, ...]:
 DMA = (
     Instr("dma.copy", "copy", scope="dma", completion="semaphore", limits={"dims": 5}),
     Instr("dma.gather", "copy", scope="dma", completion="semaphore", limits={"dims": 5}),
+    # Whole blocks of elements of two bytes; a dim between both stays (nki.isa.dma_transpose).
+    Instr("dma.transpose", "copy", (128, 128), (("f16",), ("bf16",)), "dma", "semaphore"),
 )
 
 # A cycle per element and partition where one operand is a tile, two where two are; reciprocals take
@@ -52,6 +54,7 @@ VECTOR = (
     Instr("vector.select", "map", scope="vector", limits={**_TWO, "element_cycles": 3}),
     Instr("vector.reciprocal", "map", scope="vector", limits={**_ONE, "element_cycles": 8}),
     Instr("vector.reduce", "reduce", scope="vector", limits=_ONE),
+    Instr("vector.copy_reduce", "copy_reduce", scope="vector", limits=_ONE),
     Instr("vector.scan", "scan", scope="vector", limits=_TWO),
     Instr("vector.fill", "fill", scope="vector", limits=_ONE),
 )

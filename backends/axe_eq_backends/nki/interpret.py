@@ -19,7 +19,7 @@ from axe_eq.kernel.interp import Env, GlobalTensor, KernelFault, bind, check_giv
 from axe_eq.kernel.plan import Call
 from axe_eq.program import ops
 from axe_eq.program.types import DTYPES
-from axe_eq_backends.nki.build import Gather
+from axe_eq_backends.nki.build import CopyReduce, Gather
 
 Meaning = Callable[["Core", Call, Env], None]
 
@@ -146,6 +146,10 @@ def _primitive(core: Core, s: ir.Primitive, env: Env) -> None:
         monoid = ops.MONOIDS[s.monoid]
         held = wide(core.read(s.src, env, what))
         core.write(s.out, env, monoid.finish(monoid.lift((held,), s.dims)))
+    elif isinstance(s, CopyReduce):
+        monoid, held = ops.MONOIDS[s.monoid], core.read(s.src, env, what)
+        core.write(s.out, env, held)
+        core.write(s.reduced, env, monoid.finish(monoid.lift((wide(held),), s.dims)))
     elif isinstance(s, Gather):
         _gathered(core, s, env, what)
     elif isinstance(s, ir.Scan):

@@ -99,6 +99,13 @@ def transpose(core: Core, c: Call, env: Env) -> None:
     write(core, c["dst"], env, read(core, c["data"], env, c).T)
 
 
+def dma_transpose(core: Core, c: Call, env: Env) -> None:
+    """`dma_transpose`: the outer and the inner dim change places, what lies between them stays."""
+    src = c["src"]
+    values = read(core, src, env, c).reshape(src.partitions, -1, src.steps[-1][1])
+    write(core, c["dst"], env, values.transpose(2, 1, 0).reshape(c["dst"].partitions, -1))
+
+
 def _computed(name: str, a: Any, b: Any) -> Any:
     """An operator: bits of integers, 32-bit integers, or float32."""
     whole = [np.asarray(x).dtype.kind in "iu" or isinstance(x, int) for x in (a, b)]
@@ -143,6 +150,15 @@ def tensor_scalar(core: Core, c: Call, env: Env) -> None:
         a, b = (other, value) if c.args.get(f"reverse{n}") else (value, other)
         value = _number(_computed(c[f"op{n}"], a, b))
     write(core, c["dst"], env, value)
+
+
+def tensor_scalar_reduce(core: Core, c: Call, env: Env) -> None:
+    """`tensor_scalar_reduce`: `tensor_scalar`, and a reduction of all of a partition."""
+    tensor_scalar(core, c, env)
+    made = _float(read(core, c["dst"], env, c))
+    with np.errstate(all="ignore"):
+        found = OPERATORS[c["reduce_op"]].reduce(made, axis=1, keepdims=True)  # type: ignore[attr-defined]
+    write(core, c["reduce_res"], env, found)
 
 
 def scalar_tensor_tensor(core: Core, c: Call, env: Env) -> None:
@@ -224,6 +240,7 @@ MEANINGS: dict[str, Callable[[Core, Call, Env], None]] = {
     "dma_copy": copy, "tensor_copy": copy, "tensor_copy_predicated": predicated,
     "nc_matmul": matmul, "nc_transpose": transpose, "tensor_tensor": tensor_tensor,
     "tensor_scalar": tensor_scalar, "scalar_tensor_tensor": scalar_tensor_tensor,
-    "activation": activation, "reciprocal": reciprocal, "tensor_reduce": reduce, "memset": memset,
-    "iota": iota, "dma_gather": gather, "tensor_tensor_scan": scan,
+    "activation": activation, "reciprocal": reciprocal, "tensor_reduce": reduce,
+    "tensor_scalar_reduce": tensor_scalar_reduce, "memset": memset,
+    "dma_transpose": dma_transpose, "iota": iota, "dma_gather": gather, "tensor_tensor_scan": scan,
 }  # fmt: skip

@@ -18,6 +18,7 @@ from axe_eq.kernel.dispatch import Choice, Planned
 from axe_eq.kernel.expr import bounds
 from axe_eq.kernel.plan import Plan
 from axe_eq_backends.nki.access import repeats
+from axe_eq_backends.nki.build import inputs, outputs
 
 
 def turns(loop: ir.For) -> int:
@@ -86,11 +87,8 @@ def touched(s: ir.Statement) -> tuple[set[ir.Buffer], set[ir.Buffer]]:
     """(buffers that a statement reads, buffers that it writes), those inside it included."""
     read, written = set[ir.Buffer](), set[ir.Buffer]()
     if isinstance(s, ir.Primitive):
-        out, *ins = s.views()
-        written.add(out.buffer)
-        read |= {v.buffer for v in ins}
-        if isinstance(s, ir.Gemm) and s.accumulate != 0:
-            read.add(out.buffer)
+        written |= {v.buffer for v in outputs(s)}
+        read |= {v.buffer for v in inputs(s)}
     for body in ir.children(s):
         for inner in body:
             r, w = touched(inner)
@@ -129,10 +127,9 @@ class _Use:
 def _uses(s: ir.Statement) -> list[_Use]:
     """Everything that a statement touches, those inside it included."""
     if isinstance(s, ir.Primitive):
-        out, *ins = s.views()
-        if isinstance(s, ir.Gemm) and s.accumulate != 0:
-            ins.append(out)
-        return [*(_Use.of(v, False) for v in ins), _Use.of(out, True)]
+        return [
+            *(_Use.of(v, False) for v in inputs(s)), *(_Use.of(v, True) for v in outputs(s))
+        ]  # fmt: skip
     return [u for body in ir.children(s) for inner in body for u in _uses(inner)]
 
 

@@ -10,7 +10,7 @@ from axe_eq.kernel.dispatch import Context
 from axe_eq.kernel.expr import Int, Var
 from axe_eq.kernel.plan import Call, Plan
 from axe_eq.target import Instr
-from axe_eq_backends.nki.access import Access, Digit, digits_of, refined, repeats
+from axe_eq_backends.nki.access import Access, Digit, refined, repeats, swapped
 from axe_eq_backends.nki.build import FREE, PARTITION
 from axe_eq_backends.nki.clock import ns_of, timed
 
@@ -136,19 +136,11 @@ def _transpose(row: Instr, s: ir.Copy, context: Context[ir.Where]) -> Plan:
         raise DispatchError(row.name, f"copies {memories[1]} to {memories[0]}", "sbuf to psum")
     if (s.dst.buffer.dtype,) not in row.dtypes:
         raise DispatchError(row.name, f"turns {s.dst.buffer.dtype}", "16 bits, or f32")
-    digits = digits_of((s.dst, s.src), s.dst.shape, row.name)
-    to_p = [d for d in digits if d.axis(0) == PARTITION and d.axis(1) != PARTITION]
-    to_f = [d for d in digits if d.axis(0) != PARTITION and d.axis(1) == PARTITION]
-    if len(to_p) > 1 or len(to_f) > 1 or len(digits) > len(to_p) + len(to_f):
+    dst, src, between = swapped(row, s)
+    if between:
         raise DispatchError(row.name, "is no swap of partitions and one free dim", "one")
-    p = to_p[0] if to_p else Digit(1, ((1, PARTITION), (1, FREE)))
-    f = to_f[0] if to_f else Digit(1, ((1, FREE), (1, PARTITION)))
-    if p.extent > row.shape[0] or f.extent > row.shape[1] or max(p.stride(0), f.stride(1)) > 1:
-        raise DispatchError(row.name, f"turns {f.extent} x {p.extent}", "whole tiles of 128 x 128")
-    dst = Access(s.dst, s.dst.place.at(PARTITION), p.extent, s.dst.place.at(FREE),
-                 ((f.stride(0), f.extent),))  # fmt: skip
-    src = Access(s.src, s.src.place.at(PARTITION), f.extent, s.src.place.at(FREE),
-                 ((p.stride(1), p.extent),))  # fmt: skip
     what = "f32_column_cycles" if s.dst.buffer.dtype == "f32" else "column_cycles"
-    call = Call("nc_transpose", {"dst": dst, "data": src}, ns_of(row, context, f.extent, what))
-    return timed(row, [call], notes=f"{f.extent} x {p.extent}")
+    call = Call(
+        "nc_transpose", {"dst": dst, "data": src}, ns_of(row, context, src.partitions, what)
+    )
+    return timed(row, [call], notes=f"{src.partitions} x {dst.partitions}")

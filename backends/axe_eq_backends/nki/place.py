@@ -14,6 +14,7 @@ from axe_eq.errors import ScheduleError
 from axe_eq.kernel import ir
 from axe_eq.kernel.spaces import SHARED
 from axe_eq.target import Memory, Target
+from axe_eq_backends.nki.build import inputs, outputs
 from axe_eq_backends.nki.order import touched
 
 
@@ -75,7 +76,7 @@ def first_uses(body: ir.Body, places: Places) -> dict[int, list[ir.Buffer]]:
 def _operands(s: ir.Statement) -> list[ir.View]:
     """The operands of a primitive, or of every primitive inside a statement."""
     if isinstance(s, ir.Primitive):
-        return list(s.views())
+        return [*outputs(s), *inputs(s)]
     return [v for body in ir.children(s) for inner in body for v in _operands(inner)]
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph
     from axe_eq.target import Target
 
-FORMAT = 1
+FORMAT = 2
 
 
 class NkiEmitter:
@@ -116,15 +116,16 @@ class Program:
             AxeError: what a kernel does wrong, with its line.
         """
         from axe_eq_backends.nki.sim import simulate
+        from axe_eq_backends.nki.sim.machine import Machine
 
-        data = self.data
+        data, machine = self.data, Machine(**self.data["machine"])
         held: dict[str, Any] = {
             name: flat(array, data["types"][name], data["elements"][name])
             for name, array in zip(data["inputs"], arrays, strict=True)
         }
         for step in data["steps"]:
             given = [_shaped(held, port) for port in step["inputs"]]
-            made, _ = simulate(step["text"], step["name"], *given, target=data["target"])
+            made, _ = simulate(step["text"], step["name"], *given, target=machine)
             made = made if isinstance(made, tuple | list) else (made,)
             for (buffer, _, dtype), array in zip(step["outputs"], made, strict=True):
                 held[buffer] = np.asarray(array).view(DTYPES[dtype].numpy).reshape(-1)

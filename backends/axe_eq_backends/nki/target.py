@@ -43,7 +43,7 @@ _CHOICES = {
     "block_cols": (512, 1024, 2048),
     "block_depth": (0, 512, 1024, 2048),
     "tile_elements": (512, 2048, 8192),
-    "stream_chunk": (128, 256, 512, 1024, 2048),
+    "stream_chunk": (128, 256, 512, 1024, 2048, 4096, 8192),
 }
 _COSTS = {
     "sbuf_bytes": "peak", "psum_bytes": "peak", "tensor_s": "own", "vector_s": "own",
@@ -75,7 +75,7 @@ def _target(name: str, generation: int, memories: tuple[Memory, ...], engines: t
         # Between kernels of one program: no figure is published; the order of a descriptor ring's.
         launch_s=15e-6,
         links=(Link(64e9, 2e-6),),  # NeuronLink of trn1: 384 GB/s of 6 links; latency assumed
-        limits=_limits(generation), choices=_CHOICES, costs=_COSTS, kept=(),
+        limits=_limits(generation), choices=_CHOICES, costs=_COSTS, kept=("turned",),
         source=source, engines=engines,
         completions=(Completion("semaphore"),),
     )  # fmt: skip

@@ -35,7 +35,7 @@ Text = Callable[[Writer, Call], None]
 def _shown(w: Writer, key: str, value: Any) -> str:
     if isinstance(value, Access):
         return w.access(value)
-    if key.startswith("op") and not key.startswith("operand"):
+    if key.startswith(("op", "reduce_op")) and not key.startswith("operand"):
         return f"nl.{value}"
     if key == "engine":
         return f"nisa.engine.{value}"
@@ -99,5 +99,5 @@ TEXTS: Mapping[str, Text] = {
     op: _named(op)
     for op in ("tensor_copy", "tensor_copy_predicated", "nc_transpose", "tensor_tensor",
                "tensor_scalar", "scalar_tensor_tensor", "activation", "reciprocal", "memset",
-               "tensor_tensor_scan")
+               "tensor_tensor_scan", "dma_transpose", "tensor_scalar_reduce")
 }  # fmt: skip

@@ -43,6 +43,7 @@ class Cells:
     ) -> None:  # fmt: skip
         self.k, self.across, self.read, self.stem = k, across, read, stem
         self.into = dict(into or {})
+        self.rounded: dict[Cell, str] = {}  # floats that nothing but a store reads, and its type
         self.known: dict[Cell, Tile] = {}
         self._worked_out: dict[Cell, Cell] = {}
         self._kinds: dict[Cell, str] = {}
@@ -126,6 +127,10 @@ class Cells:
     def _out(self, args: Sequence[Tile], dtype: str) -> ir.View:
         return self.new(dtype, self.joined(args))
 
+    def _float(self, cell: Cell, args: Sequence[Tile]) -> ir.View:
+        """Where the value of a cell of floats goes."""
+        return self.into.get(cell) or self._out(args, self.rounded.get(cell, "f32"))
+
     def _map(self, cell: Cell, out: ir.View, args: Sequence[Tile]) -> None:
         self.k.map(cell, out, *(a.view for a in args))
 
@@ -149,6 +154,8 @@ class Cells:
             formula = EXPANSIONS[name](*cell.args)
             if cell in self.into:
                 self.into[formula] = self.into[cell]
+            if cell in self.rounded:
+                self.rounded[formula] = self.rounded[cell]
             return self.tile(formula)
         if name in FUNCTIONS:
             return self._function(cell)
@@ -158,7 +165,7 @@ class Cells:
                 return found
             one, tiles = self._numbered(cell, kind)
             tiles = self._widened(tiles)
-            out = self.into.get(cell) or self._out(tiles, "bool" if name in COMPARE else "f32")
+            out = self._out(tiles, "bool") if name in COMPARE else self._float(cell, tiles)
             self._map(one, out, tiles)
             return Tile(out, "bool" if name in COMPARE else "f32")
         if raw(cell):
@@ -168,10 +175,17 @@ class Cells:
             return Tile(out, "f32")
         raise self.refuse(f"computes '{name}' of floats", f"{' '.join(FLOATS)}")
 
-    def _is_column(self, t: Tile, beside: Sequence[Tile]) -> bool:
-        """One value per partition, beside tiles of more."""
-        whole = self.joined([t, *beside])
-        return t.shape != whole and all(e == 1 for d, e in enumerate(t.shape) if d != self.across)
+    def _is_column(self, shape: Sequence[int], beside: Sequence[int]) -> bool:
+        """One value per partition, beside more."""
+        whole = tuple(max(es) for es in zip(shape, beside, strict=True))
+        rest = (e for d, e in enumerate(shape) if d != self.across)
+        return tuple(shape) != whole and all(e == 1 for e in rest)
+
+    def _extents(self, cell: Cell) -> tuple[int, ...]:
+        """The extents of a value, which is not computed for that."""
+        if cell in self.known:
+            return self.known[cell].shape
+        return self.joined([self.tile(arg(n)) for n in sorted(used(cell))])
 
     def _widened(self, tiles: list[Tile]) -> list[Tile]:
         """Values per partition in float32, as instructions take them beside tiles; at most one."""
@@ -179,7 +193,7 @@ class Cells:
             return tiles
         found = list(tiles)
         for n, t in enumerate(tiles):
-            if self._is_column(t, tiles) and t.dtype != "f32":
+            if self._is_column(t.shape, self.joined(tiles)) and t.dtype != "f32":
                 found[n] = self.widen(t)
         return found
 
@@ -221,7 +235,7 @@ class Cells:
         second = Apply(
             cell.cell, tuple(first if a is inner else told(a, arg(1)) for a in cell.args)
         )
-        out = self._out(tiles, "f32")
+        out = self._float(cell, tiles)
         self._map(second, out, tiles)
         return Tile(out, "f32")
 
@@ -241,7 +255,7 @@ class Cells:
         t = self.tile(x)
         inner: Cell = arg(0) if scale is None else Apply("mul", (arg(0), scale))
         inner = Apply("add", (inner, arg(1))) if bias else inner
-        out = self.into.get(cell) or self._out([t, *bias], "f32")
+        out = self._float(cell, [t, *bias])
         self._map(Apply(cell.cell, (inner,)), out, [t, *bias])
         return Tile(out, "f32")
 
@@ -252,14 +266,10 @@ class Cells:
             return [], x
         if self._kind(a) != "f32" or self._kind(b) != "f32":
             return [], x
-        if x.cell == "sub":  # negated by the instruction that computes it, where one does both
-            shape = self.joined([self.tile(arg(n)) for n in sorted(used(b))])
-            whole = self.joined([self.tile(a)])
-            if shape == whole or any(e > 1 for d, e in enumerate(shape) if d != self.across):
-                return [], x
-            b = Apply("mul", (b, Constant(-1.0)))
-        elif not self._is_column(self.tile(b), [self.tile(a)]):
+        if not self._is_column(self._extents(b), self._extents(a)):
             return [], x
+        if x.cell == "sub":  # negated by the instruction that computes it, where one does both
+            b = Apply("mul", (b, Constant(-1.0)))
         return [self.widen(self.tile(b))], a
 
     # -- choices and casts --
@@ -518,7 +528,9 @@ class Cells:
 
     def _columns(self, tiles: Sequence[Tile]) -> list[Tile]:
         return [
-            self.held(t, "f32") if len(tiles) > 1 and self._is_column(t, tiles) else t
+            self.held(t, "f32")
+            if len(tiles) > 1 and self._is_column(t.shape, self.joined(tiles))
+            else t
             for t in tiles
         ]
 

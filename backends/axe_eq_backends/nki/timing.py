@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# Blocks of 16 x 128 elements of two bytes turn in a DMA engine; their rows are what memory sees.
+TURNED_RUN_BYTES = 256
+
 
 def engine_ns(hz: float, cycles: float, elements: float, least: float) -> float:
     """Nanoseconds of an instruction: cycles per element of a partition, and a least number.

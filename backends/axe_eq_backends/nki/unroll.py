@@ -30,6 +30,7 @@ from axe_eq_backends.nki.sim.timeline import Timeline, schedule
 
 MOST_UNROLLED = 24_000  # instructions that are put on a timeline one by one
 FEW = 2, 3  # turns of a loop by which larger kernels are timed
+WRITTEN = ("dst", "reduce_res")  # arguments of calls
 READ_TOO = {"tensor_copy_predicated"}  # calls that also read what they write
 
 
@@ -92,8 +93,8 @@ class _Unrolling:
         found = []
         for call in plan.calls:
             given = {k: x for k, x in call.args.items() if isinstance(x, Access) and not x.is_far}
-            writes = [_Operand.of(x) for k, x in given.items() if k == "dst"]
-            reads = [_Operand.of(x) for k, x in given.items() if k != "dst"]
+            writes = [_Operand.of(x) for k, x in given.items() if k in WRITTEN]
+            reads = [_Operand.of(x) for k, x in given.items() if k not in WRITTEN]
             reads += writes if call.op in READ_TOO else []
             moved = [x for x in call.args.values() if isinstance(x, Access)]
             n_bytes = 0

@@ -19,7 +19,7 @@ from axe_eq.kernel.plan import Call, Plan
 from axe_eq.program.types import DTYPES
 from axe_eq.target import Instr
 from axe_eq_backends.nki.access import Access, walked
-from axe_eq_backends.nki.build import PARTITION
+from axe_eq_backends.nki.build import PARTITION, CopyReduce
 from axe_eq_backends.nki.clock import ns_of, timed
 
 # Cells as operators of nki.language ("Supported Math Operators"): division is none of them.
@@ -380,6 +380,20 @@ def _reduced(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan:
     return timed(row, [Call("tensor_reduce", args, ns_of(row, context, src.elements))], loops)
 
 
+def _copied_and_reduced(row: Instr, s: ir.Primitive, context: Context[ir.Where]) -> Plan:
+    """A product by one, whose results are reduced on the way."""
+    if not isinstance(s, CopyReduce):
+        raise refuse(row, f"is a {s.name}", "a copy with a reduction")
+    if (op := FOLDS.get(s.monoid)) is None or {v.buffer.dtype for v in s.views()} != {"f32"}:
+        raise refuse(row, f"reduces by {s.monoid}", f"f32 by one of {' '.join(FOLDS)}")
+    walk = Walk.of(row, context, s.out, (s.src,))
+    out, _, loops = _folded(row, ir.Reduce(s.monoid, s.reduced, s.src, s.dims, None), context)
+    if loops or walk.loops or out.elements != 1:
+        raise refuse(row, f"has {out.elements} results per partition", "one")
+    return walk.plan([walk.call("tensor_scalar_reduce", data=walk.ins[0], op0="multiply",
+                                operand0=1.0, reduce_op=op, reduce_res=out)])  # fmt: skip
+
+
 def _folded(
     row: Instr, s: ir.Reduce, context: Context[ir.Where]
 ) -> tuple[Access, Access, list[Var]]:
@@ -495,7 +509,7 @@ _BY_ROW: dict[str, Callable[[Instr, ir.Primitive, Context[ir.Where]], Plan]] = {
     "tensor_scalar": _tensor_scalar, "scalar_tensor_tensor": _scalar_tensor_tensor,
     "select": _select, "reciprocal": _reciprocal, "activation": _activation,
     "integers": _integers, "reduce": _reduced, "fill": _filled, "index": _index,
-    "scan": _scanned,
+    "scan": _scanned, "copy_reduce": _copied_and_reduced,
 }  # fmt: skip
 
 

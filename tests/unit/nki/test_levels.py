@@ -206,7 +206,7 @@ def test_streams_of_scores(seed: int) -> None:
         pytest.skip("a dim of one index is no dim of a space")
     chunk = rng.choice([128, 256, 512])
     kept = rng.random() < 0.5 and (chunk >= t or t % chunk == 0)
-    sizes = {"chunk": chunk, "kept": int(kept)}
+    sizes = {"chunk": chunk, "kept": int(kept), "turned": rng.randrange(2) if dtype != "f32" else 0}
     kernel, buffers = stream(mixture(space), "k", trn2, sizes)
     draw = np.random.default_rng(seed)
     held = {

@@ -119,6 +119,16 @@ def test_a_kernel_over_sbuf_names_the_tiles_that_hold_it(golden: Callable[..., N
     golden(str(caught.value))
 
 
+def test_a_kernel_too_large_to_trace_says_how_many_instructions_it_has(
+    golden: Callable[..., None],
+) -> None:
+    low = replace(trn2, limits={**trn2.limits, "instructions": 100})
+    kernel, _ = gemm(product(512, 4096, 512), "k", low, {"rows": 256, "cols": 1024, "deep": 0})
+    with pytest.raises(ScheduleError) as caught:
+        plan(kernel, low)
+    golden(str(caught.value))
+
+
 def test_a_search_takes_what_fits_a_small_sbuf() -> None:
     small = replace(trn2.replace(sbuf=128 * 6144), name="small")
     kernel, _ = walk(

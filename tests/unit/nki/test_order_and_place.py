@@ -21,6 +21,7 @@ from axe_eq_backends.nki.order import busy, instructions, often, ordered, schedu
 from axe_eq_backends.nki.place import lives, placed
 from axe_eq_backends.nki.planning import plan
 from axe_eq_backends.nki.target import trn2
+from tests.unit.nki.test_texts import KERNELS
 
 SHAPE = (128, 256)
 
@@ -218,3 +219,13 @@ def test_a_life_ends_after_the_loop_that_uses_the_tile() -> None:
     assert {x.buffer.name: (x.begin, x.end, x.looped) for x in found} == {
         "t": (0, 4, False), "inner": (2, 3, True)
     }  # fmt: skip
+
+
+def test_a_scan_waits_for_the_constants_that_it_adds() -> None:
+    kernel, _, _ = KERNELS["scanned"]()
+    (scan,) = (s for s, _ in often(kernel.body) if isinstance(s, ir.Scan))
+    (ones,) = scan.scratch
+    read, written = touched(scan)
+    assert ones in read
+    assert {v.buffer for v in (*scan.states, *scan.carries)} <= read
+    assert scan.states[0].buffer in written

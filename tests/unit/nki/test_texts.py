@@ -46,18 +46,18 @@ def tiles(space: Space, tile: int, shapes: dict[str, tuple[int, ...]]) -> Kernel
     return *walk(space, "rows", trn2, {"tile": tile, "across": 0}), shapes
 
 
-def attention(rows: int, length: int, depth: int) -> Mixture:
-    """Softmax(q k) v in bf16, q and v with `depth` contiguous, k with the streamed dim."""
+def attention(rows: int, length: int, depth: int, dtype: str = "bf16") -> Mixture:
+    """Softmax(q k) v, q and v with `depth` contiguous, k with the streamed dim."""
     shape = rows, length, depth, depth
-    q, k = Tensor("q", "bf16", (depth, 0, 1, 0)), Tensor("k", "bf16", (0, 1, length, 0))
-    v, out = Tensor("v", "bf16", (0, depth, 0, 1)), Tensor("y", "bf16", (depth, 0, 0, 1))
-    scores = Sum("+", (2,), Apply("mul", (X, Y)), True, ("bf16", "bf16"))
+    q, k = Tensor("q", dtype, (depth, 0, 1, 0)), Tensor("k", dtype, (0, 1, length, 0))
+    v, out = Tensor("v", dtype, (0, depth, 0, 1)), Tensor("y", dtype, (depth, 0, 0, 1))
+    scores = Sum("+", (2,), Apply("mul", (X, Y)), True, (dtype, dtype))
     pair = Apply("pair", (apply("mul", arg(3), 0.125), Z))
-    mixed = Sum("softmax", (1,), pair, False, ("bf16", "bf16"))
+    mixed = Sum("softmax", (1,), pair, False, (dtype, dtype))
     return mixture(Space(shape, (q, k, v, scores, mixed), ((out, arg(4)),)))
 
 
-MASKED = Apply("where", (apply("ge", Y, Z), X, apply("mul", X, 0.0)))
+MASKED = Apply("where", (apply("ge", Y, Z), X, apply("mul", X, 0.5)))
 WEIGHT = apply("exp", apply("sub", X, Y))
 SOFTMAX = (Sum("max", (1,), X), Sum("+", (1,), WEIGHT))
 KERNELS: dict[str, Callable[[], Kernel]] = {
@@ -80,7 +80,7 @@ KERNELS: dict[str, Callable[[], Kernel]] = {
               ((Tensor("y", "f32", (200, 1)), X),)), 512,
         {"x": (200, 128), "y": (128, 200)}),
     "attention": lambda: (*stream(attention(512, 1024, 64), "attention", trn2,
-                                  {"chunk": 1024, "kept": 1}),
+                                  {"chunk": 1024, "kept": 1, "turned": 1}),
                           {"q": (512, 64), "k": (64, 1024), "v": (1024, 64), "y": (512, 64)}),
     "masked": lambda: tiles(
         Space((128, 300), (Tensor("x", "f32", (300, 1)), Count(0), Count(1)),

@@ -35,7 +35,7 @@ from axe_eq_backends.nki.sim.timeline import PITCH
 from axe_eq_backends.nki.space import Space, Tensor
 from axe_eq_backends.nki.target import trn1, trn2
 from tests.unit.nki.levels import numpy_of, written
-from tests.unit.nki.test_machines import product
+from tests.unit.nki.test_machines import product, without
 from tests.unit.nki.test_texts import KERNELS, Kernel, attention, tiles
 
 
@@ -132,7 +132,8 @@ def test_regions_of_a_tile_stay_in_their_partitions() -> None:
 
 
 def test_blocks_of_attention_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel, _ = stream(attention(1024, 2048, 128), "k", trn2, {"chunk": 2048, "kept": 1})
+    sizes = {"chunk": 1024, "kept": 1, "turned": 1}
+    kernel, _ = stream(attention(1024, 4096, 128), "k", trn2, sizes)
     planned = dispatch(kernel, trn2, derivations())
     spread(planned)
 
@@ -142,22 +143,22 @@ def test_blocks_of_attention_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     given, found = taken(planned), taken(ordered(planned))
     monkeypatch.setattr(order, "turns", lambda loop: 1)  # no loop, whose next turn is looked at
     short = taken(ordered(planned))
-    assert found < 0.99 * short
+    assert found < 0.97 * short
     assert found < 0.85 * given
 
 
-def test_attention_takes_chunks_that_psum_holds() -> None:
-    half = replace(trn2.replace(psum=trn2.memory("psum").n_bytes // 2), name="half")
-    best = []
-    for target in (trn2, half):
-        found = []
-        for chunk in (512, 1024, 2048):
-            sizes = {"chunk": chunk, "kept": 1}
-            if target is half and chunk == 2048:
-                with pytest.raises(DispatchError, match="2048 indices at a time"):
-                    stream(attention(512, 2048, 128), "k", target, sizes)
-                continue
-            kernel, _ = stream(attention(512, 2048, 128), "k", target, sizes)
-            found.append((plan(kernel, target).time_s, chunk))
-        best.append(min(found)[1])
-    assert best == [2048, 1024]
+def streamed(target: Target) -> dict[str, int]:
+    """The cheapest way to stream attention."""
+    cone: Any = SimpleNamespace(name="k")
+    offered = [{"chunk": c, "kept": 1, "turned": t} for c in (512, 2048) for t in (0, 1)]
+    found = priced(cone, attention(512, 2048, 128), "stream", target, offered)
+    return dict(min(found, key=lambda x: x.time_s).parameters)
+
+
+def test_attention_takes_what_the_machine_offers() -> None:
+    small = trn2.replace(sbuf=trn2.memory("sbuf").n_bytes // 16)
+    assert streamed(trn2) == {"chunk": 2048, "kept": 1, "turned": 1}
+    assert streamed(small)["chunk"] == 512
+    assert streamed(without(trn2, "dma.transpose"))["turned"] == 0
+    with pytest.raises(DispatchError, match=r"stream: mixes 128 columns of f32, turned by DMA"):
+        stream(attention(512, 2048, 128, "f32"), "k", trn2, {"chunk": 512, "kept": 1, "turned": 1})

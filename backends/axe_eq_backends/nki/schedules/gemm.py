@@ -311,17 +311,25 @@ class Gemm:
 
         `beside` more indices of `dim` have places in the tiles, which nothing fills here.
         """
+        found = self.held(name, f, dim, size + beside, length)
+        self.fill(found, f, dim, first, size, start)
+        return found
+
+    def held(self, name: str, f: Factor, dim: int, size: int, length: int = 0) -> list[Held]:
+        """Fresh tiles for a side's part."""
         found = []
         whole, rest = divmod(length or self.c.extent(self.c.k), self.part)
         for at, chunks, part in ((0, whole, self.part), (whole * self.part, 1, rest)):
-            if not chunks or not part:
-                continue
-            shape, place = self.side(dim, size + beside, part, chunks)
-            held = self.k.sbuf(name, f.dtype, shape, place)
-            side = Held(held, at, part, chunks)
-            self._fill(side, f, dim, first, size, start + at)
-            found.append(side)
+            if chunks and part:
+                shape, place = self.side(dim, size, part, chunks)
+                found.append(Held(self.k.sbuf(name, f.dtype, shape, place), at, part, chunks))
         return found
+
+    def fill(self, held: Sequence[Held], f: Factor, dim: int, first: Int, size: int,
+             start: Int = 0) -> None:  # fmt: skip
+        """Bring a side's part into its tiles."""
+        for h in held:
+            self._fill(h, f, dim, first, size, start + h.begin)
 
     def _fill(self, h: Held, f: Factor, dim: int, first: Int, size: int, start: Int) -> None:
         c, t = self.c, f.tensor

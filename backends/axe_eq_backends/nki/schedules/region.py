@@ -398,6 +398,8 @@ class Region:
             value = cell.computed_in(DTYPES[t.dtype].accumulate).item()
             self.k.fill(held, value)
         else:
+            if len(self.space.results) == 1 and DTYPES[t.dtype].kind == "f":
+                self.cells.rounded[cell] = t.dtype
             found = self.tile(cell)
             held = found.view
             if list(found.shape) != shape or found.dtype != t.dtype or held.buffer.memory != "sbuf":

@@ -174,29 +174,37 @@ def stream(
         name: of the kernel.
         target: the machine.
         parameters: "chunk", indices of the streamed dim at a time; "kept", whether the operands
-            that all rows share stay in SBUF.
+            that all rows share stay in SBUF; "turned", whether weights are turned by DMA.
 
     Raises:
         DispatchError: something that no instruction computes, or more than PSUM holds.
     """
-    return _Stream(x, name, target, parameters["chunk"], bool(parameters["kept"])).write()
+    return _Stream(x, name, target, parameters).write()
 
 
+# How many chunks' weights are computed before one's are multiplied, by whether DMA turns them: a
+# transfer takes longer from its begin to its end.
+AHEAD = (1, 2)
 GROUP = 4  # parts of a chunk that are turned into one bank, and copied from there at once
 At = tuple[Int, int]  # begin and extent
-Half = Callable[[Int, int, Int], None]  # of a tile: its begin, extent, and which of two places
+Scores = tuple[Int, Tile]  # from where on in a chunk
+Half = Callable[[Int], None]  # of a tile
 
 
 class _Stream:
     """Writes one mixture."""
 
-    def __init__(self, x: Mixture, name: str, target: Target, chunk: int, kept: bool) -> None:
+    def __init__(
+        self, x: Mixture, name: str, target: Target, parameters: Mapping[str, int]
+    ) -> None:
         self.x, self.length, self.width = (
             x,
             x.scores.extent(x.scores.n),
             x.values.extent(x.values.n),
         )
-        self.chunk, self.kept = min(chunk, self.length), kept
+        chunk, kept, turned = (parameters[n] for n in ("chunk", "kept", "turned"))
+        self.chunk, self.kept = min(chunk, self.length), bool(kept)
+        self.by_dma, self.ahead = bool(turned), AHEAD[turned]
         sizes = {"rows": 128, "cols": chunk, "deep": 0}
         self.of_scores = Gemm(x.scores, name, target, sizes)
         self.k, self.names = self.of_scores.k, self.of_scores.names
@@ -204,10 +212,10 @@ class _Stream:
         self.of_values.k, self.of_values.names = self.k, self.names
         self.of_values.begin = self.begin = self.of_scores.begin
         self.bank, self.part = self.of_scores.bank, self.of_scores.part
-        most = target.memory("psum").place_bytes // 2 // DTYPES["f32"].itemsize
-        if self.width >= self.bank or self.chunk > most:
-            wrong = f"mixes {self.width} columns, {self.chunk} indices at a time"
-            raise DispatchError("stream", wrong, f"less than {self.bank}, and at most {most}")
+        dtype = self.of_values.c.products[0][1].dtype
+        if self.width >= self.bank or (self.by_dma and DTYPES[dtype].itemsize != 2):
+            wrong = f"mixes {self.width} columns of {dtype}, turned by {('tensor', 'DMA')[turned]}"
+            raise DispatchError("stream", wrong, f"less than {self.bank}, by DMA of 16 bits")
         if (
             kept
             and self.chunk < self.length
@@ -215,6 +223,9 @@ class _Stream:
         ):
             wrong = f"keeps {self.length} indices and takes {self.chunk} at a time"
             raise DispatchError("stream", wrong, f"multiples of {self.part} that divide them")
+        unit = MONOIDS[x.online.statistic].unit
+        assert unit is not None
+        self.unit = unit
         self.scale, self.score = self._scaled()
 
     def _scaled(self) -> tuple[float, Cell]:
@@ -242,71 +253,105 @@ class _Stream:
             self.rights, self.values = self._rights(every), self._values(every)
             self.lefts = self._left((0, self.x.scores.extent(self.x.scores.m)))
         extent = self.x.scores.extent(self.x.scores.m)
-        if self.chunk < self.length:
-            pieces(self.k, extent, self.part, "mb", lambda row, rows: self._swept((row, rows)))
-            return
-        weights = self._weights(extent > self.part)
+        write = self._swept if self.chunk < self.length else self._whole
+        whole, left = divmod(extent, self.part)
+        for begin, count, rows in ((0, whole, self.part), (whole * self.part, 1, left)):
+            if count and rows:
+                write(begin, count, rows)
 
-        def first(row: Int, rows: int, place: Int) -> None:
-            of_rows, chunk = (row, rows), (0, self.length)
-            score = self._scores(None if self.kept else self._left(of_rows), of_rows, chunk)
-            self._weigh(score, self._best(score), self._part(weights, place, rows, self.length))
+    def _whole(self, begin: int, count: int, rows: int) -> None:
+        """Blocks of rows, each with all of the streamed dim at once."""
+        places = min(self.ahead, count) + 1
+        weights = self._weights(places, rows)
 
-        def second(row: Int, rows: int, place: Int) -> None:
-            held = self._part(weights, place, rows, self.length)
-            self._finish(self._mixed(held, (0, self.length)).all, (row, rows))
+        def first(i: Int) -> None:
+            of_rows = begin + i * rows, rows
+            scores, best = self._scores(
+                None if self.kept else self._left(of_rows), of_rows, (0, self.length)
+            )
+            self._weigh(scores, best, self._part(weights, i % places, rows, self.length))
 
-        self._overlapped(extent, self.part, "mb", first, second)
+        def second(i: Int) -> None:
+            held = self._part(weights, i % places, rows, self.length)
+            self._finish(self._mixed(held, (0, self.length)).all, (begin + i * rows, rows))
 
-    def _overlapped(self, extent: int, tile: int, name: str, first: Half, second: Half) -> None:
-        """Both halves of every tile of a dim, each first one beside the second one before it."""
-        whole, rest = divmod(extent, tile)
+        self._overlapped(count, "mb", first, second)
 
-        def turn(i: Int) -> None:
-            second(i * tile, tile, i % 2)
-            first((i + 1) * tile, tile, (i + 1) % 2)
+    def _overlapped(self, count: int, name: str, first: Half, second: Half) -> None:
+        """Both halves of so many tiles, each first one beside the second one of a tile before."""
+        ahead = min(self.ahead, count)
+        for i in range(ahead):
+            first(i)
+        self._turns(count - ahead, name, second, lambda i: first(i + ahead))
+        for i in range(count - ahead, count):
+            second(i)
 
-        if whole:
-            first(0, tile, 0)
-            if whole == 2:
-                turn(0)
-            elif whole > 2:
-                with self.k.range(whole - 1, name=name) as i:
-                    turn(i)
-            second((whole - 1) * tile, tile, (whole - 1) % 2)
-        if rest:
-            first(whole * tile, rest, whole % 2)
-            second(whole * tile, rest, whole % 2)
+    def _turns(self, count: int, name: str, *halves: Half) -> None:
+        """A loop, or the one turn of it."""
+        if count == 1:
+            for half in halves:
+                half(0)
+        elif count > 1:
+            with self.k.range(count, name=name) as i:
+                for half in halves:
+                    half(i)
 
-    def _swept(self, of_rows: At) -> None:
-        """A block of rows whose chunks are taken one after another."""
-        k, (_, rows) = self.k, of_rows
-        left = None if self.kept else self._left(of_rows)
+    def _swept(self, begin: int, count: int, rows: int) -> None:
+        """Blocks of rows, whose chunks are taken one after another.
+
+        The first chunks of a block are weighed while the last ones of the block before are summed.
+        """
+        k, (whole, rest) = self.k, divmod(self.length, self.chunk)
+        (_, factor, _), chunks = self.x.scores.products[0], whole + bool(rest)
+        ahead = min(self.ahead, chunks)
+        left = None if self.kept else self.of_scores.held("left", factor, self.x.scores.m, rows)
         top, mixed = self._tile("top", m=rows), self._tile("mixed", m=rows, q=self.width + 1)
-        unit = MONOIDS[self.x.online.statistic].unit
-        assert unit is not None
-        k.fill(top.view, unit)
-        k.fill(mixed.view, 0.0)
-        weights, changes = self._weights(True, rows), self._two("change", "f32", m=rows)
+        weights = self._weights(ahead + 1, rows)
+        changes = self._places("change", "f32", ahead + 1, m=rows)
 
-        def first(at: Int, n: int, place: Int) -> None:
-            score = self._scores(left, of_rows, (at, n))
-            here, new = self._best(score), self._tile("new", m=rows)
+        def size(c: Int) -> int:
+            return rest if rest and isinstance(c, int) and c == whole else self.chunk
+
+        def first(r: Int, c: Int) -> None:
+            n, place, of_rows = size(c), (r * chunks + c) % (ahead + 1), (begin + r * rows, rows)
+            if isinstance(c, int) and c == 0:
+                if left:
+                    self.of_scores.fill(left, factor, self.x.scores.m, *of_rows)
+                k.fill(top.view, self.unit)
+            scores, here = self._scores(left, of_rows, (c * self.chunk, n))
+            new = self._tile("new", m=rows)
             k.map(apply(self.x.online.merge, arg(0), arg(1)), new.view, top.view, here.view)
-            self._weigh(score, new, self._part(weights, place, rows, n))
+            known = self._weigh(scores, new, self._part(weights, place, rows, n))
             change = self._times(self.x.online.rescale)
             to = {change: self._part(changes, place, rows, 1)}
-            Cells(k, self.x.scores.m, lambda i: (top, new)[i], into=to).tile(change)
+            cells = Cells(k, self.x.scores.m, lambda i: (top, new)[i], into=to)
+            cells.known |= known
+            cells.tile(change)
             k.copy(top.view, new.view)
 
-        def second(at: Int, n: int, place: Int) -> None:
-            acc = self._mixed(self._part(weights, place, rows, n), (at, n))
+        def second(r: Int, c: Int) -> None:
+            n, place = size(c), (r * chunks + c) % (ahead + 1)
+            acc = self._mixed(self._part(weights, place, rows, n), (c * self.chunk, n))
             change = self._part(changes, place, rows, 1)
             cell = apply("add", apply("mul", arg(0), arg(1)), arg(2))
             k.map(cell, mixed.view, mixed.view, change, acc.all)
 
-        self._overlapped(self.length, self.chunk, "tb", first, second)
-        self._finish(mixed.view, of_rows)
+        def block(r: Int, last: bool = False) -> None:
+            k.fill(mixed.view, 0.0)
+            self._turns(whole - ahead, "tb", lambda c: second(r, c), lambda c: first(r, c + ahead))
+            if rest and whole >= ahead:
+                second(r, whole - ahead)
+                first(r, whole)
+            for c in range(ahead):
+                second(r, chunks - ahead + c)
+                if not last:
+                    first(r + 1, c)
+            self._finish(mixed.view, (begin + r * rows, rows))
+
+        for c in range(ahead):
+            first(0, c)
+        self._turns(count - 1, "mb", block)
+        block(count - 1, last=True)
 
     # -- tiles --
 
@@ -323,18 +368,17 @@ class _Stream:
         shape = self._shape(**extents)
         return Tile(self.k.sbuf(name, "f32", shape, rows_of(shape, self.x.scores.m)).all, "f32")
 
-    def _two(self, name: str, dtype: str, count: int = 2, **extents: int) -> ir.Buffer:
-        """A tile with places for what two turns use."""
+    def _places(self, name: str, dtype: str, count: int, **extents: int) -> ir.Buffer:
+        """A tile with places for what so many turns use."""
         shape = [count, *self._shape(**extents)]
         return self.k.sbuf(name, dtype, shape, rows_of(shape, 1 + self.x.scores.m))
 
-    def _weights(self, two: bool, rows: int = 0) -> ir.Buffer:
+    def _weights(self, places: int, rows: int) -> ir.Buffer:
         dtype = self.x.values.products[0][1].dtype
-        rows = rows or min(self.part, self.x.scores.extent(self.x.scores.m))
-        return self._two("weights", dtype, 1 + two, m=rows, t=self.chunk)
+        return self._places("weights", dtype, places, m=rows, t=self.chunk)
 
     def _part(self, buffer: ir.Buffer, place: Int, rows: int, n: int) -> ir.View:
-        """One of two places: some rows, and indices of the streamed dim."""
+        """One of the places: some rows, and indices of the streamed dim."""
         s = self.x.scores
         extent = {s.m: rows, s.n: n}
         spans = [span(0, extent.get(d, 1)) for d in self.x.space.dims]
@@ -364,32 +408,48 @@ class _Stream:
 
     # -- scores --
 
-    def _scores(self, left: list[Held] | None, of_rows: At, chunk: At) -> Tile:
-        """Scores of a chunk, but for their factor; of what is kept where no operand is given."""
+    def _scores(self, left: list[Held] | None, of_rows: At, chunk: At) -> tuple[list[Scores], Tile]:
+        """Scores of a chunk but for their factor, in SBUF, and their statistic.
+
+        A bank of them at a time is a sum in PSUM. The pass that copies it takes the statistic too.
+        """
         s, (row, rows), (at, n) = self.x.scores, of_rows, chunk
         lefts, here = (self.lefts, row) if left is None else (left, 0)
         rights, there = (self.rights, at) if self.kept else (self._rights(chunk), 0)
-        (acc,) = self.of_scores.sums([lefts], [rights], (here, rows), (there, n))
-        (product, _, _) = s.products[0]
-        given = {product: Tile(acc.all, "f32")}
-        return self._region(of_rows, {s.n: n}, {s.n: at}, given).tile(self.score)
+        (product, _, _), statistic = s.products[0], self.x.online.statistic
+        plain = self.score == arg(product)
+        whole, rest = divmod(n, self.bank)
+        each = self._tile("each", m=rows, t=whole + bool(rest))
+        found: list[Scores] = []
 
-    def _best(self, score: Tile) -> Tile:
-        """The statistic of a chunk's scores: of every bank, then of these."""
-        s, (rows, n) = self.x.scores, (score.shape[d] for d in (self.x.scores.m, self.x.scores.n))
-        banks = -(-n // self.bank)
-        each, here = self._tile("each", m=rows, t=banks), self._tile("here", m=rows)
-        for b, (at, size) in enumerate(self._banks(n)):
-            to = self._along(each.view, s.n, b, 1) if banks > 1 else here.view
-            self.k.reduce(
-                self.x.online.statistic, to, self._along(score.view, s.n, at, size), [s.n]
-            )
-        if banks > 1:
-            self.k.reduce(self.x.online.statistic, here.view, each.view, [s.n])
-        return here
+        def bank(tile: Tile | None, first: int, b: Int, size: int) -> None:
+            begin = first + b * self.bank
+            (acc,) = self.of_scores.sums([lefts], [rights], (here, rows), (there + begin, size))
+            to = self._along(each.view, s.n, first // self.bank + b, 1)
+            if plain:
+                assert tile is not None
+                part = self._along(tile.view, s.n, b * self.bank, size)
+                self.k.copy_reduce(statistic, part, to, acc.all, [s.n])
+                return
+            given = {product: Tile(acc.all, "f32")}
+            score = self._region(of_rows, {s.n: size}, {s.n: at + begin}, given).tile(self.score)
+            self.k.reduce(statistic, to, score.view, [s.n])
+            found.append((begin, score))
 
-    def _banks(self, n: int) -> list[tuple[int, int]]:
-        return [(at, min(self.bank, n - at)) for at in range(0, n, self.bank)]
+        for first, count, size in ((0, whole, self.bank), (whole * self.bank, 1, rest)):
+            if not count or not size:
+                continue
+            if plain:
+                found.append((first, self._tile("scores", m=rows, t=count * size)))
+                tile = found[-1][1]
+                pieces(self.k, count, 1, "sb",
+                       lambda b, _, t=tile, f=first, z=size: bank(t, f, b, z))  # type: ignore[misc]  # fmt: skip
+            else:
+                for b in range(count):
+                    bank(None, first, b, size)
+        best = self._tile("here", m=rows)
+        self.k.reduce(statistic, best.view, each.view, [s.n])
+        return found, best
 
     def _times(self, cell: Cell) -> Cell:
         """A cell of scores or statistics that stand without their factor."""
@@ -398,17 +458,18 @@ class _Stream:
         both = {n: apply("mul", arg(n), self.scale) for n in (0, 1)}
         return substituted(cell, both)
 
-    def _weigh(self, score: Tile, top: Tile, to: ir.View) -> None:
-        """Weights of a chunk, a bank of scores at a time."""
+    def _weigh(self, scores: Sequence[Scores], top: Tile, to: ir.View) -> dict[Cell, Tile]:
+        """Weights of a chunk's scores; what was computed of the statistic alone."""
         s, weight = self.x.scores, self._times(self.x.online.weight)
         known: dict[Cell, Tile] = {}
-        for at, n in self._banks(score.shape[s.n]):
-            here = replace(score, view=self._along(score.view, s.n, at, n))
-            cells = Cells(self.k, s.m, lambda i, ts=(here, top): ts[i],  # type: ignore[misc]
+        for at, score in scores:
+            n = score.shape[s.n]
+            cells = Cells(self.k, s.m, lambda i, ts=(score, top): ts[i],  # type: ignore[misc]
                           into={weight: self._along(to, s.n, at, n)})  # fmt: skip
             cells.known |= known
             cells.tile(weight)
             known = {c: t for c, t in cells.known.items() if 0 not in used(c)}
+        return known
 
     # -- sums --
 
@@ -420,31 +481,39 @@ class _Stream:
         shape = self._shape(m=rows, q=self.width + 1)
         acc = k.psum("mix", "f32", shape, rows_of(shape, s.m))
         out = self.of_values.matrix(acc, (s.m, v.n), {})
-        started = 0
-        for h in values:
+        for number, h in enumerate(values):
             parts = n // h.part if self.kept and self.chunk < self.length else h.chunks
-            for first in range(0, parts, GROUP):
-                some = min(GROUP, parts - first)
+
+            def group(first: Int, some: int, number: int = number, h: Held = h) -> None:
                 turned, place = self.of_values.side(s.m, rows, h.part, some)
-                bank = k.psum("turned", dtype, turned, place)
                 flipped = k.sbuf("flipped", dtype, turned, place)
-                where = h.begin + first * h.part
-
-                def turn(
-                    i: Int, where: int = where, part: int = h.part, bank: ir.Buffer = bank
-                ) -> None:
-                    k.copy(self._along(bank.all, s.n, i * part, part),
-                           self._along(weights, s.n, where + i * part, part))  # fmt: skip
-
-                pieces(k, some, 1, "ko", lambda i, _, turn=turn: turn(i))  # type: ignore[misc]
-                k.copy(flipped.all, bank.all)
+                begins = h.begin + first * h.part
+                self._turn(flipped, self._along(weights, s.n, begins, some * h.part), h.part)
                 of_chunk = {s.n: span(begin + first * h.part, some * h.part)}
+                started: Int = 1 if number else first if isinstance(first, int) else first > 0
                 k.gemm(
                     out, self.of_values.matrix(flipped, (s.m, s.n), {}),
-                    self.of_values.matrix(h.buffer, (v.n, s.n), of_chunk), accumulate=started,
+                    self.of_values.matrix(h.buffer, (v.n, s.n), of_chunk),
+                    accumulate=min(started, 1) if isinstance(started, int) else started,
                 )  # fmt: skip
-                started = 1
+
+            pieces(k, parts, GROUP, "kg", group)
         return acc
+
+    def _turn(self, to: ir.Buffer, weights: ir.View, part: int) -> None:
+        """Weights with so many of the chunk on partitions, by DMA or by way of PSUM."""
+        k, n = self.k, self.x.scores.n
+        if self.by_dma:
+            k.copy(to.all, weights)
+            return
+        bank = k.psum("turned", to.dtype, weights.shape, to.place)
+
+        def tile(i: Int, _: int) -> None:
+            k.copy(self._along(bank.all, n, i * part, part),
+                   self._along(weights, n, i * part, part))  # fmt: skip
+
+        pieces(k, weights.shape[n] // part, 1, "ko", tile)
+        k.copy(to.all, bank.all)
 
     def _finish(self, mixed: ir.View, of_rows: At) -> None:
         """The quotient of both sums, the cells on it, and their stores."""

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from axe_eq_backends.nki.sim.errors import Line, refuse, shown
 from axe_eq_backends.nki.sim.machine import Machine
 from axe_eq_backends.nki.sim.state import PSUM, SBUF, Step
 from axe_eq_backends.nki.sim.storage import Region, Tile
 from axe_eq_backends.nki.sim.timeline import PITCH, Item
+
+Steps = tuple[tuple[int, int], ...]  # (bytes, count), slow to fast
 
 
 @dataclass(frozen=True)
@@ -161,11 +164,19 @@ def _at(region: Region, placed: Mapping[int, int]) -> Region:
     region = region.ascending()
     if not tile.memory.on_chip:
         return Region(tile.number, region.first, region.steps, region.run)
-    row = tile.bytes_per_partition
-    partition = region.first // row + (tile.address[0] if tile.address else 0)
-    first = partition * PITCH + region.first % row + placed.get(tile.number, 0)
-    steps, run = list[tuple[int, int]](), min(region.run, row)
-    for step, n in (*region.steps, (run, region.run // run)):
+    partition, first = divmod(region.first, tile.bytes_per_partition)
+    partition += tile.address[0] if tile.address else 0
+    at = partition * PITCH + first + placed.get(tile.number, 0)
+    memory = tile.memory.value
+    space = memory if tile.number in placed else (memory, tile.number)
+    return Region(space, at, *_pitched(region.steps, region.run, tile.bytes_per_partition))
+
+
+@lru_cache(maxsize=1 << 12)
+def _pitched(of: Steps, whole: int, row: int) -> tuple[Steps, int]:
+    """Steps and run of a region whose partitions, `row` bytes each, lie `PITCH` bytes apart."""
+    steps, run = list[tuple[int, int]](), min(whole, row)
+    for step, n in (*of, (run, whole // run)):
         inside = row // step if step < row else n  # how many of the steps stay in a partition
         steps += [(step * inside, n // inside), (step, inside)] if n > inside else [(step, n)]
     moved = tuple(
@@ -173,6 +184,4 @@ def _at(region: Region, placed: Mapping[int, int]) -> Region:
         for step, n in steps
         if n > 1
     )
-    memory = tile.memory.value
-    space = memory if tile.number in placed else (memory, tile.number)
-    return Region(space, first, moved, run)
+    return moved, run

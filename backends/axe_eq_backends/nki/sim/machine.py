@@ -103,12 +103,14 @@ def _rates(target: Target) -> dict[str, float]:
     return out
 
 
-def machine(target: str | Target) -> Machine:
-    """The machine of a target or of its name.
+def machine(target: str | Target | Machine) -> Machine:
+    """The machine of a target or of its name; a machine itself.
 
     Raises:
         NkiError: no target of Trainium has that name.
     """
+    if isinstance(target, Machine):
+        return target
     if isinstance(target, Target):
         return machine_of(target)
     known = {t.name: t for t in vars(targets).values() if isinstance(t, Target)}

@@ -58,7 +58,8 @@ class Report:
 
 
 def simulate(
-    source: str | Callable[..., Any], kernel: str = "", *args: Any, target: str | Target = "trn2",
+    source: str | Callable[..., Any], kernel: str = "", *args: Any,
+    target: str | Target | Machine = "trn2",
     dialect: str = "0.3", grid: tuple[int, ...] = (), most_instructions: int = MOST_INSTRUCTIONS,
     names: Mapping[str, Any] | None = None, file: str = "", **kwargs: Any,
 ) -> tuple[Any, Report]:  # fmt: skip
@@ -71,7 +72,7 @@ def simulate(
         source: a text that defines the kernel, or the function.
         kernel: its name; of a function "" means its own.
         args: arguments; arrays of numpy (or with `detach`) are tensors in HBM.
-        target: "trn1", "trn2", "trn3" or a `Target` of family nki.
+        target: "trn1", "trn2", "trn3", a `Target` of family nki or a `Machine`.
         dialect: "0.2" or "0.3".
         grid: programs that run one after the other.
         most_instructions: after which the run is refused.

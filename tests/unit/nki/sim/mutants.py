@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,21 +20,20 @@ SWAPPED = {
     "psum": "sbuf",
     "sbuf": "psum",
     "float32": "bfloat16",
-    "int32": "int16",
+    "int32": "int8",
     "reset_reduce": "reduce",
 }
 
 
-def mutants(text: str) -> Iterator[tuple[str, str]]:
-    """(what was changed, the changed text) for every site."""
+def mutants(text: str, first: int = 0, every: int = 1) -> Iterator[tuple[str, str]]:
+    """(what was changed, the changed text) for every site, or for every so many of the changes."""
     tree = ast.parse(text)
-    nodes = list(ast.walk(tree))
-    for at, node in enumerate(nodes):
-        line = getattr(node, "lineno", 0)
-        for said, field, value in _changes(node):
-            other = copy.deepcopy(tree)
-            setattr(list(ast.walk(other))[at], field, value)
-            yield f"{line}: {said}", ast.unparse(other)
+    changes = [(node, *change) for node in ast.walk(tree) for change in _changes(node)]
+    for node, said, field, value in changes[first % every :: every]:
+        before = getattr(node, field)
+        setattr(node, field, value)
+        yield f"{getattr(node, 'lineno', 0)}: {said}", ast.unparse(tree)
+        setattr(node, field, before)
 
 
 def _changes(node: ast.AST) -> Iterator[tuple[str, str, Any]]:

@@ -15,6 +15,7 @@ from axe_eq_backends.nki.sim.isa.registry import instruction
 from axe_eq_backends.nki.sim.state import PSUM, SBUF, Run, current
 from axe_eq_backends.nki.sim.storage import Array
 from axe_eq_backends.nki.sim.views import Register, Tensor
+from axe_eq_backends.nki.timing import TURNED_RUN_BYTES
 
 RUN_BYTES = 2048  # contiguous, from which a DMA is near its rate (nki-dma-bandwidth-guide)
 
@@ -155,8 +156,7 @@ def dma_transpose(
         )
     values, _ = gathered(run, "src", src, oob_mode, exact=dst.dtype == src.dtype)
     run.write("dst", dst, np.ascontiguousarray(values.transpose(order)))
-    # Blocks of 16 x 128 elements turn in the engine; their rows are what memory sees.
-    transfer(run, dst, src, least=min(src.free_run(), 256))
+    transfer(run, dst, src, least=min(src.free_run(), TURNED_RUN_BYTES))
 
 
 @instruction(defaults={"unique_indices": True})
