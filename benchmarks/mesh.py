@@ -2,10 +2,10 @@
 
 ``python -m benchmarks.mesh`` prints three tables. Programs: bytes that cross links, by both
 objectives, beside the best plan worked out by hand, JAX and DTensor, and how much slower by
-estimate the plan is that rooflines of operators choose, whose kernels are fused afterwards. Stacks of transformer layers:
-how long planning takes, stage by stage. Redistributions: processor time of planning all ranks'
-messages, the least of several runs, and of the proof; bytes are compared with the lower bound
-before anything is timed. ``--write`` keeps the figures in results/mesh.json.
+estimate the plan is that rooflines of operators choose, whose kernels are fused afterwards. Stacks
+of transformer layers: how long planning takes. Redistributions: processor time of planning all
+ranks' messages, the least of several runs, and of the proof; bytes are compared with the lower
+bound before anything is timed. ``--write`` keeps the figures in results/mesh.json.
 """
 
 from __future__ import annotations

@@ -327,7 +327,7 @@ def operator_names(without: Collection[str] = ()) -> list[str]:
     names = (
         [c.name for c in _single()]
         + [f"reduce {m}" for m in MONOIDS if MONOIDS[m].commutative]
-        + [s for s in SELECTORS if not SELECTORS[s].cut]
+        + [n for n in SELECTORS if (s := SELECTORS[n]).look or (s.sample and not s.cut)]
         + [f"scan {m}" for m in MONOIDS]
     )
     return [n for n in names if n.removeprefix("reduce ").removeprefix("scan ") not in without]

@@ -49,11 +49,13 @@ def _rank_program(found: Any, path: str) -> Any:
 
 
 def taking(function: Any, specs: Sequence[Any]) -> Any:
-    """The function, which takes an argument for every spec.
+    """The function, which takes an argument for every spec; a rank program says so itself.
 
     Raises:
         ArgumentError: it takes other arguments than ``--spec`` describes.
     """
+    if not isinstance(function, FunctionType):
+        return function
     try:
         signature(function).bind(*specs)
     except ValueError:

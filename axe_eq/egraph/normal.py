@@ -23,6 +23,7 @@ Class = tuple[str, Any]  # sort name, raw value
 Row = tuple[Symbol, tuple[Any, ...], Class]  # symbol, primitives and classes, class
 
 _PLAIN, _OTHER = 1000, 3000
+_INPUT = _OTHER + 2  # more than a constant: an input that equals one is an array that is known
 
 
 class Normalizer:
@@ -136,7 +137,7 @@ def _best(rows: Iterable[Row], known: Mapping[Class, Term]) -> list[tuple[Class,
             continue
         # At equal depth what normal forms see through goes on top: they start there.
         found[where] = min(
-            found.get(where, (_OTHER + 1, b"", term)), (_weight(row), term.digest, term)
+            found.get(where, (_INPUT + 1, b"", term)), (_weight(row), term.digest, term)
         )
     return [(where, term) for where, (_, _, term) in found.items()]
 
@@ -145,6 +146,8 @@ def _weight(row: Row) -> int:
     symbol, args, _ = row
     if symbol.result == ARGS:
         return 1
+    if symbol is In:
+        return _INPUT
     if symbol is Op:
         name, _ = split_text(args[1])
         if name in CELLS and (CELLS[name].associative or not CELLS[name].rounds):

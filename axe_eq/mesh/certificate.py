@@ -12,6 +12,7 @@ from functools import reduce
 from math import prod
 
 import numpy as np
+from numpy.typing import NDArray
 
 from axe_eq.errors import ScheduleError
 from axe_eq.mesh.messages import Block, Messages
@@ -64,7 +65,7 @@ def certify(name: str, messages: Messages, pieces: Sequence[Piece]) -> Certifica
     for block, piece in zip(messages.blocks, pieces, strict=True):
         source = messages.sources[piece.leaf] if piece.leaf >= 0 else None
         bound += _block(name, block, piece, source, messages.goal) * messages.itemsize
-    _check_coverage(name, pieces)
+    check_coverage(name, pieces)
     if messages.n_bytes != bound:
         raise _wrong(name, f"moves {messages.n_bytes} bytes", f"{bound}, wanted and not held")
     n = prod(messages.goal.shape) * len(messages.goal.copies)
@@ -171,36 +172,62 @@ def _check_goals(name: str, block: Block, want: Ints, copies: Ints, n_choices: i
         raise _wrong(name, wrong, "once")
 
 
-def _check_coverage(name: str, pieces: Sequence[Piece]) -> None:
-    """Every element is read by one piece, or is a constant that no piece lies over."""
-    shape = pieces[0].shape if pieces else ()
-    first = pieces[0] if pieces else None
-    if len(pieces) == 1 and first is not None and _is_whole(first):
+def check_coverage(name: str, pieces: Sequence[Piece]) -> None:
+    """Every element is read by one piece, or is a constant that no piece lies over.
+
+    Indices that lie in the same pieces are looked at once: a dim is enumerated, the whole never.
+    """
+    if not pieces or (len(pieces) == 1 and _is_whole(pieces[0])):
         return
-    check_entries(name, prod(shape))
-    read, filled = np.zeros(prod(shape), np.uint8), np.zeros(prod(shape), np.bool_)
-    for piece in pieces:
-        at = _elements(piece)
+    shape, members = pieces[0].shape, list[NDArray[np.bool_]]()
+    first: list[Ints] = []  # per dims, the first index that lies so
+    for dims in _mixed_dims(pieces):
+        check_entries(name, size := prod(shape[d] for d in dims))
+        member = np.zeros((len(pieces), size), np.bool_)
+        for number, piece in enumerate(pieces):
+            member[number, _indices(piece, dims)] = True
+        found, at = np.unique(member, axis=1, return_index=True)
+        members.append(found)
+        digits = np.unravel_index(at, [shape[d] for d in dims])
+        strides = [prod(shape[d + 1 :]) for d in dims]
+        first.append(np.stack([i * s for i, s in zip(digits, strides, strict=True)]).sum(0))
+    sizes = [m.shape[1] for m in members]
+    check_entries(name, prod(sizes))
+    read, filled = np.zeros(sizes, np.int64), np.zeros(sizes, np.bool_)
+    for number, piece in enumerate(pieces):
+        there = reduce(np.multiply.outer, [m[number] for m in members], np.True_)
         if piece.leaf == FILL:
-            filled[at] = True
+            filled |= there
         else:
-            read[at] += 1
-    wrong = np.flatnonzero((read > 1) | ((read == 0) & ~filled))
-    if wrong.size:
-        raise _wrong(name, f"element {wrong[0]} is read {read[wrong[0]]} times", "once")
+            read += there
+    wrong = np.argwhere((read > 1) | ((read == 0) & ~filled))
+    if len(wrong):
+        element = sum(int(f[i]) for f, i in zip(first, wrong[0].tolist(), strict=True))
+        times = read[tuple(wrong[0])]
+        raise _wrong(name, f"element {element} is read {times} times", "once")
+
+
+def _mixed_dims(pieces: Sequence[Piece]) -> list[tuple[int, ...]]:
+    """The dims of the value, those together that a group of some piece has together."""
+    sets: list[set[int]] = []
+    for group in (g for piece in pieces for g in piece.groups if g.dims):
+        met = [s for s in sets if s & set(group.dims)]
+        sets = [s for s in sets if not s & set(group.dims)]
+        sets.append(set(group.dims).union(*met))
+    return sorted(tuple(sorted(s)) for s in sets)
+
+
+def _indices(piece: Piece, dims: tuple[int, ...]) -> Ints:
+    """Row-major indices over some dims of a piece's elements; its other dims are not looked at."""
+    parts = []
+    for g in (g for g in piece.groups if set(g.dims) & set(dims)):
+        rest, found = g.index, np.zeros_like(g.index)
+        for d in reversed(g.dims):
+            rest, digit = np.divmod(rest, piece.shape[d])
+            found = found + digit * prod(piece.shape[e] for e in dims if e > d)
+        parts.append(found)
+    return outer(parts).reshape(-1)
 
 
 def _is_whole(piece: Piece) -> bool:
     return all(len(g.index) == prod(piece.shape[d] for d in g.dims) for g in piece.groups)
-
-
-def _elements(piece: Piece) -> Ints:
-    """Row-major indices of a piece's elements."""
-    parts = []
-    for g in piece.groups:
-        rest, found = g.index, np.zeros_like(g.index)
-        for d in reversed(g.dims):
-            rest, digit = np.divmod(rest, piece.shape[d])
-            found = found + digit * prod(piece.shape[d + 1 :])
-        parts.append(found)
-    return outer(parts).reshape(-1)

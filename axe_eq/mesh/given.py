@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from axe_eq.errors import ArgumentError
+from axe_eq.errors import ArgumentError, AxeError
 from axe_eq.mesh.plan import MeshPlan
-from axe_eq.program.types import Array, dtype
+from axe_eq.program.types import dtype
 
 
-def report(plan: MeshPlan, shards: Mapping[str, Array]) -> bytes:
-    """What a rank says of its shards before a run: what is wrong with one, and their digests."""
+def report(plan: MeshPlan, shards: Mapping[str, Any], digest: Callable[[Any], str]) -> bytes:
+    """What a rank says of its shards before a run: what is wrong with one, and digests of copies.
+
+    Args:
+        plan: of all ranks.
+        shards: arrays of any library.
+        digest: of such an array.
+    """
     said: dict[str, object] = {"plan": plan.digest}
     for name, array in shards.items():
         wanted = plan.local_type(name)
-        found = dtype(array.dtype).name
+        found = _element(array)
         if tuple(array.shape) != wanted.shape:
             said["wrong"] = [f"shard {name!r}", f"has shape {tuple(array.shape)}", str(wanted)]
             break
@@ -27,12 +33,25 @@ def report(plan: MeshPlan, shards: Mapping[str, Array]) -> bytes:
             said["wrong"] = [f"shard {name!r}", f"has dtype {found}", str(wanted)]
             break
     else:
-        said["digests"] = {n: _digest(a) for n, a in shards.items()}
+        copied = [n for n in shards if copies_of(plan, n)]
+        said["digests"] = {n: digest(shards[n]) for n in copied}
     return json.dumps(said).encode()
 
 
-def _digest(array: Array) -> str:
-    return hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=16).hexdigest()
+def report_wrong(plan: MeshPlan, error: ArgumentError) -> bytes:
+    """What a rank says of a shard that it cannot read."""
+    said = [error.thing, error.wrong, error.expected]
+    return json.dumps({"plan": plan.digest, "wrong": said}).encode()
+
+
+def _element(array: Any) -> str:
+    """The element type of an array of any library, as it is called here or there."""
+    given = array.dtype
+    text = str(given).rpartition(".")[2]
+    try:
+        return dtype(given if isinstance(given, np.dtype) else text).name
+    except AxeError:
+        return text
 
 
 def check_reports(plan: MeshPlan, reports: Sequence[bytes]) -> None:
@@ -70,6 +89,6 @@ def copies_of(plan: MeshPlan, name: str) -> list[list[int]]:
     holder = plan.side(name)
     parts: dict[bytes, list[int]] = {}
     for rank in holder.devices.tolist():
-        held = np.flatnonzero(holder.held_by(rank)) if len(holder.copies) > 1 else np.array([rank])
+        held = holder.bases[np.isin(holder.bases, rank - holder.copies)]
         parts.setdefault(held.tobytes(), []).append(rank)
     return [ranks for ranks in parts.values() if len(ranks) > 1]

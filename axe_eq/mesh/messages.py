@@ -149,7 +149,8 @@ class Messages:
     # -- one device's part -------------------------------------------------------------------------
 
     @cached_property
-    def _by_pair(self) -> dict[tuple[int, int], list[tuple[int, int]]]:
+    def by_pair(self) -> dict[tuple[int, int], list[tuple[int, int]]]:
+        """(source, goal) -> block and row of every part of a message, in the order of packing."""
         found: dict[tuple[int, int], list[tuple[int, int]]] = {}
         for src, dst, _, block, row in self.table.tolist():
             found.setdefault((src, dst), []).append((block, row))
@@ -163,13 +164,13 @@ class Messages:
             dst: the receiver.
             memories: the flat memory that the sender has of every leaf.
         """
-        parts = [self._payload(b, r, memories).reshape(-1) for b, r in self._by_pair[src, dst]]
+        parts = [self._payload(b, r, memories).reshape(-1) for b, r in self.by_pair[src, dst]]
         return np.concatenate(parts)
 
     def unpack(self, src: int, dst: int, payload: Array, memory: Array) -> None:
         """Store what another device sent into a device's flat memory of the goal."""
         begin = 0
-        for number, row in self._by_pair[src, dst]:
+        for number, row in self.by_pair[src, dst]:
             block = self.blocks[number]
             end = begin + int(block.count[row])
             self._store(block, row, payload[begin:end], memory)
@@ -187,13 +188,10 @@ class Messages:
     def _payload(self, number: int, row: int, memories: Sequence[Array]) -> Array:
         block = self.blocks[number]
         piece, chosen = block.piece, block.chosen(row)
-        if piece.leaf == FILL:
-            return np.asarray(piece.fill)
+        if piece.leaf < 0:
+            return made(piece, chosen)
         leaves = [c.leaf for c in chosen]
-        if piece.leaf == MADE:
-            whole = evaluate_sel(piece.text, ()).reshape(-1)
-            return whole[_flat(leaves, piece.groups, piece.leaf_shape)]
-        return memories[piece.leaf][_addresses(self.sources[piece.leaf], leaves, piece, True)]
+        return memories[piece.leaf][addresses(self.sources[piece.leaf], leaves, piece, True)]
 
     def _store(self, block: Block, row: int, payload: Array, memory: Array) -> None:
         chosen = block.chosen(row)
@@ -204,14 +202,14 @@ class Messages:
             values = values[np.ix_(*[c.slot for c in chosen])]
         indices = [c.index for c in chosen]
         for copy in self.goal.local_copies.tolist():
-            memory[_addresses(self.goal, indices, block.piece, False, copy)] = values
+            memory[addresses(self.goal, indices, block.piece, False, copy)] = values
 
     # -- what was moved, told again ---------------------------------------------------------------
 
     def regions(self, src: int, dst: int) -> list[dict[str, object]]:
         """What one device sends another: per part its leaf, its region of it and its bytes."""
         found: list[dict[str, object]] = []
-        for number, row in self._by_pair[src, dst]:
+        for number, row in self.by_pair[src, dst]:
             block = self.blocks[number]
             said = [run_text(c.leaf) for c in block.chosen(row)]
             region = dict(zip([g.leaf_dims for g in block.piece.groups], said, strict=True))
@@ -223,9 +221,16 @@ class Messages:
         return found
 
 
-def _addresses(
-    side: Side, indices: Sequence[Ints], piece: Piece, leaf: bool, copy: int = 0
-) -> Ints:
+def made(piece: Piece, chosen: Sequence[Class]) -> Array:
+    """What is stored of a piece that reads nothing."""
+    if piece.leaf == FILL:
+        return np.asarray(piece.fill)
+    assert piece.leaf == MADE
+    whole = evaluate_sel(piece.text, ()).reshape(-1)
+    return whole[_flat([c.leaf for c in chosen], piece.groups, piece.leaf_shape)]
+
+
+def addresses(side: Side, indices: Sequence[Ints], piece: Piece, leaf: bool, copy: int = 0) -> Ints:
     """Addresses of a choice of indices per group, one dim per group."""
     parts = []
     for index, group in zip(indices, piece.groups, strict=True):

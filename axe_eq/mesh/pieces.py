@@ -128,7 +128,8 @@ def steps(spec: str, types: tuple[ValueType, ...]) -> tuple[Piece, ...]:
         raise ScheduleError(f"selector '{spec}'", "reads where integers say", "one that does not")
     whole = [np.arange(n, dtype=np.int64) for n in shape]
     found: list[Piece] = []
-    if declared.fill is not None and (value := declared.fill(params)) is not None:
+    value = 0.0 if declared.cut else declared.fill(params) if declared.fill else None
+    if value is not None:
         groups = tuple(Group((d,), (), i, np.zeros_like(i)) for d, i in enumerate(whole))
         found.append(Piece(FILL, groups, shape, (), fill=value))
     elif not types:
@@ -173,7 +174,7 @@ def _mixed(
     rest: tuple[int, ...],
     mixed: tuple[int, ...],
 ) -> Group:
-    """The dims without a pull, from the selector's meaning on numbered elements.
+    """The dims without a pull, from the selector's meaning on elements numbered from 1.
 
     A uniform selector does the same to them at every index of the others, so these have extent 1.
     """
@@ -181,9 +182,9 @@ def _mixed(
     for n, of in enumerate(types):
         thin = tuple(e if d in mixed else 1 for d, e in enumerate(of.shape))
         check_entries("dims that a selector mixes", prod(thin))
-        own = np.arange(prod(thin), dtype=np.int64) if n == number else np.full(prod(thin), -1)
+        own = np.arange(1, prod(thin) + 1, dtype=np.int64) * (n == number)
         arrays.append(own.reshape(thin))
-    leaf = np.asarray(declared.run(params, arrays), np.int64).reshape(-1)
+    leaf = np.asarray(declared.run(params, arrays), np.int64).reshape(-1) - 1
     index = np.flatnonzero(leaf >= 0).astype(np.int64)
     return Group(rest, mixed, index, leaf[index])
 

@@ -21,7 +21,7 @@ import numpy as np
 from axe_eq.errors import ScheduleError, cause
 from axe_eq.files import write_text
 from axe_eq.layout import Mesh
-from axe_eq.mesh.memory import peaks
+from axe_eq.mesh.memory import last_uses, peaks
 from axe_eq.mesh.prove import prove
 from axe_eq.mesh.sides import Side, side
 from axe_eq.mesh.steps import ExchangeStep, LocalStep, Step, exchange, local_type
@@ -92,6 +92,13 @@ class MeshPlan:
     def link_bytes(self) -> int:
         """Bytes that cross links in all."""
         return sum(map(sum, self.n_bytes.values()))
+
+    @cached_property
+    def gone(self) -> tuple[tuple[str, ...], ...]:
+        """Per step the buffers that no step after it reads; outputs stay."""
+        last = last_uses(self)
+        each = range(len(self.steps))
+        return tuple(tuple(n for n in self.buffers if last.get(n) == number) for number in each)
 
     @cached_property
     def peak_bytes(self) -> tuple[int, ...]:

@@ -2,31 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
-from axe_eq.mesh.memory import last_uses
 from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.steps import ExchangeStep, LocalStep
 from axe_eq.program.types import DTYPES, Array
 from axe_eq.schedule.graph import ScheduleGraph
 
-Run = Callable[[Sequence[Array]], Sequence[Array]]
-Prepare = Callable[[ScheduleGraph], Run]
-LOCAL_FAMILY = "cpu"  # whose runner runs local steps
+Run = Callable[[Sequence[Any]], Sequence[Any]]
+Prepare = Callable[[ScheduleGraph], Any]
+LOCAL_FAMILY = "cpu"  # whose runner runs local steps where parts lie in host memory
+
+
+class Memory(Protocol):
+    """The library of a rank's memory: numpy, or one of arrays on a device."""
+
+    def held(self, array: Any) -> Any:
+        """A shard's memory, flat."""
+
+    def zeros(self, n: int, dtype: str) -> Any:
+        """Flat memory."""
+
+    def ready(self, made: Any) -> Run:
+        """A local step that a runner made ready, as a function of this library's arrays.
+
+        Raises:
+            DeviceError: it takes none of them.
+        """
+
+
+class Host:
+    """Numpy's memory."""
+
+    def held(self, array: Any) -> Array:
+        """A copy, flat."""
+        return np.array(array, order="C", copy=True).reshape(-1)
+
+    def zeros(self, n: int, dtype: str) -> Array:
+        """Flat memory."""
+        return np.zeros(n, DTYPES[dtype].numpy)
+
+    def ready(self, made: Any) -> Run:
+        """What a runner made ready."""
+        run: Run = made
+        return run
+
+
+HOST = Host()
+
+
+def local_steps(plan: MeshPlan, prepare: Prepare) -> dict[str, Any]:
+    """The local steps of a plan by name, made ready once for all ranks of a process."""
+    return {s.name: prepare(s.graph) for s in plan.steps if isinstance(s, LocalStep)}
 
 
 class Locals:
-    """The local steps of a plan, made ready once for all ranks of a process."""
+    """The local steps of a plan as functions of a library's arrays."""
 
-    def __init__(self, plan: MeshPlan, prepare: Prepare) -> None:
-        self._ready = {
-            s.name: prepare(s.graph) for s in plan.steps if isinstance(s, LocalStep)
-        }  # fmt: skip
+    def __init__(self, made: Mapping[str, Any], arrays: Memory = HOST) -> None:
+        self._ready = {name: arrays.ready(one) for name, one in made.items()}
 
-    def run(self, step: LocalStep, arrays: Sequence[Array]) -> Sequence[Array]:
+    def run(self, step: LocalStep, arrays: Sequence[Any]) -> Sequence[Any]:
         """A local step on one rank's parts."""
         return self._ready[step.name](arrays)
 
@@ -38,30 +77,46 @@ class Rank:
         plan: what all ranks do.
         rank: its number.
         sent: exchange -> bytes that were sent, as a transport counted them.
+        arriving: buffer -> what ends an exchange that a transport has begun; it is called before
+            the buffer is read, so what comes between the two runs meanwhile.
+        done: local steps whose results an exchange before them made, as sums on the way.
     """
 
-    def __init__(self, plan: MeshPlan, rank: int, local: Locals) -> None:
-        self.plan, self.rank, self.local = plan, rank, local
-        self.memory: dict[str, Array] = {}
+    def __init__(self, plan: MeshPlan, rank: int, local: Locals, arrays: Memory = HOST) -> None:
+        self.plan, self.rank, self.local, self.arrays = plan, rank, local, arrays
+        self.memory: dict[str, Any] = {}
         self.sent: dict[str, int] = {}
-        self._last = last_uses(plan)
+        self.arriving: dict[str, Callable[[], None]] = {}
+        self.done: set[str] = set()
 
-    def bring(self, shards: Mapping[str, Array]) -> None:
+    def bring(self, shards: Mapping[str, Any]) -> None:
         """Take the parts of the inputs, dense and in their local shapes."""
-        self.memory = {n: np.array(a, order="C", copy=True).reshape(-1) for n, a in shards.items()}
-        self.sent = {}
+        self.memory = {n: self.arrays.held(a) for n, a in shards.items()}
+        self.sent, self.arriving, self.done = {}, {}, set()
 
-    def allocate(self, step: ExchangeStep) -> Array:
+    def settle(self, names: Iterable[str]) -> None:
+        """End the exchanges that make these buffers."""
+        for name in names:
+            if (finish := self.arriving.pop(name, None)) is not None:
+                finish()
+
+    def allocate(self, step: ExchangeStep) -> Any:
         """Memory for what an exchange makes; empty on ranks that get nothing."""
         name = step.write.buffer
-        holder = self.plan.side(name)
-        n = holder.n_elements if self.rank in holder.devices else 0
-        dtype = DTYPES[self.plan.buffers[name].value_type.dtype].numpy
-        self.memory[name] = np.zeros(n, dtype)
+        self.memory[name] = self._zeros(name, self.size(name))
         return self.memory[name]
 
-    def reads(self, step: ExchangeStep) -> list[Array]:
+    def size(self, name: str) -> int:
+        """Elements that this rank has of a buffer."""
+        holder = self.plan.side(name)
+        return holder.n_elements if self.rank in holder.devices else 0
+
+    def _zeros(self, name: str, n: int) -> Any:
+        return self.arrays.zeros(n, self.plan.buffers[name].value_type.dtype)
+
+    def reads(self, step: ExchangeStep) -> list[Any]:
         """Memory of what an exchange reads."""
+        self.settle(a.buffer for a in step.reads)
         return [self.memory[a.buffer] for a in step.reads]
 
     def keep(self, step: ExchangeStep) -> None:
@@ -69,23 +124,27 @@ class Rank:
         step.messages.start(self.rank, self.reads(step), self.allocate(step))
 
     def compute(self, step: LocalStep) -> None:
-        """Run a local step, where this rank takes part."""
-        if self.rank not in step.ranks:
-            for name in step.writes:
-                dtype = DTYPES[self.plan.buffers[name].value_type.dtype].numpy
-                self.memory[name] = np.zeros(0, dtype)
+        """Run a local step, where this rank takes part, unless it is done."""
+        if step.name in self.done:
             return
+        if self.rank not in step.ranks:
+            self.memory |= {name: self._zeros(name, 0) for name in step.writes}
+            return
+        self.settle(step.reads)
         given = [self.memory[n].reshape(self.plan.local_type(n).shape) for n in step.reads]
         for name, array in zip(step.writes, self.local.run(step, given), strict=True):
-            self.memory[name] = np.ascontiguousarray(array).reshape(-1)
+            self.memory[name] = array.reshape(-1)
 
     def forget(self, number: int) -> None:
         """Let go of buffers that no step after this one reads."""
-        for name in [n for n in self.memory if self._last.get(n, number) <= number]:
-            del self.memory[name]
+        gone = self.plan.gone[number]
+        self.settle(gone)
+        for name in gone:
+            self.memory.pop(name, None)
 
-    def results(self) -> list[Array]:
+    def results(self) -> list[Any]:
         """This rank's parts of the outputs, in their local shapes."""
+        self.settle(self.plan.outputs)
         found = zip(self.plan.outputs, self.plan.result_types, strict=True)
         return [self.memory[name].reshape(type_.shape) for name, type_ in found]
 

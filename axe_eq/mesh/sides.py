@@ -123,13 +123,17 @@ class Side:
         return self.layout.replica_table(DEFAULT_AXIS)
 
     @cached_property
-    def devices(self) -> Ints:
-        """All devices that hold something, ascending."""
+    def bases(self) -> Ints:
+        """Devices that hold an element's first copy, ascending."""
         every = tuple(range(len(self.shape)))
         groups = [(d,) for d in every] if self.grouped else [every]
         parts = [np.unique(self.tables(g)[0]) for g in groups]
-        bases = np.unique(outer(parts, self.base[0]))
-        return np.unique(np.add.outer(bases, self.copies))
+        return np.unique(outer(parts, self.base[0]))
+
+    @cached_property
+    def devices(self) -> Ints:
+        """All devices that hold something, ascending."""
+        return np.unique(np.add.outer(self.bases, self.copies))
 
     @cached_property
     def n_elements(self) -> int:

@@ -8,9 +8,9 @@ import numpy as np
 
 from axe_eq.errors import ScheduleError
 from axe_eq.mesh.plan import MeshPlan
-from axe_eq.mesh.rank import Locals, Prepare, Rank, part_of, whole_of
-from axe_eq.mesh.steps import LocalStep
-from axe_eq.mesh.transport import traced
+from axe_eq.mesh.rank import Locals, Prepare, Rank, local_steps, part_of, whole_of
+from axe_eq.mesh.steps import ExchangeStep
+from axe_eq.mesh.transport import run_ranks, traced
 from axe_eq.program.types import Array
 
 
@@ -26,7 +26,7 @@ class Simulation:
     """
 
     def __init__(self, plan: MeshPlan, prepare: Prepare) -> None:
-        self.plan, self.local = plan, Locals(plan, prepare)
+        self.plan, self.local = plan, Locals(local_steps(plan, prepare))
         self.sent: dict[str, tuple[int, ...]] = {}
 
     def __call__(self, arrays: Sequence[Array]) -> list[Array]:
@@ -51,25 +51,22 @@ class Simulation:
 
     def run(self, ranks: Sequence[Rank]) -> None:
         """All ranks through all steps, side by side."""
-        for number, step in enumerate(self.plan.steps):
-            if isinstance(step, LocalStep):
-                for rank in ranks:
-                    rank.compute(step)
-            else:
-                wire = {
-                    (src, dst): step.messages.packed(src, dst, ranks[src].reads(step))
-                    for src, dst in step.messages.pairs
-                }
-                for rank in ranks:
-                    rank.keep(step)
-                    rank.sent[step.name] = 0
-                for (src, dst), payload in wire.items():
-                    ranks[src].sent[step.name] += payload.nbytes
-                    memory = ranks[dst].memory[step.write.buffer]
-                    step.messages.unpack(src, dst, payload, memory)
-            for rank in ranks:
-                rank.forget(number)
+        run_ranks(ranks, self)
         self.sent = traced(self.plan, [rank.sent for rank in ranks])
+
+    def exchange(self, step: ExchangeStep, ranks: Sequence[Rank]) -> list[int]:
+        """All messages of an exchange; the bytes that every rank sent."""
+        wire = {
+            (src, dst): step.messages.packed(src, dst, ranks[src].reads(step))
+            for src, dst in step.messages.pairs
+        }
+        sent = [0] * len(ranks)
+        for rank in ranks:
+            rank.keep(step)
+        for (src, dst), payload in wire.items():
+            sent[src] += payload.nbytes
+            step.messages.unpack(src, dst, payload, ranks[dst].memory[step.write.buffer])
+        return sent
 
     def _check_copies(self, number: int, name: str, whole: Array, parts: Sequence[Array]) -> None:
         holder = self.plan.side(name)

@@ -7,12 +7,33 @@ that runs a plan (`run_rank`) is the same for all.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from axe_eq.errors import DeviceError
 from axe_eq.mesh.plan import MeshPlan
-from axe_eq.mesh.rank import Rank
+from axe_eq.mesh.rank import Memory, Rank
 from axe_eq.mesh.steps import ExchangeStep, LocalStep
+from axe_eq.program.types import Array
+
+
+class Arrays(Memory, Protocol):
+    """The library of a rank's memory and shards."""
+
+    def given(self, array: Any, name: str) -> Any:
+        """A shard as this library's array, copied only where it lies elsewhere.
+
+        Raises:
+            ArgumentError: not an array.
+        """
+
+    def like(self, given: Sequence[Any], result: Any) -> Any:
+        """A result in the library of the shards given."""
+
+    def host(self, array: Any) -> Array:
+        """The array for numpy, after all work on it."""
+
+    def digest(self, array: Any) -> str:
+        """A digest of a shard: equal for equal bytes."""
 
 
 class Session(Protocol):
@@ -21,10 +42,12 @@ class Session(Protocol):
     Attributes:
         rank: this process's rank.
         n_ranks: how many there are.
+        arrays: where shards and buffers lie; `axe_eq.run.host.HOST_ARRAYS` is numpy.
     """
 
     rank: int
     n_ranks: int
+    arrays: Arrays
 
     def exchange(self, step: ExchangeStep, rank: Rank) -> int:
         """Do an exchange: `rank.keep`, and all messages; the bytes that were sent."""
@@ -36,17 +59,41 @@ class Session(Protocol):
         """End all ranks, because this one cannot go on."""
 
 
+class Exchanges(Protocol):
+    """What carries the messages of all ranks at once."""
+
+    def exchange(self, step: ExchangeStep, ranks: Sequence[Rank]) -> Sequence[int]:
+        """Do an exchange, or begin it (`Rank.arriving`); the bytes that every rank sends."""
+
+
+class Together(Exchanges, Protocol):
+    """All ranks of a transport that needs one process.
+
+    Attributes:
+        n_ranks: how many there are.
+        arrays: per rank, where its shards and buffers lie.
+    """
+
+    n_ranks: int
+    arrays: Sequence[Arrays]
+
+
 class Transport(Protocol):
-    """A way between processes.
+    """A way between ranks.
 
     Attributes:
         name: how it is asked for.
+        on_device: whether ranks run the target's own kernels, on its devices; else local steps run
+            on the `cpu` runner.
+        one_process: whether one process has all ranks.
     """
 
     name: str
+    on_device: bool
+    one_process: bool
 
-    def open(self, n_ranks: int) -> Session:
-        """This process's session.
+    def open(self, n_ranks: int) -> Any:
+        """This process's `Session`; `Together` where it has all ranks.
 
         Raises:
             MissingPackage: says which extra to install.
@@ -55,6 +102,8 @@ class Transport(Protocol):
 
     def command(self, n_ranks: int) -> list[str]:
         """The command, to be continued by a program's own, that starts so many processes of it.
+
+        One that needs one process has none.
 
         Raises:
             MissingPackage, DeviceError: there is none here.
@@ -81,6 +130,19 @@ def run_rank(rank: Rank, session: Session) -> None:
         else:
             rank.sent[step.name] = session.exchange(step, rank)
         rank.forget(number)
+
+
+def run_ranks(ranks: Sequence[Rank], session: Exchanges) -> None:
+    """Run all ranks' steps, side by side."""
+    for number, step in enumerate(ranks[0].plan.steps):
+        if isinstance(step, LocalStep):
+            for rank in ranks:
+                rank.compute(step)
+        else:
+            for rank, sent in zip(ranks, session.exchange(step, ranks), strict=True):
+                rank.sent[step.name] = sent
+        for rank in ranks:
+            rank.forget(number)
 
 
 def traced(plan: MeshPlan, ranks: Sequence[Mapping[str, int]]) -> dict[str, tuple[int, ...]]:

@@ -34,6 +34,7 @@ HEAD: dict[str, Any] = {
     "cost": Mapping[str, float],
     "source": tuple[str, ...],
     "has_code": bool,
+    "mesh": Mapping[str, int] | None,
 }
 
 

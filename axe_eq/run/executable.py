@@ -20,6 +20,8 @@ from axe_eq.program.nesting import unflatten
 from axe_eq.program.node import Program
 from axe_eq.program.types import Array
 from axe_eq.run.call import Call, Caller, NotPickled, fitting
+from axe_eq.run.codes import to_bytes
+from axe_eq.run.meshes import launched, local_codes, on
 from axe_eq.run.rebind import Compare, Origin, Saved
 from axe_eq.schedule.bind import check_extents
 from axe_eq.schedule.graph import ScheduleGraph, output_name
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from axe_eq.mesh.simulate import Simulation
     from axe_eq.mesh.transport import Transport
     from axe_eq.run.launch import Launched
-    from axe_eq.run.ranks import OnRank
 
 
 _MOST_BOUND = 64  # extents for which a bound schedule is kept
@@ -51,6 +52,7 @@ class Schedule:
     explain: Callable[[], str] = (
         str  # why it was chosen, in lines; of a rebound one nothing is known
     )
+    codes: Mapping[str, bytes] | None = None  # on a mesh, of local steps, where they are known
 
     def bind(self, **dims: int) -> Schedule:
         """The same kernels with named dims at other extents, where they compute the same function.
@@ -100,7 +102,7 @@ class Schedule:
         if self.graph.mesh is not None:
             return self._simulated
         if family not in self._callers:
-            runner = self._runner(family)
+            runner = self.runner(family)
             self._callers[family] = Caller(
                 self.call,
                 self.constants,
@@ -130,7 +132,7 @@ class Schedule:
         from axe_eq.mesh.rank import LOCAL_FAMILY
         from axe_eq.mesh.simulate import Simulation
 
-        return Simulation(self.plan, self._runner(LOCAL_FAMILY).prepare)
+        return Simulation(self.plan, self.runner(LOCAL_FAMILY).prepare)
 
     @cached_property
     def _simulated(self) -> Caller:
@@ -140,28 +142,23 @@ class Schedule:
         shapes = output_shapes(self.graph)
         return Caller(self.call, self.constants, shapes, lambda: self.simulation, rebound)
 
-    def on(self, transport: Transport) -> OnRank:
-        """This process's rank of the plan; see `Executable.on`."""
-        from axe_eq.mesh.rank import LOCAL_FAMILY
-        from axe_eq.run.ranks import OnRank
-
-        session = transport.open(self.plan.n_ranks)
-        prepare = self._runner(LOCAL_FAMILY).prepare
-        return OnRank(self.call, self.plan, self.constants, prepare, session)
-
     def code(self) -> bytes | None:
-        """Machine code for the target; None where its runner needs none.
+        """Machine code for the target, on a mesh of all local steps; None where none is needed.
 
         Raises:
             DispatchError, EmitError, ScheduleError: the target cannot run the schedule.
             DeviceError: a compiler is missing.
         """
-        self.check_runs()
-        runner = self._runner(self.target.family)
-        return runner.compile(self.graph, self.target) if compiles(runner) else None
+        runner = self.runner(self.target.family)
+        if not compiles(runner):
+            return None
+        if self.graph.mesh is not None:
+            return to_bytes(local_codes(self))
+        code: bytes = runner.compile(self.graph, self.target)
+        return code
 
     def check_runs(self) -> None:
-        """Refuse what no emitter takes.
+        """Refuse what is not one program of one device.
 
         Raises:
             ScheduleError: it is a plan on a mesh.
@@ -169,12 +166,17 @@ class Schedule:
         if self.graph.mesh is not None:
             sizes = " x ".join(f"{axis}={size}" for axis, size in self.graph.mesh.items())
             raise ScheduleError(
-                f"plan on mesh {sizes}", "plans on a mesh are not emitted, interpreted or saved",
+                f"plan on mesh {sizes}", "plans on a mesh are not emitted or interpreted as one",
                 "a schedule of one device",
                 hint="exe(*arrays), exe.on(transport) and exe.plan.to_json()",
             )  # fmt: skip
 
-    def _runner(self, family: str) -> Any:
+    def runner(self, family: str) -> Any:
+        """The runner of a family.
+
+        Raises:
+            DeviceError: no installed pack has one.
+        """
         if family not in self.runners:
             known = " ".join(sorted(self.runners))
             raise DeviceError(f"target {self.target.name!r}", f"no runner for {family!r}", known)
@@ -336,24 +338,24 @@ class Executable(NotPickled):
         """
         return self.schedule.plan
 
-    def on(self, transport: str | Transport) -> OnRank:
+    def on(self, transport: str | Transport) -> Any:
         """The program as this process, one rank of a mesh, calls it, with its own shards.
 
         ``run = exe.on("mpi"); y = run(x_part, w_part)`` in a script that ``mpiexec -n 8`` starts.
+        With "peers" this process has all ranks: ``run = exe.on("peers"); run(run.shards(x, w))``.
 
         Args:
             transport: a name that an installed pack has ("mpi"), or a transport.
+
+        Returns:
+            An `axe_eq.run.ranks.OnRank`; an `OnRanks` where this process has all ranks.
 
         Raises:
             DeviceError: no such transport, or another number of processes than the plan has ranks.
             MissingPackage: says which extra to install.
             ScheduleError: as `plan`.
         """
-        from axe_eq.mesh.transport import find_transport
-
-        if isinstance(transport, str):
-            transport = find_transport(transport, self.transports)
-        return self.schedule.on(transport)
+        return on(self.schedule, self._transport(transport))
 
     def launch(self, *arrays: Any, transport: str | Transport = "mpi", **named: Any) -> Launched:
         """Run on whole arrays, in one process per device, which this call starts.
@@ -372,17 +374,12 @@ class Executable(NotPickled):
             DeviceError: a rank ended before it was done; no such transport.
             MissingPackage: says which extra to install.
         """
-        from axe_eq.mesh.transport import find_transport
-        from axe_eq.run.launch import launch
+        return launched(self.schedule, self._transport(transport), arrays, named)
 
-        if isinstance(transport, str):
-            transport = find_transport(transport, self.transports)
-        call = self.schedule.call
-        plain = call.plain(call.positional(arrays, named))
-        with fitting(extents := call.extents(plain)):
-            schedule = self.schedule.bind(**extents)
-        found = launch(schedule.plan, [*plain, *schedule.constants.values()], transport)
-        return replace(found, outputs=unflatten(call.structure, found.outputs))
+    def _transport(self, given: str | Transport) -> Transport:
+        from axe_eq.mesh.transport import find_transport
+
+        return find_transport(given, self.transports) if isinstance(given, str) else given
 
     def _check_places(
         self, arrays: Sequence[Any], named: Mapping[str, Any], everything: bool = False
@@ -595,7 +592,8 @@ class Executable(NotPickled):
         origin = self.origin.saved(schedule.graph, schedule.constants, extents or {})
         emits = any(self.target.family in p.emitters for p in self.packs)
         code = schedule.code()
-        source = self.source if code is not None and emits else {}
+        is_one = schedule.graph.mesh is None  # local steps have texts of their own
+        source = self.source if code is not None and emits and is_one else {}
         save(path, schedule, self.explain(), self.cost, code, source, origin)
 
     def __repr__(self) -> str:

@@ -10,11 +10,12 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -24,8 +25,12 @@ from axe_eq.mesh.rank import LOCAL_FAMILY, whole_of
 from axe_eq.mesh.transport import Transport, traced
 from axe_eq.pack import GROUP, Pack, declaring, installed, reference
 from axe_eq.program.types import DTYPES, Array, ValueType, value_type
+from axe_eq.run.codes import to_bytes
 
-PLAN, ERROR = "plan.json", "error.json"
+if TYPE_CHECKING:
+    from axe_eq.run.ranks import OnRanks
+
+PLAN, CODE, ERROR = "plan.json", "code.bin", "error.json"
 
 
 @dataclass(frozen=True)
@@ -43,13 +48,21 @@ class Launched:
     seconds: list[float]
 
 
-def launch(plan: MeshPlan, arrays: Sequence[Array], transport: Transport) -> Launched:
+def launch(
+    plan: MeshPlan,
+    arrays: Sequence[Array],
+    transport: Transport,
+    family: str = LOCAL_FAMILY,
+    codes: Mapping[str, bytes] | None = None,
+) -> Launched:
     """Run a plan in as many processes as it has ranks.
 
     Args:
         plan: proved.
         arrays: whole, one per input of the plan.
         transport: between the processes.
+        family: of the plan's target.
+        codes: machine code of its local steps, where ranks run on devices.
 
     Raises:
         MissingPackage, DeviceError: the transport is not here, or a rank ended.
@@ -62,7 +75,10 @@ def launch(plan: MeshPlan, arrays: Sequence[Array], transport: Transport) -> Lau
         (folder / PLAN).write_text(plan.to_json())
         for number, array in enumerate(arrays):
             write(folder / f"input{number}.npy", array)
-        packs = [place_of("transports", transport.name), place_of("runners", LOCAL_FAMILY)]
+        if codes is not None:
+            (folder / CODE).write_bytes(to_bytes(codes))
+        runs = family if codes is not None else LOCAL_FAMILY
+        packs = [place_of("transports", transport.name), place_of("runners", runs), runs]
         packs += map(_place, declaring(plan.operators()))
         worker = [sys.executable, "-m", "axe_eq.run.worker", name, transport.name, *packs]
         path = {"PYTHONPATH": os.pathsep.join(sys.path)}  # where these packs were found
@@ -72,6 +88,17 @@ def launch(plan: MeshPlan, arrays: Sequence[Array], transport: Transport) -> Lau
         if done.returncode:
             raise _failed(plan, folder, done)
         return _gathered(plan, folder)
+
+
+def launch_together(run: OnRanks, arrays: Sequence[Any]) -> Launched:
+    """Run all ranks of this process on whole arrays."""
+    shards = run.shards(*arrays)
+    run.whole(run(shards))  # kernels are loaded
+    begin = time.perf_counter()
+    found = run(shards)
+    outputs = run.whole(found)
+    seconds = time.perf_counter() - begin
+    return Launched(outputs, traced(run.plan, run.sent), [seconds] * run.n_ranks)
 
 
 def place_of(part: str, name: str) -> str:

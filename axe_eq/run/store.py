@@ -31,16 +31,20 @@ from axe_eq.errors import ArgumentError, AxeError, DeviceError, PackError, cause
 from axe_eq.files import as_path, whole
 from axe_eq.program.types import DTYPES, Array, value_type
 from axe_eq.run.call import Call, Caller, NotPickled
+from axe_eq.run.codes import from_bytes
 from axe_eq.run.content import check_call, check_graph, check_head, check_kind
 from axe_eq.schedule.quantity import Costs
 
 if TYPE_CHECKING:
     from axe_eq.layout import Layout
+    from axe_eq.mesh.plan import MeshPlan
+    from axe_eq.mesh.transport import Transport
     from axe_eq.run.executable import Schedule
+    from axe_eq.run.launch import Launched
     from axe_eq.run.rebind import Saved
     from axe_eq.target import Target
 
-FORMAT = 8
+FORMAT = 9
 DIGESTS = "digests.json"
 LOADERS = "axe_eq.loaders"
 _END, _END_FIELDS = b"PK\5\6", 18  # of a zip: a mark and bytes of fields, without a comment
@@ -93,6 +97,7 @@ def save(
         "cost": dict(cost),
         "source": list(source),
         "has_code": code is not None,
+        "mesh": None if schedule.graph.mesh is None else dict(schedule.graph.mesh),
     }
     digests: dict[str, str] = {}
     with whole(path) as part, zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as file:
@@ -161,6 +166,23 @@ class Loaded(NotPickled):
         """An array as an input's layout wants it; as `Executable.pack`, without the compiler."""
         return self.call.pack(name, array)
 
+    @property
+    def plan(self) -> MeshPlan:
+        """On a mesh: what every rank does; proved again. As `Executable.plan`."""
+        return self.schedule.plan
+
+    def on(self, transport: str | Transport) -> Any:
+        """The program as this process, one rank of a mesh, calls it; as `Executable.on`."""
+        from axe_eq.run.meshes import on
+
+        return on(self.schedule, transport_of(transport))
+
+    def launch(self, *arrays: Any, transport: str | Transport = "mpi", **named: Any) -> Launched:
+        """Run on whole arrays, in one process per device; as `Executable.launch`."""
+        from axe_eq.run.meshes import launched
+
+        return launched(self.schedule, transport_of(transport), arrays, named)
+
     def explain(self) -> str:
         """The explanation as it was when saved."""
         text: str = self._parts["explain"]
@@ -199,20 +221,26 @@ class Loaded(NotPickled):
         try:
             check_kind("its schedule", json.loads(self._parts["schedule"]), ScheduleGraph)
             graph = from_json(self._parts["schedule"])
-            check_graph(graph, self.call, self._constants)
+            codes = None
+            if graph.mesh is None:
+                check_graph(graph, self.call, self._constants)
+            elif self._parts["code"] is not None:
+                codes = from_bytes(self._parts["code"])
             target = _target(self._head["target"], self._head["rows"], known)
             origin = Saved.of_json(self._head["origin"], graph)
         except Exception as error:  # what is no schedule may fail at any point
             raise _damaged(self.path, error) from None
         runners = {family: r for p in packs for family, r in p.runners.items()}
-        return Schedule(graph, self.call, target, self._constants, runners, origin, self.explain)
+        return Schedule(
+            graph, self.call, target, self._constants, runners, origin, self.explain, codes
+        )
 
     @cached_property
     def caller(self) -> Caller:
         """The program as a function of arrays on the target."""
         family = self._head["target"]["family"]
         code = self._parts["code"]
-        if code is None:
+        if code is None or self._head["mesh"] is not None:
             return self.schedule.caller(family)
         shapes = [None if shape is None else tuple(shape) for shape in self._head["shapes"]]
         return Caller(
@@ -238,6 +266,21 @@ class Loaded(NotPickled):
                 "the extents that were compiled, or a machine with all of axe_eq",
             ) from None
         return found
+
+
+def transport_of(transport: str | Transport) -> Transport:
+    """A transport, or the one that an installed pack has under a name.
+
+    Raises:
+        DeviceError: none has.
+    """
+    from axe_eq.mesh.transport import find_transport
+    from axe_eq.pack import installed
+
+    if not isinstance(transport, str):
+        return transport
+    known = {name: t for p in installed().values() for name, t in p.transports.items()}
+    return find_transport(transport, known)
 
 
 def loader(family: str) -> Callable[[bytes], Any]:

@@ -16,9 +16,39 @@ from axe_eq.program.terms import Cell, In, Nil, Sel, Sig, Spec, Value, op, type_
 from axe_eq.program.types import value_type
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import INT, STR, Ground, primitive
+from axe_eq_rules.constants import constant
 from axe_eq_rules.layout_numbers import Laws
 
 LAWS = Laws()
+
+
+@primitive((STR, STR, STR, STR), (STR,))
+def of_the_condition(sig: str, k: str, m: str, c: str) -> str | None:
+    """The signature of a choice between true and false, less both."""
+    if (constant(k), constant(m)) != ((True, "bool"), (False, "bool")):
+        return None
+    s, scalars = signature(sig), [value_type(c).shape, (), ()]
+    if s.operands[1:] != ((), ()) or s.n_reduced:
+        return None
+    return make([s.operands[0]], range(s.n_out), fixed=dict(enumerate(s.extents(scalars)))).text
+
+
+def _truth(draw: Draw) -> tuple[Ground, ...]:
+    """A choice between true and false."""
+    read = draw.pick("dims", ("a b", "b a", "a", "b", "a a", "a 1", ""))
+    a, b = draw.integer("a", 1, 4), draw.integer("b", 1, 4)
+    shape = ",".join(str({"a": a, "b": b, "1": 2}[d]) for d in read.split())
+    s = signature(f"{read}, , -> a b [a={a} b={b}]").text
+    ends = draw.pick("ends", ((True, False), (True, False), (False, True)))
+    k, m = (join_text("full", (), v, draw.pick("dtype", ("bool", "bool", "i8"))) for v in ends)
+    return s, In("c", f"bool[{shape}]"), k, m
+
+
+@LAWS.law(source="definition of where", sampler=_truth)
+def where_truth(s: Sig, c: Value, k: Spec, m: Spec) -> Sides:
+    """s[where](c, true, false) = t[id](c)."""
+    left = op(s, "where", c, Sel(k, Nil()), Sel(m, Nil()))
+    return left, op(of_the_condition(s, k, m, type_of(c)), "id", c)
 
 
 @primitive((STR, INT, STR, STR, STR), (STR, STR))
@@ -92,3 +122,64 @@ def cell_of_where_left(s: Sig, f: Cell, t: Sig, c: Value, x: Value, y: Value, k:
     scalar = Sel(k, Nil())
     left = op(s, f, scalar, op(t, "where", c, x, y))
     return left, op(t, "where", c, op(u, f, scalar, x), op(v, f, scalar, y))
+
+
+@primitive((STR, INT, STR, STR, STR, STR, STR), (STR, STR))
+def beside_choice(
+    sig: str, position: int, choice: str, c: str, x: str, k: str, m: str
+) -> tuple[str, str] | None:
+    """(choice, cell beside a scalar) for a cell of two operands, one a choice of two constants."""
+    s, t, ends = signature(sig), signature(choice), (constant(k), constant(m))
+    if s.n_reduced or t.n_reduced or t.operands[1:] != ((), ()) or len(s.operands) != 2:
+        return None
+    whole = sigalg.inline(s, position, t)
+    if whole is None or None in ends or ends[0][1] != ends[1][1]:
+        return None
+    asked, read = (0, 3) if position == 0 else (1, 0)
+    shapes = [(), (), (), ()]
+    shapes[asked], shapes[read] = value_type(c).shape, value_type(x).shape
+    fixed = dict(enumerate(whole.extents(shapes)))
+    own = sigalg.identity(s.n_out).operands[0]
+    beside = [(), whole.operands[read]] if position == 0 else [whole.operands[read], ()]
+    out = range(s.n_out)
+    both = make([whole.operands[asked], own, own], out, fixed=fixed)
+    return both.text, make(beside, out, fixed=fixed).text
+
+
+def _masked(draw: Draw, *, position: int) -> tuple[Ground, ...]:
+    """A cell of a value and a choice of two constants."""
+    dims = ("a b", "a", "b", "")
+    reads = {n: draw.pick(n, dims) for n in "cx"}
+    dtype = draw.pick("dtype", ("f32", "f64", "i64"))
+    sizes = {"a": "2", "b": "3"}
+    c, x = (
+        In(n, f"{of}[{','.join(sizes[d] for d in reads[n].split())}]")
+        for n, of in (("c", "bool"), ("x", dtype))
+    )
+    # The choice has all dims, so that the cell's signature needs no extents of its own.
+    t = signature(f"{reads['c']}, , -> a b [a=2 b=3]").text
+    operands = ["a b", reads["x"]] if position == 0 else [reads["x"], "a b"]
+    s = signature(f"{', '.join(operands)} -> a b").text
+    k, m = (join_text("full", (), draw.pick(n, (0, 1, 2)), dtype) for n in "km")
+    cell = draw.pick("cell", ("add", "sub", "mul", "maximum", "lt"))
+    return s, cell, t, c, x, k, m
+
+
+@LAWS.law(source="definition of where",
+          sampler=partial(_masked, position=1))  # fmt: skip
+def cell_beside_where(s: Sig, f: Cell, t: Sig, c: Value, x: Value, k: Spec, m: Spec) -> Sides:
+    """s[f](x, t[where](c, k, m)) = u[where](c, v[f](x, k), v[f](x, m))   for constants k, m."""
+    u, v = beside_choice(s, 1, t, type_of(c), type_of(x), k, m)
+    one, other = Sel(k, Nil()), Sel(m, Nil())
+    left = op(s, f, x, op(t, "where", c, one, other))
+    return left, op(u, "where", c, op(v, f, x, one), op(v, f, x, other))
+
+
+@LAWS.law(source="definition of where",
+          sampler=partial(_masked, position=0))  # fmt: skip
+def cell_beside_where_left(s: Sig, f: Cell, t: Sig, c: Value, x: Value, k: Spec, m: Spec) -> Sides:
+    """s[f](t[where](c, k, m), x) = u[where](c, v[f](k, x), v[f](m, x))   for constants k, m."""
+    u, v = beside_choice(s, 0, t, type_of(c), type_of(x), k, m)
+    one, other = Sel(k, Nil()), Sel(m, Nil())
+    left = op(s, f, op(t, "where", c, one, other), x)
+    return left, op(u, "where", c, op(v, f, one, x), op(v, f, other, x))

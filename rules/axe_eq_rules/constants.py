@@ -16,7 +16,7 @@ import numpy as np
 
 from axe_eq.program.meaning import evaluate_op
 from axe_eq.program.ops import CELLS, join_text, split_text
-from axe_eq.program.types import DTYPES, Array, dtype, promote, same_ring, value_type
+from axe_eq.program.types import DTYPES, Array, dtype, held, promote, same_ring, value_type
 
 Constant = tuple[Any, str]  # value and dtype
 
@@ -37,9 +37,10 @@ def constant_text(value: Any, name: str) -> str:
 
 def holds_value(name: str, value: Any) -> bool:
     """Whether a dtype holds a number exactly."""
+    if DTYPES[name].kind == "f":
+        return held(value, name) == value or value != value
     with np.errstate(all="ignore"):
-        held = np.asarray(value).astype(DTYPES[name].numpy)
-    return bool(held == value) or (value != value and DTYPES[name].kind == "f")
+        return bool(np.asarray(value).astype(DTYPES[name].numpy) == value)
 
 
 def one_ring(a: str, b: str, c: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 from axe_eq.program.facts import facts_of
 
-NOTHING, PROPER, FINITE = 0, 3, 7
+NOTHING, BOUNDED, PROPER, FINITE = 0, 3, 3, 7
 
 
 def is_defined(x: Any) -> Any:
@@ -36,3 +36,8 @@ def is_below(x: Any) -> Any:
 def is_above(x: Any) -> Any:
     """The value is never -inf."""
     return facts_of(x) // 4 % 2 == 1
+
+
+def is_bounded(x: Any, need: Any = BOUNDED) -> Any:
+    """The value is defined and never +inf."""
+    return facts_of(x) % 4 >= need

@@ -36,7 +36,7 @@ from axe_eq.program.terms import (
 from axe_eq.program.types import DTYPES, dtype, promote, same_ring, value_type
 from axe_eq.rule.law import Sides
 from axe_eq.rule.term import INT, STR, Ground, primitive
-from axe_eq_rules import zeros
+from axe_eq_rules import masks, zeros
 from axe_eq_rules.constants import constant, constant_text, one_ring
 from axe_eq_rules.joins import (
     along_rounding,
@@ -570,3 +570,4 @@ for _position, _other in ((0, None), (1, None), (0, 1), (1, 0)):
     )(operator_of_concat(_position, _other, along_rounding))
 
 zeros.LAWS.add_to(PACK)
+masks.LAWS.add_to(PACK)

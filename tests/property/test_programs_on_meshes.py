@@ -14,6 +14,7 @@ from axe_eq.layout import Layout
 from axe_eq.program.node import Program
 from axe_eq.program.types import value_type
 from axe_eq.schedule import shard
+from axe_eq.schedule.graph import SpmdStep
 from benchmarks.drawn_programs import case
 from benchmarks.programs import RIGHT, compared, is_large
 
@@ -69,6 +70,19 @@ def check(number: int) -> None:
     assert state == RIGHT, (seed, mesh, problem)
     assert exe.schedule.simulation.sent == exe.plan.n_bytes
     assert exe.plan.link_bytes == exe.cost["link_bytes"]
+    check_prices(exe)
+
+
+def check_prices(exe: axe.Executable) -> None:
+    """No plan that was compiled is better; its cuts are priced as its local programs are."""
+    plans = exe._searched
+    assert min(t.rank for t in plans.tried.values()) == plans.best.rank
+    for tried in plans.tried.values():
+        tried.cuts.learn(tried.kernels)
+        fused = tried.cuts.problem.fused
+        priced = sum(fused.seconds(n, o) for n, o in tried.cuts.option.items())
+        local = sum(s.time_s for s in tried.graph.steps if isinstance(s, SpmdStep))
+        assert priced <= local * 1.0001, tried.how
 
 
 @pytest.mark.sampled(8)

@@ -155,26 +155,26 @@ def identity(x: Interval) -> Interval:
     return x
 
 
-@encloses("add")
+@encloses("add", turns=True)
 def add(*xs: Interval) -> Interval:
     """Sum of any number of operands."""
     return reduce(lambda x, y: defined(_add(x, y)), xs)
 
 
-@encloses("neg")
+@encloses("neg", turns=True)
 def negative(x: Interval) -> Interval:
     """The value with the other sign."""
     return _negative(x)
 
 
-@encloses("sub")
+@encloses("sub", turns=True)
 def subtract(x: Interval, y: Interval) -> Interval:
     """Difference."""
     return _add(x, _negative(y))
 
 
-@encloses("product")
-@encloses("mul")
+@encloses("product", turns=True)
+@encloses("mul", turns=True)
 def multiply(*xs: Interval) -> Interval:
     """Product of any number of operands."""
     return reduce(lambda x, y: defined(_multiply(x, y)), xs)
@@ -186,7 +186,7 @@ def divide(x: Interval, y: Interval) -> Interval:
     return without(corners(x, y, _quotient), holds_zero(y))
 
 
-@encloses("abs")
+@encloses("abs", turns=True)
 def absolute(x: Interval) -> Interval:
     """Magnitude."""
     low = np.maximum(np.maximum(x.low, -x.high), 0.0)

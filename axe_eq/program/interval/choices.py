@@ -17,7 +17,6 @@ from axe_eq.program.interval.value import (
     encloses,
     point,
     undefined,
-    within,
     without,
 )
 from axe_eq.program.types import Array, dtype
@@ -129,7 +128,7 @@ def _scale(x: Interval, places: Interval, sign: int) -> Interval:
     return without(x.map(lambda bound: np.ldexp(bound, shift)), ~known)
 
 
-encloses("shl")(lambda x, places: _scale(x, places, 1))
+encloses("shl", turns=True)(lambda x, places: _scale(x, places, 1))
 encloses("shr")(lambda x, places: _scale(x, places, -1).map(np.floor))
 
 
@@ -152,13 +151,13 @@ def choose(condition: Interval, x: Interval, y: Interval) -> Interval:
 ENCLOSE["where"] = choose
 
 
-@encloses("cast")
+@encloses("cast", turns=True)
 def cast(x: Interval, name: str) -> Interval:
     """Conversion over the reals: to floats the identity, to integers towards zero, to bool != 0."""
     kind = dtype(name).kind
     if kind == "b":
         return _nonzero(x)
-    return within(x.map(np.trunc), name) if kind == "i" else x
+    return x.map(np.trunc) if kind == "i" else x
 
 
 ENCLOSE["pair"] = lambda *xs: xs

@@ -41,6 +41,8 @@ Enclosure = Callable[..., Interval]
 ENCLOSE: dict[str, Callable[..., Any]] = {}
 # Cells whose float value is not determined by their real value (IEEE 754, 5: all others are).
 APPROXIMATE: set[str] = set()
+# Cells of integers whose value wraps around where it is beyond its type.
+WRAPS: set[str] = set()
 
 
 def point(values: Any) -> Interval:
@@ -104,6 +106,19 @@ def within(x: Interval, name: str) -> Interval:
     return without(x, bad)
 
 
+def wrapped(x: Interval, name: str) -> Interval:
+    """Integers beyond the element type `name` as they wrap around, where they are known exactly."""
+    limits = np.iinfo(dtype(name).numpy)
+    least, count = float(limits.min), 2.0**limits.bits
+    with np.errstate(invalid="ignore"):
+        beyond = (x.low == x.high) & ((x.low < least) | (x.low > float(limits.max)))
+        beyond &= np.abs(x.low) < EXACT
+    if not beyond.any():
+        return x
+    inside = np.mod(np.where(beyond, x.low, 0) - least, count) + least
+    return x.map(lambda bound: np.where(beyond, inside, bound))
+
+
 def disjoint(x: Interval, y: Interval) -> Array:
     """Where the two values certainly differ."""
     with np.errstate(invalid="ignore"):
@@ -134,12 +149,15 @@ def defined(result: Interval, operands: Sequence[Interval] = ()) -> Interval:
     return result
 
 
-def encloses(name: str, approximate: bool = False) -> Callable[[Enclosure], Enclosure]:
+def encloses(
+    name: str, approximate: bool = False, turns: bool = False
+) -> Callable[[Enclosure], Enclosure]:
     """Register the enclosure of a cell that is undefined where an operand is.
 
     Args:
         name: the cell.
         approximate: no standard says which float it gives, so implementations differ.
+        turns: on integers its value wraps around.
     """
 
     def register(fn: Enclosure) -> Enclosure:
@@ -151,6 +169,8 @@ def encloses(name: str, approximate: bool = False) -> Callable[[Enclosure], Encl
         ENCLOSE[name] = enclose
         if approximate:
             APPROXIMATE.add(name)
+        if turns:
+            WRAPS.add(name)
         return enclose
 
     return register

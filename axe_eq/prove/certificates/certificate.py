@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from textwrap import shorten
 from typing import Any
 
 from axe_eq.errors import AxeError
@@ -75,7 +76,8 @@ class Statement:
         numerics: "real" or "exact".
         assume: pairs of terms that are taken to be equal.
         axe_eq: version of axe_eq: what operators and layouts mean.
-        where: name -> what it stands for, of names in layouts of which something is assumed.
+        where: name -> what it stands for: of names in layouts of which something is assumed, and
+            of inputs that are captured arrays whose elements matter, the text of a selector.
         texts: what the two layouts were read from, where they were given so; the checker reads them
             again.
         context: what the texts leave out, with which they were read.
@@ -93,15 +95,31 @@ class Statement:
     texts: tuple[str, ...] = ()
     context: Context = NO_CONTEXT
 
+    @property
+    def given(self) -> tuple[tuple[Term, Term], ...]:
+        """Pairs of terms that are equal by the statement: captured arrays, then assumptions."""
+        if self.kind == LAYOUTS:
+            return self.assume
+        types = dict(self.inputs)
+        held = ((program_terms.In(n, types[n]), program_terms.sel(k)) for n, k in self.where)
+        return (*held, *self.assume)
+
     def __str__(self) -> str:
         names = " ".join(f"{name} {version}" for name, version in sorted(self.packs.items()))
         by = f" (axe_eq {self.axe_eq}{f'; packs: {names}' if names else ''})"
         if self.kind == LAYOUTS:
             return f"{_layouts(self)}{by}"
         how = "over the reals" if self.numerics == "real" else "bit for bit"
-        wild = [name for name, type in self.inputs if facts_of_input(name, type) & FINITE != FINITE]
+        held = dict(self.where)
+        wild = [
+            name
+            for name, type in self.inputs
+            if name not in held and facts_of_input(name, type) & FINITE != FINITE
+        ]
         if wild and self.numerics == "real":
             how += f", whatever infinities and NaN {' and '.join(wild)} may hold"
+        if self.where:
+            how += ", where " + ", ".join(f"{n} = {shorten(k, 60)}" for n, k in self.where)
         given = f", assuming {len(self.assume)} equalities" if self.assume else ""
         inputs = ", ".join(f"{name}: {type}" for name, type in self.inputs)
         return f"two programs of ({inputs}) are equal at these extents, {how}{given}{by}"
@@ -343,7 +361,7 @@ def _read_statement(value: Any) -> Statement:
         numerics,
         _read_assumptions(assume, symbols) if assume is not None else (),
         _text(own, "the version of axe_eq"),
-        _read_inputs(where) if where is not None and kind == LAYOUTS else (),
+        () if where is None else _read_inputs(where),
         () if texts is None else tuple(_text(t, "a layout") for t in _list(texts, "texts")),
         NO_CONTEXT if context is None else _read_context(context),
     )

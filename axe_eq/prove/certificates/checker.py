@@ -17,6 +17,8 @@ from axe_eq.layout.symbolic.check import unknowns
 from axe_eq.layout.symbolic.polynomial import parse as parse_number
 from axe_eq.layout.symbolic.show import show
 from axe_eq.pack import Pack, installed
+from axe_eq.program.facts import facts_of, facts_of_input
+from axe_eq.program.known import has
 from axe_eq.program.terms import VALUE, In, type_of
 from axe_eq.program.types import value_type
 from axe_eq.prove.certificates.certificate import (
@@ -82,7 +84,7 @@ def check(json: str | bytes, *, packs: Mapping[str, Pack] | None = None) -> Stat
     check_laws(proof, trusted)
     check_statement(statement)
     closure = Closure()
-    for number, (left, right) in enumerate(statement.assume):
+    for number, (left, right) in enumerate(statement.given):
         closure.merge(left, right, number)
     for number, firing in enumerate(proof.firings):
         instance = instantiate(firing, trusted, statement)
@@ -158,6 +160,7 @@ def check_statement(statement: Statement) -> None:
         _check_texts(statement)
     if statement.kind == PROGRAMS:
         inputs = _inputs(statement)
+        _check_arrays(statement)
         for left, right in pairs:
             _check_pair(left, right, VALUE)
             for term in (left, right):
@@ -190,6 +193,20 @@ def _inputs(statement: Statement) -> dict[str, str]:
             wanted = "a type such as f32[2,3], extents of at least 1"
             raise refuse(f"input {name!r} has type {type!r}", wanted)
     return inputs
+
+
+def _check_arrays(statement: Statement) -> None:
+    """What inputs are said to hold has their types, and is as finite as their names say."""
+    inputs, held = dict(statement.inputs), dict(statement.where)
+    if len(held) < len(statement.where) or held.keys() - inputs.keys():
+        raise refuse(f"says what {' '.join(held)} hold", "inputs that it states, each once")
+    for array, constant in statement.given[: len(held)]:
+        name, type = array.args
+        facts = facts_of.of(constant)
+        if type_of.of(constant) != type or not has(facts or 0, facts_of_input(name, type)):
+            raise refuse(
+                f"says that {name!r} of type {type!r} is another", "an array that it may be"
+            )
 
 
 def _check_pair(left: Term, right: Term, sort: Sort) -> None:

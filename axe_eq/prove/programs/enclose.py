@@ -22,6 +22,7 @@ from axe_eq.program import places
 from axe_eq.program.gathers import looks, misplaced, over_value
 from axe_eq.program.interval import (
     ENCLOSE_MONOID,
+    WRAPS,
     Interval,
     contract,
     literal,
@@ -29,13 +30,14 @@ from axe_eq.program.interval import (
     together,
     undefined,
     within,
+    wrapped,
 )
 from axe_eq.program.interval.arithmetic import multiply
 from axe_eq.program.meaning import bind_inputs, operand_view
-from axe_eq.program.node import INPUT, OP, SCAN, Node, Program, topological
-from axe_eq.program.ops import cell, constant_of, scan, selector
+from axe_eq.program.node import INPUT, OP, SCAN, Node, Program, dtype_by_rule, topological
+from axe_eq.program.ops import MONOIDS, cell, constant_of, scan, selector
 from axe_eq.program.signature import Affine, Signature, signature
-from axe_eq.program.types import Array
+from axe_eq.program.types import DTYPES, Array
 from axe_eq.prove.programs.region import (
     Region,
     Source,
@@ -255,7 +257,15 @@ def _enclose_op(
     def fit(bound: Array) -> Array:
         return np.broadcast_to(bound.reshape(bound.shape[: sig.n_out]), shape)
 
-    return within(result.map(fit), node.dtype)
+    monoid = MONOIDS[sig.monoid].merges if sig.monoid else ""
+    return _held(result.map(fit), node, node.dtype, monoid or cell(node.cell)[0].name)
+
+
+def _held(x: Interval, node: Node, name: str, cell_name: str) -> Interval:
+    """What an element type makes of values that a cell gives: integers of integers wrap around."""
+    whole = all(DTYPES[a.dtype].kind != "f" for a in node.args)
+    wraps = whole and DTYPES[name].kind == "i" and cell_name in WRAPS
+    return within(wrapped(x, name) if wraps else x, name)
 
 
 def _contracts(node: Node) -> bool:
@@ -328,6 +338,9 @@ def _cells(
     except Exception as error:
         thing, wrong = f"cell {node.cell!r}", "its enclosure fails"
         raise foreign(thing, error, declared.enclose, wrong, "bounds of its value") from error
+    if reduction and declared.n_values == 1:  # the monoid is given what the cell's type makes of it
+        of = dtype_by_rule(declared.result, node.cell, params, [a.dtype for a in node.args])
+        intervals = [_held(v, node, of, declared.name) for v in intervals]
     if repeats is not None:
         intervals = [multiply(v, repeats) for v in intervals]
     return reduction(intervals, axes) if reduction else intervals[0]
@@ -422,7 +435,7 @@ def _enclose_scan(
     parts = [reduction([up_to(v, int(n) + 1) for v in given], (axis,)) for n in region[axis]]
     lows, highs = ([part[side] for part in parts] for side in (0, 1))
     found = Interval(np.concatenate(lows, axis), np.concatenate(highs, axis))
-    return within(found, node.dtype)
+    return _held(found, node, node.dtype, monoid.merges)
 
 
 def _gather(source: Source, have: Region, shape: tuple[int, ...]) -> tuple[Array, Region]:

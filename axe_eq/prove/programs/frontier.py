@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import shorten
 from typing import Any
 
 from axe_eq.deadline import check_deadline
@@ -217,4 +218,4 @@ def _word(term: Term) -> str:
         return f"{term.args[1]}[{term.args[0]}]"
     if term.symbol is Scan:
         return f"scan {term.args[0]}"
-    return f"{term.args[0]}" if term.symbol is Sel else term.symbol.name
+    return shorten(term.args[0], _LONGEST) if term.symbol is Sel else term.symbol.name

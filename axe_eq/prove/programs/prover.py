@@ -15,6 +15,7 @@ from axe_eq.egraph.record import read_firings
 from axe_eq.errors import AxeError
 from axe_eq.pack import Pack
 from axe_eq.program.node import Program
+from axe_eq.program.selectors import array_text
 from axe_eq.program.terms import In, encode
 from axe_eq.prove.certificates.certificate import PROGRAMS, Firing, Proof, Statement
 from axe_eq.prove.certificates.checker import instantiate, law_statements
@@ -57,7 +58,12 @@ def state(
     left, right, *given = [tuple(terms[node] for node in side) for side in sides]
     pairs = tuple(p for n in range(0, len(given), 2) for p in zip(*given[n : n + 2], strict=True))
     versions = {name: pack.version for name, pack in packs.items()}
-    return Statement(PROGRAMS, left, right, tuple(inputs.items()), versions, numerics, pairs)
+    captured = {name: array for program in (a, b) for name, array in program.constants.items()}
+    held = ((name, array_text(array)) for name, array in captured.items() if name in inputs)
+    where = tuple((name, text) for name, text in held if text is not None)
+    return Statement(
+        PROGRAMS, left, right, tuple(inputs.items()), versions, numerics, pairs, where=where
+    )
 
 
 def prove_programs(
@@ -180,9 +186,9 @@ def _size(term: Term, known: dict[Term, int]) -> int:
 
 
 def _assuming(statement: Statement) -> Closure:
-    """A closure over the roots and the assumptions, which have negative numbers."""
+    """A closure over the roots and what is given, which has negative numbers."""
     closure = Closure()
-    for number, (left, right) in enumerate(statement.assume):
+    for number, (left, right) in enumerate(statement.given):
         closure.merge(left, right, -1 - number)
     for root in (*statement.left, *statement.right):
         closure.add(root)
@@ -236,7 +242,12 @@ def suffices(steps: Iterable[Step], statement: Statement) -> bool:
 
 
 def trusting(statement: Statement, steps: Iterable[Step]) -> Statement:
-    """The statement with only the packs whose laws are used."""
-    used = {firing.law.partition("/")[0] for firing, _ in steps}
+    """The statement with only the packs whose laws are used, and the arrays that are looked at."""
+    given = list(steps)
+    used = {firing.law.partition("/")[0] for firing, _ in given}
     packs = {name: version for name, version in statement.packs.items() if name in used}
-    return replace(statement, packs=packs)
+    statement = replace(statement, packs=packs)
+    for pair in statement.where if statement.kind == PROGRAMS else ():
+        fewer = replace(statement, where=tuple(p for p in statement.where if p != pair))
+        statement = fewer if suffices(given, fewer) else statement
+    return statement

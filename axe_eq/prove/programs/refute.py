@@ -11,14 +11,16 @@ no order of summation and no implementation of a function can explain.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from axe_eq.errors import ArgumentError, OutOfRange, SearchError
 from axe_eq.program.gathers import index_limits
-from axe_eq.program.interval import Interval, disjoint, literal, point
+from axe_eq.program.interval import Interval, disjoint, literal, point, undefined
 from axe_eq.program.node import Node, Program
 from axe_eq.program.types import DTYPES, Array
 from axe_eq.prove.certificates.rebuild import (
@@ -33,7 +35,16 @@ from axe_eq.prove.programs.enclose import Plan, enclose_program, plan, run
 from axe_eq.prove.programs.lifted import lifted_plan
 from axe_eq.prove.programs.region import Region, whole
 from axe_eq.prove.programs.rounded import Rounded
-from axe_eq.prove.programs.sample import PATTERNS, PLAIN, RANDOM, SEARCHED, Sample, sampled
+from axe_eq.prove.programs.sample import (
+    ENDS,
+    PATTERNS,
+    PLAIN,
+    RANDOM,
+    SEARCHED,
+    Sample,
+    sampled,
+)
+from axe_eq.prove.programs.undefined import undefined_apart, whole_plan
 
 __all__ = ["BUDGET", "enclose_program", "find_counterexample", "refute", "reshape_program"]
 
@@ -70,8 +81,11 @@ def refute(
     found = find_counterexample(a, b, numerics=numerics, seed=seed, budget=budget)
     if found is None:
         return None
-    how = "over the reals" if numerics == "real" else "bit for bit"
-    return Refuted(found, f"output {found.output} differs {how}")
+    if numerics == "exact":
+        return Refuted(found, f"output {found.output} differs bit for bit")
+    alone = [side for side in "ab" if math.isnan(getattr(found, f"value_{side}"))]
+    what = f"is undefined in {alone[0]} alone," if alone else "differs"
+    return Refuted(found, f"output {found.output} {what} over the reals")
 
 
 def find_counterexample(
@@ -134,6 +148,12 @@ class _Pair:
         both = zip(self.outputs_a, self.outputs_b, strict=True)
         return [n for n, (x, y) in enumerate(both) if x is not y]
 
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """Patterns that may tell the programs apart."""
+        whole = any(DTYPES[n.dtype].kind == "i" for n in self.inputs)
+        return (*SEARCHED[:2], ENDS, *SEARCHED[2:]) if whole else SEARCHED
+
     def counterexample(
         self, sample: Sample, output: int, index: Sequence[int], a: Interval, b: Interval
     ) -> ProgramCounterexample:
@@ -152,7 +172,7 @@ class _Pair:
 
 
 def _value(x: Interval, kind: str) -> float | int | bool:
-    if x.low != x.high:
+    if x.low != x.high:  # or there is no value
         return float(x.low / 2 + x.high / 2)
     return bool(x.low) if kind == "b" else int(x.low) if kind == "i" else float(x.low)
 
@@ -166,7 +186,7 @@ def _search_exact(pair: _Pair, seed: int, budget: float) -> ProgramCounterexampl
     if planned is None:
         return None
     for turn in range(_ROUNDS):
-        for pattern in (*PLAIN, *SEARCHED, *RANDOM):
+        for pattern in (*PLAIN, *pair.searched, *RANDOM):
             budget -= planned.cost
             found = (
                 _try_exact(pair, planned, Sample(pattern, seed + turn, below=pair.below))
@@ -195,16 +215,46 @@ def _try_exact(pair: _Pair, planned: Plan, sample: Sample) -> ProgramCounterexam
 
 
 def _search_real(pair: _Pair, seed: int, budget: float) -> ProgramCounterexample | None:
+    left = budget
     for turn, planned in enumerate(_plans(pair, seed, budget / _SHARE)):
-        budget = max(budget, planned.cost)  # a plan that was made is tried at least once
-        for sample in _samples(planned, SEARCHED, seed + turn, pair.below):
-            budget -= planned.cost
-            if budget < 0:
-                return None
+        left = max(left, planned.cost)  # a plan that was made is tried at least once
+        for sample in _samples(planned, pair.searched, seed + turn, pair.below):
+            left -= planned.cost
+            if left < 0:
+                return _search_undefined(pair, seed, budget / _SHARE)
             found = _try(pair, planned, sample)
             if found is not None:
                 return _plainer(pair, planned, seed) or found
+    return _search_undefined(pair, seed, budget / _SHARE)
+
+
+def _search_undefined(pair: _Pair, seed: int, budget: float) -> ProgramCounterexample | None:
+    """An input at which one side alone is defined."""
+    try:
+        planned = whole_plan([*pair.outputs_a, *pair.outputs_b], min(budget, _CHEAP))
+    except SearchError:
+        return None
+    both = list(zip(pair.outputs_a, pair.outputs_b, strict=True))
+    for pattern in () if planned is None else ("ones", "minus ones", "dense", "negative", "sparse"):
+        budget -= planned.cost
+        sample = Sample(pattern, seed, below=pair.below)
+        given = partial(_given, pair, sample)
+        found = undefined_apart(planned, both, given) if budget >= 0 else None
+        if found is not None:
+            output, index, first = found
+            return _undefined_at(pair, sample, output, index, first)
     return None
+
+
+def _undefined_at(
+    pair: _Pair, sample: Sample, output: int, index: tuple[int, ...], first: bool
+) -> ProgramCounterexample:
+    side = (pair.outputs_b if first else pair.outputs_a)[output]
+    at = tuple(np.array([i]) for i in index)
+    (value,) = run(plan([side], [at]), partial(_given, pair, sample))
+    there = value.map(lambda bound: bound.reshape(()))
+    none = undefined(())
+    return pair.counterexample(sample, output, index, *((none, there) if first else (there, none)))
 
 
 def _plainer(pair: _Pair, planned: Plan, seed: int) -> ProgramCounterexample | None:
@@ -233,7 +283,7 @@ def _samples(
         return
     for padded in (True, False):
         for pattern in patterns:
-            if pattern in PATTERNS:
+            if pattern in PATTERNS or pattern == ENDS:
                 yield Sample(pattern, seed, planned.alike, padded, below)
 
 

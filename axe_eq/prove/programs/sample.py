@@ -50,6 +50,20 @@ def _wide(h: Array) -> Array:
     return _dense(h) * 2.0 ** _below(_lower(h), 7)
 
 
+def _signs(h: Array) -> Array:
+    """Never 0, of either sign."""
+    return (_below(h, 3) + 1) * (2 * _below(_lower(h), 2) - 1)
+
+
+def _ends(h: Array, name: str) -> Array:
+    """Integers at the ends of their range, at its quarters, and at 0; those of 64 bits, wide."""
+    ends = np.iinfo(DTYPES[name].numpy)
+    if ends.bits > 32:  # float64 does not hold the ends
+        return _wide(h)
+    count = 2.0**ends.bits
+    return np.mod(_below(h, 4) * count / 4 + _below(_lower(h), 5) - 2 - ends.min, count) + ends.min
+
+
 def _uniform(h: Array) -> Array:
     return h * 2.0**-30 - 2
 
@@ -61,19 +75,24 @@ def _special(h: Array) -> Array:
 _SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-7, 3e4, 1 / 3])
 PATTERNS: dict[str, Callable[[Array], Array]] = {
     "ones": lambda h: np.ones(h.shape),
+    "minus ones": lambda h: -np.ones(h.shape),
     "sparse": _sparse,
     "dense": _dense,
     "positive": lambda h: _below(h, 3) + 1,
+    "negative": lambda h: -1 - _below(h, 3),
+    "signs": _signs,
     "wide": _wide,
     "quarters": lambda h: (_below(h, 13) - 6) / 4,
     "uniform": _uniform,
     "special": _special,
+    "special but -0": lambda h: _special(h) + 0.0,
 }
-SEARCHED = ("dense", "positive", "sparse", "quarters", "wide")
+SEARCHED = ("dense", "positive", "negative", "sparse", "quarters", "wide", "signs")
+ENDS = "ends"  # at which integers wrap around; for programs that read some
 # Rounded to the input's type, for comparisons bit for bit.
-RANDOM = ("uniform", "special")
+RANDOM = ("uniform", "special", "special but -0")
 # Tried once others have told two programs apart, for a counterexample that is easier to read.
-PLAIN = ("ones", "one hot", "sparse", "dense")
+PLAIN = ("ones", "minus ones", "one hot", "sparse", "dense")
 
 
 @dataclass(frozen=True)
@@ -81,7 +100,7 @@ class Sample:
     """One choice of all inputs of a program.
 
     Attributes:
-        pattern: a name in `PATTERNS`, or "one hot".
+        pattern: a name in `PATTERNS`, "one hot", or `ENDS`.
         seed: of the hashes.
         alike: from this index of every dim on, the indices are one class: values at them are equal.
         padded: they are zero there.
@@ -114,7 +133,11 @@ class Sample:
             )
         number += _mix(np.array([key % 2**32], np.uint32))
         hashed = _mix(number).reshape(tuple(map(len, region)))
-        values = _fit(PATTERNS[self.pattern](hashed), of.dtype)
+        if self.pattern == ENDS and DTYPES[of.dtype].kind == "i":
+            values = _ends(hashed, of.dtype)
+        else:
+            drawn = PATTERNS["dense" if self.pattern == ENDS else self.pattern](hashed)
+            values = _fit(drawn, of.dtype)
         if self.alike is not None and self.padded:
             for axis, indices in enumerate(region):
                 values = values * along(indices < self.alike, axis, of.rank)

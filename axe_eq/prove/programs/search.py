@@ -112,7 +112,7 @@ def begin(statement: Statement, laws: Mapping[str, Law], budget: Budget) -> Iter
         session.limits = Limits(rows=budget.rows, seconds=budget.seconds)
         for term in (*statement.left, *statement.right):
             session.insert(term)
-        session.union_all(statement.assume)
+        session.union_all(statement.given)
         session.close()
         yield Search(statement, session, Normalizer(session, normal), budget)
 

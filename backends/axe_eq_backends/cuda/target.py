@@ -196,6 +196,14 @@ _FIGURES = {
     "start_clocks": 380.0,
 }
 
+# An exchange by the transport "peers", its event waits and a rank's own copy included: fitted to
+# all-gathers of 1, 64 and 512 MiB per rank on two H200 joined by NV18 (2026-11-24, driver of CUDA
+# 13; 20.2, 195 and 1407 us), to 3 %. A copy alone takes 2.3 us and as many bytes a second.
+PEERS_LINK = Link(383e9, 18e-6, "NVLink")
+# The same by the all-gather of NCCL 2.28.9, 1 to 512 MiB in the same run (17.0 to 1999 us), to
+# 13 %: for plans that run on the transport "nccl", `h200.replace(links=(NCCL_LINK,))`.
+NCCL_LINK = Link(255e9, 15e-6, "NCCL")
+
 h200 = Target(
     name="h200",
     family="cuda",
@@ -209,9 +217,7 @@ h200 = Target(
     vector_flops_per_s=66.9e12,
     # Inside a CUDA graph, which is how several kernels are launched; 4.6e-6 on a plain stream.
     launch_s=0.71e-6,
-    # One way between two peers, copy engine; 370e9 with all ranks pulling at once.
-    # Latency: a device barrier through peer memory on an idle card.
-    links=(Link(384e9, 4.6e-6, "NVLink"),),
+    links=(PEERS_LINK,),
     limits={**_LIMITS, "compute_capability": 90, "l2_bytes": 60 << 20},
     choices=_CHOICES,
     figures=_FIGURES,

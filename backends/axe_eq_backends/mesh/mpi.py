@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from axe_eq.errors import DeviceError, MissingPackage
+from axe_eq.run.host import HOST_ARRAYS
 
 if TYPE_CHECKING:
     from axe_eq.mesh.rank import Rank
@@ -29,6 +30,7 @@ class MpiSession:
     def __init__(self, mpi: Any) -> None:
         self.mpi, self.comm = mpi, mpi.COMM_WORLD
         self.rank, self.n_ranks = int(self.comm.rank), int(self.comm.size)
+        self.arrays = HOST_ARRAYS
 
     def exchange(self, step: ExchangeStep, rank: Rank) -> int:
         """All messages of an exchange; the bytes that this rank sent."""
@@ -69,6 +71,8 @@ class MpiTransport:
     """MPI through mpi4py, with the MPI library of the wheel `mpich` or of the machine."""
 
     name = "mpi"
+    on_device = False
+    one_process = False
 
     def open(self, n_ranks: int) -> MpiSession:
         """This process's session.

@@ -21,6 +21,7 @@ from axe_eq.mesh.given import check_reports, report
 from axe_eq.mesh.rank import part_of
 from axe_eq.program.ops import Cell
 from axe_eq.program.traced import elementwise
+from axe_eq.run.host import HOST_ARRAYS
 from axe_eq.run.launch import launch
 from axe_eq_backends.mesh.mpi import MpiTransport
 from tests.unit.mesh.jobs import two_ranks
@@ -57,6 +58,8 @@ class Refused:
     """A transport whose processes end at once."""
 
     name = "mpi"
+    on_device = False
+    one_process = False
 
     def open(self, n_ranks: int) -> Any:
         raise AssertionError
@@ -137,7 +140,7 @@ def reports(change: Callable[[list[dict[str, Any]]], None]) -> list[bytes]:
     given |= compiled("mlp everywhere").schedule.constants
     shards = [{n: part_of(plan, n, a, r) for n, a in given.items()} for r in range(4)]
     change(shards)
-    return [report(plan, s) for s in shards]
+    return [report(plan, s, HOST_ARRAYS.digest) for s in shards]
 
 
 def test_of_several_copies_the_odd_one_is_the_liar() -> None:
@@ -157,7 +160,7 @@ def test_of_several_copies_the_odd_one_is_the_liar() -> None:
 def test_ranks_of_different_plans_are_told_apart() -> None:
     plan, other = compiled("mlp everywhere").plan, compiled("roll").plan
     said = reports(lambda shards: None)
-    said[3] = report(other, {n: part_of(other, n, a, 3) for n, a in
-                             zip(other.inputs, arguments("roll"), strict=True)})  # fmt: skip
+    rolled = zip(other.inputs, arguments("roll"), strict=True)
+    said[3] = report(other, {n: part_of(other, n, a, 3) for n, a in rolled}, HOST_ARRAYS.digest)
     with pytest.raises(AxeError, match=r"^rank 3: runs another plan than the other ranks"):
         check_reports(plan, said)

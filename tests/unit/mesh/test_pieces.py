@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 import pytest
 
 from axe_eq.errors import ProgramError, ScheduleError
+from axe_eq.mesh.certificate import check_coverage
 from axe_eq.mesh.messages import plan
-from axe_eq.mesh.pieces import MADE, Piece, is_read, read_through
+from axe_eq.mesh.pieces import FILL, MADE, Piece, is_read, read_through
 from axe_eq.mesh.sides import Side
 from axe_eq.program.meaning import evaluate_sel
 from axe_eq.program.node import sel_type
@@ -132,3 +135,55 @@ def test_reads_where_integers_say_are_no_pieces() -> None:
     gather = TileNode("gather", "lookup 0 (0,)", "", "", "f32[3,4]", (0, 1))
     with pytest.raises(ScheduleError, match="reads where integers say"):
         read_through([*loads, gather])
+
+
+def coverage(pieces: list[Piece]) -> tuple[Array, Array]:
+    """How often every element is read, and whether it is a constant, element by element."""
+    read, filled = np.zeros(pieces[0].shape), np.zeros(pieces[0].shape, bool)
+    for piece in pieces:
+        there = np.ones(piece.shape, bool)
+        for group in piece.groups:
+            inside = np.zeros([piece.shape[d] for d in group.dims], bool).reshape(-1)
+            inside[group.index] = True
+            extents = [e if d in group.dims else 1 for d, e in enumerate(piece.shape)]
+            there &= inside.reshape(extents)
+        if piece.leaf == FILL:
+            filled |= there
+        else:
+            read += there
+    return read, filled
+
+
+def test_elements_that_no_piece_or_several_read_are_found() -> None:
+    """Of drawn selectors, with pieces left out, doubled and thinned: as element by element."""
+    rng, wrong, right = np.random.default_rng(3), 0, 0
+    for _ in range(150):
+        whole = list(read_through(drawn(rng, TRIED[int(rng.integers(len(TRIED)))])))
+        at = int(rng.integers(len(whole))) if whole else 0
+        thinned = whole[:at] + [less(rng, p) for p in whole[at : at + 1]] + whole[at + 1 :]
+        for pieces in (whole, whole[:at] + whole[at + 1 :], [*whole, *whole[at : at + 1]], thinned):
+            if not pieces:
+                continue
+            read, filled = coverage(pieces)
+            if ((read == 1) | ((read == 0) & filled)).all():
+                check_coverage("step m", pieces)
+                right += 1
+                continue
+            with pytest.raises(ScheduleError, match="step m: element") as error:
+                check_coverage("step m", pieces)
+            said = re.match(r"step m: element (\d+) is read (\d+) times", str(error.value))
+            assert said is not None
+            assert read.reshape(-1)[int(said[1])] == int(said[2]) != 1
+            wrong += 1
+    assert wrong > 100
+    assert right > 100
+
+
+def less(rng: np.random.Generator, piece: Piece) -> Piece:
+    """A piece without some indices of one of its groups."""
+    at = int(rng.integers(len(piece.groups))) if piece.groups else 0
+    groups = list(piece.groups)
+    for group in groups[at : at + 1]:
+        kept = rng.random(len(group.index)) < 0.7
+        groups[at] = replace(group, index=group.index[kept], leaf=group.leaf[kept])
+    return replace(piece, groups=tuple(groups))

@@ -327,7 +327,6 @@ BAD: dict[str, Callable[[], Any]] = {
     "shape": lambda: on_four()(np.zeros((16, 9), np.float32)),
     "dtype": lambda: on_four()(np.zeros((16, 8))),
     "transport": lambda: on_four().on("pigeon"),
-    "saved": lambda: on_four().save("plan.axe"),
     "source": lambda: on_four().source,
     "interpreted": lambda: on_four().interpret(np.zeros((16, 8), np.float32)),
 }  # fmt: skip

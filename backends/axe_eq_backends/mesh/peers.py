@@ -1,0 +1,250 @@
+"""Mesh plans in one process on several GPUs that read each other's memory.
+
+Messages are copies by the devices' copy engines, each pair of devices on a stream of its own, which
+waits for what it sends and where it stores by events. Kernels that do not read what arrives run
+meanwhile. Rows of a wider matrix are copied as they lie; other parts that are not dense are packed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from axe_eq.errors import DeviceError, MissingPackage
+from axe_eq_backends.mesh.torch_arrays import Moved, TorchArrays
+from axe_eq_backends.mesh.torch_ranks import ENVIRONMENT
+from axe_eq_backends.mesh.wires import Wire
+
+if TYPE_CHECKING:
+    from axe_eq.mesh.rank import Rank
+    from axe_eq.mesh.steps import ExchangeStep
+
+Rows = dict[tuple[int, int], tuple[int, int] | None]  # by sender and receiver, see `_rows`
+EXTRA = 'pip install "axe-eq[peers]"'
+
+
+class PeersSession:
+    """All ranks of a plan: one per device, in the order of devices."""
+
+    def __init__(self, torch: Any, copies: Copies, n_ranks: int) -> None:
+        self.torch, self.copies, self.n_ranks = torch, copies, n_ranks
+        self.arrays = [TorchArrays(torch, f"cuda:{device}") for device in range(n_ranks)]
+        every = [(s, d) for s in range(n_ranks) for d in range(n_ranks) if s != d]
+        self._streams = {pair: torch.cuda.Stream(pair[0]) for pair in every}
+        self._wires: WeakKeyDictionary[Any, list[Wire]] = WeakKeyDictionary()
+        self._rows: WeakKeyDictionary[Any, Rows] = WeakKeyDictionary()
+
+    def exchange(self, step: ExchangeStep, ranks: Sequence[Rank]) -> list[int]:
+        """All messages of an exchange, begun; the bytes that every rank sends."""
+        if step not in self._wires:
+            pairs = zip(self.arrays, ranks, strict=True)
+            self._wires[step] = [Wire(arrays, step, rank) for arrays, rank in pairs]
+            self._rows[step] = {
+                (w.rank, d): _rows(p) for w in self._wires[step] for d, p in w.out.items()
+            }
+        wires, rows, name = self._wires[step], self._rows[step], step.write.buffer
+        reads = [rank.reads(step) for rank in ranks]
+        for rank, wire, read in zip(ranks, wires, reads, strict=True):
+            rank.memory[name] = wire.memory(read)
+        own = [self.torch.cuda.current_stream(d) for d in range(self.n_ranks)]
+        packed = {
+            (src, dst): wires[src].payload(dst, reads[src])
+            for (src, dst), shape in rows.items() if shape is None
+        }  # fmt: skip
+        ready = [stream.record_event() for stream in own]  # memory and what is sent
+        arrived: list[dict[int, Any]] = [{} for _ in ranks]
+        ends: list[list[Any]] = [[] for _ in ranks]
+        for (src, dst), shape in rows.items():
+            stream, goal = self._streams[src, dst], ranks[dst].memory[name]
+            stream.wait_event(ready[src])
+            stream.wait_event(ready[dst])
+            if shape is None:
+                landed = arrived[dst][src] = wires[dst].landing(src, goal)
+                given = packed[src, dst]
+                self.copies.dense(landed, given, stream)
+            else:
+                given = self._copy_rows(wires, src, dst, shape, reads[src], goal, stream)
+            given.record_stream(stream)
+            end = stream.record_event()
+            ends[src].append(end)
+            ends[dst].append(end)
+        for n, (rank, wire) in enumerate(zip(ranks, wires, strict=True)):
+            wire.keep(reads[n], rank.memory[name])
+            if ends[n]:
+                rank.arriving[name] = _Finish(wire, own[n], ends[n], arrived[n], rank.memory[name])
+        return [wire.sent for wire in wires]
+
+    def _copy_rows(
+        self, wires: Sequence[Wire], src: int, dst: int, shape: tuple[int, int],
+        reads: Sequence[Any], goal: Any, stream: Any,
+    ) -> Any:  # fmt: skip
+        """Copy a message from where it lies to where it is stored; the memory that was read."""
+        (given,), (taken,) = wires[src].out[dst], wires[dst].into[src]
+        source, here, there = reads[given.leaf], given.source.region, taken.goals[0].region
+        self.copies.rows(
+            goal, there.offset, _pitch(there, shape), source, here.offset, _pitch(here, shape),
+            shape, stream,
+        )  # fmt: skip
+        return source
+
+
+class _Finish:
+    """Ends a rank's part of an exchange: what arrives is there, and what was sent may change."""
+
+    def __init__(
+        self, wire: Wire, own: Any, ends: Sequence[Any], arrived: Mapping[int, Any], memory: Any
+    ) -> None:
+        self.wire, self.own, self.ends = wire, own, ends
+        self.arrived, self.memory = arrived, memory
+
+    def __call__(self) -> None:
+        for event in self.ends:
+            self.own.wait_event(event)
+        for src, landed in self.arrived.items():
+            self.wire.unpack(src, landed, self.memory)
+
+
+def _rows(parts: Sequence[Moved]) -> tuple[int, int] | None:
+    """Rows and elements of each, where a message is one part that lies so here and there."""
+    if len(parts) != 1 or parts[0].value is not None or parts[0].pick is not None:
+        return None
+    (part,) = parts
+    if len(part.goals) != 1 or part.source.index is not None or part.goals[0].index is not None:
+        return None
+    regions = (part.source.region, part.goals[0].region)
+    shapes = {r.shape for r in regions if not r.is_dense}
+    if len(shapes) > 1 or any(len(s) != 2 for s in shapes):
+        return None
+    if any(not r.is_dense and r.strides[1] != 1 for r in regions):
+        return None
+    rows, width = shapes.pop() if shapes else (1, part.source.size)
+    return rows, width
+
+
+def _pitch(region: Any, shape: tuple[int, int]) -> int:
+    return shape[1] if region.is_dense else int(region.strides[0])
+
+
+class Copies:
+    """Copies between devices by the driver.
+
+    Args:
+        driver: `cuda.bindings.driver`.
+        n_devices: how many take part.
+
+    Raises:
+        DeviceError: two devices cannot read each other's memory.
+    """
+
+    def __init__(self, driver: Any, n_devices: int) -> None:
+        self.cu = driver
+        handles = [self._done(driver.cuDeviceGet(d)) for d in range(n_devices)]
+        self._contexts = [self._done(driver.cuDevicePrimaryCtxRetain(h)) for h in handles]
+        for here in range(n_devices):
+            for there in range(n_devices):
+                if here != there:
+                    self._open(handles, here, there)
+        self._made: dict[Any, Any] = {}
+
+    def _open(self, handles: Sequence[Any], here: int, there: int) -> None:
+        cu = self.cu
+        if not self._done(cu.cuDeviceCanAccessPeer(handles[here], handles[there])):
+            wrong = f"cannot read the memory of device {there}"
+            raise DeviceError(f"device {here}", wrong, "devices joined by NVLink or one PCIe root")
+        self._done((*cu.cuCtxPushCurrent(self._contexts[here]), None))
+        (result,) = cu.cuCtxEnablePeerAccess(self._contexts[there], 0)
+        cu.cuCtxPopCurrent()
+        if result != cu.CUresult.CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED:
+            self._done((result, None))
+
+    def _done(self, returned: Any) -> Any:
+        if returned[0] != self.cu.CUresult.CUDA_SUCCESS:
+            raise DeviceError(
+                "copies between devices", f"failed with {returned[0].name}", "success"
+            )
+        return returned[1]
+
+    def dense(self, goal: Any, source: Any, stream: Any) -> None:
+        """Copy a dense tensor to one of another device."""
+        to, of = self._contexts[goal.device.index], self._contexts[source.device.index]
+        n = source.numel() * source.itemsize
+        with self._at(of):
+            returned = self.cu.cuMemcpyPeerAsync(
+                goal.data_ptr(), to, source.data_ptr(), of, n, stream.cuda_stream
+            )
+            self._done((*returned, None))
+
+    def rows(
+        self, goal: Any, to: int, to_pitch: int, source: Any, begin: int, pitch: int,
+        shape: tuple[int, int], stream: Any,
+    ) -> None:  # fmt: skip
+        """Copy rows between two memories; addresses and pitches are in elements."""
+        size, rows, width = source.itemsize, *shape
+        if rows == 1 or pitch == to_pitch == width:
+            n = rows * width
+            self.dense(goal[to : to + n], source[begin : begin + n], stream)
+            return
+        cu = self.cu
+        here = self._contexts[source.device.index]
+        job = cu.CUDA_MEMCPY3D_PEER()
+        job.srcMemoryType = job.dstMemoryType = cu.CUmemorytype.CU_MEMORYTYPE_DEVICE
+        job.srcContext, job.dstContext = here, self._contexts[goal.device.index]
+        job.srcDevice, job.srcPitch = source.data_ptr() + begin * size, pitch * size
+        job.dstDevice, job.dstPitch = goal.data_ptr() + to * size, to_pitch * size
+        job.srcHeight = job.dstHeight = rows
+        job.WidthInBytes, job.Height, job.Depth = width * size, rows, 1
+        with self._at(here):
+            self._done((*cu.cuMemcpy3DPeerAsync(job, stream.cuda_stream), None))
+
+    def _at(self, context: Any) -> _Current:
+        return _Current(self.cu, context)
+
+
+class _Current:
+    """Makes a context current."""
+
+    def __init__(self, driver: Any, context: Any) -> None:
+        self.cu, self.context = driver, context
+
+    def __enter__(self) -> None:
+        self.cu.cuCtxPushCurrent(self.context)
+
+    def __exit__(self, *error: object) -> None:
+        self.cu.cuCtxPopCurrent()
+
+
+class PeersTransport:
+    """Peer access between the GPUs of this process."""
+
+    name = "peers"
+    on_device = True
+    one_process = True
+
+    def open(self, n_ranks: int) -> PeersSession:
+        """The session of all ranks.
+
+        Raises:
+            MissingPackage: no torch, or no bindings of the driver.
+            DeviceError: too few GPUs, or such as cannot read each other's memory.
+        """
+        os.environ.update(ENVIRONMENT)
+        try:
+            import torch
+            from cuda.bindings import driver
+        except ImportError as error:
+            why = str(error).partition("\n")[0]
+            raise MissingPackage(
+                "transport 'peers'", f"needs torch and cuda-python ({why})", "the extra 'peers'",
+                hint=EXTRA,
+            ) from None  # fmt: skip
+        there = torch.cuda.device_count()
+        if there < n_ranks:
+            wrong = f"finds {there} GPU{'s' if there != 1 else ''}"
+            raise DeviceError("transport 'peers'", wrong, f"{n_ranks}, one per rank")
+        for device in range(n_ranks):
+            torch.zeros(
+                1, device=f"cuda:{device}"
+            )  # torch's contexts are the devices' primary ones
+        return PeersSession(torch, Copies(driver, n_ranks), n_ranks)

@@ -1,0 +1,198 @@
+"""Torch as the library of a rank's memory and shards, on one device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from axe_eq.errors import ArgumentError, DeviceError
+from axe_eq.mesh.rank import Run
+from axe_eq.mesh.regions import Part, Region
+from axe_eq.program.types import DTYPES, Array, dtype
+from axe_eq.run.arrays import as_numpy, dlpack_of
+
+_ODD = (0x9E3779B97F4A7C15 - (1 << 64), 0x2545F4914F6CDD1D)  # multipliers of a digest
+
+
+class TorchArrays:
+    """See `axe_eq.mesh.transport.Arrays`.
+
+    Args:
+        torch: the library.
+        device: as it names it, "cuda:1" or "cpu".
+    """
+
+    def __init__(self, torch: Any, device: str) -> None:
+        self.torch, self.device = torch, torch.device(device)
+
+    def element(self, name: str) -> Any:
+        """Torch's name of an element type.
+
+        Raises:
+            DeviceError: it has none.
+        """
+        found = getattr(self.torch, DTYPES[name].scalar.rstrip("_"), None)
+        if found is None:
+            raise DeviceError(f"element type {name}", "is none of torch's", "one that torch has")
+        return found
+
+    # -- shards --
+
+    def given(self, array: Any, name: str) -> Any:
+        """A shard as a tensor on the device; of a DTensor its local part.
+
+        Raises:
+            ArgumentError: not an array, or one on another device.
+        """
+        if hasattr(array, "to_local"):
+            array = array.to_local()
+        if not isinstance(array, self.torch.Tensor):
+            if hasattr(array, "__dlpack_device__") and not isinstance(array, np.ndarray):
+                array = self.torch.from_dlpack(array)
+            else:
+                array = self._uploaded(as_numpy(array, name))
+        if array.device.type == "cpu" != self.device.type:
+            array = array.to(self.device)
+        if array.device != self.device:
+            wrong = f"lies on {array.device}"
+            raise ArgumentError(f"shard {name!r}", wrong, f"{self.device}, this rank's")
+        return array.detach()
+
+    def _uploaded(self, array: Array) -> Any:
+        raw = np.frombuffer(bytearray(np.ascontiguousarray(array).tobytes()), np.uint8)
+        flat = self.torch.from_numpy(raw).view(self.element(dtype(array.dtype).name))
+        return flat.reshape(array.shape).to(self.device)
+
+    def like(self, given: Sequence[Any], result: Any) -> Any:
+        """A result in the library of the shards given; of numpy's and torch's in torch."""
+        foreign = next((a for a in given if hasattr(a, "__dlpack_device__")), result)
+        known = isinstance(foreign, (self.torch.Tensor, np.ndarray))
+        take = None if known else dlpack_of(foreign)
+        return result if take is None else take(result)
+
+    def host(self, array: Any) -> Array:
+        """A copy for numpy, after all work on it."""
+        name = dtype(str(array.dtype).rpartition(".")[2]).name
+        raw = array.contiguous().reshape(-1).view(self.torch.uint8).cpu().numpy()
+        found: Array = raw.view(DTYPES[name].numpy).reshape(tuple(array.shape))
+        return found
+
+    def digest(self, array: Any) -> str:
+        """Two sums of the bytes, of eight at a time, weighted by odd numbers of their place.
+
+        So any change within eight bytes changes it, and copies are compared where they lie.
+        """
+        torch = self.torch
+        raw = array.contiguous().reshape(-1).view(torch.uint8)
+        if rest := -len(raw) % 8:
+            raw = torch.cat([raw, raw.new_zeros(rest)])
+        words = raw.view(torch.int64)
+        places = torch.arange(len(words), device=words.device) * 2 + 1
+        sums = [int(((words ^ (words >> 29)) * (places * odd)).sum()) for odd in _ODD]
+        return f"{array.numel()} {sums[0]:x} {sums[1]:x}"
+
+    # -- memory --
+
+    def held(self, array: Any) -> Any:
+        """A shard's memory, flat: itself where it is dense."""
+        return array.contiguous().reshape(-1)
+
+    def zeros(self, n: int, dtype: str) -> Any:
+        """Flat memory."""
+        return self.torch.zeros(n, dtype=self.element(dtype), device=self.device)
+
+    def empty(self, n: int, dtype: str) -> Any:
+        """Flat memory that holds anything."""
+        return self.torch.empty(n, dtype=self.element(dtype), device=self.device)
+
+    def ready(self, made: Any) -> Run:
+        """What a runner made ready: on a GPU machine code, else a function of numpy's arrays.
+
+        Raises:
+            DeviceError: code of another device than torch's.
+        """
+        if self.device.type == "cpu":
+            return partial(self._on_host, made)
+        if not hasattr(made, "call"):
+            raise DeviceError("local step", "takes no arrays of a device", "a target of GPUs")
+
+        def run(arrays: Sequence[Any]) -> Sequence[Any]:
+            if not arrays:  # no array says where it is to run
+                return [self._uploaded(r) for r in made([])]
+            found = made.quick(arrays)
+            results: Sequence[Any] = made.call(arrays) if found is None else found
+            return results
+
+        return run
+
+    def _on_host(self, made: Callable[[Any], Any], arrays: Sequence[Any]) -> Sequence[Any]:
+        return [self._uploaded(r) for r in made([self.host(a) for a in arrays])]
+
+    # -- regions --
+
+    def region(self, region: Region) -> Place:
+        """A region, to be read and written in memories of this device."""
+        if region.index is None and all(s >= 0 for s in region.strides):
+            return Place(self.torch, region)
+        index = self.torch.from_numpy(region.addresses.reshape(-1)).to(self.device)
+        return Place(self.torch, region, index)
+
+
+class Place:
+    """A region of memories on a device: a view where torch has one, else by addresses."""
+
+    def __init__(self, torch: Any, region: Region, index: Any = None) -> None:
+        self.torch, self.region, self.index = torch, region, index
+        self.size, self.is_dense = region.size, region.is_dense
+
+    def read(self, memory: Any) -> Any:
+        """The elements: a view of the memory where they are a box."""
+        r = self.region
+        if self.index is not None:
+            return memory[self.index]
+        if self.is_dense:
+            return memory[r.offset : r.offset + r.size]
+        begin = memory.storage_offset() + r.offset  # as_strided counts from there
+        return self.torch.as_strided(memory, r.shape, r.strides, begin)
+
+    def write(self, memory: Any, values: Any) -> None:
+        """Store elements in the region's order, or one everywhere."""
+        if self.index is not None:
+            memory[self.index] = values.reshape(-1)
+        else:
+            goal = self.read(memory)
+            goal.copy_(values.reshape(goal.shape) if values.numel() > 1 else values.reshape(()))
+
+
+class Moved:
+    """One part of a message as a device reads and writes it."""
+
+    def __init__(self, arrays: TorchArrays, part: Part, dtype: str) -> None:
+        torch = arrays.torch
+        self.leaf, self.source = part.leaf, arrays.region(part.source)
+        self.goals = [arrays.region(g) for g in part.goals]
+        self.pick = None
+        if part.pick is not None:
+            self.pick = torch.from_numpy(part.pick).to(arrays.device)
+        self.value = None
+        if part.value is not None:
+            self.value = arrays._uploaded(part.value.astype(DTYPES[dtype].numpy))
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether it arrives as it is stored, and is stored once."""
+        return self.pick is None and len(self.goals) == 1 and self.goals[0].is_dense
+
+    def copy(self, memories: Sequence[Any], memory: Any) -> None:
+        """Read and store, within one device."""
+        self.store(self.source.read(memories[self.leaf]), memory)
+
+    def store(self, values: Any, memory: Any) -> None:
+        """Store what was read."""
+        if self.pick is not None:
+            values = values.reshape(-1)[self.pick]
+        for goal in self.goals:
+            goal.write(memory, values)

@@ -1,0 +1,180 @@
+"""Plans on two GPUs, over NCCL and by peer access: what they compute, and what they refuse."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import axe_eq as axe
+from axe_eq.errors import ArgumentError
+from axe_eq.layout import Mesh
+from axe_eq.program.nesting import flatten
+from axe_eq.program.types import DTYPES, Array
+
+pytestmark = pytest.mark.multigpu
+
+M2 = Mesh({"x": 2})
+R, C, W = "P('x',None)", "P(None,'x')", "P(None,None)"
+FLIPPED = "S[(2,32,48):(-1@gpuid,48@m,1@m)] + 1@gpuid"
+CYCLES = "S[(32,2,48):(48@m,1@gpuid,1@m)]"
+COLUMNS = "S[(2,32,48):(1@gpuid,1@m,32@m)]"
+LAYOUTS = (R, C, W, FLIPPED, CYCLES, COLUMNS)
+MOVES = [(a, b) for a in LAYOUTS for b in LAYOUTS if a != b]
+
+
+def placed(text: str, shape: tuple[int, ...]) -> Any:
+    return axe.read("jax", text, shape=shape, mesh=M2) if text[0] == "P" else axe.Layout.parse(text)
+
+
+def moved(source: str, goal: str, dtype: str, shape: tuple[int, ...] = (64, 48)) -> Any:
+    spec = axe.Spec(shape, dtype, layout=placed(source, shape))
+    return axe.compile(lambda x: x, spec, target="h200", mesh=M2, outputs=[placed(goal, shape)])
+
+
+def numbers(shape: tuple[int, ...], dtype: str, seed: int = 0) -> Array:
+    drawn = np.random.default_rng(seed).integers(-3, 4, shape)
+    return drawn.astype(DTYPES[dtype].numpy)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "i8", "f64", "bool"])
+@pytest.mark.parametrize(("source", "goal"), MOVES)
+def test_redistributions_by_peer_access_are_bit_exact(source: str, goal: str, dtype: str) -> None:
+    exe, x = moved(source, goal, dtype), numbers((64, 48), dtype)
+    run = exe.on("peers")
+    assert run.whole(run(run.shards(x))).tobytes() == x.tobytes()
+    assert [sent for mine in run.sent for sent in mine.values()] == [
+        mine[r] for r in range(2) for mine in exe.plan.n_bytes.values()
+    ]
+
+
+@pytest.mark.parametrize("goal", [W, C])
+def test_shards_may_change_when_a_call_has_returned(goal: str) -> None:
+    """What was queued before reads them first."""
+    shape = (8192, 8192)
+    exe, x = moved(R, goal, "f16", shape), numbers(shape, "f16")
+    run = exe.on("peers")
+    shards = run.shards(x)
+    for _ in range(3):
+        results = run(shards)
+        for mine in shards:
+            mine[0].zero_()
+        assert np.array_equal(run.whole(results), x)
+        shards = run.shards(x)
+
+
+def mlp(x: Any, a: Any, b: Any) -> Any:
+    return axe.nn.relu(x @ a) @ b
+
+
+SHAPES = ((256, 128), (128, 256), (256, 128))
+
+
+def compiled_mlp() -> Any:
+    specs = [
+        axe.Spec(s, "f16", layout=placed(cut, s)) for s, cut in zip(SHAPES, (R, C, R), strict=True)
+    ]
+    return axe.compile(mlp, *specs, target="h200", mesh=M2, outputs=[placed(R, SHAPES[0])])
+
+
+@pytest.mark.parametrize("transport", ["peers", "nccl"])
+def test_a_block_launched_on_two_devices_is_the_block(transport: str, tmp_path: Path) -> None:
+    exe, given = compiled_mlp(), [numbers(s, "f16", n) for n, s in enumerate(SHAPES)]
+    exe.save(tmp_path / "mlp.axe")
+    wanted = exe.meaning(*given).astype(np.float32)
+    for one in (exe, axe.load(tmp_path / "mlp.axe")):
+        found = one.launch(*given, transport=transport)
+        got = np.asarray(flatten(found.outputs)[1][0], np.float32)
+        assert np.linalg.norm(got - wanted) < 2e-3 * np.linalg.norm(wanted)
+        assert found.sent == exe.plan.n_bytes
+
+
+def test_shards_on_another_device_are_refused() -> None:
+    run = compiled_mlp().on("peers")
+    shards = run.shards(*[numbers(s, "f16") for s in SHAPES])
+    with pytest.raises(ArgumentError, match="shard 'x': lies on cuda:1; expected cuda:0"):
+        run([shards[1], shards[0]])
+
+
+GLOO = """
+import os, numpy as np
+from axe_eq.program.nesting import flatten
+from tests.unit.mesh.programs import CASES, arguments, compiled
+for name in CASES:
+    exe = compiled(name)
+    if exe.plan.n_ranks != int(os.environ["WORLD_SIZE"]):
+        continue
+    run, given = exe.on("gloo"), arguments(name)
+    found, wanted = run(*run.shards(*given)), run.parts(exe(*given))
+    for got, want in zip(flatten(found)[1], flatten(wanted)[1], strict=True):
+        assert np.allclose(run._arrays.host(got), want, rtol=1e-5, atol=1e-6), name
+    assert all(run.sent[n] == sent[run.rank] for n, sent in exe.plan.n_bytes.items()), name
+"""
+
+
+def test_all_small_programs_run_over_gloo(tmp_path: Path) -> None:
+    (tmp_path / "job.py").write_text(GLOO)
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4"]
+    done = subprocess.run(
+        [*run, str(tmp_path / "job.py")], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+
+
+KILLED = """
+import os, signal, sys, numpy as np
+import axe_eq as axe
+run = axe.load(sys.argv[1]).on("nccl")
+shards = run.shards(*[np.ones(t.shape, np.float16) for t in run._call.types])
+run(*shards)
+if run.rank:
+    os.kill(os.getpid(), signal.SIGKILL)
+while True:
+    run(*shards)
+"""
+
+
+def test_a_killed_rank_ends_the_job(tmp_path: Path) -> None:
+    compiled_mlp().save(tmp_path / "mlp.axe")
+    (tmp_path / "job.py").write_text(KILLED)
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    script = [str(tmp_path / n) for n in ("job.py", "mlp.axe")]
+    done = subprocess.run([*run, *script], capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    assert "-9" in done.stderr  # torchrun names the rank and its end
+
+
+JOB = """
+import sys, numpy as np, torch
+import axe_eq as axe
+from axe_eq.errors import AxeError
+run = axe.load(sys.argv[1]).on("nccl")
+whole = [np.ones(t.shape, np.float16) for t in run._call.types]
+shards = run.shards(*whole)
+y = run(*shards)
+said = [f"{y.device.type} {tuple(y.shape)}"]
+for x in (shards[0][run.rank :], shards[0].float() if run.rank else shards[0]):
+    try:
+        run(x, *shards[1:])
+    except AxeError as error:
+        said.append(str(error))
+open(f"{sys.argv[2]}/{run.rank}.txt", "w").write("\\n".join(said))
+"""
+
+
+def test_a_script_of_torchrun_keeps_shards_on_the_device_and_names_liars(tmp_path: Path) -> None:
+    compiled_mlp().save(tmp_path / "mlp.axe")
+    (tmp_path / "job.py").write_text(JOB)
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    script = [str(tmp_path / n) for n in ("job.py", "mlp.axe", "")]
+    done = subprocess.run([*run, *script], capture_output=True, text=True, timeout=120)
+    for rank in range(2):
+        assert (tmp_path / f"{rank}.txt").read_text().splitlines() == [
+            "cuda (128, 128)",
+            "rank 1, shard 'x': has shape (127, 128); expected f16[128,128]",
+            "rank 1, shard 'x': has dtype f32; expected f16[128,128]",
+        ], done.stderr
