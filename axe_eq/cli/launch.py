@@ -19,7 +19,7 @@ from axe_eq.cli.programs import (
     random_inputs,
     write_outputs,
 )
-from axe_eq.cli.source import load_arrays, load_function
+from axe_eq.cli.source import load_arrays, load_function, taking
 from axe_eq.cli.words import parse_mesh
 from axe_eq.errors import ArgumentError
 from axe_eq.layout import Layout, Mesh
@@ -130,7 +130,7 @@ def compiled_on(
         text = layouts[number] if number < len(layouts) else WHOLE
         layout = None if text == WHOLE else _layout(text, spec, mesh)
         placed.append(spec if layout is None else Spec(spec.shape, spec.dtype, spec.dims, layout))
-    fn = load_function(function, specs)
+    fn = taking(load_function(function), specs)
     outputs = None
     if wanted:
         program = as_program(fn, placed)

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from axe_eq.cli.group import as_json_text, axe, json_option
-from axe_eq.cli.source import load_arrays, load_function, parse_dims, parse_extents
+from axe_eq.cli.source import load_arrays, load_function, parse_dims, parse_extents, taking
 from axe_eq.errors import ArgumentError, DeviceError
 from axe_eq.files import whole
 from axe_eq.pipeline import compile as compile_program
@@ -78,7 +78,7 @@ def compiled(
 ) -> Any:
     """Compile what the options name."""
     return compile_program(
-        load_function(function, specs),
+        taking(load_function(function), specs),
         *specs,
         target=target,
         packs=pack_names(packs),

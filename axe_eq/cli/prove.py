@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import click
 
 from axe_eq.cli.group import as_json_text, axe, json_option
-from axe_eq.cli.source import load_function
+from axe_eq.cli.source import load_function, taking
 from axe_eq.cli.verdicts import verdict_data
 from axe_eq.cli.words import context_of, context_options
 from axe_eq.errors import ArgumentError
@@ -58,8 +58,10 @@ def equiv(
     programs = [side.rpartition(":")[0].endswith(".py") or _is_plan(side) for side in (a, b)]
     if any(programs) and not all(programs):
         raise ArgumentError("equiv", "got a layout and a program", "two layouts or two programs")
-    given = None if any(context.values()) else specs  # what is said of layouts is refused below
-    sides = [_program(side, given) if all(programs) else side for side in (a, b)]
+    sides = [_program(side) if all(programs) else side for side in (a, b)]
+    if all(isinstance(side, FunctionType) for side in sides) and not any(context.values()):
+        for side in sides:  # a plan or a rank program would say itself what its arguments are
+            taking(side, specs)
     verdict = equivalent(*sides, *specs, numerics=numerics, assume=assume, budget=budget, **context)
     if certificate is not None and isinstance(verdict, Proved):
         write_text(certificate, str.__str__(verdict.certificate))
@@ -77,10 +79,10 @@ def _is_plan(side: str) -> bool:
     return side.endswith(".json")
 
 
-def _program(side: str, specs: Sequence[str] | None) -> Any:
+def _program(side: str) -> Any:
     """A function, a rank program, or a plan read back from its JSON."""
     if not _is_plan(side):
-        return load_function(side, specs)
+        return load_function(side)
     try:
         text = Path(side).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

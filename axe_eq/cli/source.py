@@ -19,12 +19,11 @@ import numpy as np
 from axe_eq.errors import ArgumentError, AxeError, ProgramError
 
 
-def load_function(text: str, specs: Sequence[Any] | None) -> Any:
-    """The function that ``FILE:FN`` names, which takes so many arguments where specs are given.
+def load_function(text: str) -> Any:
+    """The function that ``FILE:FN`` names.
 
     Raises:
         ProgramError: no such file or function, or a file that does not load.
-        ArgumentError: it takes other arguments than ``--spec`` describes.
     """
     path, colon, name = text.rpartition(":")
     if not colon or not path or not name:
@@ -37,10 +36,7 @@ def load_function(text: str, specs: Sequence[Any] | None) -> Any:
         known = f"one of {' '.join(own)}" if own else "a file that defines functions"
         raise ProgramError(f"file {path!r}", f"has no function {name!r}", known)
     found = getattr(module, name)
-    ranks = _rank_program(found, path)
-    if specs is not None:
-        _check_specs(found if ranks is None else found.fn, specs)
-    return ranks or _reporting(found, path)
+    return _rank_program(found, path) or _reporting(found, path)
 
 
 def _rank_program(found: Any, path: str) -> Any:
@@ -52,16 +48,24 @@ def _rank_program(found: Any, path: str) -> Any:
     return replace(found, fn=_reporting(found.fn, path))
 
 
-def _check_specs(function: Callable[..., Any], specs: Sequence[Any]) -> None:
+def taking(function: Any, specs: Sequence[Any]) -> Any:
+    """The function, which takes an argument for every spec; a rank program says so itself.
+
+    Raises:
+        ArgumentError: it takes other arguments than ``--spec`` describes.
+    """
+    if not isinstance(function, FunctionType):
+        return function
     try:
         signature(function).bind(*specs)
     except ValueError:
-        return  # a builtin function, which says nothing of its arguments
+        return function  # a builtin one, which says nothing of its arguments
     except TypeError as error:
         times = "once" if len(specs) == 1 else f"{len(specs)} times"
         name = getattr(function, "__name__", type(function).__name__)
         wrong = f"is given {times} for function {name!r} ({error})"
         raise ArgumentError("--spec", wrong, "one per argument, as --spec 64x64:f16") from None
+    return function
 
 
 def _reporting(function: Callable[..., Any], path: str) -> Callable[..., Any]:

@@ -19,7 +19,7 @@ from math import prod
 
 from axe_eq.errors import ProgramError
 from axe_eq.program.gathers import gather_text
-from axe_eq.program.ops import MONOIDS, Pull, join_text, scan, selector
+from axe_eq.program.ops import MONOIDS, Pull, folding, join_text, keeps_equal, scan, selector
 from axe_eq.program.signature import LETTERS, Affine, Signature, make, signature
 from axe_eq.program.terms import VALUE, In, Op, Sel, args, op, operands, sel, type_of
 from axe_eq.program.types import DTYPES, value_type
@@ -333,7 +333,9 @@ def _inlined(made: _Reads, monoid: str, name: str, sums: bool) -> str:
         inner, of = signature(core.args[0]), core.args[1]
         if inner.n_reduced:
             same = name == "id" and len(made.cores) == 1 and monoid == inner.monoid
-            joins = same and (MONOIDS[monoid].exact or sums or _whole_ring(core))
+            joins = (
+                same and _is_plain(monoid) and (MONOIDS[monoid].exact or sums or _whole_ring(core))
+            )
         else:
             joins = of == "id"
         if joins and _joined(made, position, core, inner):
@@ -433,15 +435,13 @@ def _trimmed(made: _Reads) -> None:
 
 
 def _is_plain(monoid: str) -> bool:
-    """Whether a reduction of one value is that value."""
-    declared = MONOIDS[monoid]
-    return declared.n_values == 1 and bool(declared.merges) and not declared.lifts
+    """Whether a reduction of one value is that value, and one of reductions one of all."""
+    return folding(monoid) == monoid
 
 
 def _idempotent(monoid: str) -> bool:
     """Whether a value merged with itself is the value: what is exact, and lies between both."""
-    declared = MONOIDS[monoid]
-    return declared.exact and declared.convex and _is_plain(monoid)
+    return keeps_equal(monoid) and _is_plain(monoid)
 
 
 def _fuse(made: _Reads) -> dict[int, list[int]]:

@@ -34,6 +34,7 @@ NAMES_OPERATORS = {f"axe_eq/program/{name}.py" for name in ("ops", "standard", "
 
 # Words of another vocabulary that are also operators' names, per file that may decide by them.
 OTHER_WORDS = {
+    "axe_eq/__init__.py": {"array"},  # a namespace
     "axe_eq/kernel/expr.py": {"and", "min", "max"},  # symbols of integer index expressions
     "axe_eq/layout/symbolic/text.py": {"slice"},  # operations on layouts
     "axe_eq/layout/notation/triton_encodings.py": {"slice"},  # encodings of Triton

@@ -88,7 +88,9 @@ def test_parts_on_devices_lift_once_and_are_as_few_bytes_as_those_of_max(
     given = np.random.default_rng(0).integers(-9, 9, (64, 300)).astype(np.float32)
     bytes_of = {}
     for monoid in (*LIFTING, "squares_of_tests", "max"):
-        exe = axe.compile(rows(monoid), x, target="cpu", mesh=mesh, packs=packs)
+        exe = axe.compile(
+            rows(monoid), x, target="cpu", mesh=mesh, packs=packs, objective="link_bytes"
+        )
         assert (exe(given) == exe.meaning(given)).all()
         bytes_of[monoid] = exe.plan.link_bytes
     assert bytes_of.pop("squares_of_tests") == 3 * 64 * 300  # all columns: 4 bytes, 3 of 4 devices
