@@ -225,7 +225,7 @@ FORGED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "nothing": (lambda s: s.pop("where"), "does not make root 0"),
     "another mask": (hold(str(array_text(~TRI))), "does not make root 0"),
     "another type": (hold(str(array_text(BELOW))), "is another"),
-    "no array": (hold("array (6,6) bool (1,) True"), "is another"),
+    "no array": (hold("runs (6,6) bool (1,) True"), "is another"),
     "what its name denies": (
         lambda s: (s["inputs"].append(["const_x", "f32[6,6]"]),
                    s["where"].append(["const_x", str(array_text(BELOW))])), "is another"),
