@@ -512,13 +512,9 @@ class Executable(NotPickled):
         Raises:
             SearchError: the search ran in another process.
         """
-        from axe_eq.extract.search.pareto import pareto
-
         if self._found is None:
             raise SearchError("pareto", "needs what extraction chose from", "a compiled program")
-        if self.schedule.graph.mesh is not None:
-            return list(self._found.points)
-        return pareto(self._found.prices)
+        return list(self._found.points)
 
     @property
     def _found(self) -> Any:
@@ -550,10 +546,8 @@ class Executable(NotPickled):
         if (other := self._searched_again) is not None:
             return other._explained()
         said = self.schedule.graph, self.target, self._found, self.matches, self.numerics
-        if self.schedule.graph.mesh is None:
-            text = explain(*said)
-        else:
-            text = explain_mesh(*said, self.report["extract"].notes)
+        whole = self.schedule.graph.mesh is None
+        text = explain(*said) if whole else explain_mesh(*said, self.report["extract"].notes)
         if self.stopped == "saturated":
             return text
         limit = f"the search stopped at a limit ({self.stopped}): a larger one may find better"
