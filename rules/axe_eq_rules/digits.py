@@ -26,6 +26,8 @@ from axe_eq.program.signature import LETTERS, Affine, Signature, make, plain, si
 from axe_eq.program.terms import VALUE, In, Op, Sel, args, op, operands, sel, type_of
 from axe_eq.program.types import DTYPES, value_type
 from axe_eq.rule.term import Term, postorder
+from axe_eq_rules import through
+from axe_eq_rules.movement import Unread, movement
 
 Dims = tuple[tuple[int, ...], ...]
 _Read = tuple[dict[int, int], int]  # digit -> coefficient, offset
@@ -98,7 +100,7 @@ def _view(term: Term, sums: bool) -> View:
         if term.symbol is Op:
             return _operator(term, given, sums)
         if term.symbol is Sel:
-            return _selector(term, given)
+            return _selector(term, given, sums)
         return scanned(term, given)
     except (Apart, ProgramError):
         pass
@@ -113,7 +115,7 @@ def _opaque(term: Term, given: Sequence[View]) -> Term:
 # -- reshapes --------------------------------------------------------------------------------------
 
 
-def _selector(term: Term, given: Sequence[View]) -> View:
+def _selector(term: Term, given: Sequence[View], sums: bool) -> View:
     declared, params = selector(term.args[0])
     if declared.inverse is not None and len(given) == 1:
         # What keeps the row-major order of all elements: the dims of the value are others.
@@ -125,6 +127,10 @@ def _selector(term: Term, given: Sequence[View]) -> View:
     if declared.look is not None:
         (look,) = declared.look(params, types)
         return gathered(term, given[look.operand], given[look.by], look.dim, pulls[look.by])
+    try:
+        return _moved_as_one(_opaque(term, given), sums)
+    except Unread:
+        pass
     # A dim that a parameter may name is read otherwise, whatever it is of these operands.
     touched = [d for d, n in enumerate(shape(term)) if d in params or not all(
         d < of.rank and row[d] == Pull(d) and of.shape[d] == n
@@ -140,6 +146,29 @@ def _selector(term: Term, given: Sequence[View]) -> View:
         return join_text(declared.name, *declared.placed(params, places, new))
 
     return _apart(term, given, touched, made)
+
+
+def _moved_as_one(term: Term, sums: bool) -> View:
+    """A value that is moved as the view that a movement is; raises Unread."""
+    found = movement(term)
+    top = op(found.sig, "id", found.core)
+    inside = _inside(found.core)
+    below = whole(found.core) if inside is None else view(inside, sums)
+    return _operator(top, [below], sums=False)
+
+
+def _inside(part: Term) -> Term | None:
+    """A part of a block operator's value as the operator on parts of its operands."""
+    if part.symbol is not Sel or len(operands(part)) != 1 or operands(part)[0].symbol is not Op:
+        return None
+    (of,) = operands(part)
+    given = operands(of)
+    types = [value_type(type_of(x)) for x in given]
+    found = through.pushed(part.args[0], *of.args[:2], types)
+    if found is None:
+        return None
+    parts = [x if not k else sel(k, x) for k, x in zip(found[1], given, strict=True)]
+    return op(found[0].text, of.args[1], *parts)
 
 
 def scanned(term: Term, given: Sequence[View]) -> View:
@@ -426,6 +455,7 @@ def _operator(term: Term, given: Sequence[View], sums: bool) -> View:
     sizes = {d: made.extents[d] for dim in outer for d in dim}
     name = _inlined(made, sig.monoid, name, sums)
     monoid = _drop_units(made, sig.monoid)
+    _trimmed(made)
     members = _fuse(made)
     return _made(made, monoid, name, members, outer, sizes)
 
@@ -591,6 +621,26 @@ def _drop_units(made: _Reads, monoid: str) -> str:
         if not all(_fits(read, extent, made.extents) for read, extent in pairs):
             raise Apart
     return monoid if reduced else ""
+
+
+def _trimmed(made: _Reads) -> None:
+    """Operands less what is before and behind all that is read of them."""
+    for n, (core, operand) in enumerate(zip(made.cores, made.reads, strict=True)):
+        parts: list[tuple[int, int, int] | None] = []
+        moved: list[_Read] = []
+        for (coefficients, offset), extent in zip(operand, shape(core), strict=True):
+            steps = [c * (made.extents[d] - 1) for d, c in coefficients.items()]
+            low = offset + sum(s for s in steps if s < 0)
+            high = offset + sum(s for s in steps if s > 0)
+            inside = coefficients and (low > 0 or high < extent - 1)
+            parts.append((low, 1, high - low + 1) if inside else None)
+            moved.append((coefficients, offset - low if inside else offset))
+        if parts == [None] * len(parts):
+            continue
+        part = _view(sel(join_text("slice", tuple(parts)), core), sums=False)
+        extents = zip(moved, shape(part.core), strict=False)
+        if written(part) is part.core and all(_fits(r, e, made.extents) for r, e in extents):
+            made.cores[n], made.reads[n] = part.core, moved
 
 
 def _is_plain(monoid: str) -> bool:
