@@ -39,7 +39,7 @@ from axe_eq.rule.term import STR, Primitive, Term, Undefined, primitive
 from axe_eq.schedule import shard as s
 from axe_eq.schedule import terms
 from axe_eq.schedule.terms import Boxes, MeshBox, MeshText
-from axe_eq_rules import digits
+from axe_eq_rules import digit_forms
 from axe_eq_rules.tiling import first_box
 
 PACK = Pack("sharding", version="4", summary="values on a mesh of devices: laws for proofs")
@@ -219,7 +219,7 @@ def split_shard(spec: Spec, a: Value, b: MeshBox, M: MeshText) -> Sides:
 
 
 def _formed(t: Term, sums: bool) -> tuple[Term, Term]:
-    found = None if type_of.of(t) is None else digits.form(t, sums)
+    found = None if type_of.of(t) is None else digit_forms.form(t, sums)
     if found is None or found is t:
         raise Undefined("digit form")
     return t, found

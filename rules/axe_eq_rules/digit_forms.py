@@ -1,0 +1,521 @@
+"""Digits that are always read together as one dim: operators on views are operators on cores.
+
+Shards of a value are digits of its indices, so what all ranks compute together has dims such as
+(rank, row of its part) that everything reads as one number. A block operator on views is one on
+their cores, over digits; those that all its operands read as one number become one dim, and so the
+core of what ranks compute is the operator on the whole value. Selectors and scans have the digits
+of dims that they read as they are in front of the others.
+
+Operators here are pinned: their signatures say every extent that no operand's dim is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import count, pairwise
+from math import prod
+
+from axe_eq.errors import ProgramError
+from axe_eq.program.gathers import gather_text
+from axe_eq.program.ops import MONOIDS, Pull, join_text, scan, selector
+from axe_eq.program.signature import LETTERS, Affine, Signature, make, signature
+from axe_eq.program.terms import VALUE, In, Op, Sel, args, op, operands, sel, type_of
+from axe_eq.program.types import DTYPES, value_type
+from axe_eq.rule.term import Term, postorder
+from axe_eq_rules import through
+from axe_eq_rules.digits import (
+    Apart,
+    Dims,
+    View,
+    coalesced,
+    common,
+    in_front,
+    named,
+    refined,
+    reshaped,
+    runs,
+    shape,
+    whole,
+    written,
+)
+from axe_eq_rules.movement import Unread, movement
+
+_Read = tuple[dict[int, int], int]  # digit -> coefficient, offset
+
+
+def form(term: Term, sums: bool) -> Term:
+    """The value as a view of its core.
+
+    Args:
+        term: any value.
+        sums: whether sums of sums become one sum, which rounds otherwise.
+    """
+    return written(view(term, sums))
+
+
+def view(term: Term, sums: bool) -> View:
+    """See `form`."""
+    for sub in postorder(term):
+        if sub.sort == VALUE:
+            found = _view(sub, sums)
+    return found
+
+
+@lru_cache(maxsize=1 << 14)
+def _view(term: Term, sums: bool) -> View:
+    if term.symbol is In:
+        return whole(term)
+    given = [_view(x, sums) for x in operands(term)]
+    try:
+        if term.symbol is Op:
+            return _operator(term, given, sums)
+        if term.symbol is Sel:
+            return _selector(term, given, sums)
+        return scanned(term, given)
+    except (Apart, ProgramError):
+        pass
+    return whole(_opaque(term, given))
+
+
+def _opaque(term: Term, given: Sequence[View]) -> Term:
+    """The same operator on its operands, written out."""
+    return Term(term.symbol, (*term.args[:-1], args(*map(written, given))))
+
+
+# -- selectors and scans ---------------------------------------------------------------------------
+
+
+def _selector(term: Term, given: Sequence[View], sums: bool) -> View:
+    declared, params = selector(term.args[0])
+    if declared.inverse is not None and len(given) == 1:
+        # What keeps the row-major order of all elements: the dims of the value are others.
+        return reshaped(given[0], shape(term))
+    types = [value_type(type_of(x)) for x in operands(term)]
+    if declared.placed is None or declared.pull is None or not given:
+        return whole(_opaque(term, given))
+    pulls = declared.pull(params, types)
+    if declared.look is not None:
+        (look,) = declared.look(params, types)
+        return gathered(term, given[look.operand], given[look.by], look.dim, pulls[look.by])
+    try:
+        return _moved_as_one(_opaque(term, given), sums)
+    except Unread:
+        pass
+    # A dim that a parameter may name is read otherwise, whatever it is of these operands.
+    touched = [d for d, n in enumerate(shape(term)) if d in params or not all(
+        d < of.rank and row[d] == Pull(d) and of.shape[d] == n
+        for row, of in zip(pulls, types, strict=True))]  # fmt: skip
+    rank = types[0].rank
+    if len(shape(term)) != rank:
+        return whole(_opaque(term, given))
+
+    def made(places: Mapping[int, int], new: int) -> str:
+        assert declared.placed is not None
+        if not touched:  # a value as it is, by an axis that it names
+            raise Apart
+        return join_text(declared.name, *declared.placed(params, places, new))
+
+    return _apart(term, given, touched, made)
+
+
+def _moved_as_one(term: Term, sums: bool) -> View:
+    """A value that is moved as the view that a movement is; raises Unread."""
+    found = movement(term)
+    top = op(found.sig, "id", found.core)
+    inside = _inside(found.core)
+    below = whole(found.core) if inside is None else view(inside, sums)
+    return _operator(top, [below], sums=False)
+
+
+def _inside(part: Term) -> Term | None:
+    """A part of a block operator's value as the operator on parts of its operands."""
+    if part.symbol is not Sel or len(operands(part)) != 1 or operands(part)[0].symbol is not Op:
+        return None
+    (of,) = operands(part)
+    given = operands(of)
+    types = [value_type(type_of(x)) for x in given]
+    found = through.pushed(part.args[0], of.args[0], of.args[1], types)
+    if found is None:
+        return None
+    parts = [x if not k else sel(k, x) for k, x in zip(found[1], given, strict=True)]
+    return op(found[0].text, of.args[1], *parts)
+
+
+def scanned(term: Term, given: Sequence[View]) -> View:
+    """A scan: beside its axis dims are digits."""
+    monoid, axis = scan(term.args[0])
+    return _apart(term, given, [axis], lambda places, _: f"{monoid.name} {places[axis]}")
+
+
+def _apart(
+    term: Term,
+    given: Sequence[View],
+    touched: Sequence[int],
+    text: Callable[[Mapping[int, int], int], str],
+) -> View:
+    """An operator that reads most dims as they are: these are digits in front of the others.
+
+    Args:
+        term: on operands that all have the value's dims.
+        given: its operands.
+        touched: dims that it does not read as they are.
+        text: (old dim -> new dim, new rank) -> the operator's.
+    """
+    rank = len(shape(term))
+    passing = [d for d in range(rank) if d not in touched]
+    same = {d: d for d in passing}
+    digits, sizes, ends = common(term, passing, [(of, same) for of in given])
+    fine = [named(of, digits, ends, len(sizes)) for of in given]
+    fronts = runs([of.inner for of in fine], set(sizes))
+    parts = [in_front(of, fronts, touched, digits) for of in fine]
+    places = {d: len(fronts) + n for n, d in enumerate(touched)}
+    new = text(places, len(fronts) + len(touched))
+    core = Term(term.symbol, (new, args(*map(written, parts))))
+    inner: list[tuple[int, ...]] = list(fronts)
+    outer: list[tuple[int, ...]] = [()] * rank
+    for d in passing:
+        outer[d] = tuple(digits[d])
+    for d in touched:
+        number = len(sizes)
+        own = (number,) if shape(term)[d] > 1 else ()
+        sizes |= dict.fromkeys(own, shape(term)[d])
+        inner.append(own)
+        outer[d] = own
+    return View(core, tuple(inner), tuple(outer), sizes)
+
+
+def gathered(term: Term, of: View, by: View, axis: int, row: Sequence[Pull | None]) -> View:
+    """A gather: digits that both operands have, those of the integers as one dim, the others.
+
+    What copies of the source along a dim of the integers give is what one of them gives.
+    """
+    rank, own = len(shape(term)), {p.axis: n for n, p in enumerate(row) if p is not None}
+    if term.args[0] != gather_text(axis, sorted(own)):
+        raise Apart
+    passing = [d for d in range(rank) if d != axis]
+    digits, sizes, ends = common(term, passing, [(of, {d: d for d in passing}), (by, own)])
+    of = named(of, {d: digits[d] for d in passing}, ends, len(sizes))
+    both = [d for d in passing if d in own]
+    by = named(by, {own[d]: digits[d] for d in both}, {own[d]: ends[d] for d in both}, len(sizes))
+    held = [{d for dim in x.inner for d in dim} for x in (of, by)]
+    along = by.outer[own[axis]] if axis in own else ()
+    sizes |= {d: by.extents[d] for d in along}
+    fronts = runs([of.inner, by.inner], held[0] & held[1] & set(sizes) - set(along))
+    rest = runs([of.inner], held[0] - held[1] - set(of.outer[axis]))
+    wanted = (held[1] - held[0]) & set(sizes) | (held[1] & set(along))
+    new = tuple(d for dim in by.inner for d in dim if d in wanted)
+    source = in_front(of, (*fronts, of.outer[axis], *rest), (), digits)
+    integers = in_front(by, (*fronts, *([new] if new else [])), (), digits)
+    n = len(fronts)
+    text = gather_text(n, range(n + bool(new)))
+    outer = tuple(along if d == axis else tuple(digits[d]) for d in range(rank))
+    return View(sel(text, written(source), written(integers)), (*fronts, new, *rest), outer, sizes)
+
+
+# -- block operators -------------------------------------------------------------------------------
+
+
+@dataclass
+class _Reads:
+    """A block operator over digits, while it is made.
+
+    Attributes:
+        cores: operands.
+        reads: per operand, per dim of its core, digit -> coefficient, and an offset.
+        out: digits of the value.
+        reduced: digits that are reduced.
+        extents: of all digits.
+    """
+
+    cores: list[Term]
+    reads: list[list[_Read]]
+    out: list[int]
+    reduced: list[int]
+    extents: dict[int, int]
+
+
+def _operator(term: Term, given: Sequence[View], sums: bool) -> View:
+    sig, name = signature(term.args[0]), term.args[1]
+    extents = sig.extents([shape(x) for x in operands(term)])
+    digits, made = _over_digits(sig, extents, given)
+    outer = tuple(tuple(d for d in digits[n] if made.extents[d] > 1) for n in range(sig.n_out))
+    sizes = {d: made.extents[d] for dim in outer for d in dim}
+    name = _inlined(made, sig.monoid, name, sums)
+    monoid = _drop_units(made, sig.monoid)
+    _trimmed(made)
+    members = _fuse(made)
+    return _made(made, monoid, name, members, outer, sizes)
+
+
+def _over_digits(
+    sig: Signature, extents: Sequence[int], given: Sequence[View]
+) -> tuple[dict[int, list[int]], _Reads]:
+    """The operator with every index dim as digits, those that its operands' dims are made of."""
+    numbers = count()
+    ends: dict[int, set[int]] = {d: {1, n} for d, n in enumerate(extents)}
+    for of, operand in zip(given, sig.operands, strict=True):
+        for p, dim in zip(operand, of.outer, strict=True):
+            if p.plain is not None:
+                ends[p.plain] |= {of.size(dim[n:]) for n in range(len(dim))}
+    digits: dict[int, list[int]] = {}
+    sizes: dict[int, int] = {}
+    for d in range(sig.n_dims):
+        marks = sorted(ends[d], reverse=True)
+        digits[d] = []
+        for high, low in pairwise(marks):
+            if high % low:
+                raise Apart
+            number = next(numbers)
+            digits[d].append(number)
+            sizes[number] = high // low
+    made = _Reads([], [], [], [], sizes)
+    for of, operand in zip(given, sig.operands, strict=True):
+        made.cores.append(of.core)
+        made.reads.append(_as_read(of, operand, digits, sizes, ends))
+    made.out = [x for d in range(sig.n_out) for x in digits[d]]
+    made.reduced = [x for d in sig.reduced for x in digits[d]]
+    return digits, made
+
+
+def _as_read(
+    of: View,
+    operand: Sequence[Affine],
+    digits: Mapping[int, Sequence[int]],
+    sizes: Mapping[int, int],
+    ends: Mapping[int, set[int]],
+) -> list[_Read]:
+    """How an operator over digits reads a view's core."""
+    images: dict[int, _Read] = {}
+    for p, number in zip(operand, range(len(of.outer)), strict=True):
+        dim = of.outer[number]
+        if p.plain is not None and dim:
+            of, fine = refined(of, list(dim), sorted(ends[p.plain]))
+            if len(fine) != len(digits[p.plain]):
+                raise Apart
+            images |= {d: ({x: 1}, 0) for d, x in zip(fine, digits[p.plain], strict=True)}
+        elif dim:
+            if len(coalesced(of).outer[number]) > 1:
+                raise Apart
+            coefficients: dict[int, int] = {}
+            for d, c in p.terms:
+                for n, x in enumerate(digits[d]):
+                    step = c * prod(sizes[y] for y in digits[d][n + 1 :])
+                    coefficients[x] = coefficients.get(x, 0) + step
+            if len(dim) > 1:
+                raise Apart
+            images[dim[0]] = coefficients, p.offset
+    reads = []
+    for inner in of.inner:
+        total: dict[int, int] = {}
+        offset = 0
+        for n, d in enumerate(inner):
+            step = of.size(inner[n + 1 :])
+            coefficients, at = images[d]
+            offset += step * at
+            for x, c in coefficients.items():
+                total[x] = total.get(x, 0) + step * c
+        reads.append(({x: c for x, c in total.items() if c}, offset))
+    return reads
+
+
+def _inlined(made: _Reads, monoid: str, name: str, sums: bool) -> str:
+    """Operands that are views become what they are of; so do those that this reduces further.
+
+    Returns:
+        The cell: that of a reduction of a reduction is the inner one's.
+    """
+    for position in range(len(made.cores) - 1, -1, -1):
+        core = made.cores[position]
+        if core.symbol is not Op:
+            continue
+        inner, of = signature(core.args[0]), core.args[1]
+        if inner.n_reduced:
+            same = name == "id" and len(made.cores) == 1 and monoid == inner.monoid
+            joins = same and (MONOIDS[monoid].exact or sums or _whole_ring(core))
+        else:
+            joins = of == "id"
+        if joins and _joined(made, position, core, inner):
+            name = of if inner.n_reduced else name
+    return name
+
+
+def _joined(made: _Reads, position: int, core: Term, inner: Signature) -> bool:
+    """Put an operand's own operands in its place; whether signatures can say how they are read."""
+    given = operands(core)
+    extents = inner.extents([shape(x) for x in given])
+    images = dict(enumerate(made.reads[position]))
+    own = {}
+    for number, d in enumerate(inner.reduced, max(made.extents, default=0) + 1):
+        images[d] = {number: 1}, 0
+        own[number] = extents[d]
+    known = {**made.extents, **own}
+    reads = []
+    for x, operand in zip(given, inner.operands, strict=True):
+        reads.append([_substituted(p, images) for p in operand])
+        if not all(_fits(r, n, known) for r, n in zip(reads[-1], shape(x), strict=True)):
+            return False
+    made.cores[position : position + 1] = given
+    made.reads[position : position + 1] = reads
+    made.extents |= own
+    made.reduced += own
+    return True
+
+
+def _substituted(p: Affine, images: Mapping[int, _Read]) -> _Read:
+    total, offset = dict[int, int](), p.offset
+    for d, c in p.terms:
+        coefficients, at = images[d]
+        offset += c * at
+        for digit, step in coefficients.items():
+            total[digit] = total.get(digit, 0) + c * step
+    return {k: c for k, c in total.items() if c}, offset
+
+
+def _whole_ring(core: Term) -> bool:
+    """Whether sums and products are exact: of integers."""
+    return DTYPES[value_type(type_of(core)).dtype].kind == "i"
+
+
+def _fits(read: _Read, extent: int, extents: Mapping[int, int]) -> bool:
+    """Whether a signature can say this read: a plain one is of a whole dim."""
+    coefficients, offset = read
+    if offset or len(coefficients) != 1 or next(iter(coefficients.values())) != 1:
+        return True
+    return extents[next(iter(coefficients))] == extent
+
+
+def _drop_units(made: _Reads, monoid: str) -> str:
+    """Digits of extent 1 are none, nor are those over which an operand is merged with itself.
+
+    Returns:
+        The reduction, "" where none is left.
+    """
+    units = {d for d, n in made.extents.items() if n == 1}
+    if monoid and _idempotent(monoid):
+        met = {d for operand in made.reads for coefficients, _ in operand for d in coefficients}
+        units |= set(made.reduced) - met
+    reduced = [d for d in made.reduced if d not in units]
+    if monoid and not reduced and not _is_plain(monoid):
+        raise Apart
+    made.reduced = reduced
+    made.out = [d for d in made.out if d not in units]
+    for n, operand in enumerate(made.reads):
+        made.reads[n] = [
+            ({d: c for d, c in coefficients.items() if d not in units}, offset)
+            for coefficients, offset in operand
+        ]
+        pairs = zip(made.reads[n], shape(made.cores[n]), strict=True)
+        if not all(_fits(read, extent, made.extents) for read, extent in pairs):
+            raise Apart
+    return monoid if reduced else ""
+
+
+def _trimmed(made: _Reads) -> None:
+    """Operands less what is before and behind all that is read of them."""
+    for n, (core, operand) in enumerate(zip(made.cores, made.reads, strict=True)):
+        parts: list[tuple[int, int, int] | None] = []
+        moved: list[_Read] = []
+        for (coefficients, offset), extent in zip(operand, shape(core), strict=True):
+            steps = [c * (made.extents[d] - 1) for d, c in coefficients.items()]
+            low = offset + sum(s for s in steps if s < 0)
+            high = offset + sum(s for s in steps if s > 0)
+            inside = coefficients and (low > 0 or high < extent - 1)
+            parts.append((low, 1, high - low + 1) if inside else None)
+            moved.append((coefficients, offset - low if inside else offset))
+        if parts == [None] * len(parts):
+            continue
+        part = _view(sel(join_text("slice", tuple(parts)), core), sums=False)
+        extents = zip(moved, shape(part.core), strict=False)
+        if written(part) is part.core and all(_fits(r, e, made.extents) for r, e in extents):
+            made.cores[n], made.reads[n] = part.core, moved
+
+
+def _is_plain(monoid: str) -> bool:
+    """Whether a reduction of one value is that value."""
+    declared = MONOIDS[monoid]
+    return declared.n_values == 1 and bool(declared.merges) and not declared.lifts
+
+
+def _idempotent(monoid: str) -> bool:
+    """Whether a value merged with itself is the value: what is exact, and lies between both."""
+    declared = MONOIDS[monoid]
+    return declared.exact and declared.convex and _is_plain(monoid)
+
+
+def _fuse(made: _Reads) -> dict[int, list[int]]:
+    """Digits that are always read as one number become one: the slowest -> all of them."""
+    members = {d: [d] for d in (*made.out, *made.reduced)}
+    while (pair := _pair(made)) is not None:
+        slow, fast = pair
+        made.extents[slow] *= made.extents[fast]
+        for operand in made.reads:
+            for coefficients, _ in operand:
+                if fast in coefficients:
+                    coefficients[slow] = coefficients.pop(fast)
+        (made.out if fast in made.out else made.reduced).remove(fast)
+        members[slow] += members.pop(fast)
+    return members
+
+
+def _pair(made: _Reads) -> tuple[int, int] | None:
+    """Two digits of one kind that all operands read as one number, if at all."""
+    for digits in (made.out, made.reduced):
+        for slow in digits:
+            for fast in digits:
+                if slow != fast and _is_one(made, slow, fast):
+                    return slow, fast
+    return None
+
+
+def _is_one(made: _Reads, slow: int, fast: int) -> bool:
+    steps, met = made.extents[fast], False
+    together = {**made.extents, slow: made.extents[slow] * steps}
+    for core, operand in zip(made.cores, made.reads, strict=True):
+        for (coefficients, offset), extent in zip(operand, shape(core), strict=True):
+            a, b = coefficients.get(slow, 0), coefficients.get(fast, 0)
+            if a != b * steps:
+                return False
+            if b:
+                met = True
+                joined = {d: c for d, c in coefficients.items() if d != fast} | {slow: b}
+                if not _fits((joined, offset), extent, together):
+                    return False
+    return met or (slow in made.reduced and slow < fast)
+
+
+def _made(
+    made: _Reads,
+    monoid: str,
+    name: str,
+    members: Mapping[int, Sequence[int]],
+    outer: Dims,
+    sizes: Mapping[int, int],
+) -> View:
+    """The view of the operator on cores, its dims in the order in which operands meet them."""
+    met = dict.fromkeys(
+        d for operand in made.reads for coefficients, _ in operand for d in coefficients
+    )
+    dims = [d for d in met if d in made.out]
+    places = {d: n for n, d in enumerate((*dims, *made.reduced))}
+    if len(places) > len(LETTERS):
+        raise Apart
+    reads = [
+        [Affine.of({places[d]: c for d, c in coefficients.items()}, offset)
+         for coefficients, offset in operand]
+        for operand in made.reads
+    ]  # fmt: skip
+    fixed = {n: made.extents[d] for d, n in places.items()}
+    sig = make(reads, range(len(dims)), monoid, range(len(dims), len(places)), fixed)
+    of = shape(made.cores[0])
+    alone = name == "id" and not made.reduced and len(made.cores) == 1
+    if alone and all(
+        n == 1 or p.plain is not None for p, n in zip(sig.operands[0], of, strict=True)
+    ):
+        # It reads a core as it is, dim by dim: it is that core.
+        places_of = zip(sig.operands[0], of, strict=True)
+        inner = [() if n == 1 else tuple(members[dims[p.plain or 0]]) for p, n in places_of]
+        return View(made.cores[0], tuple(inner), outer, sizes)
+    core = op(sig.text, name, *made.cores)
+    return View(core, tuple(tuple(members[d]) for d in dims), outer, sizes)
