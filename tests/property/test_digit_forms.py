@@ -106,7 +106,7 @@ def moved(seed: int) -> tuple[Node, str, tuple[int, ...]]:
     return program.outputs[0], program.inputs[0].name, shape
 
 
-@pytest.mark.sampled(40)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("seed", range(3 * COUNT))
 def test_moved_values_have_forms_that_are_they(seed: int) -> None:
     node, name, shape = moved(seed)
@@ -176,12 +176,12 @@ def check(seed: int) -> str:
     return "equal"
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("seed", range(COUNT))
 def test_drawn_programs_have_forms_that_are_they(seed: int) -> None:
     check(seed)
 
 
 def test_most_drawn_programs_are_compared() -> None:
-    found = Counter(check(seed) for seed in range(30))
-    assert found["equal"] >= 18
+    found = Counter(check(seed) for seed in range(16))
+    assert found["equal"] >= 9

@@ -48,12 +48,10 @@ def test_ranks_compute_what_numpy_does(seed: int) -> None:
 
 
 def test_every_collective_is_drawn_and_copies_differ() -> None:
-    found: Counter[str] = Counter()
-    for seed in range(60):
-        recipe = drawn(seed)
-        found.update(step[0] for step in recipe.steps)
-        found["copies"] += bool(recipe.program().trace(*recipe.specs()).copies[0])
-    assert all(found[name] >= 5 for name in (*COLLECTIVES, "axis_index", "copies"))
+    found = Counter(step[0] for seed in range(60) for step in drawn(seed).steps)
+    assert all(found[name] >= 5 for name in (*COLLECTIVES, "axis_index"))
+    recipes = [drawn(seed) for seed in range(16)]
+    assert sum(bool(r.program().trace(*r.specs()).copies[0]) for r in recipes) >= 2
 
 
 # -- changed programs ------------------------------------------------------------------------------
@@ -105,15 +103,9 @@ def check_refuted(verdict: axe.Refuted, recipe: Recipe, other: Recipe) -> None:
     assert mine != theirs
 
 
-@pytest.mark.sampled(15)
-@pytest.mark.parametrize("seed", range(MUTANTS))
-def test_verdicts_about_changed_rank_programs_are_right(seed: int) -> None:
-    check_pair(seed)
-
-
 def test_most_changed_rank_programs_are_decided(full: bool) -> None:
-    """And both verdicts are common: neither side is there for nothing."""
-    found = Counter(check_pair(seed) for seed in range(MUTANTS if full else 12))
+    """No verdict is wrong, few are missing, and both are common."""
+    found = Counter(check_pair(seed) for seed in range(MUTANTS if full else 14))
     print(dict(found))
     total = sum(found.values())
     assert found["Refuted", False] > 0.25 * total

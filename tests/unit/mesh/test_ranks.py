@@ -70,11 +70,10 @@ VARIANTS: dict[str, tuple[Callable[..., Any], type]] = {
     ),
     "dropped activation": (lambda x, a, b, c: psum((x @ a) @ b, "tp") + c, axe.Refuted),
     "product for sum": (lambda x, a, b, c: psum(nn.relu(x @ a) @ b, "tp") * c, axe.Refuted),
-    # Two more that are right: what one slip above was meant to be, and a bias that ranks share.
+    # One more that is right: all ranks have the bias, and it is their mean.
     "mean of copies": (
         lambda x, a, b, c: psum(nn.relu(x @ a) @ b, "tp") + pmean(c, "tp"), axe.Proved,
     ),
-    "bias in parts": (lambda x, a, b, c: psum(nn.relu(x @ a) @ b + c / 8, "tp"), axe.Proved),
 }  # fmt: skip
 
 
@@ -382,8 +381,8 @@ def test_selectors_say_how_they_work_on_dims_elsewhere() -> None:
 OPEN = {"prefix sums", "most so far", "vocabulary", "vocabulary by bytes"}
 
 
-@pytest.mark.sampled(8)
-@pytest.mark.parametrize("name", [n for n in CASES if n not in OPEN])
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("name", [n for n in CASES if n not in OPEN | {"attention"}])
 def test_plans_are_proved(name: str) -> None:
     exe = compiled(name)
     verdict = axe.equivalent(exe.program, exe.plan)
@@ -392,10 +391,14 @@ def test_plans_are_proved(name: str) -> None:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("name", sorted(OPEN))
-def test_other_plans_are_not_refuted(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(OPEN | {"attention"}))
+def test_plans_that_take_long_are_not_refuted(name: str, full: bool) -> None:
+    """Attention is proved, by laws that rewrite; no law proves the others."""
     exe = compiled(name)
-    assert not isinstance(axe.equivalent(exe.program, exe.plan, budget=1), axe.Refuted)
+    verdict = axe.equivalent(exe.program, exe.plan, budget=20 if full else 0.4)
+    assert not isinstance(verdict, axe.Refuted)
+    if full and name == "attention":
+        assert isinstance(verdict, axe.Proved)
 
 
 def test_a_plan_is_proved_from_its_json_for_the_function_that_it_was_made_of() -> None:
