@@ -106,7 +106,7 @@ def moved(seed: int) -> tuple[Node, str, tuple[int, ...]]:
     return program.outputs[0], program.inputs[0].name, shape
 
 
-@pytest.mark.sampled(30)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("seed", range(3 * COUNT))
 def test_moved_values_have_forms_that_are_they(seed: int) -> None:
     node, name, shape = moved(seed)
