@@ -181,7 +181,7 @@ def _blocks(pieces: Sequence[Piece], shape: tuple[int, ...], leaf: tuple[int, ..
     read = [p for p in pieces if p.leaf >= 0]
     over = list(pieces[pieces.index(read[0]) :])  # with constants that lie over what is read
     sets: list[tuple[set[int], set[int]]] = []
-    for piece in read:
+    for piece in over:
         for g in piece.groups:
             dims, leaf_dims = set(g.dims), set(g.leaf_dims)
             for other in [s for s in sets if s[0] & dims or s[1] & leaf_dims]:
