@@ -16,6 +16,7 @@ import pytest
 import axe_eq as axe
 import axe_eq.array as xp
 from axe_eq import nn
+from axe_eq.cli import main
 from axe_eq.errors import AxeError, ProgramError
 from axe_eq.mesh import (
     RankProgram,
@@ -466,3 +467,29 @@ def test_bad_rank_programs(name: str, golden: Callable[[str], None]) -> None:
     with pytest.raises(AxeError) as caught:
         BAD[name]()
     golden(str(caught.value).partition("\n  at ")[0] + "\n")
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "11_prove_a_rank_program.py"
+
+
+def test_the_command_takes_rank_programs_and_plans(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*words: str) -> tuple[int, dict[str, Any]]:
+        monkeypatch.setattr(sys, "argv", ["axe", "equiv", *words, "--json"])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        return int(ended.value.code or 0), json.loads(capsys.readouterr().out)
+
+    specs = [w for s in ("16x32:f32", "32x64:f32", "64x32:f32", "32:f32") for w in ("--spec", s)]
+    code, said = run(f"{EXAMPLE}:mlp", f"{EXAMPLE}:BY_TOKENS", *specs)
+    assert (code, said["verdict"], said["how"]) == (0, "Proved", "decided")
+    code, said = run(f"{EXAMPLE}:mlp", f"{EXAMPLE}:SLIP", *specs)
+    assert (code, said["counterexample"]["rank"]) == (1, 0)
+    plan, fn = tmp_path / "plan.json", tmp_path / "roll.py"
+    plan.write_text(compiled("roll").plan.to_json())
+    fn.write_text("import axe_eq.array as xp\ndef fn(x):\n    return xp.roll(x, 1, axis=0) - x\n")
+    code, said = run(f"{fn}:fn", str(plan))
+    assert (code, said["verdict"]) == (0, "Proved")
