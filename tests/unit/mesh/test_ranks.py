@@ -141,6 +141,20 @@ def attention(q: Any, k: Any, v: Any) -> Any:
     return nn.einsum("hqk,khd->qhd", scores, v)
 
 
+def layer(total: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A transformer layer, whose two sums over heads and hidden columns `total` makes whole."""
+
+    def fn(x: Any, q: Any, k: Any, v: Any, o: Any, a: Any, b: Any) -> Any:
+        h = nn.rmsnorm(x)
+        qs, ks, vs = (nn.einsum("td,dhe->the", h, w) for w in (q, k, v))
+        scores = nn.softmax(nn.einsum("qhe,khe->hqk", qs, ks) * 0.125, axis=-1)
+        x = x + total(nn.einsum("the,hed->td", nn.einsum("hqk,khe->qhe", scores, vs), o))
+        return x + total(nn.silu(nn.rmsnorm(x) @ a) @ b)
+
+    return fn
+
+
+HEADS = "jax:P(None,'tp',None)"
 T3 = "jax:P('x',None,None)"
 AROUND = [(i, (i + 1) % 4) for i in range(4)]
 RIGHT: dict[str, tuple[Callable[..., Any], RankProgram, tuple[str, ...]]] = {
@@ -163,6 +177,16 @@ RIGHT: dict[str, tuple[Callable[..., Any], RankProgram, tuple[str, ...]]] = {
     ),
     "exchange of heads": (
         attention, RankProgram(ulysses, M4, [T3, T3, T3], T3), ("8x4x2:f32",) * 3
+    ),
+    "transformer layer on 64 ranks": (
+        layer(lambda x: x),
+        RankProgram(
+            layer(lambda x: psum(x, "tp")), axe.Mesh({"tp": 64}),
+            [None, HEADS, HEADS, HEADS, "jax:P('tp',None,None)", "jax:P(None,'tp')",
+             "jax:P('tp',None)"],
+        ),
+        ("2048x4096:f32", *("4096x64x64:f32",) * 3, "64x64x4096:f32", "4096x16384:f32",
+         "16384x4096:f32"),
     ),
     "two axes": (
         lambda x, w: x @ w,
