@@ -272,7 +272,6 @@ def test_rank_programs_are_proved(name: str) -> None:
     assert isinstance(verdict, axe.Proved), verdict
     assert axe.check_certificate(verdict.certificate)
     assert verdict.how == "decided"
-    assert axe.equivalent(ranks, fn, *specs)  # either way round
 
 
 def test_bit_for_bit_a_sum_in_parts_is_another_and_a_move_is_not() -> None:
@@ -288,6 +287,7 @@ def test_two_rank_programs_are_compared() -> None:
     )
     at_once = RankProgram(lambda x: psum(x, "x"), M4)
     assert axe.equivalent(at_once, by_parts, "8x4:f32")
+    assert axe.equivalent(by_parts, at_once, "8x4:f32")
     twice = RankProgram(lambda x: psum(x, "x") * 2, M4)
     assert isinstance(axe.equivalent(twice, by_parts, "8x4:f32"), axe.Refuted)
 
