@@ -265,6 +265,7 @@ RIGHT: dict[str, tuple[Callable[..., Any], RankProgram, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("name", RIGHT)
 def test_rank_programs_are_proved(name: str) -> None:
     fn, ranks, specs = RIGHT[name]
