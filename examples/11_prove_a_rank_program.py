@@ -1,8 +1,8 @@
 """A tensor-parallel MLP written by hand, rank by rank: proved, and a slip in it found.
 
 Each of four ranks has some columns of the first weight and the rows of the second one that belong
-to them. A sum over ranks makes the result whole. The slip is a bias that every rank adds before the
-sum: types and shapes are right, and what comes out has the bias four times.
+to them. A sum over ranks makes the result whole. The slip is a bias that every rank adds before
+the sum: types and shapes are right, and what comes out has the bias four times.
 
 The same from the shell:
 

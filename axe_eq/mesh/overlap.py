@@ -95,7 +95,9 @@ class _Names:
         steps = self.graph.steps
         every = tuple(range(len(steps)))
         apart = len(self.known) == len(self.graph.inputs) + len(self.graph.outputs)
-        if not apart or any(self.graph.views):
+        views = zip(self.graph.outputs, self.graph.views, strict=False)
+        viewed = {name for name, view in views if view}  # of other types in the plan than here
+        if not apart or any(a.buffer in viewed for s in steps for a in s.reads):
             return [every]
         of = list(every)
         for name, buffer in self.graph.buffers.items():
@@ -194,9 +196,10 @@ class _Parts:
             n: replace(graph.buffers[n], role=roles.get(n, "temporary")) for n in (*inputs, *made)
         }
         time_s = sum(s.time_s for s in mine)
+        views = dict(zip(graph.outputs, graph.views, strict=False))
         part = replace(
             graph, buffers=buffers, steps=tuple(mine), inputs=inputs, outputs=outputs,
-            time_s=time_s, views=tuple(() for _ in outputs),
+            time_s=time_s, views=tuple(views.get(n, ()) for n in outputs),
         )  # fmt: skip
         accesses = {a.buffer: a for a in (*self.whole.reads, *self.whole.writes)}
 

@@ -141,8 +141,9 @@ class Plans:
         mine = Cuts(problem, own.roots(), own)
         if not problem.counts_bytes or mine.cost < _worth(first):
             self._rounds(mine, "the program's own form")
-        self._transform(problem)
-        self._improve()
+        if not problem.counts_bytes:  # these are known of all cuts before they are compiled
+            self._transform(problem)
+            self._improve()
         if not self.tried or not self.best.fits:
             self._shrink(first)
         elif problem.objective != TIME and not problem.counts_bytes:

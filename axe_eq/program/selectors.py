@@ -4,7 +4,7 @@ Texts: ``slice (P0,P1,..)`` with None or (start,step,count) per axis; ``flip (ax
 axis``; ``pad ((lo,hi),..) value``; ``split axis (-1,f1,..)`` and ``merge axis count``, row-major,
 which make reshape; ``parts axis n`` (of n elements each, the last one filled up with zeros);
 ``repeat axis n`` (whole copies); ``interleave axis`` (round robin); ``iota n dtype``; ``full
-(shape) value dtype``; ``array (shape) dtype (n0,n1,..) v0 v1 ..`` of n0 times v0, then n1 times v1,
+(shape) value dtype``; ``runs (shape) dtype (n0,n1,..) v0 v1 ..`` of n0 times v0, then n1 times v1,
 row-major, with which laws say what a captured array holds. Permutation, broadcast and unit dims are
 block operators with cell ``id``, not selectors.
 """
@@ -366,7 +366,7 @@ def _full_run(params: Params, arrays: Sequence[Array]) -> Array:
         return np.full(params[0], params[1]).astype(dtype(params[2]).numpy)
 
 
-# -- array ----------------------------------------------------------------------------------------
+# -- runs -----------------------------------------------------------------------------------------
 
 _MOST_RUNS = 1 << 13  # of equal elements: a triangle of 4096 rows
 
@@ -375,7 +375,7 @@ def array_text(array: Array) -> str | None:
     """The text of the constant that is this array, as runs of equal elements in row-major order.
 
     >>> array_text(np.tri(2, dtype=bool))
-    'array (2,2) bool (1,1,2) True False True'
+    'runs (2,2) bool (1,1,2) True False True'
 
     Returns:
         None where it has too many runs, or holds NaN.
@@ -391,23 +391,23 @@ def array_text(array: Array) -> str | None:
     if bool((values != values).any()):
         return None
     counts = np.diff(starts, append=flat.size).tolist()
-    return join_text("array", array.shape, name, tuple(counts), *values.tolist())
+    return join_text("runs", array.shape, name, tuple(counts), *values.tolist())
 
 
-def _array_shape(params: Params, types: Types) -> ValueType:
+def _runs_shape(params: Params, types: Types) -> ValueType:
     ok = len(params) > 3 and isinstance(params[1], str)
     ok = ok and all(isinstance(p, tuple) and _is_int(*p) for p in (params[0], params[2]))
     ok = ok and all(e >= 1 for e in (*params[0], *params[2])) and len(params) == 3 + len(params[2])
     ok = ok and sum(params[2]) == math.prod(params[0])
     ok = ok and all(isinstance(value, int | float) for value in params[3:])
-    _check_params("array", params, types, ok, "array (shape) dtype (lengths of runs) value ...")
+    _check_params("runs", params, types, ok, "runs (shape) dtype (lengths) value ...")
     name = dtype(params[1]).name
     for value in params[3:]:
         check_scalar(value, name)
     return ValueType(name, params[0])
 
 
-def _array_run(params: Params, arrays: Sequence[Array]) -> Array:
+def _runs_run(params: Params, arrays: Sequence[Array]) -> Array:
     of = DTYPES[dtype(params[1]).name]
     wide = np.asarray(params[3:], np.float64 if of.kind == "f" else of.numpy)
     with np.errstate(over="ignore"):
@@ -554,7 +554,7 @@ def _declare() -> None:
     add("full", 0, _full_shape, _full_run, fill=lambda p: p[1],
         held=lambda p, t: (p[0], held(p[1], dtype(p[2]).name), p[2]), sample=_sample_full,
         propose=samples.propose_full, operands=samples.no_operands)  # fmt: skip
-    add("array", 0, _array_shape, _array_run)
+    add("runs", 0, _runs_shape, _runs_run)
 
 
 _declare()

@@ -21,7 +21,7 @@ from axe_eq.program.node import Program
 from axe_eq.program.types import Array
 from axe_eq.run.call import Call, Caller, NotPickled, fitting
 from axe_eq.run.codes import to_bytes
-from axe_eq.run.meshes import launched, local_codes, on
+from axe_eq.run.meshes import found, launched, local_codes, on
 from axe_eq.run.rebind import Compare, Origin, Saved
 from axe_eq.schedule.bind import check_extents
 from axe_eq.schedule.graph import ScheduleGraph, output_name
@@ -355,7 +355,7 @@ class Executable(NotPickled):
             MissingPackage: says which extra to install.
             ScheduleError: as `plan`.
         """
-        return on(self.schedule, self._transport(transport))
+        return on(self.schedule, found(transport, self.transports))
 
     def launch(self, *arrays: Any, transport: str | Transport = "mpi", **named: Any) -> Launched:
         """Run on whole arrays, in one process per device, which this call starts.
@@ -374,12 +374,7 @@ class Executable(NotPickled):
             DeviceError: a rank ended before it was done; no such transport.
             MissingPackage: says which extra to install.
         """
-        return launched(self.schedule, self._transport(transport), arrays, named)
-
-    def _transport(self, given: str | Transport) -> Transport:
-        from axe_eq.mesh.transport import find_transport
-
-        return find_transport(given, self.transports) if isinstance(given, str) else given
+        return launched(self.schedule, found(transport, self.transports), arrays, named)
 
     def _check_places(
         self, arrays: Sequence[Any], named: Mapping[str, Any], everything: bool = False
@@ -517,13 +512,9 @@ class Executable(NotPickled):
         Raises:
             SearchError: the search ran in another process.
         """
-        from axe_eq.extract.search.pareto import pareto
-
         if self._found is None:
             raise SearchError("pareto", "needs what extraction chose from", "a compiled program")
-        if self.schedule.graph.mesh is not None:
-            return list(self._found.points)
-        return pareto(self._found.prices)
+        return list(self._found.points)
 
     @property
     def _found(self) -> Any:
@@ -555,10 +546,8 @@ class Executable(NotPickled):
         if (other := self._searched_again) is not None:
             return other._explained()
         said = self.schedule.graph, self.target, self._found, self.matches, self.numerics
-        if self.schedule.graph.mesh is None:
-            text = explain(*said)
-        else:
-            text = explain_mesh(*said, self.report["extract"].notes)
+        whole = self.schedule.graph.mesh is None
+        text = explain(*said) if whole else explain_mesh(*said, self.report["extract"].notes)
         if self.stopped == "saturated":
             return text
         limit = f"the search stopped at a limit ({self.stopped}): a larger one may find better"

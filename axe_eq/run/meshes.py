@@ -17,6 +17,17 @@ if TYPE_CHECKING:
     from axe_eq.schedule.graph import ScheduleGraph
 
 
+def found(transport: str | Transport, known: Mapping[str, Transport]) -> Transport:
+    """A transport, or the known one of a name.
+
+    Raises:
+        DeviceError: no installed pack has one of that name.
+    """
+    from axe_eq.mesh.transport import find_transport
+
+    return find_transport(transport, known) if isinstance(transport, str) else transport
+
+
 def on(schedule: Schedule, transport: Transport) -> Any:
     """This process's rank of the plan, or all; see `Executable.on`."""
     from axe_eq.mesh.rank import LOCAL_FAMILY, local_steps
@@ -76,5 +87,5 @@ def launched(
         return launch_together(on(schedule, transport), call.nest(plain))
     codes = local_codes(schedule) if transport.on_device else None
     given = [*plain, *schedule.constants.values()]
-    found = launch(schedule.plan, given, transport, schedule.target.family, codes)
-    return replace(found, outputs=unflatten(call.structure, found.outputs))
+    made = launch(schedule.plan, given, transport, schedule.target.family, codes)
+    return replace(made, outputs=unflatten(call.structure, made.outputs))

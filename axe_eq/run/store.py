@@ -175,13 +175,13 @@ class Loaded(NotPickled):
         """The program as this process, one rank of a mesh, calls it; as `Executable.on`."""
         from axe_eq.run.meshes import on
 
-        return on(self.schedule, transport_of(transport))
+        return on(self.schedule, _transport(transport))
 
     def launch(self, *arrays: Any, transport: str | Transport = "mpi", **named: Any) -> Launched:
         """Run on whole arrays, in one process per device; as `Executable.launch`."""
         from axe_eq.run.meshes import launched
 
-        return launched(self.schedule, transport_of(transport), arrays, named)
+        return launched(self.schedule, _transport(transport), arrays, named)
 
     def explain(self) -> str:
         """The explanation as it was when saved."""
@@ -268,19 +268,12 @@ class Loaded(NotPickled):
         return found
 
 
-def transport_of(transport: str | Transport) -> Transport:
-    """A transport, or the one that an installed pack has under a name.
-
-    Raises:
-        DeviceError: none has.
-    """
-    from axe_eq.mesh.transport import find_transport
+def _transport(transport: str | Transport) -> Transport:
+    """A transport, or the one that an installed pack has under a name."""
     from axe_eq.pack import installed
+    from axe_eq.run.meshes import found
 
-    if not isinstance(transport, str):
-        return transport
-    known = {name: t for p in installed().values() for name, t in p.transports.items()}
-    return find_transport(transport, known)
+    return found(transport, {n: t for p in installed().values() for n, t in p.transports.items()})
 
 
 def loader(family: str) -> Callable[[bytes], Any]:

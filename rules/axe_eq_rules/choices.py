@@ -129,14 +129,14 @@ def beside_choice(
     sig: str, position: int, choice: str, c: str, x: str, k: str, m: str
 ) -> tuple[str, str] | None:
     """(choice, cell beside a scalar) for a cell of two operands, one a choice of two constants."""
-    s, t, ends = signature(sig), signature(choice), (constant(k), constant(m))
+    s, t, one, other = signature(sig), signature(choice), constant(k), constant(m)
     if s.n_reduced or t.n_reduced or t.operands[1:] != ((), ()) or len(s.operands) != 2:
         return None
     whole = sigalg.inline(s, position, t)
-    if whole is None or None in ends or ends[0][1] != ends[1][1]:
+    if whole is None or one is None or other is None or one[1] != other[1]:
         return None
     asked, read = (0, 3) if position == 0 else (1, 0)
-    shapes = [(), (), (), ()]
+    shapes: list[tuple[int, ...]] = [(), (), (), ()]
     shapes[asked], shapes[read] = value_type(c).shape, value_type(x).shape
     fixed = dict(enumerate(whole.extents(shapes)))
     own = sigalg.identity(s.n_out).operands[0]

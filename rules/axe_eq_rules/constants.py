@@ -38,7 +38,7 @@ def constant_text(value: Any, name: str) -> str:
 def holds_value(name: str, value: Any) -> bool:
     """Whether a dtype holds a number exactly."""
     if DTYPES[name].kind == "f":
-        return held(value, name) == value or value != value
+        return bool(held(value, name) == value or value != value)
     with np.errstate(all="ignore"):
         return bool(np.asarray(value).astype(DTYPES[name].numpy) == value)
 

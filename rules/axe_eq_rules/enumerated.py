@@ -39,9 +39,10 @@ _CELLS = ENCLOSE.keys() - APPROXIMATE - {"pair"}
 
 def _size(term: Term, known: Callable[[Term], Any]) -> int | None:
     """Elements of the largest value that a term is made of, if it reads no input."""
-    sizes = [known(a) for a in operands(term)] if term.symbol not in (In, Scan) else [None]
-    of = None if None in sizes else type_of.of(term)
-    return None if of is None else max([value_type(of).size, *sizes])
+    if term.symbol in (In, Scan):
+        return None
+    sizes, of = [known(a) for a in operands(term)], type_of.of(term)
+    return None if of is None or None in sizes else int(max(value_type(of).size, *sizes, 1))
 
 
 closed_size = Analysis("closed size", VALUE, INT, _size)

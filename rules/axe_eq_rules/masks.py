@@ -71,11 +71,12 @@ def _unit_matrix(draw: Draw) -> tuple[Ground, ...]:
 
 def _less_unit(sig: Signature, position: int) -> Signature | None:
     """The signature less an identity matrix, its other dim in the place of the summed one."""
-    read = [p.plain for p in sig.operands[position]]
-    summed = next((d for d in read if d is not None and d >= sig.n_out), None)
-    if summed is None or None in read or read[0] == read[1]:
+    read = {p.plain for p in sig.operands[position]}
+    summed = max((d for d in read if d is not None), default=-1)
+    others = [d for d in read if d is not None and d != summed]
+    if summed < sig.n_out or len(read) != 2 or len(others) != 1:
         return None
-    (other,) = (d for d in read if d != summed)
+    (other,) = others
     images = {d: plain(other if d == summed else d) for d in range(sig.n_dims)}
     rest = [tuple(p.substitute(images) for p in sig.operands[1 - position])]
     left = [d for d in sig.reduced if d != summed]

@@ -135,6 +135,29 @@ def data_of(name: str) -> Any:
     return data
 
 
+CELLS = ("add", "mul", "sub", "maximum", "minimum", "exp", "neg", "abs")
+
+
+def recomputing(name: str, rng: random.Random) -> Any:
+    """The plan's JSON with another cell, with operands exchanged, or with another constant."""
+    data = json.loads(json.dumps(data_of(name)))
+    nodes = [
+        node
+        for step in data["steps"]
+        for part in (step["graph"]["steps"] if step["kind"] == "local" else [step])
+        for node in part["nodes"]
+        if node["kind"] != "load"
+    ]
+    node = rng.choice(nodes)
+    if node["kind"] == "cell" and rng.random() < 0.6:
+        node["cell"] = rng.choice(CELLS)
+    elif len(node["operands"]) > 1:
+        rng.shuffle(node["operands"])
+    else:
+        node["text"] = node["text"].replace("0", "1", 1)
+    return data
+
+
 def read(data: Any) -> MeshPlan | None:
     try:
         return plan_of(data)
@@ -157,7 +180,8 @@ def check_damaged(seed: int) -> str:
     name = PLANS[seed % len(PLANS)]
     every = fields(name)
     path = rng.choice(every[(seed // len(PLANS)) % len(every)])
-    plan = read(damaged(data_of(name), path, rng))
+    other = seed % 4 == 3  # a plan that fits together, and may compute something else
+    plan = read(recomputing(name, rng) if other else damaged(data_of(name), path, rng))
     if plan is None:
         return "refused"
     try:

@@ -11,7 +11,7 @@ from axe_eq.extract.read.forest import Forest
 from axe_eq.extract.search.kept import kept_otherwise
 from axe_eq.extract.search.layouts import NO_CHOICE, Places, Way, cheapest, taken
 from axe_eq.extract.search.merge import Group, merged
-from axe_eq.extract.search.pareto import settle
+from axe_eq.extract.search.pareto import Point, pareto, settle
 from axe_eq.extract.search.running import TOLERANCE_S
 from axe_eq.extract.search.search import Search
 from axe_eq.extract.search.selection import Selection
@@ -98,6 +98,11 @@ class Extracted:
     def changes(self) -> list[Change]:
         """Every schedule one change away, worked out when somebody asks what was compared."""
         return _changes(self.search, self.selection)
+
+    @property
+    def points(self) -> list[Point]:
+        """Schedules that no other beats in both estimated time and stored bytes, fastest first."""
+        return pareto(self.prices)
 
     @property
     def runners_up(self) -> tuple[RunnerUp, ...]:

@@ -54,6 +54,7 @@ _ROUNDS = 4
 _LAST_RESORT = 64  # times its share that a single element may cost where nothing cheaper exists
 _SHARE = 4  # at least so many evaluations fit in a budget
 _CLEAR = 2.0**-6  # relative difference of values that stays visible in 8 bits
+_POLES = ("ones", "minus ones", "dense", "negative", "sparse")  # patterns that meet poles
 _READABLE = 64  # inputs with more elements get a witness at smaller extents
 
 
@@ -234,8 +235,10 @@ def _search_undefined(pair: _Pair, seed: int, budget: float) -> ProgramCounterex
         planned = whole_plan([*pair.outputs_a, *pair.outputs_b], min(budget, _CHEAP))
     except SearchError:
         return None
+    if planned is None:
+        return None
     both = list(zip(pair.outputs_a, pair.outputs_b, strict=True))
-    for pattern in () if planned is None else ("ones", "minus ones", "dense", "negative", "sparse"):
+    for pattern in _POLES:
         budget -= planned.cost
         sample = Sample(pattern, seed, below=pair.below)
         given = partial(_given, pair, sample)

@@ -52,7 +52,7 @@ def _wide(h: Array) -> Array:
 
 def _signs(h: Array) -> Array:
     """Never 0, of either sign."""
-    return (_below(h, 3) + 1) * (2 * _below(_lower(h), 2) - 1)
+    return np.asarray((_below(h, 3) + 1) * (2 * _below(_lower(h), 2) - 1))
 
 
 def _ends(h: Array, name: str) -> Array:
@@ -61,7 +61,8 @@ def _ends(h: Array, name: str) -> Array:
     if ends.bits > 32:  # float64 does not hold the ends
         return _wide(h)
     count = 2.0**ends.bits
-    return np.mod(_below(h, 4) * count / 4 + _below(_lower(h), 5) - 2 - ends.min, count) + ends.min
+    near = _below(h, 4) * count / 4 + _below(_lower(h), 5) - 2
+    return np.asarray(np.mod(near - ends.min, count) + ends.min)
 
 
 def _uniform(h: Array) -> Array:

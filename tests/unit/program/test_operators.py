@@ -35,7 +35,7 @@ def test_the_issue_of_standard_operators_is_complete() -> None:
     ]  # fmt: skip
     assert SELECTORS.names() == [
         "lookup", "slice", "flip", "concat", "pad", "split", "parts", "merge", "repeat",
-        "interleave", "iota", "full", "array",
+        "interleave", "iota", "full", "runs",
     ]  # fmt: skip
     assert all(CELLS[name].enclose is ENCLOSE[name] for name in CELLS)
 

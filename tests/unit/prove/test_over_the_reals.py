@@ -170,7 +170,7 @@ def test_a_statement_says_what_captured_arrays_hold_if_that_matters() -> None:
     assert isinstance(found, Proved)
     assert axe.check_certificate(found.certificate)
     assert "const_below_" in str(found)
-    assert "= array (3,3) f32 (1,2,2,1,3) 0.0 -inf 0.0 -inf 0.0" in str(found)
+    assert "= runs (3,3) f32 (1,2,2,1,3) 0.0 -inf 0.0 -inf 0.0" in str(found)
     assert "infinities" not in str(found)
 
 

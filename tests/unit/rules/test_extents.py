@@ -34,7 +34,8 @@ def test_signatures_that_read_alike_have_one_text(texts: str) -> None:
     cell = "id" if len(arrays) == 1 else "mul"
     for other in others:
         assert least(other, shapes) == kept
-        assert np.array_equal(*(evaluate_op(s.text, cell, arrays) for s in (kept, other)))
+        a, b = (evaluate_op(s.text, cell, arrays) for s in (kept, other))
+        assert np.array_equal(a, b)
 
 
 def test_windows_that_read_a_part_keep_their_extents() -> None:

@@ -419,7 +419,8 @@ class _Stream:
         (product, _, _), statistic = s.products[0], self.x.online.statistic
         plain = self.score == arg(product)
         whole, rest = divmod(n, self.bank)
-        each = self._tile("each", m=rows, t=whole + bool(rest))
+        best = self._tile("here", m=rows)
+        each = self._tile("each", m=rows, t=whole + bool(rest)) if n > self.bank else best
         found: list[Scores] = []
 
         def bank(tile: Tile | None, first: int, b: Int, size: int) -> None:
@@ -447,8 +448,8 @@ class _Stream:
             else:
                 for b in range(count):
                     bank(None, first, b, size)
-        best = self._tile("here", m=rows)
-        self.k.reduce(statistic, best.view, each.view, [s.n])
+        if each is not best:
+            self.k.reduce(statistic, best.view, each.view, [s.n])
         return found, best
 
     def _times(self, cell: Cell) -> Cell:

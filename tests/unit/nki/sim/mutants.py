@@ -9,7 +9,7 @@ from typing import Any
 SWAPPED = {
     "add": "subtract",
     "subtract": "add",
-    "multiply": "add",
+    "multiply": "maximum",  # scores plus a number are the same to softmax
     "divide": "multiply",
     "maximum": "minimum",
     "minimum": "maximum",
