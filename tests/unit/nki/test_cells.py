@@ -207,7 +207,6 @@ def test_laws_lead_around_a_cell_that_has_no_instructions() -> None:
 
 @pytest.mark.parametrize(("fn", "specs", "cast"), [
     (lambda x: axe.array.argmax(x, axis=1), ("7x15:f32",), "i64; expected .*astype.x, 'i32'."),
-    (lambda x: axe.array.where(x > 0, 1.0, 0.0), ("7x15:f32",), "f64; expected .*x, 'f32'."),
     (lambda x, w: x @ w, ("7x15:f64", "15x3:f64"), "f64; expected .*astype.x, 'f32'."),
 ])  # fmt: skip
 def test_what_no_engine_holds_is_refused_with_the_cast_to_write(
