@@ -368,7 +368,8 @@ def _full_run(params: Params, arrays: Sequence[Array]) -> Array:
 
 # -- runs -----------------------------------------------------------------------------------------
 
-_MOST_RUNS = 1 << 13  # of equal elements: a triangle of 4096 rows
+_MOST_RUNS = 1 << 13  # of equal elements: a triangle of 1024 rows has 2047
+_MOST_ELEMENTS = 1 << 20
 
 
 def array_text(array: Array) -> str | None:
@@ -378,8 +379,10 @@ def array_text(array: Array) -> str | None:
     'runs (2,2) bool (1,1,2) True False True'
 
     Returns:
-        None where it has too many runs, or holds NaN.
+        None where it has too many runs, or elements, or holds NaN.
     """
+    if array.size > _MOST_ELEMENTS:
+        return None
     name, flat = dtype(array.dtype).name, np.ascontiguousarray(array).reshape(-1)
     words = flat.view(f"u{flat.itemsize}")
     for part in (words[: 2 * _MOST_RUNS], words):  # that they are many, beginnings say as a rule

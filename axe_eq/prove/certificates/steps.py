@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from textwrap import shorten
 from typing import NamedTuple
 
 from axe_eq.errors import AxeError
@@ -15,6 +16,7 @@ from axe_eq.prove.certificates.checker import believed, instantiate
 from axe_eq.rule.law import Instance
 from axe_eq.rule.term import Ground, Term, postorder
 
+_LONGEST = 160  # letters of an operator's text
 MOST_SEEN = 2000  # terms that the search for a chain looks at
 
 
@@ -231,7 +233,7 @@ def _define(value: Ground, names: dict[Term, str]) -> Iterator[str]:
         elif sub.sort == VALUE:
             names[sub] = f"%{sum(name.startswith('%') for name in names.values())}"
             given = ", ".join(names[a] for a in operands(sub))
-            head = sub.args[1] if sub.symbol is Op else sub.args[0]
+            head = sub.args[1] if sub.symbol is Op else shorten(sub.args[0], _LONGEST)
             head = f"scan {head}" if sub.symbol is Scan else head
             sig = f"   [{sub.args[0]}]" if sub.symbol is Op else ""
             yield f"{names[sub]} = {head}({given}){sig}"

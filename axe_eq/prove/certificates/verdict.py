@@ -113,7 +113,7 @@ class ProgramCounterexample:
         output: which output differs.
         index: where in that output.
         value_a, value_b: the values there, exact where they are exact in float64; otherwise the
-            midpoints of the bounds.
+            midpoints of the bounds. Over the reals NaN is the side that is undefined there.
         bounds_a, bounds_b: disjoint enclosures of the two real values; the values themselves where
             programs were compared bit for bit.
         names: the first program's input names.

@@ -1,11 +1,12 @@
 """Refutation of program equality, rigorous: what it returns is never a rounding difference.
 
 Over the reals, two programs are refuted by inputs on which the enclosures of one output element are
-disjoint. Inputs are small integers (then quarters and larger integers), dense and sparse, at the
-programs' own shapes. Where evaluating whole outputs would be expensive, inputs that are equal from
-some index of every dim on are tried first, whose values are known from a few elements each; then
-only some elements of the outputs are evaluated. Bit for bit, they are refuted by a difference that
-no order of summation and no implementation of a function can explain.
+disjoint, or one of which is undefined for certain while the other is enclosed. Inputs are small
+integers of both signs (then quarters, larger integers, and the ends of integer types), dense and
+sparse, at the programs' own shapes. Where evaluating whole outputs would be expensive, inputs that
+are equal from some index of every dim on are tried first, whose values are known from a few
+elements each; then only some elements of the outputs are evaluated. Bit for bit, they are refuted
+by a difference that no order of summation and no implementation of a function can explain.
 """
 
 from __future__ import annotations

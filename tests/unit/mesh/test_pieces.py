@@ -128,6 +128,16 @@ def test_messages_through_selectors_bring_what_these_mean(seed: int) -> None:
         assert np.array_equal(memory, goal.scatter(meant, device))
 
 
+@pytest.mark.parametrize(("text", "shape"), [("parts 0 4", (6,)), ("parts 1 3", (2, 4))])
+def test_the_last_part_of_a_dim_ends_in_zeros(text: str, shape: tuple[int, ...]) -> None:
+    of = ValueType("f64", shape)
+    leaf = TileNode("load", "", "", "", str(of), (), 0)
+    nodes = [leaf, TileNode("gather", text, "", "", str(sel_type(text, (of,))), (0,))]
+    values: list[Array] = [np.arange(prod(shape)).reshape(shape) + 1000.0]
+    meant = evaluated(nodes, values)
+    assert np.array_equal(read(read_through(nodes), values, meant), meant)
+
+
 def test_reads_where_integers_say_are_no_pieces() -> None:
     types = (ValueType("f32", (8, 4)), ValueType("i32", (3,)))
     assert not is_read("lookup 0 (0,)", types)

@@ -58,6 +58,8 @@ def test_ends_of_integers_and_infinities_have_texts_and_nan_has_none() -> None:
 def test_an_array_of_many_runs_has_no_text() -> None:
     assert array_text(np.arange(1 << 13)) is not None
     assert array_text(np.arange((1 << 13) + 1)) is None
+    assert array_text(np.zeros((1 << 10, 1 << 10))) is not None
+    assert array_text(np.zeros((1 << 10, (1 << 10) + 1))) is None
     assert array_text(np.concatenate([np.zeros(1 << 15), np.arange(1, (1 << 13) + 1)])) is None
 
 
@@ -180,6 +182,20 @@ def test_masks_are_proved_bit_for_bit() -> None:
     found = axe.equivalent(a, b, *specs, numerics="exact")
     assert isinstance(found, Proved)
     assert found.how == "decided"
+    assert axe.check_certificate(found.certificate)
+
+
+def test_a_large_mask_is_proved_as_long_as_it_is_looked_at() -> None:
+    mask = np.where(np.tri(1 << 10, dtype=bool), 0, -np.inf).astype(np.float32)
+    found = axe.equivalent(
+        lambda s: s + mask, lambda s: mask + s, "1024x1024:f32", numerics="exact"
+    )
+    assert isinstance(found, Proved)
+    assert axe.check_certificate(found.certificate)
+    assert len(found.certificate.steps()) < 4000
+    large = np.where(np.tri((1 << 10) + 1, dtype=bool), 0, -np.inf).astype(np.float32)
+    found = axe.equivalent(lambda s: s + large, lambda s: large + s, "1025x1025:f32")
+    assert isinstance(found, Proved)
     assert axe.check_certificate(found.certificate)
 
 
