@@ -1,22 +1,28 @@
 """Estimates against time, and what was chosen against what was not, on this machine's GPU.
 
     python -m benchmarks.regret [--first SEED] [--count N] [--target h200] [--out FILE]
+    python -m benchmarks.regret --prepare FOLDER [--first SEED] [--count N] [--target h200]
+    python -m benchmarks.regret --saved FOLDER [--budget SECONDS] [--out FILE]
     python -m benchmarks.regret --show FILE [--plot FILE.svg]
 
 Programs are drawn by seed over all schedules (`benchmarks.regret_programs`). Of every kernel that
 the compiler chose, the choice, the six candidates nearest by price and six drawn among the others
 are built and measured alone: CUDA graphs of calls on rotating memory, medians. Regret is the
 choice's time over that of the fastest; an estimate is off by time over estimate. Outputs of all
-candidates are compared with the choice's on the same random arrays first.
+candidates are compared with the choice's on the same random arrays first. --prepare builds them
+anywhere, a file per seed; --saved measures those, seed after seed until the budget is spent.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
+import pickle
 import random
 import statistics
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -25,15 +31,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.machine import machine
 from benchmarks.regret_programs import drawn
-from benchmarks.terminal import need, told
 
 NEAR, FAR, MOST = 6, 6, 48
 SHARE_S = 0.03  # for the rounds of one candidate
+COMPARED = 1 << 18  # elements of a result, evenly spaced
 Row = dict[str, Any]
 
 
@@ -80,20 +84,29 @@ def measured(row: Row) -> Row:
     from axe_eq.program.types import ValueType
     from axe_eq.run.timing import drawn as random_array
     from axe_eq_backends.cuda.run import load
-    from axe_eq_backends.cuda.timing import timed
+    from axe_eq_backends.cuda.timing import rotating, timed
 
+    programs = [load(candidate.pop("code")) for candidate in row["candidates"]]
+    code, rng = programs[0].code, np.random.default_rng(row["seed"])
+    ports = [code.ports[n] for n in code.inputs]
+    arrays = [random_array(ValueType(p.dtype, p.shape), rng) for p in ports]
     wanted: list[Any] = []
-    for candidate in row["candidates"]:
-        program = load(candidate.pop("code"))
-        code, rng = program.code, np.random.default_rng(row["seed"])
-        ports = [code.ports[n] for n in code.inputs]
-        results = program([random_array(ValueType(p.dtype, p.shape), rng) for p in ports])
+    # All candidates have the same ports.
+    sets = rotating(programs[0])
+    for candidate, program in zip(row["candidates"], programs, strict=True):
+        results = [_some(a) for a in program(arrays)]
         wanted = wanted or results
         candidate["apart"] = max(map(_apart, results, wanted), default=0.0)
-        seconds = timed(program, SHARE_S)
+        seconds = timed(program, SHARE_S, sets)
         candidate["time_s"] = statistics.median(seconds)
         candidate["spread"] = (max(seconds) - min(seconds)) / candidate["time_s"]
     return row
+
+
+def _some(array: Any) -> Any:
+    """Elements of an array, evenly spaced; their number and the dims have no common factor."""
+    flat = np.asarray(array).reshape(-1)
+    return flat[:: max(1, flat.size // COMPARED) | 1]
 
 
 def _apart(a: Any, b: Any) -> float:
@@ -105,14 +118,34 @@ def _apart(a: Any, b: Any) -> float:
     return float(np.linalg.norm((a - b)[both]) / (np.linalg.norm(b[both]) or 1.0))
 
 
-def gone_through(seeds: Sequence[int], target: str) -> Iterator[Row]:
-    """Rows of all seeds: compiled side by side, measured one by one."""
+def compiled(seeds: Sequence[int], target: str) -> Iterator[tuple[int, list[Row]]]:
+    """Seeds and their kernels, compiled side by side."""
+    from benchmarks.terminal import told
+
     workers = max(1, (os.cpu_count() or 2) - 1)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         waiting = [pool.submit(prepared, seed, target) for seed in seeds]
-        for _, future in zip(told(seeds, "seed"), waiting, strict=True):
-            for row in future.result():
+        for seed, future in zip(told(seeds, "seed"), waiting, strict=True):
+            yield seed, future.result()
+
+
+def saved(folder: Path, budget_s: float) -> Iterator[tuple[int, list[Row]]]:
+    """What `--prepare` left in a folder, until the budget is spent."""
+    began = time.perf_counter()
+    for path in sorted(folder.glob("*.seed"), key=lambda p: int(p.stem)):
+        if time.perf_counter() - began > budget_s:
+            return
+        yield int(path.stem), pickle.loads(gzip.decompress(path.read_bytes()))
+
+
+def gone_through(found: Iterator[tuple[int, list[Row]]]) -> Iterator[Row]:
+    """Rows of all seeds, measured one by one; a kernel that fails costs itself alone."""
+    for _, rows in found:
+        for row in rows:
+            try:
                 yield row if "failed" in row else measured(row)
+            except Exception as error:
+                yield {**{n: row[n] for n in ("seed", "kind", "specs")}, "failed": repr(error)}
 
 
 # -- what is said --
@@ -155,6 +188,9 @@ def _off(missed: float) -> float:
 
 def show(rows: Sequence[Row]) -> None:
     """Tables by kind and by schedule, and the worst kernels."""
+    from rich.console import Console
+    from rich.table import Table
+
     found = figures(rows)
     console = Console(width=150)
     for title, by in (("kind", "kind"), ("schedule", "schedule")):
@@ -187,6 +223,8 @@ def show(rows: Sequence[Row]) -> None:
 
 def plot(rows: Sequence[Row], path: Path) -> None:
     """Time against estimate, a dot per kernel, as SVG."""
+    from benchmarks.terminal import need
+
     need("matplotlib")
     import matplotlib.pyplot as plt
 
@@ -212,17 +250,30 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=150)
     parser.add_argument("--target", default="h200")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/regret.json")
+    parser.add_argument("--prepare", type=Path)
+    parser.add_argument("--saved", type=Path)
+    parser.add_argument("--budget", type=float, default=600.0)
     parser.add_argument("--show", type=Path)
     parser.add_argument("--plot", type=Path)
     given = parser.parse_args()
+    seeds = range(given.first, given.first + given.count)
+    if given.prepare is not None:
+        given.prepare.mkdir(parents=True, exist_ok=True)
+        for seed, rows in compiled(seeds, given.target):
+            path = given.prepare / f"{seed}.seed"
+            path.write_bytes(gzip.compress(pickle.dumps(rows)))
+        return
     if given.show is None:
-        seeds = range(given.first, given.first + given.count)
-        rows = list(gone_through(seeds, given.target))
+        found = saved(given.saved, given.budget) if given.saved else compiled(seeds, given.target)
+        rows = list(gone_through(found))
         from axe_eq_backends.cuda.driver import default_device, device_name
 
         data = {"machine": {**machine(), "gpu": device_name(default_device())}, "rows": rows,
                 "figures": summed(figures(rows))}  # fmt: skip
         given.out.write_text(json.dumps(data) + "\n")
+        if given.saved:  # there may be nothing there to show it with
+            print(json.dumps(data["figures"]))
+            return
     rows = json.loads((given.show or given.out).read_text())["rows"]
     show(rows)
     if given.plot is not None:

@@ -30,7 +30,7 @@ MODERATE_VALUES = 24
 PASSES = 6
 SHORT_ROW = 256
 SINK_LEAVES, SINK_OTHERS = 4, 1
-SWAPPED = 4
+SWAPPED = 8
 REMEMBERED = 256
 # Tile classes that a descent may enumerate, and more per value of the program's text, before it
 # ends where it is: random graphs of 1000 operators take 170 a value.
