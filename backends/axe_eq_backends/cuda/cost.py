@@ -37,12 +37,11 @@ from axe_eq_backends.cuda.schedules.gemm import (
     GROUP_THREADS,
     MOST_HELD,
     PANEL_BYTES,
-    PART_ROWS,
-    PERIOD_ROWS,
     SMEM_SLACK,
     column_words,
     tile_words,
 )
+from axe_eq_backends.cuda.schedules.ragged import PART_ROWS, PERIOD_ROWS
 from axe_eq_backends.cuda.schedules.tensors import power_of_two_from
 from axe_eq_backends.cuda.schedules.tiles import panel_width, staged_panels
 from axe_eq_backends.cuda.sides import Matrices, as_matrices
