@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import math
 import os
 import pickle
 import random
@@ -37,6 +38,7 @@ from benchmarks.regret_programs import drawn
 
 NEAR, FAR, MOST = 6, 6, 48
 SHARE_S = 0.03  # for the rounds of one candidate
+SIDE, MARGIN = 420, 46  # of the plot, in points
 COMPARED = 1 << 18  # elements of a result, evenly spaced
 Row = dict[str, Any]
 
@@ -222,25 +224,53 @@ def show(rows: Sequence[Row]) -> None:
 
 
 def plot(rows: Sequence[Row], path: Path) -> None:
-    """Time against estimate, a dot per kernel, as SVG."""
-    from benchmarks.terminal import need
-
-    need("matplotlib")
-    import matplotlib.pyplot as plt
-
+    """Time against estimate, a dot per kernel with its regret as a title, as SVG."""
     found = figures(rows)
-    figure, axes = plt.subplots(figsize=(6, 6))
-    for kind in sorted({f["kind"] for f in found}):
-        some = [f for f in found if f["kind"] == kind]
-        times = [f["time_s"] * 1e6 for f in some]
-        axes.loglog([t / f["missed"] for t, f in zip(times, some, strict=True)], times, ".",
-                    label=kind)  # fmt: skip
-    ends = [1.0, max(f["time_s"] for f in found) * 1e6]
-    for factor, style in ((1.0, "-"), (1.3, ":"), (1 / 1.3, ":"), (2.0, "--"), (0.5, "--")):
-        axes.plot(ends, [e * factor for e in ends], style, color="grey", linewidth=0.7)
-    axes.set(xlabel="estimate, us", ylabel="measured, us")
-    axes.legend(fontsize=7)
-    figure.savefig(path)
+    times = [f["time_s"] * 1e6 for f in found]
+    estimates = [t / f["missed"] for t, f in zip(times, found, strict=True)]
+    ends = [10 ** math.floor(math.log10(min(times + estimates))),
+            10 ** math.ceil(math.log10(max(times + estimates)))]  # fmt: skip
+    low, high = map(math.log10, ends)
+
+    def at(us: float) -> float:
+        return MARGIN + SIDE * (math.log10(us) - low) / (high - low)
+
+    whole, kinds = SIDE + 2 * MARGIN, sorted({f["kind"] for f in found})
+    marks = [f'<rect x="{MARGIN}" y="{MARGIN}" width="{SIDE}" height="{SIDE}" fill="none"/>']
+    for factor, dashes in ((1.0, ""), (1.3, "2 3"), (1 / 1.3, "2 3"), (2.0, "6 4"), (0.5, "6 4")):
+        first, last = max(ends[0], ends[0] / factor), min(ends[1], ends[1] / factor)
+        marks.append(
+            f'<line x1="{at(first):.1f}" y1="{whole - at(first * factor):.1f}" '
+            f'x2="{at(last):.1f}" y2="{whole - at(last * factor):.1f}" '
+            f'stroke-dasharray="{dashes}"/>'
+        )
+    for power in range(round(low), round(high) + 1):
+        x = at(10.0**power)
+        marks += [f'<text x="{x:.1f}" y="{whole - MARGIN + 14}">{10**power}</text>',
+                  f'<text x="{MARGIN - 14}" y="{whole - x:.1f}">{10**power}</text>']  # fmt: skip
+    marks.append(f'<text x="{whole / 2}" y="{whole - 6}">estimate, us</text>')
+    marks.append(f'<text x="{MARGIN}" y="{MARGIN - 12}">measured, us</text>')
+    for time_us, estimate, f in zip(times, estimates, found, strict=True):
+        colour = f"hsl({360 * kinds.index(f['kind']) // len(kinds)} 70% 45%)"
+        said = f"{f['kind']} {' '.join(f['specs'])}, regret {f['regret']:.2f}"
+        marks.append(
+            f'<circle cx="{at(estimate):.1f}" cy="{whole - at(time_us):.1f}" r="3" '
+            f'fill="{colour}" stroke="none"><title>{said}</title></circle>'
+        )
+    for n, kind in enumerate(kinds):
+        marks.append(
+            f'<text x="{MARGIN + 8}" y="{MARGIN + 16 + 13 * n}" text-anchor="start" '
+            f'fill="hsl({360 * n // len(kinds)} 70% 45%)">{kind}</text>'
+        )
+    style = 'font-family="sans-serif" font-size="11" text-anchor="middle" stroke-width="0.7"'
+    lines = "\n".join(
+        mark.replace("<line", '<line stroke="grey"').replace("<rect", '<rect stroke="grey"')
+        for mark in marks
+    )
+    path.write_text(
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {whole} {whole}" {style}>\n'
+        f"{lines}\n</svg>\n", encoding="utf-8",
+    )  # fmt: skip
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ class Side(NamedTuple):
 
     name: str
     begin: Int
-    extent: int
+    extent: Int
     tile: int
 
 
