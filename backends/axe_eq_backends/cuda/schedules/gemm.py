@@ -10,8 +10,8 @@ CTAs of a cluster take neighbouring tiles of rows or of columns. The operand til
 need is loaded once: each CTA loads its part into the shared memory of all, and a slot is free when
 the consumers of all have released it.
 
-A last tile of which little is there copies that alone (`ragged`). The first time around it is
-copied to the rest of the slots too, so that they hold values, of which nothing is stored.
+A last tile of which little is there copies that alone, once all slots hold values (`ragged`): rows
+past its end are multiplied too, and stored nowhere.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ from axe_eq_backends.cuda.schedules.ragged import (
     PERIOD_ROWS,
     End,
     Side,
-    Tail,
     ends,
     tail_of,
 )
@@ -135,7 +134,7 @@ class _Writer:
     def _declare(self) -> None:
         k, t, p = self.k, self.t, self.p
         self.operands: dict[str, tuple[ir.Buffer, ir.Buffer, int]] = {}
-        self.tails: dict[str, Tail | None] = {}
+        self.tails: dict[str, int | None] = {}
         depth = p.end[1] if p.end else p.k
         for pair in p.products:
             for matrix, extent, tile in ((pair[0], p.m, t.m), (pair[1], p.n, t.n)):
@@ -267,8 +266,8 @@ class _Writer:
             return tile
         return min(tile, -(-extent // PERIOD_ROWS) * PERIOD_ROWS)
 
-    def _tail(self, matrix: Matrix, extent: Int, tile: int) -> Tail | None:
-        """How the last tile of an operand is copied; None where that is like all others."""
+    def _tail(self, matrix: Matrix, extent: Int, tile: int) -> int | None:
+        """Rows copied of an operand's last tile; None where that is like all others."""
         if self.t.cluster > 1 or self._there(matrix, extent, tile) < tile:
             return None
         runs = matrix.place.blocks[-2 if matrix.major else -1] if matrix.place else ()
@@ -324,18 +323,14 @@ class _Writer:
                 if any(self.tails[name] for name in names)]  # fmt: skip
 
     def _load(self, pipe: Pipe, lead: Lead, row: Int, col: Int, depth: Int, end: End) -> None:
-        """Copy a step's operands; of a last tile what is there, at first again and again."""
+        """Copy a step's operands; of a last tile what is there."""
         k, t = self.k, self.t
         sides = {a: (row, "m") for a, _ in self.p.products}
         sides |= {b: (col, "n") for _, b in self.p.products}
         for matrix, (at, side) in sides.items():
             tensor, ring, there = self.operands[matrix.name]
-            if side in end.last and (tail := self.tails[matrix.name]):
-                for n in range(there // tail.rows if end.is_first else tail.copies):
-                    rows = span(at + n % tail.copies * tail.rows, tail.rows)
-                    part = _part(tensor, matrix.place, lead, rows, span(depth, t.k))
-                    k.copy_async(ring[pipe.stage, span(n * tail.rows, tail.rows)], part)
-                continue
+            if side in end.last:
+                there = self.tails[matrix.name] or there
             if t.cluster == 1 or side == t.along:
                 part = _part(tensor, matrix.place, lead, span(at, there), span(depth, t.k))
                 k.copy_async(ring[pipe.stage, span(0, there)], part)

@@ -1,7 +1,9 @@
 """Last tiles of operands, of which little is there: what is copied of them, and when.
 
 What bulk copies fill in past the end of a tensor is slower than what they read, on all units
-together: of 129 rows in tiles of 64 the last one took 1.6 times as long as the others.
+together: of 129 rows in tiles of 64 the last one took 1.6 times as long as the others. One copy of
+the rows that are there is not: several of fewer rows are, at 37 ns each (H200, 2026-11-24). So a
+last tile is copied whole until every slot holds values, and then what is there of it.
 """
 
 from __future__ import annotations
@@ -15,14 +17,6 @@ from axe_eq.kernel.expr import Int
 # Rows of a K-major operand that are one period of every swizzle.
 PERIOD_ROWS = 8
 PART_ROWS = 64  # a part of a shared operand tile is whole periods of its swizzle, in any form
-COPY_ROWS = 4  # of an operand, which take as long as one copy more
-
-
-class Tail(NamedTuple):
-    """What is copied of an operand's last tile: so many copies of so many rows."""
-
-    rows: int
-    copies: int
 
 
 class Side(NamedTuple):
@@ -35,25 +29,23 @@ class Side(NamedTuple):
 
 
 class End(NamedTuple):
-    """A kind of tile: conditions, the sides on which it is the last, and if slots are unfilled."""
+    """A kind of tile: conditions on it, and the sides of which only what is there is copied."""
 
     conditions: tuple[Int, ...]
     last: frozenset[str]
-    is_first: bool
 
 
-def tail_of(extent: Int, tile: int, k_major: bool) -> Tail | None:
-    """How the last tile of an operand is copied; None where that is like all others.
+def tail_of(extent: Int, tile: int, k_major: bool) -> int | None:
+    """Rows that are copied of an operand's last tile; None where that is like all others.
 
     >>> tail_of(129, 64, True)
-    Tail(rows=8, copies=1)
+    8
     """
     if not isinstance(extent, int) or not (rest := extent % tile):
         return None
-    sizes = [PERIOD_ROWS << n for n in range(4)] if k_major else [PART_ROWS]
-    ways = [Tail(n, -(-rest // n)) for n in sizes if tile % n == 0]
-    found = [way for way in ways if way.rows * way.copies < tile]
-    return min(found, key=lambda way: (way.rows + COPY_ROWS) * way.copies, default=None)
+    step = PERIOD_ROWS if k_major else PART_ROWS
+    rows = -(-rest // step) * step
+    return rows if rows < tile else None
 
 
 def ends(sides: Sequence[Side], filled: Int, stages: int) -> Iterator[End]:
@@ -64,15 +56,15 @@ def ends(sides: Sequence[Side], filled: Int, stages: int) -> Iterator[End]:
         filled: how many slots hold values.
         stages: how many there are.
     """
+    if not sides:
+        yield End((), frozenset())
+        return
+    yield End((filled < stages,), frozenset())
     for are in product((False, True), repeat=len(sides)):
         which = [*zip(sides, are, strict=True)]
-        last = frozenset(side.name for side, is_last in which if is_last)
-        conditions = tuple(
+        conditions = [
             s.begin > s.extent - s.tile if is_last else s.begin < s.extent - s.tile + 1
             for s, is_last in which
-        )
-        if not last:
-            yield End(conditions, last, False)
-            continue
-        yield End((*conditions, filled < stages), last, True)
-        yield End((*conditions, filled > stages - 1), last, False)
+        ]
+        last = frozenset(side.name for side, is_last in which if is_last)
+        yield End((filled > stages - 1, *conditions), last)
