@@ -3,11 +3,13 @@
     python -m benchmarks.cuda_long --list
     python -m benchmarks.cuda_long --prepare FOLDER [--only NAME ...]
     python -m benchmarks.cuda_long --gpu --saved FOLDER --out FILE [--only NAME ...] [--quick]
+    python -m benchmarks.cuda_long ... --seed SEED [--most N]
 
 --prepare compiles and saves all products for an H200, without a GPU, and beside what is chosen the
 best of one kernel where that is another; --gpu runs them. Products are named ones and drawn ones:
 `long` of K from 16384 to 524288 and few tiles, `few` of 1 to 256 rows, `askew` of rows that begin
-inside lines of 128 bytes. Correctness comes first: every result is compared with torch in float64
+inside lines of 128 bytes. --seed takes those drawn by another seed alone, N of a group at most.
+Correctness comes first: every result is compared with torch in float64
 on random normal data. What is timed are CUDA graphs over buffers that take turns and are larger
 than L2 together, in shuffled order, the median of the rounds: torch.mm and `torch.compile`, which
 autotunes products with max-autotune-no-cudagraphs.
@@ -18,7 +20,7 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,7 +30,7 @@ from benchmarks import cuda_saved
 from benchmarks.regret_programs import log_uniform
 
 SEED, SETS_BYTES, MOST_BYTES = 29, 300e6, 1.5e9
-DRAWN = {"long": 20, "few": 30, "askew": 10}
+DRAWN, MOST = {"long": 20, "few": 30, "askew": 10}, 30
 TOLERANCE = 2e-3
 MODES = ("default", "max-autotune-no-cudagraphs")
 
@@ -83,10 +85,10 @@ def named() -> list[Case]:
     ]  # fmt: skip
 
 
-def drawn(group: str, seed: int = SEED) -> list[Case]:
+def drawn(group: str, seed: int = SEED, most: int = MOST) -> list[Case]:
     """Products of a group."""
     rng = random.Random(f"{group} {seed}")
-    return [_drawn(group, rng) for _ in range(DRAWN[group])]
+    return [_drawn(group, rng) for _ in range(min(DRAWN[group], most))]
 
 
 def _drawn(group: str, rng: random.Random) -> Case:
@@ -104,18 +106,19 @@ def _drawn(group: str, rng: random.Random) -> Case:
             return Case(group, m, k, n, turned, dtype)
 
 
-def cases(only: Sequence[str] | None) -> Iterator[Case]:
-    """All of them, or those whose names begin so."""
-    every = [*named(), *(c for group in DRAWN for c in drawn(group))]
-    return cuda_saved.picked(every, only)
+def cases(only: Sequence[str] | None, seed: int | None, most: int) -> list[Case]:
+    """All of them, or those of a seed; and of these, those whose names begin so."""
+    known = named() if seed is None else []
+    every = [*known, *(c for group in DRAWN for c in drawn(group, seed or SEED, most))]
+    return list(cuda_saved.picked(every, only))
 
 
-def prepare(folder: Path, only: Sequence[str] | None) -> None:
+def prepare(folder: Path, some: Sequence[Case]) -> None:
     """Compile and save, in parts as they are chosen and whole."""
     import axe_eq as axe
 
     folder.mkdir(parents=True, exist_ok=True)
-    for case in cases(only):
+    for case in some:
         specs = [axe.Spec(shape, case.dtype) for shape in case.shapes]
         about: dict[str, Any] = {}
         for way, without in (("axe", ()), ("whole", ("long_product_in_parts",))):
@@ -182,16 +185,19 @@ def main() -> None:
     parser = cuda_saved.arguments(__doc__, "cuda_long.json")
     parser.add_argument("--list", action="store_true", help="the names")
     parser.add_argument("--quick", action="store_true", help="torch.compile by default alone")
+    parser.add_argument("--seed", type=int, help="of other products than the named ones")
+    parser.add_argument("--most", type=int, default=MOST, help="drawn products of a group")
     options = parser.parse_args()
+    some = cases(options.only, options.seed, options.most)
     if options.list:
-        print("\n".join(case.name for case in cases(options.only)))
+        print("\n".join(case.name for case in some))
     if options.prepare:
-        prepare(options.prepare, options.only)
+        prepare(options.prepare, some)
     if not options.gpu:
         return
     modes = MODES[:1] if options.quick else MODES
     measure_one = partial(measure, saved=options.saved, modes=modes)
-    found = cuda_saved.measured(cases(options.only), measure_one, _line, options.out)
+    found = cuda_saved.measured(some, measure_one, _line, options.out)
     for group in DRAWN:
         cuda_saved.summed(f"products, {group}", [c for c in found if c.get("group") == group])
 

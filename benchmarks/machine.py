@@ -5,21 +5,29 @@ from __future__ import annotations
 import os
 import platform
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 PACKAGES = ("egglog", "numpy", "networkx")
 
 
 def machine() -> dict[str, Any]:
-    """Cores, processor, Python and package versions, and today's date."""
+    """Cores, processor, Python, versions of the packages that are there, and today's date."""
     return {
         "date": datetime.now(UTC).date().isoformat(),
         "cores": os.cpu_count(),
         "processor": _processor(),
         "python": platform.python_version(),
-        "versions": {name: version(name) for name in PACKAGES},
+        "versions": {name: found for name in PACKAGES if (found := _version(name))},
     }
+
+
+def _version(name: str) -> str | None:
+    """Of a package; None where it is not installed, as where saved programs are timed."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def _processor() -> str:

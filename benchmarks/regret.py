@@ -1,22 +1,29 @@
 """Estimates against time, and what was chosen against what was not, on this machine's GPU.
 
     python -m benchmarks.regret [--first SEED] [--count N] [--target h200] [--out FILE]
+    python -m benchmarks.regret --prepare FOLDER [--first SEED] [--count N] [--target h200]
+    python -m benchmarks.regret --saved FOLDER [--budget SECONDS] [--out FILE]
     python -m benchmarks.regret --show FILE [--plot FILE.svg]
 
 Programs are drawn by seed over all schedules (`benchmarks.regret_programs`). Of every kernel that
 the compiler chose, the choice, the six candidates nearest by price and six drawn among the others
 are built and measured alone: CUDA graphs of calls on rotating memory, medians. Regret is the
 choice's time over that of the fastest; an estimate is off by time over estimate. Outputs of all
-candidates are compared with the choice's on the same random arrays first.
+candidates are compared with the choice's on the same random arrays first. --prepare builds them
+anywhere, a file per seed; --saved measures those, seed after seed until the budget is spent.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
+import math
 import os
+import pickle
 import random
 import statistics
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
@@ -25,15 +32,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.machine import machine
 from benchmarks.regret_programs import drawn
-from benchmarks.terminal import need, told
 
 NEAR, FAR, MOST = 6, 6, 48
 SHARE_S = 0.03  # for the rounds of one candidate
+SIDE, MARGIN = 420, 46  # of the plot, in points
+COMPARED = 1 << 18  # elements of a result, evenly spaced
 Row = dict[str, Any]
 
 
@@ -80,20 +86,29 @@ def measured(row: Row) -> Row:
     from axe_eq.program.types import ValueType
     from axe_eq.run.timing import drawn as random_array
     from axe_eq_backends.cuda.run import load
-    from axe_eq_backends.cuda.timing import timed
+    from axe_eq_backends.cuda.timing import rotating, timed
 
+    programs = [load(candidate.pop("code")) for candidate in row["candidates"]]
+    code, rng = programs[0].code, np.random.default_rng(row["seed"])
+    ports = [code.ports[n] for n in code.inputs]
+    arrays = [random_array(ValueType(p.dtype, p.shape), rng) for p in ports]
     wanted: list[Any] = []
-    for candidate in row["candidates"]:
-        program = load(candidate.pop("code"))
-        code, rng = program.code, np.random.default_rng(row["seed"])
-        ports = [code.ports[n] for n in code.inputs]
-        results = program([random_array(ValueType(p.dtype, p.shape), rng) for p in ports])
+    # All candidates have the same ports.
+    sets = rotating(programs[0])
+    for candidate, program in zip(row["candidates"], programs, strict=True):
+        results = [_some(a) for a in program(arrays)]
         wanted = wanted or results
         candidate["apart"] = max(map(_apart, results, wanted), default=0.0)
-        seconds = timed(program, SHARE_S)
+        seconds = timed(program, SHARE_S, sets)
         candidate["time_s"] = statistics.median(seconds)
         candidate["spread"] = (max(seconds) - min(seconds)) / candidate["time_s"]
     return row
+
+
+def _some(array: Any) -> Any:
+    """Elements of an array, evenly spaced; their number and the dims have no common factor."""
+    flat = np.asarray(array).reshape(-1)
+    return flat[:: max(1, flat.size // COMPARED) | 1]
 
 
 def _apart(a: Any, b: Any) -> float:
@@ -105,14 +120,34 @@ def _apart(a: Any, b: Any) -> float:
     return float(np.linalg.norm((a - b)[both]) / (np.linalg.norm(b[both]) or 1.0))
 
 
-def gone_through(seeds: Sequence[int], target: str) -> Iterator[Row]:
-    """Rows of all seeds: compiled side by side, measured one by one."""
+def compiled(seeds: Sequence[int], target: str) -> Iterator[tuple[int, list[Row]]]:
+    """Seeds and their kernels, compiled side by side."""
+    from benchmarks.terminal import told
+
     workers = max(1, (os.cpu_count() or 2) - 1)
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         waiting = [pool.submit(prepared, seed, target) for seed in seeds]
-        for _, future in zip(told(seeds, "seed"), waiting, strict=True):
-            for row in future.result():
+        for seed, future in zip(told(seeds, "seed"), waiting, strict=True):
+            yield seed, future.result()
+
+
+def saved(folder: Path, budget_s: float) -> Iterator[tuple[int, list[Row]]]:
+    """What `--prepare` left in a folder, until the budget is spent."""
+    began = time.perf_counter()
+    for path in sorted(folder.glob("*.seed"), key=lambda p: int(p.stem)):
+        if time.perf_counter() - began > budget_s:
+            return
+        yield int(path.stem), pickle.loads(gzip.decompress(path.read_bytes()))
+
+
+def gone_through(found: Iterator[tuple[int, list[Row]]]) -> Iterator[Row]:
+    """Rows of all seeds, measured one by one; a kernel that fails costs itself alone."""
+    for _, rows in found:
+        for row in rows:
+            try:
                 yield row if "failed" in row else measured(row)
+            except Exception as error:
+                yield {**{n: row[n] for n in ("seed", "kind", "specs")}, "failed": repr(error)}
 
 
 # -- what is said --
@@ -155,6 +190,9 @@ def _off(missed: float) -> float:
 
 def show(rows: Sequence[Row]) -> None:
     """Tables by kind and by schedule, and the worst kernels."""
+    from rich.console import Console
+    from rich.table import Table
+
     found = figures(rows)
     console = Console(width=150)
     for title, by in (("kind", "kind"), ("schedule", "schedule")):
@@ -186,23 +224,53 @@ def show(rows: Sequence[Row]) -> None:
 
 
 def plot(rows: Sequence[Row], path: Path) -> None:
-    """Time against estimate, a dot per kernel, as SVG."""
-    need("matplotlib")
-    import matplotlib.pyplot as plt
-
+    """Time against estimate, a dot per kernel with its regret as a title, as SVG."""
     found = figures(rows)
-    figure, axes = plt.subplots(figsize=(6, 6))
-    for kind in sorted({f["kind"] for f in found}):
-        some = [f for f in found if f["kind"] == kind]
-        times = [f["time_s"] * 1e6 for f in some]
-        axes.loglog([t / f["missed"] for t, f in zip(times, some, strict=True)], times, ".",
-                    label=kind)  # fmt: skip
-    ends = [1.0, max(f["time_s"] for f in found) * 1e6]
-    for factor, style in ((1.0, "-"), (1.3, ":"), (1 / 1.3, ":"), (2.0, "--"), (0.5, "--")):
-        axes.plot(ends, [e * factor for e in ends], style, color="grey", linewidth=0.7)
-    axes.set(xlabel="estimate, us", ylabel="measured, us")
-    axes.legend(fontsize=7)
-    figure.savefig(path)
+    times = [f["time_s"] * 1e6 for f in found]
+    estimates = [t / f["missed"] for t, f in zip(times, found, strict=True)]
+    ends = [10 ** math.floor(math.log10(min(times + estimates))),
+            10 ** math.ceil(math.log10(max(times + estimates)))]  # fmt: skip
+    low, high = map(math.log10, ends)
+
+    def at(us: float) -> float:
+        return MARGIN + SIDE * (math.log10(us) - low) / (high - low)
+
+    whole, kinds = SIDE + 2 * MARGIN, sorted({f["kind"] for f in found})
+    marks = [f'<rect x="{MARGIN}" y="{MARGIN}" width="{SIDE}" height="{SIDE}" fill="none"/>']
+    for factor, dashes in ((1.0, ""), (1.3, "2 3"), (1 / 1.3, "2 3"), (2.0, "6 4"), (0.5, "6 4")):
+        first, last = max(ends[0], ends[0] / factor), min(ends[1], ends[1] / factor)
+        marks.append(
+            f'<line x1="{at(first):.1f}" y1="{whole - at(first * factor):.1f}" '
+            f'x2="{at(last):.1f}" y2="{whole - at(last * factor):.1f}" '
+            f'stroke-dasharray="{dashes}"/>'
+        )
+    for power in range(round(low), round(high) + 1):
+        x = at(10.0**power)
+        marks += [f'<text x="{x:.1f}" y="{whole - MARGIN + 14}">{10**power}</text>',
+                  f'<text x="{MARGIN - 14}" y="{whole - x:.1f}">{10**power}</text>']  # fmt: skip
+    marks.append(f'<text x="{whole / 2}" y="{whole - 6}">estimate, us</text>')
+    marks.append(f'<text x="{MARGIN}" y="{MARGIN - 12}">measured, us</text>')
+    for time_us, estimate, f in zip(times, estimates, found, strict=True):
+        colour = f"hsl({360 * kinds.index(f['kind']) // len(kinds)} 70% 45%)"
+        said = f"{f['kind']} {' '.join(f['specs'])}, regret {f['regret']:.2f}"
+        marks.append(
+            f'<circle cx="{at(estimate):.1f}" cy="{whole - at(time_us):.1f}" r="3" '
+            f'fill="{colour}" stroke="none"><title>{said}</title></circle>'
+        )
+    for n, kind in enumerate(kinds):
+        marks.append(
+            f'<text x="{MARGIN + 8}" y="{MARGIN + 16 + 13 * n}" text-anchor="start" '
+            f'fill="hsl({360 * n // len(kinds)} 70% 45%)">{kind}</text>'
+        )
+    style = 'font-family="sans-serif" font-size="11" text-anchor="middle" stroke-width="0.7"'
+    lines = "\n".join(
+        mark.replace("<line", '<line stroke="grey"').replace("<rect", '<rect stroke="grey"')
+        for mark in marks
+    )
+    path.write_text(
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {whole} {whole}" {style}>\n'
+        f"{lines}\n</svg>\n", encoding="utf-8",
+    )  # fmt: skip
 
 
 def main() -> None:
@@ -212,17 +280,30 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=150)
     parser.add_argument("--target", default="h200")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results/regret.json")
+    parser.add_argument("--prepare", type=Path)
+    parser.add_argument("--saved", type=Path)
+    parser.add_argument("--budget", type=float, default=600.0)
     parser.add_argument("--show", type=Path)
     parser.add_argument("--plot", type=Path)
     given = parser.parse_args()
+    seeds = range(given.first, given.first + given.count)
+    if given.prepare is not None:
+        given.prepare.mkdir(parents=True, exist_ok=True)
+        for seed, rows in compiled(seeds, given.target):
+            path = given.prepare / f"{seed}.seed"
+            path.write_bytes(gzip.compress(pickle.dumps(rows)))
+        return
     if given.show is None:
-        seeds = range(given.first, given.first + given.count)
-        rows = list(gone_through(seeds, given.target))
+        found = saved(given.saved, given.budget) if given.saved else compiled(seeds, given.target)
+        rows = list(gone_through(found))
         from axe_eq_backends.cuda.driver import default_device, device_name
 
         data = {"machine": {**machine(), "gpu": device_name(default_device())}, "rows": rows,
                 "figures": summed(figures(rows))}  # fmt: skip
         given.out.write_text(json.dumps(data) + "\n")
+        if given.saved:  # there may be nothing there to show it with
+            print(json.dumps(data["figures"]))
+            return
     rows = json.loads((given.show or given.out).read_text())["rows"]
     show(rows)
     if given.plot is not None:

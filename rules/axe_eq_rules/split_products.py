@@ -4,14 +4,17 @@ A product of 64 x 524288 by 524288 x 64 has one tile of results, and a machine m
 units. Of parts of the reduced dim every unit has its own: values of parts first, which are not
 rounded, then their sum. How many parts are best depends on the machine, so a few numbers are
 offered and a cost model takes one, or none. Reductions that are short, and products of many tiles,
-have no parts: that bounds the search.
+have no parts: that bounds the search. Offered are those whose parts of all tiles are about as many
+as there are units, one after the other by what they would copy: of 129 x 6528 by 6528 x 2496, 3
+parts of 39 tiles of 192 x 64 are 117 pieces, all at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import prod
+from functools import cached_property
+from math import inf, prod
 
 from axe_eq.program import sigalg
 from axe_eq.program.decisions import Draw
@@ -23,15 +26,21 @@ from axe_eq.rule.term import STR, Ground, primitive
 
 # Rows and columns of a large tile of results, and pieces of work that parts of such make at most.
 TILE, MOST = (128, 256), 150
+# Tiles whose sums fit the registers of a unit, and pieces that a machine works on at once: an H100,
+# and one of half the size. More take longer to search.
+TILES = ((64, 64), (64, 128), (64, 192), (64, 256), (128, 64), (128, 128), (128, 192), (128, 256),
+         (192, 64), (192, 128), (256, 64), (256, 128))  # fmt: skip
+UNITS = (132, 66)
+# Elements that memory moves while a unit copies one, while it multiplies one pair, and while the
+# cache that all units share moves one; elements moved for a partial sum, which is written and read
+# in four bytes; and the power of what hides each other in part: ratios of an H200's figures.
+OF_COPY, OF_PRODUCT, OF_CACHE, OF_SUM, POWER = 28, 0.7, 0.5, 4, 5
 # Elements of a part: what a kernel of its own for their sum takes is not won back by shorter ones.
 LEAST = 512
 # Bytes of a step: parts are of whole ones, or bulk copies read lines of memory twice.
 STEP_BYTES = 128
 # Equal parts are taken where their number is so near to what is wanted: an eighth of it.
 NEAR = 8
-# Numbers of parts, and how many of them are offered: finer ones save a twentieth at most, by the
-# model, and take longer to search.
-LADDER, WAYS = (2, 4, 8, 16, 32, 64, 128), 2
 
 
 @dataclass(frozen=True)
@@ -56,24 +65,44 @@ class _Long:
         longest = max(both, key=lambda d: (self.types[0].shape[plains[0][d]], -(d or 0)))
         return plains[0][longest], plains[1][longest]
 
-    @property
-    def tiles(self) -> int:
-        """How many large tiles the result has."""
+    @cached_property
+    def sides(self) -> tuple[int, int, int]:
+        """Rows, columns, and results of these apart from each other."""
         extents = self.sig.extents([t.shape for t in self.types])
         reach = [{d for p in o for d, _ in p.terms} for o in self.sig.operands]
-        sides = [prod(extents[d] for d in range(self.sig.n_out) if d in of and d not in other)
-                 for of, other in (reach, reach[::-1])]  # fmt: skip
-        rows, cols = sorted(sides)
-        apart = prod(extents[d] for d in range(self.sig.n_out)) // (rows * cols)
-        return apart * -(-rows // TILE[0]) * -(-cols // TILE[1])
+        rows, cols = (prod(extents[d] for d in range(self.sig.n_out) if d in of and d not in other)
+                      for of, other in (reach, reach[::-1]))  # fmt: skip
+        return rows, cols, prod(extents[d] for d in range(self.sig.n_out)) // (rows * cols)
+
+    def tiles(self, m: int, n: int) -> int:
+        """How many tiles of m rows and n columns the result has."""
+        rows, cols, apart = self.sides
+        return apart * -(-rows // m) * -(-cols // n)
 
     def ways(self) -> list[int]:
-        """Numbers of parts, the largest ones that pay."""
-        found = self.axes
-        if found is None:
+        """Numbers of parts, the best one of each machine by what it moves."""
+        if (found := self.axes) is None:
             return []
-        most = min(self.types[0].shape[found[0]] // LEAST, MOST // self.tiles)
-        return [n for n in LADDER if n <= most][-WAYS:]
+        length = self.types[0].shape[found[0]]
+        large = min(self.tiles(*TILE), self.tiles(*TILE[::-1]))
+        if min(length // LEAST, MOST // large) < 2:
+            return []
+        best = (self._best(units, length) for units in UNITS)
+        return list(dict.fromkeys(parts for parts in best if parts > 1))
+
+    def _best(self, units: int, length: int) -> int:
+        """The number of parts by which so many units are done first; 0 where there is none."""
+        rows, cols, apart = self.sides
+        offered: dict[int, float] = {}
+        for m, n in TILES:
+            tiles = self.tiles(m, n)
+            if parts := min(units // tiles, length // LEAST):
+                of_unit = max((m + n) * OF_COPY, m * n * OF_PRODUCT) / parts
+                of_all = (m + n) * tiles * OF_CACHE, (rows + cols) * apart
+                step = sum(t**POWER for t in (of_unit, *of_all)) ** (1 / POWER)
+                moved = length * step + parts * rows * cols * apart * OF_SUM
+                offered[parts] = min(moved, offered.get(parts, inf))
+        return min(offered, key=lambda parts: offered[parts], default=0)
 
     def stages(self) -> tuple[str, str]:
         """(outer, inner) signatures: parts are the slowest dim of what is between them."""

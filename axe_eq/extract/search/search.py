@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
-from itertools import chain, combinations, islice
+from itertools import chain, combinations
 
 from axe_eq.errors import SearchError
 from axe_eq.extract.price.cone import Cones, Memo, Picks, loaded
@@ -502,12 +502,15 @@ class Search:
         if value not in self.materialised or not self._due(value, "swap"):
             return False
         met = {p for u in self._affected(value) for p in self.running.live[u].met}
-        others = (
+        others = [
             p for p in sorted(met & self._value_set - self.materialised)
             if self.kernel(p).time_s < self.kernel(value).time_s
             and value not in self.kernel(p).leaves  # sinking tries those
-        )  # fmt: skip
-        return any(self._gain([value, other]) for other in islice(others, SWAPPED))
+        ]  # fmt: skip
+        # The dearest of them does most of the same work.
+        dearest = sorted(others, key=lambda p: -self.kernel(p).time_s)[:1]
+        some = dict.fromkeys([*others[: SWAPPED - 1], *dearest])
+        return any(self._gain([value, other]) for other in some)
 
     def _exchange(self) -> bool:
         """Flip any two values at once, three that are not all alike, and up to five neighbours."""

@@ -37,12 +37,11 @@ from axe_eq_backends.cuda.schedules.gemm import (
     GROUP_THREADS,
     MOST_HELD,
     PANEL_BYTES,
-    PART_ROWS,
-    PERIOD_ROWS,
     SMEM_SLACK,
     column_words,
     tile_words,
 )
+from axe_eq_backends.cuda.schedules.ragged import PART_ROWS, PERIOD_ROWS
 from axe_eq_backends.cuda.schedules.tensors import power_of_two_from
 from axe_eq_backends.cuda.schedules.tiles import panel_width, staged_panels
 from axe_eq_backends.cuda.sides import Matrices, as_matrices
@@ -103,13 +102,15 @@ class TensorCores:
         block = {"p": chosen["m"], "q": chosen["n"], "k": chosen["k"], "s": chosen["k"]}
         columns = Columns(block, chosen, table.names, exact=True)
         chosen["band"] = _band(sides, columns, target)
-        rate = table.rate / _smem_traffic(summary, target, columns) ** figure("smem_exponent")
+        crossing = _smem_traffic(summary, target, columns)
+        rate = table.rate / crossing ** figure("smem_exponent")
         wasted = padded(sides.there[0], chosen["m"] * chosen["cluster_rows"])
         wasted = wasted * padded(sides.there[1], chosen["n"] * chosen["cluster_cols"])
         matrix = flops(summary.products, summary, columns) / rate * wasted
         matrix = matrix * _losses(table, target, columns)
         roofline(summary, target, columns, matrix, shared=_of_clusters(columns))
-        begin_and_wait(target, columns, _waits(sides, target, columns))
+        burst = table.rate * figure("burst_over_rate") / crossing ** figure("burst_exponent")
+        _pace(sides, burst, target, columns)
         apart = sum(a.n_bytes / a.itemsize for a in summary.stores if a.fast in UNIT_LETTERS)
         columns.time_s = columns.time_s + apart * figure("apart_store_s")
         _check(sides, table, target, columns)
@@ -285,7 +286,8 @@ def _table(
     row, (m_step, n_step) = at.astype(int), np.array(steps)
     shared = np.array(ways, float)[way.astype(int)]
     wide = np.array([panel_width(cols, itemsize) for cols in n.astype(int).tolist()])
-    consumers = np.clip(m // WARPGROUP_ROWS, 1, CONSUMERS)
+    # One takes an odd number of parts alone: nothing was gained by three of them.
+    consumers = np.where(m % (CONSUMERS * WARPGROUP_ROWS) == 0, CONSUMERS, 1)
     panels = n // wide
     pairs = zip(panels.astype(int).tolist(), most.astype(int).tolist(), strict=True)
     staging = np.array([float(staged_panels(*pair)) for pair in pairs])
@@ -368,33 +370,71 @@ def _losses(table: Table, target: Target, columns: Columns) -> Column:
     )
 
 
-def _waits(sides: Matrices, target: Target, columns: Columns) -> Column:
-    """Seconds that a unit's tiles wait for copies, where only its slots are on their way."""
-    summary, figure = sides.summary, target.figure
-    steps = np.ceil(prod(summary.products[0].reduced) / columns.extra["k"])
-    copied = _stage_bytes(sides, columns, askew=1 / figure("askew_copy"))
-    flowing = copied / figure("copy_unit_bytes_per_s")
-    alone = (figure("copy_latency_s") + flowing) / (columns.extra["stages"] - 1)
-    rounds = np.ceil(blocks(summary, columns) / target.n_units)
-    return np.asarray(rounds * steps * np.maximum(alone + figure("copy_step_s"), flowing))
+def _pace(sides: Matrices, burst: Column, target: Target, columns: Columns) -> None:
+    """The time of products: what matrix units take of them, else the pace of their copies.
+
+    A unit's step takes what it copies, a copy's latency over the slots, or its products at the rate
+    that a cool machine has for microseconds; all units together take what crosses the cache that
+    they share, in whole lines, and main memory. None of these hides the others whole, so powers of
+    them add up.
+
+    Args:
+        sides: the product.
+        burst: that rate, of each candidate.
+        target: the machine.
+        columns: its candidates, with their rooflines.
+    """
+    summary, figure, costs = sides.summary, target.figure, columns.costs
+    power, chosen = figure("overlap_power"), columns.extra
+    n_blocks = blocks(summary, columns)
+    steps = np.ceil(prod(summary.products[0].reduced) / chosen["k"])
+    rounds = np.ceil(n_blocks / target.n_units)
+    flowing = _stage_bytes(sides, columns, there=True) / figure("tile_unit_bytes_per_s")
+    copied = (figure("copy_latency_s") + flowing) / (chosen["stages"] - 1)
+    work = chosen["m"] * chosen["n"] * chosen["k"] * 2.0 * len(summary.products)
+    multiplied = work * target.n_units / burst
+    waits = rounds * steps * _together(power, np.maximum(copied, flowing), multiplied)
+    lines = _stage_bytes(sides, _of_clusters(columns), there=True, lines=True)
+    of_cluster = chosen["cluster_rows"] * chosen["cluster_cols"]
+    rate = target.memories[0].bytes_per_s
+    shared = n_blocks * steps * lines / of_cluster / (rate * figure("l2_over_memory"))
+    read = costs["gmem_bytes"] / rate
+    matrix, vector = costs["matrix_s"], costs["vector_s"]
+    computed = np.maximum(matrix, vector) * waves(summary, target, columns)
+    computed = computed + figure("exposed") * np.minimum(costs["memory_s"], matrix + vector)
+    begin = figure("product_begin_s")
+    paced = _together(power, waits, shared, read)
+    columns.time_s = target.launch_s + np.maximum(computed, paced) + begin
+    costs |= {"waits_s": waits, "latency_s": np.full(len(columns), begin)}
+    costs["memory_s"] = _together(power, shared, read)
 
 
-def _stage_bytes(sides: Matrices, columns: Columns, askew: float = 0.0) -> Column:
-    """Bytes of a slot of the ring; with `askew`, what is copied there, in bytes of whole lines.
+def _together(power: float, *parts: Column) -> Column:
+    """What takes times that hide each other, but not whole."""
+    return np.asarray(sum(part**power for part in parts) ** (1 / power))
 
-    Few rows are copied where these are all there are; `askew` such bytes are one where rows begin
-    inside lines.
+
+def _stage_bytes(
+    sides: Matrices, columns: Columns, there: bool = False, lines: bool = False
+) -> Column:
+    """Bytes of a slot of the ring.
+
+    Args:
+        sides: the product.
+        columns: its candidates.
+        there: those that are copied there: few rows where these are all there are.
+        lines: those of the whole lines of memory that copies touch.
     """
     summary, total = sides.summary, np.zeros(len(columns))
     for access in summary.loads:
         if access.feeds_product:
             of_rows = "p" in access.letters or not (summary.has("p") or "q" in access.letters)
-            side = columns.extra["m" if of_rows else "n"]
-            if of_rows and askew:
+            side = columns.block["p" if of_rows else "q"]
+            if of_rows and there:
                 rows = -(-sides.there[0] // PERIOD_ROWS) * PERIOD_ROWS
                 side = np.minimum(side, rows)
-            lines = askew if askew and access.aligned % LINE_BYTES else 1.0
-            total = total + side * columns.extra["k"] * access.itemsize * lines
+            touched = 2 - gcd(access.aligned, LINE_BYTES) / LINE_BYTES if lines else 1.0
+            total = total + side * columns.extra["k"] * access.itemsize * touched
     return total
 
 
@@ -451,13 +491,6 @@ def roofline(
         "gmem_bytes": once, "reread_bytes": again, "matrix_s": matrix, "vector_s": vector,
         "memory_s": memory, "blocks": n_blocks,
     }  # fmt: skip
-
-
-def begin_and_wait(target: Target, columns: Columns, waits: Column) -> None:
-    """What a kernel of products takes beside its roofline: its begin, and waits for its copies."""
-    begin = target.figure("product_begin_s")
-    columns.time_s = np.maximum(columns.time_s, target.launch_s + waits) + begin
-    columns.costs |= {"waits_s": waits, "latency_s": np.full(len(columns), begin)}
 
 
 def _check(sides: Matrices, table: Table, target: Target, columns: Columns) -> None:

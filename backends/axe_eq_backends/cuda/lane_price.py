@@ -106,6 +106,7 @@ class Tensors:
         resident: int = 0,
         chain: float = 0.0,
         wide: int = 0,
+        missed: float = 0.0,
     ) -> Candidate:
         """The kernel by these parameters.
 
@@ -123,10 +124,12 @@ class Tensors:
             chain: seconds of one CTA beside a read and a write, one after the other.
             wide: elements along the last dim that an instruction moves for each lane; 0 where
                 instructions are too few to count.
+            missed: part of what is swept again that memory gives again.
         """
         once, stored = self._once
         loaded = self._loaded(tuple(counts), passes or {}, target)
         again = max(0.0, loaded - (once - stored)) + reread
+        once, again = once + missed * again, again - missed * again
         rate, units = target.memories[0].bytes_per_s, target.n_units
         memory = once / rate / min(1.0, blocks * target.figure("unit_bandwidth"))
         memory += again / (rate * target.figure("l2_over_memory")) / min(1.0, blocks / units)
@@ -139,7 +142,7 @@ class Tensors:
             waits = max(waits, blocks * target.figure("begin_cta_s"))
         asks = self._asked(counts, passes or {}, target, wide) * busiest if wide else 0.0
         time_s = target.launch_s + one + max(memory, vector * busiest, waits, asks)
-        hidden = vector if resident else max(vector, waits)
+        hidden = vector + asks if resident else max(vector, waits)
         time_s = time_s * (1.0 + loss) + target.figure("exposed") * min(memory, hidden)
         costs = {
             "gmem_bytes": once, "reread_bytes": again, "vector_s": vector, "memory_s": memory,

@@ -409,16 +409,23 @@ class Sweeps:
             "sweep_threads": tiling.threads, "sweep_warps": tiling.warps,
             "vector": tiling.wide, "vectors": tiling.vectors, "resident": resident,
         }  # fmt: skip
-        loss = self._short(tiling) + SWEPT
+        # Rows that are read again are found in the L2 only where all that are on their way fit.
+        flying = min(blocks, resident * target.n_units) * elements * steps
+        again = {n: times - 1 for n, times in passes.items() if times > 1}
+        flying *= sum(DTYPES[p.operands[n].dtype].itemsize for n in again)
+        beyond = flying / target.limits["l2_bytes"] - target.figure("swept_in_cache")
+        missed = min(1.0, max(0.0, beyond / target.figure("swept_beyond_cache")))
+        loss = self._short(tiling) + SWEPT + target.figure("swept_apart") * missed
         said = partial(
             self.tensors.candidate, target, parameters, blocks=blocks, counts=counts,
-            passes=passes, padded=padded, loss=loss,
+            passes=passes, padded=padded, loss=loss, missed=missed,
             wide=tiling.wide if self.fast else 0,
         )  # fmt: skip
-        if self.fast and steps == 1:  # as rows in registers
+        if steps == 1:  # as rows in registers
             own = self.tensors.flops / prod(p.shape)
             chain = chained(target, tiling.vectors * tiling.wide, own)
-            chain += len(p.reductions) * exchanging(target, tiling.threads)
+            sharing = tiling.threads if self.fast else WARP * tiling.warps
+            chain += len(p.reductions) * exchanging(target, sharing)
             return said(resident=resident, chain=chain)
         waves = -(-blocks // (target.n_units * resident))
         return said(waits=waves * (steps * sweeps * chunk + ends))

@@ -28,7 +28,6 @@ from axe_eq.schedule.summary import (
 from axe_eq.target import Instr, Target
 from axe_eq_backends.cuda.contract import OF_REGISTERS
 from axe_eq_backends.cuda.cost import (
-    begin_and_wait,
     not_as_they_lie,
     not_strided,
     padded,
@@ -125,8 +124,9 @@ class RegisterProducts:
         steps = np.ceil(summary.extent("k") / k)
         read = figure("read_step_s") + figure("read_depth_s") * k
         read = np.maximum(read, figure("read_one_s") * _reads(summary, m, n) * k / (WARP * warps))
-        waits = steps * read * np.ceil(busy)
-        begin_and_wait(target, columns, waits)
+        waits, begin = steps * read * np.ceil(busy), figure("product_begin_s")
+        columns.time_s = np.maximum(columns.time_s, target.launch_s + waits) + begin
+        columns.costs |= {"waits_s": waits, "latency_s": np.full(len(columns), begin)}
         held = m * n * number
         columns.reject(held > largest, f"accumulators exceed {largest} of a CTA")
         room = MOST_HELD * DTYPES["f32"].itemsize * WARP * warps

@@ -71,7 +71,7 @@ _CHOICES = {
     # Products on matrix units: a tile, steps on their way, panels of results in shared memory, CTAs
     # that share operand tiles. Clusters of 2 take 1.007 times as long over eight large products
     # and win one of them (benchmarks/results/cuda_h200_clusters.json), so there are none.
-    "product_rows": (64, 128, 256),
+    "product_rows": (64, 128, 192, 256),
     "product_cols": (64, 128, 192, 256),
     "product_stages": (2, 3, 4, 5, 6, 8, 10, 12),
     "product_panels": (1, 2, 8),
@@ -130,6 +130,12 @@ _FIGURES = {
     "exchange_s": 0.2e-6,
     "exchange_warp_s": 0.035e-6,
     "shuffle_s": 0.02e-6,
+    # Rows that are swept again: the part of the L2 that holds all that are on their way, how much
+    # more of it until memory gives them again, and the loss then: softmax of 625 x 50257 in f32 and
+    # of 512 in f16, of one and two tensors, 26 to 131 MB on their way (2026-11-24).
+    "swept_in_cache": 0.45,
+    "swept_beyond_cache": 0.4,
+    "swept_apart": 0.25,
     # A step of a scan, and more for each warp of its CTA and each vector of a thread: 17 to 58,657
     # rows of 212 to 58,337, within 30 %.
     "scan_step_s": 0.45e-6,
@@ -153,21 +159,23 @@ _FIGURES = {
     # Loss per doubling of a cluster's CTAs, beside what they read less of the L2: with it clusters
     # of 2 take 1.007 times as long over eight large products, as measured.
     "cluster": 0.0285,
-    # A step's copies take the latency and their bytes at the rate, and no more of them are on their
-    # way than slots: products of 1 to 128 rows in tiles of 64 to 256 columns with 2 to 12 slots,
-    # within 10 % where they wait.
-    "copy_latency_s": 0.62e-6,
+    # Products whose copies set their pace, 2026-11-24: seconds until a copy is there, a unit's rate
+    # of copies, the matrix units' rate for microseconds over the row's, the power of what crosses
+    # shared memory that it loses by, and the power of times that hide each other in part: 229 tiles
+    # of 60 shapes, K from 672 to 262144, 1 to 132 of them at once, within 30 % for 97 %.
+    "copy_latency_s": 0.83e-6,
+    "tile_unit_bytes_per_s": 150e9,
+    "burst_over_rate": 1.41,
+    "burst_exponent": 0.94,
+    "overlap_power": 5.2,
     # An element that a product stores where none of its tile is a neighbour: 0.6 to 4.2e6 of them,
     # in f32, took 16 to 18e-12 s each beside all else.
     "apart_store_s": 17e-12,
     # What a product takes beside its steps: barriers, maps, the last tile's results. Products of
     # 1 to 736 rows that take 4.6 to 10.5 us, within 10 %.
     "product_begin_s": 1.9e-6,
+    # What a unit draws from the L2.
     "copy_unit_bytes_per_s": 125e9,
-    # Part of that rate for rows that do not begin at multiples of 128 bytes: f16 of 1016 x 1896 x
-    # 694 and 325 x 1240 x 672 in nine tiles, within 20 %.
-    "askew_copy": 0.6,
-    "copy_step_s": 0.02e-6,
     # Lane operations per element that passes through registers (convert, swizzle, store).
     "carried_flops": 8.0,
     # The part of a row's rate at the largest tile in registers, at most 128 x 128, and the power

@@ -33,12 +33,16 @@ OVER_L2 = 2.0  # bytes of rotating memory, in sizes of the L2 cache
 MOST_PART = 0.5  # of the memory that is free
 
 
-def timed(program: Program, budget_s: float) -> list[float]:
+Sets = list[list[Memory]]
+
+
+def timed(program: Program, budget_s: float, sets: Sets | None = None) -> list[float]:
     """Seconds of one call, of every round.
 
     Args:
         program: what is measured.
         budget_s: seconds that the rounds may take together.
+        sets: arrays that calls take in turns (`rotating`), of a program with the same ports.
 
     Raises:
         DeviceError: no device, or the arrays do not fit into its memory.
@@ -46,7 +50,7 @@ def timed(program: Program, budget_s: float) -> list[float]:
     device = default_device()
     there = program.on(device)
     with on(device), _stream() as stream:
-        sets = _sets(program, device)
+        sets = sets or rotating(program)
         pointers = [tuple(m.pointer for m in memory) for memory in sets]
         there.run(pointers[0], stream)
         once = _seconds(stream, lambda: there.run(pointers[0], stream))
@@ -60,8 +64,18 @@ def timed(program: Program, budget_s: float) -> list[float]:
             return [s / n_calls for s in rounds(lambda: _seconds(stream, replay), budget_s)]
 
 
-def _sets(program: Program, device: int) -> list[list[Memory]]:
-    """Arrays for several calls, one memory per port of each."""
+def rotating(program: Program) -> Sets:
+    """Arrays for several calls, one memory per port of each.
+
+    Raises:
+        DeviceError: no device, or the arrays do not fit into its memory.
+    """
+    device = default_device()
+    with on(device):
+        return _sets(program, device)
+
+
+def _sets(program: Program, device: int) -> Sets:
     ports = tuple(program.code.ports.values())
     n_bytes = sum(port.n_bytes for port in ports)
     free, _ = call(driver().cuMemGetInfo(), "free memory")

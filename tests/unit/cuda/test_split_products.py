@@ -19,7 +19,7 @@ from axe_eq.program.meaning import evaluate_op
 from axe_eq.program.ops import selector, split_text
 from axe_eq_backends.cuda.lower import lower
 from axe_eq_backends.cuda.target import h200
-from axe_eq_rules.split_products import MOST, TILE, product_parts
+from axe_eq_rules.split_products import LEAST, NEAR, TILES, UNITS, product_parts
 
 DRAWN = 30
 DTYPES = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
@@ -133,7 +133,7 @@ def test_named_products_fill_the_machine(m: int, k: int, n: int) -> None:
 def test_a_machine_of_half_the_units_has_half_the_parts() -> None:
     small = h200.replace(n_units=h200.n_units // 2)
     found = [parts(compiled(192, 104768, 512, target=t)) for t in (h200, small)]
-    assert found == [32, 16]
+    assert found == [33, 16]
 
 
 @pytest.mark.parametrize(("m", "k", "n"), [(4096, 4096, 4096), (64, 1000, 64), (2048, 65536, 2560)])
@@ -188,14 +188,18 @@ def test_parts_of_no_whole_steps_are_refused() -> None:
     step = next(k for k in graph.kernels if k.row)
     assert unequal(exe)
     with pytest.raises(DispatchError, match="whole steps"):
-        lower(replace(step, parameters={**step.parameters, "k": 48}), graph, h200)
+        lower(replace(step, parameters={**step.parameters, "k": 80}), graph, h200)
 
 
 def test_tiles_stay_few_and_parts_long() -> None:
-    """As many pieces of work as a machine may have units, of what fills its memory's latency."""
-    for m, n in ((1, 64), (64, 5000), (300, 700)):
-        tiles = ceil(min(m, n) / TILE[0]) * ceil(max(m, n) / TILE[1])
+    """As many pieces of work as a machine has units, of what fills its memory's latency."""
+    for m, n in ((1, 64), (64, 5000), (129, 2496), (300, 700)):
         ways = offered("a c, c b -> a b; + c", f"f16[{m},65536]", f"f16[65536,{n}]")
-        counts = [65536 // split_text(way[2])[1][1][1] for way in ways]
-        assert counts == sorted(counts)
-        assert MOST / 4 < tiles * counts[-1] <= MOST
+        hows = [split_text(way[2])[1][1] for way in ways]
+        counts = [ceil(65536 / (how if isinstance(how, int) else how[1])) for how in hows]
+        tiles = [ceil(m / rows) * ceil(n / cols) for rows, cols in TILES]
+        assert len(counts) == len(UNITS)
+        for units, count in zip(UNITS, counts, strict=True):
+            assert 65536 / count >= LEAST
+            assert any(units - t < count * t * (1 + 1 / NEAR) and
+                       count * t <= units * (1 + 1 / NEAR) for t in tiles)  # fmt: skip

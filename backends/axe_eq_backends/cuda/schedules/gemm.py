@@ -9,19 +9,20 @@ steps; a matrix's own dims may be several of a tensor's.
 CTAs of a cluster take neighbouring tiles of rows or of columns. The operand tile that all of them
 need is loaded once: each CTA loads its part into the shared memory of all, and a slot is free when
 the consumers of all have released it.
+
+A last tile of which little is there copies that alone, once all slots hold values (`ragged`): rows
+past its end are multiplied too, and stored nowhere.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager
 from math import gcd, prod
 from typing import Any, NamedTuple
 
 from axe_eq.errors import ScheduleError
-from axe_eq.kernel.cells import IDENTITY, Cell
-from axe_eq.kernel.expr import Int, Var, ceil_div, divisor, var
+from axe_eq.kernel.expr import Int, Var, ceil_div, divisor, minimum, var
 from axe_eq.kernel.placement import Iter, Placement, number
 from axe_eq.kernel.threads import ir
 from axe_eq.kernel.threads.build import Pipe, ThreadBuilder
@@ -30,6 +31,22 @@ from axe_eq.program.types import DTYPES
 from axe_eq_backends.cuda.instrs import K_MAJOR, MN_MAJOR, SmemForm
 from axe_eq_backends.cuda.schedules import tiles
 from axe_eq_backends.cuda.schedules.contraction import banded, digits
+from axe_eq_backends.cuda.schedules.ragged import (
+    PART_ROWS,
+    PERIOD_ROWS,
+    End,
+    Side,
+    ends,
+    tail_of,
+)
+from axe_eq_backends.cuda.schedules.tiling import (
+    DEFAULT,
+    PARAMETERS,
+    Extra,
+    Matrix,
+    Problem,
+    Tiling,
+)
 from axe_eq_backends.cuda.wgmma import accumulator
 
 PANEL_BYTES, BULK_BYTES, GROUP_THREADS = 128, 16, 128
@@ -37,9 +54,6 @@ PANEL_BYTES, BULK_BYTES, GROUP_THREADS = 128, 16, 128
 # all others and 224 spill.
 MOST_HELD = 208
 SMEM_SLACK = 2048  # barriers, and buffers that begin where their swizzles do
-# Rows of a K-major operand that are one period of every swizzle.
-PERIOD_ROWS = 8
-PART_ROWS = 64  # a part of a shared operand tile is whole periods of its swizzle, in any form
 Lead = tuple[Int, ...]
 FORMS = {form.name: form for form in K_MAJOR + MN_MAJOR}
 
@@ -54,132 +68,7 @@ def tile_words(rows: Any, cols: Any, itemsize: Any) -> Any:
     return rows * cols * itemsize // 4 // GROUP_THREADS
 
 
-@dataclass(frozen=True)
-class Matrix:
-    """A matrix argument: logical (rows, k) operand or (rows, cols) tensor.
-
-    Attributes:
-        name: its name.
-        dtype: element type.
-        major: the contiguous dim: 1 (row-major) or 0.
-        stride: elements between neighbours of the other dim; None where dense.
-        place: where it lies, in place of `stride`: over the problem's outer dims, its parts (for
-            operands), then the matrix's two dims; without iters along what it does not depend on.
-    """
-
-    name: str
-    dtype: str = "f16"
-    major: int = 1
-    stride: Int | None = None
-    place: Placement | None = None
-
-    def run(self, tile: int) -> int:
-        """Elements of a tile's contiguous dim that are one run in memory."""
-        block = self.place.blocks[-1 if self.major else -2] if self.place else ()
-        return min(tile, number(block[-1].extent)) if len(block) > 1 else tile
-
-
-@dataclass(frozen=True)
-class Extra:
-    """An epilogue operand: "mn" (whole), "n" (a value per column), "m" (per row) or "" (one value).
-
-    Attributes:
-        name: its name.
-        dims: as above.
-        dtype: element type.
-        place: where it is not dense: over the problem's outer dims, then its own.
-        counts: it is no tensor: the i32 position along its dim, or along the outer dim of this
-            number where it has none.
-    """
-
-    name: str
-    dims: str
-    dtype: str = "f16"
-    place: Placement | None = None
-    counts: int | None = None
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What to compute: products over (m, n, k), then a cell.
-
-    Attributes:
-        m, n, k: extents, known or run-time parameters.
-        products: pairs of operands, a of (m, k) and b of (n, k).
-        cell: over the accumulators in order, then the extras.
-        extras: epilogue operands.
-        out: the result, (m, n).
-        outer: extents of dims that products run over one index at a time.
-        parts: extents of reduced dims beside k, of which a step takes one index.
-        end: number of the outer dim that counts parts of k, and what operands have along k.
-    """
-
-    m: Int
-    n: Int
-    k: Int
-    products: tuple[tuple[Matrix, Matrix], ...] = ((Matrix("A"), Matrix("B")),)
-    cell: Cell = IDENTITY
-    extras: tuple[Extra, ...] = ()
-    out: Matrix = Matrix("C")
-    outer: tuple[int, ...] = ()
-    parts: tuple[int, ...] = ()
-    end: tuple[int, int] | None = None
-
-
-@dataclass(frozen=True)
-class Tiling:
-    """How to compute it.
-
-    Attributes:
-        m, n, k: tile of one CTA and step.
-        stages: slots of the operand ring.
-        consumers: consumer warpgroups; they divide the tile's rows.
-        band: tile rows of a band, for reuse of operands in L2.
-        forms: shared-memory form per operand name; by default the widest swizzle that fits.
-        staging: result panels a consumer keeps in shared memory; 0 means all of its tile.
-        cluster: CTAs of a cluster.
-        along: "m" (they take neighbouring tiles of rows and share b) or "n" (columns, a).
-    """
-
-    m: int = 128
-    n: int = 256
-    k: int = 64
-    stages: int = 3
-    consumers: int = 2
-    band: int = 8
-    forms: dict[str, str] = field(default_factory=dict)
-    staging: int = 0
-    cluster: int = 1
-    along: str = "m"
-
-    def __hash__(self) -> int:
-        return hash((self.m, self.n, self.k, self.stages, self.consumers, self.band, self.staging))
-
-    @classmethod
-    def of(cls, parameters: Mapping[str, int]) -> Tiling:
-        """The tiling of a candidate, by `PARAMETERS`."""
-        chosen: dict[str, Any] = dict(parameters)
-        rows, cols = (chosen.pop(f"cluster_{side}") for side in ("rows", "cols"))
-        return cls(**chosen, cluster=rows * cols, along="m" if cols == 1 else "n")
-
-    @property
-    def cluster_m(self) -> int:
-        """Rows of a cluster's tile."""
-        return self.m * (self.cluster if self.along == "m" else 1)
-
-    @property
-    def cluster_n(self) -> int:
-        """Columns of a cluster's tile."""
-        return self.n * (self.cluster if self.along == "n" else 1)
-
-
-# Of a candidate: fields of `Tiling`, and the tiles of a cluster along rows or along columns.
-PARAMETERS = frozenset(
-    {"m", "n", "k", "stages", "consumers", "band", "staging", "cluster_rows", "cluster_cols"}
-)
-
-
-def gemm(problem: Problem, tiling: Tiling = Tiling(), name: str = "gemm") -> ir.Kernel:
+def gemm(problem: Problem, tiling: Tiling = DEFAULT, name: str = "gemm") -> ir.Kernel:
     """The kernel.
 
     Raises:
@@ -245,6 +134,7 @@ class _Writer:
     def _declare(self) -> None:
         k, t, p = self.k, self.t, self.p
         self.operands: dict[str, tuple[ir.Buffer, ir.Buffer, int]] = {}
+        self.tails: dict[str, int | None] = {}
         depth = p.end[1] if p.end else p.k
         for pair in p.products:
             for matrix, extent, tile in ((pair[0], p.m, t.m), (pair[1], p.n, t.n)):
@@ -256,6 +146,7 @@ class _Writer:
                         f"{matrix.name}_ring", matrix.dtype, (t.stages, tile, t.k), layout
                     )
                     self.operands[matrix.name] = tensor, ring, self._there(matrix, extent, tile)
+                    self.tails[matrix.name] = self._tail(matrix, extent, tile)
         self.extras = [None if e.counts is not None else self._extra(e) for e in p.extras]
         self.out = self._tensor(p.out, p.outer, (p.m, p.n), output=True)
         lead = (t.consumers, self.staged)
@@ -375,6 +266,13 @@ class _Writer:
             return tile
         return min(tile, -(-extent // PERIOD_ROWS) * PERIOD_ROWS)
 
+    def _tail(self, matrix: Matrix, extent: Int, tile: int) -> int | None:
+        """Rows copied of an operand's last tile; None where that is like all others."""
+        if self.t.cluster > 1 or self._there(matrix, extent, tile) < tile:
+            return None
+        runs = matrix.place.blocks[-2 if matrix.major else -1] if matrix.place else ()
+        return None if len(runs) > 1 else tail_of(extent, tile, bool(matrix.major))
+
     def _blank(self) -> None:
         """Zero the rows of the ring that no copy fills."""
         k, t = self.k, self.t
@@ -397,6 +295,9 @@ class _Writer:
         k, t = self.k, self.t
         with k.one_thread():
             pipe = k.pipe(t.stages, parity=1)
+            filled: Int = 0
+            if any(self.tails.values()):
+                filled = k.state("filled", 0, high=t.stages)
             with self._tiles() as (lead, row, col), k.range(self.steps, name="step") as step:
                 k.wait(self.empty, pipe.stage, pipe.parity)
                 depth: Int = step
@@ -404,16 +305,32 @@ class _Writer:
                     lead = (*lead, *digits(k, step // self.per_part, self.p.parts, "part"))
                     depth = step % self.per_part
                 begin = lead[self.p.end[0]] * self.p.k if self.p.end else 0
-                with k.arrives(self.full, pipe.stage):
-                    self._load(pipe, lead, row, col, begin + depth * t.k)
+                for end in ends(self._ragged(row, col), filled, t.stages):
+                    with ExitStack() as stack:
+                        for condition in end.conditions:
+                            stack.enter_context(k.when(condition))
+                        stack.enter_context(k.arrives(self.full, pipe.stage))
+                        self._load(pipe, lead, row, col, begin + depth * t.k, end)
+                if isinstance(filled, Var):
+                    k.assign(filled, minimum(filled + 1, t.stages))
                 pipe.advance()
 
-    def _load(self, pipe: Pipe, lead: Lead, row: Int, col: Int, depth: Int) -> None:
+    def _ragged(self, row: Int, col: Int) -> list[Side]:
+        """Sides whose last tile is copied in another way."""
+        named = [{matrix.name for matrix in side} for side in zip(*self.p.products, strict=True)]
+        sides = Side("m", row, self.p.m, self.t.m), Side("n", col, self.p.n, self.t.n)
+        return [side for side, names in zip(sides, named, strict=True)
+                if any(self.tails[name] for name in names)]  # fmt: skip
+
+    def _load(self, pipe: Pipe, lead: Lead, row: Int, col: Int, depth: Int, end: End) -> None:
+        """Copy a step's operands; of a last tile what is there."""
         k, t = self.k, self.t
         sides = {a: (row, "m") for a, _ in self.p.products}
         sides |= {b: (col, "n") for _, b in self.p.products}
         for matrix, (at, side) in sides.items():
             tensor, ring, there = self.operands[matrix.name]
+            if side in end.last:
+                there = self.tails[matrix.name] or there
             if t.cluster == 1 or side == t.along:
                 part = _part(tensor, matrix.place, lead, span(at, there), span(depth, t.k))
                 k.copy_async(ring[pipe.stage, span(0, there)], part)
@@ -597,4 +514,4 @@ def parameters(divisors: tuple[int, int, int] = (1, 8, 8)) -> tuple[Int, Int, In
     return tuple(var(n, d, low=d, high=1 << 30) for n, d in zip("MNK", divisors, strict=True))  # type: ignore[return-value]
 
 
-__all__ = ["Extra", "Matrix", "Problem", "Tiling", "gemm", "parameters"]
+__all__ = ["PARAMETERS", "Extra", "Matrix", "Problem", "Tiling", "gemm", "parameters"]
