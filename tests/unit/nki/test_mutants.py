@@ -37,7 +37,7 @@ GENERATED: dict[str, Callable[[], texts.Kernel]] = texts.KERNELS | {
                                (128, 512, 384), (128, 512, 128), Z),
     "softmax": lambda: tiles(
         Space((256, 700), (Tensor("x", "f32", (700, 1)), *texts.SOFTMAX),
-              ((Tensor("y", "f32", (700, 1)), texts.apply("div", WEIGHT, Z)),)), 8192,
+              ((Tensor("y", "f32", (700, 1)), apply("div", WEIGHT, Z)),)), 8192,
         {"x": (256, 700), "y": (256, 700)}),
     "attention": lambda: (*stream(attention(384, 256, 32), "attention", trn2,
                                   {"chunk": 256, "kept": 1, "turned": 1}),
