@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from axe_eq.kernel.cells import apply
 from axe_eq.lower.formulas import Looked
 from axe_eq_backends.nki.planning import plan
 from axe_eq_backends.nki.schedules.stream import stream
