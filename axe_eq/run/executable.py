@@ -157,19 +157,14 @@ class Schedule:
         code: bytes = runner.compile(self.graph, self.target)
         return code
 
-    def check_runs(self) -> None:
-        """Refuse what is not one program of one device.
+    @property
+    def graphs(self) -> list[tuple[str, ScheduleGraph]]:
+        """What one device runs, named by "" alone; on a mesh what ranks run, by steps' names."""
+        if self.graph.mesh is None:
+            return [("", self.graph)]
+        from axe_eq.mesh.steps import LocalStep
 
-        Raises:
-            ScheduleError: it is a plan on a mesh.
-        """
-        if self.graph.mesh is not None:
-            sizes = " x ".join(f"{axis}={size}" for axis, size in self.graph.mesh.items())
-            raise ScheduleError(
-                f"plan on mesh {sizes}", "plans on a mesh are not emitted or interpreted as one",
-                "a schedule of one device",
-                hint="exe(*arrays), exe.on(transport) and exe.plan.to_json()",
-            )  # fmt: skip
+        return [(f"{s.name}.", s.graph) for s in self.plan.steps if isinstance(s, LocalStep)]
 
     def runner(self, family: str) -> Any:
         """The runner of a family.
@@ -434,18 +429,23 @@ class Executable(NotPickled):
     def source(self) -> dict[str, str]:
         """Kernel name -> emitted text; empty for a target that runs schedules without any.
 
+        On a mesh names begin with that of the plan's step, as "k1.k0_mul".
+
         Raises:
             PackError: the target needs a text, and nothing emits for its family.
-            ScheduleError: it is a plan on a mesh.
         """
-        self.schedule.check_runs()
         emitters = {f: e for p in self.packs for f, e in p.emitters.items()}
         if self.target.family not in emitters:
             runner = self.schedule.runners.get(self.target.family)
             if runner is not None and not compiles(runner):
                 return {}
             raise PackError(f"target {self.target.name!r}", "has no emitter", "a pack with one")
-        return dict(emitters[self.target.family].emit(self.schedule.graph, self.target))
+        emit = emitters[self.target.family].emit
+        return {
+            before + name: text
+            for before, graph in self.schedule.graphs
+            for name, text in emit(graph, self.target).items()
+        }
 
     @property
     def cost(self) -> Costs:
@@ -468,7 +468,8 @@ class Executable(NotPickled):
 
         ``exe.interpret(x, w)`` on an `h200` runs every instruction of every thread in Python, with
         the rounding of the machine, and finds races, deadlocks and stray accesses on the way. It
-        is slow: a few microseconds for every element that a thread touches.
+        is slow: a few microseconds for every element that a thread touches. On a mesh it runs the
+        kernels of every rank.
 
         Args:
             arrays: as for a call; any arrays that numpy reads.
@@ -483,10 +484,9 @@ class Executable(NotPickled):
             KernelFault, ScheduleError: what a kernel does wrong.
             PackError: the target's family has no interpreter.
         """
-        from axe_eq.run.interpret import check_shared, interpret_graph, interpreter_of, shaped
+        from axe_eq.run import interpret as how
 
-        self.schedule.check_runs()
-        interpreter = interpreter_of(self.packs, self.target.family)
+        interpreter = how.interpreter_of(self.packs, self.target.family)
         if interpreter is None:
             raise PackError(f"target {self.target.name!r}", "has no interpreter", "a pack with one")
         call = self.schedule.call
@@ -496,10 +496,13 @@ class Executable(NotPickled):
         with fitting(extents):
             schedule = self.schedule.bind(**extents)
         held = {**dict(zip(call.names, plain, strict=True)), **schedule.constants}
-        check_shared(schedule.graph, held)
+        how.check_shared(schedule.graph, held)
         with progress.running("interpret"):
-            made = interpret_graph(schedule.graph, self.target, interpreter, held, orders)
-        return unflatten(call.structure, shaped(made, output_shapes(schedule.graph)))
+            if schedule.graph.mesh is not None:
+                made = how.interpret_plan(schedule.plan, self.target, interpreter, held, orders)
+            else:
+                made = how.interpret_graph(schedule.graph, self.target, interpreter, held, orders)
+        return unflatten(call.structure, how.shaped(made, output_shapes(schedule.graph)))
 
     def pareto(self) -> list[Point]:
         """Schedules that no other beats in both estimated time and stored bytes, fastest first.

@@ -6,8 +6,8 @@ of its buffers, races and stray accesses included; see `axe_eq.kernel.threads.in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from axe_eq.program.types import Array
 from axe_eq.schedule.contents import same, shared
 from axe_eq.schedule.graph import KernelStep, MoveStep, ScheduleGraph, SpmdStep
 from axe_eq.target import Target
+
+if TYPE_CHECKING:
+    from axe_eq.mesh.plan import MeshPlan
 
 BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
@@ -92,8 +95,7 @@ def interpret_graph(
         ScheduleError: two orders of a kernel give other results.
         AxeError: what a kernel does wrong.
     """
-    if type(orders) is not int or orders < 1:
-        raise ArgumentError(f"orders={orders!r}", "is no number of orders", "1 or more")
+    _check_orders(orders)
     held = dict(inputs)
     for number, step in enumerate(graph.steps):
         if isinstance(step, SpmdStep):
@@ -108,6 +110,45 @@ def interpret_graph(
             _check_same(step, made, interpreter.run(step, graph, target, reads, order), order)
         held |= made
     return of_their_own((held[name] for name in graph.outputs), inputs.values())
+
+
+def interpret_plan(
+    plan: MeshPlan,
+    target: Target,
+    interpreter: Interpreter,
+    inputs: Mapping[str, Array],
+    orders: int = 1,
+) -> list[Array]:
+    """The outputs of a plan on a mesh: every rank's kernels on the interpreter, messages copied.
+
+    Args:
+        plan: proved.
+        target: the machine of a device.
+        interpreter: of its family.
+        inputs: whole arrays of inputs and constants, by buffer.
+        orders: as for a graph of one device.
+
+    Raises:
+        ArgumentError: `orders` is no positive integer.
+        ScheduleError: two orders of a kernel give other results, or copies of an output differ.
+        AxeError: what a kernel does wrong.
+    """
+    from axe_eq.mesh.simulate import Simulation
+
+    def prepared(graph: ScheduleGraph) -> Callable[[Sequence[Array]], list[Array]]:
+        def run(arrays: Sequence[Array]) -> list[Array]:
+            held = dict(zip(graph.inputs, arrays, strict=True))
+            return interpret_graph(graph, target, interpreter, held, orders)
+
+        return run
+
+    _check_orders(orders)
+    return Simulation(plan, prepared)([inputs[name] for name in plan.inputs])
+
+
+def _check_orders(orders: int) -> None:
+    if type(orders) is not int or orders < 1:
+        raise ArgumentError(f"orders={orders!r}", "is no number of orders", "1 or more")
 
 
 def _check_same(

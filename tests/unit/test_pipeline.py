@@ -16,7 +16,6 @@ from axe_eq.errors import (
     LayoutError,
     PackError,
     ProgramError,
-    ScheduleError,
     SearchError,
 )
 from axe_eq.pack import Pack, installed
@@ -259,7 +258,7 @@ def _sharded() -> tuple[axe.Mesh, axe.Layout]:
     return mesh, axe.read("jax", "P(None,'x')", shape=(8, 8), mesh=mesh)
 
 
-def test_a_plan_on_a_mesh_is_explained_and_run_but_not_emitted(tmp_path: Path) -> None:
+def test_a_plan_on_a_mesh_is_explained_run_interpreted_and_emitted() -> None:
     mesh, cut = _sharded()
     rows = axe.read("jax", "P('x',None)", shape=(8, 8), mesh=mesh)
     specs = [axe.Spec((8, 8), "f32", layout=layout) for layout in (cut, rows)]
@@ -279,10 +278,10 @@ def test_a_plan_on_a_mesh_is_explained_and_run_but_not_emitted(tmp_path: Path) -
     bound = exe.bind(*given)
     for result in (exe(*given), bound(), exe.schedule.run(*given)):
         assert np.array_equal(result, np.full((8, 8), 8.0))
-    for asked in (lambda: exe.save(tmp_path / "plan.axe"), lambda: exe.source):
-        with pytest.raises(ScheduleError, match=r"^plan on mesh x=2: plans on a mesh are not emit"):
-            asked()
-    assert list(tmp_path.iterdir()) == []
+    assert np.array_equal(exe.interpret(*given, orders=2), np.full((8, 8), 8.0))
+    assert all(name.split(".")[0] in [s.name for s in exe.plan.steps] for name in exe.source)
+    assert len(exe.source) == len(exe.kernels)
+    assert all(name.split(".")[1] in text for name, text in exe.source.items())
 
 
 def test_a_layout_of_devices_without_a_mesh_says_what_to_pass() -> None:

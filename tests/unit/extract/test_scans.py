@@ -95,6 +95,7 @@ def test_a_scan_on_a_mesh_waits_for_totals_alone(numerics: str, moved: int) -> N
         exe = axe.compile(
             lambda x: xp.cumulative_sum(x, axis=1), axe.Spec((8, 64), "f32", layout=layout),
             mesh=mesh, target="h200", outputs=[layout], numerics=numerics,
+            objective="link_bytes",
         )  # fmt: skip
         assert exe.plan.link_bytes == n_bytes
 

@@ -327,8 +327,8 @@ BAD: dict[str, Callable[[], Any]] = {
     "shape": lambda: on_four()(np.zeros((16, 9), np.float32)),
     "dtype": lambda: on_four()(np.zeros((16, 8))),
     "transport": lambda: on_four().on("pigeon"),
-    "source": lambda: on_four().source,
-    "interpreted": lambda: on_four().interpret(np.zeros((16, 8), np.float32)),
+    "interpreted": lambda: on_four().interpret(np.zeros((16, 9), np.float32)),
+    "orders": lambda: on_four().interpret(np.zeros((16, 8), np.float32), orders=0),
 }  # fmt: skip
 
 
