@@ -159,6 +159,7 @@ def whole_of(plan: MeshPlan, name: str, parts: Sequence[Array]) -> Array:
     type_, holder = plan.buffers[name].value_type, plan.side(name)
     value = np.zeros(type_.shape, DTYPES[type_.dtype].numpy)
     for rank in reversed(holder.devices.tolist()):
-        mine = holder.held_by(rank)
-        value[mine] = parts[rank].reshape(-1)[holder.addresses[mine]]
+        flat = parts[rank].reshape(-1)
+        for slab, mine, sums in holder.held(rank):
+            value[slab][mine] = flat[holder.placed(sums)]
     return value

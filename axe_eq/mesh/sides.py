@@ -7,10 +7,11 @@ enumerated, never elements: a matrix of 4096 x 4096 is two tables of 4096.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ from axe_eq.layout.value.iters import DEFAULT_AXIS
 
 Ints = NDArray[np.int64]
 MOST_ENTRIES = 1 << 24  # indices of a group that is enumerated
+SLAB_ENTRIES = 1 << 21  # of elements that are looked at together where there are more
 
 
 def outer(parts: Sequence[Ints], start: int = 0) -> Ints:
@@ -152,11 +154,6 @@ class Side:
         """The device of every element's first copy, as the value's shape."""
         return self._whole(0) + self.base[0]
 
-    @cached_property
-    def addresses(self) -> Ints:
-        """The address of every element's first copy on its device, as the value's shape."""
-        return self.placed(self._whole(1))
-
     def _whole(self, which: int) -> Ints:
         every = tuple(range(len(self.shape)))
         check_entries(self.layout, prod(self.shape))
@@ -168,12 +165,35 @@ class Side:
         """Which elements a device holds, as the value's shape."""
         return np.isin(self._bases, device - self.copies)
 
+    def held(self, device: int) -> Iterator[tuple[Any, NDArray[np.bool_], Ints]]:
+        """What a device holds of a value, slab by slab of its first dim.
+
+        Yields:
+            The index of the slab, which of its elements are held, and the sums of what the groups
+            add to their addresses, see `placed`.
+        """
+        if not self.grouped or prod(self.shape) <= MOST_ENTRIES:
+            mine = self.held_by(device)
+            yield ..., mine, self._whole(1)[mine]
+            return
+        holders = device - self.copies - self.base[0]
+        check_entries(self.layout, per_row := prod(self.shape[1:]))
+        tables = [self.tables((d,)) for d in range(len(self.shape))]
+        rows = max(1, SLAB_ENTRIES // per_row)
+        for begin in range(0, self.shape[0], rows):
+            slab = slice(begin, begin + rows)
+            devices, sums = (
+                outer([tables[0][which][slab], *(t[which] for t in tables[1:])]) for which in (0, 1)
+            )
+            mine = np.isin(devices, holders)
+            yield slab, mine, sums[mine]
+
     def scatter(self, value: NDArray[np.generic], device: int) -> NDArray[np.generic]:
         """A device's flat memory with its part of a value; what is no element is 0."""
-        mine = self.held_by(device)
         flat = np.zeros(self.n_elements, value.dtype)
-        for copy in self.local_copies.tolist():
-            flat[self.placed(self._whole(1)[mine] + copy)] = value[mine]
+        for slab, mine, sums in self.held(device):
+            for copy in self.local_copies.tolist():
+                flat[self.placed(sums + copy)] = value[slab][mine]
         return flat
 
 

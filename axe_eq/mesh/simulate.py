@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from axe_eq.errors import ScheduleError
 from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.rank import Locals, Prepare, Rank, local_steps, part_of, whole_of
@@ -71,8 +69,8 @@ class Simulation:
     def _check_copies(self, number: int, name: str, whole: Array, parts: Sequence[Array]) -> None:
         holder = self.plan.side(name)
         for rank in holder.devices.tolist():
-            held = holder.held_by(rank)
-            mine = np.ascontiguousarray(whole[held])
-            if mine.tobytes() != parts[rank][holder.addresses[held]].tobytes():
-                wrong = f"rank {rank} has another copy than the ranks before it"
-                raise ScheduleError(f"output {number}", wrong, "equal copies")
+            flat = parts[rank].reshape(-1)
+            for slab, mine, sums in holder.held(rank):
+                if whole[slab][mine].tobytes() != flat[holder.placed(sums)].tobytes():
+                    wrong = f"rank {rank} has another copy than the ranks before it"
+                    raise ScheduleError(f"output {number}", wrong, "equal copies")

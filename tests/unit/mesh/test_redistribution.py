@@ -17,8 +17,9 @@ import axe_eq as axe
 import axe_eq.array as xp
 from axe_eq.errors import AxeError, ScheduleError
 from axe_eq.layout import Layout
-from axe_eq.mesh import Redistribution, Window, redistribute
+from axe_eq.mesh import Redistribution, Window, redistribute, sides
 from axe_eq.mesh.certificate import certify
+from axe_eq.mesh.sides import Side
 from tests.unit.mesh.layouts import SHAPES, bound, places, random_layout
 
 ORACLE = Path(__file__).parents[2] / "oracle" / "redistribution_cases.json"
@@ -270,3 +271,18 @@ def test_bad_input_is_one_clear_error(golden: Callable[[str], None]) -> None:
             call()
         lines.append(f"{name}\n  {type(error.value).__name__}: {error.value}")
     golden("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize("cut", ["'x',None", "None,('y','x')", "'y','x'", "None,None"])
+def test_large_values_are_cut_slab_by_slab(cut: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As small ones are by one table, which large ones would not fit into memory by."""
+    shape, devices = (12, 18), axe.Mesh({"x": 2, "y": 3})
+    layout, value = axe.read("jax", f"P({cut})", shape=shape, mesh=devices), np.arange(216)
+    value = value.reshape(shape)
+    at_once = [Side(layout, shape, "gpuid").scatter(value, d) for d in range(6)]
+    monkeypatch.setattr(sides, "MOST_ENTRIES", 50)
+    monkeypatch.setattr(sides, "SLAB_ENTRIES", 40)
+    side = Side(layout, shape, "gpuid")
+    for device, part in enumerate(at_once):
+        assert np.array_equal(side.scatter(value, device), part)
+        assert len(list(side.held(device))) == 6  # two rows of 18 at a time
