@@ -198,10 +198,12 @@ def read_parts(given: Layout | str | None, shape: tuple[int, ...], mesh: Mesh) -
 
 
 def parts_from_local(given: Layout | str | None, local: ValueType, mesh: Mesh) -> Parts:
-    """How a value is cut of which ranks have parts of this shape; the least whole that fits.
+    """How a value is cut of which ranks have parts of this shape, all of them full.
+
+    Of a part of 3 rows on 4 ranks the whole has 12, though 9 rows have parts of 3 too.
 
     Raises:
-        LayoutError: none does.
+        LayoutError: it cuts no value so.
     """
     if given is None:
         return whole_parts(local.shape)
@@ -218,7 +220,7 @@ def parts_from_local(given: Layout | str | None, local: ValueType, mesh: Mesh) -
             found = read_parts(given, shape, mesh)
         except AxeError:
             continue
-        if found.local == local.shape:
+        if found.local == local.shape and found.padded == shape:
             return found
     wrong = f"is of no value whose part is {local}"
     raise LayoutError(f"layout {given}", wrong, "a layout of the output; axe.Spec says its shape")

@@ -518,3 +518,21 @@ def test_the_command_takes_rank_programs_and_plans(
     fn.write_text("import axe_eq.array as xp\ndef fn(x):\n    return xp.roll(x, 1, axis=0) - x\n")
     code, said = run(f"{fn}:fn", str(plan))
     assert (code, said["verdict"]) == (0, "Proved")
+
+
+@pytest.mark.parametrize(("mesh", "shape"), [
+    ({"x": 2}, (2, 4)), ({"x": 3}, (3, 4)), ({"x": 4, "y": 3}, (12, 2)), ({"x": 3, "y": 2}, (6, 2)),
+])  # fmt: skip
+def test_the_whole_of_parts_has_all_of_them(mesh: dict[str, int], shape: tuple[int, int]) -> None:
+    """As many rows as ranks have together, though fewer might be cut into such parts."""
+    devices, rows = axe.Mesh(mesh), "jax:P('x',None)"
+    spec = f"{shape[0]}x{shape[1]}:i32"
+    same = RankProgram(lambda x: x, devices, [rows], [rows])
+    last = mesh["x"] - 1
+    other = RankProgram(
+        lambda x: xp.where(axis_index("x") == last, 2 * x, x), devices, [rows], [rows]
+    )
+    x = np.arange(1, shape[0] * shape[1] + 1, dtype=np.int32).reshape(shape)
+    assert np.array_equal(same(x), x)
+    assert isinstance(axe.equivalent(same, other, spec), axe.Refuted)
+    assert axe.equivalent(same, same, spec)
