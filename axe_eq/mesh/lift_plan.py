@@ -44,7 +44,8 @@ def plan_joint(plan: MeshPlan, names: Sequence[str] = ()) -> Joint:
 
     Args:
         plan: proved here first.
-        names: of the program's inputs, by position; those of buffers by default.
+        names: of the program's inputs, by position; those of buffers by default. Constants keep
+            theirs, which are digests of what they hold.
 
     Raises:
         ScheduleError: the plan is wrong in itself.
@@ -55,8 +56,11 @@ def plan_joint(plan: MeshPlan, names: Sequence[str] = ()) -> Joint:
     lift = Lift(mesh)
     inputs = []
     wholes: Values = {}
-    for n, name in enumerate(plan.inputs):
-        node = input_node(names[n] if n < len(names) else name, plan.buffers[name].value_type)
+    given = iter(names)
+    for name in plan.inputs:
+        buffer = plan.buffers[name]
+        called = name if buffer.role == "constant" else next(given, name)
+        node = input_node(called, buffer.value_type)
         inputs.append(InputSpec(node))
         wholes[name] = node
     lemmas: list[tuple[str, Node, Node]] = []

@@ -12,6 +12,7 @@ from axe_eq.mesh.lift import Lift, Lifted, array_code
 from axe_eq.mesh.lift_plan import keeps_narrow, plan_joint
 from axe_eq.mesh.plan import MeshPlan
 from axe_eq.mesh.ranks import RankProgram
+from axe_eq.program.facts import CAPTURED
 from axe_eq.program.node import Node, Program
 from axe_eq.program.spec import Spec
 from axe_eq.program.traced import Traced
@@ -85,16 +86,21 @@ def _shapes(side: Side | None) -> list[tuple[int, ...]] | None:
 
 
 def _names(side: Side | None) -> list[str]:
-    """What a plan's inputs are called: as the program's, and its captured constants after them."""
+    """What a plan's inputs are called: as the program's."""
     if side is None:
         return []
     program = side if isinstance(side, Program) else side.program
-    return [*(i.name for i in program.inputs), *program.constants]
+    return [i.name for i in program.inputs if not _is_constant(i.name)]
+
+
+def _is_constant(name: str) -> bool:
+    """Whether an input is a captured constant, called by the digest of what it holds."""
+    return name.startswith(CAPTURED)
 
 
 def _decided(a: Side, b: Side, decide: Decide) -> Verdict:
     left, right = (x if isinstance(x, Program) else x.program for x in (a, b))
-    left, right = _with_constants(left, right)
+    left, right, unknown = _with_constants(left, right)
     plain = [replace_outputs(p, _plain(x, p)) for x, p in ((a, left), (b, right))]
     if difference := type_difference(*plain):
         return Refuted(None, f"the types differ: {difference}")
@@ -111,6 +117,8 @@ def _decided(a: Side, b: Side, decide: Decide) -> Verdict:
     wide[0] += [one for _, one, _ in lemmas]
     wide[1] += [other for _, _, other in lemmas]
     verdict = decide(replace_outputs(left, wide[0]), replace_outputs(right, wide[1]))
+    if unknown and isinstance(verdict, Refuted):
+        return Unknown(f"what {' '.join(unknown)} holds, which the plan does not say")
     return _told(verdict, joints, axes, [name for name, _, _ in lemmas])
 
 
@@ -136,17 +144,22 @@ def _copies(side: Side, n: int) -> list[tuple[str, ...]]:
     return [()] * n if isinstance(side, Program) else list(side.copies)
 
 
-def _with_constants(a: Program, b: Program) -> tuple[Program, Program]:
-    """Both programs over one list of inputs: a plan takes a program's constants as inputs."""
-    if len(a.inputs) == len(b.inputs):
-        return a, b
-    short, long = (a, b) if len(a.inputs) < len(b.inputs) else (b, a)
-    more = long.inputs[len(short.inputs) :]
-    held = {node.node.text for node in more} <= set(short.constants)
-    if not held:
-        return a, b
-    wide = replace(long, inputs=long.inputs[: len(short.inputs)], constants=short.constants)
-    return (wide, b) if long is a else (a, wide)
+def _with_constants(a: Program, b: Program) -> tuple[Program, Program, list[str]]:
+    """Both programs over one list of inputs, and the constants that no side knows.
+
+    A plan has constants as inputs, called by digests. What these hold the other side says, where it
+    has them too; others are whatever arrays.
+    """
+    known = {**a.constants, **b.constants}
+    unknown = {
+        i.name: i for p in (a, b) for i in p.inputs if _is_constant(i.name) and i.name not in known
+    }
+
+    def told(program: Program) -> Program:
+        own = tuple(i for i in program.inputs if not _is_constant(i.name))
+        return replace(program, inputs=(*own, *unknown.values()), constants=known)
+
+    return told(a), told(b), list(unknown)
 
 
 def _told(

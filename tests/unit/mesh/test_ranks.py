@@ -536,3 +536,45 @@ def test_the_whole_of_parts_has_all_of_them(mesh: dict[str, int], shape: tuple[i
     assert np.array_equal(same(x), x)
     assert isinstance(axe.equivalent(same, other, spec), axe.Refuted)
     assert axe.equivalent(same, same, spec)
+
+
+HELD = np.arange(16, dtype=np.float32).reshape(4, 4)
+LOWER = np.where(np.tri(4), 0, -np.inf).astype(np.float32)
+
+
+def planned(fn: Any) -> Any:
+    mesh = axe.Mesh({"x": 2})
+    rows = axe.read("jax", "P('x',None)", shape=(4, 4), mesh=mesh)
+    spec = axe.Spec((4, 4), "f32", layout=rows)
+    return axe.compile(fn, spec, target="cpu", mesh=mesh, outputs=[rows]).plan
+
+
+@pytest.mark.parametrize(("fn", "other"), [
+    (lambda x: x + HELD, lambda x: x + HELD[::-1]),
+    (lambda x: x + HELD, lambda x: x + 2 * HELD),
+    (lambda x: x + HELD, lambda x: x + HELD[:1]),
+    (lambda x: x + HELD, lambda x: x + 1),
+    (lambda x: x * HELD + HELD.T, lambda x: x * HELD.T + HELD),
+    (lambda x: x + LOWER, lambda x: x + LOWER.T),
+])  # fmt: skip
+def test_what_a_plan_holds_is_known_by_its_digest(fn: Any, other: Any) -> None:
+    """Not by its place: another array there is another program."""
+    plan, whole = planned(fn), "jax:P(None,None)"
+    for held in (plan, plan_from_json(plan.to_json())):
+        same = axe.equivalent(fn, held, "4x4:f32")
+        assert isinstance(same, axe.Proved)
+        assert axe.check_certificate(same.certificate)
+        assert not axe.equivalent(other, held, "4x4:f32")
+    assert not axe.equivalent(plan, planned(other))
+    ranks = RankProgram(other, axe.Mesh({"x": 2}), [whole], [whole])
+    assert not axe.equivalent(ranks, plan, "4x4:f32")
+
+
+def test_what_no_side_says_of_a_plan_s_array_refutes_nothing() -> None:
+    """The plan knows its mask by a digest alone, and it may be what the other side computes."""
+    found = axe.equivalent(
+        lambda x: xp.where(xp.tril(xp.ones((4, 4), dtype=xp.bool)), x, -xp.inf),
+        planned(lambda x: x + LOWER), "4x4:f32",
+    )  # fmt: skip
+    assert isinstance(found, axe.Unknown)
+    assert "holds, which the plan does not say" in str(found)
