@@ -255,7 +255,7 @@ def _exchange(plan: MeshPlan, step: ExchangeStep) -> Certificate:
         raise ScheduleError(place, f"makes {step.type}", f"as {step.write.buffer!r}")
     sources, goal = sources_of(step.reads, step.nodes), step.messages.goal
     wanted = side(step.write.layout, step.type.shape, shard.DEVICE_AXIS)
-    if list(step.messages.sources) != sources or goal is not wanted:
+    if list(step.messages.sources) != sources or goal != wanted:
         raise ScheduleError(place, "has messages of other layouts", "those of its accesses")
     if step.messages.itemsize != step.type.itemsize:
         wrong = f"counts {step.messages.itemsize} bytes per element"

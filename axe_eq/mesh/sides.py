@@ -71,6 +71,17 @@ class Side:
             if (low := self.layout.range(axis)[0]) < 0:
                 raise self._wrong(f"reaches {low}@{axis}", "coordinates from 0")
 
+    @cached_property
+    def _key(self) -> tuple[object, ...]:
+        own = None if self.own is None else tuple(t.tobytes() for pair in self.own for t in pair)
+        return self.layout, self.shape, self.axis, own
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Side) and self._key == other._key)
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
     def _wrong(self, wrong: str, expected: str) -> LayoutError:
         return LayoutError(f"layout {self.layout} of {self.shape}", wrong, expected)
 

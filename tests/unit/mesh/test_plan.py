@@ -16,6 +16,7 @@ import axe_eq as axe
 from axe_eq.errors import AxeError, ScheduleError
 from axe_eq.mesh.plan import MeshPlan, plan_from_json, plan_of
 from axe_eq.mesh.prove import Event, check_programs, program, prove
+from axe_eq.mesh.sides import side
 from axe_eq.mesh.simulate import Simulation
 from axe_eq.mesh.steps import ExchangeStep, LocalStep, reads_of, writes_of
 from axe_eq.program.nesting import flatten
@@ -384,3 +385,10 @@ def test_plans_are_values() -> None:
     plan = compiled("mlp").plan
     assert isinstance(plan, MeshPlan)
     assert plan.digest == compiled("mlp").plan.digest != compiled("roll").plan.digest
+
+
+def test_plans_are_proved_after_many_others() -> None:
+    """What is remembered of layouts comes and goes; a plan made before is what it was."""
+    plan = compiled("everywhere").plan
+    side.cache_clear()
+    plan.prove()
