@@ -1,7 +1,7 @@
 """When every rank of a plan computes, sends and receives, by estimates: as data, a page, a trace.
 
-A rank computes, sends and receives in lanes of its own, in the order of the plan. A step begins
-when what it reads is there and its lane is free; a rank receives from when the last of its senders
+A rank computes, sends and receives in tracks of its own, in the order of the plan. A step begins
+when what it reads is there and its track is free; a rank receives from when the last of its senders
 sends. The busiest rank takes the whole of an exchange's estimate, others as much less as they move
 less. So it is how fast a plan is where exchanges hide behind computing as far as they can.
 """
@@ -23,24 +23,24 @@ from axe_eq.schedule.timeline import Event
 if TYPE_CHECKING:
     from axe_eq.mesh.plan import MeshPlan
 
-DEVICE, OUT, IN = LANES = ("device", "out", "in")
+DEVICE, OUT, IN = TRACKS = ("device", "out", "in")
 MOST_RANKS = 16  # that a page draws
 
 
 @dataclass(frozen=True)
 class RankEvent:
-    """What a rank does for a step in one of its lanes: seconds from the start of the plan.
+    """What a rank does for a step in one of its tracks: seconds from the start of the plan.
 
     Attributes:
         rank: its number.
-        lane: "device", "out" or "in".
+        track: "device", "out" or "in".
         step: name of the step.
         start, end: seconds.
         n_bytes: sent or received.
     """
 
     rank: int
-    lane: str
+    track: str
     step: str
     start: float
     end: float
@@ -56,12 +56,12 @@ class _Ranks:
     """All ranks on their way through a plan."""
 
     def __init__(self, n_ranks: int) -> None:
-        self.free = [dict.fromkeys(LANES, 0.0) for _ in range(n_ranks)]
+        self.free = [dict.fromkeys(TRACKS, 0.0) for _ in range(n_ranks)]
         self.there: dict[tuple[int, str], float] = {}  # rank and buffer -> since when
         self.events: list[RankEvent] = []
 
     def run(self, plan: MeshPlan) -> list[RankEvent]:
-        """Step after step, each in lanes of its own."""
+        """Step after step, each in tracks of its own."""
         for step in plan.steps:
             if isinstance(step, ExchangeStep):
                 self._exchange(step)
@@ -77,12 +77,12 @@ class _Ranks:
         return max((self.there.get((rank, name), 0.0) for name in reads_of(step)), default=0.0)
 
     def _in(
-        self, rank: int, lane: str, step: str, since: float, seconds: float, n_bytes: int = 0
+        self, rank: int, track: str, step: str, since: float, seconds: float, n_bytes: int = 0
     ) -> float:
-        """Do something in a lane, once it is free; when that ends."""
-        begin = max(since, self.free[rank][lane])
-        end = self.free[rank][lane] = begin + seconds
-        self.events.append(RankEvent(rank, lane, step, begin, end, n_bytes))
+        """Do something in a track, once it is free; when that ends."""
+        begin = max(since, self.free[rank][track])
+        end = self.free[rank][track] = begin + seconds
+        self.events.append(RankEvent(rank, track, step, begin, end, n_bytes))
         return end
 
     def _exchange(self, step: ExchangeStep) -> None:
@@ -98,10 +98,10 @@ class _Ranks:
             ends = [since[rank]]
             if not most:  # all of it stays where it is
                 ends.append(self._in(rank, DEVICE, step.name, since[rank], step.time_s))
-            for lane, begin, n in ((OUT, since, sent[rank]), (IN, comes, received[rank])):
+            for track, begin, n in ((OUT, since, sent[rank]), (IN, comes, received[rank])):
                 if n:
                     seconds = step.time_s * n / most
-                    ends.append(self._in(rank, lane, step.name, begin[rank], seconds, n))
+                    ends.append(self._in(rank, track, step.name, begin[rank], seconds, n))
             self.there[rank, step.write.buffer] = max(ends)
 
 
@@ -111,11 +111,12 @@ def perfetto(plan: MeshPlan) -> str:
     for rank in range(plan.n_ranks):
         name = {"name": f"rank {rank} (estimated)"}
         events.append({"ph": "M", "name": "process_name", "pid": rank, "args": name})
-        events += [{"ph": "M", "name": "thread_name", "pid": rank, "tid": n, "args": {"name": lane}}
-                   for n, lane in enumerate(LANES)]  # fmt: skip
+        for n, track in enumerate(TRACKS):
+            of = {"pid": rank, "tid": n, "args": {"name": track}}
+            events.append({"ph": "M", "name": "thread_name", **of})
     for e in rank_events(plan):
         events.append({
-            "ph": "X", "name": e.step, "cat": e.lane, "pid": e.rank, "tid": LANES.index(e.lane),
+            "ph": "X", "name": e.step, "cat": e.track, "pid": e.rank, "tid": TRACKS.index(e.track),
             "ts": e.start * 1e6, "dur": (e.end - e.start) * 1e6, "args": {"bytes": e.n_bytes},
         })  # fmt: skip
     return json.dumps({"traceEvents": events, "otherData": {"time": "estimated, not measured"}})
@@ -132,13 +133,13 @@ def plan_html(plan: MeshPlan) -> str:
         ("peak memory of a rank", bytes_text(max(plan.peak_bytes))),
     ]  # fmt: skip
     shown = [e for e in events if e.rank < MOST_RANKS]
-    tracks = [f"{n} {lane}" for n in range(min(plan.n_ranks, MOST_RANKS)) for lane in LANES]
+    tracks = [f"{n} {track}" for n in range(min(plan.n_ranks, MOST_RANKS)) for track in TRACKS]
     used = {_track(e) for e in shown}
     kinds = {s.name: "spmd" if isinstance(s, LocalStep) else "move" for s in plan.steps}
     bars = [Event(e.start, e.end, e.step, _track(e)) for e in shown]
     drawn = tracks_svg([t for t in tracks if t in used], bars, kinds)
     left = plan.n_ranks - MOST_RANKS
-    note = "A step begins when what it reads is there and its lane is free."
+    note = "A step begins when what it reads is there and its track is free."
     note += f" {left} ranks more are not drawn." if left > 0 else ""
     parts = [
         "<p>Estimates compare plans; they are no measurement.</p>" + html.facts(facts),
@@ -151,7 +152,7 @@ def plan_html(plan: MeshPlan) -> str:
 
 
 def _track(event: RankEvent) -> str:
-    return f"{event.rank} {event.lane}"
+    return f"{event.rank} {event.track}"
 
 
 def _row(step: LocalStep | ExchangeStep) -> list[str]:

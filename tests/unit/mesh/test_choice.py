@@ -15,7 +15,7 @@ import pytest
 
 import axe_eq as axe
 from axe_eq import nn
-from axe_eq.errors import AxeError, ScheduleError
+from axe_eq.errors import ScheduleError
 from axe_eq.extract.mesh.cuts import form
 from axe_eq.extract.mesh.moves import Moves, exchange_nodes, tree_of
 from axe_eq.extract.mesh.wires import wires
@@ -28,6 +28,7 @@ from axe_eq.schedule.graph import Access, SpmdStep
 from axe_eq.target import Link
 from axe_eq_backends.cpu.target import cpu
 from benchmarks.mesh_programs import PROGRAMS
+from tests.unit.mesh.refusals import refusals
 from tests.unit.mesh.test_cuts import READ, drawn_cut
 
 FAR = Link(1e9, 50e-6, "network")
@@ -245,9 +246,4 @@ BAD: dict[str, Callable[[], Any]] = {
 
 
 def test_bad_input_is_one_clear_error(golden: Callable[[str], None]) -> None:
-    lines = []
-    for name, call in BAD.items():
-        with pytest.raises(AxeError) as error:
-            call()
-        lines.append(f"{name}\n  {type(error.value).__name__}: {error.value}")
-    golden("\n".join(lines) + "\n")
+    golden(refusals(BAD))

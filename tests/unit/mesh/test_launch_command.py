@@ -10,7 +10,7 @@ import pytest
 
 import axe_eq as axe
 from axe_eq.cli.launch import compiled_on, mesh_of
-from axe_eq.errors import AxeError
+from tests.unit.mesh.refusals import refusals
 
 M2 = axe.Mesh({"x": 2})
 TEXT = "def doubled(x):\n    return x * 2\n"
@@ -45,9 +45,4 @@ def test_bad_options_are_one_clear_error(function: str, golden: Callable[[str], 
         "layout": lambda: launched(function, "jax:P('y',None)"),
         "output layouts": lambda: launched(function, wanted=("-", "-")),
     }
-    lines = []
-    for name, call in calls.items():
-        with pytest.raises(AxeError) as error:
-            call()
-        lines.append(f"{name}\n  {type(error.value).__name__}: {error.value}")
-    golden("\n".join(lines) + "\n")
+    golden(refusals(calls))

@@ -24,6 +24,7 @@ from axe_eq.schedule.graph import ScheduleGraph
 from axe_eq_backends.cpu.run import CpuRunner
 from axe_eq_backends.cpu.target import cpu
 from tests.unit.mesh.programs import CASES, M4, arguments, compiled
+from tests.unit.mesh.refusals import refusals
 
 ROUNDS = {"softmax", "softmax of a cut axis", "rmsnorm", "attention", "two by four"}
 
@@ -334,12 +335,7 @@ BAD: dict[str, Callable[[], Any]] = {
 
 
 def test_bad_input_is_one_clear_error(golden: Callable[[str], None]) -> None:
-    lines = []
-    for name, call in BAD.items():
-        with pytest.raises(AxeError) as error:
-            call()
-        lines.append(f"{name}\n  {type(error.value).__name__}: {error.value}")
-    golden("\n".join(lines) + "\n")
+    golden(refusals(BAD))
 
 
 def test_a_graph_of_a_mesh_says_what_its_moves_go_through() -> None:
@@ -357,8 +353,8 @@ def test_a_timeline_keeps_every_rank_s_order_and_ends() -> None:
     """Lanes do one thing at a time, what is read is there, and all bytes are in the trace."""
     plan = compiled("mlp").plan
     events = plan.events
-    for rank, lane in {(e.rank, e.lane) for e in events}:
-        mine = [e for e in events if (e.rank, e.lane) == (rank, lane)]
+    for rank, track in {(e.rank, e.track) for e in events}:
+        mine = [e for e in events if (e.rank, e.track) == (rank, track)]
         assert all(a.end <= b.start for a, b in pairwise(mine))
     made: dict[tuple[int, str], float] = {}
     for step in plan.steps:
@@ -369,7 +365,7 @@ def test_a_timeline_keeps_every_rank_s_order_and_ends() -> None:
             ends = [e.end for e in of if e.rank == rank]
             made |= {(rank, n): max(ends, default=0.0) for n in writes_of(step)}
         if isinstance(step, ExchangeStep):
-            sent = tuple(sum(e.n_bytes for e in of if (e.rank, e.lane) == (r, "out"))
+            sent = tuple(sum(e.n_bytes for e in of if (e.rank, e.track) == (r, "out"))
                          for r in range(plan.n_ranks))  # fmt: skip
             assert sent == plan.n_bytes[step.name]
             assert max(e.end - e.start for e in of) == pytest.approx(step.time_s)
