@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -40,13 +40,6 @@ class NotPickled:
             f"{type(self).__name__.lower()} program", "is neither copied nor pickled",
             "exe.save(path), and axe.load(path) where it is wanted",
         )  # fmt: skip
-
-
-class Ready(Protocol):
-    """A schedule made ready on a machine."""
-
-    def __call__(self, arrays: Sequence[Array]) -> Sequence[Array]:
-        """Run on host arrays, one per input, then one per captured constant."""
 
 
 @dataclass(frozen=True)
