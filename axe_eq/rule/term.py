@@ -331,7 +331,8 @@ class Primitive:
     it once. With `many` it is a relation: `fn` returns a sequence of results, a law fires for each.
 
     Args:
-        fn: on ints and strs; returns None (or an empty sequence) where undefined.
+        fn: on ints and strs; returns None (or an empty sequence), or raises `Undefined`, where
+            undefined.
         args: argument sorts.
         results: result sorts.
         many: whether several results may hold.
@@ -380,6 +381,8 @@ class Primitive:
             found = self.fn(*args)
             each = (() if found is None else found) if self.many else [found] * (found is not None)
             rows = tuple(r if isinstance(r, tuple) else (r,) for r in each)
+        except Undefined:
+            return ()
         except (AxeError, Signal, MemoryError):
             raise
         except Exception as error:
