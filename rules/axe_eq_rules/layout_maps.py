@@ -42,80 +42,13 @@ LAWS = Laws()
 # -- what is known to denote something -------------------------------------------------------------
 
 
-def _denotes(term: Term, known: Any) -> int | None:
-    return 1 if check(term).total else None
-
-
-denotes = Analysis("denotes", t.LAYOUT, INT, _denotes)
+denotes = Analysis("denotes", t.LAYOUT, INT, lambda of, known: 1 if check(of).total else None)
 """1 for layout terms that denote a map whatever their unknowns are."""
 
-
-@denotes.rule
-def _map_denotes(d: t.IterList, p: t.CopySet) -> tuple[Term, Any]:
-    return t.Map(d, p), 1
-
-
-@denotes.rule
-def _unknown_denotes(a: Axis, n: Shape, b: Shape) -> tuple[Term, Any]:
-    return t.AnyLayout(a, n, b), 1
-
-
-@denotes.rule
-def _swizzled_denotes(a: Axis, i: Place, j: Place, k: Place, x: t.LayoutTerm) -> tuple[Term, Any]:
-    return t.Swizzled(a, i, j, k, x), denotes(x)
-
-
-@denotes.rule
-def _boxed_denotes(b: t.BoxTerm, x: t.LayoutTerm) -> tuple[Term, Any]:
-    return t.Boxed(b, x), denotes(x)
-
-
-@denotes.rule
-def _permuted_denotes(x: t.LayoutTerm, S: Shape, p: Perm) -> tuple[Term, Any]:
-    return t.Permute(x, S, p), denotes(x)
-
-
-@denotes.rule
-def _sliced_denotes(x: t.LayoutTerm, S: Shape, R: Region) -> tuple[Term, Any]:
-    return t.Slice(x, S, R), denotes(x)
-
-
-@denotes.rule
-def _tiled_denotes(x: t.LayoutTerm, S: Shape, y: t.LayoutTerm, T: Shape) -> tuple[Term, Any]:
-    return t.Tile(x, S, y, T), denotes(x) * denotes(y)
-
-
-@denotes.rule
-def _summed_denotes(x: t.LayoutTerm, S: Shape, y: t.LayoutTerm, T: Shape) -> tuple[Term, Any]:
-    return t.DirectSum(x, S, y, T), denotes(x) * denotes(y)
-
-
-@denotes.rule
-def _composed_denotes(x: t.LayoutTerm, y: t.LayoutTerm) -> tuple[Term, Any]:
-    return t.Compose(x, y), denotes(x) * denotes(y)
-
-
-def _alone(term: Term, known: Any) -> int | None:
-    return 1 if check(term).elements == 1 else None
-
-
-alone = Analysis("alone", t.COPIES, INT, _alone)
+alone = Analysis(
+    "alone", t.COPIES, INT, lambda term, known: 1 if check(term).elements == 1 else None
+)
 """1 for sets of one displacement."""
-
-
-@alone.rule
-def _here_alone() -> tuple[Term, Any]:
-    return t.Here(), 1
-
-
-@alone.rule
-def _shift_alone(v: Place, a: Axis, p: t.CopySet) -> tuple[Term, Any]:
-    return t.Shift(v, a, p), alone(p)
-
-
-@alone.rule
-def _symbolic_shift_alone(v: Shape, a: Axis, p: t.CopySet) -> tuple[Term, Any]:
-    return t.SymShift(v, a, p), alone(p)
 
 
 def _single(term: Term, known: Any) -> int | None:
@@ -126,25 +59,23 @@ def _single(term: Term, known: Any) -> int | None:
 single = Analysis("single", t.LAYOUT, INT, _single)
 """1 for layout terms that denote a map with one copy of every element."""
 
+for _symbol in (t.Map, t.AnyLayout):
+    denotes.follows(_symbol)
+for _symbol, *_parts in (
+    (t.Swizzled, 4), (t.Boxed, 1), (t.Permute, 0), (t.Slice, 0), (t.Tile, 0, 2),
+    (t.DirectSum, 0, 2), (t.Compose, 0, 1),
+):  # fmt: skip
+    denotes.follows(_symbol, *_parts)
+alone.follows(t.Here)
+alone.follows(t.Shift, 2)
+alone.follows(t.SymShift, 2)
+for _symbol, _part in ((t.Permute, 0), (t.Slice, 0), (t.Swizzled, 4)):
+    single.follows(_symbol, _part)
+
 
 @single.rule
 def _map_single(d: t.IterList, p: t.CopySet) -> tuple[Term, Any]:
     return t.Map(d, p), alone(p)
-
-
-@single.rule
-def _permuted_single(x: t.LayoutTerm, S: Shape, p: Perm) -> tuple[Term, Any]:
-    return t.Permute(x, S, p), single(x)
-
-
-@single.rule
-def _sliced_single(x: t.LayoutTerm, S: Shape, R: Region) -> tuple[Term, Any]:
-    return t.Slice(x, S, R), single(x)
-
-
-@single.rule
-def _swizzled_single(a: Axis, i: Place, j: Place, k: Place, x: t.LayoutTerm) -> tuple[Term, Any]:
-    return t.Swizzled(a, i, j, k, x), single(x)
 
 
 # -- layouts written out ---------------------------------------------------------------------------

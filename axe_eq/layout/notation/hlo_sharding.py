@@ -13,7 +13,7 @@ from math import prod
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-from lark import Token, Transformer, v_args
+from lark import Token, v_args
 from numpy.typing import NDArray
 
 from axe_eq.errors import NotationError, SearchError
@@ -32,7 +32,16 @@ from axe_eq.layout.notation.sharding import (
     sharded_dims,
     split,
 )
-from axe_eq.layout.notation.text import Context, build, check_product, parse, refusal, refuse
+from axe_eq.layout.notation.text import (
+    Context,
+    Reader,
+    build,
+    check_product,
+    given,
+    parse,
+    refusal,
+    refuse,
+)
 from axe_eq.layout.value import iters as it
 from axe_eq.layout.value.iters import DEFAULT_AXIS, Iter, Iters
 from axe_eq.layout.value.layout import Layout
@@ -68,25 +77,14 @@ _Sharding = Any  # a name, _Maximal, _Everywhere, _Tiled or a list of shardings
 
 
 @v_args(inline=True)
-class _Shardings(Transformer[Token, Any]):
+class _Shardings(Reader):
+    ints = axis = mesh = staticmethod(given)
+    named = str
+    iota, maximal, part = _Iota, _Maximal, AxisPart
+
     def __init__(self, text: str) -> None:
         super().__init__()
         self.text = text
-
-    def INT(self, token: Token) -> int:
-        return int(token)
-
-    def ints(self, *items: int) -> tuple[int, ...]:
-        return items
-
-    def iota(self, dims: tuple[int, ...], permutation: tuple[int, ...] | None) -> _Iota:
-        return _Iota(dims, permutation)
-
-    def named(self, name: Token) -> str:
-        return str(name)
-
-    def maximal(self, device: int) -> _Maximal:
-        return _Maximal(device)
 
     def replicated(self) -> int:
         return 1
@@ -107,21 +105,9 @@ class _Shardings(Transformer[Token, Any]):
     ) -> _Tiled:
         return _checked(self.text, tile, devices, sum(copies))
 
-    def STRING(self, token: Token) -> str:
-        return token[1:-1]
-
-    def axis(self, name: str, extent: int) -> tuple[str, int]:
-        return name, extent
-
-    def part(self, name: str, pre: int | None, size: int | None) -> AxisPart:
-        return AxisPart(name, pre, size)
-
     def dim(self, *parts: AxisPart | Token | None) -> Dim:
         named = tuple(part for part in parts if isinstance(part, AxisPart))
         return Dim(named, any(isinstance(part, Token) for part in parts))
-
-    def mesh(self, *axes: tuple[str, int]) -> tuple[tuple[str, int], ...]:
-        return axes
 
     def ids(self, devices: tuple[int, ...] | _Iota) -> tuple[int, ...] | _Iota:
         return devices

@@ -13,12 +13,21 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, NoReturn
 
-from lark import Token, Transformer, v_args
+from lark import Token, v_args
 
 from axe_eq.layout.notation.jax import sharded, written
 from axe_eq.layout.notation.sharding import needed_mesh, needed_shape, stated_mesh
 from axe_eq.layout.notation.spec_search import Names
-from axe_eq.layout.notation.text import Context, build, parse, refusal, refuse, spelling
+from axe_eq.layout.notation.text import (
+    Context,
+    Reader,
+    build,
+    given,
+    parse,
+    refusal,
+    refuse,
+    spelling,
+)
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.mesh import Mesh
 
@@ -54,15 +63,9 @@ class _Dim(NamedTuple):
 
 
 @v_args(inline=True)
-class _Texts(Transformer[Token, Any]):
-    def INT(self, token: Token) -> int:
-        return int(token)
-
-    def STRING(self, token: Token) -> str:
-        return token[1:-1]
-
-    def extent(self, name: str, extent: int) -> tuple[str, int]:
-        return name, extent
+class _Texts(Reader):
+    extent = staticmethod(given)
+    part = _Part
 
     def extents(self, *items: tuple[str, int] | None) -> _Extents:
         return _Extents(tuple(item for item in items if item is not None))
@@ -73,18 +76,12 @@ class _Texts(Transformer[Token, Any]):
     def definition(self, name: Token, *said: Any) -> tuple[str, tuple[Any, ...]]:
         return str(name), said
 
-    def part(self, name: str, pre: int | None, size: int | None) -> _Part:
-        return _Part(name, pre, size)
-
     def dim(self, *items: _Part | Token | None) -> _Dim:
         parts = tuple(item for item in items if isinstance(item, _Part))
         return _Dim(parts, any(getattr(item, "type", "") == "OPEN" for item in items))
 
     def axes(self, kind: Token, *parts: _Part | None) -> tuple[Token, list[_Part]]:
         return kind, [part for part in parts if part is not None]
-
-    def start(self, *items: Any) -> list[Any]:
-        return [item for item in items if item is not None]
 
 
 def read(text: str, context: Context) -> Layout:
