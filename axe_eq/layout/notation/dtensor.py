@@ -32,6 +32,7 @@ from axe_eq.layout.notation.sharding import (
     MeshDigit,
     Part,
     confirmed,
+    known_mesh,
     local_dim,
     mesh_dims,
     needed_mesh,
@@ -39,7 +40,7 @@ from axe_eq.layout.notation.sharding import (
     place,
     unused_replicas,
 )
-from axe_eq.layout.notation.text import Context, Reader, build, parse, refusal, refuse, spelling
+from axe_eq.layout.notation.text import Context, Reader, build, parse, refuse
 from axe_eq.layout.value.iters import DEFAULT_AXIS
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.mesh import Mesh
@@ -277,9 +278,7 @@ def write(layout: Layout, context: Context) -> str:
     Raises:
         NotationError: the layout is no sharding over whole mesh dims.
     """
-    mesh = context.mesh
-    if mesh is None:
-        raise refusal("dtensor", layout, "the devices are not known", spelling().mesh)
+    mesh = known_mesh("dtensor", layout, context)
     shape = given_shape(layout, context) or ()
     try:
         dims = mesh_dims("dtensor", layout, context, mesh)

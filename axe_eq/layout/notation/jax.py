@@ -17,6 +17,7 @@ from axe_eq.layout.notation.common import given_shape, settled
 from axe_eq.layout.notation.sharding import (
     MeshDigit,
     confirmed,
+    known_mesh,
     mesh_dims,
     mesh_tiles,
     needed_mesh,
@@ -35,7 +36,6 @@ from axe_eq.layout.notation.text import (
     parse,
     refusal,
     refuse,
-    spelling,
 )
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.mesh import Mesh
@@ -154,9 +154,7 @@ def write(layout: Layout, context: Context) -> str:
     Raises:
         NotationError: the layout is no sharding over whole mesh dims.
     """
-    if context.mesh is None:
-        raise refusal("jax", layout, "the devices are not known", spelling().mesh)
-    return written("jax", layout, context, context.mesh, _spec)
+    return written("jax", layout, context, known_mesh("jax", layout, context), _spec)
 
 
 def written(

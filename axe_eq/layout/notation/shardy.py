@@ -15,7 +15,7 @@ from lark import Token, v_args
 
 from axe_eq.layout.notation.jax import sharded, written
 from axe_eq.layout.notation.mesh_parts import Dim, Part, pieces_of
-from axe_eq.layout.notation.sharding import needed_mesh, needed_shape, stated_mesh
+from axe_eq.layout.notation.sharding import known_mesh, needed_mesh, needed_shape, stated_mesh
 from axe_eq.layout.notation.spec_search import Names
 from axe_eq.layout.notation.text import (
     Context,
@@ -23,9 +23,7 @@ from axe_eq.layout.notation.text import (
     build,
     given,
     parse,
-    refusal,
     refuse,
-    spelling,
 )
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.mesh import Mesh
@@ -119,9 +117,7 @@ def write(layout: Layout, context: Context) -> str:
     Raises:
         NotationError: the layout is no sharding over whole mesh dims.
     """
-    if context.mesh is None:
-        raise refusal("shardy", layout, "the devices are not known", spelling().mesh)
-    return written("shardy", layout, context, context.mesh, _text)
+    return written("shardy", layout, context, known_mesh("shardy", layout, context), _text)
 
 
 def _text(names: Sequence[Names]) -> str:
