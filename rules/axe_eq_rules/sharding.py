@@ -10,7 +10,8 @@ knows exchanges by their bytes (`axe_eq.extract.mesh`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from axe_eq.pack import Pack
 from axe_eq.program.terms import (
@@ -51,11 +52,15 @@ def mesh_layout(type: str, box: str, mesh: str) -> str:
     return s.layout_text(type, box, mesh)
 
 
+def _box_list(way: Iterable[str] | None) -> str | None:
+    """Boxes as one text, each followed by a semicolon."""
+    return None if way is None else "".join(f"{box};" for box in way)
+
+
 @primitive((STR, STR, STR, STR), (STR,))
 def mesh_operand_boxes(sig: str, types: str, box: str, mesh: str) -> str | None:
     """How operands are cut where the output is cut by `box`."""
-    way = s.operand_boxes(sig, types, box, mesh)
-    return None if way is None else "".join(f"{b};" for b in way)
+    return _box_list(s.operand_boxes(sig, types, box, mesh))
 
 
 def _partials(count: int, rounds: bool) -> Primitive:
@@ -85,15 +90,13 @@ def partial_type(type: str, axis: str, mesh: str) -> str:
 @primitive((STR, STR, STR, STR), (STR,))
 def mesh_moved_boxes(spec: str, types: str, box: str, mesh: str) -> str | None:
     """How a selector's operands are cut where each device moves its own parts."""
-    way = s.moved_boxes(spec, types, box, mesh)
-    return None if way is None else "".join(f"{b};" for b in way)
+    return _box_list(s.moved_boxes(spec, types, box, mesh))
 
 
 @primitive((STR, STR, STR, STR), (STR,))
 def mesh_scanned_boxes(text: str, types: str, box: str, mesh: str) -> str | None:
     """How a scan's operands are cut where each device scans its own parts."""
-    way = s.scanned_boxes(text, types, box, mesh)
-    return None if way is None else "".join(f"{b};" for b in way)
+    return _box_list(s.scanned_boxes(text, types, box, mesh))
 
 
 @primitive((STR, STR), (STR,))
@@ -160,6 +163,14 @@ def no_shard(bs: Boxes, M: MeshText) -> Sides:
     return terms.shards(Nil(), bs, M), terms.PNil()
 
 
+def _collected(whole: Any, value: Any, sig: Any, cuts: tuple[Any, ...]) -> Sides:
+    """shard(whole, b, M) = Collective(shard(partial values, b1, M), axis, b, M)."""
+    box, axis, b, M = cuts
+    type = partial_type(type_of(whole), axis, M)
+    part = terms.shard(value, box, M)
+    return terms.shard(whole, b, M), terms.Collective(part, type, sig, axis, b, M)
+
+
 def _reduce_one(rounds: bool) -> Callable[..., Sides]:
     partials = _partials(1, rounds)
 
@@ -167,11 +178,7 @@ def _reduce_one(rounds: bool) -> Callable[..., Sides]:
         """shard(Op(s, f, a), b, M) = Collective(shard(partial, b1, M), axis, b, M)."""
         whole = op(sig, cell, a)
         partial, split, box, axis = partials(sig, types_of(args(a)), type_of(whole), b, M)
-        value, type = op(partial, cell, sel(split, a)), partial_type(type_of(whole), axis, M)
-        return (
-            terms.shard(whole, b, M),
-            terms.Collective(terms.shard(value, box, M), type, sig, axis, b, M),
-        )
+        return _collected(whole, op(partial, cell, sel(split, a)), sig, (box, axis, b, M))
 
     return law
 
@@ -185,11 +192,7 @@ def _reduce_two(rounds: bool) -> Callable[..., Sides]:
         types = types_of(args(a, c))
         partial, first, second, box, axis = partials(sig, types, type_of(whole), b, M)
         value = op(partial, cell, sel(first, a), sel(second, c))
-        type = partial_type(type_of(whole), axis, M)
-        return (
-            terms.shard(whole, b, M),
-            terms.Collective(terms.shard(value, box, M), type, sig, axis, b, M),
-        )
+        return _collected(whole, value, sig, (box, axis, b, M))
 
     return law
 
