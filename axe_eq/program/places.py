@@ -207,16 +207,6 @@ def viewed(
 
 
 __all__ = [
-    "Coords",
-    "Range",
-    "along",
-    "at",
-    "bounds",
-    "index_in",
-    "never_inside",
-    "pulled",
-    "pulls",
-    "read",
-    "viewed",
-    "window",
-]
+    "Coords", "Range", "along", "at", "bounds", "index_in", "never_inside", "pulled", "pulls",
+    "read", "viewed", "window",
+]  # fmt: skip
