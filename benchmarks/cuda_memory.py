@@ -149,14 +149,14 @@ def cases(only: Sequence[str] | None, seed: int = SEED) -> list[Case]:
     return [*cuda_saved.picked([*named(), *drawn(seed)], only)]
 
 
-def compile_torch(case: Case) -> None:
+def compile_torch(case: Case, modes: Sequence[str]) -> None:
     """Torch's programs, for its caches."""
-    for mode in cuda_saved.MODES:
+    for mode in modes:
         program = partial(case.run, Torch())
         cuda_saved.compiled(program, [cuda_outputs.tensors(case)], mode=mode)
 
 
-def measure(case: Case, saved: Path) -> dict[str, Any]:
+def measure(case: Case, saved: Path, modes: Sequence[str]) -> dict[str, Any]:
     """Errors, then times."""
     import torch
 
@@ -188,7 +188,7 @@ def measure(case: Case, saved: Path) -> dict[str, Any]:
         return {**found, "copy": [partial(y.copy_, x) for x, y in pairs]}
 
     found = cuda_saved.raced(
-        case, saved, sets, program, error, tolerance=TOLERANCE, more=peers
+        case, saved, sets, program, error, tolerance=TOLERANCE, modes=modes, more=peers
     )  # fmt: skip
     times = {key: v["us"] for key, v in found["times"].items()}
     ours = times["axe"] if "axe" in times else float("inf")
@@ -203,6 +203,7 @@ def measure(case: Case, saved: Path) -> dict[str, Any]:
 def main() -> None:
     """Prepare or measure."""
     parser = cuda_saved.arguments(__doc__, "cuda_memory.json")
+    parser.add_argument("--quick", action="store_true", help="torch.compile by default alone")
     parser.add_argument("--seed", type=int, default=SEED, help="of the drawn programs")
     options = parser.parse_args()
     found = cases(options.only, options.seed)
@@ -210,7 +211,8 @@ def main() -> None:
         cuda_saved.prepare(found, options.prepare, cuda_outputs.written)
     if not options.gpu:
         return
-    cuda_saved.warmed(found, compile_torch)
+    modes = cuda_saved.MODES[: 1 if options.quick else None]
+    cuda_saved.warmed(found, partial(compile_torch, modes=modes))
 
     def line(case: dict[str, Any]) -> str:
         triton = f"{case['of_triton']:.3f}" if case["of_triton"] else str(case["wrong"])
@@ -220,7 +222,8 @@ def main() -> None:
             f" {case['error']:.1e}"
         )
 
-    rows = cuda_saved.measured(found, partial(measure, saved=options.saved), line, options.out)
+    measure_one = partial(measure, saved=options.saved, modes=modes)
+    rows = cuda_saved.measured(found, measure_one, line, options.out)
     cuda_saved.summed("programs", rows)
     for key, what in (("of_triton", "Triton"), ("of_copy", "copy")):
         if ratios := [row[key] for row in rows if row.get(key)]:

@@ -7,8 +7,8 @@ The first compiles and saves all programs for an H200, without a GPU; the second
 programs are those that a review of 2026-11 found slow; 20 more are drawn by seed. Correctness comes
 first: every result is compared with torch in float64 on random normal data. What is timed are CUDA
 graphs over buffers that take turns and are larger than L2 together, in shuffled order, the median
-of the rounds: torch eager, `torch.compile` by default and with max-autotune-no-cudagraphs, and beside
-them a copy of what is read. --quick leaves max-autotune out.
+of the rounds: torch eager, `torch.compile` by default and with max-autotune-no-cudagraphs, beside a
+copy of what is read. --quick leaves max-autotune out.
 """
 
 from __future__ import annotations
@@ -180,9 +180,9 @@ def tensors(case: Case) -> tuple[Any, ...]:
     )
 
 
-def compile_torch(case: Case) -> None:
+def compile_torch(case: Case, modes: Sequence[str]) -> None:
     """Torch's programs, for its caches."""
-    for mode in cuda_saved.MODES:
+    for mode in modes:
         cuda_saved.compiled(case.torch, [tensors(case)], mode=mode)
 
 
@@ -238,8 +238,7 @@ def main() -> None:
     if not options.gpu:
         return
     modes = cuda_saved.MODES[: 1 if options.quick else None]
-    if not options.quick:
-        cuda_saved.warmed(cases(options.only), compile_torch)
+    cuda_saved.warmed(cases(options.only), partial(compile_torch, modes=modes))
 
     def line(case: dict[str, Any]) -> str:
         return (

@@ -75,17 +75,21 @@ def _maps(
 ) -> Iterator[Maps]:
     """Maps over an index space, its dims fused where all tensors run through them.
 
-    Where a tile is more than the last two dims, its rows may be those of the longest dim instead.
+    Rows of tiles are those of the last dim but one; or of another dim, where a tile is more than
+    the last two dims, or where something is the same along it that would be read for every tile.
     """
     cells = [cell for _, cell in outputs]
     extents, fused = spread(shape, [*operands, *(o for o, _ in outputs)])
     yield Maps(_tensors(extents, fused, len(operands), cells, names), cells, extra)
-    *slow, last = range(len(extents))
-    rows = max(slow, key=extents.__getitem__)
-    if rows != slow[-1] and prod(extents[-2:]) < LANES * WARPS * vector(fused):
-        order = [*(d for d in slow if d != rows), rows, last]
-        turned = [extents[d] for d in order], [o.over(order) for o in fused]
-        yield Maps(_tensors(*turned, len(operands), cells, names), cells, (*extra, ("rows", rows)))
+    *slow, usual, last = range(len(extents))
+    few = prod(extents[-2:]) < LANES * WARPS * vector(fused)
+    for rows in slow:
+        again = any(o.varies(usual) and o.varies(last) and not o.varies(rows) for o in fused)
+        if few or again:
+            order = [*(d for d in slow if d != rows), usual, rows, last]
+            turned = [extents[d] for d in order], [o.over(order) for o in fused]
+            made = _tensors(*turned, len(operands), cells, names)
+            yield Maps(made, cells, (*extra, ("rows", rows)))
 
 
 def _tensors(
@@ -132,7 +136,8 @@ class Maps:
             found.append(
                 t.candidate(
                     target,
-                    {"map_warps": warps, "vector": wide, "vectors": held // wide, **dict(self.extra)},
+                    {"map_warps": warps, "vector": wide, "vectors": held // wide,
+                     **dict(self.extra)},
                     blocks=prod(counts), counts=counts,
                     reread=t.scattered(last) * target.figure("scattered"),
                     resident=residents(target, warps, registers(fused, held) + OTHER_REGISTERS),
