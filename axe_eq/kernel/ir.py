@@ -37,6 +37,7 @@ class Buffer:
         shape: logical extents; those of arguments may be run-time values.
         place: where its elements lie, in elements.
         offset: first byte in shared memory.
+        of: the storage that this is a part of, under dims of its own; None where it is storage.
     """
 
     name: str
@@ -45,6 +46,12 @@ class Buffer:
     shape: tuple[Int, ...]
     place: Placement
     offset: int = 0
+    of: Buffer | None = None
+
+    @property
+    def storage(self) -> Buffer:
+        """What holds its elements."""
+        return self.of or self
 
     @property
     def memory(self) -> str:

@@ -266,18 +266,6 @@ def viewed(
 
 
 __all__ = [
-    "Coords",
-    "Range",
-    "Selecting",
-    "along",
-    "at",
-    "bounds",
-    "index_in",
-    "never_inside",
-    "pulled",
-    "pulls",
-    "read",
-    "selecting",
-    "viewed",
-    "window",
-]
+    "Coords", "Range", "Selecting", "along", "at", "bounds", "index_in", "never_inside", "pulled",
+    "pulls", "read", "selecting", "viewed", "window",
+]  # fmt: skip

@@ -322,8 +322,16 @@ def declare(
 
 def vector(operands: Sequence[Operand], n_bytes: int = VECTOR_BYTES) -> int:
     """Elements of so many bytes of the widest element type that runs along the last dim."""
-    sizes = [DTYPES[o.dtype].itemsize for o in operands if o.strides[-1] and not o.counts]
-    return max(1, n_bytes // max(sizes, default=4))
+    return vectors(operands, n_bytes)[0]
+
+
+def vectors(operands: Sequence[Operand], n_bytes: int = VECTOR_BYTES) -> tuple[int, int]:
+    """Elements of so many bytes of the widest and of the narrowest type along the last dim.
+
+    Threads that hold the latter read several vectors of what is wider.
+    """
+    sizes = [DTYPES[o.dtype].itemsize for o in operands if o.strides[-1] and not o.counts] or [4]
+    return max(1, n_bytes // max(sizes)), max(1, n_bytes // min(sizes))
 
 
 def run_vector(operands: Sequence[Operand], dim: int, n_bytes: int = VECTOR_BYTES) -> int:
