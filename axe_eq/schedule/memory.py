@@ -124,7 +124,7 @@ def lifetimes(graph: ScheduleGraph) -> tuple[Lifetime, ...]:
 
 
 def stored_bytes(graph: ScheduleGraph) -> int:
-"""Most bytes of temporaries and outputs that are alive at once: outputs stay once written.
+    """Most bytes of temporaries and outputs that are alive at once: outputs stay once written.
 
     Memory that several buffers of a mesh lie in counts from when all of it is written.
     """
