@@ -172,12 +172,6 @@ def index_limits(roots: Iterable[Node]) -> dict[Node, int]:
 
 
 __all__ = [
-    "check_index",
-    "check_indices",
-    "gather_text",
-    "index_limits",
-    "index_nodes",
-    "looks",
-    "misplaced",
-    "over_value",
-]
+    "check_index", "check_indices", "gather_text", "index_limits", "index_nodes", "looks",
+    "misplaced", "over_value",
+]  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 
-from axe_eq.extract.price.parts import as_it_lies
+from axe_eq.extract.price.lying import part_of
 from axe_eq.extract.read.forest import LOAD, SCAN, Choice, Forest, TileClass
 from axe_eq.program.signature import signature
 from axe_eq.schedule.summary import Reductions
@@ -44,7 +44,7 @@ def monoids(order: Sequence[int], picks: Picks) -> tuple[str, ...]:
 def computed_operands(forest: Forest, product: Choice, picks: Picks) -> Iterator[TileClass]:
     """Operands of a product that the kernel computes itself: they pass through tile memory."""
     for child in through_tiles(product):
-        if picks[as_it_lies(forest, child, picks)].kind != LOAD:
+        if picks[part_of(child, picks)].kind != LOAD:
             yield forest.tiles[child]
 
 

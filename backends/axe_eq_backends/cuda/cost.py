@@ -139,7 +139,7 @@ def not_strided(summary: Summary, looks: bool = False, ends: bool = False) -> st
     if summary.n_ended and not ends:
         return "parts that end past what is there"
     if summary.unread:
-        return "values from places that no strides describe"
+        return f"values from places that no strides describe ({summary.unread})"
     if summary.n_outside:
         return "results over several index spaces"
     return None

@@ -15,9 +15,10 @@ from axe_eq.target import Target
 from axe_eq_backends.cuda.lane_price import Tensors, operations
 from axe_eq_backends.cuda.leaves import Names, operand, stored
 from axe_eq_backends.cuda.prefixes import lifted, parts_of
-from axe_eq_backends.cuda.reductions import Problem, contiguous_last, fused
+from axe_eq_backends.cuda.reductions import contiguous_last, fused
 from axe_eq_backends.cuda.schedules import scans
 from axe_eq_backends.cuda.schedules.scans import WARP, best_scan, scan_rows
+from axe_eq_backends.cuda.schedules.tails import Problem
 from axe_eq_backends.cuda.schedules.tensors import widest
 
 # Threads of a unit that run side by side.
