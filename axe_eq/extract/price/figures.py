@@ -399,6 +399,3 @@ def _scanned_dims(cone: Formula, row: str) -> frozenset[int] | str:
 def _first(monoid: str, operands: Sequence[Cell], dtypes: Sequence[str]) -> Cell:
     """Some value of a scan over one element, which is read where its first operand is."""
     return operands[0]
-
-
-__all__ = ["summarise", "sweeps"]
