@@ -239,8 +239,8 @@ def given(*items: Any) -> tuple[Any, ...]:
 class Reader(Transformer[Token, Any]):
     """What most grammars share: integers, names in quotes, and a start with several children."""
 
-    INT = int
-    start = staticmethod(given)
+    INT: Any = int
+    start: Any = staticmethod(given)
 
     def STRING(self, token: Token) -> str:
         """A name without its quotes."""
