@@ -187,12 +187,15 @@ class BufferSpec:
         type: type text of the value as its writer sees it.
         layout: canonical axe text of the layout it is kept in.
         role: "input", "output", "constant" or "temporary".
+        within: on a mesh, the buffer whose memory it lies in, where its layout says; "" where it
+            has memory of its own.
     """
 
     name: str
     type: str
     layout: str
     role: str
+    within: str = ""
 
     @property
     def value_type(self) -> ValueType:

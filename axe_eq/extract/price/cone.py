@@ -241,7 +241,7 @@ def _arithmetic(picks: Picks) -> tuple[float, int]:
     return sum(c.vector for c in picks.values()), len(picks)
 
 
-def used(forest: Forest, roots: Sequence[int], picks: Picks) -> list[int]:
+def used(roots: Sequence[int], picks: Picks) -> list[int]:
     """Tile classes of a cone that its roots reach, users before operands."""
     order: list[int] = []
     seen: set[int] = set()
@@ -260,16 +260,8 @@ def used(forest: Forest, roots: Sequence[int], picks: Picks) -> list[int]:
 
 def loaded(root: int, picks: Picks) -> frozenset[int]:
     """Placed classes that a cone loads."""
-    found, seen, stack = set(), {root}, [root]
-    while stack:
-        choice = picks[stack.pop()]
-        if choice.kind == LOAD:
-            found.add(choice.source)
-        for tile in choice.children:
-            if tile not in seen:
-                seen.add(tile)
-                stack.append(tile)
-    return frozenset(found)
+    found = (picks[tile] for tile in used([root], picks))
+    return frozenset(choice.source for choice in found if choice.kind == LOAD)
 
 
 def loop_extents(

@@ -50,7 +50,7 @@ class _Figures:
         self, forest: Forest, roots: Sequence[int], picks: Picks, stored: Sequence[str]
     ) -> None:
         self.forest, self.roots, self.picks, self.stored = forest, roots, picks, stored
-        self.order = used(forest, roots, picks)
+        self.order = used(roots, picks)
         self.moves = [(t, s) for t in self.order if (s := picks[t].selects)]
         self.products = [c for t in self.order if (c := picks[t]).product]
         self.ends = {
@@ -161,14 +161,14 @@ class _Figures:
 
         Its operands are then read at other places than its own tile says.
         """
-        return any(self.picks[t].product for t in used(self.forest, tiles, self.picks))
+        return any(self.picks[t].product for t in used(tiles, self.picks))
 
     def _mixed(self) -> Summary | None:
         """The figures of the one root of several that a structured reduction reaches."""
         found = [
             (root, text)
             for root, text in zip(self.roots, self.stored, strict=True)
-            if any(self.picks[t].structured for t in used(self.forest, [root], self.picks))
+            if any(self.picks[t].structured for t in used([root], self.picks))
         ]
         if len(found) != 1:
             return None
@@ -399,6 +399,3 @@ def _scanned_dims(cone: Formula, row: str) -> frozenset[int] | str:
 def _first(monoid: str, operands: Sequence[Cell], dtypes: Sequence[str]) -> Cell:
     """Some value of a scan over one element, which is read where its first operand is."""
     return operands[0]
-
-
-__all__ = ["summarise", "sweeps"]

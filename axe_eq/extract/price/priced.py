@@ -106,7 +106,7 @@ class Prices:
 
     def _cone(self, roots: Sequence[int], picks: Picks, stored: Sequence[str]) -> Formula:
         """A cone node by node, for schedules that read it."""
-        order = used(self.forest, roots, picks)
+        order = used(roots, picks)
         return formula(self.forest, roots, order, picks, stored)
 
     def _of(

@@ -19,16 +19,13 @@ class Way(Protocol):
 
     Attributes:
         names: of its parameters; no two kinds have the same.
-        extra: parameters that all its candidates have, with their values.
+
+    One with `extra` has parameters that all its candidates have, with their values.
     """
 
     @property
     def names(self) -> frozenset[str]:
         """The parameters of its candidates."""
-
-    @property
-    def extra(self) -> Sequence[tuple[str, int]]:
-        """Those with one value."""
 
     def candidates(self, target: Target) -> list[Candidate]:
         """What it may be written by on a machine, with its prices."""
