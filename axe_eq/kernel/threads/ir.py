@@ -7,7 +7,8 @@ narrows to one elected thread ("elect") or to every warp or thread for itself ("
 Layouts place tiles on the threads of the scope: axes ``warp`` (of the scope), ``lane``, ``reg``.
 
 A kernel may run in clusters of CTAs that start together. A CTA reaches the memory of the others, at
-the same place as its own, by arriving at their barriers and by copying one slice into several.
+the same place as its own, by arriving at their barriers, by copying one slice into several, and by
+fetching what lies there into its registers.
 
 The nodes of every machine (`axe_eq.kernel.ir`) are here too, so that one name serves.
 """
@@ -50,7 +51,7 @@ from axe_eq.target import Completion
 __all__ = [
     "CTA", "GMEM", "GROUPS", "LANE", "N_CTAS", "RANK", "REG", "SMEM", "THREAD", "WARP",
     "WARPS_PER_GROUP", "Arrive", "Assign", "Body", "Buffer", "ClusterArrive", "ClusterWait",
-    "Commit", "Copy", "CopyAsync", "Expect", "FenceAsync", "Fill", "For", "Gather", "Gemm",
+    "Commit", "Copy", "CopyAsync", "Expect", "FenceAsync", "Fetch", "Fill", "For", "Gather", "Gemm",
     "If", "Index", "Kernel", "Let", "MBarrier", "Map", "Primitive", "Reduce", "Role", "Roles",
     "Scan", "Scope", "Statement", "Subscript", "Sync", "View", "Wait", "WaitGroup", "Where",
     "children", "span", "walk",
@@ -297,6 +298,28 @@ class Gather(Primitive):
     def details(self) -> str:
         """What it says beside its operands."""
         return f", dims {[dim for dim, _ in self.indices]} by tiles"
+
+
+@dataclass(eq=False)
+class Fetch(Primitive):
+    """Copy to registers what lies in the shared memory of CTA `rank` of the cluster."""
+
+    name: ClassVar[str] = "fetch"
+    dst: View
+    src: View
+    rank: Int
+
+    def views(self) -> tuple[View, ...]:
+        """Destination, source."""
+        return self.dst, self.src
+
+    def uniform(self) -> Iterator[Int]:
+        """The CTA that has it."""
+        yield self.rank
+
+    def details(self) -> str:
+        """Of which CTA."""
+        return _of_ctas((self.rank,))
 
 
 @dataclass(eq=False)

@@ -85,13 +85,17 @@ FIXED: dict[str, str] = {
                "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\\n"
                "@done bra over;\\nbra again;\\nover:\\n}" :: "r"(b), "r"(parity) : "memory");
 }""",
-    # Another CTA waits for this to overwrite what was read here, and no CTA reads what another one
-    # writes: order is needed, visibility is not. With .release.cluster and a wait .acquire.cluster
+    # Another CTA waits for this to overwrite what was read here, and what CTAs fetch of each other is
+    # behind the cluster's barrier: order is needed, visibility is not. With .release.cluster and a wait .acquire.cluster
     # every arrival waits for all writes of the thread on the whole device (MEMBAR.ALL.GPU).
     "barrier_arrive_at": DEVICE + """ void barrier_arrive_at(unsigned b, int rank) {
   asm volatile("{ .reg .b32 there;\\nmapa.shared::cluster.u32 there, %0, %1;\\n"
                "mbarrier.arrive.shared::cluster.b64 _, [there]; }"
                :: "r"(b), "r"(rank) : "memory");
+}""",
+    "kernel_start": DEVICE + """ void kernel_start() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }""",
     "cluster_start": DEVICE + """ void cluster_start() {
   // What the others need is behind fence.mbarrier_init.
@@ -100,6 +104,11 @@ FIXED: dict[str, str] = {
 }""",
     "cluster_arrive": _instruction("cluster_arrive", "barrier.cluster.arrive.release;"),
     "cluster_wait": _instruction("cluster_wait", "barrier.cluster.wait.acquire;"),
+    "peer_address": DEVICE + """ unsigned peer_address(unsigned a, int rank) {
+  unsigned there;
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(a), "r"(rank));
+  return there;
+}""",
     "cluster_rank": DEVICE + """ int cluster_rank() {
   int rank;
   asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
@@ -343,7 +352,7 @@ def access(op: str, space: str, words: int, c_type: str, constant: bool = False)
 
     Args:
         op: "ld" or "st".
-        space: "global" or "shared".
+        space: "global", "shared" or "peer", the shared memory of a CTA of the cluster.
         words: registers.
         c_type: their C type.
         constant: the tensor is only read: its loads take the non-coherent path. Without a place in
@@ -352,20 +361,21 @@ def access(op: str, space: str, words: int, c_type: str, constant: bool = False)
     letter, bits, _ = _REGISTERS[c_type]
     vector = f"b{bits}" if words == 1 else f"v{words}.b{bits}"
     names = [f"x{i}" for i in range(words)]
-    pointer = "unsigned a" if space == "shared" else ("const void* a" if op == "ld" else "void* a")
-    address = "r" if space == "shared" else "l"
+    pointer = "unsigned a" if space != "global" else ("const void* a" if op == "ld" else "void* a")
+    address = "l" if space == "global" else "r"
+    place = {"peer": "shared::cluster"}.get(space, space)
     path = ".nc" if constant and space == "global" else ""
     function = access_name(op, space, words, c_type, constant)
-    clobber = ' : "memory"' if space == "shared" or op == "st" else ""
+    clobber = ' : "memory"' if space != "global" or op == "st" else ""
     if op == "ld":
         args = ", ".join(f"{c_type}& {n}" for n in names)
         places, outs = _operands(f"={letter}", names, 0)
-        form = f"ld.{space}{path}.{vector} {_braced(places, words)}, [%{words}];"
+        form = f"ld.{place}{path}.{vector} {_braced(places, words)}, [%{words}];"
         body = f'asm volatile("{form}" : {outs} : "{address}"(a){clobber});'
         return f"{DEVICE} void {function}({args}, {pointer}) {{\n  {body}\n}}"
     args = ", ".join(f"{c_type} {n}" for n in names)
     places, ins = _operands(letter, names, 1)
-    form = f"st.{space}.{vector} [%0], {_braced(places, words)};"
+    form = f"st.{place}.{vector} [%0], {_braced(places, words)};"
     body = f'asm volatile("{form}" :: "{address}"(a), {ins}{clobber});'
     return f"{DEVICE} void {function}({pointer}, {args}) {{\n  {body}\n}}"
 
