@@ -28,15 +28,7 @@ from axe_eq.layout.notation.sharding import (
     unused_replicas,
 )
 from axe_eq.layout.notation.spec_search import Names, find_names
-from axe_eq.layout.notation.text import (
-    Context,
-    Reader,
-    build,
-    given,
-    parse,
-    refusal,
-    refuse,
-)
+from axe_eq.layout.notation.text import Context, Reader, build, given, parse, refusal, refuse
 from axe_eq.layout.value.layout import Layout
 from axe_eq.layout.value.mesh import Mesh
 

@@ -40,12 +40,7 @@ from axe_eq_backends.cuda.schedules.rows import (
     vectors_of,
     warps_of,
 )
-from axe_eq_backends.cuda.schedules.sweeps import (
-    SweepTiling,
-    registers_of_sweep,
-    sweep,
-    sweeps_of,
-)
+from axe_eq_backends.cuda.schedules.sweeps import SweepTiling, registers_of_sweep, sweep, sweeps_of
 from axe_eq_backends.cuda.schedules.tails import Problem, Reduction, value_dtypes
 from axe_eq_backends.cuda.schedules.tensors import (
     Look,
